@@ -14,6 +14,7 @@ mod home;
 mod limits;
 mod links;
 mod network;
+mod oidc;
 mod server;
 mod store;
 mod value;
@@ -30,6 +31,8 @@ pub use home::{HomeConfig, ReportsConfig};
 pub use limits::LimitsConfig;
 pub use links::{LinksConfig, NumberSourceKind, NumbersConfig, Scheme, UnknownHosts};
 pub use network::{Network, Origin};
+pub(crate) use oidc::trusted_url;
+pub use oidc::{OidcConfig, RoleOfClaim};
 pub use server::{AuthConfig, LogConfig, LogFormat, PagesConfig, ServerConfig};
 pub use store::{ClicksConfig, PurgeConfig, RedisConfig, ResolveConfig, StoreConfig};
 pub use value::{FileText, Secret};
@@ -78,6 +81,8 @@ edgelink_wire::settings! {
         pub webhooks: WebhooksConfig = WebhooksConfig::default();
         /// See [`ConsoleConfig`].
         pub console: ConsoleConfig = ConsoleConfig::default();
+        /// See [`OidcConfig`].
+        pub oidc: OidcConfig = OidcConfig::default();
         /// See [`PurgeConfig`].
         pub purge: PurgeConfig = PurgeConfig::default();
         /// See [`LogConfig`].
@@ -130,6 +135,7 @@ impl Config {
         self.clicks.check(&self.links, problems);
         self.numbers.check(&self.links, problems);
         self.auth.complete(problems);
+        self.oidc.check(problems);
         self.log.check(problems);
         self.pages.check(problems);
         self.home.check(problems);

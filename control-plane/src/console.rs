@@ -17,11 +17,14 @@ pub(crate) mod errors;
 pub(crate) mod fields;
 pub(crate) mod form;
 pub(crate) mod guard;
+mod imports;
 mod keys;
 mod layout;
 mod link;
 mod links;
 mod login;
+mod moving;
+mod oidc;
 mod overview;
 mod reports;
 mod revision;
@@ -35,6 +38,7 @@ mod views;
 
 use crate::http::app::App;
 use crate::http::{layers, limits};
+use crate::oidc::CALLBACK;
 use api::Console;
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
@@ -63,12 +67,13 @@ pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
         .merge(guarded(bulk_routes()))
 }
 
-/// Changes of many links.
+/// Changes of many links, and files of them.
 fn bulk_routes() -> Router<Console> {
     Router::new()
         .route("/console/links", post(bulk::change))
         .route("/console/create-many", post(create::many))
         .route("/console/restore", post(bulk::restore))
+        .route(imports::PATH, post(imports::upload))
 }
 
 /// Pages about links.
@@ -77,6 +82,8 @@ fn link_routes() -> Router<Console> {
         .route("/console", get(overview::page))
         .route("/console/login", get(login::page).post(login::log_in))
         .route("/console/logout", post(login::log_out))
+        .route(oidc::BEGIN, get(oidc::begin))
+        .route(CALLBACK, get(oidc::callback))
         .route("/console/links", get(links::page))
         .route("/console/create", get(create::page).post(create::one))
         .route("/console/create-many", get(create::many_page))
@@ -91,6 +98,11 @@ fn link_routes() -> Router<Console> {
         )
         .route("/console/links/{code}/dry-run", get(rules::dry_run))
         .route("/console/links/{code}/history", get(link::history))
+        .route(
+            "/console/links/{code}/move",
+            get(moving::page).post(moving::relocate),
+        )
+        .route("/console/links/{code}/qr.svg", get(link::qr))
         .route("/console/links/{code}/delete", post(link::delete))
         .route("/console/links/{code}/deleted", get(link::deleted))
         .route(guard::LIVE, get(link::live))
@@ -120,10 +132,20 @@ fn account_routes() -> Router<Console> {
             "/console/keys/{id}/revoke",
             get(keys::ask_to_revoke).post(keys::revoke),
         )
+        .route(
+            "/console/keys/{id}/rotate",
+            get(keys::rotation).post(keys::rotate),
+        )
         .route("/console/users", get(users::page).post(users::create))
         .route("/console/users/{id}", get(users::one).post(users::change))
         .route("/console/reports", get(reports::page))
         .route("/console/reports/{id}", post(reports::change))
+        .route(imports::PATH, get(imports::page))
+        .route("/console/imports/{id}", get(imports::one))
+        .route("/console/imports/{id}/run", post(imports::run))
+        .route("/console/imports/{id}/stop", post(imports::stop))
+        .route("/console/imports/{id}/delete", post(imports::delete))
+        .route("/console/imports/{id}/report", get(imports::report))
         .route("/console/audit", get(audit::page))
         .route("/console/settings", get(settings::page))
         .route(

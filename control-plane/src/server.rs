@@ -12,6 +12,7 @@ use crate::http::app::{App, Lookups};
 use crate::http::auth::{AdminKeyError, ensure_admin_key};
 use crate::http::{observe, routes};
 use crate::numbers::{self, Minter};
+use crate::oidc::Oidc;
 use crate::purge::Purger;
 use crate::redis::RedisError;
 use crate::store::{self, Store, StoreError};
@@ -53,6 +54,9 @@ pub enum StartError {
     /// The certificates that the system trusts cannot be read, and webhooks need them.
     #[error("webhooks cannot be delivered: {0}")]
     Webhooks(#[source] io::Error),
+    /// The certificates that the system trusts cannot be read, and logins by OpenID Connect need them.
+    #[error("the provider of oidc.issuer cannot be asked: {0}")]
+    Oidc(#[source] io::Error),
     /// The first start has no admin key.
     #[error(transparent)]
     AdminKey(#[from] AdminKeyError),
@@ -116,6 +120,9 @@ impl Server {
             visitors,
             own_clicks,
             live: background.live.clone(),
+            oidc: Oidc::new(&config.oidc)
+                .map_err(StartError::Oidc)?
+                .map(Arc::new),
         };
         let acceptor = Acceptor::new(listener, &config.server);
         let app = Arc::new(App::new(config, store, minter.clone(), lookups));

@@ -15,7 +15,7 @@ pub use client::ApiClient;
 pub use export::{ExportOptions, export};
 pub use fetch::{Peer, fetch};
 pub use http::ClientError;
-pub use import::{ImportOptions, ImportSummary, import};
+pub use import::{ImportOptions, ImportProgress, ImportSummary, import, watch_import};
 pub use source::{Format, Mapping};
 
 use serde::Serialize;

@@ -15,6 +15,7 @@ import init, { Checks, chart, qr } from './console_module.js';
 
 const TEXT = {
   table: 'Show as table',
+  keys: 'Keys are on',
   dark: 'Colour', light: 'Background', margin: 'Margin', level: 'Error correction', logo: 'Logo',
   levels: { L: 'low, 7 %', M: 'medium, 15 %', Q: 'high, 25 %', H: 'highest, 30 %' },
   download: (type) => `Download ${type}`,
@@ -286,6 +287,57 @@ function count(figure, { at, count: number }) {
   drawChart(figure);
 }
 
+// The box that turns keys off for those whom they hinder, such as those who speak (WCAG 2.1.4); the browser remembers it.
+function keySwitch() {
+  const list = document.getElementById('keyboard');
+  if (!list) return () => false;
+  const box = element('input', { type: 'checkbox', id: 'keyboard-on', checked: localStorage.getItem('keys') !== 'off' });
+  box.addEventListener('change', () => localStorage.setItem('keys', box.checked ? 'on' : 'off'));
+  list.append(element('p', { className: 'field tick' }, box, ' ', element('label', { htmlFor: box.id, textContent: TEXT.keys })));
+  return () => box.checked;
+}
+
+// What keys do while nothing is typed. A line of a list is where the focus is: in its box, or in its link where there is none.
+function listenToKeys() {
+  const lines = [...document.querySelectorAll('table.links tbody tr')].map((line) => line.querySelector('input, a'));
+  const step = (by) => {
+    const at = lines.findIndex((line) => line.closest('tr').contains(document.activeElement));
+    const next = at < 0 ? (by > 0 ? 0 : lines.length - 1) : Math.min(Math.max(at + by, 0), lines.length - 1);
+    lines[next]?.focus();
+  };
+  const go = (href) => { if (document.querySelector(`nav a[href="${href}"]`)) location.assign(href); };
+  const work = {
+    '/': () => {
+      const search = document.getElementById('searchTerm');
+      if (search) search.focus();
+      else go('/console/links');
+    },
+    c: () => go('/console/links/new'),
+    j: () => step(1),
+    k: () => step(-1),
+    x: () => {
+      const box = document.activeElement?.closest('table.links tr')?.querySelector('input[type="checkbox"]');
+      box?.click();
+    },
+    '?': () => {
+      const list = document.getElementById('keyboard');
+      if (!list) return;
+      list.open = !list.open;
+      list.querySelector('summary').focus();
+    },
+  };
+  const isOn = keySwitch();
+  document.addEventListener('keydown', (event) => {
+    const { key, target } = event;
+    if (!isOn() || event.ctrlKey || event.metaKey || event.altKey || event.isComposing || !work[key]) return;
+    const isTyping = target.closest('textarea, select, [contenteditable]') || (target.closest('input') && target.type !== 'checkbox');
+    if (isTyping) return;
+    event.preventDefault();
+    work[key]();
+  });
+}
+
+listenToKeys();
 await init();
 const enhance = [
   ['form[data-check="link"]', checkLink], ['form[data-check="rules"]', checkRules], ['form[data-dry-run]', dryRun],

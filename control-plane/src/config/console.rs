@@ -13,6 +13,9 @@ edgelink_wire::settings! {
         pub session_hours: u64 = 168, 1..=8_760;
         /// Logins of a user at once; the one that would end first gives way to another one.
         pub max_sessions: u32 = 20, 1..=1_000;
+        /// Files of imports that are kept, each with up to `server.max_bulk_body_bytes` in the folder for temporary files. The oldest
+        /// with which nothing goes on gives way to a further one; where something goes on with all of them, that is 503.
+        pub max_imports: usize = 20, 1..=1_000;
     }
 }
 

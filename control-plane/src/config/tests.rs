@@ -496,3 +496,52 @@ fn the_key_of_strangers_is_a_key_and_of_use() {
         }
     }
 }
+
+#[test]
+fn a_provider_of_logins_is_checked_as_a_whole() {
+    let good =
+        "[oidc]\nissuer = \"https://login.example/a\"\nconsole_url = \"https://console.example\"\n";
+    let more = "role_claim = \"groups\"\nroles = [\"a=b=editor\"]\nnew_role = \"creator\"";
+    let config = load(&format!("{good}{more}"), &[]).unwrap().oidc;
+    let expected = RoleOfClaim {
+        claimed: "a=b".to_owned(),
+        role: crate::tenancy::Role::Editor,
+    };
+    assert_eq!(config.roles, [expected]);
+    for issuer in ["http://localhost:1", "http://127.0.0.1:1/x", "http://[::1]"] {
+        let here = good.replace("https://login.example/a", issuer);
+        assert!(load(&here, &[]).is_ok(), "{issuer}");
+    }
+    for (wrong, field) in [
+        (
+            good.replace("https://login.example/a", "http://login.example"),
+            "oidc.issuer",
+        ),
+        (
+            good.replace("https://login.example/a", "https://login.example?a"),
+            "oidc.issuer",
+        ),
+        (
+            good.replace("https://console.example", "https://console.example/"),
+            "oidc.console_url",
+        ),
+        (
+            "[oidc]\nissuer = \"https://login.example\"".to_owned(),
+            "oidc.console_url",
+        ),
+        (format!("{good}client_id = \" \""), "oidc.client_id"),
+        (format!("{good}scopes = [\"profile\"]"), "oidc.scopes"),
+        (format!("{good}role_claim = \"groups\""), "oidc.roles"),
+        (format!("{good}roles = [\"a=admin\"]"), "oidc.roles"),
+        (format!("{good}roles = [\"a=boss\"]"), "oidc.roles"),
+        (format!("{good}roles = [\"=admin\"]"), "oidc.roles"),
+        (format!("{good}new_role = \"boss\""), "oidc.new_role"),
+        (
+            format!("{good}client_secret_file = \"/absent\""),
+            "oidc.client_secret_file",
+        ),
+    ] {
+        let error = load(&wrong, &[]).unwrap_err();
+        assert!(error.contains(&format!("\n  {field}")), "{wrong}: {error}");
+    }
+}

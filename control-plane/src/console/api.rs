@@ -1,5 +1,6 @@
 //! The API as pages use it: its own routes, in this process.
 
+use super::imports::Imports;
 use crate::feed::AwaitedChanges;
 use crate::http::api::routes_of_callers;
 use crate::http::app::App;
@@ -9,10 +10,12 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
+use bytes::Bytes;
 use edgelink_wire::Domain;
 use edgelink_wire::settings::SettingValue;
-use http::{HeaderName, HeaderValue, Method, header};
-use http_body_util::BodyExt;
+use futures_util::future::BoxFuture;
+use http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use http_body_util::{BodyExt, Full};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -23,7 +26,35 @@ use tower::ServiceExt;
 #[derive(Clone)]
 pub(crate) struct Console {
     pub(crate) app: Arc<App>,
+    pub(super) imports: Arc<Imports>,
     api: Router,
+}
+
+/// The API as a caller that asks it while no page is waited for.
+#[derive(Clone)]
+pub(super) struct LocalApi {
+    api: Router,
+    caller: Caller,
+}
+
+impl LocalApi {
+    /// Status and body of the answer.
+    pub(super) fn answer(
+        &self,
+        request: http::Request<Full<Bytes>>,
+    ) -> BoxFuture<'static, (StatusCode, Bytes)> {
+        let mut request = request.map(Body::new);
+        request.extensions_mut().insert(self.caller.clone());
+        let api = self.api.clone();
+        Box::pin(async move {
+            let Ok(response) = api.oneshot(request).await;
+            let (head, body) = response.into_parts();
+            // Where the body ends early, it is no JSON, and refused as such.
+            let body = body.collect().await;
+            let bytes = body.map(http_body_util::Collected::to_bytes);
+            (head.status, bytes.unwrap_or_default())
+        })
+    }
 }
 
 /// What the API has answered with success.
@@ -42,6 +73,15 @@ impl Console {
         Self {
             api: routes_of_callers().with_state(app.clone()),
             app: app.clone(),
+            imports: Arc::default(),
+        }
+    }
+
+    /// The API for work that goes on behind pages.
+    pub(super) fn local(&self, caller: &Caller) -> LocalApi {
+        LocalApi {
+            api: self.api.clone(),
+            caller: caller.clone(),
         }
     }
 
@@ -169,10 +209,12 @@ impl Answer {
 
     /// The body as a type.
     pub(crate) fn read<T: DeserializeOwned>(self) -> Result<T, Problem> {
-        serde_json::from_value(self.body).map_err(|error| {
-            tracing::error!(%error, "the console does not understand the API");
-            Problem::new(Kind::Internal)
-        })
+        typed(self.body)
+    }
+
+    /// The body as a type, where the answer is needed further.
+    pub(super) fn as_type<T: DeserializeOwned>(&self) -> Result<T, Problem> {
+        typed(self.body.clone())
     }
 
     /// Makes a page wait until edges know of the change.
@@ -182,6 +224,13 @@ impl Answer {
             None => response,
         }
     }
+}
+
+fn typed<T: DeserializeOwned>(body: Value) -> Result<T, Problem> {
+    serde_json::from_value(body).map_err(|error| {
+        tracing::error!(%error, "the console does not understand the API");
+        Problem::new(Kind::Internal)
+    })
 }
 
 /// A text as a part of a path, or as a value of a query.

@@ -31,9 +31,18 @@ struct BulkPage {
     layout: Layout,
     outcomes: Vec<Outcome>,
     done: usize,
-    /// Those that can be restored.
-    deleted: Vec<String>,
+    /// How the change is undone; `None` if it is not by a button.
+    undo: Option<Undo>,
     back: String,
+}
+
+/// A form that takes a change back.
+struct Undo {
+    action: &'static str,
+    /// Names and values of its fields that are the same for all links.
+    fields: Vec<(&'static str, String)>,
+    /// Domain and code of the links.
+    links: Vec<String>,
 }
 
 /// Domain and code of what a form has selected.
@@ -75,32 +84,44 @@ pub(super) async fn change(
 ) -> Result<Response, Problem> {
     let selected = Selected::all(&form)?;
     let (method, changes) = changes(&console, &me, &selected, &form).await?;
-    let is_deletion = method == Method::DELETE;
-    // Each item with its place among those that are selected.
-    let (places, items): (Vec<usize>, Vec<Value>) = changes
+    // Links that have the tag already, or do not have it, are not changed by its undoing.
+    let is_changed: Vec<bool> = changes
         .iter()
-        .enumerate()
-        .filter_map(|(place, change)| Some((place, change.clone().ok()?)))
-        .unzip();
-    let mut problems: Vec<String> = changes
-        .into_iter()
-        .map(|change| change.err().unwrap_or_default())
+        .map(|change| change.as_ref().is_ok_and(|item| item.is_changed))
         .collect();
+    // Each item with its place among those that are selected.
+    let (mut places, mut items) = (Vec::new(), Vec::new());
+    let mut problems = vec![String::new(); selected.len()];
+    for (place, change) in changes.into_iter().enumerate() {
+        match change {
+            Ok(item) => {
+                places.push(place);
+                items.push(item.body);
+            }
+            Err(problem) => problems[place] = problem,
+        }
+    }
+    let is_deletion = method == Method::DELETE;
     if items.is_empty() {
-        let page = page(&me, &selected, problems, (is_deletion, form.get("back")));
-        return layout::ok(&page);
+        return layout::ok(&page(&me, &selected, problems, (is_deletion, form.get("back"))));
     }
     let items = items.into();
     let answer = console.send(me.caller(), method, "/links/bulk", &items);
     let answer = answer.await?;
-    let bulk: Result<BulkView, _> = serde_json::from_value(answer.body.clone());
-    for item in bulk.map_or_else(|_| Vec::new(), |bulk| bulk.results) {
+    let results = answer.as_type().map(|bulk: BulkView| bulk.results);
+    for item in results? {
         let place = places.get(item.index).copied().unwrap_or_default();
         if let (Some(problem), Some(error)) = (problems.get_mut(place), item.error) {
             *problem = error.text();
         }
     }
-    let page = page(&me, &selected, problems, (is_deletion, form.get("back")));
+    let done = selected.iter().zip(&problems).zip(is_changed);
+    let done = done.filter(|((_, problem), is_changed)| problem.is_empty() && *is_changed);
+    let undo = undo(&form, done.map(|((link, _), _)| link.key()).collect());
+    let page = BulkPage {
+        undo,
+        ..page(&me, &selected, problems, (is_deletion, form.get("back")))
+    };
     Ok(answer.before(layout::ok(&page)?))
 }
 
@@ -108,8 +129,32 @@ fn wrong(field: &'static str, reason: &'static str) -> Problem {
     Problem::validation(vec![FieldError::new(field, reason)])
 }
 
+/// The form that takes the change of these links back.
+fn undo(form: &Form, links: Vec<String>) -> Option<Undo> {
+    let (action, fields) = match form.get("action") {
+        "delete" => ("/console/restore", Vec::new()),
+        "tag" => ("/console/links", vec![("action", "untag".to_owned())]),
+        "untag" => ("/console/links", vec![("action", "tag".to_owned())]),
+        _ => return None,
+    };
+    let tag = ("tag", form.get("tag").trim().to_owned());
+    let fields = fields.into_iter().chain([tag]).collect();
+    (!links.is_empty()).then_some(Undo {
+        action,
+        fields,
+        links,
+    })
+}
+
 /// The change of a link that the API is asked for, or why there is none.
-type Change = Result<Value, String>;
+type Change = Result<Item, String>;
+
+/// What the API is sent about a link.
+struct Item {
+    body: Value,
+    /// Whether the link is another one then, as far as that is known.
+    is_changed: bool,
+}
 
 /// What the button of a form asks the API for.
 async fn changes(
@@ -146,7 +191,10 @@ fn with(selected: &[Selected<'_>], change: &Value) -> Vec<Change> {
         if let (Value::Object(item), Value::Object(change)) = (&mut item, change) {
             item.extend(change.clone());
         }
-        Ok(item)
+        Ok(Item {
+            body: item,
+            is_changed: true,
+        })
     };
     selected.iter().map(item).collect()
 }
@@ -170,6 +218,7 @@ async fn retagged(
         let entity_tag = answer.entity_tag.clone();
         let found: LinkView = answer.read()?;
         let mut tags = found.tags;
+        let is_changed = tags.iter().any(|each| each == tag) != is_added;
         tags.retain(|each| each != tag);
         if is_added {
             tags.push(tag.to_owned());
@@ -178,7 +227,10 @@ async fn retagged(
         item["tags"] = tags.into();
         let entity_tag = entity_tag.and_then(|tag| tag.to_str().ok().map(str::to_owned));
         item["ifMatch"] = entity_tag.into();
-        items.push(Ok(item));
+        items.push(Ok(Item {
+            body: item,
+            is_changed,
+        }));
     }
     Ok(items)
 }
@@ -239,16 +291,12 @@ fn page(
     });
     let outcomes: Vec<Outcome> = outcomes.collect();
     let done = outcomes.iter().filter(|outcome| outcome.problem.is_empty());
-    let deleted = done
-        .clone()
-        .filter(|_| is_deletion)
-        .map(|outcome| outcome.key.clone());
     let is_ours =
         back.starts_with("/console/links") && back.bytes().all(|byte| byte.is_ascii_graphic());
     BulkPage {
         layout: Layout::new(me, Some(Tab::Links), t::CHANGED_LINKS),
-        done: done.clone().count(),
-        deleted: deleted.collect(),
+        done: done.count(),
+        undo: None,
         back: if is_ours { back } else { "/console/links" }.to_owned(),
         outcomes,
     }

@@ -8,7 +8,7 @@ use super::layout::{self, Layout, Tab};
 use super::signed_in::SignedIn;
 use super::strings as t;
 use super::views::{DomainView, DomainsView};
-use crate::problem::{Kind, Problem};
+use crate::problem::Problem;
 use askama::Template;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Redirect, Response};
@@ -139,8 +139,7 @@ pub(super) async fn create(
         .await;
     match made {
         Ok(answer) => {
-            let domain: DomainView = serde_json::from_value(answer.body.clone())
-                .map_err(|_| Problem::new(Kind::Internal))?;
+            let domain: DomainView = answer.as_type()?;
             Ok(answer.before(Redirect::to(&domain.page("")).into_response()))
         }
         Err(problem) if stays(&problem) => {

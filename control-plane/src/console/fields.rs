@@ -31,6 +31,8 @@ pub(crate) enum Input {
     Password(&'static str),
     /// Several lines.
     Lines,
+    /// A file of the browser's machine.
+    File,
     /// A box that is ticked or not.
     Tick,
     /// One of these values, each with its label.

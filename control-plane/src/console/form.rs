@@ -2,9 +2,12 @@
 
 use crate::problem::{Kind, Problem};
 use axum::extract::FromRequestParts;
+use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, header};
+use multer::Multipart;
 use serde_json::Value;
+use std::convert::Infallible;
 use std::sync::Arc;
 
 /// The field of a form with the token of its browser.
@@ -120,6 +123,38 @@ impl<S: Sync> FromRequestParts<S> for Form {
         let form = parts.extensions.get::<Self>();
         form.cloned().ok_or_else(|| Problem::new(Kind::InvalidBody))
     }
+}
+
+/// The file that a form has sent; empty if there is none. `guard` puts it into the extensions of the request.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Upload {
+    pub(super) bytes: Bytes,
+}
+
+impl<S: Sync> FromRequestParts<S> for Upload {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(parts.extensions.get::<Self>().cloned().unwrap_or_default())
+    }
+}
+
+/// Reads the body of a form with a file, whose field is named `file`.
+pub(super) async fn parse_multipart(
+    body: Bytes,
+    boundary: String,
+) -> Result<(Form, Upload), multer::Error> {
+    let body = futures_util::stream::once(async { Ok::<_, Infallible>(body) });
+    let mut multipart = Multipart::new(body, boundary);
+    let (mut pairs, mut upload) = (Vec::new(), Upload::default());
+    while let Some(field) = multipart.next_field().await? {
+        match field.name().map(str::to_owned) {
+            Some(name) if name == "file" => upload.bytes = field.bytes().await?,
+            Some(name) => pairs.push((name, field.text().await?)),
+            None => {}
+        }
+    }
+    Ok((Form(pairs.into()), upload))
 }
 
 /// The parameters of a page's address.

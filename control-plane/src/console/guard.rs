@@ -4,10 +4,11 @@
 //! sent it. The cookie is `SameSite=Strict`, so that other sites do not even send it.
 
 use super::api::Console;
-use super::form::{FORM_TOKEN, Form};
+use super::form::{FORM_TOKEN, Form, Upload, parse_multipart};
 use super::signed_in::SignedIn;
-use super::{errors, strings as t};
+use super::{errors, imports, oidc, strings as t};
 use crate::config::ServerConfig;
+use crate::http::api::MIN_BODY_RATE;
 use crate::http::auth::sessions::Token;
 use crate::problem::{Kind, Problem};
 use axum::body::Body;
@@ -21,6 +22,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 use url::{Position, Url};
 
 const COOKIE: &str = "edgelink_console";
@@ -85,16 +87,18 @@ pub(super) async fn guard(
         Err(problem) => return problem.into_response(),
     };
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        request = match with_form(&console, request, token.as_ref()).await {
+        let may_upload = signed_in.is_some();
+        request = match with_form(&console, request, token.as_ref(), may_upload).await {
             Ok(request) => request,
             Err(problem) => {
                 return errors::translate(problem.into_response(), signed_in.as_ref());
             }
         };
     }
-    let is_login = request.uri().path() == LOGIN;
+    let path = request.uri().path();
+    let is_open = path == LOGIN || oidc::is_open(path);
     let Some(signed_in) = signed_in else {
-        return match is_login {
+        return match is_open {
             true => next.run(request).await,
             false => to_login(&request),
         };
@@ -125,12 +129,17 @@ async fn session(
 /// The token in the cookie of a browser.
 pub(super) fn token(headers: &HeaderMap) -> Option<Token> {
     let (own, _) = name_and_path(headers);
+    cookies(headers, own).find_map(Token::parse)
+}
+
+/// The values of the cookies of that name.
+pub(super) fn cookies<'h>(headers: &'h HeaderMap, name: &'h str) -> impl Iterator<Item = &'h str> {
     let lines = headers.get_all(header::COOKIE).iter();
     let cookies = lines.filter_map(|line| line.to_str().ok());
-    let mut cookies = cookies.flat_map(|line| line.split(';'));
-    cookies.find_map(|cookie| {
-        let (name, value) = cookie.trim().split_once('=')?;
-        Token::parse(value).filter(|_| name == own)
+    let cookies = cookies.flat_map(|line| line.split(';'));
+    cookies.filter_map(move |cookie| {
+        let (own, value) = cookie.trim().split_once('=')?;
+        (own == name).then_some(value)
     })
 }
 
@@ -138,7 +147,7 @@ pub(super) fn token(headers: &HeaderMap) -> Option<Token> {
 pub(super) fn cookie(token: Option<&Token>, headers: &HeaderMap) -> HeaderMap {
     let value = token.map(Token::expose).unwrap_or_default();
     let age = if token.is_some() { "" } else { "; Max-Age=0" };
-    let secure = if is_secure(headers) { "; Secure" } else { "" };
+    let secure = secure(headers);
     let (name, path) = name_and_path(headers);
     let cookie = format!("{name}={value}; Path={path}; HttpOnly; SameSite=Strict{secure}{age}");
     let cookie = HeaderValue::try_from(cookie).ok();
@@ -156,15 +165,16 @@ fn name_and_path(headers: &HeaderMap) -> (&'static str, &'static str) {
     }
 }
 
-/// Whether the cookie is for TLS alone: where the browser or a proxy says that the page came by it, and wherever the browser is on
+/// What makes a cookie go over TLS alone: where the browser or a proxy says that the page came by it, and wherever the browser is on
 /// another machine.
-fn is_secure(headers: &HeaderMap) -> bool {
+pub(super) fn secure(headers: &HeaderMap) -> &'static str {
     let origin = headers.get(header::ORIGIN);
     let is_tls = |origin: &HeaderValue| origin.as_bytes().starts_with(b"https://");
     let proto = headers.get(FORWARDED_PROTO);
-    !is_loopback(headers)
+    let is_for_tls = !is_loopback(headers)
         || origin.is_some_and(is_tls)
-        || proto.is_some_and(|proto| proto == "https")
+        || proto.is_some_and(|proto| proto == "https");
+    if is_for_tls { "; Secure" } else { "" }
 }
 
 /// Whether the browser is on this machine, where there is no TLS as a rule.
@@ -204,8 +214,14 @@ async fn with_form(
     console: &Console,
     request: Request,
     token: Option<&Token>,
+    may_upload: bool,
 ) -> Result<Request, Problem> {
-    let (mut head, form) = read_form(&console.app.config.server, request).await?;
+    let boundary = multipart_boundary(request.headers());
+    let is_upload = may_upload && is_upload(&request);
+    let (mut head, form) = match boundary {
+        Some(boundary) if is_upload => read_upload(console, request, boundary).await?,
+        _ => read_form(&console.app.config.server, request).await?,
+    };
     let Some(token) = token else {
         return Err(Problem::new(Kind::Forbidden).with_detail(t::NO_COOKIE));
     };
@@ -226,6 +242,42 @@ pub(crate) async fn read_form(
     let body = read(body, server.max_body_bytes);
     let body = tokio::time::timeout(server.body_timeout_ms, body).await;
     let form = Form::parse(&body.map_err(|_| Problem::new(Kind::BodyTimeout))??);
+    Ok((head, form))
+}
+
+/// Whether a request may bring a file.
+fn is_upload(request: &Request) -> bool {
+    request.method() == Method::POST && request.uri().path() == imports::PATH
+}
+
+fn multipart_boundary(headers: &HeaderMap) -> Option<String> {
+    let kind = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
+    multer::parse_boundary(kind).ok()
+}
+
+/// The same of a form with a file, which the head has then. It has the bounds of a bulk request.
+async fn read_upload(
+    console: &Console,
+    request: Request,
+    boundary: String,
+) -> Result<(Parts, Form), Problem> {
+    check_origin(request.headers())?;
+    let (mut head, body) = request.into_parts();
+    let app = &console.app;
+    let server = &app.config.server;
+    let permit = app.bulk_permits.try_acquire();
+    let _permit = permit.map_err(|_| Problem::new(Kind::Overloaded))?;
+    let length = head.headers.get(header::CONTENT_LENGTH);
+    let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
+    let length = length.unwrap_or(0).min(server.max_bulk_body_bytes);
+    let seconds = u64::try_from(length / MIN_BODY_RATE).unwrap_or(u64::MAX);
+    let limit = server.body_timeout_ms + Duration::from_secs(seconds);
+    let body = tokio::time::timeout(limit, read(body, server.max_bulk_body_bytes)).await;
+    let body = body.map_err(|_| Problem::new(Kind::BodyTimeout))??;
+    let form = parse_multipart(body, boundary).await;
+    let (form, upload) =
+        form.map_err(|error| Problem::new(Kind::InvalidBody).with_detail(error.to_string()))?;
+    head.extensions.insert(upload);
     Ok((head, form))
 }
 

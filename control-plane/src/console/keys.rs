@@ -142,6 +142,67 @@ pub(super) async fn ask_to_revoke(
     })
 }
 
+#[derive(Template)]
+#[template(path = "console/key.html")]
+struct RotationPage {
+    layout: Layout,
+    key: KeyView,
+    fields: Fields,
+}
+
+/// `GET /console/keys/{id}/rotate`.
+pub(super) async fn rotation(
+    State(console): State<Console>,
+    me: SignedIn,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    layout::ok(&RotationPage::of(&console, &me, &id).await?)
+}
+
+impl RotationPage {
+    async fn of(console: &Console, me: &SignedIn, id: &str) -> Result<Self, Problem> {
+        let path = format!("/keys/{}", encoded(id));
+        let overlap = Field::choice("overlapSeconds", t::OLD_SECRET, &t::OVERLAPS);
+        Ok(Self {
+            layout: Layout::new(me, Some(Tab::Keys), t::ROTATE),
+            key: console.read(me.caller(), &path).await?,
+            fields: Fields::new(vec![overlap.value("86400")]),
+        })
+    }
+}
+
+/// `POST /console/keys/{id}/rotate`. The new secret is in this answer alone.
+pub(super) async fn rotate(
+    State(console): State<Console>,
+    me: SignedIn,
+    Path(id): Path<String>,
+    form: Form,
+) -> Result<Response, Problem> {
+    let path = format!("/keys/{}/rotate", encoded(&id));
+    let mut body = Map::new();
+    let overlap = form.number("overlapSeconds");
+    if overlap != Value::Null {
+        body.insert("overlapSeconds".to_owned(), overlap);
+    }
+    let rotated = console
+        .send(me.caller(), Method::POST, &path, &body.into())
+        .await;
+    match rotated {
+        Ok(answer) => {
+            let made = answer.read()?;
+            let mut page = KeysPage::of(&console, &me, "").await?;
+            page.made = Some(made);
+            layout::ok(&page)
+        }
+        Err(problem) if stays(&problem) => {
+            let mut page = RotationPage::of(&console, &me, &id).await?;
+            page.fields = page.fields.filled(&form).with(&problem);
+            Ok(layout::send(problem.status(), &page))
+        }
+        Err(problem) => Err(problem),
+    }
+}
+
 /// `POST /console/keys/{id}/revoke`.
 pub(super) async fn revoke(
     State(console): State<Console>,

@@ -20,6 +20,7 @@ pub(super) enum Tab {
     Keys,
     Users,
     Reports,
+    Imports,
     Audit,
     Settings,
 }
@@ -34,6 +35,7 @@ impl Tab {
         (Self::Keys, "/console/keys", t::KEYS),
         (Self::Users, "/console/users", t::USERS),
         (Self::Reports, "/console/reports", t::REPORTS),
+        (Self::Imports, "/console/imports", t::IMPORTS),
         (Self::Audit, "/console/audit", t::AUDIT),
         (Self::Settings, "/console/settings", t::SETTINGS),
     ];
@@ -49,6 +51,7 @@ impl Tab {
             Self::Keys => get("/keys"),
             Self::Users => get("/users"),
             Self::Reports => get("/reports"),
+            Self::Imports => signed_in.may(&Method::POST, "/import"),
             Self::Audit => get("/audit"),
             Self::Settings => true,
         }

@@ -12,8 +12,9 @@ use crate::problem::{Kind, Problem};
 use askama::Template;
 use axum::extract::{Path, RawQuery, State};
 use axum::response::{IntoResponse, Redirect, Response};
+use edgelink_console::qr::Options;
 use futures_util::future::{try_join, try_join_all};
-use http::Method;
+use http::{HeaderValue, Method, header};
 
 /// The clicks of a link by one thing that is known of them.
 struct Breakdown {
@@ -87,6 +88,20 @@ pub(super) async fn live(
     console
         .stream(me.caller(), &format!("/events{asked}"))
         .await
+}
+
+/// `GET /console/links/{code}/qr.svg`: the QR code of its address, for pages without script.
+pub(super) async fn qr(
+    State(console): State<Console>,
+    me: SignedIn,
+    Path(code): Path<String>,
+    Query(asked): Query,
+) -> Result<Response, Problem> {
+    let (link, _) = find(&console, &me, &code, asked.get("domain")).await?;
+    let drawn = Options::read("{}").and_then(|options| options.draw(&link.short_url));
+    let svg = drawn.map_err(|error| Problem::new(Kind::Internal).with_detail(error))?;
+    let kind = HeaderValue::from_static("image/svg+xml");
+    Ok(([(header::CONTENT_TYPE, kind)], svg).into_response())
 }
 
 #[derive(Template)]

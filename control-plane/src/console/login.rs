@@ -1,15 +1,17 @@
 //! Logging in, by user name and password or by an API key, and logging out.
 
-use super::api::Console;
+use super::api::{Console, query};
 use super::fields::{Field, Fields, Input};
 use super::form::{Form, Query};
 use super::guard;
 use super::layout::{self, Layout};
+use super::oidc;
 use super::signed_in::SignedIn;
 use super::strings as t;
 use crate::http::auth::sessions::Token;
 use crate::http::client_address::{Peer, client_address, network};
 use crate::problem::{Kind, Problem};
+use crate::store::Logins;
 use crate::telemetry::prometheus::CONSOLE_LOGINS;
 use askama::Template;
 use axum::Extension;
@@ -17,6 +19,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use metrics::counter;
+use std::net::{IpAddr, Ipv4Addr};
 use url::Url;
 
 /// The tenant of those who name none.
@@ -33,10 +36,21 @@ struct LoginPage {
     to: String,
     by_password: Fields,
     by_key: Fields,
+    provider: Option<Provider>,
+}
+
+/// The way to the login of a provider of OpenID Connect.
+struct Provider {
+    href: String,
+    label: String,
 }
 
 /// `GET /console/login`.
-pub(super) async fn page(headers: HeaderMap, Query(query): Query) -> Result<Response, Problem> {
+pub(super) async fn page(
+    State(console): State<Console>,
+    headers: HeaderMap,
+    Query(query): Query,
+) -> Result<Response, Problem> {
     // A token that is no session's yet, for the form.
     let (token, cookie) = match guard::token(&headers) {
         Some(token) => (token, HeaderMap::new()),
@@ -46,7 +60,7 @@ pub(super) async fn page(headers: HeaderMap, Query(query): Query) -> Result<Resp
             (token, cookie)
         }
     };
-    let page = show(StatusCode::OK, &token, &query, "");
+    let page = show(&console, StatusCode::OK, &token, &query, "");
     Ok((cookie, page).into_response())
 }
 
@@ -58,10 +72,7 @@ pub(super) async fn log_in(
     form: Form,
 ) -> Result<Response, Problem> {
     let token = guard::token(&headers).ok_or_else(|| Problem::new(Kind::Forbidden))?;
-    let server = &console.app.config.server;
-    let peer = peer.map(|Extension(Peer(address))| address);
-    let peer = peer.unwrap_or(std::net::Ipv4Addr::UNSPECIFIED.into());
-    let address = network(client_address(peer, &headers, &server.trusted_proxies));
+    let address = address(&console, peer, &headers);
     let key = form.get("key").trim();
     let account = key
         .is_empty()
@@ -69,6 +80,7 @@ pub(super) async fn log_in(
     if let Err(seconds) = console.app.logins.take_of(account, Some(address)).await {
         count("limited");
         let page = show(
+            &console,
             StatusCode::TOO_MANY_REQUESTS,
             &token,
             &form,
@@ -83,7 +95,8 @@ pub(super) async fn log_in(
     };
     let Some(begun) = begun else {
         count("wrong");
-        return Ok(show(StatusCode::FORBIDDEN, &token, &form, t::WRONG_LOGIN));
+        let status = StatusCode::FORBIDDEN;
+        return Ok(show(&console, status, &token, &form, t::WRONG_LOGIN));
     };
     // The session that the browser had gives way.
     console.app.keys.log_out(&token).await?;
@@ -92,8 +105,20 @@ pub(super) async fn log_in(
     Ok((cookie, Redirect::to(destination(form.get("to")))).into_response())
 }
 
-fn count(outcome: &'static str) {
+pub(super) fn count(outcome: &'static str) {
     counter!(CONSOLE_LOGINS, "outcome" => outcome).increment(1);
+}
+
+/// The address by which the tries of a browser are counted.
+pub(super) fn address(
+    console: &Console,
+    peer: Option<Extension<Peer>>,
+    headers: &HeaderMap,
+) -> IpAddr {
+    let peer = peer.map(|Extension(Peer(address))| address);
+    let peer = peer.unwrap_or(Ipv4Addr::UNSPECIFIED.into());
+    let proxies = &console.app.config.server.trusted_proxies;
+    network(client_address(peer, headers, proxies))
 }
 
 fn tenant(form: &Form) -> &str {
@@ -107,7 +132,13 @@ async fn by_password(console: &Console, form: &Form) -> Result<Option<Token>, Pr
     let app = &console.app;
     let found = app.store.user_of_login(tenant(form), form.get("user"));
     let (user, hash) = match found.await? {
-        Some((user, Some(hash))) => (Some(user), hash),
+        Some((
+            user,
+            Logins {
+                password_hash: Some(hash),
+                ..
+            },
+        )) => (Some(user), hash),
         _ => (None, NO_HASH.to_owned()),
     };
     let password = form.get("password").as_bytes().to_vec();
@@ -119,7 +150,7 @@ async fn by_password(console: &Console, form: &Form) -> Result<Option<Token>, Pr
 }
 
 /// A page of the console; of other addresses the overview. Browsers resolve dots in it, also encoded ones.
-fn destination(to: &str) -> &str {
+pub(super) fn destination(to: &str) -> &str {
     let base = Url::parse("http://console/");
     let there = base.and_then(|base| base.join(to)).ok();
     let is_ours = to.starts_with("/console")
@@ -132,7 +163,18 @@ fn destination(to: &str) -> &str {
     if is_ours && is_text { to } else { "/console" }
 }
 
-fn show(status: StatusCode, token: &Token, form: &Form, problem: &str) -> Response {
+fn show(
+    console: &Console,
+    status: StatusCode,
+    token: &Token,
+    form: &Form,
+    problem: &str,
+) -> Response {
+    let to = destination(form.get("to"));
+    let provider = console.app.oidc.as_ref().map(|oidc| Provider {
+        href: format!("{}{}", oidc::BEGIN, query([("to", to)])),
+        label: oidc.config().label.clone(),
+    });
     let is_by_key = !form.get("key").is_empty();
     let problem_of = |is_this: bool| {
         if is_this {
@@ -161,7 +203,8 @@ fn show(status: StatusCode, token: &Token, form: &Form, problem: &str) -> Respon
     ];
     let page = LoginPage {
         layout: Layout::public(t::LOG_IN, Some(token)),
-        to: destination(form.get("to")).to_owned(),
+        to: to.to_owned(),
+        provider,
         by_password: Fields {
             all: by_password,
             problem: problem_of(!is_by_key),

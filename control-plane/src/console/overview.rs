@@ -1,17 +1,21 @@
 //! The first page: clicks of the last days, the links that are followed most, and what became of clicks.
 
-use super::api::Console;
+use super::api::{Console, query};
 use super::clicks::about_clicks;
 use super::layout::{self, Layout, Tab};
 use super::signed_in::SignedIn;
 use super::strings as t;
-use super::views::{AccountsView, ClicksView};
+use super::views::{AccountsView, ClicksView, EdgeView, EdgesView};
+use crate::clock;
 use crate::problem::Problem;
+use crate::timestamp;
 use askama::Template;
 use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
 use futures_util::future::try_join;
 use http::Method;
+
+const DAY_SECONDS: u64 = 86_400;
 
 #[derive(Template)]
 #[template(path = "console/overview.html")]
@@ -22,6 +26,8 @@ struct OverviewPage {
     days: Option<ClicksView>,
     links: Option<ClicksView>,
     accounts: Option<AccountsView>,
+    /// What became of the clicks of the last day, by edge.
+    edges: Vec<EdgeView>,
     may_create: bool,
 }
 
@@ -41,6 +47,7 @@ pub(super) async fn page(
         days: None,
         links: None,
         accounts: None,
+        edges: Vec::new(),
         may_create: Tab::Create.is_for(&me),
     };
     let days = "/analytics?groupBy=timeseries&interval=30d&granularity=day";
@@ -50,10 +57,20 @@ pub(super) async fn page(
     page.problem = asked.problem;
     (page.days, page.links) = asked.answer.unzip();
     if me.may(&Method::GET, "/clicks/accounting") {
-        let accounts = console.read(caller, "/clicks/accounting");
+        let day = clock::unix_seconds().saturating_sub(DAY_SECONDS);
+        let from = timestamp::from_seconds(day);
+        let of_day = query([("groupBy", "edge"), ("from", &*from)]);
+        let edges = format!("/clicks/accounting{of_day}");
+        let accounts = try_join(
+            console.read(caller, "/clicks/accounting"),
+            console.read::<EdgesView>(caller, &edges),
+        );
         let asked = about_clicks(&console, accounts).await?;
-        page.accounts = asked.answer;
         page.problem = [page.problem, asked.problem].join(" ").trim().to_owned();
+        if let Some((accounts, edges)) = asked.answer {
+            page.accounts = Some(accounts);
+            page.edges = edges.data;
+        }
     }
     layout::ok(&page)
 }

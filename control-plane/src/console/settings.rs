@@ -10,6 +10,7 @@ use super::strings as t;
 use crate::config::Secret;
 use crate::http::api::password_of_user;
 use crate::http::auth::Caller;
+use crate::http::auth::sessions::LoginWay;
 use crate::problem::{FieldError, Kind, Problem};
 use crate::store::UserPatch;
 use askama::Template;
@@ -63,11 +64,11 @@ impl SettingsPage {
             layout: Layout::new(me, Some(Tab::Settings), t::SETTINGS),
             user: session.user.name.clone(),
             role: session.user.role.word(),
-            key: session.is_by_key.then(|| bounds(me.caller())),
-            login: if session.is_by_key {
-                t::BY_KEY
-            } else {
-                t::BY_PASSWORD
+            key: (session.way == LoginWay::Key).then(|| bounds(me.caller())),
+            login: match session.way {
+                LoginWay::Key => t::BY_KEY,
+                LoginWay::Password => t::BY_PASSWORD,
+                LoginWay::Provider => t::BY_PROVIDER,
             },
             password: may_set(me).then_some(fields),
         }
@@ -101,7 +102,7 @@ pub(super) async fn change_password(
     match change(&console, &me, &form).await {
         Ok(hash) => {
             let mut cookie = HeaderMap::new();
-            if !me.session.is_by_key {
+            if me.session.way == LoginWay::Password {
                 let keys = &console.app.keys;
                 let token = keys.log_in_by_password(me.session.user.id, &hash).await?;
                 keys.log_out(&me.token).await?;

@@ -1,5 +1,7 @@
 //! The texts of the console, in English.
 
+use crate::transfer::Format;
+
 macro_rules! strings {
     ($($name:ident = $text:literal;)+) => {
         $(pub(super) const $name: &str = $text;)+
@@ -11,6 +13,8 @@ strings! {
     TITLE_OF_ERROR = "<title>Error: ";
     SKIP = "Skip to content";
     NAVIGATION = "Main";
+    KEYBOARD = "Keys of this page";
+    KEYBOARD_HINT = "They work while you are not typing, if scripts are allowed.";
     LOG_IN = "Log in";
     LOG_OUT = "Log out";
     SIGNED_IN_AS = "Logged in as";
@@ -22,11 +26,29 @@ strings! {
     DOMAINS = "Domains";
     KEYS = "API keys";
     USERS = "Users";
+    IMPORTS = "Imports";
     AUDIT = "Audit log";
     SETTINGS = "Settings";
 
     BY_PASSWORD = "By name and password";
     BY_KEY = "By API key";
+    BY_PROVIDER = "By your organization";
+    OIDC_DONE = "You are logged in";
+    OIDC_GO_ON = "Go on";
+    OIDC_FAILED = "Not logged in";
+    OIDC_EXPIRED = "The login took too long, or did not begin in this browser. Begin it once more.";
+    OIDC_CANCELLED = "You have cancelled the login, or your organization does not let you in.";
+    OIDC_REFUSED = "Your organization's login has answered with an error, which is in the log of the server. Begin it once more.";
+    OIDC_UNAVAILABLE = "Your organization's login does not answer at the moment. Try again in a few seconds, or log in by password or key.";
+    OIDC_INVALID = "What your organization's login has answered cannot be trusted. Why is in the log of the server.";
+    OIDC_UNKNOWN = "You are no user here yet. Ask an admin to make one of your name.";
+    OIDC_NO_ROLE = "Your organization gives you none of the roles that may log in here. Ask an admin.";
+    OIDC_NAME_TAKEN = "Somebody else is the user of your name here. Ask an admin.";
+    OIDC_DISABLED = "Your user is disabled. Ask an admin.";
+    LOG_IN_AGAIN = "To the login";
+    HAS_IDENTITY = "Logs in by the organization";
+    FORGET_IDENTITY = "Forget who logs in as this user at the organization";
+
     USER_NAME = "User name";
     PASSWORD = "Password";
     TENANT = "Tenant";
@@ -50,6 +72,11 @@ strings! {
     COUNTED = "Counted";
     DROPPED = "Dropped at edges";
     UNDESCRIBED = "Counted without attributes";
+    EDGES = "Edges in the last 24 hours";
+    EDGE = "Edge";
+    NO_EDGES = "No edge has reported clicks in that time.";
+    WAITING = "On their way";
+    LOST = "Lost";
     COUNTRIES = "Countries";
     REFERRERS = "Referrers";
     FIRST_LINK = "Make the first link";
@@ -135,6 +162,10 @@ strings! {
     SAVE = "Save";
     RULES = "Rules";
     HISTORY = "History";
+    MOVE = "Move";
+    MOVE_HINT = "The link goes to another domain or alias, with its clicks and history.";
+    KEEP_OLD = "Leave the link here as well, so that it still works where it was printed";
+    SLUG_HINT_MOVE = "Letters, digits, - and _. It stays as it is unless you change it.";
     LIVE = "Clicks as they come";
     LIVE_HINT = "Each click is a line here while this page is open, if scripts are allowed.";
     QR_CODE = "QR code";
@@ -215,6 +246,9 @@ strings! {
     REVOKE_KEY = "Revoke an API key";
     REVOKE_TEXT = "What uses it is refused from then on, and logins with it end. It cannot be brought back.";
     ROLE_OF_KEY = "Role of the key";
+    ROTATE = "New secret";
+    ROTATE_HINT = "The key keeps its name, role and bounds, and gets another secret, which is shown once.";
+    OLD_SECRET = "The old secret works";
     NEVER = "never";
     BOUND_TO = "Bound to";
     USED_OF_QUOTA = "Created";
@@ -236,6 +270,40 @@ strings! {
     DETAIL = "Change";
     NO_ENTRIES = "There are no entries.";
 
+    IMPORTS_HINT = "Links of another system, or of an export. They are tried out first: nothing is created before you say so.";
+    FORMAT = "Where they come from";
+    FILE = "File";
+    FILE_HINT = "What is read of each system is in the manual of the command edgelink import.";
+    PASTED = "Or its text";
+    PASTED_HINT = "Where there is no file: paste its lines.";
+    NO_FILE = "choose a file, or paste its text";
+    WITHOUT_HISTORY = "Leave out when links were made and how often they were visited, which only admins may set";
+    TRY_IMPORT = "Try it out";
+    RUN_IMPORT = "Import";
+    STOP_IMPORT = "Stop";
+    FORGET_IMPORT = "Forget this file";
+    EARLIER_IMPORTS = "Files that you have sent";
+    NO_IMPORT = "there is no such import of yours at this control plane: files are forgotten when it stops, or after others";
+    TOO_MANY_IMPORTS = "as many imports go on as there may be: wait until one is done";
+    STOPPED_BY_HAND = "You have stopped it. What was imported stays; the rest is imported if you go on.";
+    IMPORT_CHECKING = "The file is being tried out";
+    IMPORT_CHECKED = "The file was tried out";
+    IMPORT_RUNNING = "The file is being imported";
+    IMPORT_DONE = "The file is imported";
+    IMPORT_STOPPED = "The import has stopped";
+    IMPORT_PROBLEMS = "What is wrong with it, the first 100";
+    DOWNLOAD_REPORT = "Download all of them (a JSON object a line)";
+    RECORDS = "Records";
+    RECORDS_READ = "records read";
+    WOULD_BE_CREATED = "Would be created";
+    WERE_CREATED = "Created";
+    WERE_THERE = "There already";
+    CONFLICTS = "Their code is taken";
+    REFUSED_RECORDS = "Refused";
+    NOT_KEPT = "Not kept in full";
+    LINE = "Line";
+    REASON = "Why";
+
     OWN_PASSWORD = "Your password";
     CURRENT_PASSWORD = "Present password";
     NEW_PASSWORD = "New password";
@@ -254,6 +322,7 @@ pub(super) fn notice(done: &str) -> Option<&'static str> {
     match done {
         "created" => Some("Created."),
         "changed" => Some("The changes are saved."),
+        "moved" => Some("The link is here now."),
         "restored" => Some("The link is back."),
         "rules" => Some("The rules are saved."),
         "tags" => Some("The tag was changed in all links."),
@@ -358,6 +427,35 @@ pub(super) const ROLES: [(&str, &str); 4] = [
     ("editor", "Editor: own links"),
     ("reader", "Reader: sees all links"),
     ("creator", "Creator: makes links only"),
+];
+
+/// The formats of imports.
+pub(super) const FORMATS: [(Format, &str); 7] = [
+    (Format::Edgelink, "edgelink: lines of an export, or of URLs"),
+    (Format::ShlinkCsv, "Shlink, CSV"),
+    (Format::ShlinkApi, "Shlink, JSON of its API"),
+    (Format::Yourls, "YOURLS: SQL, CSV or JSON"),
+    (Format::Kutt, "Kutt, JSON of its API"),
+    (Format::Bitly, "Bitly: CSV, or JSON of its API"),
+    (Format::Csv, "CSV with named columns"),
+];
+
+/// How long the old secret of a key works beside a new one, in seconds.
+pub(super) const OVERLAPS: [(&str, &str); 4] = [
+    ("0", "no more from now on"),
+    ("3600", "for 1 more hour"),
+    ("86400", "for 1 more day"),
+    ("604800", "for 7 more days"),
+];
+
+/// The keys that do something on a page, which console.js knows: see `data-key` in templates.
+pub(super) const KEYBOARD_KEYS: [(&str, &str); 6] = [
+    ("/", "Search"),
+    ("c", "New link"),
+    ("j", "Next line"),
+    ("k", "Line before"),
+    ("x", "Select the line"),
+    ("?", "This list"),
 ];
 
 /// Campaign parameters.

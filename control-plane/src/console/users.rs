@@ -124,6 +124,9 @@ impl UserPage {
         if user.has_password {
             fields.push(Field::tick("removePassword", t::REMOVE_PASSWORD, false));
         }
+        if user.has_identity {
+            fields.push(Field::tick("forgetIdentity", t::FORGET_IDENTITY, false));
+        }
         fields.push(Field::tick("disabled", t::USER_DISABLED, user.disabled));
         Ok(Self {
             layout: Layout::new(me, Some(Tab::Users), &*user.name),
@@ -144,6 +147,9 @@ pub(super) async fn change(
     body.insert("disabled".to_owned(), form.is_on("disabled").into());
     if form.is_on("removePassword") {
         body.insert("password".to_owned(), Value::Null);
+    }
+    if form.is_on("forgetIdentity") {
+        body.insert("hasIdentity".to_owned(), false.into());
     }
     let path = format!("/users/{}", encoded(&id));
     match console

@@ -220,6 +220,45 @@ pub(super) struct AccountsView {
     pub(super) undescribed: u64,
 }
 
+/// What became of the clicks of each edge.
+#[derive(Debug, Deserialize)]
+pub(super) struct EdgesView {
+    pub(super) data: Vec<EdgeView>,
+}
+
+/// What became of the clicks of an edge.
+#[derive(Debug, Deserialize)]
+pub(super) struct EdgeView {
+    /// Its name, if it has one.
+    edge: Option<String>,
+    #[serde(flatten)]
+    pub(super) accounts: AccountsView,
+}
+
+impl EdgeView {
+    pub(super) fn name(&self) -> &str {
+        self.edge.as_deref().unwrap_or("–")
+    }
+}
+
+impl AccountsView {
+    /// Those that are neither counted nor lost yet.
+    pub(super) fn waiting(&self) -> u64 {
+        self.sent
+            .saturating_sub(self.counted)
+            .saturating_sub(self.dropped)
+    }
+
+    /// How many of those that were sent are lost, in per cent.
+    pub(super) fn lost(&self) -> String {
+        let hundredths = match self.sent {
+            0 => 0,
+            sent => u128::from(self.dropped) * 10_000 / u128::from(sent),
+        };
+        format!("{}.{:02} %", hundredths / 100, hundredths % 100)
+    }
+}
+
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct DomainsView {
@@ -368,6 +407,7 @@ pub(super) struct UserView {
     pub(super) role: String,
     pub(super) disabled: bool,
     pub(super) has_password: bool,
+    pub(super) has_identity: bool,
     pub(super) created_at: Moment,
 }
 

@@ -18,6 +18,7 @@ use crate::links::creating::Creator;
 use crate::links::passwords::Passwords;
 use crate::live::Live;
 use crate::numbers::Minter;
+use crate::oidc::Oidc;
 use crate::publisher::PublisherStatus;
 use crate::redis::Redis;
 use crate::resolve::Resolver;
@@ -50,6 +51,8 @@ pub(crate) struct App {
     /// The rate limits; `None` if there are none.
     pub(crate) limiter: Option<Limiter>,
     pub(crate) passwords: Passwords,
+    /// The provider of OpenID Connect, if there is one.
+    pub(crate) oidc: Option<Arc<Oidc>>,
     /// How often passwords of links may be tried.
     pub(crate) tries: Tries,
     /// How often people may try to log in.
@@ -93,6 +96,7 @@ pub(crate) struct Lookups {
     pub(crate) redis: Option<Arc<Redis>>,
     pub(crate) visitors: Arc<VisitorSecrets>,
     pub(crate) own_clicks: Arc<OwnClicks>,
+    pub(crate) oidc: Option<Arc<Oidc>>,
 }
 
 /// The parts of the state that count clicks.
@@ -117,6 +121,7 @@ impl App {
             verifier: Verifier::new(&config.domains),
             domains: lookups.domains,
             passwords: Passwords::new(),
+            oidc: lookups.oidc,
             tries: Tries::new(PASSWORDS, lookups.redis.clone()),
             logins: Tries::new(LOGINS, lookups.redis.clone()),
             creations: Tries::new(config.home.budget(), lookups.redis.clone()),

@@ -5,7 +5,7 @@ use super::error::{Fault, StoreError};
 use super::rows::name;
 use super::session::Session;
 use super::sql::sql;
-use super::users::{self, UserRow};
+use super::users::{self, Logins, UserRow};
 use std::time::Duration;
 
 /// A login, as it is kept.
@@ -15,7 +15,7 @@ pub struct NewSession {
     pub token_hash: [u8; 32],
     /// Who has logged in.
     pub user_id: u64,
-    /// The API key of the login; `None` if it was by password.
+    /// The API key of the login; `None` if it was by another way.
     pub key_id: Option<String>,
     /// SHA-256 of what the login was by: see [`StoredSession::proof`].
     pub proof: [u8; 32],
@@ -37,11 +37,12 @@ pub struct SessionLimits {
 pub struct StoredSession {
     /// The user.
     pub user: UserRow,
-    /// The hash of the user's password.
-    pub password_hash: Option<String>,
-    /// The API key of the login; `None` if it was by password.
+    /// By what the user may log in.
+    pub logins: Logins,
+    /// The API key of the login; `None` if it was by another way.
     pub key_id: Option<String>,
-    /// SHA-256 of the hash of the secret or password of the login. Where that has changed, the session is over.
+    /// SHA-256 of the hash of the secret or password of the login, or of who it was at the provider of OpenID Connect. Where that
+    /// has changed, the session is over.
     pub proof: [u8; 32],
 }
 
@@ -191,13 +192,13 @@ async fn find(
         return Ok(None);
     };
     let user = users::select("id = ? AND NOT disabled").bind(row.user_id);
-    let Some((user, password_hash)) = users::with_password(session, user).await? else {
+    let Some((user, logins)) = users::with_logins(session, user).await? else {
         return Ok(None);
     };
     let wrong = |_| Fault::Corrupt("proof of a session".to_owned());
     let found = StoredSession {
         user,
-        password_hash,
+        logins,
         key_id: row.key_id.as_deref().map(name).transpose()?,
         proof: row.proof.try_into().map_err(wrong)?,
     };

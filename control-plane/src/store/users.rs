@@ -26,6 +26,8 @@ pub struct UserRow {
     pub disabled: bool,
     /// Whether it has a password for the console.
     pub has_password: bool,
+    /// Whether it has logged in by a provider of OpenID Connect, which that name is bound to.
+    pub has_identity: bool,
     /// Unix time in milliseconds.
     pub created_at: u64,
     /// Unix time in milliseconds.
@@ -43,6 +45,8 @@ pub struct UserPatch {
     pub disabled: Option<bool>,
     /// The hash of the new password, a PHC string; `Some(None)` removes the password.
     pub password: Option<Option<Secret>>,
+    /// Whether it is forgotten who logs in as the user at the provider of OpenID Connect.
+    pub forgets_identity: bool,
 }
 
 impl Store {
@@ -76,19 +80,19 @@ impl Store {
         })
     }
 
-    /// The user who logs in by that name, in the tenant of that name, and the hash of its password. `None` if there is none, or it is
+    /// The user who logs in by that name, in the tenant of that name, and by what it may. `None` if there is none, or it is
     /// disabled.
     pub async fn user_of_login(
         &self,
         tenant: &str,
         name: &str,
-    ) -> Result<Option<(UserRow, Option<String>)>, StoreError> {
+    ) -> Result<Option<(UserRow, Logins)>, StoreError> {
         run!(self.read("user_of_login", "finding a user"), |session| {
             let query = select(
                 "name = ? AND tenant_id = (SELECT id FROM tenants WHERE name = ?) AND NOT disabled",
             );
             let query = query.bind(Value::Text(name)).bind(Value::Text(tenant));
-            with_password(session, query).await
+            with_logins(session, query).await
         })
     }
 
@@ -156,17 +160,23 @@ pub(super) async fn insert(
     Ok(user)
 }
 
-fn subject(id: u64) -> String {
+pub(super) fn subject(id: u64) -> String {
     format!("user:{id}")
 }
 
 async fn find(session: &mut Session, tenant_id: u32, id: u64) -> Result<Option<UserRow>, Fault> {
     let query = select("id = ? AND tenant_id = ?").bind(id).bind(tenant_id);
+    fetch(session, query).await
+}
+
+/// The user that [`select`] finds.
+pub(super) async fn fetch(session: &mut Session, query: Sql<'_>) -> Result<Option<UserRow>, Fault> {
     let row: Option<Row> = session.fetch_optional(query).await?;
     row.map(Row::into_user).transpose()
 }
 
-async fn change_locked(
+/// Changes a user as a part of a transaction.
+pub(super) async fn change_locked(
     session: &mut Session,
     id: u64,
     patch: &UserPatch,
@@ -191,6 +201,9 @@ async fn change_locked(
     if let Some(password) = &patch.password {
         let hash = password.as_ref().map(Secret::expose);
         update = update.push(", password_hash = ?").bind(hash);
+    }
+    if patch.forgets_identity {
+        update = update.push(", identity = NULL");
     }
     session
         .execute(update.push(" WHERE id = ?").bind(id))
@@ -228,7 +241,9 @@ impl UserPatch {
         let disabled = self.disabled.map(|disabled| ("disabled", disabled.into()));
         let password = self.password.as_ref();
         let password = password.map(|password| ("hasPassword", password.is_some().into()));
-        let changes = [name, role, disabled, password].into_iter().flatten();
+        let identity = self.forgets_identity.then(|| ("hasIdentity", false.into()));
+        let changes = [name, role, disabled, password, identity];
+        let changes = changes.into_iter().flatten();
         let changes = changes.map(|(field, value)| (field.to_owned(), value));
         Json::Object(changes.collect::<Map<String, Json>>())
     }
@@ -237,21 +252,33 @@ impl UserPatch {
 /// Users that meet a condition.
 pub(super) fn select<'v>(condition: &str) -> Sql<'v> {
     sql(format!(
-        "SELECT id, tenant_id, name, role, disabled, password_hash, created_at, updated_at FROM users WHERE {condition}"
+        "SELECT id, tenant_id, name, role, disabled, password_hash, identity, created_at, updated_at FROM users WHERE {condition}"
     ))
 }
 
-/// The user that [`select`] finds, and the hash of its password.
-pub(super) async fn with_password(
+/// By what a user may log in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Logins {
+    /// The hash of its password.
+    pub password_hash: Option<String>,
+    /// SHA-256 of issuer and subject at the provider of OpenID Connect.
+    pub identity: Option<Vec<u8>>,
+}
+
+/// The user that [`select`] finds, and by what it may log in.
+pub(super) async fn with_logins(
     session: &mut Session,
     query: Sql<'_>,
-) -> Result<Option<(UserRow, Option<String>)>, Fault> {
+) -> Result<Option<(UserRow, Logins)>, Fault> {
     let row: Option<Row> = session.fetch_optional(query).await?;
     let Some(row) = row else {
         return Ok(None);
     };
-    let hash = row.password_hash.as_deref().map(name).transpose()?;
-    Ok(Some((row.into_user()?, hash)))
+    let logins = Logins {
+        password_hash: row.password_hash.as_deref().map(name).transpose()?,
+        identity: row.identity.clone(),
+    };
+    Ok(Some((row.into_user()?, logins)))
 }
 
 #[derive(Debug, sqlx_macros::FromRow)]
@@ -262,6 +289,7 @@ struct Row {
     role: Vec<u8>,
     disabled: bool,
     password_hash: Option<Vec<u8>>,
+    identity: Option<Vec<u8>>,
     created_at: u64,
     updated_at: u64,
 }
@@ -275,6 +303,7 @@ impl Row {
             role: role(&self.role)?,
             disabled: self.disabled,
             has_password: self.password_hash.is_some(),
+            has_identity: self.identity.is_some(),
             created_at: self.created_at,
             updated_at: self.updated_at,
         })

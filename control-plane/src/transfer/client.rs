@@ -1,18 +1,32 @@
 //! The client of our own API.
 
-use super::http::{AttemptError, ClientError, Http};
+use super::http::{AttemptError, ClientError, Http, read};
 use bytes::Bytes;
-use http::{Request, header};
+use futures_util::future::BoxFuture;
+use http::{Request, StatusCode, header};
 use http_body_util::Full;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use std::sync::Arc;
 
 /// A client of the API.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ApiClient {
-    http: Http,
+    way: Way,
     base: String,
     key: String,
+}
+
+/// Answers a request to the API in this process: status and body.
+pub(crate) type Here =
+    Arc<dyn Fn(Request<Full<Bytes>>) -> BoxFuture<'static, (StatusCode, Bytes)> + Send + Sync>;
+
+/// How requests come to the API.
+#[derive(Clone)]
+enum Way {
+    Remote(Http),
+    Here(Here),
 }
 
 /// The result of an item of a bulk request.
@@ -87,10 +101,32 @@ impl ApiClient {
     /// [`ClientError::Certificates`].
     pub fn new(base: &str, key: impl Into<String>) -> Result<Self, ClientError> {
         Ok(Self {
-            http: Http::new()?,
+            way: Way::Remote(Http::new()?),
             base: base.trim_end_matches('/').to_owned(),
             key: key.into(),
         })
+    }
+
+    /// A client of the API of this process, which knows who asks.
+    pub(crate) fn here(answer: Here) -> Self {
+        Self {
+            way: Way::Here(answer),
+            base: String::new(),
+            key: String::new(),
+        }
+    }
+
+    async fn send<T: DeserializeOwned>(
+        &self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<T, AttemptError> {
+        match &self.way {
+            Way::Remote(http) => http.send(request, ApiProblem::reason).await,
+            Way::Here(answer) => {
+                let (status, body) = answer(request).await;
+                read(status, &body, ApiProblem::reason)
+            }
+        }
     }
 
     /// Imports links, with retries while the API or its database is unavailable.
@@ -113,7 +149,7 @@ impl ApiClient {
             .body(Full::new(body))
             .map_err(ClientError::Invalid)?;
         let attempt = async || {
-            let sent = self.http.send(post.clone(), ApiProblem::reason);
+            let sent = self.send(post.clone());
             let answer: BulkAnswer = sent.await?;
             match answer.results.iter().find(|result| result.status >= 500) {
                 Some(result) => {
@@ -126,7 +162,7 @@ impl ApiClient {
                 )),
             }
         };
-        self.http.with_retries(attempt).await
+        Http::with_retries(attempt).await
     }
 
     /// A page of the list of links.
@@ -143,7 +179,7 @@ impl ApiClient {
             .header("x-api-key", &self.key)
             .body(Full::default())
             .map_err(ClientError::Invalid)?;
-        let attempt = async || self.http.send(get.clone(), ApiProblem::reason).await;
-        self.http.with_retries(attempt).await
+        let attempt = async || self.send(get.clone()).await;
+        Http::with_retries(attempt).await
     }
 }

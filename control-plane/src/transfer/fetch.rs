@@ -166,7 +166,7 @@ impl PeerClient<'_> {
         };
         let get = get.body(Full::default()).map_err(ClientError::Invalid)?;
         let attempt = async || self.http.send(get.clone(), reason).await;
-        self.http.with_retries(attempt).await
+        Http::with_retries(attempt).await
     }
 }
 

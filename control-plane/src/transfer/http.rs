@@ -1,14 +1,11 @@
 //! Requests that are retried while the other side does not answer.
 
+use crate::https::{self, HttpsClient};
 use bytes::Bytes;
 use edgelink_wire::backoff::Bounds;
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Body as _;
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
 use serde::de::DeserializeOwned;
 use std::time::Duration;
 
@@ -28,7 +25,7 @@ const MAX_ANSWER_BYTES: usize = 128 << 20;
 
 /// A client that sends requests again.
 #[derive(Clone, Debug)]
-pub(super) struct Http(Client<HttpsConnector<HttpConnector>, Full<Bytes>>);
+pub(super) struct Http(HttpsClient);
 
 /// Why a request has failed after all retries.
 #[derive(Debug, thiserror::Error)]
@@ -56,19 +53,11 @@ pub(super) enum AttemptError {
 impl Http {
     /// A client that trusts what the system trusts.
     pub(super) fn new() -> Result<Self, ClientError> {
-        let provider = rustls::crypto::ring::default_provider();
-        let https = HttpsConnectorBuilder::new()
-            .with_provider_and_native_roots(provider)
-            .map_err(ClientError::Certificates)?
-            .https_or_http()
-            .enable_http1()
-            .build();
-        Ok(Self(Client::builder(TokioExecutor::new()).build(https)))
+        Ok(Self(https::client().map_err(ClientError::Certificates)?))
     }
 
     /// Makes attempts until one succeeds or is refused, or there were too many.
     pub(super) async fn with_retries<T>(
-        &self,
         attempt: impl AsyncFn() -> Result<T, AttemptError>,
     ) -> Result<T, ClientError> {
         let mut failures = 0;
@@ -104,23 +93,26 @@ impl Http {
         let (status, body) = tokio::time::timeout(limit, exchange)
             .await
             .unwrap_or_else(|_| Err(AttemptError::Away("no answer in time".to_owned())))?;
-        if !status.is_success() {
-            return Err(refusal(status, reason(&body)));
-        }
-        serde_json::from_slice(&body)
-            .map_err(|error| AttemptError::Refused(format!("the answer cannot be read: {error}")))
+        read(status, &body, reason)
     }
 }
 
-/// A transient failure, with all causes, which the client library's message leaves out.
-fn away(error: &dyn std::error::Error) -> AttemptError {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
+/// The JSON of an answer.
+pub(super) fn read<T: DeserializeOwned>(
+    status: StatusCode,
+    body: &[u8],
+    reason: fn(&[u8]) -> Option<String>,
+) -> Result<T, AttemptError> {
+    if !status.is_success() {
+        return Err(refusal(status, reason(body)));
     }
-    AttemptError::Away(text)
+    serde_json::from_slice(body)
+        .map_err(|error| AttemptError::Refused(format!("the answer cannot be read: {error}")))
+}
+
+/// A transient failure.
+fn away(error: &dyn std::error::Error) -> AttemptError {
+    AttemptError::Away(https::with_causes(error))
 }
 
 fn refusal(status: StatusCode, reason: Option<String>) -> AttemptError {

@@ -119,18 +119,44 @@ struct ImportBatch {
     end: u64,
 }
 
-/// Imports a file, or the rest of it after an earlier run.
+/// How far an import has come.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ImportProgress {
+    /// The bytes of the file that are done.
+    pub offset: u64,
+    /// All its bytes.
+    pub size: u64,
+    /// What has become of their records.
+    pub summary: ImportSummary,
+}
+
+/// Imports a file, or the rest of it after an earlier run, with a bar of its progress.
 ///
 /// # Errors
-/// A [`TransferError`] that stops the import. A record that cannot be imported does not: it is reported.
+/// Those of [`watch_import`].
 pub async fn import(
     client: &ApiClient,
     options: &ImportOptions,
 ) -> Result<ImportSummary, TransferError> {
+    let bar = progress_bar();
+    let summary = watch_import(client, options, |progress| show(&bar, progress)).await?;
+    bar.finish();
+    Ok(summary)
+}
+
+/// Imports a file, or the rest of it after an earlier run, and tells `observe` of its progress.
+///
+/// # Errors
+/// A [`TransferError`] that stops the import. A record that cannot be imported does not: it is reported.
+pub async fn watch_import(
+    client: &ApiClient,
+    options: &ImportOptions,
+    mut observe: impl FnMut(&ImportProgress),
+) -> Result<ImportSummary, TransferError> {
     let mut state = resume(options)?;
     let (mut records, size) = open(options, &state)?;
     let mut report = Report::open(&options.report, state.report_bytes)?;
-    let bar = progress(size, &state);
+    observe(&state.progress(size));
     let mut foreseen = Foreseen::default();
     while let Some(batch) =
         next_batch(&mut records, state.batch, &options.mapping).map_err(in_file(&options.file))?
@@ -155,9 +181,8 @@ pub async fn import(
         if !options.is_dry_run {
             write_checkpoint(&options.checkpoint, &state)?;
         }
-        show(&bar, &state);
+        observe(&state.progress(size));
     }
-    bar.finish();
     Ok(state.summary)
 }
 
@@ -275,6 +300,14 @@ impl ImportCheckpoint {
             summary: ImportSummary::default(),
             sent: None,
         })
+    }
+
+    fn progress(&self, size: u64) -> ImportProgress {
+        ImportProgress {
+            offset: self.offset,
+            size,
+            summary: self.summary.clone(),
+        }
     }
 
     /// Records that the next batch is about to be sent, perhaps again.
@@ -453,22 +486,26 @@ fn sets_password(item: &Map<String, Value>) -> bool {
         .is_some_and(|password| !password.is_null())
 }
 
-fn progress(size: u64, state: &ImportCheckpoint) -> ProgressBar {
+fn progress_bar() -> ProgressBar {
     // Hidden if standard error is no terminal.
-    let bar = ProgressBar::new(size);
+    let bar = ProgressBar::new(0);
     if let Ok(style) =
         ProgressStyle::with_template("{bar:32} {percent:>3}%  {msg}  {elapsed} (left: {eta})")
     {
         bar.set_style(style);
     }
-    show(&bar, state);
-    bar.reset_eta();
     bar
 }
 
-fn show(bar: &ProgressBar, state: &ImportCheckpoint) {
-    let summary = &state.summary;
-    bar.set_position(state.offset);
+fn show(bar: &ProgressBar, progress: &ImportProgress) {
+    let summary = &progress.summary;
+    // What an earlier run has done says nothing about the time that is left.
+    let is_first = bar.length() == Some(0);
+    bar.set_length(progress.size);
+    bar.set_position(progress.offset);
+    if is_first {
+        bar.reset_eta();
+    }
     bar.set_message(format!(
         "{} read, {} created, {} existing, {} failed",
         summary.records,

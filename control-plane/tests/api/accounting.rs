@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 
 const TOKEN: &str = "first-token-of-the-edges";
 
-async fn report(server: &Running, edge: &str, batch: ClickBatch<'_>) {
+pub(crate) async fn report(server: &Running, edge: &str, batch: ClickBatch<'_>) {
     let request = server.plain(Method::POST, "/edge/v1/clicks");
     let request = request.bearer_auth(TOKEN).header("x-edgelink-edge", edge);
     let answer = send(request.body(encode(&[batch]))).await;
     assert_eq!(answer.status, 204);
 }
 
-fn batch(worker: u8, seq: u64, clicks: u64) -> ClickBatch<'static> {
+pub(crate) fn batch(worker: u8, seq: u64, clicks: u64) -> ClickBatch<'static> {
     ClickBatch {
         worker: [worker; 16],
         seq,

@@ -79,6 +79,13 @@ impl ControlPlane {
         Self::launch(folder, variables.iter().map(own).collect()).await
     }
 
+    /// Starts one for [`DOMAIN`] with the variables that follow from where it listens.
+    pub async fn with_address(variables: impl FnOnce(SocketAddr) -> Vec<(String, String)>) -> Self {
+        let address = local(free_port());
+        let folder = TempDir::new().expect("a temporary folder");
+        Self::launch_at(address, folder, variables(address)).await
+    }
+
     /// Starts another one with the same variables and the same admin key.
     pub async fn replica(&self) -> Self {
         let folder = TempDir::new().expect("a temporary folder");
@@ -88,7 +95,14 @@ impl ControlPlane {
     }
 
     async fn launch(folder: TempDir, variables: Vec<(String, String)>) -> Self {
-        let address = local(free_port());
+        Self::launch_at(local(free_port()), folder, variables).await
+    }
+
+    async fn launch_at(
+        address: SocketAddr,
+        folder: TempDir,
+        variables: Vec<(String, String)>,
+    ) -> Self {
         let mut process = spawn(&folder, address, &variables);
         await_ready(&mut process, address).await;
         assert_known(&variables, &process);

@@ -1,18 +1,23 @@
 //! The console in a browser: Debian's Chromium, by playwright-core. What people do there is in `tests/console`.
 
 use edgelink_tests::scenario::{CITY_HEADER, COUNTRY_HEADER, DOMAIN};
-use edgelink_tests::stack::{ControlPlane, Deployment, EnvoyOptions, root};
+use edgelink_tests::stack::{ControlPlane, Deployment, EnvoyOptions, free_port, root};
 use tokio::process::Command;
 
 /// Runs a script of `tests/console` against a control plane, and an Envoy where there is one.
 async fn run(arguments: &[&str], control_plane: &ControlPlane, edge: &str) {
+    run_with(arguments, control_plane, &[("EDGE", edge)]).await;
+}
+
+/// The same with these variables.
+async fn run_with(arguments: &[&str], control_plane: &ControlPlane, variables: &[(&str, &str)]) {
     let (script, arguments) = arguments.split_first().expect("a script");
     let output = Command::new("node")
+        .envs(variables.iter().copied())
         .arg(root().join("tests/console").join(script))
         .args(arguments)
         .env("API", format!("http://{}", control_plane.address()))
         .env("API_KEY", control_plane.admin_key())
-        .env("EDGE", edge)
         .output()
         .await
         .expect("node: run `make setup`");
@@ -104,4 +109,31 @@ async fn the_browser_judges_2000_random_inputs_as_the_api_does() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_script_does_what_data_attributes_say_under_the_content_security_policy() {
     with_blocked_hosts("script.mjs").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_certified_provider_logs_people_in() {
+    const SECRET: &str = "a secret: of +the% console";
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let secret = folder.path().join("secret");
+    std::fs::write(&secret, SECRET).expect("a file");
+    // Another site than the console's, so that the browser tells them apart.
+    let issuer = format!("http://localhost:{}", free_port());
+    let control_plane = ControlPlane::with_address(|address| {
+        let variables = [
+            ("EDGELINK_LINKS_DOMAINS", DOMAIN.to_owned()),
+            ("EDGELINK_OIDC_ISSUER", issuer.clone()),
+            (
+                "EDGELINK_OIDC_CLIENT_SECRET_FILE",
+                secret.display().to_string(),
+            ),
+            ("EDGELINK_OIDC_CONSOLE_URL", format!("http://{address}")),
+        ];
+        variables
+            .map(|(name, value)| (name.to_owned(), value))
+            .into()
+    });
+    let control_plane = control_plane.await;
+    let variables = [("ISSUER", &*issuer), ("SECRET", SECRET)];
+    run_with(&["oidc.mjs"], &control_plane, &variables).await;
 }

@@ -1,7 +1,9 @@
 //! Sessions of the console.
 
 use crate::fixture::Database;
-use edgelink_control_plane::store::{Actor, NewSession, SessionLimits, Store, UserPatch};
+use edgelink_control_plane::store::{
+    Actor, IdentityError, Logins, NamedIdentity, NewSession, SessionLimits, Store, UserPatch,
+};
 use edgelink_control_plane::tenancy::{FIRST_TENANT, FIRST_USER, Role};
 use std::time::Duration;
 
@@ -12,6 +14,7 @@ on_every_database!(
     a_user_has_so_many_sessions,
     sessions_that_have_ended_are_purged_in_batches,
     a_user_is_found_by_its_login,
+    a_user_is_found_by_its_identity,
 );
 
 const LIMITS: SessionLimits = SessionLimits {
@@ -55,7 +58,7 @@ async fn a_session_reads_back_until_it_is_removed(database: Database) {
         let (found, new) = (found.unwrap(), session(number));
         assert_eq!(found.user.id, FIRST_USER);
         assert_eq!((found.key_id, found.proof), (new.key_id, new.proof));
-        assert_eq!(found.password_hash, None);
+        assert_eq!(found.logins, Logins::default());
     }
     store.remove_session(&[1; 32]).await.unwrap();
     assert!(!is_open(&store, 1, LIMITS).await && is_open(&store, 2, LIMITS).await);
@@ -148,7 +151,7 @@ async fn a_user_is_found_by_its_login(database: Database) {
     assert!(made.has_password);
     let login = async |tenant: &str, name: &str| {
         let found = store.user_of_login(tenant, name).await.unwrap();
-        found.map(|(user, hash)| (user.id, hash))
+        found.map(|(user, logins)| (user.id, logins.password_hash))
     };
     let expected = Some((made.id, Some("$hash".to_owned())));
     assert_eq!(login("default", "B\u{f6}b").await, expected);
@@ -179,4 +182,69 @@ async fn a_user_is_found_by_its_login(database: Database) {
     };
     change(disabled).await;
     assert_eq!(login("default", "B\u{f6}b").await, None);
+}
+
+async fn a_user_is_found_by_its_identity(database: Database) {
+    let store = database.store().await;
+    let actor = Actor::command_line(FIRST_TENANT);
+    let ada = store.insert_user("ada", Role::Reader, None, &actor).await;
+    let ada = ada.unwrap().unwrap();
+    let identity = |hash: u8, name: &'static str| NamedIdentity {
+        hash: [hash; 32],
+        name: Some(name),
+        role: None,
+        new_role: None,
+    };
+    let log_in = async |identity: NamedIdentity<'_>| {
+        let found = store.log_in_identity("default", &identity).await.unwrap();
+        found.map(|user| (user.id, user.role))
+    };
+    assert_eq!(
+        log_in(identity(1, "Ada")).await,
+        Err(IdentityError::Unknown)
+    );
+    assert_eq!(
+        log_in(identity(1, "admin")).await,
+        Err(IdentityError::NameTaken)
+    );
+    let elsewhere = store.log_in_identity("other", &identity(1, "ada")).await;
+    assert_eq!(elsewhere.unwrap(), Err(IdentityError::NoTenant));
+    for name in ["ada", "another name"] {
+        assert_eq!(log_in(identity(1, name)).await, Ok((ada.id, Role::Reader)));
+    }
+    assert_eq!(
+        log_in(identity(2, "ada")).await,
+        Err(IdentityError::NameTaken)
+    );
+    let promoted = NamedIdentity {
+        role: Some(Role::Editor),
+        ..identity(1, "ada")
+    };
+    assert_eq!(log_in(promoted).await, Ok((ada.id, Role::Editor)));
+    assert_eq!(log_in(identity(1, "ada")).await, Ok((ada.id, Role::Editor)));
+    let new = NamedIdentity {
+        new_role: Some(Role::Creator),
+        ..identity(3, "eve")
+    };
+    let (eve, role) = log_in(new).await.unwrap();
+    assert_eq!((eve > ada.id, role), (true, Role::Creator));
+    let change = async |patch: UserPatch| {
+        let changed = store.change_user(ada.id, &patch, &actor).await;
+        changed.unwrap().unwrap()
+    };
+    let forgetting = UserPatch {
+        forgets_identity: true,
+        ..UserPatch::default()
+    };
+    assert!(!change(forgetting).await.has_identity);
+    assert_eq!(log_in(identity(2, "ada")).await, Ok((ada.id, Role::Editor)));
+    let disabled = UserPatch {
+        disabled: Some(true),
+        ..UserPatch::default()
+    };
+    change(disabled).await;
+    assert_eq!(
+        log_in(identity(2, "ada")).await,
+        Err(IdentityError::Disabled)
+    );
 }

@@ -26,7 +26,7 @@ const MAX_OVERLAP_SECONDS: u64 = 7 * 24 * 60 * 60;
 /// The greatest number that every reader of JSON reads as it was written: 2^53 - 1.
 const MAX_NUMBER: u64 = (1 << 53) - 1;
 
-pub(super) fn name(value: &Value) -> Result<String, Reason> {
+pub(crate) fn name(value: &Value) -> Result<String, Reason> {
     let is_name = |text: &&str| {
         let length = text.chars().count();
         (1..=MAX_NAME_LENGTH).contains(&length) && !text.chars().any(char::is_control)

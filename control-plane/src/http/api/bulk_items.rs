@@ -21,7 +21,7 @@ use utoipa::ToSchema;
 const MAX_ITEMS: usize = 10_000;
 
 /// The slowest rate of a large body, in bytes a second.
-const MIN_BODY_RATE: usize = 65_536;
+pub(crate) const MIN_BODY_RATE: usize = 65_536;
 
 /// Checks the type of the body, and takes the permit to hold it.
 pub(super) fn admit<'a>(app: &'a App, headers: &HeaderMap) -> Result<SemaphorePermit<'a>, Problem> {

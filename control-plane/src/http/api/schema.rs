@@ -464,6 +464,9 @@ requests! {
         /// The new password for the console, 8 to 255 bytes, which ends the sessions that began with the old one; null removes it.
         #[schema(format = "password", min_length = 8, max_length = 255)]
         password: Option<String>,
+        /// False makes the next login by the provider of OpenID Connect find the user by its name again; it cannot be set to true.
+        #[schema(nullable = false)]
+        has_identity: Option<bool>,
     }
 
     /// A domain to be made.

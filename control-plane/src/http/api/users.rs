@@ -2,7 +2,7 @@
 
 use super::accounts::{self, ResourceId, created};
 use super::body::JsonObject;
-use super::fields::Fields;
+use super::fields::{Fields, Reason};
 use super::schema;
 use super::{page, values};
 use crate::config::Secret;
@@ -17,6 +17,7 @@ use axum::Json;
 use axum::extract::{Extension, RawQuery, State};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use serde_json::Value;
 use std::sync::Arc;
 use utoipa::ToSchema;
 
@@ -31,6 +32,8 @@ struct UserView {
     disabled: bool,
     /// Whether it has a password for the console, which no answer has.
     has_password: bool,
+    /// Whether it has logged in to the console by a provider of OpenID Connect, where it is one person from then on.
+    has_identity: bool,
     created_at: String,
     updated_at: String,
 }
@@ -43,6 +46,7 @@ impl UserView {
             role: row.role.word(),
             disabled: row.disabled,
             has_password: row.has_password,
+            has_identity: row.has_identity,
             created_at: timestamp::from_millis(row.created_at),
             updated_at: timestamp::from_millis(row.updated_at),
         }
@@ -165,6 +169,7 @@ pub(crate) async fn patch(
         role: accounts::change(&mut fields, "role", accounts::role),
         disabled: accounts::change(&mut fields, "disabled", values::flag),
         password: None,
+        forgets_identity: accounts::change(&mut fields, "hasIdentity", forgotten).is_some(),
     };
     let password = fields.change("password", accounts::password);
     fields.finish()?;
@@ -176,6 +181,14 @@ pub(crate) async fn patch(
     let row = app.store.change_user(id, &patch, &caller.actor()).await??;
     app.keys.forget_all();
     Ok(Json(UserView::new(row)).into_response())
+}
+
+/// That it is forgotten who a user is at the provider.
+fn forgotten(value: &Value) -> Result<(), Reason> {
+    match value {
+        Value::Bool(false) => Ok(()),
+        _ => Err("must be false: a login makes it true".into()),
+    }
 }
 
 /// The hash of a password that is to be kept.

@@ -1,4 +1,4 @@
-//! Sessions of the console: who has logged in, by an API key or by a password. They are in the database, so that each control plane
+//! Sessions of the console: who has logged in, by an API key, by a password or by a provider of OpenID Connect. They are in the database, so that each control plane
 //! knows them; it has the hash of a token only.
 
 use super::api_key::ApiKey;
@@ -53,11 +53,16 @@ impl Token {
         Sha256::digest(self.0).into()
     }
 
-    /// What each form of the console has, which other sites cannot know: it follows from the token, and does not show it.
-    pub(crate) fn form_token(&self) -> String {
+    /// A secret for a purpose, in 64 hexadecimal digits: it follows from the token, and shows neither it nor that for another purpose.
+    pub(crate) fn secret_for(&self, purpose: &str) -> String {
         let mac = Hmac::<Sha256>::new_from_slice(&self.0);
-        let mac = mac.map(|mac| mac.chain_update("form").finalize().into_bytes());
+        let mac = mac.map(|mac| mac.chain_update(purpose).finalize().into_bytes());
         mac.map(hex::encode).unwrap_or_default()
+    }
+
+    /// What each form of the console has, which other sites cannot know.
+    pub(crate) fn form_token(&self) -> String {
+        self.secret_for("form")
     }
 
     /// Whether a form has [`Self::form_token`]; compared in constant time.
@@ -65,6 +70,15 @@ impl Token {
         let expected = self.form_token();
         !expected.is_empty() && bool::from(expected.as_bytes().ct_eq(form_token.as_bytes()))
     }
+}
+
+/// By what somebody has logged in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LoginWay {
+    Key,
+    Password,
+    /// A provider of OpenID Connect.
+    Provider,
 }
 
 /// Somebody who has logged in.
@@ -76,8 +90,8 @@ pub(crate) struct Session {
     pub(crate) user: UserRow,
     /// The hash of the user's password.
     pub(crate) password_hash: Option<String>,
-    /// Whether the login was by an API key.
-    pub(crate) is_by_key: bool,
+    /// By what the login was.
+    pub(crate) way: LoginWay,
 }
 
 impl KeyVerifier {
@@ -96,6 +110,15 @@ impl KeyVerifier {
     /// Begins a session of a user who has given the password with that hash.
     pub(crate) async fn log_in_by_password(&self, user: u64, hash: &str) -> Result<Token, Problem> {
         self.begin(user, None, of_password(hash)).await
+    }
+
+    /// Begins a session of a user who is that person at the provider of OpenID Connect.
+    pub(crate) async fn log_in_by_identity(
+        &self,
+        user: u64,
+        identity: &[u8; 32],
+    ) -> Result<Token, Problem> {
+        self.begin(user, None, of_identity(identity)).await
     }
 
     async fn begin(
@@ -153,46 +176,68 @@ impl KeyVerifier {
             Some(id) => self.holder(id).await?,
             None => Some(Arc::new(of_user(&stored.user))),
         };
-        let holder = holder.filter(|holder| is_proven(&stored, holder));
-        Ok(holder.map(|holder| Session {
+        let Some((holder, way)) = holder.and_then(|holder| {
+            let way = way(&stored, &holder)?;
+            Some((holder, way))
+        }) else {
+            return Ok(None);
+        };
+        Ok(Some(Session {
             caller: Caller::of_session(holder, *hash),
-            is_by_key: stored.key_id.is_some(),
+            way,
             user: stored.user,
-            password_hash: stored.password_hash,
+            password_hash: stored.logins.password_hash,
         }))
     }
 }
 
-/// Whether what the login was by is still valid.
-fn is_proven(stored: &StoredSession, holder: &KeyHolder) -> bool {
+/// By what the login was, if that is still valid.
+fn way(stored: &StoredSession, holder: &KeyHolder) -> Option<LoginWay> {
     let key = &holder.key;
     let previous = key
         .previous
         .filter(|secret| clock::unix_millis() < secret.until);
     let proofs = match stored.key_id {
-        Some(_) => vec![
-            Some(of_key(&key.secret_hash)),
-            previous.map(|secret| of_key(&secret.hash)),
+        Some(_) => [
+            Some((of_key(&key.secret_hash), LoginWay::Key)),
+            previous.map(|secret| (of_key(&secret.hash), LoginWay::Key)),
         ],
-        None => vec![stored.password_hash.as_deref().map(of_password)],
+        None => {
+            let logins = &stored.logins;
+            let password = logins.password_hash.as_deref().map(of_password);
+            let identity = logins.identity.as_deref().map(of_identity);
+            [
+                password.map(|proof| (proof, LoginWay::Password)),
+                identity.map(|proof| (proof, LoginWay::Provider)),
+            ]
+        }
     };
-    proofs
-        .into_iter()
-        .flatten()
-        .any(|proof| proof == stored.proof)
+    let mut proofs = proofs.into_iter().flatten();
+    let found = proofs.find(|(proof, _)| *proof == stored.proof);
+    found.map(|(_, way)| way)
 }
 
 fn of_key(secret_hash: &[u8; 32]) -> [u8; 32] {
-    let hash = Sha256::new().chain_update("key").chain_update(secret_hash);
-    hash.finalize().into()
+    proof("key", secret_hash)
 }
 
 fn of_password(hash: &str) -> [u8; 32] {
-    let hash = Sha256::new().chain_update("password").chain_update(hash);
-    hash.finalize().into()
+    proof("password", hash.as_bytes())
 }
 
-/// What a user may do who has logged in by password: all that the role allows, as with a key that is bound to nothing. Its id is none
+fn of_identity(hash: &[u8]) -> [u8; 32] {
+    proof("identity", hash)
+}
+
+fn proof(kind: &str, of: &[u8]) -> [u8; 32] {
+    Sha256::new()
+        .chain_update(kind)
+        .chain_update(of)
+        .finalize()
+        .into()
+}
+
+/// What a user may do who has logged in by no key: all that the role allows, as with a key that is bound to nothing. Its id is none
 /// of a key.
 fn of_user(user: &UserRow) -> KeyHolder {
     let key = ApiKeyRow {

@@ -57,6 +57,45 @@ async fn a_tag_is_renamed_merged_and_removed() {
 }
 
 #[tokio::test]
+async fn a_key_gets_another_secret_which_is_shown_once() {
+    let server = start().await;
+    let mut browser = Browser::admin(&server).await;
+    let made = send(
+        server
+            .api(Method::POST, "/keys")
+            .json(&json!({ "name": "<k>" })),
+    );
+    let made = made.await.expect(201);
+    let (id, old) = (made["id"].as_str().unwrap(), made["key"].as_str().unwrap());
+    let path = format!("/console/keys/{id}/rotate");
+    assert!(
+        browser
+            .page("/console/keys")
+            .await
+            .contains(&format!("href=\"{path}\""))
+    );
+    assert!(browser.page(&path).await.contains("&#60;k&#62;"));
+    let works = async |key: &str| {
+        let links = server.plain(Method::GET, "/api/v1/links");
+        send(links.header("x-api-key", key)).await.status == 200
+    };
+    for (overlap, old_works) in [("3600", true), ("0", false)] {
+        let answer = browser.post(&path, &[("overlapSeconds", overlap)]).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let (_, new) = answer.text().split_once("class=\"secret\">").unwrap();
+        let new = new.split_once('<').unwrap().0.to_owned();
+        assert!(works(&new).await);
+        assert_eq!(works(old).await, old_works);
+        assert!(!browser.page("/console/keys").await.contains(&new));
+    }
+    let answer = browser.post(&path, &[("overlapSeconds", "soon")]).await;
+    assert_eq!(answer.status, 422);
+    assert!(!problem_at(answer.text(), "overlapSeconds").is_empty());
+    let absent = browser.post("/console/keys/0000/rotate", &[]).await;
+    assert_eq!(absent.status, 404);
+}
+
+#[tokio::test]
 async fn a_domain_is_made_and_removed() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;

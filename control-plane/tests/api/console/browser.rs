@@ -120,7 +120,7 @@ impl<'s> Browser<'s> {
 
 /// What is true of each answer of the console.
 #[track_caller]
-fn check(answer: &Answer) {
+pub(super) fn check(answer: &Answer) {
     let policy = answer.header("content-security-policy");
     assert!(policy.starts_with("default-src 'none'; script-src 'self' 'wasm-unsafe-eval';"));
     assert!(!policy.contains("unsafe-inline"));

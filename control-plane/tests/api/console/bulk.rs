@@ -54,6 +54,43 @@ async fn the_selected_links_are_changed() {
 }
 
 #[tokio::test]
+async fn tags_of_many_are_undone_where_they_have_changed() {
+    let server = start().await;
+    three(&server).await;
+    server
+        .patch("/links/two", &json!({ "tags": ["new", "old"] }))
+        .await
+        .expect(200);
+    let mut browser = Browser::admin(&server).await;
+    let before = json!([["old"], ["new", "old"], ["old"]]);
+    let change = [ONE, TWO, ("action", "tag"), ("tag", "new")];
+    let answer = browser.post("/console/links", &change).await;
+    let page = answer.text();
+    let undo = [
+        "name=\"action\" value=\"untag\"",
+        "name=\"tag\" value=\"new\"",
+        "name=\"link\" value=\"go.example:8080/one\"",
+    ];
+    assert!(undo.iter().all(|field| page.contains(field)), "{page}");
+    assert!(!page.contains("name=\"link\" value=\"go.example:8080/two\""));
+    browser
+        .post(
+            "/console/links",
+            &[ONE, ("action", "untag"), ("tag", "new")],
+        )
+        .await;
+    assert_eq!(json!(of(&server, "tags").await), before);
+    // Nothing has changed: there is nothing to undo.
+    let answer = browser
+        .post(
+            "/console/links",
+            &[ONE, ("action", "untag"), ("tag", "new")],
+        )
+        .await;
+    assert!(!answer.text().contains("Undo"), "{}", answer.text());
+}
+
+#[tokio::test]
 async fn a_bulk_deletion_is_undone() {
     let server = start().await;
     three(&server).await;

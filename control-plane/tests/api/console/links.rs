@@ -292,3 +292,57 @@ async fn rules_are_edited_and_tried() {
     let rules = server.get("/links/abc/rules").await.expect(200);
     assert_eq!(rules["redirectRules"], json!([]));
 }
+
+#[tokio::test]
+async fn a_link_is_moved_to_another_domain() {
+    let server = start().await;
+    let mut browser = Browser::admin(&server).await;
+    let link = json!({ "longUrl": "https://example.com/", "customSlug": "old" });
+    server.post(&link).await.expect(201);
+    let path = "/console/links/old/move?domain=go%2Eexample%3A8080";
+    let page = browser.page(path).await;
+    assert!(page.contains("other.example") && page.contains("value=\"old\""));
+    let there = [("domain", "other.example"), ("customSlug", "new")];
+    let here = [("domain", "go.example:8080"), ("customSlug", "old")];
+    let answer = browser.post(path, &here).await;
+    assert_eq!(answer.status, 422);
+    assert!(!problem_at(answer.text(), "customSlug").is_empty());
+    let stale = [&there[..], &[("entityTag", "\"0\"")]].concat();
+    assert_eq!(browser.post(path, &stale).await.status, 412);
+    let kept = [&there[..], &[("keepOld", "on")]].concat();
+    let to = browser.submit(path, &kept).await;
+    assert_eq!(to, "/console/links/new?domain=other%2Eexample&done=moved");
+    assert!(browser.page(&to).await.contains("The link is here now."));
+    server.get("/links/old").await.expect(200);
+    let further = [("domain", "other.example"), ("customSlug", "third")];
+    browser.submit(path, &further).await;
+    assert_eq!(server.get("/links/old").await.status, 404);
+    assert_eq!(browser.get(path).await.status, 404);
+}
+
+#[tokio::test]
+async fn a_qr_code_needs_no_script() {
+    let server = start().await;
+    let mut browser = Browser::admin(&server).await;
+    let link = json!({ "longUrl": "https://example.com/", "customSlug": "code" });
+    server.post(&link).await.expect(201);
+    let path = "/console/links/code/qr.svg?domain=go%2Eexample%3A8080";
+    let page = browser
+        .page("/console/links/code?domain=go%2Eexample%3A8080")
+        .await;
+    assert!(page.contains(&format!("src=\"{path}\"")), "{page}");
+    let answer = crate::helpers::send(browser.request(reqwest::Method::GET, path)).await;
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.header("content-type"), "image/svg+xml");
+    assert!(
+        answer
+            .header("content-security-policy")
+            .starts_with("default-src 'none'")
+    );
+    let svg = answer.text();
+    assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>"), "{svg}");
+    let absent = browser.get("/console/links/absent/qr.svg").await;
+    assert_eq!(absent.status, 404);
+    let anybody = server.plain(reqwest::Method::GET, path);
+    assert_eq!(crate::helpers::send(anybody).await.status, 303);
+}

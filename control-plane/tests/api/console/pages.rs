@@ -1,6 +1,7 @@
 //! Pages that are read: the overview, lists, and those that say what went wrong.
 
 use super::browser::{Browser, problem_at, start};
+use crate::accounting::{batch, report};
 use crate::helpers::Running;
 use serde_json::json;
 
@@ -174,4 +175,18 @@ async fn a_busy_server_answers_with_a_page() {
         "{answer}"
     );
     assert!(answer.contains("<!doctype html>"), "{answer}");
+}
+
+#[tokio::test]
+async fn the_overview_says_what_became_of_clicks_by_edge() {
+    let server = start().await;
+    let mut browser = Browser::admin(&server).await;
+    let page = browser.page("/console").await;
+    assert!(page.contains("No edge has reported clicks"), "{page}");
+    report(&server, "<fra>", batch(1, 1, 4)).await;
+    let page = browser.page("/console").await;
+    // Of ten that were sent four are counted and one is dropped.
+    let row = "<th scope=\"row\">&#60;fra&#62;</th><td class=\"number\">10</td><td class=\"number\">4</td>\
+        <td class=\"number\">5</td><td class=\"number\">1</td><td class=\"number\">10.00 %</td><td class=\"number\">1</td>";
+    assert!(page.contains(row), "{page}");
 }

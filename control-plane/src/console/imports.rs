@@ -1,0 +1,446 @@
+//! Imports: a file of links is read and tried out, and imported where that is asked for, while its page shows how far it has come.
+//!
+//! It is the importer of the command line, which asks the API's own route in this process, as the caller who has sent the file. The file
+//! and the progress are of this process: they are gone when it stops, and another control plane does not know of them.
+
+use super::api::{Console, LocalApi};
+use super::create::domain_field;
+use super::fields::{Field, Fields, Input, stays};
+use super::form::{Form, Query, Upload};
+use super::layout::{self, Layout, Tab};
+use super::signed_in::SignedIn;
+use super::strings as t;
+use crate::http::auth::sessions::Token;
+use crate::problem::{FieldError, Kind, Problem};
+use crate::transfer::{ApiClient, Format, ImportOptions, ImportProgress, Mapping, watch_import};
+use askama::Template;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Redirect, Response};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use serde::Deserialize;
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use tempfile::TempDir;
+
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
+
+/// The page that files are sent to.
+pub(super) const PATH: &str = "/console/imports";
+
+/// How many records are sent at once.
+const BATCH: usize = 500;
+
+/// How many problems the page shows; all of them are in the report.
+const SHOWN: usize = 100;
+
+/// How often a page asks for itself while something goes on, in seconds.
+const REFRESH: HeaderValue = HeaderValue::from_static("2");
+
+/// The imports of this process, the oldest first.
+#[derive(Default)]
+pub(super) struct Imports(Mutex<Vec<Arc<Import>>>);
+
+/// A file that was sent, and what becomes of it.
+struct Import {
+    id: String,
+    user_id: u64,
+    format: Format,
+    folder: TempDir,
+    mapping: Mapping,
+    state: Mutex<ImportState>,
+}
+
+struct ImportState {
+    phase: Phase,
+    progress: ImportProgress,
+    /// Ends what goes on.
+    stop: CancellationToken,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Phase {
+    Checking,
+    Checked,
+    Running,
+    Done,
+    /// Why.
+    Stopped(String),
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Imports {
+    /// Those of a user, the newest first.
+    fn of_user(&self, user_id: u64) -> Vec<Arc<Import>> {
+        let imports = locked(&self.0);
+        let own = imports
+            .iter()
+            .rev()
+            .filter(|import| import.user_id == user_id);
+        own.cloned().collect()
+    }
+
+    fn find(&self, id: &str, user_id: u64) -> Result<Arc<Import>, Problem> {
+        let found = self
+            .of_user(user_id)
+            .into_iter()
+            .find(|import| import.id == id);
+        found.ok_or_else(|| Problem::new(Kind::NotFound).with_detail(t::NO_IMPORT))
+    }
+
+    /// Adds one. Where there are too many, the oldest with which nothing goes on gives way.
+    fn add(&self, import: Arc<Import>, most: usize) -> Result<(), Problem> {
+        let mut imports = locked(&self.0);
+        while imports.len() >= most {
+            let Some(idle) = imports.iter().position(|import| !import.phase().goes_on()) else {
+                return Err(Problem::new(Kind::Overloaded).with_detail(t::TOO_MANY_IMPORTS));
+            };
+            imports.remove(idle);
+        }
+        imports.push(import);
+        Ok(())
+    }
+
+    fn remove(&self, id: &str) {
+        locked(&self.0).retain(|import| import.id != id);
+    }
+}
+
+impl Phase {
+    fn goes_on(&self) -> bool {
+        matches!(self, Self::Checking | Self::Running)
+    }
+
+    fn text(&self) -> &'static str {
+        match self {
+            Self::Checking => t::IMPORT_CHECKING,
+            Self::Checked => t::IMPORT_CHECKED,
+            Self::Running => t::IMPORT_RUNNING,
+            Self::Done => t::IMPORT_DONE,
+            Self::Stopped(_) => t::IMPORT_STOPPED,
+        }
+    }
+}
+
+impl Import {
+    fn phase(&self) -> Phase {
+        locked(&self.state).phase.clone()
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The file with what was or would be wrong, that of the last run.
+    fn report(&self) -> PathBuf {
+        match self.file("report").exists() {
+            true => self.file("report"),
+            false => self.file("tried"),
+        }
+    }
+
+    /// Reads the file and tries it out, or imports it, in a thread of its own: reading and writing files blocks it.
+    fn start(self: &Arc<Self>, api: LocalApi, is_dry_run: bool) {
+        let options = self.options(is_dry_run);
+        let mut state = locked(&self.state);
+        state.phase = match is_dry_run {
+            true => Phase::Checking,
+            false => Phase::Running,
+        };
+        state.progress = ImportProgress::default();
+        state.stop = CancellationToken::new();
+        let (import, stop, runtime) = (self.clone(), state.stop.clone(), Handle::current());
+        let work = move || {
+            let client = ApiClient::here(Arc::new(move |request| api.answer(request)));
+            let observe = |progress: &ImportProgress| {
+                locked(&import.state).progress = progress.clone();
+            };
+            let phase = runtime.block_on(async {
+                tokio::select! {
+                    result = watch_import(&client, &options, observe) => match result {
+                        Ok(_) if is_dry_run => Phase::Checked,
+                        Ok(_) => Phase::Done,
+                        Err(error) => Phase::Stopped(error.to_string()),
+                    },
+                    () = stop.cancelled() => Phase::Stopped(t::STOPPED_BY_HAND.to_owned()),
+                }
+            });
+            locked(&import.state).phase = phase;
+        };
+        let thread = thread::Builder::new().name("import".to_owned());
+        if let Err(error) = thread.spawn(work) {
+            state.phase = Phase::Stopped(error.to_string());
+        }
+    }
+
+    fn options(&self, is_dry_run: bool) -> ImportOptions {
+        let report = if is_dry_run { "tried" } else { "report" };
+        ImportOptions {
+            file: self.file("file"),
+            mapping: self.mapping.clone(),
+            report: self.file(report),
+            checkpoint: self.file("checkpoint"),
+            batch: BATCH,
+            is_dry_run,
+        }
+    }
+
+    /// Makes what goes on end soon.
+    fn stop(&self) {
+        locked(&self.state).stop.cancel();
+    }
+}
+
+#[derive(Template)]
+#[template(path = "console/imports.html")]
+struct ImportsPage {
+    layout: Layout,
+    fields: Fields,
+    imports: Vec<Arc<Import>>,
+}
+
+#[derive(Template)]
+#[template(path = "console/import.html")]
+struct ImportPage {
+    layout: Layout,
+    id: String,
+    format: &'static str,
+    phase: Phase,
+    progress: ImportProgress,
+    problems: Vec<Wrong>,
+}
+
+/// A line of a report.
+#[derive(Debug, Deserialize)]
+struct Wrong {
+    line: u64,
+    outcome: String,
+    reason: String,
+}
+
+impl ImportPage {
+    /// Whether the counts are of what would be.
+    fn is_trial(&self) -> bool {
+        matches!(self.phase, Phase::Checking | Phase::Checked)
+    }
+}
+
+impl ImportsPage {
+    async fn of(console: &Console, me: &SignedIn) -> Result<Self, Problem> {
+        me.check(&Method::POST, "/import")?;
+        let formats = t::FORMATS.map(|(format, label)| (format.word(), label));
+        Ok(Self {
+            layout: Layout::new(me, Some(Tab::Imports), t::IMPORTS),
+            fields: Fields::new(vec![
+                Field::choice("format", t::FORMAT, &formats),
+                Field::new("file", t::FILE)
+                    .hint(t::FILE_HINT)
+                    .input(Input::File),
+                Field::new("text", t::PASTED)
+                    .hint(t::PASTED_HINT)
+                    .input(Input::Lines),
+                domain_field(console, me).await?,
+                Field::tick("findIfExists", t::FIND_IF_EXISTS, false),
+                Field::tick("withoutHistory", t::WITHOUT_HISTORY, false),
+            ]),
+            imports: console.imports.of_user(me.session.user.id),
+        })
+    }
+}
+
+/// `GET /console/imports`.
+pub(super) async fn page(
+    State(console): State<Console>,
+    me: SignedIn,
+    Query(asked): Query,
+) -> Result<Response, Problem> {
+    let mut page = ImportsPage::of(&console, &me).await?;
+    page.layout = page.layout.with_notice(&asked);
+    layout::ok(&page)
+}
+
+/// `POST /console/imports`: takes a file, and tries it out.
+pub(super) async fn upload(
+    State(console): State<Console>,
+    me: SignedIn,
+    upload: Upload,
+    form: Form,
+) -> Result<Response, Problem> {
+    me.check(&Method::POST, "/import")?;
+    match take(&console, &me, &upload, &form).await {
+        Ok(import) => {
+            import.start(console.local(me.caller()), true);
+            Ok(Redirect::to(&format!("{PATH}/{}", import.id)).into_response())
+        }
+        Err(problem) if stays(&problem) => {
+            let mut page = ImportsPage::of(&console, &me).await?;
+            page.fields = page.fields.filled(&form).with(&problem);
+            Ok(layout::send(problem.status(), &page))
+        }
+        Err(problem) => Err(problem),
+    }
+}
+
+async fn take(
+    console: &Console,
+    me: &SignedIn,
+    upload: &Upload,
+    form: &Form,
+) -> Result<Arc<Import>, Problem> {
+    let wrong = |field, reason| Problem::validation(vec![FieldError::new(field, reason)]);
+    let format = Format::of_word(form.get("format"));
+    let format = format.ok_or_else(|| wrong("format", t::UNKNOWN_ACTION))?;
+    let bytes = match upload.bytes.is_empty() {
+        true => form.get("text").trim().to_owned().into(),
+        false => upload.bytes.clone(),
+    };
+    if bytes.is_empty() {
+        return Err(wrong("file", t::NO_FILE));
+    }
+    let domain = form.get("domain").trim();
+    let mapping = Mapping {
+        format,
+        domain: (!domain.is_empty()).then(|| domain.to_owned()),
+        domains: HashMap::new(),
+        find_if_exists: form.is_on("findIfExists"),
+        is_without_history: form.is_on("withoutHistory"),
+    };
+    let write = move || -> io::Result<TempDir> {
+        let folder = tempfile::tempdir()?;
+        fs::write(folder.path().join("file"), &bytes)?;
+        Ok(folder)
+    };
+    let import = Arc::new(Import {
+        id: Token::generate()?.expose(),
+        user_id: me.session.user.id,
+        format,
+        folder: blocking(write).await?,
+        mapping,
+        state: Mutex::new(ImportState {
+            phase: Phase::Checking,
+            progress: ImportProgress::default(),
+            stop: CancellationToken::new(),
+        }),
+    });
+    let most = console.app.config.console.max_imports;
+    console.imports.add(import.clone(), most)?;
+    Ok(import)
+}
+
+/// Works with files where nothing else waits for them.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> Result<T, Problem> {
+    let done = tokio::task::spawn_blocking(work).await;
+    let done = done.map_err(io::Error::other).and_then(|done| done);
+    done.map_err(|error| {
+        tracing::error!(%error, "a file of an import cannot be used: the request is answered with 500");
+        Problem::new(Kind::Internal)
+    })
+}
+
+/// `GET /console/imports/{id}`.
+pub(super) async fn one(
+    State(console): State<Console>,
+    me: SignedIn,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    let import = console.imports.find(&id, me.session.user.id)?;
+    let report = import.report();
+    let problems = blocking(move || first_problems(&report)).await?;
+    let (phase, progress) = {
+        let state = locked(&import.state);
+        (state.phase.clone(), state.progress.clone())
+    };
+    let mut headers = HeaderMap::new();
+    if phase.goes_on() {
+        headers.insert(header::REFRESH, REFRESH);
+    }
+    let page = ImportPage {
+        layout: Layout::new(&me, Some(Tab::Imports), phase.text()),
+        id,
+        format: import.format.word(),
+        phase,
+        progress,
+        problems,
+    };
+    Ok((headers, layout::send(StatusCode::OK, &page)).into_response())
+}
+
+fn first_problems(report: &std::path::Path) -> io::Result<Vec<Wrong>> {
+    let file = match File::open(report) {
+        Ok(file) => file,
+        // Nothing is written before the first batch.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let lines = BufReader::new(file).lines().take(SHOWN);
+    let lines: io::Result<Vec<String>> = lines.collect();
+    let read = |line: &String| serde_json::from_str(line).ok();
+    Ok(lines?.iter().filter_map(read).collect())
+}
+
+/// `POST /console/imports/{id}/run`: imports what was tried out, or the rest of what has stopped.
+pub(super) async fn run(
+    State(console): State<Console>,
+    me: SignedIn,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    me.check(&Method::POST, "/import")?;
+    let import = console.imports.find(&id, me.session.user.id)?;
+    if !import.phase().goes_on() {
+        import.start(console.local(me.caller()), false);
+    }
+    Ok(Redirect::to(&format!("{PATH}/{id}")).into_response())
+}
+
+/// `POST /console/imports/{id}/stop`.
+pub(super) async fn stop(
+    State(console): State<Console>,
+    me: SignedIn,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    console.imports.find(&id, me.session.user.id)?.stop();
+    Ok(Redirect::to(&format!("{PATH}/{id}")).into_response())
+}
+
+/// `POST /console/imports/{id}/delete`: forgets the file and what became of it. Links that were imported stay.
+pub(super) async fn delete(
+    State(console): State<Console>,
+    me: SignedIn,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    console.imports.find(&id, me.session.user.id)?.stop();
+    console.imports.remove(&id);
+    Ok(Redirect::to("/console/imports?done=deleted").into_response())
+}
+
+/// `GET /console/imports/{id}/report`: a JSON object a line for each item that is not imported, or not as it was.
+pub(super) async fn report(
+    State(console): State<Console>,
+    me: SignedIn,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    let import = console.imports.find(&id, me.session.user.id)?;
+    let path = import.report();
+    let read = move || match fs::read(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        read => read,
+    };
+    let bytes = blocking(read).await?;
+    let headers = [
+        (header::CONTENT_TYPE, "application/x-ndjson"),
+        (
+            header::CONTENT_DISPOSITION,
+            "attachment; filename=\"import-report.ndjson\"",
+        ),
+    ];
+    Ok((headers, bytes).into_response())
+}

@@ -1,0 +1,280 @@
+//! Logging in by a provider of OpenID Connect.
+//!
+//! A browser leaves with a cookie, and comes back from the provider to [`callback`] with the same. That cookie is `SameSite=Lax`, so that
+//! it comes along from the provider's site, and all secrets of the login follow from it. The session's own cookie is `Strict`: a page of
+//! our own leads on, because browsers would not send it at the end of a way that began elsewhere.
+
+use super::api::Console;
+use super::form::{Form, Query};
+use super::guard;
+use super::layout::{self, Layout};
+use super::login::{self, destination};
+use super::strings as t;
+use crate::http::api::name_of_account;
+use crate::http::auth::sessions::Token;
+use crate::http::client_address::Peer;
+use crate::oidc::{CALLBACK, Identity, Login, Oidc, OidcError};
+use crate::problem::{Kind, Problem};
+use crate::store::{IdentityError, NamedIdentity};
+use askama::Template;
+use axum::Extension;
+use axum::extract::State;
+use axum::response::{IntoResponse, Redirect, Response};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use std::sync::Arc;
+use subtle::ConstantTimeEq;
+
+/// Where a login begins.
+pub(super) const BEGIN: &str = "/console/oidc/login";
+
+const COOKIE: &str = "edgelink_oidc";
+
+/// How long a browser may stay at the provider, in seconds.
+const LIFETIME: u32 = 600;
+
+/// The longest path to come back to; longer ones would not fit into a cookie.
+const MAX_DESTINATION: usize = 2_000;
+
+/// The page between the provider and the console.
+#[derive(Template)]
+#[template(path = "console/oidc.html")]
+struct OidcPage {
+    layout: Layout,
+    text: &'static str,
+    href: String,
+    link: &'static str,
+}
+
+/// A login that has begun in this browser.
+struct Begun {
+    token: Token,
+    /// The page to come to at last.
+    to: String,
+}
+
+impl Begun {
+    fn of(headers: &HeaderMap) -> Option<Self> {
+        let mut values = guard::cookies(headers, COOKIE);
+        values.find_map(|value| {
+            let (token, to) = value.split_once('.')?;
+            let to = String::from_utf8(URL_SAFE_NO_PAD.decode(to).ok()?).ok()?;
+            Some(Self {
+                token: Token::parse(token)?,
+                to,
+            })
+        })
+    }
+
+    fn cookie(&self) -> String {
+        let to = match self.to.len() {
+            0..=MAX_DESTINATION => &*self.to,
+            _ => "",
+        };
+        format!("{}.{}", self.token.expose(), URL_SAFE_NO_PAD.encode(to))
+    }
+
+    fn login(&self) -> Login {
+        Login {
+            state: self.token.secret_for("oidc state"),
+            nonce: self.token.secret_for("oidc nonce"),
+            verifier: self.token.secret_for("oidc verifier"),
+        }
+    }
+}
+
+/// Why a login is refused, as people read it.
+struct Refusal(StatusCode, &'static str);
+
+impl From<OidcError> for Refusal {
+    fn from(error: OidcError) -> Self {
+        tracing::warn!(%error, "a login by OpenID Connect fails");
+        match error {
+            OidcError::Unavailable(_) => Self(StatusCode::SERVICE_UNAVAILABLE, t::OIDC_UNAVAILABLE),
+            OidcError::Refused(_) => Self(StatusCode::FORBIDDEN, t::OIDC_REFUSED),
+            OidcError::Invalid(_) => Self(StatusCode::FORBIDDEN, t::OIDC_INVALID),
+        }
+    }
+}
+
+fn cookie(value: &str, headers: &HeaderMap) -> HeaderMap {
+    let age = if value.is_empty() { 0 } else { LIFETIME };
+    let secure = guard::secure(headers);
+    let cookie = format!(
+        "{COOKIE}={value}; Path=/console/oidc; HttpOnly; SameSite=Lax{secure}; Max-Age={age}"
+    );
+    let cookie = HeaderValue::try_from(cookie).ok();
+    cookie
+        .map(|cookie| (header::SET_COOKIE, cookie))
+        .into_iter()
+        .collect()
+}
+
+fn client(console: &Console) -> Result<&Arc<Oidc>, Problem> {
+    let oidc = console.app.oidc.as_ref();
+    oidc.ok_or_else(|| Problem::new(Kind::NotFound))
+}
+
+/// `GET /console/oidc/login`: leads to the provider.
+pub(super) async fn begin(
+    State(console): State<Console>,
+    headers: HeaderMap,
+    Query(query): Query,
+) -> Result<Response, Problem> {
+    let oidc = client(&console)?;
+    let begun = Begun {
+        token: Token::generate()?,
+        to: destination(query.get("to")).to_owned(),
+    };
+    match oidc.authorization_url(&begun.login()).await {
+        Ok(url) => Ok((
+            cookie(&begun.cookie(), &headers),
+            Redirect::to(url.as_str()),
+        )
+            .into_response()),
+        Err(error) => Ok(refused(&error.into(), "")),
+    }
+}
+
+/// `GET /console/oidc/callback`: the browser comes back from the provider.
+pub(super) async fn callback(
+    State(console): State<Console>,
+    peer: Option<Extension<Peer>>,
+    headers: HeaderMap,
+    Query(answer): Query,
+) -> Result<Response, Problem> {
+    let oidc = client(&console)?;
+    let address = login::address(&console, peer, &headers);
+    let account = None::<&str>;
+    if let Err(seconds) = console.app.logins.take_of(account, Some(address)).await {
+        login::count("limited");
+        let page = refused(
+            &Refusal(StatusCode::TOO_MANY_REQUESTS, t::TOO_MANY_TRIES),
+            "",
+        );
+        return Ok(([(header::RETRY_AFTER, HeaderValue::from(seconds))], page).into_response());
+    }
+    let begun = Begun::of(&headers);
+    let to = begun
+        .as_ref()
+        .map_or("", |begun| destination(&begun.to))
+        .to_owned();
+    let found = match begun {
+        Some(begun) => who(oidc, &begun.login(), &answer).await,
+        None => Err(Refusal(StatusCode::FORBIDDEN, t::OIDC_EXPIRED)),
+    };
+    let entered = match found {
+        Ok(identity) => enter(&console, oidc, &identity).await?,
+        Err(refusal) => Err(refusal),
+    };
+    let over = cookie("", &headers);
+    match entered {
+        Ok(token) => {
+            // The session that the browser had gives way.
+            if let Some(former) = guard::token(&headers) {
+                console.app.keys.log_out(&former).await?;
+            }
+            login::count("opened");
+            Ok((over, welcome(&token, &headers, to)).into_response())
+        }
+        Err(refusal) => {
+            login::count("wrong");
+            Ok((over, refused(&refusal, &to)).into_response())
+        }
+    }
+}
+
+/// Who comes back with the answer of the provider.
+async fn who(oidc: &Oidc, login: &Login, answer: &Form) -> Result<Identity, Refusal> {
+    let is_same = login.state.as_bytes().ct_eq(answer.get("state").as_bytes());
+    let issuer = answer.get("iss");
+    if !bool::from(is_same) || !(issuer.is_empty() || oidc.is_issuer(issuer)) {
+        return Err(Refusal(StatusCode::FORBIDDEN, t::OIDC_EXPIRED));
+    }
+    match (answer.get("error"), answer.get("code")) {
+        ("access_denied", _) => Err(Refusal(StatusCode::FORBIDDEN, t::OIDC_CANCELLED)),
+        ("", code) if !code.is_empty() => Ok(oidc.identity(login, code).await?),
+        (error, _) => {
+            let error: String = error.chars().take(100).collect();
+            Err(OidcError::Refused(format!("{error:?} instead of a code")).into())
+        }
+    }
+}
+
+/// Begins a session of the user whom the provider names.
+async fn enter(
+    console: &Console,
+    oidc: &Oidc,
+    identity: &Identity,
+) -> Result<Result<Token, Refusal>, Problem> {
+    let app = &console.app;
+    let config = oidc.config();
+    if config.role_claim.is_some() && identity.role.is_none() {
+        return Ok(Err(Refusal(StatusCode::FORBIDDEN, t::OIDC_NO_ROLE)));
+    }
+    let name = identity.name.as_deref();
+    let named = NamedIdentity {
+        hash: identity.hash,
+        name: name.filter(|name| name_of_account(&(*name).into()).is_ok()),
+        role: identity.role,
+        new_role: config.create_users.then_some(config.new_role),
+    };
+    let found = app.store.log_in_identity(&config.tenant, &named).await?;
+    let text = match found {
+        Ok(user) => {
+            app.keys.forget_all();
+            return Ok(Ok(app
+                .keys
+                .log_in_by_identity(user.id, &identity.hash)
+                .await?));
+        }
+        Err(IdentityError::NoTenant) => {
+            tracing::error!(
+                tenant = config.tenant,
+                "there is no such tenant (oidc.tenant): a login is refused"
+            );
+            t::OIDC_UNKNOWN
+        }
+        Err(IdentityError::Unknown) => t::OIDC_UNKNOWN,
+        Err(IdentityError::NameTaken) => t::OIDC_NAME_TAKEN,
+        Err(IdentityError::Disabled) => t::OIDC_DISABLED,
+    };
+    Ok(Err(Refusal(StatusCode::FORBIDDEN, text)))
+}
+
+/// The page that leads on by itself.
+fn welcome(token: &Token, headers: &HeaderMap, to: String) -> Response {
+    let refresh = HeaderValue::try_from(format!("0; url={to}")).ok();
+    let refresh: HeaderMap = refresh
+        .map(|to| (header::REFRESH, to))
+        .into_iter()
+        .collect();
+    let page = OidcPage {
+        layout: Layout::public(t::OIDC_DONE, None),
+        text: "",
+        href: to,
+        link: t::OIDC_GO_ON,
+    };
+    let page = layout::send(StatusCode::OK, &page);
+    let mut response = (refresh, page).into_response();
+    response
+        .headers_mut()
+        .extend(guard::cookie(Some(token), headers));
+    response
+}
+
+fn refused(Refusal(status, text): &Refusal, to: &str) -> Response {
+    let page = OidcPage {
+        layout: Layout::public(t::OIDC_FAILED, None),
+        text,
+        href: format!("{}{}", guard::LOGIN, super::api::query([("to", to)])),
+        link: t::LOG_IN_AGAIN,
+    };
+    layout::send(*status, &page)
+}
+
+/// Whether a page is for browsers that have not logged in.
+pub(super) fn is_open(path: &str) -> bool {
+    path == BEGIN || path == CALLBACK
+}

@@ -1,0 +1,163 @@
+//! Logins by a provider of OpenID Connect: authorization code with PKCE, state and nonce (OpenID Connect Core 1.0, section 3.1).
+//!
+//! It knows nothing of users here: what it yields is who the provider says has logged in, with the claims about that person. A
+//! [`Login`] keeps no state of its own; all that protects it follows from one random token that the browser holds.
+
+mod claims;
+mod id_token;
+mod keys;
+mod provider;
+
+pub(crate) use claims::{Claims, Identity};
+
+use crate::clock;
+use crate::config::OidcConfig;
+use crate::https;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use id_token::{Expected, verify};
+use provider::Provider;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use std::io;
+use url::Url;
+
+/// The path of the page that the provider sends browsers back to.
+pub(crate) const CALLBACK: &str = "/console/oidc/callback";
+
+/// Why a login by the provider does not come about.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum OidcError {
+    /// The provider does not answer, or not as one.
+    #[error("the provider (oidc.issuer) cannot be used: {0}")]
+    Unavailable(String),
+    /// The provider does not take the code.
+    #[error("the provider refuses the code: {0}")]
+    Refused(String),
+    /// What the provider has answered does not prove who has logged in.
+    #[error("the answer of the provider is not valid: {0}")]
+    Invalid(String),
+}
+
+/// The secrets of one login, which the browser keeps until it comes back.
+#[derive(Clone, Debug)]
+pub(crate) struct Login {
+    /// Comes back from the provider with the browser.
+    pub(crate) state: String,
+    /// Comes back in the ID token.
+    pub(crate) nonce: String,
+    /// Proves to the provider that whoever shows the code has begun the login (PKCE).
+    pub(crate) verifier: String,
+}
+
+/// The client of the provider.
+pub(crate) struct Oidc {
+    config: OidcConfig,
+    provider: Provider,
+    redirect_uri: String,
+}
+
+impl Oidc {
+    /// The client of the configured provider; `None` if there is none.
+    ///
+    /// # Errors
+    /// The system's certificates cannot be read.
+    pub(crate) fn new(config: &OidcConfig) -> io::Result<Option<Self>> {
+        let (Some(issuer), Some(origin)) = (&config.issuer, &config.console_url) else {
+            return Ok(None);
+        };
+        let provider = Provider::new(https::client()?, issuer.clone(), config.timeout_ms);
+        Ok(Some(Self {
+            redirect_uri: format!("{origin}{CALLBACK}"),
+            provider,
+            config: config.clone(),
+        }))
+    }
+
+    pub(crate) fn config(&self) -> &OidcConfig {
+        &self.config
+    }
+
+    /// The issuer, which is the same as that of an answer that names one (RFC 9207).
+    pub(crate) fn is_issuer(&self, issuer: &str) -> bool {
+        self.config.issuer.as_deref() == Some(issuer)
+    }
+
+    /// Where a browser logs in at the provider.
+    pub(crate) async fn authorization_url(&self, login: &Login) -> Result<Url, OidcError> {
+        let metadata = self.provider.metadata().await?;
+        let mut url = metadata.authorization_endpoint.clone();
+        let challenge = URL_SAFE_NO_PAD.encode(Sha256::digest(&login.verifier));
+        url.query_pairs_mut().extend_pairs([
+            ("response_type", "code"),
+            ("client_id", &self.config.client_id),
+            ("redirect_uri", &self.redirect_uri),
+            ("scope", &self.config.scopes.join(" ")),
+            ("state", &login.state),
+            ("nonce", &login.nonce),
+            ("code_challenge", &challenge),
+            ("code_challenge_method", "S256"),
+        ]);
+        Ok(url)
+    }
+
+    /// Who has logged in, by the code that the browser came back with.
+    pub(crate) async fn identity(&self, login: &Login, code: &str) -> Result<Identity, OidcError> {
+        let tokens = self.tokens(login, code).await?;
+        let expected = Expected {
+            issuer: self.config.issuer.as_deref().unwrap_or_default(),
+            client_id: &self.config.client_id,
+            nonce: &login.nonce,
+            now: clock::unix_seconds(),
+        };
+        let keys = self.provider.keys_for(&tokens.id_token).await?;
+        let claims = verify(&tokens.id_token, &keys, &expected);
+        let mut claims = Claims(claims.map_err(OidcError::Invalid)?);
+        let subject = claims.text("sub").unwrap_or_default();
+        if subject.is_empty() || subject.len() > 255 {
+            return Err(OidcError::Invalid(
+                "the ID token has no subject of 1 to 255 bytes".to_owned(),
+            ));
+        }
+        if self.lacks(&claims) {
+            let further = self.provider.user_info(&tokens.access_token).await?;
+            claims.complete(&subject, further)?;
+        }
+        Ok(claims.identity(&self.config, &subject))
+    }
+
+    /// Whether claims that the settings name are not in the ID token; the provider may have them elsewhere.
+    fn lacks(&self, claims: &Claims) -> bool {
+        let role_claim = self.config.role_claim.as_deref();
+        claims.find(&self.config.name_claim).is_none()
+            || role_claim.is_some_and(|claim| claims.find(claim).is_none())
+    }
+
+    async fn tokens(&self, login: &Login, code: &str) -> Result<Tokens, OidcError> {
+        let secret = self.config.client_secret_file.as_ref();
+        let secret = secret.map(|file| file.text().trim());
+        let form = [
+            ("grant_type", "authorization_code"),
+            ("code", code),
+            ("redirect_uri", &self.redirect_uri),
+            ("code_verifier", &login.verifier),
+        ];
+        let answer = self
+            .provider
+            .token(&form, &self.config.client_id, secret)
+            .await?;
+        let text = |name: &str| answer.get(name).and_then(Value::as_str).map(str::to_owned);
+        let id_token = text("id_token");
+        let id_token =
+            id_token.ok_or_else(|| OidcError::Invalid("it has no ID token".to_owned()))?;
+        Ok(Tokens {
+            id_token,
+            access_token: text("access_token").unwrap_or_default(),
+        })
+    }
+}
+
+struct Tokens {
+    id_token: String,
+    access_token: String,
+}

@@ -1,0 +1,297 @@
+//! The provider: how it describes itself, its keys, and requests to it.
+
+use super::OidcError;
+use super::id_token::Head;
+use super::keys::Key;
+use crate::config::trusted_url;
+use crate::https::{HttpsClient, with_causes};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http::request::Builder;
+use http::{HeaderValue, Request, StatusCode, header};
+use http_body_util::{BodyExt, Full, Limited};
+use serde_json::{Map, Value};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use url::Url;
+use url::form_urlencoded::{Serializer, byte_serialize};
+
+/// The longest answer in bytes.
+const MAX_ANSWER_BYTES: usize = 1 << 20;
+
+/// How long the description and the keys are not asked for again.
+const FRESH: Duration = Duration::from_hours(1);
+
+/// How long keys are not asked for again although a token is of none of them.
+const KEYS_PAUSE: Duration = Duration::from_secs(10);
+
+/// How a provider describes itself (OpenID Connect Discovery 1.0).
+#[derive(Debug)]
+pub(super) struct Metadata {
+    pub(super) authorization_endpoint: Url,
+    token_endpoint: Url,
+    jwks_uri: Url,
+    userinfo_endpoint: Option<Url>,
+    /// Whether the client's secret is taken in the form alone.
+    is_secret_in_form: bool,
+}
+
+/// A client of the provider.
+pub(super) struct Provider {
+    http: HttpsClient,
+    issuer: String,
+    timeout: Duration,
+    metadata: Kept<Metadata>,
+    keys: Kept<Vec<Key>>,
+}
+
+/// Something that is not asked for at each login.
+struct Kept<T>(Mutex<Option<(Instant, Arc<T>)>>);
+
+impl<T> Kept<T> {
+    fn none() -> Self {
+        Self(Mutex::new(None))
+    }
+
+    fn younger_than(&self, age: Duration) -> Option<Arc<T>> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = kept.as_ref().filter(|(since, _)| since.elapsed() < age);
+        kept.map(|(_, value)| value.clone())
+    }
+
+    fn keep(&self, value: T) -> Arc<T> {
+        let value = Arc::new(value);
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *kept = Some((Instant::now(), value.clone()));
+        value
+    }
+}
+
+impl Provider {
+    pub(super) fn new(http: HttpsClient, issuer: String, timeout: Duration) -> Self {
+        Self {
+            http,
+            issuer,
+            timeout,
+            metadata: Kept::none(),
+            keys: Kept::none(),
+        }
+    }
+
+    pub(super) async fn metadata(&self) -> Result<Arc<Metadata>, OidcError> {
+        if let Some(metadata) = self.metadata.younger_than(FRESH) {
+            return Ok(metadata);
+        }
+        let issuer = self.issuer.trim_end_matches('/');
+        let url = format!("{issuer}/.well-known/openid-configuration");
+        let answer = self.get(Request::get(url)).await?;
+        let metadata = Metadata::read(&answer, &self.issuer).map_err(OidcError::Unavailable)?;
+        Ok(self.metadata.keep(metadata))
+    }
+
+    /// The keys of the provider, with the one of a token, if there is one; asked for again if they do not have it.
+    pub(super) async fn keys_for(&self, token: &str) -> Result<Arc<Vec<Key>>, OidcError> {
+        let head = Head::read(token).map_err(OidcError::Invalid)?;
+        if let Some(keys) = self.keys.younger_than(FRESH) {
+            let is_known = keys
+                .iter()
+                .any(|key| key.may_be(head.key_id.as_deref(), &head.algorithm));
+            if is_known || self.keys.younger_than(KEYS_PAUSE).is_some() {
+                return Ok(keys);
+            }
+        }
+        let url = self.metadata().await?.jwks_uri.clone();
+        let answer = self.get(Request::get(url.as_str())).await?;
+        Ok(self.keys.keep(Key::all(&answer)))
+    }
+
+    /// Asks the token endpoint.
+    pub(super) async fn token(
+        &self,
+        form: &[(&str, &str)],
+        client_id: &str,
+        secret: Option<&str>,
+    ) -> Result<Value, OidcError> {
+        let metadata = self.metadata().await?;
+        let (request, body) = metadata.token_request(form, client_id, secret);
+        let (status, answer) = self.ask(request, body).await?;
+        match status {
+            StatusCode::OK => Ok(answer),
+            status if status.is_client_error() => Err(OidcError::Refused(reason(status, &answer))),
+            status => Err(OidcError::Unavailable(reason(status, &answer))),
+        }
+    }
+
+    /// Asks for the claims that are not in the ID token; none if the provider has no such endpoint.
+    pub(super) async fn user_info(
+        &self,
+        access_token: &str,
+    ) -> Result<Map<String, Value>, OidcError> {
+        let metadata = self.metadata().await?;
+        let Some(url) = &metadata.userinfo_endpoint else {
+            return Err(OidcError::Invalid(
+                "the ID token lacks a claim, and there is no user info".to_owned(),
+            ));
+        };
+        let request = Request::get(url.as_str())
+            .header(header::AUTHORIZATION, format!("Bearer {access_token}"));
+        match self.get(request).await? {
+            Value::Object(claims) => Ok(claims),
+            _ => Err(OidcError::Invalid(
+                "the user info is no JSON object".to_owned(),
+            )),
+        }
+    }
+
+    async fn get(&self, request: Builder) -> Result<Value, OidcError> {
+        let (status, answer) = self.ask(request, Bytes::new()).await?;
+        match status {
+            StatusCode::OK => Ok(answer),
+            status => Err(OidcError::Unavailable(reason(status, &answer))),
+        }
+    }
+
+    /// Status and JSON of an answer; null if it is none.
+    async fn ask(&self, request: Builder, body: Bytes) -> Result<(StatusCode, Value), OidcError> {
+        let request = request
+            .header(header::ACCEPT, "application/json")
+            .body(Full::new(body));
+        let request = request.map_err(|error| OidcError::Unavailable(error.to_string()))?;
+        let path = request.uri().path().to_owned();
+        let exchange = async {
+            let answer = self.http.request(request).await;
+            let (head, body) = answer.map_err(|error| with_causes(&error))?.into_parts();
+            let body = Limited::new(body, MAX_ANSWER_BYTES).collect().await;
+            let body = body.map_err(|error| with_causes(&*error))?.to_bytes();
+            Ok::<_, String>((
+                head.status,
+                serde_json::from_slice(&body).unwrap_or_default(),
+            ))
+        };
+        let answered = tokio::time::timeout(self.timeout, exchange).await;
+        let answered =
+            answered.unwrap_or_else(|_| Err("no answer in time (oidc.timeout_ms)".to_owned()));
+        answered.map_err(|error| OidcError::Unavailable(format!("{path}: {error}")))
+    }
+}
+
+/// The authorization of a client by its secret (RFC 6749, section 2.3.1).
+fn basic(client_id: &str, secret: &str) -> HeaderValue {
+    let encoded = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
+    let pair = format!("{}:{}", encoded(client_id), encoded(secret));
+    let text = format!("Basic {}", STANDARD.encode(pair));
+    let mut value = HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static(""));
+    value.set_sensitive(true);
+    value
+}
+
+/// What an answer that is no success says, as it may be logged.
+fn reason(status: StatusCode, answer: &Value) -> String {
+    let text = |name: &str| answer.get(name).and_then(Value::as_str).unwrap_or_default();
+    let said = format!("{} {}", text("error"), text("error_description"));
+    let said: String = said.trim().chars().take(200).collect();
+    format!("{status} {said:?}")
+}
+
+impl Metadata {
+    fn token_request(
+        &self,
+        form: &[(&str, &str)],
+        client_id: &str,
+        secret: Option<&str>,
+    ) -> (Builder, Bytes) {
+        let mut body = Serializer::new(String::new());
+        body.extend_pairs(form);
+        let mut request = Request::post(self.token_endpoint.as_str());
+        match secret {
+            Some(secret) if !self.is_secret_in_form => {
+                request = request.header(header::AUTHORIZATION, basic(client_id, secret));
+            }
+            secret => {
+                body.append_pair("client_id", client_id);
+                body.extend_pairs(secret.map(|secret| ("client_secret", secret)));
+            }
+        }
+        let request = request.header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+        (request, body.finish().into())
+    }
+
+    fn read(answer: &Value, issuer: &str) -> Result<Self, String> {
+        let text = |name: &str| answer.get(name).and_then(Value::as_str);
+        if text("issuer") != Some(issuer) {
+            return Err("it describes another issuer".to_owned());
+        }
+        let url = |name: &str| text(name).map(trusted_url);
+        let needed = |name: &str| {
+            let url = url(name).flatten();
+            url.ok_or_else(|| format!("its {name} is no https URL"))
+        };
+        let methods = answer.get("token_endpoint_auth_methods_supported");
+        let takes = |method: &str| {
+            let methods = methods.and_then(Value::as_array);
+            methods.map(|methods| methods.iter().any(|each| each == method))
+        };
+        Ok(Self {
+            authorization_endpoint: needed("authorization_endpoint")?,
+            token_endpoint: needed("token_endpoint")?,
+            jwks_uri: needed("jwks_uri")?,
+            userinfo_endpoint: url("userinfo_endpoint").flatten(),
+            is_secret_in_form: takes("client_secret_basic") == Some(false)
+                && takes("client_secret_post") == Some(true),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_provider_describes_itself_and_leads_to_trusted_places() {
+        let good = json!({
+            "issuer": "https://login.example", "authorization_endpoint": "https://login.example/auth?a=b",
+            "token_endpoint": "https://login.example/token", "jwks_uri": "http://127.0.0.1:7/keys",
+        });
+        let read = |change: (&str, Value)| {
+            let mut metadata = good.clone();
+            metadata[change.0] = change.1;
+            Metadata::read(&metadata, "https://login.example")
+        };
+        assert!(
+            !read(("scopes_supported", json!([])))
+                .unwrap()
+                .is_secret_in_form
+        );
+        let methods = "token_endpoint_auth_methods_supported";
+        assert!(
+            read((methods, json!(["client_secret_post"])))
+                .unwrap()
+                .is_secret_in_form
+        );
+        assert!(
+            !read((
+                methods,
+                json!(["client_secret_post", "client_secret_basic"])
+            ))
+            .unwrap()
+            .is_secret_in_form
+        );
+        for (name, value) in [
+            ("issuer", json!("https://login.example/")),
+            ("token_endpoint", json!("http://login.example/token")),
+            ("authorization_endpoint", json!("javascript:alert(1)")),
+            ("jwks_uri", json!(null)),
+        ] {
+            assert!(read((name, value)).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_secret_is_encoded_as_the_standard_says() {
+        let value = basic("a b", "c:ü");
+        let text = value.to_str().unwrap().strip_prefix("Basic ").unwrap();
+        assert_eq!(STANDARD.decode(text).unwrap(), b"a+b:c%3A%C3%BC");
+    }
+}

@@ -1,0 +1,179 @@
+//! Users who log in by a provider of OpenID Connect.
+
+use super::accounts::{AccountError, lock_tenant};
+use super::audit::{Actor, Entry, append};
+use super::calls::{Store, run};
+use super::error::{Fault, StoreError};
+use super::session::Session;
+use super::sql::{Value, sql};
+use super::users::{self, UserPatch, UserRow};
+use crate::tenancy::{FIRST_USER, Role};
+use serde_json::json;
+
+/// Somebody whom a provider has named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedIdentity<'a> {
+    /// SHA-256 of issuer and subject.
+    pub hash: [u8; 32],
+    /// The name at the provider; `None` if it has none that counts.
+    pub name: Option<&'a str>,
+    /// The role that the user gets; `None` leaves it as it is.
+    pub role: Option<Role>,
+    /// The role of a user who is made; `None` if none is made.
+    pub new_role: Option<Role>,
+}
+
+/// Why nobody logs in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IdentityError {
+    /// The tenant does not exist.
+    NoTenant,
+    /// There is no such user, and none is made.
+    Unknown,
+    /// The user of that name is somebody else, or the first one, who logs in by key or password alone.
+    NameTaken,
+    /// The user is disabled.
+    Disabled,
+}
+
+impl Store {
+    /// The user who logs in: the one who has done so before, else the one of that name in the tenant of that name, else a new one.
+    pub async fn log_in_identity(
+        &self,
+        tenant: &str,
+        identity: &NamedIdentity<'_>,
+    ) -> Result<Result<UserRow, IdentityError>, StoreError> {
+        let call = self.read("find_identity", "finding the user of a login");
+        let known = run!(call, |session| known(session, tenant, identity).await)?;
+        if let Some(user) = known.filter(|user| identity.role.is_none_or(|role| role == user.role))
+        {
+            return Ok(enabled(user));
+        }
+        let call = self.write("log_in_identity", "finding the user of a login");
+        run!(call, |session| {
+            session.begin().await?;
+            let found = find_or_make(session, tenant, identity).await?;
+            match found {
+                Ok(_) => session.commit(1).await?,
+                Err(_) => session.rollback().await?,
+            }
+            Ok(found)
+        })
+    }
+}
+
+fn enabled(user: UserRow) -> Result<UserRow, IdentityError> {
+    match user.disabled {
+        true => Err(IdentityError::Disabled),
+        false => Ok(user),
+    }
+}
+
+async fn known(
+    session: &mut Session,
+    tenant: &str,
+    identity: &NamedIdentity<'_>,
+) -> Result<Option<UserRow>, Fault> {
+    let query =
+        users::select("identity = ? AND tenant_id = (SELECT id FROM tenants WHERE name = ?)");
+    let query = query.bind(&identity.hash).bind(Value::Text(tenant));
+    users::fetch(session, query).await
+}
+
+async fn find_or_make(
+    session: &mut Session,
+    tenant: &str,
+    identity: &NamedIdentity<'_>,
+) -> Result<Result<UserRow, IdentityError>, Fault> {
+    let query = sql("SELECT id FROM tenants WHERE name = ?").bind(Value::Text(tenant));
+    let found: Option<(u32,)> = session.fetch_optional(query).await?;
+    let Some((tenant_id,)) = found else {
+        return Ok(Err(IdentityError::NoTenant));
+    };
+    let actor = Actor {
+        key_id: "oidc".to_owned(),
+        ..Actor::command_line(tenant_id)
+    };
+    lock_tenant(session, tenant_id).await?;
+    let user = match known(session, tenant, identity).await? {
+        Some(user) => user,
+        None => match bind(session, identity, &actor).await? {
+            Ok(user) => user,
+            Err(error) => return Ok(Err(error)),
+        },
+    };
+    let role = identity
+        .role
+        .filter(|role| *role != user.role && !user.disabled);
+    let user = match role {
+        Some(role) => with_role(session, user, role, &actor).await?,
+        None => user,
+    };
+    Ok(enabled(user))
+}
+
+/// Makes the user of the name that of the identity.
+async fn bind(
+    session: &mut Session,
+    identity: &NamedIdentity<'_>,
+    actor: &Actor,
+) -> Result<Result<UserRow, IdentityError>, Fault> {
+    let Some(name) = identity.name else {
+        return Ok(Err(IdentityError::Unknown));
+    };
+    let query = users::select("tenant_id = ? AND name = ?").bind(actor.tenant_id);
+    let user = match (
+        users::fetch(session, query.bind(Value::Text(name))).await?,
+        identity.new_role,
+    ) {
+        (Some(user), _) if user.id == FIRST_USER || user.has_identity => {
+            return Ok(Err(IdentityError::NameTaken));
+        }
+        (Some(user), _) => user,
+        (None, Some(role)) => {
+            let role = identity.role.unwrap_or(role);
+            users::insert(session, (name, role, None), actor).await?
+        }
+        (None, None) => return Ok(Err(IdentityError::Unknown)),
+    };
+    let bind = sql("UPDATE users SET identity = ? WHERE id = ?");
+    session
+        .execute(bind.bind(&identity.hash).bind(user.id))
+        .await?;
+    let entry = Entry {
+        actor,
+        action: "user.update",
+        subject: users::subject(user.id),
+        detail: json!({ "hasIdentity": true }),
+    };
+    append(session, &entry).await?;
+    Ok(Ok(UserRow {
+        has_identity: true,
+        ..user
+    }))
+}
+
+/// Gives a user the role that the provider says, unless the tenant would have no admin then.
+async fn with_role(
+    session: &mut Session,
+    user: UserRow,
+    role: Role,
+    actor: &Actor,
+) -> Result<UserRow, Fault> {
+    let patch = UserPatch {
+        role: Some(role),
+        ..UserPatch::default()
+    };
+    match users::change_locked(session, user.id, &patch, actor).await? {
+        Ok(user) => Ok(user),
+        Err(error) => {
+            if error == AccountError::LastAdmin {
+                tracing::warn!(
+                    user = user.id,
+                    "the provider takes the last admin's role away, which stays"
+                );
+            }
+            Ok(user)
+        }
+    }
+}

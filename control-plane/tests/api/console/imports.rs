@@ -1,0 +1,217 @@
+//! Imports by the console: a file is tried out, and imported where that is asked for.
+
+use super::browser::{Browser, check, problem_at, start};
+use crate::helpers::{Answer, Running, send, until};
+use reqwest::Method;
+
+const BOUNDARY: &str = "--of-this-test";
+
+/// Sends a form with a file.
+async fn upload(browser: &mut Browser<'_>, fields: &[(&str, &str)], file: &str) -> Answer {
+    let token = browser.form_token().await;
+    let mut body = String::new();
+    for (name, value) in [("csrf", token.as_str())].iter().chain(fields) {
+        body += &format!(
+            "--{BOUNDARY}\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n"
+        );
+    }
+    body += &format!(
+        "--{BOUNDARY}\r\nContent-Disposition: form-data; name=\"file\"; filename=\"links\"\r\n\
+         Content-Type: application/octet-stream\r\n\r\n{file}\r\n--{BOUNDARY}--\r\n"
+    );
+    let request = browser.request(Method::POST, "/console/imports");
+    let kind = format!("multipart/form-data; boundary={BOUNDARY}");
+    let answer = send(request.header("content-type", kind).body(body)).await;
+    check(&answer);
+    answer
+}
+
+async fn started(browser: &mut Browser<'_>, fields: &[(&str, &str)], file: &str) -> String {
+    let answer = upload(browser, fields, file).await;
+    assert_eq!(answer.status, 303, "{}", answer.text());
+    answer.header("location").to_owned()
+}
+
+/// The page of an import once nothing goes on any more; until then it asks for itself.
+async fn page_at_the_end(browser: &Browser<'_>, path: &str) -> String {
+    let mut text = String::new();
+    until("nothing goes on", async || {
+        let answer = send(browser.request(Method::GET, path)).await;
+        check(&answer);
+        answer.text().clone_into(&mut text);
+        answer.header("refresh").is_empty()
+    })
+    .await;
+    text
+}
+
+fn figure(page: &str, label: &str) -> u64 {
+    let (_, rest) = page
+        .split_once(&format!("<dt>{label}</dt><dd>"))
+        .unwrap_or_else(|| panic!("no {label}: {page}"));
+    rest.split_once('<').unwrap().0.parse().unwrap()
+}
+
+async fn links(server: &Running) -> usize {
+    server.all_links().await.len()
+}
+
+const LINES: &str = "{\"longUrl\":\"https://example.com/one\",\"customSlug\":\"one\"}\n\
+    https://example.com/two\n\
+    {\"longUrl\":\"<script>\",\"customSlug\":\"bad\"}\n\
+    {\"longUrl\":\"https://example.com/other\",\"customSlug\":\"one\"}\n";
+
+#[tokio::test]
+async fn a_file_is_tried_out_and_then_imported() {
+    let server = start().await;
+    let mut browser = Browser::admin(&server).await;
+    let path = started(&mut browser, &[("format", "edgelink")], LINES).await;
+    let page = page_at_the_end(&browser, &path).await;
+    assert!(page.contains("The file was tried out"), "{page}");
+    let count = |page: &str, created: &str| {
+        ["Records", created, "Their code is taken", "Refused"].map(|label| figure(page, label))
+    };
+    assert_eq!(count(&page, "Would be created"), [4, 2, 1, 1]);
+    assert!(
+        page.contains("<th scope=\"row\" class=\"number\">3</th><td>refused</td>"),
+        "{page}"
+    );
+    assert!(!page.contains("<script>"));
+    assert_eq!(links(&server).await, 0, "nothing was created");
+    let report = send(browser.request(Method::GET, &format!("{path}/report"))).await;
+    assert_eq!(report.status, 200);
+    assert_eq!(report.header("content-type"), "application/x-ndjson");
+    assert!(
+        report
+            .header("content-disposition")
+            .starts_with("attachment;")
+    );
+    assert_eq!(report.text().lines().count(), 2);
+    assert_eq!(browser.submit(&format!("{path}/run"), &[]).await, path);
+    let page = page_at_the_end(&browser, &path).await;
+    assert!(page.contains("The file is imported"), "{page}");
+    assert_eq!(count(&page, "Created"), [4, 2, 1, 1]);
+    assert_eq!(links(&server).await, 2);
+    assert!(
+        browser
+            .page("/console/imports")
+            .await
+            .contains(&format!("href=\"{path}\""))
+    );
+    assert_eq!(
+        browser.submit(&format!("{path}/delete"), &[]).await,
+        "/console/imports?done=deleted"
+    );
+    assert_eq!(browser.get(&path).await.status, 404);
+    assert_eq!(links(&server).await, 2);
+}
+
+#[tokio::test]
+async fn a_text_of_another_system_is_pasted() {
+    let server = start().await;
+    let mut browser = Browser::admin(&server).await;
+    let text = "keyword,url,title\nyo,https://example.com/yourls,Old\n";
+    let fields = [
+        ("format", "yourls"),
+        ("text", text),
+        ("domain", "other.example"),
+    ];
+    let path = started(&mut browser, &fields, "").await;
+    let page = page_at_the_end(&browser, &path).await;
+    assert_eq!(figure(&page, "Would be created"), 1, "{page}");
+    browser.submit(&format!("{path}/run"), &[]).await;
+    page_at_the_end(&browser, &path).await;
+    let link = server
+        .get("/links/yo?domain=other.example")
+        .await
+        .expect(200);
+    assert_eq!(link["title"], "Old");
+}
+
+#[tokio::test]
+async fn what_is_no_file_is_refused() {
+    let server = Running::with(&[
+        ("EDGELINK_AUTH_KEY_CACHE_MS", "0"),
+        ("EDGELINK_SERVER_MAX_BULK_BODY_BYTES", "100000"),
+    ])
+    .await;
+    let mut browser = Browser::admin(&server).await;
+    let answer = upload(&mut browser, &[("format", "edgelink")], "").await;
+    assert_eq!(answer.status, 422);
+    assert!(!problem_at(answer.text(), "file").is_empty());
+    let answer = upload(&mut browser, &[("format", "other")], "x").await;
+    assert!(!problem_at(answer.text(), "format").is_empty());
+    let answer = upload(
+        &mut browser,
+        &[("format", "edgelink")],
+        &"x".repeat(100_000),
+    )
+    .await;
+    assert_eq!(answer.status, 413, "{}", answer.text());
+    // More than other forms may have is taken.
+    let many = "https://example.com/\n".repeat(4_000);
+    started(&mut browser, &[("format", "edgelink")], &many).await;
+    let broken = Browser {
+        server: &server,
+        cookie: browser.cookie.clone(),
+    };
+    let request = broken.request(Method::POST, "/console/imports");
+    let request = request.header("content-type", "multipart/form-data; boundary=x");
+    assert_eq!(send(request.body("no parts")).await.status, 400);
+    let answer = upload(
+        &mut Browser::new(&server).await,
+        &[("format", "edgelink")],
+        "x",
+    )
+    .await;
+    assert_eq!(answer.status, 403, "who has not logged in sends no file");
+}
+
+#[tokio::test]
+async fn imports_are_those_of_a_user_who_may() {
+    let server = start().await;
+    let mut admin = Browser::admin(&server).await;
+    let path = started(&mut admin, &[("format", "edgelink")], LINES).await;
+    let mut editor = Browser::of_role(&server, "editor").await;
+    for path in [path.clone(), format!("{path}/report")] {
+        assert_eq!(editor.get(&path).await.status, 404);
+    }
+    for action in ["run", "stop", "delete"] {
+        assert_eq!(
+            editor.post(&format!("{path}/{action}"), &[]).await.status,
+            404
+        );
+    }
+    let own = started(&mut editor, &[("format", "edgelink")], LINES).await;
+    page_at_the_end(&editor, &own).await;
+    let mut reader = Browser::of_role(&server, "reader").await;
+    assert_eq!(reader.get("/console/imports").await.status, 403);
+    assert_eq!(
+        upload(&mut reader, &[("format", "edgelink")], LINES)
+            .await
+            .status,
+        403
+    );
+    assert!(!reader.page("/console").await.contains("/console/imports"));
+}
+
+#[tokio::test]
+async fn the_oldest_file_gives_way() {
+    let server = Running::with(&[
+        ("EDGELINK_AUTH_KEY_CACHE_MS", "0"),
+        ("EDGELINK_CONSOLE_MAX_IMPORTS", "2"),
+    ])
+    .await;
+    let mut browser = Browser::admin(&server).await;
+    let mut paths = Vec::new();
+    for _ in 0..3 {
+        let path = started(&mut browser, &[("format", "edgelink")], LINES).await;
+        page_at_the_end(&browser, &path).await;
+        paths.push(path);
+    }
+    let mut found = Vec::new();
+    for path in &paths {
+        found.push(browser.get(path).await.status);
+    }
+    assert_eq!(found, [404, 200, 200]);
+}

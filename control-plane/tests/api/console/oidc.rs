@@ -1,0 +1,577 @@
+//! Logging in by a provider of OpenID Connect, which here may lie. The end-to-end suite logs in by a certified one
+//! (tests/console/oidc.mjs).
+
+use super::browser::{Browser, start};
+use crate::helpers::{Answer, Running, send};
+use axum::extract::State;
+use axum::routing::{get, post};
+use axum::{Form, Json, Router};
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use reqwest::{Method, StatusCode};
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::{SystemTime, UNIX_EPOCH};
+use url::Url;
+
+const CALLBACK: &str = "/console/oidc/callback";
+const CODE: &str = "the-code";
+
+/// How a provider answers.
+#[derive(Clone)]
+struct Manner {
+    /// Replaces claims of the ID token; null removes one.
+    claims: Value,
+    algorithm: &'static str,
+    /// Whether a key signs that the provider does not publish.
+    is_forged: bool,
+    user_info: Value,
+    token_status: u16,
+    is_described: bool,
+}
+
+impl Default for Manner {
+    fn default() -> Self {
+        Self {
+            claims: json!({}),
+            algorithm: "ES256",
+            is_forged: false,
+            user_info: json!({ "sub": "subject", "preferred_username": "ada" }),
+            token_status: 200,
+            is_described: true,
+        }
+    }
+}
+
+struct Provider {
+    issuer: String,
+    key: EcdsaKeyPair,
+    other_key: EcdsaKeyPair,
+    manner: Mutex<Manner>,
+    /// What the browser was sent with.
+    asked: Mutex<HashMap<String, String>>,
+}
+
+fn key() -> EcdsaKeyPair {
+    let (kind, random) = (&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new());
+    let document = EcdsaKeyPair::generate_pkcs8(kind, random).unwrap();
+    EcdsaKeyPair::from_pkcs8(kind, document.as_ref(), random).unwrap()
+}
+
+fn now() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap()
+        .as_secs()
+}
+
+impl Provider {
+    async fn start() -> Arc<Self> {
+        let listener = tokio::net::TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0)))
+            .await
+            .unwrap();
+        let provider = Arc::new(Self {
+            issuer: format!("http://{}", listener.local_addr().unwrap()),
+            key: key(),
+            other_key: key(),
+            manner: Mutex::default(),
+            asked: Mutex::default(),
+        });
+        let router = Router::new()
+            .route("/.well-known/openid-configuration", get(describe))
+            .route("/keys", get(keys))
+            .route("/token", post(token))
+            .route("/me", get(user_info))
+            .with_state(provider.clone());
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        provider
+    }
+
+    fn behave(&self, manner: Manner) {
+        *self.manner.lock().unwrap() = manner;
+    }
+
+    fn id_token(&self) -> String {
+        let manner = self.manner.lock().unwrap().clone();
+        let nonce = self.asked.lock().unwrap()["nonce"].clone();
+        let mut claims = json!({
+            "iss": self.issuer, "aud": "edgelink", "sub": "subject", "nonce": nonce, "iat": now(), "exp": now() + 60,
+        });
+        for (name, value) in manner.claims.as_object().unwrap() {
+            claims[name] = value.clone();
+        }
+        let head = json!({ "alg": manner.algorithm, "kid": "one" });
+        let encoded = |part: &Value| URL_SAFE_NO_PAD.encode(part.to_string());
+        let message = format!("{}.{}", encoded(&head), encoded(&claims));
+        let key = if manner.is_forged {
+            &self.other_key
+        } else {
+            &self.key
+        };
+        let signature = match manner.algorithm {
+            "none" => String::new(),
+            _ => {
+                URL_SAFE_NO_PAD.encode(key.sign(&SystemRandom::new(), message.as_bytes()).unwrap())
+            }
+        };
+        format!("{message}.{signature}")
+    }
+}
+
+async fn describe(State(provider): State<Arc<Provider>>) -> Result<Json<Value>, StatusCode> {
+    let issuer = &provider.issuer;
+    match provider.manner.lock().unwrap().is_described {
+        true => Ok(Json(json!({
+            "issuer": issuer, "authorization_endpoint": format!("{issuer}/auth"), "token_endpoint": format!("{issuer}/token"),
+            "jwks_uri": format!("{issuer}/keys"), "userinfo_endpoint": format!("{issuer}/me"),
+        }))),
+        false => Err(StatusCode::BAD_GATEWAY),
+    }
+}
+
+async fn keys(State(provider): State<Arc<Provider>>) -> Json<Value> {
+    let point = provider.key.public_key().as_ref();
+    let [x, y] = [&point[1..33], &point[33..]].map(|half| URL_SAFE_NO_PAD.encode(half));
+    Json(
+        json!({ "keys": [{ "kty": "EC", "crv": "P-256", "kid": "one", "use": "sig", "x": x, "y": y }] }),
+    )
+}
+
+/// Gives tokens to the client that has begun the login and knows its secret.
+async fn token(
+    State(provider): State<Arc<Provider>>,
+    headers: reqwest::header::HeaderMap,
+    Form(form): Form<HashMap<String, String>>,
+) -> Result<Json<Value>, (StatusCode, Json<Value>)> {
+    let refused = |status: u16, error: &str| {
+        let status = StatusCode::from_u16(status).unwrap();
+        Err((status, Json(json!({ "error": error }))))
+    };
+    let status = provider.manner.lock().unwrap().token_status;
+    if status != 200 {
+        return refused(status, "server_error");
+    }
+    let challenge = URL_SAFE_NO_PAD.encode(Sha256::digest(&form["code_verifier"]));
+    let asked = provider.asked.lock().unwrap().clone();
+    let is_right = form["code"] == CODE
+        && form["grant_type"] == "authorization_code"
+        && form["redirect_uri"] == asked["redirect_uri"]
+        && challenge == asked["code_challenge"]
+        && headers["authorization"]
+            == format!("Basic {}", STANDARD.encode("edgelink:the%2Fsecret"));
+    match is_right {
+        true => Ok(Json(
+            json!({ "id_token": provider.id_token(), "access_token": "access", "token_type": "Bearer" }),
+        )),
+        false => refused(400, "invalid_grant"),
+    }
+}
+
+async fn user_info(
+    State(provider): State<Arc<Provider>>,
+    headers: reqwest::header::HeaderMap,
+) -> Result<Json<Value>, StatusCode> {
+    match headers["authorization"] == "Bearer access" {
+        true => Ok(Json(provider.manner.lock().unwrap().user_info.clone())),
+        false => Err(StatusCode::UNAUTHORIZED),
+    }
+}
+
+/// A server that logs in by that provider.
+async fn server(provider: &Provider, more: &[(&str, &str)]) -> Running {
+    let folder = tempfile::tempdir().unwrap();
+    let secret = folder.path().join("secret");
+    std::fs::write(&secret, "the/secret\n").unwrap();
+    let secret = secret.display().to_string();
+    let common = [
+        ("EDGELINK_AUTH_KEY_CACHE_MS", "0"),
+        ("EDGELINK_OIDC_ISSUER", provider.issuer.as_str()),
+        ("EDGELINK_OIDC_CLIENT_SECRET_FILE", secret.as_str()),
+        ("EDGELINK_OIDC_CONSOLE_URL", "https://console.example"),
+        ("EDGELINK_OIDC_LABEL", "By <Example>"),
+    ];
+    Running::with(&[&common, more].concat()).await
+}
+
+/// A login of a browser: as far as the provider, and back.
+async fn begin(browser: &Browser<'_>, provider: &Provider) -> (String, String) {
+    let answer =
+        send(browser.request(Method::GET, "/console/oidc/login?to=%2Fconsole%2Ftags")).await;
+    assert_eq!(answer.status, 303, "{}", answer.text());
+    let url = Url::parse(answer.header("location")).unwrap();
+    assert!(
+        url.as_str()
+            .starts_with(&format!("{}/auth?", provider.issuer))
+    );
+    let asked: HashMap<String, String> = url.query_pairs().into_owned().collect();
+    let expected = [
+        ("response_type", "code"),
+        ("client_id", "edgelink"),
+        (
+            "redirect_uri",
+            "https://console.example/console/oidc/callback",
+        ),
+        ("scope", "openid profile"),
+        ("code_challenge_method", "S256"),
+    ];
+    assert!(
+        expected.iter().all(|(name, value)| asked[*name] == *value),
+        "{asked:?}"
+    );
+    let (cookie, flags) = answer.header("set-cookie").split_once(';').unwrap();
+    assert_eq!(
+        flags,
+        " Path=/console/oidc; HttpOnly; SameSite=Lax; Max-Age=600"
+    );
+    let state = asked["state"].clone();
+    assert!(!cookie.contains(&state) && !cookie.contains(&asked["nonce"]));
+    *provider.asked.lock().unwrap() = asked;
+    (cookie.to_owned(), state)
+}
+
+async fn come_back(browser: &Browser<'_>, cookie: &str, query: &str) -> Answer {
+    let path = format!("{CALLBACK}?{query}");
+    let request = browser
+        .server
+        .plain(Method::GET, &path)
+        .header("cookie", cookie);
+    let answer = send(request).await;
+    super::browser::check(&answer);
+    answer
+}
+
+async fn log_in(browser: &mut Browser<'_>, provider: &Provider) -> Answer {
+    let (cookie, state) = begin(browser, provider).await;
+    let answer = come_back(browser, &cookie, &format!("code={CODE}&state={state}")).await;
+    let mut cookies = answer
+        .headers
+        .get_all("set-cookie")
+        .iter()
+        .map(|value| value.to_str().unwrap());
+    assert!(
+        cookies.any(|cookie| cookie.starts_with("edgelink_oidc=;")),
+        "it is over"
+    );
+    let cookies = answer
+        .headers
+        .get_all("set-cookie")
+        .iter()
+        .map(|value| value.to_str().unwrap());
+    for cookie in cookies.filter(|cookie| cookie.starts_with("edgelink_console=")) {
+        cookie
+            .split_once(';')
+            .unwrap()
+            .0
+            .clone_into(&mut browser.cookie);
+    }
+    answer
+}
+
+async fn user(server: &Running, name: &str, role: &str) -> u64 {
+    let made = send(
+        server
+            .api(Method::POST, "/users")
+            .json(&json!({ "name": name, "role": role })),
+    )
+    .await;
+    made.expect(201)["id"].as_u64().unwrap()
+}
+
+#[tokio::test]
+async fn a_user_logs_in_and_out_by_the_provider() {
+    let provider = Provider::start().await;
+    let server = server(&provider, &[]).await;
+    let id = user(&server, "ada", "editor").await;
+    let mut browser = Browser::new(&server).await;
+    let page = browser.page("/console/login?to=%2Fconsole%2Ftags").await;
+    assert!(
+        page.contains("href=\"/console/oidc/login?to=%2Fconsole%2Ftags\">By &#60;Example&#62;"),
+        "{page}"
+    );
+    let answer = log_in(&mut browser, &provider).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(answer.header("refresh"), "0; url=/console/tags");
+    let page = browser.page("/console/settings").await;
+    assert!(
+        page.contains("By your organization") && page.contains("editor"),
+        "{page}"
+    );
+    let shown = server.get(&format!("/users/{id}")).await.expect(200);
+    assert_eq!(
+        (&shown["hasIdentity"], &shown["hasPassword"]),
+        (&json!(true), &json!(false))
+    );
+    let audit = server.get("/audit?action=user.update").await.expect(200);
+    assert_eq!(audit["entries"][0]["actor"], "oidc", "{audit}");
+    browser.submit("/console/logout", &[]).await;
+    assert_eq!(browser.get("/console/links").await.status, 303);
+}
+
+#[tokio::test]
+async fn a_person_stays_the_same_whatever_its_name() {
+    let provider = Provider::start().await;
+    let server = server(&provider, &[]).await;
+    let id = user(&server, "ada", "reader").await;
+    user(&server, "bob", "admin").await;
+    let mut browser = Browser::new(&server).await;
+    assert_eq!(log_in(&mut browser, &provider).await.status, 200);
+    let named = |sub: &str, name: &str| Manner {
+        claims: json!({ "sub": sub }),
+        user_info: json!({ "sub": sub, "preferred_username": name }),
+        ..Manner::default()
+    };
+    // A new name at the provider is no way to another user.
+    provider.behave(named("subject", "bob"));
+    assert_eq!(log_in(&mut browser, &provider).await.status, 200);
+    assert!(
+        browser
+            .page("/console/settings")
+            .await
+            .contains("<dd>ada</dd>")
+    );
+    for (sub, name, text) in [
+        ("another", "ada", "Somebody else is the user of your name"),
+        ("another", "admin", "Somebody else is the user of your name"),
+        ("another", "absent", "You are no user here yet"),
+        ("another", " ", "You are no user here yet"),
+    ] {
+        provider.behave(named(sub, name));
+        let answer = log_in(&mut browser, &provider).await;
+        assert_eq!(answer.status, 403);
+        assert!(answer.text().contains(text), "{name}: {}", answer.text());
+    }
+    // An admin forgets who it was: the session is over, and the name counts again.
+    provider.behave(named("subject", "ada"));
+    assert_eq!(log_in(&mut browser, &provider).await.status, 200);
+    let path = format!("/users/{id}");
+    let wrong = server.patch(&path, &json!({ "hasIdentity": true })).await;
+    assert_eq!(wrong.problem(422, "validation"), ["hasIdentity"]);
+    let mut admin = Browser::admin(&server).await;
+    let fields = [
+        ("name", "ada"),
+        ("role", "reader"),
+        ("forgetIdentity", "on"),
+    ];
+    admin.submit(&format!("/console/users/{id}"), &fields).await;
+    assert_eq!(browser.get("/console/links").await.status, 303);
+    provider.behave(named("another", "ada"));
+    assert_eq!(log_in(&mut browser, &provider).await.status, 200);
+    server
+        .patch(&path, &json!({ "disabled": true }))
+        .await
+        .expect(200);
+    assert_eq!(browser.get("/console/links").await.status, 303);
+    let answer = log_in(&mut browser, &provider).await;
+    assert!(answer.text().contains("Your user is disabled"));
+}
+
+#[tokio::test]
+async fn roles_of_the_provider_count_and_users_are_made_if_that_is_set() {
+    let provider = Provider::start().await;
+    let more = [
+        ("EDGELINK_OIDC_ROLE_CLAIM", "realm.groups"),
+        ("EDGELINK_OIDC_ROLES", "all=reader,staff=editor"),
+        ("EDGELINK_OIDC_CREATE_USERS", "true"),
+    ];
+    let server = server(&provider, &more).await;
+    let mut browser = Browser::new(&server).await;
+    for (groups, role) in [
+        (json!(["all"]), "reader"),
+        (json!(["staff", "all"]), "editor"),
+        (json!("all"), "reader"),
+    ] {
+        let claims = json!({ "preferred_username": "ada", "realm": { "groups": groups } });
+        provider.behave(Manner {
+            claims,
+            ..Manner::default()
+        });
+        assert_eq!(log_in(&mut browser, &provider).await.status, 200);
+        assert!(
+            browser
+                .page("/console/settings")
+                .await
+                .contains(&format!("<dd>{role}</dd>"))
+        );
+    }
+    provider.behave(Manner {
+        claims: json!({ "preferred_username": "ada", "realm": { "groups": ["other"] } }),
+        ..Manner::default()
+    });
+    let answer = log_in(&mut browser, &provider).await;
+    assert!(
+        answer.status == 403 && answer.text().contains("none of the roles"),
+        "{}",
+        answer.text()
+    );
+    let users = server.get("/users").await.expect(200);
+    assert_eq!(users["users"].as_array().unwrap().len(), 2, "{users}");
+}
+
+#[tokio::test]
+async fn tokens_that_prove_nothing_are_refused() {
+    let provider = Provider::start().await;
+    let server = server(&provider, &[]).await;
+    user(&server, "ada", "admin").await;
+    let claims = |claims: Value| Manner {
+        claims,
+        ..Manner::default()
+    };
+    for manner in [
+        claims(json!({ "nonce": "of another login" })),
+        claims(json!({ "iss": "https://other.example" })),
+        claims(json!({ "aud": "other" })),
+        claims(json!({ "exp": now() - 3600 })),
+        claims(json!({ "iat": now() + 3600 })),
+        claims(json!({ "sub": "" })),
+        Manner {
+            algorithm: "none",
+            ..Manner::default()
+        },
+        Manner {
+            algorithm: "HS256",
+            ..Manner::default()
+        },
+        Manner {
+            is_forged: true,
+            ..Manner::default()
+        },
+        Manner {
+            user_info: json!({ "sub": "another", "preferred_username": "ada" }),
+            ..Manner::default()
+        },
+    ] {
+        // The tries of an address are limited.
+        let server = server
+            .another_with(&[
+                ("EDGELINK_OIDC_ISSUER", &provider.issuer),
+                ("EDGELINK_OIDC_CLIENT_SECRET_FILE", &secret_file(&server)),
+                ("EDGELINK_OIDC_CONSOLE_URL", "https://console.example"),
+            ])
+            .await;
+        let mut browser = Browser::new(&server).await;
+        let told = format!("{} {}", manner.claims, manner.algorithm);
+        provider.behave(manner);
+        let answer = log_in(&mut browser, &provider).await;
+        assert_eq!(answer.status, 403, "{told}");
+        assert!(
+            answer.text().contains("cannot be trusted"),
+            "{told}: {}",
+            answer.text()
+        );
+        assert_eq!(browser.get("/console/links").await.status, 303, "{told}");
+    }
+}
+
+fn secret_file(server: &Running) -> String {
+    let file = server.folder.path().join("secret");
+    std::fs::write(&file, "the/secret").unwrap();
+    file.display().to_string()
+}
+
+#[tokio::test]
+async fn a_login_comes_back_to_the_browser_that_has_begun_it() {
+    let provider = Provider::start().await;
+    let server = server(&provider, &[]).await;
+    user(&server, "ada", "admin").await;
+    let browser = Browser::new(&server).await;
+    let (cookie, state) = begin(&browser, &provider).await;
+    let (other, _) = begin(&browser, &provider).await;
+    for (cookie, query, text) in [
+        (
+            "",
+            format!("code={CODE}&state={state}"),
+            "did not begin in this browser",
+        ),
+        (
+            "edgelink_oidc=zz.",
+            format!("code={CODE}&state={state}"),
+            "did not begin in this browser",
+        ),
+        (
+            &*other,
+            format!("code={CODE}&state={state}"),
+            "did not begin in this browser",
+        ),
+        (
+            &*cookie,
+            format!("code={CODE}"),
+            "did not begin in this browser",
+        ),
+        (
+            &*cookie,
+            format!("code={CODE}&state={state}&iss=https://other.example"),
+            "did not begin in this browser",
+        ),
+        (
+            &*cookie,
+            format!("error=access_denied&state={state}"),
+            "You have cancelled the login",
+        ),
+        (
+            &*cookie,
+            format!("error=%3Cscript%3E&state={state}"),
+            "has answered with an error",
+        ),
+        (
+            &*cookie,
+            format!("code=another&state={state}"),
+            "has answered with an error",
+        ),
+        (
+            &*cookie,
+            format!("state={state}"),
+            "has answered with an error",
+        ),
+    ] {
+        let answer = come_back(&browser, cookie, &query).await;
+        assert_eq!(answer.status, 403, "{query}");
+        assert!(answer.text().contains(text), "{query}: {}", answer.text());
+        let cookies: Vec<_> = answer.headers.get_all("set-cookie").iter().collect();
+        assert_eq!(cookies.len(), 1, "no session: {cookies:?}");
+    }
+    let answer = come_back(&browser, "", "").await;
+    assert_eq!(answer.status, 403);
+    let answer = come_back(&browser, "", "").await;
+    assert_eq!(answer.status, 429, "{}", answer.text());
+    assert!(!answer.header("retry-after").is_empty());
+}
+
+#[tokio::test]
+async fn a_provider_that_is_down_is_said_so() {
+    let provider = Provider::start().await;
+    let server = server(&provider, &[]).await;
+    let browser = Browser::new(&server).await;
+    provider.behave(Manner {
+        is_described: false,
+        ..Manner::default()
+    });
+    let answer = send(browser.request(Method::GET, "/console/oidc/login")).await;
+    assert_eq!(answer.status, 503);
+    assert!(
+        answer.text().contains("does not answer at the moment"),
+        "{}",
+        answer.text()
+    );
+    provider.behave(Manner {
+        token_status: 500,
+        ..Manner::default()
+    });
+    let (cookie, state) = begin(&browser, &provider).await;
+    let answer = come_back(&browser, &cookie, &format!("code={CODE}&state={state}")).await;
+    assert_eq!(answer.status, 503);
+}
+
+#[tokio::test]
+async fn without_a_provider_there_is_no_such_login() {
+    let server = start().await;
+    let mut browser = Browser::new(&server).await;
+    assert!(!browser.page("/console/login").await.contains("oidc"));
+    for path in ["/console/oidc/login", CALLBACK] {
+        assert_eq!(browser.get(path).await.status, 404);
+    }
+}
