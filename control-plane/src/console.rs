@@ -18,6 +18,7 @@ pub(crate) mod fields;
 pub(crate) mod form;
 pub(crate) mod guard;
 mod imports;
+mod jobs;
 mod keys;
 mod layout;
 mod link;
@@ -38,7 +39,7 @@ mod views;
 
 use crate::http::app::App;
 use crate::http::{layers, limits};
-use crate::oidc::CALLBACK;
+use crate::oidc::{BEGIN, CALLBACK};
 use api::Console;
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
@@ -73,7 +74,7 @@ fn bulk_routes() -> Router<Console> {
         .route("/console/links", post(bulk::change))
         .route("/console/create-many", post(create::many))
         .route("/console/restore", post(bulk::restore))
-        .route(imports::PATH, post(imports::upload))
+        .route(jobs::PATH, post(imports::upload))
 }
 
 /// Pages about links.
@@ -82,7 +83,7 @@ fn link_routes() -> Router<Console> {
         .route("/console", get(overview::page))
         .route("/console/login", get(login::page).post(login::log_in))
         .route("/console/logout", post(login::log_out))
-        .route(oidc::BEGIN, get(oidc::begin))
+        .route(BEGIN, get(oidc::begin))
         .route(CALLBACK, get(oidc::callback))
         .route("/console/links", get(links::page))
         .route("/console/create", get(create::page).post(create::one))
@@ -140,7 +141,7 @@ fn account_routes() -> Router<Console> {
         .route("/console/users/{id}", get(users::one).post(users::change))
         .route("/console/reports", get(reports::page))
         .route("/console/reports/{id}", post(reports::change))
-        .route(imports::PATH, get(imports::page))
+        .route(jobs::PATH, get(imports::page))
         .route("/console/imports/{id}", get(imports::one))
         .route("/console/imports/{id}/run", post(imports::run))
         .route("/console/imports/{id}/stop", post(imports::stop))

@@ -4,11 +4,13 @@
 //! [`Login`] keeps no state of its own; all that protects it follows from one random token that the browser holds.
 
 mod claims;
+mod error;
 mod id_token;
 mod keys;
 mod provider;
 
 pub(crate) use claims::{Claims, Identity};
+pub(crate) use error::OidcError;
 
 use crate::clock;
 use crate::config::OidcConfig;
@@ -22,22 +24,11 @@ use sha2::{Digest, Sha256};
 use std::io;
 use url::Url;
 
+/// The path where a login begins.
+pub(crate) const BEGIN: &str = "/console/oidc/login";
+
 /// The path of the page that the provider sends browsers back to.
 pub(crate) const CALLBACK: &str = "/console/oidc/callback";
-
-/// Why a login by the provider does not come about.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum OidcError {
-    /// The provider does not answer, or not as one.
-    #[error("the provider (oidc.issuer) cannot be used: {0}")]
-    Unavailable(String),
-    /// The provider does not take the code.
-    #[error("the provider refuses the code: {0}")]
-    Refused(String),
-    /// What the provider has answered does not prove who has logged in.
-    #[error("the answer of the provider is not valid: {0}")]
-    Invalid(String),
-}
 
 /// The secrets of one login, which the browser keeps until it comes back.
 #[derive(Clone, Debug)]

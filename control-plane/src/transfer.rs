@@ -12,6 +12,7 @@ mod report;
 mod source;
 
 pub use client::ApiClient;
+pub(crate) use client::Here;
 pub use export::{ExportOptions, export};
 pub use fetch::{Peer, fetch};
 pub use http::ClientError;

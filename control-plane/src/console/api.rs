@@ -1,21 +1,20 @@
 //! The API as pages use it: its own routes, in this process.
 
-use super::imports::Imports;
+use super::jobs::Imports;
 use crate::feed::AwaitedChanges;
 use crate::http::api::routes_of_callers;
 use crate::http::app::App;
 use crate::http::auth::Caller;
 use crate::problem::{Kind, Problem};
+use crate::transfer::Here;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
-use bytes::Bytes;
 use edgelink_wire::Domain;
 use edgelink_wire::settings::SettingValue;
-use futures_util::future::BoxFuture;
-use http::{HeaderName, HeaderValue, Method, StatusCode, header};
-use http_body_util::{BodyExt, Full};
+use http::{HeaderName, HeaderValue, Method, header};
+use http_body_util::BodyExt;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -28,33 +27,6 @@ pub(crate) struct Console {
     pub(crate) app: Arc<App>,
     pub(super) imports: Arc<Imports>,
     api: Router,
-}
-
-/// The API as a caller that asks it while no page is waited for.
-#[derive(Clone)]
-pub(super) struct LocalApi {
-    api: Router,
-    caller: Caller,
-}
-
-impl LocalApi {
-    /// Status and body of the answer.
-    pub(super) fn answer(
-        &self,
-        request: http::Request<Full<Bytes>>,
-    ) -> BoxFuture<'static, (StatusCode, Bytes)> {
-        let mut request = request.map(Body::new);
-        request.extensions_mut().insert(self.caller.clone());
-        let api = self.api.clone();
-        Box::pin(async move {
-            let Ok(response) = api.oneshot(request).await;
-            let (head, body) = response.into_parts();
-            // Where the body ends early, it is no JSON, and refused as such.
-            let body = body.collect().await;
-            let bytes = body.map(http_body_util::Collected::to_bytes);
-            (head.status, bytes.unwrap_or_default())
-        })
-    }
 }
 
 /// What the API has answered with success.
@@ -78,11 +50,21 @@ impl Console {
     }
 
     /// The API for work that goes on behind pages.
-    pub(super) fn local(&self, caller: &Caller) -> LocalApi {
-        LocalApi {
-            api: self.api.clone(),
-            caller: caller.clone(),
-        }
+    pub(super) fn local(&self, caller: &Caller) -> Here {
+        let (api, caller) = (self.api.clone(), caller.clone());
+        Arc::new(move |request| {
+            let mut request = request.map(Body::new);
+            request.extensions_mut().insert(caller.clone());
+            let api = api.clone();
+            Box::pin(async move {
+                let Ok(response) = api.oneshot(request).await;
+                let (head, body) = response.into_parts();
+                // Where the body ends early, it is no JSON, and refused as such.
+                let body = body.collect().await;
+                let bytes = body.map(http_body_util::Collected::to_bytes);
+                (head.status, bytes.unwrap_or_default())
+            })
+        })
     }
 
     /// What of the installation decides whether a link is valid, as JSON for the checks of the script.

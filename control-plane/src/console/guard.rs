@@ -6,10 +6,11 @@
 use super::api::Console;
 use super::form::{FORM_TOKEN, Form, Upload, parse_multipart};
 use super::signed_in::SignedIn;
-use super::{errors, imports, oidc, strings as t};
+use super::{errors, jobs, strings as t};
 use crate::config::ServerConfig;
 use crate::http::api::MIN_BODY_RATE;
 use crate::http::auth::sessions::Token;
+use crate::oidc::{BEGIN, CALLBACK};
 use crate::problem::{Kind, Problem};
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -96,7 +97,7 @@ pub(super) async fn guard(
         };
     }
     let path = request.uri().path();
-    let is_open = path == LOGIN || oidc::is_open(path);
+    let is_open = [LOGIN, BEGIN, CALLBACK].contains(&path);
     let Some(signed_in) = signed_in else {
         return match is_open {
             true => next.run(request).await,
@@ -247,7 +248,7 @@ pub(crate) async fn read_form(
 
 /// Whether a request may bring a file.
 fn is_upload(request: &Request) -> bool {
-    request.method() == Method::POST && request.uri().path() == imports::PATH
+    request.method() == Method::POST && request.uri().path() == jobs::PATH
 }
 
 fn multipart_boundary(headers: &HeaderMap) -> Option<String> {

@@ -3,16 +3,17 @@
 //! It is the importer of the command line, which asks the API's own route in this process, as the caller who has sent the file. The file
 //! and the progress are of this process: they are gone when it stops, and another control plane does not know of them.
 
-use super::api::{Console, LocalApi};
+use super::api::Console;
 use super::create::domain_field;
 use super::fields::{Field, Fields, Input, stays};
 use super::form::{Form, Query, Upload};
+use super::jobs::{Import, ImportState, PATH, Phase, locked};
 use super::layout::{self, Layout, Tab};
 use super::signed_in::SignedIn;
 use super::strings as t;
 use crate::http::auth::sessions::Token;
 use crate::problem::{FieldError, Kind, Problem};
-use crate::transfer::{ApiClient, Format, ImportOptions, ImportProgress, Mapping, watch_import};
+use crate::transfer::{Format, ImportProgress, Mapping};
 use askama::Template;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Redirect, Response};
@@ -21,182 +22,15 @@ use serde::Deserialize;
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
-
-use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
-
-/// The page that files are sent to.
-pub(super) const PATH: &str = "/console/imports";
-
-/// How many records are sent at once.
-const BATCH: usize = 500;
 
 /// How many problems the page shows; all of them are in the report.
 const SHOWN: usize = 100;
 
 /// How often a page asks for itself while something goes on, in seconds.
 const REFRESH: HeaderValue = HeaderValue::from_static("2");
-
-/// The imports of this process, the oldest first.
-#[derive(Default)]
-pub(super) struct Imports(Mutex<Vec<Arc<Import>>>);
-
-/// A file that was sent, and what becomes of it.
-struct Import {
-    id: String,
-    user_id: u64,
-    format: Format,
-    folder: TempDir,
-    mapping: Mapping,
-    state: Mutex<ImportState>,
-}
-
-struct ImportState {
-    phase: Phase,
-    progress: ImportProgress,
-    /// Ends what goes on.
-    stop: CancellationToken,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Phase {
-    Checking,
-    Checked,
-    Running,
-    Done,
-    /// Why.
-    Stopped(String),
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Imports {
-    /// Those of a user, the newest first.
-    fn of_user(&self, user_id: u64) -> Vec<Arc<Import>> {
-        let imports = locked(&self.0);
-        let own = imports
-            .iter()
-            .rev()
-            .filter(|import| import.user_id == user_id);
-        own.cloned().collect()
-    }
-
-    fn find(&self, id: &str, user_id: u64) -> Result<Arc<Import>, Problem> {
-        let found = self
-            .of_user(user_id)
-            .into_iter()
-            .find(|import| import.id == id);
-        found.ok_or_else(|| Problem::new(Kind::NotFound).with_detail(t::NO_IMPORT))
-    }
-
-    /// Adds one. Where there are too many, the oldest with which nothing goes on gives way.
-    fn add(&self, import: Arc<Import>, most: usize) -> Result<(), Problem> {
-        let mut imports = locked(&self.0);
-        while imports.len() >= most {
-            let Some(idle) = imports.iter().position(|import| !import.phase().goes_on()) else {
-                return Err(Problem::new(Kind::Overloaded).with_detail(t::TOO_MANY_IMPORTS));
-            };
-            imports.remove(idle);
-        }
-        imports.push(import);
-        Ok(())
-    }
-
-    fn remove(&self, id: &str) {
-        locked(&self.0).retain(|import| import.id != id);
-    }
-}
-
-impl Phase {
-    fn goes_on(&self) -> bool {
-        matches!(self, Self::Checking | Self::Running)
-    }
-
-    fn text(&self) -> &'static str {
-        match self {
-            Self::Checking => t::IMPORT_CHECKING,
-            Self::Checked => t::IMPORT_CHECKED,
-            Self::Running => t::IMPORT_RUNNING,
-            Self::Done => t::IMPORT_DONE,
-            Self::Stopped(_) => t::IMPORT_STOPPED,
-        }
-    }
-}
-
-impl Import {
-    fn phase(&self) -> Phase {
-        locked(&self.state).phase.clone()
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    /// The file with what was or would be wrong, that of the last run.
-    fn report(&self) -> PathBuf {
-        match self.file("report").exists() {
-            true => self.file("report"),
-            false => self.file("tried"),
-        }
-    }
-
-    /// Reads the file and tries it out, or imports it, in a thread of its own: reading and writing files blocks it.
-    fn start(self: &Arc<Self>, api: LocalApi, is_dry_run: bool) {
-        let options = self.options(is_dry_run);
-        let mut state = locked(&self.state);
-        state.phase = match is_dry_run {
-            true => Phase::Checking,
-            false => Phase::Running,
-        };
-        state.progress = ImportProgress::default();
-        state.stop = CancellationToken::new();
-        let (import, stop, runtime) = (self.clone(), state.stop.clone(), Handle::current());
-        let work = move || {
-            let client = ApiClient::here(Arc::new(move |request| api.answer(request)));
-            let observe = |progress: &ImportProgress| {
-                locked(&import.state).progress = progress.clone();
-            };
-            let phase = runtime.block_on(async {
-                tokio::select! {
-                    result = watch_import(&client, &options, observe) => match result {
-                        Ok(_) if is_dry_run => Phase::Checked,
-                        Ok(_) => Phase::Done,
-                        Err(error) => Phase::Stopped(error.to_string()),
-                    },
-                    () = stop.cancelled() => Phase::Stopped(t::STOPPED_BY_HAND.to_owned()),
-                }
-            });
-            locked(&import.state).phase = phase;
-        };
-        let thread = thread::Builder::new().name("import".to_owned());
-        if let Err(error) = thread.spawn(work) {
-            state.phase = Phase::Stopped(error.to_string());
-        }
-    }
-
-    fn options(&self, is_dry_run: bool) -> ImportOptions {
-        let report = if is_dry_run { "tried" } else { "report" };
-        ImportOptions {
-            file: self.file("file"),
-            mapping: self.mapping.clone(),
-            report: self.file(report),
-            checkpoint: self.file("checkpoint"),
-            batch: BATCH,
-            is_dry_run,
-        }
-    }
-
-    /// Makes what goes on end soon.
-    fn stop(&self) {
-        locked(&self.state).stop.cancel();
-    }
-}
 
 #[derive(Template)]
 #[template(path = "console/imports.html")]

@@ -5,11 +5,11 @@ use super::fields::{Field, Fields, Input};
 use super::form::{Form, Query};
 use super::guard;
 use super::layout::{self, Layout};
-use super::oidc;
 use super::signed_in::SignedIn;
 use super::strings as t;
 use crate::http::auth::sessions::Token;
 use crate::http::client_address::{Peer, client_address, network};
+use crate::oidc::BEGIN;
 use crate::problem::{Kind, Problem};
 use crate::store::Logins;
 use crate::telemetry::prometheus::CONSOLE_LOGINS;
@@ -172,7 +172,7 @@ fn show(
 ) -> Response {
     let to = destination(form.get("to"));
     let provider = console.app.oidc.as_ref().map(|oidc| Provider {
-        href: format!("{}{}", oidc::BEGIN, query([("to", to)])),
+        href: format!("{}{}", BEGIN, query([("to", to)])),
         label: oidc.config().label.clone(),
     });
     let is_by_key = !form.get("key").is_empty();

@@ -13,7 +13,7 @@ use super::strings as t;
 use crate::http::api::name_of_account;
 use crate::http::auth::sessions::Token;
 use crate::http::client_address::Peer;
-use crate::oidc::{CALLBACK, Identity, Login, Oidc, OidcError};
+use crate::oidc::{Identity, Login, Oidc, OidcError};
 use crate::problem::{Kind, Problem};
 use crate::store::{IdentityError, NamedIdentity};
 use askama::Template;
@@ -25,9 +25,6 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use std::sync::Arc;
 use subtle::ConstantTimeEq;
-
-/// Where a login begins.
-pub(super) const BEGIN: &str = "/console/oidc/login";
 
 const COOKIE: &str = "edgelink_oidc";
 
@@ -272,9 +269,4 @@ fn refused(Refusal(status, text): &Refusal, to: &str) -> Response {
         link: t::LOG_IN_AGAIN,
     };
     layout::send(*status, &page)
-}
-
-/// Whether a page is for browsers that have not logged in.
-pub(super) fn is_open(path: &str) -> bool {
-    path == BEGIN || path == CALLBACK
 }

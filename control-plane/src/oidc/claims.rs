@@ -1,6 +1,6 @@
 //! What a provider says about who has logged in.
 
-use super::OidcError;
+use super::error::OidcError;
 use crate::config::OidcConfig;
 use crate::tenancy::Role;
 use serde_json::{Map, Value};

@@ -1,6 +1,6 @@
 //! The provider: how it describes itself, its keys, and requests to it.
 
-use super::OidcError;
+use super::error::OidcError;
 use super::id_token::Head;
 use super::keys::Key;
 use crate::config::trusted_url;
