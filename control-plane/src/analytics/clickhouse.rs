@@ -96,16 +96,8 @@ impl Engine for ClickHouse {
         query: &AnalyticsQuery,
         slots: &[u64],
         visitors: Visitors,
-    ) -> Result<Vec<Slot>, EngineError> {
-        counts::series(&self.connection, query, slots, visitors).await
-    }
-
-    async fn count_and_series(
-        &self,
-        query: &AnalyticsQuery,
-        slots: &[u64],
     ) -> Result<(Numbers, Vec<Slot>), EngineError> {
-        counts::count_and_series(&self.connection, query, slots).await
+        counts::series(&self.connection, query, slots, visitors).await
     }
 
     async fn count_and_breakdown(

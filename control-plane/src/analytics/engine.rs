@@ -156,20 +156,13 @@ pub trait Engine: Send + Sync {
     /// How many clicks there were.
     async fn count(&self, query: &AnalyticsQuery) -> Result<Numbers, EngineError>;
 
-    /// The clicks of each part of the interval that `slots` begin (ascending, each at an hour, the first one is `query.from`).
-    /// Engines that keep minutes ([`crate::config::AnalyticsConfig::kept_minutes`]) take slots at minutes.
+    /// What [`Engine::count`] says, and the clicks of each part of the interval that `slots` begin (ascending, each at an hour, the
+    /// first one is `query.from`). Engines that keep minutes ([`crate::config::AnalyticsConfig::kept_minutes`]) take slots at minutes.
     async fn series(
         &self,
         query: &AnalyticsQuery,
         slots: &[u64],
         visitors: Visitors,
-    ) -> Result<Vec<Slot>, EngineError>;
-
-    /// What [`Engine::count`] and [`Engine::series`] say, with visitors.
-    async fn count_and_series(
-        &self,
-        query: &AnalyticsQuery,
-        slots: &[u64],
     ) -> Result<(Numbers, Vec<Slot>), EngineError>;
 
     /// What [`Engine::count`] says, and clicks by the values of an attribute, at most `limit` values and [`super::OTHER`].

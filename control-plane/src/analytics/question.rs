@@ -128,7 +128,8 @@ impl Question {
             // The store has the conversions, whatever keeps clicks.
             GroupBy::Count | GroupBy::Conversions => answer.totals = engine.count(&query).await?,
             GroupBy::Timeseries => {
-                (answer.totals, answer.slots) = engine.count_and_series(&query, slots).await?;
+                (answer.totals, answer.slots) =
+                    engine.series(&query, slots, Visitors::Counted).await?;
                 let clicks = answer.slots.iter().map(|slot| slot.numbers.clicks);
                 answer.totals.clicks = clicks.sum();
             }
@@ -175,9 +176,8 @@ impl Question {
                 ..query.clone()
             };
             let slots = [query.from];
-            let slots = engine.series(&query, &slots, Visitors::Ignored).await?;
-            let clicks = slots.into_iter().map(|slot| slot.numbers.clicks);
-            Ok::<u64, EngineError>(clicks.sum())
+            let (numbers, _) = engine.series(&query, &slots, Visitors::Ignored).await?;
+            Ok::<u64, EngineError>(numbers.clicks)
         };
         let (mut people, mut bots) = (0, 0);
         if self.bots != Bots::Only {

@@ -183,7 +183,7 @@ impl Engine for SqlEngine {
         query: &AnalyticsQuery,
         slots: &[u64],
         visitors: Visitors,
-    ) -> Result<Vec<Slot>, EngineError> {
+    ) -> Result<(Numbers, Vec<Slot>), EngineError> {
         if visitors == Visitors::Ignored
             && let [from] = slots
         {
@@ -191,21 +191,13 @@ impl Engine for SqlEngine {
                 clicks: self.counting().clicks(query).await?,
                 visitors: 0,
             };
-            return Ok(vec![Slot {
+            let slot = Slot {
                 from: *from,
                 numbers,
-            }]);
+            };
+            return Ok((numbers, vec![slot]));
         }
-        Ok(self.counting().series(query, slots, visitors).await?.1)
-    }
-
-    async fn count_and_series(
-        &self,
-        query: &AnalyticsQuery,
-        slots: &[u64],
-    ) -> Result<(Numbers, Vec<Slot>), EngineError> {
-        let counting = self.counting();
-        counting.series(query, slots, Visitors::Counted).await
+        self.counting().series(query, slots, visitors).await
     }
 
     async fn count_and_breakdown(

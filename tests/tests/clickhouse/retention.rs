@@ -62,16 +62,17 @@ async fn hours_go_before_days() {
         let rows = server.ask(&format!("SELECT count() FROM edgelink.{table}"));
         rows.trim() != "0"
     };
-    let there = || ["link_hours", "link_days", "link_value_days"].map(is_there);
+    let tables = ["link_hours", "value_days", "link_days", "link_value_days"];
+    let there = || tables.map(is_there);
     let AnalyticsConfig {
         hours_days, days, ..
     } = settings(&server.url());
-    // Hours are in partitions of a week, days in those of a month, values of days in those of a year.
+    // Hours are in partitions of a week, days in those of a month, days of links in those of a year.
     for (after, expected) in [
-        (hours_days - 20, [true, true, true]),
-        (hours_days + 8, [false, true, true]),
-        (days - 20, [false, true, true]),
-        (days + 370, [false, false, false]),
+        (hours_days - 20, [true, true, true, true]),
+        (hours_days + 8, [false, true, true, true]),
+        (days - 20, [false, true, true, true]),
+        (days + 370, [false, false, false, false]),
     ] {
         engine.expire(midnight() + after * DAY).await.unwrap();
         assert_eq!(there(), expected, "{after}");

@@ -290,7 +290,9 @@ async fn compare(clicking: &Clicking, all: &[Made], from: u64, to: u64) {
             assert_eq!(count.visitors, visitors.len() as u64, "{query:?}");
             let slots: Vec<u64> = (from..to).step_by(2 * HOUR as usize).collect();
             let series = engine.series(&query, &slots, Visitors::Ignored).await;
-            let sum: u64 = series.unwrap().iter().map(|slot| slot.numbers.clicks).sum();
+            let (numbers, series) = series.unwrap();
+            assert_eq!(numbers.clicks, count.clicks, "{query:?}");
+            let sum: u64 = series.iter().map(|slot| slot.numbers.clicks).sum();
             assert_eq!(sum, count.clicks, "{query:?}");
         }
     }

@@ -168,33 +168,41 @@ fn numbers(query: &AnalyticsQuery, clicks: u64, visitors: u64) -> Numbers {
     Numbers { clicks, visitors }
 }
 
-/// The clicks of each part of the interval.
+/// Part of an interval, clicks and visitors.
+type OfPart = (u64, u64, u64);
+
+/// The clicks of the interval and of each part of it. Visitors are counted by the day: of a day within which a part begins the
+/// sketches of its parts are merged.
 pub(super) async fn series(
     connection: &Connection,
     query: &AnalyticsQuery,
     slots: &[u64],
     visitors: Visitors,
-) -> Result<Vec<Slot>, EngineError> {
+) -> Result<(Numbers, Vec<Slot>), EngineError> {
     let count = counting(query.bots);
     let spans = spans(connection, query, slots).await?;
-    let sketches = match visitors {
-        Visitors::Counted => ", uniqCombinedMergeState(14)(visitors) AS sketch",
-        Visitors::Ignored => "",
+    let [of_slot, of_part, seen, of_date] = match visitors {
+        Visitors::Counted => [
+            ", uniqCombinedMergeState(14)(visitors) AS sketch",
+            ", uniqCombinedMergeState(14)(sketch) AS merged",
+            "finalizeAggregation(merged)",
+            "uniqCombinedMerge(14)(merged)",
+        ],
+        Visitors::Ignored => ["", "", "toUInt64(0)", "toUInt64(0)"],
     };
-    let seen = match visitors {
-        Visitors::Counted => "uniqCombinedMerge(14)(sketch)",
-        Visitors::Ignored => "toUInt64(0)",
-    };
-    let sql = Sql::new("SELECT part, sum(counted), sum(seen) FROM (")
-        .text("SELECT toUInt64(arrayCount(begin -> begin <= slot, ")
-        .numbers(slots)
-        .text(&format!(
-            ")) AS part, intDiv(slot, {DAY}) AS date, sum(counts) AS counted, {seen} AS seen FROM ("
-        ))
-        .text(&format!("SELECT slot, {count} AS counts{sketches} FROM "))
-        .sql(by_slot(query, &spans))
-        .text(" GROUP BY slot) GROUP BY part, date) GROUP BY part");
-    let found: Vec<(u64, u64, u64)> = connection.all(sql).await?;
+    let sql = Sql::new(&format!(
+        "SELECT groupArray((part, counted, {seen})), {of_date} FROM ("
+    ))
+    .text("SELECT toUInt64(arrayCount(begin -> begin <= slot, ")
+    .numbers(slots)
+    .text(&format!(
+        ")) AS part, intDiv(slot, {DAY}) AS date, sum(counts) AS counted{of_part} FROM ("
+    ))
+    .text(&format!("SELECT slot, {count} AS counts{of_slot} FROM "))
+    .sql(by_slot(query, &spans))
+    .text(" GROUP BY slot) GROUP BY part, date) GROUP BY date");
+    let dates: Vec<(Vec<OfPart>, u64)> = connection.all(sql).await?;
+    let mut all = Numbers::default();
     let mut series: Vec<Slot> = slots
         .iter()
         .map(|from| Slot {
@@ -202,34 +210,19 @@ pub(super) async fn series(
             numbers: Numbers::default(),
         })
         .collect();
-    for (part, clicks, visitors) in found {
-        // What began before the first slot belongs to it.
-        let place = usize::try_from(part).unwrap_or(0).saturating_sub(1);
-        if let Some(slot) = series.get_mut(place) {
-            slot.numbers.clicks += clicks;
-            slot.numbers.visitors += numbers(query, 0, visitors).visitors;
+    for (parts, seen) in dates {
+        all.visitors += numbers(query, 0, seen).visitors;
+        for (part, clicks, seen) in parts {
+            all.clicks += clicks;
+            // What began before the first slot belongs to it.
+            let place = usize::try_from(part).unwrap_or(0).saturating_sub(1);
+            if let Some(slot) = series.get_mut(place) {
+                slot.numbers.clicks += clicks;
+                slot.numbers.visitors += numbers(query, 0, seen).visitors;
+            }
         }
     }
-    Ok(series)
-}
-
-/// The clicks of the interval and of each part of it. Visitors are counted by the day: where no part begins within one, those of the
-/// parts are those of all.
-pub(super) async fn count_and_series(
-    connection: &Connection,
-    query: &AnalyticsQuery,
-    slots: &[u64],
-) -> Result<(Numbers, Vec<Slot>), EngineError> {
-    let series = series(connection, query, slots, Visitors::Counted).await?;
-    if slots.iter().skip(1).any(|slot| !slot.is_multiple_of(DAY)) {
-        return Ok((count(connection, query).await?, series));
-    }
-    let numbers = series.iter().map(|slot| slot.numbers);
-    let numbers = numbers.fold(Numbers::default(), |all, of_slot| Numbers {
-        clicks: all.clicks + of_slot.clicks,
-        visitors: all.visitors + of_slot.visitors,
-    });
-    Ok((numbers, series))
+    Ok((all, series))
 }
 
 /// Clicks by the values of an attribute, and how many there were.
@@ -239,28 +232,33 @@ pub(super) async fn count_and_breakdown(
     by: Attribute,
     limit: usize,
 ) -> Result<(Numbers, Breakdown), EngineError> {
+    // The number comes first: clicks that come in meanwhile would seem to have no value.
     let numbers = count(connection, query).await?;
-    let mut breakdown = match (&query.scope, by) {
-        (Scope::Links(links), _) => {
-            let values = of_links(connection, query, links, by).await?;
-            top(connection, query.bots, values, limit).await?
-        }
-        (_, Attribute::Link) => by_link(connection, query, limit).await?,
-        _ => {
-            let values = of_domains(connection, query, by).await?;
-            top(connection, query.bots, values, limit).await?
-        }
-    };
+    let mut found = breakdown(connection, query, by, limit).await?;
     // Clicks without a value are as many as the others leave over; but tags, of which a click has several, have a row without.
-    let without = numbers.clicks.saturating_sub(breakdown.clicks);
-    if without > 0 && !matches!(by, Attribute::Tag | Attribute::Link) {
-        breakdown.values.push((String::new(), without));
-        breakdown.clicks = numbers.clicks;
+    let without = numbers.clicks.saturating_sub(found.clicks);
+    if by != Attribute::Tag {
+        found.clicks += without;
+        if by != Attribute::Link && without > 0 {
+            found.values.push((String::new(), without));
+        }
     }
-    if by == Attribute::Link {
-        breakdown.clicks = breakdown.clicks.max(numbers.clicks);
-    }
-    Ok((numbers, breakdown.first(limit)))
+    Ok((numbers, found.first(limit)))
+}
+
+/// Clicks by the values of an attribute; those that have none are left out.
+async fn breakdown(
+    connection: &Connection,
+    query: &AnalyticsQuery,
+    by: Attribute,
+    limit: usize,
+) -> Result<Top, EngineError> {
+    let values = match (&query.scope, by) {
+        (Scope::Links(links), _) => of_links(connection, query, links, by).await?,
+        (_, Attribute::Link) => return by_link(connection, query, limit).await,
+        _ => of_domains(connection, query, by).await?,
+    };
+    top(connection, query.bots, values, limit).await
 }
 
 /// The values with the most clicks, and the clicks of all values.

@@ -380,9 +380,9 @@ impl Table {
                 sql.push_str(&format!(" TTL {ttl}"));
             }
             // Dropping parts as a whole costs nothing; those of a year are written again, once a month.
-            sql.push_str(match self.content {
-                Content::LinkValues => " SETTINGS merge_with_ttl_timeout = 2592000, ",
-                _ => " SETTINGS ttl_only_drop_parts = 1, ",
+            sql.push_str(match self.is_by_year() {
+                true => " SETTINGS merge_with_ttl_timeout = 2592000, ",
+                false => " SETTINGS ttl_only_drop_parts = 1, ",
             });
             sql.push_str("non_replicated_deduplication_window = 1000, ");
             if rows < ROWS_OF_MARK {
@@ -400,25 +400,29 @@ impl Table {
         sql
     }
 
-    /// What a part of it may have rows of. Each part is looked into for each link that is asked for, so that those of values have a
-    /// year.
+    /// Whether each part of it has rows of a year, for each part is looked into for each link that is asked for.
+    fn is_by_year(&self) -> bool {
+        self.is_of_links() && self.kept == Kept::Days
+    }
+
+    /// What a part of it may have rows of.
     fn partition(&self) -> &'static str {
-        match (self.content, self.kept) {
-            (Content::LinkValues, _) => "toYear(day)",
-            (_, Kept::Raw) => "toDate(at)",
-            (_, Kept::Minutes) => "toDate(minute)",
-            (_, Kept::Hours) => "toMonday(hour)",
-            (_, Kept::Days) => "toYYYYMM(day)",
-            (_, Kept::Totals) => "tuple()",
+        match self.kept {
+            _ if self.is_by_year() => "toYear(day)",
+            Kept::Raw => "toDate(at)",
+            Kept::Minutes => "toDate(minute)",
+            Kept::Hours => "toMonday(hour)",
+            Kept::Days => "toYYYYMM(day)",
+            Kept::Totals => "tuple()",
         }
     }
 
     /// The last day of a partition, by the column `partition` of `system.parts`.
     pub(super) fn last_day(&self) -> &'static str {
-        match (self.content, self.kept) {
-            (Content::LinkValues, _) => "toDate(concat(partition, '-12-31'))",
-            (_, Kept::Hours) => "toDate(partition) + 6",
-            (_, Kept::Days) => {
+        match self.kept {
+            _ if self.is_by_year() => "toDate(concat(partition, '-12-31'))",
+            Kept::Hours => "toDate(partition) + 6",
+            Kept::Days => {
                 "addMonths(toDate(concat(substring(partition, 1, 4), '-', substring(partition, 5, 2), '-01')), 1) - 1"
             }
             _ => "toDate(partition)",

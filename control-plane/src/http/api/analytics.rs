@@ -16,6 +16,7 @@ use crate::timestamp;
 use axum::Json;
 use axum::extract::{Extension, RawQuery, State};
 use edgelink_wire::LinkKey;
+use futures_util::future::try_join;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -152,11 +153,13 @@ pub(crate) async fn get(
         }
         Ok::<_, Problem>(part)
     };
-    let previous = match &before {
-        Some(times) => Some(part(times).await?),
-        None => None,
+    let previous = async {
+        match &before {
+            Some(times) => part(times).await.map(Some),
+            None => Ok(None),
+        }
     };
-    let part = part(&times).await?;
+    let (previous, part) = try_join(previous, part(&times)).await?;
     Ok(Json(AnalyticsView {
         previous,
         ..AnalyticsView::new(group_by.word(), part, found.at_least)
