@@ -103,7 +103,12 @@ pub(super) async fn change(
     }
     let is_deletion = method == Method::DELETE;
     if items.is_empty() {
-        return layout::ok(&page(&me, &selected, problems, (is_deletion, form.get("back"))));
+        return layout::ok(&page(
+            &me,
+            &selected,
+            problems,
+            (is_deletion, form.get("back")),
+        ));
     }
     let items = items.into();
     let answer = console.send(me.caller(), method, "/links/bulk", &items);

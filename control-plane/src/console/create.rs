@@ -97,17 +97,6 @@ async fn fields(console: &Console, me: &SignedIn) -> Result<Fields, Problem> {
     Ok(Fields::new(fields))
 }
 
-/// The domain of a link: a choice for those who may see which there are.
-pub(super) async fn domain_field(console: &Console, me: &SignedIn) -> Result<Field, Problem> {
-    let domains = domains(console, me).await?;
-    if domains.is_empty() {
-        return Ok(Field::new("domain", t::DOMAIN).hint(t::DOMAIN_HINT));
-    }
-    let mut choices = vec![("", t::DEFAULT_DOMAIN)];
-    choices.extend(domains.iter().map(|name| (name.as_str(), name.as_str())));
-    Ok(Field::choice("domain", t::DOMAIN, &choices))
-}
-
 /// `POST /console/create`.
 pub(super) async fn one(
     State(console): State<Console>,

@@ -4,7 +4,7 @@
 //! sent it. The cookie is `SameSite=Strict`, so that other sites do not even send it.
 
 use super::api::Console;
-use super::form::{FORM_TOKEN, Form, Upload, parse_multipart};
+use super::form::{FORM_TOKEN, Form, parse_multipart};
 use super::signed_in::SignedIn;
 use super::{errors, jobs, strings as t};
 use crate::config::ServerConfig;

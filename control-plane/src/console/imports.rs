@@ -4,11 +4,11 @@
 //! and the progress are of this process: they are gone when it stops, and another control plane does not know of them.
 
 use super::api::Console;
-use super::create::domain_field;
 use super::fields::{Field, Fields, Input, stays};
 use super::form::{Form, Query, Upload};
 use super::jobs::{Import, ImportState, PATH, Phase, locked};
 use super::layout::{self, Layout, Tab};
+use super::links::domain_field;
 use super::signed_in::SignedIn;
 use super::strings as t;
 use crate::http::auth::sessions::Token;
@@ -80,7 +80,7 @@ impl ImportsPage {
                 Field::new("text", t::PASTED)
                     .hint(t::PASTED_HINT)
                     .input(Input::Lines),
-                domain_field(console, me).await?,
+                domain_field(console, me, t::DEFAULT_DOMAIN).await?,
                 Field::tick("findIfExists", t::FIND_IF_EXISTS, false),
                 Field::tick("withoutHistory", t::WITHOUT_HISTORY, false),
             ]),

@@ -26,7 +26,7 @@ pub(super) enum Tab {
 }
 
 impl Tab {
-    const ALL: [(Self, &'static str, &'static str); 10] = [
+    const ALL: [(Self, &'static str, &'static str); 11] = [
         (Self::Overview, "/console", t::OVERVIEW),
         (Self::Links, "/console/links", t::LINKS),
         (Self::Create, "/console/create", t::CREATE),

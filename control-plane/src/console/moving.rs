@@ -1,11 +1,11 @@
 //! A link goes to another domain or alias.
 
 use super::api::Console;
-use super::create::domain_field;
 use super::edit::{find, path};
 use super::fields::{Field, Fields, stays};
 use super::form::{Form, Query};
 use super::layout::{self, Layout, Tab};
+use super::links::domain_field;
 use super::signed_in::SignedIn;
 use super::strings as t;
 use super::views::LinkView;
@@ -33,7 +33,9 @@ impl MovePage {
     ) -> Result<Self, Problem> {
         let (link, entity_tag) = find(console, me, code, domain).await?;
         let fields = vec![
-            domain_field(console, me).await?.value(&*link.domain),
+            domain_field(console, me, t::DEFAULT_DOMAIN)
+                .await?
+                .value(&*link.domain),
             Field::new("customSlug", t::SLUG)
                 .hint(t::SLUG_HINT_MOVE)
                 .value(&*link.short_code),

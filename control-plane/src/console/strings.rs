@@ -302,7 +302,6 @@ strings! {
     REFUSED_RECORDS = "Refused";
     NOT_KEPT = "Not kept in full";
     LINE = "Line";
-    REASON = "Why";
 
     OWN_PASSWORD = "Your password";
     CURRENT_PASSWORD = "Present password";
