@@ -165,21 +165,25 @@ pub(super) async fn callback(
         Ok(identity) => enter(&console, oidc, &identity).await?,
         Err(refusal) => Err(refusal),
     };
-    let over = cookie("", &headers);
-    match entered {
+    let mut response = match entered {
         Ok(token) => {
             // The session that the browser had gives way.
             if let Some(former) = guard::token(&headers) {
                 console.app.keys.log_out(&former).await?;
             }
             login::count("opened");
-            Ok((over, welcome(&token, &headers, to)).into_response())
+            welcome(&token, &headers, to)
         }
         Err(refusal) => {
             login::count("wrong");
-            Ok((over, refused(&refusal, &to)).into_response())
+            refused(&refusal, &to)
         }
+    };
+    // Beside the cookie of the session.
+    for (name, value) in &cookie("", &headers) {
+        response.headers_mut().append(name, value.clone());
     }
+    Ok(response)
 }
 
 /// Who comes back with the answer of the provider.

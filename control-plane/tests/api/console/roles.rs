@@ -26,14 +26,15 @@ async fn each_role_sees_what_it_may() {
         "/console/keys",
         "/console/users",
         "/console/reports",
+        "/console/imports",
         "/console/audit",
         "/console/settings",
     ];
     for (role, seen) in [
         ("admin", all.to_vec()),
-        ("editor", vec![all[0], all[1], all[2], all[4], all[9]]),
-        ("reader", vec![all[0], all[1], all[3], all[4], all[9]]),
-        ("creator", vec![all[2], all[9]]),
+        ("editor", vec![all[0], all[1], all[2], all[4], all[8], all[10]]),
+        ("reader", vec![all[0], all[1], all[3], all[4], all[10]]),
+        ("creator", vec![all[2], all[8], all[10]]),
     ] {
         let name = format!("a-{role}");
         let user = json!({ "name": name, "role": role, "password": "correct horse" });
