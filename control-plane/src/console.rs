@@ -32,7 +32,7 @@ mod revision;
 mod rules;
 mod settings;
 mod signed_in;
-mod strings;
+pub(crate) mod strings;
 mod tags;
 mod users;
 mod views;
@@ -74,7 +74,7 @@ fn bulk_routes() -> Router<Console> {
         .route("/console/links", post(bulk::change))
         .route("/console/create-many", post(create::many))
         .route("/console/restore", post(bulk::restore))
-        .route(jobs::PATH, post(imports::upload))
+        .route("/console/imports", post(imports::upload))
 }
 
 /// Pages about links.
@@ -141,7 +141,7 @@ fn account_routes() -> Router<Console> {
         .route("/console/users/{id}", get(users::one).post(users::change))
         .route("/console/reports", get(reports::page))
         .route("/console/reports/{id}", post(reports::change))
-        .route(jobs::PATH, get(imports::page))
+        .route("/console/imports", get(imports::page))
         .route("/console/imports/{id}", get(imports::one))
         .route("/console/imports/{id}/run", post(imports::run))
         .route("/console/imports/{id}/stop", post(imports::stop))

@@ -37,7 +37,7 @@ pub(crate) struct Login {
     pub(crate) state: String,
     /// Comes back in the ID token.
     pub(crate) nonce: String,
-    /// Proves to the provider that whoever shows the code has begun the login (PKCE).
+    /// Proves to the provider that the one who shows the code has begun the login (PKCE).
     pub(crate) verifier: String,
 }
 

@@ -258,6 +258,14 @@ impl Problem {
         Self::new(Kind::Validation).with_errors(errors)
     }
 
+    /// The problem of a request of which one field breaks a rule.
+    pub(crate) fn of_field(
+        field: impl Into<Cow<'static, str>>,
+        reason: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        Self::validation(vec![FieldError::new(field, reason)])
+    }
+
     /// The problem of a failed database. It is logged here, throttled, because each request meets it.
     pub(crate) fn store(error: &StoreError) -> Self {
         static UNAVAILABLE: LogThrottle = LogThrottle::new();

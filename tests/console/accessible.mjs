@@ -19,11 +19,13 @@ const WIDE = { width: 1440, height: 900 };
 // WCAG 2.2, 1.4.10: what needs no second dimension is read without scrolling sideways.
 const NARROWEST = { width: 320, height: 640 };
 
-// The routes that answer GET with pages: that of the live stream has its path from elsewhere.
+// The routes that answer GET with pages: those of the live stream and of logins by a provider have their paths from elsewhere, and
+// some answer with pictures and files.
 async function routes() {
   const files = (await readdir(new URL('console/', SOURCES))).filter((name) => name.endsWith('.rs') && name !== 'assets.rs');
   const texts = await Promise.all(['console.rs', ...files.map((name) => `console/${name}`)].map((name) => readFile(new URL(name, SOURCES), 'utf8')));
-  return texts.flatMap((text) => [...text.matchAll(/\.route\(\s*"([^"]+)",\s*get\(/g)].map(([, route]) => route));
+  const found = texts.flatMap((text) => [...text.matchAll(/\.route\(\s*"([^"]+)",\s*get\(/g)].map(([, route]) => route));
+  return found.filter((route) => !/\.svg$|\/report$/.test(route));
 }
 
 const known = new Set(PAGES.map(({ route }) => route));

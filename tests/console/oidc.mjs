@@ -26,7 +26,7 @@ try {
     const isOurs = () => page.url().startsWith(API);
     page.on('console', (message) => { if (isOurs() && message.type() === 'error') complaints.push(message.text()); });
     page.on('pageerror', (error) => { if (isOurs()) complaints.push(String(error)); });
-    await page.goto(`${API}/console/tags`);
+    await page.goto(`${API}/console/links`);
     await page.click('text=Log in by your organization');
     await page.waitForURL(`${ISSUER}/**`);
     await page.fill('[name="login"]', name);
@@ -38,7 +38,7 @@ try {
     return { context, complaints };
   };
   const { context, complaints } = await logIn('ada', async (page) => {
-    await page.waitForURL(`${API}/console/tags`);
+    await page.waitForURL(`${API}/console/links`);
     assert.equal(await page.textContent('.user strong'), 'ada');
     await page.click('text=Settings');
     assert.match(await page.textContent('main'), /editor[\s\S]*By your organization/);
@@ -49,7 +49,7 @@ try {
   const [page] = context.pages();
   await page.click('text=Log out');
   await page.waitForURL(`${API}/console/login`);
-  await page.goto(`${API}/console/tags`);
+  await page.goto(`${API}/console/links`);
   assert.match(page.url(), /\/console\/login\?to=/);
   await logIn('eve', async (other) => {
     await other.waitForSelector('text=You are no user here yet');

@@ -26,6 +26,14 @@ const select = (button) => async (person, status) => {
   await person.press(button, status);
 };
 
+// A file with a good line and a wrong one.
+const tryOut = async (person) => {
+  await person.fill({ format: 'csv', text: 'longUrl,shortCode\nhttps://example.com/,imported\nftp://example.com/,\n' });
+  await person.press('Try it out');
+  await person.page.waitForSelector('h1:text("was tried out")');
+  await person.ready();
+};
+
 const link = '/console/links/{code}';
 const wrong = { longUrl: 'ftp://example.com/', customSlug: 'login', title: 'x'.repeat(600) };
 const lines = 'https://example.com/a\nftp://example.com/b';
@@ -52,6 +60,8 @@ export const PAGES = [
   { name: 'link-of-reader', route: link, path: '/console/links/busy', needs: 'links', as: 'reader' },
   { name: 'edit', route: `${link}/edit`, path: '/console/links/busy/edit', needs: 'links' },
   { name: 'edit-refused', route: `${link}/edit`, path: '/console/links/busy/edit', needs: 'links', then: send('form[data-check="link"]', { longUrl: 'ftp://x' }), status: 422 },
+  { name: 'move', route: `${link}/move`, path: '/console/links/busy/move', needs: 'links' },
+  { name: 'move-refused', route: `${link}/move`, path: '/console/links/busy/move', needs: 'links', then: send('form[action*="/move"]', { customSlug: 'login' }), status: 422 },
   { name: 'rules', route: `${link}/rules`, path: '/console/links/busy/rules', needs: 'links' },
   { name: 'rules-refused', route: `${link}/rules`, path: '/console/links/busy/rules', needs: 'links', then: send('form[data-check="rules"]', { rules: '[{' }), status: 422 },
   { name: 'rules-of-reader', route: `${link}/rules`, path: '/console/links/busy/rules', needs: 'links', as: 'reader' },
@@ -69,10 +79,14 @@ export const PAGES = [
   { name: 'keys', route: '/console/keys' },
   { name: 'key-made', route: '/console/keys', then: send('section form', { name: 'made' }), status: 201 },
   { name: 'key-revoke', route: '/console/keys/{id}/revoke', path: '/console/keys', needs: 'links', then: (person) => person.go('Revoke Ada’s key') },
+  { name: 'key-rotate', route: '/console/keys/{id}/rotate', path: '/console/keys', needs: 'links', then: (person) => person.go('New secret Ada’s key') },
   { name: 'users', route: '/console/users' },
   { name: 'users-refused', route: '/console/users', then: send('section form', { name: 'x', password: 'short' }), status: 422 },
   { name: 'user', route: '/console/users/{id}', path: '/console/users/1' },
   { name: 'reports', route: '/console/reports' },
+  { name: 'imports', route: '/console/imports' },
+  { name: 'imports-refused', route: '/console/imports', then: press('Try it out'), status: 422 },
+  { name: 'import', route: '/console/imports/{id}', path: '/console/imports', then: tryOut },
   { name: 'audit', route: '/console/audit' },
   { name: 'audit-none', route: '/console/audit', path: '/console/audit?action=none' },
   { name: 'settings', route: '/console/settings' },

@@ -312,7 +312,7 @@ function listenToKeys() {
       if (search) search.focus();
       else go('/console/links');
     },
-    c: () => go('/console/links/new'),
+    c: () => go('/console/create'),
     j: () => step(1),
     k: () => step(-1),
     x: () => {

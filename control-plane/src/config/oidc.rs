@@ -32,7 +32,7 @@ edgelink_wire::settings! {
         /// Which roles at the provider are which here, such as `staff=editor`. The one that may do most counts, at each login; those
         /// who have none of them are refused. Needed where there is a claim with roles.
         pub roles: Vec<RoleOfClaim> = Vec::new();
-        /// Whether a login of somebody who is no user yet makes one. Others are refused.
+        /// Whether a login of a person who is no user yet makes one. Others are refused.
         pub create_users: bool = false;
         /// The role of users that a login makes, where no claim has roles.
         pub new_role: Role = Role::Reader;

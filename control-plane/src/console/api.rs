@@ -220,6 +220,19 @@ pub(super) fn encoded(text: &str) -> String {
     utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
 }
 
+/// The address of the next page of a list with these filters, if there is one.
+pub(super) fn next_page<'a>(
+    page: &str,
+    filters: impl IntoIterator<Item = (&'a str, &'a str)>,
+    cursor: &'a Option<String>,
+) -> Option<String> {
+    let cursor = ("cursor", cursor.as_deref()?);
+    Some(format!(
+        "{page}{}",
+        query(filters.into_iter().chain([cursor]))
+    ))
+}
+
 /// A query of the parameters that are not empty, with its question mark.
 pub(crate) fn query<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
     let pairs = pairs.into_iter().filter(|(_, value)| !value.is_empty());

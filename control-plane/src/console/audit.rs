@@ -1,6 +1,6 @@
 //! The audit log: who changed what.
 
-use super::api::{Console, query};
+use super::api::{Console, next_page, query};
 use super::fields::{Field, Fields};
 use super::form::Query;
 use super::layout::{self, Layout, Tab};
@@ -36,10 +36,7 @@ pub(super) async fn page(
     let log: AuditView = console
         .read(me.caller(), &format!("/audit{of_page}"))
         .await?;
-    let next = log.next_cursor.as_deref().map(|cursor| {
-        let next = query(filters.into_iter().chain([("cursor", cursor)]));
-        format!("/console/audit{next}")
-    });
+    let next = next_page("/console/audit", filters, &log.next_cursor);
     let fields = vec![
         Field::new("subject", t::SUBJECT).hint(t::SUBJECT_HINT),
         Field::new("actor", t::ACTOR),

@@ -56,9 +56,9 @@ impl<'a> Selected<'a> {
         let keys = form.all("link").filter_map(|key| key.rsplit_once('/'));
         let selected: Vec<Self> = keys.map(|(domain, code)| Self { domain, code }).collect();
         match selected.len() {
-            0 => Err(wrong("link", t::NONE_SELECTED)),
+            0 => Err(Problem::of_field("link", t::NONE_SELECTED)),
             1..=MAX_SELECTED => Ok(selected),
-            _ => Err(wrong("link", t::TOO_MANY_SELECTED)),
+            _ => Err(Problem::of_field("link", t::TOO_MANY_SELECTED)),
         }
     }
 
@@ -130,10 +130,6 @@ pub(super) async fn change(
     Ok(answer.before(layout::ok(&page)?))
 }
 
-fn wrong(field: &'static str, reason: &'static str) -> Problem {
-    Problem::validation(vec![FieldError::new(field, reason)])
-}
-
 /// The form that takes the change of these links back.
 fn undo(form: &Form, links: Vec<String>) -> Option<Undo> {
     let (action, fields) = match form.get("action") {
@@ -178,15 +174,15 @@ async fn changes(
             me.check(&Method::PATCH, "/links/bulk")?;
             let tag = form.get("tag").trim();
             if tag.is_empty() {
-                return Err(wrong("tag", t::IS_REQUIRED));
+                return Err(Problem::of_field("tag", t::IS_REQUIRED));
             }
             if action == "tag" && tag.contains(',') {
-                return Err(wrong("tag", t::ONE_TAG));
+                return Err(Problem::of_field("tag", t::ONE_TAG));
             }
             let items = retagged(console, me, selected, (tag, action == "tag")).await?;
             Ok((Method::PATCH, items))
         }
-        _ => Err(wrong("action", t::UNKNOWN_ACTION)),
+        _ => Err(Problem::of_field("action", t::UNKNOWN_ACTION)),
     }
 }
 

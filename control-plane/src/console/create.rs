@@ -189,10 +189,7 @@ pub(super) async fn many(
     let lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
     let fields = many_fields(&console, &me).await?.filled(&form);
     let made = match lines.is_empty() {
-        true => Err(Problem::validation(vec![FieldError::new(
-            "lines",
-            t::IS_REQUIRED,
-        )])),
+        true => Err(Problem::of_field("lines", t::IS_REQUIRED)),
         false => {
             let items: Vec<Value> = lines.iter().map(|line| item(line, &form)).collect();
             let items = items.into();

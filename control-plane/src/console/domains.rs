@@ -1,6 +1,6 @@
 //! Domains: their list, new ones, their verification, settings and removal.
 
-use super::api::{Console, encoded, query};
+use super::api::{Console, encoded, next_page, query};
 use super::confirm::Confirm;
 use super::fields::{Field, Fields, Input, stays};
 use super::form::{Form, Query};
@@ -61,8 +61,7 @@ impl DomainsPage {
         let domains: DomainsView = console
             .read(me.caller(), &format!("/domains{of_page}"))
             .await?;
-        let next = domains.next_cursor.as_deref();
-        let next = next.map(|cursor| format!("/console/domains{}", query([("cursor", cursor)])));
+        let next = next_page("/console/domains", [], &domains.next_cursor);
         let mut fields = vec![
             Field::new("name", t::DOMAIN_NAME)
                 .hint(t::DOMAIN_NAME_HINT)

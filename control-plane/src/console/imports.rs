@@ -128,15 +128,14 @@ async fn take(
     upload: &Upload,
     form: &Form,
 ) -> Result<Arc<Import>, Problem> {
-    let wrong = |field, reason| Problem::validation(vec![FieldError::new(field, reason)]);
     let format = Format::of_word(form.get("format"));
-    let format = format.ok_or_else(|| wrong("format", t::UNKNOWN_ACTION))?;
+    let format = format.ok_or_else(|| Problem::of_field("format", t::UNKNOWN_ACTION))?;
     let bytes = match upload.bytes.is_empty() {
         true => form.get("text").trim().to_owned().into(),
         false => upload.bytes.clone(),
     };
     if bytes.is_empty() {
-        return Err(wrong("file", t::NO_FILE));
+        return Err(Problem::of_field("file", t::NO_FILE));
     }
     let domain = form.get("domain").trim();
     let mapping = Mapping {
@@ -158,7 +157,7 @@ async fn take(
         folder: blocking(write).await?,
         mapping,
         state: Mutex::new(ImportState {
-            phase: Phase::Checking,
+            phase: Phase::Checked,
             progress: ImportProgress::default(),
             stop: CancellationToken::new(),
         }),
@@ -229,9 +228,7 @@ pub(super) async fn run(
 ) -> Result<Response, Problem> {
     me.check(&Method::POST, "/import")?;
     let import = console.imports.find(&id, me.session.user.id)?;
-    if !import.phase().goes_on() {
-        import.start(console.local(me.caller()), false);
-    }
+    import.start(console.local(me.caller()), false);
     Ok(Redirect::to(&format!("{PATH}/{id}")).into_response())
 }
 

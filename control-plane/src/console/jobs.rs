@@ -5,6 +5,7 @@ use crate::problem::{Kind, Problem};
 use crate::transfer::{
     ApiClient, Format, Here, ImportOptions, ImportProgress, Mapping, watch_import,
 };
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -123,10 +124,14 @@ impl Import {
         }
     }
 
-    /// Reads the file and tries it out, or imports it, in a thread of its own: reading and writing files blocks it.
+    /// Reads the file and tries it out, or imports it, in a thread of its own: reading and writing files blocks it. What goes on
+    /// already is left alone.
     pub(super) fn start(self: &Arc<Self>, api: Here, is_dry_run: bool) {
         let options = self.options(is_dry_run);
         let mut state = locked(&self.state);
+        if state.phase.goes_on() {
+            return;
+        }
         state.phase = match is_dry_run {
             true => Phase::Checking,
             false => Phase::Running,
@@ -139,7 +144,7 @@ impl Import {
             let observe = |progress: &ImportProgress| {
                 locked(&import.state).progress = progress.clone();
             };
-            let phase = runtime.block_on(async {
+            let run = async {
                 tokio::select! {
                     result = watch_import(&client, &options, observe) => match result {
                         Ok(_) if is_dry_run => Phase::Checked,
@@ -148,7 +153,10 @@ impl Import {
                     },
                     () = stop.cancelled() => Phase::Stopped(t::STOPPED_BY_HAND.to_owned()),
                 }
-            });
+            };
+            // A panic ends the import as an error does.
+            let phase = catch_unwind(AssertUnwindSafe(|| runtime.block_on(run)));
+            let phase = phase.unwrap_or_else(|_| Phase::Stopped(t::IMPORT_FAILED.to_owned()));
             locked(&import.state).phase = phase;
         };
         let thread = thread::Builder::new().name("import".to_owned());

@@ -1,6 +1,6 @@
 //! API keys: their list, new ones, whose secret is shown once, and their revocation.
 
-use super::api::{Console, encoded, query};
+use super::api::{Console, encoded, next_page, query};
 use super::confirm::Confirm;
 use super::fields::{Field, Fields, Input, stays};
 use super::form::{Form, Query};
@@ -43,8 +43,7 @@ impl KeysPage {
         let keys: KeysView = console
             .read(me.caller(), &format!("/keys{of_page}"))
             .await?;
-        let next = keys.next_cursor.as_deref();
-        let next = next.map(|cursor| format!("/console/keys{}", query([("cursor", cursor)])));
+        let next = next_page("/console/keys", [], &keys.next_cursor);
         Ok(Self {
             next,
             ..Self::with(me, keys)

@@ -8,7 +8,8 @@ use super::layout::{self, Layout};
 use super::signed_in::SignedIn;
 use super::strings as t;
 use crate::http::auth::sessions::Token;
-use crate::http::client_address::{Peer, client_address, network};
+use crate::http::client_address::Peer;
+use crate::http::limits;
 use crate::oidc::BEGIN;
 use crate::problem::{Kind, Problem};
 use crate::store::Logins;
@@ -19,7 +20,6 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use metrics::counter;
-use std::net::{IpAddr, Ipv4Addr};
 use url::Url;
 
 /// The tenant of those who name none.
@@ -72,7 +72,7 @@ pub(super) async fn log_in(
     form: Form,
 ) -> Result<Response, Problem> {
     let token = guard::token(&headers).ok_or_else(|| Problem::new(Kind::Forbidden))?;
-    let address = address(&console, peer, &headers);
+    let address = limits::address_of(&console.app, peer.map(|peer| peer.0), &headers);
     let key = form.get("key").trim();
     let account = key
         .is_empty()
@@ -107,18 +107,6 @@ pub(super) async fn log_in(
 
 pub(super) fn count(outcome: &'static str) {
     counter!(CONSOLE_LOGINS, "outcome" => outcome).increment(1);
-}
-
-/// The address by which the tries of a browser are counted.
-pub(super) fn address(
-    console: &Console,
-    peer: Option<Extension<Peer>>,
-    headers: &HeaderMap,
-) -> IpAddr {
-    let peer = peer.map(|Extension(Peer(address))| address);
-    let peer = peer.unwrap_or(Ipv4Addr::UNSPECIFIED.into());
-    let proxies = &console.app.config.server.trusted_proxies;
-    network(client_address(peer, headers, proxies))
 }
 
 fn tenant(form: &Form) -> &str {

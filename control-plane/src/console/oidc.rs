@@ -13,6 +13,7 @@ use super::strings as t;
 use crate::http::api::name_of_account;
 use crate::http::auth::sessions::Token;
 use crate::http::client_address::Peer;
+use crate::http::limits;
 use crate::oidc::{Identity, Login, Oidc, OidcError};
 use crate::problem::{Kind, Problem};
 use crate::store::{IdentityError, NamedIdentity};
@@ -142,7 +143,7 @@ pub(super) async fn callback(
     Query(answer): Query,
 ) -> Result<Response, Problem> {
     let oidc = client(&console)?;
-    let address = login::address(&console, peer, &headers);
+    let address = limits::address_of(&console.app, peer.map(|peer| peer.0), &headers);
     let account = None::<&str>;
     if let Err(seconds) = console.app.logins.take_of(account, Some(address)).await {
         login::count("limited");

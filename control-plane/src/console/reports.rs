@@ -1,6 +1,6 @@
 //! Reports of abuse by visitors: their list, and what is done about them.
 
-use super::api::{Console, encoded, query};
+use super::api::{Console, encoded, next_page, query};
 use super::errors;
 use super::fields::{Field, Fields, stays};
 use super::form::{Form, Query};
@@ -28,7 +28,7 @@ struct ReportsPage {
 
 impl ReportsPage {
     async fn of(console: &Console, me: &SignedIn, asked: &Form) -> Result<Self, Problem> {
-        // What waits for somebody is what is looked at first.
+        // Reports that are open come first.
         let state = match asked.get("state") {
             "" => "open",
             state => state,
@@ -38,10 +38,7 @@ impl ReportsPage {
         let list: ReportsView = console
             .read(me.caller(), &format!("/reports{of_page}"))
             .await?;
-        let next = list.next_cursor.as_deref().map(|cursor| {
-            let next = query([("state", state), ("cursor", cursor)]);
-            format!("/console/reports{next}")
-        });
+        let next = next_page("/console/reports", [("state", state)], &list.next_cursor);
         let filters = Field::choice("state", t::STATE, &t::REPORT_STATES).value(state);
         Ok(Self {
             layout: Layout::new(me, Some(Tab::Reports), t::REPORTS).with_notice(asked),

@@ -121,8 +121,6 @@ pub(super) async fn change_password(
 /// Sets the password; its hash.
 async fn change(console: &Console, me: &SignedIn, form: &Form) -> Result<String, Problem> {
     let app = &console.app;
-    let wrong =
-        |field, reason: &'static str| Problem::validation(vec![FieldError::new(field, reason)]);
     if let Some(hash) = &me.session.password_hash {
         let subject = format!("console/password:{}", me.session.user.id);
         // The session is known, so the address does not count.
@@ -131,12 +129,11 @@ async fn change(console: &Console, me: &SignedIn, form: &Form) -> Result<String,
         }
         let current = form.get("current").as_bytes().to_vec();
         if !app.passwords.check(hash.clone(), current).await? {
-            return Err(wrong("current", t::WRONG_PASSWORD));
+            return Err(Problem::of_field("current", t::WRONG_PASSWORD));
         }
     }
     let password = password_of_user(&form.get("password").into());
-    let password = password
-        .map_err(|reason| Problem::validation(vec![FieldError::new("password", reason)]))?;
+    let password = password.map_err(|reason| Problem::of_field("password", reason))?;
     app.passwords.hash(&password).await?;
     let patch = UserPatch {
         password: Some(Some(Secret::new(password.hash()))),

@@ -2,11 +2,14 @@
 
 use crate::transfer::Format;
 
+/// Texts, each a constant of the module around its own.
 macro_rules! strings {
     ($($name:ident = $text:literal;)+) => {
         $(pub(super) const $name: &str = $text;)+
     };
 }
+
+pub(crate) use strings;
 
 strings! {
     PRODUCT = "edgelink";
@@ -285,6 +288,7 @@ strings! {
     EARLIER_IMPORTS = "Files that you have sent";
     NO_IMPORT = "there is no such import of yours at this control plane: files are forgotten when it stops, or after others";
     TOO_MANY_IMPORTS = "as many imports go on as there may be: wait until one is done";
+    IMPORT_FAILED = "The import failed. The log of the control plane says why.";
     STOPPED_BY_HAND = "You have stopped it. What was imported stays; the rest is imported if you go on.";
     IMPORT_CHECKING = "The file is being tried out";
     IMPORT_CHECKED = "The file was tried out";

@@ -1,6 +1,6 @@
 //! Tags: how many links have each, their renaming and their removal.
 
-use super::api::{Console, encoded, query};
+use super::api::{Console, encoded, next_page, query};
 use super::confirm::Confirm;
 use super::fields::{Field, Fields, stays};
 use super::form::{Form, Query};
@@ -49,13 +49,7 @@ impl TagsPage {
         let tags: TagsView = console
             .read(me.caller(), &format!("/tags{}", query(of_page)))
             .await?;
-        let next = tags.next_cursor.as_deref();
-        let next = next.map(|cursor| {
-            format!(
-                "/console/tags{}",
-                query([("prefix", prefix), ("cursor", cursor)])
-            )
-        });
+        let next = next_page("/console/tags", [("prefix", prefix)], &tags.next_cursor);
         let fields = Fields::new(vec![
             Field::new("tag", t::TAG).required(),
             Field::new("to", t::NEW_NAME).required(),
@@ -74,10 +68,7 @@ impl TagsPage {
 /// The path of the API for the tag that a form names; a tag has no spaces around it.
 fn path(form: &Form) -> Result<String, Problem> {
     match form.get("tag").trim() {
-        "" => Err(Problem::validation(vec![FieldError::new(
-            "tag",
-            t::IS_REQUIRED,
-        )])),
+        "" => Err(Problem::of_field("tag", t::IS_REQUIRED)),
         tag => Ok(format!("/tags/{}", encoded(tag))),
     }
 }

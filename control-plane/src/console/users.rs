@@ -1,6 +1,6 @@
 //! Users of the tenant: their list, new ones, and their role, password and access.
 
-use super::api::{Console, encoded, query};
+use super::api::{Console, encoded, next_page, query};
 use super::fields::{Field, Fields, Input, stays};
 use super::form::{Form, Query};
 use super::layout::{self, Layout, Tab};
@@ -48,8 +48,7 @@ impl UsersPage {
         let users: UsersView = console
             .read(me.caller(), &format!("/users{of_page}"))
             .await?;
-        let next = users.next_cursor.as_deref();
-        let next = next.map(|cursor| format!("/console/users{}", query([("cursor", cursor)])));
+        let next = next_page("/console/users", [], &users.next_cursor);
         Ok(Self {
             layout: Layout::new(me, Some(Tab::Users), t::USERS),
             users,

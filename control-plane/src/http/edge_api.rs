@@ -26,7 +26,7 @@ use edgelink_wire::visits;
 use edgelink_wire::{
     Code, Domain, LinkAnswer, LinkKey, LinkRecord, Record, Snapshot, VisitsAnswer, VisitsRequest,
 };
-use feed::{field, refuse};
+use feed::field;
 use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use metrics::counter;
 use serde_json::{Value, json};
@@ -220,7 +220,7 @@ fn visitor_keys_until(uri: &Uri) -> Result<Option<u64>, Problem> {
     for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
         until = match &*name {
             "visitorKeys" => Some(field("visitorKeys", &value)?),
-            _ => return Err(refuse(name.into_owned(), "is not known")),
+            _ => return Err(Problem::of_field(name.into_owned(), "is not known")),
         };
     }
     Ok(until)

@@ -62,10 +62,15 @@ pub(crate) async fn count(State(app): State<Arc<App>>, request: Request, next: N
 
 /// The address, or the network, by which the client of a request is counted.
 pub(crate) fn address(app: &App, request: &Request) -> IpAddr {
-    let peer = request.extensions().get::<Peer>();
+    let peer = request.extensions().get().copied();
+    address_of(app, peer, request.headers())
+}
+
+/// The same by the parts of a request.
+pub(crate) fn address_of(app: &App, peer: Option<Peer>, headers: &HeaderMap) -> IpAddr {
     let peer = peer.map_or(Ipv4Addr::UNSPECIFIED.into(), |peer| peer.0);
     let trusted = &app.config.server.trusted_proxies;
-    network(client_address(peer, request.headers(), trusted))
+    network(client_address(peer, headers, trusted))
 }
 
 /// 429 if a limit is exceeded.

@@ -166,7 +166,7 @@ impl From<CreateFailure> for Problem {
             // As if it had been asked for a moment later.
             CreateFailure::DomainGone => {
                 let reason = NoDomain::Unknown.to_string();
-                Self::validation(vec![FieldError::new("domain", reason)])
+                Self::of_field("domain", reason)
             }
             CreateFailure::Overloaded => Self::new(Kind::Overloaded),
             CreateFailure::CodesTaken(_) => {

@@ -1,4 +1,4 @@
-//! Why nobody logs in by the provider.
+//! Why a login by the provider fails.
 
 /// Why a login by the provider does not come about.
 #[derive(Debug, thiserror::Error)]

@@ -118,8 +118,7 @@ async fn ask(
     let config = &console.app.config.home;
     let target = form.get("longUrl").trim();
     if target.len() > config.stranger_max_length {
-        let errors = vec![FieldError::new("longUrl", t::TOO_LONG)];
-        return Err(Problem::validation(errors));
+        return Err(Problem::of_field("longUrl", t::TOO_LONG));
     }
     let end = clock::unix_seconds() + config.stranger_days * DAY_SECONDS;
     let mut link = json!({

@@ -1,10 +1,6 @@
 //! The texts of pages for visitors, in English.
 
-macro_rules! strings {
-    ($($name:ident = $text:literal;)+) => {
-        $(pub(super) const $name: &str = $text;)+
-    };
-}
+use crate::console::strings::strings;
 
 strings! {
     NOT_FOUND = "Link not found";

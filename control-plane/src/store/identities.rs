@@ -23,14 +23,14 @@ pub struct NamedIdentity<'a> {
     pub new_role: Option<Role>,
 }
 
-/// Why nobody logs in.
+/// Why a login is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdentityError {
     /// The tenant does not exist.
     NoTenant,
     /// There is no such user, and none is made.
     Unknown,
-    /// The user of that name is somebody else, or the first one, who logs in by key or password alone.
+    /// The user of that name is another person, or the first one, who logs in by key or password alone.
     NameTaken,
     /// The user is disabled.
     Disabled,

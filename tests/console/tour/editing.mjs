@@ -133,6 +133,13 @@ export const bulk = () => withPeople(async (begin) => {
     await person.press(button);
     assert.deepEqual((await links()).three.tags, tags);
   }
+  await select('one', 'three');
+  await person.page.getByRole('textbox', { name: 'Tag', exact: true }).last().fill('new');
+  await person.press('Add tag');
+  assert.deepEqual((await links()).one.tags, ['new', 'old']);
+  // Undone of the link alone that did not have the tag before.
+  await person.press('Undo');
+  assert.deepEqual([(await links()).one.tags, (await links()).three.tags], [['old'], ['new']]);
   await select('three');
   await person.press('Archive');
   assert.equal((await links()).three.archived, true);
@@ -183,4 +190,20 @@ export const codes_that_are_names_of_pages = () => withPeople(async (begin) => {
     await person.press('Undo the deletion');
     assert.equal(await person.heading(), `Called ${name}`);
   }
+});
+
+// A link goes to another alias, and the old one still leads there if that is asked for.
+export const moved = () => withPeople(async (begin) => {
+  await link({ customSlug: 'here', title: 'Travels' });
+  const person = await (await begin()).logIn();
+  await person.open('/console/links/here');
+  await person.go('Move');
+  await person.fill({ customSlug: 'login' });
+  await person.press('Move', 422);
+  assert.match((await person.problems()).customSlug, /reserved/);
+  await person.fill({ customSlug: 'there', keepOld: true });
+  await person.press('Move');
+  assert.match(await person.text('[role="status"]'), /The link is here now/);
+  assert.deepEqual([await person.heading(), (await api('/links/there')).body.title], ['Travels', 'Travels']);
+  assert.equal((await api('/links/here')).status, 200);
 });

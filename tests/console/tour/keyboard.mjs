@@ -83,6 +83,32 @@ export const keyboard_only = () => withPeople(async (begin) => {
   assert.equal(await person.heading(), 'Log in');
 });
 
+// What single keys do, and that they do nothing while a person types or has turned them off.
+export const single_keys = () => withPeople(async (begin) => {
+  for (const slug of ['first', 'second']) await link({ customSlug: slug });
+  const person = await (await begin()).logIn();
+  const { keyboard } = person.page;
+  await press(person, '/');
+  assert.equal(await person.heading(), 'Links');
+  await keyboard.press('/');
+  assert.equal((await focused(person.page)).what, 'searchTerm');
+  await keyboard.type('cjx?');
+  assert.equal(await person.page.locator('#searchTerm').inputValue(), 'cjx?');
+  await person.page.locator('h1').click();
+  const ticked = () => person.page.locator('tbody [type="checkbox"]').evaluateAll((boxes) => boxes.map((box) => box.checked));
+  for (const key of ['j', 'j', 'x']) await keyboard.press(key);
+  assert.deepEqual(await ticked(), [false, true]);
+  for (const key of ['k', 'x']) await keyboard.press(key);
+  assert.deepEqual(await ticked(), [true, true]);
+  await keyboard.press('?');
+  await person.page.getByLabel('Keys', { exact: false }).last().uncheck();
+  await keyboard.press('c');
+  assert.equal(await person.heading(), 'Links');
+  await person.page.locator('#keyboard-on').check();
+  await press(person, 'c');
+  assert.equal(await person.heading(), 'New link');
+});
+
 // The whole life of a link by forms alone.
 export const without_script = () => withPeople(async (begin) => {
   const person = await (await begin({ script: false })).logIn();

@@ -75,3 +75,44 @@ export const domains = () => withPeople(async (begin) => {
   await person.press('Delete');
   assert.equal((await api('/domains/brand.example')).status, 404);
 });
+
+// A file is tried out, then imported; what is wrong with it is named by its line.
+export const imports = () => withPeople(async (begin) => {
+  await link({ customSlug: 'taken' });
+  const person = await (await begin()).logIn();
+  await person.go('Imports');
+  await person.fill({ format: 'csv' });
+  await person.press('Try it out', 422);
+  assert.deepEqual(await person.problems(), { file: 'choose a file, or paste its text' });
+  const lines = ['longUrl,shortCode,title', 'https://example.com/a,first,One', 'ftp://example.com/b,second,Two', 'https://example.com/c,taken,Three', 'https://example.com/d,fourth,"Four, and last"'];
+  await person.page.setInputFiles('#file', { name: 'links.csv', mimeType: 'text/csv', buffer: Buffer.from(lines.join('\n')) });
+  await person.press('Try it out');
+  const until = (heading) => person.page.waitForSelector(`h1:text-is("${heading}")`);
+  const figures = () => person.page.locator('.figures dd').allTextContents();
+  await until('The file was tried out');
+  assert.deepEqual(await figures(), ['4', '2', '0', '1', '1', '0']);
+  assert.equal((await api('/links/first')).status, 404);
+  assert.deepEqual(await person.page.locator('tbody th').allTextContents(), ['3', '4']);
+  await person.press('Import');
+  await until('The file is imported');
+  assert.deepEqual(await figures(), ['4', '2', '0', '1', '1', '0']);
+  assert.deepEqual([(await api('/links/first')).body.title, (await api('/links/fourth')).body.title], ['One', 'Four, and last']);
+  assert.equal((await api('/links/taken')).body.longUrl, 'https://example.com/');
+  const other = await (await begin()).logInWithRole('editor');
+  await other.open(person.path(), 404);
+  await person.press('Forget this file');
+  assert.match(await person.text('[role="status"]'), /Removed/);
+});
+
+// A key gets another secret, beside which the old one works for a while.
+export const rotation = () => withPeople(async (begin) => {
+  const { body } = await api('/keys', { name: 'A key', role: 'editor' });
+  const person = await (await begin()).logIn();
+  await person.go('API keys');
+  await person.go('New secret A key');
+  await person.fill({ overlapSeconds: '3600' });
+  await person.press('New secret');
+  const secret = await person.text('.secret');
+  assert.notEqual(secret, body.key);
+  for (const key of [body.key, secret]) assert.equal(await (await (await begin()).logIn({ key })).heading(), 'Overview');
+});

@@ -66,12 +66,16 @@ tests! {
     codes_may_be_the_names_of_pages: without_edge("tour.mjs", "codes_that_are_names_of_pages");
     many_links_are_made_at_once: without_edge("tour.mjs", "many_at_once");
     selected_links_are_changed_at_once: without_edge("tour.mjs", "bulk");
+    a_link_is_moved: without_edge("tour.mjs", "moved");
     a_deleted_link_is_restored: without_edge("tour.mjs", "restore");
     views_have_addresses: without_edge("tour.mjs", "addresses");
     a_keyboard_is_enough: without_edge("tour.mjs", "keyboard_only");
+    single_keys_do_what_the_page_says: without_edge("tour.mjs", "single_keys");
     forms_work_without_script: without_edge("tour.mjs", "without_script");
     tags_are_managed: without_edge("tour.mjs", "tags");
     keys_and_users_are_managed: without_edge("tour.mjs", "keys_and_users");
+    a_key_gets_another_secret: without_edge("tour.mjs", "rotation");
+    files_are_tried_out_and_imported: without_edge("tour.mjs", "imports");
     domains_are_managed: without_edge("tour.mjs", "domains");
     rules_are_tried_out_and_followed: with_edge("tour.mjs", "rules_and_dry_run");
     a_link_that_was_just_made_is_followed: with_edge("tour.mjs", "followed_by_envoy");

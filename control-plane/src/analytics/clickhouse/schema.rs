@@ -5,6 +5,8 @@
 //! (`value_hours`), and these by the day; the first two by the minute as well. The values that attributes have among the clicks of a link are added up once a day
 //! is over (`link_value_days`): see [`super::days`].
 
+mod layout;
+
 use super::super::model::Attribute;
 use crate::config::AnalyticsConfig;
 
@@ -180,9 +182,6 @@ pub(super) const TABLES: [Table; 14] = [
 /// The table that notes inserts that have come to their end, in [`Dialect::Classic`].
 pub(super) const NOTED: &str = "written_inserts";
 
-/// How many rows lie between two marks of the index as a rule.
-const ROWS_OF_MARK: u32 = 8_192;
-
 /// A text of which there are few different ones.
 const WORD: &str = "word";
 
@@ -343,107 +342,6 @@ impl Table {
         let view =
             format!("CREATE MATERIALIZED VIEW IF NOT EXISTS {name}_view TO {name} AS {select}");
         vec![self.create_table(dialect, settings), view]
-    }
-
-    fn create_table(&self, dialect: Dialect, settings: &AnalyticsConfig) -> String {
-        let columns = self.columns().into_iter().map(|(name, kind)| {
-            let kind = match (kind, dialect) {
-                (WORD, Dialect::Modern) => "LowCardinality(String)",
-                (WORD, Dialect::Classic) => "String",
-                (other, _) => other,
-            };
-            format!("{name} {kind}")
-        });
-        let columns: Vec<String> = columns.collect();
-        let engine = match self.content.is_rollup() {
-            true => "SummingMergeTree",
-            false => "MergeTree",
-        };
-        let mut order: Vec<&str> = self.content.keys().iter().map(|(name, _)| *name).collect();
-        let (slot, ..) = self.kept.slot();
-        match (self.content, slot) {
-            (_, "") => {}
-            // A value is asked for after the time.
-            (Content::Values | Content::LinkValues, slot) => order.insert(order.len() - 1, slot),
-            (_, slot) => order.push(slot),
-        }
-        let mut sql = format!(
-            "CREATE TABLE IF NOT EXISTS {} ({}) ENGINE = {engine} PARTITION BY {} ORDER BY ({})",
-            self.name,
-            columns.join(", "),
-            self.partition(),
-            order.join(", ")
-        );
-        let rows = self.rows_of_mark();
-        if dialect == Dialect::Modern {
-            if let Some(ttl) = self.ttl(settings) {
-                sql.push_str(&format!(" TTL {ttl}"));
-            }
-            // Dropping parts as a whole costs nothing; those of a year are written again, once a month.
-            sql.push_str(match self.is_by_year() {
-                true => " SETTINGS merge_with_ttl_timeout = 2592000, ",
-                false => " SETTINGS ttl_only_drop_parts = 1, ",
-            });
-            sql.push_str("non_replicated_deduplication_window = 1000, ");
-            if rows < ROWS_OF_MARK {
-                // What lies between two marks is read without its neighbours; and each part is looked into for each link, so that a
-                // partition becomes one part once it is over.
-                sql.push_str(
-                    "min_compress_block_size = 4096, min_age_to_force_merge_seconds = 86400, \
-                     min_age_to_force_merge_on_partition_only = 1, ",
-                );
-            }
-        } else {
-            sql.push_str(" SETTINGS ");
-        }
-        sql.push_str(&format!("index_granularity = {rows}"));
-        sql
-    }
-
-    /// Whether each part of it has rows of a year, for each part is looked into for each link that is asked for.
-    fn is_by_year(&self) -> bool {
-        self.is_of_links() && self.kept == Kept::Days
-    }
-
-    /// What a part of it may have rows of.
-    fn partition(&self) -> &'static str {
-        match self.kept {
-            _ if self.is_by_year() => "toYear(day)",
-            Kept::Raw => "toDate(at)",
-            Kept::Minutes => "toDate(minute)",
-            Kept::Hours => "toMonday(hour)",
-            Kept::Days => "toYYYYMM(day)",
-            Kept::Totals => "tuple()",
-        }
-    }
-
-    /// The last day of a partition, by the column `partition` of `system.parts`.
-    pub(super) fn last_day(&self) -> &'static str {
-        match self.kept {
-            _ if self.is_by_year() => "toDate(concat(partition, '-12-31'))",
-            Kept::Hours => "toDate(partition) + 6",
-            Kept::Days => {
-                "addMonths(toDate(concat(substring(partition, 1, 4), '-', substring(partition, 5, 2), '-01')), 1) - 1"
-            }
-            _ => "toDate(partition)",
-        }
-    }
-
-    /// How many rows lie between two marks of the index: few where those of single links are read among those of all others, as for
-    /// the links of a tag.
-    fn rows_of_mark(&self) -> u32 {
-        match (self.content, self.kept) {
-            (Content::LinkValues, _) => 256,
-            (Content::Links, Kept::Hours | Kept::Days) => 64,
-            _ => ROWS_OF_MARK,
-        }
-    }
-
-    /// When rows go by themselves, in [`Dialect::Modern`].
-    pub(super) fn ttl(&self, settings: &AnalyticsConfig) -> Option<String> {
-        let days = self.kept.days(settings)?;
-        let (slot, ..) = self.kept.slot();
-        Some(format!("{slot} + toIntervalDay({days})"))
     }
 
     /// What fills it with a day (unix time / 86400), if it is filled so: statements that follow each other.

@@ -33,9 +33,7 @@ pub(super) fn refuse_beyond<T>(
     };
     for item in items.iter_mut().filter(sets_password).skip(most) {
         let reason = format!("may be set by at most {most} items of a request");
-        *item = Err(Problem::validation(vec![FieldError::new(
-            "password", reason,
-        )]));
+        *item = Err(Problem::of_field("password", reason));
     }
 }
 

@@ -83,9 +83,7 @@ impl From<ChangeError> for Problem {
                 let detail = "the link has properties of a later version: only a control plane of that one changes it";
                 Self::new(Kind::Internal).with_detail(detail)
             }
-            ChangeError::Invalid { field, reason } => {
-                Self::validation(vec![FieldError::new(field, reason)])
-            }
+            ChangeError::Invalid { field, reason } => Self::of_field(field, reason),
         }
     }
 }

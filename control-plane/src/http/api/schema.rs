@@ -526,7 +526,7 @@ requests! {
     /// A JSON merge patch (RFC 7396) of a report.
     #[schema(example = json!({ "state": "closed", "disableLink": true }))]
     struct ReportPatch {
-        /// Whether somebody still has to look at it.
+        /// Whether it is still to be looked at.
         #[schema(inline)]
         state: Option<ReportState>,
         /// Whether the link is disabled.

@@ -91,15 +91,16 @@ impl Upsert {
         let mut draft = create::parse(object, &app.links(caller), caller, None)?;
         let properties = draft.properties().clone();
         let order = draft.order_mut();
-        let refuse = |field: &'static str, reason: &'static str| {
-            Problem::validation(vec![FieldError::new(field, reason)])
-        };
         if order.find_if_exists {
-            return Err(refuse("findIfExists", "does not go with an externalId"));
+            return Err(Problem::of_field(
+                "findIfExists",
+                "does not go with an externalId",
+            ));
         }
         let external_id = order.content.external_id.clone();
         Ok(Self {
-            external_id: external_id.ok_or_else(|| refuse("externalId", "is required"))?,
+            external_id: external_id
+                .ok_or_else(|| Problem::of_field("externalId", "is required"))?,
             order: draft.hash(&app.passwords).await?,
             is_on_domain,
             properties: Arc::new(properties),

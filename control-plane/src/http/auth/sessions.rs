@@ -72,7 +72,7 @@ impl Token {
     }
 }
 
-/// By what somebody has logged in.
+/// By what a person has logged in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LoginWay {
     Key,

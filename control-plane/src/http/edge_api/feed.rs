@@ -72,7 +72,7 @@ impl FeedQuery {
                 "after" => parsed.after = Some(field("after", &value)?),
                 "generation" => parsed.generation = Some(field("generation", &value)?),
                 "waitMs" => parsed.wait = Duration::from_millis(field("waitMs", &value)?),
-                _ => return Err(refuse(name.into_owned(), "is not known")),
+                _ => return Err(Problem::of_field(name.into_owned(), "is not known")),
             }
         }
         Ok(parsed)
@@ -96,14 +96,7 @@ pub(super) fn field<T: FromStr<Err: ToString>>(
 ) -> Result<T, Problem> {
     value
         .parse()
-        .map_err(|error: T::Err| refuse(name, error.to_string()))
-}
-
-pub(super) fn refuse(
-    field: impl Into<Cow<'static, str>>,
-    reason: impl Into<Cow<'static, str>>,
-) -> Problem {
-    Problem::validation(vec![FieldError::new(field, reason)])
+        .map_err(|error: T::Err| Problem::of_field(name, error.to_string()))
 }
 
 fn for_people(batch: &ChangeBatch) -> Value {

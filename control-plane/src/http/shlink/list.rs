@@ -50,7 +50,7 @@ pub(super) async fn list(
     } = app.store.numbered_page(&query).await?;
     if is_cut_off && query.sort.is_some() {
         let reason = format!("sorts no more than {MAX_NUMBERED} links: narrow the list");
-        return Err(Problem::validation(vec![FieldError::new("orderBy", reason)]).into());
+        return Err(Problem::of_field("orderBy", reason).into());
     }
     let ids: Vec<u64> = links.iter().map(|link| link.id).collect();
     let visits = app.engine.totals(&ids).await?;

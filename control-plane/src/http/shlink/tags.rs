@@ -91,7 +91,7 @@ pub(super) async fn stats(
     let is_by_number = wanted.order.by != By::Tag;
     if is_by_number && total > MAX_STATS {
         let reason = format!("sorts no more than {MAX_STATS} tags by their numbers");
-        return Err(Problem::validation(vec![FieldError::new("orderBy", reason)]).into());
+        return Err(Problem::of_field("orderBy", reason).into());
     }
     let cut = |offset: usize, size: usize, names: Vec<String>| -> Vec<String> {
         names.into_iter().skip(offset).take(size).collect()

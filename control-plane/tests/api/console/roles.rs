@@ -32,7 +32,10 @@ async fn each_role_sees_what_it_may() {
     ];
     for (role, seen) in [
         ("admin", all.to_vec()),
-        ("editor", vec![all[0], all[1], all[2], all[4], all[8], all[10]]),
+        (
+            "editor",
+            vec![all[0], all[1], all[2], all[4], all[8], all[10]],
+        ),
         ("reader", vec![all[0], all[1], all[3], all[4], all[10]]),
         ("creator", vec![all[2], all[8], all[10]]),
     ] {

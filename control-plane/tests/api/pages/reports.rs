@@ -133,7 +133,7 @@ async fn what_is_wrong_in_a_report_is_named_and_kept_as_text() {
                 ("code", "a"),
                 ("reason", "spam"),
                 ("text", ""),
-                ("email", "nobody"),
+                ("email", "no-address"),
             ],
             "email",
         ),
