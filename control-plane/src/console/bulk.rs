@@ -6,7 +6,7 @@ use super::layout::{self, Layout, Tab};
 use super::signed_in::SignedIn;
 use super::strings as t;
 use super::views::{BulkView, LinkView, link_href};
-use crate::problem::{FieldError, Problem};
+use crate::problem::Problem;
 use askama::Template;
 use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};

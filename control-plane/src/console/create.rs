@@ -10,7 +10,7 @@ use super::signed_in::SignedIn;
 use super::strings as t;
 use super::views::{BulkView, LinkView};
 use crate::http::auth::sessions::Token;
-use crate::problem::{FieldError, Problem};
+use crate::problem::Problem;
 use askama::Template;
 use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};

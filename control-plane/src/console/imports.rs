@@ -12,7 +12,7 @@ use super::links::domain_field;
 use super::signed_in::SignedIn;
 use super::strings as t;
 use crate::http::auth::sessions::Token;
-use crate::problem::{FieldError, Kind, Problem};
+use crate::problem::{Kind, Problem};
 use crate::transfer::{Format, ImportProgress, Mapping};
 use askama::Template;
 use axum::extract::{Path, State};

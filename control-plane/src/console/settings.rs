@@ -11,7 +11,7 @@ use crate::config::Secret;
 use crate::http::api::password_of_user;
 use crate::http::auth::Caller;
 use crate::http::auth::sessions::LoginWay;
-use crate::problem::{FieldError, Kind, Problem};
+use crate::problem::{Kind, Problem};
 use crate::store::UserPatch;
 use askama::Template;
 use axum::extract::State;

@@ -11,7 +11,7 @@ use crate::problem::{Kind, Problem};
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use http::{HeaderName, HeaderValue, header};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Passwords that the items of a bulk request set.
 
 use crate::links::passwords::{MAX_PER_REQUEST, NewPassword, Passwords};
-use crate::problem::{FieldError, Problem};
+use crate::problem::Problem;
 
 /// Hashes the passwords of items, one after the other, which is to be done before links are created or changed. Items with a
 /// password beyond the first [`MAX_PER_REQUEST`] are refused.

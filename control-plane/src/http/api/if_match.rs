@@ -2,7 +2,7 @@
 //! (section 13.1.2): reads it only if it has none of them.
 
 use crate::links::model::Link;
-use crate::problem::{FieldError, Kind, Problem};
+use crate::problem::{Kind, Problem};
 use crate::store::ChangeError;
 use axum::extract::FromRequestParts;
 use http::header::{self, HeaderName};

@@ -5,7 +5,7 @@
 use super::wants_json;
 use crate::feed::{ChangeBatch, FeedError};
 use crate::http::app::App;
-use crate::problem::{FieldError, Kind, Problem};
+use crate::problem::{Kind, Problem};
 use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
@@ -15,7 +15,6 @@ use edgelink_wire::{FeedBatch, FeedPosition, Record};
 use futures_util::stream;
 use http::{HeaderMap, HeaderValue, Uri, header};
 use serde_json::{Value, json};
-use std::borrow::Cow;
 use std::convert::Infallible;
 use std::str::FromStr;
 use std::sync::Arc;

@@ -10,7 +10,7 @@ use crate::http::app::App;
 use crate::http::auth::Caller;
 use crate::http::tenant_links::TenantLinks;
 use crate::links::model::Link;
-use crate::problem::{FieldError, Problem};
+use crate::problem::Problem;
 use crate::store::{ListOrder, ListQuery, MAX_NUMBERED, NumberedPage, NumberedQuery, SortBy};
 use crate::tenancy::Scope;
 use axum::Json;

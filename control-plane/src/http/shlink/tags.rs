@@ -9,7 +9,7 @@ use crate::http::api::fields::{Fields, Reason};
 use crate::http::api::{tags as admin_tags, values};
 use crate::http::app::App;
 use crate::http::auth::Caller;
-use crate::problem::{FieldError, Kind, Problem};
+use crate::problem::{Kind, Problem};
 use crate::store::{MAX_COUNTED, MAX_NUMBERED, TagClicks, TagQuery};
 use axum::Json;
 use axum::extract::{Extension, RawQuery, State};
