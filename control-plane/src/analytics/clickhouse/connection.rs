@@ -159,14 +159,14 @@ impl Connection {
 
     /// All rows that a statement answers.
     pub(super) async fn all<T: RowOwned + RowRead>(&self, sql: Sql) -> Result<Vec<T>, EngineError> {
-        let (client, _) = self.ready().await?;
-        self.call(sql.query(&client).fetch_all()).await
+        let (client, dialect) = self.ready().await?;
+        self.call(sql.query(&client, dialect).fetch_all()).await
     }
 
     /// The one row that a statement answers.
     pub(super) async fn one<T: RowOwned + RowRead>(&self, sql: Sql) -> Result<T, EngineError> {
-        let (client, _) = self.ready().await?;
-        self.call(sql.query(&client).fetch_one()).await
+        let (client, dialect) = self.ready().await?;
+        self.call(sql.query(&client, dialect).fetch_one()).await
     }
 
     /// Executes a query that answers no rows.

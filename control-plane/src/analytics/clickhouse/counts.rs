@@ -332,10 +332,10 @@ async fn of_links(
     by: Attribute,
 ) -> Result<Sql, EngineError> {
     let condition = Sql::default().known_links(links);
-    let value = format!("toString({}) AS value", value_of(by));
     if matches!(by, Attribute::Link | Attribute::Domain) {
         let spans = spans(connection, query, &[]).await?;
-        return Ok(spans.rows("link", &format!("{value}, clicks, bots"), &condition));
+        let columns = format!("toString({}) AS value, clicks, bots", value_of(by));
+        return Ok(spans.rows("link", &columns, &condition));
     }
     let since = since(connection.settings().raw_days);
     let until = connection.built_until().await?;
@@ -350,14 +350,15 @@ async fn of_links(
         .sql(condition.clone())
         .text(" AND ")
         .on_days("day", &days);
+    // Equal values are added up before they become texts, which takes half of the time.
     Ok(of_days
-        .text(&format!(
-            " UNION ALL SELECT value, clicks, bots FROM (SELECT {value}, clicks, bots FROM clicks WHERE "
-        ))
+        .text(" UNION ALL SELECT value, clicks, bots FROM (SELECT toString(kept) AS value, clicks, bots FROM (SELECT ")
+        .text(value_of(by))
+        .text(" AS kept, sum(clicks) AS clicks, sum(bots) AS bots FROM clicks WHERE ")
         .sql(condition)
         .text(" AND ")
         .within_any("at", &hours)
-        .text(&format!("){with})")))
+        .text(&format!(" GROUP BY kept)){with})")))
 }
 
 /// The values with the most clicks of rows with the columns `value`, `clicks` and `bots`, which are read once.

@@ -1,13 +1,19 @@
 //! A statement with the values that are bound in it.
 
 use super::super::engine::Scope;
+use super::schema::Dialect;
 use std::ops::Range;
+
+/// Stands in the text for a list of links, which dialects write differently.
+const LIST: char = '\u{1}';
 
 /// A statement, made piece by piece. All values in it are numbers: texts never become part of a statement.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sql {
     text: String,
     values: Vec<Bound>,
+    /// One for each [`LIST`] in the text.
+    lists: Vec<Vec<u64>>,
 }
 
 #[derive(Clone, Debug)]
@@ -45,6 +51,7 @@ impl Sql {
     pub(super) fn sql(mut self, other: Self) -> Self {
         self.text.push_str(&other.text);
         self.values.extend(other.values);
+        self.lists.extend(other.lists);
         self
     }
 
@@ -69,13 +76,13 @@ impl Sql {
         self.text("tenant_id > 0 AND ").links(links)
     }
 
-    /// Adds the condition that a number is one of these links, which are written out: a subquery that has them takes twice the time.
-    pub(super) fn links(self, links: &[u64]) -> Self {
-        let links: Vec<String> = links.iter().map(u64::to_string).collect();
-        match &links[..] {
-            [] => self.text("0"),
-            links => self.text(&format!("link_id IN ({})", links.join(","))),
+    /// Adds the condition that a number is one of these links.
+    pub(super) fn links(mut self, links: &[u64]) -> Self {
+        if links.is_empty() {
+            return self.text("0");
         }
+        self.lists.push(links.to_vec());
+        self.text(&format!("link_id IN {LIST}"))
     }
 
     /// Adds the condition that a column of times is within a range of seconds.
@@ -109,13 +116,34 @@ impl Sql {
     }
 
     /// The query of a client.
-    pub(super) fn query(self, client: &clickhouse::Client) -> clickhouse::query::Query {
-        let query = client.query(&self.text);
+    pub(super) fn query(
+        self,
+        client: &clickhouse::Client,
+        dialect: Dialect,
+    ) -> clickhouse::query::Query {
+        let mut parts = self.text.split(LIST);
+        let mut text = parts.next().unwrap_or_default().to_owned();
+        for (links, part) in self.lists.iter().zip(parts) {
+            text.push_str(&list(links, dialect));
+            text.push_str(part);
+        }
+        let query = client.query(&text);
         self.values
             .into_iter()
             .fold(query, |query, value| match value {
                 Bound::Number(number) => query.bind(number),
                 Bound::Numbers(numbers) => query.bind(numbers),
             })
+    }
+}
+
+/// Numbers as `IN` takes them. A text is read in a fraction of the time of as many literals, and a subquery that has them finds rows
+/// in twice the time.
+fn list(numbers: &[u64], dialect: Dialect) -> String {
+    let numbers: Vec<String> = numbers.iter().map(u64::to_string).collect();
+    let numbers = numbers.join(",");
+    match dialect {
+        Dialect::Modern => format!("CAST('[{numbers}]' AS Array(UInt64))"),
+        Dialect::Classic => format!("({numbers})"),
     }
 }

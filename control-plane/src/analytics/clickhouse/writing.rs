@@ -249,10 +249,10 @@ pub(super) async fn mutate(
     if dialect == Dialect::Modern {
         let client = client.clone().with_setting("mutations_sync", "1");
         return connection
-            .call_within(limit, sql.query(&client).execute())
+            .call_within(limit, sql.query(&client, dialect).execute())
             .await;
     }
-    connection.execute(sql.query(client)).await?;
+    connection.execute(sql.query(client, dialect)).await?;
     let start = Instant::now();
     let waiting =
         "SELECT count() FROM system.mutations WHERE database = currentDatabase() AND is_done = 0";
