@@ -22,6 +22,7 @@ use provider::Provider;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::io;
+use tokio::time::timeout;
 use url::Url;
 
 /// The path where a login begins.
@@ -94,6 +95,14 @@ impl Oidc {
 
     /// Who has logged in, by the code that the browser came back with.
     pub(crate) async fn identity(&self, login: &Login, code: &str) -> Result<Identity, OidcError> {
+        let identity = timeout(self.config.timeout_ms, self.ask(login, code)).await;
+        identity.unwrap_or_else(|_| {
+            let late = "no answer in time (oidc.timeout_ms)";
+            Err(OidcError::Unavailable(late.to_owned()))
+        })
+    }
+
+    async fn ask(&self, login: &Login, code: &str) -> Result<Identity, OidcError> {
         let tokens = self.tokens(login, code).await?;
         let expected = Expected {
             issuer: self.config.issuer.as_deref().unwrap_or_default(),
@@ -101,8 +110,14 @@ impl Oidc {
             nonce: &login.nonce,
             now: clock::unix_seconds(),
         };
-        let keys = self.provider.keys_for(&tokens.id_token).await?;
-        let claims = verify(&tokens.id_token, &keys, &expected);
+        let keys = self.provider.keys().await?;
+        let mut claims = verify(&tokens.id_token, &keys, &expected);
+        // The provider may have changed its keys meanwhile, also under the same name.
+        if claims.is_err()
+            && let Some(keys) = self.provider.newer_keys().await?
+        {
+            claims = verify(&tokens.id_token, &keys, &expected);
+        }
         let mut claims = Claims(claims.map_err(OidcError::Invalid)?);
         let subject = claims.text("sub").unwrap_or_default();
         if subject.is_empty() || subject.len() > 255 {

@@ -40,7 +40,7 @@ edgelink_wire::settings! {
         pub tenant: String = "default".to_owned();
         /// What the button says.
         pub label: String = "Log in by your organization".to_owned();
-        /// Time for each answer of the provider.
+        /// Time for all answers of the provider in a login.
         pub timeout_ms: Duration = Duration::from_secs(5), 10..=60_000;
     }
 }

@@ -135,7 +135,10 @@ fn undo(form: &Form, links: Vec<String>) -> Option<Undo> {
     let (action, fields) = match form.get("action") {
         "delete" => ("/console/restore", Vec::new()),
         "tag" => ("/console/links", vec![("action", "untag".to_owned())]),
-        "untag" => ("/console/links", vec![("action", "tag".to_owned())]),
+        // The form takes one tag, without commas.
+        "untag" if !form.get("tag").contains(',') => {
+            ("/console/links", vec![("action", "tag".to_owned())])
+        }
         _ => return None,
     };
     let tag = ("tag", form.get("tag").trim().to_owned());

@@ -9,6 +9,7 @@ use multer::Multipart;
 use serde_json::Value;
 use std::convert::Infallible;
 use std::sync::Arc;
+use tokio::sync::OwnedSemaphorePermit;
 
 /// The field of a form with the token of its browser.
 pub(super) const FORM_TOKEN: &str = "csrf";
@@ -129,6 +130,8 @@ impl<S: Sync> FromRequestParts<S> for Form {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Upload {
     pub(super) bytes: Bytes,
+    /// The place among bulk requests that it takes.
+    pub(super) permit: Option<Arc<OwnedSemaphorePermit>>,
 }
 
 impl<S: Sync> FromRequestParts<S> for Upload {

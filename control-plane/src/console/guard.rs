@@ -16,7 +16,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Redirect, Response};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
@@ -24,6 +24,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
 use url::{Position, Url};
 
 const COOKIE: &str = "edgelink_console";
@@ -33,6 +34,9 @@ const HOST_COOKIE: &str = "__Host-edgelink_console";
 
 /// The page that those see who have not logged in.
 pub(super) const LOGIN: &str = "/console/login";
+
+/// The query of a page that a browser asks for by itself.
+pub(super) const BY_ITSELF: &str = "again";
 
 /// The stream of clicks.
 pub(super) const LIVE: &str = "/console/live";
@@ -81,14 +85,22 @@ pub(super) async fn guard(
     next: Next,
 ) -> Response {
     let token = token(request.headers());
-    // A stream begins again by itself, also while there is no person there.
-    let is_of_person = request.uri().path() != LIVE;
+    // A stream and a page that asks for itself begin again also while there is no person there.
+    let is_of_person = request.uri().path() != LIVE && request.uri().query() != Some(BY_ITSELF);
     let signed_in = match session(&console, token.as_ref(), is_of_person).await {
         Ok(signed_in) => signed_in,
         Err(problem) => return problem.into_response(),
     };
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        let may_upload = signed_in.is_some();
+        if signed_in.is_none() && is_upload(&request) {
+            return match check_origin(request.headers()) {
+                Ok(()) => to_login(&request),
+                Err(problem) => problem.into_response(),
+            };
+        }
+        let may_upload = signed_in
+            .as_ref()
+            .is_some_and(|signed_in| signed_in.may(&Method::POST, "/import"));
         request = match with_form(&console, request, token.as_ref(), may_upload).await {
             Ok(request) => request,
             Err(problem) => {
@@ -179,7 +191,7 @@ pub(super) fn secure(headers: &HeaderMap) -> &'static str {
 }
 
 /// Whether the browser is on this machine, where there is no TLS as a rule.
-fn is_loopback(headers: &HeaderMap) -> bool {
+pub(super) fn is_loopback(headers: &HeaderMap) -> bool {
     let Some(host) = host(headers) else {
         return false;
     };
@@ -240,10 +252,8 @@ pub(crate) async fn read_form(
 ) -> Result<(Parts, Form), Problem> {
     check_origin(request.headers())?;
     let (head, body) = request.into_parts();
-    let body = read(body, server.max_body_bytes);
-    let body = tokio::time::timeout(server.body_timeout_ms, body).await;
-    let form = Form::parse(&body.map_err(|_| Problem::new(Kind::BodyTimeout))??);
-    Ok((head, form))
+    let body = read(body, server.max_body_bytes, server.body_timeout_ms).await?;
+    Ok((head, Form::parse(&body)))
 }
 
 /// Whether a request may bring a file.
@@ -266,30 +276,35 @@ async fn read_upload(
     let (mut head, body) = request.into_parts();
     let app = &console.app;
     let server = &app.config.server;
-    let permit = app.bulk_permits.try_acquire();
-    let _permit = permit.map_err(|_| Problem::new(Kind::Overloaded))?;
-    let length = head.headers.get(header::CONTENT_LENGTH);
-    let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
-    let length = length.unwrap_or(0).min(server.max_bulk_body_bytes);
-    let seconds = u64::try_from(length / MIN_BODY_RATE).unwrap_or(u64::MAX);
-    let limit = server.body_timeout_ms + Duration::from_secs(seconds);
-    let body = tokio::time::timeout(limit, read(body, server.max_bulk_body_bytes)).await;
-    let body = body.map_err(|_| Problem::new(Kind::BodyTimeout))??;
+    let permit = app.bulk_permits.clone().try_acquire_owned();
+    let permit = permit.map_err(|_| Problem::new(Kind::Overloaded))?;
+    let body = read(body, server.max_bulk_body_bytes, server.body_timeout_ms).await?;
     let form = parse_multipart(body, boundary).await;
-    let (form, upload) =
+    let (form, mut upload) =
         form.map_err(|error| Problem::new(Kind::InvalidBody).with_detail(error.to_string()))?;
+    // Until the file is on the disk.
+    upload.permit = Some(Arc::new(permit));
     head.extensions.insert(upload);
     Ok((head, form))
 }
 
-async fn read(body: Body, limit: usize) -> Result<Bytes, Problem> {
-    match Limited::new(body, limit).collect().await {
-        Ok(body) => Ok(body.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => {
-            let detail = format!("a form has at most {limit} bytes");
-            Err(Problem::new(Kind::BodyTooLarge).with_detail(detail))
+/// A body of at most `limit` bytes. It has so long, and longer by the bytes that have come.
+async fn read(body: Body, limit: usize, time: Duration) -> Result<Bytes, Problem> {
+    let mut body = Limited::new(body, limit);
+    let mut bytes = BytesMut::new();
+    let start = Instant::now();
+    loop {
+        let seconds = u64::try_from(bytes.len() / MIN_BODY_RATE).unwrap_or(u64::MAX);
+        let frame = timeout_at(start + time + Duration::from_secs(seconds), body.frame()).await;
+        match frame.map_err(|_| Problem::new(Kind::BodyTimeout))? {
+            None => return Ok(bytes.freeze()),
+            Some(Ok(frame)) => bytes.extend_from_slice(frame.data_ref().map_or(&[], |data| data)),
+            Some(Err(error)) if error.is::<LengthLimitError>() => {
+                let detail = format!("a form has at most {limit} bytes");
+                return Err(Problem::new(Kind::BodyTooLarge).with_detail(detail));
+            }
+            Some(Err(_)) => return Err(Problem::new(Kind::InvalidBody)),
         }
-        Err(_) => Err(Problem::new(Kind::InvalidBody)),
     }
 }
 

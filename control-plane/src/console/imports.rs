@@ -6,7 +6,8 @@
 use super::api::Console;
 use super::fields::{Field, Fields, Input, stays};
 use super::form::{Form, Query, Upload};
-use super::jobs::{Import, ImportState, PATH, Phase, locked};
+use super::guard;
+use super::jobs::{Import, PATH, Phase, locked};
 use super::layout::{self, Layout, Tab};
 use super::links::domain_field;
 use super::signed_in::SignedIn;
@@ -24,13 +25,12 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
 use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
-use tokio_util::sync::CancellationToken;
 
 /// How many problems the page shows; all of them are in the report.
 const SHOWN: usize = 100;
 
-/// How often a page asks for itself while something goes on, in seconds.
-const REFRESH: HeaderValue = HeaderValue::from_static("2");
+/// How often a page asks for itself while something goes on.
+const REFRESH_SECONDS: u64 = 5;
 
 #[derive(Template)]
 #[template(path = "console/imports.html")]
@@ -47,6 +47,8 @@ struct ImportPage {
     id: String,
     format: &'static str,
     phase: Phase,
+    /// Whether the counts are of what would be.
+    is_trial: bool,
     progress: ImportProgress,
     problems: Vec<Wrong>,
 }
@@ -57,13 +59,6 @@ struct Wrong {
     line: u64,
     outcome: String,
     reason: String,
-}
-
-impl ImportPage {
-    /// Whether the counts are of what would be.
-    fn is_trial(&self) -> bool {
-        matches!(self.phase, Phase::Checking | Phase::Checked)
-    }
 }
 
 impl ImportsPage {
@@ -84,7 +79,7 @@ impl ImportsPage {
                 Field::tick("findIfExists", t::FIND_IF_EXISTS, false),
                 Field::tick("withoutHistory", t::WITHOUT_HISTORY, false),
             ]),
-            imports: console.imports.of_user(me.session.user.id),
+            imports: console.imports.of(me.caller()),
         })
     }
 }
@@ -110,12 +105,16 @@ pub(super) async fn upload(
     me.check(&Method::POST, "/import")?;
     match take(&console, &me, &upload, &form).await {
         Ok(import) => {
-            import.start(console.local(me.caller()), true);
+            import.start(console.local(me.caller()), true, max_report(&console));
             Ok(Redirect::to(&format!("{PATH}/{}", import.id)).into_response())
         }
         Err(problem) if stays(&problem) => {
             let mut page = ImportsPage::of(&console, &me).await?;
-            page.fields = page.fields.filled(&form).with(&problem);
+            // What is longer than any other form is not sent back.
+            if form.get("text").len() <= console.app.config.server.max_body_bytes {
+                page.fields = page.fields.filled(&form);
+            }
+            page.fields = page.fields.with(&problem);
             Ok(layout::send(problem.status(), &page))
         }
         Err(problem) => Err(problem),
@@ -152,19 +151,20 @@ async fn take(
     };
     let import = Arc::new(Import {
         id: Token::generate()?.expose(),
-        user_id: me.session.user.id,
+        caller: me.caller().clone(),
         format,
         folder: blocking(write).await?,
         mapping,
-        state: Mutex::new(ImportState {
-            phase: Phase::Checked,
-            progress: ImportProgress::default(),
-            stop: CancellationToken::new(),
-        }),
+        state: Mutex::default(),
     });
-    let most = console.app.config.console.max_imports;
-    console.imports.add(import.clone(), most)?;
+    let config = &console.app.config.console;
+    console.imports.add(import.clone(), config)?;
     Ok(import)
+}
+
+/// How many bytes a report may have: as many as a file.
+fn max_report(console: &Console) -> usize {
+    console.app.config.server.max_bulk_body_bytes
 }
 
 /// Works with files where nothing else waits for them.
@@ -185,22 +185,27 @@ pub(super) async fn one(
     me: SignedIn,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
-    let import = console.imports.find(&id, me.session.user.id)?;
+    me.check(&Method::POST, "/import")?;
+    let import = console.imports.find(&id, me.caller())?;
     let report = import.report();
     let problems = blocking(move || first_problems(&report)).await?;
-    let (phase, progress) = {
+    let (phase, is_trial, progress) = {
         let state = locked(&import.state);
-        (state.phase.clone(), state.progress.clone())
+        (state.phase.clone(), state.is_trial, state.progress.clone())
     };
     let mut headers = HeaderMap::new();
-    if phase.goes_on() {
-        headers.insert(header::REFRESH, REFRESH);
+    let again = format!("{REFRESH_SECONDS}; url={PATH}/{id}?{}", guard::BY_ITSELF);
+    if phase.goes_on()
+        && let Ok(again) = HeaderValue::try_from(again)
+    {
+        headers.insert(header::REFRESH, again);
     }
     let page = ImportPage {
         layout: Layout::new(&me, Some(Tab::Imports), phase.text()),
         id,
         format: import.format.word(),
         phase,
+        is_trial,
         progress,
         problems,
     };
@@ -227,8 +232,8 @@ pub(super) async fn run(
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     me.check(&Method::POST, "/import")?;
-    let import = console.imports.find(&id, me.session.user.id)?;
-    import.start(console.local(me.caller()), false);
+    let import = console.imports.find(&id, me.caller())?;
+    import.start(console.local(me.caller()), false, max_report(&console));
     Ok(Redirect::to(&format!("{PATH}/{id}")).into_response())
 }
 
@@ -238,7 +243,8 @@ pub(super) async fn stop(
     me: SignedIn,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
-    console.imports.find(&id, me.session.user.id)?.stop();
+    me.check(&Method::POST, "/import")?;
+    console.imports.find(&id, me.caller())?.stop();
     Ok(Redirect::to(&format!("{PATH}/{id}")).into_response())
 }
 
@@ -248,8 +254,10 @@ pub(super) async fn delete(
     me: SignedIn,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
-    console.imports.find(&id, me.session.user.id)?.stop();
-    console.imports.remove(&id);
+    me.check(&Method::POST, "/import")?;
+    console
+        .imports
+        .remove(&*console.imports.find(&id, me.caller())?);
     Ok(Redirect::to("/console/imports?done=deleted").into_response())
 }
 
@@ -259,7 +267,8 @@ pub(super) async fn report(
     me: SignedIn,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
-    let import = console.imports.find(&id, me.session.user.id)?;
+    me.check(&Method::POST, "/import")?;
+    let import = console.imports.find(&id, me.caller())?;
     let path = import.report();
     let read = move || match fs::read(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),

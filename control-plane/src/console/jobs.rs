@@ -1,14 +1,18 @@
 //! Imports of this process: what was sent, and how far each has come.
 
 use super::strings as t;
+use crate::config::ConsoleConfig;
+use crate::http::auth::Caller;
 use crate::problem::{Kind, Problem};
 use crate::transfer::{
-    ApiClient, Format, Here, ImportOptions, ImportProgress, Mapping, watch_import,
+    ApiClient, Format, Here, ImportOptions, ImportProgress, Mapping, TransferError, watch_import,
 };
+use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
@@ -19,14 +23,26 @@ pub(super) const PATH: &str = "/console/imports";
 /// How many records are sent at once.
 const BATCH: usize = 500;
 
-/// The imports of this process, the oldest first.
+/// How long a file with which nothing goes on is kept where others need its place.
+const KEPT: Duration = Duration::from_hours(1);
+
+/// The imports of this process, the oldest first. What goes on ends with them.
 #[derive(Default)]
 pub(super) struct Imports(Mutex<Vec<Arc<Import>>>);
+
+impl Drop for Imports {
+    fn drop(&mut self) {
+        for import in locked(&self.0).drain(..) {
+            import.forget();
+        }
+    }
+}
 
 /// A file that was sent, and what becomes of it.
 pub(super) struct Import {
     pub(super) id: String,
-    pub(super) user_id: u64,
+    /// Who has sent it: others of the same user may have other rights.
+    pub(super) caller: Caller,
     pub(super) format: Format,
     pub(super) folder: TempDir,
     pub(super) mapping: Mapping,
@@ -36,12 +52,33 @@ pub(super) struct Import {
 pub(super) struct ImportState {
     pub(super) phase: Phase,
     pub(super) progress: ImportProgress,
+    /// Whether nothing is created by what goes on, or went on last.
+    pub(super) is_trial: bool,
     /// Ends what goes on.
-    pub(super) stop: CancellationToken,
+    stop: CancellationToken,
+    /// Since when the phase is what it is.
+    since: Instant,
+    /// Whether it was removed: nothing begins any more.
+    is_gone: bool,
+}
+
+impl Default for ImportState {
+    fn default() -> Self {
+        Self {
+            phase: Phase::New,
+            progress: ImportProgress::default(),
+            is_trial: true,
+            stop: CancellationToken::new(),
+            since: Instant::now(),
+            is_gone: false,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
+    /// It is about to be tried out.
+    New,
     Checking,
     Checked,
     Running,
@@ -55,50 +92,56 @@ pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Imports {
-    /// Those of a user, the newest first.
-    pub(super) fn of_user(&self, user_id: u64) -> Vec<Arc<Import>> {
+    /// Those of a caller, the newest first.
+    pub(super) fn of(&self, caller: &Caller) -> Vec<Arc<Import>> {
         let imports = locked(&self.0);
-        let own = imports
-            .iter()
-            .rev()
-            .filter(|import| import.user_id == user_id);
+        let own = imports.iter().rev().filter(|import| import.is_of(caller));
         own.cloned().collect()
     }
 
-    pub(super) fn find(&self, id: &str, user_id: u64) -> Result<Arc<Import>, Problem> {
-        let found = self
-            .of_user(user_id)
-            .into_iter()
-            .find(|import| import.id == id);
+    pub(super) fn find(&self, id: &str, caller: &Caller) -> Result<Arc<Import>, Problem> {
+        let found = self.of(caller).into_iter().find(|import| import.id == id);
         found.ok_or_else(|| Problem::new(Kind::NotFound).with_detail(t::NO_IMPORT))
     }
 
-    /// Adds one. Where there are too many, the oldest with which nothing goes on gives way.
-    pub(super) fn add(&self, import: Arc<Import>, most: usize) -> Result<(), Problem> {
+    /// Adds one. Where there are too many, the oldest of the same caller with which nothing goes on gives way, or one of others that
+    /// has been left alone for long.
+    pub(super) fn add(&self, import: Arc<Import>, config: &ConsoleConfig) -> Result<(), Problem> {
+        let (most, most_own) = (config.max_imports, config.max_own_imports);
         let mut imports = locked(&self.0);
-        while imports.len() >= most {
-            let Some(idle) = imports.iter().position(|import| !import.phase().goes_on()) else {
+        let own = imports.iter().filter(|each| each.is_of(&import.caller));
+        if own.count() >= most_own || imports.len() >= most {
+            let own = imports
+                .iter()
+                .position(|each| each.is_of(&import.caller) && each.is_idle_for(Duration::ZERO));
+            let place = own.or_else(|| {
+                let is_free = imports.len() >= most;
+                let left = imports.iter().position(|each| each.is_idle_for(KEPT));
+                left.filter(|_| is_free)
+            });
+            let Some(place) = place else {
                 return Err(Problem::new(Kind::Overloaded).with_detail(t::TOO_MANY_IMPORTS));
             };
-            imports.remove(idle);
+            imports.remove(place).forget();
         }
         imports.push(import);
         Ok(())
     }
 
-    pub(super) fn remove(&self, id: &str) {
-        locked(&self.0).retain(|import| import.id != id);
+    pub(super) fn remove(&self, import: &Import) {
+        import.forget();
+        locked(&self.0).retain(|each| each.id != import.id);
     }
 }
 
 impl Phase {
     pub(super) fn goes_on(&self) -> bool {
-        matches!(self, Self::Checking | Self::Running)
+        matches!(self, Self::New | Self::Checking | Self::Running)
     }
 
     pub(super) fn text(&self) -> &'static str {
         match self {
-            Self::Checking => t::IMPORT_CHECKING,
+            Self::New | Self::Checking => t::IMPORT_CHECKING,
             Self::Checked => t::IMPORT_CHECKED,
             Self::Running => t::IMPORT_RUNNING,
             Self::Done => t::IMPORT_DONE,
@@ -110,6 +153,22 @@ impl Phase {
 impl Import {
     pub(super) fn phase(&self) -> Phase {
         locked(&self.state).phase.clone()
+    }
+
+    fn is_of(&self, caller: &Caller) -> bool {
+        self.caller.id() == caller.id() && self.caller.may_the_same(caller)
+    }
+
+    fn is_idle_for(&self, time: Duration) -> bool {
+        let state = locked(&self.state);
+        !state.phase.goes_on() && state.since.elapsed() >= time
+    }
+
+    /// Ends what goes on, and lets nothing begin.
+    fn forget(&self) {
+        let mut state = locked(&self.state);
+        state.is_gone = true;
+        state.stop.cancel();
     }
 
     fn file(&self, name: &str) -> PathBuf {
@@ -125,13 +184,15 @@ impl Import {
     }
 
     /// Reads the file and tries it out, or imports it, in a thread of its own: reading and writing files blocks it. What goes on
-    /// already is left alone.
-    pub(super) fn start(self: &Arc<Self>, api: Here, is_dry_run: bool) {
+    /// already is left alone. `max_report` is how many bytes its report may have.
+    pub(super) fn start(self: &Arc<Self>, api: Here, is_dry_run: bool, max_report: usize) {
         let options = self.options(is_dry_run);
         let mut state = locked(&self.state);
-        if state.phase.goes_on() {
+        let goes_on = state.phase != Phase::New && state.phase.goes_on();
+        if goes_on || state.is_gone {
             return;
         }
+        state.is_trial = is_dry_run;
         state.phase = match is_dry_run {
             true => Phase::Checking,
             false => Phase::Running,
@@ -141,23 +202,38 @@ impl Import {
         let (import, stop, runtime) = (self.clone(), state.stop.clone(), Handle::current());
         let work = move || {
             let client = ApiClient::here(api);
+            let too_much = CancellationToken::new();
             let observe = |progress: &ImportProgress| {
+                let report = fs::metadata(&options.report).map_or(0, |report| report.len());
+                if usize::try_from(report).is_ok_and(|report| report > max_report) {
+                    too_much.cancel();
+                }
                 locked(&import.state).progress = progress.clone();
             };
             let run = async {
                 tokio::select! {
+                    biased;
+                    () = too_much.cancelled() => Phase::Stopped(t::REPORT_TOO_LONG.to_owned()),
+                    () = stop.cancelled() => Phase::Stopped(match is_dry_run {
+                        true => t::TRIAL_STOPPED.to_owned(),
+                        false => t::STOPPED_BY_HAND.to_owned(),
+                    }),
                     result = watch_import(&client, &options, observe) => match result {
                         Ok(_) if is_dry_run => Phase::Checked,
                         Ok(_) => Phase::Done,
-                        Err(error) => Phase::Stopped(error.to_string()),
+                        Err(TransferError::Client(error)) => Phase::Stopped(error.to_string()),
+                        Err(error) => {
+                            tracing::error!(%error, "a file of an import cannot be used");
+                            Phase::Stopped(t::IMPORT_FAILED.to_owned())
+                        }
                     },
-                    () = stop.cancelled() => Phase::Stopped(t::STOPPED_BY_HAND.to_owned()),
                 }
             };
             // A panic ends the import as an error does.
             let phase = catch_unwind(AssertUnwindSafe(|| runtime.block_on(run)));
             let phase = phase.unwrap_or_else(|_| Phase::Stopped(t::IMPORT_FAILED.to_owned()));
-            locked(&import.state).phase = phase;
+            let mut state = locked(&import.state);
+            (state.phase, state.since) = (phase, Instant::now());
         };
         let thread = thread::Builder::new().name("import".to_owned());
         if let Err(error) = thread.spawn(work) {

@@ -76,6 +76,18 @@ impl KeysPage {
     }
 }
 
+impl KeysPage {
+    /// The page with a secret, which is shown also where the list cannot be.
+    async fn with_secret(console: &Console, me: &SignedIn, made: KeyView) -> Self {
+        let page = Self::of(console, me, "").await;
+        let page = page.unwrap_or_else(|_| Self::with(me, KeysView::default()));
+        Self {
+            made: Some(made),
+            ..page
+        }
+    }
+}
+
 /// `POST /console/keys`. The secret is in this answer alone.
 pub(super) async fn create(
     State(console): State<Console>,
@@ -102,10 +114,7 @@ pub(super) async fn create(
     let problem = match made {
         Ok(answer) => {
             let made = answer.read()?;
-            // The secret is shown also where the list cannot be.
-            let page = KeysPage::of(&console, &me, "").await;
-            let mut page = page.unwrap_or_else(|_| KeysPage::with(&me, KeysView::default()));
-            page.made = Some(made);
+            let page = KeysPage::with_secret(&console, &me, made).await;
             return Ok(layout::send(StatusCode::CREATED, &page));
         }
         Err(problem) if stays(&problem) => problem,
@@ -189,9 +198,7 @@ pub(super) async fn rotate(
     match rotated {
         Ok(answer) => {
             let made = answer.read()?;
-            let mut page = KeysPage::of(&console, &me, "").await?;
-            page.made = Some(made);
-            layout::ok(&page)
+            layout::ok(&KeysPage::with_secret(&console, &me, made).await)
         }
         Err(problem) if stays(&problem) => {
             let mut page = RotationPage::of(&console, &me, &id).await?;

@@ -29,6 +29,9 @@ use subtle::ConstantTimeEq;
 
 const COOKIE: &str = "edgelink_oidc";
 
+/// Its name off loopback: other hosts of the same site cannot set a cookie with this beginning for ours.
+const HOST_COOKIE: &str = "__Host-edgelink_oidc";
+
 /// How long a browser may stay at the provider, in seconds.
 const LIFETIME: u32 = 600;
 
@@ -54,7 +57,8 @@ struct Begun {
 
 impl Begun {
     fn of(headers: &HeaderMap) -> Option<Self> {
-        let mut values = guard::cookies(headers, COOKIE);
+        let (own, _) = name_and_path(headers);
+        let mut values = guard::cookies(headers, own);
         values.find_map(|value| {
             let (token, to) = value.split_once('.')?;
             let to = String::from_utf8(URL_SAFE_NO_PAD.decode(to).ok()?).ok()?;
@@ -99,14 +103,22 @@ impl From<OidcError> for Refusal {
 fn cookie(value: &str, headers: &HeaderMap) -> HeaderMap {
     let age = if value.is_empty() { 0 } else { LIFETIME };
     let secure = guard::secure(headers);
-    let cookie = format!(
-        "{COOKIE}={value}; Path=/console/oidc; HttpOnly; SameSite=Lax{secure}; Max-Age={age}"
-    );
+    let (name, path) = name_and_path(headers);
+    let cookie =
+        format!("{name}={value}; Path={path}; HttpOnly; SameSite=Lax{secure}; Max-Age={age}");
     let cookie = HeaderValue::try_from(cookie).ok();
     cookie
         .map(|cookie| (header::SET_COOKIE, cookie))
         .into_iter()
         .collect()
+}
+
+/// The name of the cookie, and the path that browsers ask of such a name.
+fn name_and_path(headers: &HeaderMap) -> (&'static str, &'static str) {
+    match guard::is_loopback(headers) {
+        true => (COOKIE, "/console/oidc"),
+        false => (HOST_COOKIE, "/"),
+    }
 }
 
 fn client(console: &Console) -> Result<&Arc<Oidc>, Problem> {
@@ -121,6 +133,10 @@ pub(super) async fn begin(
     Query(query): Query,
 ) -> Result<Response, Problem> {
     let oidc = client(&console)?;
+    // Whom the browser was logged in as is no more: the cookie of that session does not come back from another site.
+    if let Some(former) = guard::token(&headers) {
+        console.app.keys.log_out(&former).await?;
+    }
     let begun = Begun {
         token: Token::generate()?,
         to: destination(query.get("to")).to_owned(),
@@ -143,35 +159,28 @@ pub(super) async fn callback(
     Query(answer): Query,
 ) -> Result<Response, Problem> {
     let oidc = client(&console)?;
+    let begun = Begun::of(&headers).filter(|begun| is_answer_to(&begun.login(), &answer, oidc));
+    // Other sites can lead browsers here as well: that takes no try, and ends no login that goes on.
+    let Some(begun) = begun else {
+        login::count("wrong");
+        let refusal = Refusal(StatusCode::FORBIDDEN, t::OIDC_EXPIRED);
+        return Ok(refused(&refusal, ""));
+    };
+    let to = destination(&begun.to).to_owned();
     let address = limits::address_of(&console.app, peer.map(|peer| peer.0), &headers);
-    let account = None::<&str>;
-    if let Err(seconds) = console.app.logins.take_of(account, Some(address)).await {
+    let tries = &console.app.provider_logins;
+    if let Err(seconds) = tries.take_of(None::<&str>, Some(address)).await {
         login::count("limited");
-        let page = refused(
-            &Refusal(StatusCode::TOO_MANY_REQUESTS, t::TOO_MANY_TRIES),
-            "",
-        );
+        let refusal = Refusal(StatusCode::TOO_MANY_REQUESTS, t::TOO_MANY_TRIES);
+        let page = refused(&refusal, &to);
         return Ok(([(header::RETRY_AFTER, HeaderValue::from(seconds))], page).into_response());
     }
-    let begun = Begun::of(&headers);
-    let to = begun
-        .as_ref()
-        .map_or("", |begun| destination(&begun.to))
-        .to_owned();
-    let found = match begun {
-        Some(begun) => who(oidc, &begun.login(), &answer).await,
-        None => Err(Refusal(StatusCode::FORBIDDEN, t::OIDC_EXPIRED)),
-    };
-    let entered = match found {
+    let entered = match who(oidc, &begun.login(), &answer).await {
         Ok(identity) => enter(&console, oidc, &identity).await?,
         Err(refusal) => Err(refusal),
     };
     let mut response = match entered {
         Ok(token) => {
-            // The session that the browser had gives way.
-            if let Some(former) = guard::token(&headers) {
-                console.app.keys.log_out(&former).await?;
-            }
             login::count("opened");
             welcome(&token, &headers, to)
         }
@@ -187,13 +196,15 @@ pub(super) async fn callback(
     Ok(response)
 }
 
-/// Who comes back with the answer of the provider.
-async fn who(oidc: &Oidc, login: &Login, answer: &Form) -> Result<Identity, Refusal> {
+/// Whether the provider answers that login, of this browser.
+fn is_answer_to(login: &Login, answer: &Form, oidc: &Oidc) -> bool {
     let is_same = login.state.as_bytes().ct_eq(answer.get("state").as_bytes());
     let issuer = answer.get("iss");
-    if !bool::from(is_same) || !(issuer.is_empty() || oidc.is_issuer(issuer)) {
-        return Err(Refusal(StatusCode::FORBIDDEN, t::OIDC_EXPIRED));
-    }
+    bool::from(is_same) && (issuer.is_empty() || oidc.is_issuer(issuer))
+}
+
+/// Who comes back with the answer of the provider.
+async fn who(oidc: &Oidc, login: &Login, answer: &Form) -> Result<Identity, Refusal> {
     match (answer.get("error"), answer.get("code")) {
         ("access_denied", _) => Err(Refusal(StatusCode::FORBIDDEN, t::OIDC_CANCELLED)),
         ("", code) if !code.is_empty() => Ok(oidc.identity(login, code).await?),
@@ -212,9 +223,6 @@ async fn enter(
 ) -> Result<Result<Token, Refusal>, Problem> {
     let app = &console.app;
     let config = oidc.config();
-    if config.role_claim.is_some() && identity.role.is_none() {
-        return Ok(Err(Refusal(StatusCode::FORBIDDEN, t::OIDC_NO_ROLE)));
-    }
     let name = identity.name.as_deref();
     let named = NamedIdentity {
         hash: identity.hash,
@@ -222,10 +230,17 @@ async fn enter(
         role: identity.role,
         new_role: config.create_users.then_some(config.new_role),
     };
+    if config.role_claim.is_some() && identity.role.is_none() {
+        let ended = app.store.end_sessions_of_identity(&config.tenant, &named);
+        ended.await?;
+        return Ok(Err(Refusal(StatusCode::FORBIDDEN, t::OIDC_NO_ROLE)));
+    }
     let found = app.store.log_in_identity(&config.tenant, &named).await?;
     let text = match found {
-        Ok(user) => {
-            app.keys.forget_all();
+        Ok((user, is_changed)) => {
+            if is_changed {
+                app.keys.forget_all();
+            }
             return Ok(Ok(app
                 .keys
                 .log_in_by_identity(user.id, &identity.hash)

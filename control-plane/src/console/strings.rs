@@ -289,6 +289,8 @@ strings! {
     NO_IMPORT = "there is no such import of yours at this control plane: files are forgotten when it stops, or after others";
     TOO_MANY_IMPORTS = "as many imports go on as there may be: wait until one is done";
     IMPORT_FAILED = "The import failed. The log of the control plane says why.";
+    TRIAL_STOPPED = "You have stopped it. Nothing was imported.";
+    REPORT_TOO_LONG = "There is too much wrong with it. Is it of that format?";
     STOPPED_BY_HAND = "You have stopped it. What was imported stays; the rest is imported if you go on.";
     IMPORT_CHECKING = "The file is being tried out";
     IMPORT_CHECKED = "The file was tried out";
@@ -451,7 +453,7 @@ pub(super) const OVERLAPS: [(&str, &str); 4] = [
     ("604800", "for 7 more days"),
 ];
 
-/// The keys that do something on a page, which console.js knows: see `data-key` in templates.
+/// The keys that do something on a page, which console.js knows.
 pub(super) const KEYBOARD_KEYS: [(&str, &str); 6] = [
     ("/", "Search"),
     ("c", "New link"),

@@ -13,7 +13,7 @@ use crate::http::pages::Pages;
 use crate::http::seal::Seal;
 use crate::http::tenant_links::TenantLinks;
 use crate::limits::Limiter;
-use crate::limits::tries::{LOGINS, PASSWORDS, Tries};
+use crate::limits::tries::{LOGINS, PASSWORDS, PROVIDER_LOGINS, Tries};
 use crate::links::creating::Creator;
 use crate::links::passwords::Passwords;
 use crate::live::Live;
@@ -57,6 +57,8 @@ pub(crate) struct App {
     pub(crate) tries: Tries,
     /// How often people may try to log in.
     pub(crate) logins: Tries,
+    /// How often people may come back from the provider.
+    pub(crate) provider_logins: Tries,
     /// How often visitors may create links.
     pub(crate) creations: Tries,
     /// How often visitors may report links.
@@ -70,7 +72,7 @@ pub(crate) struct App {
     /// One permit for every request for a page for visitors that may be worked on at once.
     pub(crate) page_permits: Semaphore,
     /// One permit for every bulk request that may be worked on at once.
-    pub(crate) bulk_permits: Semaphore,
+    pub(crate) bulk_permits: Arc<Semaphore>,
     /// The live stream of clicks.
     pub(crate) live: Arc<Live>,
     /// One permit for every question about clicks that is answered at once.
@@ -124,6 +126,7 @@ impl App {
             oidc: lookups.oidc,
             tries: Tries::new(PASSWORDS, lookups.redis.clone()),
             logins: Tries::new(LOGINS, lookups.redis.clone()),
+            provider_logins: Tries::new(PROVIDER_LOGINS, lookups.redis.clone()),
             creations: Tries::new(config.home.budget(), lookups.redis.clone()),
             reportings: Tries::new(config.reports.budget(), lookups.redis.clone()),
             visitors: lookups.visitors,
@@ -137,7 +140,7 @@ impl App {
             poll_permits: Semaphore::new(config.feed.max_polls),
             request_permits: Semaphore::new(config.server.max_requests),
             page_permits: Semaphore::new(config.pages.max_requests),
-            bulk_permits: Semaphore::new(config.server.max_bulk_requests),
+            bulk_permits: Arc::new(Semaphore::new(config.server.max_bulk_requests)),
             live: lookups.live,
             questions: Places::new(config.analytics.max_queries),
             exports: Shares::default(),

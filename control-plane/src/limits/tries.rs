@@ -37,6 +37,18 @@ pub(crate) const LOGINS: Budget = Budget {
     ..PASSWORDS
 };
 
+/// Of logins that come back from a provider of OpenID Connect, which many people of one address may do in the morning, and whose secret
+/// cannot be guessed: 60 at once, and then one a second.
+pub(crate) const PROVIDER_LOGINS: Budget = Budget {
+    name: "oidc",
+    address: Rate {
+        capacity: 60,
+        per_second: 1,
+        cost: 1,
+    },
+    subject: SUBJECT,
+};
+
 /// Buckets in this process.
 const MAX_BUCKETS: u64 = 100_000;
 

@@ -1,7 +1,6 @@
 //! The provider: how it describes itself, its keys, and requests to it.
 
 use super::error::OidcError;
-use super::id_token::Head;
 use super::keys::Key;
 use crate::config::trusted_url;
 use crate::https::{HttpsClient, with_causes};
@@ -22,6 +21,9 @@ const MAX_ANSWER_BYTES: usize = 1 << 20;
 
 /// How long the description and the keys are not asked for again.
 const FRESH: Duration = Duration::from_hours(1);
+
+/// How long nothing is asked for again after a failure.
+const FAILURE_PAUSE: Duration = Duration::from_secs(2);
 
 /// How long keys are not asked for again although a token is of none of them.
 const KEYS_PAUSE: Duration = Duration::from_secs(10);
@@ -47,22 +49,69 @@ pub(super) struct Provider {
 }
 
 /// Something that is not asked for at each login.
-struct Kept<T>(Mutex<Option<(Instant, Arc<T>)>>);
+struct Kept<T> {
+    value: Mutex<Option<(Instant, Arc<T>)>>,
+    /// Who asks holds it; when the last one has failed.
+    asking: tokio::sync::Mutex<Option<Instant>>,
+}
 
 impl<T> Kept<T> {
     fn none() -> Self {
-        Self(Mutex::new(None))
+        Self {
+            value: Mutex::new(None),
+            asking: tokio::sync::Mutex::new(None),
+        }
+    }
+
+    /// What is fresh, or what `ask` finds: one request asks for all, and after a failure none does for a while. Meanwhile what was
+    /// known before counts, however old it is.
+    async fn get(
+        &self,
+        ask: impl Future<Output = Result<T, OidcError>>,
+    ) -> Result<Arc<T>, OidcError> {
+        let known = || self.younger_than(FRESH);
+        if let Some(known) = known() {
+            return Ok(known);
+        }
+        let before = self.younger_than(Duration::MAX);
+        let mut failed = match (self.asking.try_lock(), &before) {
+            (Ok(failed), _) => failed,
+            (Err(_), Some(before)) => return Ok(before.clone()),
+            (Err(_), None) => self.asking.lock().await,
+        };
+        if let Some(known) = known() {
+            return Ok(known);
+        }
+        let has_failed = failed.is_some_and(|since| since.elapsed() < FAILURE_PAUSE);
+        let asked = match has_failed {
+            true => Err(OidcError::Unavailable(
+                "it did not answer a moment ago".to_owned(),
+            )),
+            false => ask.await,
+        };
+        match (asked, before) {
+            (Ok(value), _) => {
+                *failed = None;
+                Ok(self.keep(value))
+            }
+            (Err(error), before) => {
+                if !has_failed {
+                    *failed = Some(Instant::now());
+                }
+                before.ok_or(error)
+            }
+        }
     }
 
     fn younger_than(&self, age: Duration) -> Option<Arc<T>> {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.value.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = kept.as_ref().filter(|(since, _)| since.elapsed() < age);
         kept.map(|(_, value)| value.clone())
     }
 
     fn keep(&self, value: T) -> Arc<T> {
         let value = Arc::new(value);
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.value.lock().unwrap_or_else(PoisonError::into_inner);
         *kept = Some((Instant::now(), value.clone()));
         value
     }
@@ -80,30 +129,36 @@ impl Provider {
     }
 
     pub(super) async fn metadata(&self) -> Result<Arc<Metadata>, OidcError> {
-        if let Some(metadata) = self.metadata.younger_than(FRESH) {
-            return Ok(metadata);
-        }
         let issuer = self.issuer.trim_end_matches('/');
         let url = format!("{issuer}/.well-known/openid-configuration");
-        let answer = self.get(Request::get(url)).await?;
-        let metadata = Metadata::read(&answer, &self.issuer).map_err(OidcError::Unavailable)?;
-        Ok(self.metadata.keep(metadata))
+        let ask = async {
+            let answer = self.ask_for(Request::get(url)).await?;
+            Metadata::read(&answer, &self.issuer).map_err(OidcError::Unavailable)
+        };
+        self.metadata.get(ask).await
     }
 
-    /// The keys of the provider, with the one of a token, if there is one; asked for again if they do not have it.
-    pub(super) async fn keys_for(&self, token: &str) -> Result<Arc<Vec<Key>>, OidcError> {
-        let head = Head::read(token).map_err(OidcError::Invalid)?;
-        if let Some(keys) = self.keys.younger_than(FRESH) {
-            let is_known = keys
-                .iter()
-                .any(|key| key.may_be(head.key_id.as_deref(), &head.algorithm));
-            if is_known || self.keys.younger_than(KEYS_PAUSE).is_some() {
-                return Ok(keys);
-            }
+    /// The keys of the provider.
+    pub(super) async fn keys(&self) -> Result<Arc<Vec<Key>>, OidcError> {
+        self.keys.get(self.ask_for_keys()).await
+    }
+
+    /// The keys as they are now, where a token was of none of those that were known; `None` if these are as new as that.
+    pub(super) async fn newer_keys(&self) -> Result<Option<Arc<Vec<Key>>>, OidcError> {
+        match self.keys.younger_than(KEYS_PAUSE) {
+            Some(_) => Ok(None),
+            None => Ok(Some(self.keys.keep(self.ask_for_keys().await?))),
         }
+    }
+
+    async fn ask_for_keys(&self) -> Result<Vec<Key>, OidcError> {
         let url = self.metadata().await?.jwks_uri.clone();
-        let answer = self.get(Request::get(url.as_str())).await?;
-        Ok(self.keys.keep(Key::all(&answer)))
+        let answer = self.ask_for(Request::get(url.as_str())).await?;
+        let keys = Key::all(&answer);
+        match keys.is_empty() {
+            true => Err(OidcError::Unavailable("it has no usable keys".to_owned())),
+            false => Ok(keys),
+        }
     }
 
     /// Asks the token endpoint.
@@ -136,7 +191,7 @@ impl Provider {
         };
         let request = Request::get(url.as_str())
             .header(header::AUTHORIZATION, format!("Bearer {access_token}"));
-        match self.get(request).await? {
+        match self.ask_for(request).await? {
             Value::Object(claims) => Ok(claims),
             _ => Err(OidcError::Invalid(
                 "the user info is no JSON object".to_owned(),
@@ -144,7 +199,7 @@ impl Provider {
         }
     }
 
-    async fn get(&self, request: Builder) -> Result<Value, OidcError> {
+    async fn ask_for(&self, request: Builder) -> Result<Value, OidcError> {
         let (status, answer) = self.ask(request, Bytes::new()).await?;
         match status {
             StatusCode::OK => Ok(answer),
@@ -222,7 +277,10 @@ impl Metadata {
         if text("issuer") != Some(issuer) {
             return Err("it describes another issuer".to_owned());
         }
-        let url = |name: &str| text(name).map(trusted_url);
+        // One that is asked by TLS leads nowhere without it.
+        let is_by_tls = issuer.starts_with("https:");
+        let may_be = |url: &Url| !is_by_tls || url.scheme() == "https";
+        let url = |name: &str| text(name).map(|text| trusted_url(text).filter(may_be));
         let needed = |name: &str| {
             let url = url(name).flatten();
             url.ok_or_else(|| format!("its {name} is no https URL"))
@@ -252,7 +310,7 @@ mod tests {
     fn a_provider_describes_itself_and_leads_to_trusted_places() {
         let good = json!({
             "issuer": "https://login.example", "authorization_endpoint": "https://login.example/auth?a=b",
-            "token_endpoint": "https://login.example/token", "jwks_uri": "http://127.0.0.1:7/keys",
+            "token_endpoint": "https://login.example/token", "jwks_uri": "https://keys.example/",
         });
         let read = |change: (&str, Value)| {
             let mut metadata = good.clone();
@@ -283,6 +341,7 @@ mod tests {
             ("token_endpoint", json!("http://login.example/token")),
             ("authorization_endpoint", json!("javascript:alert(1)")),
             ("jwks_uri", json!(null)),
+            ("jwks_uri", json!("http://127.0.0.1:7/keys")),
         ] {
             assert!(read((name, value)).is_err(), "{name}");
         }

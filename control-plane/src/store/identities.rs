@@ -5,12 +5,13 @@ use super::audit::{Actor, Entry, append};
 use super::calls::{Store, run};
 use super::error::{Fault, StoreError};
 use super::session::Session;
+use super::sessions;
 use super::sql::{Value, sql};
 use super::users::{self, UserPatch, UserRow};
-use crate::tenancy::{FIRST_USER, Role};
+use crate::tenancy::Role;
 use serde_json::json;
 
-/// Somebody whom a provider has named.
+/// A person whom a provider has named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedIdentity<'a> {
     /// SHA-256 of issuer and subject.
@@ -30,7 +31,7 @@ pub enum IdentityError {
     NoTenant,
     /// There is no such user, and none is made.
     Unknown,
-    /// The user of that name is another person, or the first one, who logs in by key or password alone.
+    /// The user of that name is another person, or the first one of the tenant, who logs in by key or password alone.
     NameTaken,
     /// The user is disabled.
     Disabled,
@@ -38,16 +39,17 @@ pub enum IdentityError {
 
 impl Store {
     /// The user who logs in: the one who has done so before, else the one of that name in the tenant of that name, else a new one.
+    /// Whether anything was written.
     pub async fn log_in_identity(
         &self,
         tenant: &str,
         identity: &NamedIdentity<'_>,
-    ) -> Result<Result<UserRow, IdentityError>, StoreError> {
+    ) -> Result<Result<(UserRow, bool), IdentityError>, StoreError> {
         let call = self.read("find_identity", "finding the user of a login");
         let known = run!(call, |session| known(session, tenant, identity).await)?;
         if let Some(user) = known.filter(|user| identity.role.is_none_or(|role| role == user.role))
         {
-            return Ok(enabled(user));
+            return Ok(enabled(user).map(|user| (user, false)));
         }
         let call = self.write("log_in_identity", "finding the user of a login");
         run!(call, |session| {
@@ -57,7 +59,26 @@ impl Store {
                 Ok(_) => session.commit(1).await?,
                 Err(_) => session.rollback().await?,
             }
-            Ok(found)
+            Ok(found.map(|user| (user, true)))
+        })
+    }
+
+    /// Ends the sessions that the user of that identity has begun without an API key.
+    pub async fn end_sessions_of_identity(
+        &self,
+        tenant: &str,
+        identity: &NamedIdentity<'_>,
+    ) -> Result<(), StoreError> {
+        let call = self.read("find_identity", "finding the user of a login");
+        let Some(user) = run!(call, |session| known(session, tenant, identity).await)? else {
+            return Ok(());
+        };
+        let call = self.write("end_sessions", "ending sessions of the console");
+        run!(call, |session| {
+            session
+                .autocommit(sessions::remove_of_user(user.id))
+                .await
+                .map(drop)
         })
     }
 }
@@ -126,7 +147,7 @@ async fn bind(
         users::fetch(session, query.bind(Value::Text(name))).await?,
         identity.new_role,
     ) {
-        (Some(user), _) if user.id == FIRST_USER || user.has_identity => {
+        (Some(user), _) if user.has_identity || is_first(session, &user).await? => {
             return Ok(Err(IdentityError::NameTaken));
         }
         (Some(user), _) => user,
@@ -153,6 +174,13 @@ async fn bind(
     }))
 }
 
+/// Whether a user is the first one of its tenant, who is an admin by making.
+async fn is_first(session: &mut Session, user: &UserRow) -> Result<bool, Fault> {
+    let query = sql("SELECT MIN(id) FROM users WHERE tenant_id = ?").bind(user.tenant_id);
+    let (first,): (u64,) = session.fetch_one(query).await?;
+    Ok(user.id == first)
+}
+
 /// Gives a user the role that the provider says, unless the tenant would have no admin then.
 async fn with_role(
     session: &mut Session,
@@ -167,6 +195,10 @@ async fn with_role(
     match users::change_locked(session, user.id, &patch, actor).await? {
         Ok(user) => Ok(user),
         Err(error) => {
+            // A refused change is taken back by its caller, and the rest of this transaction is not.
+            let back = sql("UPDATE users SET role = ?, updated_at = ? WHERE id = ?");
+            let back = back.bind(user.role.word()).bind(user.updated_at);
+            session.execute(back.bind(user.id)).await?;
             if error == AccountError::LastAdmin {
                 tracing::warn!(
                     user = user.id,

@@ -6,6 +6,7 @@ use super::calls::{Store, run};
 use super::error::{Fault, StoreError};
 use super::rows::name;
 use super::session::Session;
+use super::sessions;
 use super::sql::{Sql, Value, sql};
 use crate::config::Secret;
 use crate::tenancy::{FIRST_USER, Role};
@@ -208,6 +209,10 @@ pub(super) async fn change_locked(
     session
         .execute(update.push(" WHERE id = ?").bind(id))
         .await?;
+    if patch.forgets_identity {
+        // The same person may be bound again, and must not find its sessions then.
+        session.execute(sessions::remove_of_user(id)).await?;
+    }
     let after = admin_keys(session, actor.tenant_id).await?;
     if is_last_admin_gone(before, after) {
         return Ok(Err(AccountError::LastAdmin));

@@ -182,6 +182,8 @@ pub async fn watch_import(
             write_checkpoint(&options.checkpoint, &state)?;
         }
         observe(&state.progress(size));
+        // A batch of which nothing is sent waits for nothing, and could not be stopped.
+        tokio::task::yield_now().await;
     }
     Ok(state.summary)
 }

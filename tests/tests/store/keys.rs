@@ -2,7 +2,8 @@
 
 use crate::fixture::Database;
 use edgelink_control_plane::store::{
-    AccountError, Actor, ApiKeyRow, AuditQuery, KeyQuery, PreviousSecret, Store, UserPatch,
+    AccountError, Actor, ApiKeyRow, AuditQuery, IdentityError, KeyQuery, NamedIdentity,
+    PreviousSecret, Store, UserPatch,
 };
 use edgelink_control_plane::tenancy::{Bounds, FIRST_TENANT, FIRST_USER, Role};
 use serde_json::json;
@@ -17,6 +18,7 @@ on_every_database!(
     another_tenants_key_is_neither_found_nor_changed,
     the_last_admin_key_stays,
     two_admin_keys_that_are_revoked_at_once_leave_one,
+    a_provider_does_not_take_the_last_admin_away,
     a_quota_is_taken_until_nothing_is_left_and_given_back,
     the_last_use_only_moves_forward,
     keys_from_before_tenants_are_admin_keys_of_the_first_user,
@@ -327,4 +329,38 @@ async fn keys_from_before_tenants_are_admin_keys_of_the_first_user(database: Dat
         ..api_key("a")
     };
     assert_eq!(holder.key, expected);
+}
+
+async fn a_provider_does_not_take_the_last_admin_away(database: Database) {
+    let store = database.store().await;
+    let (acme, _) = tenant(&store, "acme", "a").await;
+    let actor = Actor::command_line(acme);
+    let log_in = async |role: Role, name: &'static str| {
+        let named = NamedIdentity {
+            hash: [9; 32],
+            name: Some(name),
+            role: Some(role),
+            new_role: None,
+        };
+        let found = store.log_in_identity("acme", &named).await.unwrap();
+        found.map(|(user, _)| (user.id, user.role))
+    };
+    // The first user of a tenant is bound to no person.
+    let refused = log_in(Role::Admin, "admin").await;
+    assert_eq!(refused, Err(IdentityError::NameTaken));
+    let root = store.insert_user("root", Role::Admin, None, &actor).await;
+    let root = root.unwrap().unwrap().id;
+    let only = ApiKeyRow {
+        tenant_id: acme,
+        user_id: root,
+        ..api_key("b")
+    };
+    let inserted = store.insert_api_key(&only, &actor).await.unwrap();
+    assert!(inserted.is_ok(), "{inserted:?}");
+    let revoked = store.revoke_api_key("a", &actor).await.unwrap();
+    assert_eq!(revoked, Ok(()));
+    assert_eq!(log_in(Role::Editor, "root").await, Ok((root, Role::Admin)));
+    let users = store.list_users(acme, 0, 10).await.unwrap();
+    let stored = users.iter().find(|user| user.id == root).unwrap();
+    assert_eq!(stored.role, Role::Admin, "in the database as well");
 }

@@ -197,7 +197,7 @@ async fn a_user_is_found_by_its_identity(database: Database) {
     };
     let log_in = async |identity: NamedIdentity<'_>| {
         let found = store.log_in_identity("default", &identity).await.unwrap();
-        found.map(|user| (user.id, user.role))
+        found.map(|(user, _)| (user.id, user.role))
     };
     assert_eq!(
         log_in(identity(1, "Ada")).await,

@@ -64,7 +64,7 @@ impl Caller {
     }
 
     /// Whether both may do the same with the same links.
-    pub(super) fn may_the_same(&self, other: &Self) -> bool {
+    pub(crate) fn may_the_same(&self, other: &Self) -> bool {
         self.rights == other.rights && self.scope == other.scope
     }
 

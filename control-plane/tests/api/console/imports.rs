@@ -76,7 +76,6 @@ async fn a_file_is_tried_out_and_then_imported() {
         page.contains("<th scope=\"row\" class=\"number\">3</th><td>refused</td>"),
         "{page}"
     );
-    assert!(!page.contains("<script>"));
     assert_eq!(links(&server).await, 0, "nothing was created");
     let report = send(browser.request(Method::GET, &format!("{path}/report"))).await;
     assert_eq!(report.status, 200);
@@ -164,7 +163,8 @@ async fn what_is_no_file_is_refused() {
         "x",
     )
     .await;
-    assert_eq!(answer.status, 403, "who has not logged in sends no file");
+    assert_eq!(answer.status, 303, "who has not logged in is led there");
+    assert!(answer.header("location").starts_with("/console/login"));
 }
 
 #[tokio::test]
@@ -199,7 +199,8 @@ async fn imports_are_those_of_a_user_who_may() {
 async fn the_oldest_file_gives_way() {
     let server = Running::with(&[
         ("EDGELINK_AUTH_KEY_CACHE_MS", "0"),
-        ("EDGELINK_CONSOLE_MAX_IMPORTS", "2"),
+        ("EDGELINK_CONSOLE_MAX_IMPORTS", "3"),
+        ("EDGELINK_CONSOLE_MAX_OWN_IMPORTS", "2"),
     ])
     .await;
     let mut browser = Browser::admin(&server).await;
@@ -214,4 +215,62 @@ async fn the_oldest_file_gives_way() {
         found.push(browser.get(path).await.status);
     }
     assert_eq!(found, [404, 200, 200]);
+    // Only of those of the same user.
+    let mut editor = Browser::of_role(&server, "editor").await;
+    let mut own = Vec::new();
+    for _ in 0..2 {
+        let path = started(&mut editor, &[("format", "edgelink")], LINES).await;
+        page_at_the_end(&editor, &path).await;
+        own.push(path);
+    }
+    assert_eq!(editor.get(&own[0]).await.status, 404);
+    assert_eq!(editor.get(&own[1]).await.status, 200);
+    assert_eq!(browser.get(&paths[1]).await.status, 200);
+    let mut creator = Browser::of_role(&server, "creator").await;
+    let answer = upload(&mut creator, &[("format", "edgelink")], LINES).await;
+    assert_eq!(answer.status, 503);
+}
+
+#[tokio::test]
+async fn a_trial_that_is_stopped_has_created_nothing() {
+    let server = start().await;
+    let mut browser = Browser::admin(&server).await;
+    let many = "https://example.com/\n".repeat(200_000);
+    let path = started(&mut browser, &[("format", "edgelink")], &many).await;
+    assert_eq!(browser.submit(&format!("{path}/stop"), &[]).await, path);
+    let page = page_at_the_end(&browser, &path).await;
+    assert!(page.contains("Nothing was imported"), "{page}");
+    assert!(figure(&page, "Would be created") < 200_000);
+    assert_eq!(links(&server).await, 0);
+}
+
+#[tokio::test]
+async fn a_report_has_a_bound() {
+    let server = Running::with(&[
+        ("EDGELINK_AUTH_KEY_CACHE_MS", "0"),
+        ("EDGELINK_SERVER_MAX_BULK_BODY_BYTES", "20000"),
+    ])
+    .await;
+    let mut browser = Browser::admin(&server).await;
+    for line in ["x\n", "{\n"] {
+        let path = started(&mut browser, &[("format", "edgelink")], &line.repeat(9_000)).await;
+        let page = page_at_the_end(&browser, &path).await;
+        assert!(page.contains("There is too much wrong with it"), "{page}");
+        assert!(figure(&page, "Records") < 9_000);
+    }
+}
+
+#[tokio::test]
+async fn an_import_is_not_that_of_another_key_of_its_user() {
+    let server = start().await;
+    let mut admin = Browser::admin(&server).await;
+    let path = started(&mut admin, &[("format", "edgelink")], LINES).await;
+    page_at_the_end(&admin, &path).await;
+    let key = serde_json::json!({ "name": "bound", "role": "editor", "tags": ["t"] });
+    let made = send(server.api(Method::POST, "/keys").json(&key)).await;
+    let made = made.expect(201);
+    let mut bound = Browser::by_key(&server, made["key"].as_str().unwrap()).await;
+    assert_eq!(bound.get(&path).await.status, 404);
+    assert_eq!(bound.get(&format!("{path}/report")).await.status, 404);
+    assert_eq!(bound.post(&format!("{path}/run"), &[]).await.status, 404);
 }
