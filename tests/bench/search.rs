@@ -167,7 +167,8 @@ impl Requests<'_> {
     async fn of_console(&self, options: &Options) -> Vec<(&'static str, Latencies)> {
         let mut browser = Browser::log_in(self.replica, self.folder).await;
         let next = browser.next_pages().await;
-        let cookie = format!("cookie: {}", browser.cookie);
+        // Requests name a host that is not this machine, whose cookies have another name.
+        let cookie = format!("cookie: __Host-{}", browser.cookie);
         let wanted = PAGES.iter().filter(|page| options.wants(page.name));
         let mut seen: Vec<_> = wanted
             .map(|page| {
