@@ -10,6 +10,7 @@ mod audit;
 mod bulk;
 mod clicks;
 mod confirm;
+mod cookies;
 mod create;
 mod domains;
 mod edit;

@@ -3,8 +3,7 @@
 
 import assert from 'node:assert/strict';
 import Provider from 'oidc-provider';
-import { chromium } from 'playwright-core';
-import { API, api } from './browser.mjs';
+import { API, api, launch, watch } from './browser.mjs';
 
 const { ISSUER, SECRET } = process.env;
 
@@ -17,15 +16,12 @@ const provider = new Provider(ISSUER, {
 const server = provider.listen(new URL(ISSUER).port);
 assert.equal((await api('/users', { name: 'ada', role: 'editor' })).status, 201);
 
-const browser = await chromium.launch({ executablePath: '/usr/bin/chromium', args: ['--no-sandbox'] });
+const browser = await launch();
 try {
   const logIn = async (name, work) => {
     const context = await browser.newContext();
     const page = await context.newPage();
-    const complaints = [];
-    const isOurs = () => page.url().startsWith(API);
-    page.on('console', (message) => { if (isOurs() && message.type() === 'error') complaints.push(message.text()); });
-    page.on('pageerror', (error) => { if (isOurs()) complaints.push(String(error)); });
+    const complaints = await watch(page);
     await page.goto(`${API}/console/links`);
     await page.click('text=Log in by your organization');
     await page.waitForURL(`${ISSUER}/**`);

@@ -4,6 +4,7 @@
 //! sent it. The cookie is `SameSite=Strict`, so that other sites do not even send it.
 
 use super::api::Console;
+use super::cookies::{Cookie, host};
 use super::form::{FORM_TOKEN, Form, parse_multipart};
 use super::signed_in::SignedIn;
 use super::{errors, jobs, strings as t};
@@ -21,16 +22,17 @@ use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 use url::{Position, Url};
 
-const COOKIE: &str = "edgelink_console";
-
-/// Its name off loopback: other hosts of the same site cannot set a cookie with this beginning for ours.
-const HOST_COOKIE: &str = "__Host-edgelink_console";
+const COOKIE: Cookie = Cookie {
+    name: "edgelink_console",
+    host_name: "__Host-edgelink_console",
+    path: "/console",
+    same_site: "Strict",
+};
 
 /// The page that those see who have not logged in.
 pub(super) const LOGIN: &str = "/console/login";
@@ -40,8 +42,6 @@ pub(super) const BY_ITSELF: &str = "again";
 
 /// The stream of clicks.
 pub(super) const LIVE: &str = "/console/live";
-
-const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
@@ -141,67 +141,15 @@ async fn session(
 
 /// The token in the cookie of a browser.
 pub(super) fn token(headers: &HeaderMap) -> Option<Token> {
-    let (own, _) = name_and_path(headers);
-    cookies(headers, own).find_map(Token::parse)
-}
-
-/// The values of the cookies of that name.
-pub(super) fn cookies<'h>(headers: &'h HeaderMap, name: &'h str) -> impl Iterator<Item = &'h str> {
-    let lines = headers.get_all(header::COOKIE).iter();
-    let cookies = lines.filter_map(|line| line.to_str().ok());
-    let cookies = cookies.flat_map(|line| line.split(';'));
-    cookies.filter_map(move |cookie| {
-        let (own, value) = cookie.trim().split_once('=')?;
-        (own == name).then_some(value)
-    })
+    COOKIE.values(headers).find_map(Token::parse)
 }
 
 /// The header that makes a browser keep a token, or forget it.
 pub(super) fn cookie(token: Option<&Token>, headers: &HeaderMap) -> HeaderMap {
-    let value = token.map(Token::expose).unwrap_or_default();
-    let age = if token.is_some() { "" } else { "; Max-Age=0" };
-    let secure = secure(headers);
-    let (name, path) = name_and_path(headers);
-    let cookie = format!("{name}={value}; Path={path}; HttpOnly; SameSite=Strict{secure}{age}");
-    let cookie = HeaderValue::try_from(cookie).ok();
-    cookie
-        .map(|cookie| (header::SET_COOKIE, cookie))
-        .into_iter()
-        .collect()
-}
-
-/// The name of the cookie, and the path that browsers ask of such a name.
-fn name_and_path(headers: &HeaderMap) -> (&'static str, &'static str) {
-    match is_loopback(headers) {
-        true => (COOKIE, "/console"),
-        false => (HOST_COOKIE, "/"),
+    match token {
+        Some(token) => COOKIE.set(&token.expose(), None, headers),
+        None => COOKIE.set("", Some(0), headers),
     }
-}
-
-/// What makes a cookie go over TLS alone: where the browser or a proxy says that the page came by it, and wherever the browser is on
-/// another machine.
-pub(super) fn secure(headers: &HeaderMap) -> &'static str {
-    let origin = headers.get(header::ORIGIN);
-    let is_tls = |origin: &HeaderValue| origin.as_bytes().starts_with(b"https://");
-    let proto = headers.get(FORWARDED_PROTO);
-    let is_for_tls = !is_loopback(headers)
-        || origin.is_some_and(is_tls)
-        || proto.is_some_and(|proto| proto == "https");
-    if is_for_tls { "; Secure" } else { "" }
-}
-
-/// Whether the browser is on this machine, where there is no TLS as a rule.
-pub(super) fn is_loopback(headers: &HeaderMap) -> bool {
-    let Some(host) = host(headers) else {
-        return false;
-    };
-    let name = host.host().trim_start_matches('[').trim_end_matches(']');
-    let is_local = |address: IpAddr| address.is_loopback();
-    name == "localhost" || name.ends_with(".localhost") || name.parse().is_ok_and(is_local)
-}
-
-fn host(headers: &HeaderMap) -> Option<Authority> {
-    headers.get(header::HOST)?.to_str().ok()?.parse().ok()
 }
 
 /// The login, which leads back to the page, or to that of a form.
@@ -378,9 +326,9 @@ mod tests {
     fn a_cookie_that_another_host_may_have_set_is_none() {
         let value = "0".repeat(64);
         for (host, name, is_known) in [
-            ("localhost", COOKIE, true),
-            ("go.example", COOKIE, false),
-            ("go.example", HOST_COOKIE, true),
+            ("localhost", COOKIE.name, true),
+            ("go.example", COOKIE.name, false),
+            ("go.example", COOKIE.host_name, true),
         ] {
             let cookie = HeaderValue::try_from(format!("a=b; {name}={value}")).unwrap();
             let mut headers = headers(&[("host", host)]);

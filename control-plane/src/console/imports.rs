@@ -179,14 +179,19 @@ async fn blocking<T: Send + 'static>(
     })
 }
 
+/// An import of the caller, who may still import.
+fn own(console: &Console, me: &SignedIn, id: &str) -> Result<Arc<Import>, Problem> {
+    me.check(&Method::POST, "/import")?;
+    console.imports.find(id, me.caller())
+}
+
 /// `GET /console/imports/{id}`.
 pub(super) async fn one(
     State(console): State<Console>,
     me: SignedIn,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
-    me.check(&Method::POST, "/import")?;
-    let import = console.imports.find(&id, me.caller())?;
+    let import = own(&console, &me, &id)?;
     let report = import.report();
     let problems = blocking(move || first_problems(&report)).await?;
     let (phase, is_trial, progress) = {
@@ -231,8 +236,7 @@ pub(super) async fn run(
     me: SignedIn,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
-    me.check(&Method::POST, "/import")?;
-    let import = console.imports.find(&id, me.caller())?;
+    let import = own(&console, &me, &id)?;
     import.start(console.local(me.caller()), false, max_report(&console));
     Ok(Redirect::to(&format!("{PATH}/{id}")).into_response())
 }
@@ -243,8 +247,7 @@ pub(super) async fn stop(
     me: SignedIn,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
-    me.check(&Method::POST, "/import")?;
-    console.imports.find(&id, me.caller())?.stop();
+    own(&console, &me, &id)?.stop();
     Ok(Redirect::to(&format!("{PATH}/{id}")).into_response())
 }
 
@@ -254,10 +257,7 @@ pub(super) async fn delete(
     me: SignedIn,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
-    me.check(&Method::POST, "/import")?;
-    console
-        .imports
-        .remove(&*console.imports.find(&id, me.caller())?);
+    console.imports.remove(&*own(&console, &me, &id)?);
     Ok(Redirect::to("/console/imports?done=deleted").into_response())
 }
 
@@ -267,8 +267,7 @@ pub(super) async fn report(
     me: SignedIn,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
-    me.check(&Method::POST, "/import")?;
-    let import = console.imports.find(&id, me.caller())?;
+    let import = own(&console, &me, &id)?;
     let path = import.report();
     let read = move || match fs::read(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),

@@ -5,6 +5,7 @@
 //! our own leads on, because browsers would not send it at the end of a way that began elsewhere.
 
 use super::api::Console;
+use super::cookies::Cookie;
 use super::form::{Form, Query};
 use super::guard;
 use super::layout::{self, Layout};
@@ -27,10 +28,12 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use std::sync::Arc;
 use subtle::ConstantTimeEq;
 
-const COOKIE: &str = "edgelink_oidc";
-
-/// Its name off loopback: other hosts of the same site cannot set a cookie with this beginning for ours.
-const HOST_COOKIE: &str = "__Host-edgelink_oidc";
+const COOKIE: Cookie = Cookie {
+    name: "edgelink_oidc",
+    host_name: "__Host-edgelink_oidc",
+    path: "/console/oidc",
+    same_site: "Lax",
+};
 
 /// How long a browser may stay at the provider, in seconds.
 const LIFETIME: u32 = 600;
@@ -57,9 +60,7 @@ struct Begun {
 
 impl Begun {
     fn of(headers: &HeaderMap) -> Option<Self> {
-        let (own, _) = name_and_path(headers);
-        let mut values = guard::cookies(headers, own);
-        values.find_map(|value| {
+        COOKIE.values(headers).find_map(|value| {
             let (token, to) = value.split_once('.')?;
             let to = String::from_utf8(URL_SAFE_NO_PAD.decode(to).ok()?).ok()?;
             Some(Self {
@@ -100,27 +101,6 @@ impl From<OidcError> for Refusal {
     }
 }
 
-fn cookie(value: &str, headers: &HeaderMap) -> HeaderMap {
-    let age = if value.is_empty() { 0 } else { LIFETIME };
-    let secure = guard::secure(headers);
-    let (name, path) = name_and_path(headers);
-    let cookie =
-        format!("{name}={value}; Path={path}; HttpOnly; SameSite=Lax{secure}; Max-Age={age}");
-    let cookie = HeaderValue::try_from(cookie).ok();
-    cookie
-        .map(|cookie| (header::SET_COOKIE, cookie))
-        .into_iter()
-        .collect()
-}
-
-/// The name of the cookie, and the path that browsers ask of such a name.
-fn name_and_path(headers: &HeaderMap) -> (&'static str, &'static str) {
-    match guard::is_loopback(headers) {
-        true => (COOKIE, "/console/oidc"),
-        false => (HOST_COOKIE, "/"),
-    }
-}
-
 fn client(console: &Console) -> Result<&Arc<Oidc>, Problem> {
     let oidc = console.app.oidc.as_ref();
     oidc.ok_or_else(|| Problem::new(Kind::NotFound))
@@ -133,7 +113,7 @@ pub(super) async fn begin(
     Query(query): Query,
 ) -> Result<Response, Problem> {
     let oidc = client(&console)?;
-    // Whom the browser was logged in as is no more: the cookie of that session does not come back from another site.
+    // The browser's session ends now: its cookie does not come along from the provider's site.
     if let Some(former) = guard::token(&headers) {
         console.app.keys.log_out(&former).await?;
     }
@@ -143,7 +123,7 @@ pub(super) async fn begin(
     };
     match oidc.authorization_url(&begun.login()).await {
         Ok(url) => Ok((
-            cookie(&begun.cookie(), &headers),
+            COOKIE.set(&begun.cookie(), Some(LIFETIME), &headers),
             Redirect::to(url.as_str()),
         )
             .into_response()),
@@ -190,7 +170,7 @@ pub(super) async fn callback(
         }
     };
     // Beside the cookie of the session.
-    for (name, value) in &cookie("", &headers) {
+    for (name, value) in &COOKIE.set("", Some(0), &headers) {
         response.headers_mut().append(name, value.clone());
     }
     Ok(response)

@@ -44,7 +44,7 @@ impl Claims {
     ) -> Result<(), OidcError> {
         if further.get("sub").and_then(Value::as_str) != Some(subject) {
             return Err(OidcError::Invalid(
-                "the user info is about somebody else".to_owned(),
+                "the user info is about another person".to_owned(),
             ));
         }
         for (name, value) in further {
