@@ -16,30 +16,32 @@ export const launch = (args = []) => chromium.launch({ executablePath: '/usr/bin
 
 // Notes all that a page complains of: errors and warnings of the console, errors of scripts, violations of the
 // Content-Security-Policy, dialogs, requests without an answer, and refusals whose status is not in `expected`, which takes each once.
-export async function watch(page, expected = []) {
+// What happens while `isWatched` says no is left out.
+export async function watch(page, expected = [], isWatched = () => true) {
   const complaints = [];
+  const complain = (text) => { if (isWatched()) complaints.push(text); };
   page.on('console', (message) => {
     const text = message.text();
     // The listener for answers has these.
     const isAnswer = text.startsWith('Failed to load resource: the server responded with a status');
-    if (['error', 'warning'].includes(message.type()) && !isAnswer) complaints.push(`${message.type()}: ${text}`);
+    if (['error', 'warning'].includes(message.type()) && !isAnswer) complain(`${message.type()}: ${text}`);
   });
-  page.on('pageerror', (error) => complaints.push(String(error)));
+  page.on('pageerror', (error) => complain(String(error)));
   page.on('dialog', (dialog) => {
-    complaints.push(`a dialog: ${dialog.message()}`);
+    complain(`a dialog: ${dialog.message()}`);
     dialog.dismiss();
   });
   page.on('requestfailed', (request) => {
     const reason = request.failure()?.errorText;
     // A stream ends with its page.
     const isEnd = request.resourceType() === 'eventsource' && reason === 'net::ERR_ABORTED';
-    if (!isEnd) complaints.push(`${request.method()} ${request.url()}: ${reason}`);
+    if (!isEnd) complain(`${request.method()} ${request.url()}: ${reason}`);
   });
   page.on('response', (response) => {
     const place = expected.indexOf(response.status());
     if (response.status() < 400) return;
     if (place >= 0) expected.splice(place, 1);
-    else complaints.push(`${response.request().method()} ${response.url()}: ${response.status()}`);
+    else complain(`${response.request().method()} ${response.url()}: ${response.status()}`);
   });
   await page.addInitScript(() => document.addEventListener('securitypolicyviolation', ({ violatedDirective, blockedURI }) => {
     console.error(`the policy ${violatedDirective} forbids ${blockedURI}`);

@@ -21,7 +21,7 @@ try {
   const logIn = async (name, work) => {
     const context = await browser.newContext();
     const page = await context.newPage();
-    const complaints = await watch(page);
+    const complaints = await watch(page, [], () => page.url().startsWith(API));
     await page.goto(`${API}/console/links`);
     await page.click('text=Log in by your organization');
     await page.waitForURL(`${ISSUER}/**`);

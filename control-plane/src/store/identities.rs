@@ -5,7 +5,6 @@ use super::audit::{Actor, Entry, append};
 use super::calls::{Store, run};
 use super::error::{Fault, StoreError};
 use super::session::Session;
-use super::sessions;
 use super::sql::{Value, sql};
 use super::users::{self, UserPatch, UserRow};
 use crate::tenancy::Role;
@@ -76,7 +75,7 @@ impl Store {
         let call = self.write("end_sessions", "ending sessions of the console");
         run!(call, |session| {
             session
-                .autocommit(sessions::remove_of_user(user.id))
+                .autocommit(users::end_sessions(user.id))
                 .await
                 .map(drop)
         })

@@ -4,7 +4,7 @@ use super::calls::{Store, run};
 use super::error::{Fault, StoreError};
 use super::rows::name;
 use super::session::Session;
-use super::sql::{Sql, sql};
+use super::sql::sql;
 use super::users::{self, Logins, UserRow};
 use std::time::Duration;
 
@@ -48,11 +48,6 @@ pub struct StoredSession {
 
 /// The fraction of the idle time after which a request extends a session, so that not each of them is a write.
 const EXTENSIONS: u64 = 10;
-
-/// The statement that ends the sessions that a user has begun without an API key.
-pub(super) fn remove_of_user<'v>(user_id: u64) -> Sql<'v> {
-    sql("DELETE FROM console_sessions WHERE user_id = ? AND key_id IS NULL").bind(user_id)
-}
 
 impl Store {
     /// Keeps a new session, and removes those that the user has beyond the limit.

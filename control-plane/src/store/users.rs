@@ -6,7 +6,6 @@ use super::calls::{Store, run};
 use super::error::{Fault, StoreError};
 use super::rows::name;
 use super::session::Session;
-use super::sessions;
 use super::sql::{Sql, Value, sql};
 use crate::config::Secret;
 use crate::tenancy::{FIRST_USER, Role};
@@ -48,6 +47,11 @@ pub struct UserPatch {
     pub password: Option<Option<Secret>>,
     /// Whether it is forgotten who logs in as the user at the provider of OpenID Connect.
     pub forgets_identity: bool,
+}
+
+/// The statement that ends the sessions that a user has begun without an API key.
+pub(super) fn end_sessions<'v>(user_id: u64) -> Sql<'v> {
+    sql("DELETE FROM console_sessions WHERE user_id = ? AND key_id IS NULL").bind(user_id)
 }
 
 impl Store {
@@ -211,7 +215,7 @@ pub(super) async fn change_locked(
         .await?;
     if patch.forgets_identity {
         // The same person may be bound again, and must not find its sessions then.
-        session.execute(sessions::remove_of_user(id)).await?;
+        session.execute(end_sessions(id)).await?;
     }
     let after = admin_keys(session, actor.tenant_id).await?;
     if is_last_admin_gone(before, after) {
