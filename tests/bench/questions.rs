@@ -154,9 +154,12 @@ async fn measure(engine: Engine, name: &str, sizes: Sizes, section: &mut Section
             let filled = server.fill(clicks, sizes.links, domain);
             let replica = Replica::start_with(folder.path(), &database.url(), &settings).await;
             let built = server.await_days().await;
+            let merged = server.settle().await;
             let bytes = server.bytes();
             let title = format!("{name} {}: {clicks} clicks", server.version());
-            eprintln!("{title} after {filled:.0} s, and {built:.0} s for the days, {bytes}");
+            eprintln!(
+                "{title} after {filled:.0} s, {built:.0} s for the days, {merged:.0} s for merges, {bytes}"
+            );
             let answers = analytics(&replica, folder.path(), sizes).await;
             report(&title, &bytes, &answers, section);
             others(&replica, folder.path(), sizes, section).await;

@@ -8,6 +8,7 @@ mod native;
 mod raw;
 mod rows;
 mod schema;
+mod spans;
 mod sql;
 mod writing;
 

@@ -293,6 +293,12 @@ pub(super) fn nearest_day(second: u64, hours_from: u64) -> u64 {
     }
 }
 
+/// The first day of the month of a day (unix time / 86400, UTC).
+pub(super) fn first_of_month(day: u64) -> u64 {
+    let date = local_day(day.saturating_mul(DAY), &TimeZone::UTC);
+    day + 1 - u64::from(date.day().unsigned_abs())
+}
+
 fn end_of_hour(second: u64) -> u64 {
     (second.min(LAST) / HOUR + 1) * HOUR
 }

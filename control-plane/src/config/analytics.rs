@@ -15,8 +15,8 @@ edgelink_wire::settings! {
     /// looking for its rows, and days are added up once they are over. Tables are made where they are missing; make them yourself, with
     /// the same columns, to have them replicated.
     ///
-    /// Rows go by whole partitions there: hours up to a week later than is said here, days up to a month. The days of links are
-    /// in partitions of a year: from 24.8 on they go up to a month later, in older servers up to a year.
+    /// Rows go by whole partitions there: hours up to a week later than is said here, days up to a month. Months of links,
+    /// which are added up of their days, go with the last of these: from 24.8 on up to two months later, in older servers up to a year.
     pub struct AnalyticsConfig {
         /// Where clicks are kept.
         pub engine: EngineKind = EngineKind::Sql;

@@ -33,6 +33,15 @@ const VALUES: [(u8, &str); 16] = [
     (16, "substring(key, 1, position(key, '/') - 1)"),
 ];
 
+/// The tables whose rows are sought link by link.
+const OF_LINKS: [&str; 5] = [
+    "link_hours",
+    "link_days",
+    "link_value_days",
+    "link_months",
+    "link_value_months",
+];
+
 pub(super) struct Server {
     server: ClickHouseServer,
     kind: ClickHouseKind,
@@ -107,6 +116,30 @@ impl Server {
             (built >= DAYS - 2).then_some(())
         })
         .await;
+        start.elapsed().as_secs_f64()
+    }
+
+    /// Has a server of today merge at once what it merges by itself after some hours, and waits until it has; how many seconds that takes.
+    pub(super) async fn settle(&self) -> f64 {
+        const LIMIT: Duration = Duration::from_secs(3_600);
+        let start = Instant::now();
+        if self.kind == ClickHouseKind::Chdb {
+            for table in OF_LINKS {
+                let at_once = "min_age_to_force_merge_seconds = 1";
+                let _ = self.server.ask(&format!(
+                    "ALTER TABLE edgelink.{table} MODIFY SETTING {at_once}"
+                ));
+            }
+            let names = OF_LINKS.map(|table| format!("'{table}'")).join(", ");
+            let left = format!(
+                "SELECT count() FROM (SELECT table, partition, count() AS parts FROM system.parts WHERE active \
+                 AND database = 'edgelink' AND table IN ({names}) GROUP BY table, partition HAVING parts > 1)"
+            );
+            until("each partition is one part", LIMIT, async || {
+                (self.server.ask(&left).trim() == "0").then_some(())
+            })
+            .await;
+        }
         start.elapsed().as_secs_f64()
     }
 

@@ -1,6 +1,8 @@
 //! The engine in the database and the one in ClickHouse, with the same clicks.
 
-use crate::fixture::{DAY, HOUR, Random, TestEngine, chunk, engine, midnight, settings, start};
+use crate::fixture::{
+    DAY, HOUR, Random, TestEngine, change_visitors_daily, chunk, engine, midnight, settings, start,
+};
 use crate::model::Model;
 use edgelink_control_plane::analytics::{
     AnalyticsQuery, Answer, Attribute, Bots, Chunk, Click, ClickHouse, Engine, Granularity,
@@ -43,15 +45,10 @@ fn clicks(random: &mut Random, count: usize) -> (Vec<Click>, Vec<Orphan>) {
     clicks_from(random, count, midnight())
 }
 
-/// Clicks of three days. A visitor has another token each day, as with edges.
+/// Clicks of three days.
 fn clicks_from(random: &mut Random, count: usize, from: u64) -> (Vec<Click>, Vec<Orphan>) {
     let mut clicks = random.clicks(count, from);
-    for click in &mut clicks {
-        let day = click.at / DAY;
-        if let Some(visitor) = click.described.as_mut().and_then(|it| it.visitor.as_mut()) {
-            *visitor += day << 40;
-        }
-    }
+    change_visitors_daily(&mut clicks);
     (clicks, random.orphans(count / 10, from))
 }
 

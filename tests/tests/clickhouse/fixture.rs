@@ -90,6 +90,16 @@ pub(crate) fn chunk(clicks: &[Click], orphans: Vec<Orphan>) -> Chunk {
     Chunk::of(vec![1], clicks, orphans)
 }
 
+/// Gives visitors another token each day, as edges do.
+pub(crate) fn change_visitors_daily(clicks: &mut [Click]) {
+    for click in clicks {
+        let day = click.at / DAY;
+        if let Some(visitor) = click.described.as_mut().and_then(|it| it.visitor.as_mut()) {
+            *visitor += day << 40;
+        }
+    }
+}
+
 /// Random clicks within three days from a midnight on.
 pub(crate) struct Random(StdRng);
 

@@ -1,11 +1,14 @@
 //! Questions, and their answers.
 
-use crate::fixture::{DAY, HOUR, Random, chunk, midnight, start};
+use crate::fixture::{
+    DAY, HOUR, Random, change_visitors_daily, chunk, engine, midnight, settings, start,
+};
 use crate::model::{Model, descends};
 use edgelink_control_plane::analytics::{
     AnalyticsQuery, Attribute, Bots, Click, Described, Engine, RawPlace, RawQuery, Scope, Visitors,
 };
-use edgelink_tests::servers::ClickHouseKind;
+use edgelink_control_plane::config::AnalyticsConfig;
+use edgelink_tests::servers::{ClickHouseKind, ClickHouseServer};
 use std::sync::Arc;
 
 const BOTS: [Bots; 3] = [Bots::Included, Bots::Excluded, Bots::Only];
@@ -100,6 +103,56 @@ async fn ask(
         (model.count(query), model.breakdown(query, by, limit)),
         "{shown} by {by:?}, {limit}"
     );
+}
+
+#[tokio::test]
+async fn months_are_those_of_the_clicks() {
+    for kind in ClickHouseKind::ALL {
+        let server = ClickHouseServer::start(kind);
+        let settings = AnalyticsConfig {
+            raw_days: 100,
+            hours_days: 100,
+            ..settings(&server.url())
+        };
+        let engine = engine(&settings).await;
+        let mut random = Random::new(12);
+        let mut model = Model::default();
+        // A whole month lies in 61 days, and parts of those before and behind it.
+        let from = midnight() - 61 * DAY;
+        for insert in 0..7 {
+            let clicks = random.clicks(400, from + insert * 10 * DAY);
+            let is_past = |click: &Click| click.at < midnight() + 2 * DAY;
+            let mut clicks: Vec<Click> = clicks.into_iter().filter(is_past).collect();
+            change_visitors_daily(&mut clicks);
+            model.clicks.extend(clicks.clone());
+            let chunk = chunk(&clicks, Vec::new());
+            engine.insert(9 + insert, &chunk).await.unwrap();
+        }
+        while engine.upkeep(midnight() + 2 * DAY).await.unwrap() {}
+        for table in ["link_months", "link_value_months"] {
+            let rows = server.ask(&format!("SELECT count() > 0 FROM edgelink.{table}"));
+            assert_eq!(rows.trim(), "1", "{kind:?} {table}");
+        }
+        let links: Vec<u64> = (0..20).collect();
+        for scope in [Scope::Tenant(1), Scope::Links(links.clone())] {
+            for hours in [0..64 * 24, 5..60 * 24 + 3, 20 * 24..50 * 24, 9..1_500] {
+                let query = AnalyticsQuery {
+                    scope: scope.clone(),
+                    from: from + hours.start * HOUR,
+                    to: from + hours.end * HOUR,
+                    bots: BOTS[random.below(3) as usize],
+                };
+                for _ in 0..5 {
+                    ask(&*engine, &model, &query, &mut random, kind).await;
+                }
+            }
+        }
+        engine.delete(&links).await.unwrap();
+        for table in ["link_months", "link_value_months"] {
+            let rows = server.ask(&format!("SELECT count() FROM edgelink.{table}"));
+            assert_eq!(rows.trim(), "0", "{kind:?} {table}");
+        }
+    }
 }
 
 #[tokio::test]

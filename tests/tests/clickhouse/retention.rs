@@ -67,7 +67,7 @@ async fn hours_go_before_days() {
     let AnalyticsConfig {
         hours_days, days, ..
     } = settings(&server.url());
-    // Hours are in partitions of a week, days in those of a month, days of links in those of a year.
+    // Hours are in partitions of a week, days in those of a month, months in those of a year.
     for (after, expected) in [
         (hours_days - 20, [true, true, true, true]),
         (hours_days + 8, [false, true, true, true]),

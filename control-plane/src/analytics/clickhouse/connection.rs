@@ -34,8 +34,17 @@ pub(super) struct Connection {
     is_empty: AtomicBool,
     start: Instant,
     breaker: StdMutex<CircuitBreaker>,
-    /// The first day that is not added up, and when that was so.
-    built: StdMutex<Option<(u64, Instant)>>,
+    /// What is added up, and when that was so.
+    built: StdMutex<Option<(Built, Instant)>>,
+}
+
+/// What is added up once it is over, in days (unix time / 86400).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Built {
+    /// The first day that is not added up; 0 if none is.
+    pub(super) until: u64,
+    /// The first day of the first month that is; the months from then on are, if all their days are.
+    pub(super) months_from: u64,
 }
 
 impl Connection {
@@ -70,7 +79,7 @@ impl Connection {
         let mut known = self.dialect.lock().await;
         if self.is_empty.swap(false, Ordering::Relaxed) {
             *known = None;
-            *self.built.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            self.forget_built();
         }
         let dialect = match *known {
             Some(dialect) => dialect,
@@ -213,25 +222,29 @@ impl Connection {
         ask(&mut breaker, now)
     }
 
-    /// The first day (unix time / 86400) that is not added up, as it was a moment ago; 0 if none is.
-    pub(super) async fn built_until(&self) -> Result<u64, EngineError> {
+    /// What is added up, as it was a moment ago.
+    pub(super) async fn built(&self) -> Result<Built, EngineError> {
         let built = *self.built.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((until, at)) = built
+        if let Some((built, at)) = built
             && at.elapsed() < KNOWN
         {
-            return Ok(until);
+            return Ok(built);
         }
         let last = "SELECT toUInt64(toUInt32(max(day))), count() FROM built_days";
-        let (last, rows): (u64, u64) = self.one(Sql::new(last)).await?;
-        let until = if rows > 0 { last + 1 } else { 0 };
-        self.note_built(until);
-        Ok(until)
+        let (last, days): (u64, u64) = self.one(Sql::new(last)).await?;
+        let first = "SELECT toUInt64(toUInt32(min(month))), count() FROM link_months";
+        let (first, months): (u64, u64) = self.one(Sql::new(first)).await?;
+        let built = Built {
+            until: if days > 0 { last + 1 } else { 0 },
+            months_from: if months > 0 { first } else { u64::MAX },
+        };
+        *self.built.lock().unwrap_or_else(PoisonError::into_inner) = Some((built, Instant::now()));
+        Ok(built)
     }
 
-    /// Remembers the first day that is not added up.
-    pub(super) fn note_built(&self, until: u64) {
-        let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
-        *built = Some((until, Instant::now()));
+    /// Has it looked up again what is added up.
+    pub(super) fn forget_built(&self) {
+        *self.built.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     pub(super) fn settings(&self) -> &AnalyticsConfig {

@@ -1,126 +1,20 @@
-//! Counts, series and breakdowns.
-//!
-//! Whole days (UTC) that are added up are read from the tables of days, and what is left of the interval from those of hours; series
-//! by the minute from those of minutes; by the values among the clicks of single links, from the clicks themselves.
+//! Counts, series and breakdowns, as [`super::spans`] says by which tables; the values among the clicks of links by the clicks
+//! themselves for days that are not added up.
 
 use super::super::engine::{
     AnalyticsQuery, Breakdown, EngineError, Numbers, Scope, Slot, Visitors,
 };
-use super::super::interval::nearest_day;
 use super::super::model::{Attribute, Bots, OTHER};
 use super::connection::Connection;
-use super::schema::{Dialect, value_of};
+use super::schema::value_of;
+use super::spans::{Kind, Spans, spans, spans_of_values};
 use super::sql::Sql;
-use crate::clock;
 use std::collections::HashMap;
-use std::ops::Range;
-
-const HOUR: u64 = 3_600;
 
 const DAY: u64 = 86_400;
 
-/// How an interval is read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Spans {
-    /// Days that are read as a whole.
-    days: Vec<Range<u64>>,
-    /// The seconds before, between and behind them, at hours, or at minutes.
-    hours: Vec<Range<u64>>,
-    /// What the rows of these seconds are of.
-    unit: &'static str,
-}
-
-impl Spans {
-    /// Whole days as such, before the day `until`, but for the days `split` (ascending). What is not known more closely than by the
-    /// day any more, before the second `since`, begins and ends with the nearest day.
-    fn of(Range { start, end }: Range<u64>, until: u64, since: u64, split: &[u64]) -> Self {
-        let [from, to] = [start, end].map(|second| nearest_day(second, since));
-        let whole = from.div_ceil(DAY)..(to / DAY).min(until);
-        let (mut days, mut hours) = (Vec::new(), Vec::new());
-        let (mut hours_from, mut days_from) = (from, whole.start);
-        let split = split.iter().copied().filter(|day| whole.contains(day));
-        for day in split.chain([whole.end]) {
-            if days_from < day {
-                hours.push(hours_from..days_from * DAY);
-                days.push(days_from..day);
-                hours_from = day * DAY;
-            }
-            days_from = day + 1;
-        }
-        hours.push(hours_from..to);
-        hours.retain(|range| !range.is_empty());
-        Self {
-            days,
-            hours,
-            unit: "hour",
-        }
-    }
-
-    /// All of it by minutes.
-    fn of_minutes(interval: Range<u64>) -> Self {
-        Self {
-            days: Vec::new(),
-            hours: vec![interval],
-            unit: "minute",
-        }
-    }
-
-    /// What the tables of a kind (`link`, `domain`, `value`) have in the interval, with these columns behind `slot`,
-    /// the second in which day or hour begin.
-    fn rows(&self, kind: &str, columns: &str, condition: &Sql) -> Sql {
-        let Self { days, hours, unit } = self;
-        let of_days = Sql::new("SELECT toUInt64(toUInt32(day)) * 86400 AS slot, ")
-            .text(columns)
-            .text(&format!(" FROM {kind}_days WHERE "))
-            .sql(condition.clone())
-            .text(" AND ")
-            .on_days("day", days);
-        let of_hours = Sql::new(&format!("SELECT toUInt64(toUInt32({unit})) AS slot, "))
-            .text(columns)
-            .text(&format!(" FROM {kind}_{unit}s WHERE "))
-            .sql(condition.clone())
-            .text(" AND ")
-            .within_any(unit, hours);
-        Sql::new("(")
-            .sql(of_days)
-            .text(" UNION ALL ")
-            .sql(of_hours)
-            .text(")")
-    }
-}
-
 /// Links beyond those asked for that are looked at: of as many with equally many clicks, the first by name are chosen.
 const TIED_LINKS: usize = 1_000;
-
-/// From when on something is known that is kept for so many days.
-fn since(days: u64) -> u64 {
-    let today = clock::unix_seconds() / DAY;
-    (today + 1).saturating_sub(days) * DAY
-}
-
-/// How an interval is read from tables of minutes, of hours and of days. Those days are read by the hour within which one of the
-/// `slots` begins.
-async fn spans(
-    connection: &Connection,
-    query: &AnalyticsQuery,
-    slots: &[u64],
-) -> Result<Spans, EngineError> {
-    let (_, dialect) = connection.ready().await?;
-    let mut bounds = slots.iter().chain([&query.from, &query.to]);
-    if !bounds.all(|bound| bound.is_multiple_of(HOUR)) {
-        return Ok(Spans::of_minutes(query.from..query.to));
-    }
-    let since = since(connection.settings().hours_days);
-    let until = match dialect {
-        Dialect::Modern => u64::MAX,
-        Dialect::Classic => connection.built_until().await?,
-    };
-    let is_within = |slot: &&u64| **slot >= since && !slot.is_multiple_of(DAY);
-    let split = slots.iter().skip(1).filter(is_within);
-    let mut split: Vec<u64> = split.map(|slot| slot / DAY).collect();
-    split.dedup();
-    Ok(Spans::of(query.from..query.to, until, since, &split))
-}
 
 /// The clicks that count, of columns `clicks` and `bots`.
 fn counting(bots: Bots) -> &'static str {
@@ -131,14 +25,18 @@ fn counting(bots: Bots) -> &'static str {
     }
 }
 
+/// The tables that have sums and visitors of a scope.
+fn kind(scope: &Scope) -> Kind {
+    match scope {
+        Scope::Links(_) => Kind::Link,
+        Scope::Tenant(_) | Scope::Domain { .. } => Kind::Domain,
+    }
+}
+
 /// Sums and visitors by the slot, for a query and its spans: columns `slot`, `clicks`, `bots`, `visitors` (a sketch).
 fn by_slot(query: &AnalyticsQuery, spans: &Spans) -> Sql {
-    let kind = match &query.scope {
-        Scope::Links(_) => "link",
-        Scope::Tenant(_) | Scope::Domain { .. } => "domain",
-    };
     let condition = Sql::default().scope(&query.scope);
-    spans.rows(kind, "clicks, bots, visitors", &condition)
+    spans.rows("clicks, bots, visitors", &condition)
 }
 
 /// How many clicks there were.
@@ -147,7 +45,7 @@ pub(super) async fn count(
     query: &AnalyticsQuery,
 ) -> Result<Numbers, EngineError> {
     let count = counting(query.bots);
-    let spans = spans(connection, query, &[]).await?;
+    let spans = spans(connection, query, kind(&query.scope), &[]).await?;
     let sql = Sql::new("SELECT sum(counted), sum(seen) FROM (")
         .text(&format!(
             "SELECT intDiv(slot, {DAY}) AS date, {count} AS counted, "
@@ -180,7 +78,7 @@ pub(super) async fn series(
     visitors: Visitors,
 ) -> Result<(Numbers, Vec<Slot>), EngineError> {
     let count = counting(query.bots);
-    let spans = spans(connection, query, slots).await?;
+    let spans = spans(connection, query, kind(&query.scope), slots).await?;
     let [of_slot, of_part, seen, of_date] = match visitors {
         Visitors::Counted => [
             ", uniqCombinedMergeState(14)(visitors) AS sketch",
@@ -288,18 +186,21 @@ async fn by_link(
     query: &AnalyticsQuery,
     limit: usize,
 ) -> Result<Top, EngineError> {
-    let spans = spans(connection, query, &[]).await?;
+    let spans = spans(connection, query, Kind::Link, &[]).await?;
     let condition = Sql::default().scope(&query.scope);
     let count = counting(query.bots);
     let top = Sql::new(&format!("SELECT link_id, {count} AS counted FROM "))
-        .sql(spans.rows("link", "link_id, clicks, bots", &condition))
+        .sql(spans.rows("link_id, clicks, bots", &condition))
         .text(" GROUP BY link_id HAVING counted > 0 ORDER BY counted DESC, link_id LIMIT ")
         .number((limit + TIED_LINKS) as u64);
-    let top: Vec<(u64, u64)> = connection.all(top).await?;
+    let mut top: Vec<(u64, u64)> = connection.all(top).await?;
+    if let Some((_, least)) = limit.checked_sub(1).and_then(|last| top.get(last).copied()) {
+        top.retain(|(_, clicks)| *clicks >= least);
+    }
     let ids: Vec<u64> = top.iter().map(|(link, _)| *link).collect();
     let condition = condition.text(" AND ").links(&ids);
     let names = Sql::new("SELECT link_id, argMax(key, slot) FROM ")
-        .sql(spans.rows("link", "link_id, key", &condition))
+        .sql(spans.rows("link_id, key", &condition))
         .text(" GROUP BY link_id");
     let names: Vec<(u64, String)> = connection.all(names).await?;
     let mut names: HashMap<u64, String> = names.into_iter().collect();
@@ -315,15 +216,15 @@ async fn of_domains(
     query: &AnalyticsQuery,
     by: Attribute,
 ) -> Result<Sql, EngineError> {
-    let spans = spans(connection, query, &[]).await?;
+    let spans = spans(connection, query, Kind::Value, &[]).await?;
     let condition = Sql::new("attribute = ")
         .number(by as u8)
         .text(" AND ")
         .scope(&query.scope);
-    Ok(spans.rows("value", "value, clicks, bots", &condition))
+    Ok(spans.rows("value, clicks, bots", &condition))
 }
 
-/// The same among the clicks of links: by what the rows of links say, by the values of days, and for what is left by the clicks
+/// The same among the clicks of links: by what the rows of links say, by values that are added up, and for what is left by the clicks
 /// themselves.
 async fn of_links(
     connection: &Connection,
@@ -333,31 +234,28 @@ async fn of_links(
 ) -> Result<Sql, EngineError> {
     let condition = Sql::default().known_links(links);
     if matches!(by, Attribute::Link | Attribute::Domain) {
-        let spans = spans(connection, query, &[]).await?;
+        let spans = spans(connection, query, Kind::Link, &[]).await?;
         let columns = format!("toString({}) AS value, clicks, bots", value_of(by));
-        return Ok(spans.rows("link", &columns, &condition));
+        return Ok(spans.rows(&columns, &condition));
     }
-    let since = since(connection.settings().raw_days);
-    let until = connection.built_until().await?;
-    let Spans { days, hours, .. } = Spans::of(query.from..query.to, until, since, &[]);
+    let spans = spans_of_values(connection, query).await?;
     let with = match by {
         Attribute::Tag => "",
         _ => " WHERE value != ''",
     };
-    let of_days = Sql::new("(SELECT value, clicks, bots FROM link_value_days WHERE attribute = ")
+    let of_attribute = Sql::new("attribute = ")
         .number(by as u8)
         .text(" AND ")
-        .sql(condition.clone())
-        .text(" AND ")
-        .on_days("day", &days);
+        .sql(condition.clone());
     // Equal values are added up before they become texts, which takes half of the time.
-    Ok(of_days
-        .text(" UNION ALL SELECT value, clicks, bots FROM (SELECT toString(kept) AS value, clicks, bots FROM (SELECT ")
+    Ok(Sql::new("(")
+        .sql(spans.dates("value, clicks, bots", &of_attribute))
+        .text(" UNION ALL SELECT toUInt64(0) AS slot, value, clicks, bots FROM (SELECT toString(kept) AS value, clicks, bots FROM (SELECT ")
         .text(value_of(by))
         .text(" AS kept, sum(clicks) AS clicks, sum(bots) AS bots FROM clicks WHERE ")
         .sql(condition)
         .text(" AND ")
-        .within_any("at", &hours)
+        .within_any("at", &spans.hours)
         .text(&format!(" GROUP BY kept)){with})")))
 }
 
@@ -379,51 +277,4 @@ async fn top(
         .text(" GROUP BY value HAVING counted > 0)");
     let (values, clicks) = connection.one(sql).await?;
     Ok(Top { values, clicks })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    #[expect(
-        clippy::single_range_in_vec_init,
-        reason = "a list of ranges that happens to have one"
-    )]
-    fn days_are_read_as_a_whole_but_for_those_that_are_split() {
-        let check = |interval: Range<u64>,
-                     until: u64,
-                     split: &[u64],
-                     days: &[Range<u64>],
-                     hours: &[Range<u64>]| {
-            let spans = Spans::of(interval.clone(), until, 0, split);
-            let of_hours = hours
-                .iter()
-                .map(|Range { start, end }| start * HOUR..end * HOUR);
-            assert_eq!(spans.days, days, "{interval:?}");
-            assert_eq!(spans.hours, of_hours.collect::<Vec<_>>(), "{interval:?}");
-        };
-        let hour = |day: u64, hour: u64| day * DAY + hour * HOUR;
-        check(hour(2, 0)..hour(5, 0), 99, &[], &[2..5], &[]);
-        check(
-            hour(2, 7)..hour(5, 3),
-            99,
-            &[],
-            &[3..5],
-            &[55..72, 120..123],
-        );
-        check(hour(2, 7)..hour(2, 9), 99, &[], &[], &[55..57]);
-        check(hour(2, 0)..hour(5, 0), 4, &[], &[2..4], &[96..120]);
-        check(hour(2, 0)..hour(5, 0), 1, &[], &[], &[48..120]);
-        check(hour(2, 0)..hour(6, 0), 99, &[3], &[2..3, 4..6], &[72..96]);
-        let split = [1, 2, 3, 5];
-        check(
-            hour(2, 0)..hour(6, 0),
-            99,
-            &split,
-            &[4..5],
-            &[48..96, 120..144],
-        );
-        check(hour(2, 1)..hour(4, 1), 99, &[3], &[], &[49..97]);
-    }
 }

@@ -1,10 +1,11 @@
-//! Days are added up once they are over, where no view does so as rows come in.
+//! Days are added up once they are over, where no view does so as rows come in, and with the last day of a month its days.
 //!
 //! `built_days` has the days that are done. A day is done again from its beginning if that came to no end.
 
 use super::super::engine::EngineError;
-use super::connection::Connection;
-use super::schema::TABLES;
+use super::super::interval::first_of_month;
+use super::connection::{Built, Connection};
+use super::schema::{Kept, TABLES};
 use super::sql::Sql;
 use super::writing::{LONGER, clear};
 
@@ -22,7 +23,12 @@ pub(super) async fn build(connection: &Connection, settled: u64) -> Result<bool,
     }
     let (client, dialect) = connection.ready().await?;
     let limit = connection.settings().clickhouse_timeout_ms * LONGER;
-    for table in TABLES.iter().filter(|table| table.is_daily(dialect)) {
+    let is_last_of_month = first_of_month(day + 1) == day + 1;
+    let tables = TABLES
+        .iter()
+        .filter(|table| table.is_filled_late(dialect))
+        .filter(|table| table.kept != Kept::Months || is_last_of_month);
+    for table in tables {
         clear(connection, table, day).await?;
         for fill in table.fill(day) {
             let filled = client.query_raw(&fill).execute();
@@ -31,13 +37,13 @@ pub(super) async fn build(connection: &Connection, settled: u64) -> Result<bool,
     }
     let done = format!("INSERT INTO built_days (day) VALUES (toDate({day}))");
     connection.execute(client.query_raw(&done)).await?;
-    connection.note_built(day + 1);
+    connection.forget_built();
     Ok(true)
 }
 
 /// The day to add up next; `None` if there are no clicks.
 async fn next(connection: &Connection) -> Result<Option<u64>, EngineError> {
-    let until = connection.built_until().await?;
+    let Built { until, .. } = connection.built().await?;
     if until > 0 {
         return Ok(Some(until));
     }

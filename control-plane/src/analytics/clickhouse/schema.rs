@@ -2,8 +2,9 @@
 //!
 //! `clicks` and `orphans` have what came, row by row. Materialized views add clicks up by the hour: those of links
 //! (`link_hours`), of domains (`domain_hours`) and of the values that attributes have among the clicks of a domain
-//! (`value_hours`), and these by the day; the first two by the minute as well. The values that attributes have among the clicks of a link are added up once a day
-//! is over (`link_value_days`): see [`super::days`].
+//! (`value_hours`), and these by the day; the first two by the minute as well. The values that attributes have among the clicks of a
+//! link are added up once a day is over (`link_value_days`), and what is known of links by the day once a month is (`link_months`,
+//! `link_value_months`): see [`super::days`].
 
 mod layout;
 
@@ -44,18 +45,21 @@ pub(super) enum Kept {
     Hours,
     /// Days, by `day`.
     Days,
+    /// Months, by their first day, `month`.
+    Months,
     /// Totals, without an end.
     Totals,
 }
 
 impl Kept {
-    /// The days of retention.
+    /// The days of retention; a month is kept as long as its last day.
     pub(super) fn days(self, settings: &AnalyticsConfig) -> Option<u64> {
         match self {
             Self::Raw => Some(settings.raw_days),
             Self::Minutes => Some(settings.minutes_days),
             Self::Hours => Some(settings.hours_days),
             Self::Days => Some(settings.days),
+            Self::Months => Some(settings.days + LONGEST_MONTH),
             Self::Totals => None,
         }
     }
@@ -67,16 +71,25 @@ impl Kept {
             Self::Minutes => ("minute", "DateTime('UTC')", "toStartOfMinute(at)"),
             Self::Hours => ("hour", "DateTime('UTC')", "toStartOfHour(at)"),
             Self::Days => ("day", "Date", "toDate(hour)"),
+            Self::Months => ("month", "Date", "toStartOfMonth(day)"),
             Self::Totals => ("", "", ""),
         }
     }
 
-    /// The condition that a row of the source is one of a day (unix time / 86400).
+    /// The condition that a row is one of a day (unix time / 86400), or of its month.
     pub(super) fn on_day(self, day: u64) -> String {
-        let (slot, ..) = self.slot();
-        format!("WHERE toDate({slot}) = toDate({day})")
+        match self {
+            Self::Months => format!("WHERE month = toStartOfMonth(toDate({day}))"),
+            _ => {
+                let (slot, ..) = self.slot();
+                format!("WHERE toDate({slot}) = toDate({day})")
+            }
+        }
     }
 }
+
+/// The days of a month at most.
+const LONGEST_MONTH: u64 = 31;
 
 /// What a table has rows of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,7 +140,7 @@ const fn table(
 
 /// All tables, each behind the one that fills it. In [`Dialect::Classic`] views on a table fill theirs in the order of their
 /// names, one after another: that of [`NOTED`] is the last one.
-pub(super) const TABLES: [Table; 14] = [
+pub(super) const TABLES: [Table; 16] = [
     table("clicks", Content::Clicks, Kept::Raw, None),
     table("orphans", Content::Orphans, Kept::Raw, None),
     table(
@@ -168,6 +181,18 @@ pub(super) const TABLES: [Table; 14] = [
         Content::LinkValues,
         Kept::Days,
         Some("clicks"),
+    ),
+    table(
+        "link_months",
+        Content::Links,
+        Kept::Months,
+        Some("link_days"),
+    ),
+    table(
+        "link_value_months",
+        Content::LinkValues,
+        Kept::Months,
+        Some("link_value_days"),
     ),
     table("built_days", Content::Built, Kept::Days, None),
     table(
@@ -296,19 +321,19 @@ impl Table {
         dialect == Dialect::Classic && self.kept == Kept::Totals
     }
 
-    /// Whether it is filled with a day once that is over, in that dialect.
-    pub(super) fn is_daily(&self, dialect: Dialect) -> bool {
-        match self.content {
-            Content::LinkValues => true,
-            Content::Built => false,
-            _ => dialect == Dialect::Classic && self.kept == Kept::Days,
+    /// Whether it is filled with days or months once they are over, in that dialect.
+    pub(super) fn is_filled_late(&self, dialect: Dialect) -> bool {
+        match (self.content, self.kept) {
+            (Content::LinkValues, _) | (_, Kept::Months) => true,
+            (Content::Built, _) => false,
+            (_, kept) => dialect == Dialect::Classic && kept == Kept::Days,
         }
     }
 
     /// Whether a view fills it as rows come in, in that dialect.
     pub(super) fn has_view(&self, dialect: Dialect) -> bool {
         let is_filled =
-            self.is_virtual(dialect) || self.is_daily(dialect) || self.is_written(dialect);
+            self.is_virtual(dialect) || self.is_filled_late(dialect) || self.is_written(dialect);
         self.source.is_some() && !is_filled
     }
 
@@ -344,17 +369,28 @@ impl Table {
         vec![self.create_table(dialect, settings), view]
     }
 
-    /// What fills it with a day (unix time / 86400), if it is filled so: statements that follow each other.
+    /// What fills it with a day (unix time / 86400), or with the month of that day: statements that follow each other.
     pub(super) fn fill(&self, day: u64) -> Vec<String> {
         let columns: Vec<&str> = self.columns().into_iter().map(|(name, _)| name).collect();
         let insert = format!("INSERT INTO {} ({})", self.name, columns.join(", "));
-        if self.content == Content::LinkValues {
-            let selects = Attribute::ALL.into_iter().filter_map(|by| of_link(by, day));
-            return selects.map(|select| format!("{insert} {select}")).collect();
-        }
-        let select = self.select(&Kept::Hours.on_day(day));
-        let statements = select.map(|select| format!("{insert} {select}"));
-        statements.into_iter().collect()
+        let condition = match self.kept {
+            Kept::Months => format!("WHERE toStartOfMonth(day) = toStartOfMonth(toDate({day}))"),
+            _ => Kept::Hours.on_day(day),
+        };
+        // Of rows of links themselves links and domains are known.
+        let by_value = |by: &Attribute| !matches!(by, Attribute::Link | Attribute::Domain);
+        let attributes = Attribute::ALL.into_iter().filter(by_value);
+        let selects: Vec<String> = match (self.content, self.kept) {
+            (Content::LinkValues, Kept::Days) => attributes.map(|by| of_link(by, day)).collect(),
+            // All attributes at once would take the memory of all.
+            (Content::LinkValues, _) => {
+                let of = |by| with(&condition, &format!("attribute = {}", by as u8));
+                attributes.filter_map(|by| self.select(&of(by))).collect()
+            }
+            _ => self.select(&condition).into_iter().collect(),
+        };
+        let statement = |select: &String| format!("{insert} {select}");
+        selects.iter().map(statement).collect()
     }
 
     /// What fills the table from its source, for the rows that meet `condition` (`WHERE ...`, or empty); `None` if it
@@ -405,24 +441,21 @@ const TOTALS: &str = "SELECT link_id, sum(clicks) AS clicks, sum(bots) AS bots F
 pub(super) const FORMER_VIEWS: &str = "SELECT name FROM system.tables WHERE database = currentDatabase() AND engine = 'View' \
      AND name IN ('link_days', 'domain_days', 'value_days')";
 
-/// The values of an attribute among the clicks of each link on a day; `None` if rows of links say.
-fn of_link(by: Attribute, day: u64) -> Option<String> {
-    if matches!(by, Attribute::Link | Attribute::Domain) {
-        return None;
-    }
+/// The values of an attribute among the clicks of each link on a day.
+fn of_link(by: Attribute, day: u64) -> String {
     // Clicks without tags have a row, for a click may have several.
     let condition = match by {
         Attribute::Tag => "",
         _ => "WHERE value != ''",
     };
-    Some(format!(
+    format!(
         "SELECT tenant_id, toUInt8({}) AS attribute, link_id, value, day, sum(clicks) AS clicks, sum(bots) AS bots \
          FROM (SELECT tenant_id, link_id, toString({}) AS value, toDate(at) AS day, clicks, bots FROM clicks {} AND tenant_id > 0) \
          {condition} GROUP BY tenant_id, link_id, value, day",
         by as u8,
         value_of(by),
         Kept::Raw.on_day(day),
-    ))
+    )
 }
 
 /// How many numbers of clicks an insert has.

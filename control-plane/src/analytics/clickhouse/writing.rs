@@ -272,7 +272,7 @@ pub(super) async fn expire(connection: &Connection, now: u64) -> Result<(), Engi
     if dialect == Dialect::Modern {
         return Ok(());
     }
-    let built = connection.built_until().await?;
+    let built = connection.built().await?.until;
     for table in TABLES
         .iter()
         .filter(|table| table.content != Content::Built)

@@ -42,17 +42,16 @@ impl Table {
                 sql.push_str(&format!(" TTL {ttl}"));
             }
             // Dropping parts as a whole costs nothing; those of a year are written again, once a month.
-            sql.push_str(match self.is_by_year() {
+            sql.push_str(match self.kept == Kept::Months {
                 true => " SETTINGS merge_with_ttl_timeout = 2592000, ",
                 false => " SETTINGS ttl_only_drop_parts = 1, ",
             });
             sql.push_str("non_replicated_deduplication_window = 1000, ");
             if rows < ROWS_OF_MARK {
-                // What lies between two marks is read without its neighbours; and each part is looked into for each link, so that a
-                // partition becomes one part once it is over.
+                // What lies between two marks is read without its neighbours; and each part is looked into for each link, so that
+                // parts of a partition become one when they are some hours old.
                 sql.push_str(
-                    "min_compress_block_size = 4096, min_age_to_force_merge_seconds = 86400, \
-                     min_age_to_force_merge_on_partition_only = 1, ",
+                    "min_compress_block_size = 4096, min_age_to_force_merge_seconds = 21600, ",
                 );
             }
         } else {
@@ -62,19 +61,14 @@ impl Table {
         sql
     }
 
-    /// Whether each part of it has rows of a year, for each part is looked into for each link that is asked for.
-    fn is_by_year(&self) -> bool {
-        self.is_of_links() && self.kept == Kept::Days
-    }
-
     /// What a part of it may have rows of.
     fn partition(&self) -> &'static str {
         match self.kept {
-            _ if self.is_by_year() => "toYear(day)",
             Kept::Raw => "toDate(at)",
             Kept::Minutes => "toDate(minute)",
             Kept::Hours => "toMonday(hour)",
             Kept::Days => "toYYYYMM(day)",
+            Kept::Months => "toYear(month)",
             Kept::Totals => "tuple()",
         }
     }
@@ -82,11 +76,11 @@ impl Table {
     /// The last day of a partition, by the column `partition` of `system.parts`.
     pub(in super::super) fn last_day(&self) -> &'static str {
         match self.kept {
-            _ if self.is_by_year() => "toDate(concat(partition, '-12-31'))",
             Kept::Hours => "toDate(partition) + 6",
             Kept::Days => {
                 "addMonths(toDate(concat(substring(partition, 1, 4), '-', substring(partition, 5, 2), '-01')), 1) - 1"
             }
+            Kept::Months => "toDate(concat(partition, '-12-31'))",
             _ => "toDate(partition)",
         }
     }
@@ -96,7 +90,7 @@ impl Table {
     fn rows_of_mark(&self) -> u32 {
         match (self.content, self.kept) {
             (Content::LinkValues, _) => 256,
-            (Content::Links, Kept::Hours | Kept::Days) => 64,
+            (Content::Links, Kept::Hours | Kept::Days | Kept::Months) => 64,
             _ => ROWS_OF_MARK,
         }
     }
