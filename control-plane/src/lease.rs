@@ -3,7 +3,7 @@
 use crate::store::{Store, StoreError};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep, timeout_at};
 
 /// A named lease of the database, held by this process or not.
 pub(crate) struct NamedLease {
@@ -50,6 +50,28 @@ impl NamedLease {
             self.ask_at = now + self.duration / 3;
         }
         Ok(self.is_held())
+    }
+
+    /// Does what may take longer than the lease lasts, and renews the lease meanwhile; `None` if it is lost: then the work is given up.
+    pub(crate) async fn hold_for<T>(
+        &mut self,
+        work: impl Future<Output = T>,
+    ) -> Result<Option<T>, StoreError> {
+        let renew = async {
+            loop {
+                sleep(self.duration / 3).await;
+                let until = self.until.unwrap_or_else(Instant::now);
+                match timeout_at(until, self.hold()).await {
+                    Ok(Ok(true)) => {}
+                    Ok(Err(error)) => return Err(error),
+                    Ok(Ok(false)) | Err(_) => return Ok(None),
+                }
+            }
+        };
+        tokio::select! {
+            done = work => Ok(Some(done)),
+            lost = renew => lost,
+        }
     }
 
     /// Gives the lease back, so that another process need not wait for its end.

@@ -133,7 +133,9 @@ impl Engine for ClickHouse {
         let deleted = self.totals(links).await?;
         let (client, dialect) = self.connection.ready().await?;
         self.store.delete_link_clicks(links).await?;
-        // The totals last: they are read first if a deletion is called again after a failure.
+        // The totals last: they are read first if a deletion is called again after a failure. What days and months are added up of comes
+        // before these, and what was read of it until then is written.
+        let fill = self.connection.fill_name();
         for table in TABLES
             .iter()
             .filter(|table| table.is_of_links() && !table.is_virtual(dialect))
@@ -143,6 +145,9 @@ impl Engine for ClickHouse {
                 Content::LinkTotals => sql.links(links),
                 _ => sql.known_links(links),
             };
+            if table.is_filled_late(dialect) {
+                self.connection.await_end(&fill).await?;
+            }
             writing::mutate(&self.connection, &client, sql).await?;
         }
         Ok(deleted.values().map(|(clicks, _)| clicks).sum())

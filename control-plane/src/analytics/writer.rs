@@ -337,7 +337,11 @@ impl ClickWriter {
         let settled = settled
             .min(clock::unix_seconds())
             .saturating_sub(MAX_BEHIND);
-        let has_more = self.engine.upkeep(settled).await?;
+        // A replica that takes over does the same work from its beginning.
+        let Some(done) = self.lease.hold_for(self.engine.upkeep(settled)).await? else {
+            return Ok(());
+        };
+        let has_more = done?;
         self.upkeep_at = match has_more && is_idle {
             true => now,
             false => now + UPKEEP,

@@ -16,7 +16,7 @@ edgelink_wire::settings! {
     /// the same columns, to have them replicated.
     ///
     /// Rows go by whole partitions there: hours up to a week later than is said here, days up to a month. Months of links,
-    /// which are added up of their days, go with the last of these: from 24.8 on up to two months later, in older servers up to a year.
+    /// which are added up of their days, go later than the last of these: from 24.8 on up to a month, in older servers up to a year.
     pub struct AnalyticsConfig {
         /// Where clicks are kept.
         pub engine: EngineKind = EngineKind::Sql;

@@ -6,6 +6,7 @@ use super::fields::{Field, Fields, stays};
 use super::form::{Form, Query};
 use super::layout::{self, Layout, Tab};
 use super::links::domain_field;
+use super::revision::Revision;
 use super::signed_in::SignedIn;
 use super::strings as t;
 use super::views::LinkView;
@@ -22,7 +23,7 @@ struct MovePage {
     layout: Layout,
     link: LinkView,
     fields: Fields,
-    entity_tag: String,
+    revision: Revision,
 }
 
 impl MovePage {
@@ -45,7 +46,7 @@ impl MovePage {
             layout: Layout::new(me, Some(Tab::Links), t::MOVE),
             fields: Fields::new(fields),
             link,
-            entity_tag,
+            revision: Revision::new(entity_tag),
         })
     }
 }
@@ -88,7 +89,7 @@ pub(super) async fn relocate(
         }
         Err(problem) if stays(&problem) => {
             let mut page = MovePage::of(&console, &me, (&*code, domain)).await?;
-            form.get("entityTag").clone_into(&mut page.entity_tag);
+            page.revision = page.revision.again(&form, &problem, &page.fields);
             page.fields = page.fields.filled(&form).with(&problem);
             Ok(layout::send(problem.status(), &page))
         }

@@ -10,10 +10,10 @@ use clickhouse::query::Query;
 use clickhouse::{Client, RowOwned, RowRead};
 use edgelink_wire::breaker::CircuitBreaker;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex as StdMutex, PoisonError};
+use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::Mutex;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 /// How long the circuit breaker is open after a server did not answer.
 const OPEN_MILLIS: u64 = 1_000;
@@ -23,6 +23,9 @@ const MAX_STATEMENT: &str = "1048576";
 
 /// How long it is remembered which days are added up: what they are made of stays longer.
 const KNOWN: Duration = Duration::from_secs(30);
+
+/// How long to wait between two looks at what the server does.
+pub(super) const PAUSE: Duration = Duration::from_millis(20);
 
 /// A client, which makes the tables before it is used first, and again where they are gone.
 pub(super) struct Connection {
@@ -39,12 +42,12 @@ pub(super) struct Connection {
 }
 
 /// What is added up once it is over, in days (unix time / 86400).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Built {
     /// The first day that is not added up; 0 if none is.
     pub(super) until: u64,
-    /// The first day of the first month that is; the months from then on are, if all their days are.
-    pub(super) months_from: u64,
+    /// The first days of months that have rows: they are added up if all their days are.
+    pub(super) months: Arc<[u64]>,
 }
 
 impl Connection {
@@ -224,7 +227,8 @@ impl Connection {
 
     /// What is added up, as it was a moment ago.
     pub(super) async fn built(&self) -> Result<Built, EngineError> {
-        let built = *self.built.lock().unwrap_or_else(PoisonError::into_inner);
+        let built = self.built.lock();
+        let built = built.unwrap_or_else(PoisonError::into_inner).clone();
         if let Some((built, at)) = built
             && at.elapsed() < KNOWN
         {
@@ -232,19 +236,43 @@ impl Connection {
         }
         let last = "SELECT toUInt64(toUInt32(max(day))), count() FROM built_days";
         let (last, days): (u64, u64) = self.one(Sql::new(last)).await?;
-        let first = "SELECT toUInt64(toUInt32(min(month))), count() FROM link_months";
-        let (first, months): (u64, u64) = self.one(Sql::new(first)).await?;
+        let months = "SELECT DISTINCT toUInt64(toUInt32(month)) FROM link_months";
+        let months: Vec<u64> = self.all(Sql::new(months)).await?;
         let built = Built {
             until: if days > 0 { last + 1 } else { 0 },
-            months_from: if months > 0 { first } else { u64::MAX },
+            months: months.into(),
         };
-        *self.built.lock().unwrap_or_else(PoisonError::into_inner) = Some((built, Instant::now()));
+        let mut known = self.built.lock().unwrap_or_else(PoisonError::into_inner);
+        *known = Some((built.clone(), Instant::now()));
         Ok(built)
     }
 
     /// Has it looked up again what is added up.
     pub(super) fn forget_built(&self) {
         *self.built.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// The name of statements that add up days and months: one of them runs at a time.
+    pub(super) fn fill_name(&self) -> String {
+        format!("{}-fill", self.settings.clickhouse_database)
+    }
+
+    /// Waits until the server does not work any more on a statement of that name, which was perhaps given up.
+    pub(super) async fn await_end(&self, name: &str) -> Result<(), EngineError> {
+        let (client, _) = self.ready().await?;
+        let running = || {
+            let query = client.query("SELECT count() FROM system.processes WHERE query_id = ?");
+            query.bind(name)
+        };
+        let start = Instant::now();
+        while self.call(running().fetch_one::<u64>()).await? > 0 {
+            if start.elapsed() > self.settings.clickhouse_timeout_ms {
+                let still = "an earlier statement is still worked on";
+                return Err(EngineError::ClickHouse(still.to_owned()));
+            }
+            sleep(PAUSE).await;
+        }
+        Ok(())
     }
 
     pub(super) fn settings(&self) -> &AnalyticsConfig {

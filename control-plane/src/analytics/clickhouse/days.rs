@@ -7,14 +7,20 @@ use super::super::interval::first_of_month;
 use super::connection::{Built, Connection};
 use super::schema::{Kept, TABLES};
 use super::sql::Sql;
-use super::writing::{LONGER, clear};
+use super::writing::clear;
+use std::time::Duration;
 
 const DAY: u64 = 86_400;
 
 const HOUR: u64 = 3_600;
 
+/// The longest that a statement takes which adds up a day or a month.
+const LIMIT: Duration = Duration::from_secs(3_600);
+
 /// Adds the next day up if it is over; whether it was. All clicks before `settled` (unix seconds) are written.
 pub(super) async fn build(connection: &Connection, settled: u64) -> Result<bool, EngineError> {
+    // Another replica may have added up days a moment ago.
+    connection.forget_built();
     let Some(day) = next(connection).await? else {
         return Ok(false);
     };
@@ -22,7 +28,8 @@ pub(super) async fn build(connection: &Connection, settled: u64) -> Result<bool,
         return Ok(false);
     }
     let (client, dialect) = connection.ready().await?;
-    let limit = connection.settings().clickhouse_timeout_ms * LONGER;
+    let (name, limit) = (connection.fill_name(), LIMIT.as_secs().to_string());
+    connection.await_end(&name).await?;
     let is_last_of_month = first_of_month(day + 1) == day + 1;
     let tables = TABLES
         .iter()
@@ -31,8 +38,9 @@ pub(super) async fn build(connection: &Connection, settled: u64) -> Result<bool,
     for table in tables {
         clear(connection, table, day).await?;
         for fill in table.fill(day) {
-            let filled = client.query_raw(&fill).execute();
-            connection.call_within(limit, filled).await?;
+            let fill = client.query_raw(&fill).with_setting("query_id", &name);
+            let filled = fill.with_setting("max_execution_time", &limit).execute();
+            connection.call_within(LIMIT, filled).await?;
         }
     }
     let done = format!("INSERT INTO built_days (day) VALUES (toDate({day}))");

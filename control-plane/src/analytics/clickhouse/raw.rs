@@ -1,6 +1,8 @@
 //! Single clicks, and orphan visits.
 
-use super::super::engine::{AnalyticsQuery, EngineError, RawClick, RawPlace, RawQuery, Visitors};
+use super::super::engine::{
+    AnalyticsQuery, EngineError, RawClick, RawPlace, RawQuery, Scope, Visitors,
+};
 use super::super::model::Bots;
 use super::connection::Connection;
 use super::counts;
@@ -9,6 +11,7 @@ use super::spans::since;
 use super::sql::Sql;
 use crate::clock;
 use clickhouse::Row as _;
+use std::ops::Range;
 
 const HOUR: u64 = 3_600;
 
@@ -17,30 +20,46 @@ const DAY: u64 = 86_400;
 /// How much longer the part of the interval is that is looked at next, where one before had too few clicks.
 const GROWTH: u64 = 64;
 
-/// Single clicks. The newest hour of the interval is looked at first, and longer parts where it has too few of them.
-/// First only their places are read.
+/// Single clicks. First only their places are read.
 pub(super) async fn raw(
     connection: &Connection,
     query: &RawQuery,
 ) -> Result<Vec<RawClick>, EngineError> {
+    let query = &kept(connection, query);
     let wanted = query.skip.saturating_add(query.limit.into());
     let end = query
         .after
         .map_or(query.to, |after| query.to.min(after.at + 1));
-    let mut length = HOUR;
-    let places = loop {
-        let from = query.from.max(end.saturating_sub(length));
-        let places = places(connection, query, from, end, wanted).await?;
-        let clicks: u64 = places.iter().map(|(_, _, clicks)| clicks).sum();
-        if clicks >= wanted || from == query.from {
-            break places;
+    let mut found = Vec::new();
+    for part in parts(query.from..end) {
+        found = places(connection, query, part, wanted).await?;
+        let clicks: u64 = found.iter().map(|(_, _, clicks)| clicks).sum();
+        if clicks >= wanted {
+            break;
         }
-        length *= GROWTH;
-    };
-    match page(&places, query) {
+    }
+    match page(&found, query) {
         Some((newest, oldest)) => clicks(connection, query, newest, oldest).await,
         None => Ok(Vec::new()),
     }
+}
+
+/// The same of clicks that are kept: they go by whole days, a day late.
+fn kept(connection: &Connection, query: &RawQuery) -> RawQuery {
+    RawQuery {
+        from: query.from.max(since(connection.settings().raw_days)),
+        ..query.clone()
+    }
+}
+
+/// The newest hour of an interval, longer parts that have it too, and at last all of it: the next one is looked at where one has too few
+/// clicks.
+fn parts(Range { start, end }: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+    let newest = end.min(clock::unix_seconds());
+    let lengths = std::iter::successors(Some(HOUR), |length| length.checked_mul(GROWTH));
+    let begins = lengths.map(move |length| newest.saturating_sub(length));
+    let inner = begins.take_while(move |begin| *begin > start);
+    inner.chain([start]).map(move |begin| begin..end)
 }
 
 /// The first and the last place of the page: `newest` is itself a click, `oldest` too.
@@ -68,11 +87,10 @@ fn page(places: &[(u32, u64, u64)], query: &RawQuery) -> Option<(RawPlace, RawPl
 async fn places(
     connection: &Connection,
     query: &RawQuery,
-    from: u64,
-    to: u64,
+    part: Range<u64>,
     most: u64,
 ) -> Result<Vec<(u32, u64, u64)>, EngineError> {
-    let mut sql = rows(query, "toUInt32(at), number, clicks", from, to);
+    let mut sql = rows(query, "toUInt32(at), number, clicks", part);
     if let Some(after) = query.after {
         sql = sql
             .text(" AND (at < toDateTime(")
@@ -95,7 +113,7 @@ async fn clicks(
     oldest: RawPlace,
 ) -> Result<Vec<RawClick>, EngineError> {
     let columns = RawRow::COLUMN_NAMES.join(", ");
-    let sql = rows(query, &columns, oldest.at, newest.at + 1)
+    let sql = rows(query, &columns, oldest.at..newest.at + 1)
         .text(" AND (at < toDateTime(")
         .number(newest.at)
         .text(") OR number <= ")
@@ -125,40 +143,50 @@ async fn clicks(
     connection.call(read).await
 }
 
-/// How many clicks there are, up to `most`: by what is added up if the interval has whole hours.
+/// How many clicks there are, up to `most`: of links by what is added up, if all hours of the interval are known.
 pub(super) async fn count(
     connection: &Connection,
     query: &RawQuery,
     most: u64,
 ) -> Result<u64, EngineError> {
+    let query = &kept(connection, query);
     // No click is of the day after tomorrow.
-    let end = (clock::unix_seconds() / DAY + 2) * DAY;
-    let summed = AnalyticsQuery {
-        scope: query.scope.clone(),
-        from: query.from.max(since(connection.settings().raw_days)),
-        to: query.to.min(end),
-        bots: query.bots,
-    };
-    let has_hours = [summed.from, summed.to].map(|bound| bound.is_multiple_of(HOUR));
-    if !query.orphans && has_hours == [true, true] {
-        if summed.from >= summed.to {
-            return Ok(0);
-        }
-        let slots = [summed.from];
+    let end = query.to.min((clock::unix_seconds() / DAY + 2) * DAY);
+    if query.from >= end {
+        return Ok(0);
+    }
+    let has_hours = query.from >= since(connection.settings().hours_days)
+        && [query.from, end]
+            .iter()
+            .all(|bound| bound.is_multiple_of(HOUR));
+    // Domains keep the clicks of links whose clicks were deleted.
+    if matches!(query.scope, Scope::Links(_)) && !query.orphans && has_hours {
+        let summed = AnalyticsQuery {
+            scope: query.scope.clone(),
+            from: query.from,
+            to: end,
+            bots: query.bots,
+        };
+        let slots = [query.from];
         let (sum, _) = counts::series(connection, &summed, &slots, Visitors::Ignored).await?;
         return Ok(sum.clicks.min(most));
     }
-    let rows = rows(query, "clicks", query.from, query.to);
-    let sql = Sql::new("SELECT sum(clicks) FROM (")
-        .sql(rows)
-        .text(" LIMIT ")
-        .number(most)
-        .text(")");
-    let clicks: u64 = connection.one(sql).await?;
+    let mut clicks: u64 = 0;
+    for part in parts(query.from..end) {
+        let sql = Sql::new("SELECT sum(clicks) FROM (")
+            .sql(rows(query, "clicks", part))
+            .text(" LIMIT ")
+            .number(most)
+            .text(")");
+        clicks = connection.one(sql).await?;
+        if clicks >= most {
+            break;
+        }
+    }
     Ok(clicks.min(most))
 }
 
-fn rows(query: &RawQuery, columns: &str, from: u64, to: u64) -> Sql {
+fn rows(query: &RawQuery, columns: &str, part: Range<u64>) -> Sql {
     let table = if query.orphans { "orphans" } else { "clicks" };
     let bots = match query.bots {
         Bots::Included => "",
@@ -168,6 +196,6 @@ fn rows(query: &RawQuery, columns: &str, from: u64, to: u64) -> Sql {
     Sql::new(&format!("SELECT {columns} FROM {table} WHERE "))
         .scope(&query.scope)
         .text(" AND ")
-        .within("at", &(from..to))
+        .within("at", &part)
         .text(bots)
 }

@@ -105,7 +105,7 @@ impl Spans {
 
     /// The same with whole months as such, if the kind has them and they are added up, but for those within which one of the days
     /// `begins` is.
-    fn by_months(mut self, built: Built, begins: &[u64]) -> Self {
+    fn by_months(mut self, built: &Built, begins: &[u64]) -> Self {
         if !self.kind.has_months() {
             return self;
         }
@@ -120,7 +120,7 @@ impl Spans {
             while next_month(month) <= end.min(built.until) {
                 let next = next_month(month);
                 let is_split = begins.iter().any(|day| *day > month && *day < next);
-                if month >= built.months_from && !is_split {
+                if built.months.contains(&month) && !is_split {
                     days.push(days_from..month);
                     self.months.push(month..next);
                     days_from = next;
@@ -199,13 +199,18 @@ pub(super) async fn spans(
         Dialect::Modern => u64::MAX,
         Dialect::Classic => built.until,
     };
-    let days = |slot: &u64| slot / DAY;
     let is_within = |slot: &&u64| **slot >= since && !slot.is_multiple_of(DAY);
-    let mut split: Vec<u64> = slots.iter().skip(1).filter(is_within).map(days).collect();
+    let mut split: Vec<u64> = slots
+        .iter()
+        .skip(1)
+        .filter(is_within)
+        .map(|slot| slot / DAY)
+        .collect();
     split.dedup();
-    let begins: Vec<u64> = slots.iter().skip(1).map(days).collect();
+    let begins = slots.iter().skip(1).map(|slot| slot.div_ceil(DAY));
+    let begins: Vec<u64> = begins.collect();
     let spans = Spans::of(kind, query.from..query.to, until, since, &split);
-    Ok(spans.by_months(built, &begins))
+    Ok(spans.by_months(&built, &begins))
 }
 
 /// How the values among the clicks of links are read: by days and months that are added up; [`Spans::hours`] are left.
@@ -217,7 +222,7 @@ pub(super) async fn spans_of_values(
     let since = since(connection.settings().raw_days);
     let interval = query.from..query.to;
     let spans = Spans::of(Kind::LinkValue, interval, built.until, since, &[]);
-    Ok(spans.by_months(built, &[]))
+    Ok(spans.by_months(&built, &[]))
 }
 
 #[cfg(test)]
@@ -274,25 +279,27 @@ mod tests {
     fn months_that_are_added_up_are_read_as_a_whole() {
         // 1970: January has the days 0..31, February 31..59, March 59..90, April 90..120.
         let check = |days: Range<u64>,
-                     (months_from, until): (u64, u64),
+                     (months, until): (&[u64], u64),
                      begins: &[u64],
                      expected: (&[Range<u64>], &[Range<u64>])| {
             let interval = days.start * DAY..days.end * DAY;
-            let built = Built { until, months_from };
+            let months = months.into();
+            let built = Built { until, months };
             let of = |kind| Spans::of(kind, interval.clone(), u64::MAX, 0, &[]);
-            let spans = of(Kind::Link).by_months(built, begins);
+            let spans = of(Kind::Link).by_months(&built, begins);
             let found = (&spans.months[..], &spans.days[..]);
             assert_eq!(found, expected, "{days:?} {built:?}");
-            let spans = of(Kind::Value).by_months(built, begins);
+            let spans = of(Kind::Value).by_months(&built, begins);
             assert_eq!(spans, of(Kind::Value));
         };
-        let all = (0, 120);
+        let all = (&[0, 31, 59, 90][..], 120);
         check(10..100, all, &[], (&[31..59, 59..90], &[10..31, 90..100]));
         check(31..90, all, &[59], (&[31..59, 59..90], &[]));
         check(31..90, all, &[60], (&[31..59], &[59..90]));
         check(31..90, all, &[58], (&[59..90], &[31..59]));
-        check(0..90, (31, 89), &[], (&[31..59], &[0..31, 59..90]));
-        check(0..90, (u64::MAX, 90), &[], (&[], &[0..90]));
+        check(0..90, (&[31, 59], 89), &[], (&[31..59], &[0..31, 59..90]));
+        check(0..90, (&[0, 59], 90), &[], (&[0..31, 59..90], &[31..59]));
+        check(0..90, (&[], 90), &[], (&[], &[0..90]));
         check(40..50, all, &[], (&[], &[40..50]));
     }
 }

@@ -9,14 +9,13 @@ use super::super::chunk::Chunk;
 use super::super::engine::EngineError;
 use super::super::model::Orphan;
 use super::columns;
-use super::connection::Connection;
+use super::connection::{Connection, PAUSE};
 use super::rows::{RawRow, block, first_number};
 use super::schema::{Content, Dialect, Kept, NOTED, NUMBERS_OF_INSERT, TABLES, Table};
 use super::sql::Sql;
 use crate::runtime::aside;
 use bytes::Bytes;
 use clickhouse::Client;
-use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 /// How many times longer than a query an insert, or a deletion, may take.
@@ -26,8 +25,6 @@ pub(super) const LONGER: u32 = 6;
 const ROWS_OF_BLOCK: &str = "16777216";
 
 const DAY: u64 = 86_400;
-
-const PAUSE: Duration = Duration::from_millis(20);
 
 /// The most bytes that are sent at once.
 const PIECE: usize = 1 << 20;
@@ -139,7 +136,7 @@ impl Insert<'_> {
         if rows.is_empty() {
             return Ok(());
         }
-        self.await_earlier().await?;
+        self.connection.await_end(&self.name()).await?;
         rows.sort_by_key(&day);
         for rows in rows.chunk_by(|a, b| day(a) == day(b)) {
             let Some(day) = rows.first().map(&day) else {
@@ -150,25 +147,6 @@ impl Insert<'_> {
             } else if self.table == "clicks" && !self.is_there(NOTED, day).await? {
                 self.complete(day).await?;
             }
-        }
-        Ok(())
-    }
-
-    /// Waits until the server does not work on an earlier attempt any more.
-    async fn await_earlier(&self) -> Result<(), EngineError> {
-        let (client, _) = self.connection.ready().await?;
-        let running = || {
-            let query = client.query("SELECT count() FROM system.processes WHERE query_id = ?");
-            query.bind(self.name())
-        };
-        let limit = self.connection.settings().clickhouse_timeout_ms;
-        let start = Instant::now();
-        while self.connection.call(running().fetch_one::<u64>()).await? > 0 {
-            if start.elapsed() > limit {
-                let still = "an insert is still worked on";
-                return Err(EngineError::ClickHouse(still.to_owned()));
-            }
-            sleep(PAUSE).await;
         }
         Ok(())
     }

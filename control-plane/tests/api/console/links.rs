@@ -308,8 +308,15 @@ async fn a_link_is_moved_to_another_domain() {
     assert_eq!(answer.status, 422);
     assert!(!problem_at(answer.text(), "customSlug").is_empty());
     let stale = [&there[..], &[("entityTag", "\"0\"")]].concat();
-    assert_eq!(browser.post(path, &stale).await.status, 412);
-    let kept = [&there[..], &[("keepOld", "on")]].concat();
+    let refused = browser.post(path, &stale).await;
+    assert_eq!(refused.status, 412);
+    let (_, stored) = refused
+        .text()
+        .split_once("name=\"storedTag\" value=\"")
+        .expect("what is stored now");
+    let stored = stored.split('"').next().unwrap().replace("&#34;", "\"");
+    let overwritten = [("storedTag", &*stored), ("overwrite", "on")];
+    let kept = [&stale[..], &[("keepOld", "on")], &overwritten].concat();
     let to = browser.submit(path, &kept).await;
     assert_eq!(to, "/console/links/new?domain=other%2Eexample&done=moved");
     assert!(browser.page(&to).await.contains("The link is here now."));
