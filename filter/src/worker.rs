@@ -22,6 +22,7 @@ use edgelink_filter_core::request::Head;
 use edgelink_filter_core::settings::Settings;
 use edgelink_filter_core::time::Moment;
 use edgelink_wire::clicks::{EDGE_HEADER, VisitorKeys, WorkerId};
+use edgelink_wire::health;
 use sending::{RETRY, Reply, call};
 use state::{Worker, with_worker};
 use std::rc::Rc;
@@ -235,7 +236,15 @@ fn run(callout: &BackgroundCallout) {
     let edge = with_worker(|worker| worker.edge_name.clone()).flatten();
     let edge = edge.filter(|_| callout.kind == BackgroundKind::Clicks);
     let edge = edge.as_deref().map(|name| (EDGE_HEADER, name));
-    let headers = headers.into_iter().chain(content_type).chain(edge);
+    let health = callout
+        .health
+        .as_deref()
+        .map(|health| (health::HEADER, health));
+    let headers = headers
+        .into_iter()
+        .chain(content_type)
+        .chain(edge)
+        .chain(health);
     let Some(settings) = with_worker(|worker| worker.edge.settings().clone()) else {
         return;
     };

@@ -37,6 +37,8 @@ pub struct BackgroundCallout {
     pub accept: &'static str,
     /// The value of `content-type`; `None` without a body.
     pub content_type: Option<&'static str>,
+    /// How the worker is doing, as the value of the header [`HEADER`](edgelink_wire::health::HEADER); `None` if it is not said.
+    pub health: Option<String>,
     /// The body.
     pub body: Vec<u8>,
     /// Milliseconds after which the proxy gives it up.

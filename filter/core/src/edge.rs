@@ -22,7 +22,9 @@ use crate::flights::{
 };
 use crate::forms::{FormEnd, Forms};
 use crate::host::{Clients, Log, SharedData, Streams};
-use crate::metrics::{CalloutOutcome, Counts, Levels, Metric, Metrics, Shares, Tier};
+use crate::metrics::{
+    CalloutOutcome, Counts, Levels, Metric, Metrics, RecentRequests, Shares, Tier,
+};
 use crate::request::{Head, Requested, parse_path, parse_path_below};
 use crate::settings::Settings;
 use crate::time::{Moment, WallClock};
@@ -79,6 +81,7 @@ pub struct Edge {
     breaker: CircuitBreaker,
     health: Health,
     counts: Counts,
+    recent: RecentRequests,
     shares: Shares,
     /// The key of the request at hand; here so that it is allocated once.
     key: Vec<u8>,
@@ -176,6 +179,7 @@ impl Edge {
             breaker: CircuitBreaker::new(TIMEOUTS_TO_OPEN),
             health: Health::Answering,
             counts: Counts::default(),
+            recent: RecentRequests::default(),
             shares: Shares::new(seed.rotate_left(48)),
             key: Vec::new(),
             code_at: 0,
@@ -404,6 +408,7 @@ impl Edge {
         actions.extend(ends.map(Action::EndForm));
         let levels = self.levels();
         self.shares.write(host, levels, self.counts.flushed(), now);
+        self.recent.add(&self.counts, now);
         self.counts.flush(levels, host);
         actions
     }

@@ -4,6 +4,7 @@
 //! for it. At most one tick's counts are lost when the proxy dies; a worker that ends in order flushes first.
 
 mod labels;
+mod recent;
 mod shares;
 
 pub use labels::{
@@ -11,6 +12,7 @@ pub use labels::{
     Tier, UnlockOutcome, VisitsOutcome,
 };
 
+pub(crate) use recent::RecentRequests;
 pub(crate) use shares::Shares;
 
 use edgelink_wire::Outcome;
@@ -199,6 +201,13 @@ impl Counts {
         if let Some(count) = self.waiting.get_mut(metric.index()) {
             *count = count.saturating_add(by);
         }
+    }
+
+    /// How many requests of a tier wait for the next flush, whatever their outcome.
+    fn requests(&self, tier: Tier) -> u32 {
+        let all = Outcome::ALL.map(|outcome| Metric::Requests(tier, outcome).index());
+        let waiting = all.into_iter().filter_map(|place| self.waiting.get(place));
+        waiting.fold(0, |sum, count| sum.saturating_add(*count))
     }
 
     /// What the gauges have of this worker.

@@ -5,6 +5,7 @@ use edgelink_wire::clicks::events::{self, Attributes, Event, EventsBuilder, Kind
 use edgelink_wire::clicks::{BatchEvents, VisitorKey, VisitorKeys, click_id};
 use edgelink_wire::domain_record::domain_key;
 use edgelink_wire::feed::{Beat, FeedMessage};
+use edgelink_wire::health::{self, RequestsByTier};
 use edgelink_wire::password::{UnlockKey, cookie_name};
 use edgelink_wire::record::Extension;
 use edgelink_wire::rules::{self, Rule, Rules, Visitor};
@@ -12,7 +13,7 @@ use edgelink_wire::visits::SettledBlock;
 use edgelink_wire::{
     BatchHead, ClickBatch, CodeFilter, CodeLength, CodeSpace, Domain, DomainTargets, Entry,
     FeedBatch, FeedPosition, LinkRecord, LinkState, PermutationKey, Record, RedirectStatus,
-    Snapshot, VisitsAnswer, VisitsRequest, clicks,
+    Snapshot, VisitsAnswer, VisitsRequest, WorkerHealth, clicks,
 };
 use foldhash::fast::FixedState;
 use std::net::IpAddr;
@@ -379,6 +380,33 @@ fn clicks_with_attributes() {
     let bytes = clicks::encode(std::slice::from_ref(&batch));
     assert_eq!(bytes, [&head[..], &known].concat());
     assert_eq!(clicks::decode(&bytes), Ok(vec![batch]));
+}
+
+#[test]
+fn health_of_workers() {
+    let mut health = WorkerHealth {
+        worker: *b"0123456789abcdef",
+        feed_lag_millis: Some(120),
+        is_admitting: true,
+        requests: RequestsByTier {
+            lru: 1,
+            shared_data: 2,
+            admission: 3,
+            redis: 4,
+            control_plane: 5,
+            stale: 6,
+        },
+    };
+    assert_eq!(health::HEADER, "x-edgelink-health");
+    let numbers = "lru=1;shared-data=2;admission=3;redis=4;control-plane=5;stale=6";
+    let known =
+        format!("worker=30313233343536373839616263646566;feed-lag-ms=120;admitting=1;{numbers}");
+    assert_eq!(health.to_header(), known);
+    assert_eq!(WorkerHealth::parse(known.as_bytes()), Ok(health));
+    (health.feed_lag_millis, health.is_admitting) = (None, false);
+    let known = format!("worker=30313233343536373839616263646566;admitting=0;{numbers}");
+    assert_eq!(health.to_header(), known);
+    assert_eq!(WorkerHealth::parse(known.as_bytes()), Ok(health));
 }
 
 /// The first two are of the reference implementation of SipHash: the messages are the first bytes of 0, 1, 2, ...

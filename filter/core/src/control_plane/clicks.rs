@@ -9,6 +9,7 @@ use crate::settings;
 use crate::time::Moment;
 use edgelink_wire::backoff;
 use edgelink_wire::clicks::{self, MEDIA_TYPE, VisitorKeys, WorkerId};
+use edgelink_wire::health::{INTERVAL_MILLIS, WorkerHealth};
 
 const FIRST_PAUSE_MILLIS: u64 = 100;
 
@@ -26,8 +27,20 @@ pub(crate) struct ClickReports {
     batches: Batches,
     next_flush_millis: u64,
     next_key_millis: u64,
+    health: HealthReport,
     /// The losses, and all clicks so far, as the metrics have them.
     known: [u64; 4],
+}
+
+/// When the health of the worker is said next.
+#[derive(Clone, Copy, Debug)]
+enum HealthReport {
+    /// The worker has reported nothing yet.
+    Unknown,
+    /// With a report from then on, by the steady clock.
+    DueAt { millis: u64 },
+    /// With the report under way.
+    Sent,
 }
 
 impl ClickReports {
@@ -38,6 +51,7 @@ impl ClickReports {
             settings,
             next_flush_millis: 0,
             next_key_millis: 0,
+            health: HealthReport::Unknown,
             known: [0; 4],
         }
     }
@@ -74,25 +88,29 @@ impl ClickReports {
     }
 
     /// Sends what waits, if anything does and it is time to. With `keys`, it asks for secrets of visitor tokens as well, and
-    /// for them alone if there is none for `seconds` of unix time.
+    /// for them alone if there is none for `seconds` of unix time. It says how the worker is doing, where that is due.
     pub(crate) fn ask(
         &mut self,
-        now: Moment,
-        seconds: u64,
+        (now, seconds): (Moment, u64),
         keys: Option<&VisitorKeys>,
+        health: &WorkerHealth,
     ) -> Option<BackgroundCallout> {
         if !self.callout.is_due(now.millis()) {
             return None;
         }
+        let tells_health = self.is_health_due(now);
         let lacks_key = keys.is_some_and(|keys| keys.at(seconds).is_none());
         let asks_for_key = lacks_key && now.millis() >= self.next_key_millis;
         let body = match self.batches.request() {
             Some(body) => body,
-            None if asks_for_key => clicks::encode(&[]),
+            None if asks_for_key || tells_health => clicks::encode(&[]),
             None => return None,
         };
         if asks_for_key {
             self.next_key_millis = now.millis().saturating_add(KEY_PAUSE_MILLIS);
+        }
+        if tells_health {
+            self.health = HealthReport::Sent;
         }
         self.callout.ask(now.millis());
         let path = "/edge/v1/clicks";
@@ -113,9 +131,22 @@ impl ClickReports {
             path,
             accept,
             content_type: Some(MEDIA_TYPE),
+            health: tells_health.then(|| health.to_header()),
             body,
             timeout_millis: self.settings.timeout_millis,
         })
+    }
+
+    /// Whether it is time to say how the worker is doing, or a report that said it has failed.
+    fn is_health_due(&mut self, now: Moment) -> bool {
+        match self.health {
+            HealthReport::Unknown => {
+                self.health = HealthReport::due_after(now);
+                false
+            }
+            HealthReport::DueAt { millis } => now.millis() >= millis,
+            HealthReport::Sent => true,
+        }
     }
 
     /// Reads the answer. How many attempts had failed in a row before it, and the secrets of visitor tokens in it.
@@ -129,6 +160,9 @@ impl ClickReports {
             200..300 => {
                 let clicks = self.batches.acknowledge();
                 count(counts, ClickOutcome::Acknowledged, clicks);
+                if matches!(self.health, HealthReport::Sent) {
+                    self.health = HealthReport::due_after(now);
+                }
                 Ok((self.callout.succeed(now.millis()), keys(response)))
             }
             // The control plane cannot read them, and will not be able to the next time either.
@@ -160,6 +194,13 @@ impl ClickReports {
             count(counts, outcome, now.saturating_sub(*known));
             *known = now;
         }
+    }
+}
+
+impl HealthReport {
+    fn due_after(now: Moment) -> Self {
+        let millis = now.millis().saturating_add(INTERVAL_MILLIS);
+        Self::DueAt { millis }
     }
 }
 

@@ -76,6 +76,7 @@ impl Snapshots {
             path: PATH.to_owned(),
             accept: Snapshot::MEDIA_TYPE,
             content_type: None,
+            health: None,
             body: Vec::new(),
             timeout_millis: self.settings.timeout_millis,
         })

@@ -59,6 +59,7 @@ impl Visits {
             path: path_of(VISITS_PATH, &key),
             accept: VisitsAnswer::MEDIA_TYPE,
             content_type: Some(VisitsRequest::MEDIA_TYPE),
+            health: None,
             body: request.to_bytes(),
             timeout_millis: self.timeout_millis,
         })

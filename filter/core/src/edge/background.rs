@@ -20,6 +20,7 @@ use crate::settings::Settings;
 use crate::time::Moment;
 use crate::visits::Leases;
 use edgelink_wire::Record;
+use edgelink_wire::WorkerHealth;
 use edgelink_wire::clicks::{VisitorKeys, WorkerId};
 
 /// The configured background callouts.
@@ -64,17 +65,19 @@ impl BackgroundCallouts {
         BackgroundKind::ALL.into_iter().find(carries)
     }
 
-    /// A background callout of that kind, if it is time for one. `seconds` is unix time; `keys` are those of visitor tokens.
+    /// A background callout of that kind, if it is time for one. `seconds` is unix time; `keys` are those of visitor tokens; `health`
+    /// is how the worker is doing.
     fn ask(
         &mut self,
         kind: BackgroundKind,
         (now, seconds): (Moment, u64),
         keys: Option<&VisitorKeys>,
+        health: &WorkerHealth,
     ) -> Option<BackgroundCallout> {
         match kind {
             BackgroundKind::Snapshot => self.snapshots.as_mut()?.ask(now),
             BackgroundKind::Poll => self.poll.as_mut()?.ask(now),
-            BackgroundKind::Clicks => self.clicks.as_mut()?.ask(now, seconds, keys),
+            BackgroundKind::Clicks => self.clicks.as_mut()?.ask((now, seconds), keys, health),
             BackgroundKind::Visits => self.visits.ask(now),
         }
     }
@@ -263,10 +266,26 @@ impl Edge {
             clicks.flush(counted, now, seconds, &mut self.counts);
         }
         background.visits.leases.on_tick(now);
-        let keys = self.events.keys();
-        let ask = |kind| self.background.ask(kind, (now, seconds), keys);
-        let callouts = BackgroundKind::ALL.map(ask);
+        let callouts = BackgroundKind::ALL.map(|kind| self.ask_background(kind, now));
         callouts.into_iter().flatten().collect()
+    }
+
+    fn ask_background(&mut self, kind: BackgroundKind, now: Moment) -> Option<BackgroundCallout> {
+        let seconds = self.wall.seconds(now);
+        let health = self.worker_health(now);
+        let keys = self.events.keys();
+        self.background.ask(kind, (now, seconds), keys, &health)
+    }
+
+    fn worker_health(&self, now: Moment) -> WorkerHealth {
+        let read_until = self.reading().and_then(|reading| reading.read_until);
+        let lag = |read_until: Moment| u32::try_from(read_until.age(now)).unwrap_or(u32::MAX);
+        WorkerHealth {
+            worker: self.background.name,
+            feed_lag_millis: read_until.map(lag),
+            is_admitting: self.gate.is_in_effect(now),
+            requests: self.recent.sum(&self.counts, now),
+        }
     }
 
     /// Inserts the hot links of the snapshot, the hottest last, once the feed covers them. They count as fetched when the
@@ -317,9 +336,7 @@ impl Edge {
             BackgroundKind::Snapshot => BackgroundKind::Poll,
             kind => kind,
         };
-        let seconds = self.wall.seconds(now);
-        self.background
-            .ask(next, (now, seconds), self.events.keys())
+        self.ask_background(next, now)
     }
 
     fn end_report(&mut self, response: Response<'_>, now: Moment) -> Result<u32, CalloutError> {

@@ -14,6 +14,7 @@ mod failure;
 mod feed;
 mod forms;
 mod gauges;
+mod health;
 mod lookup;
 mod properties;
 mod redis;

@@ -110,7 +110,7 @@ impl World {
         world
     }
 
-    fn take_background(&mut self, kind: BackgroundKind) -> (Token, BackgroundCallout) {
+    pub(super) fn take_background(&mut self, kind: BackgroundKind) -> (Token, BackgroundCallout) {
         let at = self
             .callouts
             .iter()

@@ -19,7 +19,7 @@ impl World {
         (token, callout.body)
     }
 
-    fn answer_report(&mut self, token: Token, status: &'static [u8]) {
+    pub(super) fn answer_report(&mut self, token: Token, status: &'static [u8]) {
         let response = Response {
             status,
             ..Response::default()
