@@ -18,6 +18,9 @@ const LEASE_TIME: Duration = Duration::from_secs(30);
 /// Retention of receipts in milliseconds: what `Idempotency-Key` promises.
 const RECEIPT_RETENTION_MILLIS: u64 = DAY_MILLIS;
 
+/// How long workers of edges are remembered that are not heard of, in milliseconds.
+const HEALTH_RETENTION_MILLIS: u64 = DAY_MILLIS;
+
 const DAY_MILLIS: u64 = 24 * 60 * 60 * 1000;
 
 /// The pause between batches, so that other transactions come first.
@@ -60,6 +63,8 @@ pub struct Purged {
     pub visit_leases: u64,
     /// Sessions of the console that have ended.
     pub sessions: u64,
+    /// Workers of edges that were not heard of for a day.
+    pub edge_health: u64,
 }
 
 /// A kind of row to purge.
@@ -77,6 +82,7 @@ enum PurgeKind {
     Undelivered,
     VisitLeases,
     Sessions,
+    EdgeHealth,
 }
 
 impl Purger {
@@ -239,6 +245,11 @@ impl Purger {
             }
             PurgeKind::VisitLeases => self.store.purge_visit_leases(batch).await,
             PurgeKind::Sessions => self.store.purge_sessions(batch).await,
+            PurgeKind::EdgeHealth => {
+                self.store
+                    .purge_health(HEALTH_RETENTION_MILLIS, batch)
+                    .await
+            }
         }
     }
 }
@@ -258,12 +269,13 @@ impl Purged {
             PurgeKind::Undelivered => &mut self.undelivered,
             PurgeKind::VisitLeases => &mut self.visit_leases,
             PurgeKind::Sessions => &mut self.sessions,
+            PurgeKind::EdgeHealth => &mut self.edge_health,
         }
     }
 }
 
 impl PurgeKind {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 13] = [
         Self::Links,
         Self::Tombstones,
         Self::Receipts,
@@ -276,6 +288,7 @@ impl PurgeKind {
         Self::Undelivered,
         Self::VisitLeases,
         Self::Sessions,
+        Self::EdgeHealth,
     ];
 
     fn label(self) -> &'static str {
@@ -292,6 +305,7 @@ impl PurgeKind {
             Self::Undelivered => "undelivered",
             Self::VisitLeases => "visit_leases",
             Self::Sessions => "sessions",
+            Self::EdgeHealth => "edge_health",
         }
     }
 }

@@ -20,6 +20,7 @@ mod creation;
 mod deliveries;
 mod dialect;
 mod domains;
+mod edge_health;
 mod error;
 mod events;
 mod external_ids;
@@ -76,6 +77,7 @@ pub use clicks::{
 pub use conversions::{Conversion, ConversionSum, IdentifiedClick, MAX_CONVERSIONS, Recorded};
 pub use creation::{CreateError, NewLink};
 pub use deliveries::{AttemptOutcome, Delivery, FailurePolicy, MANY_FAILURES, PING};
+pub use edge_health::EdgeHealth;
 pub use error::StoreError;
 pub use events::{LinkEvent, MAX_AGE as WEBHOOKS_AGE, ShowLink};
 pub use identities::{IdentityError, NamedIdentity};

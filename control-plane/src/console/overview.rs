@@ -1,11 +1,11 @@
-//! The first page: clicks of the last days, the links that are followed most, and what became of clicks.
+//! The first page: clicks of the last days, the links that are followed most, what became of clicks, and how edges are doing.
 
 use super::api::{Console, query};
 use super::clicks::about_clicks;
 use super::layout::{self, Layout, Tab};
 use super::signed_in::SignedIn;
 use super::strings as t;
-use super::views::{AccountsView, ClicksView, EdgeView, EdgesView};
+use super::views::{AccountsView, ClicksView, EdgeView, EdgesView, HealthView};
 use crate::clock;
 use crate::problem::Problem;
 use crate::timestamp;
@@ -26,9 +26,18 @@ struct OverviewPage {
     days: Option<ClicksView>,
     links: Option<ClicksView>,
     accounts: Option<AccountsView>,
-    /// What became of the clicks of the last day, by edge.
+    /// What became of the clicks of the last day, by edge, and how each is doing.
     edges: Vec<EdgeView>,
     may_create: bool,
+}
+
+impl OverviewPage {
+    /// The edges that have said how they are doing.
+    fn healths(&self) -> Vec<(&EdgeView, &HealthView)> {
+        let edges = self.edges.iter();
+        let healths = edges.filter_map(|edge| Some((edge, edge.health.as_ref()?)));
+        healths.collect()
+    }
 }
 
 /// `GET /console`. Those who may read no links begin with a new one.

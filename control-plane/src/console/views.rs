@@ -226,18 +226,54 @@ pub(super) struct EdgesView {
     pub(super) data: Vec<EdgeView>,
 }
 
-/// What became of the clicks of an edge.
+/// What became of the clicks of an edge, and how it is doing.
 #[derive(Debug, Deserialize)]
 pub(super) struct EdgeView {
     /// Its name, if it has one.
     edge: Option<String>,
     #[serde(flatten)]
     pub(super) accounts: AccountsView,
+    /// `None` if it has not said so in the last day.
+    pub(super) health: Option<HealthView>,
+}
+
+/// How an edge is doing.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct HealthView {
+    pub(super) heard_at: Moment,
+    pub(super) silent: bool,
+    pub(super) workers: u64,
+    feed_lag_ms: Option<u64>,
+    pub(super) admitting_workers: u64,
+    hit_share: Option<f64>,
+    pub(super) requests: RequestsView,
+}
+
+/// Requests of the last minute.
+#[derive(Debug, Deserialize)]
+pub(super) struct RequestsView {
+    /// Those that admission has refused.
+    pub(super) admission: u64,
 }
 
 impl EdgeView {
     pub(super) fn name(&self) -> &str {
         self.edge.as_deref().unwrap_or("–")
+    }
+}
+
+impl HealthView {
+    /// Milliseconds as seconds; `None` if a worker has read no feed.
+    pub(super) fn lag(&self) -> Option<String> {
+        let hundredths = self.feed_lag_ms?.div_ceil(10);
+        Some(format!("{}.{:02} s", hundredths / 100, hundredths % 100))
+    }
+
+    /// In per cent; `None` if no links were looked up.
+    pub(super) fn hits(&self) -> Option<String> {
+        let share = self.hit_share?;
+        Some(format!("{:.2} %", share * 100.0))
     }
 }
 

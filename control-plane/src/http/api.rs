@@ -18,6 +18,7 @@ mod draft;
 mod dry_run;
 mod events;
 pub(super) mod fields;
+mod health;
 mod idempotency;
 pub(super) mod if_match;
 mod import;

@@ -11,6 +11,7 @@ use crate::http::auth::require_edge_token;
 use crate::problem::{Kind, Problem, method_not_allowed, nothing_here};
 use crate::resolve::Resolved;
 use crate::snapshot::SnapshotError;
+use crate::telemetry::LogThrottle;
 use crate::telemetry::prometheus::{EDGE_LOOKUPS, VISITS_LEASED};
 use axum::body::Bytes;
 use axum::extract::rejection::{BytesRejection, PathRejection};
@@ -21,6 +22,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use edgelink_wire::clicks::visitor_keys::VisitorKeys;
 use edgelink_wire::clicks::{EDGE_HEADER, edge_name};
+use edgelink_wire::health::{self, WorkerHealth};
 use edgelink_wire::password::{MAX_FORM_LENGTH, VISITOR_HEADER};
 use edgelink_wire::visits;
 use edgelink_wire::{
@@ -32,7 +34,7 @@ use metrics::counter;
 use serde_json::{Value, json};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The largest body of a report of clicks in bytes.
 const MAX_CLICKS_BODY: usize = 4 << 20;
@@ -186,7 +188,8 @@ impl From<SnapshotError> for Problem {
 
 /// `POST /edge/v1/clicks`: batches of clicks. 204 when they are in the queue of the database; a batch counts once however often it
 /// is sent. 400 if a retry is of no use, 503 while the queue is full. With `?visitorKeys=U`, 200 and [`VisitorKeys`] if there are
-/// secrets of visitor tokens that count longer than until U (unix seconds). The header `x-edgelink-edge` names the edge.
+/// secrets of visitor tokens that count longer than until U (unix seconds). The header `x-edgelink-edge` names the edge,
+/// and `x-edgelink-health` says how the worker is doing.
 async fn report(
     State(app): State<Arc<App>>,
     uri: Uri,
@@ -199,10 +202,12 @@ async fn report(
         _ => Problem::new(Kind::InvalidBatches),
     })?;
     let edge = headers.get(EDGE_HEADER);
-    let edge = edge.and_then(|name| edge_name(name.as_bytes()));
-    app.reports
-        .count(body, edge.unwrap_or_default().into())
-        .await?;
+    let edge = edge
+        .and_then(|name| edge_name(name.as_bytes()))
+        .unwrap_or_default();
+    let counted = app.reports.count(body, edge.into());
+    let (counted, ()) = tokio::join!(counted, note_health(&app, edge, &headers));
+    counted?;
     let keys = match until {
         Some(until) => app.visitors.later_than(until, clock::unix_seconds()).await,
         None => None,
@@ -211,6 +216,30 @@ async fn report(
         || StatusCode::NO_CONTENT.into_response(),
         |keys| hand_out(&keys),
     ))
+}
+
+/// Notes how the worker is doing that has sent a report. What cannot be read, or cannot be noted, comes again with a later report: its
+/// clicks must not wait for it, and none of them may be lost because of it.
+async fn note_health(app: &App, edge: &str, headers: &HeaderMap) {
+    static LOG: LogThrottle = LogThrottle::new();
+    let Some(header) = headers.get(health::HEADER) else {
+        return;
+    };
+    let failed = match WorkerHealth::parse(header.as_bytes()) {
+        Ok(health) => match app.store.note_health(edge, &health).await {
+            Ok(()) => return,
+            Err(error) => error.to_string(),
+        },
+        Err(error) => error.to_string(),
+    };
+    if let Some(suppressed) = LOG.admit(Instant::now()) {
+        tracing::warn!(
+            edge,
+            error = failed,
+            suppressed,
+            "how an edge is doing is not noted: it is with a later report"
+        );
+    }
 }
 
 /// Until when a worker has secrets of visitor tokens; `None` if it wants none.

@@ -2,16 +2,19 @@
 
 use super::analytics::times::one_of;
 use super::fields::{Fields, Reason};
+use super::health::HealthView;
 use super::{schema, values};
 use crate::http::app::App;
 use crate::problem::Problem;
-use crate::store::{AccountGroup, ClickAccounts, GroupAccounts};
+use crate::store::{AccountGroup, ClickAccounts, EdgeHealth, GroupAccounts};
 use crate::timestamp;
 use axum::Json;
 use axum::extract::{RawQuery, State};
 use serde::Serialize;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 use utoipa::ToSchema;
 
 const HOUR: u64 = 60 * 60;
@@ -20,6 +23,10 @@ const DAY_HOURS: u64 = 24;
 
 /// The most groups.
 const MAX_GROUPS: u32 = 1_000;
+
+/// Workers that were heard of within this time make up the health of their edge. It is six times as long as the pause between two
+/// reports of a worker.
+const HEARD_LATELY: Duration = Duration::from_mins(1);
 
 /// What became of clicks.
 #[derive(Serialize, ToSchema)]
@@ -36,7 +43,7 @@ struct Accounting {
     /// What `data` is by; only if that was asked for, as all that follows.
     #[serde(skip_serializing_if = "Option::is_none")]
     group_by: Option<&'static str>,
-    /// The 1,000 edges or workers that have sent most, or the latest 1,000 hours or days of which there is something.
+    /// The 1,000 edges or workers that have sent most, behind them edges that have sent nothing and say how they are doing; or the latest 1,000 hours or days of which there is something.
     #[serde(skip_serializing_if = "Option::is_none")]
     data: Option<Vec<GroupView>>,
     /// What became of the clicks of all other groups.
@@ -77,6 +84,10 @@ struct GroupView {
     worker: Option<Option<String>>,
     #[serde(flatten)]
     accounts: AccountsView,
+    /// How the edge is doing now, whatever the interval; null if it has not said so in the last day. Only by edge.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<HealthView>)]
+    health: Option<Option<HealthView>>,
 }
 
 impl AccountGroup {
@@ -150,6 +161,10 @@ pub(crate) async fn get(
     };
     if let Some((by, groups)) = groups {
         accounting.add(by, &all, groups);
+        if by == AccountGroup::Edge {
+            let healths = app.store.edge_health(HEARD_LATELY, MAX_GROUPS).await?;
+            accounting.add_health(healths);
+        }
     }
     Ok(Json(accounting))
 }
@@ -166,6 +181,22 @@ impl Accounting {
         let view = |group| GroupView::new(by, group);
         self.data = Some(groups.into_iter().map(view).collect());
         self.other = Some(AccountsView::new(&all.without(&shown)));
+    }
+
+    /// Says of each edge how it is doing, and adds those that have sent nothing.
+    fn add_health(&mut self, healths: Vec<EdgeHealth>) {
+        let by_name = healths
+            .into_iter()
+            .map(|health| (health.edge.clone(), health));
+        let mut healths: BTreeMap<String, EdgeHealth> = by_name.collect();
+        let data = self.data.get_or_insert_default();
+        for group in data.iter_mut() {
+            let name = group.edge.as_ref().and_then(Option::as_deref);
+            let health = healths.remove(name.unwrap_or_default());
+            group.health = Some(health.as_ref().map(HealthView::new));
+        }
+        let room = (MAX_GROUPS as usize).saturating_sub(data.len());
+        data.extend(healths.values().take(room).map(GroupView::without_clicks));
     }
 }
 
@@ -200,6 +231,19 @@ impl GroupView {
             edge: (!by.is_of_time()).then_some(edge),
             worker: (by == AccountGroup::Worker).then_some(worker),
             accounts: AccountsView::new(&group.accounts),
+            health: None,
+        }
+    }
+
+    /// An edge that has sent no clicks.
+    fn without_clicks(health: &EdgeHealth) -> Self {
+        let edge = Some(health.edge.clone()).filter(|edge| !edge.is_empty());
+        Self {
+            start: None,
+            edge: Some(edge),
+            worker: None,
+            accounts: AccountsView::new(&ClickAccounts::default()),
+            health: Some(Some(HealthView::new(health))),
         }
     }
 }

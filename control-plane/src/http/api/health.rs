@@ -1,0 +1,77 @@
+//! How an edge is doing, as the accounting of clicks shows it.
+
+use crate::store::EdgeHealth;
+use crate::timestamp;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+/// How an edge is doing, by its workers that were heard of in the last minute. They say so every 10 seconds from their first request
+/// on, if they report clicks.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = EdgeHealth)]
+pub(super) struct HealthView {
+    /// When it was heard of last.
+    #[schema(format = "date-time")]
+    heard_at: String,
+    /// Whether none of its workers was heard of in the last minute.
+    silent: bool,
+    /// How many of its workers were heard of in the last minute.
+    workers: u64,
+    /// Milliseconds from the moment up to which every change of the feed was known to the worker that was furthest behind, to its
+    /// report; null if a worker had read no feed, or the edge is silent.
+    feed_lag_ms: Option<u64>,
+    /// How many of the workers have admission in effect.
+    admitting_workers: u64,
+    /// The share of looked-up links that were answered by the worker's own cache or shared data, without Redis and control plane: from
+    /// 0 to 1, rounded to four digits; null if none was looked up. Requests that admission refuses are no such.
+    hit_share: Option<f64>,
+    requests: RequestsView,
+}
+
+/// How many requests of the minute before the reports each tier has answered.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = RequestsByTier)]
+struct RequestsView {
+    /// The worker's own cache.
+    lru: u64,
+    /// The shared data of the workers.
+    shared_data: u64,
+    /// Admission, with 404 and without a lookup: the code was never issued.
+    admission: u64,
+    /// Redis.
+    redis: u64,
+    /// The control plane, or none at all: 503.
+    control_plane: u64,
+    /// A cache, with a record that was no longer fresh, because asking failed.
+    stale: u64,
+}
+
+impl HealthView {
+    pub(super) fn new(health: &EdgeHealth) -> Self {
+        Self {
+            heard_at: timestamp::from_millis(health.heard_at),
+            silent: health.workers == 0,
+            workers: health.workers,
+            feed_lag_ms: health.feed_lag_millis,
+            admitting_workers: health.admitting,
+            hit_share: hit_share(health),
+            requests: RequestsView {
+                lru: health.lru,
+                shared_data: health.shared_data,
+                admission: health.admission,
+                redis: health.redis,
+                control_plane: health.control_plane,
+                stale: health.stale,
+            },
+        }
+    }
+}
+
+fn hit_share(health: &EdgeHealth) -> Option<f64> {
+    let hits = health.lru + health.shared_data;
+    let all = hits + health.redis + health.control_plane + health.stale;
+    let share = || (hits as f64 / all as f64 * 10_000.0).round() / 10_000.0;
+    (all > 0).then(share)
+}

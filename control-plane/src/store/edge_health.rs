@@ -1,0 +1,162 @@
+//! How edges are doing, as their workers have said last.
+
+use super::calls::{Store, run};
+use super::error::{Fault, StoreError};
+use super::rows::name;
+use super::sql::{Value, sql};
+use edgelink_wire::WorkerHealth;
+use std::time::Duration;
+
+/// How an edge is doing. But for its name and when it was heard of, it is that of the workers that were heard of lately.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EdgeHealth {
+    /// The name of the edge; empty if it has none.
+    pub edge: String,
+    /// When one of its workers was heard of last: unix time in milliseconds.
+    pub heard_at: u64,
+    /// How many workers were heard of lately. Without any the edge is silent.
+    pub workers: u64,
+    /// How far the worker that is furthest behind was behind the feed, in milliseconds; `None` if one had read no feed.
+    pub feed_lag_millis: Option<u64>,
+    /// How many of the workers have admission in effect.
+    pub admitting: u64,
+    /// Requests that the worker's own cache has answered in the minute before the report, as all that follow.
+    pub lru: u64,
+    /// Those of the proxy's shared data.
+    pub shared_data: u64,
+    /// Those of admission.
+    pub admission: u64,
+    /// Those of Redis.
+    pub redis: u64,
+    /// Those of the control plane, or of no tier: 503.
+    pub control_plane: u64,
+    /// Those of a cache, with a record that was no longer fresh.
+    pub stale: u64,
+}
+
+/// All columns but the key, in the order in which they are inserted.
+const COLUMNS: [&str; 10] = [
+    "edge",
+    "reported_at",
+    "feed_lag_ms",
+    "admitting",
+    "lru",
+    "shared_data",
+    "admission",
+    "redis",
+    "control_plane",
+    "stale",
+];
+
+/// The columns that are summed up.
+const SUMS: [&str; 7] = [
+    "admitting",
+    "lru",
+    "shared_data",
+    "admission",
+    "redis",
+    "control_plane",
+    "stale",
+];
+
+impl Store {
+    /// Notes how a worker of the edge of that name (empty if it has none) is doing now.
+    pub async fn note_health(&self, edge: &str, health: &WorkerHealth) -> Result<(), StoreError> {
+        let call = self.write("note_health", "noting how an edge is doing");
+        run!(call, |session| {
+            let dialect = session.dialect();
+            let now = dialect.now_millis;
+            let update = COLUMNS.map(|column| format!("{column} = {}", dialect.inserted(column)));
+            let insert = sql(format!(
+                "INSERT INTO edge_health (worker, {}) VALUES (?, ?, {now}, ?, ?, ?, ?, ?, ?, ?, ?){} {}",
+                COLUMNS.join(", "),
+                dialect.on_duplicate("worker"),
+                update.join(", ")
+            ));
+            let requests = &health.requests;
+            let insert = insert
+                .bind(health.worker.as_slice())
+                .bind(Value::Name(edge))
+                .bind(health.feed_lag_millis)
+                .bind(u32::from(health.is_admitting))
+                .bind_all([requests.lru, requests.shared_data, requests.admission])
+                .bind_all([requests.redis, requests.control_plane, requests.stale]);
+            session.autocommit(insert).await.map(drop)
+        })
+    }
+
+    /// How the edges are doing: the `limit` ones that were heard of last, by workers that were heard of within `lately`.
+    pub async fn edge_health(
+        &self,
+        lately: Duration,
+        limit: u32,
+    ) -> Result<Vec<EdgeHealth>, StoreError> {
+        let call = self.read("edge_health", "reading how edges are doing");
+        let lately = u64::try_from(lately.as_millis()).unwrap_or(u64::MAX);
+        run!(call, |session| {
+            let now = session.dialect().now_millis;
+            let sums = SUMS
+                .map(|column| format!("CAST(SUM(is_heard * {column}) AS UNSIGNED) AS {column}"));
+            let query = sql(format!(
+                "SELECT edge, MAX(reported_at) AS heard_at, CAST(SUM(is_heard) AS UNSIGNED) AS workers, \
+                 CAST(MAX(CASE WHEN is_heard = 1 THEN feed_lag_ms END) AS UNSIGNED) AS feed_lag_ms, \
+                 CAST(SUM(CASE WHEN feed_lag_ms IS NULL THEN is_heard ELSE 0 END) AS UNSIGNED) AS without_feed, {} \
+                 FROM (SELECT h.*, CASE WHEN reported_at + ? > {now} THEN 1 ELSE 0 END AS is_heard FROM edge_health h) AS w \
+                 GROUP BY edge ORDER BY heard_at DESC, edge LIMIT ?",
+                sums.join(", ")
+            ));
+            let query = query.bind(lately).bind(limit);
+            let rows: Vec<Row> = session.fetch_all(query).await?;
+            rows.into_iter().map(Row::into_health).collect()
+        })
+    }
+
+    /// Removes up to `limit` workers that were not heard of for `kept_millis` by the database's clock; how many there were.
+    pub async fn purge_health(&self, kept_millis: u64, limit: u32) -> Result<u64, StoreError> {
+        let call = self.write("purge_health", "removing workers that are gone");
+        run!(call, |session| {
+            let dialect = session.dialect();
+            let old = format!(
+                "reported_at <= {} - ? ORDER BY reported_at",
+                dialect.now_millis
+            );
+            let purge = dialect.delete_some("edge_health", "worker", &old);
+            let purge = sql(purge).bind(kept_millis).bind(limit);
+            session.autocommit(purge).await
+        })
+    }
+}
+
+#[derive(Debug, sqlx_macros::FromRow)]
+struct Row {
+    edge: Vec<u8>,
+    heard_at: u64,
+    workers: u64,
+    feed_lag_ms: Option<u64>,
+    without_feed: u64,
+    admitting: u64,
+    lru: u64,
+    shared_data: u64,
+    admission: u64,
+    redis: u64,
+    control_plane: u64,
+    stale: u64,
+}
+
+impl Row {
+    fn into_health(self) -> Result<EdgeHealth, Fault> {
+        Ok(EdgeHealth {
+            edge: name(&self.edge)?,
+            heard_at: self.heard_at,
+            workers: self.workers,
+            feed_lag_millis: self.feed_lag_ms.filter(|_| self.without_feed == 0),
+            admitting: self.admitting,
+            lru: self.lru,
+            shared_data: self.shared_data,
+            admission: self.admission,
+            redis: self.redis,
+            control_plane: self.control_plane,
+            stale: self.stale,
+        })
+    }
+}
