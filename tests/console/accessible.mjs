@@ -38,6 +38,7 @@ async function fill() {
     assert.ok([200, 201].includes(answer.status), JSON.stringify(answer.body));
     return answer.body;
   };
+  await sayHealth();
   await made('/domains', { name: 'brand.example' });
   await made('/users', { name: 'Ada', role: 'reader' });
   await made('/keys', { name: 'Ada’s key', role: 'editor', domains: ['go.example'], tags: ['spring'], quota: 100 });
@@ -53,6 +54,14 @@ async function fill() {
   assert.equal((await api('/links/gone', undefined, 'DELETE')).status, 204);
   for (let number = 0; number < 12; number += 1) await visit(API, '/busy', { referer: `https://site${number % 4}.example/`, 'accept-language': 'de' });
   await until('clicks', async () => (await made('/analytics?groupBy=timeseries&interval=30d')).totals.clicks === 12);
+}
+
+// An edge without a feed says how it is doing, in a report without batches.
+async function sayHealth() {
+  const health = `worker=${'01'.repeat(16)};lru=99;redis=1;admission=7`;
+  const headers = { authorization: `Bearer ${process.env.EDGE_TOKEN}`, 'x-edgelink-edge': 'fra-1', 'x-edgelink-health': health };
+  const answer = await fetch(`${API}/edge/v1/clicks`, { method: 'POST', headers, body: new Uint8Array([1, 0]) });
+  assert.equal(answer.status, 204);
 }
 
 // What is wrong with the page that somebody sees, as axe-core says it.

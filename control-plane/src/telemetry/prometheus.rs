@@ -138,7 +138,7 @@ metrics! {
     /// Webhooks disabled: they have failed for `webhooks.disable_after_seconds`, or more than `webhooks.max_waiting` deliveries wait.
     WEBHOOKS_DISABLED: Counter "edgelink_webhooks_disabled_total", "`reason` (failing, full)";
     /// Rows purged; `unhashed` are not purged, but given their hash; `undelivered` are deliveries to webhooks that still waited.
-    PURGED: Counter "edgelink_purged_total", "`kind` (links, tombstones, receipts, unhashed, clicks, click_ids, conversions, audit, deliveries, undelivered, visit_leases, sessions)";
+    PURGED: Counter "edgelink_purged_total", "`kind` (links, tombstones, receipts, unhashed, clicks, click_ids, conversions, audit, deliveries, undelivered, visit_leases, sessions, edge_health)";
     /// Purges that failed; they are retried.
     PURGE_FAILURES: Counter "edgelink_purge_failures_total", "`kind`";
     /// Links past their retention that the last purge has left, counted up to `purge.count_limit`; above 0, purging does not

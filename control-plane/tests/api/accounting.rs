@@ -2,8 +2,10 @@
 
 use crate::helpers::{Running, send};
 use edgelink_wire::clicks::{ClickBatch, encode};
+use edgelink_wire::health::{self, RequestsByTier, WorkerHealth};
 use reqwest::Method;
 use serde_json::{Value, json};
+use sqlx::{Connection, Executor, SqliteConnection};
 
 const TOKEN: &str = "first-token-of-the-edges";
 
@@ -51,10 +53,11 @@ async fn clicks_are_accounted_for_by_edge_and_worker_and_over_any_interval() {
     let all = accounts(40, 22, 4, 4);
     assert_eq!(ask("").await, all);
     let by_edge = ask("?groupBy=edge").await;
+    let of_edge = |accounts, edge| with(with(accounts, "edge", edge), "health", Value::Null);
     let data = json!([
-        with(accounts(20, 9, 2, 2), "edge", json!("fra")),
-        with(accounts(10, 7, 1, 1), "edge", Value::Null),
-        with(accounts(10, 6, 1, 1), "edge", json!("ams")),
+        of_edge(accounts(20, 9, 2, 2), json!("fra")),
+        of_edge(accounts(10, 7, 1, 1), Value::Null),
+        of_edge(accounts(10, 6, 1, 1), json!("ams")),
     ]);
     let expected = with(with(all.clone(), "groupBy", json!("edge")), "data", data);
     assert_eq!(by_edge, with(expected, "other", accounts(0, 0, 0, 0)));
@@ -75,6 +78,122 @@ async fn clicks_are_accounted_for_by_edge_and_worker_and_over_any_interval() {
     let earlier = ask(&format!("?to={from}")).await;
     let expected = with(accounts(0, 0, 0, 0), "to", json!("2026-01-01T01:00:00Z"));
     assert_eq!(earlier, expected);
+}
+
+/// A report that says how a worker is doing, as `health` is written.
+pub(crate) async fn say(server: &Running, edge: &str, health: &str, batches: &[ClickBatch<'_>]) {
+    let request = server.plain(Method::POST, "/edge/v1/clicks");
+    let request = request.bearer_auth(TOKEN).header("x-edgelink-edge", edge);
+    let request = request.header(health::HEADER, health);
+    let answer = send(request.body(encode(batches))).await;
+    assert_eq!(answer.status, 204);
+}
+
+pub(crate) fn health(worker: u8, feed_lag_millis: Option<u32>) -> String {
+    let health = WorkerHealth {
+        worker: [worker; 16],
+        feed_lag_millis,
+        is_admitting: feed_lag_millis.is_some(),
+        requests: RequestsByTier {
+            lru: 100,
+            shared_data: 21,
+            admission: 7,
+            redis: 5,
+            control_plane: 2,
+            stale: 1,
+        },
+    };
+    health.to_header()
+}
+
+/// What the edges say of how they are doing: names, and health without the time.
+async fn healths(server: &Running) -> Vec<(Value, Value)> {
+    let answer = server.get("/clicks/accounting?groupBy=edge").await;
+    let mut answer = answer.expect(200);
+    let data = answer["data"].as_array_mut().unwrap().iter_mut();
+    let health = data.map(|edge| {
+        let mut health = edge["health"].take();
+        if let Some(health) = health.as_object_mut() {
+            let heard_at = health.remove("heardAt").unwrap();
+            assert!(heard_at.as_str().unwrap().ends_with('Z'), "{heard_at}");
+        }
+        (edge["edge"].clone(), health)
+    });
+    health.collect()
+}
+
+async fn change(server: &Running, statement: &'static str) {
+    let mut database = SqliteConnection::connect(&server.database()).await.unwrap();
+    database.execute(statement).await.unwrap();
+}
+
+#[tokio::test]
+async fn edges_say_how_they_are_doing_with_clicks_and_without() {
+    let server = Running::start().await;
+    report(&server, "old", batch(9, 1, 4)).await;
+    say(&server, "fra", &health(1, Some(40)), &[batch(1, 2, 4)]).await;
+    say(&server, "fra", &health(1, Some(120)), &[]).await;
+    say(&server, "fra", &health(2, Some(80)), &[]).await;
+    // No name.
+    say(&server, "", &health(3, None), &[]).await;
+    let requests = |workers: u64| {
+        json!({
+            "lru": 100 * workers, "sharedData": 21 * workers, "admission": 7 * workers,
+            "redis": 5 * workers, "controlPlane": 2 * workers, "stale": workers,
+        })
+    };
+    let fra = json!({
+        "silent": false, "workers": 2, "feedLagMs": 120, "admittingWorkers": 2,
+        // 121 of 129.
+        "hitShare": 0.938, "requests": requests(2),
+    });
+    let unnamed = json!({
+        "silent": false, "workers": 1, "feedLagMs": null, "admittingWorkers": 0,
+        "hitShare": 0.938, "requests": requests(1),
+    });
+    let expected = [
+        (json!("fra"), fra),
+        (json!("old"), Value::Null),
+        (Value::Null, unnamed),
+    ];
+    assert_eq!(healths(&server).await, expected);
+    let by_worker = server.get("/clicks/accounting?groupBy=worker").await;
+    assert_eq!(by_worker.expect(200)["data"][0].get("health"), None);
+}
+
+#[tokio::test]
+async fn an_edge_that_was_not_heard_of_for_a_minute_is_silent() {
+    let server = Running::start().await;
+    for worker in [1, 2] {
+        say(&server, "fra", &health(worker, Some(40)), &[]).await;
+    }
+    let past = "UPDATE edge_health SET reported_at = reported_at - 60000 WHERE worker = x'01010101010101010101010101010101'";
+    change(&server, past).await;
+    assert_eq!(healths(&server).await[0].1["workers"], 1);
+    change(
+        &server,
+        "UPDATE edge_health SET reported_at = reported_at - 60000",
+    )
+    .await;
+    let silent = json!({
+        "silent": true, "workers": 0, "feedLagMs": null, "admittingWorkers": 0, "hitShare": null,
+        "requests": { "lru": 0, "sharedData": 0, "admission": 0, "redis": 0, "controlPlane": 0, "stale": 0 },
+    });
+    assert_eq!(healths(&server).await, [(json!("fra"), silent)]);
+}
+
+#[tokio::test]
+async fn health_that_is_wrong_or_cannot_be_noted_loses_no_click() {
+    let server = Running::start().await;
+    let long = format!("{};x={}", health(1, None), "x".repeat(health::MAX_LENGTH));
+    for (seq, wrong) in (1..).zip(["", "worker=1", "lru=1", &long]) {
+        say(&server, "fra", wrong, &[batch(1, seq, 4)]).await;
+    }
+    assert_eq!(healths(&server).await, [(json!("fra"), Value::Null)]);
+    change(&server, "ALTER TABLE edge_health RENAME TO elsewhere").await;
+    say(&server, "fra", &health(1, Some(40)), &[batch(1, 5, 4)]).await;
+    let accounts = server.get("/clicks/accounting").await.expect(200);
+    assert_eq!(accounts["counted"], 20);
 }
 
 #[tokio::test]

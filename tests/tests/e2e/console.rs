@@ -1,7 +1,7 @@
 //! The console in a browser: Debian's Chromium, by playwright-core. What people do there is in `tests/console`.
 
 use edgelink_tests::scenario::{CITY_HEADER, COUNTRY_HEADER, DOMAIN};
-use edgelink_tests::stack::{ControlPlane, Deployment, EnvoyOptions, free_port, root};
+use edgelink_tests::stack::{ControlPlane, Deployment, EDGE_TOKEN, EnvoyOptions, free_port, root};
 use tokio::process::Command;
 
 /// Runs a script of `tests/console` against a control plane, and an Envoy where there is one.
@@ -18,6 +18,7 @@ async fn run_with(arguments: &[&str], control_plane: &ControlPlane, variables: &
         .args(arguments)
         .env("API", format!("http://{}", control_plane.address()))
         .env("API_KEY", control_plane.admin_key())
+        .env("EDGE_TOKEN", EDGE_TOKEN)
         .output()
         .await
         .expect("node: run `make setup`");
@@ -80,6 +81,7 @@ tests! {
     rules_are_tried_out_and_followed: with_edge("tour.mjs", "rules_and_dry_run");
     a_link_that_was_just_made_is_followed: with_edge("tour.mjs", "followed_by_envoy");
     clicks_come_live_and_move_the_chart: with_edge("tour.mjs", "clicks_as_they_come");
+    edges_say_how_they_are_doing: with_edge("tour.mjs", "edges_and_how_they_are_doing");
     every_page_is_accessible: without_edge("accessible.mjs");
     hostile_texts_are_text_on_every_page_and_in_csv: with_edge("hostile.mjs");
     the_overview_is_light: without_edge("weight.mjs");

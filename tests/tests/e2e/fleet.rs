@@ -216,6 +216,38 @@ async fn without_a_publisher_everything_is_looked_up_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_control_planes_know_how_the_edges_are_doing() {
+    let redis = RedisServer::start().await;
+    let production = Production::start(&ProductionOptions::direct(&redis)).await;
+    let [one, other] = production.control_planes.as_slice() else {
+        panic!("two control planes");
+    };
+    one.create(&json!({ "longUrl": NEW, "customSlug": "followed" }))
+        .await;
+    let mut connections = everywhere(&production).await;
+    for _ in 0..10 {
+        assert_all_lead_to(&follow(&mut connections, "/followed").await, NEW);
+    }
+    for answer in follow(&mut connections, &never_issued(1)).await {
+        assert_eq!(answer.tier(), Some("admission"));
+    }
+    let path = "/clicks/accounting?groupBy=edge";
+    let (refused, workers) = (connections.len(), 2 * production.envoys.len());
+    until("all workers have said how they are", LIMIT, async || {
+        let answer = other.api("GET", path, &json!(null)).await;
+        let health = &answer.body["data"][0]["health"];
+        let is_said = health["workers"] == workers && health["requests"]["admission"] == refused;
+        is_said.then(|| {
+            assert!(health["feedLagMs"].is_u64(), "{health}");
+            assert!(health["hitShare"].as_f64() > Some(0.8), "{health}");
+            assert_eq!(health["admittingWorkers"], workers);
+            assert_eq!(health["silent"], false);
+        })
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_control_planes_count_the_clicks_that_there_were() {
     let redis = RedisServer::start().await;
     let production = Production::start(&ProductionOptions::direct(&redis)).await;

@@ -4,6 +4,7 @@ use crate::support::{configuration_with, fleet, follow, tier};
 use edgelink_tests::abi::host::{Fleet, Outcome, Response};
 use edgelink_tests::scenario::{DOMAIN, Reply, feed_batch, link, path_of, snapshot};
 use edgelink_wire::feed::{Beat, FeedMessage};
+use edgelink_wire::health::{self, RequestsByTier, WorkerHealth};
 use edgelink_wire::{FeedBatch, Record, Snapshot, clicks};
 use serde_json::json;
 use std::time::Duration;
@@ -127,6 +128,38 @@ fn redirects_are_reported_until_they_are_acknowledged() {
     fleet.pass(Duration::from_secs(3));
     assert!(fleet.worker(0).callouts().is_empty());
     assert_eq!(fleet.counter("edgelink.clicks.acknowledged"), 7);
+    fleet.assert_unharmed();
+}
+
+#[test]
+fn a_worker_says_how_it_is_doing_in_a_header_of_its_reports() {
+    let sections = json!({"poll": {}, "clicks": {}});
+    let mut fleet = fleet(&configuration_with(sections));
+    let reply = Reply::Link(link("https://example.com/"));
+    for _ in 0..3 {
+        assert_eq!(follow(fleet.worker(0), "x", &reply).status(), 302);
+    }
+    fleet.pass(Duration::from_secs(2));
+    let worker = fleet.worker(0);
+    let poll = worker.callout_to("/edge/v1/feed");
+    assert_eq!(poll.header(health::HEADER), None);
+    worker.answer(&poll, batch(6, BEAT));
+    let report = worker.callout_to("/edge/v1/clicks");
+    assert_eq!(report.header(health::HEADER), None, "it is not due");
+    worker.answer(&report, Response::new(204));
+    fleet.pass(Duration::from_secs(10));
+    let report = fleet.worker(0).callout_to("/edge/v1/clicks");
+    assert_eq!(clicks::decode(&report.body), Ok(vec![]));
+    let said = report.header(health::HEADER).expect("a header");
+    let said = WorkerHealth::parse(said.as_bytes()).expect("health");
+    let requests = RequestsByTier {
+        lru: 2,
+        control_plane: 1,
+        ..RequestsByTier::default()
+    };
+    assert_eq!((said.requests, said.is_admitting), (requests, false));
+    let lag = said.feed_lag_millis.expect("a feed");
+    assert!((7_500..=12_000).contains(&lag), "since the poll: {lag}");
     fleet.assert_unharmed();
 }
 

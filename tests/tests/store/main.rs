@@ -17,6 +17,7 @@ mod counters;
 mod crash;
 mod creating;
 mod domains;
+mod edge_health;
 mod idempotent;
 mod issuer;
 mod keys;

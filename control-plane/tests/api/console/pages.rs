@@ -1,9 +1,10 @@
 //! Pages that are read: the overview, lists, and those that say what went wrong.
 
 use super::browser::{Browser, problem_at, start};
-use crate::accounting::{batch, report};
+use crate::accounting::{batch, health, report, say};
 use crate::helpers::Running;
 use serde_json::json;
+use sqlx::{Connection, Executor};
 
 #[tokio::test]
 async fn empty_pages_say_so() {
@@ -183,10 +184,54 @@ async fn the_overview_says_what_became_of_clicks_by_edge() {
     let mut browser = Browser::admin(&server).await;
     let page = browser.page("/console").await;
     assert!(page.contains("No edge has reported clicks"), "{page}");
+    assert!(
+        page.contains("No edge has said in the last 24 hours"),
+        "{page}"
+    );
     report(&server, "<fra>", batch(1, 1, 4)).await;
     let page = browser.page("/console").await;
     // Of ten that were sent four are counted and one is dropped.
     let row = "<th scope=\"row\">&#60;fra&#62;</th><td class=\"number\">10</td><td class=\"number\">4</td>\
         <td class=\"number\">5</td><td class=\"number\">1</td><td class=\"number\">10.00 %</td><td class=\"number\">1</td>";
     assert!(page.contains(row), "{page}");
+}
+
+#[tokio::test]
+async fn the_overview_says_how_edges_are_doing() {
+    let server = start().await;
+    let mut browser = Browser::admin(&server).await;
+    say(&server, "<fra>", &health(1, Some(1_231)), &[]).await;
+    say(&server, "ams", &health(2, None), &[]).await;
+    let mut row = async |name: &str| {
+        let page = browser.page("/console").await;
+        let section = page.split_once(r#"<section aria-labelledby="health">"#);
+        let (_, section) = section.unwrap_or_else(|| panic!("{page}"));
+        let rows = section.split("<tr>").filter(|row| row.contains(name));
+        let (_, cells) = rows.last().unwrap().split_once("</time>").unwrap();
+        cells.split("</tr>").next().unwrap().to_owned()
+    };
+    let cells = |cells: [&str; 5]| {
+        let cells = cells.map(|cell| format!("<td class=\"number\">{cell}</td>"));
+        format!("</td>{}", cells.concat())
+    };
+    assert_eq!(
+        row("&#60;fra&#62;").await,
+        cells(["1", "1.24 s", "93.80 %", "1", "7"])
+    );
+    let database = server.database();
+    let mut database = sqlx::SqliteConnection::connect(&database).await.unwrap();
+    let nothing =
+        "UPDATE edge_health SET lru = 0, shared_data = 0, redis = 0, control_plane = 0, stale = 0";
+    database.execute(nothing).await.unwrap();
+    assert_eq!(
+        row("ams").await,
+        cells(["1", "reads no feed", "no requests", "0", "7"])
+    );
+    let past = "UPDATE edge_health SET reported_at = reported_at - 60000";
+    database.execute(past).await.unwrap();
+    assert_eq!(row("ams").await, cells(["–"; 5]));
+    assert_eq!(
+        row("ams <span class=\"state disabled\">silent</span>").await,
+        cells(["–"; 5])
+    );
 }
