@@ -78,7 +78,7 @@ strings! {
     EDGES = "Edges in the last 24 hours";
     EDGE = "Edge";
     HEALTH = "How edges are doing";
-    HEALTH_HINT = "As their workers have said within a minute; each does every 10 seconds, from its first request on, if it reports clicks.";
+    HEALTH_HINT = "What their workers have said in the last minute. Each says it every 10 seconds from its first request on, if the edge reports clicks.";
     NO_HEALTH = "No edge has said in the last 24 hours how it is doing.";
     SILENT = "silent";
     HEARD_AT = "Last heard of";

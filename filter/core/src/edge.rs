@@ -79,7 +79,7 @@ pub struct Edge {
     /// Whether one has since the last tick.
     is_busy: bool,
     breaker: CircuitBreaker,
-    health: Health,
+    lookup_state: LookupState,
     counts: Counts,
     recent: RecentRequests,
     shares: Shares,
@@ -91,7 +91,7 @@ pub struct Edge {
 
 /// Whether the last lookup was answered: the log has changes of this, not every failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Health {
+enum LookupState {
     Answering,
     Failing,
 }
@@ -177,7 +177,7 @@ impl Edge {
             has_traffic: false,
             is_busy: false,
             breaker: CircuitBreaker::new(TIMEOUTS_TO_OPEN),
-            health: Health::Answering,
+            lookup_state: LookupState::Answering,
             counts: Counts::default(),
             recent: RecentRequests::default(),
             shares: Shares::new(seed.rotate_left(48)),
@@ -305,7 +305,7 @@ impl Edge {
             return Vec::new();
         };
         self.count_callout(CalloutOutcome::Rejected);
-        self.note(host, Health::Failing, "the proxy does not send them");
+        self.note(host, LookupState::Failing, "the proxy does not send them");
         let resumed = self.fall_back(host, completed);
         self.admit_resumed(resumed)
     }
@@ -351,7 +351,7 @@ impl Edge {
             Err(failure) => return Some(self.fail(host, completed, failure)),
         };
         self.breaker.succeed();
-        self.note(host, Health::Answering, "");
+        self.note(host, LookupState::Answering, "");
         self.count_callout(match record.kind {
             RecordKind::Link => CalloutOutcome::Ok,
             RecordKind::Absent => CalloutOutcome::Absent,
@@ -459,7 +459,7 @@ impl Edge {
             self.count_callout(CalloutOutcome::Failed);
             self.breaker.succeed();
         }
-        self.note(host, Health::Failing, &failure.to_string());
+        self.note(host, LookupState::Failing, &failure.to_string());
         self.fall_back(host, completed)
     }
 
@@ -489,13 +489,13 @@ impl Edge {
         self.counts.count(Metric::Callouts(outcome));
     }
 
-    fn note(&mut self, log: &mut impl Log, health: Health, why: &str) {
-        if std::mem::replace(&mut self.health, health) == health {
+    fn note(&mut self, log: &mut impl Log, state: LookupState, why: &str) {
+        if std::mem::replace(&mut self.lookup_state, state) == state {
             return;
         }
-        match health {
-            Health::Answering => log.warn("lookups at the control plane succeed again"),
-            Health::Failing => log.warn(&format!(
+        match state {
+            LookupState::Answering => log.warn("lookups at the control plane succeed again"),
+            LookupState::Failing => log.warn(&format!(
                 "lookups at the control plane fail: {why}; serving stale records or 503"
             )),
         }

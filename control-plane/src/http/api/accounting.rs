@@ -10,6 +10,7 @@ use crate::store::{AccountGroup, ClickAccounts, EdgeHealth, GroupAccounts};
 use crate::timestamp;
 use axum::Json;
 use axum::extract::{RawQuery, State};
+use edgelink_wire::health::INTERVAL_MILLIS;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -24,9 +25,8 @@ const DAY_HOURS: u64 = 24;
 /// The most groups.
 const MAX_GROUPS: u32 = 1_000;
 
-/// Workers that were heard of within this time make up the health of their edge. It is six times as long as the pause between two
-/// reports of a worker.
-const HEARD_LATELY: Duration = Duration::from_mins(1);
+/// Workers that were heard of within this time make up the health of their edge. A worker that lives says how it is six times.
+const HEARD_LATELY: Duration = Duration::from_millis(6 * INTERVAL_MILLIS);
 
 /// What became of clicks.
 #[derive(Serialize, ToSchema)]
