@@ -27,16 +27,15 @@ fn the_lru_stays_within_its_bytes_and_the_memory_stops_growing() {
         fleet.worker(0).memory_size()
     };
 
-    fill(&mut fleet, 0);
-    let full = fill(&mut fleet, 1);
-    let later = fill(&mut fleet, 2);
+    // Some rounds: where the allocator has holes depends on what else is in memory.
+    let sizes: Vec<_> = (0..8).map(|round| fill(&mut fleet, round)).collect();
 
     let Some(Metric::Gauge(bytes)) = fleet.metric("edgelink.lru_bytes") else {
         panic!("no gauge");
     };
     assert!(bytes <= bound, "{bytes} bytes");
     assert!(bytes > bound / 2, "{bytes} bytes only");
-    assert_eq!(full, later, "the memory still grows");
+    assert_eq!(sizes[4], sizes[7], "the memory still grows: {sizes:?}");
 }
 
 /// A fleet with a cache of 64 MiB and nothing beside it.
