@@ -23,7 +23,7 @@ run: setup-run run-parts ## Build and run control plane and Envoy; Ctrl-C stops 
 	@exec envoy/up.sh $(PROFILE)
 
 .PHONY: run-full
-run-full: setup-full run-parts ## The production shape: MariaDB, Redis, two control planes, Envoy; ANALYTICS=clickhouse
+run-full: setup-full run-parts ## The production shape: MariaDB, Redis, two control planes, Envoy; ANALYTICS=clickhouse, OBSERVE=1
 	@exec envoy/up.sh $(PROFILE) full
 
 .PHONY: run-cluster
@@ -31,6 +31,7 @@ run-cluster: setup-full run-parts ## The same on a Redis Cluster of three master
 	@exec envoy/up.sh $(PROFILE) cluster
 
 run-full run-cluster: export EDGELINK_ANALYTICS_ENGINE = $(or $(ANALYTICS),sql)
+run-full run-cluster: export EDGELINK_OBSERVE = $(OBSERVE)
 
 .PHONY: run-parts
 run-parts: console
@@ -175,7 +176,7 @@ setup-run:
 
 .PHONY: setup-full
 setup-full:
-	@tests/install.sh full $(ANALYTICS)
+	@tests/install.sh full $(ANALYTICS) $(if $(filter-out 0,$(OBSERVE)),prometheus)
 
 .PHONY: setup-lint
 setup-lint:

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Installs what is missing to run edgelink (`install.sh run`), to run it with MariaDB and Redis (`install.sh full`), with
-# ClickHouse too (`install.sh full clickhouse`), to test it as well (`install.sh test`), on MySQL too (`install.sh mysql`),
-# to compare it with others (`install.sh bench`), to check the API against its document (`install.sh contract`) or its
-# sources (`install.sh lint`): the wasm target, Envoy, cargo-deny, chdb and what tests take from npm everywhere, packages on
-# Debian. Elsewhere it says what is missing. What is there already is left alone.
+# ClickHouse and Prometheus too (`install.sh full clickhouse prometheus`), to test it as well (`install.sh test`), on MySQL
+# too (`install.sh mysql`), to compare it with others (`install.sh bench`), to check the API against its document
+# (`install.sh contract`) or its sources (`install.sh lint`): the wasm target, Envoy, cargo-deny, chdb and what tests take
+# from npm everywhere, packages on Debian. Elsewhere it says what is missing. What is there already is left alone.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -43,6 +43,10 @@ need_for_servers() {
 # The client is not needed: the server speaks HTTP. 16 MB to fetch.
 need_clickhouse() {
   need clickhouse-server clickhouse-server
+}
+
+need_prometheus() {
+  need prometheus prometheus
 }
 
 need_for_testing() {
@@ -97,7 +101,7 @@ install_packages() {
     apt-get install -q -y --no-install-recommends "${packages[@]}" ||
     fail "apt-get could not install: ${packages[*]}"
   local package
-  for package in redis-server nginx clickhouse-server; do
+  for package in redis-server nginx clickhouse-server prometheus; do
     if [[ " ${packages[*]} " == *" $package "* ]] && [[ -d /run/systemd/system ]]; then
       as_root systemctl disable --quiet "$package" # nor at the next boot
     fi
@@ -179,7 +183,8 @@ need_for_running
 case ${1:-run} in
 full)
   need_for_servers
-  [[ ${2:-} != clickhouse ]] || need_clickhouse
+  [[ " $* " != *' clickhouse '* ]] || need_clickhouse
+  [[ " $* " != *' prometheus '* ]] || need_prometheus
   ;;
 test) need_for_testing ;;
 mysql)
