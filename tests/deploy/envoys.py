@@ -1,0 +1,81 @@
+"""Real Envoy, started or asked to validate, with the modules of target/."""
+
+import contextlib
+import os
+import subprocess
+import time
+import urllib.parse
+import urllib.request
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+MODULES = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "wasm32-wasip1" / "wasm"
+FILTER, BRIDGE = MODULES / "edgelink_filter.wasm", MODULES / "edgelink_resp_bridge.wasm"
+TOKEN = "0123456789abcdef0123456789abcdef"
+READY_SECONDS = 30
+
+
+def find():
+    """The path of Envoy."""
+    found = subprocess.run([ROOT / "envoy/find.sh"], check=True, capture_output=True, text=True)
+    return found.stdout.strip()
+
+
+def validate(bootstrap):
+    """What Envoy says against a file, or nothing. The filter reads its configuration as well."""
+    command = [find(), "--mode", "validate", "--log-level", "error", "--config-path", bootstrap]
+    done = subprocess.run(command, capture_output=True, text=True)
+    return "" if done.returncode == 0 else done.stdout + done.stderr
+
+
+def environment(state, **more):
+    """What envoy/run.sh is started with: every section of the filter is in use, and ports are free ones."""
+    return {
+        **{name: value for name, value in os.environ.items() if not name.startswith("EDGELINK_") or name == "EDGELINK_ENVOY"},
+        "EDGELINK_STATE_DIR": str(state),
+        "EDGELINK_EDGE_TOKEN": TOKEN,
+        "EDGELINK_EDGE_PORT": "0",
+        "EDGELINK_ADMIN_PORT": "0",
+        "EDGELINK_DOMAINS": "go.example",
+        "EDGELINK_REDIS": "direct",
+        "EDGELINK_FEED": "poll",
+        "EDGELINK_CLICKS": "true",
+        "EDGELINK_WORKERS": "1",
+        "EDGELINK_WASM": str(FILTER),
+        "EDGELINK_BRIDGE_WASM": str(BRIDGE),
+        **more,
+    }
+
+
+@contextlib.contextmanager
+def running(state):
+    """The admin address of an Envoy that runs meanwhile, without anything to ask."""
+    address, log = state / "admin", state / "log"
+    with log.open("w") as out:
+        command = [ROOT / "envoy/run.sh", "--admin-address-path", address]
+        process = subprocess.Popen(command, env=environment(state), stdout=out, stderr=out)
+    try:
+        end = time.monotonic() + READY_SECONDS
+        while not is_live(address):
+            if process.poll() is not None or time.monotonic() > end:
+                raise SystemExit(f"Envoy does not start:\n{log.read_text()[-2000:]}")
+            time.sleep(0.1)
+        yield address.read_text()
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def is_live(address):
+    if not address.exists() or not address.read_text():
+        return False
+    try:
+        return get(address.read_text(), "/ready").strip() == "LIVE"
+    except OSError:
+        return False
+
+
+def get(address, path, **query):
+    url = f"http://{address}{path}?{urllib.parse.urlencode(query)}"
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        return answer.read().decode()
