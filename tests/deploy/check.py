@@ -4,8 +4,9 @@
 import sys
 
 import observe
+import units
 
-PARTS = {"observe": observe.check}
+PARTS = {"observe": observe.check, "units": units.check}
 
 
 def main():
