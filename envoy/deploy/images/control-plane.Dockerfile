@@ -6,7 +6,7 @@
 ARG BASE=gcr.io/distroless/cc-debian12:nonroot
 FROM ${BASE}
 COPY --chmod=0555 target/release/edgelink /usr/bin/edgelink
-ENV EDGELINK_SERVER_LISTEN=[::]:8081
+ENV EDGELINK_SERVER_LISTEN=0.0.0.0:8081
 WORKDIR /var/lib/edgelink
 USER 65532:65532
 EXPOSE 8081
