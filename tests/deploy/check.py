@@ -3,10 +3,11 @@
 
 import sys
 
+import meshes
 import observe
 import units
 
-PARTS = {"observe": observe.check, "units": units.check}
+PARTS = {"observe": observe.check, "units": units.check, "meshes": meshes.check}
 
 
 def main():

@@ -49,18 +49,38 @@ def environment(state, **more):
 
 @contextlib.contextmanager
 def running(state):
-    """The admin address of an Envoy that runs meanwhile, without anything to ask."""
-    address, log = state / "admin", state / "log"
+    """The admin address of an Envoy that envoy/run.sh has started, without anything to ask."""
+    with envoy([ROOT / "envoy/run.sh"], state, environment(state)) as address:
+        yield address
+
+
+@contextlib.contextmanager
+def running_with(bootstrap, state):
+    """The admin address of an Envoy with that bootstrap."""
+    command = [find(), "--config-path", bootstrap, "--disable-hot-restart", "--concurrency", "1", "--log-level", "error"]
+    with envoy(command, state, os.environ) as address:
+        yield address
+
+
+@contextlib.contextmanager
+def envoy(command, state, variables):
+    address = state / "admin"
+    with started([*command, "--admin-address-path", address], state / "envoy.log", variables, lambda: is_live(address)):
+        yield address.read_text()
+
+
+@contextlib.contextmanager
+def started(command, log, variables, is_ready):
+    """A process that runs meanwhile, from the moment that it is ready."""
     with log.open("w") as out:
-        command = [ROOT / "envoy/run.sh", "--admin-address-path", address]
-        process = subprocess.Popen(command, env=environment(state), stdout=out, stderr=out)
+        process = subprocess.Popen(command, env=variables, stdout=out, stderr=out)
     try:
         end = time.monotonic() + READY_SECONDS
-        while not is_live(address):
+        while not is_ready():
             if process.poll() is not None or time.monotonic() > end:
-                raise SystemExit(f"Envoy does not start:\n{log.read_text()[-2000:]}")
+                raise SystemExit(f"{command[0]} does not start:\n{log.read_text()[-2000:]}")
             time.sleep(0.1)
-        yield address.read_text()
+        yield
     finally:
         process.terminate()
         process.wait()
