@@ -53,11 +53,12 @@ console: ## Build what the console's pages run in the browser; without it they d
 .PHONY: test
 test: setup wasm console ## Run every test, with real Envoy and real databases
 	cargo build --profile wasm --target $(WASM_TARGET) -p edgelink-abi-probe
-	@tests/deploy/check.sh
 	cargo test $(NATIVE)
+	@tests/deploy/check.sh
 
 .PHONY: test-deploy
-test-deploy: setup wasm ## Check what envoy/deploy holds: rules, dashboards, units, resources, and Envoy's fragments by Envoy
+test-deploy: setup wasm ## Check envoy/deploy: rules, dashboards, units, images, resources; Envoy's fragments by Envoy
+	cargo build $(NATIVE) --bin edgelink
 	@tests/deploy/check.sh
 
 .PHONY: reference

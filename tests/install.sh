@@ -62,6 +62,7 @@ need_for_testing() {
   need chromium chromium
   need_prometheus
   need systemd-analyze systemd
+  need readelf binutils
   need logrotate logrotate
 }
 

@@ -3,11 +3,13 @@
 
 import sys
 
+import clusters
+import images
 import meshes
 import observe
 import units
 
-PARTS = {"observe": observe.check, "units": units.check, "meshes": meshes.check}
+PARTS = {"observe": observe.check, "units": units.check, "images": images.check, "clusters": clusters.check, "meshes": meshes.check}
 
 
 def main():

@@ -11,6 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 MODULES = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "wasm32-wasip1" / "wasm"
 FILTER, BRIDGE = MODULES / "edgelink_filter.wasm", MODULES / "edgelink_resp_bridge.wasm"
+EDGELINK = Path(os.environ.get("EDGELINK_TEST_BIN", MODULES.parents[1] / "debug/edgelink"))
 TOKEN = "0123456789abcdef0123456789abcdef"
 READY_SECONDS = 30
 
@@ -21,9 +22,10 @@ def find():
     return found.stdout.strip()
 
 
-def validate(bootstrap):
-    """What Envoy says against a file, or nothing. The filter reads its configuration as well."""
-    command = [find(), "--mode", "validate", "--log-level", "error", "--config-path", bootstrap]
+def refusal(arguments):
+    """What Envoy says against the configuration that it is given, or nothing. The filter reads its own as well."""
+    quiet = [] if "--log-level" in arguments else ["--log-level", "error"]
+    command = [find(), *arguments, *quiet, "--mode", "validate"]
     done = subprocess.run(command, capture_output=True, text=True)
     return "" if done.returncode == 0 else done.stdout + done.stderr
 

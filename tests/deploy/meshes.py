@@ -15,10 +15,9 @@ from pathlib import Path
 import yaml
 
 import envoys
-from envoys import ROOT
+from envoys import EDGELINK, ROOT
 
 HOME = ROOT / "envoy/deploy/mesh"
-EDGELINK = Path(os.environ.get("EDGELINK_TEST_BIN", ROOT / "target/debug/edgelink"))
 IMAGE = "registry.example/edgelink/filter:1"
 TYPES = "type.googleapis.com/envoy"
 # What the committed examples are made with.
@@ -35,8 +34,17 @@ def check():
         text = made(kind)
         if text != (HOME / f"{kind}.yaml").read_text():
             yield f"{kind}.yaml is not what resources.sh prints for the example; write it again"
+        yield from (f"{kind}: {problem}" for problem in of_schemas(list(yaml.safe_load_all(text))))
         resources = {(each["kind"], each["metadata"]["name"]): each["spec"] for each in yaml.safe_load_all(text)}
         yield from (f"{kind}: {problem}" for problem in follows_links(assemble(resources)))
+
+
+def of_schemas(resources):
+    """Of Envoy Gateway's own kinds no registry has schemas."""
+    command = ["node", ROOT / "tests/deploy/schemas.mjs"]
+    said = json.loads(subprocess.run(command, check=True, capture_output=True, text=True, input=json.dumps(resources)).stdout)
+    yield from said["problems"]
+    yield from (f"there is no schema of {kind}" for kind in said["unknown"] if not kind.startswith("gateway.envoyproxy.io/"))
 
 
 def made(kind):
@@ -148,7 +156,7 @@ def follows_links(assembled):
         with control_plane(folder) as port:
             file = folder / "bootstrap.json"
             file.write_text(here(json.dumps(assembled), port))
-            if problem := envoys.validate(file):
+            if problem := envoys.refusal(["--config-path", file]):
                 yield f"Envoy refuses it: {problem}"
                 return
             headers = {"X-Api-Key": (folder / "admin-key").read_text().strip(), "content-type": "application/json"}

@@ -1,6 +1,7 @@
 """envoy/deploy/systemd, installed into a folder: units, users, folders, logrotate, and the drain of a real Envoy."""
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -32,6 +33,7 @@ def check():
         yield from succeeds("systemd-tmpfiles", f"--root={root}", "--create", "edgelink.conf")
         yield from right_owners(root)
         yield from succeeds("logrotate", "--debug", root / "etc/logrotate.d/edgelink")
+    yield from known_variables()
     yield from drains()
 
 
@@ -74,6 +76,13 @@ def right_owners(root):
             yield f"{unit}: sysusers.conf makes no user {user}"
     if (root / "etc/edgelink/secrets").stat().st_mode & 0o077:
         yield "tmpfiles.conf: others than root can read the secrets"
+
+
+def known_variables():
+    references = "".join((ROOT / part / "README.md").read_text() for part in ("control-plane", "envoy"))
+    for unit in UNITS:
+        names = set(re.findall(r"\b(EDGELINK_\w+)=", (HOME / unit).read_text())) - {"EDGELINK_ENVOY_INSTALL"}
+        yield from (f"{unit}: no reference has {name}" for name in names if f"`{name}`" not in references)
 
 
 def drains():
