@@ -109,6 +109,7 @@ wants_prometheus() {
 }
 
 # With the rules of envoy/deploy/observe, and what runs here as its targets.
+# shellcheck disable=SC2153 # EDGELINK_API_PORT is set in up.sh
 start_prometheus() {
   local home=$state/prometheus
   mkdir -p "$home/targets"

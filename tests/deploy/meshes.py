@@ -53,7 +53,7 @@ def made(kind):
     return subprocess.run(command, check=True, capture_output=True, text=True, env={**variables, "PYTHON": sys.executable, **EXAMPLE}).stdout
 
 
-def wasm(name, plugin, configuration, **more):
+def wasm(name, plugin, configuration, failure, **more):
     """The filter, as both hand it to Envoy: with its configuration as a string, and the code from a file that they have fetched."""
     return {
         "name": name,
@@ -62,6 +62,7 @@ def wasm(name, plugin, configuration, **more):
             "config": {
                 "name": plugin,
                 "root_id": "edgelink",
+                "failure_policy": failure,
                 "vm_config": {"vm_id": plugin, "runtime": "envoy.wasm.runtime.v8", "code": {"local": {"filename": str(envoys.FILTER)}}},
                 "configuration": {"@type": "type.googleapis.com/google.protobuf.StringValue", "value": json.dumps(configuration)},
             },
@@ -114,7 +115,8 @@ def istio(resources):
             ((kind, path),) = match["uri"].items()
             destination = rule["route"][0]["destination"]
             routes.append(to(f"outbound|{destination['port']['number']}||{destination['host']}", kind, path))
-    filters = [wasm("edgelink.edgelink", "edgelink.edgelink", plugin["pluginConfig"])]
+    failure = {"FAIL_CLOSE": "FAIL_CLOSED"}.get(plugin["failStrategy"], plugin["failStrategy"])
+    filters = [wasm("edgelink.edgelink", "edgelink.edgelink", plugin["pluginConfig"], failure)]
     return bootstrap({**stats, "bootstrap_extensions": [internal]}, added["CLUSTER"], added["LISTENER"], filters, routes)
 
 
@@ -137,7 +139,8 @@ def envoy_gateway(resources):
                 routes.append({**to("pages", "exact" if kind == "Exact" else "regex", path), **on})
     stats = yaml.safe_load(resources["EnvoyProxy", "edgelink"]["bootstrap"]["value"])
     clusters = [*added["Cluster"], cluster("pages", "edgelink-api", 80)]
-    return bootstrap(stats, clusters, added["Listener"], [wasm(name, "edgelink", extension["config"], disabled=True)], routes)
+    failure = "FAIL_OPEN" if extension["failOpen"] else "FAIL_CLOSED"
+    return bootstrap(stats, clusters, added["Listener"], [wasm(name, "edgelink", extension["config"], failure, disabled=True)], routes)
 
 
 def to(name, kind, path):

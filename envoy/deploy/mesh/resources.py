@@ -74,7 +74,7 @@ def istio(edge, image):
         "selector": {"matchLabels": pods},
         "url": f"oci://{image}",
         "pluginName": "edgelink",
-        "failStrategy": "FAIL_CLOSE",
+        "failStrategy": "FAIL_RELOAD",
         "pluginConfig": plugin,
     })
     yield resource("networking.istio.io/v1", "Gateway", "edgelink", {
