@@ -61,6 +61,10 @@ test-deploy: setup wasm ## Check envoy/deploy: rules, dashboards, units, images,
 	cargo build $(NATIVE) --bin edgelink
 	@tests/deploy/check.sh
 
+.PHONY: drill-alerts
+drill-alerts: ## Cause what alerts are about on a running `make OBSERVE=1 run-full`, and see them fire and be quiet (CAUSES)
+	@tests/deploy/drill.py $(or $(EDGELINK_STATE_DIR),.edgelink/full) $(CAUSES)
+
 .PHONY: reference
 reference: ## Write the tables and the OpenAPI document that the code generates
 	UPDATE_REFERENCE=1 cargo test $(NATIVE) --lib reference
