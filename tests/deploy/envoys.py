@@ -2,8 +2,10 @@
 
 import contextlib
 import os
+import socket
 import subprocess
 import time
+import urllib.error
 import urllib.parse
 import urllib.request
 from pathlib import Path
@@ -50,9 +52,9 @@ def environment(state, **more):
 
 
 @contextlib.contextmanager
-def running(state):
+def running(state, **variables):
     """The admin address of an Envoy that envoy/run.sh has started, without anything to ask."""
-    with envoy([ROOT / "envoy/run.sh"], state, environment(state)) as address:
+    with envoy([ROOT / "envoy/run.sh"], state, environment(state, **variables)) as address:
         yield address
 
 
@@ -86,6 +88,21 @@ def started(command, log, variables, is_ready):
     finally:
         process.terminate()
         process.wait()
+
+
+def free_port():
+    """One that was free a moment ago."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def status(url, method="GET"):
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, method=method), timeout=10) as answer:
+            return answer.status
+    except urllib.error.HTTPError as error:
+        return error.code
 
 
 def is_live(address):

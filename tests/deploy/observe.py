@@ -25,7 +25,14 @@ def check():
     expressions = {name: [filled(text) for text in texts] for name, texts in of_dashboards().items()}
     yield from promtool_accepts([text for texts in expressions.values() for text in texts])
     expressions["rules.yml"] = [rule["expr"] for rule in rules]
-    known = exported() | {rule["record"]: {} for rule in rules if "record" in rule} | {"up": {}}
+    with tempfile.TemporaryDirectory() as folder:
+        # The admin interface is asked by the listener for metrics, which therefore has to know its port.
+        port, admin = envoys.free_port(), envoys.free_port()
+        variables = {"EDGELINK_METRICS_ADDRESS": "::", "EDGELINK_METRICS_PORT": str(port), "EDGELINK_ADMIN_PORT": str(admin)}
+        with envoys.running(Path(folder), **variables):
+            yield from shows_no_more(port)
+            there = exported(port)
+    known = there | {rule["record"]: {} for rule in rules if "record" in rule} | {"up": {}}
     for name, texts in expressions.items():
         yield from (f"{name}: {problem}: {text}" for text in texts for problem in metrics.problems(text, known))
 
@@ -92,9 +99,19 @@ def filled(expression):
     return re.sub(r"\$\w+", ".*", expression.replace("$__rate_interval", "1m"))
 
 
-def exported():
+def exported(port):
     """What control planes and edges export; of the edge by asking one, with the filter of the scrape configuration."""
     scrape = next(job for job in read("prometheus.yml")["scrape_configs"] if job["job_name"] == "edgelink-edge")
-    with tempfile.TemporaryDirectory() as folder, envoys.running(Path(folder)) as address:
-        text = envoys.get(address, scrape["metrics_path"], filter=scrape["params"]["filter"][0])
+    text = envoys.get(f"127.0.0.1:{port}", scrape["metrics_path"], filter=scrape["params"]["filter"][0])
     return metrics.of_control_plane() | metrics.of_exposition(text)
+
+
+def shows_no_more(port):
+    """Of the admin interface only what Prometheus and probes ask for is on the listener for metrics, and nothing changes by it."""
+    wanted = {"/stats/prometheus": 200, "/ready": 200, "/config_dump": 404, "/stats": 404, "/quitquitquit": 404, "/ready/../config_dump": 404}
+    for path, status in wanted.items():
+        if (got := envoys.status(f"http://127.0.0.1:{port}{path}")) != status:
+            yield f"listener for metrics: {path} is {got}, not {status}"
+    for path in ("/healthcheck/fail", "/ready", "/quitquitquit"):
+        if (got := envoys.status(f"http://127.0.0.1:{port}{path}", "POST")) != 404:
+            yield f"listener for metrics: POST {path} is {got}"
