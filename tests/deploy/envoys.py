@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import random
 import socket
 import subprocess
 import time
@@ -91,10 +92,12 @@ def started(command, log, variables, is_ready):
 
 
 def free_port():
-    """One that was free a moment ago."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+    """One that is free, below those that the kernel gives to outgoing connections."""
+    while True:
+        port = random.randrange(20000, 32000)
+        with socket.socket(socket.AF_INET6) as listener, contextlib.suppress(OSError):
+            listener.bind(("::", port))
+            return port
 
 
 def status(url, method="GET"):

@@ -7,6 +7,9 @@ import tempfile
 from pathlib import Path
 
 import yaml
+from grafana_foundation_sdk.cog import plugins
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.models.dashboard import Dashboard
 
 import envoys
 import metrics
@@ -22,6 +25,7 @@ def check():
     yield from promtool("test", "rules", HOME / "rules_test.yml")
     yield from alerts_are_complete([rule for rule in rules if "alert" in rule])
     yield from run([HOME / "dashboards.py", "--check"])
+    yield from fields_of_grafana()
     expressions = {name: [filled(text) for text in texts] for name, texts in of_dashboards().items()}
     yield from promtool_accepts([text for texts in expressions.values() for text in texts])
     expressions["rules.yml"] = [rule["expr"] for rule in rules]
@@ -83,6 +87,27 @@ def alert_is_tested(name, cases):
         if any(moments) and not all(moments):
             return
     yield f"{name}: there is no test with a moment at which it fires and one at which it is quiet"
+
+
+def fields_of_grafana():
+    """Whether Grafana's own model of a dashboard keeps every field: what it does not know is lost in it."""
+    plugins.register_default_plugins()
+    for file in sorted((HOME / "grafana/dashboards").glob("*.json")):
+        dashboard = json.loads(file.read_text())
+        model = json.loads(JSONEncoder().encode(Dashboard.from_json(dashboard)))
+        yield from (f"{file.name}: Grafana knows no {path}" for path in lost(dashboard, model, ""))
+
+
+def lost(ours, theirs, path):
+    """The paths of what the second one has not, or otherwise."""
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        for key, value in ours.items():
+            yield from lost(value, theirs[key], f"{path}/{key}") if key in theirs else [f"{path}/{key}"]
+    elif isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
+        for at, value in enumerate(ours):
+            yield from lost(value, theirs[at], f"{path}/{at}")
+    elif ours != theirs:
+        yield path
 
 
 def of_dashboards():
