@@ -31,6 +31,7 @@ def check():
         yield from succeeds("systemd-sysusers", f"--root={root}")
         yield from succeeds("systemd-tmpfiles", f"--root={root}", "--create", "edgelink.conf")
         yield from right_owners(root)
+        yield from envoy_takes_it(root)
         yield from succeeds("logrotate", "--debug", root / "etc/logrotate.d/edgelink")
     yield from known_variables()
     yield from drains()
@@ -75,6 +76,23 @@ def right_owners(root):
             yield f"{unit}: sysusers.conf makes no user {user}"
     if (root / "etc/edgelink/secrets").stat().st_mode & 0o077:
         yield "tmpfiles.conf: others than root can read the secrets"
+
+
+def envoy_takes_it(root):
+    """Envoy as the unit starts it, with the files that were installed and no others."""
+    for folder in ("credentials", "var/log/edgelink-edge"):
+        (root / folder).mkdir(parents=True)
+    (root / "credentials/edge-token").write_text(envoys.TOKEN)
+    text = (HOME / "edgelink-edge.service").read_text()
+    variables = dict(re.findall(r"\b(EDGELINK_\w+)=(\S+)", text))
+    moved = {"%d": root / "credentials", "/run/": f"{root}/run/", "/usr/": f"{root}/usr/", "/var/": f"{root}/var/"}
+    for old, new in moved.items():
+        variables = {name: value.replace(old, str(new)) for name, value in variables.items()}
+    needed = {"PATH": os.environ["PATH"], "EDGELINK_ENVOY": envoys.find(), "EDGELINK_DOMAINS": "go.example"}
+    command = [root / "usr/lib/edgelink/envoy/run.sh", "--mode", "validate"]
+    done = subprocess.run(command, capture_output=True, text=True, env={**variables, **needed})
+    if done.returncode:
+        yield f"edgelink-edge.service: {done.stdout}{done.stderr}"
 
 
 def known_variables():
