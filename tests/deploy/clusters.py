@@ -1,7 +1,6 @@
 """envoy/deploy/kubernetes: both overlays as kubectl builds them, the Secrets of secrets.sh, and what refers to what."""
 
 import base64
-import json
 import os
 import subprocess
 import sys

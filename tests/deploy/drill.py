@@ -71,13 +71,13 @@ def causes(stack):
     return {
         "control-plane": (lambda: stack.stopped("control-plane"), {"EdgelinkDown"}),
         "redis": (lambda: stack.stopped("redis"), {"EdgelinkFeedLag", "EdgelinkPublisherCount"}),
+        "unreadable": (stack.unreadable_change, {"EdgelinkUnreadable"}),
+        "connections": (stack.connections, {"EdgelinkConnectionsRefused"}),
         "mariadb": (lambda: stack.stopped("mariadb"), {"EdgelinkApiErrors", "EdgelinkRejects"}),
         "control-planes": (
             lambda: stack.stopped("control-plane", "control-plane-2"),
             {"EdgelinkDown", "EdgelinkStaleAnswers", "EdgelinkEdgeFeedLag", "EdgelinkRejects"},
         ),
-        "unreadable": (stack.unreadable_change, {"EdgelinkUnreadable"}),
-        "connections": (stack.connections, {"EdgelinkConnectionsRefused"}),
         "scan": (stack.scan, {"EdgelinkRejects"}),
     }
 
@@ -125,7 +125,10 @@ def wait_for(is_reached, seconds):
 
 
 def drill(name, cause, wanted):
-    """Whether all alerts of a cause have fired."""
+    """Whether all alerts of a cause have fired. Those that an earlier cause has fired are quiet before it begins."""
+    if wait_for(lambda: not wanted & firing(), QUIET_SECONDS) is None:
+        print(f"{name}: NOT QUIET BEFORE: {', '.join(sorted(wanted & firing()))}", flush=True)
+        return False
     missing, begin = set(wanted), time.monotonic()
 
     def has_fired():

@@ -100,9 +100,16 @@ def free_port():
             return port
 
 
-def status(url, method="GET"):
+class NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_):
+        return None
+
+
+def status(url, method="GET", data=None, headers=None):
+    """The status of an answer."""
+    request = urllib.request.Request(url, data, headers or {}, method=method)
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, method=method), timeout=10) as answer:
+        with urllib.request.build_opener(NoRedirect).open(request, timeout=10) as answer:
             return answer.status
     except urllib.error.HTTPError as error:
         return error.code

@@ -8,8 +8,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 import yaml
@@ -164,12 +162,12 @@ def follows_links(assembled):
                 return
             headers = {"X-Api-Key": (folder / "admin-key").read_text().strip(), "content-type": "application/json"}
             link = json.dumps({"longUrl": "https://example.com/a", "customSlug": "sale"}).encode()
-            ask(f"http://127.0.0.1:{port}/api/v1/links", link, headers)
+            envoys.status(f"http://127.0.0.1:{port}/api/v1/links", "POST", link, headers)
             with envoys.running_with(file, folder) as admin:
                 listeners = json.loads(envoys.get(admin, "/listeners", format="json"))["listener_statuses"]
                 edge = next(each["local_address"]["socket_address"]["port_value"] for each in listeners if each["name"] == "edge")
                 for path, status in {"/sale": 302, "/sale+": 200, "/0000000": 404, "/a/b/c": 404}.items():
-                    got = ask(f"http://127.0.0.1:{edge}{path}", None, {"host": "go.example"})
+                    got = envoys.status(f"http://127.0.0.1:{edge}{path}", headers={"host": "go.example"})
                     if got != status:
                         yield f"{path} is {got}, not {status}"
                 yield from counted(admin)
@@ -224,17 +222,3 @@ def listening(log):
         if '"message":"listening"' in line:
             return int(json.loads(line)["address"].rpartition(":")[2])
     return None
-
-
-class NoRedirect(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_):
-        return None
-
-
-def ask(url, data, headers):
-    """The status of an answer."""
-    try:
-        with urllib.request.build_opener(NoRedirect).open(urllib.request.Request(url, data, headers), timeout=10) as answer:
-            return answer.status
-    except urllib.error.HTTPError as error:
-        return error.code
