@@ -196,4 +196,4 @@ setup-lint:
 clean: ## Remove what was built and the state of `make run`; installed programs stay
 	cargo clean
 	rm -f control-plane/console/dist/*
-	@if [ -d .edgelink ]; then find .edgelink -mindepth 1 -maxdepth 1 ! -name envoy ! -name cargo-deny ! -name oha ! -name schemathesis ! -name chdb ! -name rust-src -exec rm -rf {} +; fi
+	@if [ -d .edgelink ]; then find .edgelink -mindepth 1 -maxdepth 1 ! -name envoy ! -name cargo-deny ! -name oha ! -name schemathesis ! -name chdb ! -name deploy-checks ! -name rust-src -exec rm -rf {} +; fi
