@@ -23,7 +23,7 @@ run: setup-run run-parts ## Build and run control plane and Envoy; Ctrl-C stops 
 	@exec envoy/up.sh $(PROFILE)
 
 .PHONY: run-full
-run-full: setup-full run-parts ## The production shape: MariaDB, Redis, two control planes, Envoy; ANALYTICS=clickhouse
+run-full: setup-full run-parts ## The production shape: MariaDB, Redis, two control planes, Envoy; ANALYTICS=clickhouse, OBSERVE=1
 	@exec envoy/up.sh $(PROFILE) full
 
 .PHONY: run-cluster
@@ -31,6 +31,7 @@ run-cluster: setup-full run-parts ## The same on a Redis Cluster of three master
 	@exec envoy/up.sh $(PROFILE) cluster
 
 run-full run-cluster: export EDGELINK_ANALYTICS_ENGINE = $(or $(ANALYTICS),sql)
+run-full run-cluster: export EDGELINK_OBSERVE = $(OBSERVE)
 
 .PHONY: run-parts
 run-parts: console
@@ -53,6 +54,16 @@ console: ## Build what the console's pages run in the browser; without it they d
 test: setup wasm console ## Run every test, with real Envoy and real databases
 	cargo build --profile wasm --target $(WASM_TARGET) -p edgelink-abi-probe
 	cargo test $(NATIVE)
+	@tests/deploy/check.sh
+
+.PHONY: test-deploy
+test-deploy: setup wasm ## Check envoy/deploy: rules, dashboards, units, images, resources; Envoy's fragments by Envoy
+	cargo build $(NATIVE) --bin edgelink
+	@tests/deploy/check.sh
+
+.PHONY: drill-alerts
+drill-alerts: ## Cause what alerts are about on a running `make OBSERVE=1 run-full`, and see them fire and be quiet (CAUSES)
+	@tests/deploy/drill.py $(or $(EDGELINK_STATE_DIR),.edgelink/full) $(CAUSES)
 
 .PHONY: reference
 reference: ## Write the tables and the OpenAPI document that the code generates
@@ -175,7 +186,7 @@ setup-run:
 
 .PHONY: setup-full
 setup-full:
-	@tests/install.sh full $(ANALYTICS)
+	@tests/install.sh full $(ANALYTICS) $(if $(filter-out 0,$(OBSERVE)),prometheus)
 
 .PHONY: setup-lint
 setup-lint:
@@ -185,4 +196,4 @@ setup-lint:
 clean: ## Remove what was built and the state of `make run`; installed programs stay
 	cargo clean
 	rm -f control-plane/console/dist/*
-	@if [ -d .edgelink ]; then find .edgelink -mindepth 1 -maxdepth 1 ! -name envoy ! -name cargo-deny ! -name oha ! -name schemathesis ! -name chdb ! -name rust-src -exec rm -rf {} +; fi
+	@if [ -d .edgelink ]; then find .edgelink -mindepth 1 -maxdepth 1 ! -name envoy ! -name cargo-deny ! -name oha ! -name schemathesis ! -name chdb ! -name deploy-checks ! -name rust-src -exec rm -rf {} +; fi

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Fills envoy/bootstrap.yaml and envoy/plugin.json in, and becomes Envoy. Arguments are passed on to Envoy
-# (`envoy/run.sh --mode validate` checks the configuration). The environment variables are described in envoy/README.md.
+# (`envoy/run.sh --mode validate` checks the configuration). `envoy/run.sh --render FOLDER` starts no Envoy and writes the
+# filled files into the folder. The environment variables are described in envoy/README.md.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -48,6 +49,46 @@ readonly rate_limit='
               response_headers_to_add:
               - header: { key: retry-after, value: "1" }
               - header: { key: cache-control, value: no-store }'
+
+# Of the admin interface, which has no password, what Prometheus and probes ask for.
+readonly metrics_listener='
+  - name: metrics
+    address: { socket_address: { address: "ADDRESS", port_value: PORTBOTH } }
+    ignore_global_conn_limit: true
+    filter_chains:
+    - filters:
+      - name: envoy.filters.network.http_connection_manager
+        typed_config:
+          "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
+          stat_prefix: metrics
+          codec_type: HTTP1
+          generate_request_id: false
+          max_request_headers_kb: 8
+          request_headers_timeout: 5s
+          common_http_protocol_options: { idle_timeout: 60s, max_headers_count: 50 }
+          http_filters:
+          - name: envoy.filters.http.router
+            typed_config: { "@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router }
+          route_config:
+            name: metrics
+            virtual_hosts:
+            - name: metrics
+              domains: ["*"]
+              routes:
+              - match: { path: /stats/prometheus, headers: &get [{ name: ":method", string_match: { exact: GET } }] }
+                route: &admin { cluster: admin, timeout: 10s }
+              - match: { path: /ready, headers: *get }
+                route: *admin
+              - match: { prefix: / }
+                direct_response: { status: 404 }'
+readonly metrics_cluster='
+  - name: admin
+    type: STATIC
+    connect_timeout: 0.5s
+    load_assignment:
+      cluster_name: admin
+      endpoints:
+      - lb_endpoints: [{ endpoint: { address: { socket_address: { address: 127.0.0.1, port_value: PORT } } } }]'
 
 # What the filter lets through and the control plane has pages for: previews (`code+`), `/`, robots.txt, and `/+/` with its files. No
 # other path of the control plane is reached this way.
@@ -152,6 +193,22 @@ set_rate_limit() {
   values[RATE_LIMIT]=${values[RATE_LIMIT]/PER_SECOND/"$per_second"}
 }
 
+# both_families ADDRESS: Envoy takes IPv4 at :: only if it is told so, and refuses to be told so of other addresses.
+both_families() {
+  [[ $1 != :: ]] || printf ', ipv4_compat: true'
+}
+
+# Whether there is a listener for metrics and readiness, on which port.
+set_metrics() {
+  local port=$1 listener
+  values[METRICS_LISTENER]='' values[METRICS_CLUSTER]=''
+  [[ -n $port ]] || return 0
+  [[ $port =~ ^[0-9]{1,5}$ ]] || fail "EDGELINK_METRICS_PORT must be a port, not '$port'"
+  listener=${metrics_listener/ADDRESS/"$(escape "$2")"}
+  values[METRICS_LISTENER]=${listener/PORTBOTH/"$port$(both_families "$2")"}
+  values[METRICS_CLUSTER]=${metrics_cluster/PORT/"${values[ADMIN_PORT]}"}
+}
+
 # Whether pages for visitors come from the control plane.
 set_public_pages() {
   case $1 in
@@ -215,8 +272,10 @@ set_number FRESH_SECONDS EDGELINK_FRESH_SECONDS 5
 set_number STALE_SECONDS EDGELINK_STALE_SECONDS 86400
 set_rate_limit "${EDGELINK_RATE_PER_SECOND:-500}" "${EDGELINK_RATE_BURST:-2000}"
 set_public_pages "${EDGELINK_PUBLIC_PAGES:-true}"
+set_metrics "${EDGELINK_METRICS_PORT:-}" "${EDGELINK_METRICS_ADDRESS:-127.0.0.1}"
 set_boolean TIER_HEADER EDGELINK_TIER_HEADER false
 set_string EDGE_ADDRESS "${EDGELINK_EDGE_ADDRESS:-127.0.0.1}"
+values[EDGE_BOTH_FAMILIES]=$(both_families "${EDGELINK_EDGE_ADDRESS:-}")
 set_string ACCESS_LOG "${EDGELINK_ACCESS_LOG:-/dev/stdout}"
 set_string WASM "${EDGELINK_WASM:-$root/target/wasm32-wasip1/wasm/edgelink_filter.wasm}"
 values[DOMAINS]=$(string_list "${EDGELINK_DOMAINS:-127.0.0.1:${values[EDGE_PORT]}}")
@@ -238,10 +297,16 @@ set_geo "${EDGELINK_COUNTRY_HEADER:-}" "${EDGELINK_CITY_HEADER:-}"
 unset EDGELINK_REDIS_PASSWORD
 
 umask 077 # the filled files hold the token
-mkdir -p "$state/envoy"
+filled=$state/envoy
+if [[ ${1:-} == --render ]]; then filled=${2:?the folder to write into is missing}; fi
+mkdir -p "$filled"
 plugin=$(fill "${EDGELINK_ENVOY_PLUGIN:-$here/plugin.json}")
 set_string PLUGIN_CONFIGURATION "$plugin"
-fill "${EDGELINK_ENVOY_BOOTSTRAP:-$here/bootstrap.yaml}" >"$state/envoy/bootstrap.yaml"
+fill "${EDGELINK_ENVOY_BOOTSTRAP:-$here/bootstrap.yaml}" >"$filled/bootstrap.yaml"
+if [[ ${1:-} == --render ]]; then
+  [[ -z ${EDGELINK_REDIS:-} ]] || fill "$here/redis.yaml" >"$filled/redis.yaml"
+  exit 0
+fi
 
 merged=() # Envoy appends its lists to those of the bootstrap
 if [[ -n ${EDGELINK_REDIS:-} ]]; then
@@ -249,7 +314,7 @@ if [[ -n ${EDGELINK_REDIS:-} ]]; then
 fi
 
 envoy=$("$here/find.sh")
-exec "$envoy" --config-path "$state/envoy/bootstrap.yaml" "${merged[@]}" \
+exec "$envoy" --config-path "$filled/bootstrap.yaml" "${merged[@]}" \
   --concurrency "${EDGELINK_WORKERS:-$(getconf _NPROCESSORS_ONLN)}" \
   --use-dynamic-base-id --base-id-path "$state/envoy/base-id" \
   --drain-time-s "${values[DRAIN_SECONDS]}" --parent-shutdown-time-s "$((values[DRAIN_SECONDS] + 10))" \

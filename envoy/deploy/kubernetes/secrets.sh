@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Prints the Secrets of a deployment: `secrets.sh FOLDER | kubectl --namespace edgelink apply -f -`. Keys are made in FOLDER by the
+# first call and kept there: keep the folder, for a link lives as long as its code-key. Environment variables are those of
+# envoy/run.sh (EDGELINK_DOMAINS, EDGELINK_REDIS, ...), and EDGELINK_STORE_URL, EDGELINK_REDIS_URL
+# and EDGELINK_SERVER_TRUSTED_PROXIES (the network of the edges' pods) of the control plane.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+source=$(cd "$here/../../.." && pwd)
+keys=${1:?the folder of the keys is missing}
+# shellcheck source=envoy/processes.sh
+source "$source/envoy/processes.sh"
+
+[[ -n ${EDGELINK_DOMAINS:-} ]] || fail 'EDGELINK_DOMAINS must name the domains of the links'
+umask 077
+mkdir -p "$keys"
+secret "$keys/code-key" 16
+secret "$keys/edge-token" 32
+
+rendered=$(mktemp -d)
+trap 'rm -rf "$rendered"' EXIT
+env \
+  EDGELINK_EDGE_ADDRESS="${EDGELINK_EDGE_ADDRESS:-::}" EDGELINK_EDGE_PORT=8080 \
+  EDGELINK_METRICS_ADDRESS="${EDGELINK_EDGE_ADDRESS:-::}" EDGELINK_METRICS_PORT=9902 \
+  EDGELINK_CONTROL_PLANES="${EDGELINK_CONTROL_PLANES:-edgelink-control-planes:8081}" \
+  EDGELINK_EDGE_TOKEN_FILE="$keys/edge-token" EDGELINK_FEED="${EDGELINK_FEED:-poll}" EDGELINK_CLICKS="${EDGELINK_CLICKS:-true}" \
+  EDGELINK_WASM=/usr/lib/edgelink/edgelink_filter.wasm EDGELINK_BRIDGE_WASM=/usr/lib/edgelink/edgelink_resp_bridge.wasm \
+  "$source/envoy/run.sh" --render "$rendered"
+
+# print_secret NAME SOURCE...
+print_secret() {
+  kubectl create secret generic "$1" "${@:2}" --dry-run=client --output yaml
+  echo ---
+}
+
+print_secret edgelink-keys --from-file="$keys/code-key" --from-file="$keys/edge-token"
+print_secret edgelink-edge --from-file="$rendered"
+# Of the control plane: what differs from deployment to deployment, or is secret.
+settings=$rendered/settings
+{
+  printf 'EDGELINK_LINKS_DOMAINS=%s\n' "$EDGELINK_DOMAINS"
+  for name in EDGELINK_STORE_URL EDGELINK_REDIS_URL EDGELINK_SERVER_TRUSTED_PROXIES; do
+    if [[ -n ${!name:-} ]]; then printf '%s=%s\n' "$name" "${!name}"; fi
+  done
+} >"$settings"
+print_secret edgelink-control-plane --from-env-file="$settings"

@@ -1,0 +1,181 @@
+#!/usr/bin/env python3
+"""Resources for Istio or Envoy Gateway, made of the files of Envoy that envoy/run.sh fills in.
+
+`resources.py istio|envoy-gateway FOLDER IMAGE` prints them as YAML: FOLDER is what `envoy/run.sh --render` wrote, IMAGE where the
+filter is as an OCI image (images/oci.py). They hold the token of the edge API: keep them like a Secret. PyYAML is needed.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import yaml
+
+NAMESPACE = "edgelink"
+# Where control planes are in a cluster that has ../kubernetes.
+API = "edgelink-api"
+API_HOST = f"{API}.{NAMESPACE}.svc.cluster.local"
+# Where a gateway's pod has the bridge to Redis mounted, from a ConfigMap.
+MODULES = "/usr/lib/edgelink"
+
+
+class Edge:
+    """What envoy/run.sh has filled in, taken apart."""
+
+    def __init__(self, folder):
+        self.bootstrap = read(folder / "bootstrap.yaml")
+        redis = folder / "redis.yaml"
+        self.redis = read(redis) if redis.exists() else None
+        self.manager = next(
+            filters["typed_config"]
+            for listener in self.bootstrap["static_resources"]["listeners"]
+            if listener["name"] == "edge"
+            for filters in listener["filter_chains"][0]["filters"]
+        )
+        wasm = next(each for each in self.manager["http_filters"] if each["name"] == "edgelink")
+        self.plugin = json.loads(wasm["typed_config"]["config"]["configuration"]["value"])
+        self.domains = self.plugin["domains"]
+
+    def stats(self):
+        """The labels of the filter's metrics."""
+        return {"stats_config": self.bootstrap["stats_config"]}
+
+    def clusters(self):
+        """What the filter asks, by name."""
+        own = [each for each in self.bootstrap["static_resources"]["clusters"] if each["name"] == "control_plane"]
+        return own + (self.redis["static_resources"]["clusters"] if self.redis else [])
+
+    def listeners(self):
+        """Internal ones, which stand between the filter and Redis."""
+        return self.redis["static_resources"]["listeners"] if self.redis else []
+
+    def pages(self):
+        """The paths of pages that come from the control plane: ('exact' or 'regex', path)."""
+        for route in self.manager["route_config"]["virtual_hosts"][0]["routes"]:
+            match = route["match"]
+            if "route" in route:
+                yield ("exact", match["path"]) if "path" in match else ("regex", match["safe_regex"]["regex"])
+
+
+def read(file):
+    return yaml.safe_load(file.read_text())
+
+
+def resource(api, kind, name, spec, **metadata):
+    return {"apiVersion": api, "kind": kind, "metadata": {"name": name, "namespace": NAMESPACE, **metadata}, "spec": spec}
+
+
+def istio(edge, image):
+    """Of a gateway whose pods have the label istio: edgelink-gateway, in this namespace."""
+    pods = {"istio": "edgelink-gateway"}
+    # Istio makes a cluster of each Service; this one the gateway has in any case, for the pages.
+    plugin = {**edge.plugin, "controlPlane": {**edge.plugin["controlPlane"], "cluster": f"outbound|80||{API_HOST}"}}
+    yield resource("extensions.istio.io/v1alpha1", "WasmPlugin", "edgelink", {
+        "selector": {"matchLabels": pods},
+        "url": f"oci://{image}",
+        "pluginName": "edgelink",
+        "failStrategy": "FAIL_RELOAD",
+        "pluginConfig": plugin,
+    })
+    yield resource("networking.istio.io/v1", "Gateway", "edgelink", {
+        "selector": pods,
+        "servers": [{"port": {"number": 80, "name": "http", "protocol": "HTTP"}, "hosts": edge.domains}],
+    })
+    backend = [{"destination": {"host": API_HOST, "port": {"number": 80}}}]
+    yield resource("networking.istio.io/v1", "VirtualService", "edgelink", {
+        "hosts": edge.domains,
+        "gateways": ["edgelink"],
+        "http": [
+            {"name": "pages", "match": [{"uri": {kind: path}} for kind, path in edge.pages()], "route": backend, "timeout": "12s"},
+            {"name": "nothing", "directResponse": {"status": 404, "body": {"string": "Not found.\n"}}},
+        ],
+    })
+    yield resource("networking.istio.io/v1alpha3", "EnvoyFilter", "edgelink-stats", {
+        "workloadSelector": {"labels": pods},
+        "configPatches": [{"applyTo": "BOOTSTRAP", "patch": {"operation": "MERGE", "value": edge.stats()}}],
+    })
+    if edge.redis:
+        added = [("LISTENER", each) for each in edge.listeners()]
+        added += [("CLUSTER", each) for each in edge.clusters() if each["name"] != "control_plane"]
+        yield resource("networking.istio.io/v1alpha3", "EnvoyFilter", "edgelink-redis", {
+            "workloadSelector": {"labels": pods},
+            "configPatches": [
+                {"applyTo": where, "match": {"context": "GATEWAY"}, "patch": {"operation": "ADD", "value": value}} for where, value in added
+            ],
+        })
+
+
+def envoy_gateway(edge, image):
+    """Of a Gateway of its own, of the class eg."""
+    bootstrap = {**edge.stats(), **({"bootstrap_extensions": edge.redis["bootstrap_extensions"]} if edge.redis else {})}
+    kubernetes = {"envoyDeployment": {
+        "pod": {"volumes": [{"name": "modules", "configMap": {"name": "edgelink-modules"}}]},
+        "container": {"volumeMounts": [{"name": "modules", "mountPath": MODULES, "readOnly": True}]},
+    }}
+    yield resource("gateway.envoyproxy.io/v1alpha1", "EnvoyProxy", "edgelink", {
+        "bootstrap": {"type": "Merge", "value": yaml.safe_dump(bootstrap, sort_keys=False)},
+        **({"provider": {"type": "Kubernetes", "kubernetes": kubernetes}} if edge.redis else {}),
+    })
+    yield resource("gateway.networking.k8s.io/v1", "Gateway", "edgelink", {
+        "gatewayClassName": "eg",
+        "infrastructure": {"parametersRef": {"group": "gateway.envoyproxy.io", "kind": "EnvoyProxy", "name": "edgelink"}},
+        "listeners": [{"name": "http", "port": 80, "protocol": "HTTP"}],
+    })
+    kinds = {"exact": "Exact", "regex": "RegularExpression"}
+    nothing = {"group": "gateway.envoyproxy.io", "kind": "HTTPRouteFilter", "name": "edgelink-nothing"}
+    yield resource("gateway.networking.k8s.io/v1", "HTTPRoute", "edgelink", {
+        "parentRefs": [{"name": "edgelink"}],
+        "hostnames": edge.domains,
+        "rules": [
+            {
+                "matches": [{"path": {"type": kinds[kind], "value": path}} for kind, path in edge.pages()],
+                "backendRefs": [{"name": API, "port": 80}],
+                "timeouts": {"request": "12s"},
+            },
+            # What the filter does not answer. Links come by here: the filter is only there where a route is.
+            {"matches": [{"path": {"type": "PathPrefix", "value": "/"}}], "filters": [{"type": "ExtensionRef", "extensionRef": nothing}]},
+        ],
+    })
+    yield resource("gateway.envoyproxy.io/v1alpha1", "HTTPRouteFilter", "edgelink-nothing", {
+        "directResponse": {"statusCode": 404, "contentType": "text/plain", "body": {"type": "Inline", "inline": "Not found.\n"}},
+    })
+    target = {"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": "edgelink"}
+    yield resource("gateway.envoyproxy.io/v1alpha1", "EnvoyExtensionPolicy", "edgelink", {
+        "targetRefs": [target],
+        "wasm": [{
+            "name": "edgelink",
+            "rootID": "edgelink",
+            "failOpen": False,
+            "code": {"type": "Image", "image": {"url": image}},
+            "config": edge.plugin,
+        }],
+    })
+    patches = [("listener.v3.Listener", each) for each in edge.listeners()] + [("cluster.v3.Cluster", each) for each in edge.clusters()]
+    yield resource("gateway.envoyproxy.io/v1alpha1", "EnvoyPatchPolicy", "edgelink", {
+        "targetRef": target,
+        "type": "JSONPatch",
+        "jsonPatches": [
+            {"type": f"type.googleapis.com/envoy.config.{kind}", "name": each["name"], "operation": {"op": "add", "path": "", "value": each}}
+            for kind, each in patches
+        ],
+    })
+
+
+class Dumper(yaml.SafeDumper):
+    """Without anchors, which few readers of YAML expect in resources."""
+
+    def ignore_aliases(self, _):
+        return True
+
+
+def main():
+    kinds = {"istio": istio, "envoy-gateway": envoy_gateway}
+    if len(sys.argv) != 4 or sys.argv[1] not in kinds:
+        sys.exit("usage: resources.py istio|envoy-gateway FOLDER IMAGE")
+    kind, folder, image = sys.argv[1:]
+    print(f"# Made by envoy/deploy/mesh/resources.py {kind}: change what it is made of.")
+    yaml.dump_all(kinds[kind](Edge(Path(folder)), image), sys.stdout, Dumper=Dumper, sort_keys=False, width=120)
+
+
+if __name__ == "__main__":
+    main()

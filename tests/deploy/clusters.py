@@ -1,0 +1,155 @@
+"""envoy/deploy/kubernetes: both overlays as kubectl builds them, the Secrets of secrets.sh, and what refers to what."""
+
+import base64
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import kubernetes_validate
+import yaml
+
+import envoys
+from envoys import EDGELINK, ROOT
+
+HOME = ROOT / "envoy/deploy/kubernetes"
+# preStop.sleep came with 1.30; the newest that kubernetes-validate knows comes last.
+VERSIONS = ("1.30", "1.37")
+# kubectl is beside the Python that runs this.
+PATH = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+
+
+def check():
+    with tempfile.TemporaryDirectory() as name:
+        keys = Path(name) / "keys"
+        secrets = made(keys)
+        if made(keys) != secrets:
+            yield "secrets.sh: a second call prints other Secrets: keys must stay"
+        for overlay in ("small", "production"):
+            resources = build(overlay)
+            yield from (f"{overlay}: {problem}" for problem in [*of_schemas(resources + secrets), *of_references(resources + secrets)])
+            yield from (f"{overlay}: {problem}" for resource in resources for problem in of_hardening(resource))
+            yield from (f"{overlay}: {problem}" for problem in of_settings(resources + secrets))
+            yield from (f"{overlay}: {problem}" for problem in of_envoy(resources + secrets))
+
+
+def build(overlay):
+    built = subprocess.run(["kubectl", "kustomize", HOME / "overlays" / overlay], check=True, capture_output=True, text=True, env={"PATH": PATH})
+    return list(yaml.safe_load_all(built.stdout))
+
+
+def made(keys):
+    variables = {
+        "PATH": PATH,
+        "EDGELINK_DOMAINS": "go.example",
+        "EDGELINK_REDIS": "pooled",
+        "EDGELINK_REDIS_SERVERS": "redis:6379",
+        "EDGELINK_STORE_URL": "mysql://edgelink:password@database/edgelink",
+        "EDGELINK_REDIS_URL": "redis://redis:6379",
+        "EDGELINK_SERVER_TRUSTED_PROXIES": "10.0.0.0/8",
+    }
+    text = subprocess.run([HOME / "secrets.sh", keys], check=True, capture_output=True, text=True, env=variables).stdout
+    return [each for each in yaml.safe_load_all(text) if each]
+
+
+def of_schemas(resources):
+    for version in VERSIONS:
+        for resource in resources:
+            try:
+                # kubectl prints "creationTimestamp: null", which the schemas do not know.
+                resource["metadata"].pop("creationTimestamp", None)
+                kubernetes_validate.validate(resource, version, strict=True)
+            except kubernetes_validate.ValidationError as error:
+                yield f"Kubernetes {version}: {resource['kind']} {resource['metadata']['name']}: {error.message}"
+
+
+def of_references(resources):
+    """Names of ConfigMaps, Secrets and claims, their keys, labels that select pods, and names of ports."""
+    there = {(each["kind"], each["metadata"]["name"]): each for each in resources}
+    pods = [each["spec"]["template"] for each in resources if each["kind"] == "Deployment"]
+    ports = {port["name"] for pod in pods for container in pod["spec"]["containers"] for port in container["ports"]}
+    for kind, name, key in references(pods):
+        if (kind, name) not in there:
+            yield f"there is no {kind} {name}"
+        elif key and key not in there[kind, name]["data"]:
+            yield f"{kind} {name} has no {key}"
+    for (kind, name), resource in there.items():
+        spec = resource.get("spec", {})
+        selector = {"Service": spec.get("selector"), "PodDisruptionBudget": spec.get("selector", {}).get("matchLabels")}.get(kind)
+        if kind == "NetworkPolicy":
+            selector = spec["podSelector"]["matchLabels"]
+            named = {port["port"] for rule in spec["ingress"] for port in rule["ports"]}
+        else:
+            named = {port["targetPort"] for port in spec.get("ports", [])}
+        if selector and not any(selector.items() <= pod["metadata"]["labels"].items() for pod in pods):
+            yield f"{kind} {name} selects no pod"
+        yield from (f"{kind} {name}: no container has the port {port}" for port in named - ports)
+        if kind == "HorizontalPodAutoscaler" and (spec["scaleTargetRef"]["kind"], spec["scaleTargetRef"]["name"]) not in there:
+            yield f"{kind} {name} scales what is not there"
+
+
+def references(pods):
+    """(kind, name, key or None) of what pods take from elsewhere."""
+    for pod in pods:
+        for volume in pod["spec"].get("volumes", []):
+            if "secret" in volume:
+                yield "Secret", volume["secret"]["secretName"], None
+            if "persistentVolumeClaim" in volume:
+                yield "PersistentVolumeClaim", volume["persistentVolumeClaim"]["claimName"], None
+        for container in pod["spec"]["containers"]:
+            for source in container.get("envFrom", []):
+                yield from (("Secret" if "secret" in kind else "ConfigMap", source[kind]["name"], None) for kind in source)
+            for variable in container.get("env", []):
+                chosen = variable["valueFrom"]["secretKeyRef"]
+                yield "Secret", chosen["name"], chosen["key"]
+
+
+def of_hardening(resource):
+    if resource["kind"] != "Deployment":
+        return
+    pod = resource["spec"]["template"]["spec"]
+    if pod["automountServiceAccountToken"] or not pod["securityContext"]["runAsNonRoot"]:
+        yield f"{resource['metadata']['name']}: a pod has a token of the cluster, or may be root"
+    for container in pod["containers"]:
+        own = container["securityContext"]
+        if own["allowPrivilegeEscalation"] or not own["readOnlyRootFilesystem"] or own["capabilities"] != {"drop": ["ALL"]}:
+            yield f"{container['name']}: more is permitted than is needed"
+        if {"startupProbe", "readinessProbe", "livenessProbe"} - set(container) or "memory" not in container["resources"]["limits"]:
+            yield f"{container['name']}: a probe or the limit of memory is missing"
+
+
+def data(resources, kind, prefix):
+    """What a Secret or ConfigMap holds, as text."""
+    found = next(each for each in resources if each["kind"] == kind and each["metadata"]["name"].startswith(prefix))["data"]
+    return {key: base64.b64decode(value).decode() if kind == "Secret" else value for key, value in found.items()}
+
+
+def of_settings(resources):
+    """Whether the control plane takes what its pods have in their environment. What a Secret says counts first, as in a pod."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in data(resources, "Secret", "edgelink-keys").items():
+            (Path(folder) / name).write_text(text)
+        settings = data(resources, "ConfigMap", "edgelink-settings") | data(resources, "Secret", "edgelink-control-plane")
+        settings = {name: value.replace("/etc/edgelink/keys", folder) for name, value in settings.items()}
+        done = subprocess.run([EDGELINK, "serve", "--check-config"], capture_output=True, text=True, env=settings)
+        if done.returncode:
+            yield f"the control plane does not take its settings: {done.stdout}{done.stderr}"
+    reference = (ROOT / "control-plane/README.md").read_text()
+    yield from (f"the control plane has no {name}" for name in settings if f"| `{name}`" not in reference)
+
+
+def of_envoy(resources):
+    """Whether Envoy takes its files, with the arguments of the container."""
+    files = {name: text.replace("/usr/lib/edgelink", str(envoys.MODULES)) for name, text in data(resources, "Secret", "edgelink-edge").items()}
+    edge = next(each for each in resources if each["kind"] == "Deployment" and each["metadata"]["name"] == "edgelink-edge")
+    (container,) = edge["spec"]["template"]["spec"]["containers"]
+    with tempfile.TemporaryDirectory() as folder:
+        bootstrap = Path(folder) / "bootstrap.yaml"
+        bootstrap.write_text(files["bootstrap.yaml"])
+        values = {"/etc/envoy": folder, "$(REDIS_YAML)": files["redis.yaml"]}
+        arguments = container["args"]
+        for old, new in values.items():
+            arguments = [each.replace(old, new) for each in arguments]
+        if problem := envoys.refusal(arguments):
+            yield f"Envoy refuses what it is given: {problem}"

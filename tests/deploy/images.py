@@ -1,0 +1,72 @@
+"""envoy/deploy/images: Dockerfiles, what they copy, and the OCI layout of a wasm module."""
+
+import gzip
+import hashlib
+import io
+import json
+import re
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+
+import envoys
+from envoys import EDGELINK, ROOT
+
+HOME = ROOT / "envoy/deploy/images"
+# What the base of the control plane's image has for programs.
+LIBRARIES = {"libc.so.6", "libm.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
+
+
+def check():
+    for file in sorted(HOME.glob("*.Dockerfile")):
+        linted = subprocess.run([Path(sys.executable).parent / "hadolint", file], capture_output=True, text=True)
+        if linted.returncode:
+            yield f"hadolint: {linted.stdout}{linted.stderr}"
+        yield from (f"{file.name}: {problem}" for problem in of_dockerfile(file))
+    needed = set(re.findall(r"NEEDED\)\s+Shared library: \[(.*)\]", readelf()))
+    yield from (f"the control plane needs {library}, which its image has not" for library in needed - LIBRARIES)
+    yield from of_layout()
+
+
+def readelf():
+    return subprocess.run(["readelf", "--dynamic", EDGELINK], check=True, capture_output=True, text=True).stdout
+
+
+def of_dockerfile(file):
+    """It copies what exists once it is built, what its .dockerignore lets through, and runs as a number that is not root's."""
+    text = file.read_text()
+    ignored = file.with_name(f"{file.name}.dockerignore").read_text().split()
+    copied = [path for line in re.findall(r"^COPY (.*)$", text, re.M) for path in line.split()[:-1] if not path.startswith("--")]
+    if ignored != ["**", *(f"!{path}" for path in copied)]:
+        yield f"its .dockerignore lets through {ignored[1:]}, and it copies {copied}"
+    if not re.search(r"^USER [1-9]\d*:[1-9]\d*$", text, re.M):
+        yield "it does not say which user it runs as, by a number"
+    if re.search(r"^(RUN|ADD) ", text, re.M):
+        yield "it builds something, which needs a shell"
+
+
+def of_layout():
+    """The module comes out of the layout as it went in, by the digests that the layout has, and each time the same."""
+    with tempfile.TemporaryDirectory() as name:
+        first, second = (Path(name) / each for each in ("first", "second"))
+        digests = {subprocess.run([HOME / "oci.py", envoys.FILTER, each], check=True, capture_output=True, text=True).stdout for each in (first, second)}
+        if len(digests) != 1:
+            yield "oci.py: the same module has two digests"
+        (entry,) = json.loads((first / "index.json").read_text())["manifests"]
+        manifest = json.loads(blob(first, entry))
+        config = json.loads(blob(first, manifest["config"]))
+        (layer,) = manifest["layers"]
+        tar = gzip.decompress(blob(first, layer))
+        if config["rootfs"]["diff_ids"] != [f"sha256:{hashlib.sha256(tar).hexdigest()}"]:
+            yield "oci.py: the layer has not the digest that the configuration says"
+        if tarfile.open(fileobj=io.BytesIO(tar)).extractfile("plugin.wasm").read() != envoys.FILTER.read_bytes():
+            yield "oci.py: another module comes out than went in"
+
+
+def blob(layout, reference):
+    data = (layout / "blobs/sha256" / reference["digest"].removeprefix("sha256:")).read_bytes()
+    if f"sha256:{hashlib.sha256(data).hexdigest()}" != reference["digest"] or len(data) != reference["size"]:
+        raise SystemExit(f"oci.py: a blob is not {reference}")
+    return data

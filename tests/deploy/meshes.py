@@ -1,0 +1,224 @@
+"""envoy/deploy/mesh: what Istio and Envoy Gateway make of the resources, assembled into a bootstrap, which a real Envoy validates and
+follows links with. What they do was read from their documents and sources; neither runs here."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import yaml
+
+import envoys
+from envoys import EDGELINK, ROOT
+
+HOME = ROOT / "envoy/deploy/mesh"
+IMAGE = "registry.example/edgelink/filter:1"
+TYPES = "type.googleapis.com/envoy"
+# What the committed examples are made with.
+EXAMPLE = {
+    "EDGELINK_DOMAINS": "go.example",
+    "EDGELINK_EDGE_TOKEN": "the-token-of-the-edge-api",
+    "EDGELINK_REDIS": "direct",
+    "EDGELINK_REDIS_SERVERS": "redis.edgelink.svc.cluster.local:6379",
+}
+
+
+def check():
+    for kind, assemble in {"istio": istio, "envoy-gateway": envoy_gateway}.items():
+        text = made(kind)
+        if text != (HOME / f"{kind}.yaml").read_text():
+            yield f"{kind}.yaml is not what resources.sh prints for the example; write it again"
+        yield from (f"{kind}: {problem}" for problem in of_schemas(list(yaml.safe_load_all(text))))
+        resources = {(each["kind"], each["metadata"]["name"]): each["spec"] for each in yaml.safe_load_all(text)}
+        yield from (f"{kind}: {problem}" for problem in follows_links(assemble(resources)))
+
+
+def of_schemas(resources):
+    """Of Envoy Gateway's own kinds no registry has schemas."""
+    command = ["node", ROOT / "tests/deploy/schemas.mjs"]
+    said = json.loads(subprocess.run(command, check=True, capture_output=True, text=True, input=json.dumps(resources)).stdout)
+    yield from said["problems"]
+    yield from (f"there is no schema of {kind}" for kind in said["unknown"] if not kind.startswith("gateway.envoyproxy.io/"))
+
+
+def made(kind):
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("EDGELINK_")}
+    command = [HOME / "resources.sh", kind, IMAGE]
+    return subprocess.run(command, check=True, capture_output=True, text=True, env={**variables, "PYTHON": sys.executable, **EXAMPLE}).stdout
+
+
+def wasm(name, plugin, configuration, failure, **more):
+    """The filter, as both hand it to Envoy: with its configuration as a string, and the code from a file that they have fetched."""
+    return {
+        "name": name,
+        "typed_config": {
+            "@type": f"{TYPES}.extensions.filters.http.wasm.v3.Wasm",
+            "config": {
+                "name": plugin,
+                "root_id": "edgelink",
+                "failure_policy": failure,
+                "vm_config": {"vm_id": plugin, "runtime": "envoy.wasm.runtime.v8", "code": {"local": {"filename": str(envoys.FILTER)}}},
+                "configuration": {"@type": "type.googleapis.com/google.protobuf.StringValue", "value": json.dumps(configuration)},
+            },
+        },
+        **more,
+    }
+
+
+def bootstrap(stats, clusters, listeners, filters, routes):
+    """What both have around: a listener with a router, and the internal listeners switched on."""
+    manager = {
+        "@type": f"{TYPES}.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
+        "stat_prefix": "edge",
+        "http_filters": [*filters, {"name": "router", "typed_config": {"@type": f"{TYPES}.extensions.filters.http.router.v3.Router"}}],
+        "route_config": {"virtual_hosts": [{"name": "edge", "domains": ["go.example"], "routes": routes}]},
+    }
+    edge = {
+        "name": "edge",
+        "address": {"socket_address": {"address": "127.0.0.1", "port_value": 0}},
+        "filter_chains": [{"filters": [{"name": "manager", "typed_config": manager}]}],
+    }
+    return {
+        **stats,
+        "admin": {"address": {"socket_address": {"address": "127.0.0.1", "port_value": 0}}},
+        "static_resources": {"listeners": [edge, *listeners], "clusters": clusters},
+    }
+
+
+def cluster(name, address, port):
+    """What both make of a Service."""
+    endpoint = {"endpoint": {"address": {"socket_address": {"address": address, "port_value": port}}}}
+    assignment = {"cluster_name": name, "endpoints": [{"lb_endpoints": [endpoint]}]}
+    return {"name": name, "type": "STRICT_DNS", "connect_timeout": "1s", "load_assignment": assignment}
+
+
+def istio(resources):
+    plugin = resources["WasmPlugin", "edgelink"]
+    api = "edgelink-api.edgelink.svc.cluster.local"
+    added = {"LISTENER": [], "CLUSTER": [cluster(f"outbound|80||{api}", api, 80)]}
+    for patch in resources["EnvoyFilter", "edgelink-redis"]["configPatches"]:
+        added[patch["applyTo"]].append(patch["patch"]["value"])
+    stats = resources["EnvoyFilter", "edgelink-stats"]["configPatches"][0]["patch"]["value"]
+    # Istio's own bootstrap has this.
+    internal = {"name": "internal", "typed_config": {"@type": f"{TYPES}.extensions.bootstrap.internal_listener.v3.InternalListener"}}
+    routes = []
+    for rule in resources["VirtualService", "edgelink"]["http"]:
+        if "directResponse" in rule:
+            routes.append(nothing(rule["directResponse"]["status"], rule["directResponse"]["body"]["string"]))
+        for match in rule.get("match", []):
+            ((kind, path),) = match["uri"].items()
+            destination = rule["route"][0]["destination"]
+            routes.append(to(f"outbound|{destination['port']['number']}||{destination['host']}", kind, path))
+    failure = {"FAIL_CLOSE": "FAIL_CLOSED"}.get(plugin["failStrategy"], plugin["failStrategy"])
+    filters = [wasm("edgelink.edgelink", "edgelink.edgelink", plugin["pluginConfig"], failure)]
+    return bootstrap({**stats, "bootstrap_extensions": [internal]}, added["CLUSTER"], added["LISTENER"], filters, routes)
+
+
+def envoy_gateway(resources):
+    added = {"Listener": [], "Cluster": []}
+    for patch in resources["EnvoyPatchPolicy", "edgelink"]["jsonPatches"]:
+        added[patch["type"].rpartition(".")[2]].append(patch["operation"]["value"])
+    (extension,) = resources["EnvoyExtensionPolicy", "edgelink"]["wasm"]
+    name = "envoy.filters.http.wasm/edgelink"
+    # The filter is off, but for the routes of the Gateway that the policy is of.
+    on = {"typed_per_filter_config": {name: {"@type": f"{TYPES}.config.route.v3.FilterConfig", "config": {}}}}
+    routes = []
+    for rule in resources["HTTPRoute", "edgelink"]["rules"]:
+        for match in rule["matches"]:
+            kind, path = match["path"]["type"], match["path"]["value"]
+            if "filters" in rule:
+                answer = resources[rule["filters"][0]["extensionRef"]["kind"], rule["filters"][0]["extensionRef"]["name"]]["directResponse"]
+                routes.append({**nothing(answer["statusCode"], answer["body"]["inline"]), **on})
+            else:
+                routes.append({**to("pages", "exact" if kind == "Exact" else "regex", path), **on})
+    stats = yaml.safe_load(resources["EnvoyProxy", "edgelink"]["bootstrap"]["value"])
+    clusters = [*added["Cluster"], cluster("pages", "edgelink-api", 80)]
+    failure = "FAIL_OPEN" if extension["failOpen"] else "FAIL_CLOSED"
+    return bootstrap(stats, clusters, added["Listener"], [wasm(name, "edgelink", extension["config"], failure, disabled=True)], routes)
+
+
+def to(name, kind, path):
+    match = {"path": path} if kind == "exact" else {"safe_regex": {"regex": path}}
+    return {"match": match, "route": {"cluster": name}}
+
+
+def nothing(status, body):
+    return {"match": {"prefix": "/"}, "direct_response": {"status": status, "body": {"inline_string": body}}}
+
+
+def follows_links(assembled):
+    """A link, its preview, a code that was never issued, and a path that is none."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with control_plane(folder) as port:
+            file = folder / "bootstrap.json"
+            file.write_text(here(json.dumps(assembled), port))
+            if problem := envoys.refusal(["--config-path", file]):
+                yield f"Envoy refuses it: {problem}"
+                return
+            headers = {"X-Api-Key": (folder / "admin-key").read_text().strip(), "content-type": "application/json"}
+            link = json.dumps({"longUrl": "https://example.com/a", "customSlug": "sale"}).encode()
+            envoys.status(f"http://127.0.0.1:{port}/api/v1/links", "POST", link, headers)
+            with envoys.running_with(file, folder) as admin:
+                listeners = json.loads(envoys.get(admin, "/listeners", format="json"))["listener_statuses"]
+                edge = next(each["local_address"]["socket_address"]["port_value"] for each in listeners if each["name"] == "edge")
+                for path, status in {"/sale": 302, "/sale+": 200, "/0000000": 404, "/a/b/c": 404}.items():
+                    got = envoys.status(f"http://127.0.0.1:{edge}{path}", headers={"host": "go.example"})
+                    if got != status:
+                        yield f"{path} is {got}, not {status}"
+                yield from counted(admin)
+
+
+def counted(admin):
+    """Metrics have their labels; workers hand over at each tick."""
+    wanted, end = 'edgelink_requests{edgelink_tier="control_plane",edgelink_outcome="redirect"} 1', time.monotonic() + 10
+    while wanted not in envoys.get(admin, "/stats/prometheus", filter="edgelink"):
+        if time.monotonic() > end:
+            yield f"there is no {wanted} in the metrics"
+            return
+        time.sleep(0.1)
+
+
+def here(text, port):
+    """The bootstrap with a control plane of this machine, no Redis, and the bridge that was built."""
+    text = text.replace("/usr/lib/edgelink/edgelink_resp_bridge.wasm", str(envoys.BRIDGE)).replace(EXAMPLE["EDGELINK_EDGE_TOKEN"], envoys.TOKEN)
+    for host, at in (
+        ("edgelink-control-planes.edgelink.svc.cluster.local", 8081),
+        ("edgelink-api.edgelink.svc.cluster.local", 80),
+        ("edgelink-api", 80),
+        ("redis.edgelink.svc.cluster.local", 6379),
+    ):
+        text = text.replace(
+            json.dumps({"address": host, "port_value": at}), json.dumps({"address": "127.0.0.1", "port_value": 1 if "redis" in host else port})
+        )
+    return text
+
+
+@contextlib.contextmanager
+def control_plane(folder):
+    """The port of one with SQLite."""
+    log = folder / "control-plane.log"
+    variables = {
+        "PATH": os.environ["PATH"],
+        "EDGELINK_SERVER_LISTEN": "127.0.0.1:0",
+        "EDGELINK_STORE_URL": f"sqlite://{folder}/edgelink.db",
+        "EDGELINK_LINKS_CODE_KEY": "0123456789abcdef0123456789abcdef",
+        "EDGELINK_LINKS_DOMAINS": "go.example",
+        "EDGELINK_AUTH_EDGE_TOKENS": envoys.TOKEN,
+        "EDGELINK_AUTH_ADMIN_KEY_FILE": str(folder / "admin-key"),
+        "EDGELINK_LOG_FORMAT": "json",
+    }
+    with envoys.started([EDGELINK, "serve"], log, variables, lambda: listening(log)):
+        yield listening(log)
+
+
+def listening(log):
+    """The port that the log names, once it does."""
+    for line in log.read_text().splitlines():
+        if '"message":"listening"' in line:
+            return int(json.loads(line)["address"].rpartition(":")[2])
+    return None

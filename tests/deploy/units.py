@@ -1,0 +1,111 @@
+"""envoy/deploy/systemd, installed into a folder: units, users, folders, logrotate, and the drain of a real Envoy."""
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import envoys
+from envoys import ROOT
+
+HOME = ROOT / "envoy/deploy/systemd"
+UNITS = ("edgelink.service", "edgelink-edge.service")
+# Of 10; what systemd-analyze calls OK.
+MOST_EXPOSURE = 2.0
+
+
+def check():
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        install(root)
+        yield from installed_twice(root)
+        # Targets that the units want.
+        for file in Path("/lib/systemd/system").glob("*.target"):
+            shutil.copy(file, root / "usr/lib/systemd/system")
+        yield from silent("systemd-analyze", "verify", f"--root={root}", *UNITS)
+        for unit in UNITS:
+            threshold = f"--threshold={MOST_EXPOSURE * 10:.0f}"
+            yield from succeeds("systemd-analyze", "security", "--offline=true", threshold, f"--root={root}", unit)
+        yield from succeeds("systemd-sysusers", f"--root={root}")
+        yield from succeeds("systemd-tmpfiles", f"--root={root}", "--create", "edgelink.conf")
+        yield from right_owners(root)
+        yield from envoy_takes_it(root)
+        yield from succeeds("logrotate", "--debug", root / "etc/logrotate.d/edgelink")
+    yield from known_variables()
+    yield from drains()
+
+
+def install(root):
+    """Instead of the control plane, which may not be built for release, a program that exists."""
+    subprocess.run([HOME / "install.sh", root], check=True, env={**os.environ, "EDGELINK_BIN": "/bin/true"})
+
+
+def installed_twice(root):
+    """A second installation leaves settings alone, and brings new programs."""
+    settings, drain = root / "etc/edgelink/edgelink.toml", root / "usr/lib/edgelink/envoy/drain.sh"
+    settings.write_text("# mine\n")
+    drain.write_text("")
+    install(root)
+    if settings.read_text() != "# mine\n":
+        yield "install.sh: a second installation replaces settings"
+    if drain.read_text() != (HOME / "drain.sh").read_text():
+        yield "install.sh: a second installation does not replace programs"
+
+
+def succeeds(*command):
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        yield f"{' '.join(map(str, command))}:\n{done.stdout}{done.stderr}"
+
+
+def silent(*command):
+    """What it says is a problem, even if it calls itself successful: an unknown key is a warning only."""
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode or done.stdout + done.stderr:
+        yield f"{' '.join(map(str, command))}:\n{done.stdout}{done.stderr}"
+
+
+def right_owners(root):
+    users = (root / "etc/passwd").read_text()
+    for unit in UNITS:
+        text = (HOME / unit).read_text()
+        user = next(line.split("=")[1] for line in text.splitlines() if line.startswith("User="))
+        if f"\n{user}:" not in f"\n{users}":
+            yield f"{unit}: sysusers.conf makes no user {user}"
+    if (root / "etc/edgelink/secrets").stat().st_mode & 0o077:
+        yield "tmpfiles.conf: others than root can read the secrets"
+
+
+def envoy_takes_it(root):
+    """Envoy as the unit starts it, with the files that were installed and no others."""
+    for folder in ("credentials", "var/log/edgelink-edge"):
+        (root / folder).mkdir(parents=True)
+    (root / "credentials/edge-token").write_text(envoys.TOKEN)
+    text = (HOME / "edgelink-edge.service").read_text()
+    variables = dict(re.findall(r"\b(EDGELINK_\w+)=(\S+)", text))
+    moved = {"%d": root / "credentials", "/run/": f"{root}/run/", "/usr/": f"{root}/usr/", "/var/": f"{root}/var/"}
+    for old, new in moved.items():
+        variables = {name: value.replace(old, str(new)) for name, value in variables.items()}
+    needed = {"PATH": os.environ["PATH"], "EDGELINK_ENVOY": envoys.find(), "EDGELINK_DOMAINS": "go.example"}
+    command = [root / "usr/lib/edgelink/envoy/run.sh", "--mode", "validate"]
+    done = subprocess.run(command, capture_output=True, text=True, env={**variables, **needed})
+    if done.returncode:
+        yield f"edgelink-edge.service: {done.stdout}{done.stderr}"
+
+
+def known_variables():
+    references = "".join((ROOT / part / "README.md").read_text() for part in ("control-plane", "envoy"))
+    for unit in UNITS:
+        names = set(re.findall(r"\b(EDGELINK_\w+)=", (HOME / unit).read_text())) - {"EDGELINK_ENVOY_INSTALL"}
+        yield from (f"{unit}: no reference has {name}" for name in names if f"`{name}`" not in references)
+
+
+def drains():
+    """An Envoy that drain.sh was called for is not ready any more, and drain.sh returns once there are no connections."""
+    with tempfile.TemporaryDirectory() as folder, envoys.running(Path(folder)) as address:
+        port = address.rpartition(":")[2]
+        subprocess.run([HOME / "drain.sh"], check=True, timeout=15, env={**os.environ, "EDGELINK_ADMIN_PORT": port})
+        if envoys.status(f"http://{address}/ready") != 503:
+            yield "drain.sh: Envoy is ready as before"
