@@ -2,7 +2,7 @@
 """Today's ClickHouse, as PyPI's chdb has it in a process, behind what the crate `clickhouse` uses of its HTTP interface.
 
 Queries are in the body, or in the parameter `query` in front of rows in the body. All other parameters are settings, but
-for `database` and `default_format`. Errors are 500 with ClickHouse's text. One query runs at a time.
+for `database`, `default_format` and `query_id`, which is not kept. Errors are 500 with ClickHouse's text. One query runs at a time.
 """
 
 import argparse
@@ -92,6 +92,7 @@ class Handler(BaseHTTPRequestHandler):
         sql = settings.pop("query", None)
         rows = body if sql is not None else None
         sql = body.decode() if sql is None else sql
+        settings.pop("query_id", None)
         database = settings.pop("database", "default")
         output = settings.pop("default_format", "TabSeparated")
         try:
