@@ -23,7 +23,7 @@ run: setup-run run-parts ## Build and run control plane and Envoy; Ctrl-C stops 
 	@exec envoy/up.sh $(PROFILE)
 
 .PHONY: run-full
-run-full: setup-full run-parts ## The production shape: MariaDB, Redis, two control planes, Envoy; ANALYTICS=clickhouse, OBSERVE=1
+run-full: setup-full run-parts ## The production shape: MariaDB, Redis, two control planes, Envoy, nginx; ANALYTICS=clickhouse, OBSERVE=1
 	@exec envoy/up.sh $(PROFILE) full
 
 .PHONY: run-cluster
