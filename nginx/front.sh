@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2154 # root, state and logs are set where this is sourced
+# shellcheck shell=bash disable=SC2034,SC2154 # front is read, and root, state and logs are set, where this is sourced
 # nginx in front of the shapes full and cluster: with a certificate of its own making, and metrics.
 
 export EDGELINK_HTTPS_PORT=${EDGELINK_HTTPS_PORT:-8443}

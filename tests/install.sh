@@ -187,6 +187,7 @@ install_rust_src() {
   local file=rust-src_1.95.0+dfsg1-2~bpo13+1_all.deb mirror package
   local checksum=7b76db5b880a77f9e52975d2baa6209d2f76d2c9c2789515c3088cb960e2c83b
   [[ $1 == 1.95.0 ]] && command -v apt-get dpkg-deb >/dev/null || return 1
+  # shellcheck disable=SC2016 # apt's own variable
   mirror=$(apt-get indextargets --format '$(REPO_URI)' | grep -m 1 '/debian/$') || return 1
   printf 'Installing the source of the standard library of Rust %s into %s\n' "$1" "$2"
   package=$(mktemp)

@@ -108,6 +108,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Http2Connection<S> {
         timeout(LIMIT, self.exchange(&frames)).await?
     }
 
+    /// Sends a request of these fields and takes it back at once, so many times, without reading anything.
+    ///
+    /// # Errors
+    /// Those of the connection.
+    pub async fn send_and_reset(&mut self, fields: &[(&str, &[u8])], times: u32) -> io::Result<()> {
+        const CANCEL: [u8; 4] = [0, 0, 0, 8];
+        let block = header_block(fields);
+        let mut bytes = std::mem::take(&mut self.unsent);
+        for _ in 0..times {
+            bytes.extend(frame(HEADERS, END_STREAM_AND_HEADERS, self.next, &block));
+            bytes.extend(frame(RST_STREAM, 0, self.next, &CANCEL));
+            self.next += 2;
+        }
+        self.stream.write_all(&bytes).await?;
+        self.stream.flush().await
+    }
+
     async fn exchange(&mut self, frames: &[u8]) -> io::Result<Http2Answer> {
         let stream = self.next;
         self.next += 2;

@@ -1,13 +1,15 @@
 //! nginx in front, as `nginx/run.sh` starts it, with a certificate of its own making.
 
 use super::place::{free_port, local, root};
-use super::{Connection, Process};
+use super::{Connection, Process, Signal, until};
 use crate::scenario::{Answer, Request};
+use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
+use std::time::Duration;
 use tempfile::TempDir;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio_rustls::TlsConnector;
@@ -16,14 +18,17 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
+const LIMIT: Duration = Duration::from_secs(20);
+
 /// A running nginx.
 #[derive(Debug)]
 pub struct Nginx {
-    _process: Process,
+    process: Process,
     https: SocketAddr,
     http: SocketAddr,
     status: SocketAddr,
-    certificate: CertificateDer<'static>,
+    /// The one that it has, and the one that it may get.
+    certificates: [CertificateDer<'static>; 2],
     folder: TempDir,
 }
 
@@ -36,7 +41,10 @@ impl Nginx {
         variables: &[(&str, &str)],
     ) -> Self {
         let folder = TempDir::new().expect("a temporary folder");
-        let certificate = make_certificate(folder.path());
+        let certificates = [
+            make_certificate(folder.path()),
+            make_certificate(&folder.path().join("next")),
+        ];
         let (https, http, status) = (local(free_port()), local(free_port()), local(free_port()));
         let mut command = Command::new(root().join("nginx/run.sh"));
         command
@@ -62,11 +70,11 @@ impl Nginx {
             .await_ready(async || Connection::open(status).await.is_ok())
             .await;
         Self {
-            _process: process,
+            process,
             https,
             http,
             status,
-            certificate,
+            certificates,
             folder,
         }
     }
@@ -89,6 +97,22 @@ impl Nginx {
         self.status
     }
 
+    /// Gives it another certificate, and returns when it has that.
+    pub async fn renew_certificate(&self) {
+        for name in ["certificate.pem", "key.pem"] {
+            let folder = self.folder.path();
+            fs::rename(folder.join("next").join(name), folder.join(name)).expect("a file");
+        }
+        self.process.signal(Signal::HUP);
+        until("the other certificate", LIMIT, async || {
+            let stream = self.connect_from([127, 0, 0, 1], "http/1.1").await;
+            let stream = stream.expect("TLS");
+            let shown = stream.get_ref().1.peer_certificates()?;
+            (shown == &self.certificates[1..]).then_some(())
+        })
+        .await;
+    }
+
     /// Its certificate, as a file.
     #[must_use]
     pub fn certificate(&self) -> PathBuf {
@@ -99,7 +123,7 @@ impl Nginx {
     #[must_use]
     pub fn events(&self) -> String {
         let file = self.folder.path().join("nginx/events.log");
-        std::fs::read_to_string(file).expect("the log of events")
+        fs::read_to_string(file).expect("the log of events")
     }
 
     /// Sets the share of the canary by `nginx/canary.sh`.
@@ -125,7 +149,8 @@ impl Nginx {
         let stream = socket.connect(self.https).await?;
         stream.set_nodelay(true)?;
         let mut roots = RootCertStore::empty();
-        roots.add(self.certificate.clone()).expect("a certificate");
+        let certificates = self.certificates.iter().cloned();
+        roots.add_parsable_certificates(certificates);
         let mut config = ClientConfig::builder()
             .with_root_certificates(roots)
             .with_no_client_auth();

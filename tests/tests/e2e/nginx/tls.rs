@@ -1,6 +1,7 @@
 //! TLS, as `openssl s_client` sees it.
 
-use edgelink_tests::stack::Nginx;
+use super::start;
+use edgelink_tests::stack::{EnvoyOptions, Nginx};
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 
@@ -80,4 +81,16 @@ async fn protocols_and_ciphers_are_those_of_today() {
         let (_, text) = connect(&nginx, &["-alpn", offered]);
         assert!(text.contains(&format!("ALPN protocol: {chosen}")), "{text}");
     }
+}
+
+#[tokio::test]
+async fn a_certificate_is_renewed_without_a_lost_request() {
+    let (nginx, edgelink) = start(EnvoyOptions::default(), &[]).await;
+    let path = edgelink.create_to("https://example.com/").await;
+    let visits = async {
+        for _ in 0..300 {
+            assert_eq!(nginx.follow(&path).await.status, 302);
+        }
+    };
+    tokio::join!(nginx.renew_certificate(), visits);
 }
