@@ -26,7 +26,6 @@ pub struct Nginx {
     process: Process,
     https: SocketAddr,
     http: SocketAddr,
-    status: SocketAddr,
     /// The one that it has, and the one that it may get.
     certificates: [CertificateDer<'static>; 2],
     folder: TempDir,
@@ -73,7 +72,6 @@ impl Nginx {
             process,
             https,
             http,
-            status,
             certificates,
             folder,
         }
@@ -89,12 +87,6 @@ impl Nginx {
     #[must_use]
     pub fn http(&self) -> SocketAddr {
         self.http
-    }
-
-    /// Where it has its metrics.
-    #[must_use]
-    pub fn status(&self) -> SocketAddr {
-        self.status
     }
 
     /// Gives it another certificate, and returns when it has that.
@@ -117,6 +109,12 @@ impl Nginx {
     #[must_use]
     pub fn certificate(&self) -> PathBuf {
         self.folder.path().join("certificate.pem")
+    }
+
+    /// Its log of errors.
+    #[must_use]
+    pub fn log(&self) -> String {
+        self.process.log()
     }
 
     /// What it has noted of requests that no Envoy answered, so far.

@@ -1,9 +1,10 @@
 //! nginx while Envoys and control planes are gone.
 
 use edgelink_tests::scenario::Request;
-use edgelink_tests::stack::{ControlPlane, Envoy, EnvoyOptions, Nginx, until};
+use edgelink_tests::stack::{ControlPlane, Envoy, EnvoyOptions, Nginx, Signal, until};
 use edgelink_wire::code::RESERVED_WORDS;
 use serde_json::json;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -19,7 +20,7 @@ struct Front {
 }
 
 impl Front {
-    async fn start() -> Self {
+    async fn start(variables: &[(&str, &str)]) -> Self {
         let seconds = [("EDGELINK_LINKS_SHARED_CACHE_SECONDS", "1")];
         let control_plane = ControlPlane::with_variables(&seconds).await;
         let options = EnvoyOptions {
@@ -28,7 +29,9 @@ impl Front {
         };
         let planes = [control_plane.address()];
         let envoy = Envoy::start(&options, &planes).await;
-        let nginx = Arc::new(Nginx::start(&[envoy.edge()], &planes, &[]).await);
+        // Another control plane does not answer, so that both are out of rotation once this one is gone.
+        let of_nginx = [planes[0], SocketAddr::from(([127, 0, 0, 1], 9))];
+        let nginx = Arc::new(Nginx::start(&[envoy.edge()], &of_nginx, variables).await);
         Self {
             nginx,
             envoy,
@@ -101,7 +104,7 @@ impl Load {
 
 #[tokio::test]
 async fn links_are_followed_while_envoy_is_gone_and_then_the_control_plane_too() {
-    let mut front = Front::start().await;
+    let mut front = Front::start(&[]).await;
     for alias in ["known", "other", "late"] {
         front.create(alias).await;
     }
@@ -154,11 +157,30 @@ async fn links_are_followed_while_envoy_is_gone_and_then_the_control_plane_too()
     .await;
 }
 
+#[tokio::test]
+async fn an_envoy_that_hangs_is_passed_over_until_it_answers() {
+    let mut front = Front::start(&[("EDGELINK_FRONT_ANSWER_SECONDS", "1")]).await;
+    front.create("known").await;
+    assert!(front.is_by_envoy("/known").await);
+    front.envoy.process().signal(Signal::STOP);
+    let out_of_rotation = "upstream server temporarily disabled while reading response header";
+    until("Envoy is out of rotation", LIMIT, async || {
+        assert_eq!(front.nginx.follow("/known").await.status, 302);
+        front.nginx.log().contains(out_of_rotation).then_some(())
+    })
+    .await;
+    front.envoy.process().signal(Signal::CONT);
+    until("Envoy answers", LIMIT, async || {
+        front.is_by_envoy("/known").await.then_some(())
+    })
+    .await;
+}
+
 /// A change is seen, however often the link is followed; only what is public is reached; and a link that not every visitor may
 /// follow alike is not kept.
 #[tokio::test]
 async fn without_envoy_changes_are_seen_and_nothing_of_the_control_plane_but_what_is_public() {
-    let mut front = Front::start().await;
+    let mut front = Front::start(&[]).await;
     front.create("known").await;
     let limited = json!({ "longUrl": TARGET, "customSlug": "limited", "maxVisits": 2 });
     front.control_plane.create(&limited).await;
