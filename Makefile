@@ -23,7 +23,7 @@ run: setup-run run-parts ## Build and run control plane and Envoy; Ctrl-C stops 
 	@exec envoy/up.sh $(PROFILE)
 
 .PHONY: run-full
-run-full: setup-full run-parts ## The production shape: MariaDB, Redis, two control planes, Envoy; ANALYTICS=clickhouse, OBSERVE=1
+run-full: setup-full run-parts ## The production shape: MariaDB, Redis, two control planes, Envoy, nginx; ANALYTICS=clickhouse, OBSERVE=1
 	@exec envoy/up.sh $(PROFILE) full
 
 .PHONY: run-cluster
@@ -93,7 +93,7 @@ test-import: ## Import 100,000 links each in the formats of Shlink and YOURLS, t
 DRILL_PROFILE ?= release
 DRILL_FOLDER := $(if $(filter dev,$(DRILL_PROFILE)),debug,$(DRILL_PROFILE))
 DRILLS := chaos-issuers skipped-numbers stalled-database throughput import-urls issuer-sources \
-  show-redis cluster-failover click-accounting
+  show-redis cluster-failover click-accounting front-crowd
 chaos-issuers: DRILL := chaos::chaos
 skipped-numbers: DRILL := restarts::skipped
 stalled-database: DRILL := stall::stalled
@@ -103,6 +103,7 @@ issuer-sources: DRILL := sources::sources
 show-redis: DRILL := connections::connections propagation::propagation scanning::scanning flush::flush
 cluster-failover: DRILL := failover::failover
 click-accounting: DRILL := clicks::clicks clicks::clicks_in_clickhouse clicks::losses
+front-crowd: DRILL := crowd::crowd
 
 .PHONY: $(DRILLS)
 chaos-issuers: ## Kill control planes and MariaDB for a minute: nothing lost, nothing twice
@@ -114,6 +115,7 @@ issuer-sources: ## Create and follow links with every source of numbers
 show-redis: ## Connections, changes, scans and FLUSHALL at two Envoys: figures of each
 cluster-failover: ## Kill a master of Redis Cluster under load
 click-accounting: ## Count a million clicks, in both engines, while all parts are killed and stopped; and losses
+front-crowd: ## Follow links through nginx beside 10,000 idle connections, slow clients and resets of HTTP/2: figures of each
 $(DRILLS): setup wasm
 	cargo build --profile $(DRILL_PROFILE) $(NATIVE) --bin edgelink
 	EDGELINK_TEST_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target))/$(DRILL_FOLDER)/edgelink \

@@ -107,6 +107,7 @@ restart() {
 plan_restart() {
   local name=$1 delay=0 status=0 how
   wait "${pids[$name]}" 2>/dev/null || status=$?
+  kill -KILL -- "-${pids[$name]}" 2>/dev/null || true # its workers, which may hold ports
   how=$(name_status $status)
   if ((SECONDS - began[$name] > soon)); then failures[$name]=0; fi
   failures[$name]=$((${failures[$name]:-0} + 1))
@@ -129,7 +130,7 @@ name_status() {
 # shellcheck disable=SC2329 # called by stop_all
 kill_late() {
   printf 'edgelink: %s does not end within %s s, and is killed\n' "$1" "$stop_seconds" >&2
-  kill -KILL "${pids[$1]}" 2>/dev/null || true
+  kill -KILL -- "-${pids[$1]}" 2>/dev/null || true
 }
 
 # The last one started first. One that was stopped (SIGSTOP) must be continued to end; one that does not end is killed.

@@ -7,13 +7,10 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(dirname "$here")
 state=${EDGELINK_STATE_DIR:-$root/.edgelink}
+# shellcheck source=envoy/templates.sh
+source "$here/templates.sh"
 
-fail() {
-  printf 'envoy/run.sh: %s\n' "$*" >&2
-  exit 1
-}
-
-declare -A values=([SECTIONS]='')
+values[SECTIONS]=''
 
 # In place of a discovery type: one node is asked for the others, and which has which slots is followed.
 readonly redis_cluster='lb_policy: CLUSTER_PROVIDED
@@ -102,35 +99,6 @@ readonly public_pages='
               - match: { safe_regex: { regex: "/[+]/[0-9A-Za-z/_-]+([.]css)?" } }
                 route: *pages'
 
-# set_number PLACEHOLDER VARIABLE DEFAULT
-set_number() {
-  local value=${!2:-$3}
-  [[ $value =~ ^[0-9]{1,15}$ ]] || fail "$2 must be a whole number, not '$value'"
-  values[$1]=$value
-}
-
-# set_boolean PLACEHOLDER VARIABLE DEFAULT
-set_boolean() {
-  local value=${!2:-$3}
-  [[ $value == true || $value == false ]] || fail "$2 must be true or false, not '$value'"
-  values[$1]=$value
-}
-
-# set_string PLACEHOLDER VALUE
-set_string() {
-  values[$1]=$(escape "$2")
-}
-
-# The inside of a JSON string, which a double-quoted YAML string reads alike.
-escape() {
-  local text=$1
-  text=${text//\\/\\\\}
-  text=${text//\"/\\\"}
-  text=${text//$'\n'/\\n}
-  [[ $text != *[[:cntrl:]]* ]] || fail "control characters cannot be filled in: ${1@Q}"
-  printf '%s' "$text"
-}
-
 # a,b -> ["a","b"]
 string_list() {
   local item items=() list=
@@ -141,26 +109,12 @@ string_list() {
 
 # endpoint_list VARIABLE host:port,... -> Envoy's endpoints
 endpoint_list() {
-  local item items=() list
-  IFS=, read -ra items <<<"$2"
-  for item in "${items[@]}"; do
-    [[ $item =~ ^\[?([0-9A-Za-z.:_-]+)\]?:([0-9]+)$ ]] || fail "$1: '$item' is not host:port"
-    list+=", { endpoint: { address: { socket_address: { address: \"${BASH_REMATCH[1]}\", port_value: ${BASH_REMATCH[2]} } } } }"
-  done
+  local endpoints host port list=
+  endpoints=$(split_endpoints "$1" "$2")
+  while read -r host port; do
+    list+=", { endpoint: { address: { socket_address: { address: \"$host\", port_value: $port } } } }"
+  done <<<"$endpoints"
   printf '[%s]' "${list:2}"
-}
-
-# The file with every ${NAME} replaced once: what a value brings along is never looked at again.
-fill() {
-  local rest text='' name
-  rest=$(<"$1")
-  while [[ $rest =~ \$\{([A-Z_]+)\} ]]; do
-    name=${BASH_REMATCH[1]}
-    [[ -v values[$name] ]] || fail "$1: there is no value for \${$name}"
-    text+=${rest%%"\${$name}"*}${values[$name]}
-    rest=${rest#*"\${$name}"}
-  done
-  printf '%s%s\n' "$text" "$rest"
 }
 
 # How the bootstrap finds Redis, and whose answers the filter believes.

@@ -117,6 +117,8 @@ start_prometheus() {
   printf '[{ "targets": ["127.0.0.1:%s"] }]\n' "$EDGELINK_ADMIN_PORT" >"$home/targets/edge.json"
   printf '[{ "targets": ["127.0.0.1:%s", "127.0.0.1:%s"] }]\n' "$EDGELINK_API_PORT" "$EDGELINK_API2_PORT" \
     >"$home/targets/control-plane.json"
+  printf '[{ "targets": ["127.0.0.1:%s", "127.0.0.1:%s"] }]\n' "$EDGELINK_FRONT_METRICS_PORT" "$EDGELINK_FRONT_EVENTS_PORT" \
+    >"$home/targets/nginx.json"
   start prometheus prometheus --config.file="$home/prometheus.yml" --storage.tsdb.path="$home/data" \
     --storage.tsdb.retention.time=2d --web.listen-address="127.0.0.1:$EDGELINK_PROMETHEUS_PORT" --log.level=warn
   await_url "http://127.0.0.1:$EDGELINK_PROMETHEUS_PORT/-/ready"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs edgelink in this terminal until Ctrl-C or SIGTERM: `up.sh [PROFILE [SHAPE]]`. Shapes:
 #   small    `make run`: the control plane (SQLite, no other server) and Envoy. When one ends, the other is stopped
-#   full     `make run-full`: MariaDB, Redis, two control planes, and Envoy that asks Redis directly
+#   full     `make run-full`: MariaDB, Redis, two control planes, Envoy that asks Redis directly, and nginx in front
 #   cluster  `make run-cluster`: the same with a Redis Cluster, which Envoy asks through its pool
 # The latter two start ClickHouse too if EDGELINK_ANALYTICS_ENGINE is clickhouse (`make ANALYTICS=clickhouse run-full`),
 # and Prometheus if EDGELINK_OBSERVE is 1 (`make OBSERVE=1 run-full`).
@@ -24,7 +24,6 @@ export EDGELINK_STATE_DIR=$state
 export EDGELINK_EDGE_PORT=${EDGELINK_EDGE_PORT:-8080}
 export EDGELINK_API_PORT=${EDGELINK_API_PORT:-8081}
 export EDGELINK_ADMIN_PORT=${EDGELINK_ADMIN_PORT:-9901}
-export EDGELINK_DOMAINS=${EDGELINK_DOMAINS:-127.0.0.1:$EDGELINK_EDGE_PORT}
 export EDGELINK_EDGE_TOKEN_FILE=$EDGELINK_STATE_DIR/edge-token
 export EDGELINK_WASM=${EDGELINK_WASM:-$modules/edgelink_filter.wasm}
 export EDGELINK_BRIDGE_WASM=${EDGELINK_BRIDGE_WASM:-$modules/edgelink_resp_bridge.wasm}
@@ -44,6 +43,10 @@ edge=http://127.0.0.1:$EDGELINK_EDGE_PORT
 source "$root/envoy/processes.sh"
 # shellcheck source=envoy/servers.sh
 source "$root/envoy/servers.sh"
+# shellcheck source=nginx/front.sh
+source "$root/nginx/front.sh"
+[[ $shape == small ]] || announce_front
+export EDGELINK_DOMAINS=${EDGELINK_DOMAINS:-127.0.0.1:$EDGELINK_EDGE_PORT}
 
 # start_control_plane NAME PORT
 start_control_plane() {
@@ -90,10 +93,13 @@ start_production_shape() {
   export EDGELINK_CONTROL_PLANES=127.0.0.1:$EDGELINK_API_PORT,127.0.0.1:$EDGELINK_API2_PORT
   export EDGELINK_WORKERS=${EDGELINK_WORKERS:-2}
   start_envoy
+  start_front
   if wants_prometheus; then start_prometheus; fi
 }
 
 print_tour() {
+  local follow="curl -i $edge"
+  [[ $shape == small ]] || follow="curl -ki $front"
   cat <<TOUR
 
 edgelink is ready. Ctrl-C stops it.
@@ -111,7 +117,7 @@ Create a link, and follow the shortUrl of the answer:
   curl -s -XPOST -H "X-Api-Key: \$(cat $state/admin-key)" -H 'content-type: application/json' \\
     -d '{"longUrl":"https://example.com/a?b=1"}' $api/api/v1/links
 
-  curl -i $edge/<shortCode>     # 302, x-edgelink-tier: lru
+  $follow/<shortCode>     # 302, x-edgelink-tier: lru
 
 TOUR
 }
@@ -120,6 +126,8 @@ TOUR
 print_servers() {
   [[ $shape != small ]] || return 0
   cat <<SERVERS
+  nginx        $front, and http://127.0.0.1:$EDGELINK_HTTP_PORT, which leads there
+  its metrics  http://127.0.0.1:$EDGELINK_FRONT_METRICS_PORT/metrics, http://127.0.0.1:$EDGELINK_FRONT_EVENTS_PORT/metrics
   second API   http://127.0.0.1:$EDGELINK_API2_PORT/api/v1
   MariaDB      mariadb -h127.0.0.1 -P$EDGELINK_MARIADB_PORT -uroot edgelink
   Redis        redis-cli -p $EDGELINK_REDIS_PORT
@@ -143,6 +151,7 @@ case $shape in
 small) start_small ;;
 full | cluster)
   servers_are_possible
+  front_is_possible
   start_production_shape
   ;;
 *) fail "there is no shape '$shape': small, full or cluster" ;;

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what is missing to run edgelink (`install.sh run`), to run it with MariaDB and Redis (`install.sh full`), with
+# Installs what is missing to run edgelink (`install.sh run`), to run it with MariaDB, Redis and nginx (`install.sh full`), with
 # ClickHouse and Prometheus too (`install.sh full clickhouse prometheus`), to test it as well (`install.sh test`), on MySQL
 # too (`install.sh mysql`), to compare it with others (`install.sh bench`), to check the API against its document
 # (`install.sh contract`) or its sources (`install.sh lint`): the wasm target, Envoy, cargo-deny, chdb and what tests take
@@ -40,6 +40,14 @@ need_for_servers() {
   need redis-server redis-server
 }
 
+# nginx in front, with its certificate and metrics.
+need_for_front() {
+  need nginx nginx
+  need openssl openssl
+  need prometheus-nginx-exporter prometheus-nginx-exporter
+  need mtail mtail
+}
+
 # The client is not needed: the server speaks HTTP. 16 MB to fetch.
 need_clickhouse() {
   need clickhouse-server clickhouse-server
@@ -51,12 +59,12 @@ need_prometheus() {
 
 need_for_testing() {
   need_for_servers
+  need_for_front
   need_clickhouse
   need_venv
   need java default-jre-headless
   [[ -e /usr/share/java/zookeeper.jar ]] || packages+=(libzookeeper-java)
   need wrk wrk
-  need openssl openssl
   need node nodejs
   need npm npm
   need chromium chromium
@@ -105,7 +113,7 @@ install_packages() {
     apt-get install -q -y --no-install-recommends "${packages[@]}" ||
     fail "apt-get could not install: ${packages[*]}"
   local package
-  for package in redis-server nginx clickhouse-server prometheus; do
+  for package in redis-server nginx prometheus-nginx-exporter mtail clickhouse-server prometheus; do
     if [[ " ${packages[*]} " == *" $package "* ]] && [[ -d /run/systemd/system ]]; then
       as_root systemctl disable --quiet "$package" # nor at the next boot
     fi
@@ -179,6 +187,7 @@ install_rust_src() {
   local file=rust-src_1.95.0+dfsg1-2~bpo13+1_all.deb mirror package
   local checksum=7b76db5b880a77f9e52975d2baa6209d2f76d2c9c2789515c3088cb960e2c83b
   [[ $1 == 1.95.0 ]] && command -v apt-get dpkg-deb >/dev/null || return 1
+  # shellcheck disable=SC2016 # apt's own variable
   mirror=$(apt-get indextargets --format '$(REPO_URI)' | grep -m 1 '/debian/$') || return 1
   printf 'Installing the source of the standard library of Rust %s into %s\n' "$1" "$2"
   package=$(mktemp)
@@ -197,6 +206,7 @@ need_for_running
 case ${1:-run} in
 full)
   need_for_servers
+  need_for_front
   [[ " $* " != *' clickhouse '* ]] || need_clickhouse
   [[ " $* " != *' prometheus '* ]] || need_prometheus
   ;;

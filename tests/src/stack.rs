@@ -10,6 +10,7 @@ mod envoy;
 mod http;
 mod http2;
 mod listeners;
+mod nginx;
 mod place;
 mod process;
 mod production;
@@ -23,8 +24,9 @@ pub use deployment::Deployment;
 pub use edge::EnvoyEdge;
 pub use envoy::{Envoy, EnvoyOptions, RedisOptions};
 pub use http::{Connection, request_bytes};
-pub use http2::{Http2Answer, http2_request, http2_request_with_trailers};
+pub use http2::{Http2Answer, Http2Connection, http2_request, http2_request_with_trailers};
 pub use listeners::Listener;
+pub use nginx::Nginx;
 pub use place::{
     bridge_module, edgelink_binary, filter_module, free_port, hello_module, probe_module, root,
     simulation_binary,

@@ -8,15 +8,17 @@ use toml::{Table, Value};
 /// The prefix of all variables.
 const PREFIX: &str = "EDGELINK_";
 
-/// Variables of the command line and of the scripts around Envoy, which are no settings.
+/// Variables of the command line and of the scripts around Envoy and nginx, which are no settings.
 #[rustfmt::skip]
 const OTHERS: &[&str] = &[
-    "ACCESS_LOG", "ADMIN_PORT", "API2_PORT", "API_KEY", "API_PORT", "API_URL", "API_DOMAINS", "BRIDGE_WASM", "CALLOUT_TIMEOUT_MS", "CITY_HEADER", "CLICKHOUSE_PORT", "CLICKS",
-    "CONFIG", "CONTROL_PLANES", "COUNTRY_HEADER", "DOMAINS", "DRAIN_SECONDS", "EDGE_ADDRESS", "EDGE_PORT", "EDGE_TOKEN", "EDGE_TOKEN_FILE", "FEED",
-    "FRESH_SECONDS", "HEAP_BYTES", "LRU_BYTES", "MARIADB_PORT", "MAX_CONNECTIONS", "PLUGIN", "PUBLIC_PAGES", "RATE_BURST", "RATE_PER_SECOND", "REDIS", "REDIS_PASSWORD", "REDIS_PORT",
+    "ACCESS_LOG", "ADMIN_PORT", "API2_PORT", "API_KEY", "API_PORT", "API_URL", "API_DOMAINS", "BRIDGE_WASM", "CALLOUT_TIMEOUT_MS",
+    "CANARIES", "CANARY_PERCENT", "CERTIFICATE", "CERTIFICATE_KEY", "CITY_HEADER", "CLICKHOUSE_PORT", "CLICKS",
+    "CONFIG", "CONTROL_PLANES", "COUNTRY_HEADER", "DOMAINS", "DRAIN_SECONDS", "EDGE_ADDRESS", "EDGE_PORT", "EDGE_TOKEN", "EDGE_TOKEN_FILE", "EDGES", "FEED",
+    "FRESH_SECONDS", "HEAP_BYTES", "HSTS_SECONDS", "HTTPS_PORT", "HTTP_PORT", "LRU_BYTES", "MARIADB_PORT", "MAX_CONNECTIONS",
+    "METRICS_ADDRESS", "METRICS_PORT", "OBSERVE", "PLUGIN", "PROMETHEUS_PORT", "PROXIES", "PUBLIC_PAGES", "RATE_BURST", "RATE_PER_SECOND", "REDIS", "REDIS_PASSWORD", "REDIS_PORT",
     "REDIS_SERVERS", "REDIS_USER", "STALE_SECONDS", "STATE_DIR", "TIER_HEADER", "TRUSTED_HOPS", "WASM", "WORKERS",
 ];
-const OTHER_PREFIXES: &[&str] = &["ENVOY", "TEST_", "EVERY_"];
+const OTHER_PREFIXES: &[&str] = &["ENVOY", "FRONT_", "TEST_", "EVERY_"];
 
 /// How variables of settings began in earlier versions, how they begin now, and how both end.
 #[rustfmt::skip]

@@ -323,10 +323,11 @@ fn unknown_variables_are_found_and_those_of_the_scripts_are_left_alone() {
     let unknown: Vec<&str> = Config::unknown_variables(&environment).collect();
     assert_eq!(unknown, ["EDGELINK_LISTN", "EDGELINK_SERVICE_HOST"]);
 
-    let scripts = concat!(env!("CARGO_MANIFEST_DIR"), "/../envoy");
-    let scripts = std::fs::read_dir(scripts)
-        .unwrap()
-        .map(|file| file.unwrap().path());
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+    let files = ["envoy", "nginx"]
+        .into_iter()
+        .flat_map(|folder| std::fs::read_dir(format!("{root}/{folder}")).unwrap());
+    let scripts = files.map(|file| file.unwrap().path());
     let scripts = scripts.filter(|path| path.extension().is_some_and(|end| end == "sh"));
     let text: String = scripts
         .map(|path| std::fs::read_to_string(path).unwrap())

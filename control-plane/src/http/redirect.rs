@@ -17,7 +17,8 @@ use edgelink_wire::clicks::attributes::is_orphan;
 use edgelink_wire::clicks::events::OrphanKind;
 use edgelink_wire::password::{Notice, REFERRER_POLICY};
 use edgelink_wire::record::Extension;
-use edgelink_wire::redirect::{Decision, NO_STORE, NOINDEX};
+use edgelink_wire::redirect::{Decision, NO_STORE, NOINDEX, SentTo};
+use edgelink_wire::rules::Visitor;
 use edgelink_wire::{Code, Domain, DomainTargets, LinkKey, Outcome, Record, RedirectStatus};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use metrics::counter;
@@ -58,13 +59,34 @@ pub(crate) async fn follow(State(app): State<Arc<App>>, request: Request) -> Res
                 counting::count(&app, &visit, &key, &decision);
             }
             let brand = domains.brand(domain);
-            answer(&app, &decision, &visit, (&targets, brand))
+            let mut response = answer(&app, &decision, &visit, (&targets, brand));
+            let limit = app.config.links.shared_cache_seconds.as_secs();
+            if decision.outcome == Outcome::Redirect
+                && let Some(value) = for_shared_caches(&record.as_bytes(), visit.now(), limit)
+            {
+                response.headers_mut().insert(header::CACHE_CONTROL, value);
+            }
+            response
         }
         Err(error) => {
             log_failure(&key, &error);
             page(&app, Outcome::Unavailable, domains.brand(domain))
         }
     }
+}
+
+/// The `Cache-Control` of a redirect that shared caches may keep for so many seconds, and then serve for as long while they ask again,
+/// but not beyond the end of the link. `None` if they may not, or visitors differ in what they get.
+fn for_shared_caches(record: &Record<&[u8]>, now: u64, seconds: u64) -> Option<HeaderValue> {
+    let Record::Link(link) = record else {
+        return None;
+    };
+    SentTo::plain(record, now).filter(|_| seconds > 0)?;
+    let left = link.valid_until.map_or(u64::MAX, |until| until - now);
+    let kept = seconds.min(left);
+    let late = seconds.min(left - kept);
+    let text = format!("max-age=0, s-maxage={kept}, stale-while-revalidate={late}");
+    HeaderValue::from_str(&text).ok()
 }
 
 /// What a visitor gets.

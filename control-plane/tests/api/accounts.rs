@@ -1,6 +1,6 @@
 //! Keys, users, tenants and the audit log over the API.
 
-use crate::helpers::{Answer, Running, send};
+use crate::helpers::{Answer, Running, in_seconds, send};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -288,11 +288,7 @@ async fn a_rotated_key_works_beside_its_successor_for_the_overlap_only() {
 async fn a_key_ends_when_it_expires() {
     let server = start().await;
     let (id, text) = key(&server, &json!({ "name": "a" })).await;
-    let soon = time::OffsetDateTime::now_utc() + time::Duration::seconds(2);
-    let soon = soon
-        .format(&time::format_description::well_known::Rfc3339)
-        .unwrap();
-    let body = json!({ "expiresAt": soon });
+    let body = json!({ "expiresAt": in_seconds(2) });
     server
         .patch(&format!("/keys/{id}"), &body)
         .await

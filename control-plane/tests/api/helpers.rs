@@ -238,6 +238,13 @@ pub(crate) struct Answer {
     pub(crate) body: Vec<u8>,
 }
 
+/// That many seconds from now, as the API writes moments; in the past if they are negative.
+pub(crate) fn in_seconds(seconds: i64) -> String {
+    let moment = time::OffsetDateTime::now_utc() + time::Duration::seconds(seconds);
+    let rfc3339 = &time::format_description::well_known::Rfc3339;
+    moment.format(rfc3339).unwrap()
+}
+
 pub(crate) async fn send(request: RequestBuilder) -> Answer {
     let response = request.send().await.unwrap();
     Answer {

@@ -1,6 +1,6 @@
 //! Purging links past their validity.
 
-use crate::helpers::{Running, until};
+use crate::helpers::{Running, in_seconds, until};
 use edgelink_wire::{LinkAnswer, Record};
 use serde_json::json;
 
@@ -52,16 +52,7 @@ async fn a_link_past_its_validity_is_removed_and_its_slug_is_free_again() {
 #[tokio::test]
 async fn a_link_is_kept_for_the_grace_period_and_can_be_brought_back() {
     let server = Running::with(&[("EDGELINK_PURGE_INTERVAL_SECONDS", "1")]).await;
-    let now = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap();
-    let yesterday =
-        time::OffsetDateTime::from_unix_timestamp(now.as_secs() as i64 - 86_400).unwrap();
-    let yesterday = yesterday
-        .format(&time::format_description::well_known::Rfc3339)
-        .unwrap();
-    let link =
-        json!({ "longUrl": "https://example.com/", "customSlug": "a", "validUntil": yesterday });
+    let link = json!({ "longUrl": "https://example.com/", "customSlug": "a", "validUntil": in_seconds(-86_400) });
     server.post(&link).await.expect(201);
     server.follow("/a").await.page(410, "");
     until("a purge has ended", async || {

@@ -1,6 +1,6 @@
 //! `GET /{code}`.
 
-use crate::helpers::{Running, send};
+use crate::helpers::{Running, in_seconds, send};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -97,6 +97,44 @@ async fn an_unknown_host_has_no_links_where_that_is_configured() {
     for host in [&b"unknown.example"[..], b"go.example", b"\xff"] {
         follow(host).await.page(404, "not found");
     }
+}
+
+#[tokio::test]
+async fn shared_caches_may_keep_what_is_the_same_for_every_visitor_and_not_beyond_its_end() {
+    let server = Running::with(&[("EDGELINK_LINKS_SHARED_CACHE_SECONDS", "600")]).await;
+    let kept = "max-age=0, s-maxage=600, stale-while-revalidate=600";
+    let private = "private, max-age=0";
+    for (slug, fields, wanted) in [
+        ("plain", json!({}), kept),
+        ("below", json!({ "forwardPath": true }), private),
+        ("limited", json!({ "maxVisits": 5 }), private),
+        ("locked", json!({ "password": "open sesame" }), "no-store"),
+        ("over", json!({ "state": "disabled" }), private),
+    ] {
+        link(&server, fields, slug).await;
+        let answer = server.follow(&format!("/{slug}")).await;
+        assert_eq!(answer.header("cache-control"), wanted, "{slug}");
+    }
+    link(&server, json!({}), "ruled").await;
+    let rules = json!({ "redirectRules": [{ "longUrl": "https://example.com/b",
+        "conditions": [{ "type": "device", "matchKey": null, "matchValue": "android" }] }] });
+    let request = server.api(Method::POST, "/links/ruled/rules").json(&rules);
+    send(request).await.expect(200);
+    for path in ["/ruled", "/unknown", "/plain/below"] {
+        let answer = server.follow(path).await;
+        assert_eq!(answer.header("cache-control"), private, "{path}");
+    }
+    let soon = json!({ "validUntil": in_seconds(900) });
+    link(&server, soon, "soon").await;
+    let answer = server.follow("/soon").await;
+    let late = answer
+        .header("cache-control")
+        .strip_prefix("max-age=0, s-maxage=600, stale-while-revalidate=")
+        .and_then(|late| late.parse::<u64>().ok());
+    assert!(
+        late.is_some_and(|late| (200..=300).contains(&late)),
+        "{late:?}"
+    );
 }
 
 #[tokio::test]

@@ -108,10 +108,12 @@ impl Default for EnvoyOptions {
 #[derive(Debug)]
 pub struct Envoy {
     process: Process,
+    options: EnvoyOptions,
+    control_planes: Vec<SocketAddr>,
     edge: SocketAddr,
     admin: SocketAddr,
     listeners: Option<ListenerFile>,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Envoy {
@@ -141,19 +143,28 @@ impl Envoy {
             command.env("EDGELINK_ENVOY_BOOTSTRAP", file);
             listeners
         });
-        let mut process = Process::start("envoy", command, folder.path().join("envoy.log"));
-        process
-            .await_ready(
-                async || matches!(get(edge, "/health/live").await, Ok(a) if a.status == 200),
-            )
-            .await;
         Self {
-            process,
+            process: start(command, folder.path(), edge).await,
+            options: options.clone(),
+            control_planes: control_planes.to_vec(),
             edge,
             admin,
             listeners,
-            _folder: folder,
+            folder,
         }
+    }
+
+    /// Starts it again where it was, after it has ended; without [`EnvoyOptions::listener_file`].
+    pub async fn restart(&mut self) {
+        let folder = self.folder.path();
+        let command = run_sh(
+            &self.options,
+            folder,
+            self.edge,
+            self.admin,
+            &self.control_planes,
+        );
+        self.process = start(command, folder, self.edge).await;
     }
 
     /// The listener as it was at the start, to make others of. Needs [`EnvoyOptions::listener_file`].
@@ -269,6 +280,14 @@ impl Envoy {
         assert_eq!(stats.vm_reloads(), 0, "a trap: {stats:?}");
         assert_eq!(self.follow("/health/live").await.status, 200);
     }
+}
+
+/// Starts that Envoy, and returns when it answers.
+async fn start(command: Command, folder: &Path, edge: SocketAddr) -> Process {
+    let mut process = Process::start("envoy", command, folder.join("envoy.log"));
+    let is_live = async || matches!(get(edge, "/health/live").await, Ok(a) if a.status == 200);
+    process.await_ready(is_live).await;
+    process
 }
 
 /// `envoy/run.sh` with these options.

@@ -4,17 +4,17 @@ use crate::scenario::{Answer, DOMAIN, Request};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::time::Duration;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 /// How long an answer may take, bytes to connect and to read included.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// A connection to a server, kept open between requests.
+/// A connection to a server, kept open between requests; over TCP, or with TLS on top.
 #[derive(Debug)]
-pub struct Connection {
-    stream: BufReader<TcpStream>,
+pub struct Connection<S = TcpStream> {
+    stream: BufReader<S>,
 }
 
 impl Connection {
@@ -25,9 +25,16 @@ impl Connection {
     pub async fn open(address: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
-        Ok(Self {
+        Ok(Self::over(stream))
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    /// A connection over a stream that is open.
+    pub fn over(stream: S) -> Self {
+        Self {
             stream: BufReader::new(stream),
-        })
+        }
     }
 
     /// Sends bytes as they are.
@@ -57,6 +64,17 @@ impl Connection {
             (_, Ok(answer)) => Ok(answer),
             (Err(error), _) | (_, Err(error)) => Err(error),
         }
+    }
+
+    /// Reads all that comes until the other side closes.
+    ///
+    /// # Errors
+    /// [`ErrorKind::TimedOut`] after 30 s.
+    pub async fn receive_rest(&mut self) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        // One that is reset has said all.
+        let _ = timeout(LIMIT, self.stream.read_to_end(&mut bytes)).await?;
+        Ok(bytes)
     }
 
     async fn read_answer(&mut self, method: &str) -> io::Result<Answer> {

@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -15,6 +15,7 @@ const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
 const GOAWAY: u8 = 7;
+const END_STREAM: u8 = 0x1;
 const END_HEADERS: u8 = 0x4;
 const END_STREAM_AND_HEADERS: u8 = 0x5;
 
@@ -37,8 +38,8 @@ pub async fn http2_request(
     address: SocketAddr,
     fields: &[(&str, &[u8])],
 ) -> io::Result<Http2Answer> {
-    let headers = frame(HEADERS, END_STREAM_AND_HEADERS, 1, &header_block(fields));
-    timeout(LIMIT, request(address, &headers)).await?
+    let mut connection = Http2Connection::over(TcpStream::connect(address).await?);
+    connection.request(fields).await
 }
 
 /// Sends a request of these fields with a body and trailers, over a connection of its own.
@@ -50,31 +51,105 @@ pub async fn http2_request_with_trailers(
     fields: &[(&str, &[u8])],
     body: &[u8],
 ) -> io::Result<Http2Answer> {
-    let trailers = header_block(&[("x-trailer", b"1")]);
-    let frames = [
-        frame(HEADERS, END_HEADERS, 1, &header_block(fields)),
-        frame(DATA, 0, 1, body),
-        frame(HEADERS, END_STREAM_AND_HEADERS, 1, &trailers),
-    ];
-    timeout(LIMIT, request(address, &frames.concat())).await?
+    let mut connection = Http2Connection::over(TcpStream::connect(address).await?);
+    let trailers = [("x-trailer", &b"1"[..])];
+    connection.request_with(fields, body, &trailers).await
 }
 
-async fn request(address: SocketAddr, frames: &[u8]) -> io::Result<Http2Answer> {
-    let mut stream = TcpStream::connect(address).await?;
-    let bytes = [PREFACE, &frame(SETTINGS, 0, 0, b""), frames].concat();
-    stream.write_all(&bytes).await?;
-    loop {
-        let Some((kind, payload)) = read_frame(&mut stream).await? else {
-            return Ok(Http2Answer::Closed);
-        };
-        match kind {
-            HEADERS => {
-                let status = status_of(&payload).ok_or(ErrorKind::InvalidData)?;
-                return Ok(Http2Answer::Status(status));
+/// A connection to a server that speaks HTTP/2, for one request at a time.
+#[derive(Debug)]
+pub struct Http2Connection<S> {
+    stream: S,
+    /// The preface, before it is sent with the first request.
+    unsent: Vec<u8>,
+    next: u32,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Http2Connection<S> {
+    /// A connection over a stream that is open.
+    pub fn over(stream: S) -> Self {
+        Self {
+            stream,
+            unsent: [PREFACE, &frame(SETTINGS, 0, 0, b"")].concat(),
+            next: 1,
+        }
+    }
+
+    /// Sends a request of these fields, pseudo-header fields first.
+    ///
+    /// # Errors
+    /// As [`http2_request`].
+    pub async fn request(&mut self, fields: &[(&str, &[u8])]) -> io::Result<Http2Answer> {
+        let block = header_block(fields);
+        let headers = frame(HEADERS, END_STREAM_AND_HEADERS, self.next, &block);
+        timeout(LIMIT, self.exchange(&headers)).await?
+    }
+
+    /// Sends a request of these fields with a body and trailers, if there are any.
+    ///
+    /// # Errors
+    /// As [`http2_request`].
+    pub async fn request_with(
+        &mut self,
+        fields: &[(&str, &[u8])],
+        body: &[u8],
+        trailers: &[(&str, &[u8])],
+    ) -> io::Result<Http2Answer> {
+        let flags = if trailers.is_empty() { END_STREAM } else { 0 };
+        let mut frames = [
+            frame(HEADERS, END_HEADERS, self.next, &header_block(fields)),
+            frame(DATA, flags, self.next, body),
+        ]
+        .concat();
+        if !trailers.is_empty() {
+            let block = header_block(trailers);
+            frames.extend(frame(HEADERS, END_STREAM_AND_HEADERS, self.next, &block));
+        }
+        timeout(LIMIT, self.exchange(&frames)).await?
+    }
+
+    /// Sends a request of these fields and takes it back at once, so many times, without reading anything.
+    ///
+    /// # Errors
+    /// Those of the connection.
+    pub async fn send_and_reset(&mut self, fields: &[(&str, &[u8])], times: u32) -> io::Result<()> {
+        const CANCEL: [u8; 4] = [0, 0, 0, 8];
+        let block = header_block(fields);
+        let mut bytes = std::mem::take(&mut self.unsent);
+        for _ in 0..times {
+            bytes.extend(frame(HEADERS, END_STREAM_AND_HEADERS, self.next, &block));
+            bytes.extend(frame(RST_STREAM, 0, self.next, &CANCEL));
+            self.next += 2;
+        }
+        self.stream.write_all(&bytes).await?;
+        self.stream.flush().await
+    }
+
+    async fn exchange(&mut self, frames: &[u8]) -> io::Result<Http2Answer> {
+        let stream = self.next;
+        self.next += 2;
+        let bytes = [&self.unsent, frames].concat();
+        self.unsent.clear();
+        match self.send_and_receive(&bytes, stream).await {
+            Err(error) if is_end(&error) => Ok(Http2Answer::Closed),
+            other => other,
+        }
+    }
+
+    async fn send_and_receive(&mut self, bytes: &[u8], stream: u32) -> io::Result<Http2Answer> {
+        self.stream.write_all(bytes).await?;
+        self.stream.flush().await?;
+        loop {
+            let (kind, number, payload) = read_frame(&mut self.stream).await?;
+            match kind {
+                HEADERS if number == stream => {
+                    let status = status_of(&payload).ok_or(ErrorKind::InvalidData)?;
+                    return Ok(Http2Answer::Status(status));
+                }
+                RST_STREAM if number == stream => return Ok(Http2Answer::Reset),
+                GOAWAY => return Ok(Http2Answer::Closed),
+                _ => {}
             }
-            RST_STREAM => return Ok(Http2Answer::Reset),
-            GOAWAY => return Ok(Http2Answer::Closed),
-            _ => {}
         }
     }
 }
@@ -90,23 +165,20 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&head, payload].concat()
 }
 
-/// The next frame; `None` at the end of the connection.
-async fn read_frame(stream: &mut TcpStream) -> io::Result<Option<(u8, Vec<u8>)>> {
+/// The next frame: its kind, its stream and what it carries.
+async fn read_frame(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<(u8, u32, Vec<u8>)> {
     let mut head = [0; 9];
-    match stream.read_exact(&mut head).await {
-        Err(error) if is_end(&error) => return Ok(None),
-        other => other?,
-    };
-    let [a, b, c, kind, ..] = head;
+    stream.read_exact(&mut head).await?;
+    let [a, b, c, kind, _, number @ ..] = head;
     let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
     stream.read_exact(&mut payload).await?;
-    Ok(Some((kind, payload)))
+    Ok((kind, u32::from_be_bytes(number), payload))
 }
 
 fn is_end(error: &io::Error) -> bool {
     matches!(
         error.kind(),
-        ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset
+        ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe
     )
 }
 
@@ -124,11 +196,12 @@ fn header_block(fields: &[(&str, &[u8])]) -> Vec<u8> {
     block
 }
 
-/// The status, which is the first field of every response: a place in the static table, or the name from there with a
-/// literal value.
+/// The status, which is the first field of every response, behind an update of the table's size: a place in the static table, or the
+/// name from there with a literal value.
 fn status_of(block: &[u8]) -> Option<u16> {
     const STATIC: [u16; 7] = [200, 204, 206, 304, 400, 404, 500];
     match *block {
+        [0x20..=0x3e, ref rest @ ..] => status_of(rest),
         [index @ 0x88..=0x8e, ..] => Some(STATIC[usize::from(index - 0x88)]),
         [0x48 | 0x08 | 0x18, length, ..] => {
             let end = 2 + usize::from(length & 0x7f);
@@ -175,6 +248,7 @@ mod tests {
             (b"\x48\x03302", Some(302)),
             // RFC 7541, appendix C.6.1
             (b"\x48\x82\x64\x02", Some(302)),
+            (b"\x20\x48\x03302", Some(302)),
             (b"\x48\x82\x64", None),
             (b"", None),
         ] {

@@ -7,6 +7,7 @@ mod chaos;
 mod clicks;
 mod clients;
 mod connections;
+mod crowd;
 mod envoy_spin;
 mod failover;
 mod flush;

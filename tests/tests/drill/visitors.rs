@@ -1,14 +1,18 @@
 //! Visitors who come at a rate, and look at what they are answered.
 
 use edgelink_tests::scenario::{Answer, Request};
-use edgelink_tests::stack::{Connection, until};
+use edgelink_tests::stack::{Connection, Nginx, until};
 use std::collections::BTreeMap;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{Interval, MissedTickBehavior, interval_at, sleep};
+use tokio_rustls::client::TlsStream;
 
 /// How long a visitor waits before connecting again.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -27,6 +31,33 @@ pub(crate) trait Journey: Send + Sync + 'static {
 
     /// Whether an answer is right to a request that was sent at `sent`.
     fn is_right(&self, path: &str, answer: &Answer, sent: Instant) -> bool;
+}
+
+/// Where visitors come in.
+pub(crate) trait Door: Clone + Send + Sync + 'static {
+    /// What their connections are over.
+    type Stream: AsyncRead + AsyncWrite + Unpin + Send;
+
+    /// Opens a connection.
+    fn open(&self) -> impl Future<Output = io::Result<Connection<Self::Stream>>> + Send;
+}
+
+/// An edge.
+impl Door for SocketAddr {
+    type Stream = TcpStream;
+
+    async fn open(&self) -> io::Result<Connection> {
+        Connection::open(*self).await
+    }
+}
+
+/// nginx, by TLS.
+impl Door for Arc<Nginx> {
+    type Stream = TlsStream<TcpStream>;
+
+    async fn open(&self) -> io::Result<Connection<Self::Stream>> {
+        self.connect().await
+    }
 }
 
 /// How visitors come.
@@ -129,14 +160,14 @@ pub(crate) struct Visitors {
 }
 
 impl Visitors {
-    /// Sends them to these edges, in turns.
-    pub(crate) fn start(edges: &[SocketAddr], pace: Pace, journey: &Arc<impl Journey>) -> Self {
+    /// Sends them to these doors, in turns.
+    pub(crate) fn start(doors: &[impl Door], pace: Pace, journey: &Arc<impl Journey>) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let sent = Arc::new(AtomicU64::new(0));
         let mut tasks = JoinSet::new();
-        for (connection, &edge) in (0..pace.connections).zip(edges.iter().cycle()) {
+        for (connection, door) in (0..pace.connections).zip(doors.iter().cycle()) {
             let visitor = Visitor {
-                edge,
+                door: door.clone(),
                 stop: Arc::clone(&stop),
                 sent: Arc::clone(&sent),
                 journey: Arc::clone(journey),
@@ -171,14 +202,14 @@ impl Visitors {
     }
 }
 
-struct Visitor<J> {
-    edge: SocketAddr,
+struct Visitor<D, J> {
+    door: D,
     stop: Arc<AtomicBool>,
     sent: Arc<AtomicU64>,
     journey: Arc<J>,
 }
 
-impl<J: Journey> Visitor<J> {
+impl<D: Door, J: Journey> Visitor<D, J> {
     async fn go(self, mut ticks: Option<Interval>) -> Seen {
         let mut seen = Seen::default();
         let mut connection = None;
@@ -195,15 +226,15 @@ impl<J: Journey> Visitor<J> {
     /// Gives the connection back where it can be used again.
     async fn visit(
         &self,
-        connection: Option<Connection>,
+        connection: Option<Connection<D::Stream>>,
         n: u64,
         seen: &mut Seen,
-    ) -> Option<Connection> {
+    ) -> Option<Connection<D::Stream>> {
         let request = self.journey.request(n);
         let sent = Instant::now();
         let opened = match connection {
             Some(connection) => Ok(connection),
-            None => Connection::open(self.edge).await,
+            None => self.door.open().await,
         };
         let Ok(mut connection) = opened else {
             seen.unanswered += 1;
@@ -215,7 +246,8 @@ impl<J: Journey> Visitor<J> {
                 let path = self.journey.path(n);
                 let is_right = self.journey.is_right(&path, &answer, sent);
                 seen.note(&path, &answer, is_right, sent.elapsed());
-                Some(connection)
+                // nginx ends a connection with its thousandth answer.
+                (answer.header("connection") != Some("close")).then_some(connection)
             }
             Err(_) => {
                 seen.unanswered += 1;

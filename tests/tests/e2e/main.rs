@@ -15,6 +15,7 @@ mod links;
 mod listeners;
 mod load;
 mod make_run;
+mod nginx;
 mod outage;
 mod pages;
 mod passwords;

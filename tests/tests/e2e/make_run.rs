@@ -19,6 +19,8 @@ const TARGET: &str = "https://example.com/a?b=1";
 struct Run {
     script: Process,
     addresses: Addresses,
+    /// What short URLs begin with: nginx, or Envoy where there is no nginx.
+    visited: String,
     folder: TempDir,
 }
 
@@ -30,6 +32,11 @@ struct Addresses {
     second_api: SocketAddr,
     mariadb: SocketAddr,
     redis: SocketAddr,
+    https: SocketAddr,
+    http: SocketAddr,
+    status: SocketAddr,
+    metrics: SocketAddr,
+    events: SocketAddr,
 }
 
 impl Addresses {
@@ -42,10 +49,15 @@ impl Addresses {
             second_api: local(),
             mariadb: local(),
             redis: local(),
+            https: local(),
+            http: local(),
+            status: local(),
+            metrics: local(),
+            events: local(),
         }
     }
 
-    fn all(&self) -> [(&'static str, SocketAddr); 6] {
+    fn all(&self) -> [(&'static str, SocketAddr); 11] {
         [
             ("EDGELINK_EDGE_PORT", self.edge),
             ("EDGELINK_API_PORT", self.api),
@@ -53,6 +65,11 @@ impl Addresses {
             ("EDGELINK_API2_PORT", self.second_api),
             ("EDGELINK_MARIADB_PORT", self.mariadb),
             ("EDGELINK_REDIS_PORT", self.redis),
+            ("EDGELINK_HTTPS_PORT", self.https),
+            ("EDGELINK_HTTP_PORT", self.http),
+            ("EDGELINK_FRONT_STATUS_PORT", self.status),
+            ("EDGELINK_FRONT_METRICS_PORT", self.metrics),
+            ("EDGELINK_FRONT_EVENTS_PORT", self.events),
         ]
     }
 }
@@ -67,6 +84,10 @@ impl Run {
         let mut run = Self {
             script: up(folder.path(), shape, addresses),
             addresses,
+            visited: match shape {
+                "small" => format!("http://{}", addresses.edge),
+                _ => format!("https://{}", addresses.https),
+            },
             folder,
         };
         run.await_ready().await;
@@ -104,8 +125,7 @@ impl Run {
         let answer = self.api("POST", "/api/v1/links", &body).await?;
         let link: Value = serde_json::from_slice(&answer.body).expect("JSON");
         let url = link["shortUrl"].as_str()?;
-        let prefix = format!("http://{}", self.addresses.edge);
-        let path = url.strip_prefix(&prefix);
+        let path = url.strip_prefix(&self.visited);
         Some(path.unwrap_or_else(|| panic!("{url}")).to_owned())
     }
 
@@ -143,6 +163,23 @@ impl Run {
             .replace(".edgelink", state.to_str().expect("a path"));
         let output = Command::new("bash").arg("-c").arg(lines).output();
         String::from_utf8(output.expect("a shell").stdout).expect("text")
+    }
+
+    /// Returns when a link is followed through nginx, from HTTP on, and nginx has its metrics.
+    async fn await_front(&self) {
+        let path = self.create_link().await;
+        let metrics = self.addresses.metrics;
+        let lines = format!(
+            "curl -ksL --max-redirs 1 -o /dev/null -w '%{{redirect_url}}\n' http://{}{path}
+             curl -s http://{metrics}/metrics | grep '^nginx_up'
+             curl -s -o /dev/null -w '%{{http_code}}\n' http://{}/metrics",
+            self.addresses.http, self.addresses.events
+        );
+        let wanted = format!("{TARGET}\nnginx_up 1\n200\n");
+        until("the front works", LIMIT, async || {
+            (self.paste(&lines) == wanted).then_some(())
+        })
+        .await;
     }
 
     fn state(&self, name: &str) -> PathBuf {
@@ -301,9 +338,11 @@ async fn in_the_production_shape_a_part_that_is_killed_is_started_again() {
         "control-plane",
         "control-plane-2",
         "envoy",
+        "nginx",
     ] {
         run.restart_of(part).await;
     }
+    run.await_front().await;
     let redis = run.id("redis").expect("a process id");
     kill_process(redis, Signal::STOP).expect("a process");
 

@@ -1,0 +1,147 @@
+#!/usr/bin/env bash
+# Fills the templates of nginx in, and becomes nginx. Arguments are passed on to nginx (`nginx/run.sh -t` checks the
+# configuration, `nginx/run.sh -s reload` loads it). The environment variables are described in nginx/README.md.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(dirname "$here")
+state=${EDGELINK_STATE_DIR:-$root/.edgelink}
+PATH=$PATH:/usr/sbin:/sbin
+# shellcheck source=nginx/settings.sh
+source "$here/settings.sh"
+
+# set_path PLACEHOLDER VARIABLE VALUE: nginx has no way to write a dollar sign.
+set_path() {
+  [[ -n $3 ]] || fail "$2 is missing"
+  [[ $3 != *'$'* ]] || fail "$2 cannot have a dollar sign: '$3'"
+  set_string "$1" "$3"
+}
+
+# Where nginx listens.
+set_addresses() {
+  local item items=() http='' https=''
+  IFS=, read -ra items <<<"$1"
+  ((${#items[@]})) || fail 'EDGELINK_FRONT_ADDRESS names no address'
+  for item in "${items[@]}"; do
+    [[ $item =~ ^([0-9.]+|\*|\[[0-9a-fA-F:.]+\])$ ]] ||
+      fail "EDGELINK_FRONT_ADDRESS: '$item' is no IPv4 address, [IPv6 address] or *"
+    http+="    listen $item:${values[HTTP_PORT]} default_server;"$'\n'
+    https+="    listen $item:${values[HTTPS_PORT]} ssl http2 default_server;"$'\n'
+  done
+  values[HTTP_LISTEN]=$http
+  values[HTTPS_LISTEN]=$https
+}
+
+# server_list VARIABLE host:port,... [OPTION] -> nginx's servers of an upstream
+server_list() {
+  local endpoints host port list=
+  endpoints=$(split_endpoints "$1" "$2")
+  while read -r host port; do
+    [[ $host != *:* ]] || host=[$host]
+    list+="    server $host:$port max_fails=3 fail_timeout=5s${3:+ $3};"$'\n'
+  done <<<"$endpoints"
+  printf '%s' "$list"
+}
+
+# The upstream of the canary; Envoys of the edge answer while it does not.
+set_canary() {
+  values[CANARY_UPSTREAM]=''
+  if [[ -z $1 ]]; then
+    [[ -z ${values[CANARY_SHARE]} ]] || fail 'EDGELINK_CANARY_PERCENT takes EDGELINK_CANARIES, which is missing'
+    return
+  fi
+  local canaries edges
+  canaries=$(server_list EDGELINK_CANARIES "$1")
+  edges=$(server_list EDGELINK_EDGES "$2" backup)
+  values[CANARY_UPSTREAM]="  upstream canary {
+    zone canary 128k;
+$canaries
+$edges
+    keepalive 64;
+  }"
+}
+
+# The proxies whose X-Forwarded-For is believed.
+set_proxies() {
+  local item items=() real_ip='' networks=''
+  IFS=, read -ra items <<<"$1"
+  for item in "${items[@]}"; do
+    [[ $item =~ ^[0-9a-fA-F.:]+(/[0-9]{1,3})?$ ]] || fail "EDGELINK_PROXIES: '$item' is no address or network"
+    real_ip+="  set_real_ip_from $item;"$'\n'
+    networks+="    $item 1;"$'\n'
+  done
+  [[ -z $real_ip ]] || real_ip+=$'  real_ip_header X-Forwarded-For;\n  real_ip_recursive on;'
+  values[REAL_IP]=$real_ip
+  values[PROXY_NETWORKS]=$networks
+}
+
+# set_geo PLACEHOLDER NGINX_VARIABLE VARIABLE: the header that says where a visitor is, which only named proxies may send.
+set_geo() {
+  local header=${!3:-} variable
+  values[$1]=''
+  [[ -n $header ]] || return 0
+  [[ $header =~ ^[0-9A-Za-z-]+$ ]] || fail "$3 must be the name of a header, not '$header'"
+  variable=${header,,}
+  values[$1]="\$http_${variable//-/_}"
+  values[GEO_HEADERS]+="    proxy_set_header $header \$$2;"$'\n'
+}
+
+# Root's nginx has workers of another user.
+set_user() {
+  values[USER]=''
+  [[ $(id -u) == 0 ]] || return 0
+  [[ $1 =~ ^[0-9A-Za-z._-]+$ ]] || fail "EDGELINK_FRONT_USER must be a user, not '$1'"
+  values[USER]="user $1;"
+}
+
+set_port() {
+  set_number "$@" 1
+  ((10#${values[$1]} < 65536)) || fail "$2 must be a port, not '${values[$1]}'"
+}
+
+set_port HTTPS_PORT EDGELINK_HTTPS_PORT 8443
+set_port HTTP_PORT EDGELINK_HTTP_PORT 8000
+set_port STATUS_PORT EDGELINK_FRONT_STATUS_PORT 8001
+values[HTTPS_SUFFIX]=''
+[[ ${values[HTTPS_PORT]} == 443 ]] || values[HTTPS_SUFFIX]=:${values[HTTPS_PORT]}
+set_addresses "${EDGELINK_FRONT_ADDRESS:-127.0.0.1}"
+set_user "${EDGELINK_FRONT_USER:-www-data}"
+set_number WORKERS EDGELINK_FRONT_WORKERS "$(getconf _NPROCESSORS_ONLN)" 1
+set_number MAX_CONNECTIONS EDGELINK_FRONT_CONNECTIONS 16384 64
+values[FILES]=$((10#${values[MAX_CONNECTIONS]} + 1024)) # the cache and logs have some beside connections
+set_number SHUTDOWN_SECONDS EDGELINK_FRONT_SHUTDOWN_SECONDS 30 1
+set_number CLIENT_SECONDS EDGELINK_FRONT_CLIENT_SECONDS 10 1
+set_number ANSWER_SECONDS EDGELINK_FRONT_ANSWER_SECONDS 15 1
+set_number MAX_BODY_BYTES EDGELINK_FRONT_MAX_BODY_BYTES 65536 1024
+set_number RATE_PER_SECOND EDGELINK_FRONT_RATE_PER_SECOND 500 1
+set_number RATE_BURST EDGELINK_FRONT_RATE_BURST 2000 1
+set_number CLIENT_CONNECTIONS EDGELINK_FRONT_CLIENT_CONNECTIONS 256 1
+set_number HSTS_SECONDS EDGELINK_HSTS_SECONDS 31536000
+set_number STALE_SECONDS EDGELINK_STALE_SECONDS 86400 1
+set_path FOLDER EDGELINK_STATE_DIR "$folder"
+set_path CERTIFICATE EDGELINK_CERTIFICATE "${EDGELINK_CERTIFICATE:-}"
+set_path CERTIFICATE_KEY EDGELINK_CERTIFICATE_KEY "${EDGELINK_CERTIFICATE_KEY:-}"
+set_path ERROR_LOG EDGELINK_FRONT_ERROR_LOG "${EDGELINK_FRONT_ERROR_LOG:-stderr}"
+set_path EVENT_LOG EDGELINK_FRONT_EVENT_LOG "${EDGELINK_FRONT_EVENT_LOG:-$folder/events.log}"
+values[INCLUDE]=''
+if [[ -n ${EDGELINK_FRONT_INCLUDE:-} ]]; then
+  set_path INCLUDE EDGELINK_FRONT_INCLUDE "$EDGELINK_FRONT_INCLUDE"
+  values[INCLUDE]="  include \"${values[INCLUDE]}\";"
+fi
+edges=${EDGELINK_EDGES:-127.0.0.1:${EDGELINK_EDGE_PORT:-8080}}
+values[EDGE_SERVERS]=$(server_list EDGELINK_EDGES "$edges")
+values[CONTROL_PLANE_SERVERS]=$(server_list EDGELINK_CONTROL_PLANES \
+  "${EDGELINK_CONTROL_PLANES:-127.0.0.1:${EDGELINK_API_PORT:-8081}}")
+set_canary_share EDGELINK_CANARY_PERCENT "${EDGELINK_CANARY_PERCENT:-0}"
+set_canary "${EDGELINK_CANARIES:-}" "$edges"
+set_proxies "${EDGELINK_PROXIES:-}"
+values[GEO_HEADERS]=''
+set_geo COUNTRY_VALUE country EDGELINK_COUNTRY_HEADER
+set_geo CITY_VALUE city EDGELINK_CITY_HEADER
+
+umask 022 # workers read these files, and there is no secret in them
+mkdir -p "$folder"
+for name in nginx.conf canary.conf security.conf forward.conf errors.conf 503.html; do
+  fill "$here/$name" >"$folder/$name"
+done
+exec nginx -e stderr -p "$folder" -c "$folder/nginx.conf" "$@"

@@ -1,0 +1,122 @@
+//! What `nginx/run.sh` and `nginx/canary.sh` say of settings.
+
+use edgelink_tests::stack::root;
+use std::path::Path;
+use std::process::{Command, Output};
+use tempfile::TempDir;
+
+/// `nginx/run.sh -t` with a certificate and these variables.
+fn check(folder: &Path, variables: &[(&str, &str)]) -> (bool, String) {
+    let mut command = Command::new(root().join("nginx/run.sh"));
+    command
+        .arg("-t")
+        .env("EDGELINK_STATE_DIR", folder)
+        .env("EDGELINK_FRONT_USER", "root")
+        .env("EDGELINK_CERTIFICATE", folder.join("certificate.pem"))
+        .env("EDGELINK_CERTIFICATE_KEY", folder.join("key.pem"))
+        .envs(variables.iter().copied());
+    said(&command.output().expect("nginx/run.sh"))
+}
+
+fn said(output: &Output) -> (bool, String) {
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.success(), errors)
+}
+
+fn with_certificate() -> TempDir {
+    let folder = TempDir::new().expect("a folder");
+    let mut script = Command::new(root().join("nginx/certificate.sh"));
+    let output = script.arg(folder.path()).output().expect("the script");
+    assert!(output.status.success(), "{output:?}");
+    folder
+}
+
+#[test]
+fn what_is_not_possible_is_refused_by_the_name_of_its_setting() {
+    let folder = with_certificate();
+    for (variable, wrong) in [
+        ("EDGELINK_HTTPS_PORT", "https"),
+        ("EDGELINK_HTTP_PORT", "65536"),
+        ("EDGELINK_FRONT_STATUS_PORT", "0"),
+        ("EDGELINK_FRONT_ADDRESS", "example.com"),
+        ("EDGELINK_FRONT_ADDRESS", "::1"),
+        ("EDGELINK_FRONT_USER", "a user"),
+        ("EDGELINK_FRONT_WORKERS", "0"),
+        ("EDGELINK_FRONT_CONNECTIONS", "1"),
+        ("EDGELINK_FRONT_CLIENT_SECONDS", "0"),
+        ("EDGELINK_FRONT_ANSWER_SECONDS", "1.5"),
+        ("EDGELINK_FRONT_SHUTDOWN_SECONDS", "0"),
+        ("EDGELINK_FRONT_MAX_BODY_BYTES", "1023"),
+        ("EDGELINK_FRONT_RATE_PER_SECOND", "0"),
+        ("EDGELINK_FRONT_RATE_BURST", "-1"),
+        ("EDGELINK_FRONT_CLIENT_CONNECTIONS", "0"),
+        ("EDGELINK_FRONT_EVENT_LOG", "/tmp/$host"),
+        ("EDGELINK_HSTS_SECONDS", "a year"),
+        ("EDGELINK_STALE_SECONDS", "0"),
+        ("EDGELINK_EDGES", "envoy"),
+        ("EDGELINK_CONTROL_PLANES", "http://127.0.0.1:8081"),
+        ("EDGELINK_CANARIES", "127.0.0.1:8080;}"),
+        ("EDGELINK_CANARY_PERCENT", "10"),
+        ("EDGELINK_CANARY_PERCENT", "100.01"),
+        ("EDGELINK_CANARY_PERCENT", "a tenth"),
+        ("EDGELINK_PROXIES", "10.0.0.0/8;"),
+        ("EDGELINK_COUNTRY_HEADER", "cf ipcountry"),
+        ("EDGELINK_CITY_HEADER", "city;"),
+        ("EDGELINK_CERTIFICATE", ""),
+        ("EDGELINK_CERTIFICATE_KEY", ""),
+    ] {
+        let (is_taken, errors) = check(folder.path(), &[(variable, wrong)]);
+        assert!(
+            !is_taken && errors.contains(variable),
+            "{variable}={wrong}: {errors}"
+        );
+    }
+}
+
+#[test]
+fn what_is_possible_is_taken() {
+    let folder = with_certificate();
+    for variables in [
+        &[][..],
+        &[("EDGELINK_FRONT_ADDRESS", "127.0.0.1,[::1]")],
+        &[("EDGELINK_EDGES", "127.0.0.1:8080,[::1]:8080,localhost:8080")],
+        &[
+            ("EDGELINK_CANARIES", "127.0.0.1:8090"),
+            ("EDGELINK_CANARY_PERCENT", "0.5"),
+        ],
+        &[
+            ("EDGELINK_CANARIES", "127.0.0.1:8090"),
+            ("EDGELINK_CANARY_PERCENT", "100"),
+        ],
+        &[
+            ("EDGELINK_PROXIES", "10.0.0.0/8,2001:db8::/32,192.0.2.1"),
+            ("EDGELINK_CITY_HEADER", "x-city"),
+        ],
+    ] {
+        let (is_taken, errors) = check(folder.path(), variables);
+        assert!(is_taken, "{variables:?}: {errors}");
+    }
+}
+
+#[test]
+fn a_share_is_refused_where_there_is_no_canary() {
+    let folder = with_certificate();
+    let canary = |percent: &str| {
+        let mut command = Command::new(root().join("nginx/canary.sh"));
+        let command = command
+            .arg(percent)
+            .env("EDGELINK_STATE_DIR", folder.path());
+        said(&command.output().expect("nginx/canary.sh"))
+    };
+    assert!(
+        canary("10")
+            .1
+            .contains("no nginx was started with EDGELINK_STATE_DIR")
+    );
+    assert!(check(folder.path(), &[]).0);
+    let (is_taken, errors) = canary("10");
+    assert!(
+        !is_taken && errors.contains("EDGELINK_CANARIES"),
+        "{errors}"
+    );
+}
