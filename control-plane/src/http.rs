@@ -7,6 +7,7 @@ pub mod auth;
 pub(crate) mod client_address;
 mod counting;
 mod edge_api;
+mod edge_health;
 mod health;
 pub(crate) mod layers;
 pub(crate) mod limits;

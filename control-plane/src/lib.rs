@@ -12,6 +12,7 @@ pub mod domains;
 pub mod feed;
 pub mod http;
 mod https;
+mod latest;
 mod lease;
 mod limits;
 pub mod links;

@@ -154,6 +154,8 @@ impl Server {
         let purger = tokio::spawn(purger.run());
         let keys = self.app.keys.clone();
         let key_uses = tokio::spawn(async move { keys.uses().keep_writing().await });
+        let app = self.app.clone();
+        let edge_health = tokio::spawn(async move { app.edge_health.keep_writing().await });
         let routers = Routers {
             all: routes::router(self.app.clone()),
             health: routes::health_router(self.app.clone()),
@@ -170,6 +172,7 @@ impl Server {
         upkeep.abort();
         purger.abort();
         key_uses.abort();
+        edge_health.abort();
         self.app.keys.uses().write().await;
         self.minter.shutdown().await;
         self.background.finish().await;

@@ -84,7 +84,7 @@ strings! {
     HEARD_AT = "Last heard of";
     WORKERS = "Workers";
     FEED_LAG = "Behind the feed";
-    NO_FEED = "reads no feed";
+    NO_FEED = "a worker reads no feed";
     HIT_SHARE = "Answered without a lookup";
     NO_LOOKUPS = "no requests";
     ADMITTING = "Workers with admission";

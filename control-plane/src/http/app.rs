@@ -8,6 +8,7 @@ use crate::config::Config;
 use crate::domains::{Domains, Verifier};
 use crate::feed::Feed;
 use crate::http::auth::{Caller, EdgeTokens, KeyVerifier};
+use crate::http::edge_health::HealthNotes;
 use crate::http::health::Health;
 use crate::http::pages::Pages;
 use crate::http::seal::Seal;
@@ -44,6 +45,8 @@ pub(crate) struct App {
     /// One permit for each poll that may wait at once.
     pub(crate) poll_permits: Semaphore,
     pub(crate) health: Health,
+    /// How the workers of edges are doing.
+    pub(crate) edge_health: HealthNotes,
     /// Takes reports of clicks.
     pub(crate) reports: Reports,
     /// Keeps clicks, and answers questions about them.
@@ -119,6 +122,7 @@ impl App {
             )),
             edge_tokens: Arc::new(EdgeTokens::new(&config.auth.edge_tokens)),
             pages: Pages::new(&config.pages),
+            edge_health: HealthNotes::new(store.clone()),
             health: Health::new(store.clone(), lookups.feed.clone(), lookups.publisher),
             verifier: Verifier::new(&config.domains),
             domains: lookups.domains,

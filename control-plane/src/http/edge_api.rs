@@ -11,7 +11,6 @@ use crate::http::auth::require_edge_token;
 use crate::problem::{Kind, Problem, method_not_allowed, nothing_here};
 use crate::resolve::Resolved;
 use crate::snapshot::SnapshotError;
-use crate::telemetry::LogThrottle;
 use crate::telemetry::prometheus::{EDGE_LOOKUPS, VISITS_LEASED};
 use axum::body::Bytes;
 use axum::extract::rejection::{BytesRejection, PathRejection};
@@ -22,7 +21,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use edgelink_wire::clicks::visitor_keys::VisitorKeys;
 use edgelink_wire::clicks::{EDGE_HEADER, edge_name};
-use edgelink_wire::health::{self, WorkerHealth};
+use edgelink_wire::health;
 use edgelink_wire::password::{MAX_FORM_LENGTH, VISITOR_HEADER};
 use edgelink_wire::visits;
 use edgelink_wire::{
@@ -34,7 +33,7 @@ use metrics::counter;
 use serde_json::{Value, json};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The largest body of a report of clicks in bytes.
 const MAX_CLICKS_BODY: usize = 4 << 20;
@@ -205,9 +204,10 @@ async fn report(
     let edge = edge
         .and_then(|name| edge_name(name.as_bytes()))
         .unwrap_or_default();
-    let counted = app.reports.count(body, edge.into());
-    let (counted, ()) = tokio::join!(counted, note_health(&app, edge, &headers));
-    counted?;
+    if let Some(header) = headers.get(health::HEADER) {
+        app.edge_health.note(edge, header.as_bytes());
+    }
+    app.reports.count(body, edge.into()).await?;
     let keys = match until {
         Some(until) => app.visitors.later_than(until, clock::unix_seconds()).await,
         None => None,
@@ -216,30 +216,6 @@ async fn report(
         || StatusCode::NO_CONTENT.into_response(),
         |keys| hand_out(&keys),
     ))
-}
-
-/// Notes how the worker is doing that has sent a report. What cannot be read, or cannot be noted, comes again with a later report: its
-/// clicks must not wait for it, and none of them may be lost because of it.
-async fn note_health(app: &App, edge: &str, headers: &HeaderMap) {
-    static LOG: LogThrottle = LogThrottle::new();
-    let Some(header) = headers.get(health::HEADER) else {
-        return;
-    };
-    let failed = match WorkerHealth::parse(header.as_bytes()) {
-        Ok(health) => match app.store.note_health(edge, &health).await {
-            Ok(()) => return,
-            Err(error) => error.to_string(),
-        },
-        Err(error) => error.to_string(),
-    };
-    if let Some(suppressed) = LOG.admit(Instant::now()) {
-        tracing::warn!(
-            edge,
-            error = failed,
-            suppressed,
-            "how an edge is doing is not noted: it is with a later report"
-        );
-    }
 }
 
 /// Until when a worker has secrets of visitor tokens; `None` if it wants none.

@@ -60,27 +60,32 @@ const SUMS: [&str; 7] = [
 ];
 
 impl Store {
-    /// Notes how a worker of the edge of that name (empty if it has none) is doing now.
-    pub async fn note_health(&self, edge: &str, health: &WorkerHealth) -> Result<(), StoreError> {
+    /// Notes how workers are doing now, each of an edge of that name (empty if it has none).
+    pub async fn note_health(&self, healths: &[(String, WorkerHealth)]) -> Result<(), StoreError> {
         let call = self.write("note_health", "noting how an edge is doing");
         run!(call, |session| {
             let dialect = session.dialect();
             let now = dialect.now_millis;
             let update = COLUMNS.map(|column| format!("{column} = {}", dialect.inserted(column)));
-            let insert = sql(format!(
-                "INSERT INTO edge_health (worker, {}) VALUES (?, ?, {now}, ?, ?, ?, ?, ?, ?, ?, ?){} {}",
-                COLUMNS.join(", "),
-                dialect.on_duplicate("worker"),
-                update.join(", ")
-            ));
-            let requests = &health.requests;
+            let row = format!("(?, ?, {now}, ?, ?, ?, ?, ?, ?, ?, ?)");
+            let insert = format!(
+                "INSERT INTO edge_health (worker, {}) VALUES ",
+                COLUMNS.join(", ")
+            );
+            let insert = sql(insert).join(", ", healths, |sql, (edge, health)| {
+                let requests = &health.requests;
+                sql.push(&row)
+                    .bind(health.worker.as_slice())
+                    .bind(Value::Name(edge))
+                    .bind(health.feed_lag_millis)
+                    .bind(u32::from(health.is_admitting))
+                    .bind_all([requests.lru, requests.shared_data, requests.admission])
+                    .bind_all([requests.redis, requests.control_plane, requests.stale])
+            });
             let insert = insert
-                .bind(health.worker.as_slice())
-                .bind(Value::Name(edge))
-                .bind(health.feed_lag_millis)
-                .bind(u32::from(health.is_admitting))
-                .bind_all([requests.lru, requests.shared_data, requests.admission])
-                .bind_all([requests.redis, requests.control_plane, requests.stale]);
+                .push(&dialect.on_duplicate("worker"))
+                .push(" ")
+                .push(&update.join(", "));
             session.autocommit(insert).await.map(drop)
         })
     }

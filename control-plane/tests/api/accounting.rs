@@ -1,6 +1,6 @@
 //! What became of clicks, by edge and interval.
 
-use crate::helpers::{Running, send};
+use crate::helpers::{Running, send, until};
 use edgelink_wire::clicks::{ClickBatch, encode};
 use edgelink_wire::health::{self, RequestsByTier, WorkerHealth};
 use reqwest::Method;
@@ -156,7 +156,10 @@ async fn edges_say_how_they_are_doing_with_clicks_and_without() {
         (json!("old"), Value::Null),
         (Value::Null, unnamed),
     ];
-    assert_eq!(healths(&server).await, expected);
+    until("what the edges say is written", async || {
+        healths(&server).await == expected
+    })
+    .await;
     let by_worker = server.get("/clicks/accounting?groupBy=worker").await;
     assert_eq!(by_worker.expect(200)["data"][0].get("health"), None);
 }
@@ -167,6 +170,8 @@ async fn an_edge_that_was_not_heard_of_for_a_minute_is_silent() {
     for worker in [1, 2] {
         say(&server, "fra", &health(worker, Some(40)), &[]).await;
     }
+    let both = async || matches!(&*healths(&server).await, [(_, health)] if health["workers"] == 2);
+    until("both workers are known", both).await;
     let past = "UPDATE edge_health SET reported_at = reported_at - 60000 WHERE worker = x'01010101010101010101010101010101'";
     change(&server, past).await;
     assert_eq!(healths(&server).await[0].1["workers"], 1);
@@ -189,7 +194,12 @@ async fn health_that_is_wrong_or_cannot_be_noted_loses_no_click() {
     for (seq, wrong) in (1..).zip(["", "worker=1", "lru=1", &long]) {
         say(&server, "fra", wrong, &[batch(1, seq, 4)]).await;
     }
-    assert_eq!(healths(&server).await, [(json!("fra"), Value::Null)]);
+    say(&server, "ams", &health(2, Some(40)), &[]).await;
+    until("what is right is written", async || {
+        healths(&server).await.len() == 2
+    })
+    .await;
+    assert_eq!(healths(&server).await[0], (json!("fra"), Value::Null));
     change(&server, "ALTER TABLE edge_health RENAME TO elsewhere").await;
     say(&server, "fra", &health(1, Some(40)), &[batch(1, 5, 4)]).await;
     let accounts = server.get("/clicks/accounting").await.expect(200);

@@ -9,7 +9,7 @@
 //! | `worker` | the worker, 32 hexadecimal digits in lower case |
 //! | `feed-lag-ms` | milliseconds from the moment up to which the feed was read; missing if none was |
 //! | `admitting` | 1 if admission is in effect, else 0 |
-//! | `lru`, `shared-data`, `admission`, `redis`, `control-plane`, `stale` | requests that the tier has answered in the last minute |
+//! | `lru`, `shared-data`, `admission`, `redis`, `control-plane`, `stale` | requests that the tier has answered in the last 50 to 60 seconds |
 //!
 //! Numbers are decimal ones. A missing one is 0, and names that are not known are skipped: a later version may add some.
 

@@ -30,6 +30,13 @@ fn health(worker: u8, feed_lag_millis: Option<u32>) -> WorkerHealth {
     }
 }
 
+async fn note(store: &Store, edge: &str, health: WorkerHealth) {
+    store
+        .note_health(&[(edge.to_owned(), health)])
+        .await
+        .unwrap();
+}
+
 async fn all(store: &Store, lately: Duration) -> Vec<EdgeHealth> {
     let mut all = store.edge_health(lately, 1_000).await.unwrap();
     all.sort_by(|one, other| one.edge.cmp(&other.edge));
@@ -64,7 +71,7 @@ async fn an_edge_is_doing_as_its_workers_have_said_last(database: Database) {
         ("ams", 6, Some(0)),
         ("ams", 7, None),
     ] {
-        store.note_health(edge, &health(worker, lag)).await.unwrap();
+        note(&store, edge, health(worker, lag)).await;
     }
     let edges = all(&store, LATELY).await;
     let [unnamed, ams, fra] = edges.as_slice() else {
@@ -75,7 +82,7 @@ async fn an_edge_is_doing_as_its_workers_have_said_last(database: Database) {
     assert_eq!(*ams, of_workers(ams, 2, None), "one worker reads no feed");
     assert_eq!(*fra, of_workers(fra, 2, Some(u32::MAX.into())));
     // A worker belongs to the edge under whose name it has reported last.
-    store.note_health("fra", &health(6, Some(1))).await.unwrap();
+    note(&store, "fra", health(6, Some(1))).await;
     let workers: Vec<u64> = all(&store, LATELY)
         .await
         .iter()
@@ -86,8 +93,8 @@ async fn an_edge_is_doing_as_its_workers_have_said_last(database: Database) {
 
 async fn workers_that_were_not_heard_of_lately_do_not_count(database: Database) {
     let store = database.store().await;
-    store.note_health("fra", &health(1, None)).await.unwrap();
-    store.note_health("fra", &health(2, Some(3))).await.unwrap();
+    let both = [health(1, None), health(2, Some(3))].map(|health| ("fra".to_owned(), health));
+    store.note_health(&both).await.unwrap();
     let heard_at = all(&store, LATELY).await[0].heard_at;
     let past = "UPDATE edge_health SET reported_at = reported_at - 60000 WHERE feed_lag_ms IS NULL";
     database.execute(past).await;
@@ -102,10 +109,7 @@ async fn no_more_edges_are_read_than_asked_for(database: Database) {
     let store = database.store().await;
     for worker in 1..=3 {
         let edge = format!("edge-{worker}");
-        store
-            .note_health(&edge, &health(worker, None))
-            .await
-            .unwrap();
+        note(&store, &edge, health(worker, None)).await;
     }
     let past = "UPDATE edge_health SET reported_at = reported_at - 1000 WHERE admitting = 1";
     database.execute(past).await;
@@ -121,10 +125,7 @@ async fn workers_that_are_gone_are_removed_in_batches(database: Database) {
     const DAY: u64 = 86_400_000;
     let store = database.store().await;
     for worker in 1..=5 {
-        store
-            .note_health("fra", &health(worker, None))
-            .await
-            .unwrap();
+        note(&store, "fra", health(worker, None)).await;
     }
     assert_eq!(store.purge_health(DAY, 10).await.unwrap(), 0);
     let past = "UPDATE edge_health SET reported_at = reported_at - 86400000 WHERE admitting = 0";

@@ -25,6 +25,9 @@ const DAY_HOURS: u64 = 24;
 /// The most groups.
 const MAX_GROUPS: u32 = 1_000;
 
+/// The most edges whose health is read.
+const MAX_EDGES: u32 = 10_000;
+
 /// Workers that were heard of within this time make up the health of their edge. A worker that lives says how it is six times.
 const HEARD_LATELY: Duration = Duration::from_millis(6 * INTERVAL_MILLIS);
 
@@ -162,7 +165,7 @@ pub(crate) async fn get(
     if let Some((by, groups)) = groups {
         accounting.add(by, &all, groups);
         if by == AccountGroup::Edge {
-            let healths = app.store.edge_health(HEARD_LATELY, MAX_GROUPS).await?;
+            let healths = app.store.edge_health(HEARD_LATELY, MAX_EDGES).await?;
             accounting.add_health(healths);
         }
     }

@@ -16,7 +16,7 @@ pub(super) struct HealthView {
     heard_at: String,
     /// Whether none of its workers was heard of in the last minute.
     silent: bool,
-    /// How many of its workers were heard of in the last minute.
+    /// How many of its workers were heard of in the last minute; those of an edge that has started again meanwhile twice.
     workers: u64,
     /// Milliseconds from the moment up to which every change of the feed was known to the worker that was furthest behind, to its
     /// report; null if a worker had read no feed, or the edge is silent.
@@ -29,7 +29,7 @@ pub(super) struct HealthView {
     requests: RequestsView,
 }
 
-/// How many requests of the minute before the reports each tier has answered.
+/// How many requests of the 50 to 60 seconds before the reports each tier has answered.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = RequestsByTier)]

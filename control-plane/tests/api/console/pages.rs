@@ -2,7 +2,7 @@
 
 use super::browser::{Browser, problem_at, start};
 use crate::accounting::{batch, health, report, say};
-use crate::helpers::Running;
+use crate::helpers::{Running, until};
 use serde_json::json;
 use sqlx::{Connection, Executor};
 
@@ -202,6 +202,12 @@ async fn the_overview_says_how_edges_are_doing() {
     let mut browser = Browser::admin(&server).await;
     say(&server, "<fra>", &health(1, Some(1_231)), &[]).await;
     say(&server, "ams", &health(2, None), &[]).await;
+    let mut known = Browser::admin(&server).await;
+    let both = async || {
+        let page = known.page("/console").await;
+        page.contains("&#60;fra&#62;") && page.contains("ams")
+    };
+    until("how both edges are doing is written", both).await;
     let mut row = async |name: &str| {
         let page = browser.page("/console").await;
         let section = page.split_once(r#"<section aria-labelledby="health">"#);
@@ -225,7 +231,7 @@ async fn the_overview_says_how_edges_are_doing() {
     database.execute(nothing).await.unwrap();
     assert_eq!(
         row("ams").await,
-        cells(["1", "reads no feed", "no requests", "0", "7"])
+        cells(["1", "a worker reads no feed", "no requests", "0", "7"])
     );
     let past = "UPDATE edge_health SET reported_at = reported_at - 60000";
     database.execute(past).await.unwrap();

@@ -1,0 +1,62 @@
+//! Notes by name of which the latest counts, gathered so that a request costs no write.
+
+use std::borrow::Borrow;
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::{Mutex, PoisonError};
+
+/// The latest note of each name since they were taken last.
+#[derive(Debug)]
+pub(crate) struct Latest<K, V> {
+    notes: Mutex<HashMap<K, V>>,
+    /// The names of at most so many notes; those of further ones are lost.
+    most: usize,
+}
+
+impl<K: Hash + Ord, V> Latest<K, V> {
+    pub(crate) fn new(most: usize) -> Self {
+        Self {
+            notes: Mutex::default(),
+            most,
+        }
+    }
+
+    /// Notes a value in place of the earlier one of that name.
+    pub(crate) fn note<Q>(&self, name: &Q, value: V)
+    where
+        K: Borrow<Q>,
+        Q: ?Sized + Hash + Eq + ToOwned<Owned = K>,
+    {
+        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(earlier) = notes.get_mut(name) {
+            *earlier = value;
+        } else if notes.len() < self.most {
+            notes.insert(name.to_owned(), value);
+        }
+    }
+
+    /// All notes, in the order of their names, so that replicas that write them do not deadlock.
+    pub(crate) fn take(&self) -> Vec<(K, V)> {
+        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut notes: Vec<(K, V)> = notes.drain().collect();
+        notes.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        notes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_latest_note_of_a_name_counts_and_further_names_are_lost() {
+        let latest: Latest<String, u32> = Latest::new(2);
+        for (name, value) in [("b", 1), ("a", 2), ("c", 3), ("b", 4)] {
+            latest.note(name, value);
+        }
+        assert_eq!(latest.take(), [("a".to_owned(), 2), ("b".to_owned(), 4)]);
+        assert_eq!(latest.take(), []);
+        latest.note("c", 5);
+        assert_eq!(latest.take(), [("c".to_owned(), 5)]);
+    }
+}
