@@ -40,7 +40,7 @@ edgelink_wire::settings! {
         /// Whether redirects of links that are not `crawlable` carry `X-Robots-Tag: noindex`. Edges have a setting of their own.
         pub noindex: bool = false;
         /// For how long shared caches in front, such as nginx, may keep a redirect of this process, and then once more as long while
-        /// they ask again. It holds for links that lead every visitor to the same target. What such a cache answers is no click, and
+        /// they ask again, and for 5 minutes where asking fails. It holds for links that lead every visitor to the same target. What such a cache answers is no click, and
         /// changes reach it late. 0: they keep none.
         pub shared_cache_seconds: Duration = Duration::ZERO, 0..=3_600;
     }

@@ -75,8 +75,12 @@ pub(crate) async fn follow(State(app): State<Arc<App>>, request: Request) -> Res
     }
 }
 
+/// For how long shared caches may serve a redirect that they cannot ask for, in seconds: it may have changed meanwhile.
+const LATE_ON_ERROR: u64 = 300;
+
 /// The `Cache-Control` of a redirect that shared caches may keep for so many seconds, and then serve for as long while they ask again,
-/// but not beyond the end of the link. `None` if they may not, or visitors differ in what they get.
+/// and for [`LATE_ON_ERROR`] where that fails (RFC 5861), but not beyond the end of the link. `None` if they may not, or visitors differ in
+/// what they get.
 fn for_shared_caches(record: &Record<&[u8]>, now: u64, seconds: u64) -> Option<HeaderValue> {
     let Record::Link(link) = record else {
         return None;
@@ -85,7 +89,10 @@ fn for_shared_caches(record: &Record<&[u8]>, now: u64, seconds: u64) -> Option<H
     let left = link.valid_until.map_or(u64::MAX, |until| until - now);
     let kept = seconds.min(left);
     let late = seconds.min(left - kept);
-    let text = format!("max-age=0, s-maxage={kept}, stale-while-revalidate={late}");
+    let failed = LATE_ON_ERROR.min(left - kept);
+    let text = format!(
+        "max-age=0, s-maxage={kept}, stale-while-revalidate={late}, stale-if-error={failed}"
+    );
     HeaderValue::from_str(&text).ok()
 }
 

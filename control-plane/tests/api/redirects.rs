@@ -102,7 +102,7 @@ async fn an_unknown_host_has_no_links_where_that_is_configured() {
 #[tokio::test]
 async fn shared_caches_may_keep_what_is_the_same_for_every_visitor_and_not_beyond_its_end() {
     let server = Running::with(&[("EDGELINK_LINKS_SHARED_CACHE_SECONDS", "600")]).await;
-    let kept = "max-age=0, s-maxage=600, stale-while-revalidate=600";
+    let kept = "max-age=0, s-maxage=600, stale-while-revalidate=600, stale-if-error=300";
     let private = "private, max-age=0";
     for (slug, fields, wanted) in [
         ("plain", json!({}), kept),
@@ -130,10 +130,14 @@ async fn shared_caches_may_keep_what_is_the_same_for_every_visitor_and_not_beyon
     let late = answer
         .header("cache-control")
         .strip_prefix("max-age=0, s-maxage=600, stale-while-revalidate=")
-        .and_then(|late| late.parse::<u64>().ok());
+        .and_then(|late| late.split_once(", stale-if-error="));
+    let late = late.map(|(late, failed)| [late, failed].map(str::parse::<u64>));
+    let Some([Ok(late), Ok(failed)]) = late else {
+        panic!("{late:?}");
+    };
     assert!(
-        late.is_some_and(|late| (200..=300).contains(&late)),
-        "{late:?}"
+        (200..300).contains(&late) && failed == late,
+        "{late} {failed}"
     );
 }
 

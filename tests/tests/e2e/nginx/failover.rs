@@ -199,6 +199,10 @@ async fn without_envoy_changes_are_seen_and_nothing_of_the_control_plane_but_wha
         (answer.location() == Some("https://example.com/changed")).then_some(())
     })
     .await;
+    for _ in 0..3 {
+        let head = nginx.visit(&Request::new("HEAD", b"/limited")).await;
+        assert_eq!(head.unwrap().status, 302, "HEAD is no visit");
+    }
     let mut visits = Vec::new();
     for _ in 0..3 {
         visits.push(nginx.follow("/limited").await.status);
