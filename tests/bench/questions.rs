@@ -197,6 +197,13 @@ async fn analytics(replica: &Replica, folder: &Path, sizes: Sizes) -> Answers {
         let all = of_interval.iter().flatten().flatten();
         let slowest = all.map(|seen| seen.p95).fold(0.0, f64::max);
         eprintln!("{}: {slowest:.0} ms", interval.name);
+        for (group, of_group) in GROUPS.iter().zip(&of_interval) {
+            for (scope, seen) in SCOPES.iter().zip(of_group) {
+                if let Some(seen) = seen.as_ref().filter(|seen| seen.p95 > GOAL) {
+                    eprintln!("    {group} of {}: {seen}", scope.name);
+                }
+            }
+        }
         answers.push(of_interval);
     }
     answers
