@@ -136,7 +136,7 @@ async fn shared_caches_may_keep_what_is_the_same_for_every_visitor_and_not_beyon
         panic!("{late:?}");
     };
     assert!(
-        (200..300).contains(&late) && failed == late,
+        (200..=300).contains(&late) && failed == late,
         "{late} {failed}"
     );
 }

@@ -77,10 +77,21 @@ impl Process {
         self.child.id()
     }
 
-    /// Sends a signal.
+    /// Sends a signal. After [`Signal::STOP`] none of its threads works any more.
+    ///
+    /// # Panics
+    /// There is no such process, or it does not stop.
     pub fn signal(&self, signal: Signal) {
         let pid = Pid::from_child(&self.child);
         kill_process(pid, signal).unwrap_or_else(|error| panic!("{}: {error}", self.name));
+        if signal != Signal::STOP {
+            return;
+        }
+        let start = Instant::now();
+        while !is_stopped(self.child.id()) {
+            assert!(start.elapsed() < LIMIT, "{} does not stop", self.name);
+            std::thread::yield_now();
+        }
     }
 
     /// Kills it at once (`kill -9`).
@@ -117,6 +128,24 @@ impl Process {
     pub fn log(&self) -> String {
         String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
     }
+}
+
+/// Whether all threads of a process are stopped, or it has ended.
+fn is_stopped(pid: u32) -> bool {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
+        return true;
+    };
+    // The state is behind the name, which is in brackets and may have some: see proc(5).
+    let is_working = |stat: &str| {
+        let state = stat
+            .rsplit(')')
+            .next()
+            .and_then(|rest| rest.trim_start().chars().next());
+        !matches!(state, Some('T' | 't' | 'X' | 'Z'))
+    };
+    let stats =
+        threads.filter_map(|thread| fs::read_to_string(thread.ok()?.path().join("stat")).ok());
+    !stats.into_iter().any(|stat| is_working(&stat))
 }
 
 impl Drop for Process {
