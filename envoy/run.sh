@@ -5,8 +5,6 @@
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-root=$(dirname "$here")
-state=${EDGELINK_STATE_DIR:-$root/.edgelink}
 # shellcheck source=envoy/templates.sh
 source "$here/templates.sh"
 

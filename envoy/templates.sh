@@ -3,6 +3,9 @@
 
 shopt -s inherit_errexit # what fails in $(...) ends the script
 
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+state=${EDGELINK_STATE_DIR:-$root/.edgelink}
+
 declare -A values # by placeholder
 
 fail() {

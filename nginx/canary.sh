@@ -4,9 +4,6 @@
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-root=$(dirname "$here")
-state=${EDGELINK_STATE_DIR:-$root/.edgelink}
-PATH=$PATH:/usr/sbin:/sbin
 # shellcheck source=nginx/settings.sh
 source "$here/settings.sh"
 

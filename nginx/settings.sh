@@ -1,9 +1,10 @@
-# shellcheck shell=bash disable=SC2034,SC2154 # here, state and values: this is sourced
+# shellcheck shell=bash disable=SC2034,SC2154 # here and values: this is sourced
 # What nginx/run.sh and nginx/canary.sh share.
 
 # shellcheck source=envoy/templates.sh
 source "$here/../envoy/templates.sh"
 
+PATH=$PATH:/usr/sbin:/sbin
 folder=$state/nginx
 
 # set_canary_share NAME PERCENT: the line of canary.conf; none for 0 per cent.

@@ -21,15 +21,15 @@ impl<K: Hash + Ord, V> Latest<K, V> {
         }
     }
 
-    /// Notes a value in place of the earlier one of that name.
-    pub(crate) fn note<Q>(&self, name: &Q, value: V)
+    /// Notes a value; where there is an earlier one of that name, `renew` makes one of both.
+    pub(crate) fn note<Q>(&self, name: &Q, value: V, renew: impl FnOnce(&mut V, V))
     where
         K: Borrow<Q>,
         Q: ?Sized + Hash + Eq + ToOwned<Owned = K>,
     {
         let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(earlier) = notes.get_mut(name) {
-            *earlier = value;
+            renew(earlier, value);
         } else if notes.len() < self.most {
             notes.insert(name.to_owned(), value);
         }
@@ -52,11 +52,13 @@ mod tests {
     fn the_latest_note_of_a_name_counts_and_further_names_are_lost() {
         let latest: Latest<String, u32> = Latest::new(2);
         for (name, value) in [("b", 1), ("a", 2), ("c", 3), ("b", 4)] {
-            latest.note(name, value);
+            latest.note(name, value, |earlier, value| *earlier = value);
         }
         assert_eq!(latest.take(), [("a".to_owned(), 2), ("b".to_owned(), 4)]);
         assert_eq!(latest.take(), []);
-        latest.note("c", 5);
+        for value in [5, 4] {
+            latest.note("c", value, |earlier, value| *earlier = value.max(*earlier));
+        }
         assert_eq!(latest.take(), [("c".to_owned(), 5)]);
     }
 }

@@ -77,7 +77,7 @@ pub use clicks::{
 pub use conversions::{Conversion, ConversionSum, IdentifiedClick, MAX_CONVERSIONS, Recorded};
 pub use creation::{CreateError, NewLink};
 pub use deliveries::{AttemptOutcome, Delivery, FailurePolicy, MANY_FAILURES, PING};
-pub use edge_health::EdgeHealth;
+pub use edge_health::{EdgeHealth, RequestSums};
 pub use error::StoreError;
 pub use events::{LinkEvent, MAX_AGE as WEBHOOKS_AGE, ShowLink};
 pub use identities::{IdentityError, NamedIdentity};

@@ -14,9 +14,6 @@ const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
 /// The most workers of which it waits: those of 10,000 edges with 16 workers each say it every 10 seconds. Others do with a later report.
 const MAX_WAITING: usize = 65_536;
 
-/// The workers that are written at once.
-const ROWS: usize = 500;
-
 /// How workers are doing, with the name of their edge.
 pub(crate) struct HealthNotes {
     store: Arc<Store>,
@@ -38,7 +35,9 @@ impl HealthNotes {
         match WorkerHealth::parse(header) {
             Ok(health) => {
                 let worker = health.worker;
-                self.latest.note(&worker, (edge.to_owned(), health));
+                let note = (edge.to_owned(), health);
+                let renew = |earlier: &mut _, note| *earlier = note;
+                self.latest.note(&worker, note, renew);
             }
             Err(error) => {
                 if let Some(suppressed) = LOG.admit(Instant::now()) {
@@ -57,13 +56,10 @@ impl HealthNotes {
                 let notes = self.latest.take().into_iter();
                 notes.map(|(_, health)| health).collect()
             };
-            for healths in healths.chunks(ROWS) {
-                let Err(error) = self.store.note_health(healths).await else {
-                    continue;
-                };
-                if let Some(suppressed) = LOG.admit(Instant::now()) {
-                    tracing::warn!(%error, suppressed, "how edges are doing is not written: they say it again");
-                }
+            if let Err(error) = self.store.note_health(&healths).await
+                && let Some(suppressed) = LOG.admit(Instant::now())
+            {
+                tracing::warn!(%error, suppressed, "how edges are doing is not written: they say it again");
             }
         }
     }

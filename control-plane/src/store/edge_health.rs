@@ -3,7 +3,7 @@
 use super::calls::{Store, run};
 use super::error::{Fault, StoreError};
 use super::rows::name;
-use super::sql::{Value, sql};
+use super::sql::{Value, pieces, sql};
 use edgelink_wire::WorkerHealth;
 use std::time::Duration;
 
@@ -20,35 +20,31 @@ pub struct EdgeHealth {
     pub feed_lag_millis: Option<u64>,
     /// How many of the workers have admission in effect.
     pub admitting: u64,
-    /// Requests that the worker's own cache has answered in the minute before the report, as all that follow.
+    /// What their tiers have answered in the minute before the reports.
+    pub requests: RequestSums,
+}
+
+/// Requests by the tier that has answered them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, sqlx_macros::FromRow)]
+pub struct RequestSums {
+    /// The worker's own cache.
     pub lru: u64,
-    /// Those of the proxy's shared data.
+    /// The proxy's shared data.
     pub shared_data: u64,
-    /// Those of admission.
+    /// Admission.
     pub admission: u64,
-    /// Those of Redis.
+    /// Redis.
     pub redis: u64,
-    /// Those of the control plane, or of no tier: 503.
+    /// The control plane, or no tier: 503.
     pub control_plane: u64,
-    /// Those of a cache, with a record that was no longer fresh.
+    /// A cache, with a record that was no longer fresh.
     pub stale: u64,
 }
 
-/// All columns but the key, in the order in which they are inserted.
-const COLUMNS: [&str; 10] = [
-    "edge",
-    "reported_at",
-    "feed_lag_ms",
-    "admitting",
-    "lru",
-    "shared_data",
-    "admission",
-    "redis",
-    "control_plane",
-    "stale",
-];
+/// The columns that say of what a note is, and when.
+const HEAD: [&str; 3] = ["edge", "reported_at", "feed_lag_ms"];
 
-/// The columns that are summed up.
+/// The columns behind these, which are summed up.
 const SUMS: [&str; 7] = [
     "admitting",
     "lru",
@@ -66,27 +62,34 @@ impl Store {
         run!(call, |session| {
             let dialect = session.dialect();
             let now = dialect.now_millis;
-            let update = COLUMNS.map(|column| format!("{column} = {}", dialect.inserted(column)));
+            let columns = [&HEAD[..], &SUMS].concat();
+            let update = columns
+                .iter()
+                .map(|column| format!("{column} = {}", dialect.inserted(column)));
+            let update: Vec<String> = update.collect();
             let row = format!("(?, ?, {now}, ?, ?, ?, ?, ?, ?, ?, ?)");
             let insert = format!(
                 "INSERT INTO edge_health (worker, {}) VALUES ",
-                COLUMNS.join(", ")
+                columns.join(", ")
             );
-            let insert = sql(insert).join(", ", healths, |sql, (edge, health)| {
-                let requests = &health.requests;
-                sql.push(&row)
-                    .bind(health.worker.as_slice())
-                    .bind(Value::Name(edge))
-                    .bind(health.feed_lag_millis)
-                    .bind(u32::from(health.is_admitting))
-                    .bind_all([requests.lru, requests.shared_data, requests.admission])
-                    .bind_all([requests.redis, requests.control_plane, requests.stale])
-            });
-            let insert = insert
-                .push(&dialect.on_duplicate("worker"))
-                .push(" ")
-                .push(&update.join(", "));
-            session.autocommit(insert).await.map(drop)
+            for healths in pieces(healths) {
+                let insert = sql(insert.clone()).join(", ", healths, |sql, (edge, health)| {
+                    let requests = &health.requests;
+                    sql.push(&row)
+                        .bind(health.worker.as_slice())
+                        .bind(Value::Name(edge))
+                        .bind(health.feed_lag_millis)
+                        .bind(u32::from(health.is_admitting))
+                        .bind_all([requests.lru, requests.shared_data, requests.admission])
+                        .bind_all([requests.redis, requests.control_plane, requests.stale])
+                });
+                let insert = insert
+                    .push(&dialect.on_duplicate("worker"))
+                    .push(" ")
+                    .push(&update.join(", "));
+                session.autocommit(insert).await?;
+            }
+            Ok(())
         })
     }
 
@@ -140,12 +143,8 @@ struct Row {
     feed_lag_ms: Option<u64>,
     without_feed: u64,
     admitting: u64,
-    lru: u64,
-    shared_data: u64,
-    admission: u64,
-    redis: u64,
-    control_plane: u64,
-    stale: u64,
+    #[sqlx(flatten)]
+    requests: RequestSums,
 }
 
 impl Row {
@@ -156,12 +155,7 @@ impl Row {
             workers: self.workers,
             feed_lag_millis: self.feed_lag_ms.filter(|_| self.without_feed == 0),
             admitting: self.admitting,
-            lru: self.lru,
-            shared_data: self.shared_data,
-            admission: self.admission,
-            redis: self.redis,
-            control_plane: self.control_plane,
-            stale: self.stale,
+            requests: self.requests,
         })
     }
 }

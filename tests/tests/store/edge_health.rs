@@ -1,7 +1,7 @@
 //! How edges are doing.
 
 use crate::fixture::Database;
-use edgelink_control_plane::store::{EdgeHealth, Store};
+use edgelink_control_plane::store::{EdgeHealth, RequestSums, Store};
 use edgelink_wire::health::{RequestsByTier, WorkerHealth};
 use std::time::Duration;
 
@@ -51,12 +51,14 @@ fn of_workers(edge: &EdgeHealth, workers: u64, feed_lag_millis: Option<u64>) -> 
         workers,
         feed_lag_millis,
         admitting: workers.min(1),
-        lru: workers * u64::from(u32::MAX),
-        shared_data: workers,
-        admission: 2 * workers,
-        redis: 3 * workers,
-        control_plane: 4 * workers,
-        stale: 5 * workers,
+        requests: RequestSums {
+            lru: workers * u64::from(u32::MAX),
+            shared_data: workers,
+            admission: 2 * workers,
+            redis: 3 * workers,
+            control_plane: 4 * workers,
+            stale: 5 * workers,
+        },
     }
 }
 

@@ -1,6 +1,6 @@
 //! How an edge is doing, as the accounting of clicks shows it.
 
-use crate::store::EdgeHealth;
+use crate::store::{EdgeHealth, RequestSums};
 use crate::timestamp;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -56,22 +56,28 @@ impl HealthView {
             workers: health.workers,
             feed_lag_ms: health.feed_lag_millis,
             admitting_workers: health.admitting,
-            hit_share: hit_share(health),
-            requests: RequestsView {
-                lru: health.lru,
-                shared_data: health.shared_data,
-                admission: health.admission,
-                redis: health.redis,
-                control_plane: health.control_plane,
-                stale: health.stale,
-            },
+            hit_share: hit_share(&health.requests),
+            requests: RequestsView::new(&health.requests),
         }
     }
 }
 
-fn hit_share(health: &EdgeHealth) -> Option<f64> {
-    let hits = health.lru + health.shared_data;
-    let all = hits + health.redis + health.control_plane + health.stale;
+impl RequestsView {
+    fn new(requests: &RequestSums) -> Self {
+        Self {
+            lru: requests.lru,
+            shared_data: requests.shared_data,
+            admission: requests.admission,
+            redis: requests.redis,
+            control_plane: requests.control_plane,
+            stale: requests.stale,
+        }
+    }
+}
+
+fn hit_share(requests: &RequestSums) -> Option<f64> {
+    let hits = requests.lru + requests.shared_data;
+    let all = hits + requests.redis + requests.control_plane + requests.stale;
     let share = || (hits as f64 / all as f64 * 10_000.0).round() / 10_000.0;
     (all > 0).then(share)
 }

@@ -24,7 +24,7 @@ impl KeyUses {
 
     /// Notes that the key `id` is used at `now`, unix milliseconds.
     pub(super) fn note(&self, id: &str, now: u64) {
-        self.last.note(id, now);
+        self.last.note(id, now, |at, now| *at = now.max(*at));
     }
 
     /// Writes them each minute, for ever.

@@ -88,28 +88,27 @@ impl ClickReports {
     }
 
     /// Sends what waits, if anything does and it is time to. With `keys`, it asks for secrets of visitor tokens as well, and
-    /// for them alone if there is none for `seconds` of unix time. It says how the worker is doing, where that is due.
+    /// for them alone if there is none for `seconds` of unix time. It says how the worker is doing, where [that is due](Self::is_health_due).
     pub(crate) fn ask(
         &mut self,
         (now, seconds): (Moment, u64),
         keys: Option<&VisitorKeys>,
-        health: &WorkerHealth,
+        health: Option<WorkerHealth>,
     ) -> Option<BackgroundCallout> {
         if !self.callout.is_due(now.millis()) {
             return None;
         }
-        let tells_health = self.is_health_due(now);
         let lacks_key = keys.is_some_and(|keys| keys.at(seconds).is_none());
         let asks_for_key = lacks_key && now.millis() >= self.next_key_millis;
         let body = match self.batches.request() {
             Some(body) => body,
-            None if asks_for_key || tells_health => clicks::encode(&[]),
+            None if asks_for_key || health.is_some() => clicks::encode(&[]),
             None => return None,
         };
         if asks_for_key {
             self.next_key_millis = now.millis().saturating_add(KEY_PAUSE_MILLIS);
         }
-        if tells_health {
+        if health.is_some() {
             self.health = HealthReport::Sent;
         }
         self.callout.ask(now.millis());
@@ -131,14 +130,17 @@ impl ClickReports {
             path,
             accept,
             content_type: Some(MEDIA_TYPE),
-            health: tells_health.then(|| health.to_header()),
+            health: health.map(|health| health.to_header()),
             body,
             timeout_millis: self.settings.timeout_millis,
         })
     }
 
     /// Whether it is time to say how the worker is doing, or a report that said it has failed.
-    fn is_health_due(&mut self, now: Moment) -> bool {
+    pub(crate) fn is_health_due(&mut self, now: Moment) -> bool {
+        if !self.callout.is_due(now.millis()) {
+            return false;
+        }
         match self.health {
             HealthReport::Unknown => {
                 self.health = HealthReport::due_after(now);

@@ -66,13 +66,13 @@ impl BackgroundCallouts {
     }
 
     /// A background callout of that kind, if it is time for one. `seconds` is unix time; `keys` are those of visitor tokens; `health`
-    /// is how the worker is doing.
+    /// is how the worker is doing, where that is due.
     fn ask(
         &mut self,
         kind: BackgroundKind,
         (now, seconds): (Moment, u64),
         keys: Option<&VisitorKeys>,
-        health: &WorkerHealth,
+        health: Option<WorkerHealth>,
     ) -> Option<BackgroundCallout> {
         match kind {
             BackgroundKind::Snapshot => self.snapshots.as_mut()?.ask(now),
@@ -272,9 +272,12 @@ impl Edge {
 
     fn ask_background(&mut self, kind: BackgroundKind, now: Moment) -> Option<BackgroundCallout> {
         let seconds = self.wall.seconds(now);
-        let health = self.worker_health(now);
+        let clicks = self.background.clicks.as_mut();
+        let clicks = clicks.filter(|_| kind == BackgroundKind::Clicks);
+        let is_due = clicks.is_some_and(|clicks| clicks.is_health_due(now));
+        let health = is_due.then(|| self.worker_health(now));
         let keys = self.events.keys();
-        self.background.ask(kind, (now, seconds), keys, &health)
+        self.background.ask(kind, (now, seconds), keys, health)
     }
 
     fn worker_health(&self, now: Moment) -> WorkerHealth {
