@@ -88,26 +88,29 @@ impl Engine for ClickHouse {
         Ok(settled.await?)
     }
 
-    async fn count(&self, query: &AnalyticsQuery) -> Result<Numbers, EngineError> {
-        counts::count(&self.connection, query).await
+    async fn count(
+        &self,
+        query: &AnalyticsQuery,
+        visitors: Visitors,
+    ) -> Result<Numbers, EngineError> {
+        counts::count(&self.connection, query, visitors).await
     }
 
     async fn series(
         &self,
         query: &AnalyticsQuery,
         slots: &[u64],
-        visitors: Visitors,
     ) -> Result<(Numbers, Vec<Slot>), EngineError> {
-        counts::series(&self.connection, query, slots, visitors).await
+        counts::series(&self.connection, query, slots).await
     }
 
-    async fn count_and_breakdown(
+    async fn breakdown(
         &self,
         query: &AnalyticsQuery,
         by: Attribute,
         limit: usize,
-    ) -> Result<(Numbers, Breakdown), EngineError> {
-        counts::count_and_breakdown(&self.connection, query, by, limit).await
+    ) -> Result<(u64, Breakdown), EngineError> {
+        counts::breakdown(&self.connection, query, by, limit).await
     }
 
     async fn raw(&self, query: &RawQuery) -> Result<Vec<RawClick>, EngineError> {

@@ -77,7 +77,7 @@ pub struct Slot {
 }
 
 /// Clicks by the values of an attribute, most clicks first. The empty value has those without one; [`super::OTHER`] has what is
-/// left out, so that all sum up to the clicks.
+/// left out, so that all sum up to the clicks; those by tag to more, as a click counts for each tag.
 pub type Breakdown = Vec<(String, u64)>;
 
 /// Whether visitors are counted, which costs.
@@ -154,7 +154,11 @@ pub trait Engine: Send + Sync {
     }
 
     /// How many clicks there were.
-    async fn count(&self, query: &AnalyticsQuery) -> Result<Numbers, EngineError>;
+    async fn count(
+        &self,
+        query: &AnalyticsQuery,
+        visitors: Visitors,
+    ) -> Result<Numbers, EngineError>;
 
     /// What [`Engine::count`] says, and the clicks of each part of the interval that `slots` begin (ascending, each at an hour, the
     /// first one is `query.from`). Engines that keep minutes ([`crate::config::AnalyticsConfig::kept_minutes`]) take slots at minutes.
@@ -162,16 +166,15 @@ pub trait Engine: Send + Sync {
         &self,
         query: &AnalyticsQuery,
         slots: &[u64],
-        visitors: Visitors,
     ) -> Result<(Numbers, Vec<Slot>), EngineError>;
 
-    /// What [`Engine::count`] says, and clicks by the values of an attribute, at most `limit` values and [`super::OTHER`].
-    async fn count_and_breakdown(
+    /// How many clicks there were, and how many by the values of an attribute, at most `limit` values and [`super::OTHER`].
+    async fn breakdown(
         &self,
         query: &AnalyticsQuery,
         by: Attribute,
         limit: usize,
-    ) -> Result<(Numbers, Breakdown), EngineError>;
+    ) -> Result<(u64, Breakdown), EngineError>;
 
     /// Single clicks. [`EngineError::Unsupported`] if none are kept.
     async fn raw(&self, query: &RawQuery) -> Result<Vec<RawClick>, EngineError>;

@@ -1,6 +1,6 @@
 //! Orphan visits by what is known of them. Only single ones are kept, so that the newest are looked at.
 
-use super::engine::{Engine, EngineError, Numbers, RawClick, RawQuery};
+use super::engine::{Engine, EngineError, RawClick, RawQuery};
 use super::question::{Answer, of_word, word_of};
 use edgelink_wire::clicks::events::OrphanKind;
 use std::collections::{HashMap, HashSet};
@@ -95,10 +95,8 @@ fn group(visits: &[RawClick], by: OrphanGroup, limit: usize) -> Answer {
     let left_out = values.split_off(limit.min(values.len()));
     let values = values.into_iter();
     Answer {
-        totals: Numbers {
-            clicks: visits.len() as u64,
-            visitors: visitors.len() as u64,
-        },
+        clicks: visits.len() as u64,
+        visitors: Some(visitors.len() as u64),
         values: values
             .map(|(value, count)| (value.to_owned(), count))
             .collect(),
@@ -135,7 +133,7 @@ mod tests {
         ];
         let of = |by, limit| {
             let answer = group(&visits, by, limit);
-            assert_eq!((answer.totals.clicks, answer.totals.visitors), (4, 2));
+            assert_eq!((answer.clicks, answer.visitors), (4, Some(2)));
             (answer.values, answer.other)
         };
         let values = |pairs: &[(&str, u64)]| -> Vec<(String, u64)> {

@@ -1,8 +1,6 @@
 //! Questions about the clicks of an interval, and their answers.
 
-use super::engine::{
-    AnalyticsQuery, Breakdown, Engine, EngineError, Numbers, Scope, Slot, Visitors,
-};
+use super::engine::{AnalyticsQuery, Breakdown, Engine, EngineError, Scope, Slot, Visitors};
 use super::interval::Interval;
 use super::model::{Attribute, Bots, OTHER};
 
@@ -93,7 +91,9 @@ pub struct Question {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
     /// All clicks.
-    pub totals: Numbers,
+    pub clicks: u64,
+    /// Who made them, as [`super::Numbers`] has it; `None` where clicks are grouped by values, as counting visitors takes longer than that.
+    pub visitors: Option<u64>,
     /// The parts, and what was in them; of [`GroupBy::Timeseries`] only.
     pub slots: Vec<Slot>,
     /// Clicks by value, most clicks first.
@@ -123,37 +123,53 @@ impl Question {
             to: interval.to,
             bots: self.bots,
         };
-        let mut answer = Answer::default();
-        match self.group_by {
+        Ok(match self.group_by {
             // The store has the conversions, whatever keeps clicks.
-            GroupBy::Count | GroupBy::Conversions => answer.totals = engine.count(&query).await?,
-            GroupBy::Timeseries => {
-                (answer.totals, answer.slots) =
-                    engine.series(&query, slots, Visitors::Counted).await?;
-                let clicks = answer.slots.iter().map(|slot| slot.numbers.clicks);
-                answer.totals.clicks = clicks.sum();
-            }
-            GroupBy::Bots => {
-                answer.totals = engine.count(&query).await?;
-                answer.values = self.bots(engine, query).await?;
-                answer.totals.clicks = sum(&answer.values);
-            }
-            GroupBy::Values(attribute) => {
-                let found = engine.count_and_breakdown(&query, attribute, self.limit);
-                let (totals, found) = found.await?;
-                answer.totals = totals;
-                (answer.values, answer.other) = without_other(found);
-                // Clicks come in between two questions, so that the sum is that of the answer. A click has several tags.
-                if attribute != Attribute::Tag {
-                    answer.totals.clicks = sum(&answer.values) + answer.other;
+            GroupBy::Count | GroupBy::Conversions => {
+                let numbers = engine.count(&query, Visitors::Counted).await?;
+                Answer {
+                    clicks: numbers.clicks,
+                    visitors: Some(numbers.visitors),
+                    ..Answer::default()
                 }
             }
-        }
-        Ok(answer)
+            GroupBy::Timeseries => {
+                let (numbers, slots) = engine.series(&query, slots).await?;
+                Answer {
+                    clicks: slots.iter().map(|slot| slot.numbers.clicks).sum(),
+                    visitors: Some(numbers.visitors),
+                    slots,
+                    ..Answer::default()
+                }
+            }
+            GroupBy::Bots => {
+                let values = self.bots(engine, query).await?;
+                Answer {
+                    clicks: sum(&values),
+                    values,
+                    ..Answer::default()
+                }
+            }
+            GroupBy::Values(attribute) => {
+                let found = engine.breakdown(&query, attribute, self.limit).await?;
+                let (clicks, found) = found;
+                let (values, other) = without_other(found);
+                Answer {
+                    clicks,
+                    values,
+                    other,
+                    ..Answer::default()
+                }
+            }
+        })
     }
 
     fn of_nothing(&self, slots: &[u64]) -> Answer {
-        let mut answer = Answer::default();
+        let is_of_values = matches!(self.group_by, GroupBy::Values(_) | GroupBy::Bots);
+        let mut answer = Answer {
+            visitors: (!is_of_values).then_some(0),
+            ..Answer::default()
+        };
         if self.group_by == GroupBy::Timeseries {
             let slot = |from: &u64| Slot {
                 from: *from,
@@ -175,8 +191,7 @@ impl Question {
                 bots,
                 ..query.clone()
             };
-            let slots = [query.from];
-            let (numbers, _) = engine.series(&query, &slots, Visitors::Ignored).await?;
+            let numbers = engine.count(&query, Visitors::Ignored).await?;
             Ok::<u64, EngineError>(numbers.clicks)
         };
         let (mut people, mut bots) = (0, 0);

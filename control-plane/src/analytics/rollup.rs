@@ -384,17 +384,6 @@ impl<'a> EncodedRollup<'a> {
         Ok(rollup)
     }
 
-    /// Finds the parts of head and values.
-    ///
-    /// # Errors
-    /// The [`RollupError`] that says what is wrong.
-    pub fn open_both(head: &'a [u8], mut values: &'a [u8]) -> Result<Self, RollupError> {
-        let mut rollup = Self::open_head(head)?;
-        rollup.sections = sections(&mut values)?;
-        varint::expect_end(values)?;
-        Ok(rollup)
-    }
-
     /// Finds the values of a rollup with so many clicks in all, without its head.
     ///
     /// # Errors

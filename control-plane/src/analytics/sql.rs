@@ -172,55 +172,49 @@ impl Engine for SqlEngine {
         Ok(true)
     }
 
-    async fn count(&self, query: &AnalyticsQuery) -> Result<Numbers, EngineError> {
+    async fn count(
+        &self,
+        query: &AnalyticsQuery,
+        visitors: Visitors,
+    ) -> Result<Numbers, EngineError> {
         let counting = self.counting();
-        let (numbers, _) = counting.series(query, &[], Visitors::Counted).await?;
-        Ok(numbers)
+        Ok(match visitors {
+            Visitors::Counted => counting.series(query, &[]).await?.0,
+            Visitors::Ignored => Numbers {
+                clicks: counting.clicks(query).await?,
+                visitors: 0,
+            },
+        })
     }
 
     async fn series(
         &self,
         query: &AnalyticsQuery,
         slots: &[u64],
-        visitors: Visitors,
     ) -> Result<(Numbers, Vec<Slot>), EngineError> {
-        if visitors == Visitors::Ignored
-            && let [from] = slots
-        {
-            let numbers = Numbers {
-                clicks: self.counting().clicks(query).await?,
-                visitors: 0,
-            };
-            let slot = Slot {
-                from: *from,
-                numbers,
-            };
-            return Ok((numbers, vec![slot]));
-        }
-        self.counting().series(query, slots, visitors).await
+        self.counting().series(query, slots).await
     }
 
-    async fn count_and_breakdown(
+    async fn breakdown(
         &self,
         query: &AnalyticsQuery,
         by: Attribute,
         limit: usize,
-    ) -> Result<(Numbers, Breakdown), EngineError> {
+    ) -> Result<(u64, Breakdown), EngineError> {
         let counting = self.counting();
-        let is_of_links = matches!(by, Attribute::Link | Attribute::Tag | Attribute::Domain);
-        if matches!(query.scope, Scope::Links(_)) && !is_of_links {
-            // Rollups of links are small and many: head and values are read at once.
-            let (numbers, sums) = counting.count_and_values(query, by).await?;
-            return Ok((numbers, top(sums, limit)));
-        }
-        let numbers = self.count(query).await?;
         let breakdown = match (&query.scope, by) {
-            (Scope::Links(_), _) => links::of_links(&counting, query, by, limit).await?,
+            (Scope::Links(_), Attribute::Link | Attribute::Tag | Attribute::Domain) => {
+                links::of_links(&counting, query, by, limit).await?
+            }
             (_, Attribute::Link) => links::of_many(&counting, query, limit).await?,
             (Scope::Domain { .. }, Attribute::Domain) => links::of_domain(&counting, query).await?,
             _ => top(counting.values(query, by).await?, limit),
         };
-        Ok((numbers, breakdown))
+        let clicks = match by {
+            Attribute::Tag => counting.clicks(query).await?,
+            _ => breakdown.iter().map(|(_, clicks)| clicks).sum(),
+        };
+        Ok((clicks, breakdown))
     }
 
     async fn raw(&self, query: &RawQuery) -> Result<Vec<RawClick>, EngineError> {

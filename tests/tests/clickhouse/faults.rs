@@ -4,6 +4,7 @@ use crate::fixture::{DAY, Random, TestEngine, chunk, engine, midnight, settings,
 use crate::model::Model;
 use edgelink_control_plane::analytics::{
     AnalyticsQuery, Attribute, Bots, ClickHouse, ClickWriter, Engine, LinkResolver, Scope, Turn,
+    Visitors,
 };
 use edgelink_control_plane::clicks::read_report;
 use edgelink_control_plane::config::{AnalyticsConfig, ClicksConfig, FileText};
@@ -154,12 +155,12 @@ async fn assert_once(engine: &ClickHouse, model: &Model, shown: &str) {
             bots: Bots::Included,
         };
         assert_eq!(
-            engine.count(&query).await.unwrap(),
+            engine.count(&query, Visitors::Counted).await.unwrap(),
             model.count(&query),
             "{shown}"
         );
         for by in [Attribute::Country, Attribute::Tag, Attribute::Link] {
-            let (_, breakdown) = engine.count_and_breakdown(&query, by, 100).await.unwrap();
+            let (_, breakdown) = engine.breakdown(&query, by, 100).await.unwrap();
             assert_eq!(breakdown, model.breakdown(&query, by, 100), "{shown}");
         }
         if query.scope == Scope::Tenant(1) {
@@ -330,12 +331,23 @@ async fn tables_that_are_gone_are_made_again() {
         let whole = chunk(&model.clicks, Vec::new());
         engine.insert(1, &whole).await.unwrap();
         let _ = server.ask("DROP DATABASE edgelink");
-        assert!(engine.count(&query).await.is_err(), "{kind:?}");
-        assert_eq!(engine.count(&query).await.unwrap().clicks, 0, "{kind:?}");
+        assert!(
+            engine.count(&query, Visitors::Counted).await.is_err(),
+            "{kind:?}"
+        );
+        assert_eq!(
+            engine
+                .count(&query, Visitors::Counted)
+                .await
+                .unwrap()
+                .clicks,
+            0,
+            "{kind:?}"
+        );
         let _ = server.ask("DROP DATABASE edgelink");
         assert!(engine.insert(2, &whole).await.is_err(), "{kind:?}");
         engine.insert(2, &whole).await.unwrap();
-        let clicks = engine.count(&query).await.unwrap();
+        let clicks = engine.count(&query, Visitors::Counted).await.unwrap();
         assert_eq!(clicks, model.count(&query), "{kind:?}");
     }
 }
@@ -444,7 +456,15 @@ async fn reports_of_an_interrupted_insert_are_written_together_again() {
             to: from + 4 * DAY,
             bots: Bots::Included,
         };
-        assert_eq!(engine.count(&query).await.unwrap().clicks, 2006, "{kind:?}");
+        assert_eq!(
+            engine
+                .count(&query, Visitors::Counted)
+                .await
+                .unwrap()
+                .clicks,
+            2006,
+            "{kind:?}"
+        );
         assert_eq!(engine.store.queued_bytes().await.unwrap(), 0);
     }
 }

@@ -77,7 +77,7 @@ async fn ask(
     let shown = format!("{kind:?}, {query:?}");
     // So few visitors are counted one by one.
     assert_eq!(
-        engine.count(query).await.unwrap(),
+        engine.count(query, Visitors::Counted).await.unwrap(),
         model.count(query),
         "{shown}"
     );
@@ -86,10 +86,7 @@ async fn ask(
     let first = (query.from / step + 1) * step;
     let later = (first..query.to).step_by(step as usize);
     let slots: Vec<u64> = [query.from].into_iter().chain(later).collect();
-    let series = engine
-        .series(query, &slots, Visitors::Counted)
-        .await
-        .unwrap();
+    let series = engine.series(query, &slots).await.unwrap();
     assert_eq!(
         series,
         (model.count(query), model.series(query, &slots)),
@@ -97,10 +94,10 @@ async fn ask(
     );
     let by = Attribute::ALL[random.below(17) as usize];
     let limit = [1, 3, 1_000][random.below(3) as usize];
-    let found = engine.count_and_breakdown(query, by, limit).await.unwrap();
+    let found = engine.breakdown(query, by, limit).await.unwrap();
     assert_eq!(
         found,
-        (model.count(query), model.breakdown(query, by, limit)),
+        (model.count(query).clicks, model.breakdown(query, by, limit)),
         "{shown} by {by:?}, {limit}"
     );
 }
@@ -181,10 +178,7 @@ async fn minutes_are_those_of_the_clicks() {
                     bots: BOTS[random.below(3) as usize],
                 };
                 let slots: Vec<u64> = minutes.map(begin).collect();
-                let found = engine
-                    .series(&query, &slots, Visitors::Counted)
-                    .await
-                    .unwrap();
+                let found = engine.series(&query, &slots).await.unwrap();
                 let expected = (model.count(&query), model.series(&query, &slots));
                 // The number of an interval between two hours is read by the hour.
                 assert_eq!(found, expected, "{kind:?}, {query:?}");
@@ -364,7 +358,7 @@ async fn a_million_visitors_are_counted_within_two_percent() {
                 to: from + DAY,
                 bots: Bots::Included,
             };
-            let numbers = engine.count(&query).await.unwrap();
+            let numbers = engine.count(&query, Visitors::Counted).await.unwrap();
             assert_eq!(numbers.clicks, VISITORS);
             let error = numbers.visitors.abs_diff(VISITORS) as f64 / VISITORS as f64;
             assert!(error < 0.02, "{kind:?}: {} visitors", numbers.visitors);
@@ -407,15 +401,21 @@ async fn the_clicks_of_deleted_links_are_gone_and_those_of_their_domain_stay() {
         assert_eq!(engine.totals(&links).await.unwrap(), model.totals());
         for scope in [Scope::Links(vec![2, 4]), Scope::Links(links)] {
             let query = query(scope);
-            assert_eq!(engine.count(&query).await.unwrap(), model.count(&query));
+            assert_eq!(
+                engine.count(&query, Visitors::Counted).await.unwrap(),
+                model.count(&query)
+            );
             let (_, countries) = engine
-                .count_and_breakdown(&query, Attribute::Country, 100)
+                .breakdown(&query, Attribute::Country, 100)
                 .await
                 .unwrap();
             assert_eq!(countries, model.breakdown(&query, Attribute::Country, 100));
         }
         assert_eq!(
-            engine.count(&query(Scope::Tenant(1))).await.unwrap(),
+            engine
+                .count(&query(Scope::Tenant(1)), Visitors::Counted)
+                .await
+                .unwrap(),
             of_tenant
         );
         let of_tenant = model

@@ -1,7 +1,9 @@
 //! What is over goes.
 
 use crate::fixture::{DAY, Random, chunk, engine, midnight, settings, start};
-use edgelink_control_plane::analytics::{AnalyticsQuery, Bots, Click, Engine, RawQuery, Scope};
+use edgelink_control_plane::analytics::{
+    AnalyticsQuery, Bots, Click, Engine, RawQuery, Scope, Visitors,
+};
 use edgelink_control_plane::config::AnalyticsConfig;
 use edgelink_tests::servers::ClickHouseKind;
 
@@ -42,9 +44,21 @@ async fn single_clicks_go_first_and_their_numbers_stay() {
             from: from + 60,
             ..query.clone()
         };
-        assert_eq!(engine.count(&minute).await.unwrap().clicks, 0, "{kind:?}");
         assert_eq!(
-            engine.count(&query).await.unwrap().clicks,
+            engine
+                .count(&minute, Visitors::Counted)
+                .await
+                .unwrap()
+                .clicks,
+            0,
+            "{kind:?}"
+        );
+        assert_eq!(
+            engine
+                .count(&query, Visitors::Counted)
+                .await
+                .unwrap()
+                .clicks,
             count,
             "{kind:?}"
         );

@@ -268,12 +268,12 @@ async fn compare(clicking: &Clicking, all: &[Made], from: u64, to: u64) {
         let model = Model::of(all.iter().filter(within));
         for bots in [Bots::Included, Bots::Excluded, Bots::Only] {
             let query = query(scope.clone(), from, to, bots);
-            let count = engine.count(&query).await.unwrap();
+            let count = engine.count(&query, Visitors::Counted).await.unwrap();
             for by in Attribute::ALL {
                 if by == Attribute::Domain && matches!(query.scope, Scope::Domain { .. }) {
                     continue;
                 }
-                let found = engine.count_and_breakdown(&query, by, 1000).await.unwrap();
+                let found = engine.breakdown(&query, by, 1000).await.unwrap();
                 let found = as_map(found.1);
                 let expected = model.breakdown(by, bots);
                 assert_eq!(found, expected, "{query:?} by {by:?}");
@@ -289,7 +289,7 @@ async fn compare(clicking: &Clicking, all: &[Made], from: u64, to: u64) {
             let visitors: HashSet<u64> = visitors.filter_map(|made| made.visitor).collect();
             assert_eq!(count.visitors, visitors.len() as u64, "{query:?}");
             let slots: Vec<u64> = (from..to).step_by(2 * HOUR as usize).collect();
-            let series = engine.series(&query, &slots, Visitors::Ignored).await;
+            let series = engine.series(&query, &slots).await;
             let (numbers, series) = series.unwrap();
             assert_eq!(numbers.clicks, count.clicks, "{query:?}");
             let sum: u64 = series.iter().map(|slot| slot.numbers.clicks).sum();
@@ -440,13 +440,12 @@ async fn days_answer_as_their_hours_did(database: Database) {
     }
     // Without the hours, days have the clicks of each hour nevertheless.
     database.execute("DELETE FROM click_hours").await;
-    let (from, to) = (today - 3 * DAY, today);
-    compare(&clicking, &all, from, to).await;
     let old = AnalyticsConfig {
         hours_days: 0,
         ..AnalyticsConfig::default()
     };
     let old = Clicking::with(clicking.store.clone(), &old);
+    compare(&old, &all, today - 3 * DAY, today).await;
     let query = query(
         Scope::Tenant(FIRST_TENANT),
         today - DAY - 7 * HOUR,
@@ -457,7 +456,14 @@ async fn days_answer_as_their_hours_did(database: Database) {
         .iter()
         .filter(|made| made.code != "absent" && made.at >= query.from);
     let expected: u64 = expected.map(|made| made.count).sum();
-    assert_eq!(old.engine.count(&query).await.unwrap().clicks, expected);
+    assert_eq!(
+        old.engine
+            .count(&query, Visitors::Counted)
+            .await
+            .unwrap()
+            .clicks,
+        expected
+    );
     // Clicks of a day that is summed up are added to it.
     let (reports, clicks) = reports(&mut random, 99, today - 2 * HOUR);
     for report in reports {
@@ -465,7 +471,7 @@ async fn days_answer_as_their_hours_did(database: Database) {
     }
     all.extend(clicks);
     clicking.write().await;
-    compare(&clicking, &all, today - 3 * DAY, today).await;
+    compare(&old, &all, today - 3 * DAY, today).await;
 }
 
 async fn values_and_orphan_visits_are_bounded(database: Database) {
@@ -509,7 +515,7 @@ async fn values_and_orphan_visits_are_bounded(database: Database) {
     let of_link = query(Scope::Links(vec![1]), from, from + 3 * HOUR, Bots::Included);
     let engine = clicking.engine.clone();
     let (_, found) = engine
-        .count_and_breakdown(&of_link, Attribute::City, 5)
+        .breakdown(&of_link, Attribute::City, 5)
         .await
         .unwrap();
     assert_eq!(found.len(), 6);
@@ -520,7 +526,7 @@ async fn values_and_orphan_visits_are_bounded(database: Database) {
     );
     assert_eq!(found[5], (OTHER.to_owned(), 180 - 45));
     let (_, all) = engine
-        .count_and_breakdown(&of_link, Attribute::City, 100)
+        .breakdown(&of_link, Attribute::City, 100)
         .await
         .unwrap();
     assert_eq!(
@@ -625,7 +631,7 @@ async fn a_click_has_the_campaign_of_its_target(database: Database) {
         (Attribute::UtmMedium, vec![("", 7), ("a b", 2)]),
         (Attribute::UtmCampaign, vec![("", 9)]),
     ] {
-        let found = clicking.engine.count_and_breakdown(&of_link, by, 10);
+        let found = clicking.engine.breakdown(&of_link, by, 10);
         let (_, found) = found.await.unwrap();
         let expected = expected
             .into_iter()
@@ -834,7 +840,11 @@ async fn clicks_that_come_while_their_day_is_summed_up_are_in_it(database: Datab
         to: u64::from(today + 1) * DAY,
         bots: Bots::Included,
     };
-    let numbers = clicking.engine.count(&query).await.unwrap();
+    let numbers = clicking
+        .engine
+        .count(&query, Visitors::Counted)
+        .await
+        .unwrap();
     assert_eq!(numbers.clicks, 6);
 }
 

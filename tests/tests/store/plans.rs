@@ -335,15 +335,12 @@ async fn questions_about_clicks_read_rollups_by_their_indexes_and_no_single_clic
             to,
             bots: Bots::Included,
         };
-        let count = engine.count(&query).await.unwrap();
+        let count = engine.count(&query, Visitors::Counted).await.unwrap();
         assert_eq!(count.clicks > 0, matches!(scope, Scope::Links(_)));
         let slots: Vec<u64> = (query.from..to).step_by(86_400).collect();
-        engine
-            .series(&query, &slots, Visitors::Counted)
-            .await
-            .unwrap();
+        engine.series(&query, &slots).await.unwrap();
         for by in [Attribute::Country, Attribute::Link, Attribute::Tag] {
-            engine.count_and_breakdown(&query, by, 10).await.unwrap();
+            engine.breakdown(&query, by, 10).await.unwrap();
         }
     }
     let plans = server.plans().await.concat();

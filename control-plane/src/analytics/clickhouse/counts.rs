@@ -43,16 +43,19 @@ fn by_slot(query: &AnalyticsQuery, spans: &Spans) -> Sql {
 pub(super) async fn count(
     connection: &Connection,
     query: &AnalyticsQuery,
+    visitors: Visitors,
 ) -> Result<Numbers, EngineError> {
     let count = counting(query.bots);
+    let seen = match visitors {
+        Visitors::Counted => "uniqCombinedMerge(14)(visitors)",
+        Visitors::Ignored => "toUInt64(0)",
+    };
     let spans = spans(connection, query, kind(&query.scope), &[]).await?;
-    let sql = Sql::new("SELECT sum(counted), sum(seen) FROM (")
-        .text(&format!(
-            "SELECT intDiv(slot, {DAY}) AS date, {count} AS counted, "
-        ))
-        .text("uniqCombinedMerge(14)(visitors) AS seen FROM ")
-        .sql(by_slot(query, &spans))
-        .text(" GROUP BY date)");
+    let sql = Sql::new(&format!(
+        "SELECT sum(counted), sum(seen) FROM (SELECT intDiv(slot, {DAY}) AS date, {count} AS counted, {seen} AS seen FROM "
+    ))
+    .sql(by_slot(query, &spans))
+    .text(" GROUP BY date)");
     let (clicks, visitors) = connection.one(sql).await?;
     Ok(numbers(query, clicks, visitors))
 }
@@ -75,28 +78,21 @@ pub(super) async fn series(
     connection: &Connection,
     query: &AnalyticsQuery,
     slots: &[u64],
-    visitors: Visitors,
 ) -> Result<(Numbers, Vec<Slot>), EngineError> {
     let count = counting(query.bots);
     let spans = spans(connection, query, kind(&query.scope), slots).await?;
-    let [of_slot, of_part, seen, of_date] = match visitors {
-        Visitors::Counted => [
-            ", uniqCombinedMergeState(14)(visitors) AS sketch",
-            ", uniqCombinedMergeState(14)(sketch) AS merged",
-            "finalizeAggregation(merged)",
-            "uniqCombinedMerge(14)(merged)",
-        ],
-        Visitors::Ignored => ["", "", "toUInt64(0)", "toUInt64(0)"],
-    };
-    let sql = Sql::new(&format!(
-        "SELECT groupArray((part, counted, {seen})), {of_date} FROM ("
-    ))
+    let sql = Sql::new(
+        "SELECT groupArray((part, counted, finalizeAggregation(merged))), uniqCombinedMerge(14)(merged) FROM (",
+    )
     .text("SELECT toUInt64(arrayCount(begin -> begin <= slot, ")
     .numbers(slots)
     .text(&format!(
-        ")) AS part, intDiv(slot, {DAY}) AS date, sum(counts) AS counted{of_part} FROM ("
+        ")) AS part, intDiv(slot, {DAY}) AS date, sum(counts) AS counted, \
+         uniqCombinedMergeState(14)(sketch) AS merged FROM ("
     ))
-    .text(&format!("SELECT slot, {count} AS counts{of_slot} FROM "))
+    .text(&format!(
+        "SELECT slot, {count} AS counts, uniqCombinedMergeState(14)(visitors) AS sketch FROM "
+    ))
     .sql(by_slot(query, &spans))
     .text(" GROUP BY slot) GROUP BY part, date) GROUP BY date");
     let dates: Vec<(Vec<OfPart>, u64)> = connection.all(sql).await?;
@@ -123,29 +119,30 @@ pub(super) async fn series(
     Ok((all, series))
 }
 
-/// Clicks by the values of an attribute, and how many there were.
-pub(super) async fn count_and_breakdown(
+/// How many clicks there were, and how many by the values of an attribute.
+pub(super) async fn breakdown(
     connection: &Connection,
     query: &AnalyticsQuery,
     by: Attribute,
     limit: usize,
-) -> Result<(Numbers, Breakdown), EngineError> {
+) -> Result<(u64, Breakdown), EngineError> {
     // The number comes first: clicks that come in meanwhile would seem to have no value.
-    let numbers = count(connection, query).await?;
-    let mut found = breakdown(connection, query, by, limit).await?;
+    let numbers = count(connection, query, Visitors::Ignored).await?;
+    let mut found = values(connection, query, by, limit).await?;
+    if by == Attribute::Tag {
+        return Ok((numbers.clicks, found.first(limit)));
+    }
     // Clicks without a value are as many as the others leave over; but tags, of which a click has several, have a row without.
     let without = numbers.clicks.saturating_sub(found.clicks);
-    if by != Attribute::Tag {
-        found.clicks += without;
-        if by != Attribute::Link && without > 0 {
-            found.values.push((String::new(), without));
-        }
+    found.clicks += without;
+    if by != Attribute::Link && without > 0 {
+        found.values.push((String::new(), without));
     }
-    Ok((numbers, found.first(limit)))
+    Ok((found.clicks, found.first(limit)))
 }
 
 /// Clicks by the values of an attribute; those that have none are left out.
-async fn breakdown(
+async fn values(
     connection: &Connection,
     query: &AnalyticsQuery,
     by: Attribute,

@@ -167,8 +167,7 @@ pub(super) async fn count(
             to: end,
             bots: query.bots,
         };
-        let slots = [query.from];
-        let (sum, _) = counts::series(connection, &summed, &slots, Visitors::Ignored).await?;
+        let sum = counts::count(connection, &summed, Visitors::Ignored).await?;
         return Ok(sum.clicks.min(most));
     }
     let mut clicks: u64 = 0;

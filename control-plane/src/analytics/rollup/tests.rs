@@ -149,9 +149,6 @@ fn head_and_values_are_read_alone() {
     let read = EncodedRollup::open_values(tally(5, 1), values).unwrap();
     let expected = [("", tally(2, 0)), ("DE", tally(3, 1))];
     assert_eq!(read.values(Attribute::Country).unwrap(), expected);
-    let read = EncodedRollup::open_both(head, values).unwrap();
-    assert_eq!((read.sum(), read.visitors().unwrap().estimate()), (sum, 1));
-    assert_eq!(read.values(Attribute::Country).unwrap(), [("DE", sum)]);
     assert!(EncodedRollup::open_head(&bytes).is_err());
     assert!(EncodedRollup::open_values(sum, &bytes).is_err());
     assert!(split(&values[..1]).is_err());

@@ -1,8 +1,6 @@
 //! Counts, series and breakdowns, of rollups.
 
-use super::super::engine::{
-    AnalyticsQuery, Breakdown, EngineError, Numbers, Scope, Slot, Visitors,
-};
+use super::super::engine::{AnalyticsQuery, Breakdown, EngineError, Numbers, Scope, Slot};
 use super::super::gathering::domain_scope;
 use super::super::model::{Attribute, Bots, OTHER};
 use super::super::plan::{Part, plan};
@@ -55,9 +53,8 @@ impl Counting<'_> {
         &self,
         query: &AnalyticsQuery,
         slots: &[u64],
-        visitors: Visitors,
     ) -> Result<(Numbers, Vec<Slot>), EngineError> {
-        let fold = Series::new(slots, query.bots, visitors);
+        let fold = Series::new(slots, query.bots);
         let bounds = if fold.counts_visitors { slots } else { &[] };
         let parts = self.parts(query, bounds).await?;
         let folded = self.fold(query, &parts, DocPart::Head, fold).await?;
@@ -73,19 +70,6 @@ impl Counting<'_> {
     pub(super) async fn clicks(&self, query: &AnalyticsQuery) -> Result<u64, EngineError> {
         let sums = self.by_scope(query).await?;
         Ok(sums.into_values().fold(0, u64::saturating_add))
-    }
-
-    /// All clicks, and those by the values of an attribute.
-    pub(super) async fn count_and_values(
-        &self,
-        query: &AnalyticsQuery,
-        by: Attribute,
-    ) -> Result<(Numbers, HashMap<String, u64>), EngineError> {
-        let series = Series::new(&[], query.bots, Visitors::Counted);
-        let parts = self.parts(query, &[]).await?;
-        let fold = Both(series, Values::new(by, query.bots));
-        let Both(series, values) = self.fold(query, &parts, DocPart::Whole, fold).await?;
-        Ok((series.all.numbers(), values.sums))
     }
 
     /// Clicks by the values of an attribute.
@@ -167,9 +151,9 @@ impl Counting<'_> {
         let kind = *kind;
         let most = match (kind, of) {
             (DocKind::Link, DocPart::Head) => HEADS,
-            (DocKind::Link, DocPart::Values | DocPart::Whole) => VALUES,
+            (DocKind::Link, DocPart::Values) => VALUES,
             (_, DocPart::Head) => LARGE_HEADS,
-            (_, DocPart::Values | DocPart::Whole) => LARGE_VALUES,
+            (_, DocPart::Values) => LARGE_VALUES,
         };
         for part in parts.iter().flat_map(|part| part.pieces(most)) {
             for scopes in scopes.chunks(at_once(&part, most)) {
@@ -205,8 +189,7 @@ fn at_once(part: &Part, most: usize) -> usize {
 
 /// Adds rollups: many of them in another thread, for requests wait in this one.
 async fn add_all<F: Fold>(mut fold: F, part: &Part, docs: Vec<StoredDoc>, of: DocPart) -> F {
-    let bytes = |doc: &StoredDoc| doc.doc.len() + doc.head.as_ref().map_or(0, Vec::len);
-    if docs.iter().map(bytes).sum::<usize>() <= AT_ONCE {
+    if docs.iter().map(|doc| doc.doc.len()).sum::<usize>() <= AT_ONCE {
         add_each(&mut fold, part, &docs, of);
         return fold;
     }
@@ -223,13 +206,12 @@ async fn add_all<F: Fold>(mut fold: F, part: &Part, docs: Vec<StoredDoc>, of: Do
 
 fn add_each<F: Fold>(fold: &mut F, part: &Part, docs: &[StoredDoc], of: DocPart) {
     for doc in docs {
-        let read = match (of, doc.clicks, doc.bots, &doc.head) {
+        let read = match (of, doc.clicks, doc.bots) {
             (DocPart::Head, ..) => EncodedRollup::open_head(&doc.doc),
-            (DocPart::Whole, _, _, Some(head)) => EncodedRollup::open_both(head, &doc.doc),
-            (DocPart::Values, Some(clicks), Some(bots), _) => {
+            (DocPart::Values, Some(clicks), Some(bots)) => {
                 EncodedRollup::open_values(Tally { clicks, bots }, &doc.doc)
             }
-            (DocPart::Whole | DocPart::Values, ..) => EncodedRollup::open(&doc.doc),
+            (DocPart::Values, ..) => EncodedRollup::open(&doc.doc),
         };
         if let Err(error) = read.and_then(|rollup| fold.add(part, doc, &rollup)) {
             tracing::error!(scope = doc.scope_id, time = doc.time, %error, "stored clicks cannot be read: they are left out");
@@ -263,13 +245,13 @@ struct Series {
 }
 
 impl Series {
-    fn new(slots: &[u64], bots: Bots, visitors: Visitors) -> Self {
+    fn new(slots: &[u64], bots: Bots) -> Self {
         Self {
             slots: slots.to_vec(),
             sums: vec![Sum::default(); slots.len()],
             all: Sum::default(),
             bots,
-            counts_visitors: visitors == Visitors::Counted && bots != Bots::Only,
+            counts_visitors: bots != Bots::Only,
         }
     }
 
@@ -302,21 +284,6 @@ impl Fold for Series {
             }
         }
         Ok(())
-    }
-}
-
-/// Adds to two sums.
-struct Both<A, B>(A, B);
-
-impl<A: Fold, B: Fold> Fold for Both<A, B> {
-    fn add(
-        &mut self,
-        part: &Part,
-        doc: &StoredDoc,
-        rollup: &EncodedRollup<'_>,
-    ) -> Result<(), RollupError> {
-        self.0.add(part, doc, rollup)?;
-        self.1.add(part, doc, rollup)
     }
 }
 

@@ -5,9 +5,7 @@ pub(super) mod times;
 use super::clicks::filter::{self, ClickFilter};
 use super::fields::{Fields, Reason};
 use super::{schema, values};
-use crate::analytics::{
-    Answer, Attribute, GroupBy, Interval, MAX_VALUES, Numbers, Period, Question, Scope,
-};
+use crate::analytics::{Answer, Attribute, GroupBy, Interval, MAX_VALUES, Period, Question, Scope};
 use crate::config::{AnalyticsConfig, LinksConfig};
 use crate::http::app::App;
 use crate::http::auth::Caller;
@@ -61,8 +59,9 @@ struct PartView {
 #[schema(as = ClickTotals)]
 struct TotalsView {
     clicks: u64,
-    /// Different people each day, an estimate. Edges tell them apart if they are set up to.
-    visitors: u64,
+    /// Different people each day, an estimate. Edges tell them apart if they are set up to. Not where clicks are grouped by values.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    visitors: Option<u64>,
 }
 
 /// A value and its clicks, or a part of the interval and its clicks.
@@ -282,18 +281,12 @@ impl PartView {
         });
         Self {
             interval: times.view(),
-            totals: TotalsView::new(answer.totals),
+            totals: TotalsView {
+                clicks: answer.clicks,
+                visitors: answer.visitors,
+            },
             data: slots.chain(values).collect(),
             other: answer.other,
-        }
-    }
-}
-
-impl TotalsView {
-    fn new(numbers: Numbers) -> Self {
-        Self {
-            clicks: numbers.clicks,
-            visitors: numbers.visitors,
         }
     }
 }

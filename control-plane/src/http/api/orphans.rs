@@ -62,7 +62,7 @@ pub(crate) async fn get(
         from.is_multiple_of(DAY) && (to.is_multiple_of(DAY) || to > clock::unix_seconds());
     let is_whole = are_days && domain.is_none() && bots == Bots::Included && !at_least;
     if is_whole {
-        answer.totals.clicks += beyond;
+        answer.clicks += beyond;
         answer.other += beyond;
     }
     let at_least = at_least || beyond > 0 && !is_whole;

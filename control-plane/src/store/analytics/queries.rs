@@ -24,8 +24,6 @@ pub enum DocPart {
     Head,
     /// All clicks, and the values.
     Values,
-    /// Everything.
-    Whole,
 }
 
 /// A part of a rollup as it is stored.
@@ -39,9 +37,7 @@ pub struct StoredDoc {
     pub clicks: Option<u64>,
     /// Those of bots.
     pub bots: Option<u64>,
-    /// The head, of a whole in two parts.
-    pub head: Option<Vec<u8>>,
-    /// The bytes of the part; of the values of a whole in two parts; of everything if it is not in two parts.
+    /// The bytes of the part; of everything if it is not in two parts.
     pub doc: Vec<u8>,
 }
 
@@ -78,9 +74,8 @@ impl Store {
     ) -> Result<Vec<StoredDoc>, StoreError> {
         let (Docs { time, .. }, _) = span.table();
         let parts = match part {
-            DocPart::Head => "NULL AS head, COALESCE(head, doc) AS doc",
-            DocPart::Values => "NULL AS head, doc",
-            DocPart::Whole => "head, doc",
+            DocPart::Head => "COALESCE(head, doc) AS doc",
+            DocPart::Values => "doc",
         };
         let call = self.read("read_docs", "reading clicks");
         run!(call, |session| {
