@@ -137,8 +137,14 @@ set_geo COUNTRY_VALUE country EDGELINK_COUNTRY_HEADER
 set_geo CITY_VALUE city EDGELINK_CITY_HEADER
 
 umask 022 # workers read these files, and there is no secret in them
-mkdir -p "$folder"
+new=$folder/new
+mkdir -p "$new"
 for name in nginx.conf canary.conf security.conf forward.conf errors.conf 503.html; do
-  fill "$here/$name" >"$folder/$name"
+  fill "$here/$name" >"$new/$name"
 done
-exec nginx -e stderr -p "$folder" -c "$folder/nginx.conf" "$@"
+start() { exec nginx -e stderr -p "$folder" -c "$@"; }
+[[ ${1:-} != -[tT]* ]] || start "$new/nginx.conf" "$@"
+# What nginx refuses does not replace the files of the one that runs. At a start it would open its ports to close them again.
+(($# == 0)) || (start "$new/nginx.conf" -t -q)
+mv "$new"/* "$folder/"
+start "$folder/nginx.conf" "$@"

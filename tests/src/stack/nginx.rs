@@ -28,7 +28,20 @@ pub struct Nginx {
     http: SocketAddr,
     /// The one that it has, and the one that it may get.
     certificates: [CertificateDer<'static>; 2],
+    /// The settings of `nginx/run.sh`.
+    environment: Vec<(String, String)>,
     folder: TempDir,
+}
+
+/// `nginx/run.sh` with these settings.
+fn script(environment: &[(String, String)], arguments: &[&str]) -> Command {
+    let mut command = Command::new(root().join("nginx/run.sh"));
+    command.args(arguments).envs(environment.iter().cloned());
+    command
+}
+
+fn text(path: &Path) -> String {
+    path.to_str().expect("a path").to_owned()
 }
 
 impl Nginx {
@@ -45,25 +58,30 @@ impl Nginx {
             make_certificate(&folder.path().join("next")),
         ];
         let (https, http, status) = (local(free_port()), local(free_port()), local(free_port()));
-        let mut command = Command::new(root().join("nginx/run.sh"));
-        command
-            .env("EDGELINK_STATE_DIR", folder.path())
-            .env("EDGELINK_FRONT_USER", "root")
-            .env(
-                "EDGELINK_CERTIFICATE",
-                folder.path().join("certificate.pem"),
-            )
-            .env("EDGELINK_CERTIFICATE_KEY", folder.path().join("key.pem"))
-            .env("EDGELINK_HTTPS_PORT", https.port().to_string())
-            .env("EDGELINK_HTTP_PORT", http.port().to_string())
-            .env("EDGELINK_FRONT_STATUS_PORT", status.port().to_string())
-            .env("EDGELINK_EDGES", list(edges))
-            .env("EDGELINK_CONTROL_PLANES", list(control_planes))
-            .env("EDGELINK_FRONT_WORKERS", "1")
-            .env("EDGELINK_FRONT_RATE_PER_SECOND", "100000")
-            .env("EDGELINK_FRONT_RATE_BURST", "100000")
-            .env("EDGELINK_FRONT_SHUTDOWN_SECONDS", "1")
-            .envs(variables.iter().copied());
+        let file = |name| text(&folder.path().join(name));
+        let settings = [
+            ("EDGELINK_STATE_DIR", text(folder.path())),
+            ("EDGELINK_FRONT_USER", "root".to_owned()),
+            ("EDGELINK_CERTIFICATE", file("certificate.pem")),
+            ("EDGELINK_CERTIFICATE_KEY", file("key.pem")),
+            ("EDGELINK_HTTPS_PORT", https.port().to_string()),
+            ("EDGELINK_HTTP_PORT", http.port().to_string()),
+            ("EDGELINK_FRONT_STATUS_PORT", status.port().to_string()),
+            ("EDGELINK_EDGES", list(edges)),
+            ("EDGELINK_CONTROL_PLANES", list(control_planes)),
+            ("EDGELINK_FRONT_WORKERS", "1".to_owned()),
+            ("EDGELINK_FRONT_RATE_PER_SECOND", "100000".to_owned()),
+            ("EDGELINK_FRONT_RATE_BURST", "100000".to_owned()),
+            ("EDGELINK_FRONT_SHUTDOWN_SECONDS", "1".to_owned()),
+        ];
+        let mut environment: Vec<(String, String)> = Vec::new();
+        let given = variables
+            .iter()
+            .map(|(name, value)| (*name, (*value).to_owned()));
+        for (name, value) in settings.into_iter().chain(given) {
+            environment.push((name.to_owned(), value));
+        }
+        let command = script(&environment, &[]);
         let mut process = Process::start("nginx", command, folder.path().join("nginx.log"));
         process
             .await_ready(async || Connection::open(status).await.is_ok())
@@ -73,8 +91,23 @@ impl Nginx {
             https,
             http,
             certificates,
+            environment,
             folder,
         }
+    }
+
+    /// Runs `nginx/run.sh` beside it with these arguments, and with these variables instead of its own.
+    pub fn run(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+        let mut command = script(&self.environment, arguments);
+        let command = command.envs(variables.iter().copied());
+        command.output().expect("nginx/run.sh")
+    }
+
+    /// The main file of its configuration.
+    #[must_use]
+    pub fn configuration(&self) -> String {
+        let file = self.folder.path().join("nginx/nginx.conf");
+        fs::read_to_string(file).expect("the configuration")
     }
 
     /// Where it speaks TLS.

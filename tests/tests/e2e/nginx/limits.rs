@@ -90,6 +90,9 @@ async fn an_address_that_asks_too_often_is_429_and_others_are_answered() {
     })
     .await;
     assert_eq!(refused.status, 429);
+    for header in ["strict-transport-security", "x-content-type-options"] {
+        assert!(refused.header(header).is_some(), "{header}: {refused:?}");
+    }
     assert_eq!(refused.header("retry-after"), Some("1"));
     assert_eq!(refused.header("cache-control"), Some("no-store"));
     assert!(number > 10, "refused after {number} requests");

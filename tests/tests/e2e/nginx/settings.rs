@@ -1,6 +1,7 @@
 //! What `nginx/run.sh` and `nginx/canary.sh` say of settings.
 
-use edgelink_tests::stack::root;
+use edgelink_tests::stack::{Nginx, root};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Output};
 use tempfile::TempDir;
@@ -98,25 +99,41 @@ fn what_is_possible_is_taken() {
     }
 }
 
-#[test]
-fn a_share_is_refused_where_there_is_no_canary() {
+#[tokio::test]
+async fn a_share_is_refused_where_there_is_no_canary() {
     let folder = with_certificate();
-    let canary = |percent: &str| {
-        let mut command = Command::new(root().join("nginx/canary.sh"));
-        let command = command
-            .arg(percent)
-            .env("EDGELINK_STATE_DIR", folder.path());
-        said(&command.output().expect("nginx/canary.sh"))
-    };
-    assert!(
-        canary("10")
-            .1
-            .contains("no nginx was started with EDGELINK_STATE_DIR")
-    );
     assert!(check(folder.path(), &[]).0);
-    let (is_taken, errors) = canary("10");
+    let mut command = Command::new(root().join("nginx/canary.sh"));
+    let command = command.arg("10").env("EDGELINK_STATE_DIR", folder.path());
+    let (is_taken, errors) = said(&command.output().expect("nginx/canary.sh"));
+    let expected = "no nginx was started with EDGELINK_STATE_DIR";
+    assert!(!is_taken && errors.contains(expected), "{errors}");
+    let nowhere = SocketAddr::from(([127, 0, 0, 1], 9));
+    let nginx = Nginx::start(&[nowhere], &[nowhere], &[]).await;
+    let (is_taken, errors) = said(&nginx.set_canary("10"));
     assert!(
         !is_taken && errors.contains("EDGELINK_CANARIES"),
         "{errors}"
     );
+}
+
+#[tokio::test]
+async fn what_nginx_refuses_changes_nothing_of_the_one_that_runs() {
+    let nowhere = SocketAddr::from(([127, 0, 0, 1], 9));
+    let nginx = Nginx::start(&[nowhere], &[nowhere], &[]).await;
+    let before = nginx.configuration();
+    let refused = nginx.run(
+        &["-s", "reload"],
+        &[("EDGELINK_CERTIFICATE", "/absent.pem")],
+    );
+    let (is_taken, errors) = said(&refused);
+    assert!(!is_taken && errors.contains("/absent.pem"), "{errors}");
+    assert_eq!(nginx.configuration(), before);
+    let (is_taken, errors) = said(&nginx.run(&["-t"], &[("EDGELINK_STALE_SECONDS", "7")]));
+    assert!(is_taken, "{errors}");
+    assert_eq!(nginx.configuration(), before);
+    let (is_taken, errors) =
+        said(&nginx.run(&["-s", "reload"], &[("EDGELINK_STALE_SECONDS", "7")]));
+    assert!(is_taken, "{errors}");
+    assert!(nginx.configuration().contains("inactive=7s"));
 }
