@@ -65,6 +65,10 @@ test-deploy: setup wasm ## Check envoy/deploy: rules, dashboards, units, images,
 drill-alerts: ## Cause what alerts are about on a running `make OBSERVE=1 run-full`, and see them fire and be quiet (CAUSES)
 	@tests/deploy/drill.py $(or $(EDGELINK_STATE_DIR),.edgelink/full) $(CAUSES)
 
+.PHONY: draw-dashboards
+draw-dashboards: setup ## Draw the dashboards with what such a stack has done in the last half hour
+	@node tests/deploy/dashboards.mjs http://127.0.0.1:$(or $(EDGELINK_PROMETHEUS_PORT),9090) envoy/deploy/observe/screenshots
+
 .PHONY: reference
 reference: ## Write the tables and the OpenAPI document that the code generates
 	UPDATE_REFERENCE=1 cargo test $(NATIVE) --lib reference

@@ -126,6 +126,12 @@ pub(super) async fn breakdown(
     by: Attribute,
     limit: usize,
 ) -> Result<(u64, Breakdown), EngineError> {
+    let is_of_all = matches!(by, Attribute::Link | Attribute::Domain);
+    if matches!(query.scope, Scope::Links(_)) && is_of_all {
+        // No click is without one, and the same rows say how many there are.
+        let found = values(connection, query, by, limit).await?;
+        return Ok((found.clicks, found.first(limit)));
+    }
     // The number comes first: clicks that come in meanwhile would seem to have no value.
     let numbers = count(connection, query, Visitors::Ignored).await?;
     let mut found = values(connection, query, by, limit).await?;
