@@ -46,6 +46,12 @@ impl Answers {
         self.with(|inner| inner.created.len())
     }
 
+    /// The links that were created: their codes and targets.
+    pub(crate) fn links(&self) -> Vec<(String, String)> {
+        let link = |(code, target, _): &(String, String, Duration)| (code.clone(), target.clone());
+        self.with(|inner| inner.created.iter().map(link).collect())
+    }
+
     fn with<T>(&self, look: impl FnOnce(&mut Inner) -> T) -> T {
         look(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner))
     }
