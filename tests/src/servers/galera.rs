@@ -1,7 +1,7 @@
 //! A private Galera cluster: MariaDB on three nodes, each of which takes writes and has them all.
 
 use super::MariaDb;
-use super::mariadb::user_is_root;
+use super::mariadb::{AS_OTHER, user_is_root};
 use crate::stack::free_port;
 use std::path::Path;
 use std::process::Command;
@@ -107,7 +107,7 @@ fn options(ports: &[u16], place: usize, suspect_after: Duration) -> Vec<String> 
     ];
     if user_is_root() {
         // A daemon of rsync that root starts serves files of others alone.
-        options.push("--user=mysql".to_owned());
+        options.push(AS_OTHER.to_owned());
     }
     options
 }

@@ -124,8 +124,8 @@ const LOG_SIZE: &str = "--innodb-log-file-size=64M";
 
 /// Makes the system tables.
 fn install(folder: &Path, options: &[String]) {
-    let other = options.iter().find(|option| option.starts_with("--user="));
-    if other.is_some() {
+    let user = user(options);
+    if user.as_deref() == Some(AS_OTHER) {
         give_away(folder);
     }
     let output = Command::new("mariadb-install-db")
@@ -138,8 +138,7 @@ fn install(folder: &Path, options: &[String]) {
         .arg(format!("--datadir={}", data(folder).display()))
         // In a shared one, servers that start together delete each other's temporary tables.
         .arg(format!("--tmpdir={}", folder.display()))
-        .args(user())
-        .args(other)
+        .args(user)
         .output();
     checked("mariadb-install-db", &output.expect("MariaDB is installed"));
 }
@@ -162,7 +161,7 @@ fn command(folder: &Path, port: u16, options: &[String]) -> Command {
         .arg(format!("--port={port}"))
         .args(["--bind-address=127.0.0.1", "--skip-name-resolve"])
         .args(["--innodb-buffer-pool-size=64M", LOG_SIZE])
-        .args(user())
+        .args(user(options))
         .args(options)
         .process_group(0);
     command
@@ -205,9 +204,14 @@ fn socket(folder: &Path) -> PathBuf {
     folder.join("socket")
 }
 
-/// MariaDB refuses to run as root without `--user`.
-fn user() -> Option<&'static str> {
-    user_is_root().then_some("--user=root")
+/// The user that servers of root run as where root will not do.
+pub(super) const AS_OTHER: &str = "--user=mysql";
+
+/// MariaDB refuses to run as root without `--user`, of which the first one counts.
+fn user(options: &[String]) -> Option<String> {
+    let is_said = options.iter().any(|option| option == AS_OTHER);
+    let user = if is_said { AS_OTHER } else { "--user=root" };
+    user_is_root().then(|| user.to_owned())
 }
 
 pub(super) fn user_is_root() -> bool {
