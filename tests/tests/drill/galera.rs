@@ -18,6 +18,8 @@ const CLIENTS_EACH: usize = 8;
 const LINKS_BETWEEN: usize = 300;
 const LIMIT: Duration = Duration::from_secs(60);
 const FOLLOWERS: usize = 16;
+/// A time without a created link that counts as a pause.
+const PAUSE: Duration = Duration::from_millis(250);
 
 /// `make galera`. The control planes name the nodes in different orders, so that they write to two nodes at once, as they may
 /// after a node was away; with EDGELINK_TEST_ONE_WRITER they name them in the same one.
@@ -92,7 +94,7 @@ async fn kill_and_restart(cluster: &mut GaleraCluster, kill: usize, each: &[Arc<
     let joined = start.elapsed();
     created(each).await;
     println!(
-        "node {victim} killed (transactions of the nodes so far: {writes:?}): {LINKS_BETWEEN} more links by each control plane \
+        "node {victim} killed (transactions of each node since its start: {writes:?}): {LINKS_BETWEEN} more links by each control plane \
          after {went_on:.1?}; back after {joined:.1?}"
     );
 }
@@ -109,16 +111,18 @@ async fn created(each: &[Arc<Answers>; 2]) {
 }
 
 async fn verify(cluster: &GaleraCluster, urls: &[String; 2], each: &[Arc<Answers>; 2]) {
-    let mut codes = HashSet::new();
+    let all = Answers::together(each);
+    block_in_place(|| all.verify(&cluster.nodes()[0], "test_0"));
     for (answers, name) in each.iter().zip(["one", "two"]) {
-        println!("\ncontrol plane {name}");
-        block_in_place(|| answers.verify(&cluster.nodes()[0], "test_0"));
-        for (code, _) in answers.links() {
-            assert!(codes.insert(code.clone()), "{code} is of both");
-        }
-        follow(urls, answers.links()).await;
+        let (count, longest, sum) = answers.pauses(PAUSE);
+        println!(
+            "control plane {name}: {count} pauses over {PAUSE:?}, the longest {longest:.2?}, together {sum:.2?}"
+        );
     }
-    println!("\nlinks of both followed at both {:>10}", codes.len());
+    let links = all.links();
+    let count = links.len();
+    follow(urls, links).await;
+    println!("{count} links followed at both control planes");
     // Whatever was committed before is there when the statement begins.
     let checksum = "SET SESSION wsrep_sync_wait = 1; CHECKSUM TABLE test_0.links";
     let sums = block_in_place(|| {
