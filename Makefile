@@ -96,7 +96,7 @@ test-import: ## Import 100,000 links each in the formats of Shlink and YOURLS, t
 # Drills, on a control plane built for release: `make DRILL_PROFILE=dev chaos-issuers` for a quicker build.
 DRILL_PROFILE ?= release
 DRILL_FOLDER := $(if $(filter dev,$(DRILL_PROFILE)),debug,$(DRILL_PROFILE))
-DRILLS := chaos-issuers skipped-numbers stalled-database throughput import-urls issuer-sources \
+DRILLS := chaos-issuers skipped-numbers stalled-database throughput import-urls issuer-sources galera \
   show-redis cluster-failover click-accounting front-crowd
 chaos-issuers: DRILL := chaos::chaos
 skipped-numbers: DRILL := restarts::skipped
@@ -104,6 +104,7 @@ stalled-database: DRILL := stall::stalled
 throughput: DRILL := throughput::throughput
 import-urls: DRILL := importing::import
 issuer-sources: DRILL := sources::sources
+galera: DRILL := galera::galera
 show-redis: DRILL := connections::connections propagation::propagation scanning::scanning flush::flush
 cluster-failover: DRILL := failover::failover
 click-accounting: DRILL := clicks::clicks clicks::clicks_in_clickhouse clicks::losses
@@ -120,6 +121,7 @@ show-redis: ## Connections, changes, scans and FLUSHALL at two Envoys: figures o
 cluster-failover: ## Kill a master of Redis Cluster under load
 click-accounting: ## Count a million clicks, in both engines, while all parts are killed and stopped; and losses
 front-crowd: ## Follow links through nginx beside 10,000 idle connections, slow clients and resets of HTTP/2: figures of each
+galera: setup-galera ## Kill nodes of a Galera cluster in turn while two control planes create: nothing lost, nothing twice
 $(DRILLS): setup wasm
 	cargo build --profile $(DRILL_PROFILE) $(NATIVE) --bin edgelink
 	EDGELINK_TEST_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target))/$(DRILL_FOLDER)/edgelink \
@@ -193,6 +195,10 @@ setup-run:
 .PHONY: setup-full
 setup-full:
 	@tests/install.sh full $(ANALYTICS) $(if $(filter-out 0,$(OBSERVE)),prometheus)
+
+.PHONY: setup-galera
+setup-galera:
+	@tests/install.sh galera
 
 .PHONY: setup-lint
 setup-lint:

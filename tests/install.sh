@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing to run edgelink (`install.sh run`), to run it with MariaDB, Redis and nginx (`install.sh full`), with
 # ClickHouse and Prometheus too (`install.sh full clickhouse prometheus`), to test it as well (`install.sh test`), on MySQL
-# too (`install.sh mysql`), to compare it with others (`install.sh bench`), to check the API against its document
+# too (`install.sh mysql`) and a Galera cluster (`install.sh galera`), to compare it with others (`install.sh bench`), to check the API against its document
 # (`install.sh contract`) or its sources (`install.sh lint`): the wasm target, Envoy, cargo-deny, chdb and what tests take
 # from npm everywhere, packages on Debian. Elsewhere it says what is missing. What is there already is left alone.
 set -euo pipefail
@@ -113,9 +113,9 @@ install_packages() {
     apt-get install -q -y --no-install-recommends "${packages[@]}" ||
     fail "apt-get could not install: ${packages[*]}"
   local package
-  for package in redis-server nginx prometheus-nginx-exporter mtail clickhouse-server prometheus; do
+  for package in redis-server nginx prometheus-nginx-exporter mtail clickhouse-server prometheus mariadb-server; do
     if [[ " ${packages[*]} " == *" $package "* ]] && [[ -d /run/systemd/system ]]; then
-      as_root systemctl disable --quiet "$package" # nor at the next boot
+      as_root systemctl disable --quiet "${package/mariadb-server/mariadb}" # nor at the next boot
     fi
   done
 }
@@ -211,6 +211,13 @@ full)
   [[ " $* " != *' prometheus '* ]] || need_prometheus
   ;;
 test) need_for_testing ;;
+galera)
+  need_for_testing
+  # The package of the server has the scripts by which a node copies from another one.
+  [[ -e /usr/lib/galera/libgalera_smm.so ]] || packages+=(galera-4)
+  need wsrep_sst_rsync mariadb-server
+  need rsync rsync
+  ;;
 mysql)
   need_for_testing
   need debootstrap debootstrap

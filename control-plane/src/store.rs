@@ -37,6 +37,7 @@ mod migrate;
 mod moving;
 mod mysql;
 mod newest;
+mod nodes;
 mod outbox;
 mod packed;
 mod publisher;

@@ -30,6 +30,12 @@ pub(crate) fn resident(processes: &[u32]) -> u64 {
     processes.iter().copied().map(resident_bytes).sum()
 }
 
+/// How many files a process has open, connections among them.
+pub(crate) fn open_files(process: u32) -> usize {
+    let files = fs::read_dir(format!("/proc/{process}/fd"));
+    files.expect("a process").count()
+}
+
 /// A process and its children.
 pub(crate) fn family(process: u32) -> Vec<u32> {
     let file = format!("/proc/{process}/task/{process}/children");

@@ -1,6 +1,7 @@
 //! Private servers for tests: each in a temporary folder, on free ports, gone when the test is.
 
 mod clickhouse;
+mod galera;
 mod mariadb;
 mod redis;
 mod zookeeper;
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 pub use clickhouse::{ClickHouseKind, ClickHouseServer};
+pub use galera::GaleraCluster;
 pub use mariadb::MariaDb;
 pub use redis::{RedisCluster, RedisServer};
 pub use zookeeper::ZooKeeper;

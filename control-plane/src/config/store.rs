@@ -13,6 +13,8 @@ edgelink_wire::settings! {
     pub struct StoreConfig {
         /// `sqlite:///absolute/path.db`, `sqlite://relative/path.db` (made when it is missing), or
         /// `mysql://user:password@host:port/database` (MySQL 8.0 or MariaDB 10.6, or later), which several control planes need.
+        /// Several servers have commas in between, as in `mysql://user:password@one:3306,two:3306,three:3306/database`: the first one
+        /// that takes writes is used for as long as it does (see Galera below).
         /// Where others share the network, add `?ssl-mode=VERIFY_IDENTITY`, and `&ssl-ca=/path/ca.pem` where needed: without
         /// it TLS is used if the server offers it, and no certificate is checked.
         pub url: Secret = Secret::new("sqlite://edgelink.db");

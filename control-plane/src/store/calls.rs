@@ -209,7 +209,10 @@ impl Call<'_> {
     pub(super) async fn open(&self) -> Result<Session, StoreError> {
         match Session::open(self.pool, self.timeout).await {
             Ok(session) => Ok(session),
-            Err(fault) => self.finish(Err(fault)),
+            Err(fault) => {
+                self.note(fault.remedy());
+                self.finish(Err(fault))
+            }
         }
     }
 
@@ -224,7 +227,9 @@ impl Call<'_> {
             session.return_to_pool();
             return Some(self.finish(answer));
         };
-        match fault.remedy() {
+        let remedy = fault.remedy();
+        self.note(remedy);
+        match remedy {
             Remedy::Retry if session.rollback().await.is_ok() => {
                 session.return_to_pool();
                 if self.is_in_time() && self.attempts < MAX_ATTEMPTS {
@@ -240,6 +245,13 @@ impl Call<'_> {
             _ => {}
         }
         Some(self.finish(answer))
+    }
+
+    /// Has the next call look for another server where this failure may be the end of the one in use.
+    fn note(&self, remedy: Remedy) {
+        if matches!(remedy, Remedy::Reconnect | Remedy::Later) {
+            self.pool.suspect();
+        }
     }
 
     fn is_in_time(&self) -> bool {

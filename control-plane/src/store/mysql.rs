@@ -2,6 +2,7 @@
 
 use super::calls::Store;
 use super::error::{Fault, Remedy, StoreError};
+use super::nodes::{Nodes, is_galera};
 use super::secret_place::SecretPlace;
 use super::session::{IDLE_TIMEOUT, MAX_LIFETIME, Pool};
 use crate::config::StoreConfig;
@@ -9,7 +10,6 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlPoolOptions};
 use sqlx::pool::PoolConnectionMetadata;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, raw_sql};
 use std::io;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -32,18 +32,17 @@ const ABANDONED: u32 = 2;
 /// MariaDB's limit is one for all statements, and a commit of many rows may take longer: it is no shorter than this.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// Connects to a server.
+/// Has every statement and transaction on a Galera node begin when the node has applied all that was committed on any node
+/// before. Otherwise a process that has read a token on one node would take another node, which is behind, for a database
+/// that went back; a change that was just acknowledged would be missing in what edges are given.
+const SEE_ALL: &str = "SET SESSION wsrep_sync_wait = 7";
+
+/// Connects to the server, or to one of several.
 pub(super) async fn connect(url: &str, config: &StoreConfig) -> Result<Store, StoreError> {
-    let connect = MySqlConnectOptions::from_str(url)
-        .map_err(refused)?
-        .statement_cache_capacity(STATEMENTS_KEPT)
-        .timezone(Some("+00:00".to_owned()))
-        // The whole mode is set in `prepare`.
-        .pipes_as_concat(false)
-        .no_engine_substitution(false)
-        // Statements hold the targets of customers, and a batch has megabytes of them.
-        .disable_statement_logging();
-    let secrets = SecretPlace::Table(Box::new(connect.clone()));
+    let nodes = Nodes::of_url(url, config.timeout_ms, options).map_err(refused)?;
+    nodes.settle(None).await;
+    let secrets = SecretPlace::Table(Arc::clone(&nodes));
+    let checked = Arc::clone(&nodes);
     let server = Arc::new(ServerSettings::default());
     let max_bytes = Arc::clone(&server.max_bytes);
     let lock_wait = lock_wait(config.timeout_ms);
@@ -54,17 +53,30 @@ pub(super) async fn connect(url: &str, config: &StoreConfig) -> Result<Store, St
         .max_lifetime(MAX_LIFETIME)
         .idle_timeout(IDLE_TIMEOUT)
         .test_before_acquire(false)
-        .before_acquire(|connection, idle| Box::pin(check(connection, idle)))
+        .before_acquire(move |connection, idle| {
+            let is_current = checked.is_current(idle.age);
+            Box::pin(async move { Ok(is_current && check(connection, idle).await?) })
+        })
         .after_connect(move |connection, _| {
             let server = Arc::clone(&server);
             Box::pin(async move { prepare(connection, &server, lock_wait, longest).await })
         })
-        .connect_with(connect)
+        .connect_with(nodes.used().clone())
         .await
         .map_err(refused)?;
-    let pool = Pool::MySql(pool);
+    let pool = Pool::MySql(pool, nodes);
     let timeout = config.timeout_ms;
     Ok(Store::new(pool.clone(), pool, timeout, max_bytes, secrets))
+}
+
+fn options(url: MySqlConnectOptions) -> MySqlConnectOptions {
+    url.statement_cache_capacity(STATEMENTS_KEPT)
+        .timezone(Some("+00:00".to_owned()))
+        // The whole mode is set in `prepare`.
+        .pipes_as_concat(false)
+        .no_engine_substitution(false)
+        // Statements hold the targets of customers, and a batch has megabytes of them.
+        .disable_statement_logging()
 }
 
 /// The settings that the server reports; it may be another one after a failover.
@@ -114,7 +126,12 @@ async fn prepare(
         ),
         false => format!("SET SESSION max_execution_time = {}", longest.as_millis()),
     };
-    raw_sql(AssertSqlSafe(set)).execute(connection).await?;
+    raw_sql(AssertSqlSafe(set))
+        .execute(&mut *connection)
+        .await?;
+    if is_galera(connection).await? {
+        raw_sql(SEE_ALL).execute(connection).await?;
+    }
     // Half of it, because the sizes of rows are estimates.
     let packet = usize::try_from(packet / 2).unwrap_or(MAX_BYTES);
     server

@@ -5,6 +5,7 @@
 //! ([`crate::memory`]).
 
 use super::error::{Fault, StoreError};
+use super::nodes::Nodes;
 use edgelink_wire::clicks::VisitorSecret;
 use edgelink_wire::clicks::visitor_keys::{VisitorKey, VisitorKeys};
 use sqlx::mysql::MySqlConnectOptions;
@@ -14,6 +15,7 @@ use std::io::{self, Read, Seek, Write};
 use std::ops::RangeInclusive;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
@@ -27,8 +29,8 @@ pub(crate) const DAY: u64 = 86_400;
 /// Where secrets are kept.
 #[derive(Clone, Debug)]
 pub(super) enum SecretPlace {
-    /// In the table `visitor_secrets` of this server.
-    Table(Box<MySqlConnectOptions>),
+    /// In the table `visitor_secrets` of the server in use.
+    Table(Arc<Nodes>),
     /// In files whose names begin with this path.
     Files(PathBuf),
 }
@@ -49,8 +51,8 @@ impl SecretPlace {
         within: Duration,
     ) -> Result<VisitorKeys, StoreError> {
         match self {
-            Self::Table(server) => {
-                let reading = timeout(within, read_rows(server, days));
+            Self::Table(nodes) => {
+                let reading = timeout(within, read_rows(nodes.used(), days));
                 let read = Handle::current().block_on(reading);
                 read.unwrap_or(Err(Fault::TimedOut(within.as_millis())))
                     .map_err(|fault| {

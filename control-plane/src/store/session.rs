@@ -2,6 +2,7 @@
 
 use super::dialect::{self, Dialect};
 use super::error::Fault;
+use super::nodes::Nodes;
 use super::sql::Sql;
 use sqlx::mysql::{MySqlPool, MySqlRow};
 use sqlx::pool::PoolConnection;
@@ -9,6 +10,7 @@ use sqlx::sqlite::{SqlitePool, SqliteRow};
 use sqlx::{
     AssertSqlSafe, FromRow, MySql, Sqlite, query_as_with, query_scalar_with, query_with, raw_sql,
 };
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
@@ -21,7 +23,7 @@ pub(super) const MAX_LIFETIME: Duration = Duration::from_mins(30);
 /// Connections to a database.
 #[derive(Clone, Debug)]
 pub(super) enum Pool {
-    MySql(MySqlPool),
+    MySql(MySqlPool, Arc<Nodes>),
     Sqlite(SqlitePool),
 }
 
@@ -241,10 +243,13 @@ impl Drop for Session {
 impl Pool {
     async fn acquire(&self) -> Result<(PooledConnection, &'static Dialect), sqlx::Error> {
         Ok(match self {
-            Self::MySql(pool) => (
-                PooledConnection::MySql(pool.acquire().await?),
-                &dialect::MYSQL,
-            ),
+            Self::MySql(pool, nodes) => {
+                nodes.settle(Some(pool)).await;
+                (
+                    PooledConnection::MySql(pool.acquire().await?),
+                    &dialect::MYSQL,
+                )
+            }
             Self::Sqlite(pool) => (
                 PooledConnection::Sqlite(pool.acquire().await?),
                 &dialect::SQLITE,
@@ -252,10 +257,17 @@ impl Pool {
         })
     }
 
+    /// Notes that the server may have failed: where there are others, the next call asks which of them takes writes.
+    pub(super) fn suspect(&self) {
+        if let Self::MySql(_, nodes) = self {
+            nodes.suspect();
+        }
+    }
+
     /// The most connections.
     pub(super) fn max_connections(&self) -> u32 {
         match self {
-            Self::MySql(pool) => pool.options().get_max_connections(),
+            Self::MySql(pool, _) => pool.options().get_max_connections(),
             Self::Sqlite(pool) => pool.options().get_max_connections(),
         }
     }

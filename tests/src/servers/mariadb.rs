@@ -1,5 +1,6 @@
 //! A private MariaDB.
 
+use super::galera::give_away;
 use super::{PrivateServer, is_private_server};
 use crate::stack::Process;
 use std::io::Read;
@@ -35,9 +36,16 @@ impl MariaDb {
     /// Starts a server with further options, for example `--innodb-lock-wait-timeout=1`.
     #[must_use]
     pub fn start_with(options: &[&str]) -> Self {
-        let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
+        let options = options.iter().map(|&option| option.to_owned()).collect();
+        Self::start_node(options, None)
+    }
+
+    /// Starts a server with further options, and one that only its first start has.
+    pub(super) fn start_node(options: Vec<String>, first: Option<&str>) -> Self {
         let server = PrivateServer::start("mariadb", |folder, port| {
-            install(folder);
+            install(folder, &options);
+            let first = first.map(str::to_owned);
+            let options: Vec<String> = options.iter().cloned().chain(first).collect();
             launch(folder, port, &options)
         });
         Self {
@@ -90,9 +98,22 @@ impl MariaDb {
 
     /// Starts the server again on the same port and data, killing it first where it still runs.
     pub fn restart(&mut self) {
-        let options = &self.options;
+        self.restart_with(&[]);
+    }
+
+    /// The same with options that only this start has.
+    pub(super) fn restart_with(&mut self, more: &[String]) {
+        let options = [&self.options, more].concat();
         self.server
-            .relaunch(|folder, port| launch(folder, port, options));
+            .relaunch(|folder, port| launch(folder, port, &options));
+    }
+
+    /// Has a killed node of a cluster bring its files in order, and answers what it prints of them.
+    pub(super) fn recover(&self) -> String {
+        let mut command = command(&self.server.folder, self.server.port(), &self.options);
+        let output = command.arg("--wsrep-recover").output();
+        let output = output.expect("MariaDB is installed");
+        String::from_utf8_lossy(&output.stderr).into_owned()
     }
 }
 
@@ -102,7 +123,11 @@ impl MariaDb {
 const LOG_SIZE: &str = "--innodb-log-file-size=64M";
 
 /// Makes the system tables.
-fn install(folder: &Path) {
+fn install(folder: &Path, options: &[String]) {
+    let user = user(options);
+    if user.as_deref() == Some(AS_OTHER) {
+        give_away(folder);
+    }
     let output = Command::new("mariadb-install-db")
         .args([
             "--no-defaults",
@@ -113,12 +138,19 @@ fn install(folder: &Path) {
         .arg(format!("--datadir={}", data(folder).display()))
         // In a shared one, servers that start together delete each other's temporary tables.
         .arg(format!("--tmpdir={}", folder.display()))
-        .args(user())
+        .args(user)
         .output();
     checked("mariadb-install-db", &output.expect("MariaDB is installed"));
 }
 
 fn launch(folder: &Path, port: u16, options: &[String]) -> Process {
+    let command = command(folder, port, options);
+    let mut server = Process::start("mariadbd", command, folder.join("log"));
+    await_greeting(&mut server, port);
+    server
+}
+
+fn command(folder: &Path, port: u16, options: &[String]) -> Command {
     let mut command = Command::new("mariadbd");
     command
         .arg("--no-defaults")
@@ -129,12 +161,10 @@ fn launch(folder: &Path, port: u16, options: &[String]) -> Process {
         .arg(format!("--port={port}"))
         .args(["--bind-address=127.0.0.1", "--skip-name-resolve"])
         .args(["--innodb-buffer-pool-size=64M", LOG_SIZE])
-        .args(user())
+        .args(user(options))
         .args(options)
         .process_group(0);
-    let mut server = Process::start("mariadbd", command, folder.join("log"));
-    await_greeting(&mut server, port);
-    server
+    command
 }
 
 /// Waits for the first byte that a server sends to a client.
@@ -174,7 +204,16 @@ fn socket(folder: &Path) -> PathBuf {
     folder.join("socket")
 }
 
-/// MariaDB refuses to run as root without `--user`.
-fn user() -> Option<&'static str> {
-    rustix::process::getuid().is_root().then_some("--user=root")
+/// The user that servers of root run as where root will not do.
+pub(super) const AS_OTHER: &str = "--user=mysql";
+
+/// MariaDB refuses to run as root without `--user`, of which the first one counts.
+fn user(options: &[String]) -> Option<String> {
+    let is_said = options.iter().any(|option| option == AS_OTHER);
+    let user = if is_said { AS_OTHER } else { "--user=root" };
+    user_is_root().then(|| user.to_owned())
+}
+
+pub(super) fn user_is_root() -> bool {
+    rustix::process::getuid().is_root()
 }

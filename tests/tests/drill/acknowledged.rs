@@ -2,7 +2,7 @@
 
 use edgelink_tests::servers::MariaDb;
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Answers of the API, from all clients.
@@ -11,10 +11,12 @@ pub(crate) struct Answers {
     inner: Mutex<Inner>,
 }
 
+/// Code, target, and when.
+type Created = (String, String, Duration);
+
 #[derive(Default)]
 struct Inner {
-    /// Code, target, and when.
-    created: Vec<(String, String, Duration)>,
+    created: Vec<Created>,
     refused: u64,
     failed: u64,
 }
@@ -25,6 +27,20 @@ impl Answers {
             start: Instant::now(),
             inner: Mutex::default(),
         }
+    }
+
+    /// Those of several clients, begun at about the same time.
+    pub(crate) fn together(of: &[Arc<Self>]) -> Self {
+        let all = Self::new();
+        for answers in of {
+            let (created, refused, failed) = answers.all();
+            all.with(|inner| {
+                inner.created.extend(created);
+                inner.refused += refused;
+                inner.failed += failed;
+            });
+        }
+        all
     }
 
     pub(crate) fn created(&self, code: String, target: String) {
@@ -46,6 +62,17 @@ impl Answers {
         self.with(|inner| inner.created.len())
     }
 
+    /// The links that were created with the times, and how many answers were others, or none.
+    fn all(&self) -> (Vec<Created>, u64, u64) {
+        self.with(|inner| (inner.created.clone(), inner.refused, inner.failed))
+    }
+
+    /// The links that were created: their codes and targets.
+    pub(crate) fn links(&self) -> Vec<(String, String)> {
+        let link = |(code, target, _): &Created| (code.clone(), target.clone());
+        self.with(|inner| inner.created.iter().map(link).collect())
+    }
+
     fn with<T>(&self, look: impl FnOnce(&mut Inner) -> T) -> T {
         look(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -64,8 +91,7 @@ impl Answers {
     /// Compares the answers with the rows, prints the figures, and fails where a promise is broken.
     pub(crate) fn verify(&self, database: &MariaDb, name: &str) {
         let rows = rows(database, name);
-        let (created, refused, failed) =
-            self.with(|inner| (inner.created.clone(), inner.refused, inner.failed));
+        let (created, refused, failed) = self.all();
         let mut codes: HashMap<&str, &str> = HashMap::new();
         let (mut twice, mut missing, mut wrong) = (0, 0, 0);
         for (code, target, _) in &created {

@@ -11,6 +11,7 @@ mod crowd;
 mod envoy_spin;
 mod failover;
 mod flush;
+mod galera;
 mod importing;
 mod production;
 mod propagation;

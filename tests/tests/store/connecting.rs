@@ -244,3 +244,33 @@ async fn the_certificate_of_the_server_is_checked_where_the_url_says_so() {
     store.ping().await.expect("an answer");
     connect(&patient(&url)).await.expect("a store, unchecked");
 }
+
+/// Servers that know nothing of each other, so that it can be told which of them was written to.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_several_servers_one_that_takes_writes_is_used_as_long_as_it_does() {
+    let (one, mut other) = (MariaDb::start(), MariaDb::start());
+    for url in [one.database(), other.database()] {
+        let store = connect(&patient(&url)).await.unwrap();
+        store.migrate().await.unwrap();
+        create(&store, link(1, "each")).await.unwrap();
+    }
+    let counts = |server: &MariaDb| server.execute("SELECT COUNT(*) FROM test_0.links");
+    one.execute("SET GLOBAL read_only = 1");
+    let hosts = format!("127.0.0.1:{},127.0.0.1:{}", one.port(), other.port());
+    let config = patient(&format!("mysql://root@{hosts}/test_0"));
+    let store = connect(&config).await.unwrap();
+    create(&store, link(2, "a")).await.unwrap();
+    one.execute("SET GLOBAL read_only = 0");
+    create(&store, link(3, "b")).await.unwrap();
+    assert_eq!((counts(&one).trim(), counts(&other).trim()), ("1", "3"));
+    other.kill();
+    let mut number = 4;
+    while let Err(error) = store.create_links(vec![link(number, "c")]).await {
+        assert!(error.is_transient() && number < 100, "{error}");
+        number += 1;
+    }
+    assert_eq!(counts(&one).trim(), "2");
+    other.restart();
+    create(&store, link(100, "d")).await.unwrap();
+    assert_eq!((counts(&one).trim(), counts(&other).trim()), ("3", "3"));
+}
