@@ -107,11 +107,7 @@ impl Server {
         let store = store.with_configured_domains(&config.links.domains);
         let store = with_events(&config, store);
         make_admin_key(&config, store.as_ref()).await?;
-        if edge_tokens.current().is_empty() {
-            tracing::warn!(
-                "the edge API refuses every request: there are no auth.edge_tokens (EDGELINK_AUTH_EDGE_TOKENS)"
-            );
-        }
+        warn_without(&edge_tokens.current());
         let minter = numbers::minter(&config, store.clone(), background.known_keys()).await?;
         let listeners = listen(&config.server).await?;
         background.domains.read(&store).await?;
@@ -125,10 +121,9 @@ impl Server {
         let clicks = background.clicks(&config, &store);
         let own_clicks = Arc::new(OwnClicks::new(&config.clicks));
         background.spawn(|stop| own_clicks.clone().run(clicks.reports.clone(), stop));
-        let period = config.server.reload_ms;
-        background.spawn(|stop| edge_tokens.clone().follow(period, stop));
+        background.follow(&edge_tokens, &config.server);
         if let Some(tls) = &tls {
-            background.spawn(|stop| tls.clone().follow(period, stop));
+            background.follow(tls, &config.server);
         }
         let lookups = Lookups {
             edge_tokens,
@@ -148,10 +143,7 @@ impl Server {
         };
         let app = Arc::new(App::new(config, store, minter.clone(), lookups));
         app.keys.prepare().await;
-        for Bound { config, .. } in &listeners {
-            let (address, listener) = (config.address, config.kind.word());
-            tracing::info!(%address, listener, "listening");
-        }
+        listeners.iter().for_each(Bound::log);
         Ok(Self {
             listeners,
             tls,
@@ -227,6 +219,13 @@ struct Bound {
     listener: TcpListener,
 }
 
+impl Bound {
+    fn log(&self) {
+        let (address, listener) = (self.config.address, self.config.kind.word());
+        tracing::info!(%address, listener, "listening");
+    }
+}
+
 /// The same store, which writes events if there can be webhooks.
 pub(crate) fn with_events(config: &Config, store: Arc<Store>) -> Arc<Store> {
     if !config.webhooks.is_on() {
@@ -245,6 +244,14 @@ async fn make_admin_key(config: &Config, store: &Store) -> Result<(), StartError
         tracing::warn!("there are no API keys: make one with 'edgelink keys create --name <name>'");
     }
     Ok(())
+}
+
+fn warn_without(edge_tokens: &EdgeTokens) {
+    if edge_tokens.is_empty() {
+        tracing::warn!(
+            "the edge API refuses every request: there are no auth.edge_tokens (EDGELINK_AUTH_EDGE_TOKENS)"
+        );
+    }
 }
 
 async fn listen(config: &ServerConfig) -> Result<Vec<Bound>, StartError> {

@@ -11,7 +11,6 @@ use hyper_util::server::graceful::GracefulConnection;
 use hyper_util::service::TowerToHyperService;
 use std::fmt::Display;
 use std::future::pending;
-use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -108,10 +107,11 @@ impl Http {
         stop: &CancellationToken,
     ) -> Result<(), String> {
         let handshake = timeout(self.header_timeout, TlsAcceptor::from(tls).accept(stream));
-        let in_time = handshake
-            .await
-            .unwrap_or_else(|late| Err(io::Error::from(late)));
-        let stream = in_time.map_err(|error| format!("TLS: {error}"))?;
+        let Some(in_time) = stop.run_until_cancelled(handshake).await else {
+            return Ok(());
+        };
+        let stream = in_time.unwrap_or_else(|late| Err(late.into()));
+        let stream = stream.map_err(|error| format!("TLS: {error}"))?;
         let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
         let requests = Requests::new(handler, true);
         match is_http2 {

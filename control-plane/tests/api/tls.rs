@@ -131,22 +131,22 @@ async fn a_handshake_that_does_not_come_and_an_idle_connection_are_given_up() {
 }
 
 #[tokio::test]
-async fn a_stopping_server_ends_connections_of_both_versions() {
+async fn a_stopping_server_ends_connections_of_both_versions_and_handshakes() {
     let authority = Authority::new();
     let identity = authority.issue("server");
-    let server = Running::with(&variables(&identity)).await;
+    let mut variables = variables(&identity);
+    variables.push(("EDGELINK_SERVER_SHUTDOWN_GRACE_MS", "600000"));
+    let server = Running::with(&variables).await;
+    let silent = TcpStream::connect(server.address).await.unwrap();
     let mut open = Vec::new();
     for protocol in ["http/1.1", "h2"] {
-        open.push(
-            authority
-                .connect(server.address, protocol, None)
-                .await
-                .unwrap(),
-        );
+        let stream = authority.connect(server.address, protocol, None).await;
+        open.push(stream.unwrap());
     }
     assert!(is_live(&authority, server.address, None).await);
     server.begin_stop();
     server.stopped().await;
+    drop((silent, open));
 }
 
 #[tokio::test]
@@ -168,7 +168,6 @@ async fn a_new_certificate_is_shown_without_a_restart_and_a_wrong_one_is_not() {
         &identity.certificate,
         &std::fs::read(&next.certificate).unwrap(),
     );
-    // The server has read the certificate by the time that it has read the tokens after it twice.
     for _ in 0..3 {
         assert_eq!(shown(&authority, server.address).await, first);
     }

@@ -28,6 +28,18 @@ fn text(path: &Path) -> String {
     path.to_str().expect("a path").to_owned()
 }
 
+/// The bootstrap of an Envoy that opens another connection to control planes after every fifth request, and so shows soon
+/// whether it still can.
+fn often_connecting() -> String {
+    let (own, more) = (
+        "{ idle_timeout: 30s }",
+        "{ idle_timeout: 30s, max_requests_per_connection: 5 }",
+    );
+    let template = Envoy::bootstrap_template();
+    assert_eq!(template.matches(own).count(), 1);
+    template.replace(own, more)
+}
+
 fn mariadb(identity: &Identity) -> MariaDb {
     MariaDb::start_with(&[
         &format!("--ssl-cert={}", text(&identity.certificate)),
@@ -117,6 +129,7 @@ impl Secured {
         let options = EnvoyOptions {
             fresh_seconds: 1,
             public_pages: true,
+            bootstrap: Some(often_connecting()),
             variables: vec![
                 ("EDGELINK_EDGE_TOKEN", String::new()),
                 ("EDGELINK_EDGE_TOKEN_FILE", file("edge-token")),
@@ -131,6 +144,7 @@ impl Secured {
         };
         let envoy = Envoy::start(&options, &[edge_api]).await;
         let options = EnvoyOptions {
+            fresh_seconds: 5,
             feed: "poll",
             redis: Some(RedisOptions {
                 mode: "pooled",
@@ -178,44 +192,29 @@ impl Secured {
 
     /// Returns when Envoy has made further connections to the control planes, of which none has failed.
     async fn connects_again(&self) {
-        let handshakes = async || {
-            self.envoy
-                .stats("cluster.control_plane.ssl.handshake")
-                .await
-                .get("cluster.control_plane.ssl.handshake")
-        };
-        let before = handshakes().await;
+        let before = handshakes(&self.envoy, "control_plane").await;
         until("Envoy connects to the control plane", LIMIT, async || {
-            let crowd = (0..40).map(|at| {
-                let address = self.envoy.edge();
-                tokio::spawn(async move {
-                    let mut connection = Connection::open(address).await.expect("a connection");
-                    let request = Request::get(&format!("/crowd{at}x{before}"));
-                    connection
-                        .exchange(&request, b"")
-                        .await
-                        .expect("an answer")
-                        .status
-                })
-            });
-            for visitor in crowd.collect::<Vec<_>>() {
-                assert_eq!(visitor.await.expect("a visitor"), 404);
-            }
-            (handshakes().await > before).then_some(())
+            (handshakes(&self.envoy, "control_plane").await > before + 5).then_some(())
         })
         .await;
-        let stats = self.envoy.stats("cluster.control_plane").await;
-        for failure in [
-            "ssl.connection_error",
-            "ssl.fail_verify_error",
-            "upstream_cx_connect_fail",
-        ] {
-            assert_eq!(
-                stats.get(&format!("cluster.control_plane.{failure}")),
-                0,
-                "{failure}"
-            );
+        for envoy in [&self.envoy, &self.with_redis] {
+            let stats = envoy.stats("cluster.control_plane").await;
+            for failure in [
+                "ssl.connection_error",
+                "ssl.fail_verify_error",
+                "upstream_cx_connect_fail",
+            ] {
+                let failed = stats.get(&format!("cluster.control_plane.{failure}"));
+                assert_eq!(failed, 0, "{failure}");
+            }
         }
+    }
+
+    /// Creates a link, and gives its path.
+    async fn create(&self) -> String {
+        let link = json!({ "longUrl": TARGET });
+        let link = self.control_plane.create(&link).await;
+        format!("/{}", link.text("shortCode"))
     }
 
     async fn replace_the_certificate_of_the_control_plane(&self) {
@@ -308,19 +307,15 @@ impl Secured {
             &key,
         ]);
         assert_eq!(answer.trim(), "OK");
-        let handshakes = async || {
-            self.with_redis
-                .stats("cluster.redis.ssl.handshake")
-                .await
-                .get("cluster.redis.ssl.handshake")
-        };
-        let before = handshakes().await;
+        let before = handshakes(&self.with_redis, "redis").await;
         let killed = self
             .redis
             .ask(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
         assert_ne!(killed.trim(), "0");
-        until("Envoy is connected to Redis again", LIMIT, async || {
-            (handshakes().await > before).then_some(())
+        until("Envoy connects to Redis again", LIMIT, async || {
+            let answer = self.with_redis.follow(&self.create().await).await;
+            assert_eq!(answer.header("location"), Some(TARGET), "{answer:?}");
+            (handshakes(&self.with_redis, "redis").await > before).then_some(())
         })
         .await;
     }
@@ -335,6 +330,12 @@ impl Secured {
             .expect("a connection");
         store.ping().await.expect("an answer");
     }
+}
+
+/// How often Envoy has opened TLS to that cluster.
+async fn handshakes(envoy: &Envoy, cluster: &str) -> u64 {
+    let name = format!("cluster.{cluster}.ssl.handshake");
+    envoy.stats(&name).await.get(&name)
 }
 
 /// When Envoy has read a secret.
@@ -376,12 +377,12 @@ impl Visitors {
         .await;
     }
 
-    /// How many were answered.
-    async fn assert_all_were_answered(self) -> u64 {
+    async fn assert_all_were_answered(self) {
         self.stop.store(true, Ordering::Relaxed);
         let wrong = self.task.await.expect("the visitors");
         assert!(wrong.is_empty(), "{wrong:?}");
-        self.answered.load(Ordering::Relaxed)
+        let answered = self.answered.load(Ordering::Relaxed);
+        println!("{answered} visitors were answered, all of them right");
     }
 }
 
@@ -416,11 +417,7 @@ async fn certificates_and_tokens_are_replaced_while_every_visitor_is_answered() 
     let secured = Secured::start().await;
     let mut links = Vec::new();
     for _ in 0..20 {
-        let link = secured
-            .control_plane
-            .create(&json!({ "longUrl": TARGET }))
-            .await;
-        links.push(format!("/{}", link.text("shortCode")));
+        links.push(secured.create().await);
     }
     let visitors =
         [&secured.envoy, &secured.with_redis].map(|envoy| Visitors::of(envoy, links.clone()));
