@@ -127,7 +127,7 @@ impl Http {
         stop: &CancellationToken,
     ) -> Result<(), String> {
         let connection = self.http1.serve_connection(TokioIo::new(stream), requests);
-        finish(connection, pending(), stop).await
+        finish(connection, pending(), stop, || true).await
     }
 
     async fn serve_http2(
@@ -136,17 +136,21 @@ impl Http {
         requests: Requests,
         stop: &CancellationToken,
     ) -> Result<(), String> {
-        let idle = idle(requests.begun.clone(), self.header_timeout);
+        let begun = requests.begun.clone();
+        let idle = idle(&begun, self.header_timeout);
         let connection = self.http2.serve_connection(TokioIo::new(stream), requests);
-        finish(connection, idle, stop).await
+        // Without a request the preface of the client may still be missing, and would be waited for.
+        let has_begun = || begun.load(Ordering::Relaxed) > 0;
+        finish(connection, idle, stop, has_begun).await
     }
 }
 
-/// Runs a connection to its end, in order from when it is idle or `stop` is done.
+/// Runs a connection to its end, from when it is idle or `stop` is done: in order if it has begun, at once otherwise.
 async fn finish<C: GracefulConnection<Error: Display>>(
     connection: C,
     idle: impl Future<Output = ()>,
     stop: &CancellationToken,
+    has_begun: impl Fn() -> bool,
 ) -> Result<(), String> {
     let mut connection = pin!(connection);
     let early = tokio::select! {
@@ -156,6 +160,7 @@ async fn finish<C: GracefulConnection<Error: Display>>(
     };
     let ended = match early {
         Some(ended) => ended,
+        None if !has_begun() => return Ok(()),
         None => {
             connection.as_mut().graceful_shutdown();
             connection.await
@@ -165,7 +170,7 @@ async fn finish<C: GracefulConnection<Error: Display>>(
 }
 
 /// Done when no request has begun for that long. HTTP/2 has no such bound of its own.
-async fn idle(begun: Arc<AtomicU64>, limit: Duration) {
+async fn idle(begun: &AtomicU64, limit: Duration) {
     let mut seen = 0;
     loop {
         sleep(limit).await;

@@ -9,8 +9,11 @@ use serde_json::json;
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+
+const PATIENCE: Duration = Duration::from_secs(20);
 
 fn text(path: &Path) -> &str {
     path.to_str().unwrap()
@@ -115,18 +118,14 @@ async fn a_handshake_that_does_not_come_and_an_idle_connection_are_given_up() {
     let server = Running::with(&variables).await;
     let mut silent = server.connect().await;
     assert_eq!(silent.read(&mut [0; 16]).await.unwrap(), 0);
-    for protocol in ["http/1.1", "h2"] {
-        let mut idle = authority
-            .connect(server.address, protocol, None)
-            .await
-            .unwrap();
-        let preface: &[u8] =
-            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00";
-        if protocol == "h2" {
-            idle.write_all(preface).await.unwrap();
-        }
-        // It ends, cleanly or not.
-        let _ = idle.read_to_end(&mut Vec::new()).await;
+    let preface: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00";
+    for (protocol, sent) in [("http/1.1", &b""[..]), ("h2", b""), ("h2", preface)] {
+        let stream = authority.connect(server.address, protocol, None).await;
+        let mut idle = stream.unwrap();
+        idle.write_all(sent).await.unwrap();
+        let ended = tokio::time::timeout(PATIENCE, idle.read_to_end(&mut Vec::new())).await;
+        // Cleanly or not.
+        assert!(ended.is_ok(), "{protocol}: {sent:?}");
     }
 }
 
@@ -281,9 +280,20 @@ async fn wrong_files_stop_the_start_and_the_setting_is_named() {
             ("EDGELINK_TLS_KEY_FILE", key),
         ]
     };
+    let redis = |url, file| {
+        [
+            ("EDGELINK_REDIS_URL", url),
+            ("EDGELINK_REDIS_CA_FILE", file),
+        ]
+    };
     let folder = tempfile::tempdir().unwrap();
     for (variables, setting) in [
-        (&pair(key, key)[..], "tls.certificate_file"),
+        (
+            &redis("redis://127.0.0.1:1", certificate)[..],
+            "redis.ca_file: needs a redis.url",
+        ),
+        (&redis("rediss://127.0.0.1:1", key), "redis.ca_file has no"),
+        (&pair(key, key), "tls.certificate_file"),
         (&pair(certificate, certificate), "tls.key_file"),
         (
             &pair(certificate, text(&other.key)),
