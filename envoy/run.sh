@@ -89,13 +89,73 @@ readonly metrics_cluster='
 # other path of the control plane is reached this way.
 readonly public_pages='
               - match: { path: / }
-                route: &pages { cluster: control_plane, timeout: 12s }
+                route: &pages { cluster: pages, timeout: 12s }
               - match: { path: /robots.txt }
                 route: *pages
               - match: { safe_regex: { regex: "/[0-9A-Za-z_-]+([+]|%2[Bb])" } }
                 route: *pages
               - match: { safe_regex: { regex: "/[+]/[0-9A-Za-z/_-]+([.]css)?" } }
                 route: *pages'
+
+# They are asked of a cluster of their own: the token of the edge API is not for what visitors send.
+readonly pages_cluster='
+  - name: pages
+    type: STRICT_DNS
+    connect_timeout: 0.5s
+    lb_policy: LEAST_REQUEST
+    per_connection_buffer_limit_bytes: 32768
+    typed_extension_protocol_options:
+      envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
+        "@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
+        common_http_protocol_options: { idle_timeout: 30s }
+        explicit_http_config: { http_protocol_options: {} }PAGES_TLS
+    circuit_breakers: *breakers
+    health_checks: *health
+    outlier_detection: *outliers
+    load_assignment:
+      cluster_name: pages
+      endpoints:
+      - lb_endpoints: ENDPOINTS'
+
+# Adds the token to what the filter sends. Envoy reads it from a file, again whenever that is replaced, and shows it nowhere.
+readonly token_injector='
+        http_filters:
+        - name: envoy.filters.http.credential_injector
+          typed_config:
+            "@type": type.googleapis.com/envoy.extensions.filters.http.credential_injector.v3.CredentialInjector
+            overwrite: true
+            credential:
+              name: envoy.http.injected_credentials.generic
+              typed_config:
+                "@type": type.googleapis.com/envoy.extensions.http.injected_credentials.generic.v3.Generic
+                credential: SECRET
+                header: authorization
+                header_value_prefix: "Bearer "
+        - name: envoy.filters.http.upstream_codec
+          typed_config: { "@type": type.googleapis.com/envoy.extensions.filters.http.upstream_codec.v3.UpstreamCodec }'
+
+# TLS towards a cluster, whose certificate has to be of the authority and for the name.
+readonly upstream_tls='
+    transport_socket:
+      name: envoy.transport_sockets.tls
+      typed_config:
+        "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContextSNI
+        common_tls_context:
+          tls_params: { tls_minimum_protocol_version: TLSv1_2 }CERTIFICATE
+          combined_validation_context:
+            default_validation_context:
+              match_typed_subject_alt_names: [{ san_type: KIND, matcher: { exact: "NAME" } }]
+            validation_context_sds_secret_config: SECRET'
+readonly own_certificate='
+          tls_certificate_sds_secret_configs: [SECRET]'
+
+# Of redis_proxy, which logs in by itself.
+readonly redis_auth='
+    typed_extension_protocol_options:
+      envoy.filters.network.redis_proxy:
+        "@type": type.googleapis.com/envoy.extensions.filters.network.redis_proxy.v3.RedisProtocolOptions
+        auth_username: { inline_string: "USER" }
+        auth_password: { filename: "FILE" }'
 
 # a,b -> ["a","b"]
 string_list() {
@@ -115,6 +175,102 @@ endpoint_list() {
   printf '[%s]' "${list:2}"
 }
 
+# secret_files NAME VARIABLE FILE...: copies of the files where Envoy is rendered for another place, under names of their own; the
+# files themselves otherwise, so that Envoy sees when they are replaced. They are in `found` then.
+secret_files() {
+  local name=$1 variable=$2 file
+  found=()
+  for file in "${@:3}"; do
+    [[ -r $file ]] || fail "$variable names $file, which cannot be read"
+    if [[ $place == "$filled" ]]; then
+      found+=("$(realpath -s "$file")")
+    else
+      cp "$file" "$filled/$name-${file##*/}"
+      found+=("$place/$name-${file##*/}")
+    fi
+  done
+}
+
+# set_secret NAME CONTENT: writes what Envoy asks for as the secret NAME. Where it finds that is in `secret` then.
+set_secret() {
+  printf 'resources:\n- "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret\n  name: %s\n  %s\n' "$1" "$2" >"$filled/$1.yaml"
+  local path
+  path=$(escape "$place/$1.yaml")
+  secret="{ name: $1, sds_config: { path_config_source: { path: \"$path\" } } }"
+}
+
+# watched FILE -> the file as Envoy reads it, again whenever something in its folder is moved
+watched() {
+  local file folder
+  file=$(escape "$1") folder=$(escape "${1%/*}")
+  printf '{ filename: "%s", watched_directory: { path: "%s" } }' "$file" "$folder"
+}
+
+# tls_to NAME CA_VARIABLE HOST: TLS towards that host, as `tls` then, if there is an authority.
+tls_to() {
+  local name=$1 variable=$2 host=$3 kind=DNS sni
+  tls=''
+  [[ -n ${!variable:-} ]] || return 0
+  secret_files "$name-ca" "$variable" "${!variable}"
+  set_secret "$name-ca" "validation_context: { trusted_ca: { filename: \"$(escape "${found[0]}")\" }, watched_directory: { path: \"$(escape "${found[0]%/*}")\" } }"
+  tls=${upstream_tls/SECRET/"$secret"}
+  host=${host#[} host=${host%]}
+  sni=$'\n        sni: "'"$(escape "$host")\""
+  if [[ $host == *:* || $host =~ ^[0-9.]+$ ]]; then kind=IP_ADDRESS sni=''; fi
+  tls=${tls/UpstreamTlsContextSNI/"UpstreamTlsContext$sni"}
+  tls=${tls/KIND/$kind}
+  tls=${tls/NAME/"$(escape "$host")"}
+  tls=${tls/CERTIFICATE/"$certificate"}
+}
+
+# The host of the first of `host:port,...`.
+first_host() {
+  local first=${1%%,*}
+  printf '%s' "${first%:*}"
+}
+
+# The certificate that Envoy shows to control planes and Redis; none without one.
+set_own_certificate() {
+  certificate=''
+  [[ -n ${EDGELINK_CLIENT_CERTIFICATE:-} || -n ${EDGELINK_CLIENT_KEY:-} ]] || return 0
+  [[ -n ${EDGELINK_CLIENT_CERTIFICATE:-} ]] || fail 'EDGELINK_CLIENT_CERTIFICATE is missing beside EDGELINK_CLIENT_KEY'
+  [[ -n ${EDGELINK_CLIENT_KEY:-} ]] || fail 'EDGELINK_CLIENT_KEY is missing beside EDGELINK_CLIENT_CERTIFICATE'
+  secret_files client EDGELINK_CLIENT_CERTIFICATE "$EDGELINK_CLIENT_CERTIFICATE"
+  local shown=${found[0]}
+  secret_files client EDGELINK_CLIENT_KEY "$EDGELINK_CLIENT_KEY"
+  set_secret client "tls_certificate: { certificate_chain: { filename: \"$(escape "$shown")\" }, private_key: { filename: \"$(escape "${found[0]}")\" }, watched_directory: { path: \"$(escape "${shown%/*}")\" } }"
+  certificate=${own_certificate/SECRET/"$secret"}
+}
+
+# The token of the edge API: in a file that Envoy reads, or in the configuration of the filter.
+set_token() {
+  local file=${EDGELINK_EDGE_TOKEN_FILE:-$state/edge-token} token=${EDGELINK_EDGE_TOKEN:-} lines
+  if [[ -z $token ]]; then
+    [[ -r $file ]] || fail "no edge token: set EDGELINK_EDGE_TOKEN, or write one to $file"
+    mapfile -t lines <"$file"
+    token=${lines[0]:-}
+  fi
+  values[PLUGIN_TOKEN]='' values[TOKEN_INJECTOR]=''
+  # Of several the first: the others are there for rotation.
+  set_string EDGE_TOKEN "${token%%,*}"
+  case ${EDGELINK_TOKEN_IN_PLUGIN:-false} in
+  true)
+    values[PLUGIN_TOKEN]=$'\n    "token": "'"${values[EDGE_TOKEN]}\","
+    return
+    ;;
+  false) ;;
+  *) fail "EDGELINK_TOKEN_IN_PLUGIN must be true or false, not '$EDGELINK_TOKEN_IN_PLUGIN'" ;;
+  esac
+  if [[ -n ${EDGELINK_EDGE_TOKEN:-} || ${#lines[@]} != 1 || $token == *,* || $place != "$filled" ]]; then
+    printf '%s\n' "${token%%,*}" >"$filled/edge-token"
+    file=$place/edge-token
+  else
+    file=$(realpath -s "$file")
+  fi
+  set_secret edge-token "generic_secret: { secret: $(watched "$file") }"
+  values[TOKEN_INJECTOR]=${token_injector/SECRET/"$secret"}
+}
+
 # How the bootstrap finds Redis, and whose answers the filter believes.
 set_redis() {
   local mode=$1
@@ -126,12 +282,28 @@ set_redis() {
     ;;
   *) fail "EDGELINK_REDIS must be direct, pooled, cluster or empty, not '$mode'" ;;
   esac
+  tls_to redis EDGELINK_REDIS_CA "${EDGELINK_REDIS_NAME:-$(first_host "${EDGELINK_REDIS_SERVERS:-127.0.0.1}")}"
+  values[REDIS_TLS]=$tls
+  set_redis_password "$mode"
   values[REDIS_ENDPOINTS]=$(endpoint_list EDGELINK_REDIS_SERVERS "${EDGELINK_REDIS_SERVERS:-127.0.0.1:6380}")
   set_string BRIDGE_WASM "${EDGELINK_BRIDGE_WASM:-$root/target/wasm32-wasip1/wasm/edgelink_resp_bridge.wasm}"
   values[SECTIONS]+=$',\n  "redis": { "mode": "'$mode'"'
-  [[ -z ${EDGELINK_REDIS_USER:-} ]] || values[SECTIONS]+=", \"user\": \"$(escape "$EDGELINK_REDIS_USER")\""
+  if [[ $mode == direct && -n ${EDGELINK_REDIS_USER:-} ]]; then
+    values[SECTIONS]+=", \"user\": \"$(escape "$EDGELINK_REDIS_USER")\""
+  fi
   [[ -z ${EDGELINK_REDIS_PASSWORD:-} ]] || values[SECTIONS]+=", \"password\": \"$(escape "$EDGELINK_REDIS_PASSWORD")\""
   values[SECTIONS]+=' }'
+}
+
+# The password that redis_proxy logs in with, in a file.
+set_redis_password() {
+  values[REDIS_AUTH]=''
+  [[ -n ${EDGELINK_REDIS_PASSWORD_FILE:-} ]] || return 0
+  [[ $1 == pooled ]] || fail 'EDGELINK_REDIS_PASSWORD_FILE is for EDGELINK_REDIS=pooled and cluster'
+  secret_files redis-password EDGELINK_REDIS_PASSWORD_FILE "$EDGELINK_REDIS_PASSWORD_FILE"
+  [[ -n $(tail -c 1 "$EDGELINK_REDIS_PASSWORD_FILE") ]] || fail 'EDGELINK_REDIS_PASSWORD_FILE must not be empty, nor end with a line end: Envoy would send it'
+  values[REDIS_AUTH]=${redis_auth/USER/"$(escape "${EDGELINK_REDIS_USER:-}")"}
+  values[REDIS_AUTH]=${values[REDIS_AUTH]/FILE/"$(escape "${found[0]}")"}
 }
 
 # How many requests of an address are answered; none of them are limited without a rate.
@@ -164,8 +336,12 @@ set_metrics() {
 # Whether pages for visitors come from the control plane.
 set_public_pages() {
   case $1 in
-  false) values[PUBLIC_PAGES]='' ;;
-  true) values[PUBLIC_PAGES]=$public_pages ;;
+  false) values[PUBLIC_PAGES]='' values[PAGES_CLUSTER]='' ;;
+  true)
+    values[PUBLIC_PAGES]=$public_pages
+    values[PAGES_CLUSTER]=${pages_cluster/ENDPOINTS/"$(endpoint_list EDGELINK_PAGES "${EDGELINK_PAGES:-$control_planes}")"}
+    values[PAGES_CLUSTER]=${values[PAGES_CLUSTER]/PAGES_TLS/"${values[CONTROL_PLANE_TLS]}"}
+    ;;
   *) fail "EDGELINK_PUBLIC_PAGES must be true or false, not '$1'" ;;
   esac
 }
@@ -223,7 +399,6 @@ set_number DRAIN_SECONDS EDGELINK_DRAIN_SECONDS 20
 set_number FRESH_SECONDS EDGELINK_FRESH_SECONDS 5
 set_number STALE_SECONDS EDGELINK_STALE_SECONDS 86400
 set_rate_limit "${EDGELINK_RATE_PER_SECOND:-500}" "${EDGELINK_RATE_BURST:-2000}"
-set_public_pages "${EDGELINK_PUBLIC_PAGES:-true}"
 set_metrics "${EDGELINK_METRICS_PORT:-}" "${EDGELINK_METRICS_ADDRESS:-127.0.0.1}"
 set_boolean TIER_HEADER EDGELINK_TIER_HEADER false
 set_string EDGE_ADDRESS "${EDGELINK_EDGE_ADDRESS:-127.0.0.1}"
@@ -231,14 +406,21 @@ values[EDGE_BOTH_FAMILIES]=$(both_families "${EDGELINK_EDGE_ADDRESS:-}")
 set_string ACCESS_LOG "${EDGELINK_ACCESS_LOG:-/dev/stdout}"
 set_string WASM "${EDGELINK_WASM:-$root/target/wasm32-wasip1/wasm/edgelink_filter.wasm}"
 values[DOMAINS]=$(string_list "${EDGELINK_DOMAINS:-127.0.0.1:${values[EDGE_PORT]}}")
-values[CONTROL_PLANE_ENDPOINTS]=$(endpoint_list EDGELINK_CONTROL_PLANES "${EDGELINK_CONTROL_PLANES:-127.0.0.1:${EDGELINK_API_PORT:-8081}}")
+control_planes=${EDGELINK_CONTROL_PLANES:-127.0.0.1:${EDGELINK_API_PORT:-8081}}
+values[CONTROL_PLANE_ENDPOINTS]=$(endpoint_list EDGELINK_CONTROL_PLANES "$control_planes")
 
-token_file=${EDGELINK_EDGE_TOKEN_FILE:-$state/edge-token}
-if [[ -z ${EDGELINK_EDGE_TOKEN:-} ]]; then
-  [[ -r $token_file ]] || fail "no edge token: set EDGELINK_EDGE_TOKEN, or write one to $token_file"
-  read -r EDGELINK_EDGE_TOKEN <"$token_file" || true # the last line may lack its end
-fi
-set_string EDGE_TOKEN "${EDGELINK_EDGE_TOKEN%%,*}" # of several the first: the others are there for rotation
+umask 077 # the filled files may hold secrets
+filled=$state/envoy
+if [[ ${1:-} == --render ]]; then filled=${2:?the folder to write into is missing}; fi
+mkdir -p "$filled"
+filled=$(realpath "$filled")
+place=$filled # where Envoy finds them
+if [[ ${1:-} == --render ]]; then place=${EDGELINK_RENDER_PLACE:-/etc/envoy}; fi
+set_own_certificate
+tls_to control-plane EDGELINK_CONTROL_PLANE_CA "${EDGELINK_CONTROL_PLANE_NAME:-$(first_host "$control_planes")}"
+values[CONTROL_PLANE_TLS]=$tls
+set_public_pages "${EDGELINK_PUBLIC_PAGES:-true}"
+set_token
 unset EDGELINK_EDGE_TOKEN EDGELINK_AUTH_EDGE_TOKENS # `up.sh` exports the latter for the control plane
 
 [[ -z ${EDGELINK_REDIS:-} ]] || set_redis "$EDGELINK_REDIS"
@@ -248,10 +430,6 @@ set_clicks "${EDGELINK_CLICKS:-false}" "${EDGELINK_CLICKS_ATTRIBUTES:-}" "${EDGE
 set_geo "${EDGELINK_COUNTRY_HEADER:-}" "${EDGELINK_CITY_HEADER:-}"
 unset EDGELINK_REDIS_PASSWORD
 
-umask 077 # the filled files hold the token
-filled=$state/envoy
-if [[ ${1:-} == --render ]]; then filled=${2:?the folder to write into is missing}; fi
-mkdir -p "$filled"
 plugin=$(fill "${EDGELINK_ENVOY_PLUGIN:-$here/plugin.json}")
 set_string PLUGIN_CONFIGURATION "$plugin"
 fill "${EDGELINK_ENVOY_BOOTSTRAP:-$here/bootstrap.yaml}" >"$filled/bootstrap.yaml"

@@ -95,7 +95,7 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
         }
         Command::Serve {
             check_config: false,
-        } => serve(config()?, &environment).await,
+        } => Box::pin(serve(config()?, &environment)).await,
         Command::Migrate => {
             let store = crate::store::connect(&config()?.store).await?;
             Ok(store.migrate().await?)

@@ -33,7 +33,10 @@ pub use links::{LinksConfig, NumberSourceKind, NumbersConfig, Scheme, UnknownHos
 pub use network::{Network, Origin};
 pub(crate) use oidc::trusted_url;
 pub use oidc::{OidcConfig, RoleOfClaim};
-pub use server::{AuthConfig, LogConfig, LogFormat, PagesConfig, ServerConfig};
+pub use server::{
+    AuthConfig, ListenerConfig, ListenerKind, LogConfig, LogFormat, PagesConfig, ServerConfig,
+    TlsConfig,
+};
 pub use store::{ClicksConfig, PurgeConfig, RedisConfig, ResolveConfig, StoreConfig};
 pub use value::{FileText, Secret};
 pub use visits::VisitsConfig;
@@ -51,6 +54,8 @@ edgelink_wire::settings! {
     pub struct Config {
         /// See [`ServerConfig`].
         pub server: ServerConfig = ServerConfig::default();
+        /// See [`TlsConfig`].
+        pub tls: TlsConfig = TlsConfig::default();
         /// See [`StoreConfig`].
         pub store: StoreConfig = StoreConfig::default();
         /// See [`RedisConfig`].
@@ -134,7 +139,8 @@ impl Config {
         self.links.complete(problems);
         self.clicks.check(&self.links, problems);
         self.numbers.check(&self.links, problems);
-        self.auth.complete(problems);
+        self.auth.check(problems);
+        self.tls.check(&self.server, problems);
         self.oidc.check(problems);
         self.log.check(problems);
         self.pages.check(problems);

@@ -20,6 +20,7 @@ mod live;
 pub mod memory;
 pub mod numbers;
 mod oidc;
+mod pem;
 mod problem;
 mod public;
 pub mod publisher;
@@ -27,6 +28,7 @@ pub mod purge;
 pub mod redis;
 #[cfg(test)]
 mod reference;
+mod reloaded;
 pub mod resolve;
 mod runtime;
 pub mod server;

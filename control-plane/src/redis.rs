@@ -56,7 +56,7 @@ impl Redis {
         let Some(url) = &config.url else {
             return Ok(None);
         };
-        let clients = Clients::build(url, config.timeout_ms)?;
+        let clients = Clients::build(url, config.ca_file.as_ref(), config.timeout_ms)?;
         let redis = Arc::new(Self {
             commands: clients.commands,
             reader: clients.reader,

@@ -2,14 +2,17 @@
 
 mod addresses;
 mod background;
+mod certificate;
 mod connections;
+mod requests;
+mod tls;
 
 use crate::analytics::VisitorSecrets;
 use crate::clicks::OwnClicks;
-use crate::config::{Config, StoreConfig};
+use crate::config::{Config, ListenerConfig, ServerConfig, StoreConfig};
 use crate::http::api::show_link;
 use crate::http::app::{App, Lookups};
-use crate::http::auth::{AdminKeyError, ensure_admin_key};
+use crate::http::auth::{AdminKeyError, EdgeTokens, ensure_admin_key};
 use crate::http::{observe, routes};
 use crate::numbers::{self, Minter};
 use crate::oidc::Oidc;
@@ -19,16 +22,17 @@ use crate::store::{self, Store, StoreError};
 use crate::webhooks::Deliverer;
 
 use background::Background;
-use connections::{Acceptor, Routers};
+use connections::{Acceptor, Door, Routers};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use tls::Tls;
 use tokio::net::TcpListener;
 
 /// A server that listens, and answers once it is run.
 pub struct Server {
-    acceptor: Acceptor,
-    address: SocketAddr,
+    listeners: Vec<Bound>,
+    tls: Option<Arc<Tls>>,
     app: Arc<App>,
     minter: Minter,
     background: Background,
@@ -38,18 +42,23 @@ pub struct Server {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The address is taken, or is none of this machine.
-    #[error("cannot listen on {address} (server.listen): {source}")]
+    #[error("cannot listen on {address} ({setting}): {source}")]
     Listen {
+        /// The setting of the address.
+        setting: &'static str,
         /// The address.
         address: SocketAddr,
         /// The cause.
         source: io::Error,
     },
+    /// A file of TLS, or of tokens, is wrong.
+    #[error("{0}")]
+    Files(String),
     /// The database does not answer, or refuses the connection.
     #[error("the database (store.url) cannot be used: {0}")]
     Store(#[from] StoreError),
-    /// The URL of Redis cannot be used.
-    #[error("redis.url cannot be used: {0}")]
+    /// The URL of Redis, or the file of its authorities, cannot be used.
+    #[error(transparent)]
     Redis(#[from] RedisError),
     /// The certificates that the system trusts cannot be read, and webhooks need them.
     #[error("webhooks cannot be delivered: {0}")]
@@ -90,14 +99,17 @@ impl Server {
     /// The [`StartError`] that says what stopped it.
     pub async fn start(config: Config) -> Result<Self, StartError> {
         crate::telemetry::prometheus::recorder();
+        let tls = tls::start(&config.tls).map_err(StartError::Files)?;
+        let edge_tokens = EdgeTokens::reloaded(&config.auth).map_err(StartError::Files)?;
         let store = open_store(&config.store).await?;
         let background = Background::new(&config)?;
         let store = store.with_listener(background.on_change());
         let store = store.with_configured_domains(&config.links.domains);
         let store = with_events(&config, store);
         make_admin_key(&config, store.as_ref()).await?;
+        warn_without(&edge_tokens.current());
         let minter = numbers::minter(&config, store.clone(), background.known_keys()).await?;
-        let (listener, address) = listen(config.server.listen).await?;
+        let listeners = listen(&config.server).await?;
         background.domains.read(&store).await?;
         let publisher = background.start(&config, &store);
         let deliverer = Deliverer::new(store.clone(), &config.webhooks);
@@ -109,7 +121,12 @@ impl Server {
         let clicks = background.clicks(&config, &store);
         let own_clicks = Arc::new(OwnClicks::new(&config.clicks));
         background.spawn(|stop| own_clicks.clone().run(clicks.reports.clone(), stop));
+        background.follow(&edge_tokens, &config.server);
+        if let Some(tls) = &tls {
+            background.follow(tls, &config.server);
+        }
         let lookups = Lookups {
+            edge_tokens,
             feed: background.feed.clone(),
             publisher,
             domains: background.domains.clone(),
@@ -124,29 +141,29 @@ impl Server {
                 .map_err(StartError::Oidc)?
                 .map(Arc::new),
         };
-        let acceptor = Acceptor::new(listener, &config.server);
         let app = Arc::new(App::new(config, store, minter.clone(), lookups));
         app.keys.prepare().await;
-        tracing::info!(%address, "listening");
+        listeners.iter().for_each(Bound::log);
         Ok(Self {
-            acceptor,
-            address,
+            listeners,
+            tls,
             app,
             minter,
             background,
         })
     }
 
-    /// The address that it listens on, with the port that the system chose if 0 was configured.
-    #[must_use]
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    /// The listeners, each with the address that it has: if port 0 was configured, the system has chosen one. The main one is
+    /// the first.
+    pub fn listeners(&self) -> impl Iterator<Item = &ListenerConfig> {
+        self.listeners.iter().map(|bound| &bound.config)
     }
 
-    /// Serves until `shutdown` is done. Then `/health/ready` is 503; after `server.shutdown_delay_ms` the listener
-    /// closes and waiting edges are answered; requests in flight have `server.shutdown_grace_ms` to end; and at last the
+    /// Serves until `shutdown` is done. Then `/health/ready` is 503; after `server.shutdown_delay_ms` the listeners
+    /// close and waiting edges are answered; requests in flight have `server.shutdown_grace_ms` to end; and at last the
     /// number source gives unused numbers back.
-    pub async fn run(self, shutdown: impl Future<Output = ()>) {
+    pub async fn run(mut self, shutdown: impl Future<Output = ()>) {
+        let doors = self.doors();
         let settings = &self.app.config.server;
         let upkeep = tokio::spawn(observe::keep_metrics_small());
         let config = &self.app.config;
@@ -156,10 +173,7 @@ impl Server {
         let key_uses = tokio::spawn(async move { keys.uses().keep_writing().await });
         let app = self.app.clone();
         let edge_health = tokio::spawn(async move { app.edge_health.keep_writing().await });
-        let routers = Routers {
-            all: routes::router(self.app.clone()),
-            health: routes::health_router(self.app.clone()),
-        };
+        let acceptor = Acceptor::new(doors, settings);
         let stop = async {
             shutdown.await;
             tracing::info!("stopping");
@@ -167,7 +181,7 @@ impl Server {
             tokio::time::sleep(settings.shutdown_delay_ms).await;
             self.background.release_edges();
         };
-        let connections = self.acceptor.serve(routers, stop).await;
+        let connections = acceptor.serve(stop).await;
         connections.finish(settings.shutdown_grace_ms).await;
         upkeep.abort();
         purger.abort();
@@ -177,6 +191,38 @@ impl Server {
         self.minter.shutdown().await;
         self.background.finish().await;
         tracing::info!("stopped");
+    }
+
+    fn doors(&mut self) -> Vec<Door> {
+        let door = |Bound { config, listener }| Door {
+            listener,
+            routers: Routers {
+                all: routes::router(&self.app, &config.serves),
+                health: routes::health_router(&self.app, &config.serves),
+            },
+            tls: self
+                .tls
+                .clone()
+                .filter(|_| self.app.config.tls.listeners.contains(&config.kind)),
+            kind: config.kind,
+        };
+        std::mem::take(&mut self.listeners)
+            .into_iter()
+            .map(door)
+            .collect()
+    }
+}
+
+/// A listener that is bound, with the address that it has.
+struct Bound {
+    config: ListenerConfig,
+    listener: TcpListener,
+}
+
+impl Bound {
+    fn log(&self) {
+        let (address, listener) = (self.config.address, self.config.kind.word());
+        tracing::info!(%address, listener, "listening");
     }
 }
 
@@ -197,17 +243,29 @@ async fn make_admin_key(config: &Config, store: &Store) -> Result<(), StartError
     } else if !store.has_api_keys().await? {
         tracing::warn!("there are no API keys: make one with 'edgelink keys create --name <name>'");
     }
-    if config.auth.edge_tokens.is_empty() {
+    Ok(())
+}
+
+fn warn_without(edge_tokens: &EdgeTokens) {
+    if edge_tokens.is_empty() {
         tracing::warn!(
             "the edge API refuses every request: there are no auth.edge_tokens (EDGELINK_AUTH_EDGE_TOKENS)"
         );
     }
-    Ok(())
 }
 
-async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
-    let failed = |source| StartError::Listen { address, source };
-    let listener = TcpListener::bind(address).await.map_err(failed)?;
-    let bound = listener.local_addr().map_err(failed)?;
-    Ok((listener, bound))
+async fn listen(config: &ServerConfig) -> Result<Vec<Bound>, StartError> {
+    let mut bound = Vec::new();
+    for mut config in config.listeners() {
+        let (setting, address) = (config.setting, config.address);
+        let failed = |source| StartError::Listen {
+            setting,
+            address,
+            source,
+        };
+        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        config.address = listener.local_addr().map_err(failed)?;
+        bound.push(Bound { config, listener });
+    }
+    Ok(bound)
 }

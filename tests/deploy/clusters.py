@@ -145,8 +145,9 @@ def of_envoy(resources):
     edge = next(each for each in resources if each["kind"] == "Deployment" and each["metadata"]["name"] == "edgelink-edge")
     (container,) = edge["spec"]["template"]["spec"]["containers"]
     with tempfile.TemporaryDirectory() as folder:
-        bootstrap = Path(folder) / "bootstrap.yaml"
-        bootstrap.write_text(files["bootstrap.yaml"])
+        files = {name: text.replace("/etc/envoy", folder) for name, text in files.items()}
+        for name, text in files.items():
+            (Path(folder) / name).write_text(text)
         values = {"/etc/envoy": folder, "$(REDIS_YAML)": files["redis.yaml"]}
         arguments = container["args"]
         for old, new in values.items():

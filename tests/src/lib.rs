@@ -2,6 +2,7 @@
 
 #[path = "../abi/abi.rs"]
 pub mod abi;
+pub mod certificates;
 pub mod fuel;
 pub mod nemesis;
 pub mod scenario;

@@ -18,9 +18,15 @@ edgelink_wire::settings! {
 
     /// HTTP and its bounds.
     pub struct ServerConfig {
-        /// Address and port of API, edge API, redirects, health and metrics. Port 0 takes a free one, which the log line
-        /// `listening` names. With 127.0.0.1 nothing outside of this machine can connect.
+        /// Address and port of the main listener: API, console, and all that no listener of its own is set for. Port 0 takes a
+        /// free one, which the log line `listening` names. With 127.0.0.1 nothing outside of this machine can connect.
         pub listen: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 8081));
+        /// Address and port of a listener for the edge API alone.
+        pub edge_listen: Option<SocketAddr> = None, "0.0.0.0:8082";
+        /// Address and port of a listener for redirects and pages for visitors alone.
+        pub public_listen: Option<SocketAddr> = None, "0.0.0.0:8083";
+        /// Address and port of a listener for `/metrics` alone. `/health/*` is answered by every listener.
+        pub metrics_listen: Option<SocketAddr> = None, "0.0.0.0:8084";
         /// Largest body of a request, and largest item of a bulk request, in bytes; then 413.
         pub max_body_bytes: usize = 65_536, 1_024..=16_777_216;
         /// Largest body of a bulk request, in bytes; then 413.
@@ -57,6 +63,23 @@ edgelink_wire::settings! {
         pub shutdown_delay_ms: Duration = Duration::ZERO, 0..=60_000;
         /// Time for requests in flight when the process stops; then their connections are closed.
         pub shutdown_grace_ms: Duration = Duration::from_secs(10), 0..=600_000;
+        /// How often the files of `tls` and `auth.edge_token_file` are read again. What has changed in them is used from then on; where
+        /// it is wrong, the log says so, and what was read before stays in use.
+        pub reload_ms: Duration = Duration::from_secs(2), 10..=3_600_000;
+    }
+
+    /// TLS 1.2 and 1.3, with HTTP/2 and HTTP/1.1. Without it everything is plain HTTP, for a proxy on the same machine or a
+    /// network without strangers.
+    pub struct TlsConfig {
+        /// The certificate in PEM, and behind it those up to its root.
+        pub certificate_file: Option<FileText> = None, "/etc/edgelink/tls/tls.crt";
+        /// The private key of the certificate, in PEM.
+        pub key_file: Option<FileText> = None, "/etc/edgelink/tls/tls.key";
+        /// Certificates of authorities in PEM: `server.edge_listen` is for clients alone that have a certificate of one of them.
+        /// Clients need their token as well.
+        pub edge_client_ca_file: Option<FileText> = None, "/etc/edgelink/tls/edges-ca.crt";
+        /// The listeners that take TLS, and TLS alone. The others stay without.
+        pub listeners: Vec<ListenerKind> = vec![ListenerKind::Main, ListenerKind::Edge, ListenerKind::Public, ListenerKind::Metrics];
     }
 
     /// Keys and tokens.
@@ -65,7 +88,7 @@ edgelink_wire::settings! {
         /// Several are for rotation: add the new one, change the edges, remove the old one. With none the edge API refuses
         /// every request.
         pub edge_tokens: Vec<Secret> = Vec::new();
-        /// A file with further tokens, one a line.
+        /// A file with further tokens, one a line, which is read again every `server.reload_ms`.
         pub edge_token_file: Option<FileText> = None, "/etc/edgelink/edge-token";
         /// Where the first start, while there are no API keys, writes the admin key that it makes (mode 0600). A file that
         /// holds a key already is used as it is. Without it no key is made; `edgelink keys create` makes one.
@@ -110,6 +133,18 @@ edgelink_wire::settings! {
 }
 
 edgelink_wire::choice! {
+    /// A listener, and what it serves.
+    pub enum ListenerKind {
+        /// `server.listen`: the API and the console.
+        Main = "main",
+        /// `server.edge_listen`: the edge API.
+        Edge = "edge",
+        /// `server.public_listen`: redirects, and pages for visitors.
+        Public = "public",
+        /// `server.metrics_listen`: metrics.
+        Metrics = "metrics",
+    }
+
     /// The form of log lines.
     pub enum LogFormat {
         /// For people.
@@ -119,24 +154,117 @@ edgelink_wire::choice! {
     }
 }
 
+/// A listener as it is configured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenerConfig {
+    /// Which one it is.
+    pub kind: ListenerKind,
+    /// The setting of its address.
+    pub setting: &'static str,
+    /// Its address.
+    pub address: SocketAddr,
+    /// Whose routes it serves: its own, and on the main listener those of all that have none of their own.
+    pub serves: Vec<ListenerKind>,
+}
+
+impl ServerConfig {
+    /// The listeners, the main one first.
+    #[must_use]
+    pub fn listeners(&self) -> Vec<ListenerConfig> {
+        let mut main = ListenerConfig {
+            kind: ListenerKind::Main,
+            setting: "server.listen",
+            address: self.listen,
+            serves: vec![ListenerKind::Main],
+        };
+        let mut others = Vec::new();
+        for (kind, setting, address) in [
+            (ListenerKind::Edge, "server.edge_listen", self.edge_listen),
+            (
+                ListenerKind::Public,
+                "server.public_listen",
+                self.public_listen,
+            ),
+            (
+                ListenerKind::Metrics,
+                "server.metrics_listen",
+                self.metrics_listen,
+            ),
+        ] {
+            match address {
+                Some(address) => others.push(ListenerConfig {
+                    kind,
+                    setting,
+                    address,
+                    serves: vec![kind],
+                }),
+                None => main.serves.push(kind),
+            }
+        }
+        others.insert(0, main);
+        others
+    }
+}
+
+impl TlsConfig {
+    /// Checks that all that belongs together is there. What the files hold is read when the server starts.
+    pub(super) fn check(&self, server: &ServerConfig, problems: &mut Problems) {
+        let needs = |field: &str, is_there: bool, other: &str, problems: &mut Problems| {
+            if !is_there {
+                problems.refuse(field, format!("needs {other} as well"));
+            }
+        };
+        if self.certificate_file.is_some() != self.key_file.is_some() {
+            let (has_key, has_certificate) =
+                (self.key_file.is_some(), self.certificate_file.is_some());
+            needs("tls.certificate_file", has_key, "tls.key_file", problems);
+            needs(
+                "tls.key_file",
+                has_certificate,
+                "tls.certificate_file",
+                problems,
+            );
+        }
+        if self.edge_client_ca_file.is_none() {
+            return;
+        }
+        let field = "tls.edge_client_ca_file";
+        let has_listener = server.edge_listen.is_some();
+        needs(field, has_listener, "server.edge_listen", problems);
+        let has_certificate = self.certificate_file.is_some();
+        needs(field, has_certificate, "tls.certificate_file", problems);
+        let is_tls = self.listeners.contains(&ListenerKind::Edge);
+        needs(field, is_tls, "'edge' in tls.listeners", problems);
+    }
+}
+
 impl AuthConfig {
-    /// Checks the tokens, and adds those of the file.
-    pub(super) fn complete(&mut self, problems: &mut Problems) {
+    /// Checks the tokens.
+    pub(super) fn check(&self, problems: &mut Problems) {
         if !self.edge_tokens.iter().all(is_token) {
             problems.refuse("auth.edge_tokens", TOKEN_RULE);
         }
-        let Some(file) = &self.edge_token_file else {
-            return;
-        };
-        let lines = file.text().lines().map(str::trim);
-        let tokens: Vec<Secret> = lines
-            .filter(|line| !line.is_empty())
-            .map(Secret::new)
-            .collect();
-        if tokens.is_empty() || !tokens.iter().all(is_token) {
-            problems.refuse("auth.edge_token_file", TOKEN_RULE);
+        if let Err(reason) = self.tokens_with(self.edge_token_file.as_ref()) {
+            problems.refuse("auth.edge_token_file", reason);
         }
-        self.edge_tokens.extend(tokens);
+    }
+
+    /// The tokens of edges: those of the configuration, and those of `file`.
+    ///
+    /// # Errors
+    /// The rule that a token of the file does not keep.
+    pub fn tokens_with(&self, file: Option<&FileText>) -> Result<Vec<Secret>, &'static str> {
+        let mut tokens = self.edge_tokens.clone();
+        if let Some(file) = file {
+            let lines = file.text().lines().map(str::trim);
+            let lines = lines.filter(|line| !line.is_empty()).map(Secret::new);
+            let of_file: Vec<Secret> = lines.collect();
+            if of_file.is_empty() || !of_file.iter().all(is_token) {
+                return Err(TOKEN_RULE);
+            }
+            tokens.extend(of_file);
+        }
+        Ok(tokens)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Settings of the database, Redis, lookups, clicks and purging.
 
 use super::links::LinksConfig;
-use super::value::Secret;
+use super::value::{FileText, Secret};
 use edgelink_wire::clicks::attributes::Attribute;
 use edgelink_wire::settings::Problems;
 use std::time::Duration;
@@ -39,6 +39,9 @@ edgelink_wire::settings! {
         /// `redis-cluster://host:port?node=host:port`; `rediss` for TLS. Without it this process is the only control plane, and
         /// links are cached in it alone.
         pub url: Option<Secret> = None, "redis://127.0.0.1:6379";
+        /// Certificates of authorities in PEM, one of which has signed the certificate of a Redis with TLS; in place of those that
+        /// the system trusts.
+        pub ca_file: Option<FileText> = None, "/etc/edgelink/tls/redis-ca.crt";
         /// Time for a command of a lookup; then the database is asked. Keep it well below the time that an edge waits. Commands of
         /// the publisher may take ten times as long.
         pub timeout_ms: Duration = Duration::from_millis(100), 10..=10_000;
@@ -148,6 +151,9 @@ impl RedisConfig {
         if !matches!(kind, Some("" | "-sentinel" | "-cluster")) {
             let must = "must start with 'redis://', 'redis-sentinel://' or 'redis-cluster://', or the same with 'rediss'";
             problems.refuse("redis.url", must);
+        }
+        if self.ca_file.is_some() && !scheme.starts_with("rediss") {
+            problems.refuse("redis.ca_file", "needs a redis.url with 'rediss'");
         }
     }
 }

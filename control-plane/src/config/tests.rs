@@ -293,7 +293,9 @@ fn secrets_come_from_files_and_are_never_shown() {
         ],
     )
     .unwrap();
-    let tokens: Vec<&str> = config.auth.edge_tokens.iter().map(Secret::expose).collect();
+    let file = config.auth.edge_token_file.as_ref();
+    let tokens = config.auth.tokens_with(file).unwrap();
+    let tokens: Vec<&str> = tokens.iter().map(Secret::expose).collect();
     assert_eq!(
         tokens,
         [

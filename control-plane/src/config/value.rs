@@ -2,6 +2,8 @@
 
 use edgelink_wire::settings::{Kind, Problems, SettingValue, Value};
 use std::fmt;
+use std::io;
+use std::path::PathBuf;
 
 /// A text that is never logged.
 #[derive(Clone, PartialEq, Eq)]
@@ -62,19 +64,39 @@ impl SettingValue for Header {
 
 /// The content of a file that a setting names. It is read with the configuration, and never logged.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileText(Secret);
+pub struct FileText {
+    text: Secret,
+    /// `None` if no file holds it.
+    path: Option<PathBuf>,
+}
 
 impl FileText {
     /// As if a file held this text.
     #[must_use]
     pub fn new(text: impl Into<String>) -> Self {
-        Self(Secret::new(text))
+        let text = Secret::new(text);
+        Self { text, path: None }
     }
 
     /// The text of the file.
     #[must_use]
     pub fn text(&self) -> &str {
-        self.0.expose()
+        self.text.expose()
+    }
+
+    /// The file as it is by now.
+    ///
+    /// # Errors
+    /// It cannot be read any more.
+    pub async fn again(&self) -> io::Result<Self> {
+        let Some(path) = &self.path else {
+            return Ok(self.clone());
+        };
+        let text = tokio::fs::read_to_string(path).await?;
+        Ok(Self {
+            text: Secret::new(text),
+            path: self.path.clone(),
+        })
     }
 }
 
@@ -83,12 +105,15 @@ impl SettingValue for FileText {
 
     fn read(value: Value, path: &str, problems: &mut Problems) -> Option<Self> {
         let file = String::read(value, path, problems)?;
-        let text = std::fs::read_to_string(&file);
-        text.map(Self::new)
-            .map_err(|error| {
-                problems.refuse(path, format!("names {file}, which cannot be read: {error}"));
-            })
-            .ok()
+        let text = std::fs::read_to_string(&file).map(Secret::new);
+        text.map_err(|error| {
+            problems.refuse(path, format!("names {file}, which cannot be read: {error}"));
+        })
+        .ok()
+        .map(|text| Self {
+            text,
+            path: Some(file.into()),
+        })
     }
 
     fn written(&self, _: &str) -> Option<Value> {

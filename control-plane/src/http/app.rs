@@ -22,6 +22,7 @@ use crate::numbers::Minter;
 use crate::oidc::Oidc;
 use crate::publisher::PublisherStatus;
 use crate::redis::Redis;
+use crate::reloaded::Reloaded;
 use crate::resolve::Resolver;
 use crate::snapshot::Snapshots;
 use crate::store::{Store, StoreError};
@@ -35,7 +36,7 @@ pub(crate) struct App {
     pub(crate) store: Arc<Store>,
     pub(crate) creator: Creator,
     pub(crate) keys: Arc<KeyVerifier>,
-    pub(crate) edge_tokens: Arc<EdgeTokens>,
+    pub(crate) edge_tokens: Arc<Reloaded<EdgeTokens>>,
     pub(crate) pages: Pages,
     pub(crate) domains: Arc<Domains>,
     pub(crate) verifier: Verifier,
@@ -90,6 +91,7 @@ pub(crate) struct App {
 
 /// The parts of the state that answer edges.
 pub(crate) struct Lookups {
+    pub(crate) edge_tokens: Arc<Reloaded<EdgeTokens>>,
     pub(crate) feed: Arc<Feed>,
     pub(crate) publisher: PublisherStatus,
     pub(crate) domains: Arc<Domains>,
@@ -120,7 +122,7 @@ impl App {
                 &config.auth,
                 &config.console,
             )),
-            edge_tokens: Arc::new(EdgeTokens::new(&config.auth.edge_tokens)),
+            edge_tokens: lookups.edge_tokens,
             pages: Pages::new(&config.pages),
             edge_health: HealthNotes::new(store.clone()),
             health: Health::new(store.clone(), lookups.feed.clone(), lookups.publisher),

@@ -17,8 +17,9 @@ pub(crate) use key_verifier::KeyVerifier;
 pub(crate) use permission::Caller;
 use permission::Login;
 
-use crate::config::Secret;
+use crate::config::{AuthConfig, Secret};
 use crate::problem::{Kind, Problem};
+use crate::reloaded::Reloaded;
 use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -35,6 +36,26 @@ pub(crate) struct EdgeTokens(Vec<[u8; 32]>);
 impl EdgeTokens {
     pub(crate) fn new(tokens: &[Secret]) -> Self {
         Self(tokens.iter().map(|token| hash(token.expose())).collect())
+    }
+
+    /// The tokens of `config` and of its file, as this is by now.
+    ///
+    /// # Errors
+    /// What is wrong with the file.
+    pub(crate) fn reloaded(config: &AuthConfig) -> Result<Arc<Reloaded<Self>>, String> {
+        let files = config.edge_token_file.iter().cloned().collect();
+        let config = config.clone();
+        Reloaded::new("auth.edge_token_file", files, move |files| {
+            let tokens = config.tokens_with(files.first());
+            tokens
+                .map(|tokens| Self::new(&tokens))
+                .map_err(str::to_owned)
+        })
+    }
+
+    /// Whether edges have no token that would be known.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// Whether `token` is one of them. All hashes are compared, so that the time shows neither length nor place of a
@@ -143,10 +164,11 @@ pub(crate) fn sends_key(headers: &HeaderMap) -> bool {
 
 /// Lets requests with one of the edges' tokens through.
 pub(crate) async fn require_edge_token(
-    State(tokens): State<Arc<EdgeTokens>>,
+    State(tokens): State<Arc<Reloaded<EdgeTokens>>>,
     request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
+    let tokens = tokens.current();
     let is_known = bearer(request.headers()).is_some_and(|token| tokens.contains(token));
     if is_known {
         Ok(next.run(request).await)

@@ -2,9 +2,10 @@
 
 use super::{api, edge_api, health, openapi, redirect, shlink, unlock};
 use super::{layers, observe};
+use crate::config::ListenerKind;
 use crate::console;
 use crate::http::app::App;
-use crate::problem::{Kind, Problem, method_not_allowed};
+use crate::problem::{self, Kind, Problem, method_not_allowed};
 use crate::public::{self, home, preview};
 use axum::Router;
 use axum::extract::{Request, State};
@@ -14,45 +15,68 @@ use axum::routing::get;
 use http::{HeaderValue, Method, Uri, header};
 use std::sync::Arc;
 
-/// The router of all paths. Polls have a bound of their own, and so has the time of bulk requests. Probes and metrics have none,
-/// because they matter most when all else is busy.
-pub(crate) fn router(app: Arc<App>) -> Router {
+/// The router of a listener that serves these. Polls have a bound of their own, and so has the time of bulk requests. Probes and
+/// metrics have none, because they matter most when all else is busy.
+pub(crate) fn router(app: &Arc<App>, serves: &[ListenerKind]) -> Router {
+    let mut routes = health_routes(serves);
+    if serves.contains(&ListenerKind::Main) {
+        routes = routes.merge(main_routes(app));
+    }
+    if serves.contains(&ListenerKind::Edge) {
+        routes = routes.merge(edge_routes(app));
+    }
+    let routes = match serves.contains(&ListenerKind::Public) {
+        true => routes.merge(visitor_routes(app)).fallback(nothing_here),
+        false => routes.fallback(problem::nothing_here),
+    };
+    observed(routes).with_state(app.clone())
+}
+
+fn main_routes(app: &Arc<App>) -> Router<Arc<App>> {
     let api = Router::new()
-        .nest("/api/v1", api::routes(&app))
+        .nest("/api/v1", api::routes(app))
         .layer(from_fn_with_state(app.clone(), layers::limit_time))
-        .merge(Router::new().nest("/api/v1", api::bulk_routes(&app)));
+        .merge(Router::new().nest("/api/v1", api::bulk_routes(app)));
     let shlink = Router::new()
-        .nest("/rest/v3", shlink::routes(&app))
+        .nest("/rest/v3", shlink::routes(app))
         .route("/rest/v3/health", get(shlink::health))
         .layer(from_fn_with_state(app.clone(), layers::limit_time));
-    let shlink = bounded(shlink, &app).layer(from_fn(shlink::translate));
-    let api = bounded(api, &app)
+    let shlink = bounded(shlink, app).layer(from_fn(shlink::translate));
+    let api = bounded(api, app)
         .merge(shlink)
         .layer(map_response(layers::forbid_caching));
     let api = match layers::cors(&app.config.server.cors_origins) {
         Some(cors) => api.layer(cors),
         None => api,
     };
-    let others = Router::new()
-        .nest(
-            "/edge/v1",
-            edge_api::routes(&app).layer(map_response(layers::forbid_caching)),
-        )
+    let docs = Router::new()
         .route("/openapi.json", get(openapi::json))
         .route("/api/docs", get(openapi::page))
+        .layer(from_fn_with_state(app.clone(), layers::limit_time));
+    let console = bounded(console::routes(app), app);
+    api.merge(bounded(docs, app))
+        .merge(console::finish(console))
+}
+
+fn edge_routes(app: &Arc<App>) -> Router<Arc<App>> {
+    let nested = |routes: Router<Arc<App>>| {
+        Router::new().nest(
+            "/edge/v1",
+            routes.layer(map_response(layers::forbid_caching)),
+        )
+    };
+    let routes = nested(edge_api::routes(app));
+    let routes = routes.layer(from_fn_with_state(app.clone(), layers::limit_time));
+    bounded(routes, app).merge(nested(edge_api::waiting_routes(app)))
+}
+
+fn visitor_routes(app: &Arc<App>) -> Router<Arc<App>> {
+    let routes = Router::new()
         .route("/", get(root))
         .route("/{code}", get(visit).post(form))
-        .merge(public::routes(&app))
+        .merge(public::routes(app))
         .layer(from_fn_with_state(app.clone(), layers::limit_time));
-    let others = bounded(others, &app);
-    let console = bounded(console::routes(&app), &app);
-    let waiting = Router::new().nest(
-        "/edge/v1",
-        edge_api::waiting_routes(&app).layer(map_response(layers::forbid_caching)),
-    );
-    let all = api.merge(others).merge(console::finish(console));
-    let all = all.merge(waiting).merge(health_routes());
-    observed(all.fallback(nothing_here)).with_state(app)
+    bounded(routes, app)
 }
 
 fn bounded(routes: Router<Arc<App>>, app: &Arc<App>) -> Router<Arc<App>> {
@@ -64,16 +88,20 @@ fn bounded(routes: Router<Arc<App>>, app: &Arc<App>) -> Router<Arc<App>> {
         ))
 }
 
-/// The router of further connections when all are taken: probes and metrics.
-pub(crate) fn health_router(app: Arc<App>) -> Router {
-    observed(health_routes().fallback(overloaded)).with_state(app)
+/// The router of further connections to a listener that serves these when all are taken: probes and metrics.
+pub(crate) fn health_router(app: &Arc<App>, serves: &[ListenerKind]) -> Router {
+    observed(health_routes(serves).fallback(overloaded)).with_state(app.clone())
 }
 
-fn health_routes() -> Router<Arc<App>> {
-    Router::new()
+/// Probes are answered by every listener: balancers ask the one that they send requests to.
+fn health_routes(serves: &[ListenerKind]) -> Router<Arc<App>> {
+    let routes = Router::new()
         .route("/health/live", get(health::live))
-        .route("/health/ready", get(health::ready))
-        .route("/metrics", get(observe::metrics))
+        .route("/health/ready", get(health::ready));
+    match serves.contains(&ListenerKind::Metrics) {
+        true => routes.route("/metrics", get(observe::metrics)),
+        false => routes,
+    }
 }
 
 fn observed(router: Router<Arc<App>>) -> Router<Arc<App>> {

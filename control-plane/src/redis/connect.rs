@@ -3,12 +3,16 @@
 
 use super::error::RedisError;
 use super::{Redis, measured};
-use crate::config::Secret;
+use crate::config::{FileText, Secret};
+use crate::pem;
 use bytes::Bytes;
 use fred::clients::{Client, SubscriberClient};
 use fred::interfaces::{ClientLike, EventInterface, KeysInterface, PubsubInterface};
-use fred::types::config::{ClusterDiscoveryPolicy, Config, ReconnectPolicy, TcpConfig};
+use fred::types::config::{
+    ClusterDiscoveryPolicy, Config, ReconnectPolicy, TcpConfig, TlsConnector,
+};
 use fred::types::{Builder, Expiration, Message, Value};
+use rustls::ClientConfig;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::broadcast::Receiver;
@@ -53,10 +57,17 @@ pub(super) struct Clients {
 }
 
 impl Clients {
-    pub(super) fn build(url: &Secret, timeout: Duration) -> Result<Self, RedisError> {
+    pub(super) fn build(
+        url: &Secret,
+        authorities: Option<&FileText>,
+        timeout: Duration,
+    ) -> Result<Self, RedisError> {
         let wrong = |error: fred::error::Error| RedisError::Url(error.details().to_owned());
         let mut config = Config::from_url(url.expose()).map_err(wrong)?;
         config.fail_fast = false;
+        if let (Some(tls), Some(authorities)) = (&mut config.tls, authorities) {
+            tls.connector = connector(authorities).map_err(RedisError::Authorities)?;
+        }
         // After a failover the nodes that the URL names may be the ones that are gone.
         if config.server.is_clustered() {
             config
@@ -77,6 +88,17 @@ impl Clients {
             subscriber: subscriber.map_err(wrong)?,
         })
     }
+}
+
+/// TLS to servers whose certificates are of these authorities.
+fn connector(authorities: &FileText) -> Result<TlsConnector, String> {
+    let roots = pem::roots(authorities)?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?;
+    let config = config.with_root_certificates(roots).with_no_client_auth();
+    Ok(config.into())
 }
 
 /// A builder of clients that close a connection on which a command has waited for `unresponsive`.

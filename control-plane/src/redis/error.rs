@@ -6,8 +6,11 @@ use fred::error::{Error, ErrorKind};
 #[derive(Debug, thiserror::Error)]
 pub enum RedisError {
     /// The URL cannot be used.
-    #[error("{0}")]
+    #[error("redis.url cannot be used: {0}")]
     Url(String),
+    /// The file of authorities cannot be used.
+    #[error("redis.ca_file {0}")]
+    Authorities(String),
     /// No connection, or no answer in time.
     #[error("Redis does not answer: {0}")]
     Away(Error),
@@ -31,7 +34,7 @@ impl RedisError {
     /// The name of the kind in metrics.
     pub(super) fn kind(&self) -> &'static str {
         match self {
-            Self::Url(_) => "url",
+            Self::Url(_) | Self::Authorities(_) => "url",
             Self::Away(_) => "away",
             Self::Refused(_) => "refused",
             Self::Malformed(_) => "malformed",

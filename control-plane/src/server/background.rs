@@ -2,7 +2,7 @@
 
 use crate::analytics::{ClickHouse, ClickWriter, Engine, LinkResolver, SqlEngine};
 use crate::clicks::Reports;
-use crate::config::{Config, EngineKind};
+use crate::config::{Config, EngineKind, ServerConfig};
 use crate::domains::Domains;
 use crate::feed::{Feed, Listener, Tail};
 use crate::http::app::Clicks;
@@ -10,6 +10,7 @@ use crate::live::{Live, LiveReader};
 use crate::numbers;
 use crate::publisher::{Destination, Publisher, PublisherStatus};
 use crate::redis::{Redis, RedisError};
+use crate::reloaded::Reloaded;
 use crate::resolve::{KeyScanner, KnownKeys, Memory, Resolver};
 use crate::snapshot::{SnapshotSettings, Snapshots};
 use crate::store::{OnChange, Store};
@@ -141,6 +142,15 @@ impl Background {
         F: Future<Output = ()> + Send + 'static,
     {
         self.tasks.spawn(task(self.stop.clone()));
+    }
+
+    /// Has a value follow its files.
+    pub(super) fn follow<T: Send + Sync + 'static>(
+        &self,
+        value: &Arc<Reloaded<T>>,
+        config: &ServerConfig,
+    ) {
+        self.spawn(|stop| value.clone().follow(config.reload_ms, stop));
     }
 
     /// Starts to take reports of clicks, to write them, and to stream them.

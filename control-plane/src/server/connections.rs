@@ -1,19 +1,20 @@
 //! Accepts connections, serves them, and closes them in order.
 
 use super::addresses::{AddressCounts, CountedConnection};
-use crate::config::ServerConfig;
+use super::requests::Http;
+use super::tls::Tls;
+use crate::config::{ListenerKind, ServerConfig};
 use crate::http::client_address::Peer;
 use crate::telemetry::LogThrottle;
 use crate::telemetry::prometheus::CONNECTIONS_REFUSED;
 use axum::Router;
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use metrics::counter;
+use std::future::poll_fn;
 use std::io;
-use std::net::IpAddr;
-use std::pin::{Pin, pin};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
@@ -24,22 +25,26 @@ use tower_http::add_extension::AddExtension;
 
 /// The pause before accepting is retried when the system has no more sockets.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
-/// The largest head of a request in bytes; a longer one is answered 431.
-const MAX_HEAD_BYTES: usize = 32_768;
-/// The largest buffer of a connection in bytes.
-const MAX_BUFFER_BYTES: usize = 65_536;
 
-/// How long a client may take to send the head of a request in a connection that is for probes only.
-const PROBE_HEADER_TIMEOUT: Duration = Duration::from_secs(2);
+type Accepted = io::Result<(TcpStream, SocketAddr)>;
 
-/// Accepts connections up to a bound, and some more for probes.
+/// Accepts connections of all listeners up to a bound, and some more for probes.
 pub(super) struct Acceptor {
-    listener: TcpListener,
+    doors: Vec<Door>,
     seats: Seats,
     addresses: Arc<AddressCounts>,
     write_timeout: Duration,
-    http: http1::Builder,
-    probe_http: http1::Builder,
+    http: Http,
+    probe_http: Http,
+}
+
+/// A listener, and what it serves.
+pub(super) struct Door {
+    pub(super) listener: TcpListener,
+    pub(super) kind: ListenerKind,
+    pub(super) routers: Routers,
+    /// `None` if it takes no TLS.
+    pub(super) tls: Option<Arc<Tls>>,
 }
 
 /// The routers of the two kinds of connections.
@@ -98,11 +103,6 @@ impl SeatKind {
     }
 }
 
-type HttpConnection = http1::Connection<
-    TokioIo<Pin<Box<TimeoutStream<TcpStream>>>>,
-    TowerToHyperService<AddExtension<Router, Peer>>,
->;
-
 /// Connections that are still open.
 pub(super) struct Connections {
     tasks: TaskTracker,
@@ -111,48 +111,45 @@ pub(super) struct Connections {
 }
 
 impl Acceptor {
-    pub(super) fn new(listener: TcpListener, config: &ServerConfig) -> Self {
-        let mut probe_http = http(config.header_timeout_ms.min(PROBE_HEADER_TIMEOUT));
-        probe_http.keep_alive(false);
+    pub(super) fn new(doors: Vec<Door>, config: &ServerConfig) -> Self {
         Self {
-            listener,
+            doors,
             seats: Seats {
                 all: Arc::new(Semaphore::new(config.max_connections)),
                 health: Arc::new(Semaphore::new(config.health_connections)),
             },
             addresses: AddressCounts::new(config.max_connections_per_address),
             write_timeout: config.write_timeout_ms,
-            http: http(config.header_timeout_ms),
-            probe_http,
+            http: Http::new(config.header_timeout_ms),
+            probe_http: Http::for_probes(config.header_timeout_ms),
         }
     }
 
-    /// Accepts until `stop` is done, and closes the listener then.
-    pub(super) async fn serve(
-        self,
-        routers: Routers,
-        stop: impl Future<Output = ()>,
-    ) -> Connections {
+    /// Accepts until `stop` is done, and closes the listeners then.
+    pub(super) async fn serve(self, stop: impl Future<Output = ()>) -> Connections {
         let connections = Connections {
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
             cut: CancellationToken::new(),
         };
         tokio::select! {
-            () = self.accept_all(&routers, &connections) => {}
+            () = self.accept_all(&connections) => {}
             () = stop => {}
         }
         connections
     }
 
-    async fn accept_all(&self, routers: &Routers, connections: &Connections) {
+    async fn accept_all(&self, connections: &Connections) {
+        let mut first = 0;
         while let Ok(seat) = self.seats.wait().await {
-            match self.listener.accept().await {
+            let (at, accepted) = poll_fn(|cx| self.poll_accept(first, cx)).await;
+            first = at + 1;
+            match accepted {
                 Ok((stream, peer)) => match self.addresses.admit(peer.ip()) {
                     Some(counted) => {
                         let seat = self.seats.improve(seat);
                         let stream = (stream, Peer(peer.ip()));
-                        self.begin(stream, routers, connections, (seat, counted));
+                        self.begin(&self.doors[at], stream, connections, (seat, counted));
                     }
                     None => report_refusal(peer.ip()),
                 },
@@ -161,10 +158,21 @@ impl Acceptor {
         }
     }
 
+    /// Accepts a connection of any listener, beginning with the one at `first`, so that none waits behind a busy one.
+    fn poll_accept(&self, first: usize, cx: &mut Context<'_>) -> Poll<(usize, Accepted)> {
+        let count = self.doors.len();
+        for at in (first..first + count).map(|at| at % count) {
+            if let Poll::Ready(accepted) = self.doors[at].listener.poll_accept(cx) {
+                return Poll::Ready((at, accepted));
+            }
+        }
+        Poll::Pending
+    }
+
     fn begin(
         &self,
+        door: &Door,
         (stream, peer): (TcpStream, Peer),
-        routers: &Routers,
         connections: &Connections,
         place: (Seat, CountedConnection),
     ) {
@@ -173,22 +181,16 @@ impl Acceptor {
         let mut stream = TimeoutStream::new(stream);
         stream.set_write_timeout(Some(self.write_timeout));
         let (http, router) = match place.0.kind {
-            SeatKind::All => (&self.http, &routers.all),
-            SeatKind::Health => (&self.probe_http, &routers.health),
+            SeatKind::All => (&self.http, &door.routers.all),
+            SeatKind::Health => (&self.probe_http, &door.routers.health),
         };
         let service = TowerToHyperService::new(AddExtension::new(router.clone(), peer));
-        let connection = http.serve_connection(TokioIo::new(Box::pin(stream)), service);
-        connections.spawn(connection, place);
+        let tls = door.tls.as_ref().map(|tls| tls.current().of(door.kind));
+        let (http, stop) = (http.clone(), connections.stop.clone());
+        connections.spawn(place, async move {
+            http.serve(Box::pin(stream), service, tls, &stop).await;
+        });
     }
-}
-
-fn http(header_timeout: Duration) -> http1::Builder {
-    let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new())
-        .header_read_timeout(header_timeout)
-        .max_header_size(MAX_HEAD_BYTES)
-        .max_buf_size(MAX_BUFFER_BYTES);
-    http
 }
 
 fn report_refusal(address: IpAddr) {
@@ -218,24 +220,15 @@ async fn pause_unless_client_left(error: &io::Error) {
 }
 
 impl Connections {
-    fn spawn(&self, connection: HttpConnection, place: (Seat, CountedConnection)) {
-        let (stop, cut) = (self.stop.clone(), self.cut.clone());
+    fn spawn(
+        &self,
+        place: (Seat, CountedConnection),
+        connection: impl Future<Output = ()> + Send + 'static,
+    ) {
+        let cut = self.cut.clone();
         self.tasks.spawn(async move {
             let _place = place;
-            let mut connection = pin!(connection);
-            let result = tokio::select! {
-                result = connection.as_mut() => result,
-                () = stop.cancelled() => {
-                    connection.as_mut().graceful_shutdown();
-                    tokio::select! {
-                        result = connection => result,
-                        () = cut.cancelled() => Ok(()),
-                    }
-                }
-            };
-            if let Err(error) = result {
-                tracing::debug!(%error, "connection ended early");
-            }
+            cut.run_until_cancelled(connection).await;
         });
     }
 

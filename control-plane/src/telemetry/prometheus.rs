@@ -44,6 +44,8 @@ metrics! {
     HTTP_SECONDS: Histogram "edgelink_http_request_duration_seconds", "`route`, `method`";
     /// Connections closed at once: their address had `max_connections_per_address`.
     CONNECTIONS_REFUSED: Counter "edgelink_http_connections_refused_total";
+    /// When the certificate in use ends, in seconds since 1970; of several authorities the first end.
+    CERTIFICATE_END: Gauge "edgelink_certificate_expiry_timestamp_seconds", "`certificate` (server, edge_client_ca)";
     /// Requests refused with 429, by the limit that they exceed.
     REQUESTS_LIMITED: Counter "edgelink_requests_limited_total", "`policy` (address, key, global)";
     /// Requests whose limits counted in this process alone, because Redis did not answer.

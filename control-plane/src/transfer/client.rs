@@ -25,7 +25,7 @@ pub(crate) type Here =
 /// How requests come to the API.
 #[derive(Clone)]
 enum Way {
-    Remote(Http),
+    Remote(Box<Http>),
     Here(Here),
 }
 
@@ -101,7 +101,7 @@ impl ApiClient {
     /// [`ClientError::Certificates`].
     pub fn new(base: &str, key: impl Into<String>) -> Result<Self, ClientError> {
         Ok(Self {
-            way: Way::Remote(Http::new()?),
+            way: Way::Remote(Box::new(Http::new()?)),
             base: base.trim_end_matches('/').to_owned(),
             key: key.into(),
         })

@@ -1,6 +1,6 @@
 //! A server of one's own for every test, and a client for it.
 
-use edgelink_control_plane::config::{Config, Environment};
+use edgelink_control_plane::config::{Config, Environment, ListenerConfig};
 use edgelink_control_plane::server::Server;
 use edgelink_tests::servers::{ClickHouseKind, ClickHouseServer};
 use reqwest::header::HeaderMap;
@@ -25,6 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// A server that runs inside of the test.
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
+    pub(crate) listeners: Vec<ListenerConfig>,
     pub(crate) admin_key: String,
     pub(crate) folder: Arc<TempDir>,
     stop: CancellationToken,
@@ -59,11 +60,12 @@ impl Running {
     async fn inside(folder: Arc<TempDir>, variables: &[(&str, &str)]) -> Self {
         let config = Config::load(None, &environment(folder.path(), variables)).unwrap();
         let server = Server::start(config).await.unwrap();
-        let address = server.address();
+        let listeners: Vec<_> = server.listeners().cloned().collect();
         let stop = CancellationToken::new();
         let task = tokio::spawn(server.run(stop.clone().cancelled_owned()));
         Self {
-            address,
+            address: listeners[0].address,
+            listeners,
             admin_key: read_key(folder.path()),
             folder,
             stop,
@@ -181,6 +183,14 @@ impl Running {
             "sqlite://{}",
             self.folder.path().join("edgelink.db").display()
         )
+    }
+}
+
+/// Why a server with these variables does not start.
+pub(crate) async fn refusal(folder: &Path, variables: &[(&str, &str)]) -> String {
+    match Config::load(None, &environment(folder, variables)) {
+        Ok(config) => Server::start(config).await.err().unwrap().to_string(),
+        Err(error) => error.to_string(),
     }
 }
 

@@ -9,6 +9,7 @@ trap 'rm -rf "$rendered"' EXIT
 env \
   EDGELINK_CONTROL_PLANES="${EDGELINK_CONTROL_PLANES:-edgelink-control-planes.edgelink.svc.cluster.local:8081}" \
   EDGELINK_FEED="${EDGELINK_FEED:-poll}" EDGELINK_CLICKS="${EDGELINK_CLICKS:-true}" \
+  EDGELINK_TOKEN_IN_PLUGIN=true \
   EDGELINK_BRIDGE_WASM=/usr/lib/edgelink/edgelink_resp_bridge.wasm \
   "$here/../../run.sh" --render "$rendered"
 "${PYTHON:-python3}" -B "$here/resources.py" "${1:-}" "$rendered" "${2:?the OCI image of the filter is missing}"

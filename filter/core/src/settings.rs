@@ -83,8 +83,8 @@ pub struct ControlPlane {
     pub cluster: String,
     /// The `:authority` of callouts.
     pub authority: String,
-    /// The value of `authorization` of callouts.
-    pub authorization: String,
+    /// The value of `authorization` of callouts; `None` if the proxy adds it.
+    pub authorization: Option<String>,
     /// Milliseconds after which the proxy gives a callout up.
     pub timeout_millis: u32,
     /// The largest number of lookups in flight.
@@ -380,7 +380,7 @@ impl From<GeoSection> for GeoHeaders {
 impl From<ControlPlaneSection> for ControlPlane {
     fn from(section: ControlPlaneSection) -> Self {
         Self {
-            authorization: format!("Bearer {}", section.token.0),
+            authorization: section.token.map(|token| format!("Bearer {}", token.0)),
             cluster: section.cluster.0,
             authority: section.authority.0,
             timeout_millis: section.timeout_millis,

@@ -74,12 +74,11 @@ pub(super) fn call<'a>(
     timeout_millis: u32,
 ) -> Option<u32> {
     let control_plane = &settings.control_plane;
-    let common = [
-        (":authority", control_plane.authority.as_str()),
-        ("authorization", &control_plane.authorization),
-    ];
+    let authority = (":authority", control_plane.authority.as_str());
+    let authorization = control_plane.authorization.as_deref();
+    let authorization = authorization.map(|value| ("authorization", value));
     let mut pairs = Pairs::default();
-    let headers = headers.chain(common);
+    let headers = headers.chain([authority]).chain(authorization);
     let headers = pairs.encode(headers.map(|(name, value)| (name, value.as_bytes())));
     let home = with_worker(|worker| worker.edge.home()).flatten()?;
     if !abi::set_effective_context(home) {

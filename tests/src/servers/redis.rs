@@ -1,6 +1,7 @@
 //! A private Redis, alone or as a cluster.
 
 use super::{PrivateServer, is_private_server};
+use crate::certificates::Identity;
 use crate::stack::{Process, free_port, until};
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -20,6 +21,8 @@ pub struct RedisServer {
     server: PrivateServer,
     password: Option<String>,
     options: Vec<String>,
+    /// Of `redis-cli`.
+    client_options: Vec<String>,
 }
 
 is_private_server!(RedisServer);
@@ -27,16 +30,37 @@ is_private_server!(RedisServer);
 impl RedisServer {
     /// Starts a server.
     pub async fn start() -> Self {
-        Self::launch(None, &[]).await
+        Self::launch(None, &[], &[]).await
     }
 
     /// Starts a server that wants this password.
     pub async fn with_password(password: &str) -> Self {
-        Self::launch(Some(password), &[]).await
+        Self::launch(Some(password), &[], &[]).await
     }
 
-    async fn launch(password: Option<&str>, options: &[&str]) -> Self {
-        let mut options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
+    /// Starts a server that wants this password, over TLS alone, as `identity`, which `authority` has made. The URL begins with
+    /// `rediss`.
+    pub async fn with_tls(password: &str, identity: &Identity, authority: &Path) -> Self {
+        let [certificate, key, authority] = [&identity.certificate, &identity.key, authority]
+            .map(|file| file.to_str().expect("a path"));
+        let options = [
+            "--tls-auth-clients",
+            "no",
+            "--tls-cert-file",
+            certificate,
+            "--tls-key-file",
+            key,
+            "--tls-ca-cert-file",
+            authority,
+        ];
+        Self::launch(Some(password), &options, &["--tls", "--cacert", authority]).await
+    }
+
+    async fn launch(password: Option<&str>, options: &[&str], client_options: &[&str]) -> Self {
+        let owned = |options: &[&str]| -> Vec<String> {
+            options.iter().map(|&option| option.to_owned()).collect()
+        };
+        let mut options = owned(options);
         if let Some(password) = password {
             options.extend(["--requirepass".to_owned(), password.to_owned()]);
         }
@@ -44,6 +68,7 @@ impl RedisServer {
             server: PrivateServer::start("redis", |folder, port| spawn(folder, port, &options)),
             password: password.map(str::to_owned),
             options,
+            client_options: owned(client_options),
         };
         server.await_ready().await;
         server
@@ -51,9 +76,11 @@ impl RedisServer {
 
     async fn await_ready(&mut self) {
         let (port, password) = (self.port(), self.password.clone());
+        let options = self.client_options.clone();
+        let ping = || ask_with(port, password.as_deref(), &options, &["PING"]);
         self.server
             .process
-            .await_ready(async || ask(port, password.as_deref(), &["PING"]).trim() == "PONG")
+            .await_ready(async || ping().trim() == "PONG")
             .await;
     }
 
@@ -62,13 +89,19 @@ impl RedisServer {
     pub fn url(&self) -> String {
         let password = self.password.as_ref();
         let password = password.map_or(String::new(), |password| format!(":{password}@"));
-        format!("redis://{password}127.0.0.1:{}", self.port())
+        let tls = if self.client_options.is_empty() {
+            ""
+        } else {
+            "s"
+        };
+        format!("redis{tls}://{password}127.0.0.1:{}", self.port())
     }
 
     /// Runs a command and answers what `redis-cli` prints.
     #[must_use]
     pub fn ask(&self, command: &[&str]) -> String {
-        ask(self.port(), self.password.as_deref(), command)
+        let password = self.password.as_deref();
+        ask_with(self.port(), password, &self.client_options, command)
     }
 
     /// How often a command was called since the start, by `INFO commandstats`.
@@ -113,7 +146,7 @@ impl RedisCluster {
                 "--repl-diskless-sync-delay",
                 "0",
             ];
-            nodes.push(RedisServer::launch(None, &options).await);
+            nodes.push(RedisServer::launch(None, &options, &[]).await);
         }
         form(&nodes);
         let cluster = Self { nodes };
@@ -149,7 +182,7 @@ impl RedisCluster {
     #[must_use]
     pub fn ask(&self, command: &[&str]) -> String {
         let node = self.running().expect("a node that runs");
-        ask_with(node.port(), None, &["-c"], command)
+        ask_with(node.port(), None, &["-c".to_owned()], command)
     }
 
     /// Kills the master that has `key`.
@@ -232,8 +265,15 @@ fn form(nodes: &[RedisServer]) {
 
 fn spawn(folder: &Path, port: u16, options: &[String]) -> Process {
     let mut command = Command::new("redis-server");
+    let port = port.to_string();
+    let is_tls = options.iter().any(|option| option == "--tls-cert-file");
+    let ports: &[&str] = match is_tls {
+        true => &["--port", "0", "--tls-port", &port],
+        false => &["--port", &port],
+    };
     command
-        .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
+        .args(ports)
+        .args(["--bind", "127.0.0.1"])
         .args(["--save", "", "--appendonly", "no", "--daemonize", "no"])
         .arg("--dir")
         .arg(folder)
@@ -252,7 +292,7 @@ fn ask(port: u16, password: Option<&str>, command: &[&str]) -> String {
     ask_with(port, password, &[], command)
 }
 
-fn ask_with(port: u16, password: Option<&str>, options: &[&str], command: &[&str]) -> String {
+fn ask_with(port: u16, password: Option<&str>, options: &[String], command: &[&str]) -> String {
     let mut cli = Command::new("redis-cli");
     cli.args(["-h", "127.0.0.1", "-p", &port.to_string()]);
     if let Some(password) = password {

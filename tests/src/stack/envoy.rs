@@ -55,6 +55,8 @@ pub struct EnvoyOptions {
     pub public_pages: bool,
     /// `EDGELINK_COUNTRY_HEADER` and `EDGELINK_CITY_HEADER`; empty for none.
     pub geo_headers: [&'static str; 2],
+    /// Further variables of `envoy/run.sh`, which override the others.
+    pub variables: Vec<(&'static str, String)>,
 }
 
 /// How an Envoy asks Redis.
@@ -100,6 +102,7 @@ impl Default for EnvoyOptions {
             trusted_hops: 0,
             public_pages: false,
             geo_headers: [""; 2],
+            variables: Vec::new(),
         }
     }
 }
@@ -339,6 +342,8 @@ fn run_sh(
             .env("EDGELINK_REDIS_SERVERS", list(&servers))
             .env("EDGELINK_BRIDGE_WASM", bridge_module());
     }
+    let variables = options.variables.iter();
+    command.envs(variables.map(|(name, value)| (name, value)));
     let templates = [
         (
             "EDGELINK_ENVOY_BOOTSTRAP",

@@ -18,26 +18,31 @@ fn run_sh(state: &Path, settings: &[(&str, &str)]) -> Output {
 
 #[test]
 fn envoy_takes_the_filled_bootstrap() {
-    let state = TempDir::new().expect("a folder");
-    let output = run_sh(
-        state.path(),
-        &[
-            ("EDGELINK_EDGE_TOKEN", "a-\"token\"-with-\\-&-${EDGE_PORT}"),
-            ("EDGELINK_DOMAINS", "go.example,[::1]:8080"),
-            (
-                "EDGELINK_CONTROL_PLANES",
-                "127.0.0.1:1,[::1]:2,cp.example:3",
-            ),
-            ("EDGELINK_EDGE_ADDRESS", "::"),
-        ],
-    );
-    assert!(output.status.success(), "{output:?}");
-    let filled =
-        std::fs::read_to_string(state.path().join("envoy/bootstrap.yaml")).expect("the bootstrap");
-    assert!(
-        filled.contains(r#"a-\\\"token\\\"-with-\\\\-&-${EDGE_PORT}"#),
-        "{filled}"
-    );
+    let token = "a-\"token\"-with-\\-&-${EDGE_PORT}";
+    let escaped = r#"a-\\\"token\\\"-with-\\\\-&-${EDGE_PORT}"#;
+    for in_plugin in ["false", "true"] {
+        let state = TempDir::new().expect("a folder");
+        let output = run_sh(
+            state.path(),
+            &[
+                ("EDGELINK_EDGE_TOKEN", token),
+                ("EDGELINK_TOKEN_IN_PLUGIN", in_plugin),
+                ("EDGELINK_DOMAINS", "go.example,[::1]:8080"),
+                (
+                    "EDGELINK_CONTROL_PLANES",
+                    "127.0.0.1:1,[::1]:2,cp.example:3",
+                ),
+                ("EDGELINK_EDGE_ADDRESS", "::"),
+            ],
+        );
+        assert!(output.status.success(), "{output:?}");
+        let read = |name: &str| std::fs::read_to_string(state.path().join("envoy").join(name));
+        let filled = read("bootstrap.yaml").expect("the bootstrap");
+        assert_eq!(filled.contains(escaped), in_plugin == "true", "{filled}");
+        if in_plugin == "false" {
+            assert_eq!(read("edge-token").expect("the token"), format!("{token}\n"));
+        }
+    }
 }
 
 #[test]
@@ -52,6 +57,10 @@ fn settings_that_make_no_sense_stop_the_start_with_their_name() {
         ("EDGELINK_RATE_BURST", "0"),
         ("EDGELINK_CONTROL_PLANES", "control-plane"),
         ("EDGELINK_ENVOY", "/bin/true"),
+        ("EDGELINK_TOKEN_IN_PLUGIN", "yes"),
+        ("EDGELINK_PAGES", "control-plane"),
+        ("EDGELINK_CONTROL_PLANE_CA", "/nowhere/ca.pem"),
+        ("EDGELINK_CLIENT_KEY", "/nowhere/key.pem"),
     ] {
         let output = run_sh(state.path(), &[token, (name, value)]);
         let message = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -72,8 +81,11 @@ fn no_other_user_can_read_the_token() {
     use std::os::unix::fs::PermissionsExt;
     let state = TempDir::new().expect("a folder");
     run_sh(state.path(), &[("EDGELINK_EDGE_TOKEN", "0123456789abcdef")]);
-    let file = std::fs::metadata(state.path().join("envoy/bootstrap.yaml")).expect("the bootstrap");
-    assert_eq!(file.permissions().mode() & 0o077, 0);
+    for name in ["bootstrap.yaml", "edge-token"] {
+        let file = state.path().join("envoy").join(name);
+        let file = std::fs::metadata(file).expect("a filled file");
+        assert_eq!(file.permissions().mode() & 0o077, 0, "{name}");
+    }
 }
 
 #[cfg(unix)]

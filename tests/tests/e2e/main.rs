@@ -26,6 +26,7 @@ mod redis;
 mod redis_faults;
 mod rules;
 mod shlink;
+mod tls;
 mod urls;
 mod visitor_secrets;
 mod visits;

@@ -25,7 +25,8 @@ fn parse(config: &Value) -> Result<Settings, SettingsError> {
 fn what_is_not_said_has_the_documented_default() {
     let settings = parse(&smallest()).unwrap();
     assert_eq!(settings.control_plane.authority, "control-plane");
-    assert_eq!(settings.control_plane.authorization, "Bearer secret");
+    let authorization = settings.control_plane.authorization.as_deref();
+    assert_eq!(authorization, Some("Bearer secret"));
     assert_eq!(settings.control_plane.timeout_millis, 800);
     assert_eq!(settings.control_plane.max_pending, 1_024);
     assert_eq!(settings.control_plane.max_waiting, 10_000);
@@ -133,10 +134,6 @@ fn what_is_missing_is_named() {
             json!({"domains": ["a"], "controlPlane": {"token": "t"}}),
             "cluster",
         ),
-        (
-            json!({"domains": ["a"], "controlPlane": {"cluster": "c"}}),
-            "token",
-        ),
     ] {
         let error = parse(&config).unwrap_err().to_string();
         assert!(error.contains(&format!("`{name}`")), "{error}");
@@ -153,6 +150,12 @@ fn what_is_not_one_json_object_is_refused() {
         assert!(Settings::parse(config.as_bytes()).is_err(), "{config}");
     }
     assert!(Settings::parse(b"\xff").is_err());
+}
+
+#[test]
+fn without_a_token_the_proxy_has_to_add_it() {
+    let config = json!({"domains": ["a"], "controlPlane": {"cluster": "c"}});
+    assert_eq!(parse(&config).unwrap().control_plane.authorization, None);
 }
 
 #[test]

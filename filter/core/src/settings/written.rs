@@ -66,8 +66,9 @@ edgelink_wire::settings! {
     pub struct ControlPlaneSection {
         /// Envoy's cluster of the control planes.
         pub cluster: HeaderText = HeaderText::default(), Range::Required;
-        /// Token of the edge API.
-        pub token: HeaderText = HeaderText::default(), Range::Required;
+        /// Token of the edge API. Leave it out where Envoy adds it to callouts, as `bootstrap.yaml` has it do: here it shows in
+        /// Envoy's `config_dump`.
+        pub token: Option<HeaderText> = None;
         /// `:authority` of callouts.
         pub authority: HeaderText = HeaderText("control-plane".to_owned());
         /// For a callout: the longest wait of a visitor of an unknown link.

@@ -209,7 +209,7 @@ impl Fixture {
         let server = Server::start(Config::load(None, &environment).unwrap())
             .await
             .unwrap();
-        let address = server.address();
+        let address = server.listeners().next().unwrap().address;
         tokio::spawn(server.run(stop.cancelled_owned()));
         let admin = std::fs::read_to_string(path("admin-key")).unwrap();
         let mut fixture = Self {

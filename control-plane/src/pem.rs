@@ -1,0 +1,32 @@
+//! Certificates of files in PEM.
+
+use crate::config::FileText;
+use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+
+/// The certificates of a file, of which there is at least one.
+///
+/// # Errors
+/// What is wrong with the file.
+pub(crate) fn certificates(file: &FileText) -> Result<Vec<CertificateDer<'static>>, String> {
+    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(file.text().as_bytes()).collect();
+    match read {
+        Ok(certificates) if certificates.is_empty() => Err("has no certificate in PEM".to_owned()),
+        Ok(certificates) => Ok(certificates),
+        Err(error) => Err(format!("has no certificate in PEM: {error}")),
+    }
+}
+
+/// The certificates of a file, as those of authorities.
+///
+/// # Errors
+/// What is wrong with the file.
+pub(crate) fn roots(file: &FileText) -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(file)? {
+        let added = roots.add(certificate);
+        added.map_err(|error| format!("has a certificate of no authority: {error}"))?;
+    }
+    Ok(roots)
+}

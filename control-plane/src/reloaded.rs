@@ -1,0 +1,141 @@
+//! Values made of files, and made again when the files change: certificates, and tokens of edges.
+
+use crate::config::FileText;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// Makes a value of the files; the error says what is wrong with them.
+type Make<T> = Box<dyn Fn(&[FileText]) -> Result<T, String> + Send + Sync>;
+
+/// A value that follows the files it is made of.
+pub(crate) struct Reloaded<T> {
+    /// What the log calls it.
+    name: &'static str,
+    files: Vec<FileText>,
+    make: Make<T>,
+    current: RwLock<Arc<T>>,
+}
+
+impl<T> Reloaded<T> {
+    /// The value of the files as they were read with the configuration.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub(crate) fn new(
+        name: &'static str,
+        files: Vec<FileText>,
+        make: impl Fn(&[FileText]) -> Result<T, String> + Send + Sync + 'static,
+    ) -> Result<Arc<Self>, String> {
+        let first = Arc::new(make(&files)?);
+        Ok(Arc::new(Self {
+            name,
+            files,
+            make: Box::new(make),
+            current: RwLock::new(first),
+        }))
+    }
+
+    /// The value by now.
+    pub(crate) fn current(&self) -> Arc<T> {
+        let current = self.current.read();
+        current.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Reads the files every `period` until `stop`. What is read is compared, and not when it was written: a file may be
+    /// replaced by one of the same time, or by another that a link leads to.
+    pub(crate) async fn follow(self: Arc<Self>, period: Duration, stop: CancellationToken) {
+        let mut seen = Ok(self.files.clone());
+        while stop
+            .run_until_cancelled(tokio::time::sleep(period))
+            .await
+            .is_some()
+        {
+            let files = self.read().await;
+            if files != seen {
+                seen = files;
+                self.renew(&seen);
+            }
+        }
+    }
+
+    async fn read(&self) -> Result<Vec<FileText>, String> {
+        let mut files = Vec::with_capacity(self.files.len());
+        for file in &self.files {
+            files.push(file.again().await.map_err(|error| error.to_string())?);
+        }
+        Ok(files)
+    }
+
+    /// Makes the value of files that have changed; the one before stays where that fails.
+    fn renew(&self, files: &Result<Vec<FileText>, String>) {
+        let name = self.name;
+        let files = files.as_ref().map_err(String::clone);
+        match files.and_then(|files| (self.make)(files)) {
+            Ok(value) => {
+                let current = self.current.write();
+                *current.unwrap_or_else(PoisonError::into_inner) = Arc::new(value);
+                tracing::info!(name, "files have changed: they are in use from now on");
+            }
+            Err(error) => {
+                tracing::warn!(name, %error, "files have changed and cannot be used: what was read before stays in use");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use edgelink_wire::settings::{Problems, SettingValue};
+    use std::path::Path;
+
+    const PERIOD: Duration = Duration::from_secs(1);
+
+    fn number(files: &[FileText]) -> Result<u32, String> {
+        let numbers = files.iter().map(|file| file.text().parse::<u32>());
+        let sum: Result<u32, _> = numbers.sum();
+        sum.map_err(|error| error.to_string())
+    }
+
+    fn read(file: &Path) -> FileText {
+        let path = file.to_str().unwrap().into();
+        FileText::read(path, "a.file", &mut Problems::default()).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_value_follows_its_files_and_stays_where_they_are_wrong_or_away() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = ["a", "b"].map(|name| folder.path().join(name));
+        for file in &files {
+            std::fs::write(file, "1").unwrap();
+        }
+        let texts = files.iter().map(|file| read(file)).collect();
+        let sum = Reloaded::new("sum", texts, number).unwrap();
+        let stop = CancellationToken::new();
+        let following = tokio::spawn(sum.clone().follow(PERIOD, stop.clone()));
+        assert_eq!(*sum.current(), 2);
+        for (text, expected) in [
+            (Some("2"), 3),
+            (Some("x"), 3),
+            (None, 3),
+            (Some(""), 3),
+            (Some("7"), 8),
+        ] {
+            match text {
+                Some(text) => std::fs::write(&files[0], text).unwrap(),
+                None => std::fs::remove_file(&files[0]).unwrap(),
+            }
+            // On a clock of the test's own: the files have been read by then.
+            tokio::time::sleep(2 * PERIOD).await;
+            assert_eq!(*sum.current(), expected, "{text:?}");
+        }
+        stop.cancel();
+        following.await.unwrap();
+    }
+
+    #[test]
+    fn files_that_are_wrong_from_the_first_make_nothing() {
+        assert!(Reloaded::new("sum", vec![FileText::new("x")], number).is_err());
+    }
+}

@@ -1,0 +1,241 @@
+//! Serves the requests of a connection: HTTP/1.1, and over TLS HTTP/2 as well.
+
+use crate::http::client_address::Peer;
+use axum::Router;
+use http::{HeaderName, HeaderValue, Request, header};
+use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
+use hyper::service::Service;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulConnection;
+use hyper_util::service::TowerToHyperService;
+use std::fmt::Display;
+use std::future::pending;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
+use tokio_io_timeout::TimeoutStream;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_util::sync::CancellationToken;
+use tower_http::add_extension::AddExtension;
+
+/// The largest head of a request in bytes; a longer one is answered 431.
+const MAX_HEAD_BYTES: usize = 32_768;
+/// The largest buffer of a connection, and of a request in HTTP/2, in bytes.
+const MAX_BUFFER_BYTES: usize = 65_536;
+/// The most requests at once of a connection in HTTP/2.
+const MAX_STREAMS: u32 = 128;
+/// How long a client may take to send the head of a request in a connection that is for probes only.
+const PROBE_HEADER_TIMEOUT: Duration = Duration::from_secs(2);
+
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+
+type Stream = Pin<Box<TimeoutStream<TcpStream>>>;
+type Handler = TowerToHyperService<AddExtension<Router, Peer>>;
+
+/// How connections are served.
+#[derive(Clone)]
+pub(super) struct Http {
+    header_timeout: Duration,
+    http1: http1::Builder,
+    http2: http2::Builder<TokioExecutor>,
+}
+
+impl Http {
+    /// With that time for the head of a request, for a handshake, and for idle connections.
+    pub(super) fn new(header_timeout: Duration) -> Self {
+        let mut http1 = http1::Builder::new();
+        http1
+            .timer(TokioTimer::new())
+            .header_read_timeout(header_timeout)
+            .max_header_size(MAX_HEAD_BYTES)
+            .max_buf_size(MAX_BUFFER_BYTES);
+        let mut http2 = http2::Builder::new(TokioExecutor::new());
+        http2
+            .timer(TokioTimer::new())
+            .keep_alive_interval(header_timeout)
+            .keep_alive_timeout(header_timeout)
+            .max_concurrent_streams(MAX_STREAMS)
+            .max_header_list_size(MAX_HEAD_BYTES as u32)
+            .max_send_buf_size(MAX_BUFFER_BYTES)
+            .initial_stream_window_size(MAX_BUFFER_BYTES as u32);
+        Self {
+            header_timeout,
+            http1,
+            http2,
+        }
+    }
+
+    /// For connections that are for probes only: one request each.
+    pub(super) fn for_probes(header_timeout: Duration) -> Self {
+        let mut http = Self::new(header_timeout.min(PROBE_HEADER_TIMEOUT));
+        http.http1.keep_alive(false);
+        http.http2.max_concurrent_streams(1);
+        http
+    }
+
+    /// Serves a connection to its end, which comes after `stop` when the requests in flight are answered.
+    pub(super) async fn serve(
+        &self,
+        stream: Stream,
+        handler: Handler,
+        tls: Option<Arc<ServerConfig>>,
+        stop: &CancellationToken,
+    ) {
+        let ended = match tls {
+            None => {
+                self.serve_http1(stream, Requests::new(handler, false), stop)
+                    .await
+            }
+            Some(tls) => self.serve_tls(stream, handler, tls, stop).await,
+        };
+        if let Err(error) = ended {
+            tracing::debug!(error, "connection ended early");
+        }
+    }
+
+    async fn serve_tls(
+        &self,
+        stream: Stream,
+        handler: Handler,
+        tls: Arc<ServerConfig>,
+        stop: &CancellationToken,
+    ) -> Result<(), String> {
+        let handshake = timeout(self.header_timeout, TlsAcceptor::from(tls).accept(stream));
+        let Some(in_time) = stop.run_until_cancelled(handshake).await else {
+            return Ok(());
+        };
+        let stream = in_time.unwrap_or_else(|late| Err(late.into()));
+        let stream = stream.map_err(|error| format!("TLS: {error}"))?;
+        let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+        let requests = Requests::new(handler, true);
+        match is_http2 {
+            true => self.serve_http2(stream, requests, stop).await,
+            false => self.serve_http1(stream, requests, stop).await,
+        }
+    }
+
+    async fn serve_http1(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        requests: Requests,
+        stop: &CancellationToken,
+    ) -> Result<(), String> {
+        let connection = self.http1.serve_connection(TokioIo::new(stream), requests);
+        finish(connection, pending(), stop, || true).await
+    }
+
+    async fn serve_http2(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        requests: Requests,
+        stop: &CancellationToken,
+    ) -> Result<(), String> {
+        let begun = requests.begun.clone();
+        let idle = idle(&begun, self.header_timeout);
+        let connection = self.http2.serve_connection(TokioIo::new(stream), requests);
+        // Without a request the preface of the client may still be missing, and would be waited for.
+        let has_begun = || begun.load(Ordering::Relaxed) > 0;
+        finish(connection, idle, stop, has_begun).await
+    }
+}
+
+/// Runs a connection to its end, from when it is idle or `stop` is done: in order if it has begun, at once otherwise.
+async fn finish<C: GracefulConnection<Error: Display>>(
+    connection: C,
+    idle: impl Future<Output = ()>,
+    stop: &CancellationToken,
+    has_begun: impl Fn() -> bool,
+) -> Result<(), String> {
+    let mut connection = pin!(connection);
+    let early = tokio::select! {
+        ended = connection.as_mut() => Some(ended),
+        () = stop.cancelled() => None,
+        () = idle => None,
+    };
+    let ended = match early {
+        Some(ended) => ended,
+        None if !has_begun() => return Ok(()),
+        None => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    ended.map_err(|error| error.to_string())
+}
+
+/// Done when no request has begun for that long. HTTP/2 has no such bound of its own.
+async fn idle(begun: &AtomicU64, limit: Duration) {
+    let mut seen = 0;
+    loop {
+        sleep(limit).await;
+        let now = begun.load(Ordering::Relaxed);
+        if now == seen {
+            return;
+        }
+        seen = now;
+    }
+}
+
+/// Hands requests on, all in one form.
+#[derive(Clone)]
+struct Requests {
+    handler: Handler,
+    is_tls: bool,
+    /// How many have begun.
+    begun: Arc<AtomicU64>,
+}
+
+impl Requests {
+    fn new(handler: Handler, is_tls: bool) -> Self {
+        Self {
+            handler,
+            is_tls,
+            begun: Arc::default(),
+        }
+    }
+}
+
+impl Service<Request<Incoming>> for Requests {
+    type Response = <Handler as Service<Request<Incoming>>>::Response;
+    type Error = <Handler as Service<Request<Incoming>>>::Error;
+    type Future = <Handler as Service<Request<Incoming>>>::Future;
+
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        self.begun.fetch_add(1, Ordering::Relaxed);
+        if self.is_tls {
+            complete(&mut request);
+        }
+        self.handler.call(request)
+    }
+}
+
+/// Adds what handlers look at: `Host`, which HTTP/2 has in another place and means that alone, one line of cookies, of which
+/// HTTP/2 makes several (RFC 9113, sections 8.3.1 and 8.2.3), and that the request came by TLS, where no proxy has said what
+/// it came by.
+fn complete<B>(request: &mut Request<B>) {
+    let authority = request.uri().authority();
+    let host = authority.and_then(|host| HeaderValue::try_from(host.as_str()).ok());
+    let headers = request.headers_mut();
+    if let Some(host) = host {
+        headers.insert(header::HOST, host);
+    }
+    let cookies: Vec<&[u8]> = headers
+        .get_all(header::COOKIE)
+        .iter()
+        .map(HeaderValue::as_bytes)
+        .collect();
+    if let (2.., Ok(cookies)) = (
+        cookies.len(),
+        HeaderValue::try_from(cookies.join(&b"; "[..])),
+    ) {
+        headers.insert(header::COOKIE, cookies);
+    }
+    let https = HeaderValue::from_static("https");
+    headers.entry(FORWARDED_PROTO).or_insert(https);
+}

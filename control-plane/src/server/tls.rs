@@ -1,0 +1,122 @@
+//! TLS of the listeners: certificates, and who may connect.
+
+use super::certificate;
+use crate::config::{FileText, ListenerKind, TlsConfig};
+use crate::pem;
+use crate::reloaded::Reloaded;
+use crate::telemetry::prometheus::CERTIFICATE_END;
+use metrics::gauge;
+use rustls::ServerConfig;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
+use std::sync::Arc;
+
+/// The protocols that are offered, the better one first.
+const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
+
+/// What the listeners offer, from the files as they are by now.
+pub(super) type Tls = Reloaded<Offers>;
+
+/// What listeners offer.
+pub(super) struct Offers {
+    others: Arc<ServerConfig>,
+    edge: Arc<ServerConfig>,
+}
+
+impl Offers {
+    pub(super) fn of(&self, kind: ListenerKind) -> Arc<ServerConfig> {
+        match kind {
+            ListenerKind::Edge => self.edge.clone(),
+            _ => self.others.clone(),
+        }
+    }
+}
+
+/// Reads the files of `config`; `None` if there is no TLS.
+///
+/// # Errors
+/// The setting whose file is wrong, and what is wrong with it.
+pub(super) fn start(config: &TlsConfig) -> Result<Option<Arc<Tls>>, String> {
+    let files = [
+        &config.certificate_file,
+        &config.key_file,
+        &config.edge_client_ca_file,
+    ];
+    if files.iter().all(|file| file.is_none()) {
+        return Ok(None);
+    }
+    let files = files.into_iter().flatten().cloned().collect();
+    Reloaded::new("tls", files, offers).map(Some)
+}
+
+/// The certificate and its key, and perhaps the authorities of edges.
+fn offers(files: &[FileText]) -> Result<Offers, String> {
+    let [certificate, key, rest @ ..] = files else {
+        return Err("tls.certificate_file and tls.key_file are missing".to_owned());
+    };
+    let chain = pem::certificates(certificate);
+    let chain = chain.map_err(|error| format!("tls.certificate_file {error}"))?;
+    let key = PrivateKeyDer::from_pem_slice(key.text().as_bytes())
+        .map_err(|error| format!("tls.key_file has no private key in PEM: {error}"))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let others = server(&provider, None, (&chain, &key))?;
+    let edge = match rest.first() {
+        Some(authorities) => {
+            let named = |error: String| format!("tls.edge_client_ca_file {error}");
+            let verifier = verifier(&provider, authorities).map_err(named)?;
+            note_end("edge_client_ca", &pem::certificates(authorities)?)?;
+            server(&provider, Some(verifier), (&chain, &key))?
+        }
+        None => others.clone(),
+    };
+    note_end("server", &chain[..1])?;
+    Ok(Offers { others, edge })
+}
+
+fn verifier(
+    provider: &Arc<CryptoProvider>,
+    authorities: &FileText,
+) -> Result<Arc<dyn ClientCertVerifier>, String> {
+    let roots = Arc::new(pem::roots(authorities)?);
+    let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider.clone());
+    verifier.build().map_err(|error| error.to_string())
+}
+
+fn server(
+    provider: &Arc<CryptoProvider>,
+    verifier: Option<Arc<dyn ClientCertVerifier>>,
+    (chain, key): (&[CertificateDer<'static>], &PrivateKeyDer<'static>),
+) -> Result<Arc<ServerConfig>, String> {
+    let wrong = |error: rustls::Error| {
+        format!("tls.certificate_file and tls.key_file cannot be used together: {error}")
+    };
+    let builder = ServerConfig::builder_with_provider(provider.clone());
+    let builder = builder
+        .with_safe_default_protocol_versions()
+        .map_err(wrong)?;
+    let builder = match verifier {
+        Some(verifier) => builder.with_client_cert_verifier(verifier),
+        None => builder.with_no_client_auth(),
+    };
+    let server = builder.with_single_cert(chain.to_vec(), key.clone_key());
+    let mut server = server.map_err(wrong)?;
+    server.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
+    Ok(Arc::new(server))
+}
+
+/// Has the metric say when the first of the certificates ends.
+fn note_end(name: &'static str, certificates: &[CertificateDer<'static>]) -> Result<(), String> {
+    let ends: Option<Vec<i64>> = certificates
+        .iter()
+        .map(|certificate| certificate::end(certificate))
+        .collect();
+    let ends =
+        ends.ok_or_else(|| format!("a certificate of tls ({name}) says not when it ends"))?;
+    if let Some(end) = ends.into_iter().min() {
+        gauge!(CERTIFICATE_END, "certificate" => name).set(end as f64);
+    }
+    Ok(())
+}

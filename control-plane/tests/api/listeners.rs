@@ -1,0 +1,153 @@
+//! Listeners of their own for edges, visitors and metrics.
+
+use crate::helpers::{EDGE_TOKENS, Running, client, read_all, until};
+use edgelink_control_plane::config::ListenerKind;
+use reqwest::StatusCode;
+use serde_json::json;
+use std::net::SocketAddr;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+
+const OTHERS: [(&str, &str); 3] = [
+    ("EDGELINK_SERVER_EDGE_LISTEN", "127.0.0.1:0"),
+    ("EDGELINK_SERVER_PUBLIC_LISTEN", "127.0.0.1:0"),
+    ("EDGELINK_SERVER_METRICS_LISTEN", "127.0.0.1:0"),
+];
+
+fn address(server: &Running, kind: ListenerKind) -> SocketAddr {
+    let of = server
+        .listeners
+        .iter()
+        .find(|listener| listener.kind == kind);
+    of.unwrap().address
+}
+
+async fn status(server: &Running, address: SocketAddr, path: &str) -> StatusCode {
+    let token = EDGE_TOKENS.split(',').next().unwrap();
+    let key = if path.starts_with("/edge/") {
+        token
+    } else {
+        &server.admin_key
+    };
+    let request = client().get(format!("http://{address}{path}"));
+    request.bearer_auth(key).send().await.unwrap().status()
+}
+
+#[tokio::test]
+async fn a_listener_serves_its_own_routes_and_health_alone() {
+    let server = Running::with(&OTHERS).await;
+    let link = json!({ "longUrl": "https://example.com/", "customSlug": "here" });
+    server.post(&link).await.expect(201);
+    for (path, kind, found) in [
+        ("/api/v1/links", ListenerKind::Main, 200),
+        ("/rest/v3/short-urls", ListenerKind::Main, 200),
+        ("/openapi.json", ListenerKind::Main, 200),
+        ("/console", ListenerKind::Main, 303),
+        (
+            "/edge/v1/links/go.example:8080/here",
+            ListenerKind::Edge,
+            200,
+        ),
+        ("/edge/v1/feed?after=1&wait=0", ListenerKind::Edge, 422),
+        ("/here", ListenerKind::Public, 302),
+        ("/robots.txt", ListenerKind::Public, 200),
+        ("/metrics", ListenerKind::Metrics, 200),
+    ] {
+        for listener in &server.listeners {
+            let expected = if listener.kind == kind { found } else { 404 };
+            let status = status(&server, listener.address, path).await;
+            assert_eq!(status, expected, "{path} at {}", listener.setting);
+        }
+    }
+    for listener in &server.listeners {
+        for path in ["/health/live", "/health/ready"] {
+            let status = status(&server, listener.address, path).await;
+            assert_eq!(status, 200, "{path} at {}", listener.setting);
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_has_no_listener_of_its_own_is_on_the_main_one() {
+    let server = Running::with(&OTHERS[..1]).await;
+    assert_eq!(server.listeners.len(), 2);
+    for (path, expected) in [
+        ("/metrics", 200),
+        ("/robots.txt", 200),
+        ("/edge/v1/snapshot", 404),
+    ] {
+        let status = status(&server, server.address, path).await;
+        assert_eq!(status, expected, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn all_listeners_share_the_bound_on_connections_and_answer_probes_beyond_it() {
+    let mut variables = OTHERS.to_vec();
+    variables.push(("EDGELINK_SERVER_MAX_CONNECTIONS", "1"));
+    let server = Running::with(&variables).await;
+    let public = address(&server, ListenerKind::Public);
+    let mut taken = TcpStream::connect(public).await.unwrap();
+    taken
+        .write_all(b"GET /robots.txt HTTP/1.1\r\nhost: x\r\n\r\n")
+        .await
+        .unwrap();
+    taken.readable().await.unwrap();
+    for (kind, path, expected) in [
+        (ListenerKind::Main, "/api/v1/links", "503"),
+        (ListenerKind::Edge, "/health/live", "200"),
+        (ListenerKind::Metrics, "/metrics", "200"),
+        (ListenerKind::Public, "/metrics", "503"),
+    ] {
+        let mut stream = TcpStream::connect(address(&server, kind)).await.unwrap();
+        let head = format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let answer = read_all(&mut stream).await;
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {expected} ")),
+            "{path}: {answer}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn all_listeners_close_before_requests_in_flight_are_answered() {
+    let server = Running::with(&OTHERS).await;
+    let mut in_flight = Vec::new();
+    for listener in &server.listeners {
+        let mut stream = TcpStream::connect(listener.address).await.unwrap();
+        stream
+            .write_all(b"GET /health/live HTTP/1.1\r\nhost: x\r\n\r\n")
+            .await
+            .unwrap();
+        // The answer is there: the connection is open from now on.
+        stream.readable().await.unwrap();
+        stream
+            .write_all(b"GET /health/live HTTP/1.1\r\n")
+            .await
+            .unwrap();
+        in_flight.push(stream);
+    }
+    server.begin_stop();
+    for listener in &server.listeners {
+        until("the listener is closed", async || {
+            TcpStream::connect(listener.address).await.is_err()
+        })
+        .await;
+    }
+    for mut stream in in_flight {
+        let _ = stream.write_all(b"host: x\r\n\r\n").await;
+        read_all(&mut stream).await;
+    }
+    server.stopped().await;
+}
+
+#[tokio::test]
+async fn an_address_that_is_taken_names_its_setting() {
+    let taken = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let folder = tempfile::tempdir().unwrap();
+    let variables = [("EDGELINK_SERVER_PUBLIC_LISTEN", address.as_str())];
+    let error = crate::helpers::refusal(folder.path(), &variables).await;
+    assert!(error.contains("server.public_listen"), "{error}");
+}

@@ -1,0 +1,326 @@
+//! TLS: certificates of the server and of edges, and how they and the tokens of edges are replaced while it runs.
+
+use crate::helpers::{Running, refusal, until};
+use edgelink_control_plane::config::ListenerKind;
+use edgelink_tests::certificates::{Authority, Identity, replace};
+use edgelink_tests::scenario::{Answer, Request};
+use edgelink_tests::stack::{Connection, Http2Answer, Http2Connection};
+use serde_json::json;
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// The variables of a server with that certificate, which reads its files again all the time.
+fn variables(identity: &Identity) -> Vec<(&str, &str)> {
+    vec![
+        ("EDGELINK_TLS_CERTIFICATE_FILE", text(&identity.certificate)),
+        ("EDGELINK_TLS_KEY_FILE", text(&identity.key)),
+        ("EDGELINK_SERVER_RELOAD_MS", "10"),
+    ]
+}
+
+async fn ask(
+    authority: &Authority,
+    address: SocketAddr,
+    request: &Request,
+    identity: Option<&Identity>,
+) -> io::Result<Answer> {
+    let stream = authority.connect(address, "http/1.1", identity).await?;
+    Connection::over(stream).exchange(request, b"").await
+}
+
+async fn is_live(authority: &Authority, address: SocketAddr, identity: Option<&Identity>) -> bool {
+    let answer = ask(authority, address, &Request::get("/health/live"), identity).await;
+    answer.is_ok_and(|answer| answer.status == 200)
+}
+
+/// The certificate that the server shows.
+async fn shown(authority: &Authority, address: SocketAddr) -> Vec<u8> {
+    let stream = authority.connect(address, "h2", None).await.unwrap();
+    stream.get_ref().1.peer_certificates().unwrap()[0].to_vec()
+}
+
+#[tokio::test]
+async fn requests_over_tls_are_answered_in_both_versions_of_http() {
+    let authority = Authority::new();
+    let identity = authority.issue("server");
+    let mut variables = variables(&identity);
+    variables.push(("EDGELINK_LINKS_UNKNOWN_HOSTS", "not_found"));
+    let server = Running::with(&variables).await;
+    let key = server.admin_key.as_bytes();
+    let create = Request::new("POST", b"/api/v1/links")
+        .header("x-api-key", key)
+        .header("content-type", b"application/json");
+    let link = json!({ "longUrl": "https://example.com/", "customSlug": "here" }).to_string();
+    let stream = authority
+        .connect(server.address, "http/1.1", None)
+        .await
+        .unwrap();
+    let mut connection = Connection::over(stream);
+    let made = connection.exchange(&create, link.as_bytes()).await.unwrap();
+    assert_eq!(made.status, 201, "{made:?}");
+    let visit = Request::get("/here").header("host", b"go.example:8080");
+    let answer = connection.exchange(&visit, b"").await.unwrap();
+    assert_eq!(answer.header("location"), Some("https://example.com/"));
+    let stream = authority.connect(server.address, "h2", None).await.unwrap();
+    assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
+    let mut connection = Http2Connection::over(stream);
+    for (host, status) in [(&b"go.example:8080"[..], 302), (b"unknown.example", 404)] {
+        let fields: [(&str, &[u8]); 4] = [
+            (":method", b"GET"),
+            (":scheme", b"https"),
+            (":authority", host),
+            (":path", b"/here"),
+        ];
+        let answer = connection.request(&fields).await.unwrap();
+        assert_eq!(answer, Http2Answer::Status(status));
+    }
+}
+
+#[tokio::test]
+async fn a_listener_with_tls_takes_nothing_else() {
+    let authority = Authority::new();
+    let identity = authority.issue("server");
+    let mut variables = variables(&identity);
+    variables.push(("EDGELINK_SERVER_METRICS_LISTEN", "127.0.0.1:0"));
+    variables.push(("EDGELINK_TLS_LISTENERS", "main"));
+    let server = Running::with(&variables).await;
+    let answer = server
+        .exchange(b"GET /health/live HTTP/1.1\r\nhost: x\r\n\r\n")
+        .await;
+    assert!(!answer.contains("HTTP/1.1"), "{answer}");
+    let metrics = server.listeners[1].address;
+    let plain = reqwest::get(format!("http://{metrics}/metrics"))
+        .await
+        .unwrap();
+    let text = plain.text().await.unwrap();
+    assert!(
+        text.contains("edgelink_certificate_expiry_timestamp_seconds{certificate=\"server\"}"),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn a_handshake_that_does_not_come_and_an_idle_connection_are_given_up() {
+    let authority = Authority::new();
+    let identity = authority.issue("server");
+    let mut variables = variables(&identity);
+    variables.push(("EDGELINK_SERVER_HEADER_TIMEOUT_MS", "100"));
+    let server = Running::with(&variables).await;
+    let mut silent = server.connect().await;
+    assert_eq!(silent.read(&mut [0; 16]).await.unwrap(), 0);
+    let preface: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00";
+    for (protocol, sent) in [("http/1.1", &b""[..]), ("h2", b""), ("h2", preface)] {
+        let stream = authority.connect(server.address, protocol, None).await;
+        let mut idle = stream.unwrap();
+        idle.write_all(sent).await.unwrap();
+        let ended = tokio::time::timeout(PATIENCE, idle.read_to_end(&mut Vec::new())).await;
+        // Cleanly or not.
+        assert!(ended.is_ok(), "{protocol}: {sent:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_stopping_server_ends_connections_of_both_versions_and_handshakes() {
+    let authority = Authority::new();
+    let identity = authority.issue("server");
+    let mut variables = variables(&identity);
+    variables.push(("EDGELINK_SERVER_SHUTDOWN_GRACE_MS", "600000"));
+    let server = Running::with(&variables).await;
+    let silent = TcpStream::connect(server.address).await.unwrap();
+    let mut open = Vec::new();
+    for protocol in ["http/1.1", "h2"] {
+        let stream = authority.connect(server.address, protocol, None).await;
+        open.push(stream.unwrap());
+    }
+    assert!(is_live(&authority, server.address, None).await);
+    server.begin_stop();
+    server.stopped().await;
+    drop((silent, open));
+}
+
+#[tokio::test]
+async fn a_new_certificate_is_shown_without_a_restart_and_a_wrong_one_is_not() {
+    let authority = Authority::new();
+    let (identity, next) = (authority.issue("server"), authority.issue("next"));
+    let server = Running::with(&variables(&identity)).await;
+    let first = shown(&authority, server.address).await;
+    assert_eq!(first, identity.shown().to_vec());
+    // Connections that are open stay so.
+    let stream = authority
+        .connect(server.address, "http/1.1", None)
+        .await
+        .unwrap();
+    let mut before = Connection::over(stream);
+    let key = std::fs::read(&identity.key).unwrap();
+    replace(&identity.key, b"no key");
+    replace(
+        &identity.certificate,
+        &std::fs::read(&next.certificate).unwrap(),
+    );
+    for _ in 0..3 {
+        assert_eq!(shown(&authority, server.address).await, first);
+    }
+    replace(&identity.key, &std::fs::read(&next.key).unwrap());
+    until("the other certificate", async || {
+        shown(&authority, server.address).await == next.shown().to_vec()
+    })
+    .await;
+    replace(&identity.key, &key);
+    for _ in 0..3 {
+        assert_eq!(
+            shown(&authority, server.address).await,
+            next.shown().to_vec()
+        );
+    }
+    let answer = before.exchange(&Request::get("/health/live"), b"").await;
+    assert_eq!(answer.unwrap().status, 200);
+}
+
+#[tokio::test]
+async fn edges_need_a_certificate_of_the_authority_and_the_others_none() {
+    let (authority, edges) = (Authority::new(), Authority::new());
+    let identity = authority.issue("server");
+    let mut variables = variables(&identity);
+    let trusted = edges.file();
+    variables.push(("EDGELINK_TLS_EDGE_CLIENT_CA_FILE", text(&trusted)));
+    variables.push(("EDGELINK_SERVER_EDGE_LISTEN", "127.0.0.1:0"));
+    let server = Running::with(&variables).await;
+    let edge = &server.listeners[1];
+    assert_eq!(edge.kind, ListenerKind::Edge);
+    let (edge, main) = (edge.address, server.address);
+    let own = edges.issue("edge");
+    let stranger = authority.issue("stranger");
+    assert!(is_live(&authority, edge, Some(&own)).await);
+    assert!(!is_live(&authority, edge, None).await);
+    assert!(!is_live(&authority, edge, Some(&stranger)).await);
+    assert!(is_live(&authority, main, None).await);
+    // A certificate does not replace the token.
+    let request = Request::get("/edge/v1/links/go.example:8080/a");
+    let answer = ask(&authority, edge, &request, Some(&own)).await.unwrap();
+    assert_eq!(answer.status, 401);
+    // The authority of edges is replaced: first both, then the new one.
+    let both = [&trusted, &authority.file()].map(|file| std::fs::read(file).unwrap());
+    replace(&trusted, &both.concat());
+    until("both authorities are known", async || {
+        is_live(&authority, edge, Some(&stranger)).await
+    })
+    .await;
+    assert!(is_live(&authority, edge, Some(&own)).await);
+    replace(&trusted, &both[1]);
+    until("the old authority is unknown", async || {
+        !is_live(&authority, edge, Some(&own)).await
+    })
+    .await;
+    assert!(is_live(&authority, edge, Some(&stranger)).await);
+}
+
+#[tokio::test]
+async fn tokens_of_edges_are_replaced_in_their_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tokens");
+    std::fs::write(&file, "the-old-token-of-edges\n").unwrap();
+    let server = Running::with(&[
+        ("EDGELINK_AUTH_EDGE_TOKEN_FILE", text(&file)),
+        ("EDGELINK_SERVER_RELOAD_MS", "10"),
+    ])
+    .await;
+    let is_known = async |token: &str| {
+        let request = server.plain(reqwest::Method::GET, "/edge/v1/links/go.example:8080/a");
+        let status = request.bearer_auth(token).send().await.unwrap().status();
+        assert!(status == 404 || status == 401, "{status}");
+        status == 404
+    };
+    assert!(is_known("the-old-token-of-edges").await);
+    assert!(!is_known("the-new-token-of-edges").await);
+    replace(&file, b"the-old-token-of-edges\nthe-new-token-of-edges\n");
+    until("the new token is known", async || {
+        is_known("the-new-token-of-edges").await
+    })
+    .await;
+    assert!(is_known("the-old-token-of-edges").await);
+    // A file that is wrong changes nothing, nor does one that is away.
+    replace(&file, b"short\n");
+    std::fs::remove_file(&file).unwrap();
+    assert!(is_known("the-new-token-of-edges").await);
+    replace(&file, b"the-new-token-of-edges\n");
+    until("the old token is unknown", async || {
+        !is_known("the-old-token-of-edges").await
+    })
+    .await;
+    assert!(is_known("the-new-token-of-edges").await);
+    assert!(is_known("first-token-of-the-edges").await);
+}
+
+#[tokio::test]
+async fn wrong_files_stop_the_start_and_the_setting_is_named() {
+    let authority = Authority::new();
+    let (identity, other) = (authority.issue("server"), authority.issue("other"));
+    let (certificate, key) = (text(&identity.certificate), text(&identity.key));
+    let with_ca = |file| {
+        [
+            ("EDGELINK_TLS_CERTIFICATE_FILE", certificate),
+            ("EDGELINK_TLS_KEY_FILE", key),
+            ("EDGELINK_TLS_EDGE_CLIENT_CA_FILE", file),
+            ("EDGELINK_SERVER_EDGE_LISTEN", "127.0.0.1:0"),
+        ]
+    };
+    let pair = |certificate, key| {
+        [
+            ("EDGELINK_TLS_CERTIFICATE_FILE", certificate),
+            ("EDGELINK_TLS_KEY_FILE", key),
+        ]
+    };
+    let redis = |url, file| {
+        [
+            ("EDGELINK_REDIS_URL", url),
+            ("EDGELINK_REDIS_CA_FILE", file),
+        ]
+    };
+    let folder = tempfile::tempdir().unwrap();
+    for (variables, setting) in [
+        (
+            &redis("redis://127.0.0.1:1", certificate)[..],
+            "redis.ca_file: needs a redis.url",
+        ),
+        (&redis("rediss://127.0.0.1:1", key), "redis.ca_file has no"),
+        (&pair(key, key), "tls.certificate_file"),
+        (&pair(certificate, certificate), "tls.key_file"),
+        (
+            &pair(certificate, text(&other.key)),
+            "cannot be used together",
+        ),
+        (&pair(certificate, "/nowhere/key"), "/nowhere/key"),
+        (
+            &pair(certificate, key)[..1],
+            "tls.certificate_file: needs tls.key_file",
+        ),
+        (&with_ca(key), "tls.edge_client_ca_file"),
+        (&with_ca(certificate)[..3], "needs server.edge_listen"),
+    ] {
+        let error = refusal(folder.path(), variables).await;
+        assert!(error.contains(setting), "{setting}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_without_tls_does_not_hold_a_place_for_long() {
+    let authority = Authority::new();
+    let identity = authority.issue("server");
+    let mut variables = variables(&identity);
+    variables.push(("EDGELINK_SERVER_MAX_CONNECTIONS", "1"));
+    variables.push(("EDGELINK_SERVER_HEALTH_CONNECTIONS", "0"));
+    variables.push(("EDGELINK_SERVER_HEADER_TIMEOUT_MS", "100"));
+    let server = Running::with(&variables).await;
+    let _silent = TcpStream::connect(server.address).await.unwrap();
+    assert!(is_live(&authority, server.address, None).await);
+}
