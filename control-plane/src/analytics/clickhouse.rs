@@ -48,6 +48,16 @@ impl ClickHouse {
         }
     }
 
+    /// The version of the server, whose tables are made if they are missing.
+    ///
+    /// # Errors
+    /// ClickHouse failed, or is not as it must be.
+    pub async fn version(&self) -> Result<String, EngineError> {
+        let (client, _) = self.connection.ready().await?;
+        let version = client.query("SELECT version()").fetch_one();
+        self.connection.call(version).await
+    }
+
     /// Writes the clicks and orphan visits of a chunk. They count once however often this is called with that id and
     /// the same rows of the queue, and whatever became of the calls before.
     ///
