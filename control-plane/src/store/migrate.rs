@@ -151,3 +151,32 @@ async fn forget_cut_off(connection: &mut MySqlConnection) -> Result<(), Fault> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The last migration from before the rule.
+    const BEFORE: i64 = 102;
+
+    /// What an earlier version cannot do without, or cannot write any more.
+    const REFUSED: [&str; 5] = [
+        "DROP TABLE",
+        "DROP COLUMN",
+        "RENAME",
+        "MODIFY",
+        "CHANGE COLUMN",
+    ];
+
+    #[test]
+    fn migrations_leave_what_the_version_before_them_uses() {
+        for migrator in [mysql(), sqlite()] {
+            for migration in migrator.iter().filter(|migration| migration.version > BEFORE) {
+                let sql = migration.sql.as_str().to_uppercase();
+                let found = REFUSED.iter().find(|words| sql.contains(*words));
+                assert_eq!(found, None, "{}", migration.version);
+            }
+            assert!(migrator.iter().any(|migration| migration.version == BEFORE));
+        }
+    }
+}

@@ -95,10 +95,16 @@ impl ControlPlane {
 
     /// Starts another one with the same variables and the same admin key.
     pub async fn replica(&self) -> Self {
+        self.replica_with(&[]).await
+    }
+
+    /// The same, but for these variables.
+    pub async fn replica_with(&self, variables: &[(&str, &str)]) -> Self {
         let folder = TempDir::new().expect("a temporary folder");
         let from = self.folder.path().join("admin-key");
         fs::copy(from, folder.path().join("admin-key")).expect("the admin key");
-        Self::launch(self.binary.clone(), folder, self.variables.clone()).await
+        let variables = [self.variables.clone(), owned(variables)].concat();
+        Self::launch(self.binary.clone(), folder, variables).await
     }
 
     async fn launch(binary: PathBuf, folder: TempDir, variables: Vec<(String, String)>) -> Self {

@@ -37,12 +37,13 @@ async fn upgrade() {
     for place in 0..2 {
         roll.edge(place, &this).await;
     }
+    // In the same order, so that edges of this version meet control planes of the earlier one as well.
     println!("and back:");
     for place in 0..2 {
-        roll.edge(place, &earlier).await;
+        roll.control_plane(place, &earlier).await;
     }
     for place in 0..2 {
-        roll.control_plane(place, &earlier).await;
+        roll.edge(place, &earlier).await;
     }
     roll.finish().await;
 }

@@ -5,6 +5,7 @@ use edgelink_tests::servers::{MariaDb, RedisServer};
 use edgelink_tests::stack::{ControlPlane, Production, ProductionOptions, free_port, until};
 use serde_json::{Value, json};
 use std::collections::HashMap;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -176,9 +177,10 @@ async fn assert_redis(redis: &RedisServer, control_plane: &ControlPlane) {
         let examination = Examination::by(control_plane).await;
         examination.assert("redis.memory", verdict, &format!("{name} = {value}"));
     }
-    let folder = TempDir::new().expect("a temporary folder");
-    ask(&["CONFIG", "SET", "dir", &folder.path().display().to_string()]);
-    drop(folder);
+    // No file can be put where there is a folder.
+    let answer = redis.ask(&["CONFIG", "GET", "dir"]);
+    let folder = Path::new(answer.lines().last().expect("its folder")).join("dump.rdb");
+    std::fs::create_dir(&folder).expect("a folder");
     ask(&["BGSAVE"]);
     until("the disk of Redis has failed", LIMIT, async || {
         let info = redis.ask(&["INFO", "persistence"]);

@@ -1,6 +1,6 @@
 //! `/health/ready` of control planes that lose their way to Redis, alone or all together.
 
-use edgelink_tests::scenario::{DOMAIN, Request};
+use edgelink_tests::scenario::Request;
 use edgelink_tests::servers::{MariaDb, RedisServer};
 use edgelink_tests::stack::{ControlPlane, until};
 use serde_json::Value;
@@ -19,16 +19,13 @@ async fn a_control_plane_that_alone_has_lost_redis_is_unready_and_all_together_a
         "ACL", "SETUSER", "second", "on", ">second", "~*", "&*", "+@all",
     ]);
     assert_eq!(answer.trim(), "OK");
-    let start = async |user: &str| {
-        let url = redis.url().replace("redis://", &format!("redis://{user}"));
-        ControlPlane::with_variables(&[
-            ("EDGELINK_STORE_URL", &store),
-            ("EDGELINK_REDIS_URL", &url),
-            ("EDGELINK_LINKS_DOMAINS", DOMAIN),
-        ])
-        .await
-    };
-    let (first, second) = (start("").await, start("second:second@").await);
+    let first = ControlPlane::with_variables(&[
+        ("EDGELINK_STORE_URL", &store),
+        ("EDGELINK_REDIS_URL", &redis.url()),
+    ])
+    .await;
+    let url = redis.url().replace("redis://", "redis://second:second@");
+    let second = first.replica_with(&[("EDGELINK_REDIS_URL", &url)]).await;
     await_status(&second, 200, |state| {
         state["redis"] == "connected" && state["feed"]["current"] == true
     })
