@@ -42,6 +42,10 @@ run-parts: console
 release: setup-run wasm console ## Build what is to be deployed, optimized as a whole
 	cargo build --release -p edgelink-control-plane
 
+.PHONY: deb
+deb: release ## Build a Debian package of control plane and edge, and check what is in it
+	@tests/deploy/deb.sh
+
 .PHONY: wasm
 wasm: ## Build the modules that Envoy loads
 	cargo build --profile wasm --target $(WASM_TARGET) $(WASM_PACKAGES)
