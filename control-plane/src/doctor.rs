@@ -37,23 +37,10 @@ pub async fn examine(config: Result<Config, ConfigError>, environment: &Environm
         redis::examine(&config, None, &mut report).await;
         return report;
     };
-    let parts = timeout(
-        PART_LIMIT,
-        database::examine(&store, &config.store, &mut report),
-    )
-    .await;
-    let is_usable = parts.unwrap_or_else(|_| {
-        report.error(
-            "database.answers",
-            format!("no answer within {PART_LIMIT:?}"),
-            "See what the database is busy with (SHOW PROCESSLIST).",
-        );
-        false
-    });
-    let installation = if is_usable {
-        store.installation().await.ok()
-    } else {
-        None
+    let is_usable = examine_database(&config, &store, &mut report).await;
+    let installation = match is_usable {
+        true => store.installation().await.ok(),
+        false => None,
     };
     let redis = redis::examine(&config, installation.as_deref(), &mut report).await;
     if is_usable {
@@ -65,6 +52,20 @@ pub async fn examine(config: Result<Config, ConfigError>, environment: &Environm
     report
 }
 
+/// Whether it can be used.
+async fn examine_database(config: &Config, store: &Store, report: &mut Report) -> bool {
+    let examined = timeout(PART_LIMIT, database::examine(store, &config.store, report)).await;
+    examined.unwrap_or_else(|_| {
+        let advice = "See what the database is busy with (SHOW PROCESSLIST).";
+        report.error(
+            "database.answers",
+            format!("no answer within {PART_LIMIT:?}"),
+            advice,
+        );
+        false
+    })
+}
+
 async fn examine_running(
     config: &Config,
     store: &Arc<Store>,
@@ -72,16 +73,16 @@ async fn examine_running(
     report: &mut Report,
 ) {
     let examined = timeout(PART_LIMIT, running::examine(config, store, redis, report)).await;
-    if let Err(error) = examined
-        .map_err(|_| format!("no answer within {PART_LIMIT:?}"))
-        .and_then(|read| read.map_err(|error| error.to_string()))
-    {
-        report.error(
-            "running",
-            error,
-            "The database stopped answering meanwhile: ask again.",
-        );
-    }
+    let error = match examined {
+        Ok(Ok(())) => return,
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => format!("no answer within {PART_LIMIT:?}"),
+    };
+    report.error(
+        "running",
+        error,
+        "The database stopped answering meanwhile: ask again.",
+    );
 }
 
 fn check_configuration(config: &Config, environment: &Environment, report: &mut Report) {

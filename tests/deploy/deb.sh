@@ -11,7 +11,7 @@ tools=$PWD/.edgelink/cargo-deb
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
-[ -x "$tools/bin/cargo-deb" ] || cargo install cargo-deb --version 3.7.0 --locked --root "$tools"
+[ -x "$tools/bin/cargo-deb" ] || cargo install cargo-deb --version 3.8.0 --locked --root "$tools"
 PATH=$tools/bin:$PATH cargo deb --no-build --no-strip --profile "$profile" -p edgelink-control-plane --output "$folder/edgelink.deb"
 
 EDGELINK_BIN=$binary envoy/deploy/systemd/install.sh "$folder/installed"

@@ -48,14 +48,12 @@ impl ClickHouse {
         }
     }
 
-    /// The version of the server, whose tables are made if they are missing.
+    /// The version of the server. Nothing is made.
     ///
     /// # Errors
-    /// ClickHouse failed, or is not as it must be.
+    /// ClickHouse does not answer, or refuses the user.
     pub async fn version(&self) -> Result<String, EngineError> {
-        let (client, _) = self.connection.ready().await?;
-        let version = client.query("SELECT version()").fetch_one();
-        self.connection.call(version).await
+        self.connection.version().await
     }
 
     /// Writes the clicks and orphan visits of a chunk. They count once however often this is called with that id and

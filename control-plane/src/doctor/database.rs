@@ -48,6 +48,7 @@ pub(super) async fn examine(store: &Store, config: &StoreConfig, report: &mut Re
             check_clock("database.clock", server.ahead_millis, report);
             if !server.is_sqlite {
                 check_durability(&server, report);
+                check_binary_log(&server, report);
                 check_limits(&server, config, report);
                 check_session(&server, report);
             }
@@ -64,23 +65,15 @@ pub(super) async fn examine(store: &Store, config: &StoreConfig, report: &mut Re
 /// Judges a clock that is ahead of ours by so many milliseconds.
 pub(super) fn check_clock(name: &'static str, ahead_millis: i64, report: &mut Report) {
     let apart = ahead_millis.unsigned_abs();
-    let verdict = match apart {
-        CLOCK_ERROR.. => Verdict::Error,
-        CLOCK_WARNING.. => Verdict::Warning,
-        _ => Verdict::Ok,
-    };
+    let verdict = Verdict::of(apart, CLOCK_WARNING, CLOCK_ERROR);
     let side = if ahead_millis < 0 {
         "behind"
     } else {
         "ahead of"
     };
     let found = format!("{apart} ms {side} the clock of this machine");
-    report.judge(
-        name,
-        verdict,
-        found,
-        "Set the clocks of all machines by NTP (chrony, systemd-timesyncd).",
-    );
+    let advice = "Set the clocks of all machines by NTP (chrony, systemd-timesyncd).";
+    report.judge(name, verdict, found, advice);
 }
 
 fn check_version(server: &DatabaseServer, report: &mut Report) {
@@ -109,99 +102,89 @@ pub(super) fn major_and_minor(version: &str) -> Option<(u32, u32)> {
 }
 
 fn check_durability(server: &DatabaseServer, report: &mut Report) {
-    let value = |name: &str| server.variables.get(name).map_or("unknown", String::as_str);
-    let is_logging = value("log_bin") == "ON";
-    let (flush, sync) = (
-        value("innodb_flush_log_at_trx_commit"),
-        value("sync_binlog"),
-    );
-    let verdict = if flush == "1" {
-        Verdict::Ok
-    } else {
-        Verdict::Error
-    };
-    let found = format!("innodb_flush_log_at_trx_commit = {flush}");
-    report.judge("database.durability", verdict, found, "Set innodb_flush_log_at_trx_commit = 1: otherwise links that were acknowledged are lost in a crash.");
-    if value("innodb_doublewrite") == "OFF" {
-        report.warn(
-            "database.doublewrite",
-            "innodb_doublewrite = OFF",
-            "Set innodb_doublewrite = ON, unless the file system never tears a page.",
-        );
-    }
-    if !is_logging {
-        return report.ok(
-            "database.binary_log",
-            "log_bin = OFF: restores go back to the last backup",
-        );
-    }
-    let format = value("binlog_format");
-    if format == "STATEMENT" {
-        return report.error(
-            "database.binary_log",
-            "binlog_format = STATEMENT",
-            "Set binlog_format = ROW (or MIXED): InnoDB refuses changes otherwise.",
-        );
-    }
-    let verdict = if sync == "1" {
-        Verdict::Ok
-    } else {
-        Verdict::Warning
-    };
-    let found = format!("log_bin = ON, binlog_format = {format}, sync_binlog = {sync}");
+    let flush = server.variable("innodb_flush_log_at_trx_commit");
     report.judge(
-        "database.binary_log",
-        verdict,
+        "database.durability",
+        Verdict::error_unless(flush == "1"),
+        format!("innodb_flush_log_at_trx_commit = {flush}"),
+        "Set innodb_flush_log_at_trx_commit = 1: otherwise links that were acknowledged are lost in a crash.",
+    );
+    let doublewrite = server.variable("innodb_doublewrite");
+    report.judge(
+        "database.doublewrite",
+        Verdict::warning_unless(doublewrite != "OFF"),
+        format!("innodb_doublewrite = {doublewrite}"),
+        "Set innodb_doublewrite = ON, unless the file system never tears a page.",
+    );
+}
+
+fn check_binary_log(server: &DatabaseServer, report: &mut Report) {
+    const NAME: &str = "database.binary_log";
+    if server.variable("log_bin") != "ON" {
+        return report.ok(NAME, "log_bin = OFF: restores go back to the last backup");
+    }
+    let (format, sync) = (
+        server.variable("binlog_format"),
+        server.variable("sync_binlog"),
+    );
+    let found = format!("log_bin = ON, binlog_format = {format}, sync_binlog = {sync}");
+    if format == "STATEMENT" {
+        let advice = "Set binlog_format = ROW (or MIXED): InnoDB refuses changes otherwise.";
+        return report.error(NAME, found, advice);
+    }
+    report.judge(
+        NAME,
+        Verdict::warning_unless(sync == "1"),
         found,
         "Set sync_binlog = 1: after a crash replicas and restores lack what was acknowledged last.",
     );
 }
 
 fn check_limits(server: &DatabaseServer, config: &StoreConfig, report: &mut Report) {
-    let value = |name: &str| server.variables.get(name).map_or("unknown", String::as_str);
-    let number = |name| value(name).parse::<u64>().unwrap_or(0);
+    let number = |name| server.variable(name).parse::<u64>().unwrap_or(0);
     let (most, ours) = (number("max_connections"), u64::from(config.max_connections));
     let verdict = match most {
         _ if most <= ours => Verdict::Error,
         _ if most <= 2 * ours => Verdict::Warning,
         _ => Verdict::Ok,
     };
-    let found = format!(
-        "max_connections = {most}, of which each control plane takes up to {ours} (store.max_connections)"
+    report.judge(
+        "database.connections",
+        verdict,
+        format!("max_connections = {most}, of which each control plane takes up to {ours} (store.max_connections)"),
+        "Raise max_connections above that of all control planes together, or lower store.max_connections.",
     );
-    report.judge("database.connections", verdict, found, "Raise max_connections above that of all control planes together, or lower store.max_connections.");
     let packet = number("max_allowed_packet");
-    let verdict = if packet < PACKET {
-        Verdict::Warning
-    } else {
-        Verdict::Ok
-    };
-    let found = format!("max_allowed_packet = {packet}");
-    report.judge("database.packet", verdict, found, "Set max_allowed_packet = 16M: below 8M many links and clicks are written in more, smaller statements.");
-    if value("read_only") == "ON" {
-        report.error(
-            "database.read_only",
-            "read_only = ON",
-            "Point store.url at the primary, or make this server the primary (read_only = OFF).",
-        );
-    }
+    report.judge(
+        "database.packet",
+        Verdict::warning_unless(packet >= PACKET),
+        format!("max_allowed_packet = {packet}"),
+        "Set max_allowed_packet = 16M: below 8M many links and clicks are written in more, smaller statements.",
+    );
+    let read_only = server.variable("read_only");
+    report.judge(
+        "database.read_only",
+        Verdict::error_unless(read_only == "OFF"),
+        format!("read_only = {read_only}"),
+        "Point store.url at the primary, or make this server the primary (read_only = OFF).",
+    );
 }
 
 /// A proxy between the control plane and the server may take away what a connection has set.
 fn check_session(server: &DatabaseServer, report: &mut Report) {
-    let value = |name: &str| server.variables.get(name).map(String::as_str);
-    let isolation = value("transaction_isolation")
-        .or(value("tx_isolation"))
-        .unwrap_or("unknown");
-    let zone = value("time_zone").unwrap_or("unknown");
-    let is_strict = value("sql_mode").is_some_and(|mode| mode.contains("STRICT_ALL_TABLES"));
-    let is_ours = isolation == "READ-COMMITTED" && zone == "+00:00" && is_strict;
-    let verdict = if is_ours { Verdict::Ok } else { Verdict::Error };
-    let found = format!(
-        "isolation {isolation}, time zone {zone}, {}strict mode",
-        if is_strict { "" } else { "no " }
+    let isolation = match server.variable("transaction_isolation") {
+        "unknown" => server.variable("tx_isolation"),
+        isolation => isolation,
+    };
+    let zone = server.variable("time_zone");
+    let is_strict = server.variable("sql_mode").contains("STRICT_ALL_TABLES");
+    let no = if is_strict { "" } else { "no " };
+    report.judge(
+        "database.session",
+        Verdict::error_unless(isolation == "READ-COMMITTED" && zone == "+00:00" && is_strict),
+        format!("isolation {isolation}, time zone {zone}, {no}strict mode"),
+        "Have the proxy in front of the database keep what a connection has set (ProxySQL: transaction_persistent, and no multiplexing).",
     );
-    report.judge("database.session", verdict, found, "Have the proxy in front of the database keep what a connection has set (ProxySQL: transaction_persistent, and no multiplexing).");
 }
 
 async fn check_schema(store: &Store, report: &mut Report) -> bool {

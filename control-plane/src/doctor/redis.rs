@@ -76,7 +76,8 @@ async fn read(
             "another database publishes to this Redis",
             "Give each installation a Redis, or a redis.url, of its own. If the other one is gone for good: DEL {feed}:state",
         ),
-        (_, Some(_)) => report.ok("redis.installation", "this database publishes to it"),
+        (Some(_), Some(_)) => report.ok("redis.installation", "this database publishes to it"),
+        (None, Some(_)) => report.ok("redis.installation", "a database publishes to it"),
         (_, None) => report.warn("redis.installation", "nothing was published to it yet", "Start a control plane with this redis.url."),
     }
     Ok(())

@@ -16,6 +16,27 @@ pub enum Verdict {
     Error,
 }
 
+impl Verdict {
+    /// A warning unless it is so.
+    pub(super) fn warning_unless(is_so: bool) -> Self {
+        if is_so { Self::Ok } else { Self::Warning }
+    }
+
+    /// An error unless it is so.
+    pub(super) fn error_unless(is_so: bool) -> Self {
+        if is_so { Self::Ok } else { Self::Error }
+    }
+
+    /// By what a value has reached.
+    pub(super) fn of<T: PartialOrd>(value: T, warning: T, error: T) -> Self {
+        match value {
+            _ if value >= error => Self::Error,
+            _ if value >= warning => Self::Warning,
+            _ => Self::Ok,
+        }
+    }
+}
+
 /// One check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Check {

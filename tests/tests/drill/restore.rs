@@ -93,8 +93,7 @@ impl Drill {
         is_redis_empty: bool,
     ) {
         self.rounds += 1;
-        let (_, took) = self.runbook.run("backup");
-        println!("backup                                          {took:>8.1?}");
+        self.print_step("backup");
         let late = format!("late{}", self.rounds);
         self.change(production, &late).await;
         let lost = Instant::now();
@@ -106,37 +105,34 @@ impl Drill {
             assert_eq!(redis.ask(&["FLUSHALL"]).trim(), "OK");
         }
         for step in ["load", "forget"] {
-            let (text, took) = self.runbook.run(step);
-            println!("{step:<10}                                      {took:>8.1?}");
-            print!("{text}");
+            self.print_step(step);
         }
         let started = Instant::now();
         for control_plane in &mut production.control_planes {
             control_plane.restart().await;
         }
-        println!(
-            "two control planes started                      {:>8.1?}",
-            started.elapsed()
-        );
+        print_time("two control planes started", started);
         self.await_everywhere(production, &late).await;
-        println!(
-            "from their start until all is right at all edges {:>7.1?}",
-            started.elapsed()
-        );
-        println!(
-            "from the loss until then                        {:>8.1?}",
-            lost.elapsed()
-        );
+        print_time("from their start until all is right at all edges", started);
+        print_time("from the loss until then", lost);
         self.runbook.run("check");
         let (before, began) = (self.codes.len(), Instant::now());
         for control_plane in &production.control_planes {
             self.create_codes(control_plane).await;
         }
-        println!(
-            "{} new codes, none of {before} from before   {:>8.1?}",
-            self.codes.len() - before,
-            began.elapsed()
+        let new = self.codes.len() - before;
+        print_time(
+            &format!("{new} new codes, none of the {before} from before"),
+            began,
         );
+    }
+
+    /// Runs a step of the runbook.
+    fn print_step(&self, step: &str) {
+        let began = Instant::now();
+        let text = self.runbook.run(step);
+        print_time(step, began);
+        print!("{text}");
     }
 
     /// What the backup does not have, known to every worker.
@@ -198,6 +194,10 @@ impl Drill {
             }
         }
     }
+}
+
+fn print_time(what: &str, since: Instant) {
+    println!("{what:<52}{:>8.1?}", since.elapsed());
 }
 
 /// Waits until the links of a prefix lead where they have to on all connections to all edges; `None` is 404.

@@ -4,7 +4,6 @@ use edgelink_tests::stack::{edgelink_binary, root};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 /// The page with the commands.
 pub(crate) struct Runbook {
@@ -28,9 +27,8 @@ impl Runbook {
         }
     }
 
-    /// Runs the commands of a step, which must succeed; what they print, and how long they took.
-    pub(crate) fn run(&self, step: &str) -> (String, Duration) {
-        let began = Instant::now();
+    /// Runs the commands of a step, which must succeed; what they print.
+    pub(crate) fn run(&self, step: &str) -> String {
         let output = Command::new("bash")
             .args(["-e", "-c", self.commands(step)])
             .envs(self.variables.iter().cloned())
@@ -40,7 +38,7 @@ impl Runbook {
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{step}: {text}{errors}");
-        (text, began.elapsed())
+        text
     }
 
     fn commands(&self, step: &str) -> &str {

@@ -200,6 +200,11 @@ async fn assert_redis(redis: &RedisServer, control_plane: &ControlPlane) {
     let examination = Examination::by(control_plane).await;
     examination.assert("redis.installation", "error", "another database");
     ask(&["DEL", "{feed}:state"]);
+    until("this database publishes again", LIMIT, async || {
+        let examination = Examination::by(control_plane).await;
+        (examination.checks["redis.installation"]["verdict"] == "ok").then_some(())
+    })
+    .await;
 }
 
 /// What is wrong with the process itself, its machine, or its way.
@@ -237,6 +242,11 @@ async fn assert_surroundings(control_plane: &ControlPlane) {
     let examination = Examination::of(alone).await;
     examination.assert("configuration.redis", "warning", "no redis.url");
     examination.assert("feed.publisher", "error", "'redis'");
+    assert_clickhouse(control_plane, closed).await;
+    assert_clock(control_plane).await;
+}
+
+async fn assert_clickhouse(control_plane: &ControlPlane, closed: u16) {
     let mut clickhouse = control_plane.command(&["doctor", "--json"]);
     clickhouse
         .env("EDGELINK_ANALYTICS_ENGINE", "clickhouse")
@@ -247,7 +257,6 @@ async fn assert_surroundings(control_plane: &ControlPlane) {
     Examination::of(clickhouse)
         .await
         .assert("clickhouse.answers", "error", "");
-    assert_clock(control_plane).await;
 }
 
 async fn assert_clock(control_plane: &ControlPlane) {
@@ -267,63 +276,55 @@ async fn assert_clock(control_plane: &ControlPlane) {
 /// What is wrong with what runs; the deployment is in pieces after it.
 async fn assert_running(redis: &RedisServer, production: &mut Production) {
     production.envoys.clear();
-    let late = "UPDATE test_0.edge_health SET feed_lag_ms = 9000";
-    assert_sql(
-        production,
-        late,
-        "DO 1",
-        ("edges.feed", "warning", "behind"),
-    )
-    .await;
-    let silent = "UPDATE test_0.edge_health SET reported_at = reported_at - 120000";
-    assert_sql(
-        production,
-        silent,
-        "DO 1",
-        ("edges.heard", "warning", "0 of 1 edges"),
-    )
-    .await;
-    let none = "DELETE FROM test_0.edge_health";
-    assert_sql(
-        production,
-        none,
-        "DO 1",
-        ("edges.heard", "warning", "no edge"),
-    )
-    .await;
-    // Nothing is published while Redis refuses it: the change waits.
-    assert_eq!(
-        redis
-            .ask(&["CONFIG", "SET", "min-replicas-to-write", "1"])
-            .trim(),
-        "OK"
-    );
-    let control_plane = &production.control_planes[0];
-    control_plane
-        .create(&json!({ "longUrl": "https://example.com/" }))
-        .await;
-    until("a change waits for too long", LIMIT, async || {
-        let examination = Examination::by(control_plane).await;
-        let outbox = &examination.checks["feed.outbox"];
-        (outbox["verdict"] == "warning").then_some(())
-    })
-    .await;
-    let examination = Examination::by(control_plane).await;
-    examination.assert("feed.outbox", "warning", "1 rows wait");
-    assert_eq!(
-        redis
-            .ask(&["CONFIG", "SET", "min-replicas-to-write", "0"])
-            .trim(),
-        "OK"
-    );
+    assert_edges(production).await;
+    assert_outbox(redis, &production.control_planes[0]).await;
     for control_plane in &mut production.control_planes {
         control_plane.process().terminate().await;
     }
-    Examination::by(&production.control_planes[0]).await.assert(
-        "feed.publisher",
-        "error",
-        "no control plane",
-    );
+    let examination = Examination::by(&production.control_planes[0]).await;
+    examination.assert("feed.publisher", "error", "no control plane");
+    assert_numbers_and_clicks(production).await;
+}
+
+async fn assert_edges(production: &Production) {
+    for (sql, check) in [
+        (
+            "UPDATE test_0.edge_health SET feed_lag_ms = 9000",
+            ("edges.feed", "warning", "behind"),
+        ),
+        (
+            "UPDATE test_0.edge_health SET reported_at = reported_at - 120000",
+            ("edges.heard", "warning", "0 of 1 edges"),
+        ),
+        (
+            "DELETE FROM test_0.edge_health",
+            ("edges.heard", "warning", "no edge"),
+        ),
+    ] {
+        assert_sql(production, sql, "DO 1", check).await;
+    }
+}
+
+/// While Redis takes no writes, a change waits.
+async fn assert_outbox(redis: &RedisServer, control_plane: &ControlPlane) {
+    let refuse = |replicas: &str| {
+        let answer = redis.ask(&["CONFIG", "SET", "min-replicas-to-write", replicas]);
+        assert_eq!(answer.trim(), "OK");
+    };
+    refuse("1");
+    let link = json!({ "longUrl": "https://example.com/" });
+    control_plane.create(&link).await;
+    let examination = until("a change waits for too long", LIMIT, async || {
+        let examination = Examination::by(control_plane).await;
+        let is_late = examination.checks["feed.outbox"]["verdict"] == "warning";
+        is_late.then_some(examination)
+    })
+    .await;
+    examination.assert("feed.outbox", "warning", "1 rows wait");
+    refuse("0");
+}
+
+async fn assert_numbers_and_clicks(production: &Production) {
     for (sql, check) in [
         (
             "UPDATE test_0.issuers SET next = 3300000000",
