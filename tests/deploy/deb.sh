@@ -1,20 +1,18 @@
 #!/usr/bin/env bash
 # Builds the Debian package of what was built (`make release`), and sees that it has the very files that install.sh puts into a
-# system. With DEB_PROFILE=dev it is of a quicker build.
+# system.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 target=${CARGO_TARGET_DIR:-$PWD/target}
-profile=${DEB_PROFILE:-release}
-binary=$target/$([ "$profile" = dev ] && echo debug || echo "$profile")/edgelink
 tools=$PWD/.edgelink/cargo-deb
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
 [ -x "$tools/bin/cargo-deb" ] || cargo install cargo-deb --version 3.8.0 --locked --root "$tools"
-PATH=$tools/bin:$PATH cargo deb --no-build --no-strip --profile "$profile" -p edgelink-control-plane --output "$folder/edgelink.deb"
+PATH=$tools/bin:$PATH cargo deb --no-build --no-strip -p edgelink-control-plane --output "$folder/edgelink.deb"
 
-EDGELINK_BIN=$binary envoy/deploy/systemd/install.sh "$folder/installed"
+envoy/deploy/systemd/install.sh "$folder/installed"
 list() { sort | sed 's,^\./,,'; }
 (cd "$folder/installed" && find . -type f -printf '%m %p\n' | sed 's, \./, ,') | list >"$folder/expected"
 dpkg-deb --extract "$folder/edgelink.deb" "$folder/package"
