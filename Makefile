@@ -42,6 +42,10 @@ run-parts: console
 release: setup-run wasm console ## Build what is to be deployed, optimized as a whole
 	cargo build --release -p edgelink-control-plane
 
+.PHONY: deb
+deb: release ## Build a Debian package of control plane and edge, and check what is in it
+	@tests/deploy/deb.sh
+
 .PHONY: wasm
 wasm: ## Build the modules that Envoy loads
 	cargo build --profile wasm --target $(WASM_TARGET) $(WASM_PACKAGES)
@@ -97,7 +101,7 @@ test-import: ## Import 100,000 links each in the formats of Shlink and YOURLS, t
 DRILL_PROFILE ?= release
 DRILL_FOLDER := $(if $(filter dev,$(DRILL_PROFILE)),debug,$(DRILL_PROFILE))
 DRILLS := chaos-issuers skipped-numbers stalled-database throughput import-urls issuer-sources galera \
-  show-redis cluster-failover click-accounting front-crowd
+  show-redis cluster-failover click-accounting front-crowd restore
 chaos-issuers: DRILL := chaos::chaos
 skipped-numbers: DRILL := restarts::skipped
 stalled-database: DRILL := stall::stalled
@@ -109,6 +113,7 @@ show-redis: DRILL := connections::connections propagation::propagation scanning:
 cluster-failover: DRILL := failover::failover
 click-accounting: DRILL := clicks::clicks clicks::clicks_in_clickhouse clicks::losses
 front-crowd: DRILL := crowd::crowd
+restore: DRILL := restore::restore
 
 .PHONY: $(DRILLS)
 chaos-issuers: ## Kill control planes and MariaDB for a minute: nothing lost, nothing twice
@@ -122,10 +127,19 @@ cluster-failover: ## Kill a master of Redis Cluster under load
 click-accounting: ## Count a million clicks, in both engines, while all parts are killed and stopped; and losses
 front-crowd: ## Follow links through nginx beside 10,000 idle connections, slow clients and resets of HTTP/2: figures of each
 galera: setup-galera ## Kill nodes of a Galera cluster in turn while two control planes create: nothing lost, nothing twice
+restore: ## Lose the database, and restore it by the runbook's commands: nothing stale, no number twice
 $(DRILLS): setup wasm
 	cargo build --profile $(DRILL_PROFILE) $(NATIVE) --bin edgelink
 	EDGELINK_TEST_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target))/$(DRILL_FOLDER)/edgelink \
 	  cargo test $(NATIVE) --test drill -- --ignored --exact --nocapture --test-threads 1 $(DRILL)
+
+# `make UPGRADE_FROM=COMMIT upgrade` begins with another version than the one that tests/upgrade.sh names.
+.PHONY: upgrade
+upgrade: setup wasm ## Roll an earlier version to this one and back, under creation and redirects: no error, nothing lost
+	DRILL_PROFILE=$(DRILL_PROFILE) tests/upgrade.sh $(UPGRADE_FROM)
+	cargo build --profile $(DRILL_PROFILE) $(NATIVE) --bin edgelink
+	EDGELINK_TEST_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target))/$(DRILL_FOLDER)/edgelink \
+	  cargo test $(NATIVE) --test drill -- --ignored --exact --nocapture upgrade::upgrade
 
 .PHONY: envoy-spin
 envoy-spin: setup wasm ## See whether Envoy still never returns from a second gRPC stream that fails at once

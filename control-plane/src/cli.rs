@@ -1,18 +1,22 @@
-//! The command line: `edgelink serve | migrate | keys | sweep | import | export`.
+//! The command line: `edgelink serve | migrate | keys | sweep | doctor | flush | import | export`.
 
+mod flush;
 mod keys;
 mod transfer;
 
 use crate::config::{Config, ConfigError, Environment};
+use crate::doctor::{Report, Verdict, examine};
 use crate::purge::Purger;
 use crate::server::{self, Server, StartError};
 use crate::store::StoreError;
 use crate::telemetry;
 use clap::{Parser, Subcommand};
+use flush::FlushArguments;
 use keys::KeysCommand;
-use std::io;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use transfer::{CommandError, ExportArguments, ImportArguments};
 
@@ -42,6 +46,15 @@ enum Command {
     Keys(KeysCommand),
     /// Purge links past their validity, old tombstones, receipts and clicks, once and now.
     Sweep,
+    /// Have Redis, control planes and edges drop all that they have cached, and ask the database again.
+    Flush(FlushArguments),
+    /// Examine configuration, database, Redis, feed, edges and analytics, and say what to do. Exit code 0 if all is well, 1 with
+    /// warnings, 2 with errors.
+    Doctor {
+        /// Print the checks as JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Import links from a file, of this or of another system, through the API.
     Import(ImportArguments),
     /// Write all links to a file, through the API.
@@ -61,14 +74,18 @@ enum Failure {
     Keys(#[from] keys::KeyError),
     #[error(transparent)]
     Transfer(#[from] transfer::CommandError),
+    #[error("{} and {}", plural(.0.count(Verdict::Error) as u64, "error"), plural(.0.count(Verdict::Warning) as u64, "warning"))]
+    Unwell(Report),
     #[error("another process is purging right now")]
     Busy,
+    #[error("the flush is noted, but not published within {} s: see the log of the control plane that publishes", .0.as_secs())]
+    NotFlushed(Duration),
     #[error("signals cannot be waited for: {0}")]
     Signals(#[source] io::Error),
 }
 
 /// Runs the command that the process was started with. Exit code 0 is success, 2 a wrong command line or configuration,
-/// 3 an import that has left something out, 1 any other failure; the reason goes to standard error.
+/// 3 an import that has left something out, 1 any other failure; of `doctor` 1 is warnings and 2 errors; the reason goes to standard error.
 pub async fn main() -> ExitCode {
     match Box::pin(run(Arguments::parse())).await {
         Ok(()) => ExitCode::SUCCESS,
@@ -76,6 +93,7 @@ pub async fn main() -> ExitCode {
             eprintln!("edgelink: {failure}");
             match failure {
                 Failure::Config(_) => ExitCode::from(2),
+                Failure::Unwell(report) if report.verdict == Verdict::Error => ExitCode::from(2),
                 Failure::Transfer(CommandError::Incomplete { .. }) => ExitCode::from(3),
                 _ => ExitCode::FAILURE,
             }
@@ -102,6 +120,10 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
         }
         Command::Keys(command) => Ok(command.run(&config()?).await?),
         Command::Sweep => sweep(&config()?).await,
+        Command::Doctor { json } => {
+            print_report(Box::pin(examine(config(), &environment)).await, json)
+        }
+        Command::Flush(flush) => flush.run(&config()?).await,
         Command::Import(import) => Ok(import.run().await?),
         Command::Export(export) => Ok(export.run().await?),
     }
@@ -118,6 +140,19 @@ async fn serve(config: Config, environment: &Environment) -> Result<(), Failure>
     Ok(())
 }
 
+/// Prints what the doctor has found. Where standard output is closed there is still the exit code.
+fn print_report(report: Report, as_json: bool) -> Result<(), Failure> {
+    let text = match as_json {
+        true => serde_json::to_string_pretty(&report).unwrap_or_default() + "\n",
+        false => report.to_string(),
+    };
+    let _ = io::stdout().write_all(text.as_bytes());
+    match report.verdict {
+        Verdict::Ok => Ok(()),
+        _ => Err(Failure::Unwell(report)),
+    }
+}
+
 /// Purges what has expired, once and now.
 async fn sweep(config: &Config) -> Result<(), Failure> {
     let store = server::open_store(&config.store).await?;
@@ -129,6 +164,12 @@ async fn sweep(config: &Config) -> Result<(), Failure> {
         purged.links, purged.tombstones, purged.receipts, purged.clicks
     );
     Ok(())
+}
+
+/// "1 worker", "2 workers".
+fn plural(count: u64, what: &str) -> String {
+    let s = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{s}")
 }
 
 /// Ends with the first SIGTERM or SIGINT.

@@ -8,6 +8,7 @@ pub mod clicks;
 mod clock;
 pub mod config;
 mod console;
+pub mod doctor;
 pub mod domains;
 pub mod feed;
 pub mod http;

@@ -4,6 +4,7 @@
 //! Each process has four connections (in a cluster: four a node): one for commands, pipelined, one that is blocked
 //! reading the feed, one that publishes reports of clicks, and one that is subscribed to nudges, and to reports.
 
+mod about;
 mod breaker;
 mod connect;
 mod error;
@@ -13,6 +14,7 @@ mod links;
 mod nodes;
 mod scripts;
 
+pub use about::ServerInfo;
 pub use connect::Nudges;
 pub use error::RedisError;
 pub use feed::{Append, Appended, StoredState, StreamEntry};

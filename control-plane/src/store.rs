@@ -18,6 +18,7 @@ mod conversions;
 mod counters;
 mod creation;
 mod deliveries;
+mod diagnosis;
 mod dialect;
 mod domains;
 mod edge_health;
@@ -78,6 +79,7 @@ pub use clicks::{
 pub use conversions::{Conversion, ConversionSum, IdentifiedClick, MAX_CONVERSIONS, Recorded};
 pub use creation::{CreateError, NewLink};
 pub use deliveries::{AttemptOutcome, Delivery, FailurePolicy, MANY_FAILURES, PING};
+pub use diagnosis::{DatabaseServer, SchemaState};
 pub use edge_health::{EdgeHealth, RequestSums};
 pub use error::StoreError;
 pub use events::{LinkEvent, MAX_AGE as WEBHOOKS_AGE, ShowLink};
@@ -95,8 +97,8 @@ pub use moving::{LinkMove, MoveError, Moved};
 pub use outbox::{MAX_BATCH_BYTES, MalformedBatch, OutboxSize, PendingBatch, PendingChange};
 pub use packed::{CutOff, Packed};
 pub use publisher::{
-    FeedKind, LeaseClaim, NUMBERS_SKIPPED, OTHER_KIND_WAIT_MILLIS, Past, Pending, PendingKeys,
-    PublisherState,
+    FeedKind, FlushReason, LeaseClaim, NUMBERS_SKIPPED, OTHER_KIND_WAIT_MILLIS, Past, Pending,
+    PendingKeys, PublisherState,
 };
 pub use receipts::{Receipt, StoredReceipt};
 pub use reports::{MAX_OPEN_OF_LINK, NewReport, ReportQuery, ReportReason, ReportRow, Reported};
@@ -110,6 +112,7 @@ pub use visits::VisitCounts;
 pub use webhooks::{Secret, WebhookError, WebhookRow, WebhookState};
 
 use crate::config::StoreConfig;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Opens the store that the scheme of its URL names: `sqlite:` (a file, which is made when missing) or `mysql:` (MySQL
@@ -128,4 +131,13 @@ pub async fn connect(config: &StoreConfig) -> Result<Arc<Store>, StoreError> {
             source: "must start with sqlite: or mysql:".into(),
         }),
     }
+}
+
+/// The file of a SQLite database; `None` of others, and where the URL names none.
+#[must_use]
+pub fn file(config: &StoreConfig) -> Option<PathBuf> {
+    let url = config.url.expose();
+    url.starts_with("sqlite:")
+        .then(|| sqlite::file(url))
+        .flatten()
 }

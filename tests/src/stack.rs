@@ -28,12 +28,12 @@ pub use http2::{Http2Answer, Http2Connection, http2_request, http2_request_with_
 pub use listeners::Listener;
 pub use nginx::Nginx;
 pub use place::{
-    bridge_module, edgelink_binary, filter_module, free_port, hello_module, probe_module, root,
-    simulation_binary,
+    Version, bridge_module, edgelink_binary, filter_module, free_port, hello_module, probe_module,
+    root, simulation_binary,
 };
 pub(crate) use place::{envoy_binary, local};
 pub use process::{Process, Signal, resident_bytes};
-pub use production::{Production, ProductionOptions};
+pub use production::{Production, ProductionOptions, await_workers};
 pub use scripted::{Behaviour, REPORTS, ScriptedControlPlane};
 pub use stats::Stats;
 

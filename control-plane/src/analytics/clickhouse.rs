@@ -48,6 +48,14 @@ impl ClickHouse {
         }
     }
 
+    /// The version of the server. Nothing is made.
+    ///
+    /// # Errors
+    /// ClickHouse does not answer, or refuses the user.
+    pub async fn version(&self) -> Result<String, EngineError> {
+        self.connection.version().await
+    }
+
     /// Writes the clicks and orphan visits of a chunk. They count once however often this is called with that id and
     /// the same rows of the queue, and whatever became of the calls before.
     ///

@@ -32,6 +32,8 @@ pub(super) enum GenerationReason {
     Lost,
     /// Another process has taken the place of a master of Redis.
     Nodes,
+    /// Caches have to drop everything, as `edgelink flush` has noted.
+    Flushed,
     /// The database is older than what was published.
     WentBack(u64),
 }
@@ -43,6 +45,7 @@ impl GenerationReason {
             Self::Empty => "empty",
             Self::Lost => "lost",
             Self::Nodes => "nodes",
+            Self::Flushed => "flush",
             Self::WentBack(_) => "database",
         }
     }
@@ -50,7 +53,7 @@ impl GenerationReason {
     /// What the database assumes about its past: without a state in Redis, caches may have records of a lost database.
     fn past(self) -> Past {
         match self {
-            Self::Local | Self::Empty => Past::Unknown,
+            Self::Local | Self::Empty | Self::Flushed => Past::Unknown,
             Self::Lost | Self::Nodes => Past::Kept,
             Self::WentBack(token) => Past::WentBack { token },
         }
@@ -86,10 +89,12 @@ impl Publisher {
             return Err(PublishError::Restart);
         }
         // Otherwise Redis has not seen the repair yet, whatever the clock of the lost database was.
-        let knows_repair = stored.skipped_in >= state.skipped_in;
+        let knows_repair = stored.flushed_in >= state.skipped_in;
         if stored.generation > state.generation && knows_repair {
             // A generation begins in the database first, so Redis cannot be ahead of it.
             self.begin(GenerationReason::WentBack(stored.token)).await
+        } else if state.flushed_in > stored.flushed_in {
+            self.begin(GenerationReason::Flushed).await
         } else if stored.generation != state.generation {
             self.begin(GenerationReason::Lost).await
         } else if stored.nodes != nodes {
@@ -207,12 +212,12 @@ impl Publisher {
     }
 }
 
-/// Whether caches have to drop everything, because the database went back and no flush was published since. The
-/// database remembers it, because the publisher that repaired it may be gone by then.
+/// Whether caches have to drop everything, because the database went back or was flushed, and no flush was published since.
+/// The database remembers it, because the publisher that repaired it may be gone by then.
 fn must_flush(state: &PublisherState, stored: Option<&StoredState>) -> bool {
     match stored {
-        Some(stored) => state.skipped_in > 0 && state.skipped_in != stored.skipped_in,
-        None => state.now.saturating_sub(state.skipped_in) < KEPT_MICROS,
+        Some(stored) => state.flushed_in > 0 && state.flushed_in != stored.flushed_in,
+        None => state.now.saturating_sub(state.flushed_in) < KEPT_MICROS,
     }
 }
 
@@ -224,7 +229,7 @@ mod tests {
     fn caches_drop_everything_until_they_were_told_to_since_the_database_went_back() {
         const NOW: u64 = 10 * KEPT_MICROS;
         const RECENT: u64 = NOW - KEPT_MICROS + 1;
-        for (skipped_in, stored, expected) in [
+        for (flushed_in, stored, expected) in [
             (0, None, false),
             (0, Some(0), false),
             (7, Some(0), true),
@@ -237,15 +242,15 @@ mod tests {
         ] {
             let state = PublisherState {
                 now: NOW,
-                skipped_in,
+                flushed_in,
                 ..PublisherState::default()
             };
-            let stored = stored.map(|skipped_in| StoredState {
-                skipped_in,
+            let stored = stored.map(|flushed_in| StoredState {
+                flushed_in,
                 ..StoredState::default()
             });
             let is_owed = must_flush(&state, stored.as_ref());
-            assert_eq!(is_owed, expected, "{skipped_in} {stored:?}");
+            assert_eq!(is_owed, expected, "{flushed_in} {stored:?}");
         }
     }
 }

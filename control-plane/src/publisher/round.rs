@@ -218,7 +218,7 @@ impl Publisher {
             generation: writing.generation,
             after: writing.position,
             begins: false,
-            skipped_in: state.skipped_in,
+            flushed_in: state.flushed_in,
             beat,
         }
     }

@@ -28,9 +28,9 @@ pub struct Append<'a> {
     pub after: FeedPosition,
     /// Whether this begins the generation, so that no earlier entry has to be there.
     pub begins: bool,
-    /// The generation in which numbers were skipped last; stored if this begins the generation, as caches drop
-    /// everything then.
-    pub skipped_in: u64,
+    /// The generation with which caches had to drop everything last; stored if this begins the generation, as they do so
+    /// then.
+    pub flushed_in: u64,
     /// If a beat is appended: its number, and the nodes that Redis consists of.
     pub beat: Option<(u64, &'a str)>,
 }
@@ -61,8 +61,8 @@ pub struct StoredState {
     pub generation: u64,
     /// The nodes that Redis consisted of at the last beat.
     pub nodes: String,
-    /// The generation in which numbers were skipped last, as far as that was published here.
-    pub skipped_in: u64,
+    /// The generation with which caches had to drop everything last, as far as that was published here.
+    pub flushed_in: u64,
 }
 
 impl Append<'_> {
@@ -80,7 +80,7 @@ impl Append<'_> {
             nodes.unwrap_or_default().into(),
             length.to_string().into(),
             bytes.to_string().into(),
-            self.skipped_in.to_string().into(),
+            self.flushed_in.to_string().into(),
         ];
         for message in messages {
             let fields = message.to_fields();
@@ -171,7 +171,8 @@ impl Redis {
             installation,
             token: number("token").unwrap_or(0),
             generation: number("generation").unwrap_or(0),
-            skipped_in: number("skipped_in").unwrap_or(0),
+            // The field has the name that it had when caches dropped everything for skipped numbers only.
+            flushed_in: number("skipped_in").unwrap_or(0),
             owner: fields.remove("owner").unwrap_or_default(),
             nodes: fields.remove("nodes").unwrap_or_default(),
         }))

@@ -1,5 +1,6 @@
 //! Which processes Redis consists of: a new one may lack what the old one had.
 
+use super::about::info;
 use super::error::RedisError;
 use super::{Redis, measured};
 use edgelink_wire::redis::FEED_STREAM;
@@ -18,17 +19,14 @@ impl Redis {
             return process(&self.in_background()).await;
         }
         let members = self.members().await?;
-        let cached = self.commands.cached_cluster_state();
-        let servers = cached.map_or_else(Vec::new, |state| state.unique_primary_nodes());
-        if servers.len() != members.len() {
+        let masters = self.masters();
+        if masters.len() != members.len() {
             measured("sync_cluster", self.commands.sync_cluster()).await?;
             return Err(MALFORMED);
         }
         let mut names = members;
-        for server in servers {
-            let mut options = self.in_background().options().clone();
-            options.cluster_node = Some(server);
-            names.insert(process(&self.commands.with_options(&options)).await?);
+        for master in masters {
+            names.insert(process(&master).await?);
         }
         Ok(names.into_iter().collect::<Vec<_>>().join(" "))
     }
@@ -49,14 +47,9 @@ impl Redis {
 
 /// The process of a master: its `run_id` is new with every start, and its `master_replid` with every promotion.
 async fn process(client: &WithOptions<Client>) -> Result<String, RedisError> {
-    let command = CustomCommand::new_static("INFO", None::<u16>, false);
-    let call = client.custom::<String, Value>(command, Vec::new());
-    let info = measured("info", call).await?;
-    let field = |name: &str| {
-        let value = info.lines().find_map(|line| line.strip_prefix(name));
-        value.map(str::trim_end)
-    };
-    match (field("role:"), field("run_id:"), field("master_replid:")) {
+    let info = info(client).await?;
+    let field = |name| info.field(name);
+    match (field("role"), field("run_id"), field("master_replid")) {
         (Some("master"), Some(run), Some(promotion)) => Ok(format!("{run}:{promotion}")),
         _ => Err(MALFORMED),
     }

@@ -53,8 +53,8 @@ return 0
 ///
 /// `KEYS`: the stream, the state of the feed. `ARGV`: the fence (token, owner, installation), the generation, the last entry
 /// that is known to be published, whether this begins the generation, the number and the nodes of a beat (empty if there is
-/// none), about how many entries and how many bytes to keep, with which generation numbers were skipped last (noted if this begins
-/// the generation); then for each entry how many arguments follow, and these.
+/// none), about how many entries and how many bytes to keep, with which generation caches had to drop everything last (noted if
+/// this begins the generation); then for each entry how many arguments follow, and these.
 ///
 /// Answers a word and its subject:
 ///

@@ -5,6 +5,7 @@ use super::error::{Fault, StoreError};
 use super::leases::MAX_LEASE_MILLIS;
 use super::session::{PooledConnection, Session};
 use super::sql::sql;
+use sqlx::migrate::Migrator;
 use sqlx::{Connection as _, MySqlConnection, SqliteConnection, raw_sql};
 use std::time::Duration;
 
@@ -70,6 +71,16 @@ impl Store {
     }
 }
 
+/// The migrations of MySQL and MariaDB.
+pub(super) fn mysql() -> Migrator {
+    sqlx_macros::migrate!("migrations/mysql")
+}
+
+/// The migrations of SQLite.
+pub(super) fn sqlite() -> Migrator {
+    sqlx_macros::migrate!("migrations/sqlite")
+}
+
 /// A row, because named locks are those of one server, and a cluster has several.
 async fn add_migration_lease(connection: &mut MySqlConnection) -> Result<(), Fault> {
     for statement in [
@@ -102,7 +113,7 @@ async fn take_migration(
 
 async fn migrate_mysql(connection: &mut MySqlConnection) -> Result<(), Fault> {
     // The migrator's own lock waits with a negative timeout, which MariaDB takes for none at all.
-    let mut migrator = sqlx_macros::migrate!("migrations/mysql");
+    let mut migrator = mysql();
     migrator.set_locking(false);
     migrator.set_ignore_missing(true);
     super::mysql::lift_limits(connection).await?;
@@ -113,7 +124,7 @@ async fn migrate_mysql(connection: &mut MySqlConnection) -> Result<(), Fault> {
 
 async fn migrate_sqlite(connection: &mut SqliteConnection) -> Result<(), Fault> {
     // The migrator takes no lock on SQLite. Inside of this transaction its own ones are savepoints.
-    let mut migrator = sqlx_macros::migrate!("migrations/sqlite");
+    let mut migrator = sqlite();
     migrator.set_ignore_missing(true);
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
     migrator
@@ -139,4 +150,29 @@ async fn forget_cut_off(connection: &mut MySqlConnection) -> Result<(), Fault> {
             .await?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The last migration from before the rule.
+    const BEFORE: i64 = 102;
+
+    /// What takes away what the version before uses. SQLite has one process, and may copy a table into another form.
+    const REFUSED: [&str; 4] = ["DROP TABLE", "DROP COLUMN", "RENAME", "CHANGE COLUMN"];
+
+    #[test]
+    fn migrations_leave_what_the_version_before_them_uses() {
+        let migrator = mysql();
+        let (later, before): (Vec<_>, Vec<_>) = migrator
+            .iter()
+            .partition(|migration| migration.version > BEFORE);
+        assert!(before.iter().any(|migration| migration.version == BEFORE));
+        for migration in later {
+            let sql = migration.sql.as_str().to_uppercase();
+            let found = REFUSED.iter().find(|words| sql.contains(*words));
+            assert_eq!(found, None, "{}", migration.version);
+        }
+    }
 }

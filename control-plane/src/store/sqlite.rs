@@ -9,6 +9,7 @@ use crate::config::StoreConfig;
 use edgelink_wire::backoff::Bounds;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{ConnectOptions, SqlitePool};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -54,6 +55,12 @@ pub(super) async fn connect(url: &str, config: &StoreConfig) -> Result<Store, St
     let (readers, writers) = (Pool::Sqlite(readers), Pool::Sqlite(writers));
     let timeout = config.timeout_ms;
     Ok(Store::new(readers, writers, timeout, max_bytes, secrets))
+}
+
+/// The file that a URL names; `None` if it names none.
+pub(super) fn file(url: &str) -> Option<PathBuf> {
+    let options = parse(url).ok()?;
+    Some(options.get_filename().to_owned())
 }
 
 /// Opens the file. While another process turns a new one to write-ahead logging, SQLite may be busy at once: it does

@@ -109,7 +109,7 @@ metrics! {
     /// `feed.max_age_ms` nothing cached is used.
     FEED_AGE: Gauge "edgelink_feed_age_seconds";
     /// How often everything was asked for again because Redis, or the database, is not as it was left.
-    FEED_GENERATIONS: Counter "edgelink_feed_generations_total", "`reason` (local, empty, lost, nodes, database)";
+    FEED_GENERATIONS: Counter "edgelink_feed_generations_total", "`reason` (local, empty, lost, nodes, flush, database)";
     /// How often changes were missing in the feed.
     FEED_GAPS: Counter "edgelink_feed_gaps_total";
     /// Entries of the feed that cannot be read.

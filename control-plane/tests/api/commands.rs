@@ -2,11 +2,12 @@
 
 use crate::helpers::{client, environment, read_key, send};
 use serde_json::json;
-use sqlx::{Connection, Executor, SqliteConnection};
+use sqlx::{AssertSqlSafe, Connection, Executor, SqliteConnection};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 fn edgelink(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_edgelink"));
@@ -122,6 +123,11 @@ impl Drop for Process {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+fn clock_millis() -> u128 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.unwrap().as_millis()
 }
 
 #[test]
@@ -268,6 +274,36 @@ fn without_migrating_at_the_start_the_command_does_it() {
     assert!(run(&["migrate"]).status.success());
     assert!(run(&["migrate"]).status.success());
     assert!(run(&["keys", "list"]).status.success());
+}
+
+#[tokio::test]
+async fn a_flush_is_published_by_the_control_plane_that_runs_or_that_starts_next() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Process::start(folder.path());
+    let text = stdout(folder.path(), &["flush"]);
+    assert!(text.contains("published: generation"), "{text}");
+    assert!(
+        text.contains("0 workers of 0 edges") && !text.contains("numbers"),
+        "{text}"
+    );
+
+    assert_eq!(server.end("-TERM").0, Some(0));
+    let text = stdout(folder.path(), &["flush", "--restored"]);
+    assert!(
+        text.contains("no control plane publishes now") && text.contains("numbers"),
+        "{text}"
+    );
+
+    // One that holds the lease and publishes nothing.
+    let ahead = clock_millis() + 60_000;
+    let hold = format!("UPDATE publisher SET owner = 'stopped', lease_until = {ahead}");
+    let database = format!("sqlite://{}", folder.path().join("edgelink.db").display());
+    let mut connection = SqliteConnection::connect(&database).await.unwrap();
+    connection.execute(AssertSqlSafe(hold)).await.unwrap();
+    let late = output(folder.path(), &["flush", "--wait", "0"]);
+    assert_fails(&late, 1, &["not published within 0 s"]);
+    let too_long = output(folder.path(), &["flush", "--wait", "601"]);
+    assert_fails(&too_long, 2, &["--wait", "601"]);
 }
 
 #[tokio::test]

@@ -96,6 +96,17 @@ impl MariaDb {
         checked("mariadb", &output.expect("the client of MariaDB"))
     }
 
+    /// Loses the server and all its data, and starts an empty one on the same port.
+    ///
+    /// # Panics
+    /// Where its files cannot be removed.
+    pub fn replace(&mut self) {
+        self.server.kill();
+        std::fs::remove_dir_all(self.data()).expect("the files of MariaDB");
+        install(&self.server.folder);
+        self.restart();
+    }
+
     /// Starts the server again on the same port and data, killing it first where it still runs.
     pub fn restart(&mut self) {
         self.restart_with(&[]);

@@ -1,14 +1,15 @@
 //! The control plane, as it was built.
 
 use super::place::{edgelink_binary, free_port, local};
-use super::{Connection, EDGE_TOKEN, Process};
+use super::{Connection, EDGE_TOKEN, Process, Version};
 use crate::scenario::{DOMAIN, Request};
 use edgelink_wire::{CodeLength, CodeSpace, PermutationKey};
 use serde_json::Value;
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 
 /// The key by which numbers become codes.
@@ -51,6 +52,7 @@ impl ApiAnswer {
 /// A running control plane, with a SQLite database of its own unless `EDGELINK_STORE_URL` names another one.
 #[derive(Debug)]
 pub struct ControlPlane {
+    binary: PathBuf,
     process: Process,
     address: SocketAddr,
     folder: TempDir,
@@ -74,40 +76,53 @@ impl ControlPlane {
     /// # Panics
     /// Where no setting has one of them, so that a test notices when a setting is renamed.
     pub async fn with_variables(variables: &[(&str, &str)]) -> Self {
-        let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         let folder = TempDir::new().expect("a temporary folder");
-        Self::launch(folder, variables.iter().map(own).collect()).await
+        Self::launch(edgelink_binary(), folder, owned(variables)).await
+    }
+
+    /// The same of another version.
+    pub async fn of_version(version: &Version, variables: &[(&str, &str)]) -> Self {
+        let folder = TempDir::new().expect("a temporary folder");
+        Self::launch(version.edgelink.clone(), folder, owned(variables)).await
     }
 
     /// Starts one for [`DOMAIN`] with the variables that follow from where it listens.
     pub async fn with_address(variables: impl FnOnce(SocketAddr) -> Vec<(String, String)>) -> Self {
         let address = local(free_port());
         let folder = TempDir::new().expect("a temporary folder");
-        Self::launch_at(address, folder, variables(address)).await
+        Self::launch_at(edgelink_binary(), address, folder, variables(address)).await
     }
 
     /// Starts another one with the same variables and the same admin key.
     pub async fn replica(&self) -> Self {
+        self.replica_with(&[]).await
+    }
+
+    /// The same, but for these variables.
+    pub async fn replica_with(&self, variables: &[(&str, &str)]) -> Self {
         let folder = TempDir::new().expect("a temporary folder");
         let from = self.folder.path().join("admin-key");
         fs::copy(from, folder.path().join("admin-key")).expect("the admin key");
-        Self::launch(folder, self.variables.clone()).await
+        let variables = [self.variables.clone(), owned(variables)].concat();
+        Self::launch(self.binary.clone(), folder, variables).await
     }
 
-    async fn launch(folder: TempDir, variables: Vec<(String, String)>) -> Self {
-        Self::launch_at(local(free_port()), folder, variables).await
+    async fn launch(binary: PathBuf, folder: TempDir, variables: Vec<(String, String)>) -> Self {
+        Self::launch_at(binary, local(free_port()), folder, variables).await
     }
 
     async fn launch_at(
+        binary: PathBuf,
         address: SocketAddr,
         folder: TempDir,
         variables: Vec<(String, String)>,
     ) -> Self {
-        let mut process = spawn(&folder, address, &variables);
+        let mut process = spawn(configured(&binary, &folder, address, &variables), &folder);
         await_ready(&mut process, address).await;
         assert_known(&variables, &process);
         let key = fs::read_to_string(folder.path().join("admin-key")).expect("the admin key");
         Self {
+            binary,
             process,
             address,
             folder,
@@ -118,8 +133,17 @@ impl ControlPlane {
 
     /// Starts it again after its end: the same port, the same database.
     pub async fn restart(&mut self) {
-        self.process = spawn(&self.folder, self.address, &self.variables);
+        self.process = spawn(self.configured(), &self.folder);
         await_ready(&mut self.process, self.address).await;
+    }
+
+    /// Has its next start, and its commands, be of another version.
+    pub fn set_version(&mut self, version: &Version) {
+        self.binary.clone_from(&version.edgelink);
+    }
+
+    fn configured(&self) -> Command {
+        configured(&self.binary, &self.folder, self.address, &self.variables)
     }
 
     /// Where it listens.
@@ -210,17 +234,51 @@ impl ControlPlane {
         answer
     }
 
+    /// Another command of the binary, with its configuration.
+    #[must_use]
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = self.configured();
+        command.args(arguments).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs another command of the binary with its configuration; what it prints.
+    ///
+    /// # Panics
+    /// Where it does not start.
+    pub async fn run(&self, arguments: &[&str]) -> Output {
+        let mut command = self.command(arguments);
+        let run = tokio::task::spawn_blocking(move || command.output());
+        run.await.expect("a thread").expect("an output")
+    }
+
     /// A connection to the API.
     pub async fn connect(&self) -> Connection {
         Connection::open(self.address).await.expect("a connection")
     }
 }
 
-fn spawn(folder: &TempDir, address: SocketAddr, variables: &[(String, String)]) -> Process {
+fn owned(variables: &[(&str, &str)]) -> Vec<(String, String)> {
+    let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+    variables.iter().map(own).collect()
+}
+
+fn spawn(mut command: Command, folder: &TempDir) -> Process {
+    command.arg("serve");
+    let log = folder.path().join("control-plane.log");
+    Process::start("control plane", command, log)
+}
+
+/// The binary with its configuration.
+fn configured(
+    binary: &Path,
+    folder: &TempDir,
+    address: SocketAddr,
+    variables: &[(String, String)],
+) -> Command {
     let file = |name: &str| folder.path().join(name);
-    let mut command = Command::new(edgelink_binary());
+    let mut command = Command::new(binary);
     command
-        .arg("serve")
         .env("EDGELINK_SERVER_LISTEN", address.to_string())
         .env(
             "EDGELINK_STORE_URL",
@@ -232,7 +290,7 @@ fn spawn(folder: &TempDir, address: SocketAddr, variables: &[(String, String)]) 
         .env("EDGELINK_AUTH_ADMIN_KEY_FILE", file("admin-key"))
         .env("EDGELINK_LINKS_CODE_KEY", CODE_KEY)
         .envs(variables.iter().cloned());
-    Process::start("control plane", command, file("control-plane.log"))
+    command
 }
 
 fn assert_known(variables: &[(String, String)], process: &Process) {

@@ -1,7 +1,7 @@
 //! Envoy with the filter, as `envoy/run.sh` starts it.
 
 use super::listeners::ListenerFile;
-use super::place::{bridge_module, filter_module, free_port, local, root};
+use super::place::{Version, bridge_module, envoy_binary, filter_module, free_port, local, root};
 use super::{Connection, EDGE_TOKEN, Listener, Process, Stats, until};
 use crate::scenario::{Answer, DOMAIN, Request};
 use std::fs;
@@ -41,6 +41,8 @@ pub struct EnvoyOptions {
     pub bootstrap: Option<String>,
     /// The text of another template in place of `envoy/plugin.json`.
     pub plugin: Option<String>,
+    /// What was built of the edge, if that is not this checkout's.
+    pub version: Option<Version>,
     /// Another module in place of the filter.
     pub module: Option<PathBuf>,
     /// Whether Envoy reads its listener from a file that [`Envoy::put_listeners`] replaces.
@@ -95,6 +97,7 @@ impl Default for EnvoyOptions {
             orphans: "false",
             bootstrap: None,
             plugin: None,
+            version: None,
             module: None,
             listener_file: false,
             drain_seconds: 20,
@@ -155,6 +158,11 @@ impl Envoy {
             listeners,
             folder,
         }
+    }
+
+    /// Has its next start be of another version.
+    pub fn set_version(&mut self, version: &Version) {
+        self.options.version = Some(version.clone());
     }
 
     /// Starts it again where it was, after it has ended; without [`EnvoyOptions::listener_file`].
@@ -301,7 +309,13 @@ fn run_sh(
     admin: SocketAddr,
     control_planes: &[SocketAddr],
 ) -> Command {
-    let mut command = Command::new(root().join("envoy/run.sh"));
+    let version = options.version.as_ref();
+    let checkout = version.map_or_else(root, |version| version.checkout.clone());
+    let filter = || version.map_or_else(filter_module, |version| version.filter.clone());
+    let mut command = Command::new(checkout.join("envoy/run.sh"));
+    if version.is_some() {
+        command.env("EDGELINK_ENVOY", envoy_binary());
+    }
     command
         .env("EDGELINK_STATE_DIR", folder)
         .env("EDGELINK_EDGE_PORT", edge.port().to_string())
@@ -311,7 +325,7 @@ fn run_sh(
         .env("EDGELINK_EDGE_TOKEN", EDGE_TOKEN)
         .env(
             "EDGELINK_WASM",
-            options.module.clone().unwrap_or_else(filter_module),
+            options.module.clone().unwrap_or_else(filter),
         )
         .env("EDGELINK_TIER_HEADER", "true")
         .env("EDGELINK_FEED", options.feed)
@@ -340,7 +354,10 @@ fn run_sh(
         command
             .env("EDGELINK_REDIS", redis.mode)
             .env("EDGELINK_REDIS_SERVERS", list(&servers))
-            .env("EDGELINK_BRIDGE_WASM", bridge_module());
+            .env(
+                "EDGELINK_BRIDGE_WASM",
+                version.map_or_else(bridge_module, |version| version.bridge.clone()),
+            );
     }
     let variables = options.variables.iter();
     command.envs(variables.map(|(name, value)| (name, value)));

@@ -24,6 +24,51 @@ pub fn edgelink_binary() -> PathBuf {
     built("EDGELINK_TEST_BIN", profile_folder().join("edgelink"))
 }
 
+/// What was built of a version: control plane and edge.
+#[derive(Clone, Debug)]
+pub struct Version {
+    /// The control plane's binary.
+    pub edgelink: PathBuf,
+    /// The filter.
+    pub filter: PathBuf,
+    /// The bridge to Redis.
+    pub bridge: PathBuf,
+    /// The checkout, which has `envoy/run.sh`.
+    pub checkout: PathBuf,
+}
+
+impl Version {
+    /// The one of this checkout.
+    #[must_use]
+    pub fn this() -> Self {
+        Self {
+            edgelink: edgelink_binary(),
+            filter: filter_module(),
+            bridge: bridge_module(),
+            checkout: root(),
+        }
+    }
+
+    /// The earlier one that `tests/upgrade.sh` has built.
+    ///
+    /// # Panics
+    /// Where it has not.
+    #[must_use]
+    pub fn earlier() -> Self {
+        let folder = root().join(".edgelink/upgrade");
+        assert!(
+            folder.join("built").is_file(),
+            "there is no earlier version: tests/upgrade.sh builds it"
+        );
+        Self {
+            edgelink: folder.join("edgelink"),
+            filter: folder.join("edgelink_filter.wasm"),
+            bridge: folder.join("edgelink_resp_bridge.wasm"),
+            checkout: folder.join("source"),
+        }
+    }
+}
+
 /// The filter: `EDGELINK_WASM`, or the one in the target folder of this test.
 ///
 /// # Panics

@@ -1,6 +1,6 @@
 //! The production shape: MariaDB, Redis, two control planes, and Envoys with two workers each.
 
-use super::{ControlPlane, Envoy, EnvoyOptions, RedisOptions, until};
+use super::{ControlPlane, Envoy, EnvoyOptions, RedisOptions, Version, until};
 use crate::scenario::{CITY_HEADER, COUNTRY_HEADER};
 use crate::servers::{MariaDb, RedisServer};
 use std::time::Duration;
@@ -21,6 +21,8 @@ pub struct ProductionOptions {
     pub click_attributes: &'static str,
     /// The text of another template in place of `envoy/plugin.json`, which says itself what is said of clicks.
     pub plugin: Option<String>,
+    /// What was built of control plane and edge, if that is not this checkout's.
+    pub version: Option<Version>,
     /// Further environment variables of control planes.
     pub variables: Vec<(&'static str, String)>,
 }
@@ -35,6 +37,7 @@ impl ProductionOptions {
             redis: RedisOptions::direct(redis.port()),
             click_attributes: "",
             plugin: None,
+            version: None,
             variables: Vec::new(),
         }
     }
@@ -66,7 +69,10 @@ impl Production {
                 .iter()
                 .map(|(name, value)| (*name, value.as_str())),
         );
-        let first = ControlPlane::with_variables(&variables).await;
+        let first = match &options.version {
+            None => ControlPlane::with_variables(&variables).await,
+            Some(version) => ControlPlane::of_version(version, &variables).await,
+        };
         let second = first.replica().await;
         let mut production = Self {
             envoys: Vec::new(),
@@ -92,6 +98,7 @@ impl Production {
             },
             click_attributes: options.click_attributes,
             plugin: options.plugin.clone(),
+            version: options.version.clone(),
             geo_headers: [COUNTRY_HEADER, CITY_HEADER],
             ..EnvoyOptions::default()
         };
@@ -116,8 +123,9 @@ impl Production {
     }
 }
 
-/// A worker connects, and fetches what it starts from, with its first request; which one gets it is the kernel's choice.
-async fn await_workers(envoy: &Envoy) {
+/// Returns when every worker has read its snapshot and admits by it. A worker connects, and fetches what it starts from, with its
+/// first request; which one gets it is the kernel's choice.
+pub async fn await_workers(envoy: &Envoy) {
     until("every worker has started", LIMIT, async || {
         envoy.follow("/first-request").await;
         let stats = envoy.stats("wasmcustom").await;

@@ -39,6 +39,7 @@ async fn failover() {
         },
         click_attributes: "",
         plugin: None,
+        version: None,
         variables: Vec::new(),
     };
     let production = production(&options).await;

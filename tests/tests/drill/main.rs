@@ -17,10 +17,13 @@ mod production;
 mod propagation;
 mod replica;
 mod restarts;
+mod restore;
+mod runbook;
 mod scanning;
 mod sources;
 mod stall;
 mod throughput;
+mod upgrade;
 mod visitors;
 
 use std::time::Duration;

@@ -141,7 +141,7 @@ async fn a_redis_that_is_not_as_it_was_left_takes_nothing_before_a_generation_be
     let redis = connected(&server.url()).await;
     let goes_on = |generation, after| Append {
         begins: false,
-        skipped_in: 0,
+        flushed_in: 0,
         after,
         ..order(1, generation)
     };

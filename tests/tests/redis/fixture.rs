@@ -77,7 +77,7 @@ pub(crate) fn order(token: u64, generation: u64) -> Append<'static> {
         generation,
         after: FeedPosition::START,
         begins: true,
-        skipped_in: 0,
+        flushed_in: 0,
         beat: None,
     }
 }

@@ -809,7 +809,7 @@ async fn a_publisher_that_was_paused_publishes_nothing_once_another_one_does() {
         generation: state.generation,
         after: state.position,
         begins: false,
-        skipped_in: 0,
+        flushed_in: 0,
         beat: None,
     };
     replica.end().await;

@@ -2,7 +2,7 @@
 
 use crate::fixture::{Database, content, create, delete, key, link};
 use edgelink_control_plane::store::{
-    Actor, BOUND_LEAD_MILLIS, FeedKind, LeaseClaim, MAX_BATCH_BYTES, MAX_LEASE_MILLIS,
+    Actor, BOUND_LEAD_MILLIS, FeedKind, FlushReason, LeaseClaim, MAX_BATCH_BYTES, MAX_LEASE_MILLIS,
     NUMBERS_SKIPPED, Packed, Past, PublisherState, Store,
 };
 use edgelink_wire::{FeedPosition, Record};
@@ -16,6 +16,7 @@ on_every_database!(
     no_segment_reaches_a_bound_that_was_not_published_for_a_minute,
     the_publisher_lease_is_fenced_by_a_token_that_grows,
     a_generation_begins_above_everything_from_before,
+    a_flush_begins_a_generation_and_skips_numbers_only_where_a_backup_was_restored,
     what_is_read_at_once_is_of_one_moment,
     what_a_clock_that_was_ahead_has_written_blocks_nothing,
     keys_are_scanned_in_the_order_of_their_numbers,
@@ -321,6 +322,47 @@ async fn a_generation_begins_above_everything_from_before(database: Database) {
         store.resolve(&key("a.example/none")).await.unwrap().rev(),
         floor
     );
+}
+
+async fn a_flush_begins_a_generation_and_skips_numbers_only_where_a_backup_was_restored(
+    database: Database,
+) {
+    let store = database.store().await;
+    let claim = claim("one");
+    let taken = store.take_publisher_lease(&claim).await.unwrap().unwrap();
+    assert_eq!((taken.skipped_in, taken.flushed_in), (0, 0));
+    let before = store.bound_state().await.unwrap();
+    let flushed = store.flush(FlushReason::Caches).await.unwrap();
+    assert!(flushed.generation > taken.generation && flushed.rev_floor > taken.rev_floor);
+    assert_eq!(
+        (flushed.skipped_in, flushed.flushed_in),
+        (0, flushed.generation)
+    );
+    assert_eq!(store.bound_state().await.unwrap(), before);
+    let restored = store.flush(FlushReason::Restored).await.unwrap();
+    assert!(restored.generation > flushed.generation);
+    assert_eq!(
+        (restored.skipped_in, restored.flushed_in),
+        (restored.generation, restored.generation)
+    );
+    let room = before.bound - before.allocated;
+    let skipped = store.bound_state().await.unwrap().allocated - before.allocated;
+    assert_eq!(skipped, room / 2);
+    // The publisher keeps its lease, and finds all of it in the row.
+    let renewed = store.take_publisher_lease(&claim).await.unwrap().unwrap();
+    assert_eq!(renewed.token, taken.token + 1);
+    assert_eq!(
+        (renewed.generation, renewed.skipped_in, renewed.flushed_in),
+        (
+            restored.generation,
+            restored.skipped_in,
+            restored.flushed_in
+        )
+    );
+    // Numbers that were skipped before a later flush stay so.
+    let last = store.flush(FlushReason::Caches).await.unwrap();
+    assert_eq!(last.skipped_in, restored.skipped_in);
+    assert_eq!(store.publisher().await.unwrap().flushed_in, last.generation);
 }
 
 async fn what_is_read_at_once_is_of_one_moment(database: Database) {

@@ -96,11 +96,15 @@ impl Connection {
         self.client.clone().with_database(database)
     }
 
+    /// The version of the server, as it says it. Nothing is made.
+    pub(super) async fn version(&self) -> Result<String, EngineError> {
+        let version = self.client.query("SELECT version()").fetch_one();
+        self.call(version).await
+    }
+
     /// Makes database, tables and views where they are missing.
     async fn prepare(&self) -> Result<Dialect, EngineError> {
-        let version: String = self
-            .call(self.client.query("SELECT version()").fetch_one())
-            .await?;
+        let version = self.version().await?;
         let dialect = Dialect::of_version(&version).ok_or_else(|| {
             EngineError::ClickHouse("the server does not say its version".to_owned())
         })?;

@@ -1,0 +1,111 @@
+//! `edgelink flush`: has all caches drop everything and ask again.
+
+use super::{Failure, plural};
+use crate::config::Config;
+use crate::server;
+use crate::store::{FlushReason, PublisherState, Store, StoreError};
+use clap::{Args, value_parser};
+use edgelink_wire::FeedPosition;
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// The pause between two looks at the row of the publisher.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Workers that were heard of within this time are told of: three times as often as they report.
+const LATELY: Duration = Duration::from_secs(30);
+
+/// The edges that are counted at most.
+const MAX_EDGES: u32 = 10_000;
+
+#[derive(Debug, Args)]
+pub(super) struct FlushArguments {
+    /// The database was restored from a backup: in addition, no number is issued that the lost database may have issued.
+    #[arg(long)]
+    restored: bool,
+    /// How many seconds to wait until a control plane has published the flush, 0 to 600. Without a publisher there is no wait.
+    #[arg(long, default_value_t = 15, value_parser = value_parser!(u64).range(0..=600), value_name = "SECONDS")]
+    wait: u64,
+}
+
+/// What became of a flush that is noted in the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// It is in the feed, in this generation.
+    Published(u64),
+    /// There is no publisher.
+    NoPublisher,
+    /// The publisher has not published it in time.
+    Late,
+}
+
+impl FlushArguments {
+    pub(super) async fn run(self, config: &Config) -> Result<(), Failure> {
+        let store = server::open_store(&config.store).await?;
+        let reason = match self.restored {
+            true => FlushReason::Restored,
+            false => FlushReason::Caches,
+        };
+        let flushed = store.flush(reason).await?;
+        println!("noted: all caches drop what is older than {}", at(&flushed));
+        if reason == FlushReason::Restored {
+            println!("numbers that were drawn before are not issued any more");
+        }
+        let wait = Duration::from_secs(self.wait);
+        match await_publisher(&store, &flushed, wait).await? {
+            Outcome::Published(generation) => {
+                println!(
+                    "published: generation {generation} of the feed begins, and records of Redis from before are not read"
+                );
+                print_edges(&store).await
+            }
+            Outcome::NoPublisher => {
+                println!("no control plane publishes now: the first one that starts publishes it");
+                Ok(())
+            }
+            Outcome::Late => Err(Failure::NotFlushed(wait)),
+        }
+    }
+}
+
+/// Waits for a generation after that of the flush in which something is published.
+async fn await_publisher(
+    store: &Store,
+    flushed: &PublisherState,
+    wait: Duration,
+) -> Result<Outcome, StoreError> {
+    let end = Instant::now() + wait;
+    loop {
+        let state = store.publisher().await?;
+        if state.generation > flushed.generation && state.position > FeedPosition::START {
+            return Ok(Outcome::Published(state.generation));
+        }
+        if state.has_expired() {
+            return Ok(Outcome::NoPublisher);
+        }
+        if Instant::now() >= end {
+            return Ok(Outcome::Late);
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+async fn print_edges(store: &Store) -> Result<(), Failure> {
+    let edges = store.edge_health(LATELY, MAX_EDGES).await?;
+    let heard: Vec<u64> = edges
+        .iter()
+        .map(|edge| edge.workers)
+        .filter(|workers| *workers > 0)
+        .collect();
+    println!(
+        "{} of {} reported in the last {} s: they drop everything with the next answer of the feed, the others when they read it again",
+        plural(heard.iter().sum(), "worker"),
+        plural(heard.len() as u64, "edge"),
+        LATELY.as_secs()
+    );
+    Ok(())
+}
+
+fn at(flushed: &PublisherState) -> String {
+    crate::timestamp::from_millis(flushed.now / 1000)
+}

@@ -1,0 +1,283 @@
+//! The database: whether it answers, its version, schema, settings and clock.
+
+use super::report::{Report, Verdict};
+use crate::config::StoreConfig;
+use crate::store::{self, DatabaseServer, Store, StoreError};
+use std::sync::Arc;
+
+/// By how much a clock may differ, in milliseconds, and from when on that is an error: links become valid and expire, days of
+/// visitors end, and leases are told of by clocks.
+const CLOCK_WARNING: u64 = 1_000;
+const CLOCK_ERROR: u64 = 30_000;
+
+/// The oldest versions: major and minor number.
+const OLDEST_MARIADB: (u32, u32) = (10, 6);
+const OLDEST_MYSQL: (u32, u32) = (8, 0);
+
+/// Twice the most bytes of one statement: inserts are cut smaller below it.
+const PACKET: u64 = 8 << 20;
+
+/// Opens the store without touching its schema; `None` if it cannot be used.
+pub(super) async fn connect(config: &StoreConfig, report: &mut Report) -> Option<Arc<Store>> {
+    if let Some(file) = store::file(config).filter(|file| !file.exists()) {
+        let found = format!("there is no file {}", file.display());
+        report.error(
+            "database.answers",
+            found,
+            "Correct store.url, or run 'edgelink migrate', which makes it.",
+        );
+        return None;
+    }
+    match store::connect(config).await {
+        Ok(store) => {
+            report.ok("database.answers", "connected");
+            Some(store)
+        }
+        Err(error) => {
+            report.error("database.answers", described(&error), "See that it runs, and that store.url has its address, user, password and database.");
+            None
+        }
+    }
+}
+
+/// Whether it can be used.
+pub(super) async fn examine(store: &Store, config: &StoreConfig, report: &mut Report) -> bool {
+    match store.server().await {
+        Ok(server) => {
+            check_version(&server, report);
+            check_clock("database.clock", server.ahead_millis, report);
+            if !server.is_sqlite {
+                check_durability(&server, report);
+                check_binary_log(&server, report);
+                check_limits(&server, config, report);
+                check_session(&server, report);
+            }
+        }
+        Err(error) => report.error(
+            "database.settings",
+            described(&error),
+            "See that store.url names a user who may read them.",
+        ),
+    }
+    check_schema(store, report).await
+}
+
+/// Judges a clock that is ahead of ours by so many milliseconds.
+pub(super) fn check_clock(name: &'static str, ahead_millis: i64, report: &mut Report) {
+    let apart = ahead_millis.unsigned_abs();
+    let verdict = Verdict::of(apart, CLOCK_WARNING, CLOCK_ERROR);
+    let side = if ahead_millis < 0 {
+        "behind"
+    } else {
+        "ahead of"
+    };
+    let found = format!("{apart} ms {side} the clock of this machine");
+    let advice = "Set the clocks of all machines by NTP (chrony, systemd-timesyncd).";
+    report.judge(name, verdict, found, advice);
+}
+
+fn check_version(server: &DatabaseServer, report: &mut Report) {
+    let (name, oldest) = match (server.is_sqlite, server.version.contains("MariaDB")) {
+        (true, _) => return report.ok("database.version", format!("SQLite {}", server.version)),
+        (false, true) => ("MariaDB", OLDEST_MARIADB),
+        (false, false) => ("MySQL", OLDEST_MYSQL),
+    };
+    let verdict = match major_and_minor(&server.version) {
+        Some(version) if version >= oldest => Verdict::Ok,
+        _ => Verdict::Error,
+    };
+    let found = format!("{name} {}", server.version);
+    report.judge(
+        "database.version",
+        verdict,
+        found,
+        "Upgrade to MariaDB 10.6, MySQL 8.0, or later.",
+    );
+}
+
+/// Of `10.11.19-MariaDB`: 10 and 11.
+pub(super) fn major_and_minor(version: &str) -> Option<(u32, u32)> {
+    let mut numbers = version.split(|character: char| !character.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+fn check_durability(server: &DatabaseServer, report: &mut Report) {
+    let flush = server.variable("innodb_flush_log_at_trx_commit");
+    report.judge(
+        "database.durability",
+        Verdict::error_unless(flush == "1"),
+        format!("innodb_flush_log_at_trx_commit = {flush}"),
+        "Set innodb_flush_log_at_trx_commit = 1: otherwise links that were acknowledged are lost in a crash.",
+    );
+    let doublewrite = server.variable("innodb_doublewrite");
+    report.judge(
+        "database.doublewrite",
+        Verdict::warning_unless(doublewrite != "OFF"),
+        format!("innodb_doublewrite = {doublewrite}"),
+        "Set innodb_doublewrite = ON, unless the file system never tears a page.",
+    );
+}
+
+fn check_binary_log(server: &DatabaseServer, report: &mut Report) {
+    const NAME: &str = "database.binary_log";
+    if server.variable("log_bin") != "ON" {
+        return report.ok(NAME, "log_bin = OFF: restores go back to the last backup");
+    }
+    let (format, sync) = (
+        server.variable("binlog_format"),
+        server.variable("sync_binlog"),
+    );
+    let found = format!("log_bin = ON, binlog_format = {format}, sync_binlog = {sync}");
+    if format == "STATEMENT" {
+        let advice = "Set binlog_format = ROW (or MIXED): InnoDB refuses changes otherwise.";
+        return report.error(NAME, found, advice);
+    }
+    report.judge(
+        NAME,
+        Verdict::warning_unless(sync == "1"),
+        found,
+        "Set sync_binlog = 1: after a crash replicas and restores lack what was acknowledged last.",
+    );
+}
+
+fn check_limits(server: &DatabaseServer, config: &StoreConfig, report: &mut Report) {
+    let number = |name| server.variable(name).parse::<u64>().unwrap_or(0);
+    let (most, ours) = (number("max_connections"), u64::from(config.max_connections));
+    let verdict = match most {
+        _ if most <= ours => Verdict::Error,
+        _ if most <= 2 * ours => Verdict::Warning,
+        _ => Verdict::Ok,
+    };
+    report.judge(
+        "database.connections",
+        verdict,
+        format!("max_connections = {most}, of which each control plane takes up to {ours} (store.max_connections)"),
+        "Raise max_connections above that of all control planes together, or lower store.max_connections.",
+    );
+    let packet = number("max_allowed_packet");
+    report.judge(
+        "database.packet",
+        Verdict::warning_unless(packet >= PACKET),
+        format!("max_allowed_packet = {packet}"),
+        "Set max_allowed_packet = 16M: below 8M many links and clicks are written in more, smaller statements.",
+    );
+    let read_only = server.variable("read_only");
+    report.judge(
+        "database.read_only",
+        Verdict::error_unless(read_only == "OFF"),
+        format!("read_only = {read_only}"),
+        "Point store.url at the primary, or make this server the primary (read_only = OFF).",
+    );
+}
+
+/// A proxy between the control plane and the server may take away what a connection has set.
+fn check_session(server: &DatabaseServer, report: &mut Report) {
+    let isolation = match server.variable("transaction_isolation") {
+        "unknown" => server.variable("tx_isolation"),
+        isolation => isolation,
+    };
+    let zone = server.variable("time_zone");
+    let is_strict = server.variable("sql_mode").contains("STRICT_ALL_TABLES");
+    let no = if is_strict { "" } else { "no " };
+    report.judge(
+        "database.session",
+        Verdict::error_unless(isolation == "READ-COMMITTED" && zone == "+00:00" && is_strict),
+        format!("isolation {isolation}, time zone {zone}, {no}strict mode"),
+        "Have the proxy in front of the database keep what a connection has set (ProxySQL: transaction_persistent, and no multiplexing).",
+    );
+}
+
+async fn check_schema(store: &Store, report: &mut Report) -> bool {
+    const NAME: &str = "database.schema";
+    let state = match store.schema().await {
+        Ok(state) => state,
+        Err(error) => {
+            report.error(NAME, described(&error), "Run 'edgelink migrate': the database has no schema yet, or its user may not read it.");
+            return false;
+        }
+    };
+    if !state.unfinished.is_empty() {
+        let found = format!(
+            "migrations {:?} began and have not come to their end",
+            state.unfinished
+        );
+        report.error(
+            NAME,
+            found,
+            "Wait if 'edgelink migrate' runs; otherwise run it, which makes them again.",
+        );
+        return false;
+    }
+    if !state.missing.is_empty() {
+        let found = format!("migrations {:?} are missing", state.missing);
+        report.error(NAME, found, "Run 'edgelink migrate' of this version.");
+        return false;
+    }
+    if state.later.is_empty() {
+        report.ok(NAME, "at this version");
+    } else {
+        let found = format!(
+            "at a later version: migrations {:?} are not known here",
+            state.later
+        );
+        report.warn(
+            NAME,
+            found,
+            "Well while versions are rolled; otherwise upgrade this control plane.",
+        );
+    }
+    true
+}
+
+/// With the cause.
+fn described(error: &StoreError) -> String {
+    error.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_compared_by_their_first_two_numbers() {
+        assert_eq!(
+            major_and_minor("10.11.19-MariaDB-0+deb12u1"),
+            Some((10, 11))
+        );
+        assert_eq!(major_and_minor("8.0.36"), Some((8, 0)));
+        assert_eq!(major_and_minor("9"), None);
+        assert_eq!(major_and_minor("x"), None);
+        for (version, verdict) in [
+            ("10.5.9-MariaDB", Verdict::Error),
+            ("10.6.0-MariaDB", Verdict::Ok),
+            ("5.7.44-log", Verdict::Error),
+            ("9.1.0", Verdict::Ok),
+        ] {
+            let mut report = Report::default();
+            let version = version.to_owned();
+            check_version(
+                &DatabaseServer {
+                    version,
+                    ..DatabaseServer::default()
+                },
+                &mut report,
+            );
+            assert_eq!(report.verdict, verdict, "{report}");
+        }
+    }
+
+    #[test]
+    fn a_clock_may_differ_by_less_than_a_second() {
+        for (ahead, verdict) in [
+            (999, Verdict::Ok),
+            (-1_000, Verdict::Warning),
+            (29_999, Verdict::Warning),
+            (-30_000, Verdict::Error),
+            (i64::MIN, Verdict::Error),
+        ] {
+            let mut report = Report::default();
+            check_clock("database.clock", ahead, &mut report);
+            assert_eq!(report.verdict, verdict, "{ahead}");
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! A database is lost, and restored by the runbook.
+
+use crate::production::{Tour, alias, create, edges, target};
+use crate::runbook::{Runbook, write_client_settings};
+use crate::visitors::{Pace, Visitors};
+use edgelink_tests::scenario::{Answer, Request};
+use edgelink_tests::servers::RedisServer;
+use edgelink_tests::stack::{Connection, ControlPlane, Production, ProductionOptions, until};
+use serde_json::{Value, json};
+use std::collections::HashSet;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// Links that stay as they are, which visitors follow all the time.
+const KEPT: usize = 500;
+/// Links that are changed, and links that are deleted, after the backup.
+const CHANGED: usize = 200;
+/// Links with codes of the system that are created in each step.
+const CODES: usize = 2_000;
+const READS: Pace = Pace {
+    connections: 32,
+    rate: Some(500),
+};
+/// Connections to each Envoy, so that each worker has some.
+const CONNECTIONS: usize = 8;
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// `make restore`: once with Redis as it was, once with an empty one.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "a drill: make restore"]
+async fn restore() {
+    let redis = RedisServer::start().await;
+    let options = ProductionOptions::direct(&redis);
+    let mut production = Production::start(&options).await;
+    let home = TempDir::new().expect("a temporary folder");
+    let mut drill = Drill::new(&production, &redis, home.path());
+    let control_plane = &production.control_planes[0];
+    create(control_plane, "kept", KEPT).await;
+    create(control_plane, "changed", CHANGED).await;
+    create(control_plane, "deleted", CHANGED).await;
+    drill.create_codes(control_plane).await;
+    let tour = Tour::of("kept", KEPT);
+    let visitors = Visitors::start(&edges(&production), READS, &tour);
+    visitors.await_sent(4 * KEPT as u64).await;
+    for is_redis_empty in [false, true] {
+        println!(
+            "\nwith {} Redis:",
+            if is_redis_empty {
+                "an empty"
+            } else {
+                "the same"
+            }
+        );
+        drill.round(&mut production, &redis, is_redis_empty).await;
+    }
+    let mut seen = visitors.finish().await;
+    seen.print("links that never changed, followed all the time");
+    assert_eq!(seen.wrong + seen.unanswered, 0);
+}
+
+/// What the drill knows.
+struct Drill {
+    runbook: Runbook,
+    /// All codes that were ever given out.
+    codes: HashSet<String>,
+    /// How often the database was lost.
+    rounds: usize,
+}
+
+impl Drill {
+    fn new(production: &Production, redis: &RedisServer, home: &Path) -> Self {
+        write_client_settings(home, production.database.port());
+        let runbook = Runbook::with(&[
+            ("HOME", &home.display().to_string()),
+            ("DATABASE", "test_0"),
+            ("BACKUP", &home.join("backup.sql.gz").display().to_string()),
+            ("EDGELINK_STORE_URL", &production.database.url("test_0")),
+            ("EDGELINK_REDIS_URL", &redis.url()),
+            ("EDGELINK_LINKS_DOMAINS", edgelink_tests::scenario::DOMAIN),
+        ]);
+        Self {
+            runbook,
+            codes: HashSet::new(),
+            rounds: 0,
+        }
+    }
+
+    async fn round(
+        &mut self,
+        production: &mut Production,
+        redis: &RedisServer,
+        is_redis_empty: bool,
+    ) {
+        self.rounds += 1;
+        self.print_step("backup");
+        let late = format!("late{}", self.rounds);
+        self.change(production, &late).await;
+        let lost = Instant::now();
+        production.database.replace();
+        for control_plane in &mut production.control_planes {
+            control_plane.process().terminate().await;
+        }
+        if is_redis_empty {
+            assert_eq!(redis.ask(&["FLUSHALL"]).trim(), "OK");
+        }
+        for step in ["load", "forget"] {
+            self.print_step(step);
+        }
+        let started = Instant::now();
+        for control_plane in &mut production.control_planes {
+            control_plane.restart().await;
+        }
+        print_time("two control planes started", started);
+        self.await_everywhere(production, &late).await;
+        print_time("from their start until all is right at all edges", started);
+        print_time("from the loss until then", lost);
+        self.runbook.run("check");
+        let (before, began) = (self.codes.len(), Instant::now());
+        for control_plane in &production.control_planes {
+            self.create_codes(control_plane).await;
+        }
+        let new = self.codes.len() - before;
+        print_time(
+            &format!("{new} new codes, none of the {before} from before"),
+            began,
+        );
+    }
+
+    /// Runs a step of the runbook.
+    fn print_step(&self, step: &str) {
+        let began = Instant::now();
+        let text = self.runbook.run(step);
+        print_time(step, began);
+        print!("{text}");
+    }
+
+    /// What the backup does not have, known to every worker.
+    async fn change(&mut self, production: &Production, late: &str) {
+        let control_plane = &production.control_planes[1];
+        let mut api = control_plane.connect().await;
+        for n in 0..CHANGED {
+            let body = json!({ "longUrl": "https://example.com/since" });
+            let path = format!("/links/{}", alias("changed", n));
+            let answer = control_plane
+                .api_over(&mut api, "PATCH", &path, &body)
+                .await;
+            assert_eq!(answer.expect("an answer").status, 200);
+            let path = format!("/links/{}", alias("deleted", n));
+            let answer = control_plane
+                .api_over(&mut api, "DELETE", &path, &Value::Null)
+                .await;
+            assert_eq!(answer.expect("an answer").status, 204);
+        }
+        create(control_plane, late, CHANGED).await;
+        self.create_codes(control_plane).await;
+        let since = |path: &str| match path.split('-').next() {
+            Some("/changed") => Some("https://example.com/since".to_owned()),
+            Some("/deleted") => None,
+            _ => Some(target(&path[1..])),
+        };
+        for prefix in ["changed", "deleted", late] {
+            await_answers(production, prefix, since).await;
+        }
+    }
+
+    /// Waits until everything is as in the backup at every worker.
+    async fn await_everywhere(&self, production: &Production, late: &str) {
+        for prefix in ["changed", "deleted"] {
+            await_answers(production, prefix, |path| Some(target(&path[1..]))).await;
+        }
+        await_answers(production, late, |_| None).await;
+    }
+
+    /// Creates links with codes of the system, none of which was there before.
+    async fn create_codes(&mut self, control_plane: &ControlPlane) {
+        for _ in 0..CODES / 1000 {
+            let links: Vec<Value> = (0..1000)
+                .map(|n| json!({ "longUrl": format!("https://example.com/code/{n}") }))
+                .collect();
+            // The numbers may be used up until the bound has risen, which takes a minute.
+            let links = json!(links);
+            let answer = until("links can be created", LIMIT, async || {
+                let answer = control_plane.api("POST", "/links/bulk", &links).await;
+                (answer.body["created"] == 1000).then_some(answer)
+            })
+            .await;
+            for item in answer.body["results"].as_array().expect("results") {
+                let code = item["link"]["shortCode"].as_str().expect("a code");
+                assert!(
+                    self.codes.insert(code.to_owned()),
+                    "{code} was given out twice"
+                );
+            }
+        }
+    }
+}
+
+fn print_time(what: &str, since: Instant) {
+    println!("{what:<52}{:>8.1?}", since.elapsed());
+}
+
+/// Waits until the links of a prefix lead where they have to on all connections to all edges; `None` is 404.
+async fn await_answers(
+    production: &Production,
+    prefix: &str,
+    expected: impl Fn(&str) -> Option<String>,
+) {
+    for envoy in &production.envoys {
+        for _ in 0..CONNECTIONS {
+            let mut connection = envoy.connect().await;
+            for n in 0..CHANGED {
+                let path = format!("/{}", alias(prefix, n));
+                let expected = expected(&path);
+                until(
+                    &format!("{path} leads to {expected:?}"),
+                    LIMIT,
+                    async || {
+                        let answer = follow(&mut connection, &path).await;
+                        let is_right = match &expected {
+                            Some(target) => answer.location() == Some(target),
+                            None => answer.status == 404,
+                        };
+                        is_right.then_some(())
+                    },
+                )
+                .await;
+            }
+        }
+    }
+}
+
+async fn follow(connection: &mut Connection, path: &str) -> Answer {
+    let answer = connection.exchange(&Request::get(path), b"").await;
+    answer.expect("an answer")
+}
