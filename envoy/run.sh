@@ -85,16 +85,17 @@ readonly metrics_cluster='
       endpoints:
       - lb_endpoints: [{ endpoint: { address: { socket_address: { address: 127.0.0.1, port_value: PORT } } } }]'
 
-# What the filter lets through and the control plane has pages for: previews (`code+`), `/`, robots.txt, and `/+/` with its files. No
-# other path of the control plane is reached this way.
+# What the filter lets through and the control plane has pages for: previews (`code+`), `/+/` with its files, and, where links have no
+# prefix, `/` and robots.txt. No other path of the control plane is reached this way.
 readonly public_pages='
-              - match: { path: / }
+              - match: { safe_regex: { regex: "PREFIX[0-9A-Za-z_-]+([+]|%2[Bb])" } }
                 route: &pages { cluster: control_plane, timeout: 12s }
-              - match: { path: /robots.txt }
-                route: *pages
-              - match: { safe_regex: { regex: "/[0-9A-Za-z_-]+([+]|%2[Bb])" } }
-                route: *pages
               - match: { safe_regex: { regex: "/[+]/[0-9A-Za-z/_-]+([.]css)?" } }
+                route: *pages'
+readonly root_pages='
+              - match: { path: / }
+                route: *pages
+              - match: { path: /robots.txt }
                 route: *pages'
 
 # a,b -> ["a","b"]
@@ -161,11 +162,24 @@ set_metrics() {
   values[METRICS_CLUSTER]=${metrics_cluster/PORT/"${values[ADMIN_PORT]}"}
 }
 
-# Whether pages for visitors come from the control plane.
+# Where links stand among the paths of others, and what becomes of codes that none has.
+set_paths() {
+  [[ $1 =~ ^/([0-9A-Za-z_-]+/)*$ ]] || fail "EDGELINK_PREFIX must be / or like /s/, not '$1'"
+  values[PREFIX]=$1
+  case $2 in
+  notFound | pass) values[UNKNOWN_CODES]=$2 ;;
+  *) fail "EDGELINK_UNKNOWN_CODES must be notFound or pass, not '$2'" ;;
+  esac
+}
+
+# Whether pages for visitors come from the control plane, with links behind that prefix.
 set_public_pages() {
   case $1 in
   false) values[PUBLIC_PAGES]='' ;;
-  true) values[PUBLIC_PAGES]=$public_pages ;;
+  true)
+    values[PUBLIC_PAGES]=${public_pages/PREFIX/"$2"}
+    [[ $2 != / ]] || values[PUBLIC_PAGES]+=$root_pages
+    ;;
   *) fail "EDGELINK_PUBLIC_PAGES must be true or false, not '$1'" ;;
   esac
 }
@@ -223,7 +237,9 @@ set_number DRAIN_SECONDS EDGELINK_DRAIN_SECONDS 20
 set_number FRESH_SECONDS EDGELINK_FRESH_SECONDS 5
 set_number STALE_SECONDS EDGELINK_STALE_SECONDS 86400
 set_rate_limit "${EDGELINK_RATE_PER_SECOND:-500}" "${EDGELINK_RATE_BURST:-2000}"
-set_public_pages "${EDGELINK_PUBLIC_PAGES:-true}"
+set_paths "${EDGELINK_PREFIX:-/}" "${EDGELINK_UNKNOWN_CODES:-notFound}"
+set_boolean TRAILING_SLASH EDGELINK_TRAILING_SLASH false
+set_public_pages "${EDGELINK_PUBLIC_PAGES:-true}" "${values[PREFIX]}"
 set_metrics "${EDGELINK_METRICS_PORT:-}" "${EDGELINK_METRICS_ADDRESS:-127.0.0.1}"
 set_boolean TIER_HEADER EDGELINK_TIER_HEADER false
 set_string EDGE_ADDRESS "${EDGELINK_EDGE_ADDRESS:-127.0.0.1}"

@@ -78,7 +78,11 @@ pub(crate) fn request(stream: u32) -> Flow {
     };
     if let Some(callout) = callout {
         send(&callout);
-        answer_resumed();
+        // Within this callback the stream cannot go on, even if its lookup was refused.
+        match with_worker(|worker| worker.edge.may_pass(&head)) {
+            Some(true) => pace_ticks(),
+            _ => answer_resumed(),
+        }
     }
     Flow::Pause
 }
@@ -326,10 +330,12 @@ fn answer(waiter: Waiter, resumed: &Resumed) {
     let reply = with_worker(|worker| {
         let pairs = std::mem::take(&mut worker.pairs);
         let answer = worker.edge.answer(&worker.envoy, waiter, resumed, &head);
-        Reply::new(&answer, pairs)
+        answer.map(|answer| Reply::new(&answer, pairs))
     });
-    if let Some(reply) = reply {
-        reply.send();
+    match reply {
+        Some(Some(reply)) => reply.send(),
+        Some(None) => abi::continue_request(),
+        None => {}
     }
 }
 
@@ -341,8 +347,12 @@ fn decide_again(waiter: Waiter, head: &Head<'_>) {
             callout
         }
         Some(Step::Wait(callout)) => callout,
-        // Requests that wait are visits of links: nothing else becomes of them.
-        _ => None,
+        Some(Step::Pass) => {
+            abi::continue_request();
+            None
+        }
+        // Forms do not wait until the domains are known.
+        Some(Step::Hold(..)) | None => None,
     };
     if let Some(callout) = callout {
         send(&callout);

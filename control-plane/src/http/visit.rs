@@ -23,7 +23,7 @@ pub(super) fn is_counted(method: &Method, headers: &HeaderMap) -> bool {
     let is_prefetch = |(name, value): (&HeaderName, &HeaderValue)| {
         attributes::is_prefetch(name.as_str().as_bytes(), value.as_bytes())
     };
-    *method == Method::GET && !headers.iter().any(is_prefetch)
+    *method != Method::HEAD && !headers.iter().any(is_prefetch)
 }
 
 /// Whether a visitor does not want to be described.
@@ -44,6 +44,7 @@ pub(super) struct Visit<'v> {
     links: &'v LinksConfig,
     now: u64,
     is_used_up: bool,
+    has_other_method: bool,
     /// What gives ids to clicks; `None` if the visit is no click.
     clicks: Option<&'v OwnClicks>,
 }
@@ -66,6 +67,7 @@ impl<'v> Visit<'v> {
             links: &config.links,
             now: clock::unix_seconds(),
             is_used_up: false,
+            has_other_method: false,
             clicks: None,
         }
     }
@@ -73,6 +75,11 @@ impl<'v> Visit<'v> {
     /// Notes whether the link has a limit of visits, and none are left.
     pub(super) fn set_used_up(&mut self, is_used_up: bool) {
         self.is_used_up = is_used_up;
+    }
+
+    /// Notes whether the method is neither GET nor HEAD.
+    pub(super) fn set_method(&mut self, method: &Method) {
+        self.has_other_method = !matches!(*method, Method::GET | Method::HEAD);
     }
 
     /// Notes that the visit counts if it is redirected.
@@ -124,6 +131,10 @@ impl Visitor for Visit<'_> {
 
     fn is_used_up(&self) -> bool {
         self.is_used_up
+    }
+
+    fn has_other_method(&self) -> bool {
+        self.has_other_method
     }
 
     fn click_id(&self) -> Option<ClickId> {

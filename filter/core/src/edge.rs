@@ -37,6 +37,7 @@ use edgelink_wire::breaker::CircuitBreaker;
 use edgelink_wire::clicks::WorkerId;
 use foldhash::SharedSeed;
 use foldhash::fast::SeedableRandomState;
+use std::borrow::Cow;
 use std::rc::Rc;
 
 /// Milliseconds within which a feed should begin. Until then, nothing counts as fresh.
@@ -246,31 +247,86 @@ impl Edge {
         head: &Head<'_>,
         patience: Patience,
     ) -> Step<Answer<'_>> {
-        if !matches!(head.method, b"GET" | b"HEAD") {
-            return self.on_other_method(host, stream, head);
+        if self.here.paths.is_some() {
+            return self.decide_among_others(host, stream, head, patience);
         }
+        self.decide_plain_path(host, stream, head, patience)
+    }
+
+    /// The same where links stand among the paths of others.
+    #[cold]
+    #[inline(never)]
+    fn decide_among_others(
+        &mut self,
+        host: &mut (impl SharedData + Streams + Log + Clients),
+        stream: StreamId,
+        head: &Head<'_>,
+        patience: Patience,
+    ) -> Step<Answer<'_>> {
+        let Some(path) = self.plain_path(head.path) else {
+            return Step::Pass;
+        };
+        let head = Head {
+            path: &path,
+            ..*head
+        };
+        self.decide_plain_path(host, stream, &head, patience)
+    }
+
+    /// The path as it would be if the host had links alone. `None` if it is that of others.
+    fn plain_path<'p>(&self, path: &'p [u8]) -> Option<Cow<'p, [u8]>> {
+        match &self.here.paths {
+            Some(paths) => paths.plain(path),
+            None => Some(Cow::Borrowed(path)),
+        }
+    }
+
+    fn decide_plain_path(
+        &mut self,
+        host: &mut (impl SharedData + Streams + Log + Clients),
+        stream: StreamId,
+        head: &Head<'_>,
+        patience: Patience,
+    ) -> Step<Answer<'_>> {
+        let is_other = !matches!(head.method, b"GET" | b"HEAD");
         let (requested, is_below) = match parse_path(head.path) {
             Some(requested) => (requested, false),
             None => match self.parse_path_below(head.path) {
                 Some(requested) => (requested, true),
+                None if is_other => return Step::Pass,
                 None => return self.answer_root(host, head),
             },
         };
         // HEAD comes from programs that check or preview a link.
-        let is_click = head.method == b"GET";
+        let is_click = head.method != b"HEAD";
         let visitor = Waiter {
             stream,
-            has_more: is_below || !requested.query.is_empty(),
+            has_more: is_below || is_other || !requested.query.is_empty(),
             is_below,
             is_click,
             is_counted: is_click && self.settings.clicks.is_some(),
+            is_other,
             is_form: false,
         };
-        let step = match self.name_key(head.authority, requested.code) {
-            Ok(()) => self.decide(host, visitor, head),
-            Err(reason) => self.decide_without_domain(reason, visitor.of(head), patience),
+        let held = match is_other {
+            true => self.hold_form(host, head, requested, visitor),
+            false => None,
         };
-        step.map(|content| self.answer_at_once(host, content, head, visitor))
+        let step = match held {
+            Some(step) => step,
+            None => match self.name_key(head.authority, requested.code) {
+                Ok(()) => self.decide(host, visitor, head),
+                Err(reason) => self.decide_without_domain(reason, visitor.of(head), patience),
+            },
+        };
+        match step {
+            Step::Answer(content, callout) => {
+                self.answer_at_once(host, (content, callout), head, visitor)
+            }
+            Step::Pass => Step::Pass,
+            Step::Wait(callout) => Step::Wait(callout),
+            Step::Hold(callout, ended) => Step::Hold(callout, ended),
+        }
     }
 
     /// A stream has ended, whether it waited or not.

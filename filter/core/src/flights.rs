@@ -59,6 +59,8 @@ pub struct Waiter {
     /// Whether clicks are counted, and a redirect of it is one: it is no [prefetch](Head::is_prefetch), which is known when it
     /// begins to wait.
     pub is_counted: bool,
+    /// Whether its method is neither GET nor HEAD.
+    pub is_other: bool,
     /// Whether it is a form, which is held for its link ([`crate::forms`]).
     pub is_form: bool,
 }
@@ -449,6 +451,7 @@ mod tests {
             is_below: false,
             is_click: true,
             is_counted: true,
+            is_other: false,
             is_form: false,
         }
     }

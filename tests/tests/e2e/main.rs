@@ -1,5 +1,6 @@
 //! The product end to end: real Envoy, the compiled filter, and the control plane as built or one that misbehaves.
 
+mod among_others;
 mod analytics;
 mod api_input;
 mod capacity;

@@ -8,7 +8,7 @@ use crate::flights::{StreamId, Waiter};
 use crate::host::{Clients, Log, SharedData, Streams};
 use crate::metrics::{Metric, Tier};
 use crate::request::Head;
-use crate::settings::{Settings, UnknownHosts};
+use crate::settings::{Settings, UnknownCodes, UnknownHosts};
 use crate::time::Moment;
 use edgelink_wire::clicks::attributes::is_orphan;
 use edgelink_wire::clicks::events::OrphanKind;
@@ -65,6 +65,7 @@ impl Edge {
         let most = self.here.control_plane.max_waiting;
         match reason {
             NoDomain::Unknown(UnknownHosts::Pass) => Step::Pass,
+            NoDomain::Unknown(_) if visitor.is_other => Step::Pass,
             NoDomain::Unknown(UnknownHosts::Default | UnknownHosts::NotFound) => {
                 Step::Answer(Content::NotFound(Tier::UnknownHost), None)
             }
@@ -85,7 +86,7 @@ impl Edge {
         client: &impl Clients,
         head: &Head<'_>,
     ) -> Step<Answer<'_>> {
-        if self.events.has_orphans() {
+        if self.events.has_orphans() && self.here.unknown_codes == UnknownCodes::NotFound {
             self.note_orphan(client, head);
         }
         if !is_root(head.path) {

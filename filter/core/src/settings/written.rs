@@ -1,8 +1,8 @@
 //! The plugin configuration as it is written: the declaration of every setting.
 
-use edgelink_wire::Domain;
 use edgelink_wire::clicks::attributes::Attribute;
 use edgelink_wire::settings::{Kind, Problems, Range, SettingValue, Value};
+use edgelink_wire::{Domain, LinkPrefix};
 use std::rc::Rc;
 
 edgelink_wire::settings! {
@@ -16,6 +16,14 @@ edgelink_wire::settings! {
         /// Requests for other hosts: they are for the first domain (with one domain the host is never looked at); 404, counted as
         /// `unknown_host`; or they pass through.
         pub unknown_hosts: UnknownHosts = UnknownHosts::Default;
+        /// What stands in front of codes in paths, as `/s/`. Paths that do not begin with it pass through untouched, whatever else is
+        /// configured, and are no orphan visits. The control plane's `links.prefix` is to be the same.
+        pub prefix: LinkPrefix = LinkPrefix::default();
+        /// Whether `/code/` is `/code`, also for links with `forwardPath`. Otherwise it is another path.
+        pub trailing_slash: bool = false;
+        /// Requests for codes without a link, or whose link is not valid yet: 404; or they pass through, `notFoundUrl` of the domain
+        /// has no effect on them, and they are no orphan visits. A failure is 503 none the less.
+        pub unknown_codes: UnknownCodes = UnknownCodes::NotFound;
         /// Domains that the API has made are served beside `domains`, and all have the targets that the API has given them. It
         /// needs `snapshot` and `poll`, and `unknownHosts` cannot be `pass`.
         pub api_domains: bool = false;
@@ -216,6 +224,14 @@ edgelink_wire::choice! {
     pub enum UnknownHosts {
         /// It is for the first domain.
         Default = "default",
+        /// It is answered 404.
+        NotFound = "notFound",
+        /// It passes to the next filter, untouched.
+        Pass = "pass",
+    }
+
+    /// What becomes of a request for a code without a link.
+    pub enum UnknownCodes {
         /// It is answered 404.
         NotFound = "notFound",
         /// It passes to the next filter, untouched.

@@ -164,7 +164,7 @@ impl World<'_> {
                         ..Head::default()
                     };
                     let answer = self.edge.answer(&self.host, *waiter, resumed, &head);
-                    answer.status == 302
+                    answer.is_some_and(|answer| answer.status == 302)
                 }) =>
             {
                 Ok(())
