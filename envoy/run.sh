@@ -98,6 +98,30 @@ readonly root_pages='
               - match: { path: /robots.txt }
                 route: *pages'
 
+# Spans for an OpenTelemetry collector, of a share of the requests; those whose `traceparent` says that they are sampled always are.
+readonly tracing='
+          tracing:
+            random_sampling: { value: PERCENT }
+            spawn_upstream_span: false
+            custom_tags:
+            - { tag: edgelink.outcome, value: "%FILTER_STATE(wasm.edgelink.outcome:PLAIN)%" }
+            - { tag: edgelink.tier, value: "%FILTER_STATE(wasm.edgelink.tier:PLAIN)%" }
+            - { tag: edgelink.key, value: "%FILTER_STATE(wasm.edgelink.key:PLAIN)%" }
+            provider:
+              name: envoy.tracers.opentelemetry
+              typed_config:
+                "@type": type.googleapis.com/envoy.config.trace.v3.OpenTelemetryConfig
+                http_service: { http_uri: { uri: "http://ENDPOINT/v1/traces", cluster: otlp, timeout: 2s } }
+                service_name: edgelink-edge'
+readonly otlp_cluster='
+  - name: otlp
+    type: STRICT_DNS
+    connect_timeout: 0.5s
+    load_assignment:
+      cluster_name: otlp
+      endpoints:
+      - lb_endpoints: ENDPOINTS'
+
 # a,b -> ["a","b"]
 string_list() {
   local item items=() list=
@@ -160,6 +184,18 @@ set_metrics() {
   listener=${metrics_listener/ADDRESS/"$(escape "$2")"}
   values[METRICS_LISTENER]=${listener/PORTBOTH/"$port$(both_families "$2")"}
   values[METRICS_CLUSTER]=${metrics_cluster/PORT/"${values[ADMIN_PORT]}"}
+}
+
+# Whether requests are traced, what share of them, and where their spans go.
+set_tracing() {
+  local endpoint=$1 percent=$2 text
+  values[TRACED]=false values[TRACING]='' values[OTLP_CLUSTER]=''
+  [[ -n $endpoint ]] || return 0
+  [[ $percent =~ ^[0-9]{1,3}([.][0-9]{1,4})?$ ]] || fail "EDGELINK_TRACE_PERCENT must be a share of 100, not '$percent'"
+  values[TRACED]=true
+  text=${tracing/PERCENT/"$percent"}
+  values[OTLP_CLUSTER]=${otlp_cluster/ENDPOINTS/"$(endpoint_list EDGELINK_OTLP "$endpoint")"}
+  values[TRACING]=${text/ENDPOINT/"$endpoint"}
 }
 
 # Where links stand among the paths of others, and what becomes of codes that none has.
@@ -237,6 +273,8 @@ set_number DRAIN_SECONDS EDGELINK_DRAIN_SECONDS 20
 set_number FRESH_SECONDS EDGELINK_FRESH_SECONDS 5
 set_number STALE_SECONDS EDGELINK_STALE_SECONDS 86400
 set_rate_limit "${EDGELINK_RATE_PER_SECOND:-500}" "${EDGELINK_RATE_BURST:-2000}"
+set_tracing "${EDGELINK_OTLP:-}" "${EDGELINK_TRACE_PERCENT:-1}"
+values[DESCRIBE]=$(string_list "${EDGELINK_DESCRIBE:-}")
 set_paths "${EDGELINK_PREFIX:-/}" "${EDGELINK_UNKNOWN_CODES:-notFound}"
 set_boolean TRAILING_SLASH EDGELINK_TRAILING_SLASH false
 set_public_pages "${EDGELINK_PUBLIC_PAGES:-true}" "${values[PREFIX]}"

@@ -138,6 +138,14 @@ impl<'a> Answer<'a> {
         }
     }
 
+    /// The answer to a probe while the worker is not ready.
+    pub(crate) fn not_ready(settings: &'a Settings) -> Self {
+        Self {
+            page: None,
+            ..Self::unavailable(Tier::Domain, settings)
+        }
+    }
+
     /// The answer if no tier could say whether there is a link.
     pub(crate) fn unavailable(tier: Tier, settings: &'a Settings) -> Self {
         Self {

@@ -28,6 +28,7 @@ use crate::metrics::{
 use crate::request::{Head, Requested, parse_path, parse_path_below};
 use crate::settings::Settings;
 use crate::time::{Moment, WallClock};
+use crate::traces::Traces;
 use crate::visits::Leases;
 use action::Visits;
 pub use action::{Action, Resumed};
@@ -75,10 +76,13 @@ pub struct Edge {
     background: background::BackgroundCallouts,
     hasher: SeedableRandomState,
     forms: Forms,
+    traces: Traces,
     /// Whether a request has ever come.
     has_traffic: bool,
     /// Whether one has since the last tick.
     is_busy: bool,
+    /// Whether it has ever had what it needs before visitors come: without a feed, at once.
+    is_ready: bool,
     breaker: CircuitBreaker,
     lookup_state: LookupState,
     counts: Counts,
@@ -175,8 +179,10 @@ impl Edge {
             ),
             hasher,
             forms: Forms::default(),
+            traces: Traces::default(),
             has_traffic: false,
             is_busy: false,
+            is_ready: !settings.has_feed(),
             breaker: CircuitBreaker::new(TIMEOUTS_TO_OPEN),
             lookup_state: LookupState::Answering,
             counts: Counts::default(),
@@ -263,6 +269,9 @@ impl Edge {
         head: &Head<'_>,
         patience: Patience,
     ) -> Step<Answer<'_>> {
+        if self.refuses_probe(head.path) {
+            return Step::Answer(Answer::not_ready(&self.here), None);
+        }
         let Some(path) = self.plain_path(head.path) else {
             return Step::Pass;
         };
@@ -329,6 +338,21 @@ impl Edge {
         }
     }
 
+    /// The header `traceparent` of a request that begins to wait, before its callout is sent.
+    pub fn on_trace(&mut self, stream: StreamId, traceparent: &[u8]) {
+        self.traces.keep(stream, traceparent);
+    }
+
+    /// The trace that a lookup, or a request for visits, is part of; `None` if it is in none.
+    #[must_use]
+    pub fn trace_of(&self, flight: FlightId) -> Option<&str> {
+        let flights = match flight.purpose() {
+            Purpose::Links => &self.flights,
+            Purpose::Visits => &self.visits,
+        };
+        self.traces.of(flights.oldest_waiter(flight)?.stream)
+    }
+
     /// A stream has ended, whether it waited or not.
     pub fn on_stream_end(&mut self, stream: StreamId) {
         self.flights.leave(stream);
@@ -336,6 +360,7 @@ impl Edge {
         self.api_domains.leave(stream);
         self.roots.leave(stream);
         self.forms.leave(stream);
+        self.traces.leave(stream);
     }
 
     /// The proxy has taken a callout, at `now`.

@@ -282,6 +282,13 @@ impl Flights {
         (flight.serial == id.serial).then(|| flight.asked.clone())
     }
 
+    /// The oldest waiter of a lookup; `None` if it has none, or has ended.
+    pub(crate) fn oldest_waiter(&self, id: FlightId) -> Option<Waiter> {
+        let flight = self.flights.get(id.place as usize)?;
+        let waiters = (flight.serial == id.serial).then_some(&flight.waiters)?;
+        waiters.first().copied()
+    }
+
     /// A stream no longer waits, if it ever did.
     pub(crate) fn leave(&mut self, stream: StreamId) {
         // Nearly every stream that ends has never waited: not even its hash is needed.

@@ -7,7 +7,7 @@ mod written;
 
 pub use edgelink_wire::clicks::attributes::Attribute;
 pub use redis::RedisSettings;
-pub use written::{ClicksSection, SnapshotSection, UnknownCodes, UnknownHosts};
+pub use written::{ClicksSection, Described, SnapshotSection, UnknownCodes, UnknownHosts};
 
 use crate::cache::freshness::Lifetimes;
 use edgelink_wire::password::Notice;
@@ -57,6 +57,10 @@ pub struct Settings {
     pub retry_after_millis: u64,
     /// The same in seconds, as `retry-after` has it.
     pub retry_after: String,
+    /// What access logs and traces can have of a request.
+    pub describe: Vec<Described>,
+    /// The path of probes; `None` if none is answered.
+    pub ready_path: Option<String>,
     /// Whether answers carry `x-edgelink-tier`.
     pub tier_header: bool,
     /// The period of the tick, in milliseconds.
@@ -374,6 +378,8 @@ impl From<Written> for Settings {
             },
             retry_after_millis: u64::from(written.retry_after_seconds) * 1_000,
             retry_after: written.retry_after_seconds.to_string(),
+            describe: written.describe,
+            ready_path: written.ready_path.map(|path| path.0),
             tier_header: written.tier_header,
             tick_millis: written.tick_millis,
             pages: written.pages.into(),

@@ -10,7 +10,7 @@ use crate::flights::Waiter;
 use crate::host::Clients;
 use crate::metrics::{Metric, Tier};
 use crate::request::{self, Head};
-use crate::settings::{Settings, UnknownCodes};
+use crate::settings::{Described, Settings, UnknownCodes};
 use crate::visit::Visit;
 use edgelink_wire::clicks::events::{Kind, OrphanKind};
 use edgelink_wire::{Outcome, Record, RedirectStatus};
@@ -48,10 +48,10 @@ impl Edge {
         };
         let of = (now, waiter.has_more);
         let answer = compose(record, tier, of, visit, settings);
-        if passes && answer.outcome() == Outcome::NotFound {
-            return None;
-        }
-        counts.count(Metric::Requests(tier, answer.outcome()));
+        let outcome = unless_passed(answer.outcome(), passes);
+        tell(client, settings, &resumed.key, (tier, outcome));
+        let outcome = outcome?;
+        counts.count(Metric::Requests(tier, outcome));
         let answer = or_elsewhere(answer, &resumed.key, domains);
         if is_counted {
             let request = (client, head, &*resumed.key, now);
@@ -90,10 +90,15 @@ impl Edge {
             Content::Found(found) => (found, false),
             Content::UsedUp(found) => (found, true),
             Content::NotFound(tier) => {
-                if passes && tier != Tier::UnknownHost {
-                    return Step::Pass;
+                let passes = passes && tier != Tier::UnknownHost;
+                let outcome = unless_passed(Outcome::NotFound, passes);
+                if tier != Tier::UnknownHost {
+                    tell(client, settings, &self.key, (tier, outcome));
                 }
-                counts.count(Metric::Requests(tier, Outcome::NotFound));
+                let Some(outcome) = outcome else {
+                    return Step::Pass;
+                };
+                counts.count(Metric::Requests(tier, outcome));
                 if visitor.is_counted && tier != Tier::UnknownHost && self.events.has_orphans() {
                     let now = self.wall.seconds(self.now);
                     note_orphan(&mut self.events, (client, head, &self.key, now));
@@ -107,6 +112,8 @@ impl Edge {
             }
             Content::Unavailable => {
                 let tier = Tier::ControlPlane;
+                let outcome = Some(Outcome::Unavailable);
+                tell(client, settings, &self.key, (tier, outcome));
                 counts.count(Metric::Requests(tier, Outcome::Unavailable));
                 return Step::Answer(Answer::unavailable(tier, settings), callout);
             }
@@ -122,11 +129,13 @@ impl Edge {
         };
         let of = (now, visitor.has_more);
         let answer = compose(Some(record), found.tier, of, visit, settings);
-        if passes && answer.outcome() == Outcome::NotFound {
+        let outcome = unless_passed(answer.outcome(), passes);
+        tell(client, settings, &self.key, (found.tier, outcome));
+        let Some(outcome) = outcome else {
             self.lost.extend(callout.map(|callout| callout.flight));
             return Step::Pass;
-        }
-        counts.count(Metric::Requests(found.tier, answer.outcome()));
+        };
+        counts.count(Metric::Requests(found.tier, outcome));
         let answer = or_elsewhere(answer, &self.key, domains);
         if visitor.is_counted {
             let request = (client, head, &*self.key, now);
@@ -140,6 +149,31 @@ impl Edge {
     #[must_use]
     pub fn needs_headers(&self, waiter: Waiter, resumed: &Resumed) -> bool {
         resumed.needs_headers() || (waiter.is_counted && self.events.describes())
+    }
+}
+
+/// The outcome; `None` if the request passes.
+#[inline(always)]
+fn unless_passed(outcome: Outcome, passes_unknown: bool) -> Option<Outcome> {
+    let passes = passes_unknown && outcome == Outcome::NotFound;
+    (!passes).then_some(outcome)
+}
+
+/// Says what became of a request, if that is configured; `None` if it passes.
+#[inline(always)]
+fn tell(
+    client: &impl Clients,
+    settings: &Settings,
+    key: &[u8],
+    (tier, outcome): (Tier, Option<Outcome>),
+) {
+    for what in &settings.describe {
+        let value = match what {
+            Described::Outcome => outcome.map_or("passed", Outcome::name).as_bytes(),
+            Described::Tier => tier.name().as_bytes(),
+            Described::Key => key,
+        };
+        client.describe(*what, value);
     }
 }
 

@@ -86,6 +86,9 @@ impl Edge {
         client: &impl Clients,
         head: &Head<'_>,
     ) -> Step<Answer<'_>> {
+        if self.here.paths.is_none() && self.refuses_probe(head.path) {
+            return Step::Answer(Answer::not_ready(&self.here), None);
+        }
         if self.events.has_orphans() && self.here.unknown_codes == UnknownCodes::NotFound {
             self.note_orphan(client, head);
         }
@@ -104,6 +107,12 @@ impl Edge {
         let counted = Metric::Requests(Tier::Domain, Outcome::Redirect);
         self.counts.count(counted);
         Step::Answer(Answer::root(root, &self.here), None)
+    }
+
+    /// Whether the path is that of probes, and the worker is not ready.
+    pub(super) fn refuses_probe(&self, path: &[u8]) -> bool {
+        !self.is_ready
+            && (self.here.ready_path.as_ref()).is_some_and(|probe| probe.as_bytes() == path)
     }
 
     /// The root of a domain was asked for, or a path that is none of a link.

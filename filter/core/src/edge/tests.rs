@@ -18,6 +18,7 @@ mod gauges;
 mod health;
 mod lookup;
 mod properties;
+mod ready;
 mod redis;
 mod roots;
 mod rules;

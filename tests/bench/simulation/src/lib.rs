@@ -15,7 +15,7 @@ use edgelink_filter_core::host::{
 };
 use edgelink_filter_core::metrics::{Metric, Metrics};
 use edgelink_filter_core::request::Head;
-use edgelink_filter_core::settings::Settings;
+use edgelink_filter_core::settings::{Described, Settings};
 use edgelink_filter_core::time::{Moment, WallClock};
 use edgelink_wire::{
     CodeLength, CodeSpace, LinkAnswer, LinkRecord, LinkState, Record, RedirectStatus,
@@ -271,6 +271,8 @@ impl Clients for Host {
     fn cookies(&self) -> Vec<u8> {
         Vec::new()
     }
+
+    fn describe(&self, _: Described, _: &[u8]) {}
 }
 
 impl Log for Host {
