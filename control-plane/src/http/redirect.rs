@@ -66,6 +66,7 @@ pub(super) async fn follow(app: &Arc<App>, request: Request) -> Response {
             let mut response = answer(app, &decision, &visit, (&targets, brand));
             let limit = app.config.links.shared_cache_seconds.as_secs();
             if decision.outcome == Outcome::Redirect
+                && !visit.has_other_method()
                 && let Some(value) = for_shared_caches(&record.as_bytes(), visit.now(), limit)
             {
                 response.headers_mut().insert(header::CACHE_CONTROL, value);

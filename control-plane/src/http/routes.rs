@@ -1,6 +1,7 @@
 //! Which handler serves a path, and through which layers.
 
 use super::{api, edge_api, health, openapi, redirect, shlink, unlock};
+use super::visit::SentPath;
 use super::{layers, observe};
 use crate::console;
 use crate::domains::model::Brand;
@@ -114,10 +115,6 @@ async fn nothing_here(State(app): State<Arc<App>>, request: Request) -> Response
         false => nothing(),
     }
 }
-
-/// The path of a form as its visitor has sent it, where [`among_links`] has changed it.
-#[derive(Clone, Debug)]
-pub(super) struct SentPath(pub(super) Uri);
 
 /// The request with the path that it would have if there were links alone. `None` if the path is none of links.
 fn among_links(app: &App, mut request: Request) -> Option<Request> {

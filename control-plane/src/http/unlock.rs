@@ -4,11 +4,10 @@
 use super::client_address::{Peer, client_address, network};
 use super::pages::password_page;
 use super::redirect::{may_be_link, requested_key};
-use super::routes::SentPath;
 use crate::clock;
 use crate::domains::model::Brand;
 use crate::http::app::App;
-use crate::http::visit::behind_code;
+use crate::http::visit::{SentPath, behind_code};
 use crate::problem::{Kind, Problem};
 use crate::telemetry::prometheus::UNLOCKS;
 use axum::body::Body;

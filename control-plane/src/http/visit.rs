@@ -10,6 +10,10 @@ use edgelink_wire::rules::Visitor;
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
 use std::net::IpAddr;
 
+/// The path of a request as its visitor has sent it, where links stand among the paths of others.
+#[derive(Clone, Debug)]
+pub(super) struct SentPath(pub(super) Uri);
+
 /// The first segment of a path, and what follows it, from its slash on; empty where there is none.
 pub(super) fn behind_code(path: &str) -> (&str, &str) {
     let segments = path.strip_prefix('/').unwrap_or_default();

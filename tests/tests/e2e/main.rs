@@ -17,6 +17,7 @@ mod listeners;
 mod load;
 mod make_run;
 mod nginx;
+mod observed;
 mod outage;
 mod pages;
 mod passwords;
