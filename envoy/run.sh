@@ -101,7 +101,7 @@ readonly root_pages='
 # Spans for an OpenTelemetry collector, of a share of the requests; those whose `traceparent` says that they are sampled always are.
 readonly tracing='
           tracing:
-            random_sampling: { value: PERCENT }
+            random_sampling: { value: 100 }
             spawn_upstream_span: false
             custom_tags:
             - { tag: edgelink.outcome, value: "%FILTER_STATE(wasm.edgelink.outcome:PLAIN)%" }
@@ -112,7 +112,16 @@ readonly tracing='
               typed_config:
                 "@type": type.googleapis.com/envoy.config.trace.v3.OpenTelemetryConfig
                 http_service: { http_uri: { uri: "http://ENDPOINT/v1/traces", cluster: otlp, timeout: 2s } }
-                service_name: edgelink-edge'
+                service_name: edgelink-edge
+                sampler:
+                  name: envoy.tracers.opentelemetry.samplers.parent_based
+                  typed_config:
+                    "@type": type.googleapis.com/envoy.extensions.tracers.opentelemetry.samplers.v3.ParentBasedSamplerConfig
+                    wrapped_sampler:
+                      name: envoy.tracers.opentelemetry.samplers.trace_id_ratio_based
+                      typed_config:
+                        "@type": type.googleapis.com/envoy.extensions.tracers.opentelemetry.samplers.v3.TraceIdRatioBasedSamplerConfig
+                        sampling_percentage: { numerator: PERCENT, denominator: HUNDRED }'
 readonly otlp_cluster='
   - name: otlp
     type: STRICT_DNS
@@ -191,7 +200,7 @@ set_tracing() {
   local endpoint=$1 percent=$2 text
   values[TRACED]=false values[TRACING]='' values[OTLP_CLUSTER]=''
   [[ -n $endpoint ]] || return 0
-  [[ $percent =~ ^[0-9]{1,3}([.][0-9]{1,4})?$ ]] || fail "EDGELINK_TRACE_PERCENT must be a share of 100, not '$percent'"
+  [[ $percent =~ ^(100|[0-9]{1,2})$ ]] || fail "EDGELINK_TRACE_PERCENT must be a whole number from 0 to 100, not '$percent'"
   values[TRACED]=true
   text=${tracing/PERCENT/"$percent"}
   values[OTLP_CLUSTER]=${otlp_cluster/ENDPOINTS/"$(endpoint_list EDGELINK_OTLP "$endpoint")"}

@@ -1,7 +1,7 @@
 //! Which handler serves a path, and through which layers.
 
-use super::{api, edge_api, health, openapi, redirect, shlink, unlock};
 use super::visit::SentPath;
+use super::{api, edge_api, health, openapi, redirect, shlink, unlock};
 use super::{layers, observe};
 use crate::console;
 use crate::domains::model::Brand;

@@ -18,9 +18,7 @@ use crate::cache::freshness::RecordKind;
 use crate::cache::{Caches, Fetched, Found, Inserted, Lookup, Source};
 use crate::clicks::ClickEvents;
 use crate::control_plane::callout::{self, Answered, Callout, CalloutError, Response};
-use crate::flights::{
-    Completed, FlightBounds, FlightId, Flights, Purpose, StreamId, Token, Waiter,
-};
+use crate::flights::{Completed, FlightBounds, FlightId, Flights, Purpose, StreamId, Token};
 use crate::forms::{FormEnd, Forms};
 use crate::host::{Clients, Log, SharedData, Streams};
 use crate::metrics::{

@@ -28,7 +28,7 @@ async fn other_service() -> SocketAddr {
 fn bootstrap(service: SocketAddr, route: &str) -> String {
     const NOT_FOUND: &str = "              - match: { prefix: / }
                 direct_response: { status: 404, body: { inline_string: \"Not found.\\n\" } }";
-    const CLUSTERS: &str = "  clusters:${METRICS_CLUSTER}\n";
+    const CLUSTERS: &str = "  clusters:${METRICS_CLUSTER}${OTLP_CLUSTER}\n";
     let template = Envoy::bootstrap_template();
     assert!(template.contains(NOT_FOUND) && template.contains(CLUSTERS));
     let routes = format!(

@@ -44,13 +44,17 @@ async fn access_logs_say_what_became_of_a_request() {
         ("EDGELINK_ACCESS_LOG", log.to_str().expect("a path of text")),
     ]);
     let envoy = Envoy::start(&options, &[control_plane.address()]).await;
-    envoy.admin_post("/runtime_modify?edgelink.access_log=100").await;
+    envoy
+        .admin_post("/runtime_modify?edgelink.access_log=100")
+        .await;
     for path in ["/abc", "/abc", "/unknown", "/unknown", "/a.b"] {
         envoy.follow(path).await;
     }
     let lines = until("all requests are logged", LIMIT, async || {
         let text = fs::read_to_string(&log).ok()?;
-        let lines = text.lines().filter_map(|line| serde_json::from_str(line).ok());
+        let lines = text
+            .lines()
+            .filter_map(|line| serde_json::from_str(line).ok());
         let lines: Vec<Value> = lines.collect();
         (lines.len() >= 5).then_some(lines)
     })
@@ -103,13 +107,18 @@ async fn a_trace_goes_through_envoy_to_the_control_plane() {
     assert_eq!(envoy.visit(&request).await.status, 302);
 
     let heads = control_plane.lookup_heads("abc");
-    assert!(heads[0].contains(&format!("traceparent: {parent}")), "{heads:?}");
+    assert!(
+        heads[0].contains(&format!("traceparent: {parent}")),
+        "{heads:?}"
+    );
     let has = |body: &Bytes, part: &[u8]| body.windows(part.len()).any(|bytes| bytes == part);
     until("the span of Envoy is there", LIMIT, async || {
         let bodies = bodies.lock().expect("bodies");
         let mut spans = bodies.iter().filter(|body| has(body, &BYTES));
         let is_whole = |span: &Bytes| {
-            has(span, b"edgelink-edge") && has(span, b"edgelink.tier") && has(span, b"control-plane")
+            has(span, b"edgelink-edge")
+                && has(span, b"edgelink.tier")
+                && has(span, b"control-plane")
         };
         spans.any(is_whole).then_some(())
     })
@@ -132,7 +141,13 @@ async fn an_edge_is_ready_once_it_has_its_snapshot_and_has_read_the_feed() {
         (envoy.follow(PROBE).await.status == 200).then_some(())
     })
     .await;
-    assert_eq!(envoy.stats("wasmcustom").await.get("wasmcustom.edgelink.snapshot.ok"), 1);
+    assert_eq!(
+        envoy
+            .stats("wasmcustom")
+            .await
+            .get("wasmcustom.edgelink.snapshot.ok"),
+        1
+    );
     envoy.admin_post("/healthcheck/fail").await;
     until("it drains", LIMIT, async || {
         (envoy.follow(PROBE).await.status == 503).then_some(())

@@ -2,7 +2,7 @@
 
 use crate::support::{answer, builder, configuration, follow, start};
 use edgelink_tests::abi::host::{Callout, End, Fleet, Outcome, Response, StreamId, Worker};
-use edgelink_tests::scenario::{Reply, extended, link};
+use edgelink_tests::scenario::{Reply, extended};
 use edgelink_wire::password::UnlockKey;
 use edgelink_wire::record::Extension;
 use std::time::Duration;
