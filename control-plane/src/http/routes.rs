@@ -166,6 +166,9 @@ async fn other_method(State(app): State<Arc<App>>, request: Request) -> Response
 
 /// Answers a form with the password of a link. All else is redirected, if the link keeps the method.
 async fn send(app: &Arc<App>, request: Request) -> Response {
+    if preview::requested_code(request.uri()).is_some() {
+        return redirect::page(app, Outcome::NotAllowed, Brand::default());
+    }
     let (head, body) = request.into_parts();
     let request = Request::from_parts(head.clone(), Body::empty());
     let answered = match head.method {
