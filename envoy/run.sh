@@ -85,17 +85,51 @@ readonly metrics_cluster='
       endpoints:
       - lb_endpoints: [{ endpoint: { address: { socket_address: { address: 127.0.0.1, port_value: PORT } } } }]'
 
-# What the filter lets through and the control plane has pages for: previews (`code+`), `/`, robots.txt, and `/+/` with its files. No
-# other path of the control plane is reached this way.
+# What the filter lets through and the control plane has pages for: previews (`code+`), `/+/` with its files, and, where links have no
+# prefix, `/` and robots.txt. No other path of the control plane is reached this way.
 readonly public_pages='
-              - match: { path: / }
+              - match: { safe_regex: { regex: "PREFIX[0-9A-Za-z_-]+([+]|%2[Bb])" } }
                 route: &pages { cluster: pages, timeout: 12s }
-              - match: { path: /robots.txt }
-                route: *pages
-              - match: { safe_regex: { regex: "/[0-9A-Za-z_-]+([+]|%2[Bb])" } }
-                route: *pages
               - match: { safe_regex: { regex: "/[+]/[0-9A-Za-z/_-]+([.]css)?" } }
                 route: *pages'
+readonly root_pages='
+              - match: { path: / }
+                route: *pages
+              - match: { path: /robots.txt }
+                route: *pages'
+
+# Spans for an OpenTelemetry collector, of a share of the requests; those whose `traceparent` says that they are sampled always are.
+readonly tracing='
+          tracing:
+            random_sampling: { value: 100 }
+            spawn_upstream_span: false
+            custom_tags:
+            - { tag: edgelink.outcome, value: "%FILTER_STATE(wasm.edgelink.outcome:PLAIN)%" }
+            - { tag: edgelink.tier, value: "%FILTER_STATE(wasm.edgelink.tier:PLAIN)%" }
+            - { tag: edgelink.key, value: "%FILTER_STATE(wasm.edgelink.key:PLAIN)%" }
+            provider:
+              name: envoy.tracers.opentelemetry
+              typed_config:
+                "@type": type.googleapis.com/envoy.config.trace.v3.OpenTelemetryConfig
+                http_service: { http_uri: { uri: "http://ENDPOINT/v1/traces", cluster: otlp, timeout: 2s } }
+                service_name: edgelink-edge
+                sampler:
+                  name: envoy.tracers.opentelemetry.samplers.parent_based
+                  typed_config:
+                    "@type": type.googleapis.com/envoy.extensions.tracers.opentelemetry.samplers.v3.ParentBasedSamplerConfig
+                    wrapped_sampler:
+                      name: envoy.tracers.opentelemetry.samplers.trace_id_ratio_based
+                      typed_config:
+                        "@type": type.googleapis.com/envoy.extensions.tracers.opentelemetry.samplers.v3.TraceIdRatioBasedSamplerConfig
+                        sampling_percentage: { numerator: PERCENT, denominator: HUNDRED }'
+readonly otlp_cluster='
+  - name: otlp
+    type: STRICT_DNS
+    connect_timeout: 0.5s
+    load_assignment:
+      cluster_name: otlp
+      endpoints:
+      - lb_endpoints: ENDPOINTS'
 
 # They are asked of a cluster of their own: the token of the edge API is not for what visitors send.
 readonly pages_cluster='
@@ -333,12 +367,35 @@ set_metrics() {
   values[METRICS_CLUSTER]=${metrics_cluster/PORT/"${values[ADMIN_PORT]}"}
 }
 
-# Whether pages for visitors come from the control plane.
+# Whether requests are traced, what share of them, and where their spans go.
+set_tracing() {
+  local endpoint=$1 percent=$2 text
+  values[TRACED]=false values[TRACING]='' values[OTLP_CLUSTER]=''
+  [[ -n $endpoint ]] || return 0
+  [[ $percent =~ ^(100|[0-9]{1,2})$ ]] || fail "EDGELINK_TRACE_PERCENT must be a whole number from 0 to 100, not '$percent'"
+  values[TRACED]=true
+  text=${tracing/PERCENT/"$percent"}
+  values[OTLP_CLUSTER]=${otlp_cluster/ENDPOINTS/"$(endpoint_list EDGELINK_OTLP "$endpoint")"}
+  values[TRACING]=${text/ENDPOINT/"$endpoint"}
+}
+
+# Where links stand among the paths of others, and what becomes of codes that none has.
+set_paths() {
+  [[ $1 =~ ^/([0-9A-Za-z_-]+/)*$ ]] || fail "EDGELINK_PREFIX must be / or like /s/, not '$1'"
+  values[PREFIX]=$1
+  case $2 in
+  notFound | pass) values[UNKNOWN_CODES]=$2 ;;
+  *) fail "EDGELINK_UNKNOWN_CODES must be notFound or pass, not '$2'" ;;
+  esac
+}
+
+# Whether pages for visitors come from the control plane, with links behind that prefix.
 set_public_pages() {
   case $1 in
   false) values[PUBLIC_PAGES]='' values[PAGES_CLUSTER]='' ;;
   true)
-    values[PUBLIC_PAGES]=$public_pages
+    values[PUBLIC_PAGES]=${public_pages/PREFIX/"$2"}
+    [[ $2 != / ]] || values[PUBLIC_PAGES]+=$root_pages
     values[PAGES_CLUSTER]=${pages_cluster/ENDPOINTS/"$(endpoint_list EDGELINK_PAGES "${EDGELINK_PAGES:-$control_planes}")"}
     values[PAGES_CLUSTER]=${values[PAGES_CLUSTER]/PAGES_TLS/"${values[CONTROL_PLANE_TLS]}"}
     ;;
@@ -399,6 +456,10 @@ set_number DRAIN_SECONDS EDGELINK_DRAIN_SECONDS 20
 set_number FRESH_SECONDS EDGELINK_FRESH_SECONDS 5
 set_number STALE_SECONDS EDGELINK_STALE_SECONDS 86400
 set_rate_limit "${EDGELINK_RATE_PER_SECOND:-500}" "${EDGELINK_RATE_BURST:-2000}"
+set_tracing "${EDGELINK_OTLP:-}" "${EDGELINK_TRACE_PERCENT:-1}"
+values[DESCRIBE]=$(string_list "${EDGELINK_DESCRIBE:-}")
+set_paths "${EDGELINK_PREFIX:-/}" "${EDGELINK_UNKNOWN_CODES:-notFound}"
+set_boolean TRAILING_SLASH EDGELINK_TRAILING_SLASH false
 set_metrics "${EDGELINK_METRICS_PORT:-}" "${EDGELINK_METRICS_ADDRESS:-127.0.0.1}"
 set_boolean TIER_HEADER EDGELINK_TIER_HEADER false
 set_string EDGE_ADDRESS "${EDGELINK_EDGE_ADDRESS:-127.0.0.1}"
@@ -419,7 +480,7 @@ if [[ ${1:-} == --render ]]; then place=${EDGELINK_RENDER_PLACE:-/etc/envoy}; fi
 set_own_certificate
 tls_to control-plane EDGELINK_CONTROL_PLANE_CA "${EDGELINK_CONTROL_PLANE_NAME:-$(first_host "$control_planes")}"
 values[CONTROL_PLANE_TLS]=$tls
-set_public_pages "${EDGELINK_PUBLIC_PAGES:-true}"
+set_public_pages "${EDGELINK_PUBLIC_PAGES:-true}" "${values[PREFIX]}"
 set_token
 unset EDGELINK_EDGE_TOKEN EDGELINK_AUTH_EDGE_TOKENS # `up.sh` exports the latter for the control plane
 

@@ -79,6 +79,12 @@ unsafe extern "C" {
         value: *mut *mut u8,
         value_size: *mut usize,
     ) -> Status;
+    fn proxy_set_property(
+        path: *const u8,
+        path_size: usize,
+        value: *const u8,
+        value_size: usize,
+    ) -> Status;
     fn proxy_get_header_map_pairs(map: u32, pairs: *mut *mut u8, size: *mut usize) -> Status;
     fn proxy_send_local_response(
         status: u32,
@@ -248,6 +254,12 @@ pub(crate) fn property(path: &str) -> Option<HostBytes> {
         unsafe { proxy_get_property(path.as_ptr(), path.len(), &raw mut data, &raw mut size) };
     // SAFETY: the host has just allocated it, filled it, and said where it is.
     (status == OK).then(|| unsafe { HostBytes::take(data, size) })
+}
+
+/// Sets a property of the stream of the context in effect, which is filter state of the name `wasm.` and this path.
+pub(crate) fn set_property(path: &str, value: &[u8]) {
+    // SAFETY: path and value outlive the call.
+    unsafe { proxy_set_property(path.as_ptr(), path.len(), value.as_ptr(), value.len()) };
 }
 
 /// Answers the request of the context in effect.

@@ -5,6 +5,7 @@ use edgelink_filter_core::host::{
     CasMismatch, Clients, Log, SharedData, SharedValue, StreamToken, Streams,
 };
 use edgelink_filter_core::metrics::{Metric, MetricKind, Metrics};
+use edgelink_filter_core::settings::Described;
 use edgelink_filter_core::time::{Moment, WallClock};
 use edgelink_wire::clicks;
 use std::net::{IpAddr, SocketAddr};
@@ -139,6 +140,15 @@ impl Clients for Envoy {
     fn cookies(&self) -> Vec<u8> {
         let cookies = abi::header(Map::RequestHeaders, "cookie");
         cookies.map_or_else(Vec::new, |cookies| cookies.to_vec())
+    }
+
+    fn describe(&self, what: Described, value: &[u8]) {
+        let name = match what {
+            Described::Outcome => "edgelink.outcome",
+            Described::Tier => "edgelink.tier",
+            Described::Key => "edgelink.key",
+        };
+        abi::set_property(name, value);
     }
 }
 

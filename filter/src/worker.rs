@@ -32,6 +32,9 @@ use std::rc::Rc;
 /// V8 gives up at some 300.
 const BATCH: usize = 32;
 
+/// The header that says which trace a request is part of (W3C Trace Context).
+const TRACEPARENT: &str = "traceparent";
+
 /// Milliseconds until the next ones are answered.
 const BATCH_PAUSE_MILLIS: u32 = 1;
 
@@ -65,6 +68,7 @@ pub(crate) fn request(stream: u32) -> Flow {
         None | Some(Step::Pass) => return Flow::Continue,
         Some(Step::Hold(callout, ended)) => {
             ended.into_iter().for_each(enqueue_form);
+            note_trace(stream, &head);
             callout.iter().for_each(send);
             // Within this callback the stream cannot go on, even if its lookup was refused.
             pace_ticks();
@@ -74,13 +78,28 @@ pub(crate) fn request(stream: u32) -> Flow {
             reply.send();
             callout
         }
-        Some(Step::Wait(callout)) => callout,
+        Some(Step::Wait(callout)) => {
+            note_trace(stream, &head);
+            callout
+        }
     };
     if let Some(callout) = callout {
         send(&callout);
-        answer_resumed();
+        // Within this callback the stream cannot go on, even if its lookup was refused.
+        match with_worker(|worker| worker.edge.may_pass(&head)) {
+            Some(true) => pace_ticks(),
+            _ => answer_resumed(),
+        }
     }
     Flow::Pause
+}
+
+/// Keeps the trace of a request that waits.
+fn note_trace(stream: u32, head: &Head<'_>) {
+    let traceparent = head.headers.get(TRACEPARENT);
+    if !traceparent.is_empty() {
+        with_worker(|worker| worker.edge.on_trace(stream, traceparent));
+    }
 }
 
 /// Decides about the request of the stream in effect. `None` if there is no worker. Inlined, for it is on the hot path.
@@ -210,7 +229,11 @@ fn send(callout: &Callout) {
     };
     let timeout = settings.control_plane.timeout_millis;
     let content_type = is_post.then_some(("content-type", media_type));
-    let headers = headers.into_iter().chain(RETRY).chain(content_type);
+    let trace = with_worker(|worker| worker.edge.trace_of(callout.flight).map(Box::<str>::from));
+    let trace = trace.flatten();
+    let trace = trace.as_deref().map(|trace| (TRACEPARENT, trace));
+    let headers = headers.into_iter().chain(RETRY);
+    let headers = headers.chain(content_type).chain(trace);
     let token = call(&settings, headers, &callout.body, timeout);
     let now = Envoy::now();
     let actions = with_worker(|worker| match token {
@@ -326,10 +349,12 @@ fn answer(waiter: Waiter, resumed: &Resumed) {
     let reply = with_worker(|worker| {
         let pairs = std::mem::take(&mut worker.pairs);
         let answer = worker.edge.answer(&worker.envoy, waiter, resumed, &head);
-        Reply::new(&answer, pairs)
+        answer.map(|answer| Reply::new(&answer, pairs))
     });
-    if let Some(reply) = reply {
-        reply.send();
+    match reply {
+        Some(Some(reply)) => reply.send(),
+        Some(None) => abi::continue_request(),
+        None => {}
     }
 }
 
@@ -341,8 +366,12 @@ fn decide_again(waiter: Waiter, head: &Head<'_>) {
             callout
         }
         Some(Step::Wait(callout)) => callout,
-        // Requests that wait are visits of links: nothing else becomes of them.
-        _ => None,
+        Some(Step::Pass) => {
+            abi::continue_request();
+            None
+        }
+        // Forms do not wait until the domains are known.
+        Some(Step::Hold(..)) | None => None,
     };
     if let Some(callout) = callout {
         send(&callout);

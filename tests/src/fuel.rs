@@ -60,7 +60,11 @@ pub struct FuelFigures {
 #[must_use]
 pub fn measure() -> FuelFigures {
     let costs = [
-        ("lru", lru()),
+        ("lru", lru(&json!({"clicks": {}}))),
+        (
+            "lru-described",
+            lru(&json!({"clicks": {}, "describe": ["outcome", "tier", "key"]})),
+        ),
         ("lru-browser", lru_browser(&json!([]))),
         ("lru-all-attributes", lru_browser(&all_attributes())),
         ("lru-three-rules", lru_three_rules()),
@@ -98,9 +102,9 @@ pub fn agreed() -> FuelFigures {
     toml::from_str(&text).expect("figures")
 }
 
-/// A hit in the worker's cache, with everything configured that is in production: feed, admission, click counting.
-fn lru() -> Cost {
-    let mut fleet = with_feed();
+/// A hit in the worker's cache, with everything configured that is in production (feed, admission, click counting), and more.
+fn lru(more: &Value) -> Cost {
+    let mut fleet = with_feed_and(more);
     let worker = fleet.worker(0);
     for number in 0..REQUESTS {
         teach(worker, &path_of(number));

@@ -410,7 +410,8 @@ macro_rules! for_each_scenario {
             }
             request {
                 paths_that_are_no_code_pass_through,
-                other_methods_pass_through,
+                other_methods_pass_through_where_there_is_no_link,
+                a_link_redirects_other_methods_if_its_status_keeps_them,
                 head_is_answered_as_get_without_a_body,
                 the_target_goes_out_byte_for_byte,
                 the_visitors_query_is_merged_where_the_link_says_so,

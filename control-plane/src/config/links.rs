@@ -4,7 +4,7 @@ use super::value::{FileText, Header, Secret};
 use crate::numbers::{ZookeeperAuth, snowflake};
 use edgelink_wire::settings::Problems;
 use edgelink_wire::target::HostPattern;
-use edgelink_wire::{Code, CodeLength, CodeSpace, Domain, PermutationKey};
+use edgelink_wire::{Code, CodeLength, CodeSpace, Domain, LinkPaths, LinkPrefix, PermutationKey};
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -22,6 +22,12 @@ edgelink_wire::settings! {
         pub blocked_hosts: Vec<HostPattern> = Vec::new();
         /// What `shortUrl` starts with.
         pub short_url_scheme: Scheme = Scheme::Https;
+        /// What stands in front of codes in the paths of short URLs, as `/s/`, where other services have the same hosts. Edges have
+        /// a setting of the same name; redirects of this process follow it as well.
+        pub prefix: LinkPrefix = LinkPrefix::default();
+        /// Whether redirects of this process take `/code/` for `/code`, also for links with `forwardPath`. Edges have a setting of
+        /// their own.
+        pub trailing_slash: bool = false;
         /// Characters of generated codes; codes of another length that exist stay.
         pub code_length: u8 = CodeLength::DEFAULT.get(), 6..=10;
         /// The permutation key, 32 hexadecimal digits (`openssl rand -hex 16`). Without it codes are plain counters that can be
@@ -139,7 +145,16 @@ impl LinksConfig {
     }
 
     pub(crate) fn short_url(&self, domain: &Domain, code: &Code) -> String {
-        self.url(&format!("{domain}/{code}"))
+        self.url(&format!("{domain}{}{code}", self.prefix))
+    }
+
+    /// Which paths are those of links; `None` if they are codes right below the root.
+    pub(crate) fn paths(&self) -> Option<LinkPaths> {
+        let paths = LinkPaths {
+            prefix: self.prefix.clone(),
+            trailing_slash: self.trailing_slash,
+        };
+        Some(paths).filter(|paths| !paths.are_plain())
     }
 
     /// The URL of a domain and a path.

@@ -1,5 +1,5 @@
-//! `GET`, `HEAD` and `POST /{code}`, and paths below it: redirects answered by the control plane itself, for installations
-//! without Envoy. Visitors see the same as at an edge. A POST is the form of a link with a password, see `unlock.rs`.
+//! `/{code}` and paths below it: redirects answered by the control plane itself, for installations without Envoy. Visitors see the
+//! same as at an edge. A POST may be the form of a link with a password, see `unlock.rs`.
 
 use super::pages::password_page;
 use crate::config::UnknownHosts;
@@ -8,16 +8,17 @@ use crate::domains::model::Brand;
 use crate::http::app::App;
 use crate::http::counting;
 use crate::http::visit::{Visit, behind_code, is_counted};
+use crate::problem::{Kind, Problem};
 use crate::store::StoreError;
 use crate::telemetry::LogThrottle;
 use crate::telemetry::prometheus::{REDIRECTS, VISITS_LEASED};
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use edgelink_wire::clicks::attributes::is_orphan;
 use edgelink_wire::clicks::events::OrphanKind;
 use edgelink_wire::password::{Notice, REFERRER_POLICY};
 use edgelink_wire::record::Extension;
-use edgelink_wire::redirect::{Decision, NO_STORE, NOINDEX, SentTo};
+use edgelink_wire::redirect::{ALLOW, Decision, NO_STORE, NOINDEX, SentTo};
 use edgelink_wire::rules::Visitor;
 use edgelink_wire::{Code, Domain, DomainTargets, LinkKey, Outcome, Record, RedirectStatus};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
@@ -28,40 +29,44 @@ use std::time::Instant;
 const X_ROBOTS_TAG: HeaderName = HeaderName::from_static("x-robots-tag");
 
 /// Answers a visitor. The path is taken as it was sent: a code has no character that needs to be encoded.
-pub(crate) async fn follow(State(app): State<Arc<App>>, request: Request) -> Response {
+pub(super) async fn follow(app: &Arc<App>, request: Request) -> Response {
     let (uri, headers, method) = (request.uri(), request.headers(), request.method());
     let domains = app.domains.current();
-    let domain = requested_domain(&app, &domains, headers);
+    let domain = requested_domain(app, &domains, headers);
     let code = Code::parse(behind_code(uri.path()).0);
     let Ok(code) = code else {
-        return no_code(&app, &request);
+        return no_code(app, &request);
     };
     let Some(domain) = domain else {
-        return unknown_host(&app);
+        return unknown_host(app);
     };
     let key = LinkKey::new(domain.clone(), code);
     let targets = domains.targets(domain);
     let mut visit = Visit::new(&app.config, uri, headers, request.extensions());
+    visit.set_method(method);
     let counts = is_counted(method, headers);
     if counts {
         visit.set_clicks(&app.own_clicks);
     }
     let admitted = async {
         let record = app.resolver.resolve(&key).await?.record;
-        let has_visits = admit(&app, &key, &record, &visit, method).await?;
+        let has_visits = admit(app, &key, &record, &visit, method).await?;
         Ok::<_, Arc<StoreError>>((record, has_visits))
     };
     match admitted.await {
         Ok((record, has_visits)) => {
             visit.set_used_up(!has_visits);
             let decision = decide(&key, &record, &visit);
-            if counts {
-                counting::count(&app, &visit, &key, &decision);
+            // As at an edge, where such a request passes.
+            let is_orphan = decision.outcome == Outcome::NotFound;
+            if counts && !(is_orphan && visit.has_other_method()) {
+                counting::count(app, &visit, &key, &decision);
             }
             let brand = domains.brand(domain);
-            let mut response = answer(&app, &decision, &visit, (&targets, brand));
+            let mut response = answer(app, &decision, &visit, (&targets, brand));
             let limit = app.config.links.shared_cache_seconds.as_secs();
             if decision.outcome == Outcome::Redirect
+                && !visit.has_other_method()
                 && let Some(value) = for_shared_caches(&record.as_bytes(), visit.now(), limit)
             {
                 response.headers_mut().insert(header::CACHE_CONTROL, value);
@@ -70,7 +75,7 @@ pub(crate) async fn follow(State(app): State<Arc<App>>, request: Request) -> Res
         }
         Err(error) => {
             log_failure(&key, &error);
-            page(&app, Outcome::Unavailable, domains.brand(domain))
+            page(app, Outcome::Unavailable, domains.brand(domain))
         }
     }
 }
@@ -264,6 +269,10 @@ pub(crate) fn page(app: &App, outcome: Outcome, brand: Brand<'_>) -> Response {
         Outcome::NotFound => app.pages.not_found(brand),
         Outcome::Gone => app.pages.gone(brand),
         Outcome::Locked => password_page(Notice::Locked, brand),
+        Outcome::NotAllowed => {
+            let allow = [(header::ALLOW, HeaderValue::from_static(ALLOW))];
+            (allow, Problem::new(Kind::MethodNotAllowed)).into_response()
+        }
         Outcome::Redirect | Outcome::Expired | Outcome::Unavailable => app.pages.unavailable(brand),
     }
 }

@@ -1,18 +1,23 @@
 //! Which handler serves a path, and through which layers.
 
+use super::visit::SentPath;
 use super::{api, edge_api, health, openapi, redirect, shlink, unlock};
 use super::{layers, observe};
 use crate::config::ListenerKind;
 use crate::console;
+use crate::domains::model::Brand;
 use crate::http::app::App;
 use crate::problem::{self, Kind, Problem, method_not_allowed};
 use crate::public::{self, home, preview};
 use axum::Router;
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::{from_fn, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use http::{HeaderValue, Method, Uri, header};
+use edgelink_wire::Outcome;
+use http::uri::PathAndQuery;
+use http::{Method, Uri};
 use std::sync::Arc;
 
 /// The router of a listener that serves these. Polls have a bound of their own, and so has the time of bulk requests. Probes and
@@ -73,7 +78,7 @@ fn edge_routes(app: &Arc<App>) -> Router<Arc<App>> {
 fn visitor_routes(app: &Arc<App>) -> Router<Arc<App>> {
     let routes = Router::new()
         .route("/", get(root))
-        .route("/{code}", get(visit).post(form))
+        .route("/{code}", get(visit).fallback(other_method))
         .merge(public::routes(app))
         .layer(from_fn_with_state(app.clone(), layers::limit_time));
     bounded(routes, app)
@@ -122,20 +127,39 @@ async fn nothing_here(State(app): State<Arc<App>>, request: Request) -> Response
     if is_for_programs(request.uri()) {
         return nothing();
     }
+    let is_visit = matches!(*request.method(), Method::GET | Method::HEAD);
+    let Some(request) = among_links(&app, request) else {
+        return match is_visit {
+            true => redirect::page(&app, Outcome::NotFound, Brand::default()),
+            false => nothing(),
+        };
+    };
     let may_be_link = redirect::may_be_link(request.uri());
-    match *request.method() {
-        Method::GET | Method::HEAD if may_be_link => {
-            let follow = redirect::follow(State(Arc::clone(&app)), request);
-            within_bounds(&app, follow).await
-        }
-        Method::GET | Method::HEAD => redirect::no_code(&app, &request),
-        Method::POST if may_be_link => {
-            let answered = unlock::answer(&app, request);
-            let answer = async { answered.await.unwrap_or_else(nothing) };
-            Box::pin(within_bounds(&app, answer)).await
-        }
-        _ => nothing(),
+    let is_followed = may_be_link || preview::requested_code(request.uri()).is_some();
+    match is_visit {
+        true if is_followed => Box::pin(within_bounds(&app, follow(&app, request))).await,
+        true => redirect::no_code(&app, &request),
+        false if may_be_link => Box::pin(within_bounds(&app, send(&app, request))).await,
+        false => nothing(),
     }
+}
+
+/// The request with the path that it would have if there were links alone. `None` if the path is none of links.
+fn among_links(app: &App, mut request: Request) -> Option<Request> {
+    let Some(paths) = app.config.links.paths() else {
+        return Some(request);
+    };
+    let sent = request.uri().clone();
+    let mut parts = sent.clone().into_parts();
+    let path = parts
+        .path_and_query
+        .as_ref()
+        .map_or("/", |path| path.as_str());
+    let plain = paths.plain(path.as_bytes())?;
+    parts.path_and_query = Some(PathAndQuery::try_from(plain.as_ref()).ok()?);
+    *request.uri_mut() = Uri::from_parts(parts).ok()?;
+    request.extensions_mut().insert(SentPath(sent));
+    Some(request)
 }
 
 /// Answers a visitor of `/`.
@@ -145,21 +169,44 @@ async fn root(State(app): State<Arc<App>>, request: Request) -> Response {
 
 /// Answers a visitor of a link, or of its preview.
 async fn visit(State(app): State<Arc<App>>, request: Request) -> Response {
-    match preview::requested_code(request.uri()) {
-        Some(code) if app.config.pages.previews => {
-            preview::answer(&app, code, request.headers()).await
-        }
-        _ => redirect::follow(State(app), request).await,
+    match among_links(&app, request) {
+        Some(request) => follow(&app, request).await,
+        None => redirect::page(&app, Outcome::NotFound, Brand::default()),
     }
 }
 
-/// Answers a form with the password of a link. All else that is sent to a link is 405.
-async fn form(State(app): State<Arc<App>>, request: Request) -> Response {
-    let answered = unlock::answer(&app, request).await;
-    answered.unwrap_or_else(|| {
-        let allow = [(header::ALLOW, HeaderValue::from_static("GET,HEAD"))];
-        (allow, Problem::new(Kind::MethodNotAllowed)).into_response()
-    })
+async fn follow(app: &Arc<App>, request: Request) -> Response {
+    match preview::requested_code(request.uri()) {
+        Some(code) if app.config.pages.previews => {
+            preview::answer(app, code, request.headers()).await
+        }
+        _ => redirect::follow(app, request).await,
+    }
+}
+
+/// Answers what is sent to a link by another method.
+async fn other_method(State(app): State<Arc<App>>, request: Request) -> Response {
+    match among_links(&app, request) {
+        Some(request) => send(&app, request).await,
+        None => Problem::new(Kind::NotFound).into_response(),
+    }
+}
+
+/// Answers a form with the password of a link. All else is redirected, if the link keeps the method.
+async fn send(app: &Arc<App>, request: Request) -> Response {
+    if preview::requested_code(request.uri()).is_some() {
+        return redirect::page(app, Outcome::NotAllowed, Brand::default());
+    }
+    let (head, body) = request.into_parts();
+    let request = Request::from_parts(head.clone(), Body::empty());
+    let answered = match head.method {
+        Method::POST => unlock::answer(app, Request::from_parts(head, body)).await,
+        _ => None,
+    };
+    match answered {
+        Some(answer) => answer,
+        None => redirect::follow(app, request).await,
+    }
 }
 
 /// An answer within the bounds of all requests.

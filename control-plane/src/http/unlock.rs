@@ -7,7 +7,7 @@ use super::redirect::{may_be_link, requested_key};
 use crate::clock;
 use crate::domains::model::Brand;
 use crate::http::app::App;
-use crate::http::visit::behind_code;
+use crate::http::visit::{SentPath, behind_code};
 use crate::problem::{Kind, Problem};
 use crate::telemetry::prometheus::UNLOCKS;
 use axum::body::Body;
@@ -107,14 +107,20 @@ pub(super) async fn answer(app: &App, request: Request) -> Option<Response> {
     let peer = peer.map_or(Ipv4Addr::UNSPECIFIED.into(), |peer| peer.0);
     let address = client_address(peer, &head.headers, &app.config.server.trusted_proxies);
     let form = read(app, body).await?;
-    let path = head.uri.path_and_query();
+    let sent = head.extensions.get::<SentPath>();
+    let path = sent.map_or(&head.uri, |sent| &sent.0).path_and_query();
     let path = path.map_or("/", |path| path.as_str());
     let is_below = !behind_code(head.uri.path()).1.is_empty();
     match unlock(app, (&key, is_below), &form, address).await {
         Ok(Unlocking::Opened(cookie)) => {
             let proto = head.headers.get("x-forwarded-proto");
             let is_secure = proto.is_some_and(|proto| proto == "https");
-            let cookie = set_cookie(key.to_string().as_bytes(), &cookie, is_secure);
+            let cookie = set_cookie(
+                key.to_string().as_bytes(),
+                &cookie,
+                app.config.links.prefix.as_str(),
+                is_secure,
+            );
             Some(see_again(path, &cookie))
         }
         Ok(Unlocking::Wrong) => Some(password_page(Notice::Wrong, brand)),

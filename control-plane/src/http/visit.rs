@@ -10,6 +10,10 @@ use edgelink_wire::rules::Visitor;
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
 use std::net::IpAddr;
 
+/// The path of a request as its visitor has sent it, where links stand among the paths of others.
+#[derive(Clone, Debug)]
+pub(super) struct SentPath(pub(super) Uri);
+
 /// The first segment of a path, and what follows it, from its slash on; empty where there is none.
 pub(super) fn behind_code(path: &str) -> (&str, &str) {
     let segments = path.strip_prefix('/').unwrap_or_default();
@@ -23,7 +27,7 @@ pub(super) fn is_counted(method: &Method, headers: &HeaderMap) -> bool {
     let is_prefetch = |(name, value): (&HeaderName, &HeaderValue)| {
         attributes::is_prefetch(name.as_str().as_bytes(), value.as_bytes())
     };
-    *method == Method::GET && !headers.iter().any(is_prefetch)
+    *method != Method::HEAD && !headers.iter().any(is_prefetch)
 }
 
 /// Whether a visitor does not want to be described.
@@ -44,6 +48,7 @@ pub(super) struct Visit<'v> {
     links: &'v LinksConfig,
     now: u64,
     is_used_up: bool,
+    has_other_method: bool,
     /// What gives ids to clicks; `None` if the visit is no click.
     clicks: Option<&'v OwnClicks>,
 }
@@ -66,6 +71,7 @@ impl<'v> Visit<'v> {
             links: &config.links,
             now: clock::unix_seconds(),
             is_used_up: false,
+            has_other_method: false,
             clicks: None,
         }
     }
@@ -73,6 +79,11 @@ impl<'v> Visit<'v> {
     /// Notes whether the link has a limit of visits, and none are left.
     pub(super) fn set_used_up(&mut self, is_used_up: bool) {
         self.is_used_up = is_used_up;
+    }
+
+    /// Notes whether the method is neither GET nor HEAD.
+    pub(super) fn set_method(&mut self, method: &Method) {
+        self.has_other_method = !matches!(*method, Method::GET | Method::HEAD);
     }
 
     /// Notes that the visit counts if it is redirected.
@@ -124,6 +135,10 @@ impl Visitor for Visit<'_> {
 
     fn is_used_up(&self) -> bool {
         self.is_used_up
+    }
+
+    fn has_other_method(&self) -> bool {
+        self.has_other_method
     }
 
     fn click_id(&self) -> Option<ClickId> {

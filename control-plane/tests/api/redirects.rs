@@ -243,16 +243,82 @@ async fn no_byte_in_path_or_headers_does_harm() {
 #[tokio::test]
 async fn other_methods_are_not_allowed() {
     let server = Running::start().await;
-    for (method, allowed) in [
-        // A form with a password is one.
-        (Method::POST, "GET,HEAD"),
-        (Method::DELETE, "GET,HEAD,POST"),
-        (Method::OPTIONS, "GET,HEAD,POST"),
-    ] {
-        let answer = send(server.plain(method, "/x")).await;
+    link(&server, json!({}), "x").await;
+    for method in [Method::POST, Method::DELETE, Method::OPTIONS] {
+        let answer = send(server.plain(method.clone(), "/x")).await;
         answer.problem(405, "method-not-allowed");
-        assert_eq!(answer.header("allow"), allowed);
+        assert_eq!(answer.header("allow"), "GET, HEAD");
+        let absent = send(server.plain(method, "/absent")).await;
+        assert_eq!(absent.status, 404);
     }
+}
+
+#[tokio::test]
+async fn links_that_keep_the_method_redirect_every_method() {
+    let server = Running::start().await;
+    for status in [307, 308] {
+        let slug = format!("s{status}");
+        let fields = json!({ "redirectStatus": status, "maxVisits": 3 });
+        link(&server, fields, &slug).await;
+        let path = format!("/{slug}?a=1");
+        for method in [Method::POST, Method::PUT, Method::DELETE] {
+            send(server.plain(method, &path))
+                .await
+                .redirects(status, "https://example.com/?a=1");
+        }
+        let used_up = send(server.plain(Method::POST, &path)).await;
+        assert_eq!(used_up.status, 410, "each was a visit");
+    }
+    link(&server, json!({ "maxVisits": 1 }), "limited").await;
+    assert_eq!(
+        send(server.plain(Method::POST, "/limited")).await.status,
+        405
+    );
+    server
+        .follow("/limited")
+        .await
+        .redirects(302, "https://example.com/");
+}
+
+#[tokio::test]
+async fn links_may_stand_behind_a_prefix_and_in_front_of_a_slash() {
+    let server = Running::with(&[
+        ("EDGELINK_LINKS_PREFIX", "/s/"),
+        ("EDGELINK_LINKS_TRAILING_SLASH", "true"),
+    ])
+    .await;
+    let fields =
+        json!({ "longUrl": "https://example.com/", "customSlug": "a", "password": "secret" });
+    let made = server.post(&fields).await;
+    assert_eq!(made.json()["shortUrl"], "https://go.example:8080/s/a");
+    link(&server, json!({ "redirectStatus": 307 }), "b").await;
+    for path in ["/s/b", "/s/b/", "/s/b?x=1", "/s/b/?x=1"] {
+        let query = path.split_once('?').map_or("", |(_, query)| query);
+        let target = match query {
+            "" => "https://example.com/".to_owned(),
+            query => format!("https://example.com/?{query}"),
+        };
+        server.follow(path).await.redirects(307, &target);
+        send(server.plain(Method::POST, path))
+            .await
+            .redirects(307, &target);
+    }
+    for path in ["/b", "/b/", "/s/b//", "/s", "/x/b"] {
+        assert_eq!(server.follow(path).await.status, 404, "{path}");
+        let sent = send(server.plain(Method::POST, path)).await;
+        assert_eq!(sent.status, 404, "{path}");
+    }
+    let form = server
+        .plain(Method::POST, "/s/a/")
+        .header("content-type", "application/x-www-form-urlencoded")
+        .body("password=secret");
+    let opened = send(form).await;
+    assert_eq!(opened.status, 303);
+    assert_eq!(opened.header("location"), "/s/a/");
+    let cookie = opened.header("set-cookie");
+    assert!(cookie.contains("; Path=/s/a;"), "{cookie}");
+    let preview = server.follow("/s/b+").await;
+    assert_eq!(preview.status, 200, "{preview:?}");
 }
 
 #[tokio::test]

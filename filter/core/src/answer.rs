@@ -5,7 +5,7 @@ use crate::metrics::Tier;
 use crate::settings::Settings;
 use crate::visit::Visit;
 use edgelink_wire::password::{Notice, PAGE_HEADERS, REFERRER_POLICY};
-use edgelink_wire::redirect::{Decision, NO_STORE, NOINDEX, SentTo};
+use edgelink_wire::redirect::{ALLOW, Decision, NO_STORE, NOINDEX, SentTo};
 use edgelink_wire::{Outcome, Record, RedirectStatus};
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -78,6 +78,13 @@ impl<'a> Answer<'a> {
                 more: More::Locked,
                 ..Self::not_found(tier, settings)
             },
+            (None, Outcome::NotAllowed) => Self {
+                status: 405,
+                page: None,
+                outcome: Outcome::NotAllowed,
+                more: More::NotAllowed,
+                ..Self::not_found(tier, settings)
+            },
             (None, _) => Self::not_found(tier, settings),
         }
     }
@@ -131,6 +138,14 @@ impl<'a> Answer<'a> {
         }
     }
 
+    /// The answer to a probe while the worker is not ready.
+    pub(crate) fn not_ready(settings: &'a Settings) -> Self {
+        Self {
+            page: None,
+            ..Self::unavailable(Tier::Domain, settings)
+        }
+    }
+
     /// The answer if no tier could say whether there is a link.
     pub(crate) fn unavailable(tier: Tier, settings: &'a Settings) -> Self {
         Self {
@@ -169,6 +184,7 @@ impl<'a> Answer<'a> {
             More::Nothing => &[],
             More::Noindex => &[("x-robots-tag", NOINDEX)],
             More::Locked => &PAGE_HEADERS,
+            More::NotAllowed => &[("allow", ALLOW)],
             More::Unlocked => &[("referrer-policy", REFERRER_POLICY)],
             More::UnlockedNoindex => &[
                 ("referrer-policy", REFERRER_POLICY),
@@ -204,6 +220,8 @@ enum More {
     Noindex,
     /// The page asks for the password of the link.
     Locked,
+    /// Other methods are asked for.
+    NotAllowed,
     /// The visitor has given it.
     Unlocked,
     /// Both.
@@ -257,6 +275,7 @@ mod tests {
             now,
             geo: &settings.geo,
             is_used_up: false,
+            is_other: false,
             client: &host,
             events: None,
         };

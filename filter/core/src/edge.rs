@@ -6,6 +6,7 @@ mod background;
 mod domains;
 mod forms;
 mod redis;
+mod requests;
 mod roots;
 mod tiers;
 mod visits;
@@ -17,17 +18,16 @@ use crate::cache::freshness::RecordKind;
 use crate::cache::{Caches, Fetched, Found, Inserted, Lookup, Source};
 use crate::clicks::ClickEvents;
 use crate::control_plane::callout::{self, Answered, Callout, CalloutError, Response};
-use crate::flights::{
-    Completed, FlightBounds, FlightId, Flights, Purpose, StreamId, Token, Waiter,
-};
+use crate::flights::{Completed, FlightBounds, FlightId, Flights, Purpose, StreamId, Token};
 use crate::forms::{FormEnd, Forms};
 use crate::host::{Clients, Log, SharedData, Streams};
 use crate::metrics::{
     CalloutOutcome, Counts, Levels, Metric, Metrics, RecentRequests, Shares, Tier,
 };
-use crate::request::{Head, Requested, parse_path, parse_path_below};
+use crate::request::Head;
 use crate::settings::Settings;
 use crate::time::{Moment, WallClock};
+use crate::traces::Traces;
 use crate::visits::Leases;
 use action::Visits;
 pub use action::{Action, Resumed};
@@ -74,10 +74,13 @@ pub struct Edge {
     background: background::BackgroundCallouts,
     hasher: SeedableRandomState,
     forms: Forms,
+    traces: Traces,
     /// Whether a request has ever come.
     has_traffic: bool,
     /// Whether one has since the last tick.
     is_busy: bool,
+    /// Whether it has ever had what it needs before visitors come: without a feed, at once.
+    is_ready: bool,
     breaker: CircuitBreaker,
     lookup_state: LookupState,
     counts: Counts,
@@ -174,8 +177,10 @@ impl Edge {
             ),
             hasher,
             forms: Forms::default(),
+            traces: Traces::default(),
             has_traffic: false,
             is_busy: false,
+            is_ready: !settings.has_feed(),
             breaker: CircuitBreaker::new(TIMEOUTS_TO_OPEN),
             lookup_state: LookupState::Answering,
             counts: Counts::default(),
@@ -239,40 +244,6 @@ impl Edge {
         self.decide_request(host, stream, head, Patience::Waits)
     }
 
-    fn decide_request(
-        &mut self,
-        host: &mut (impl SharedData + Streams + Log + Clients),
-        stream: StreamId,
-        head: &Head<'_>,
-        patience: Patience,
-    ) -> Step<Answer<'_>> {
-        if !matches!(head.method, b"GET" | b"HEAD") {
-            return self.on_other_method(host, stream, head);
-        }
-        let (requested, is_below) = match parse_path(head.path) {
-            Some(requested) => (requested, false),
-            None => match self.parse_path_below(head.path) {
-                Some(requested) => (requested, true),
-                None => return self.answer_root(host, head),
-            },
-        };
-        // HEAD comes from programs that check or preview a link.
-        let is_click = head.method == b"GET";
-        let visitor = Waiter {
-            stream,
-            has_more: is_below || !requested.query.is_empty(),
-            is_below,
-            is_click,
-            is_counted: is_click && self.settings.clicks.is_some(),
-            is_form: false,
-        };
-        let step = match self.name_key(head.authority, requested.code) {
-            Ok(()) => self.decide(host, visitor, head),
-            Err(reason) => self.decide_without_domain(reason, visitor.of(head), patience),
-        };
-        step.map(|content| self.answer_at_once(host, content, head, visitor))
-    }
-
     /// A stream has ended, whether it waited or not.
     pub fn on_stream_end(&mut self, stream: StreamId) {
         self.flights.leave(stream);
@@ -280,6 +251,7 @@ impl Edge {
         self.api_domains.leave(stream);
         self.roots.leave(stream);
         self.forms.leave(stream);
+        self.traces.leave(stream);
     }
 
     /// The proxy has taken a callout, at `now`.
@@ -507,14 +479,6 @@ impl Edge {
             self.caches
                 .await_feed(self.now.after(FEED_BEGINS_WITHIN_MILLIS));
         }
-    }
-
-    /// Reads a path that goes on behind a code, where such paths may be those of links.
-    #[cold]
-    #[inline(never)]
-    fn parse_path_below<'p>(&self, path: &'p [u8]) -> Option<Requested<'p>> {
-        let may_be_ours = self.here.forward_paths;
-        may_be_ours.then(|| parse_path_below(path)).flatten()
     }
 }
 

@@ -2,10 +2,11 @@
 
 use crate::host::{CasMismatch, Clients, Log, SharedData, SharedValue, StreamToken, Streams};
 use crate::metrics::{Metric, Metrics};
-use crate::settings::Settings;
+use crate::settings::{Described, Settings};
 use edgelink_wire::{Entry, LinkAnswer, LinkRecord, LinkState, Record, RedirectStatus};
 use foldhash::SharedSeed;
 use foldhash::fast::SeedableRandomState;
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
@@ -102,6 +103,8 @@ pub(crate) struct Host {
     pub(crate) client: Option<IpAddr>,
     /// The header `Cookie` of the request at hand.
     pub(crate) cookies: Vec<u8>,
+    /// What was said of requests.
+    pub(crate) described: RefCell<Vec<String>>,
 }
 
 impl Clients for Host {
@@ -111,6 +114,11 @@ impl Clients for Host {
 
     fn cookies(&self) -> Vec<u8> {
         self.cookies.clone()
+    }
+
+    fn describe(&self, what: Described, value: &[u8]) {
+        let text = format!("{} {}", what.word(), value.escape_ascii());
+        self.described.borrow_mut().push(text);
     }
 }
 

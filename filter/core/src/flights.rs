@@ -59,6 +59,8 @@ pub struct Waiter {
     /// Whether clicks are counted, and a redirect of it is one: it is no [prefetch](Head::is_prefetch), which is known when it
     /// begins to wait.
     pub is_counted: bool,
+    /// Whether its method is neither GET nor HEAD.
+    pub is_other: bool,
     /// Whether it is a form, which is held for its link ([`crate::forms`]).
     pub is_form: bool,
 }
@@ -280,6 +282,13 @@ impl Flights {
         (flight.serial == id.serial).then(|| flight.asked.clone())
     }
 
+    /// The oldest waiter of a lookup; `None` if it has none, or has ended.
+    pub(crate) fn oldest_waiter(&self, id: FlightId) -> Option<Waiter> {
+        let flight = self.flights.get(id.place as usize)?;
+        let waiters = (flight.serial == id.serial).then_some(&flight.waiters)?;
+        waiters.first().copied()
+    }
+
     /// A stream no longer waits, if it ever did.
     pub(crate) fn leave(&mut self, stream: StreamId) {
         // Nearly every stream that ends has never waited: not even its hash is needed.
@@ -449,6 +458,7 @@ mod tests {
             is_below: false,
             is_click: true,
             is_counted: true,
+            is_other: false,
             is_form: false,
         }
     }

@@ -35,7 +35,7 @@ pub const UNLOCK_TIMEOUT_MILLIS: u32 = 5_000;
 pub enum FormStep {
     /// It stays held.
     Hold,
-    /// It goes on to the next filter: its link has no password.
+    /// It is a form no longer, for its link has no password: [`crate::edge::Edge::release_form`] says what becomes of it.
     Pass,
     /// It is answered.
     End(FormEnd),
@@ -290,7 +290,7 @@ impl FormResult {
     ) -> FormAnswer {
         match self {
             Self::Opened(cookie) => {
-                let cookie = set_cookie(key, cookie, is_secure);
+                let cookie = set_cookie(key, cookie, settings.prefix(), is_secure);
                 see_again(path, Some(cookie.into_bytes()))
             }
             Self::NotLocked => see_again(path, None),

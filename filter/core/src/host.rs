@@ -3,6 +3,7 @@
 //! None of these may call back into the logic before it returns. What may (sending a callout, answering a request) is
 //! not here: the logic says what is to be done, and the contexts do it once it has returned.
 
+use crate::settings::Described;
 use std::net::IpAddr;
 use std::ops::Deref;
 
@@ -60,6 +61,9 @@ pub trait Clients {
 
     /// The header `Cookie` of its request; empty without one.
     fn cookies(&self) -> Vec<u8>;
+
+    /// Says that of its request, for access logs and traces.
+    fn describe(&self, what: Described, value: &[u8]);
 }
 
 /// The proxy's log.

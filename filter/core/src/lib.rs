@@ -45,5 +45,6 @@ pub mod request;
 pub mod resp;
 pub mod settings;
 pub mod time;
+mod traces;
 mod visit;
 mod visits;

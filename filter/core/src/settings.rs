@@ -7,12 +7,12 @@ mod written;
 
 pub use edgelink_wire::clicks::attributes::Attribute;
 pub use redis::RedisSettings;
-pub use written::{ClicksSection, SnapshotSection, UnknownHosts};
+pub use written::{ClicksSection, Described, SnapshotSection, UnknownCodes, UnknownHosts};
 
 use crate::cache::freshness::Lifetimes;
-use edgelink_wire::Domain;
 use edgelink_wire::password::Notice;
 use edgelink_wire::settings::{Problem, Problems, SettingValue};
+use edgelink_wire::{Domain, LinkPaths};
 use std::fmt::{self, Display};
 use std::rc::Rc;
 use written::{ControlPlaneSection, GeoSection, HeaderText, Html, PagesSection, Written};
@@ -29,6 +29,10 @@ pub struct Settings {
     pub domains: Vec<Domain>,
     /// What becomes of requests for any other host.
     pub unknown_hosts: UnknownHosts,
+    /// Which paths are those of links; `None` if they are codes right below the root.
+    pub paths: Option<LinkPaths>,
+    /// What becomes of requests for codes without a link.
+    pub unknown_codes: UnknownCodes,
     /// Whether domains that the API has made are served as well.
     pub api_domains: bool,
     /// How the control plane is asked.
@@ -53,6 +57,10 @@ pub struct Settings {
     pub retry_after_millis: u64,
     /// The same in seconds, as `retry-after` has it.
     pub retry_after: String,
+    /// What access logs and traces can have of a request.
+    pub describe: Vec<Described>,
+    /// The path of probes; `None` if none is answered.
+    pub ready_path: Option<String>,
     /// Whether answers carry `x-edgelink-tier`.
     pub tier_header: bool,
     /// The period of the tick, in milliseconds.
@@ -169,6 +177,13 @@ impl Settings {
     #[must_use]
     pub fn has_feed(&self) -> bool {
         self.background.poll.is_some()
+    }
+
+    /// What stands in front of codes in paths.
+    pub(crate) fn prefix(&self) -> &str {
+        self.paths
+            .as_ref()
+            .map_or("/", |paths| paths.prefix.as_str())
     }
 
     /// The cluster of the control planes whose feed is followed; `None` without a feed.
@@ -337,9 +352,15 @@ impl From<Written> for Settings {
                 .admission
                 .map(|admission| admission.max_silence_seconds * 1_000),
         };
+        let paths = LinkPaths {
+            prefix: written.prefix,
+            trailing_slash: written.trailing_slash,
+        };
         Self {
             domains: written.domains,
             unknown_hosts: written.unknown_hosts,
+            paths: Some(paths).filter(|paths| !paths.are_plain()),
+            unknown_codes: written.unknown_codes,
             api_domains: written.api_domains,
             control_plane,
             redis: written.redis.map(RedisSettings::from),
@@ -357,6 +378,8 @@ impl From<Written> for Settings {
             },
             retry_after_millis: u64::from(written.retry_after_seconds) * 1_000,
             retry_after: written.retry_after_seconds.to_string(),
+            describe: written.describe,
+            ready_path: written.ready_path.map(|path| path.0),
             tier_header: written.tier_header,
             tick_millis: written.tick_millis,
             pages: written.pages.into(),

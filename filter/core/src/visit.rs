@@ -24,6 +24,8 @@ pub(crate) struct Visit<'v, C> {
     pub(crate) geo: &'v GeoHeaders,
     /// Whether the link has a limit of visits, and none are left.
     pub(crate) is_used_up: bool,
+    /// Whether its method is neither GET nor HEAD.
+    pub(crate) is_other: bool,
     pub(crate) client: &'v C,
     /// Where a redirect is noted, and gets its id; `None` if it is no click.
     pub(crate) events: Option<&'v ClickEvents>,
@@ -60,6 +62,10 @@ impl<C: Clients> Visitor for Visit<'_, C> {
 
     fn is_used_up(&self) -> bool {
         self.is_used_up
+    }
+
+    fn has_other_method(&self) -> bool {
+        self.is_other
     }
 
     fn cookies(&self) -> &[u8] {

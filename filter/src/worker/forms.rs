@@ -49,9 +49,14 @@ fn take_body(stream: u32, size: usize) {
 
 /// The lookup of the link of a form is complete.
 pub(super) fn on_link(form: Waiter, resumed: &Resumed) {
-    let step = with_worker(|worker| worker.edge.on_form_link(form, resumed));
-    step.into_iter()
-        .for_each(|step| take_step(form.stream, step));
+    match with_worker(|worker| worker.edge.on_form_link(form, resumed)) {
+        Some(FormStep::Pass) => {
+            let actions = with_worker(|worker| worker.edge.release_form(form, resumed));
+            actions.into_iter().flatten().for_each(super::act);
+        }
+        Some(step) => take_step(form.stream, step),
+        None => {}
+    }
 }
 
 /// The callout of a form has ended.
@@ -63,12 +68,7 @@ pub(super) fn on_end(token: Token, response: Response<'_>, retry_after: &[u8]) {
 /// Does what is to be done with the stream of a form.
 fn take_step(stream: u32, step: FormStep) {
     match step {
-        FormStep::Hold => {}
-        FormStep::Pass => {
-            if abi::set_effective_context(stream) {
-                abi::continue_request();
-            }
-        }
+        FormStep::Hold | FormStep::Pass => {}
         FormStep::End(ended) => end(&ended),
         FormStep::Ask(callout) => ask(&callout),
     }

@@ -139,6 +139,7 @@ impl DryRun {
             (Outcome::NotFound, _) => 404,
             (Outcome::Gone, _) => 410,
             (Outcome::Locked, _) => Notice::Locked.status(),
+            (Outcome::NotAllowed, _) => 405,
             (Outcome::Redirect | Outcome::Expired | Outcome::Unavailable, None) => 503,
         };
         let location = decision.sent_to.as_ref();

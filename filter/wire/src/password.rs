@@ -120,15 +120,16 @@ pub fn cookie_name(key: &[u8]) -> String {
     format!("edgelink-{}", hex::encode([first, second, third, fourth]))
 }
 
-/// The value of `Set-Cookie` for the link `key`. `Secure` where the visitor uses TLS.
+/// The value of `Set-Cookie` for the link `key`, whose code stands behind `prefix` in the path, as `/` or `/s/`. `Secure` where the
+/// visitor uses TLS.
 #[must_use]
-pub fn set_cookie(key: &[u8], value: &str, is_secure: bool) -> String {
+pub fn set_cookie(key: &[u8], value: &str, prefix: &str, is_secure: bool) -> String {
     let name = cookie_name(key);
     let code = key.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     let code = String::from_utf8_lossy(code);
     let secure = if is_secure { "; Secure" } else { "" };
     format!(
-        "{name}={value}; Path=/{code}; Max-Age={COOKIE_SECONDS}; HttpOnly; SameSite=Lax{secure}"
+        "{name}={value}; Path={prefix}{code}; Max-Age={COOKIE_SECONDS}; HttpOnly; SameSite=Lax{secure}"
     )
 }
 
@@ -317,13 +318,18 @@ mod tests {
 
     #[test]
     fn the_cookie_is_for_the_path_of_the_link_alone() {
-        let plain = set_cookie(KEY, "1.2", false);
+        let plain = set_cookie(KEY, "1.2", "/", false);
         let expected = format!(
             "{}=1.2; Path=/a; Max-Age=3600; HttpOnly; SameSite=Lax",
             cookie_name(KEY)
         );
         assert_eq!(plain, expected);
-        assert_eq!(set_cookie(KEY, "1.2", true), format!("{expected}; Secure"));
+        assert_eq!(
+            set_cookie(KEY, "1.2", "/", true),
+            format!("{expected}; Secure")
+        );
+        let below = set_cookie(KEY, "1.2", "/s/", false);
+        assert_eq!(below, expected.replace("Path=/a", "Path=/s/a"));
     }
 
     #[test]

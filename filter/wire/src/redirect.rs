@@ -14,6 +14,9 @@ pub const CACHE_CONTROL: &str = "private, max-age=0";
 /// The `Cache-Control` of what may not be kept at all.
 pub const NO_STORE: &str = "no-store";
 
+/// The `Allow` of 405.
+pub const ALLOW: &str = "GET, HEAD";
+
 /// The `X-Robots-Tag` of redirects of links that search engines are not to list.
 pub const NOINDEX: &str = "noindex";
 
@@ -32,17 +35,20 @@ pub enum Outcome {
     Expired,
     /// 200 with a form: the link has a password, which the visitor has not given yet.
     Locked,
+    /// 405: the status of the link is one for GET and HEAD, and the request has another method.
+    NotAllowed,
 }
 
 impl Outcome {
     /// Every outcome.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Redirect,
         Self::NotFound,
         Self::Gone,
         Self::Unavailable,
         Self::Expired,
         Self::Locked,
+        Self::NotAllowed,
     ];
 
     /// The outcome for a record at `now`, unix time in seconds, by state and validity alone: [`Decision`] is what counts.
@@ -70,6 +76,7 @@ impl Outcome {
             Self::Unavailable => "unavailable",
             Self::Expired => "expired",
             Self::Locked => "locked",
+            Self::NotAllowed => "not_allowed",
         }
     }
 
@@ -78,7 +85,7 @@ impl Outcome {
     pub fn cache_control(self) -> &'static str {
         match self {
             Self::Redirect | Self::NotFound | Self::Gone | Self::Expired => CACHE_CONTROL,
-            Self::Unavailable | Self::Locked => NO_STORE,
+            Self::Unavailable | Self::Locked | Self::NotAllowed => NO_STORE,
         }
     }
 }
@@ -140,7 +147,11 @@ impl<T> DomainTargets<T> {
         match outcome {
             Outcome::NotFound => self.not_found.as_ref(),
             Outcome::Gone => self.expired.as_ref(),
-            Outcome::Redirect | Outcome::Expired | Outcome::Locked | Outcome::Unavailable => None,
+            Outcome::Redirect
+            | Outcome::Expired
+            | Outcome::Locked
+            | Outcome::NotAllowed
+            | Outcome::Unavailable => None,
         }
     }
 }
@@ -157,6 +168,11 @@ impl<'a> Decision<'a> {
             Self::page(Outcome::NotFound)
         } else {
             match Outcome::of(record, visitor.now()) {
+                Outcome::Redirect | Outcome::Gone
+                    if visitor.has_other_method() && !link.redirect.keeps_method() =>
+                {
+                    Self::page(Outcome::NotAllowed)
+                }
                 Outcome::Redirect => Self::unlocked(link, &extension, key, visitor),
                 Outcome::Gone if link.state == LinkState::Active => Self::over(&extension),
                 outcome => Self::page(outcome),

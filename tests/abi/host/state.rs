@@ -184,6 +184,8 @@ pub(crate) struct HttpStream {
     /// Whether the VM has failed this stream, and is no longer asked.
     pub(crate) has_failed: bool,
     pub(crate) is_live: bool,
+    /// What modules have set of it, by name.
+    pub(crate) filter_state: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
 impl HttpStream {
@@ -199,6 +201,7 @@ impl HttpStream {
             is_local: false,
             has_failed: false,
             is_live: true,
+            filter_state: BTreeMap::new(),
         }
     }
 

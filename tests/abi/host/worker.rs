@@ -177,6 +177,15 @@ impl Worker {
             .outcome()
     }
 
+    /// The filter state of a request by that name; empty without any.
+    #[must_use]
+    pub fn filter_state(&self, stream: StreamId, name: &str) -> String {
+        let streams = &self.vms[stream.generation].state().streams;
+        let stream = streams.get(&stream.context);
+        let value = stream.and_then(|stream| stream.filter_state.get(name.as_bytes()));
+        String::from_utf8_lossy(value.map_or(&[], Vec::as_slice)).into_owned()
+    }
+
     /// Sends a part of the request body.
     pub fn send_body(&mut self, stream: StreamId, data: &[u8], end: End) {
         self.vm(stream.generation)

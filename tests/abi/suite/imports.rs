@@ -3,7 +3,7 @@
 
 use edgelink_tests::abi::host::{Metering, Module};
 
-const FILTER: [&str; 24] = [
+const FILTER: [&str; 25] = [
     "env.proxy_continue_stream",
     "env.proxy_define_metric",
     "env.proxy_get_buffer_bytes",
@@ -20,6 +20,7 @@ const FILTER: [&str; 24] = [
     "env.proxy_record_metric",
     "env.proxy_send_local_response",
     "env.proxy_set_effective_context",
+    "env.proxy_set_property",
     "env.proxy_set_shared_data",
     "env.proxy_set_tick_period_milliseconds",
     "wasi_snapshot_preview1.clock_time_get",

@@ -1,6 +1,7 @@
 //! Which requests the filter answers, and how the answer looks.
 
 use super::{Edge, Reply, Request, link};
+use edgelink_wire::RedirectStatus;
 
 /// Longer than a code, more than one segment, or bytes that no code has.
 pub async fn paths_that_are_no_code_pass_through(edge: &mut impl Edge) {
@@ -28,13 +29,44 @@ pub async fn paths_that_are_no_code_pass_through(edge: &mut impl Edge) {
     }
 }
 
-/// Links are followed with GET and HEAD; the rest is none of the filter's business.
-pub async fn other_methods_pass_through(edge: &mut impl Edge) {
+/// Links are followed with GET and HEAD; for the rest there is something else where there is no link.
+pub async fn other_methods_pass_through_where_there_is_no_link(edge: &mut impl Edge) {
     for method in ["POST", "PUT", "PATCH", "DELETE", "OPTIONS"] {
-        let answer = edge.visit(Request::new(method, b"/method1")).await;
-        assert!(answer.passed_through(), "{method}: {answer:?}");
+        for path in ["/method1", "/api", "/a.b"] {
+            let answer = edge.visit(Request::new(method, path.as_bytes())).await;
+            assert!(answer.passed_through(), "{method} {path}: {answer:?}");
+        }
     }
-    assert_eq!(edge.lookups("method1").await, 0);
+    assert_eq!(edge.lookups("method1").await, 1);
+    let get = edge.follow("method1").await;
+    assert_eq!(get.status, 404);
+}
+
+/// 307 and 308 keep the method, and so are for every method; 301 and 302 are not.
+pub async fn a_link_redirects_other_methods_if_its_status_keeps_them(edge: &mut impl Edge) {
+    for (redirect, status) in [
+        (RedirectStatus::Found, 405),
+        (RedirectStatus::MovedPermanently, 405),
+        (RedirectStatus::TemporaryRedirect, 307),
+        (RedirectStatus::PermanentRedirect, 308),
+    ] {
+        let code = format!("method{}", redirect.code());
+        let mut record = link("https://example.com/m");
+        record.redirect = redirect;
+        edge.script(&code, Reply::Link(record)).await;
+        let path = format!("/{code}?a=1");
+        for method in ["POST", "PUT", "DELETE", "POST"] {
+            let answer = edge.visit(Request::new(method, path.as_bytes())).await;
+            assert_eq!(answer.status, status, "{method} {code}: {answer:?}");
+            match status {
+                405 => assert_eq!(answer.header("allow"), Some("GET, HEAD")),
+                _ => assert_eq!(answer.location(), Some("https://example.com/m?a=1")),
+            }
+        }
+        let get = edge.follow(&code).await;
+        assert_eq!(get.status, redirect.code());
+        assert_eq!(edge.lookups(&code).await, 1);
+    }
 }
 
 /// Same status and headers.

@@ -100,7 +100,13 @@ impl ScriptedControlPlane {
         self.shared.with(code, |script| script.bodies.clone())
     }
 
-    /// Request line and headers of these requests, as they came, of those that report clicks.
+    /// Request line and headers of these requests, as they came.
+    #[must_use]
+    pub fn lookup_heads(&self, code: &str) -> Vec<String> {
+        self.shared.with(code, |script| script.heads.clone())
+    }
+
+    /// The same of those that report clicks.
     #[must_use]
     pub fn report_heads(&self) -> Vec<String> {
         self.shared.with(REPORTS, |script| script.heads.clone())
@@ -184,6 +190,7 @@ async fn serve(stream: TcpStream, shared: &ScriptState) -> io::Result<()> {
         shared.with(&code, |script| {
             script.lookups += 1;
             script.bodies.push(body.clone());
+            script.heads.push(head.clone());
         });
         let answer = match shared.behaviour(&code).await {
             _ if !is_authorized(&head) => http_bytes(401, None, b""),

@@ -1,5 +1,6 @@
 //! The product end to end: real Envoy, the compiled filter, and the control plane as built or one that misbehaves.
 
+mod among_others;
 mod analytics;
 mod api_input;
 mod capacity;
@@ -18,6 +19,7 @@ mod listeners;
 mod load;
 mod make_run;
 mod nginx;
+mod observed;
 mod outage;
 mod pages;
 mod passwords;

@@ -53,7 +53,7 @@ fn a_request_that_passes_through_is_left_untouched() {
     let mut fleet = fleet(&configuration());
     let worker = fleet.worker(0);
     let stream = worker
-        .request("POST", "/abc")
+        .request("POST", "/a.b")
         .header("x-a", "1")
         .header("x-a", "2")
         .send();

@@ -7,6 +7,7 @@ mod callouts;
 mod clock;
 mod configuration;
 mod cost;
+mod described;
 mod events;
 mod passwords;
 mod redis;

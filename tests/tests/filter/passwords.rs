@@ -2,7 +2,7 @@
 
 use crate::support::{answer, builder, configuration, follow, start};
 use edgelink_tests::abi::host::{Callout, End, Fleet, Outcome, Response, StreamId, Worker};
-use edgelink_tests::scenario::{Reply, extended, link};
+use edgelink_tests::scenario::{Reply, extended};
 use edgelink_wire::password::UnlockKey;
 use edgelink_wire::record::Extension;
 use std::time::Duration;
@@ -89,7 +89,7 @@ fn a_visitor_who_leaves_is_not_answered() {
 }
 
 #[test]
-fn a_form_for_an_open_link_passes_whole_after_the_lookup() {
+fn a_form_for_no_link_passes_whole_after_the_lookup() {
     for is_body_first in [true, false] {
         let mut fleet = fleet();
         let worker = fleet.worker(0);
@@ -99,8 +99,7 @@ fn a_form_for_an_open_link_passes_whole_after_the_lookup() {
             worker.send_body(stream, BODY, End::Last);
         }
         assert_eq!(worker.outcome(stream), Outcome::Paused);
-        let target = Reply::Link(link("https://example.com/"));
-        answer(worker, &lookup, &target);
+        answer(worker, &lookup, &Reply::Absent { rev: 1 });
         if !is_body_first {
             worker.send_body(stream, BODY, End::Last);
         }
@@ -147,8 +146,7 @@ fn trailers_end_the_body_of_a_form() {
     worker.send_body(unknown, BODY, End::More);
     worker.send_trailers(unknown);
     assert_eq!(worker.outcome(unknown), Outcome::Paused);
-    let target = Reply::Link(link("https://example.com/"));
-    answer(worker, &lookup, &target);
+    answer(worker, &lookup, &Reply::Absent { rev: 1 });
     let outcome = worker.outcome(unknown);
     assert!(
         matches!(outcome, Outcome::PassedThrough { .. }),
@@ -220,12 +218,12 @@ fn a_form_whose_body_does_not_come_is_503_after_a_while() {
 }
 
 #[test]
-fn a_form_for_an_open_link_passes_even_if_the_filter_is_shown_no_body() {
+fn a_form_for_no_link_passes_even_if_the_filter_is_shown_no_body() {
     let mut fleet = start(builder(&configuration()));
     let worker = fleet.worker(0);
     let stream = open(worker);
     let lookup = worker.callout();
-    answer(worker, &lookup, &Reply::Link(link("https://example.com/")));
+    answer(worker, &lookup, &Reply::Absent { rev: 1 });
     worker.send_body(stream, BODY, End::Last);
     assert_eq!(worker.passed_body(stream), (BODY.to_vec(), End::Last));
     fleet.assert_unharmed();

@@ -1,30 +1,38 @@
 //! Makes answers, and counts them.
 
 use super::action::Visits;
-use super::{Content, Edge, Resumed};
+use super::{Content, Edge, Resumed, Step};
 use crate::answer::Answer;
 use crate::api_domains::ApiDomains;
 use crate::clicks::{Answered, ClickEvents, Counting};
+use crate::control_plane::callout::Callout;
 use crate::flights::Waiter;
 use crate::host::Clients;
-use crate::metrics::{Counts, Metric, Tier};
+use crate::metrics::{Metric, Tier};
 use crate::request::{self, Head};
-use crate::settings::Settings;
+use crate::settings::{Described, Settings, UnknownCodes};
 use crate::visit::Visit;
 use edgelink_wire::clicks::events::{Kind, OrphanKind};
 use edgelink_wire::{Outcome, Record, RedirectStatus};
 
 impl Edge {
     /// The answer for a waiter that is resumed. `head` is that of its request: all of it where [`Resumed::needs_headers`] says
-    /// so; otherwise the path, and nothing if that is a code alone.
+    /// so; otherwise the path, and nothing if that is a code alone. `None` if the request passes:
+    /// it has no link.
     pub fn answer<'a>(
         &'a mut self,
         client: &impl Clients,
         waiter: Waiter,
         resumed: &'a Resumed,
         head: &Head<'_>,
-    ) -> Answer<'a> {
+    ) -> Option<Answer<'a>> {
         self.enter(waiter.stream);
+        let path = self.plain_path(head.path).unwrap_or_default();
+        let head = &Head {
+            path: &path,
+            ..*head
+        };
+        let passes = self.passes_unknown(waiter);
         let now = self.wall.seconds(self.now);
         let (settings, counts) = (&*self.here, &mut self.counts);
         let domains = &self.api_domains;
@@ -34,49 +42,80 @@ impl Edge {
         let events = Some(&self.events).filter(|_| is_counted);
         let visit = || Visit {
             is_used_up: resumed.visits == Visits::UsedUp,
+            is_other: waiter.is_other,
             events,
             ..visit(&resumed.key, now, head, settings, client)
         };
         let of = (now, waiter.has_more);
-        let answer = compose(record, tier, of, visit, settings, counts);
+        let answer = compose(record, tier, of, visit, settings);
+        let outcome = unless_passed(answer.outcome(), passes);
+        tell(client, settings, &resumed.key, (tier, outcome));
+        let outcome = outcome?;
+        counts.count(Metric::Requests(tier, outcome));
         let answer = or_elsewhere(answer, &resumed.key, domains);
         if is_counted {
             let request = (client, head, &*resumed.key, now);
             let counting = counting(&mut self.events, &answer, request);
             self.caches.count(&resumed.key, counting);
         }
-        answer
+        Some(answer)
     }
 
-    /// The answer for the request at hand, which does not wait.
+    /// Whether requests for codes without a link pass: where that is configured, and all whose method is neither GET nor HEAD.
+    fn passes_unknown(&self, visitor: Waiter) -> bool {
+        visitor.is_other || self.here.unknown_codes == UnknownCodes::Pass
+    }
+
+    /// Whether a request may pass once it has waited.
+    #[must_use]
+    pub fn may_pass(&self, head: &Head<'_>) -> bool {
+        let is_other = !matches!(head.method, b"GET" | b"HEAD");
+        is_other || self.here.unknown_codes == UnknownCodes::Pass
+    }
+
+    /// The answer for the request at hand, which does not wait, with a callout that is to be sent. If the request passes, that is sent
+    /// with the next tick.
+    #[inline(always)]
     pub(super) fn answer_at_once(
         &mut self,
         client: &impl Clients,
-        content: Content,
+        (content, callout): (Content, Option<Callout>),
         head: &Head<'_>,
         visitor: Waiter,
-    ) -> Answer<'_> {
+    ) -> Step<Answer<'_>> {
+        let passes = self.passes_unknown(visitor);
         let (settings, counts) = (&*self.here, &mut self.counts);
         let domains = &self.api_domains;
         let (found, is_used_up) = match content {
             Content::Found(found) => (found, false),
             Content::UsedUp(found) => (found, true),
             Content::NotFound(tier) => {
-                counts.count(Metric::Requests(tier, Outcome::NotFound));
+                let passes = passes && tier != Tier::UnknownHost;
+                let outcome = unless_passed(Outcome::NotFound, passes);
+                if tier != Tier::UnknownHost {
+                    tell(client, settings, &self.key, (tier, outcome));
+                }
+                let Some(outcome) = outcome else {
+                    return Step::Pass;
+                };
+                counts.count(Metric::Requests(tier, outcome));
                 if visitor.is_counted && tier != Tier::UnknownHost && self.events.has_orphans() {
                     let now = self.wall.seconds(self.now);
                     note_orphan(&mut self.events, (client, head, &self.key, now));
                 }
                 let answer = Answer::not_found(tier, settings);
-                return match tier {
+                let answer = match tier {
                     Tier::UnknownHost => answer,
                     _ => or_elsewhere(answer, &self.key, domains),
                 };
+                return Step::Answer(answer, callout);
             }
             Content::Unavailable => {
                 let tier = Tier::ControlPlane;
+                let outcome = Some(Outcome::Unavailable);
+                tell(client, settings, &self.key, (tier, outcome));
                 counts.count(Metric::Requests(tier, Outcome::Unavailable));
-                return Answer::unavailable(tier, settings);
+                return Step::Answer(Answer::unavailable(tier, settings), callout);
             }
         };
         let (record, clicker) = self.caches.serve(found, &self.key);
@@ -84,17 +123,25 @@ impl Edge {
         let events = &self.events;
         let visit = || Visit {
             is_used_up,
+            is_other: visitor.is_other,
             events: Some(events).filter(|_| visitor.of(head).is_counted),
             ..visit(&self.key, now, head, settings, client)
         };
         let of = (now, visitor.has_more);
-        let answer = compose(Some(record), found.tier, of, visit, settings, counts);
+        let answer = compose(Some(record), found.tier, of, visit, settings);
+        let outcome = unless_passed(answer.outcome(), passes);
+        tell(client, settings, &self.key, (found.tier, outcome));
+        let Some(outcome) = outcome else {
+            self.lost.extend(callout.map(|callout| callout.flight));
+            return Step::Pass;
+        };
+        counts.count(Metric::Requests(found.tier, outcome));
         let answer = or_elsewhere(answer, &self.key, domains);
         if visitor.is_counted {
             let request = (client, head, &*self.key, now);
             clicker.count(counting(&mut self.events, &answer, request));
         }
-        answer
+        Step::Answer(answer, callout)
     }
 
     /// Whether the answer for a waiter depends on the headers of its request; otherwise its path will do, if more than a code
@@ -102,6 +149,31 @@ impl Edge {
     #[must_use]
     pub fn needs_headers(&self, waiter: Waiter, resumed: &Resumed) -> bool {
         resumed.needs_headers() || (waiter.is_counted && self.events.describes())
+    }
+}
+
+/// The outcome; `None` if the request passes.
+#[inline(always)]
+fn unless_passed(outcome: Outcome, passes_unknown: bool) -> Option<Outcome> {
+    let passes = passes_unknown && outcome == Outcome::NotFound;
+    (!passes).then_some(outcome)
+}
+
+/// Says what became of a request, if that is configured; `None` if it passes.
+#[inline(always)]
+fn tell(
+    client: &impl Clients,
+    settings: &Settings,
+    key: &[u8],
+    (tier, outcome): (Tier, Option<Outcome>),
+) {
+    for what in &settings.describe {
+        let value = match what {
+            Described::Outcome => outcome.map_or("passed", Outcome::name).as_bytes(),
+            Described::Tier => tier.name().as_bytes(),
+            Described::Key => key,
+        };
+        client.describe(*what, value);
     }
 }
 
@@ -184,6 +256,7 @@ fn visit<'v, C>(
         now,
         geo: &settings.geo,
         is_used_up: false,
+        is_other: false,
         client,
         events: None,
     }
@@ -200,19 +273,16 @@ fn or_elsewhere<'a>(answer: Answer<'a>, key: &[u8], domains: &'a ApiDomains) -> 
     }
 }
 
-/// Makes an answer, and counts it. A record that does not decode counts as none.
+/// Makes an answer. A record that does not decode counts as none.
 fn compose<'a, 'v, C: Clients + 'v>(
     record: Option<&'a [u8]>,
     tier: Tier,
     of: (u64, bool),
     visit: impl FnOnce() -> Visit<'v, C>,
     settings: &'a Settings,
-    counts: &mut Counts,
 ) -> Answer<'a> {
-    let answer = match record.map(Record::decode_again) {
+    match record.map(Record::decode_again) {
         Some(Ok(record)) => Answer::of(record, of, visit, tier, settings),
         Some(Err(_)) | None => Answer::unavailable(tier, settings),
-    };
-    counts.count(Metric::Requests(tier, answer.outcome()));
-    answer
+    }
 }

@@ -297,6 +297,9 @@ impl Edge {
         let Some(reading) = self.reading() else {
             return;
         };
+        self.is_ready |= reading
+            .read_until
+            .is_some_and(|until| until >= reading.since);
         for link in self.background.warm.take(reading).into_iter().rev() {
             if let Ok(record) = Record::decode(&link.record) {
                 let update = Update {

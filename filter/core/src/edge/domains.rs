@@ -8,7 +8,7 @@ use crate::flights::{StreamId, Waiter};
 use crate::host::{Clients, Log, SharedData, Streams};
 use crate::metrics::{Metric, Tier};
 use crate::request::Head;
-use crate::settings::{Settings, UnknownHosts};
+use crate::settings::{Settings, UnknownCodes, UnknownHosts};
 use crate::time::Moment;
 use edgelink_wire::clicks::attributes::is_orphan;
 use edgelink_wire::clicks::events::OrphanKind;
@@ -65,6 +65,7 @@ impl Edge {
         let most = self.here.control_plane.max_waiting;
         match reason {
             NoDomain::Unknown(UnknownHosts::Pass) => Step::Pass,
+            NoDomain::Unknown(_) if visitor.is_other => Step::Pass,
             NoDomain::Unknown(UnknownHosts::Default | UnknownHosts::NotFound) => {
                 Step::Answer(Content::NotFound(Tier::UnknownHost), None)
             }
@@ -85,7 +86,10 @@ impl Edge {
         client: &impl Clients,
         head: &Head<'_>,
     ) -> Step<Answer<'_>> {
-        if self.events.has_orphans() {
+        if self.here.paths.is_none() && self.refuses_probe(head.path) {
+            return Step::Answer(Answer::not_ready(&self.here), None);
+        }
+        if self.events.has_orphans() && self.here.unknown_codes == UnknownCodes::NotFound {
             self.note_orphan(client, head);
         }
         if !is_root(head.path) {
@@ -103,6 +107,12 @@ impl Edge {
         let counted = Metric::Requests(Tier::Domain, Outcome::Redirect);
         self.counts.count(counted);
         Step::Answer(Answer::root(root, &self.here), None)
+    }
+
+    /// Whether the path is that of probes, and the worker is not ready.
+    pub(super) fn refuses_probe(&self, path: &[u8]) -> bool {
+        !self.is_ready
+            && (self.here.ready_path.as_ref()).is_some_and(|probe| probe.as_bytes() == path)
     }
 
     /// The root of a domain was asked for, or a path that is none of a link.

@@ -1,18 +1,19 @@
 //! Forms with passwords of links: which requests are such forms, and what becomes of them.
 
+use super::action::{Action, Visits};
 use super::domains::NoDomain;
 use super::{Content, Edge, FormEnd, Resumed, Step};
-use crate::answer::Answer;
 use crate::cache::{Found, Lookup};
 use crate::control_plane::callout::{Callout, Response, status};
 use crate::flights::{StreamId, Token, Waiter, Wanted};
 use crate::forms::{FormAnswer, FormResult, FormStep, is_form};
 use crate::host::{Clients, Log, SharedData, Streams};
 use crate::metrics::Metric;
-use crate::request::{Head, parse_path};
+use crate::request::{Head, Requested};
 use edgelink_wire::Record;
 use edgelink_wire::password::{COOKIE_MEDIA_TYPE, is_cookie};
 use edgelink_wire::redirect::is_locked;
+use std::rc::Rc;
 
 /// What is known of the link of a form.
 enum FormLink {
@@ -26,32 +27,23 @@ enum FormLink {
 }
 
 impl Edge {
-    /// A request has come that follows no link. A form is held if its link has a password, or may have one, and refused if no tier
-    /// can say; all else passes.
+    /// A request has come whose method is neither GET nor HEAD. A form is held if its link has a password, or may have one, and
+    /// refused if no tier can say. `None` if it is no such form.
     #[cold]
-    pub(super) fn on_other_method(
+    #[inline(never)]
+    pub(super) fn hold_form(
         &mut self,
         host: &mut (impl SharedData + Streams + Log + Clients),
-        stream: StreamId,
         head: &Head<'_>,
-    ) -> Step<Answer<'_>> {
+        requested: Requested<'_>,
+        visitor: Waiter,
+    ) -> Option<Step<Content>> {
         if head.method != b"POST" || !is_form(head.headers) {
-            return Step::Pass;
+            return None;
         }
-        let (requested, is_below) = match parse_path(head.path) {
-            Some(requested) => (requested, false),
-            None => match self.parse_path_below(head.path) {
-                Some(requested) => (requested, true),
-                None => return Step::Pass,
-            },
-        };
         let form = Waiter {
-            stream,
-            has_more: true,
-            is_below,
-            is_click: false,
-            is_counted: false,
             is_form: true,
+            ..visitor.of(head)
         };
         let link = match self.name_key(head.authority, requested.code) {
             Ok(()) => self.find_for_form(host, form),
@@ -59,22 +51,19 @@ impl Edge {
             Err(NoDomain::Awaited | NoDomain::Doubtful) => FormLink::Unknown,
         };
         let (is_locked, callout) = match link {
-            FormLink::Known(found) if !self.locks(self.caches.record(found), form) => {
-                return Step::Pass;
-            }
-            FormLink::Absent => return Step::Pass,
+            FormLink::Known(found) if !self.locks(self.caches.record(found), form) => return None,
+            FormLink::Absent => return None,
             FormLink::Known(_) if self.forms.has_room() => (true, None),
             FormLink::Awaited(callout) => (false, callout),
             FormLink::Known(_) | FormLink::Unknown => {
-                let content = Content::Unavailable;
-                return Step::Answer(self.answer_at_once(host, content, head, form), None);
+                return Some(Step::Answer(Content::Unavailable, None));
             }
         };
         let visitor = host.client_address();
         let ended = self
             .forms
-            .hold(stream, &self.key, visitor, is_locked, self.now);
-        Step::Hold(callout, ended)
+            .hold(form.stream, &self.key, visitor, is_locked, self.now);
+        Some(Step::Hold(callout, ended))
     }
 
     /// As for a visitor, but nothing is refreshed, and stale records will do.
@@ -132,6 +121,21 @@ impl Edge {
         let record = resumed.record.as_deref();
         let is_locked = record.map(|record| self.locks(record, form));
         self.forms.on_link(form.stream, is_locked)
+    }
+
+    /// What becomes of a form whose link has no password: it is a request like any other.
+    pub fn release_form(&mut self, form: Waiter, resumed: &Resumed) -> Vec<Action> {
+        let waiter = Waiter {
+            is_form: false,
+            ..form
+        };
+        self.admit_resumed(Resumed {
+            waiters: vec![waiter],
+            key: Rc::clone(&resumed.key),
+            tier: resumed.tier,
+            record: resumed.record.clone(),
+            visits: Visits::default(),
+        })
     }
 
     /// The proxy has taken the callout of a form.

@@ -1,9 +1,10 @@
 //! The edge against a scripted proxy: what is known and looked up (`lookup`), what happens when that fails (`failure`),
 //! and everything at once (`chaos`, `chaos_redis`); Redis (`redis`) and the feed (`feed`); configurations that come and
 //! end (`roots`); conditional targets (`rules`); links that have a limit of visits (`visits`) or a password (`forms`), and other
-//! properties that few links have (`properties`).
+//! properties that few links have (`properties`); links among the paths of others, and other methods (`among_others`).
 
 mod admission;
+mod among_others;
 mod background;
 mod chaos;
 mod chaos_redis;
@@ -17,6 +18,7 @@ mod gauges;
 mod health;
 mod lookup;
 mod properties;
+mod ready;
 mod redis;
 mod roots;
 mod rules;
@@ -200,7 +202,14 @@ impl World {
         }
         let waiters = resumed.waiters.iter();
         waiters
-            .map(|waiter| seen(&self.edge.answer(&self.host, *waiter, resumed, &get("/x"))))
+            .map(|waiter| {
+                seen(
+                    &self
+                        .edge
+                        .answer(&self.host, *waiter, resumed, &get("/x"))
+                        .unwrap(),
+                )
+            })
             .collect()
     }
 

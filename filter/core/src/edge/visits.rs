@@ -40,6 +40,7 @@ impl Edge {
         let now = self.wall.seconds(self.now);
         let is_visit = |limited: &Limited| {
             (!visitor.is_below || limited.forward_path)
+                && (!visitor.is_other || limited.keeps_method)
                 && !limited.is_locked(client, &self.key, now)
         };
         let Some(Limited { rev, .. }) = Limited::of(record, now).filter(is_visit) else {
@@ -161,8 +162,9 @@ impl Edge {
         asked: &AskedRecord,
     ) -> Vec<Action> {
         let AskedRecord { record, rev } = asked;
-        let is_below = |waiter: &Waiter| waiter.is_below;
-        let redirects_below = waiters.iter().any(is_below) && forwards_paths(record);
+        let is_rare = |waiter: &Waiter| waiter.is_below || waiter.is_other;
+        let redirects = waiters.iter().any(is_rare).then(|| Redirects::of(record));
+        let redirects = redirects.unwrap_or_default();
         let resumed = |visits: Visits, record: Option<&Rc<[u8]>>| Resumed {
             waiters: Vec::new(),
             key: Rc::clone(key),
@@ -180,7 +182,7 @@ impl Edge {
                 record: Rc::clone(record),
                 rev: *rev,
             };
-            if !waiter.is_click || (waiter.is_below && !redirects_below) {
+            if !redirects.take_visit_of(waiter) {
                 unlimited.waiters.push(waiter);
                 continue;
             }
@@ -286,6 +288,7 @@ struct Limited {
     rev: u64,
     unlock_key: Option<UnlockKey>,
     forward_path: bool,
+    keeps_method: bool,
 }
 
 impl Limited {
@@ -301,6 +304,7 @@ impl Limited {
             rev: link.rev,
             unlock_key: extension.unlock_key,
             forward_path: extension.forward_path,
+            keeps_method: link.redirect.keeps_method(),
         })
     }
 
@@ -311,8 +315,30 @@ impl Limited {
     }
 }
 
-/// Whether the link of an encoded record redirects below its code.
-fn forwards_paths(record: &[u8]) -> bool {
-    matches!(Record::decode_again(record), Ok(Record::Link(link))
-        if Extension::decode_again(link.extension).forward_path)
+/// Which requests a link redirects, beside those of GET for its code.
+#[derive(Clone, Copy, Default)]
+struct Redirects {
+    below: bool,
+    other_methods: bool,
+}
+
+impl Redirects {
+    /// Those of an encoded record.
+    fn of(record: &[u8]) -> Self {
+        let Ok(Record::Link(link)) = Record::decode_again(record) else {
+            return Self::default();
+        };
+        Self {
+            below: Extension::decode_again(link.extension).forward_path,
+            other_methods: link.redirect.keeps_method(),
+        }
+    }
+
+    /// Whether a visitor takes a visit. A form takes none before it is released.
+    fn take_visit_of(self, waiter: Waiter) -> bool {
+        waiter.is_click
+            && !waiter.is_form
+            && (!waiter.is_below || self.below)
+            && (!waiter.is_other || self.other_methods)
+    }
 }

@@ -1,8 +1,9 @@
 //! The plugin configuration as it is written: the declaration of every setting.
 
-use edgelink_wire::Domain;
+use crate::request::{parse_path, parse_path_below};
 use edgelink_wire::clicks::attributes::Attribute;
 use edgelink_wire::settings::{Kind, Problems, Range, SettingValue, Value};
+use edgelink_wire::{Domain, LinkPrefix};
 use std::rc::Rc;
 
 edgelink_wire::settings! {
@@ -16,6 +17,14 @@ edgelink_wire::settings! {
         /// Requests for other hosts: they are for the first domain (with one domain the host is never looked at); 404, counted as
         /// `unknown_host`; or they pass through.
         pub unknown_hosts: UnknownHosts = UnknownHosts::Default;
+        /// What stands in front of codes in paths, as `/s/`. Paths that do not begin with it pass through untouched, whatever else is
+        /// configured, and are no orphan visits. The control plane's `links.prefix` is to be the same.
+        pub prefix: LinkPrefix = LinkPrefix::default();
+        /// Whether `/code/` is `/code`, also for links with `forwardPath`. Otherwise it is another path.
+        pub trailing_slash: bool = false;
+        /// Requests for codes without a link, or whose link is not valid yet: 404; or they pass through, `notFoundUrl` of the domain
+        /// has no effect on them, and they are no orphan visits. A failure is 503 none the less.
+        pub unknown_codes: UnknownCodes = UnknownCodes::NotFound;
         /// Domains that the API has made are served beside `domains`, and all have the targets that the API has given them. It
         /// needs `snapshot` and `poll`, and `unknownHosts` cannot be `pass`.
         pub api_domains: bool = false;
@@ -52,6 +61,12 @@ edgelink_wire::settings! {
         pub forward_paths: bool = false;
         /// Whether redirects of links that are not `crawlable` carry `X-Robots-Tag: noindex`.
         pub noindex: bool = false;
+        /// What access logs and traces can have of a request, as filter state of Envoy: `wasm.edgelink.outcome`, `wasm.edgelink.tier` and
+        /// `wasm.edgelink.key`. Each is a call of the proxy for every request that asks for a code.
+        pub describe: Vec<Described> = Vec::new();
+        /// The path of probes, as `/health/ready`: 503 until a worker may take visitors, which it may once it has read the feed up to
+        /// its end, and has its snapshot. Then the probe passes, and what stands behind answers it. Without it none is answered.
+        pub ready_path: Option<ProbePath> = None;
         /// Whether answers say in `x-edgelink-tier` where they come from.
         pub tier_header: bool = false;
         /// Between two ticks: timeouts are exact to this, and metrics are that much behind.
@@ -223,6 +238,24 @@ edgelink_wire::choice! {
         Pass = "pass",
     }
 
+    /// What is said of a request.
+    pub enum Described {
+        /// What became of it, in the words of the metrics, or `passed`.
+        Outcome = "outcome",
+        /// The tier that has answered, in the words of `x-edgelink-tier`.
+        Tier = "tier",
+        /// `{domain}/{code}`.
+        Key = "key",
+    }
+
+    /// What becomes of a request for a code without a link.
+    pub enum UnknownCodes {
+        /// It is answered 404.
+        NotFound = "notFound",
+        /// It passes to the next filter, untouched.
+        Pass = "pass",
+    }
+
     /// What stands at the other end of the bridge.
     pub enum RedisMode {
         /// A Redis server.
@@ -247,6 +280,32 @@ impl SettingValue for HeaderText {
         }
         let must = "must be 1 to 1024 visible ASCII characters without spaces";
         problems.refuse(path, must);
+        None
+    }
+
+    fn written(&self, _: &str) -> Option<Value> {
+        Some(self.0.as_str().into())
+    }
+}
+
+/// The path of a probe, which is of no link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProbePath(pub String);
+
+impl SettingValue for ProbePath {
+    const KIND: Kind = Kind::Text;
+
+    fn read(value: Value, path: &str, problems: &mut Problems) -> Option<Self> {
+        let HeaderText(text) = HeaderText::read(value, path, problems)?;
+        let bytes = text.as_bytes();
+        let is_of_link = parse_path(bytes).is_some() || parse_path_below(bytes).is_some();
+        if text.starts_with('/') && text.len() > 1 && !text.contains('?') && !is_of_link {
+            return Some(Self(text));
+        }
+        problems.refuse(
+            path,
+            "must be a path that none of a link can be, as /health/ready",
+        );
         None
     }
 

@@ -44,6 +44,12 @@ impl RedirectStatus {
         }
     }
 
+    /// Whether clients keep the method of their request, and its body: links of these statuses redirect every method.
+    #[must_use]
+    pub fn keeps_method(self) -> bool {
+        matches!(self, Self::TemporaryRedirect | Self::PermanentRedirect)
+    }
+
     pub(super) fn bits(self) -> u8 {
         match self {
             Self::Found => 0,

@@ -31,6 +31,11 @@ pub trait Visitor {
         false
     }
 
+    /// Whether the method is neither GET nor HEAD: links of 307 and 308 redirect these too.
+    fn has_other_method(&self) -> bool {
+        false
+    }
+
     /// An id for this click, for links that track conversions; `None` if it is none, or the visitor does not want to be tracked.
     fn click_id(&self) -> Option<ClickId> {
         None

@@ -14,6 +14,7 @@ pub(super) fn link(linker: &mut Linker<VmState>) -> wasmtime::Result<()> {
         "proxy_replace_header_map_value" => replace_value(map, key, key_size, value, value_size);
         "proxy_get_header_map_pairs" => get_pairs(map, data_at, size_at);
         "proxy_get_property" => get_property(path, path_size, value_at, size_at);
+        "proxy_set_property" => set_property(path, path_size, value, value_size);
     }
     Ok(())
 }
@@ -43,6 +44,20 @@ fn get_property(
     let stream = call.stream().ok_or(Status::NotFound)?;
     let address = client_address(stream.message(StreamHalf::Request).headers.as_ref());
     call.give(address.as_bytes(), value_at, size_at)
+}
+
+/// Sets filter state of the stream.
+fn set_property(
+    call: &mut Call<'_>,
+    path: u32,
+    path_size: u32,
+    value: u32,
+    value_size: u32,
+) -> HostcallResult {
+    let (path, value) = (call.read(path, path_size)?, call.read(value, value_size)?);
+    let stream = call.stream().ok_or(Status::NotFound)?;
+    stream.filter_state.insert(path, value);
+    Ok(())
 }
 
 /// The address of a client behind one trusted proxy, as in `envoy/bootstrap.yaml` with `EDGELINK_TRUSTED_HOPS=1`: the last one of

@@ -19,6 +19,7 @@ hostcalls! { "env";
     proxy_replace_header_map_value(map, key, key_size, value, value_size);
     proxy_get_header_map_pairs(map, data, size);
     proxy_get_property(path, path_size, value, value_size);
+    proxy_set_property(path, path_size, value, value_size);
     proxy_get_buffer_bytes(buffer, start, length, data, size);
     proxy_set_buffer_bytes(buffer, start, length, data, size);
     proxy_http_call(

@@ -15,7 +15,7 @@ use edgelink_filter_core::host::{
 };
 use edgelink_filter_core::metrics::{Metric, Metrics};
 use edgelink_filter_core::request::Head;
-use edgelink_filter_core::settings::Settings;
+use edgelink_filter_core::settings::{Described, Settings};
 use edgelink_filter_core::time::{Moment, WallClock};
 use edgelink_wire::{
     CodeLength, CodeSpace, LinkAnswer, LinkRecord, LinkState, Record, RedirectStatus,
@@ -164,7 +164,7 @@ impl World<'_> {
                         ..Head::default()
                     };
                     let answer = self.edge.answer(&self.host, *waiter, resumed, &head);
-                    answer.status == 302
+                    answer.is_some_and(|answer| answer.status == 302)
                 }) =>
             {
                 Ok(())
@@ -271,6 +271,8 @@ impl Clients for Host {
     fn cookies(&self) -> Vec<u8> {
         Vec::new()
     }
+
+    fn describe(&self, _: Described, _: &[u8]) {}
 }
 
 impl Log for Host {

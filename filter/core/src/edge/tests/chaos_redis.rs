@@ -112,7 +112,7 @@ impl Chaos {
                 .remove(&waiter.stream)
                 .expect("answered once, and only who waits");
             let World { edge, host, .. } = &mut self.world;
-            let answer = edge.answer(host, *waiter, resumed, &get("/x"));
+            let answer = edge.answer(host, *waiter, resumed, &get("/x")).unwrap();
             check(&seen(&answer), &code);
         }
     }

@@ -84,7 +84,7 @@ impl World {
     }
 
     /// A form comes: its stream, and the lookup of its link that was sent.
-    fn form(&mut self, path: &str) -> (StreamId, Option<Token>) {
+    pub(super) fn form(&mut self, path: &str) -> (StreamId, Option<Token>) {
         self.last_stream += 1;
         let stream = self.last_stream;
         let headers = map(&FORM);
@@ -132,7 +132,7 @@ impl World {
     }
 
     /// The lookup of the link of a form completes.
-    fn on_form_link(&mut self, resumed: &Resumed) -> FormStep {
+    pub(super) fn on_form_link(&mut self, resumed: &Resumed) -> FormStep {
         let [form] = resumed.waiters[..] else {
             panic!("{resumed:?}");
         };
@@ -292,37 +292,53 @@ fn a_form_whose_link_cannot_be_looked_up_is_503() {
 }
 
 #[test]
-fn what_is_no_form_for_a_link_passes() {
+fn what_is_no_form_for_a_locked_link_is_a_request_like_others() {
     let mut world = World::new();
     world.know("a", locked(&extension(None)));
     world.know("open", link("https://a/", 1));
     let lookups = world.lookups;
     let [media_type, length] = FORM;
     let forms = [
-        ("POST", "/open", vec![media_type, length]),
-        ("POST", "/api", vec![media_type, length]),
-        ("POST", "/a/x", vec![media_type, length]),
-        ("POST", "/", vec![media_type, length]),
-        ("PUT", "/a", vec![media_type, length]),
-        ("POST", "/a", vec![length]),
-        ("POST", "/a", vec![media_type]),
-        ("POST", "/a", vec![media_type, ("content-length", "0")]),
-        ("POST", "/a", vec![media_type, ("content-length", "1025")]),
-        ("POST", "/a", vec![media_type, ("content-length", "1x")]),
-        ("POST", "/a", vec![("content-type", "text/plain"), length]),
+        ("POST", "/open", vec![media_type, length], 405),
+        ("POST", "/api", vec![media_type, length], 0),
+        ("POST", "/a/x", vec![media_type, length], 0),
+        ("POST", "/", vec![media_type, length], 0),
+        ("PUT", "/a", vec![media_type, length], 405),
+        ("POST", "/a", vec![length], 405),
+        ("POST", "/a", vec![media_type], 405),
+        ("POST", "/a", vec![media_type, ("content-length", "0")], 405),
+        (
+            "POST",
+            "/a",
+            vec![media_type, ("content-length", "1025")],
+            405,
+        ),
+        (
+            "POST",
+            "/a",
+            vec![media_type, ("content-length", "1x")],
+            405,
+        ),
+        (
+            "POST",
+            "/a",
+            vec![("content-type", "text/plain"), length],
+            405,
+        ),
     ];
-    for (method, path, headers) in forms {
+    for (method, path, headers, status) in forms {
         let encoded = map(&headers);
         let head = Head {
             method: method.as_bytes(),
             ..post(path, &encoded)
         };
         world.last_stream += 1;
-        let step = world.request(world.last_stream, &head);
-        assert!(
-            matches!(step, Step::Pass),
-            "{method} {path} {headers:?}: {step:?}"
-        );
+        let became = match world.request(world.last_stream, &head) {
+            Step::Pass => 0,
+            Step::Answer(answer, None) => answer.status,
+            other => panic!("{method} {path} {headers:?}: {other:?}"),
+        };
+        assert_eq!(became, status, "{method} {path} {headers:?}");
     }
     assert_eq!(world.lookups, lookups);
 }
@@ -434,7 +450,8 @@ fn a_visit_is_taken_by_those_who_have_given_the_password_only() {
     let page = seen(
         &world
             .edge
-            .answer(&world.host, stranger, &resumed, &get("/a")),
+            .answer(&world.host, stranger, &resumed, &get("/a"))
+            .unwrap(),
     );
     assert_eq!((page.status, page.location), (200, None));
     world.host.cookies = cookie().into();
@@ -469,5 +486,8 @@ fn a_visit_is_taken_by_those_who_have_given_the_password_only() {
         ..get("/a")
     };
     let answer = world.edge.answer(&world.host, visitor, &resumed, &head);
-    assert_eq!(seen(&answer).location.as_deref(), Some("https://a/"));
+    assert_eq!(
+        seen(&answer.unwrap()).location.as_deref(),
+        Some("https://a/")
+    );
 }

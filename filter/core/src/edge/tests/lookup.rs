@@ -77,17 +77,13 @@ fn requests_that_are_none_of_ours_pass_without_another_look() {
     for path in ["/", "/a/b", "/console", "/%61", "/a/"] {
         assert_eq!(world.visit(path), Passed, "{path}");
     }
-    let mut visit = |method: &str| {
+    for method in ["POST", "OPTIONS", "get", ""] {
         let head = Head {
             method: method.as_bytes(),
-            ..get("/a")
+            ..get("/console")
         };
-        matches!(world.request(1, &head), Step::Pass)
-    };
-    for method in ["POST", "OPTIONS", "get", ""] {
-        assert!(visit(method), "{method}");
+        assert!(matches!(world.request(1, &head), Step::Pass), "{method}");
     }
-    assert!(!visit("HEAD"));
 }
 
 #[test]

@@ -74,7 +74,12 @@ impl World {
         let waiters = resumed.waiters.iter();
         let answer = |waiter: &Waiter| {
             let head = get(path_of(waiter.stream));
-            seen(&self.edge.answer(&self.host, *waiter, &resumed, &head))
+            seen(
+                &self
+                    .edge
+                    .answer(&self.host, *waiter, &resumed, &head)
+                    .unwrap(),
+            )
         };
         waiters.map(answer).collect()
     }
@@ -185,9 +190,14 @@ fn waiters_of_a_link_with_rules_are_answered_by_their_own_headers() {
                 headers,
                 ..get("/a")
             };
-            seen(&world.edge.answer(&world.host, *waiter, &resumed, &head))
-                .location
-                .unwrap()
+            seen(
+                &world
+                    .edge
+                    .answer(&world.host, *waiter, &resumed, &head)
+                    .unwrap(),
+            )
+            .location
+            .unwrap()
         })
         .collect();
     assert_eq!(sent_to, ["https://own/?own=1", "https://rule/"]);

@@ -2,7 +2,7 @@
 
 use crate::abi::{
     NOWHERE, Out, address, proxy_get_header_map_pairs, proxy_get_header_map_value,
-    proxy_get_property, proxy_replace_header_map_value, read_pairs, size,
+    proxy_get_property, proxy_replace_header_map_value, proxy_set_property, read_pairs, size,
 };
 use crate::report::{Report, name};
 
@@ -122,6 +122,19 @@ pub(crate) fn property(report: &mut Report) {
         "size nowhere",
         proxy_get_property(path, length, out.at(0), NOWHERE),
     );
+    let name = "edgelink.probe";
+    let (name, name_length) = (address(name), size(name.as_bytes()));
+    for (call, path, value) in [
+        ("set", name, name),
+        ("set again", name, path),
+        ("set, path nowhere", NOWHERE, name),
+        ("set, value nowhere", name, NOWHERE),
+    ] {
+        report.status(
+            call,
+            proxy_set_property(path, name_length, value, name_length),
+        );
+    }
 }
 
 /// The maps that our modules read, in a phase in which they are absent, and some that no ABI knows.

@@ -1,0 +1,125 @@
+//! Requests as they come: which are for links, and what of their paths is.
+
+use super::{Edge, Patience, Step};
+use crate::answer::Answer;
+use crate::flights::{FlightId, Purpose, StreamId, Waiter};
+use crate::host::{Clients, Log, SharedData, Streams};
+use crate::request::{Head, Requested, parse_path, parse_path_below};
+use std::borrow::Cow;
+
+impl Edge {
+    pub(super) fn decide_request(
+        &mut self,
+        host: &mut (impl SharedData + Streams + Log + Clients),
+        stream: StreamId,
+        head: &Head<'_>,
+        patience: Patience,
+    ) -> Step<Answer<'_>> {
+        if self.here.paths.is_some() {
+            return self.decide_among_others(host, stream, head, patience);
+        }
+        self.decide_plain_path(host, stream, head, patience)
+    }
+
+    /// The same where links stand among the paths of others.
+    #[cold]
+    #[inline(never)]
+    fn decide_among_others(
+        &mut self,
+        host: &mut (impl SharedData + Streams + Log + Clients),
+        stream: StreamId,
+        head: &Head<'_>,
+        patience: Patience,
+    ) -> Step<Answer<'_>> {
+        if self.refuses_probe(head.path) {
+            return Step::Answer(Answer::not_ready(&self.here), None);
+        }
+        let Some(path) = self.plain_path(head.path) else {
+            return Step::Pass;
+        };
+        let head = Head {
+            path: &path,
+            ..*head
+        };
+        self.decide_plain_path(host, stream, &head, patience)
+    }
+
+    /// The path as it would be if the host had links alone. `None` if it is that of others.
+    pub(super) fn plain_path<'p>(&self, path: &'p [u8]) -> Option<Cow<'p, [u8]>> {
+        match &self.here.paths {
+            Some(paths) => paths.plain(path),
+            None => Some(Cow::Borrowed(path)),
+        }
+    }
+
+    fn decide_plain_path(
+        &mut self,
+        host: &mut (impl SharedData + Streams + Log + Clients),
+        stream: StreamId,
+        head: &Head<'_>,
+        patience: Patience,
+    ) -> Step<Answer<'_>> {
+        let is_other = !matches!(head.method, b"GET" | b"HEAD");
+        let (requested, is_below) = match parse_path(head.path) {
+            Some(requested) => (requested, false),
+            None => match self.parse_path_below(head.path) {
+                Some(requested) => (requested, true),
+                None if is_other => return Step::Pass,
+                None => return self.answer_root(host, head),
+            },
+        };
+        // HEAD comes from programs that check or preview a link.
+        let is_click = head.method != b"HEAD";
+        let visitor = Waiter {
+            stream,
+            has_more: is_below || is_other || !requested.query.is_empty(),
+            is_below,
+            is_click,
+            is_counted: is_click && self.settings.clicks.is_some(),
+            is_other,
+            is_form: false,
+        };
+        let held = match is_other {
+            true => self.hold_form(host, head, requested, visitor),
+            false => None,
+        };
+        let step = match held {
+            Some(step) => step,
+            None => match self.name_key(head.authority, requested.code) {
+                Ok(()) => self.decide(host, visitor, head),
+                Err(reason) => self.decide_without_domain(reason, visitor.of(head), patience),
+            },
+        };
+        match step {
+            Step::Answer(content, callout) => {
+                self.answer_at_once(host, (content, callout), head, visitor)
+            }
+            Step::Pass => Step::Pass,
+            Step::Wait(callout) => Step::Wait(callout),
+            Step::Hold(callout, ended) => Step::Hold(callout, ended),
+        }
+    }
+
+    /// The header `traceparent` of a request that begins to wait, before its callout is sent.
+    pub fn on_trace(&mut self, stream: StreamId, traceparent: &[u8]) {
+        self.traces.keep(stream, traceparent);
+    }
+
+    /// The trace that a lookup, or a request for visits, is part of; `None` if it is in none.
+    #[must_use]
+    pub fn trace_of(&self, flight: FlightId) -> Option<&str> {
+        let flights = match flight.purpose() {
+            Purpose::Links => &self.flights,
+            Purpose::Visits => &self.visits,
+        };
+        self.traces.of(flights.oldest_waiter(flight)?.stream)
+    }
+
+    /// Reads a path that goes on behind a code, where such paths may be those of links.
+    #[cold]
+    #[inline(never)]
+    fn parse_path_below<'p>(&self, path: &'p [u8]) -> Option<Requested<'p>> {
+        let may_be_ours = self.here.forward_paths;
+        may_be_ours.then(|| parse_path_below(path)).flatten()
+    }
+}

@@ -1,0 +1,248 @@
+//! Links among the paths of others, and requests of other methods than GET and HEAD.
+
+use super::*;
+use crate::forms::FormStep;
+use edgelink_wire::record::Extension;
+use edgelink_wire::{LinkState, RedirectStatus};
+
+const KEY: &str = "go.example/a";
+
+fn with_status<'a>(status: RedirectStatus, extension: &'a [u8]) -> Record<&'a str> {
+    let Record::Link(link) = link("https://a/", 1) else {
+        panic!("it is a link");
+    };
+    Record::Link(edgelink_wire::LinkRecord {
+        redirect: status,
+        extension,
+        ..link
+    })
+}
+
+impl World {
+    fn by(&mut self, method: &str, path: &str) -> Became {
+        self.last_stream += 1;
+        let stream = self.last_stream;
+        let head = Head {
+            method: method.as_bytes(),
+            ..get(path)
+        };
+        let (became, callout) = match self.request(stream, &head) {
+            Step::Pass => (Passed, None),
+            Step::Answer(answer, callout) => (Answered(seen(&answer)), callout),
+            Step::Wait(callout) => (Waiting(stream), callout),
+            Step::Hold(..) => panic!("it is no form"),
+        };
+        callout.iter().for_each(|callout| {
+            self.send(callout);
+        });
+        became
+    }
+
+    /// A visitor of that path has the link of that key looked up.
+    fn put(&mut self, path: &str, key: &str, record: Record<&str>) {
+        let token = self.ask(path);
+        self.resume(token, key, record);
+    }
+
+    /// The statuses of those who have waited; `None` for each that passes.
+    fn statuses(&mut self, resumed: &Resumed, path: &str) -> Vec<Option<u16>> {
+        let waiters = resumed.waiters.clone();
+        let answer = |waiter| {
+            let answer = self.edge.answer(&self.host, waiter, resumed, &get(path));
+            answer.map(|answer| answer.status)
+        };
+        waiters.into_iter().map(answer).collect()
+    }
+}
+
+fn status(became: Became) -> Option<u16> {
+    match became {
+        Passed => None,
+        Answered(seen) => Some(seen.status),
+        Waiting(stream) => panic!("{stream} waits"),
+    }
+}
+
+#[test]
+fn only_paths_behind_the_prefix_are_those_of_links() {
+    let mut world = World::with(settings_with(r#","prefix":"/s/","forwardPaths":true"#));
+    for path in [
+        "/", "/a", "/a/b", "/s", "/sa", "/S/a", "/x/s/a", "/?x", "/s/", "/s/api",
+    ] {
+        assert_eq!(world.visit(path), Passed, "{path}");
+    }
+    assert_eq!(world.lookups, 0);
+    world.put("/s/a", KEY, link("https://a/", 1));
+    assert_eq!(
+        world.visit("/s/a?b=1"),
+        Answered(redirect("https://a/?b=1", "lru"))
+    );
+    let Answered(below) = world.visit("/s/a/b") else {
+        panic!("it is known");
+    };
+    assert_eq!(below.status, 404, "the link forwards no paths");
+    assert_eq!(world.visit("/a"), Passed);
+}
+
+#[test]
+fn a_request_that_has_waited_is_answered_without_its_prefix() {
+    let mut world = World::with(settings_with(r#","prefix":"/s/","forwardPaths":true"#));
+    let extension = Extension {
+        forward_path: true,
+        ..Extension::default()
+    };
+    let token = world.ask("/s/a/b?c=d");
+    let resumed = world.resume(
+        token,
+        KEY,
+        with_status(RedirectStatus::Found, &extension.to_bytes()),
+    );
+    let [waiter] = resumed.waiters[..] else {
+        panic!("{resumed:?}");
+    };
+    let answer = world
+        .edge
+        .answer(&world.host, waiter, &resumed, &get("/s/a/b?c=d"));
+    let location = seen(&answer.unwrap()).location;
+    assert_eq!(location.as_deref(), Some("https://a/b?c=d"));
+}
+
+#[test]
+fn a_slash_behind_a_code_is_another_path_unless_it_is_permitted() {
+    let mut world = World::with(settings_with(r#","trailingSlash":true"#));
+    world.know("a", link("https://a/", 1));
+    for (path, location) in [
+        ("/a/", "https://a/"),
+        ("/a/?b=1", "https://a/?b=1"),
+        ("/a?b=1", "https://a/?b=1"),
+    ] {
+        assert_eq!(world.visit(path), Answered(redirect(location, "lru")));
+    }
+    assert_eq!(world.visit("/a//"), Passed);
+    let mut world = World::new();
+    world.know("a", link("https://a/", 1));
+    assert_eq!(world.visit("/a/"), Passed);
+}
+
+#[test]
+fn codes_without_a_link_pass_where_that_is_configured_and_failures_do_not() {
+    let mut world = World::with(settings_with(r#","unknownCodes":"pass""#));
+    let token = world.ask("/a");
+    let resumed = world.resume(token, KEY, Record::Absent { rev: 1 });
+    assert_eq!(world.statuses(&resumed, "/a"), [None]);
+    assert_eq!(world.visit("/a"), Passed, "it is known to be absent");
+    world.know("b", link("https://b/", 1));
+    assert_eq!(status(world.visit("/b")), Some(302));
+    let Record::Link(mut later) = link("https://c/", 1) else {
+        panic!("it is a link");
+    };
+    later.valid_since = Some(UNIX_START / 1_000 + 60);
+    world.put("/c", "go.example/c", Record::Link(later));
+    assert_eq!(world.visit("/c"), Passed, "it is not valid yet");
+    later.valid_since = None;
+    later.state = LinkState::Disabled;
+    world.put("/d", "go.example/d", Record::Link(later));
+    assert_eq!(status(world.visit("/d")), Some(410));
+    let token = world.ask("/e");
+    assert_eq!(world.end(token, Response::default()), [unavailable()]);
+    assert_eq!(world.counted("requests.control_plane.not_found"), 0);
+    assert_eq!(world.counted("requests.lru.not_found"), 0);
+}
+
+#[test]
+fn links_that_keep_the_method_redirect_every_method() {
+    for (redirect, expected) in [
+        (RedirectStatus::Found, Some(405)),
+        (RedirectStatus::MovedPermanently, Some(405)),
+        (RedirectStatus::TemporaryRedirect, Some(307)),
+        (RedirectStatus::PermanentRedirect, Some(308)),
+    ] {
+        let mut world = World::new();
+        for method in ["POST", "PUT", "DELETE", "OPTIONS", "get", ""] {
+            let Waiting(_) = world.by(method, "/a") else {
+                panic!("{method}");
+            };
+        }
+        let token = world.last_token;
+        assert_eq!(world.lookups, 1, "they share it");
+        let resumed = world.resume(token, KEY, with_status(redirect, b""));
+        assert_eq!(world.statuses(&resumed, "/a"), [expected; 6]);
+        for method in ["POST", "PATCH"] {
+            assert_eq!(status(world.by(method, "/a")), expected, "{method}");
+        }
+        assert_eq!(status(world.by("HEAD", "/a")), Some(redirect.code()));
+    }
+}
+
+#[test]
+fn a_method_that_is_not_allowed_says_which_are() {
+    let mut world = World::new();
+    world.know("a", link("https://a/", 1));
+    let head = Head {
+        method: b"PUT",
+        ..get("/a")
+    };
+    let Step::Answer(answer, None) = world.request(1, &head) else {
+        panic!("it is answered");
+    };
+    assert_eq!(answer.more(), [("allow", "GET, HEAD")]);
+    assert!(answer.page().is_none());
+    assert_eq!(world.counted("requests.lru.not_allowed"), 1);
+}
+
+#[test]
+fn other_methods_pass_where_there_is_no_link() {
+    let mut world = World::new();
+    world.know("a", Record::Absent { rev: 1 });
+    assert_eq!(world.by("POST", "/a"), Passed);
+    assert_eq!(status(world.visit("/a")), Some(404));
+}
+
+#[test]
+fn a_method_that_is_not_allowed_takes_no_visit() {
+    let limited = Extension {
+        max_visits: Some(1),
+        ..Extension::default()
+    };
+    let limited = limited.to_bytes();
+    for (redirect, is_visit) in [
+        (RedirectStatus::Found, false),
+        (RedirectStatus::TemporaryRedirect, true),
+    ] {
+        let mut world = World::new();
+        world.by("POST", "/a");
+        let token = world.last_token;
+        let body = aged(KEY, with_status(redirect, &limited), 0);
+        let response = Response {
+            status: b"200",
+            content_type: LinkAnswer::MEDIA_TYPE.as_bytes(),
+            body: &body,
+        };
+        let now = Moment::from_millis(world.now);
+        let actions = world
+            .edge
+            .on_callout_end(&mut world.host, token, response, now);
+        let asks = actions.iter().any(|it| matches!(it, Action::Send(_)));
+        assert_eq!(asks, is_visit, "of a waiter");
+        let became = world.by("POST", "/a");
+        assert_eq!(matches!(became, Waiting(_)), is_visit, "of a known link");
+    }
+}
+
+#[test]
+fn a_form_for_a_link_without_a_password_is_a_request_like_others() {
+    for (redirect, expected) in [
+        (RedirectStatus::Found, Some(405)),
+        (RedirectStatus::TemporaryRedirect, Some(307)),
+    ] {
+        let mut world = World::new();
+        let (_, token) = world.form("/a");
+        let resumed = world.resume(token.unwrap(), KEY, with_status(redirect, b""));
+        assert_eq!(world.on_form_link(&resumed), FormStep::Pass);
+        let actions = world.edge.release_form(resumed.waiters[0], &resumed);
+        let [Action::Resume(released)] = &actions[..] else {
+            panic!("{actions:?}");
+        };
+        assert_eq!(world.statuses(released, "/a"), [expected]);
+    }
+}

@@ -1,0 +1,83 @@
+//! Traces of requests that wait: which trace the lookup that they wait for is part of.
+//!
+//! A lookup is part of the trace of the request that has started it, or of the oldest that still waits for it; those that share it
+//! are not in that trace. A request without a trace costs nothing.
+
+use crate::flights::StreamId;
+use std::collections::HashMap;
+
+/// The length of a `traceparent` of version 00 (W3C Trace Context).
+const LENGTH: usize = 55;
+
+/// The traces of requests that wait; no more than wait.
+#[derive(Debug, Default)]
+pub(crate) struct Traces(HashMap<StreamId, Box<str>>);
+
+impl Traces {
+    /// Keeps the header `traceparent` of a request that begins to wait; what is none is not kept.
+    pub(crate) fn keep(&mut self, stream: StreamId, traceparent: &[u8]) {
+        let text = std::str::from_utf8(traceparent).ok();
+        if let Some(text) = text.filter(|text| is_traceparent(text.as_bytes())) {
+            self.0.insert(stream, text.into());
+        }
+    }
+
+    pub(crate) fn of(&self, stream: StreamId) -> Option<&str> {
+        self.0.get(&stream).map(Box::as_ref)
+    }
+
+    /// The stream has ended.
+    pub(crate) fn leave(&mut self, stream: StreamId) {
+        if !self.0.is_empty() {
+            self.0.remove(&stream);
+        }
+    }
+}
+
+/// Whether a header is `00-{trace}-{span}-{flags}`, in lower-case hexadecimal digits.
+fn is_traceparent(text: &[u8]) -> bool {
+    let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    let is_right = |(at, byte): (usize, &u8)| match at {
+        2 | 35 | 52 => *byte == b'-',
+        _ => is_digit(byte),
+    };
+    text.len() == LENGTH && text.starts_with(b"00-") && text.iter().enumerate().all(is_right)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+    #[test]
+    fn a_trace_is_kept_until_its_request_ends() {
+        let mut traces = Traces::default();
+        traces.keep(1, PARENT.as_bytes());
+        assert_eq!((traces.of(1), traces.of(2)), (Some(PARENT), None));
+        traces.leave(1);
+        assert_eq!(traces.of(1), None);
+    }
+
+    #[test]
+    fn what_is_no_traceparent_is_not_kept() {
+        let long = format!("{PARENT}-");
+        for text in [
+            "",
+            "00",
+            &PARENT[..54],
+            &long,
+            &PARENT.replacen("00-", "01-", 1),
+            &PARENT.replace('a', "A"),
+            &PARENT.replacen("-b7", "b-7", 1),
+            &PARENT.replace("319c", "319\r"),
+        ] {
+            let mut traces = Traces::default();
+            traces.keep(1, text.as_bytes());
+            assert_eq!(traces.of(1), None, "{text}");
+        }
+        let mut traces = Traces::default();
+        traces.keep(1, &[0xff; 55]);
+        assert_eq!(traces.of(1), None);
+    }
+}
