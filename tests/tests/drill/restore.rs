@@ -1,14 +1,16 @@
 //! A database is lost, and restored by the runbook.
 
-use crate::production::{Tour, alias, create, edges, target};
+use crate::production::{alias, create, edges, target};
 use crate::runbook::{Runbook, write_client_settings};
-use crate::visitors::{Pace, Visitors};
+use crate::visitors::{Journey, Pace, Visitors};
 use edgelink_tests::scenario::{Answer, Request};
 use edgelink_tests::servers::RedisServer;
 use edgelink_tests::stack::{Connection, ControlPlane, Production, ProductionOptions, until};
 use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -40,7 +42,7 @@ async fn restore() {
     create(control_plane, "changed", CHANGED).await;
     create(control_plane, "deleted", CHANGED).await;
     drill.create_codes(control_plane).await;
-    let tour = Tour::of("kept", KEPT);
+    let tour = Arc::new(Kept::default());
     let visitors = Visitors::start(&edges(&production), READS, &tour);
     visitors.await_sent(4 * KEPT as u64).await;
     for is_redis_empty in [false, true] {
@@ -56,7 +58,32 @@ async fn restore() {
     }
     let mut seen = visitors.finish().await;
     seen.print("links that never changed, followed all the time");
+    let unavailable = tour.unavailable.load(Ordering::Relaxed);
+    println!("    {unavailable} of them were 503, while caches were filled again");
     assert_eq!(seen.wrong + seen.unanswered, 0);
+}
+
+/// Links that lead where they did, or nowhere for a moment: a flush has dropped what was stale, and each link is looked up again.
+#[derive(Default)]
+struct Kept {
+    unavailable: AtomicU64,
+}
+
+impl Journey for Kept {
+    fn path(&self, n: u64) -> String {
+        format!(
+            "/{}",
+            alias("kept", usize::try_from(n).expect("a number") % KEPT)
+        )
+    }
+
+    fn is_right(&self, path: &str, answer: &Answer, _sent: Instant) -> bool {
+        if answer.status == 503 {
+            self.unavailable.fetch_add(1, Ordering::Relaxed);
+            return true;
+        }
+        answer.location() == Some(target(&path[1..]).as_str())
+    }
 }
 
 /// What the drill knows.
