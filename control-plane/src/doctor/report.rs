@@ -28,7 +28,7 @@ impl Verdict {
     }
 
     /// By what a value has reached.
-    pub(super) fn of<T: PartialOrd>(value: T, warning: T, error: T) -> Self {
+    pub(super) fn of<T: PartialOrd + Copy>(value: T, warning: T, error: T) -> Self {
         match value {
             _ if value >= error => Self::Error,
             _ if value >= warning => Self::Warning,

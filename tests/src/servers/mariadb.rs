@@ -103,7 +103,7 @@ impl MariaDb {
     pub fn replace(&mut self) {
         self.server.kill();
         std::fs::remove_dir_all(self.data()).expect("the files of MariaDB");
-        install(&self.server.folder);
+        install(&self.server.folder, &self.options);
         self.restart();
     }
 

@@ -55,8 +55,6 @@ pub struct EnvoyOptions {
     pub trusted_hops: u8,
     /// `EDGELINK_PUBLIC_PAGES`.
     pub public_pages: bool,
-    /// Further variables of `envoy/run.sh`.
-    pub variables: Vec<(&'static str, String)>,
     /// `EDGELINK_COUNTRY_HEADER` and `EDGELINK_CITY_HEADER`; empty for none.
     pub geo_headers: [&'static str; 2],
     /// Further variables of `envoy/run.sh`, which override the others.
@@ -106,7 +104,6 @@ impl Default for EnvoyOptions {
             rate: None,
             trusted_hops: 0,
             public_pages: false,
-            variables: Vec::new(),
             geo_headers: [""; 2],
             variables: Vec::new(),
         }
@@ -348,7 +345,6 @@ fn run_sh(
             options.callout_timeout_ms.to_string(),
         )
         .env("EDGELINK_LRU_BYTES", options.lru_bytes.to_string());
-    command.envs(options.variables.iter().map(|(name, value)| (name, value)));
     let (per_second, burst) = options.rate.unwrap_or((0, 1));
     command
         .env("EDGELINK_RATE_PER_SECOND", per_second.to_string())

@@ -74,7 +74,7 @@ impl Roll {
             connections: VISITORS,
             rate: Some(REDIRECTS),
         };
-        let visitors = Visitors::start(&[edges.clone()], pace, &links);
+        let visitors = Visitors::start(std::slice::from_ref(&edges), pace, &links);
         let roll = Self {
             production,
             edges,

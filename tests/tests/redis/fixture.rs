@@ -39,6 +39,7 @@ pub(crate) fn start(url: &str) -> Result<Arc<Redis>, RedisError> {
     let redis = RedisConfig {
         url: Some(Secret::new(url)),
         timeout_ms: Duration::from_millis(300),
+        ca_file: None,
     };
     let feed = FeedConfig {
         stream_length: 1000,

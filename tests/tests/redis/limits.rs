@@ -43,7 +43,8 @@ impl Replicas {
             let environment = environment(&folder, redis, variables);
             let config = Config::load(None, &environment).expect("a configuration");
             let server = Server::start(config).await.expect("a server");
-            addresses.push(server.address());
+            let main = server.listeners().next().expect("a listener");
+            addresses.push(main.address);
             tokio::spawn(server.run(stop.clone().cancelled_owned()));
         }
         let key = std::fs::read_to_string(folder.path().join("admin-key")).expect("a key");

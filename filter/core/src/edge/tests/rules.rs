@@ -1,6 +1,7 @@
 //! Links with rules: who is sent where.
 
 use super::*;
+use crate::flights::Waiter;
 use crate::request::Headers;
 use edgelink_wire::LinkRecord;
 use edgelink_wire::record::Extension;
