@@ -106,5 +106,5 @@ async fn an_unknown_path_is_a_problem_in_the_apis() {
     }
     send(server.plain(Method::POST, "/a/b"))
         .await
-        .problem(404, "not-found");
+        .page(404, "not found");
 }

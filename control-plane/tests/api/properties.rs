@@ -202,7 +202,8 @@ async fn what_follows_the_code_joins_the_target_where_the_link_says_so() {
     let head = send(server.plain(Method::HEAD, "/yes/a")).await;
     head.redirects(302, "https://example.com/docs/a?v=1");
     let posted = send(server.plain(Method::POST, "/yes/a")).await;
-    posted.problem(404, "not-found");
+    assert_eq!(posted.header("allow"), "GET, HEAD");
+    posted.problem(405, "method-not-allowed");
     let run = async |path: &str| {
         let request = server.api(Method::POST, "/links/yes/resolve");
         send(request.json(&json!({ "path": path, "query": "w" }))).await

@@ -74,7 +74,7 @@ async fn balancers_have_time_to_see_that_it_stops() {
     })
     .await;
     let answer = server.follow("/health/ready").await;
-    assert_eq!(answer.json(), json!({ "status": "stopping" }));
+    assert_eq!(answer.json()["status"], "stopping");
     server
         .post(&json!({ "longUrl": "https://example.com/" }))
         .await

@@ -170,8 +170,8 @@ async fn only_get_and_head_follow_a_link() {
             .envoy
             .visit(&Request::new(method, path.as_bytes()))
             .await;
-        assert_eq!(answer.status, 404, "{method}");
-        assert_eq!(answer.tier(), None, "{method}");
+        assert_eq!(answer.status, 405, "{method}");
+        assert_eq!(answer.header("allow"), Some("GET, HEAD"), "{method}");
     }
 }
 

@@ -55,7 +55,6 @@ async fn an_edge_leads_to_nothing_else_of_the_control_plane() {
         "/api/v1/links",
         "/edge/v1/snapshot",
         "/metrics",
-        "/health/ready",
         "/console",
         "/console/login",
         "/openapi.json",

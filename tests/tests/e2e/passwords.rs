@@ -157,7 +157,7 @@ async fn forms_for_others_pass_through_with_their_bodies() {
     assert_page(&answer, 403);
     let long = "x".repeat(2_000);
     let answer = give(&edgelink, "/locked", &long).await;
-    assert_eq!(answer.status, 404, "{answer:?}");
+    assert_eq!(answer.status, 405, "{answer:?}");
     edgelink.envoy.assert_unharmed().await;
 }
 
