@@ -44,7 +44,7 @@ fn is_held(stream: u32) -> bool {
 fn take_body(stream: u32, size: usize) {
     let body = abi::buffer(Buffer::RequestBody, size).unwrap_or_default();
     let step = with_worker(|worker| worker.edge.on_form_body(stream, &body));
-    step.into_iter().for_each(|step| take_step(stream, step));
+    step.into_iter().for_each(take_step);
 }
 
 /// The lookup of the link of a form is complete.
@@ -54,7 +54,7 @@ pub(super) fn on_link(form: Waiter, resumed: &Resumed) {
             let actions = with_worker(|worker| worker.edge.release_form(form, resumed));
             actions.into_iter().flatten().for_each(super::act);
         }
-        Some(step) => take_step(form.stream, step),
+        Some(step) => take_step(step),
         None => {}
     }
 }
@@ -65,8 +65,8 @@ pub(super) fn on_end(token: Token, response: Response<'_>, retry_after: &[u8]) {
     ended.flatten().iter().for_each(end);
 }
 
-/// Does what is to be done with the stream of a form.
-fn take_step(stream: u32, step: FormStep) {
+/// Does what is to be done with a form. One that passes goes on where its lookup ends: see [`on_link`].
+fn take_step(step: FormStep) {
     match step {
         FormStep::Hold | FormStep::Pass => {}
         FormStep::End(ended) => end(&ended),
