@@ -7,7 +7,7 @@ use edgelink_wire::{LinkState, RedirectStatus};
 
 const KEY: &str = "go.example/a";
 
-fn with_status<'a>(status: RedirectStatus, extension: &'a [u8]) -> Record<&'a str> {
+fn with_status(status: RedirectStatus, extension: &[u8]) -> Record<&str> {
     let Record::Link(link) = link("https://a/", 1) else {
         panic!("it is a link");
     };
