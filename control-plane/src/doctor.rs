@@ -94,11 +94,14 @@ fn check_configuration(config: &Config, environment: &Environment, report: &mut 
             "Correct its name, or remove it.",
         );
     }
-    if config.auth.edge_tokens.is_empty() {
+    let tokens = config
+        .auth
+        .tokens_with(config.auth.edge_token_file.as_ref());
+    if tokens.is_ok_and(|tokens| tokens.is_empty()) {
         report.warn(
             "configuration.edge_tokens",
             "there are none: the edge API refuses every edge",
-            "Set auth.edge_tokens_file or auth.edge_tokens, the same on all control planes and edges.",
+            "Set auth.edge_token_file or auth.edge_tokens, the same on all control planes and edges.",
         );
     }
     if config.redis.url.is_none() && config.store.url.expose().starts_with("mysql:") {

@@ -4,7 +4,7 @@ use super::value::{FileText, Header, Secret};
 use crate::numbers::{ZookeeperAuth, snowflake};
 use edgelink_wire::settings::Problems;
 use edgelink_wire::target::HostPattern;
-use edgelink_wire::{Code, CodeLength, CodeSpace, Domain, LinkPaths, LinkPrefix, PermutationKey};
+use edgelink_wire::{Code, CodeLength, CodeSpace, Domain, LinkPrefix, PermutationKey};
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -146,15 +146,6 @@ impl LinksConfig {
 
     pub(crate) fn short_url(&self, domain: &Domain, code: &Code) -> String {
         self.url(&format!("{domain}{}{code}", self.prefix))
-    }
-
-    /// Which paths are those of links; `None` if they are codes right below the root.
-    pub(crate) fn paths(&self) -> Option<LinkPaths> {
-        let paths = LinkPaths {
-            prefix: self.prefix.clone(),
-            trailing_slash: self.trailing_slash,
-        };
-        Some(paths).filter(|paths| !paths.are_plain())
     }
 
     /// The URL of a domain and a path.

@@ -2,7 +2,7 @@
 
 use super::report::{Report, Verdict};
 use crate::config::StoreConfig;
-use crate::store::{self, DatabaseServer, Store, StoreError};
+use crate::store::{self, DatabaseServer, Store};
 use std::sync::Arc;
 
 /// By how much a clock may differ, in milliseconds, and from when on that is an error: links become valid and expire, days of
@@ -34,7 +34,7 @@ pub(super) async fn connect(config: &StoreConfig, report: &mut Report) -> Option
             Some(store)
         }
         Err(error) => {
-            report.error("database.answers", described(&error), "See that it runs, and that store.url has its address, user, password and database.");
+            report.error("database.answers", error, "See that it runs, and that store.url has its address, user, password and database.");
             None
         }
     }
@@ -55,7 +55,7 @@ pub(super) async fn examine(store: &Store, config: &StoreConfig, report: &mut Re
         }
         Err(error) => report.error(
             "database.settings",
-            described(&error),
+            error,
             "See that store.url names a user who may read them.",
         ),
     }
@@ -82,15 +82,11 @@ fn check_version(server: &DatabaseServer, report: &mut Report) {
         (false, true) => ("MariaDB", OLDEST_MARIADB),
         (false, false) => ("MySQL", OLDEST_MYSQL),
     };
-    let verdict = match major_and_minor(&server.version) {
-        Some(version) if version >= oldest => Verdict::Ok,
-        _ => Verdict::Error,
-    };
-    let found = format!("{name} {}", server.version);
+    let is_new = major_and_minor(&server.version).is_some_and(|version| version >= oldest);
     report.judge(
         "database.version",
-        verdict,
-        found,
+        Verdict::error_unless(is_new),
+        format!("{name} {}", server.version),
         "Upgrade to MariaDB 10.6, MySQL 8.0, or later.",
     );
 }
@@ -192,7 +188,7 @@ async fn check_schema(store: &Store, report: &mut Report) -> bool {
     let state = match store.schema().await {
         Ok(state) => state,
         Err(error) => {
-            report.error(NAME, described(&error), "Run 'edgelink migrate': the database has no schema yet, or its user may not read it.");
+            report.error(NAME, error, "Run 'edgelink migrate': the database has no schema yet, or its user may not read it.");
             return false;
         }
     };
@@ -227,11 +223,6 @@ async fn check_schema(store: &Store, report: &mut Report) -> bool {
         );
     }
     true
-}
-
-/// With the cause.
-fn described(error: &StoreError) -> String {
-    error.to_string()
 }
 
 #[cfg(test)]

@@ -87,20 +87,15 @@ fn check_server(server: &ServerInfo, report: &mut Report) {
     let field = |name| server.field(name).unwrap_or("unknown");
     let version = field("redis_version");
     let is_new = major_and_minor(version).is_some_and(|version| version >= OLDEST);
-    let verdict = if is_new { Verdict::Ok } else { Verdict::Error };
     report.judge(
         "redis.version",
-        verdict,
+        Verdict::error_unless(is_new),
         version,
         "Upgrade to Redis 5.0 or later.",
     );
     let role = field("role");
-    let verdict = if role == "master" {
-        Verdict::Ok
-    } else {
-        Verdict::Error
-    };
-    report.judge("redis.role", verdict, role, "Point redis.url at the master, at Sentinel (redis-sentinel://) or at the cluster: a replica takes no writes.");
+    let is_master = Verdict::error_unless(role == "master");
+    report.judge("redis.role", is_master, role, "Point redis.url at the master, at Sentinel (redis-sentinel://) or at the cluster: a replica takes no writes.");
     check_memory(server, report);
     let is_refusing =
         field("rdb_last_bgsave_status") == "err" || field("aof_last_write_status") == "err";

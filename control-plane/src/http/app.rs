@@ -27,6 +27,7 @@ use crate::resolve::Resolver;
 use crate::snapshot::Snapshots;
 use crate::store::{Store, StoreError};
 use axum::extract::FromRef;
+use edgelink_wire::LinkPaths;
 use std::sync::Arc;
 use tokio::sync::{OnceCell, Semaphore};
 
@@ -38,6 +39,8 @@ pub(crate) struct App {
     pub(crate) keys: Arc<KeyVerifier>,
     pub(crate) edge_tokens: Arc<Reloaded<EdgeTokens>>,
     pub(crate) pages: Pages,
+    /// Which paths are those of links; `None` if they are codes right below the root.
+    pub(crate) link_paths: Option<LinkPaths>,
     pub(crate) domains: Arc<Domains>,
     pub(crate) verifier: Verifier,
     pub(crate) feed: Arc<Feed>,
@@ -124,6 +127,7 @@ impl App {
             )),
             edge_tokens: lookups.edge_tokens,
             pages: Pages::new(&config.pages),
+            link_paths: LinkPaths::unless_plain(links.prefix.clone(), links.trailing_slash),
             edge_health: HealthNotes::new(store.clone()),
             health: Health::new(
                 store.clone(),

@@ -146,7 +146,7 @@ async fn nothing_here(State(app): State<Arc<App>>, request: Request) -> Response
 
 /// The request with the path that it would have if there were links alone. `None` if the path is none of links.
 fn among_links(app: &App, mut request: Request) -> Option<Request> {
-    let Some(paths) = app.config.links.paths() else {
+    let Some(paths) = &app.link_paths else {
         return Some(request);
     };
     let sent = request.uri().clone();
@@ -197,13 +197,12 @@ async fn send(app: &Arc<App>, request: Request) -> Response {
     if preview::requested_code(request.uri()).is_some() {
         return redirect::page(app, Outcome::NotAllowed, Brand::default());
     }
+    if *request.method() != Method::POST {
+        return redirect::follow(app, request).await;
+    }
     let (head, body) = request.into_parts();
     let request = Request::from_parts(head.clone(), Body::empty());
-    let answered = match head.method {
-        Method::POST => unlock::answer(app, Request::from_parts(head, body)).await,
-        _ => None,
-    };
-    match answered {
+    match unlock::answer(app, Request::from_parts(head, body)).await {
         Some(answer) => answer,
         None => redirect::follow(app, request).await,
     }

@@ -352,14 +352,10 @@ impl From<Written> for Settings {
                 .admission
                 .map(|admission| admission.max_silence_seconds * 1_000),
         };
-        let paths = LinkPaths {
-            prefix: written.prefix,
-            trailing_slash: written.trailing_slash,
-        };
         Self {
             domains: written.domains,
             unknown_hosts: written.unknown_hosts,
-            paths: Some(paths).filter(|paths| !paths.are_plain()),
+            paths: LinkPaths::unless_plain(written.prefix, written.trailing_slash),
             unknown_codes: written.unknown_codes,
             api_domains: written.api_domains,
             control_plane,

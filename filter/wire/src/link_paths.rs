@@ -81,10 +81,14 @@ pub struct LinkPaths {
 }
 
 impl LinkPaths {
-    /// Whether every path is as it comes: [`Self::plain`] need not be asked.
+    /// Those behind `prefix`; `None` if they are codes right below the root, so that every path is as it comes.
     #[must_use]
-    pub fn are_plain(&self) -> bool {
-        self.prefix.as_str() == "/" && !self.trailing_slash
+    pub fn unless_plain(prefix: LinkPrefix, trailing_slash: bool) -> Option<Self> {
+        let are_plain = prefix.as_str() == "/" && !trailing_slash;
+        (!are_plain).then_some(Self {
+            prefix,
+            trailing_slash,
+        })
     }
 
     /// A path with its query as it would be sent to a host that has links alone: without the prefix, and without a slash behind a code
@@ -187,9 +191,12 @@ mod tests {
                 assert_eq!(plain(&off, &path).unwrap(), format!("/{kept}"), "{path}");
             }
         }
-        assert!(paths("/", false).are_plain());
-        assert!(!paths("/", true).are_plain());
-        assert!(!paths("/s/", false).are_plain());
+        let are_plain = |prefix: &str, trailing_slash| {
+            LinkPaths::unless_plain(prefix.parse().unwrap(), trailing_slash).is_none()
+        };
+        assert!(are_plain("/", false));
+        assert!(!are_plain("/", true));
+        assert!(!are_plain("/s/", false));
     }
 
     proptest! {

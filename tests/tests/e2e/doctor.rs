@@ -5,6 +5,7 @@ use edgelink_tests::servers::{MariaDb, RedisServer};
 use edgelink_tests::stack::{ControlPlane, Production, ProductionOptions, free_port, until};
 use serde_json::{Value, json};
 use std::collections::HashMap;
+use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -237,6 +238,7 @@ async fn assert_surroundings(control_plane: &ControlPlane) {
     );
     let examination = with("EDGELINK_AUTH_EDGE_TOKENS", "").await;
     examination.assert("configuration.edge_tokens", "warning", "none");
+    assert_token_file(control_plane).await;
     let mut alone = control_plane.command(&["doctor", "--json"]);
     alone.env_remove("EDGELINK_REDIS_URL");
     let examination = Examination::of(alone).await;
@@ -244,6 +246,22 @@ async fn assert_surroundings(control_plane: &ControlPlane) {
     examination.assert("feed.publisher", "error", "'redis'");
     assert_clickhouse(control_plane, closed).await;
     assert_clock(control_plane).await;
+}
+
+/// Tokens that come from a file alone are tokens.
+async fn assert_token_file(control_plane: &ControlPlane) {
+    let mut file = tempfile::NamedTempFile::new().expect("a file");
+    writeln!(file, "{}", "t".repeat(32)).expect("a token");
+    let mut command = control_plane.command(&["doctor", "--json"]);
+    command
+        .env("EDGELINK_AUTH_EDGE_TOKENS", "")
+        .env("EDGELINK_AUTH_EDGE_TOKEN_FILE", file.path());
+    let examination = Examination::of(command).await;
+    assert!(
+        !examination.checks.contains_key("configuration.edge_tokens"),
+        "{:?}",
+        examination.checks
+    );
 }
 
 async fn assert_clickhouse(control_plane: &ControlPlane, closed: u16) {

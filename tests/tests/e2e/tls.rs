@@ -357,7 +357,7 @@ struct Visitors {
 }
 
 impl Visitors {
-    /// They ask for links that are there, each known to Envoy for a second only, and for codes that nobody has asked for before.
+    /// They ask for links that are there, each known to Envoy for a second only, and for codes that were not asked for before.
     fn of(envoy: &Envoy, links: Vec<String>) -> Self {
         let (stop, answered) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
         let address = envoy.edge();
