@@ -126,20 +126,12 @@ pub(super) async fn breakdown(
     by: Attribute,
     limit: usize,
 ) -> Result<(u64, Breakdown), EngineError> {
-    let is_of_all = matches!(by, Attribute::Link | Attribute::Domain);
-    if matches!(query.scope, Scope::Links(_)) && is_of_all {
-        // No click is without one, and the same rows say how many there are.
-        let found = values(connection, query, by, limit).await?;
-        return Ok((found.clicks, found.first(limit)));
-    }
-    // The number comes first: clicks that come in meanwhile would seem to have no value.
-    let numbers = count(connection, query, Visitors::Ignored).await?;
-    let mut found = values(connection, query, by, limit).await?;
+    let (clicks, mut found) = values(connection, query, by, limit).await?;
     if by == Attribute::Tag {
-        return Ok((numbers.clicks, found.first(limit)));
+        return Ok((clicks, found.first(limit)));
     }
     // Clicks without a value are as many as the others leave over; but tags, of which a click has several, have a row without.
-    let without = numbers.clicks.saturating_sub(found.clicks);
+    let without = clicks.saturating_sub(found.clicks);
     found.clicks += without;
     if by != Attribute::Link && without > 0 {
         found.values.push((String::new(), without));
@@ -147,26 +139,61 @@ pub(super) async fn breakdown(
     Ok((found.clicks, found.first(limit)))
 }
 
-/// Clicks by the values of an attribute; those that have none are left out.
+/// How many clicks there were, and those by the values of an attribute, without clicks that have none. The number is read first:
+/// clicks that come in meanwhile would seem to have no value.
 async fn values(
     connection: &Connection,
     query: &AnalyticsQuery,
     by: Attribute,
     limit: usize,
-) -> Result<Top, EngineError> {
-    let values = match (&query.scope, by) {
-        (Scope::Links(links), _) => of_links(connection, query, links, by).await?,
-        (_, Attribute::Link) => return by_link(connection, query, limit).await,
+) -> Result<(u64, Top), EngineError> {
+    let is_of_all = matches!(by, Attribute::Link | Attribute::Domain);
+    let rows = match &query.scope {
+        Scope::Links(links) if is_of_all => {
+            // No click is without one, and the same rows say how many there are.
+            let rows = of_links(connection, query, links, by).await?;
+            let found: OfTop = connection.one(top(query.bots, rows, limit)).await?;
+            return Ok((found.1, found.into()));
+        }
+        Scope::Links(links) => of_links(connection, query, links, by).await?,
+        _ if by == Attribute::Link => {
+            let numbers = count(connection, query, Visitors::Ignored).await?;
+            return Ok((numbers.clicks, by_link(connection, query, limit).await?));
+        }
         _ => of_domains(connection, query, by).await?,
     };
-    top(connection, query.bots, values, limit).await
+    let spans = spans(connection, query, kind(&query.scope), &[]).await?;
+    let all = spans.rows("clicks, bots", &Sql::default().scope(&query.scope));
+    let none = "arraySlice(groupArray(('', toUInt64(0))), 1, 0)";
+    let count = counting(query.bots);
+    // Servers read both at the same time.
+    let sql = Sql::new(&format!(
+        "SELECT values, counted FROM (SELECT toUInt8(0) AS place, {none} AS values, {count} AS counted FROM "
+    ))
+    .sql(all)
+    .text(" UNION ALL SELECT toUInt8(1) AS place, values, counted FROM (")
+    .sql(top(query.bots, rows, limit))
+    .text(")) ORDER BY place");
+    let found: Vec<OfTop> = connection.all(sql).await?;
+    let [(_, clicks), found] = <[OfTop; 2]>::try_from(found)
+        .map_err(|_| EngineError::ClickHouse("other rows than were asked for".to_owned()))?;
+    Ok((clicks, found.into()))
 }
+
+/// The row of [`top`].
+type OfTop = (Breakdown, u64);
 
 /// The values with the most clicks, and the clicks of all values.
 #[derive(Debug, Default)]
 struct Top {
     values: Breakdown,
     clicks: u64,
+}
+
+impl From<OfTop> for Top {
+    fn from((values, clicks): OfTop) -> Self {
+        Self { values, clicks }
+    }
 }
 
 impl Top {
@@ -262,22 +289,16 @@ async fn of_links(
         .text(&format!(" GROUP BY kept)){with})")))
 }
 
-/// The values with the most clicks of rows with the columns `value`, `clicks` and `bots`, which are read once.
-async fn top(
-    connection: &Connection,
-    bots: Bots,
-    rows: Sql,
-    limit: usize,
-) -> Result<Top, EngineError> {
+/// The values with the most clicks of rows with the columns `value`, `clicks` and `bots`, which are read once, and the clicks of all:
+/// columns `values` and `counted`.
+fn top(bots: Bots, rows: Sql, limit: usize) -> Sql {
     let count = counting(bots);
-    let most = "arraySort(one -> (-toInt64(one.2), one.1), groupArray((value, counted)))";
-    let sql = Sql::new(&format!("SELECT arraySlice({most}, 1, "))
+    let most = "arraySort(one -> (-toInt64(one.2), one.1), groupArray((value, of_value)))";
+    Sql::new(&format!("SELECT arraySlice({most}, 1, "))
         .number(limit as u64)
         .text(&format!(
-            "), sum(counted) FROM (SELECT value, {count} AS counted FROM "
+            ") AS values, sum(of_value) AS counted FROM (SELECT value, {count} AS of_value FROM "
         ))
         .sql(rows)
-        .text(" GROUP BY value HAVING counted > 0)");
-    let (values, clicks) = connection.one(sql).await?;
-    Ok(Top { values, clicks })
+        .text(" GROUP BY value HAVING of_value > 0)")
 }
