@@ -1,7 +1,7 @@
 //! Metrics for Prometheus: the table of all of them, and what records them. Names and labels are a contract with
 //! dashboards and alerts.
 
-use metrics::{Recorder, Unit};
+use metrics::{Key, Level, Metadata, Recorder, Unit};
 use metrics_exporter_prometheus::{
     Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
 };
@@ -161,17 +161,34 @@ pub(crate) fn recorder() -> Option<&'static PrometheusHandle> {
 }
 
 fn install() -> Option<PrometheusHandle> {
+    let recorder = build()?;
+    let handle = recorder.handle();
+    metrics::set_global_recorder(recorder)
+        .inspect_err(|error| tracing::error!(%error, "metrics stay empty"))
+        .ok()?;
+    Some(handle)
+}
+
+fn build() -> Option<PrometheusRecorder> {
     let recorder = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), SECONDS)
         .inspect_err(|error| tracing::error!(%error, "the buckets of the histograms are not valid"))
         .ok()?
         .build_recorder();
     describe(&recorder);
-    let handle = recorder.handle();
-    metrics::set_global_recorder(recorder)
-        .inspect_err(|error| tracing::error!(%error, "metrics stay empty"))
-        .ok()?;
-    Some(handle)
+    show_at_zero(&recorder);
+    Some(recorder)
+}
+
+/// Shows counters before their first event, which `increase` of Prometheus would not see otherwise. Of those with labels it is
+/// not known which there will be.
+fn show_at_zero(recorder: &PrometheusRecorder) {
+    let metadata = Metadata::new(module_path!(), Level::INFO, None);
+    for metric in METRICS {
+        if matches!(metric.kind, MetricKind::Counter) && metric.labels.is_empty() {
+            drop(recorder.register_counter(&Key::from_static_name(metric.name), &metadata));
+        }
+    }
 }
 
 fn describe(recorder: &PrometheusRecorder) {
@@ -216,6 +233,24 @@ mod tests {
             table += &format!("| `{name}` |{space}{labels} |{meaning} |\n");
         }
         reference::assert_generated("metrics", &table);
+    }
+
+    #[test]
+    fn counters_without_labels_are_there_before_their_first_event() {
+        let shown = build().expect("a recorder").handle().render();
+        let is_counter = |metric: &&Metric| matches!(metric.kind, MetricKind::Counter);
+        let (plain, labelled): (Vec<_>, Vec<_>) = METRICS
+            .iter()
+            .filter(is_counter)
+            .partition(|metric| metric.labels.is_empty());
+        assert!(plain.len() > 10, "{}", plain.len());
+        for metric in plain {
+            let line = format!("\n{} 0\n", metric.name);
+            assert!(shown.contains(&line), "{} is not in {shown}", metric.name);
+        }
+        for metric in labelled {
+            assert!(!shown.contains(metric.name), "{}", metric.name);
+        }
     }
 
     #[test]
