@@ -40,7 +40,7 @@ start_front() {
   start nginx "$root/nginx/run.sh"
   await_url "http://127.0.0.1:$EDGELINK_FRONT_STATUS_PORT/health"
   start nginx-exporter prometheus-nginx-exporter -web.listen-address "127.0.0.1:$EDGELINK_FRONT_METRICS_PORT" \
-    -nginx.scrape-uri "http://127.0.0.1:$EDGELINK_FRONT_STATUS_PORT/stub_status" -nginx.retries 30 -nginx.retry-interval 1s
+    -nginx.scrape-uri "http://127.0.0.1:$EDGELINK_FRONT_STATUS_PORT/stub_status" -nginx.timeout 2s -nginx.retries 30 -nginx.retry-interval 1s
   await_url "http://127.0.0.1:$EDGELINK_FRONT_METRICS_PORT/metrics"
   start nginx-events mtail -progs "$root/nginx/events.mtail" -logs "$state/nginx/events.log" -logtostderr \
     -address 127.0.0.1 -port "$EDGELINK_FRONT_EVENTS_PORT"

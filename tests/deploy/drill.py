@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -28,20 +29,28 @@ def port(name, default):
 class Stack:
     def __init__(self, folder):
         self.folder = Path(folder)
+        self.link = link(self.folder)
 
     def process(self, name):
         return int((self.folder / f"{name}.pid").read_text())
 
+    def processes(self, name):
+        """Of a part: its process, and those that it has started, as nginx its workers."""
+        process = self.process(name)
+        children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+        return [process, *map(int, children)]
+
     @contextlib.contextmanager
     def stopped(self, *names):
         """Processes that are there and do nothing, as on a machine that hangs."""
-        for name in names:
-            os.kill(self.process(name), signal.SIGSTOP)
+        processes = [process for name in names for process in self.processes(name)]
+        for process in processes:
+            os.kill(process, signal.SIGSTOP)
         try:
             yield
         finally:
-            for name in names:
-                os.kill(self.process(name), signal.SIGCONT)
+            for process in processes:
+                os.kill(process, signal.SIGCONT)
 
     @contextlib.contextmanager
     def unreadable_change(self):
@@ -65,6 +74,19 @@ class Stack:
         with visitors(["/health/live"], 4, 0):
             yield
 
+    @contextlib.contextmanager
+    def crowd(self):
+        """The same through nginx, which allows 500 a second."""
+        with front_visitors(b"GET /health/live HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 400, 3):
+            yield
+
+    @contextlib.contextmanager
+    def front_without(self, *names):
+        """Visitors of nginx while parts behind it hang."""
+        request = f"GET {self.link} HTTP/1.1\r\nHost: 127.0.0.1:{port('HTTPS', 8443)}\r\n\r\n"
+        with self.stopped(*names), front_visitors(request.encode(), 8):
+            yield
+
 
 def causes(stack):
     """name -> what is done, and the alerts that it has to cause."""
@@ -79,6 +101,10 @@ def causes(stack):
             {"EdgelinkDown", "EdgelinkStaleAnswers", "EdgelinkEdgeFeedLag", "EdgelinkRejects"},
         ),
         "scan": (stack.scan, {"EdgelinkRejects"}),
+        "nginx": (lambda: stack.stopped("nginx"), {"EdgelinkNginxDown"}),
+        "envoy": (lambda: stack.front_without("envoy"), {"EdgelinkDown", "EdgelinkNginxFailover"}),
+        "all-behind-nginx": (lambda: stack.front_without("envoy", "control-plane", "control-plane-2"), {"EdgelinkNginxErrors"}),
+        "crowd": (stack.crowd, {"EdgelinkNginxRefuses"}),
     }
 
 
@@ -96,6 +122,34 @@ def visitors(paths, count, pause_seconds):
                     connection.getresponse().read()
                 except (OSError, http.client.HTTPException):
                     connection.close()
+
+    threads = [threading.Thread(target=visit) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join()
+
+
+@contextlib.contextmanager
+def front_visitors(requests, count):
+    """Visitors of nginx who send these requests again and again, all at once over a connection of their own, meanwhile."""
+    done = threading.Event()
+    tls = ssl.create_default_context()
+    tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
+
+    def visit():
+        # What hangs behind nginx takes it 15 s each.
+        while not done.wait(0.1):
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port("HTTPS", 8443)), 60) as raw:
+                with tls.wrap_socket(raw) as connection:
+                    connection.sendall(requests)
+                    awaited = requests.count(b"\r\n\r\n")
+                    while awaited > 0 and not done.is_set() and (part := connection.recv(1 << 16)):
+                        awaited -= part.count(b"HTTP/1.1 ")
 
     threads = [threading.Thread(target=visit) for _ in range(count)]
     for thread in threads:
@@ -163,7 +217,7 @@ def main():
     if before := firing():
         sys.exit(f"alerts fire already: {', '.join(sorted(before))}")
     # One link that is there, and an alias that is not, which has to be looked up again and again.
-    with visitors([link(stack.folder), "/no-such-alias"], 1, 0.1):
+    with visitors([stack.link, "/no-such-alias"], 1, 0.1):
         fired = [drill(name, *known[name]) for name in sys.argv[2:] or known]
         quiet = wait_for(lambda: not firing(), QUIET_SECONDS)
     print(f"all quiet {quiet:.0f} s after the last cause" if quiet is not None else f"NOT QUIET: {', '.join(sorted(firing()))}")

@@ -11,7 +11,7 @@ KEYWORDS = {"and", "or", "unless", "bool", "offset", "inf", "nan"}
 GROUPING = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\(([^)]*)\)")
 SELECTOR = re.compile(r"(?<![\w:.])([A-Za-z_:][\w:]*)(?![\w:])\s*(\{[^}]*\})?(?!\s*\()")
 MATCHER = re.compile(r'(\w+)\s*(=~|!~|!=|=)\s*"([^"]*)"')
-SAMPLE = re.compile(r"^([A-Za-z_:][\w:]*)\{(.*)\} ")
+SAMPLE = re.compile(r"^([A-Za-z_:][\w:]*)(?:\{(.*)\})? ")
 
 
 def of_control_plane():
@@ -29,12 +29,12 @@ def of_control_plane():
 
 
 def of_exposition(text):
-    """name -> label -> values, of what an Envoy exposes."""
+    """name -> label -> values, of what an Envoy or another process exposes."""
     found = {}
     for line in text.splitlines():
         if match := SAMPLE.match(line):
             labels = found.setdefault(match[1], defaultdict(set))
-            for label, _, value in MATCHER.findall(match[2]):
+            for label, _, value in MATCHER.findall(match[2] or ""):
                 labels[label].add(value)
     return found
 

@@ -12,6 +12,7 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
 import envoys
+import fronts
 import metrics
 from envoys import ROOT
 
@@ -36,6 +37,7 @@ def check():
         with envoys.running(Path(folder), **variables):
             yield from shows_no_more(port)
             there = exported(port)
+        there |= fronts.exported(Path(folder) / "front")
     known = there | {rule["record"]: {} for rule in rules if "record" in rule} | {"up": {}}
     for name, texts in expressions.items():
         yield from (f"{name}: {problem}: {text}" for text in texts for problem in metrics.problems(text, known))

@@ -182,11 +182,32 @@ ANALYTICS = {
     ],
 }
 
+# All of them together: an nginx has one instance for its exporter and another one for its log of events.
+NGINX = {
+    "stats": [
+        ("nginx that answer", "short", ["sum(nginx_up)"], [1, "below"]),
+        ("Requests", "reqps", ["edgelink:nginx_requests:rate5m"], []),
+        ("Answered by control planes", "reqps", ['sum(rate(edgelink_nginx_events_total{answered_by="control_planes"}[RATE]))'], [0.001]),
+        ("5xx", "percentunit", ["edgelink:nginx_error_share:rate5m"], [0.001]),
+        ("429", "percentunit", ["edgelink:nginx_limited_share:rate5m"], [0.05]),
+    ],
+    "graphs": [
+        ("Requests", "reqps", "Of clients, and of the exporter.", [("sum by (instance) (rate(nginx_http_requests_total[RATE]))", "{{instance}}")]),
+        ("What no Envoy answered", "reqps", "nginx: redirects to HTTPS, errors, 503.html. limit: 429.",
+         [("sum by (answered_by, status) (rate(edgelink_nginx_events_total[RATE]))", "{{answered_by}} {{status}}")]),
+        ("Failover by cache", "reqps", "STALE: no control plane answers either.",
+         [('sum by (cache) (rate(edgelink_nginx_events_total{answered_by="control_planes"}[RATE]))', "{{cache}}")]),
+        ("Connections", "short", "waiting: idle ones of clients.",
+         [(f"sum(nginx_connections_{state})", state) for state in ("active", "reading", "writing", "waiting")]),
+    ],
+}
+
 DASHBOARDS = {
     "edges": ("Edges", EDGES),
     "control-plane": ("Control plane", CONTROL_PLANE),
     "database": ("Database, Redis and issuers", DATABASE),
     "analytics": ("Clicks and analytics", ANALYTICS),
+    "nginx": ("nginx", NGINX),
 }
 
 
