@@ -16,8 +16,13 @@ import envoys
 from envoys import EDGELINK, ROOT
 
 HOME = ROOT / "envoy/deploy/mesh"
+sys.path.append(str(HOME))
+from resources import READY_PATH  # noqa: E402
 IMAGE = "registry.example/edgelink/filter:1"
 TYPES = "type.googleapis.com/envoy"
+# How a route of the Gateway API matches a path, in the words of Istio.
+KINDS = {"Exact": "exact", "PathPrefix": "prefix", "RegularExpression": "regex"}
+READY_SECONDS = 15
 # What the committed examples are made with.
 EXAMPLE = {
     "EDGELINK_DOMAINS": "go.example",
@@ -107,12 +112,13 @@ def istio(resources):
     internal = {"name": "internal", "typed_config": {"@type": f"{TYPES}.extensions.bootstrap.internal_listener.v3.InternalListener"}}
     routes = []
     for rule in resources["VirtualService", "edgelink"]["http"]:
-        if "directResponse" in rule:
-            routes.append(nothing(rule["directResponse"]["status"], rule["directResponse"]["body"]["string"]))
-        for match in rule.get("match", []):
+        for match in rule.get("match", [{"uri": {"prefix": "/"}}]):
             ((kind, path),) = match["uri"].items()
-            destination = rule["route"][0]["destination"]
-            routes.append(to(f"outbound|{destination['port']['number']}||{destination['host']}", kind, path))
+            if "directResponse" in rule:
+                routes.append(answer(kind, path, rule["directResponse"]["status"], rule["directResponse"]["body"]["string"]))
+            else:
+                destination = rule["route"][0]["destination"]
+                routes.append(to(f"outbound|{destination['port']['number']}||{destination['host']}", kind, path))
     failure = {"FAIL_CLOSE": "FAIL_CLOSED"}.get(plugin["failStrategy"], plugin["failStrategy"])
     filters = [wasm("edgelink.edgelink", "edgelink.edgelink", plugin["pluginConfig"], failure)]
     return bootstrap({**stats, "bootstrap_extensions": [internal]}, added["CLUSTER"], added["LISTENER"], filters, routes)
@@ -129,12 +135,13 @@ def envoy_gateway(resources):
     routes = []
     for rule in resources["HTTPRoute", "edgelink"]["rules"]:
         for match in rule["matches"]:
-            kind, path = match["path"]["type"], match["path"]["value"]
+            kind, path = KINDS[match["path"]["type"]], match["path"]["value"]
             if "filters" in rule:
-                answer = resources[rule["filters"][0]["extensionRef"]["kind"], rule["filters"][0]["extensionRef"]["name"]]["directResponse"]
-                routes.append({**nothing(answer["statusCode"], answer["body"]["inline"]), **on})
+                reference = rule["filters"][0]["extensionRef"]
+                direct = resources[reference["kind"], reference["name"]]["directResponse"]
+                routes.append({**answer(kind, path, direct["statusCode"], direct["body"]["inline"]), **on})
             else:
-                routes.append({**to("pages", "exact" if kind == "Exact" else "regex", path), **on})
+                routes.append({**to("pages", kind, path), **on})
     stats = yaml.safe_load(resources["EnvoyProxy", "edgelink"]["bootstrap"]["value"])
     clusters = [*added["Cluster"], cluster("pages", "edgelink-api", 80)]
     failure = "FAIL_OPEN" if extension["failOpen"] else "FAIL_CLOSED"
@@ -142,16 +149,19 @@ def envoy_gateway(resources):
 
 
 def to(name, kind, path):
-    match = {"path": path} if kind == "exact" else {"safe_regex": {"regex": path}}
-    return {"match": match, "route": {"cluster": name}}
+    return {"match": matching(kind, path), "route": {"cluster": name}}
 
 
-def nothing(status, body):
-    return {"match": {"prefix": "/"}, "direct_response": {"status": status, "body": {"inline_string": body}}}
+def answer(kind, path, status, body):
+    return {"match": matching(kind, path), "direct_response": {"status": status, "body": {"inline_string": body}}}
+
+
+def matching(kind, path):
+    return {"exact": {"path": path}, "prefix": {"prefix": path}, "regex": {"safe_regex": {"regex": path}}}[kind]
 
 
 def follows_links(assembled):
-    """A link, its preview, a code that was never issued, and a path that is none."""
+    """A link, its preview, a code that was never issued, paths that are none; and probes, by a path of edgelink's own alone."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with control_plane(folder) as port:
@@ -166,11 +176,26 @@ def follows_links(assembled):
             with envoys.running_with(file, folder) as admin:
                 listeners = json.loads(envoys.get(admin, "/listeners", format="json"))["listener_statuses"]
                 edge = next(each["local_address"]["socket_address"]["port_value"] for each in listeners if each["name"] == "edge")
-                for path, status in {"/sale": 302, "/sale+": 200, "/0000000": 404, "/a/b/c": 404}.items():
-                    got = envoys.status(f"http://127.0.0.1:{edge}{path}", headers={"host": "go.example"})
-                    if got != status:
+                # That of other services is asked for first: the filter would say 503, before it is ready.
+                for path, status in {"/health/ready": 404, "/sale": 302, "/sale+": 200, "/0000000": 404, "/a/b/c": 404}.items():
+                    if (got := visit(edge, path)) != status:
                         yield f"{path} is {got}, not {status}"
+                yield from becomes_ready(edge)
                 yield from counted(admin)
+
+
+def visit(edge, path):
+    return envoys.status(f"http://127.0.0.1:{edge}{path}", headers={"host": "go.example"})
+
+
+def becomes_ready(edge):
+    """A probe is 503 until the worker has read the feed, which a request makes it begin."""
+    end = time.monotonic() + READY_SECONDS
+    while (got := visit(edge, READY_PATH)) != 200:
+        if got != 503 or time.monotonic() > end:
+            yield f"{READY_PATH} is {got}, not 200 in the end"
+            return
+        time.sleep(0.1)
 
 
 def counted(admin):

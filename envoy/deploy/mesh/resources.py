@@ -17,6 +17,9 @@ API = "edgelink-api"
 API_HOST = f"{API}.{NAMESPACE}.svc.cluster.local"
 # Where a gateway's pod has the bridge to Redis mounted, from a ConfigMap.
 MODULES = "/usr/lib/edgelink"
+# Of probes. A gateway may have other services behind it, whose /health/ready is theirs; this path is edgelink's own.
+READY_PATH = "/.well-known/edgelink/ready"
+READY, NOTHING = (200, "ready\n"), (404, "Not found.\n")
 
 
 class Edge:
@@ -33,7 +36,7 @@ class Edge:
             for filters in listener["filter_chains"][0]["filters"]
         )
         wasm = next(each for each in self.manager["http_filters"] if each["name"] == "edgelink")
-        self.plugin = json.loads(wasm["typed_config"]["config"]["configuration"]["value"])
+        self.plugin = {**json.loads(wasm["typed_config"]["config"]["configuration"]["value"]), "readyPath": READY_PATH}
         self.domains = self.plugin["domains"]
 
     def stats(self):
@@ -87,7 +90,9 @@ def istio(edge, image):
         "gateways": ["edgelink"],
         "http": [
             {"name": "pages", "match": [{"uri": {kind: path}} for kind, path in edge.pages()], "route": backend, "timeout": "12s"},
-            {"name": "nothing", "directResponse": {"status": 404, "body": {"string": "Not found.\n"}}},
+            # Until then the filter says 503.
+            {"name": "ready", "match": [{"uri": {"exact": READY_PATH}}], "directResponse": istio_answer(*READY)},
+            {"name": "nothing", "directResponse": istio_answer(*NOTHING)},
         ],
     })
     yield resource("networking.istio.io/v1alpha3", "EnvoyFilter", "edgelink-stats", {
@@ -103,6 +108,10 @@ def istio(edge, image):
                 {"applyTo": where, "match": {"context": "GATEWAY"}, "patch": {"operation": "ADD", "value": value}} for where, value in added
             ],
         })
+
+
+def istio_answer(status, text):
+    return {"status": status, "body": {"string": text}}
 
 
 def envoy_gateway(edge, image):
@@ -122,7 +131,10 @@ def envoy_gateway(edge, image):
         "listeners": [{"name": "http", "port": 80, "protocol": "HTTP"}],
     })
     kinds = {"exact": "Exact", "regex": "RegularExpression"}
-    nothing = {"group": "gateway.envoyproxy.io", "kind": "HTTPRouteFilter", "name": "edgelink-nothing"}
+    answers = {"edgelink-ready": READY, "edgelink-nothing": NOTHING}
+    ready, nothing = (
+        [{"type": "ExtensionRef", "extensionRef": {"group": "gateway.envoyproxy.io", "kind": "HTTPRouteFilter", "name": name}}] for name in answers
+    )
     yield resource("gateway.networking.k8s.io/v1", "HTTPRoute", "edgelink", {
         "parentRefs": [{"name": "edgelink"}],
         "hostnames": edge.domains,
@@ -132,13 +144,16 @@ def envoy_gateway(edge, image):
                 "backendRefs": [{"name": API, "port": 80}],
                 "timeouts": {"request": "12s"},
             },
+            # Until then the filter says 503.
+            {"matches": [{"path": {"type": "Exact", "value": READY_PATH}}], "filters": ready},
             # What the filter does not answer. Links come by here: the filter is only there where a route is.
-            {"matches": [{"path": {"type": "PathPrefix", "value": "/"}}], "filters": [{"type": "ExtensionRef", "extensionRef": nothing}]},
+            {"matches": [{"path": {"type": "PathPrefix", "value": "/"}}], "filters": nothing},
         ],
     })
-    yield resource("gateway.envoyproxy.io/v1alpha1", "HTTPRouteFilter", "edgelink-nothing", {
-        "directResponse": {"statusCode": 404, "contentType": "text/plain", "body": {"type": "Inline", "inline": "Not found.\n"}},
-    })
+    for name, (status, text) in answers.items():
+        yield resource("gateway.envoyproxy.io/v1alpha1", "HTTPRouteFilter", name, {
+            "directResponse": {"statusCode": status, "contentType": "text/plain", "body": {"type": "Inline", "inline": text}},
+        })
     target = {"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": "edgelink"}
     yield resource("gateway.envoyproxy.io/v1alpha1", "EnvoyExtensionPolicy", "edgelink", {
         "targetRefs": [target],
