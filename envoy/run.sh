@@ -210,11 +210,16 @@ endpoint_list() {
 }
 
 # secret_files NAME VARIABLE FILE...: copies of the files where Envoy is rendered for another place, under names of their own; the
-# files themselves otherwise, so that Envoy sees when they are replaced. They are in `found` then.
+# files themselves otherwise, so that Envoy sees when they are replaced. That goes for files of the other place as well: those in the
+# folder that EDGELINK_RENDER_MOUNTED names, which need not be here. They are in `found` then.
 secret_files() {
   local name=$1 variable=$2 file
   found=()
   for file in "${@:3}"; do
+    if [[ $place != "$filled" && -n ${EDGELINK_RENDER_MOUNTED:-} && $file == "$EDGELINK_RENDER_MOUNTED"/* ]]; then
+      found+=("$file")
+      continue
+    fi
     [[ -r $file ]] || fail "$variable names $file, which cannot be read"
     if [[ $place == "$filled" ]]; then
       found+=("$(realpath -s "$file")")

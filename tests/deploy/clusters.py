@@ -1,4 +1,4 @@
-"""envoy/deploy/kubernetes: both overlays as kubectl builds them, the Secrets of secrets.sh, and what refers to what."""
+"""envoy/deploy/kubernetes: the overlays as kubectl builds them, the Secrets of secrets.sh, and what refers to what."""
 
 import base64
 import os
@@ -11,6 +11,9 @@ import kubernetes_validate
 import yaml
 
 import envoys
+import meshes
+import pods
+import tls
 from envoys import EDGELINK, ROOT
 
 HOME = ROOT / "envoy/deploy/kubernetes"
@@ -27,11 +30,39 @@ def check():
         if made(keys) != secrets:
             yield "secrets.sh: a second call prints other Secrets: keys must stay"
         for overlay in ("small", "production"):
-            resources = build(overlay)
-            yield from (f"{overlay}: {problem}" for problem in [*of_schemas(resources + secrets), *of_references(resources + secrets)])
-            yield from (f"{overlay}: {problem}" for resource in resources for problem in of_hardening(resource))
-            yield from (f"{overlay}: {problem}" for problem in of_settings(resources + secrets))
-            yield from (f"{overlay}: {problem}" for problem in of_envoy(resources + secrets))
+            yield from (f"{overlay}: {problem}" for problem in of_overlay(build(overlay) + secrets))
+        yield from (f"production-tls: {problem}" for problem in of_tls(build("production-tls"), keys))
+
+
+def of_overlay(resources):
+    yield from of_schemas(resources)
+    yield from of_references(resources)
+    for resource in resources:
+        yield from of_hardening(resource)
+    yield from of_settings(resources)
+    yield from of_envoy(resources)
+
+
+def of_tls(resources, keys):
+    """With certificates as cert-manager makes them of the resources; then control plane, Redis and Envoy use them."""
+    with tempfile.TemporaryDirectory() as name:
+        authority = tls.Authority(Path(name), "of the deployment")
+        issued = [issued_secret(authority, each["spec"]) for each in resources if each["kind"] == "Certificate" and not each["spec"].get("isCA")]
+        redis = tls.Authority(Path(name), "of Redis")
+        issued.append(secret("edgelink-redis-ca", {"ca.crt": redis.certificate}))
+        whole = resources + issued + made(keys, EDGELINK_TLS="true", EDGELINK_REDIS_TLS="true", EDGELINK_REDIS_URL="rediss://redis:6379")
+        yield from of_overlay(whole)
+        yield from tls.follows_links(whole, redis)
+
+
+def issued_secret(authority, spec):
+    certificate, key = authority.issue(spec.get("commonName", ""), spec.get("dnsNames", []), spec["usages"])
+    return secret(spec["secretName"], {"tls.crt": certificate, "tls.key": key, "ca.crt": authority.certificate})
+
+
+def secret(name, texts):
+    values = {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "type": "Opaque", "data": values}
 
 
 def build(overlay):
@@ -39,7 +70,7 @@ def build(overlay):
     return list(yaml.safe_load_all(built.stdout))
 
 
-def made(keys):
+def made(keys, **more):
     variables = {
         "PATH": PATH,
         "EDGELINK_DOMAINS": "go.example",
@@ -48,14 +79,19 @@ def made(keys):
         "EDGELINK_STORE_URL": "mysql://edgelink:password@database/edgelink",
         "EDGELINK_REDIS_URL": "redis://redis:6379",
         "EDGELINK_SERVER_TRUSTED_PROXIES": "10.0.0.0/8",
+        **more,
     }
     text = subprocess.run([HOME / "secrets.sh", keys], check=True, capture_output=True, text=True, env=variables).stdout
     return [each for each in yaml.safe_load_all(text) if each]
 
 
 def of_schemas(resources):
+    own = [each for each in resources if each["apiVersion"].startswith("cert-manager.io/")]
+    yield from meshes.of_schemas(own)
     for version in VERSIONS:
         for resource in resources:
+            if resource in own:
+                continue
             try:
                 # kubectl prints "creationTimestamp: null", which the schemas do not know.
                 resource["metadata"].pop("creationTimestamp", None)
@@ -119,19 +155,10 @@ def of_hardening(resource):
             yield f"{container['name']}: a probe or the limit of memory is missing"
 
 
-def data(resources, kind, prefix):
-    """What a Secret or ConfigMap holds, as text."""
-    found = next(each for each in resources if each["kind"] == kind and each["metadata"]["name"].startswith(prefix))["data"]
-    return {key: base64.b64decode(value).decode() if kind == "Secret" else value for key, value in found.items()}
-
-
 def of_settings(resources):
-    """Whether the control plane takes what its pods have in their environment. What a Secret says counts first, as in a pod."""
+    """Whether the control plane takes what its pods have in their environment."""
     with tempfile.TemporaryDirectory() as folder:
-        for name, text in data(resources, "Secret", "edgelink-keys").items():
-            (Path(folder) / name).write_text(text)
-        settings = data(resources, "ConfigMap", "edgelink-settings") | data(resources, "Secret", "edgelink-control-plane")
-        settings = {name: value.replace("/etc/edgelink/keys", folder) for name, value in settings.items()}
+        settings = pods.environment(resources, Path(folder))
         done = subprocess.run([EDGELINK, "serve", "--check-config"], capture_output=True, text=True, env=settings)
         if done.returncode:
             yield f"the control plane does not take its settings: {done.stdout}{done.stderr}"
@@ -141,16 +168,6 @@ def of_settings(resources):
 
 def of_envoy(resources):
     """Whether Envoy takes its files, with the arguments of the container."""
-    files = {name: text.replace("/usr/lib/edgelink", str(envoys.MODULES)) for name, text in data(resources, "Secret", "edgelink-edge").items()}
-    edge = next(each for each in resources if each["kind"] == "Deployment" and each["metadata"]["name"] == "edgelink-edge")
-    (container,) = edge["spec"]["template"]["spec"]["containers"]
     with tempfile.TemporaryDirectory() as folder:
-        files = {name: text.replace("/etc/envoy", folder) for name, text in files.items()}
-        for name, text in files.items():
-            (Path(folder) / name).write_text(text)
-        values = {"/etc/envoy": folder, "$(REDIS_YAML)": files["redis.yaml"]}
-        arguments = container["args"]
-        for old, new in values.items():
-            arguments = [each.replace(old, new) for each in arguments]
-        if problem := envoys.refusal(arguments):
+        if problem := envoys.refusal(pods.arguments(resources, Path(folder))):
             yield f"Envoy refuses what it is given: {problem}"

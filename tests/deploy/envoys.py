@@ -91,6 +91,12 @@ def started(command, log, variables, is_ready):
         process.wait()
 
 
+def listens(port):
+    """Whether something takes connections there."""
+    with socket.socket() as connection:
+        return connection.connect_ex(("127.0.0.1", port)) == 0
+
+
 def free_port():
     """One that is free, below those that the kernel gives to outgoing connections."""
     while True:

@@ -3,7 +3,6 @@
 import getpass
 import http.client
 import os
-import socket
 import ssl
 import subprocess
 import time
@@ -28,7 +27,7 @@ def exported(folder):
     with ExitStack() as running:
         for name, command in commands(folder, ports).items():
             log = folder / f"{name}.log"
-            running.enter_context(envoys.started(command, log, variables, lambda port=ports[name]: listens(port)))
+            running.enter_context(envoys.started(command, log, variables, lambda port=ports[name]: envoys.listens(port)))
         cause_events(ports)
         return metrics.of_exposition(read(ports["metrics"])) | of_events(ports["events"])
 
@@ -62,11 +61,6 @@ def commands(folder, ports):
             *("-address", events.partition(":")[0], "-port", str(ports["events"])),
         ],
     }
-
-
-def listens(port):
-    with socket.socket() as connection:
-        return connection.connect_ex(("127.0.0.1", port)) == 0
 
 
 def cause_events(ports):

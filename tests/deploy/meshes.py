@@ -180,7 +180,7 @@ def follows_links(assembled):
                 for path, status in {"/health/ready": 404, "/sale": 302, "/sale+": 200, "/0000000": 404, "/a/b/c": 404}.items():
                     if (got := visit(edge, path)) != status:
                         yield f"{path} is {got}, not {status}"
-                yield from becomes_ready(edge)
+                yield from becomes_ready(edge, READY_PATH)
                 yield from counted(admin)
 
 
@@ -188,12 +188,12 @@ def visit(edge, path):
     return envoys.status(f"http://127.0.0.1:{edge}{path}", headers={"host": "go.example"})
 
 
-def becomes_ready(edge):
+def becomes_ready(edge, path):
     """A probe is 503 until the worker has read the feed, which a request makes it begin."""
     end = time.monotonic() + READY_SECONDS
-    while (got := visit(edge, READY_PATH)) != 200:
+    while (got := visit(edge, path)) != 200:
         if got != 503 or time.monotonic() > end:
-            yield f"{READY_PATH} is {got}, not 200 in the end"
+            yield f"{path} is {got}, not 200 in the end"
             return
         time.sleep(0.1)
 

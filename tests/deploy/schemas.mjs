@@ -1,13 +1,16 @@
-// Checks resources of Istio and of the Gateway API against their schemas. Standard input is a list of resources as JSON; what is
+// Checks resources of Istio, of the Gateway API and of cert-manager against their schemas. Standard input is a list of resources as JSON; what is
 // wrong with them is printed, and the kinds for which there is no schema.
 
 import { text } from "node:stream/consumers";
+import { Certificate, Issuer } from "@kubernetes-models/cert-manager/cert-manager.io/v1";
 import { Gateway, HTTPRoute } from "@kubernetes-models/gateway-api/gateway.networking.k8s.io/v1";
 import { WasmPlugin } from "@kubernetes-models/istio/extensions.istio.io/v1alpha1";
 import { Gateway as IstioGateway, VirtualService } from "@kubernetes-models/istio/networking.istio.io/v1";
 import { EnvoyFilter } from "@kubernetes-models/istio/networking.istio.io/v1alpha3";
 
 const models = {
+  "cert-manager.io/v1 Certificate": Certificate,
+  "cert-manager.io/v1 Issuer": Issuer,
   "gateway.networking.k8s.io/v1 Gateway": Gateway,
   "gateway.networking.k8s.io/v1 HTTPRoute": HTTPRoute,
   "extensions.istio.io/v1alpha1 WasmPlugin": WasmPlugin,

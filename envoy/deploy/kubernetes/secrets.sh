@@ -2,7 +2,8 @@
 # Prints the Secrets of a deployment: `secrets.sh FOLDER | kubectl --namespace edgelink apply -f -`. Keys are made in FOLDER by the
 # first call and kept there: keep the folder, for a link lives as long as its code-key. Environment variables are those of
 # envoy/run.sh (EDGELINK_DOMAINS, EDGELINK_REDIS, ...), and EDGELINK_STORE_URL, EDGELINK_REDIS_URL
-# and EDGELINK_SERVER_TRUSTED_PROXIES (the network of the edges' pods) of the control plane.
+# and EDGELINK_SERVER_TRUSTED_PROXIES (the network of the edges' pods) of the control plane. With EDGELINK_TLS=true and
+# EDGELINK_REDIS_TLS=true they fit components/tls and components/redis-tls.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -16,6 +17,25 @@ umask 077
 mkdir -p "$keys"
 secret "$keys/code-key" 16
 secret "$keys/edge-token" 32
+
+# switched_on VARIABLE
+switched_on() {
+  case ${!1:-false} in
+  true) ;;
+  false) return 1 ;;
+  *) fail "$1 must be true or false, not '${!1}'" ;;
+  esac
+}
+
+# What pods have mounted: see components/tls and components/redis-tls.
+export EDGELINK_RENDER_MOUNTED=/etc/edgelink
+if switched_on EDGELINK_TLS; then
+  export EDGELINK_CONTROL_PLANES=${EDGELINK_CONTROL_PLANES:-edgelink-control-planes:8083}
+  export EDGELINK_PAGES=${EDGELINK_PAGES:-edgelink-control-planes:8084}
+  export EDGELINK_CONTROL_PLANE_CA=/etc/edgelink/tls/ca.crt
+  export EDGELINK_CLIENT_CERTIFICATE=/etc/edgelink/tls/tls.crt EDGELINK_CLIENT_KEY=/etc/edgelink/tls/tls.key
+fi
+if switched_on EDGELINK_REDIS_TLS; then export EDGELINK_REDIS_CA=/etc/edgelink/redis/ca.crt; fi
 
 rendered=$(mktemp -d)
 trap 'rm -rf "$rendered"' EXIT
