@@ -81,9 +81,9 @@ class Stack:
             yield
 
     @contextlib.contextmanager
-    def front_without(self, *names):
-        """Visitors of nginx while parts behind it hang."""
-        request = f"GET {self.link} HTTP/1.1\r\nHost: 127.0.0.1:{port('HTTPS', 8443)}\r\n\r\n"
+    def front_without(self, path, *names):
+        """Visitors of nginx who ask for a path while parts behind it hang."""
+        request = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port('HTTPS', 8443)}\r\n\r\n"
         with self.stopped(*names), front_visitors(request.encode(), 8):
             yield
 
@@ -102,8 +102,9 @@ def causes(stack):
         ),
         "scan": (stack.scan, {"EdgelinkRejects"}),
         "nginx": (lambda: stack.stopped("nginx"), {"EdgelinkNginxDown"}),
-        "envoy": (lambda: stack.front_without("envoy"), {"EdgelinkDown", "EdgelinkNginxFailover"}),
-        "all-behind-nginx": (lambda: stack.front_without("envoy", "control-plane", "control-plane-2"), {"EdgelinkNginxErrors"}),
+        "envoy": (lambda: stack.front_without(stack.link, "envoy"), {"EdgelinkDown", "EdgelinkNginxFailover"}),
+        # What nginx has in its cache it would answer with for 5 minutes.
+        "all-behind-nginx": (lambda: stack.front_without("/no-such-alias", "envoy", "control-plane", "control-plane-2"), {"EdgelinkNginxErrors"}),
         "crowd": (stack.crowd, {"EdgelinkNginxRefuses"}),
     }
 
