@@ -223,6 +223,12 @@ impl Call<'_> {
         mut session: Session,
         answer: Result<T, Fault>,
     ) -> Option<Result<T, StoreError>> {
+        let answer = match answer {
+            Err(fault) if fault.is_missing_table() && !session.has_database().await => {
+                Err(Fault::NoDatabase)
+            }
+            answer => answer,
+        };
         let Err(fault) = &answer else {
             session.return_to_pool();
             return Some(self.finish(answer));

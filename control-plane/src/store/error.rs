@@ -56,6 +56,9 @@ pub(super) enum Fault {
     /// No answer within the configured time. Whether the statement took effect is unknown.
     #[error("no answer within {0} ms")]
     TimedOut(u128),
+    /// A table is missing because the whole database is: it was dropped, or is being restored.
+    #[error("the database that store.url names does not exist")]
+    NoDatabase,
     /// Other transactions kept changing the same rows.
     #[error("others keep changing the same rows")]
     Contended,
@@ -77,7 +80,7 @@ impl Fault {
     pub(super) fn remedy(&self) -> Remedy {
         match self {
             Self::Sql(error) => Remedy::of_driver(error).unwrap_or_else(|| of_database(error)),
-            Self::TimedOut(_) | Self::Contended => Remedy::Later,
+            Self::TimedOut(_) | Self::NoDatabase | Self::Contended => Remedy::Later,
             Self::Corrupt(_) | Self::Refused(_) => Remedy::GiveUp,
         }
     }
@@ -85,6 +88,15 @@ impl Fault {
     /// Whether a unique key is taken.
     pub(super) fn is_duplicate(&self) -> bool {
         self.remedy() == Remedy::Duplicate
+    }
+
+    /// Whether a server has no such table, or the connection no database.
+    pub(super) fn is_missing_table(&self) -> bool {
+        let Self::Sql(error) = self else { return false };
+        let error = error
+            .as_database_error()
+            .and_then(|error| error.try_downcast_ref::<MySqlDatabaseError>());
+        error.is_some_and(|error| matches!(error.number(), 1046 | 1146))
     }
 
     /// Whether a query had no row that is to have one.
@@ -166,6 +178,8 @@ fn of_mysql(number: u16) -> Remedy {
         // A primary that has become a replica (--read-only, read-only transaction, read-only mode), a cluster node that
         // is not ready, a server that is in offline mode or restarting.
         1290 | 1792 | 1836 | 1047 | 3032 | 3168 => Remedy::Later,
+        // There is no such database (yet, or while it is restored).
+        1049 => Remedy::Later,
         _ => Remedy::GiveUp,
     }
 }

@@ -4,7 +4,7 @@ use super::dialect::{self, Dialect};
 use super::error::Fault;
 use super::nodes::Nodes;
 use super::sql::Sql;
-use sqlx::mysql::{MySqlPool, MySqlRow};
+use sqlx::mysql::{MySqlArguments, MySqlPool, MySqlRow};
 use sqlx::pool::PoolConnection;
 use sqlx::sqlite::{SqlitePool, SqliteRow};
 use sqlx::{
@@ -198,6 +198,18 @@ impl Session {
         on_connection!(self, |connection| async {
             raw_sql(statement).execute(connection).await.map(drop)
         })
+    }
+
+    /// Whether the database is there that the connection is to, as far as can be said.
+    pub(super) async fn has_database(&mut self) -> bool {
+        const SQL: &str =
+            "SELECT COUNT(*) FROM information_schema.schemata WHERE schema_name = DATABASE()";
+        let PooledConnection::MySql(connection) = &mut self.connection else {
+            return true;
+        };
+        let count = query_scalar_with(SQL, MySqlArguments::default()).fetch_one(&mut **connection);
+        let count: Result<i64, Fault> = within(&mut self.deadline, self.timeout, count).await;
+        !matches!(count, Ok(0))
     }
 
     /// Whether nothing can be committed yet.

@@ -157,6 +157,12 @@ impl ControlPlane {
         &mut self.process
     }
 
+    /// What it has printed.
+    #[must_use]
+    pub fn log(&self) -> String {
+        self.process.log()
+    }
+
     /// The key of the first start.
     #[must_use]
     pub fn admin_key(&self) -> &str {

@@ -1,7 +1,10 @@
 //! The control plane dies, or stops, under load.
 
 use crate::load::{Load, known_links};
-use edgelink_tests::stack::{Deployment, EnvoyOptions, Signal, until};
+use edgelink_tests::scenario::Request;
+use edgelink_tests::servers::MariaDb;
+use edgelink_tests::stack::{ControlPlane, Deployment, EnvoyOptions, Signal, until};
+use serde_json::json;
 use std::time::{Duration, Instant};
 
 const FRESH_SECONDS: u32 = 1;
@@ -82,4 +85,31 @@ async fn known_links_do_not_notice_that_the_control_plane_hangs() {
 
     load.stop_unharmed().await;
     edgelink.envoy.assert_unharmed().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_was_dropped_is_answered_as_one_that_does_not_answer() {
+    let database = MariaDb::start();
+    let url = database.database();
+    let control_plane = ControlPlane::with_variables(&[("EDGELINK_STORE_URL", &url)]).await;
+    let known = json!({ "longUrl": "https://example.com/", "customSlug": "known" });
+    control_plane.create(&known).await;
+    let (_, name) = url.rsplit_once('/').expect("the name of the database");
+    database.execute(&format!("DROP DATABASE {name}"));
+
+    let key = control_plane.admin_key().as_bytes();
+    let request = Request::get("/api/v1/links?limit=1").header("x-api-key", key);
+    // By connections that were open, and then by those that cannot be opened.
+    for _ in 0..20 {
+        let mut connection = control_plane.connect().await;
+        let answer = connection.exchange(&request, b"").await;
+        let answer = answer.expect("an answer");
+        assert_eq!(answer.status, 503, "{answer:?}");
+        assert!(answer.header("retry-after").is_some(), "{answer:?}");
+    }
+    let log = control_plane.log();
+    assert!(
+        log.contains("the database that store.url names does not exist"),
+        "{log}"
+    );
 }

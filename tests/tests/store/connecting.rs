@@ -101,13 +101,48 @@ async fn a_url_that_names_no_store_is_refused() {
 }
 
 #[tokio::test]
-async fn a_database_that_does_not_exist_is_a_permanent_error() {
+async fn a_database_that_does_not_exist_is_an_outage_that_names_it() {
     let database = Database::on_server().await;
     let missing = format!("{}_missing", database.url());
     let Err(error) = connect(&patient(&missing)).await else {
         panic!("connected");
     };
-    assert!(!error.is_transient(), "{error}");
+    assert!(error.is_transient(), "{error}");
+    assert!(error.to_string().contains("_missing"), "{error}");
+}
+
+/// As when it is restored while control planes run.
+#[tokio::test]
+async fn a_database_that_is_dropped_is_an_outage_until_it_is_there_again() {
+    let database = Database::on_server().await;
+    let store = database.store().await;
+    create(&store, link(1, "x")).await.unwrap();
+    let (_, name) = database.url().rsplit_once('/').expect("a URL");
+    database.execute(&format!("DROP DATABASE {name}")).await;
+    let known = key("a.example/x");
+    // The connections that were open, and then those that would be.
+    for number in 2..20 {
+        let error = store.find_link(&known).await.unwrap_err();
+        assert!(error.is_transient(), "{error}");
+        let error = store.create_links(vec![link(number, "y")]).await;
+        let error = error.expect_err("there is no database");
+        assert!(error.is_transient(), "{error}");
+    }
+    let error = store.ping().await.unwrap_err();
+    assert!(error.is_transient(), "{error}");
+
+    Database::on_server()
+        .await
+        .execute(&format!("CREATE DATABASE {name}"))
+        .await;
+    let error = store.find_link(&known).await.unwrap_err();
+    assert!(
+        !error.is_transient(),
+        "only its tables are missing: {error}"
+    );
+    let other = database.store().await;
+    create(&other, link(1, "x")).await.unwrap();
+    assert!(store.find_link(&known).await.unwrap().is_some());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
