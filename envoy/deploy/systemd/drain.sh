@@ -1,21 +1,27 @@
 #!/usr/bin/env bash
 # Takes Envoy out of service before it is stopped: health checks fail from now on, visitors are still answered, and their
-# connections end with their next answer. It returns when no connection is left, or after EDGELINK_DRAIN_SECONDS (20).
+# connections end with their next answer. It returns when no connection is left and the control plane has counted every click,
+# or after EDGELINK_DRAIN_SECONDS (20).
 set -uo pipefail
 
 admin=http://127.0.0.1:${EDGELINK_ADMIN_PORT:-9901}
 end=$((SECONDS + ${EDGELINK_DRAIN_SECONDS:-20}))
+figures='^(http[.]edge[.]downstream_cx_active|wasmcustom[.]edgelink[.]clicks[.](sent|acknowledged|dropped))$'
 
 ask() {
   curl --silent --show-error --fail --max-time 5 "$@"
 }
 
-connections() {
-  ask "$admin/stats?filter=^http.edge.downstream_cx_active$" | sed -n 's/.*: //p'
+# Whether there is no connection, and no click that is neither counted nor given up.
+is_idle() {
+  ask --get "$admin/stats" --data-urlencode "filter=$figures" |
+    awk '/_active: / { open = $2 } /sent: / { sent = $2 } /(acknowledged|dropped): / { over += $2 } END { exit (open > 0 || sent > over) }'
 }
 
 ask -o /dev/null -X POST "$admin/healthcheck/fail" || exit 0 # it has ended already
-while ((SECONDS < end)) && sleep 1; do
-  [[ $(connections) != 0 ]] || break
+# Twice in a row: workers say once a second how many clicks they have.
+looks=0
+while ((SECONDS < end && looks < 2)) && sleep 1; do
+  if is_idle; then looks=$((looks + 1)); else looks=0; fi
 done
 exit 0

@@ -232,6 +232,12 @@ impl Envoy {
         self.edge
     }
 
+    /// Where its admin interface listens.
+    #[must_use]
+    pub fn admin_interface(&self) -> SocketAddr {
+        self.admin
+    }
+
     /// The process.
     pub fn process(&mut self) -> &mut Process {
         &mut self.process

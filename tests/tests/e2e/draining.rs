@@ -1,7 +1,18 @@
 //! What a load balancer in front of Envoy sees while it drains.
 
-use edgelink_tests::stack::{Deployment, EnvoyOptions, until};
+use edgelink_tests::scenario::{Reply, Request, link};
+use edgelink_tests::stack::{
+    Behaviour, Connection, Deployment, Envoy, EnvoyOptions, Process, REPORTS, ScriptedControlPlane,
+    root, until,
+};
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use tempfile::TempDir;
+use tokio::task::JoinSet;
 
 const LIMIT: Duration = Duration::from_secs(10);
 
@@ -43,4 +54,102 @@ async fn listeners_that_drain_answer_until_they_close_and_are_not_healthy() {
     })
     .await;
     assert_eq!(envoy.follow(&path).await.status, 302);
+}
+
+/// `envoy/deploy/systemd/drain.sh`, as systemd runs it before it stops Envoy.
+fn drain(envoy: &Envoy, folder: &TempDir) -> Process {
+    let mut command = Command::new(root().join("envoy/deploy/systemd/drain.sh"));
+    command
+        .env(
+            "EDGELINK_ADMIN_PORT",
+            envoy.admin_interface().port().to_string(),
+        )
+        .env("EDGELINK_DRAIN_SECONDS", "60");
+    Process::start("drain.sh", command, folder.path().join("drain.log"))
+}
+
+/// A visitor who follows a link over one connection until Envoy ends that, and counts in `clicks`.
+async fn follow_until_the_end(edge: SocketAddr, path: String, clicks: Arc<AtomicU64>) {
+    let mut connection = Connection::open(edge).await.expect("a connection");
+    loop {
+        let answer = connection.exchange(&Request::get(&path), b"").await;
+        let answer = answer.expect("an answer");
+        assert_eq!(answer.status, 302, "{answer:?}");
+        clicks.fetch_add(1, Ordering::Relaxed);
+        if answer.header("connection") == Some("close") {
+            return;
+        }
+    }
+}
+
+/// As an edge is stopped for an upgrade: `drain.sh`, then SIGTERM.
+#[tokio::test(flavor = "multi_thread")]
+async fn each_click_before_the_end_of_an_edge_is_counted_once() {
+    let mut edgelink = Deployment::start(&EnvoyOptions {
+        workers: 2,
+        clicks: "true",
+        feed: "poll",
+        ..EnvoyOptions::default()
+    })
+    .await;
+    let path = edgelink.create_to("https://example.com/").await;
+    let clicks = Arc::new(AtomicU64::new(0));
+    let mut visitors = JoinSet::new();
+    for _ in 0..8 {
+        let edge = edgelink.envoy.edge();
+        visitors.spawn(follow_until_the_end(edge, path.clone(), clicks.clone()));
+    }
+    until("there are clicks", LIMIT, async || {
+        (clicks.load(Ordering::Relaxed) > 500).then_some(())
+    })
+    .await;
+
+    let folder = TempDir::new().expect("a folder");
+    let mut draining = drain(&edgelink.envoy, &folder);
+    visitors.join_all().await;
+    assert!(draining.await_end().await.success(), "{}", draining.log());
+    let ended = edgelink.envoy.process().terminate().await;
+    assert!(ended.success(), "{ended}");
+
+    // What Envoy has not reported by now, it never will.
+    let clicks = clicks.load(Ordering::Relaxed);
+    let accounts = edgelink
+        .control_plane
+        .api("GET", "/clicks/accounting", &Value::Null)
+        .await;
+    let wanted = json!({ "sent": clicks, "counted": clicks, "dropped": 0, "undescribed": 0 });
+    assert_eq!(accounts.body, wanted);
+}
+
+#[tokio::test]
+async fn a_drain_waits_for_clicks_that_the_control_plane_does_not_take() {
+    let control_plane = ScriptedControlPlane::start().await;
+    control_plane.script(
+        "abc",
+        Behaviour::Reply(Reply::Link(link("https://a.example/"))),
+    );
+    let refusal = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n";
+    control_plane.script(REPORTS, Behaviour::Bytes(refusal.to_vec()));
+    let options = EnvoyOptions {
+        clicks: "true",
+        ..EnvoyOptions::default()
+    };
+    let envoy = Envoy::start(&options, &[control_plane.address()]).await;
+    assert_eq!(envoy.follow("/abc").await.status, 302);
+
+    let folder = TempDir::new().expect("a folder");
+    let mut draining = drain(&envoy, &folder);
+    // With pauses of 100, 200, 400 ... ms between them this is longer than a drain without clicks takes.
+    until(
+        "reports are repeated",
+        Duration::from_secs(30),
+        async || (control_plane.report_heads().len() >= 7).then_some(()),
+    )
+    .await;
+    assert!(draining.is_running(), "{}", draining.log());
+    // 204, as a control plane that has counted them.
+    control_plane.script(REPORTS, Behaviour::Reply(Reply::Hang));
+    assert!(draining.await_end().await.success(), "{}", draining.log());
+    let stats = envoy.stats("wasmcustom.edgelink.clicks").await;
+    assert_eq!(stats.get("wasmcustom.edgelink.clicks.acknowledged"), 1);
 }
