@@ -10,11 +10,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
-use tokio::time::interval;
+use tokio::time::{interval, interval_at};
 
 const IDLE: u32 = 10_000;
 const SLOW: u32 = 1_000;
 const RESETTING: u32 = 4;
+/// When nginx gives up a request whose head has not come (`client_header_timeout`).
+const CUT_OFF: Duration = Duration::from_secs(10);
 const TARGET: &str = "https://example.com/";
 const PACE: Pace = Pace {
     connections: 20,
@@ -138,14 +140,17 @@ async fn open_idle(nginx: &Arc<Nginx>) -> Vec<impl Sized + use<>> {
     opening.join_all().await.into_iter().flatten().collect()
 }
 
-/// Clients whose request never ends; nginx cuts them off, and they come again.
+/// Clients whose request never ends; nginx cuts them off, and they come again. They begin one after another, so that they do not all
+/// come again at once.
 fn send_slowly(nginx: &Arc<Nginx>, sent: &Arc<AtomicU64>) -> JoinSet<()> {
     let mut clients = JoinSet::new();
     for client in 0..SLOW {
         let (nginx, sent) = (Arc::clone(nginx), Arc::clone(sent));
+        let first = Instant::now() + CUT_OFF * client / SLOW;
         clients.spawn(async move {
-            let mut ticks = interval(Duration::from_secs(1));
+            let mut ticks = interval_at(first.into(), Duration::from_secs(1));
             loop {
+                ticks.tick().await;
                 let stream = nginx.connect_from(address(client), "http/1.1").await;
                 let mut connection = Connection::over(stream.expect("TLS"));
                 while connection.send(b"G").await.is_ok() {
