@@ -17,6 +17,7 @@ mod network;
 mod oidc;
 mod server;
 mod store;
+mod telemetry;
 mod value;
 mod visits;
 mod webhooks;
@@ -38,6 +39,8 @@ pub use server::{
     TlsConfig,
 };
 pub use store::{ClicksConfig, PurgeConfig, RedisConfig, ResolveConfig, StoreConfig};
+pub use telemetry::TelemetryConfig;
+pub(crate) use value::server_url;
 pub use value::{FileText, Secret};
 pub use visits::VisitsConfig;
 pub use webhooks::WebhooksConfig;
@@ -92,6 +95,8 @@ edgelink_wire::settings! {
         pub purge: PurgeConfig = PurgeConfig::default();
         /// See [`LogConfig`].
         pub log: LogConfig = LogConfig::default();
+        /// See [`TelemetryConfig`].
+        pub telemetry: TelemetryConfig = TelemetryConfig::default();
         /// See [`PagesConfig`].
         pub pages: PagesConfig = PagesConfig::default();
         /// See [`HomeConfig`].
@@ -143,6 +148,7 @@ impl Config {
         self.tls.check(&self.server, problems);
         self.oidc.check(problems);
         self.log.check(problems);
+        self.telemetry.check(problems);
         self.pages.check(problems);
         self.home.check(problems);
     }

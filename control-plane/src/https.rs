@@ -2,12 +2,16 @@
 
 use bytes::Bytes;
 use http_body_util::Full;
+use hyper_rustls::builderstates::WantsSchemes;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use rustls::{ClientConfig, RootCertStore};
 use std::error::Error;
 use std::io;
+use std::sync::Arc;
+use url::Url;
 
 /// A client of HTTPS and HTTP, which follows no redirects and uses no proxies.
 pub(crate) type HttpsClient = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
@@ -18,12 +22,31 @@ pub(crate) type HttpsClient = Client<HttpsConnector<HttpConnector>, Full<Bytes>>
 /// The system's certificates cannot be read.
 pub(crate) fn client() -> io::Result<HttpsClient> {
     let provider = rustls::crypto::ring::default_provider();
-    let https = HttpsConnectorBuilder::new()
-        .with_provider_and_native_roots(provider)?
-        .https_or_http()
-        .enable_http1()
-        .build();
-    Ok(Client::builder(TokioExecutor::new()).build(https))
+    Ok(with_tls(
+        HttpsConnectorBuilder::new().with_provider_and_native_roots(provider)?,
+    ))
+}
+
+/// A new client for one server. It trusts no certificate where that is not asked by `https`, and so needs none of the system.
+///
+/// # Errors
+/// The system's certificates cannot be read.
+pub(crate) fn client_of(server: &Url) -> io::Result<HttpsClient> {
+    if server.scheme() == "https" {
+        return client();
+    }
+    let provider = rustls::crypto::ring::default_provider();
+    let tls = ClientConfig::builder_with_provider(Arc::new(provider))
+        .with_safe_default_protocol_versions()
+        .map_err(io::Error::other)?
+        .with_root_certificates(RootCertStore::empty())
+        .with_no_client_auth();
+    Ok(with_tls(HttpsConnectorBuilder::new().with_tls_config(tls)))
+}
+
+fn with_tls(https: HttpsConnectorBuilder<WantsSchemes>) -> HttpsClient {
+    let https = https.https_or_http().enable_http1().build();
+    Client::builder(TokioExecutor::new()).build(https)
 }
 
 /// The message of a failure with all causes, which the client library's message leaves out.

@@ -19,6 +19,7 @@ use crate::oidc::Oidc;
 use crate::purge::Purger;
 use crate::redis::RedisError;
 use crate::store::{self, Store, StoreError};
+use crate::telemetry::traces::{self, Tracer};
 use crate::webhooks::Deliverer;
 
 use background::Background;
@@ -66,6 +67,9 @@ pub enum StartError {
     /// The certificates that the system trusts cannot be read, and logins by OpenID Connect need them.
     #[error("the provider of oidc.issuer cannot be asked: {0}")]
     Oidc(#[source] io::Error),
+    /// The certificates that the system trusts cannot be read, and the collector of traces needs them.
+    #[error("spans cannot be sent to telemetry.otlp_url: {0}")]
+    Telemetry(#[source] io::Error),
     /// The first start has no admin key.
     #[error(transparent)]
     AdminKey(#[from] AdminKeyError),
@@ -125,6 +129,7 @@ impl Server {
         if let Some(tls) = &tls {
             background.follow(tls, &config.server);
         }
+        let tracer = start_tracing(&config, &background).map_err(StartError::Telemetry)?;
         let lookups = Lookups {
             edge_tokens,
             feed: background.feed.clone(),
@@ -140,6 +145,7 @@ impl Server {
             oidc: Oidc::new(&config.oidc)
                 .map_err(StartError::Oidc)?
                 .map(Arc::new),
+            tracer,
         };
         let app = Arc::new(App::new(config, store, minter.clone(), lookups));
         app.keys.prepare().await;
@@ -233,6 +239,15 @@ pub(crate) fn with_events(config: &Config, store: Arc<Store>) -> Arc<Store> {
     }
     let links = config.links.clone();
     store.with_events(Arc::new(move |link| show_link(link, &links)))
+}
+
+/// What traces requests, if that is configured. What sends the spans ends after the last request.
+fn start_tracing(config: &Config, background: &Background) -> io::Result<Option<Tracer>> {
+    let started = traces::start(&config.telemetry)?;
+    Ok(started.map(|(tracer, exporter)| {
+        background.spawn(|stop| exporter.run(stop));
+        tracer
+    }))
 }
 
 async fn make_admin_key(config: &Config, store: &Store) -> Result<(), StartError> {

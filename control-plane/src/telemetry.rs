@@ -1,6 +1,7 @@
-//! The log and the metrics.
+//! The log, the metrics and the traces.
 
 pub(crate) mod prometheus;
+pub(crate) mod traces;
 
 use crate::config::{LogConfig, LogFormat};
 use std::io::IsTerminal;
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 
-/// The shortest time between two log lines of a throttle.
+/// The shortest time between two log lines of a throttle, where it has none of its own.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Sends log lines to standard error from now on, for the whole process.
@@ -29,9 +30,12 @@ pub fn init_log(config: &LogConfig) -> Result<(), TryInitError> {
     }
 }
 
-/// Throttles log lines that would come with every request: at most one in [`LOG_INTERVAL`].
+/// Throttles log lines that would come with every request: at most one in an interval.
 #[derive(Debug)]
-pub(crate) struct LogThrottle(Mutex<ThrottleState>);
+pub(crate) struct LogThrottle {
+    interval: Duration,
+    state: Mutex<ThrottleState>,
+}
 
 #[derive(Debug)]
 struct ThrottleState {
@@ -40,17 +44,27 @@ struct ThrottleState {
 }
 
 impl LogThrottle {
+    /// One line in [`LOG_INTERVAL`].
     pub(crate) const fn new() -> Self {
-        Self(Mutex::new(ThrottleState {
+        Self::every(LOG_INTERVAL)
+    }
+
+    /// One line in `interval`.
+    pub(crate) const fn every(interval: Duration) -> Self {
+        let state = ThrottleState {
             last: None,
             suppressed: 0,
-        }))
+        };
+        Self {
+            interval,
+            state: Mutex::new(state),
+        }
     }
 
     /// How many lines were suppressed since the last one; `None` if the line at `now` is suppressed too.
     pub(crate) fn admit(&self, now: Instant) -> Option<u64> {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_early = |last| now.saturating_duration_since(last) < LOG_INTERVAL;
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_early = |last| now.saturating_duration_since(last) < self.interval;
         if state.last.is_some_and(is_early) {
             state.suppressed += 1;
             return None;

@@ -22,7 +22,7 @@ use edgelink_filter_core::request::Head;
 use edgelink_filter_core::settings::Settings;
 use edgelink_filter_core::time::Moment;
 use edgelink_wire::clicks::{EDGE_HEADER, VisitorKeys, WorkerId};
-use edgelink_wire::health;
+use edgelink_wire::{TRACEPARENT, health};
 use sending::{RETRY, Reply, call};
 use state::{Worker, with_worker};
 use std::rc::Rc;
@@ -31,9 +31,6 @@ use std::rc::Rc;
 /// from within the end of the stream that was answered before it, so that its stack grows with every one of them;
 /// V8 gives up at some 300.
 const BATCH: usize = 32;
-
-/// The header that says which trace a request is part of (W3C Trace Context).
-const TRACEPARENT: &str = "traceparent";
 
 /// Milliseconds until the next ones are answered.
 const BATCH_PAUSE_MILLIS: u32 = 1;

@@ -3,6 +3,7 @@
 //! Every process has its own ports and its own temporary folder, is killed when its handle is dropped, and shows the
 //! end of its log when that happens in a test that fails.
 
+mod collector;
 mod control_plane;
 mod deployment;
 mod edge;
@@ -19,6 +20,7 @@ mod stats;
 
 use std::time::{Duration, Instant};
 
+pub use collector::{Collector, CollectorKind, TraceSpan};
 pub use control_plane::{ApiAnswer, ControlPlane, code_space};
 pub use deployment::Deployment;
 pub use edge::EnvoyEdge;

@@ -6,6 +6,7 @@ use crate::store::{ClickReport, Store, StoreError, TakenReports};
 use crate::telemetry::prometheus::{
     CLICK_BATCHES, CLICK_QUEUE_BYTES, CLICKS_COUNTED, CLICKS_DROPPED, CLICKS_UNDESCRIBED,
 };
+use crate::telemetry::traces::{self, Trace};
 use bytes::Bytes;
 use metrics::{counter, gauge};
 use std::sync::Arc;
@@ -35,6 +36,8 @@ pub struct Reports {
 struct Job {
     report: ClickReport,
     answer: oneshot::Sender<Result<(), IngestError>>,
+    /// The trace of the request, if it is sampled. A commit that several share is in the trace of the first.
+    trace: Option<Trace>,
 }
 
 /// What commits reports.
@@ -84,7 +87,11 @@ impl Reports {
             return Ok(());
         }
         let (answer, answered) = oneshot::channel();
-        let job = Job { report, answer };
+        let job = Job {
+            report,
+            answer,
+            trace: Trace::current(),
+        };
         self.jobs.send(job).await.map_err(|_| given_up())?;
         answered.await.map_err(|_| given_up())?
     }
@@ -137,9 +144,10 @@ impl Committer {
             }
             return;
         }
+        let trace = jobs.iter().find_map(|job| job.trace.clone());
         let (reports, answers): (Vec<_>, Vec<_>) =
             jobs.into_iter().map(|job| (job.report, job.answer)).unzip();
-        match self.store.count_clicks(&reports).await {
+        match traces::within(trace, self.store.count_clicks(&reports)).await {
             Ok(taken) => {
                 self.note(&reports, &taken);
                 for answer in answers {

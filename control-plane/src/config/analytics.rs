@@ -1,9 +1,8 @@
 //! Settings of analytics.
 
-use super::value::{FileText, Secret};
+use super::value::{FileText, Secret, server_url};
 use edgelink_wire::settings::Problems;
 use std::time::Duration;
-use url::Url;
 
 edgelink_wire::settings! {
     snake_case;
@@ -123,26 +122,14 @@ impl AnalyticsConfig {
             problems.refuse("analytics.clickhouse_password_file", must);
         }
         let url = self.clickhouse_url.as_ref().map(Secret::expose);
-        let reason = match url.map(Url::parse) {
-            None => "must be set with the engine 'clickhouse'",
-            Some(Ok(url)) if is_plain(&url) => return,
-            Some(_) => {
-                "must be a URL that starts with 'http://' or 'https://', without user, query and fragment"
-            }
-        };
-        problems.refuse("analytics.clickhouse_url", reason);
+        let url = url.ok_or("must be set with the engine 'clickhouse'");
+        if let Err(reason) = url.and_then(server_url) {
+            problems.refuse("analytics.clickhouse_url", reason);
+        }
     }
 }
 
 /// It is sent in a header.
 fn is_header(text: &str) -> bool {
     text.bytes().all(|byte| (b' '..=b'~').contains(&byte))
-}
-
-fn is_plain(url: &Url) -> bool {
-    matches!(url.scheme(), "http" | "https")
-        && url.username().is_empty()
-        && url.password().is_none()
-        && url.query().is_none()
-        && url.fragment().is_none()
 }

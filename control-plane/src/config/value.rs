@@ -1,9 +1,10 @@
-//! Secret texts, and files that settings name.
+//! Secret texts, and files and servers that settings name.
 
 use edgelink_wire::settings::{Kind, Problems, SettingValue, Value};
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
+use url::Url;
 
 /// A text that is never logged.
 #[derive(Clone, PartialEq, Eq)]
@@ -119,4 +120,21 @@ impl SettingValue for FileText {
     fn written(&self, _: &str) -> Option<Value> {
         None
     }
+}
+
+/// Reads the URL of a server that is asked over HTTP.
+///
+/// # Errors
+/// What would be right; the text may be a secret.
+pub(crate) fn server_url(text: &str) -> Result<Url, &'static str> {
+    let is_plain = |url: &Url| {
+        matches!(url.scheme(), "http" | "https")
+            && url.username().is_empty()
+            && url.password().is_none()
+            && url.query().is_none()
+            && url.fragment().is_none()
+    };
+    Url::parse(text).ok().filter(is_plain).ok_or(
+        "must be a URL that starts with 'http://' or 'https://', without user, query and fragment",
+    )
 }

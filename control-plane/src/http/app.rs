@@ -26,6 +26,7 @@ use crate::reloaded::Reloaded;
 use crate::resolve::Resolver;
 use crate::snapshot::Snapshots;
 use crate::store::{Store, StoreError};
+use crate::telemetry::traces::Tracer;
 use axum::extract::FromRef;
 use edgelink_wire::LinkPaths;
 use std::sync::Arc;
@@ -88,6 +89,8 @@ pub(crate) struct App {
     pub(super) exports: Shares,
     /// The clients that listen to clicks.
     pub(crate) streams: Shares,
+    /// Traces requests; `None` if nothing is traced.
+    pub(crate) tracer: Option<Tracer>,
     /// See [`App::seal`].
     seal: OnceCell<Seal>,
 }
@@ -107,6 +110,7 @@ pub(crate) struct Lookups {
     pub(crate) visitors: Arc<VisitorSecrets>,
     pub(crate) own_clicks: Arc<OwnClicks>,
     pub(crate) oidc: Option<Arc<Oidc>>,
+    pub(crate) tracer: Option<Tracer>,
 }
 
 /// The parts of the state that count clicks.
@@ -161,6 +165,7 @@ impl App {
             questions: Places::new(config.analytics.max_queries),
             exports: Shares::default(),
             streams: Shares::default(),
+            tracer: lookups.tracer,
             seal: OnceCell::new(),
             store,
             config,

@@ -1,21 +1,25 @@
-//! Request ids, log spans and metrics of requests.
+//! Request ids, log spans, traces and metrics of requests.
 
+use crate::http::app::App;
 use crate::problem::CURRENT_REQUEST_ID;
 use crate::telemetry::prometheus::{HTTP_REQUESTS, HTTP_SECONDS, recorder};
-use axum::extract::{MatchedPath, Request};
+use crate::telemetry::traces::{self, Span};
+use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use metrics::{counter, histogram};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tracing::Instrument;
+use tracing::field::{Empty, display};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const MAX_REQUEST_ID_LENGTH: usize = 64;
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Measures a request. The id that Envoy gave it is kept, so that both logs have the same one.
-pub(crate) async fn observe(request: Request, next: Next) -> Response {
+/// Measures a request, and traces it if it is sampled. The id that Envoy gave it is kept, so that both logs have the same one.
+pub(crate) async fn observe(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let start = Instant::now();
     let id = request_id(&request);
     let method = method_label(request.method());
@@ -27,13 +31,23 @@ pub(crate) async fn observe(request: Request, next: Next) -> Response {
         "request",
         id = id.to_str().unwrap_or_default(),
         method,
-        route
+        route,
+        trace_id = Empty
     );
+    let traced = trace(&app, &request, method);
+    if let Some(traced) = &traced {
+        span.record("trace_id", display(traced.trace_id()));
+    }
 
     let answer = next.run(request).instrument(span.clone());
-    let mut response = CURRENT_REQUEST_ID.scope(id.clone(), answer).await;
+    let answer = CURRENT_REQUEST_ID.scope(id.clone(), answer);
+    let below = traced.as_ref().map(Span::below);
+    let mut response = traces::within(below, answer).await;
 
     let status = response.status().as_u16();
+    if let Some(mut traced) = traced {
+        note_status(&mut traced, status);
+    }
     let elapsed = start.elapsed();
     tracing::debug!(parent: &span, status, elapsed_us = elapsed.as_micros(), "answered");
     counter!(HTTP_REQUESTS, "route" => route.clone(), "method" => method, "status" => status.to_string())
@@ -41,6 +55,21 @@ pub(crate) async fn observe(request: Request, next: Next) -> Response {
     histogram!(HTTP_SECONDS, "route" => route, "method" => method).record(elapsed);
     response.headers_mut().insert(REQUEST_ID, id);
     response
+}
+
+/// The span of a request; `None` if it is not sampled.
+fn trace(app: &App, request: &Request, method: &'static str) -> Option<Span> {
+    let trace = app.tracer.as_ref()?.sample(request.headers())?;
+    let route = request.extensions().get::<MatchedPath>();
+    let route = route.map(MatchedPath::as_str);
+    Some(trace.request(method, route, request.uri().path()))
+}
+
+fn note_status(traced: &mut Span, status: u16) {
+    traced.note("http.response.status_code", i64::from(status));
+    if status >= 500 {
+        traced.fail(status.to_string());
+    }
 }
 
 /// The id that came with the request if it is valid, else a new one.

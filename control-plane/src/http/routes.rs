@@ -34,7 +34,7 @@ pub(crate) fn router(app: &Arc<App>, serves: &[ListenerKind]) -> Router {
         true => routes.merge(visitor_routes(app)).fallback(nothing_here),
         false => routes.fallback(problem::nothing_here),
     };
-    observed(routes).with_state(app.clone())
+    observed(routes, app).with_state(app.clone())
 }
 
 fn main_routes(app: &Arc<App>) -> Router<Arc<App>> {
@@ -95,7 +95,7 @@ fn bounded(routes: Router<Arc<App>>, app: &Arc<App>) -> Router<Arc<App>> {
 
 /// The router of further connections to a listener that serves these when all are taken: probes and metrics.
 pub(crate) fn health_router(app: &Arc<App>, serves: &[ListenerKind]) -> Router {
-    observed(health_routes(serves).fallback(overloaded)).with_state(app.clone())
+    observed(health_routes(serves).fallback(overloaded), app).with_state(app.clone())
 }
 
 /// Probes are answered by every listener: balancers ask the one that they send requests to.
@@ -109,11 +109,11 @@ fn health_routes(serves: &[ListenerKind]) -> Router<Arc<App>> {
     }
 }
 
-fn observed(router: Router<Arc<App>>) -> Router<Arc<App>> {
+fn observed(router: Router<Arc<App>>, app: &Arc<App>) -> Router<Arc<App>> {
     router
         .method_not_allowed_fallback(method_not_allowed)
         .layer(layers::catch_panics())
-        .layer(from_fn(observe::observe))
+        .layer(from_fn_with_state(app.clone(), observe::observe))
 }
 
 async fn overloaded() -> Problem {

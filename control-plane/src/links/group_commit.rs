@@ -10,6 +10,7 @@ use super::model::Link;
 use super::order::CreateFailure;
 use crate::store::{CreateError, NewLink, Store, StoreError};
 use crate::telemetry::prometheus::CREATE_BATCHES;
+use crate::telemetry::traces::{self, Trace};
 use metrics::counter;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,6 +44,8 @@ type Answers = Vec<Result<Link, CreateError>>;
 struct Job {
     links: Vec<NewLink>,
     answer: oneshot::Sender<Result<Answers, StoreError>>,
+    /// The trace of the request, if it is sampled. A transaction that several share is in the trace of the first.
+    trace: Option<Trace>,
 }
 
 impl GroupCommit {
@@ -73,7 +76,11 @@ impl GroupCommit {
             [_] => Some(&self.links),
             _ => None,
         };
-        let job = Job { links, answer };
+        let job = Job {
+            links,
+            answer,
+            trace: Trace::current(),
+        };
         if let Some(queue) = queue {
             queue.try_send(job).map_err(|_| CreateFailure::Overloaded)?;
         } else {
@@ -167,7 +174,8 @@ async fn commit(store: &Store, jobs: Vec<Job>) {
     counter!(CREATE_BATCHES).increment(1);
     let links = jobs.iter().flat_map(|job| job.links.clone()).collect();
     // Sending fails if the caller has left.
-    match store.create_links(links).await {
+    let trace = jobs.iter().find_map(|job| job.trace.clone());
+    match traces::within(trace, store.create_links(links)).await {
         Ok(answers) => {
             let mut answers = answers.into_iter();
             for job in jobs {
@@ -184,7 +192,8 @@ async fn commit(store: &Store, jobs: Vec<Job>) {
         // The database refuses one of them for good: each is committed alone, so that the others succeed.
         Err(_) => {
             for job in jobs {
-                drop(job.answer.send(store.create_links(job.links).await));
+                let created = traces::within(job.trace, store.create_links(job.links)).await;
+                drop(job.answer.send(created));
             }
         }
     }

@@ -207,7 +207,7 @@ pub(super) struct Call<'s> {
 impl Call<'_> {
     /// A session for the next attempt.
     pub(super) async fn open(&self) -> Result<Session, StoreError> {
-        match Session::open(self.pool, self.timeout).await {
+        match Session::open(self.pool, self.timeout, self.operation).await {
             Ok(session) => Ok(session),
             Err(fault) => {
                 self.note(fault.remedy());
@@ -233,6 +233,7 @@ impl Call<'_> {
             session.return_to_pool();
             return Some(self.finish(answer));
         };
+        session.note_failure(fault);
         let remedy = fault.remedy();
         self.note(remedy);
         match remedy {

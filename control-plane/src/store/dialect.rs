@@ -72,6 +72,14 @@ pub(super) static SQLITE: Dialect = Dialect {
 };
 
 impl Dialect {
+    /// The name of the database in the semantic conventions of OpenTelemetry. MariaDB is asked as MySQL is.
+    pub(super) fn name(&self) -> &'static str {
+        match self.system {
+            System::MySql => "mysql",
+            System::Sqlite => "sqlite",
+        }
+    }
+
     /// Whether the server takes several statements as one text, which saves round trips.
     pub(super) fn takes_scripts(&self) -> bool {
         self.system == System::MySql

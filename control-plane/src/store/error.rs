@@ -76,6 +76,21 @@ impl Fault {
         Self::Corrupt(format!("{what}: {error}"))
     }
 
+    /// What it is, in a word.
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Self::TimedOut(_) => "timeout",
+            Self::Corrupt(_) => "corrupt",
+            Self::Refused(_) => "refused",
+            Self::Sql(_) | Self::Contended => match self.remedy() {
+                Remedy::Retry | Remedy::Later => "busy",
+                Remedy::Reconnect => "connection",
+                Remedy::Duplicate => "duplicate",
+                Remedy::GiveUp => "error",
+            },
+        }
+    }
+
     /// What to do about it.
     pub(super) fn remedy(&self) -> Remedy {
         match self {

@@ -4,6 +4,7 @@ use super::dialect::{self, Dialect};
 use super::error::Fault;
 use super::nodes::Nodes;
 use super::sql::Sql;
+use crate::telemetry::traces::{self, Span};
 use sqlx::mysql::{MySqlArguments, MySqlPool, MySqlRow};
 use sqlx::pool::PoolConnection;
 use sqlx::sqlite::{SqlitePool, SqliteRow};
@@ -55,6 +56,8 @@ pub(super) struct Session {
     deadline: Instant,
     effect: Effect,
     is_reusable: bool,
+    /// The span of the call, where the request is sampled.
+    span: Option<Span>,
 }
 
 /// The rows for which a commit gets the configured time once more.
@@ -86,12 +89,20 @@ macro_rules! on_connection {
 }
 
 impl Session {
-    /// Takes a connection from `pool`. The wait and the first statement together may take `timeout`.
-    pub(super) async fn open(pool: &Pool, timeout: Duration) -> Result<Self, Fault> {
+    /// Takes a connection from `pool` for a call of that name. The wait and the first statement together may take `timeout`.
+    pub(super) async fn open(
+        pool: &Pool,
+        timeout: Duration,
+        operation: &'static str,
+    ) -> Result<Self, Fault> {
+        let mut span = traces::database_span(pool.dialect().name(), operation);
         let deadline = Instant::now() + timeout;
-        let (connection, dialect) = timeout_at(deadline, pool.acquire())
-            .await
-            .map_err(|_| Fault::TimedOut(timeout.as_millis()))??;
+        let acquired = timeout_at(deadline, pool.acquire()).await;
+        let acquired = acquired
+            .map_err(|_| Fault::TimedOut(timeout.as_millis()))
+            .and_then(|connection| Ok(connection?));
+        let connection = acquired.inspect_err(|fault| note_failure(&mut span, fault))?;
+        let dialect = pool.dialect();
         Ok(Self {
             connection,
             dialect,
@@ -99,7 +110,13 @@ impl Session {
             deadline,
             effect: Effect::None,
             is_reusable: false,
+            span,
         })
+    }
+
+    /// Notes in the span of the call that it has failed.
+    pub(super) fn note_failure(&mut self, fault: &Fault) {
+        note_failure(&mut self.span, fault);
     }
 
     /// The dialect of the database.
@@ -228,6 +245,12 @@ impl Session {
     }
 }
 
+fn note_failure(span: &mut Option<Span>, fault: &Fault) {
+    if let Some(span) = span {
+        span.fail(fault.kind());
+    }
+}
+
 async fn within<T>(
     deadline: &mut Instant,
     timeout: Duration,
@@ -253,20 +276,21 @@ impl Drop for Session {
 }
 
 impl Pool {
-    async fn acquire(&self) -> Result<(PooledConnection, &'static Dialect), sqlx::Error> {
+    async fn acquire(&self) -> Result<PooledConnection, sqlx::Error> {
         Ok(match self {
             Self::MySql(pool, nodes) => {
                 nodes.settle(Some(pool)).await;
-                (
-                    PooledConnection::MySql(pool.acquire().await?),
-                    &dialect::MYSQL,
-                )
+                PooledConnection::MySql(pool.acquire().await?)
             }
-            Self::Sqlite(pool) => (
-                PooledConnection::Sqlite(pool.acquire().await?),
-                &dialect::SQLITE,
-            ),
+            Self::Sqlite(pool) => PooledConnection::Sqlite(pool.acquire().await?),
         })
+    }
+
+    fn dialect(&self) -> &'static Dialect {
+        match self {
+            Self::MySql(..) => &dialect::MYSQL,
+            Self::Sqlite(_) => &dialect::SQLITE,
+        }
     }
 
     /// Notes that the server may have failed: where there are others, the next call asks which of them takes writes.

@@ -139,6 +139,9 @@ metrics! {
     WEBHOOK_AGE: Gauge "edgelink_webhook_age_seconds";
     /// Webhooks disabled: they have failed for `webhooks.disable_after_seconds`, or more than `webhooks.max_waiting` deliveries wait.
     WEBHOOKS_DISABLED: Counter "edgelink_webhooks_disabled_total", "`reason` (failing, full)";
+    /// Spans of sampled requests; `full`: lost, because `telemetry.max_queued_spans` waited, `failed`: lost, because the collector did not
+    /// take them.
+    SPANS: Counter "edgelink_spans_total", "`outcome` (sent, full, failed)";
     /// Rows purged; `unhashed` are not purged, but given their hash; `undelivered` are deliveries to webhooks that still waited.
     PURGED: Counter "edgelink_purged_total", "`kind` (links, tombstones, receipts, unhashed, clicks, click_ids, conversions, audit, deliveries, undelivered, visit_leases, sessions, edge_health)";
     /// Purges that failed; they are retried.

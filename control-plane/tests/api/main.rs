@@ -46,6 +46,7 @@ mod sources;
 mod stopping;
 mod tags;
 mod tls;
+mod traces;
 mod transfer;
 mod upsert;
 mod validation;

@@ -6,8 +6,8 @@
 //! ([`snapshot`], [`code_filter`]), how it reports clicks ([`clicks`]) and how it is doing ([`health`]), and how it gets visits of links that have a limit
 //! ([`visits`]). The crate does no input and output and runs on wasm32.
 //!
-//! Three things are here because both have them: pauses between retries ([`backoff`]), circuit breakers ([`breaker`]) and how
-//! [`settings`] are declared.
+//! Four things are here because both have them: pauses between retries ([`backoff`]), circuit breakers ([`breaker`]), how
+//! [`settings`] are declared, and which trace a request is part of ([`traceparent`]).
 //! All else is a format: a change that alters one byte of it is a new version, never an edit of the old one.
 //! `tests/known_answers.rs` pins the bytes.
 
@@ -49,6 +49,7 @@ pub mod settings;
 pub mod snapshot;
 #[cfg(feature = "targets")]
 pub mod target;
+pub mod traceparent;
 pub mod varint;
 pub mod visits;
 
@@ -67,4 +68,5 @@ pub use permutation::{Permutation, PermutationKey};
 pub use record::{DomainTargets, Entry, LinkAnswer, LinkRecord, LinkState, Record, RedirectStatus};
 pub use redirect::Outcome;
 pub use snapshot::Snapshot;
+pub use traceparent::{TRACEPARENT, TraceParent};
 pub use visits::{VisitsAnswer, VisitsRequest};

@@ -1,18 +1,15 @@
 //! What operators see of requests: access logs, traces, and probes of readiness.
 
-use axum::Router;
-use axum::body::Bytes;
 use edgelink_tests::scenario::{Reply, Request, link};
 use edgelink_tests::stack::{
-    Behaviour, ControlPlane, Envoy, EnvoyOptions, ScriptedControlPlane, free_port, until,
+    Behaviour, Collector, ControlPlane, Envoy, EnvoyOptions, ScriptedControlPlane, TraceSpan,
+    free_port, until,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tempfile::TempDir;
-use tokio::net::TcpListener;
 
 const LIMIT: Duration = Duration::from_secs(30);
 const PROBE: &str = "/health/ready";
@@ -74,55 +71,106 @@ async fn access_logs_say_what_became_of_a_request() {
     envoy.assert_unharmed().await;
 }
 
-/// The bodies that a collector was sent.
-async fn collector() -> (SocketAddr, Arc<Mutex<Vec<Bytes>>>) {
-    let bodies = Arc::new(Mutex::new(Vec::new()));
-    let notes = Arc::clone(&bodies);
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
-    let listener = listener.expect("a free port");
-    let address = listener.local_addr().expect("an address");
-    let router = Router::new().fallback(async move |body: Bytes| {
-        notes.lock().expect("bodies").push(body);
-    });
-    tokio::spawn(async move { axum::serve(listener, router).await });
-    (address, bodies)
+const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+const PARENT: &str = "b7ad6b7169203331";
+
+fn traceparent(flags: &str) -> String {
+    format!("00-{TRACE}-{PARENT}-{flags}")
 }
 
-/// A trace of a client goes on at Envoy, which sends its span, and at the control plane that is asked.
-#[tokio::test]
-async fn a_trace_goes_through_envoy_to_the_control_plane() {
-    const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
-    const BYTES: [u8; 16] = 0x0af7_6519_16cd_43dd_8448_eb21_1c80_319c_u128.to_be_bytes();
-    let (collector, bodies) = collector().await;
-    let control_plane = ScriptedControlPlane::start().await;
-    script(&control_plane, "abc");
-    let options = options(&[
-        ("EDGELINK_OTLP", &collector.to_string()),
+fn traced(path: &str, flags: &str) -> Request {
+    Request::get(path).header("traceparent", traceparent(flags).as_bytes())
+}
+
+/// An Envoy and the control plane behind it, both of which send their spans to a collector.
+async fn traced_stack(collector: &Collector) -> (ControlPlane, Envoy) {
+    let control_plane = ControlPlane::with_variables(&[
+        ("EDGELINK_TELEMETRY_OTLP_URL", &collector.url()),
+        ("EDGELINK_TELEMETRY_INTERVAL_MS", "10"),
+        ("EDGELINK_LOG_FILTER", "info,edgelink_control_plane=debug"),
+    ]);
+    let control_plane = control_plane.await;
+    let address = collector.address().to_string();
+    let own = [
+        ("EDGELINK_OTLP", address.as_str()),
         ("EDGELINK_TRACE_PERCENT", "0"),
         ("EDGELINK_DESCRIBE", "outcome,tier"),
-    ]);
+    ];
+    let options = EnvoyOptions {
+        public_pages: true,
+        ..options(&own)
+    };
     let envoy = Envoy::start(&options, &[control_plane.address()]).await;
-    let parent = format!("00-{TRACE}-b7ad6b7169203331-01");
-    let request = Request::get("/abc").header("traceparent", parent.as_bytes());
-    assert_eq!(envoy.visit(&request).await.status, 302);
+    (control_plane, envoy)
+}
 
-    let heads = control_plane.lookup_heads("abc");
-    assert!(
-        heads[0].contains(&format!("traceparent: {parent}")),
-        "{heads:?}"
-    );
-    let has = |body: &Bytes, part: &[u8]| body.windows(part.len()).any(|bytes| bytes == part);
-    until("the span of Envoy is there", LIMIT, async || {
-        let bodies = bodies.lock().expect("bodies");
-        let mut spans = bodies.iter().filter(|body| has(body, &BYTES));
-        let is_whole = |span: &Bytes| {
-            has(span, b"edgelink-edge")
-                && has(span, b"edgelink.tier")
-                && has(span, b"control-plane")
-        };
-        spans.any(is_whole).then_some(())
+/// The span of Envoy in the trace, and the server's span of the control plane, once they are there.
+async fn spans_of_both(collector: &Collector) -> (TraceSpan, TraceSpan) {
+    until("spans of Envoy and the control plane", LIMIT, async || {
+        let mut spans = collector.spans_of(TRACE);
+        spans.retain(|span| span.is_server);
+        let of = |service| spans.iter().find(move |span| span.service == service);
+        Some((of("edgelink-edge")?.clone(), of("edgelink")?.clone()))
     })
-    .await;
+    .await
+}
+
+/// A trace of a client goes on at Envoy, at the control plane that the filter asks, and at its database.
+#[tokio::test]
+async fn a_trace_goes_through_envoy_to_the_control_plane_and_its_database() {
+    let collector = Collector::start().await;
+    let (mut control_plane, envoy) = traced_stack(&collector).await;
+    for code in ["known", "other"] {
+        let link = json!({ "longUrl": "https://example.com/", "customSlug": code });
+        control_plane.create(&link).await;
+    }
+    assert_eq!(envoy.visit(&traced("/other", "00")).await.status, 302);
+    assert_eq!(envoy.visit(&traced("/known", "01")).await.status, 302);
+    let (edge, lookup) = spans_of_both(&collector).await;
+    assert_eq!((&*edge.parent, &*lookup.parent), (PARENT, PARENT));
+    assert_eq!(edge.attribute("edgelink.tier"), "control-plane");
+    assert_eq!(lookup.name, "GET /edge/v1/links/{domain}/{code}");
+    assert_eq!(lookup.attribute("http.response.status_code"), "200");
+
+    control_plane.process().terminate().await;
+    let spans = collector.spans();
+    let (servers, calls): (Vec<_>, Vec<_>) = spans
+        .iter()
+        .filter(|span| span.service == "edgelink")
+        .partition(|span| span.is_server);
+    assert_eq!(servers, [&lookup]);
+    assert!(!calls.is_empty(), "{spans:?}");
+    for call in calls {
+        assert_eq!((&*call.trace, &call.parent), (TRACE, &lookup.id));
+        assert_eq!(call.attribute("db.system.name"), "sqlite");
+    }
+    let log = control_plane.process().log();
+    let answered = log.lines().filter(|line| line.contains("answered"));
+    let traced = answered.filter(|line| line.contains(TRACE));
+    assert_eq!(traced.count(), 1, "{log}");
+}
+
+/// What Envoy passes on itself, a page for visitors, is below Envoy's span.
+#[tokio::test]
+async fn a_page_from_the_control_plane_is_traced_below_envoy() {
+    let collector = Collector::start().await;
+    let (control_plane, envoy) = traced_stack(&collector).await;
+    let link = json!({ "longUrl": "https://example.com/", "customSlug": "known" });
+    control_plane.create(&link).await;
+    assert_eq!(envoy.visit(&traced("/known+", "01")).await.status, 200);
+    let (edge, page) = spans_of_both(&collector).await;
+    assert_eq!((&*edge.parent, &page.parent), (PARENT, &edge.id));
+}
+
+#[tokio::test]
+async fn a_lookup_has_the_traceparent_of_its_visitor_and_no_other() {
+    let control_plane = ScriptedControlPlane::start().await;
+    script(&control_plane, "abc");
+    let envoy = Envoy::start(&EnvoyOptions::default(), &[control_plane.address()]).await;
+    assert_eq!(envoy.visit(&traced("/abc", "00")).await.status, 302);
+    let heads = control_plane.lookup_heads("abc");
+    let header = format!("traceparent: {}", traceparent("00"));
+    assert!(heads[0].contains(&header), "{heads:?}");
     let other = Request::get("/unknown").header("traceparent", b"00-evil\"");
     assert_eq!(envoy.visit(&other).await.status, 404);
     let heads = control_plane.lookup_heads("unknown");
