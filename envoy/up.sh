@@ -55,6 +55,8 @@ start_control_plane() {
   export EDGELINK_LINKS_CODE_KEY_FILE=$state/code-key EDGELINK_AUTH_ADMIN_KEY_FILE=$state/admin-key
   export EDGELINK_LINKS_DOMAINS=$EDGELINK_DOMAINS EDGELINK_AUTH_EDGE_TOKEN_FILE=$EDGELINK_EDGE_TOKEN_FILE
   export EDGELINK_AUTH_EDGE_TOKENS=${EDGELINK_EDGE_TOKEN:-}
+  local collector=${EDGELINK_OTLP:+http://${EDGELINK_OTLP%%,*}} # of Envoy's spans
+  export EDGELINK_TELEMETRY_OTLP_URL=${EDGELINK_TELEMETRY_OTLP_URL:-$collector}
   start "$1" env EDGELINK_SERVER_LISTEN="127.0.0.1:$2" "$edgelink" serve
   await_url "http://127.0.0.1:$2/health/ready"
 }

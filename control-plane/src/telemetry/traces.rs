@@ -2,11 +2,11 @@
 //!
 //! A request is sampled if its `traceparent` says so, or, where it has none, by `telemetry.trace_percent`. One that is not makes no
 //! span and allocates nothing: there is no [`Trace`] then, in which spans would begin. Spans that have ended wait in a queue for the
-//! [`Exporter`]; where it is full they are lost, and nothing waits.
+//! [`export::Exporter`]; where it is full they are lost, and nothing waits.
 
 mod export;
 
-pub(crate) use export::{Exporter, start};
+pub(crate) use export::start;
 
 use edgelink_wire::{TRACEPARENT, TraceParent};
 use http::HeaderMap;

@@ -2,7 +2,8 @@
 
 use edgelink_tests::scenario::{Answer, Request};
 use edgelink_tests::stack::{
-    Connection, Process, bridge_module, edgelink_binary, filter_module, free_port, root, until,
+    Collector, Connection, Process, bridge_module, edgelink_binary, filter_module, free_port, root,
+    until,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -22,6 +23,7 @@ struct Run {
     /// What short URLs begin with: nginx, or Envoy where there is no nginx.
     visited: String,
     folder: TempDir,
+    variables: Vec<(&'static str, String)>,
 }
 
 #[derive(Clone, Copy)]
@@ -76,19 +78,24 @@ impl Addresses {
 
 impl Run {
     async fn start(shape: &str) -> Self {
+        Self::with_variables(shape, Vec::new()).await
+    }
+
+    async fn with_variables(shape: &str, variables: Vec<(&'static str, String)>) -> Self {
         let folder = TempDir::new().expect("a folder");
         let target = folder.path().join("target/debug");
         std::fs::create_dir_all(&target).expect("a folder");
         symlink(edgelink_binary(), target.join("edgelink")).expect("a link");
         let addresses = Addresses::free();
         let mut run = Self {
-            script: up(folder.path(), shape, addresses),
+            script: up(folder.path(), shape, addresses, &variables),
             addresses,
             visited: match shape {
                 "small" => format!("http://{}", addresses.edge),
                 _ => format!("https://{}", addresses.https),
             },
             folder,
+            variables,
         };
         run.await_ready().await;
         run
@@ -97,7 +104,7 @@ impl Run {
     async fn restart(&mut self, shape: &str) {
         let file = self.log_file();
         std::fs::remove_file(file).expect("the log of the first start");
-        self.script = up(self.folder.path(), shape, self.addresses);
+        self.script = up(self.folder.path(), shape, self.addresses, &self.variables);
         self.await_ready().await;
     }
 
@@ -182,6 +189,23 @@ impl Run {
         .await;
     }
 
+    /// Returns when spans of Envoy and of the control plane have come to the collector.
+    async fn await_traces(&self, collector: &Collector) {
+        let parent = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        let request = Request::get("/health/live").header("traceparent", parent);
+        for address in [self.addresses.edge, self.addresses.api] {
+            let mut connection = Connection::open(address).await.expect("a connection");
+            let answer = connection.exchange(&request, b"").await;
+            assert_eq!(answer.expect("an answer").status, 200);
+        }
+        until("spans of both", LIMIT, async || {
+            let spans = collector.spans_of("0af7651916cd43dd8448eb211c80319c");
+            let of = |service| spans.iter().any(|span| span.service == service);
+            (of("edgelink-edge") && of("edgelink")).then_some(())
+        })
+        .await;
+    }
+
     fn state(&self, name: &str) -> PathBuf {
         self.folder.path().join("state").join(name)
     }
@@ -232,7 +256,12 @@ impl Run {
     }
 }
 
-fn up(folder: &Path, shape: &str, addresses: Addresses) -> Process {
+fn up(
+    folder: &Path,
+    shape: &str,
+    addresses: Addresses,
+    variables: &[(&'static str, String)],
+) -> Process {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../envoy/up.sh");
     let mut command = Command::new(script);
     command
@@ -240,7 +269,8 @@ fn up(folder: &Path, shape: &str, addresses: Addresses) -> Process {
         .env("CARGO_TARGET_DIR", folder.join("target"))
         .env("EDGELINK_WASM", filter_module())
         .env("EDGELINK_BRIDGE_WASM", bridge_module())
-        .env("EDGELINK_STATE_DIR", folder.join("state"));
+        .env("EDGELINK_STATE_DIR", folder.join("state"))
+        .envs(variables.iter().cloned());
     for (variable, address) in addresses.all() {
         command.env(variable, address.port().to_string());
     }
@@ -249,9 +279,12 @@ fn up(folder: &Path, shape: &str, addresses: Addresses) -> Process {
 
 #[tokio::test]
 async fn what_it_prints_works_and_a_second_start_finds_the_links_of_the_first() {
-    let mut run = Run::start("small").await;
+    let collector = Collector::start().await;
+    let variables = vec![("EDGELINK_OTLP", collector.address().to_string())];
+    let mut run = Run::with_variables("small", variables).await;
     let path = run.create_link().await;
     assert_eq!(run.follow(&path).await.location(), Some(TARGET));
+    run.await_traces(&collector).await;
     for secret in [
         "admin-key",
         "edge-token",

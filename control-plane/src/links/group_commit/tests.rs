@@ -306,7 +306,12 @@ async fn a_commit_that_takes_too_long_is_a_transient_error_in_time() {
 fn job(id: u64) -> (Job, oneshot::Receiver<Result<Answers, StoreError>>) {
     let (answer, answered) = oneshot::channel();
     let links = vec![link(id, &format!("c{id}"))];
-    (Job { links, answer }, answered)
+    let job = Job {
+        links,
+        answer,
+        trace: None,
+    };
+    (job, answered)
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,5 +1,6 @@
 //! Tests of sampling, and of the bound of the queue.
 
+use super::export::Exporter;
 use super::*;
 use crate::config::TelemetryConfig;
 use futures_util::FutureExt;
