@@ -4,6 +4,7 @@ use crate::accounting::batch;
 use crate::helpers::{Running, send, until};
 use edgelink_tests::stack::{Collector, CollectorKind, TraceSpan};
 use edgelink_wire::clicks::encode;
+use metrics_exporter_prometheus::PrometheusBuilder;
 use reqwest::{Method, RequestBuilder};
 use serde_json::json;
 use sqlx::{Connection, Executor, SqliteConnection};
@@ -127,8 +128,8 @@ async fn a_share_of_requests_without_a_trace_begins_one() {
         ("EDGELINK_TELEMETRY_SERVICE_NAME", "links of the test"),
     ];
     let server = with_collector(&collector, &variables).await;
-    let path = format!("/{}", "x".repeat(1_000));
-    let unmatched = server.plain(Method::DELETE, &format!("{path}/y"));
+    let path = format!("/api/{}", "x".repeat(1_000));
+    let unmatched = server.plain(Method::DELETE, &path);
     assert_eq!(send(unmatched).await.status, 404);
     let list = server.api(Method::GET, "/links");
     send(traced(list, "00")).await.expect(200);
@@ -178,8 +179,10 @@ async fn failed_requests_and_calls_say_so() {
     assert_eq!(failed[0].attribute("error.type"), "error");
 }
 
-/// Asks for so much that spans are lost; the metrics then.
-async fn lose_spans(kind: CollectorKind) -> String {
+/// Has a collector lose spans until the metrics say so, while requests are answered.
+async fn lose_spans(kind: CollectorKind, outcome: &str) {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let _guard = metrics::set_default_local_recorder(&recorder);
     let collector = Collector::of(kind).await;
     let variables = [
         ("EDGELINK_TELEMETRY_MAX_QUEUED_SPANS", "1"),
@@ -192,27 +195,24 @@ async fn lose_spans(kind: CollectorKind) -> String {
         let creation = server.api(Method::POST, "/links").json(&link);
         send(traced(creation, "01")).await.expect(201);
     }
-    let outcome = match kind {
-        CollectorKind::Silent => "full",
-        _ => "failed",
-    };
     let series = format!("edgelink_spans_total{{outcome=\"{outcome}\"}} ");
-    let mut metrics = String::new();
-    until("the metric is there", async || {
-        metrics = server.follow("/metrics").await.text().to_owned();
-        metrics.contains(&series)
+    let handle = recorder.handle();
+    until("spans are lost", async || {
+        let metrics = handle.render();
+        let lost = metrics.lines().find_map(|line| line.strip_prefix(&series));
+        lost.is_some_and(|count| count != "0")
     })
     .await;
     stop(server).await;
-    metrics
+    assert_eq!(collector.spans(), []);
 }
 
 #[tokio::test]
 async fn a_collector_that_never_answers_holds_up_nothing() {
-    lose_spans(CollectorKind::Silent).await;
+    lose_spans(CollectorKind::Silent, "full").await;
 }
 
 #[tokio::test]
 async fn a_collector_that_refuses_holds_up_nothing() {
-    lose_spans(CollectorKind::Refusing).await;
+    lose_spans(CollectorKind::Refusing, "failed").await;
 }
