@@ -82,6 +82,7 @@ impl Fault {
             Self::TimedOut(_) => "timeout",
             Self::Corrupt(_) => "corrupt",
             Self::Refused(_) => "refused",
+            Self::NoDatabase => "no database",
             Self::Sql(_) | Self::Contended => match self.remedy() {
                 Remedy::Retry | Remedy::Later => "busy",
                 Remedy::Reconnect => "connection",

@@ -405,7 +405,7 @@ async fn in_the_production_shape_a_part_that_ends_again_and_again_ends_everythin
 #[tokio::test]
 async fn a_port_that_is_taken_is_named() {
     let mut run = Run::start("small").await;
-    let mut second = up(run.folder.path(), "small", run.addresses);
+    let mut second = up(run.folder.path(), "small", run.addresses, &[]);
 
     let ended = second.await_end().await;
 

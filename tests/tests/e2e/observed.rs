@@ -84,12 +84,13 @@ fn traced(path: &str, flags: &str) -> Request {
 
 /// An Envoy and the control plane behind it, both of which send their spans to a collector.
 async fn traced_stack(collector: &Collector) -> (ControlPlane, Envoy) {
+    let url = collector.url();
     let control_plane = ControlPlane::with_variables(&[
-        ("EDGELINK_TELEMETRY_OTLP_URL", &collector.url()),
+        ("EDGELINK_TELEMETRY_OTLP_URL", &url),
         ("EDGELINK_TELEMETRY_INTERVAL_MS", "10"),
         ("EDGELINK_LOG_FILTER", "info,edgelink_control_plane=debug"),
-    ]);
-    let control_plane = control_plane.await;
+    ])
+    .await;
     let address = collector.address().to_string();
     let own = [
         ("EDGELINK_OTLP", address.as_str()),
