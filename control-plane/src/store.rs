@@ -94,6 +94,7 @@ pub use listing::{
     NumberedPage, NumberedQuery, SortBy, TagsMode, VisitSum,
 };
 pub use moving::{LinkMove, MoveError, Moved};
+pub use nodes::{Answer, Known, Silence, Standing, are_apart};
 pub use outbox::{MAX_BATCH_BYTES, MalformedBatch, OutboxSize, PendingBatch, PendingChange};
 pub use packed::{CutOff, Packed};
 pub use publisher::{
@@ -124,12 +125,23 @@ pub async fn connect(config: &StoreConfig) -> Result<Arc<Store>, StoreError> {
     let url = config.url.expose();
     match url.split_once(':') {
         Some(("sqlite", _)) => Ok(Arc::new(sqlite::connect(url, config).await?)),
-        Some(("mysql", _)) => Ok(Arc::new(mysql::connect(url, config).await?)),
+        Some(("mysql", _)) => Ok(Arc::new(mysql::connect(config).await?)),
         _ => Err(StoreError {
             context: "reading the database URL",
             transient: false,
             source: "must start with sqlite: or mysql:".into(),
         }),
+    }
+}
+
+/// What each server that the URL names says of itself, by its name; none of SQLite.
+///
+/// # Errors
+/// A permanent one if the URL is wrong.
+pub async fn servers(config: &StoreConfig) -> Result<Vec<(String, Known)>, StoreError> {
+    match config.url.expose().starts_with("mysql:") {
+        true => mysql::servers(config).await,
+        false => Ok(Vec::new()),
     }
 }
 
