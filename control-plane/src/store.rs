@@ -99,7 +99,7 @@ pub use outbox::{MAX_BATCH_BYTES, MalformedBatch, OutboxSize, PendingBatch, Pend
 pub use packed::{CutOff, Packed};
 pub use publisher::{
     FeedKind, FlushReason, LeaseClaim, NUMBERS_SKIPPED, OTHER_KIND_WAIT_MILLIS, Past, Pending,
-    PendingKeys, PublisherState,
+    PendingKeys, PublisherState, Skipped,
 };
 pub use receipts::{Receipt, StoredReceipt};
 pub use reports::{MAX_OPEN_OF_LINK, NewReport, ReportQuery, ReportReason, ReportRow, Reported};
@@ -134,6 +134,18 @@ pub async fn connect(config: &StoreConfig) -> Result<Arc<Store>, StoreError> {
     }
 }
 
+/// Opens a database that has to be there with the schema of this version, as commands do that another process serves beside:
+/// with settings that are missing or wrong they would otherwise do their work on a new and empty file.
+///
+/// # Errors
+/// Those of [`connect`]; a permanent one if there is no file, or the schema lacks migrations.
+pub async fn open(config: &StoreConfig) -> Result<Arc<Store>, StoreError> {
+    require_file(config)?;
+    let store = connect(config).await?;
+    store.require_schema().await?;
+    Ok(store)
+}
+
 /// What each server that the URL names says of itself, by its name; none of SQLite.
 ///
 /// # Errors
@@ -145,9 +157,39 @@ pub async fn servers(config: &StoreConfig) -> Result<Vec<(String, Known)>, Store
     }
 }
 
-/// The file of a SQLite database; `None` of others, and where the URL names none.
+/// An error if the URL names a file of SQLite that is not there.
+///
+/// # Errors
+/// A permanent one, which names the file.
+pub fn require_file(config: &StoreConfig) -> Result<(), StoreError> {
+    match file(config).filter(|file| !file.exists()) {
+        None => Ok(()),
+        Some(_) => Err(StoreError {
+            context: "looking for the database",
+            transient: false,
+            source: format!(
+                "there is no {}; a new one is made by 'edgelink serve', or 'edgelink migrate --create'",
+                name(config)
+            )
+            .into(),
+        }),
+    }
+}
+
+/// How a database is called in what is printed: its kind, where it is, and its name; no user and no password.
 #[must_use]
-pub fn file(config: &StoreConfig) -> Option<PathBuf> {
+pub fn name(config: &StoreConfig) -> String {
+    match file(config) {
+        Some(file) => {
+            let file = std::path::absolute(&file).unwrap_or(file);
+            format!("SQLite file {}", file.display())
+        }
+        None => nodes::names(config.url.expose()),
+    }
+}
+
+/// The file of a SQLite database; `None` of others, and where the URL names none.
+fn file(config: &StoreConfig) -> Option<PathBuf> {
     let url = config.url.expose();
     url.starts_with("sqlite:")
         .then(|| sqlite::file(url))
