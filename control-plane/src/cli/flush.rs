@@ -24,7 +24,8 @@ pub(super) struct FlushArguments {
     /// The database was restored from a backup: in addition, numbers are skipped that the lost database may have issued.
     #[arg(long)]
     restored: bool,
-    /// How many links were created since that backup at most, 1 to 1000000000: so many numbers are skipped at each issuer. Without it
+    /// How many links were created since that backup at most, and numbers drawn for them and not used, 1 to 1000000000: so many
+    /// numbers are skipped at each issuer. Without it
     /// a million, or half of those that may be issued at the moment if that is less. With more than those, links can be created a minute
     /// after the start of a control plane.
     #[arg(long, value_parser = value_parser!(u64).range(1..=1_000_000_000), value_name = "N", requires = "restored")]
