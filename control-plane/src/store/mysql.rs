@@ -2,7 +2,7 @@
 
 use super::calls::Store;
 use super::error::{Fault, Remedy, StoreError};
-use super::nodes::{Known, Nodes, is_galera};
+use super::nodes::{Known, Nodes, Times, is_galera};
 use super::secret_place::SecretPlace;
 use super::session::{IDLE_TIMEOUT, MAX_LIFETIME, Pool};
 use crate::config::StoreConfig;
@@ -39,7 +39,7 @@ const SEE_ALL: &str = "SET SESSION wsrep_sync_wait = 7";
 
 /// Connects to the server, or to one of several.
 pub(super) async fn connect(config: &StoreConfig) -> Result<Store, StoreError> {
-    let nodes = Nodes::new(config, options).map_err(refused)?;
+    let nodes = nodes(config)?;
     nodes.start().await.map_err(|why| StoreError {
         context: CONTEXT,
         transient: true,
@@ -75,8 +75,16 @@ pub(super) async fn connect(config: &StoreConfig) -> Result<Store, StoreError> {
 
 /// What each server of the database says of itself, by its name.
 pub(super) async fn servers(config: &StoreConfig) -> Result<Vec<(String, Known)>, StoreError> {
-    let nodes = Nodes::new(config, options).map_err(refused)?;
+    let nodes = nodes(config)?;
     Ok(nodes.standings().await)
+}
+
+fn nodes(config: &StoreConfig) -> Result<Arc<Nodes>, StoreError> {
+    let times = Times {
+        timeout: config.timeout_ms,
+        period: config.servers_check_ms,
+    };
+    Nodes::new(config.url.expose(), times, options).map_err(refused)
 }
 
 fn options(url: MySqlConnectOptions) -> MySqlConnectOptions {

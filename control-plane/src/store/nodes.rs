@@ -10,7 +10,6 @@ pub(super) use self::standing::is_galera;
 pub use self::standing::{Answer, Known, Silence, Standing, are_apart};
 
 use self::standing::{Choice, Prefer, ask, choose, is_standing};
-use crate::config::StoreConfig;
 use sqlx::mysql::{MySqlConnectOptions, MySqlPool};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -30,16 +29,22 @@ const UNDECIDED_PAUSE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Nodes {
     servers: Vec<MySqlConnectOptions>,
-    /// `store.timeout_ms`.
-    timeout: Duration,
-    /// How often all are asked.
-    period: Duration,
+    times: Times,
     /// Whether the one in use is to be asked before the next call.
     is_suspected: AtomicBool,
     choosing: Mutex<()>,
     /// How often they were asked.
     rounds: AtomicU64,
     state: StdMutex<State>,
+}
+
+/// How long things take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Times {
+    /// `store.timeout_ms`.
+    pub(super) timeout: Duration,
+    /// How often all servers are asked.
+    pub(super) period: Duration,
 }
 
 /// The server in use, and what else is known.
@@ -62,10 +67,11 @@ struct State {
 impl Nodes {
     /// The servers of a URL, of which each begins with `options`. Several have commas in between.
     pub(super) fn new(
-        config: &StoreConfig,
+        url: &str,
+        times: Times,
         options: impl Fn(MySqlConnectOptions) -> MySqlConnectOptions,
     ) -> Result<Arc<Self>, sqlx::Error> {
-        let servers = split(config.url.expose())
+        let servers = split(url)
             .iter()
             .map(|url| MySqlConnectOptions::from_str(url).map(&options))
             .collect::<Result<Vec<_>, _>>()?;
@@ -74,13 +80,12 @@ impl Nodes {
             since: None,
             was_replica: vec![false; servers.len()],
             quiet_until: None,
-            next_check: Instant::now() + config.servers_check_ms,
+            next_check: Instant::now() + times.period,
             complaint: None,
         };
         Ok(Arc::new(Self {
             servers,
-            timeout: config.timeout_ms,
-            period: config.servers_check_ms,
+            times,
             is_suspected: AtomicBool::new(false),
             choosing: Mutex::new(()),
             rounds: AtomicU64::new(0),
@@ -96,7 +101,7 @@ impl Nodes {
         if self.servers.len() == 1 {
             return Ok(());
         }
-        let known = self.ask_all(self.timeout).await;
+        let known = self.ask_all(self.times.timeout).await;
         match self.choose(&known, Prefer::First) {
             Choice::Use(place) => {
                 self.lock().used = Some(place);
@@ -108,7 +113,7 @@ impl Nodes {
 
     /// What each server says, by its name. For those who look, and choose none.
     pub(super) async fn standings(&self) -> Vec<(String, Known)> {
-        let known = self.ask_all(self.timeout).await;
+        let known = self.ask_all(self.times.timeout).await;
         self.servers.iter().map(name).zip(known).collect()
     }
 
@@ -150,7 +155,7 @@ impl Nodes {
         if self.rounds.load(Ordering::Acquire) != rounds || !self.is_to_be_asked() {
             return;
         }
-        let patience = self.timeout / SHARE_OF_TIMEOUT;
+        let patience = self.times.timeout / SHARE_OF_TIMEOUT;
         let known = self.ask_unless_ready(patience, Some(self.place())).await;
         self.rounds.fetch_add(1, Ordering::Release);
         let is_decided = known.is_none_or(|known| self.follow(&known, Prefer::Used, pool));
@@ -165,7 +170,7 @@ impl Nodes {
         let Ok(_turn) = self.choosing.try_lock() else {
             return;
         };
-        let known = self.ask_all(self.timeout / SHARE_OF_TIMEOUT).await;
+        let known = self.ask_all(self.times.timeout / SHARE_OF_TIMEOUT).await;
         self.rounds.fetch_add(1, Ordering::Release);
         self.follow(&known, Prefer::First, pool);
     }
@@ -282,7 +287,7 @@ impl Nodes {
         let (mut state, now) = (self.lock(), Instant::now());
         let is_due = state.next_check <= now;
         if is_due {
-            state.next_check = now + self.period;
+            state.next_check = now + self.times.period;
         }
         is_due
     }
@@ -368,11 +373,11 @@ mod tests {
         let count = Arc::new(AtomicU64::new(0));
         let ports = [silent(&count).await, silent(&count).await];
         let url = format!("mysql://u@127.0.0.1:{},127.0.0.1:{}/d", ports[0], ports[1]);
-        let config = StoreConfig {
-            timeout_ms: Duration::from_millis(600),
-            ..StoreConfig::at(&url)
+        let times = Times {
+            timeout: Duration::from_millis(600),
+            period: Duration::from_mins(1),
         };
-        let nodes = Nodes::new(&config, |options| options).unwrap();
+        let nodes = Nodes::new(&url, times, |options| options).unwrap();
         let pool = MySqlPoolOptions::new().connect_lazy_with(nodes.used().clone());
         nodes.suspect();
         let mut calls = JoinSet::new();
