@@ -64,7 +64,7 @@ start_control_plane() {
 start_envoy() {
   export EDGELINK_WORKERS=${EDGELINK_WORKERS:-$(getconf _NPROCESSORS_ONLN)}
   start envoy "$root/envoy/run.sh"
-  await_url "$edge/health/live"
+  await_url "$edge/health/ready"
   if [[ $EDGELINK_FEED != none ]]; then await every_worker_has_begun; fi
 }
 

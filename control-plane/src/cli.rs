@@ -4,11 +4,11 @@ mod flush;
 mod keys;
 mod transfer;
 
-use crate::config::{Config, ConfigError, Environment};
+use crate::config::{Config, ConfigError, Environment, StoreConfig};
 use crate::doctor::{Report, Verdict, examine};
 use crate::purge::Purger;
 use crate::server::{self, Server, StartError};
-use crate::store::StoreError;
+use crate::store::{self, Store, StoreError};
 use crate::telemetry;
 use clap::{Parser, Subcommand};
 use flush::FlushArguments;
@@ -16,6 +16,7 @@ use keys::KeysCommand;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use transfer::{CommandError, ExportArguments, ImportArguments};
@@ -40,7 +41,11 @@ enum Command {
         check_config: bool,
     },
     /// Bring the schema of the database up to date.
-    Migrate,
+    Migrate {
+        /// Make the file of SQLite where there is none, which is otherwise an error.
+        #[arg(long)]
+        create: bool,
+    },
     /// Make, list and revoke API keys.
     #[command(subcommand)]
     Keys(KeysCommand),
@@ -114,10 +119,7 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Serve {
             check_config: false,
         } => Box::pin(serve(config()?, &environment)).await,
-        Command::Migrate => {
-            let store = crate::store::connect(&config()?.store).await?;
-            Ok(store.migrate().await?)
-        }
+        Command::Migrate { create } => migrate(&config()?, create).await,
         Command::Keys(command) => Ok(command.run(&config()?).await?),
         Command::Sweep => sweep(&config()?).await,
         Command::Doctor { json } => {
@@ -140,6 +142,27 @@ async fn serve(config: Config, environment: &Environment) -> Result<(), Failure>
     Ok(())
 }
 
+/// Opens the database of a command that changes what is there, and says which one that is: with settings that the command was not
+/// given it would be another one than that of the control planes.
+async fn open(config: &StoreConfig) -> Result<Arc<Store>, StoreError> {
+    say_database(config);
+    store::open(config).await
+}
+
+/// On standard error: what is printed on standard output is for programs.
+fn say_database(config: &StoreConfig) {
+    eprintln!("edgelink: the database is {}", store::name(config));
+}
+
+async fn migrate(config: &Config, may_create: bool) -> Result<(), Failure> {
+    say_database(&config.store);
+    if !may_create {
+        store::require_file(&config.store)?;
+    }
+    let store = store::connect(&config.store).await?;
+    Ok(store.migrate().await?)
+}
+
 /// Prints what the doctor has found. Where standard output is closed there is still the exit code.
 fn print_report(report: Report, as_json: bool) -> Result<(), Failure> {
     let text = match as_json {
@@ -155,7 +178,7 @@ fn print_report(report: Report, as_json: bool) -> Result<(), Failure> {
 
 /// Purges what has expired, once and now.
 async fn sweep(config: &Config) -> Result<(), Failure> {
-    let store = server::open_store(&config.store).await?;
+    let store = open(&config.store).await?;
     let store = server::with_events(config, store);
     let mut purger = Purger::new(store, &config.purge, &config.analytics);
     let purged = purger.purge().await?.ok_or(Failure::Busy)?;

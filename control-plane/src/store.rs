@@ -94,11 +94,12 @@ pub use listing::{
     NumberedPage, NumberedQuery, SortBy, TagsMode, VisitSum,
 };
 pub use moving::{LinkMove, MoveError, Moved};
+pub use nodes::{Answer, Known, Silence, Standing, are_apart};
 pub use outbox::{MAX_BATCH_BYTES, MalformedBatch, OutboxSize, PendingBatch, PendingChange};
 pub use packed::{CutOff, Packed};
 pub use publisher::{
     FeedKind, FlushReason, LeaseClaim, NUMBERS_SKIPPED, OTHER_KIND_WAIT_MILLIS, Past, Pending,
-    PendingKeys, PublisherState,
+    PendingKeys, PublisherState, Skipped,
 };
 pub use receipts::{Receipt, StoredReceipt};
 pub use reports::{MAX_OPEN_OF_LINK, NewReport, ReportQuery, ReportReason, ReportRow, Reported};
@@ -124,7 +125,7 @@ pub async fn connect(config: &StoreConfig) -> Result<Arc<Store>, StoreError> {
     let url = config.url.expose();
     match url.split_once(':') {
         Some(("sqlite", _)) => Ok(Arc::new(sqlite::connect(url, config).await?)),
-        Some(("mysql", _)) => Ok(Arc::new(mysql::connect(url, config).await?)),
+        Some(("mysql", _)) => Ok(Arc::new(mysql::connect(config).await?)),
         _ => Err(StoreError {
             context: "reading the database URL",
             transient: false,
@@ -133,9 +134,62 @@ pub async fn connect(config: &StoreConfig) -> Result<Arc<Store>, StoreError> {
     }
 }
 
-/// The file of a SQLite database; `None` of others, and where the URL names none.
+/// Opens a database that has to be there with the schema of this version, as commands do that another process serves beside:
+/// with settings that are missing or wrong they would otherwise do their work on a new and empty file.
+///
+/// # Errors
+/// Those of [`connect`]; a permanent one if there is no file, or the schema lacks migrations.
+pub async fn open(config: &StoreConfig) -> Result<Arc<Store>, StoreError> {
+    require_file(config)?;
+    let store = connect(config).await?;
+    store.require_schema().await?;
+    Ok(store)
+}
+
+/// What each server that the URL names says of itself, by its name; none of SQLite.
+///
+/// # Errors
+/// A permanent one if the URL is wrong.
+pub async fn servers(config: &StoreConfig) -> Result<Vec<(String, Known)>, StoreError> {
+    match config.url.expose().starts_with("mysql:") {
+        true => mysql::servers(config).await,
+        false => Ok(Vec::new()),
+    }
+}
+
+/// An error if the URL names a file of SQLite that is not there.
+///
+/// # Errors
+/// A permanent one, which names the file.
+pub fn require_file(config: &StoreConfig) -> Result<(), StoreError> {
+    match file(config).filter(|file| !file.exists()) {
+        None => Ok(()),
+        Some(_) => Err(StoreError {
+            context: "looking for the database",
+            transient: false,
+            source: format!(
+                "there is no {}; a new one is made by 'edgelink serve', or 'edgelink migrate --create'",
+                name(config)
+            )
+            .into(),
+        }),
+    }
+}
+
+/// How a database is called in what is printed: its kind, where it is, and its name; no user and no password.
 #[must_use]
-pub fn file(config: &StoreConfig) -> Option<PathBuf> {
+pub fn name(config: &StoreConfig) -> String {
+    match file(config) {
+        Some(file) => {
+            let file = std::path::absolute(&file).unwrap_or(file);
+            format!("SQLite file {}", file.display())
+        }
+        None => nodes::names(config.url.expose()),
+    }
+}
+
+/// The file of a SQLite database; `None` of others, and where the URL names none.
+fn file(config: &StoreConfig) -> Option<PathBuf> {
     let url = config.url.expose();
     url.starts_with("sqlite:")
         .then(|| sqlite::file(url))

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 
 import envoys
@@ -29,12 +30,17 @@ def check():
             threshold = f"--threshold={MOST_EXPOSURE * 10:.0f}"
             yield from succeeds("systemd-analyze", "security", "--offline=true", threshold, f"--root={root}", unit)
         yield from succeeds("systemd-sysusers", f"--root={root}")
+        for name in ("edgelink.env", "edge.env"):
+            (root / "etc/edgelink" / name).write_text("EDGELINK_STORE_URL=mysql://user:password@host/links\n")
+            (root / "etc/edgelink" / name).chmod(0o644)
         yield from succeeds("systemd-tmpfiles", f"--root={root}", "--create", "edgelink.conf")
         yield from right_owners(root)
         yield from envoy_takes_it(root)
         yield from succeeds("logrotate", "--debug", root / "etc/logrotate.d/edgelink")
     yield from known_variables()
+    yield from commands_as_the_unit()
     yield from drains()
+    yield from drains_without_curl()
 
 
 def install(root):
@@ -74,8 +80,9 @@ def right_owners(root):
         user = next(line.split("=")[1] for line in text.splitlines() if line.startswith("User="))
         if f"\n{user}:" not in f"\n{users}":
             yield f"{unit}: sysusers.conf makes no user {user}"
-    if (root / "etc/edgelink/secrets").stat().st_mode & 0o077:
-        yield "tmpfiles.conf: others than root can read the secrets"
+    for name in ("secrets", "edgelink.env", "edge.env"):
+        if (root / "etc/edgelink" / name).stat().st_mode & 0o077:
+            yield f"tmpfiles.conf: others than root can read {name}"
 
 
 def envoy_takes_it(root):
@@ -100,6 +107,41 @@ def known_variables():
     for unit in UNITS:
         names = set(re.findall(r"\b(EDGELINK_\w+)=", (HOME / unit).read_text())) - {"EDGELINK_ENVOY_INSTALL"}
         yield from (f"{unit}: no reference has {name}" for name in names if f"`{name}`" not in references)
+
+
+def commands_as_the_unit():
+    """edgelink-ctl has the user, settings and secrets of the unit, and what it gives to systemd-run systemd knows."""
+    script, unit = (HOME / "ctl.sh").read_text(), (HOME / "edgelink.service").read_text()
+    properties = re.findall(r"--property=(\S+)", script)
+    yield from (f"ctl.sh: edgelink.service has no {line}" for line in properties if line not in unit.splitlines())
+    for name in ("User", "Group", "EnvironmentFile", "LoadCredential", "WorkingDirectory", "StateDirectory"):
+        lines = [line for line in unit.splitlines() if line.startswith(f"{name}=")]
+        yield from (f"ctl.sh: there is no {line}" for line in lines if line not in properties)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "command.service"
+        file.write_text("[Service]\nType=exec\nExecStart=/bin/true\n" + "\n".join(properties))
+        yield from silent("systemd-analyze", "verify", "--man=no", file)
+        inside = Path(folder) / "inside"
+        inside.write_text(script.replace("exec /usr/bin/edgelink ", "env; exec echo "))
+        given = {"PATH": os.environ["PATH"], "CREDENTIALS_DIRECTORY": "/secrets"}
+        said = subprocess.run(["bash", inside, "flush", "--restored"], check=True, capture_output=True, text=True, env=given).stdout
+    if "--config /etc/edgelink/edgelink.toml flush --restored" not in said:
+        yield f"ctl.sh: {said}"
+    for name, value in re.findall(r"\b(EDGELINK_\w+_FILE)=(\S+)", unit):
+        if f"{name}={value.replace('%d', '/secrets')}\n" not in said:
+            yield f"ctl.sh: it has not the {name} of edgelink.service"
+
+
+def drains_without_curl():
+    """Where connections cannot be counted they have all of the time that there is for them."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("bash", "sleep", "sed", "env"):
+            (Path(folder) / name).symlink_to(shutil.which(name))
+        begun = time.monotonic()
+        variables = {"PATH": folder, "EDGELINK_DRAIN_SECONDS": "2"}
+        subprocess.run([shutil.which("bash"), HOME / "drain.sh"], check=True, timeout=15, stderr=subprocess.DEVNULL, env=variables)
+        if time.monotonic() - begun < 1.5:
+            yield "drain.sh: without curl it takes no time for an end"
 
 
 def drains():

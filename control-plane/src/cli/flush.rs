@@ -2,8 +2,9 @@
 
 use super::{Failure, plural};
 use crate::config::Config;
-use crate::server;
-use crate::store::{FlushReason, PublisherState, Store, StoreError};
+use crate::store::{
+    FlushReason, ISSUERS, NUMBERS_SKIPPED, PublisherState, Skipped, Store, StoreError,
+};
 use clap::{Args, value_parser};
 use edgelink_wire::FeedPosition;
 use std::time::Duration;
@@ -20,10 +21,17 @@ const MAX_EDGES: u32 = 10_000;
 
 #[derive(Debug, Args)]
 pub(super) struct FlushArguments {
-    /// The database was restored from a backup: in addition, no number is issued that the lost database may have issued.
+    /// The database was restored from a backup: in addition, numbers are skipped that the lost database may have issued.
     #[arg(long)]
     restored: bool,
-    /// How many seconds to wait until a control plane has published the flush, 0 to 600. Without a publisher there is no wait.
+    /// How many links were created since that backup at most, and numbers drawn for them and not used, 1 to 1000000000: so many
+    /// numbers are skipped at each issuer. Without it
+    /// a million, or half of those that may be issued at the moment if that is less. With more than those, links can be created a minute
+    /// after the start of a control plane.
+    #[arg(long, value_parser = value_parser!(u64).range(1..=1_000_000_000), value_name = "N", requires = "restored")]
+    links_since: Option<u64>,
+    /// How many seconds to wait until a control plane has published the flush, 0 to 600; with 0 it is noted alone. Without a
+    /// publisher there is no wait.
     #[arg(long, default_value_t = 15, value_parser = value_parser!(u64).range(0..=600), value_name = "SECONDS")]
     wait: u64,
 }
@@ -41,15 +49,20 @@ enum Outcome {
 
 impl FlushArguments {
     pub(super) async fn run(self, config: &Config) -> Result<(), Failure> {
-        let store = server::open_store(&config.store).await?;
+        let store = super::open(&config.store).await?;
         let reason = match self.restored {
-            true => FlushReason::Restored,
+            true => FlushReason::Restored {
+                links_since: self.links_since,
+            },
             false => FlushReason::Caches,
         };
-        let flushed = store.flush(reason).await?;
+        let (flushed, skipped) = store.flush(reason).await?;
         println!("noted: all caches drop what is older than {}", at(&flushed));
-        if reason == FlushReason::Restored {
-            println!("numbers that were drawn before are not issued any more");
+        if let Some(skipped) = skipped {
+            print_skipped(skipped, self.links_since);
+        }
+        if self.wait == 0 {
+            return Ok(());
         }
         let wait = Duration::from_secs(self.wait);
         match await_publisher(&store, &flushed, wait).await? {
@@ -65,6 +78,20 @@ impl FlushArguments {
             }
             Outcome::Late => Err(Failure::NotFlushed(wait)),
         }
+    }
+}
+
+fn print_skipped(skipped: Skipped, links_since: Option<u64>) {
+    let Skipped { least, greatest } = skipped;
+    let count = match least == greatest {
+        true => least.to_string(),
+        false => format!("{least} to {greatest}"),
+    };
+    println!("numbers skipped: {count} at each of {ISSUERS} issuers");
+    if links_since.is_none() && least < NUMBERS_SKIPPED {
+        println!(
+            "if more than {least} links were created since the backup, run it again with --links-since N before links are created"
+        );
     }
 }
 

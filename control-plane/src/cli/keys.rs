@@ -4,7 +4,7 @@ use crate::config::Config;
 use crate::http::auth::api_key::{ApiKey, RandomError};
 use crate::store::{AccountError, Actor, ApiKeyRow, KeyQuery, Store, StoreError};
 use crate::tenancy::FIRST_TENANT;
-use crate::{clock, server, timestamp};
+use crate::{clock, timestamp};
 use clap::Subcommand;
 
 /// The longest name of a key in characters.
@@ -60,7 +60,7 @@ fn key_name(text: &str) -> Result<String, String> {
 
 impl KeysCommand {
     pub(super) async fn run(self, config: &Config) -> Result<(), KeyError> {
-        let store = server::open_store(&config.store).await?;
+        let store = super::open(&config.store).await?;
         match self {
             Self::Create { name } => create(store.as_ref(), &name).await,
             Self::List { tenant } => list(store.as_ref(), tenant).await,

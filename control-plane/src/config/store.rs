@@ -13,8 +13,8 @@ edgelink_wire::settings! {
     pub struct StoreConfig {
         /// `sqlite:///absolute/path.db`, `sqlite://relative/path.db` (made when it is missing), or
         /// `mysql://user:password@host:port/database` (MySQL 8.0 or MariaDB 10.6, or later), which several control planes need.
-        /// Several servers have commas in between, as in `mysql://user:password@one:3306,two:3306,three:3306/database`: the first one
-        /// that takes writes is used for as long as it does (see Galera below).
+        /// Several servers have commas in between, as in `mysql://user:password@one:3306,two:3306,three:3306/database`: one
+        /// that takes writes is used (see Galera below).
         /// Where others share the network, add `?ssl-mode=VERIFY_IDENTITY`, and `&ssl-ca=/path/ca.pem` where needed: without
         /// it TLS is used if the server offers it, and no certificate is checked.
         pub url: Secret = Secret::new("sqlite://edgelink.db");
@@ -24,6 +24,9 @@ edgelink_wire::settings! {
         pub max_connections: u32 = 16, 1..=1_000;
         /// Time for one call, waiting for a connection included; then 503, and it may have taken effect nevertheless.
         pub timeout_ms: Duration = Duration::from_millis(1_500), 50..=60_000;
+        /// How often all servers that `url` names are asked whether they take writes, where it names several. Control planes of a
+        /// Galera cluster come back to the first node that way.
+        pub servers_check_ms: Duration = Duration::from_mins(1), 100..=3_600_000;
         /// Single links that wait for their commit; one more is 503. Links that wait are committed together.
         pub create_queue: usize = 4_096, 1..=1_000_000;
     }

@@ -2,7 +2,7 @@
 
 use super::report::{Report, Verdict};
 use crate::config::StoreConfig;
-use crate::store::{self, DatabaseServer, Store};
+use crate::store::{self, Answer, DatabaseServer, Known, Standing, Store, are_apart};
 use std::sync::Arc;
 
 /// By how much a clock may differ, in milliseconds, and from when on that is an error: links become valid and expire, days of
@@ -19,24 +19,80 @@ const PACKET: u64 = 8 << 20;
 
 /// Opens the store without touching its schema; `None` if it cannot be used.
 pub(super) async fn connect(config: &StoreConfig, report: &mut Report) -> Option<Arc<Store>> {
-    if let Some(file) = store::file(config).filter(|file| !file.exists()) {
-        let found = format!("there is no file {}", file.display());
+    if let Err(error) = store::require_file(config) {
         report.error(
             "database.answers",
-            found,
-            "Correct store.url, or run 'edgelink migrate', which makes it.",
+            error,
+            "Correct store.url: this command needs the settings of the control planes.",
         );
         return None;
     }
+    check_servers(config, report).await;
     match store::connect(config).await {
         Ok(store) => {
-            report.ok("database.answers", "connected");
+            report.ok("database.answers", store::name(config));
             Some(store)
         }
         Err(error) => {
             report.error("database.answers", error, "See that it runs, and that store.url has its address, user, password and database.");
             None
         }
+    }
+}
+
+/// Says of each of several servers how it does.
+async fn check_servers(config: &StoreConfig, report: &mut Report) {
+    const NAME: &str = "database.server";
+    // A wrong URL is told of by the connection.
+    let servers = store::servers(config).await.unwrap_or_default();
+    if servers.len() < 2 {
+        return;
+    }
+    let (names, known): (Vec<String>, Vec<Known>) = servers.into_iter().unzip();
+    let has_primary = known.iter().any(takes_writes);
+    for (name, known) in names.iter().zip(&known) {
+        let (verdict, found, advice) = match known {
+            Ok(answer) => {
+                let verdict = server_verdict(answer, has_primary);
+                let advice = "See its log, and read_only: a Galera node that takes no writes is cut off from its cluster, joins it, or is read_only.";
+                (verdict, format!("{name} {answer}"), advice)
+            }
+            Err(silence) => {
+                let advice =
+                    "See that it runs, and that it lets this machine, user and password in.";
+                let verdict = match has_primary {
+                    true => Verdict::Warning,
+                    false => Verdict::Error,
+                };
+                (verdict, format!("{name} {silence}"), advice)
+            }
+        };
+        report.judge(NAME, verdict, found, advice);
+    }
+    if are_apart(&known) {
+        let found = format!(
+            "several of {} take writes, and are no nodes of one Galera cluster",
+            names.join(", ")
+        );
+        let advice = "Set read_only = ON on all but the primary: what is written to one of them the others may not have.";
+        report.error("database.servers", found, advice);
+    }
+}
+
+fn takes_writes(known: &Known) -> bool {
+    known
+        .as_ref()
+        .is_ok_and(|answer| answer.standing > Standing::Refuses)
+}
+
+/// A replica is to take no writes; a node of a cluster is.
+fn server_verdict(answer: &Answer, has_primary: bool) -> Verdict {
+    match answer.standing {
+        Standing::Ready => Verdict::Ok,
+        Standing::Donor => Verdict::Warning,
+        Standing::Refuses if !has_primary => Verdict::Error,
+        Standing::Refuses if answer.cluster.is_some() => Verdict::Warning,
+        Standing::Refuses => Verdict::Ok,
     }
 }
 

@@ -210,7 +210,7 @@ impl Call<'_> {
         match Session::open(self.pool, self.timeout, self.operation).await {
             Ok(session) => Ok(session),
             Err(fault) => {
-                self.note(fault.remedy());
+                self.note(&fault);
                 self.finish(Err(fault))
             }
         }
@@ -235,7 +235,7 @@ impl Call<'_> {
         };
         session.note_failure(fault);
         let remedy = fault.remedy();
-        self.note(remedy);
+        self.note(fault);
         match remedy {
             Remedy::Retry if session.rollback().await.is_ok() => {
                 session.return_to_pool();
@@ -255,8 +255,8 @@ impl Call<'_> {
     }
 
     /// Has the next call look for another server where this failure may be the end of the one in use.
-    fn note(&self, remedy: Remedy) {
-        if matches!(remedy, Remedy::Reconnect | Remedy::Later) {
+    fn note(&self, fault: &Fault) {
+        if fault.is_suspicious() {
             self.pool.suspect();
         }
     }

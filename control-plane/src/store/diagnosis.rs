@@ -47,7 +47,41 @@ pub struct SchemaState {
     pub later: Vec<i64>,
 }
 
+impl SchemaState {
+    /// An error unless this version can work with the schema.
+    fn check(&self) -> Result<(), StoreError> {
+        let found = match (&self.missing, &self.unfinished) {
+            (missing, _) if !missing.is_empty() => format!("migrations {missing:?} are missing"),
+            (_, begun) if !begun.is_empty() => {
+                format!("migrations {begun:?} began and have not come to their end")
+            }
+            _ => return Ok(()),
+        };
+        Err(StoreError {
+            context: "checking the schema",
+            transient: false,
+            source: format!("{found}: run 'edgelink migrate' of this version").into(),
+        })
+    }
+}
+
 impl Store {
+    /// An error unless the database has the schema of this version, or a later one.
+    pub(super) async fn require_schema(&self) -> Result<(), StoreError> {
+        let state = self.schema().await.map_err(|error| match error.transient {
+            true => error,
+            false => StoreError {
+                source: format!(
+                    "{}: run 'edgelink migrate' if it has no schema yet",
+                    error.source
+                )
+                .into(),
+                ..error
+            },
+        })?;
+        state.check()
+    }
+
     /// What the server says of itself.
     pub async fn server(&self) -> Result<DatabaseServer, StoreError> {
         run!(self.read("server", "asking for settings"), |session| {

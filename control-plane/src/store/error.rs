@@ -101,6 +101,12 @@ impl Fault {
         }
     }
 
+    /// Whether the server may be at its end. One that has other transactions change the same rows works.
+    pub(super) fn is_suspicious(&self) -> bool {
+        let may_have_failed = matches!(self.remedy(), Remedy::Reconnect | Remedy::Later);
+        may_have_failed && !matches!(self, Self::Contended)
+    }
+
     /// Whether a unique key is taken.
     pub(super) fn is_duplicate(&self) -> bool {
         self.remedy() == Remedy::Duplicate
@@ -212,6 +218,14 @@ fn of_sqlite(extended: Option<i32>) -> Remedy {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_on_which_others_change_the_same_rows_is_not_suspected() {
+        assert!(Fault::TimedOut(1_500).is_suspicious());
+        assert!(Fault::from(sqlx::Error::PoolTimedOut).is_suspicious());
+        assert!(!Fault::Contended.is_suspicious());
+        assert!(Fault::Contended.remedy().is_transient());
+    }
 
     /// An answer of 500 would say that nothing was committed, and links of a batch would be created one by one after a
     /// commit that may have created them.

@@ -5,7 +5,7 @@ use super::error::{Fault, StoreError};
 use super::leases::MAX_LEASE_MILLIS;
 use super::session::{PooledConnection, Session};
 use super::sql::sql;
-use sqlx::migrate::Migrator;
+use sqlx::migrate::{Migrate as _, Migrator};
 use sqlx::{Connection as _, MySqlConnection, SqliteConnection, raw_sql};
 use std::time::Duration;
 
@@ -14,6 +14,9 @@ const MIGRATION_LEASE: Duration = Duration::from_secs(20);
 
 /// The first migration that can be run again: see there.
 const FIRST_REPEATABLE: i64 = 30;
+
+/// The migrations that were run, by the driver's own name of the table.
+const TABLE: &str = "_sqlx_migrations";
 
 impl Store {
     /// Returns `Ok` if the database answers.
@@ -34,7 +37,7 @@ impl Store {
         let migrating = async {
             run!(self.write("migrate", "migrating the schema"), |session| {
                 match session.unbounded() {
-                    PooledConnection::MySql(connection) => migrate_mysql(connection).await,
+                    PooledConnection::MySql(connection) => migrate_mysql(connection, &owner).await,
                     PooledConnection::Sqlite(connection) => migrate_sqlite(connection).await,
                 }
             })
@@ -111,15 +114,43 @@ async fn take_migration(
     Ok(session.autocommit(take).await? > 0)
 }
 
-async fn migrate_mysql(connection: &mut MySqlConnection) -> Result<(), Fault> {
+/// Runs what is missing, one by one: before each it is asked whether another instance has taken the lease over, because this one was
+/// stopped for that long, or the cluster was.
+async fn migrate_mysql(connection: &mut MySqlConnection, owner: &str) -> Result<(), Fault> {
     // The migrator's own lock waits with a negative timeout, which MariaDB takes for none at all.
     let mut migrator = mysql();
     migrator.set_locking(false);
     migrator.set_ignore_missing(true);
     super::mysql::lift_limits(connection).await?;
     forget_cut_off(connection).await?;
+    connection
+        .ensure_migrations_table(TABLE)
+        .await
+        .map_err(sqlx::Error::from)?;
+    let done = connection.list_applied_migrations(TABLE).await;
+    let done = done.map_err(sqlx::Error::from)?;
+    let is_missing = |version: &i64| done.iter().all(|migration| migration.version != *version);
+    let versions = migrator.iter().map(|migration| migration.version);
+    for version in versions.filter(is_missing) {
+        check_lease(connection, owner).await?;
+        let migrated = migrator.run_direct(Some(version), connection, false).await;
+        migrated.map_err(sqlx::Error::from)?;
+    }
+    // None is missing any more: it sees that they are those of this version.
     let migrated = migrator.run_direct(None, connection, false).await;
     Ok(migrated.map_err(sqlx::Error::from)?)
+}
+
+/// An error if another instance migrates.
+async fn check_lease(connection: &mut MySqlConnection, owner: &str) -> Result<(), Fault> {
+    let has_lease = sqlx::query_scalar(
+        "SELECT EXISTS (SELECT 1 FROM migration_lease WHERE id = 1 AND owner = ?)",
+    );
+    let has_lease: bool = has_lease.bind(owner).fetch_one(connection).await?;
+    match has_lease {
+        true => Ok(()),
+        false => Err(Fault::Contended),
+    }
 }
 
 async fn migrate_sqlite(connection: &mut SqliteConnection) -> Result<(), Fault> {
@@ -159,8 +190,27 @@ mod tests {
     /// The last migration from before the rule.
     const BEFORE: i64 = 102;
 
-    /// What takes away what the version before uses. SQLite has one process, and may copy a table into another form.
-    const REFUSED: [&str; 4] = ["DROP TABLE", "DROP COLUMN", "RENAME", "CHANGE COLUMN"];
+    /// What takes something away, or makes it another thing. SQLite has one process, and may copy a table into another form.
+    const REFUSED: [&str; 5] = ["DROP", "RENAME", "CHANGE", "MODIFY", "TRUNCATE"];
+
+    /// What a migration does that the version before cannot work with.
+    fn refused(sql: &str) -> Option<String> {
+        let code = sql.lines().map(|line| line.split("--").next());
+        let code: Vec<&str> = code.flatten().flat_map(str::split_whitespace).collect();
+        let code = code.join(" ").to_uppercase().replace('`', "");
+        let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '@');
+        let mut words = code.split(|c| !is_part(c));
+        let found = words.find(|word| REFUSED.contains(word));
+        found.map(str::to_owned).or_else(|| needed_column(&code))
+    }
+
+    /// A column that is added and has to be given, which the version before does not know.
+    fn needed_column(code: &str) -> Option<String> {
+        let clauses = code.split("ADD ").skip(1);
+        let mut clauses = clauses.filter_map(|clause| clause.split([';', '\'']).next());
+        let is_needed = |clause: &&str| clause.contains("NOT NULL") && !clause.contains("DEFAULT");
+        clauses.find(is_needed).map(str::to_owned)
+    }
 
     #[test]
     fn migrations_leave_what_the_version_before_them_uses() {
@@ -170,9 +220,47 @@ mod tests {
             .partition(|migration| migration.version > BEFORE);
         assert!(before.iter().any(|migration| migration.version == BEFORE));
         for migration in later {
-            let sql = migration.sql.as_str().to_uppercase();
-            let found = REFUSED.iter().find(|words| sql.contains(*words));
+            let found = refused(migration.sql.as_str());
             assert_eq!(found, None, "{}", migration.version);
+        }
+    }
+
+    #[test]
+    fn what_takes_away_what_the_version_before_uses_is_found_however_it_is_written() {
+        for (sql, expected) in [
+            ("drop\n  table links", Some("DROP")),
+            ("ALTER TABLE links DROP url", Some("DROP")),
+            ("ALTER TABLE links\nDROP\tINDEX `links_live`", Some("DROP")),
+            (
+                "SET @change = 'ALTER TABLE links DROP KEY links_live'",
+                Some("DROP"),
+            ),
+            ("ALTER TABLE links MODIFY url TEXT", Some("MODIFY")),
+            ("ALTER TABLE links CHANGE url target TEXT", Some("CHANGE")),
+            (
+                "ALTER TABLE links RENAME COLUMN url TO target",
+                Some("RENAME"),
+            ),
+            ("TRUNCATE TABLE links", Some("TRUNCATE")),
+            (
+                "ALTER TABLE links ADD COLUMN a INT NULL,\n ADD\n b INT NOT NULL",
+                Some("B INT NOT NULL"),
+            ),
+            (
+                "SET @change = 'ALTER TABLE links ADD COLUMN a INT NOT  NULL'",
+                Some("COLUMN A INT NOT NULL"),
+            ),
+            (
+                "ALTER TABLE links ADD COLUMN a INT NOT NULL DEFAULT 0",
+                None,
+            ),
+            (
+                "-- What was dropped: DROP TABLE x\nPREPARE change_once FROM @change",
+                None,
+            ),
+            ("CREATE TABLE x (dropped INT NOT NULL)", None),
+        ] {
+            assert_eq!(refused(sql).as_deref(), expected, "{sql}");
         }
     }
 }

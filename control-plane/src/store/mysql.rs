@@ -2,7 +2,7 @@
 
 use super::calls::Store;
 use super::error::{Fault, Remedy, StoreError};
-use super::nodes::{Nodes, is_galera};
+use super::nodes::{Known, Nodes, Times, is_galera};
 use super::secret_place::SecretPlace;
 use super::session::{IDLE_TIMEOUT, MAX_LIFETIME, Pool};
 use crate::config::StoreConfig;
@@ -38,9 +38,13 @@ const LONGEST: Duration = Duration::from_secs(60);
 const SEE_ALL: &str = "SET SESSION wsrep_sync_wait = 7";
 
 /// Connects to the server, or to one of several.
-pub(super) async fn connect(url: &str, config: &StoreConfig) -> Result<Store, StoreError> {
-    let nodes = Nodes::of_url(url, config.timeout_ms, options).map_err(refused)?;
-    nodes.settle(None).await;
+pub(super) async fn connect(config: &StoreConfig) -> Result<Store, StoreError> {
+    let nodes = nodes(config)?;
+    nodes.start().await.map_err(|why| StoreError {
+        context: CONTEXT,
+        transient: true,
+        source: why.into(),
+    })?;
     let secrets = SecretPlace::Table(Arc::clone(&nodes));
     let checked = Arc::clone(&nodes);
     let server = Arc::new(ServerSettings::default());
@@ -67,6 +71,20 @@ pub(super) async fn connect(url: &str, config: &StoreConfig) -> Result<Store, St
     let pool = Pool::MySql(pool, nodes);
     let timeout = config.timeout_ms;
     Ok(Store::new(pool.clone(), pool, timeout, max_bytes, secrets))
+}
+
+/// What each server of the database says of itself, by its name.
+pub(super) async fn servers(config: &StoreConfig) -> Result<Vec<(String, Known)>, StoreError> {
+    let nodes = nodes(config)?;
+    Ok(nodes.standings().await)
+}
+
+fn nodes(config: &StoreConfig) -> Result<Arc<Nodes>, StoreError> {
+    let times = Times {
+        timeout: config.timeout_ms,
+        period: config.servers_check_ms,
+    };
+    Nodes::new(config.url.expose(), times, options).map_err(refused)
 }
 
 fn options(url: MySqlConnectOptions) -> MySqlConnectOptions {

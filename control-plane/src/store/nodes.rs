@@ -1,84 +1,130 @@
 //! The servers that `store.url` names, of which a process uses one at a time: the nodes of a Galera cluster, or a primary and
 //! those that may follow it.
 //!
-//! The one in use is kept as long as it takes writes. A failure that may be its end makes the next call ask all of them.
+//! The one in use is kept as long as it takes writes. A failure that may be its end makes the next call ask all of them; and all are
+//! asked now and then, so that processes of one cluster come back to the same node.
 
-use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlPool, MySqlRow};
-use sqlx::{ConnectOptions, Connection, Row, raw_sql};
+mod standing;
+
+pub(super) use self::standing::is_galera;
+pub use self::standing::{Answer, Known, Silence, Standing, are_apart};
+
+use self::standing::{Choice, Prefer, ask, choose, is_standing};
+use sqlx::mysql::{MySqlConnectOptions, MySqlPool};
 use std::str::FromStr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex as StdMutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex as StdMutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
 
-/// A server has this part of `store.timeout_ms` to say whether it takes writes.
+/// A server has this part of `store.timeout_ms` to say whether it takes writes while a call waits.
 const SHARE_OF_TIMEOUT: u32 = 3;
 
-/// The state of a Galera node that has all that the cluster has, and serves no other one that joins.
-const SYNCED: &str = "4";
+/// How long calls go on with the server in use after none was found to be better.
+const UNDECIDED_PAUSE: Duration = Duration::from_secs(1);
 
 /// The servers of a database.
 #[derive(Debug)]
 pub(super) struct Nodes {
     servers: Vec<MySqlConnectOptions>,
-    /// How long one may take to say whether it takes writes.
-    patience: Duration,
+    times: Times,
     /// Whether the one in use is to be asked before the next call.
     is_suspected: AtomicBool,
     choosing: Mutex<()>,
-    used: StdMutex<Used>,
+    /// How often they were asked.
+    rounds: AtomicU64,
+    state: StdMutex<State>,
 }
 
-/// The server in use.
-#[derive(Clone, Copy, Debug, Default)]
-struct Used {
-    place: usize,
+/// How long things take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Times {
+    /// `store.timeout_ms`.
+    pub(super) timeout: Duration,
+    /// How often all servers are asked.
+    pub(super) period: Duration,
+}
+
+/// The server in use, and what else is known.
+#[derive(Debug)]
+struct State {
+    /// Its place; `None` before the first choice.
+    used: Option<usize>,
     /// When it took the place of another one.
     since: Option<Instant>,
-}
-
-/// What a server says of itself. The greatest is the best.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Standing {
-    /// It takes no writes: it is a replica, or a node that its cluster does not count on.
-    Refuses,
-    /// It takes writes, and a node that joins copies from it meanwhile.
-    Donor,
-    /// It takes writes.
-    Ready,
+    /// Of each server whether it once took no writes.
+    was_replica: Vec<bool>,
+    /// Until when none is asked, as the last answers were of no use.
+    quiet_until: Option<Instant>,
+    /// When all are asked next.
+    next_check: Instant,
+    /// What was logged of them last.
+    complaint: Option<Choice>,
 }
 
 impl Nodes {
     /// The servers of a URL, of which each begins with `options`. Several have commas in between.
-    pub(super) fn of_url(
+    pub(super) fn new(
         url: &str,
-        timeout: Duration,
+        times: Times,
         options: impl Fn(MySqlConnectOptions) -> MySqlConnectOptions,
     ) -> Result<Arc<Self>, sqlx::Error> {
         let servers = split(url)
             .iter()
             .map(|url| MySqlConnectOptions::from_str(url).map(&options))
             .collect::<Result<Vec<_>, _>>()?;
+        let state = State {
+            used: None,
+            since: None,
+            was_replica: vec![false; servers.len()],
+            quiet_until: None,
+            next_check: Instant::now() + times.period,
+            complaint: None,
+        };
         Ok(Arc::new(Self {
-            is_suspected: AtomicBool::new(servers.len() > 1),
             servers,
-            patience: timeout / SHARE_OF_TIMEOUT,
+            times,
+            is_suspected: AtomicBool::new(false),
             choosing: Mutex::new(()),
-            used: StdMutex::default(),
+            rounds: AtomicU64::new(0),
+            state: StdMutex::new(state),
         }))
+    }
+
+    /// Chooses the first server to be used.
+    ///
+    /// # Errors
+    /// What each of several servers says, if none of them can be chosen without doubt.
+    pub(super) async fn start(&self) -> Result<(), String> {
+        if self.servers.len() == 1 {
+            return Ok(());
+        }
+        let known = self.ask_all(self.times.timeout).await;
+        match self.choose(&known, Prefer::First) {
+            Choice::Use(place) => {
+                self.lock().used = Some(place);
+                Ok(())
+            }
+            undecided => Err(self.complaint(undecided, &known)),
+        }
+    }
+
+    /// What each server says, by its name. For those who look, and choose none.
+    pub(super) async fn standings(&self) -> Vec<(String, Known)> {
+        let known = self.ask_all(self.times.timeout).await;
+        self.servers.iter().map(name).zip(known).collect()
     }
 
     /// The server in use.
     pub(super) fn used(&self) -> &MySqlConnectOptions {
-        &self.servers[self.state().place]
+        &self.servers[self.place()]
     }
 
     /// Whether a connection of that age goes to the server in use, as far as can be said.
     pub(super) fn is_current(&self, age: Duration) -> bool {
-        let since = self.state().since;
+        let since = self.lock().since;
         since.is_none_or(|since| age <= since.elapsed())
     }
 
@@ -88,56 +134,170 @@ impl Nodes {
             .store(self.servers.len() > 1, Ordering::Release);
     }
 
-    /// Chooses a server where the one in use is suspected. `pool` connects to it from now on.
-    pub(super) async fn settle(&self, pool: Option<&MySqlPool>) {
-        if !self.is_suspected.load(Ordering::Acquire) {
+    /// Chooses a server where the one in use is suspected, and has another task do so where that is due. `pool` connects to it from
+    /// now on.
+    pub(super) async fn settle(self: &Arc<Self>, pool: &MySqlPool) {
+        if self.servers.len() == 1 {
             return;
         }
+        if self.is_to_be_asked() {
+            self.choose_again(pool).await;
+        } else if self.is_check_due() {
+            let (nodes, pool) = (Arc::clone(self), pool.clone());
+            tokio::spawn(async move { nodes.check(&pool).await });
+        }
+    }
+
+    /// One call asks; those that come meanwhile wait for what it is told.
+    async fn choose_again(&self, pool: &MySqlPool) {
+        let rounds = self.rounds.load(Ordering::Acquire);
         let _turn = self.choosing.lock().await;
-        if !self.is_suspected.load(Ordering::Acquire) {
+        if self.rounds.load(Ordering::Acquire) != rounds || !self.is_to_be_asked() {
             return;
         }
-        let used = self.state().place;
-        let Some(place) = best(&self.standings().await, used) else {
+        let patience = self.times.timeout / SHARE_OF_TIMEOUT;
+        let known = self.ask_unless_ready(patience, Some(self.place())).await;
+        self.rounds.fetch_add(1, Ordering::Release);
+        let is_decided = known.is_none_or(|known| self.follow(&known, Prefer::Used, pool));
+        self.lock().quiet_until = (!is_decided).then(|| Instant::now() + UNDECIDED_PAUSE);
+        if is_decided {
+            self.is_suspected.store(false, Ordering::Release);
+        }
+    }
+
+    /// Asks all servers beside the calls that go on.
+    async fn check(&self, pool: &MySqlPool) {
+        let Ok(_turn) = self.choosing.try_lock() else {
             return;
         };
+        let known = self.ask_all(self.times.timeout / SHARE_OF_TIMEOUT).await;
+        self.rounds.fetch_add(1, Ordering::Release);
+        self.follow(&known, Prefer::First, pool);
+    }
+
+    /// Uses the server that follows from what is known; whether there is one.
+    fn follow(&self, known: &[Known], prefer: Prefer, pool: &MySqlPool) -> bool {
+        let choice = self.choose(known, prefer);
+        self.complain(choice, known);
+        let Choice::Use(place) = choice else {
+            return false;
+        };
+        let used = self.place();
         if place != used {
-            let since = Some(Instant::now());
-            *self.used.lock().unwrap_or_else(PoisonError::into_inner) = Used { place, since };
+            let mut state = self.lock();
+            state.used = Some(place);
+            state.since = Some(Instant::now());
+            drop(state);
             let server = &self.servers[place];
             tracing::warn!(
                 from = name(&self.servers[used]),
                 to = name(server),
                 "another server of the database is used from now on"
             );
-            if let Some(pool) = pool {
-                pool.set_connect_options(server.clone());
-            }
+            pool.set_connect_options(server.clone());
         }
-        self.is_suspected.store(false, Ordering::Release);
+        true
     }
 
-    fn state(&self) -> Used {
-        *self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    fn choose(&self, known: &[Known], prefer: Prefer) -> Choice {
+        let mut state = self.lock();
+        let choice = choose(known, state.used, &state.was_replica, prefer);
+        // One that has taken writes beside another one was not made the primary.
+        let are_apart = are_apart(known);
+        for (was_replica, known) in state.was_replica.iter_mut().zip(known) {
+            *was_replica = !are_apart && (*was_replica || is_standing(known, Standing::Refuses));
+        }
+        choice
     }
 
-    /// What each server says; `None` if it does not answer in time.
-    async fn standings(&self) -> Vec<Option<Standing>> {
+    /// What is wrong with the servers, for a person.
+    fn complaint(&self, choice: Choice, known: &[Known]) -> String {
+        let what = match choice {
+            Choice::Several => {
+                "several servers take writes and are no nodes of one Galera cluster: set read_only = ON on all but the primary"
+            }
+            Choice::Unclear => {
+                "one server takes writes, and it is not known whether another one does: make it answer, stop it, or take it out of store.url"
+            }
+            Choice::None | Choice::Use(_) => "no server takes writes",
+        };
+        let said = self.servers.iter().zip(known).map(|(server, known)| {
+            let name = name(server);
+            match known {
+                Ok(answer) => format!("{name} {answer}"),
+                Err(silence) => format!("{name} {silence}"),
+            }
+        });
+        format!("{what} ({})", said.collect::<Vec<_>>().join("; "))
+    }
+
+    /// Logs what is wrong, once.
+    fn complain(&self, choice: Choice, known: &[Known]) {
+        let choice = match choice {
+            // The one in use goes on, but a process that starts will not.
+            Choice::Use(_) if are_apart(known) => Choice::Several,
+            choice => choice,
+        };
+        let complaint = Some(choice).filter(|choice| !matches!(choice, Choice::Use(_)));
+        let before = std::mem::replace(&mut self.lock().complaint, complaint);
+        if let Some(choice) = complaint.filter(|_| before != complaint) {
+            let why = self.complaint(choice, known);
+            tracing::error!(why, "the servers of the database");
+        }
+    }
+
+    /// What each server says, in their order.
+    async fn ask_all(&self, patience: Duration) -> Vec<Known> {
+        let known = self.ask_unless_ready(patience, None).await;
+        known.unwrap_or_default()
+    }
+
+    /// The same; `None` as soon as the server at that place says that all is well with it.
+    async fn ask_unless_ready(
+        &self,
+        patience: Duration,
+        place: Option<usize>,
+    ) -> Option<Vec<Known>> {
         let mut asked = JoinSet::new();
         for (place, server) in self.servers.iter().enumerate() {
-            let (server, patience) = (server.clone(), self.patience);
-            asked.spawn(async move {
-                let answer = timeout(patience, ask(&server)).await;
-                (place, answer.ok().and_then(Result::ok))
-            });
+            let server = server.clone();
+            asked.spawn(async move { (place, ask(&server, patience).await) });
         }
-        let mut standings = vec![None; self.servers.len()];
+        let mut known = vec![Err(Silence::default()); self.servers.len()];
         while let Some(answer) = asked.join_next().await {
-            if let Ok((place, standing)) = answer {
-                standings[place] = standing;
+            let Ok((of, answer)) = answer else {
+                continue;
+            };
+            if Some(of) == place && is_standing(&answer, Standing::Ready) {
+                return None;
             }
+            known[of] = answer;
         }
-        standings
+        Some(known)
+    }
+
+    fn is_to_be_asked(&self) -> bool {
+        let quiet_until = || self.lock().quiet_until;
+        self.is_suspected.load(Ordering::Acquire)
+            && quiet_until().is_none_or(|until| until <= Instant::now())
+    }
+
+    /// Whether all are to be asked now, by the caller.
+    fn is_check_due(&self) -> bool {
+        let (mut state, now) = (self.lock(), Instant::now());
+        let is_due = state.next_check <= now;
+        if is_due {
+            state.next_check = now + self.times.period;
+        }
+        is_due
+    }
+
+    fn place(&self) -> usize {
+        self.lock().used.unwrap_or_default()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -153,60 +313,15 @@ fn split(url: &str) -> Vec<String> {
     hosts.split(',').map(url).collect()
 }
 
-/// The best server: of equals the one in use, then the first.
-fn best(standings: &[Option<Standing>], used: usize) -> Option<usize> {
-    let takes_writes = |(place, standing): (usize, &Option<Standing>)| {
-        let standing = standing.filter(|standing| *standing > Standing::Refuses)?;
-        Some((standing, place == used, usize::MAX - place))
-    };
-    let best = standings.iter().enumerate().filter_map(takes_writes).max();
-    best.map(|(.., place)| usize::MAX - place)
-}
-
-async fn ask(server: &MySqlConnectOptions) -> Result<Standing, sqlx::Error> {
-    let mut connection = server.connect().await?;
-    let standing = standing(&mut connection).await?;
-    connection.close().await?;
-    Ok(standing)
-}
-
-async fn standing(connection: &mut MySqlConnection) -> Result<Standing, sqlx::Error> {
-    if is_galera(connection).await? {
-        let state =
-            "SHOW GLOBAL STATUS WHERE Variable_name IN ('wsrep_ready', 'wsrep_local_state')";
-        let state = shown(connection, state).await?;
-        let is = |name, value| state.iter().any(|(n, v)| n == name && v == value);
-        return Ok(
-            match (is("wsrep_ready", "ON"), is("wsrep_local_state", SYNCED)) {
-                (false, _) => Standing::Refuses,
-                (true, false) => Standing::Donor,
-                (true, true) => Standing::Ready,
-            },
-        );
-    }
-    let is_replica = shown(connection, "SHOW GLOBAL VARIABLES LIKE 'read_only'").await?;
-    let takes_writes = is_replica.iter().all(|(_, value)| value == "OFF");
-    Ok(if takes_writes {
-        Standing::Ready
-    } else {
-        Standing::Refuses
-    })
-}
-
-/// Whether the server is a node of a Galera cluster.
-pub(super) async fn is_galera(connection: &mut MySqlConnection) -> Result<bool, sqlx::Error> {
-    let on = shown(connection, "SHOW SESSION VARIABLES LIKE 'wsrep_on'").await?;
-    Ok(on.iter().any(|(_, value)| value == "ON"))
-}
-
-/// Names and values. They are asked for as text, which a node answers that refuses all else.
-async fn shown(
-    connection: &mut MySqlConnection,
-    statement: &'static str,
-) -> Result<Vec<(String, String)>, sqlx::Error> {
-    let rows: Vec<MySqlRow> = raw_sql(statement).fetch_all(connection).await?;
-    let pair = |row: &MySqlRow| Ok((row.try_get_unchecked(0)?, row.try_get_unchecked(1)?));
-    rows.iter().map(pair).collect()
+/// How the servers and the database of a URL are called: `MySQL database links at one:3306, two:3306`.
+pub(super) fn names(url: &str) -> String {
+    let servers = split(url);
+    let servers = servers.iter().map(|url| MySqlConnectOptions::from_str(url));
+    let servers: Vec<MySqlConnectOptions> = servers.filter_map(Result::ok).collect();
+    let database = servers.first().and_then(MySqlConnectOptions::get_database);
+    let places: Vec<String> = servers.iter().map(name).collect();
+    let database = database.unwrap_or("without a name");
+    format!("MySQL database {database} at {}", places.join(", "))
 }
 
 /// How the log names a server.
@@ -217,6 +332,8 @@ fn name(server: &MySqlConnectOptions) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sqlx::mysql::MySqlPoolOptions;
+    use tokio::net::TcpListener;
 
     #[test]
     fn a_url_may_name_several_servers() {
@@ -237,18 +354,40 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_server_in_use_is_left_for_a_better_one_only() {
-        use Standing::{Donor, Ready, Refuses};
-        for (standings, used, expected) in [
-            ([Some(Ready), Some(Ready), Some(Ready)], 1, Some(1)),
-            ([None, Some(Ready), Some(Ready)], 0, Some(1)),
-            ([Some(Ready), Some(Donor), Some(Ready)], 1, Some(0)),
-            ([Some(Refuses), Some(Donor), None], 0, Some(1)),
-            ([Some(Refuses), None, Some(Donor)], 2, Some(2)),
-            ([Some(Refuses), None, None], 0, None),
-        ] {
-            assert_eq!(best(&standings, used), expected, "{standings:?}");
+    /// The port of a server that lets anyone connect and says nothing, and counts them.
+    async fn silent(count: &Arc<AtomicU64>) -> u16 {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (port, count) = (listener.local_addr().unwrap().port(), Arc::clone(count));
+        tokio::spawn(async move {
+            let mut open = Vec::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                count.fetch_add(1, Ordering::SeqCst);
+                open.push(stream);
+            }
+        });
+        port
+    }
+
+    #[tokio::test]
+    async fn calls_share_what_one_is_told_and_ask_not_again_at_once_where_that_was_nothing() {
+        let count = Arc::new(AtomicU64::new(0));
+        let ports = [silent(&count).await, silent(&count).await];
+        let url = format!("mysql://u@127.0.0.1:{},127.0.0.1:{}/d", ports[0], ports[1]);
+        let times = Times {
+            timeout: Duration::from_millis(600),
+            period: Duration::from_mins(1),
+        };
+        let nodes = Nodes::new(&url, times, |options| options).unwrap();
+        let pool = MySqlPoolOptions::new().connect_lazy_with(nodes.used().clone());
+        nodes.suspect();
+        let mut calls = JoinSet::new();
+        for _ in 0..50 {
+            let (nodes, pool) = (Arc::clone(&nodes), pool.clone());
+            calls.spawn(async move { nodes.settle(&pool).await });
         }
+        calls.join_all().await;
+        nodes.settle(&pool).await;
+        assert_eq!(count.load(Ordering::SeqCst), 2);
+        assert!(!nodes.is_to_be_asked() && nodes.is_suspected.load(Ordering::SeqCst));
     }
 }

@@ -12,13 +12,14 @@ use super::error::{Fault, StoreError};
 use super::issuers::ISSUERS;
 use super::outbox::PendingBatch;
 use super::packed::Packed;
+use super::rows::numbers;
 use super::session::Session;
 use super::sql::{Sql, sql};
 use edgelink_wire::FeedPosition;
 
-/// By how many sequences every issuer is advanced at most when the database went back, so that numbers of lost links
-/// are not issued again. An issuer is advanced by half of what is left to the bound at most: raising the bound takes
-/// [`bounds::BOUND_LEAD_MILLIS`], and links are created meanwhile.
+/// By how many sequences every issuer is advanced at most when the database went back and it is not said by how many, so that
+/// numbers of lost links are not issued again. An issuer is advanced by half of what is left to the bound at most: raising the
+/// bound takes [`bounds::BOUND_LEAD_MILLIS`], and links are created meanwhile.
 pub const NUMBERS_SKIPPED: u64 = 1_000_000;
 
 /// The rows of `counters` in which generations are noted: [`PublisherState::skipped_in`], [`PublisherState::flushed_in`].
@@ -197,7 +198,7 @@ impl Store {
             }
             if let Past::WentBack { token } = past {
                 state.token = state.token.max(token) + 1;
-                skip_numbers(session, &mut state).await?;
+                skip_numbers(session, &mut state, None).await?;
             }
             write_and_commit(session, &state).await?;
             self.note(&state);
@@ -206,20 +207,28 @@ impl Store {
     }
 
     /// Has all caches drop everything, Redis included: the publisher notices that a generation begins, and publishes one
-    /// in which they do. The row after that.
-    pub async fn flush(&self, reason: FlushReason) -> Result<PublisherState, StoreError> {
+    /// in which they do. The row after that, and what was skipped of numbers.
+    pub async fn flush(
+        &self,
+        reason: FlushReason,
+    ) -> Result<(PublisherState, Option<Skipped>), StoreError> {
         run!(self.write("flush", "flushing the caches"), |session| {
             let mut state = begin_and_lock(session).await?;
             state.begin_generation();
             state.rev_floor = state.now.max(state.rev_floor);
-            match reason {
-                FlushReason::Caches => note_generation(session, FLUSHED, state.generation).await?,
-                FlushReason::Restored => skip_numbers(session, &mut state).await?,
-            }
+            let skipped = match reason {
+                FlushReason::Caches => {
+                    note_generation(session, FLUSHED, state.generation).await?;
+                    None
+                }
+                FlushReason::Restored { links_since } => {
+                    Some(skip_numbers(session, &mut state, links_since).await?)
+                }
+            };
             state.flushed_in = state.generation;
             write_and_commit(session, &state).await?;
             self.note(&state);
-            Ok(state)
+            Ok((state, skipped))
         })
     }
 }
@@ -229,8 +238,20 @@ impl Store {
 pub enum FlushReason {
     /// What they have may be wrong.
     Caches,
-    /// The database was restored from a backup: in addition, no number is issued that may have been before.
-    Restored,
+    /// The database was restored from a backup: in addition, numbers are skipped that may have been issued since.
+    Restored {
+        /// How many links were created since at most. `None` if that is not known: [`NUMBERS_SKIPPED`] holds then.
+        links_since: Option<u64>,
+    },
+}
+
+/// By how many sequences issuers were advanced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Skipped {
+    /// The one that was advanced least.
+    pub least: u64,
+    /// The one that was advanced most.
+    pub greatest: u64,
 }
 
 /// The outbox.
@@ -258,8 +279,8 @@ pub enum Past {
     Kept,
     /// The past may differ from what was published: what is read from now on counts as newer than all of that.
     Unknown,
-    /// The database went back behind what was published: in addition, a token above `token` is taken, and no number is
-    /// issued that may have been before.
+    /// The database went back behind what was published: in addition, a token above `token` is taken, and numbers are skipped
+    /// that may have been issued since, [`NUMBERS_SKIPPED`] at most.
     WentBack {
         /// The greatest token that is known.
         token: u64,
@@ -343,27 +364,52 @@ async fn write_and_commit(session: &mut Session, state: &PublisherState) -> Resu
     session.commit(1).await
 }
 
-/// Advances all number sources of the database by [`NUMBERS_SKIPPED`], issuers by half of what is left to the bound at
-/// most, and notes the generation.
-async fn skip_numbers(session: &mut Session, state: &mut PublisherState) -> Result<(), Fault> {
-    let end = bounds::read(session).await?.bound / u64::from(ISSUERS);
-    let (least, greatest) = (session.dialect().least, session.dialect().greatest);
-    let issuers = sql(format!(
-        "UPDATE issuers SET next = next + {least}(?, ({greatest}(?, next) - next) >> 1)"
-    ));
-    session
-        .execute(issuers.bind(NUMBERS_SKIPPED).bind(end))
-        .await?;
+/// Advances all number sources of the database by `wanted`, or else by [`NUMBERS_SKIPPED`], issuers by half of what is left to the
+/// bound at most; and notes the generation. An issuer that is above the bound draws again once the publisher has raised it.
+async fn skip_numbers(
+    session: &mut Session,
+    state: &mut PublisherState,
+    wanted: Option<u64>,
+) -> Result<Skipped, Fault> {
+    let skipped = advance_issuers(session, wanted).await?;
     let update = session.dialect().on_duplicate("name");
     let value = session.dialect().inserted("value");
     let counters = sql(format!(
         "INSERT INTO counters (name, value) VALUES ('numbers', ?){update} value = value + {value}"
     ));
-    session.execute(counters.bind(NUMBERS_SKIPPED)).await?;
+    let wanted = wanted.unwrap_or(NUMBERS_SKIPPED);
+    session.execute(counters.bind(wanted)).await?;
     note_generation(session, SKIPPED, state.generation).await?;
     state.skipped_in = state.generation;
     state.flushed_in = state.generation;
-    Ok(())
+    Ok(skipped)
+}
+
+async fn advance_issuers(session: &mut Session, wanted: Option<u64>) -> Result<Skipped, Fault> {
+    let end = bounds::read(session).await?.bound / u64::from(ISSUERS);
+    let for_update = session.dialect().for_update;
+    // Every row is locked and written: none is drawn from meanwhile.
+    let before = numbers(
+        session,
+        sql(format!("SELECT next FROM issuers{for_update}")),
+    )
+    .await?;
+    let at_most = |next: &u64| NUMBERS_SKIPPED.min(end.saturating_sub(*next) / 2);
+    let by = |next: &u64| wanted.unwrap_or_else(|| at_most(next));
+    let (least, greatest) = (session.dialect().least, session.dialect().greatest);
+    let advance = match wanted {
+        Some(wanted) => sql("UPDATE issuers SET next = next + ?").bind(wanted),
+        None => sql(format!(
+            "UPDATE issuers SET next = next + {least}(?, ({greatest}(?, next) - next) >> 1)"
+        ))
+        .bind(NUMBERS_SKIPPED)
+        .bind(end),
+    };
+    session.execute(advance).await?;
+    Ok(Skipped {
+        least: before.iter().map(by).min().unwrap_or_default(),
+        greatest: before.iter().map(by).max().unwrap_or_default(),
+    })
 }
 
 /// Notes a generation in the row of that name.

@@ -279,7 +279,7 @@ impl Pool {
     async fn acquire(&self) -> Result<PooledConnection, sqlx::Error> {
         Ok(match self {
             Self::MySql(pool, nodes) => {
-                nodes.settle(Some(pool)).await;
+                nodes.settle(pool).await;
                 PooledConnection::MySql(pool.acquire().await?)
             }
             Self::Sqlite(pool) => PooledConnection::Sqlite(pool.acquire().await?),

@@ -152,8 +152,10 @@ async fn change<T>(
     write_leases(session, limited.id, now, &before, &mut after).await?;
     let max = limited.max.filter(|_| limited.is_live);
     let reached = max.filter(|max| after.used >= *max);
-    if (after.used, reached) != (before.used, locked.reached) {
-        let update = sql("UPDATE visits SET used = ?, reached = ? WHERE link_id = ?");
+    if after != before || reached != locked.reached {
+        // The lock is that of one node: a transaction on another one conflicts with this one by the row that both write.
+        let update =
+            sql("UPDATE visits SET used = ?, reached = ?, changes = changes + 1 WHERE link_id = ?");
         let update = update.bind(after.used).bind(reached);
         session.execute(update.bind(limited.id)).await?;
     }

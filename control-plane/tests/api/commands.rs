@@ -270,10 +270,55 @@ fn without_migrating_at_the_start_the_command_does_it() {
             .output()
             .unwrap()
     };
-    assert_fails(&run(&["keys", "list"]), 1, &["store.url"]);
-    assert!(run(&["migrate"]).status.success());
+    assert!(run(&["migrate", "--create"]).status.success());
     assert!(run(&["migrate"]).status.success());
     assert!(run(&["keys", "list"]).status.success());
+}
+
+/// Away from the settings of the control planes the default names a file that is not there.
+#[test]
+fn a_command_with_the_wrong_settings_makes_no_database() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("edgelink.db");
+    for command in [
+        &["flush", "--restored"][..],
+        &["migrate"],
+        &["keys", "list"],
+        &["sweep"],
+    ] {
+        let output = output(folder.path(), command);
+        let parts = [
+            "store.url",
+            "there is no SQLite file",
+            database.to_str().unwrap(),
+        ];
+        assert_fails(&output, 1, &parts);
+    }
+    let doctor = output(folder.path(), &["doctor"]);
+    let text = String::from_utf8_lossy(&doctor.stdout).into_owned();
+    assert!(text.contains("there is no SQLite file"), "{text}");
+    assert!(!database.exists());
+}
+
+#[test]
+fn commands_say_which_database_they_use_and_migrate_it_only_where_they_are_asked_to() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("edgelink.db"), "").unwrap();
+    let flush = output(folder.path(), &["flush"]);
+    assert_fails(&flush, 1, &["store.url", "edgelink migrate"]);
+    let migrate = output(folder.path(), &["migrate"]);
+    let said = String::from_utf8_lossy(&migrate.stderr).into_owned();
+    assert!(said.contains("the database is SQLite file /"), "{said}");
+    assert!(stdout(folder.path(), &["flush"]).contains("noted"));
+    let mut secret = edgelink(folder.path(), &["keys", "list"]);
+    secret.env(
+        "EDGELINK_STORE_URL",
+        "mysql://u:hidden@127.0.0.1:1,two:2/links",
+    );
+    let said = secret.output().unwrap();
+    let parts = ["MySQL database links at 127.0.0.1:1, two:2"];
+    assert_fails(&said, 1, &parts);
+    assert!(!String::from_utf8_lossy(&said.stderr).contains("hidden"));
 }
 
 #[tokio::test]
@@ -300,8 +345,26 @@ async fn a_flush_is_published_by_the_control_plane_that_runs_or_that_starts_next
     let database = format!("sqlite://{}", folder.path().join("edgelink.db").display());
     let mut connection = SqliteConnection::connect(&database).await.unwrap();
     connection.execute(AssertSqlSafe(hold)).await.unwrap();
-    let late = output(folder.path(), &["flush", "--wait", "0"]);
-    assert_fails(&late, 1, &["not published within 0 s"]);
+    let late = output(folder.path(), &["flush", "--wait", "1"]);
+    assert_fails(&late, 1, &["not published within 1 s"]);
+    let noted = stdout(folder.path(), &["flush", "--wait", "0"]);
+    assert!(
+        noted.contains("noted") && !noted.contains("published"),
+        "{noted}"
+    );
+    let since = [
+        "flush",
+        "--restored",
+        "--links-since",
+        "700000",
+        "--wait",
+        "0",
+    ];
+    let noted = stdout(folder.path(), &since);
+    let skipped = "numbers skipped: 700000 at each of 1000 issuers";
+    assert!(noted.contains(skipped), "{noted}");
+    let alone = output(folder.path(), &["flush", "--links-since", "5"]);
+    assert_fails(&alone, 2, &["--restored"]);
     let too_long = output(folder.path(), &["flush", "--wait", "601"]);
     assert_fails(&too_long, 2, &["--wait", "601"]);
 }

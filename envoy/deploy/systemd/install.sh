@@ -10,6 +10,7 @@ target=${CARGO_TARGET_DIR:-$source/target}
 modules=$target/wasm32-wasip1/wasm
 
 install -D -m 755 "${EDGELINK_BIN:-$target/release/edgelink}" "$root/usr/bin/edgelink"
+install -D -m 755 "$here/ctl.sh" "$root/usr/bin/edgelink-ctl"
 install -D -m 644 -t "$root/usr/lib/edgelink" "$modules"/edgelink_{filter,resp_bridge}.wasm
 install -D -m 755 -t "$root/usr/lib/edgelink/envoy" "$source"/envoy/{run,find}.sh "$here/drain.sh"
 install -D -m 644 -t "$root/usr/lib/edgelink/envoy" "$source"/envoy/{bootstrap,redis}.yaml "$source"/envoy/{plugin.json,templates.sh}

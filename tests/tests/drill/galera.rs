@@ -4,8 +4,13 @@ use crate::acknowledged::Answers;
 use crate::clients::{Clients, client};
 use crate::replica::Replica;
 use crate::seconds;
+use edgelink_control_plane::config::{StoreConfig, VisitsConfig};
+use edgelink_control_plane::links::model::LinkContent;
+use edgelink_control_plane::store::{NewLink, Store, connect};
 use edgelink_tests::servers::{GaleraCluster, RedisServer};
 use edgelink_tests::stack::until;
+use edgelink_wire::target::TargetUrl;
+use edgelink_wire::{LinkKey, VisitsRequest};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,6 +27,10 @@ const FOLLOWERS: usize = 16;
 const TRIES: usize = 20;
 /// A time without a created link that counts as a pause.
 const PAUSE: Duration = Duration::from_millis(250);
+/// Links with a limit, and the workers that ask for visits of each at once. A limit of one is that which is exceeded most easily.
+const LIMITED_LINKS: u64 = 200;
+const WORKERS: u8 = 8;
+const MAX_VISITS: u64 = 1;
 
 /// `make galera`. The control planes name the nodes in different orders, so that they write to two nodes at once, as they may
 /// after a node was away; with EDGELINK_TEST_ONE_WRITER they name them in the same one.
@@ -60,6 +69,69 @@ async fn galera() {
             0,
             "a node that was behind was taken for an old database"
         );
+    }
+}
+
+/// `make galera`: workers of edges ask for visits of the same links at two nodes at once. Blocks are not given back, so that all of
+/// them together are what may be served.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes a minute: make galera"]
+async fn visits() {
+    let cluster = GaleraCluster::start(Duration::from_secs(5));
+    let one = store(&cluster.database()).await;
+    one.migrate().await.expect("a schema");
+    let url = cluster.nodes()[1].url("test_0");
+    let two = store(&url).await;
+    for n in 1..=LIMITED_LINKS {
+        let key = create_limited(&one, n).await;
+        let asking = (0..WORKERS).map(|worker| {
+            let store = if worker % 2 == 0 { &one } else { &two };
+            let request = VisitsRequest {
+                worker: [worker; 16],
+                number: 1,
+                settled: None,
+                wants: true,
+            };
+            let (store, key) = (Arc::clone(store), key.clone());
+            tokio::spawn(async move { lease(&store, &key, &request).await })
+        });
+        let mut leased = 0;
+        for asking in asking.collect::<Vec<_>>() {
+            leased += asking.await.expect("an answer");
+        }
+        assert!(leased <= MAX_VISITS, "{leased} visits of {key:?}");
+    }
+    println!(
+        "{LIMITED_LINKS} links with {MAX_VISITS} visits each: no more were leased by two nodes"
+    );
+}
+
+async fn store(url: &str) -> Arc<Store> {
+    let config = StoreConfig {
+        timeout_ms: Duration::from_secs(20),
+        ..StoreConfig::at(url)
+    };
+    connect(&config).await.expect("a store")
+}
+
+async fn create_limited(store: &Store, n: u64) -> LinkKey {
+    let key: LinkKey = format!("a.example/limited{n}").parse().expect("a key");
+    let target = TargetUrl::from_store("https://x.example/limited");
+    let mut link = NewLink::new(n, key.clone(), LinkContent::to(target));
+    link.content.details.max_visits = Some(MAX_VISITS);
+    let created = store.create_links(vec![link]).await.expect("a link");
+    assert!(created.iter().all(Result::is_ok), "{created:?}");
+    key
+}
+
+/// How many visits a worker gets. One that was undone five times in favour of others asks again.
+async fn lease(store: &Store, key: &LinkKey, request: &VisitsRequest) -> u64 {
+    let config = VisitsConfig::default();
+    loop {
+        match store.lease_visits(key, request, &config).await {
+            Ok(answer) => return answer.expect("a request that is new").visits,
+            Err(error) => assert!(error.is_transient(), "{error}"),
+        }
     }
 }
 

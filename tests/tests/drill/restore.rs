@@ -20,6 +20,11 @@ const KEPT: usize = 500;
 const CHANGED: usize = 200;
 /// Links with codes of the system that are created in each step.
 const CODES: usize = 2_000;
+/// Numbers that each issuer has drawn since the backup, beside those of these links: more than are skipped where it is not said how
+/// many they are.
+const DRAWN: u64 = 650_000;
+/// What the operator says of them.
+const LINKS_SINCE: &str = "700000";
 const READS: Pace = Pace {
     connections: 32,
     rate: Some(500),
@@ -101,6 +106,7 @@ impl Drill {
         let runbook = Runbook::with(&[
             ("HOME", &home.display().to_string()),
             ("DATABASE", "test_0"),
+            ("LINKS_SINCE", LINKS_SINCE),
             ("BACKUP", &home.join("backup.sql.gz").display().to_string()),
             ("EDGELINK_STORE_URL", &production.database.url("test_0")),
             ("EDGELINK_REDIS_URL", &redis.url()),
@@ -123,6 +129,7 @@ impl Drill {
         self.print_step("backup");
         let late = format!("late{}", self.rounds);
         self.change(production, &late).await;
+        let issued = issuers(production, "MAX");
         let lost = Instant::now();
         production.database.replace();
         for control_plane in &mut production.control_planes {
@@ -134,6 +141,11 @@ impl Drill {
         for step in ["load", "forget"] {
             self.print_step(step);
         }
+        let least = issuers(production, "MIN");
+        assert!(
+            least >= issued,
+            "{least} is next, and {issued} were drawn before"
+        );
         let started = Instant::now();
         for control_plane in &mut production.control_planes {
             control_plane.restart().await;
@@ -163,7 +175,15 @@ impl Drill {
     }
 
     /// What the backup does not have, known to every worker.
-    async fn change(&mut self, production: &Production, late: &str) {
+    async fn change(&mut self, production: &mut Production, late: &str) {
+        let draw = format!("UPDATE test_0.issuers SET next = next + {DRAWN}");
+        production.database.execute(&draw);
+        let control_plane = &mut production.control_planes[1];
+        // It draws from there on.
+        control_plane.process().terminate().await;
+        control_plane.restart().await;
+        self.create_codes(control_plane).await;
+        let production = &*production;
         let control_plane = &production.control_planes[1];
         let mut api = control_plane.connect().await;
         for n in 0..CHANGED {
@@ -221,6 +241,13 @@ impl Drill {
             }
         }
     }
+}
+
+/// The least or the greatest of the next numbers of issuers.
+fn issuers(production: &Production, which: &str) -> u64 {
+    let next = format!("SELECT {which}(next) FROM test_0.issuers");
+    let next = production.database.execute(&next);
+    next.trim().parse().expect("a number")
 }
 
 fn print_time(what: &str, since: Instant) {

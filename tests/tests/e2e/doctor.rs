@@ -105,6 +105,7 @@ async fn each_thing_that_is_wrong_is_told_of_by_its_name() {
     let redis = RedisServer::start().await;
     let mut production = well(&redis).await;
     assert_database(&production).await;
+    assert_servers(&production).await;
     assert_redis(&redis, &production.control_planes[1]).await;
     assert_surroundings(&production.control_planes[0]).await;
     assert_running(&redis, &mut production).await;
@@ -117,6 +118,33 @@ async fn assert_sql(production: &Production, sql: &str, back: &str, check: (&str
     let (name, verdict, found) = check;
     examination.assert(name, verdict, found);
     production.database.execute(back);
+}
+
+/// Of several servers each is told of, and that two of them are no cluster.
+async fn assert_servers(production: &Production) {
+    let mut other = MariaDb::start();
+    let hosts = [production.database.port(), other.port()].map(|port| format!("127.0.0.1:{port}"));
+    let url = format!("mysql://root@{}/test_0", hosts.join(","));
+    let examination = async || {
+        let mut command = production.control_planes[0].command(&["doctor", "--json"]);
+        command.env("EDGELINK_STORE_URL", &url);
+        Examination::of(command).await
+    };
+    let apart = examination().await;
+    apart.assert("database.servers", "error", &hosts.join(", "));
+    apart.assert("database.answers", "error", "read_only");
+    other.execute("SET GLOBAL read_only = 1");
+    let replica = examination().await;
+    replica.assert("database.server", "ok", "takes");
+    assert_eq!(replica.checks.get("database.servers"), None);
+    other.kill();
+    let gone = examination().await;
+    gone.assert(
+        "database.server",
+        "warning",
+        &format!("{} does not answer", hosts[1]),
+    );
+    gone.assert("database.answers", "ok", "test_0");
 }
 
 async fn assert_database(production: &Production) {

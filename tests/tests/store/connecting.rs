@@ -4,6 +4,7 @@ use crate::fixture::{Database, create, key, link, patient};
 use edgelink_control_plane::config::StoreConfig;
 use edgelink_control_plane::store::connect;
 use edgelink_tests::servers::MariaDb;
+use edgelink_tests::stack::until;
 use sqlx::{Connection, Executor, MySqlConnection};
 use std::path::Path;
 use std::process::Command;
@@ -12,6 +13,8 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::util::SubscriberInitExt;
+
+const LIMIT: Duration = Duration::from_secs(60);
 
 on_every_database!(
     a_newer_schema_is_left_as_it_is,
@@ -308,4 +311,118 @@ async fn of_several_servers_one_that_takes_writes_is_used_as_long_as_it_does() {
     other.restart();
     create(&store, link(100, "d")).await.unwrap();
     assert_eq!((counts(&one).trim(), counts(&other).trim()), ("3", "3"));
+}
+
+/// What an error of a connection says.
+async fn refusal(config: &StoreConfig) -> String {
+    let Err(error) = connect(config).await else {
+        panic!("connected");
+    };
+    assert!(error.is_transient(), "{error}");
+    error.to_string()
+}
+
+/// As replicas that no one has set `read_only` on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_servers_that_take_writes_and_are_no_cluster_none_is_begun_with() {
+    let (one, mut other) = (MariaDb::start(), MariaDb::start());
+    for server in [&one, &other] {
+        server.execute("CREATE DATABASE test_0");
+    }
+    let [one_host, other_host] =
+        [&one, &other].map(|server| format!("127.0.0.1:{}", server.port()));
+    let config = StoreConfig {
+        servers_check_ms: Duration::from_millis(100),
+        timeout_ms: Duration::from_secs(1),
+        ..StoreConfig::at(&format!("mysql://root@{one_host},{other_host}/test_0"))
+    };
+    let why = refusal(&config).await;
+    assert!(
+        why.contains(&one_host) && why.contains(&other_host),
+        "{why}"
+    );
+    assert!(why.contains("read_only"), "{why}");
+    other.kill();
+    let store = connect(&config).await.unwrap();
+    store.migrate().await.unwrap();
+    create(&store, link(1, "a")).await.unwrap();
+    // It was never seen to be a replica, and the one in use may take writes of other processes.
+    other.restart();
+    one.stop();
+    for number in 2..5 {
+        let created = store.create_links(vec![link(number, "b")]).await;
+        assert!(created.is_err_and(|error| error.is_transient()));
+    }
+    one.cont();
+    let mut number = 5;
+    while let Err(error) = store.create_links(vec![link(number, "c")]).await {
+        assert!(error.is_transient() && number < 100, "{error}");
+        number += 1;
+    }
+    assert_eq!(other.execute("SHOW TABLES FROM test_0").trim(), "");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn beside_a_server_that_may_take_writes_unseen_none_is_begun_with() {
+    let (mut one, other) = (MariaDb::start(), MariaDb::start());
+    for server in [&one, &other] {
+        server.execute("CREATE DATABASE test_0");
+    }
+    let hosts = format!("127.0.0.1:{},127.0.0.1:{}", one.port(), other.port());
+    let config = StoreConfig {
+        timeout_ms: Duration::from_millis(500),
+        ..StoreConfig::at(&format!("mysql://root@{hosts}/test_0"))
+    };
+    one.stop();
+    let why = refusal(&config).await;
+    assert!(
+        why.contains("it is not known whether another one does"),
+        "{why}"
+    );
+    one.cont();
+    one.execute("SET GLOBAL read_only = 1");
+    other.execute("SET GLOBAL read_only = 1");
+    let why = refusal(&patient(config.url.expose())).await;
+    assert!(why.contains("no server takes writes"), "{why}");
+    // Where no server listens, none takes writes.
+    other.execute("SET GLOBAL read_only = 0");
+    one.kill();
+    connect(&patient(config.url.expose())).await.unwrap();
+}
+
+/// As after a stop of the process, or of a Galera cluster, for longer than the lease lasts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_has_lost_its_lease_while_it_migrated_does_not_go_on() {
+    let database = Database::on_server().await;
+    let store = database.store().await;
+    let forget = "DELETE FROM _sqlx_migrations WHERE version IN (102, 103)";
+    database.execute(forget).await;
+    let mut holder = MySqlConnection::connect(database.url()).await.unwrap();
+    holder
+        .execute("LOCK TABLES edge_health WRITE")
+        .await
+        .unwrap();
+    let migrating = tokio::spawn(async move { store.migrate().await });
+    let mut other = MySqlConnection::connect(database.url()).await.unwrap();
+    let waiting = "SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND state LIKE 'Waiting for table%'";
+    until("it waits for the table", LIMIT, async || {
+        let count: i64 = sqlx::query_scalar(waiting)
+            .fetch_one(&mut other)
+            .await
+            .unwrap();
+        (count > 0).then_some(())
+    })
+    .await;
+    let take =
+        "UPDATE migration_lease SET owner = 'another one', lease_until = lease_until + 60000";
+    other.execute(take).await.unwrap();
+    holder.execute("UNLOCK TABLES").await.unwrap();
+    let error = migrating.await.unwrap().unwrap_err();
+    assert!(error.is_transient(), "{error}");
+    let versions = "SELECT version FROM _sqlx_migrations WHERE version IN (102, 103)";
+    let done: Vec<i64> = sqlx::query_scalar(versions)
+        .fetch_all(&mut other)
+        .await
+        .unwrap();
+    assert_eq!(done, [102]);
 }

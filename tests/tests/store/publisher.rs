@@ -17,6 +17,7 @@ on_every_database!(
     the_publisher_lease_is_fenced_by_a_token_that_grows,
     a_generation_begins_above_everything_from_before,
     a_flush_begins_a_generation_and_skips_numbers_only_where_a_backup_was_restored,
+    as_many_numbers_are_skipped_as_links_were_created_since_the_backup,
     what_is_read_at_once_is_of_one_moment,
     what_a_clock_that_was_ahead_has_written_blocks_nothing,
     keys_are_scanned_in_the_order_of_their_numbers,
@@ -332,14 +333,17 @@ async fn a_flush_begins_a_generation_and_skips_numbers_only_where_a_backup_was_r
     let taken = store.take_publisher_lease(&claim).await.unwrap().unwrap();
     assert_eq!((taken.skipped_in, taken.flushed_in), (0, 0));
     let before = store.bound_state().await.unwrap();
-    let flushed = store.flush(FlushReason::Caches).await.unwrap();
+    let (flushed, skipped) = store.flush(FlushReason::Caches).await.unwrap();
+    assert_eq!(skipped, None);
     assert!(flushed.generation > taken.generation && flushed.rev_floor > taken.rev_floor);
     assert_eq!(
         (flushed.skipped_in, flushed.flushed_in),
         (0, flushed.generation)
     );
     assert_eq!(store.bound_state().await.unwrap(), before);
-    let restored = store.flush(FlushReason::Restored).await.unwrap();
+    let unsaid = FlushReason::Restored { links_since: None };
+    let (restored, skipped) = store.flush(unsaid).await.unwrap();
+    let skipped_each = skipped.unwrap();
     assert!(restored.generation > flushed.generation);
     assert_eq!(
         (restored.skipped_in, restored.flushed_in),
@@ -348,6 +352,8 @@ async fn a_flush_begins_a_generation_and_skips_numbers_only_where_a_backup_was_r
     let room = before.bound - before.allocated;
     let skipped = store.bound_state().await.unwrap().allocated - before.allocated;
     assert_eq!(skipped, room / 2);
+    assert_eq!(skipped_each.least * 1000, skipped);
+    assert_eq!(skipped_each.greatest, skipped_each.least);
     // The publisher keeps its lease, and finds all of it in the row.
     let renewed = store.take_publisher_lease(&claim).await.unwrap().unwrap();
     assert_eq!(renewed.token, taken.token + 1);
@@ -360,9 +366,35 @@ async fn a_flush_begins_a_generation_and_skips_numbers_only_where_a_backup_was_r
         )
     );
     // Numbers that were skipped before a later flush stay so.
-    let last = store.flush(FlushReason::Caches).await.unwrap();
+    let (last, _) = store.flush(FlushReason::Caches).await.unwrap();
     assert_eq!(last.skipped_in, restored.skipped_in);
     assert_eq!(store.publisher().await.unwrap().flushed_in, last.generation);
+}
+
+/// Far above the bound: without the number of links that is not skipped, as links are to be created at once.
+async fn as_many_numbers_are_skipped_as_links_were_created_since_the_backup(database: Database) {
+    let store = database.store().await;
+    let before = store.bound_state().await.unwrap();
+    let count = before.bound / 1000 + 700_000;
+    let reason = FlushReason::Restored {
+        links_since: Some(count),
+    };
+    let (_, skipped) = store.flush(reason).await.unwrap();
+    let skipped = skipped.unwrap();
+    assert_eq!((skipped.least, skipped.greatest), (count, count));
+    let after = store.bound_state().await.unwrap();
+    assert_eq!(after.allocated, before.allocated + count * 1000);
+    assert_eq!(store.counter("numbers").await.unwrap(), count);
+    // Until the publisher has raised the bound.
+    assert_eq!(store.draw_segment(7, 1).await.unwrap(), None);
+    let raised = after.allocated + 1_000_000;
+    store.add_bound(raised).await.unwrap();
+    store.mark_bound_published(raised).await.unwrap();
+    database
+        .execute("UPDATE bounds SET published_at = published_at - 61000 WHERE published_at > 0")
+        .await;
+    let drawn = store.draw_segment(7, 1).await.unwrap().unwrap();
+    assert_eq!(drawn.start, after.allocated / 1000);
 }
 
 async fn what_is_read_at_once_is_of_one_moment(database: Database) {

@@ -92,7 +92,7 @@ impl Store {
             let next = progress.behind(last);
             let update = match next {
                 None => Some(
-                    "UPDATE click_state SET writes = writes + 1, days_until = days_until + 1, is_building = 0 WHERE id = 1",
+                    "UPDATE click_state SET days_until = days_until + 1, is_building = 0 WHERE id = 1",
                 ),
                 // From now on clicks of that day are added to these rollups too.
                 Some(_) if !state.is_building => {

@@ -7,8 +7,6 @@ use crate::store::sql::sql;
 /// The row of `click_state`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
 pub(super) struct State {
-    /// Grows with each change.
-    pub(super) writes: u64,
     /// The number of the next click.
     pub(super) number: u64,
     /// The first day that is not in `click_days`.
@@ -18,19 +16,17 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Reads the row and locks it, so that no other transaction changes clicks before this one ends.
+    /// Reads the row and locks it, so that no other transaction changes clicks before this one ends: not on another node of a Galera
+    /// cluster either, as it is written.
     pub(super) async fn lock(session: &mut Session) -> Result<Self, Fault> {
-        let for_update = session.dialect().for_update;
-        let query = format!(
-            "SELECT writes, number, days_until, is_building FROM click_state WHERE id = 1{for_update}"
-        );
-        session.fetch_one(sql(query)).await
+        let write = sql("UPDATE click_state SET writes = writes + 1 WHERE id = 1");
+        session.execute(write).await?;
+        Self::read(session).await
     }
 
     /// Reads the row.
     pub(super) async fn read(session: &mut Session) -> Result<Self, Fault> {
-        let query =
-            sql("SELECT writes, number, days_until, is_building FROM click_state WHERE id = 1");
+        let query = sql("SELECT number, days_until, is_building FROM click_state WHERE id = 1");
         session.fetch_one(query).await
     }
 }

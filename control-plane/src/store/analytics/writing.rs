@@ -48,7 +48,7 @@ impl Store {
             let number = raw::insert(session, &write.raw, state.number).await?;
             let number =
                 orphans::insert(session, &write.orphans, write.max_orphans, number).await?;
-            let update = "UPDATE click_state SET writes = writes + 1, number = ? WHERE id = 1";
+            let update = "UPDATE click_state SET number = ? WHERE id = 1";
             session.execute(sql(update).bind(number)).await?;
             session.commit(write.docs.len() + write.raw.len()).await
         })
