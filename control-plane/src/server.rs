@@ -6,6 +6,7 @@ mod certificate;
 mod connections;
 mod requests;
 mod tls;
+mod unsent;
 
 use crate::analytics::VisitorSecrets;
 use crate::clicks::OwnClicks;

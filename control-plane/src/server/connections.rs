@@ -120,8 +120,8 @@ impl Acceptor {
             },
             addresses: AddressCounts::new(config.max_connections_per_address),
             write_timeout: config.write_timeout_ms,
-            http: Http::new(config.header_timeout_ms),
-            probe_http: Http::for_probes(config.header_timeout_ms),
+            http: Http::new(config),
+            probe_http: Http::for_probes(config),
         }
     }
 

@@ -1,12 +1,14 @@
 //! Serves the requests of a connection: HTTP/1.1, and over TLS HTTP/2 as well.
 
+use super::unsent::{Streams, watched};
+use crate::config;
 use crate::http::client_address::Peer;
 use axum::Router;
 use http::{HeaderName, HeaderValue, Request, header};
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
-use hyper::service::Service;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulConnection;
 use hyper_util::service::TowerToHyperService;
 use std::fmt::Display;
@@ -43,19 +45,23 @@ type Handler = TowerToHyperService<AddExtension<Router, Peer>>;
 pub(super) struct Http {
     header_timeout: Duration,
     http1: http1::Builder,
-    http2: http2::Builder<TokioExecutor>,
+    http2: http2::Builder<Streams>,
 }
 
 impl Http {
-    /// With that time for the head of a request, for a handshake, and for idle connections.
-    pub(super) fn new(header_timeout: Duration) -> Self {
+    /// With those times for the head of a request, for a handshake, for idle connections, and for clients that read nothing.
+    pub(super) fn new(config: &config::ServerConfig) -> Self {
+        Self::with(config.header_timeout_ms, config.write_timeout_ms)
+    }
+
+    fn with(header_timeout: Duration, write_timeout: Duration) -> Self {
         let mut http1 = http1::Builder::new();
         http1
             .timer(TokioTimer::new())
             .header_read_timeout(header_timeout)
             .max_header_size(MAX_HEAD_BYTES)
             .max_buf_size(MAX_BUFFER_BYTES);
-        let mut http2 = http2::Builder::new(TokioExecutor::new());
+        let mut http2 = http2::Builder::new(Streams { write_timeout });
         http2
             .timer(TokioTimer::new())
             .keep_alive_interval(header_timeout)
@@ -72,8 +78,9 @@ impl Http {
     }
 
     /// For connections that are for probes only: one request each.
-    pub(super) fn for_probes(header_timeout: Duration) -> Self {
-        let mut http = Self::new(header_timeout.min(PROBE_HEADER_TIMEOUT));
+    pub(super) fn for_probes(config: &config::ServerConfig) -> Self {
+        let header_timeout = config.header_timeout_ms.min(PROBE_HEADER_TIMEOUT);
+        let mut http = Self::with(header_timeout, config.write_timeout_ms);
         http.http1.keep_alive(false);
         http.http2.max_concurrent_streams(1);
         http
@@ -138,6 +145,10 @@ impl Http {
     ) -> Result<(), String> {
         let begun = requests.begun.clone();
         let idle = idle(&begun, self.header_timeout);
+        let requests = service_fn(move |request| {
+            let answer = requests.call(request);
+            async move { answer.await.map(watched) }
+        });
         let connection = self.http2.serve_connection(TokioIo::new(stream), requests);
         // Without a request the preface of the client may still be missing, and would be waited for.
         let has_begun = || begun.load(Ordering::Relaxed) > 0;

@@ -86,6 +86,33 @@ async fn requests_over_tls_are_answered_in_both_versions_of_http() {
     }
 }
 
+/// The fields of a request over HTTP/2 for a page that no link has.
+const PAGE: [(&str, &[u8]); 4] = [
+    (":method", b"GET"),
+    (":scheme", b"https"),
+    (":authority", b"go.example:8080"),
+    (":path", b"/absent"),
+];
+
+#[tokio::test]
+async fn a_stream_whose_client_takes_nothing_of_the_answer_is_reset() {
+    let authority = Authority::new();
+    let identity = authority.issue("server");
+    let mut variables = variables(&identity);
+    variables.push(("EDGELINK_SERVER_WRITE_TIMEOUT_MS", "100"));
+    let server = Running::with(&variables).await;
+    // With a window of 1 all of the answer is handed on, and one byte of it is sent.
+    for window in [0, 1] {
+        let stream = authority.connect(server.address, "h2", None).await.unwrap();
+        let mut connection = Http2Connection::with_window(stream, window);
+        for _ in 0..2 {
+            let answer = connection.request(&PAGE).await.unwrap();
+            assert_eq!(answer, Http2Answer::Status(404), "{window}");
+            assert_eq!(connection.end().await.unwrap(), Http2Answer::Reset);
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_listener_with_tls_takes_nothing_else() {
     let authority = Authority::new();
