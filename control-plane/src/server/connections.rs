@@ -2,7 +2,7 @@
 
 use super::addresses::{AddressCounts, CountedConnection};
 use super::requests::Http;
-use super::tls::Tls;
+use super::tls::{Protocols, Tls};
 use crate::config::{ListenerKind, ServerConfig};
 use crate::http::client_address::Peer;
 use crate::telemetry::LogThrottle;
@@ -180,12 +180,13 @@ impl Acceptor {
         let _ = stream.set_nodelay(true);
         let mut stream = TimeoutStream::new(stream);
         stream.set_write_timeout(Some(self.write_timeout));
-        let (http, router) = match place.0.kind {
-            SeatKind::All => (&self.http, &door.routers.all),
-            SeatKind::Health => (&self.probe_http, &door.routers.health),
+        let (http, router, protocols) = match place.0.kind {
+            SeatKind::All => (&self.http, &door.routers.all, Protocols::All),
+            SeatKind::Health => (&self.probe_http, &door.routers.health, Protocols::Http1),
         };
         let service = TowerToHyperService::new(AddExtension::new(router.clone(), peer));
-        let tls = door.tls.as_ref().map(|tls| tls.current().of(door.kind));
+        let tls = door.tls.as_ref();
+        let tls = tls.map(|tls| tls.current().of(door.kind, protocols));
         let (http, stop) = (http.clone(), connections.stop.clone());
         connections.spawn(place, async move {
             http.serve(Box::pin(stream), service, tls, &stop).await;

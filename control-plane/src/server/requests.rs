@@ -34,6 +34,9 @@ const MAX_BUFFER_BYTES: usize = 65_536;
 const MAX_STREAMS: u32 = 128;
 /// How long a client may take to send the head of a request in a connection that is for probes only.
 const PROBE_HEADER_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a connection in HTTP/2 without an open stream is kept after its client was asked to go. The client is to acknowledge that,
+/// and one that has not begun is to begin.
+const GOAWAY_TIMEOUT: Duration = Duration::from_secs(5);
 
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
@@ -77,12 +80,11 @@ impl Http {
         }
     }
 
-    /// For connections that are for probes only: one request each.
+    /// For connections that are for probes only: one request each. Over TLS they are offered HTTP/1.1 alone ([`super::tls::Protocols`]).
     pub(super) fn for_probes(config: &config::ServerConfig) -> Self {
         let header_timeout = config.header_timeout_ms.min(PROBE_HEADER_TIMEOUT);
         let mut http = Self::with(header_timeout, config.write_timeout_ms);
         http.http1.keep_alive(false);
-        http.http2.max_concurrent_streams(1);
         http
     }
 
@@ -134,7 +136,7 @@ impl Http {
         stop: &CancellationToken,
     ) -> Result<(), String> {
         let connection = self.http1.serve_connection(TokioIo::new(stream), requests);
-        finish(connection, pending(), stop, || true).await
+        finish(connection, stop.cancelled(), pending()).await
     }
 
     async fn serve_http2(
@@ -143,53 +145,80 @@ impl Http {
         requests: Requests,
         stop: &CancellationToken,
     ) -> Result<(), String> {
-        let begun = requests.begun.clone();
-        let idle = idle(&begun, self.header_timeout);
+        let streams = requests.streams.clone();
+        let asked = async {
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = streams.idle(self.header_timeout) => {}
+            }
+        };
         let requests = service_fn(move |request| {
+            let open = requests.streams.open();
             let answer = requests.call(request);
-            async move { answer.await.map(watched) }
+            async move { answer.await.map(|answer| watched(answer, open)) }
         });
         let connection = self.http2.serve_connection(TokioIo::new(stream), requests);
-        // Without a request the preface of the client may still be missing, and would be waited for.
-        let has_begun = || begun.load(Ordering::Relaxed) > 0;
-        finish(connection, idle, stop, has_begun).await
+        finish(connection, asked, streams.idle(GOAWAY_TIMEOUT)).await
     }
 }
 
-/// Runs a connection to its end, from when it is idle or `stop` is done: in order if it has begun, at once otherwise.
+/// Runs a connection to its end: in order from when it is `asked` to end, and at once when it is `given_up` after that.
 async fn finish<C: GracefulConnection<Error: Display>>(
     connection: C,
-    idle: impl Future<Output = ()>,
-    stop: &CancellationToken,
-    has_begun: impl Fn() -> bool,
+    asked: impl Future<Output = ()>,
+    given_up: impl Future<Output = ()>,
 ) -> Result<(), String> {
     let mut connection = pin!(connection);
-    let early = tokio::select! {
+    let ended = tokio::select! {
+        // First the connection: a request that has come is answered.
+        biased;
         ended = connection.as_mut() => Some(ended),
-        () = stop.cancelled() => None,
-        () = idle => None,
-    };
-    let ended = match early {
-        Some(ended) => ended,
-        None if !has_begun() => return Ok(()),
-        None => {
+        () = asked => {
             connection.as_mut().graceful_shutdown();
-            connection.await
+            tokio::select! {
+                ended = connection => Some(ended),
+                () = given_up => None,
+            }
         }
     };
-    ended.map_err(|error| error.to_string())
+    ended.map_or(Ok(()), |ended| ended.map_err(|error| error.to_string()))
 }
 
-/// Done when no request has begun for that long. HTTP/2 has no such bound of its own.
-async fn idle(begun: &AtomicU64, limit: Duration) {
-    let mut seen = 0;
-    loop {
-        sleep(limit).await;
-        let now = begun.load(Ordering::Relaxed);
-        if now == seen {
-            return;
+/// The streams of a connection in HTTP/2, which are counted as the protocol has no bound on idle connections of its own.
+#[derive(Debug, Default)]
+struct StreamCounts {
+    begun: AtomicU64,
+    open: AtomicU64,
+}
+
+/// A stream that is counted as open until it is dropped.
+#[derive(Debug)]
+struct OpenStream(Arc<StreamCounts>);
+
+impl StreamCounts {
+    fn open(self: &Arc<Self>) -> OpenStream {
+        self.begun.fetch_add(1, Ordering::Relaxed);
+        self.open.fetch_add(1, Ordering::Relaxed);
+        OpenStream(self.clone())
+    }
+
+    /// Done when for that long no stream has begun, and none is open.
+    async fn idle(&self, limit: Duration) {
+        let mut seen = self.begun.load(Ordering::Relaxed);
+        loop {
+            sleep(limit).await;
+            let now = self.begun.load(Ordering::Relaxed);
+            if now == seen && self.open.load(Ordering::Relaxed) == 0 {
+                return;
+            }
+            seen = now;
         }
-        seen = now;
+    }
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -198,8 +227,8 @@ async fn idle(begun: &AtomicU64, limit: Duration) {
 struct Requests {
     handler: Handler,
     is_tls: bool,
-    /// How many have begun.
-    begun: Arc<AtomicU64>,
+    /// Those in HTTP/2.
+    streams: Arc<StreamCounts>,
 }
 
 impl Requests {
@@ -207,7 +236,7 @@ impl Requests {
         Self {
             handler,
             is_tls,
-            begun: Arc::default(),
+            streams: Arc::default(),
         }
     }
 }
@@ -218,7 +247,6 @@ impl Service<Request<Incoming>> for Requests {
     type Future = <Handler as Service<Request<Incoming>>>::Future;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
-        self.begun.fetch_add(1, Ordering::Relaxed);
         if self.is_tls {
             complete(&mut request);
         }

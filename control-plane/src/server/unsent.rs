@@ -138,23 +138,26 @@ impl Drop for Chunk {
 
 /// A body that ends when all of it is sent, so that its stream has a task until then.
 #[derive(Debug)]
-pub(super) struct WatchedBody {
+pub(super) struct WatchedBody<G> {
     body: Body,
     has_ended: bool,
     unsent: Arc<Unsent>,
+    /// Dropped with the body.
+    _guard: G,
 }
 
-/// An answer in a stream.
-pub(super) fn watched(response: Response) -> Response<WatchedBody> {
+/// An answer in a stream, whose body keeps `guard`.
+pub(super) fn watched<G>(response: Response, guard: G) -> Response<WatchedBody<G>> {
     let unsent = UNSENT.try_with(Arc::clone).unwrap_or_default();
     response.map(|body| WatchedBody {
         body,
         has_ended: false,
         unsent,
+        _guard: guard,
     })
 }
 
-impl hyper::body::Body for WatchedBody {
+impl<G: Unpin> hyper::body::Body for WatchedBody<G> {
     type Data = Chunk;
     type Error = axum::Error;
 

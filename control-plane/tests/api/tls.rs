@@ -169,10 +169,47 @@ async fn a_stopping_server_ends_connections_of_both_versions_and_handshakes() {
         let stream = authority.connect(server.address, protocol, None).await;
         open.push(stream.unwrap());
     }
-    assert!(is_live(&authority, server.address, None).await);
+    // It does not acknowledge that it is asked to go.
+    let stream = authority.connect(server.address, "h2", None).await.unwrap();
+    let mut used = Http2Connection::over(stream);
+    let answer = used.request(&PAGE).await.unwrap();
+    assert_eq!(answer, Http2Answer::Status(404));
     server.begin_stop();
     server.stopped().await;
-    drop((silent, open));
+    drop((silent, open, used));
+}
+
+#[tokio::test]
+async fn a_connection_without_a_request_is_asked_to_go_and_not_cut_off() {
+    let authority = Authority::new();
+    let identity = authority.issue("server");
+    let server = Running::with(&variables(&identity)).await;
+    let stream = authority.connect(server.address, "h2", None).await.unwrap();
+    let mut connection = Http2Connection::over(stream);
+    connection.begin().await.unwrap();
+    server.begin_stop();
+    assert_eq!(connection.end().await.unwrap(), Http2Answer::GoAway);
+    // The server waits for what the client has sent before it knew.
+    let answer = connection.request(&PAGE).await.unwrap();
+    assert_eq!(answer, Http2Answer::Status(404));
+    drop(connection);
+    server.stopped().await;
+}
+
+#[tokio::test]
+async fn a_connection_for_probes_is_offered_http_1_alone() {
+    let authority = Authority::new();
+    let identity = authority.issue("server");
+    let mut variables = variables(&identity);
+    variables.push(("EDGELINK_SERVER_MAX_CONNECTIONS", "1"));
+    let server = Running::with(&variables).await;
+    let stream = authority.connect(server.address, "h2", None).await.unwrap();
+    let mut first = Http2Connection::over(stream);
+    let answer = first.request(&PAGE).await.unwrap();
+    assert_eq!(answer, Http2Answer::Status(404));
+    assert!(authority.connect(server.address, "h2", None).await.is_err());
+    assert!(is_live(&authority, server.address, None).await);
+    drop(first);
 }
 
 #[tokio::test]

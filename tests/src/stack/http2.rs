@@ -89,13 +89,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Http2Connection<S> {
         }
     }
 
-    /// Begins the connection without a request.
+    /// Begins the connection without a request, and waits for the server to begin as well.
     ///
     /// # Errors
-    /// Those of the connection.
+    /// As [`http2_request`].
     pub async fn begin(&mut self) -> io::Result<()> {
-        self.stream.write_all(&std::mem::take(&mut self.unsent)).await?;
-        self.stream.flush().await
+        let bytes = std::mem::take(&mut self.unsent);
+        self.stream.write_all(&bytes).await?;
+        self.stream.flush().await?;
+        timeout(LIMIT, read_frame(&mut self.stream)).await??;
+        Ok(())
     }
 
     /// Reads until the server resets a stream, asks the client to go, or closes the connection. Each ping is acknowledged.
