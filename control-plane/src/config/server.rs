@@ -46,7 +46,7 @@ edgelink_wire::settings! {
         /// Time for the head of a request, and for idle connections. Keep it above the idle timeout of proxies in front (Envoy's
         /// bootstrap: 30 s), because the side that sends must be the one that closes.
         pub header_timeout_ms: Duration = Duration::from_mins(1), 100..=600_000;
-        /// Time for a client that reads nothing of its answer; then its connection is closed.
+        /// Time for a client that reads nothing of its answer; then its connection is closed, or in HTTP/2 the stream of the answer.
         pub write_timeout_ms: Duration = Duration::from_secs(10), 100..=600_000;
         /// Time for a body; then 408. A bulk body has a second more for each 64 KiB that have come.
         pub body_timeout_ms: Duration = Duration::from_secs(5), 100..=60_000;
@@ -80,6 +80,8 @@ edgelink_wire::settings! {
         pub edge_client_ca_file: Option<FileText> = None, "/etc/edgelink/tls/edges-ca.crt";
         /// The listeners that take TLS, and TLS alone. The others stay without.
         pub listeners: Vec<ListenerKind> = vec![ListenerKind::Main, ListenerKind::Edge, ListenerKind::Public, ListenerKind::Metrics];
+        /// Time for a handshake; then its connection is closed.
+        pub handshake_timeout_ms: Duration = Duration::from_secs(10), 100..=60_000;
     }
 
     /// Keys and tokens.

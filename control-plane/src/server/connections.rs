@@ -3,7 +3,7 @@
 use super::addresses::{AddressCounts, CountedConnection};
 use super::requests::Http;
 use super::tls::{Protocols, Tls};
-use crate::config::{ListenerKind, ServerConfig};
+use crate::config::{Config, ListenerKind};
 use crate::http::client_address::Peer;
 use crate::telemetry::LogThrottle;
 use crate::telemetry::prometheus::CONNECTIONS_REFUSED;
@@ -111,15 +111,16 @@ pub(super) struct Connections {
 }
 
 impl Acceptor {
-    pub(super) fn new(doors: Vec<Door>, config: &ServerConfig) -> Self {
+    pub(super) fn new(doors: Vec<Door>, config: &Config) -> Self {
+        let server = &config.server;
         Self {
             doors,
             seats: Seats {
-                all: Arc::new(Semaphore::new(config.max_connections)),
-                health: Arc::new(Semaphore::new(config.health_connections)),
+                all: Arc::new(Semaphore::new(server.max_connections)),
+                health: Arc::new(Semaphore::new(server.health_connections)),
             },
-            addresses: AddressCounts::new(config.max_connections_per_address),
-            write_timeout: config.write_timeout_ms,
+            addresses: AddressCounts::new(server.max_connections_per_address),
+            write_timeout: server.write_timeout_ms,
             http: Http::new(config),
             probe_http: Http::for_probes(config),
         }

@@ -1,7 +1,7 @@
 //! Serves the requests of a connection: HTTP/1.1, and over TLS HTTP/2 as well.
 
 use super::unsent::{Streams, watched};
-use crate::config;
+use crate::config::Config;
 use crate::http::client_address::Peer;
 use axum::Router;
 use http::{HeaderName, HeaderValue, Request, header};
@@ -47,24 +47,23 @@ type Handler = TowerToHyperService<AddExtension<Router, Peer>>;
 #[derive(Clone)]
 pub(super) struct Http {
     header_timeout: Duration,
+    handshake_timeout: Duration,
     http1: http1::Builder,
     http2: http2::Builder<Streams>,
 }
 
 impl Http {
-    /// With those times for the head of a request, for a handshake, for idle connections, and for clients that read nothing.
-    pub(super) fn new(config: &config::ServerConfig) -> Self {
-        Self::with(config.header_timeout_ms, config.write_timeout_ms)
-    }
-
-    fn with(header_timeout: Duration, write_timeout: Duration) -> Self {
+    /// For connections whose heads of requests have that time; the other times are those of the configuration.
+    fn with(header_timeout: Duration, config: &Config) -> Self {
         let mut http1 = http1::Builder::new();
         http1
             .timer(TokioTimer::new())
             .header_read_timeout(header_timeout)
             .max_header_size(MAX_HEAD_BYTES)
             .max_buf_size(MAX_BUFFER_BYTES);
-        let mut http2 = http2::Builder::new(Streams { write_timeout });
+        let mut http2 = http2::Builder::new(Streams {
+            write_timeout: config.server.write_timeout_ms,
+        });
         http2
             .timer(TokioTimer::new())
             .keep_alive_interval(header_timeout)
@@ -75,15 +74,21 @@ impl Http {
             .initial_stream_window_size(MAX_BUFFER_BYTES as u32);
         Self {
             header_timeout,
+            handshake_timeout: config.tls.handshake_timeout_ms,
             http1,
             http2,
         }
     }
 
+    /// For connections within `server.max_connections`.
+    pub(super) fn new(config: &Config) -> Self {
+        Self::with(config.server.header_timeout_ms, config)
+    }
+
     /// For connections that are for probes only: one request each. Over TLS they are offered HTTP/1.1 alone ([`super::tls::Protocols`]).
-    pub(super) fn for_probes(config: &config::ServerConfig) -> Self {
-        let header_timeout = config.header_timeout_ms.min(PROBE_HEADER_TIMEOUT);
-        let mut http = Self::with(header_timeout, config.write_timeout_ms);
+    pub(super) fn for_probes(config: &Config) -> Self {
+        let header_timeout = config.server.header_timeout_ms.min(PROBE_HEADER_TIMEOUT);
+        let mut http = Self::with(header_timeout, config);
         http.http1.keep_alive(false);
         http
     }
@@ -115,7 +120,7 @@ impl Http {
         tls: Arc<ServerConfig>,
         stop: &CancellationToken,
     ) -> Result<(), String> {
-        let handshake = timeout(self.header_timeout, TlsAcceptor::from(tls).accept(stream));
+        let handshake = timeout(self.handshake_timeout, TlsAcceptor::from(tls).accept(stream));
         let Some(in_time) = stop.run_until_cancelled(handshake).await else {
             return Ok(());
         };
