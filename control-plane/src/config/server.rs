@@ -16,7 +16,7 @@ const MAX_PAGE_BYTES: usize = 65_536;
 edgelink_wire::settings! {
     snake_case;
 
-    /// HTTP and its bounds.
+    /// HTTP and its bounds. Each listener has the bounds on connections and requests for itself.
     pub struct ServerConfig {
         /// Address and port of the main listener: API, console, and all that no listener of its own is set for. Port 0 takes a
         /// free one, which the log line `listening` names. With 127.0.0.1 nothing outside of this machine can connect.
@@ -33,15 +33,15 @@ edgelink_wire::settings! {
         pub max_bulk_body_bytes: usize = 33_554_432, 1_024..=268_435_456;
         /// Bulk requests worked on at once, each of which may hold a body's worth of memory; then 503.
         pub max_bulk_requests: usize = 4, 1..=1_000;
-        /// Open connections. Further ones have those of `health_connections`.
+        /// Open connections of a listener. Further ones have those of `health_connections`.
         pub max_connections: usize = 4_096, 1..=1_000_000;
-        /// Open connections of one client address (IPv6: one /64); further ones are closed. Raise it where one proxy brings
-        /// all the traffic.
+        /// Open connections of one client address (IPv6: one /64) to a listener; further ones are closed. Raise it where one proxy
+        /// brings all the traffic.
         pub max_connections_per_address: usize = 1_024, 1..=1_000_000;
-        /// Connections beyond `max_connections`, for `/health/*` and `/metrics` only; all else is 503 in them, and they are
-        /// closed then. Further connections wait in the kernel's queue.
+        /// Connections to a listener beyond `max_connections`, for `/health/*` and `/metrics` only; all else is 503 in them, and they
+        /// are closed then. They are in HTTP/1.1 with one request each. Further connections wait in the kernel's queue.
         pub health_connections: usize = 16, 0..=1_000;
-        /// Requests worked on at once, without health, metrics and polls; then 503.
+        /// Requests to a listener worked on at once, without health, metrics and polls; then 503.
         pub max_requests: usize = 512, 1..=100_000;
         /// Time for the head of a request, and for idle connections. Keep it above the idle timeout of proxies in front (Envoy's
         /// bootstrap: 30 s), because the side that sends must be the one that closes.
