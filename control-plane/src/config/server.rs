@@ -78,7 +78,7 @@ edgelink_wire::settings! {
         /// Certificates of authorities in PEM: `server.edge_listen` is for clients alone that have a certificate of one of them.
         /// Clients need their token as well.
         pub edge_client_ca_file: Option<FileText> = None, "/etc/edgelink/tls/edges-ca.crt";
-        /// The listeners that take TLS, and TLS alone. The others stay without.
+        /// The listeners that take TLS, and TLS alone. The others stay without. What has no listener of its own is a matter of `main`.
         pub listeners: Vec<ListenerKind> = vec![ListenerKind::Main, ListenerKind::Edge, ListenerKind::Public, ListenerKind::Metrics];
         /// Time for a handshake; then its connection is closed.
         pub handshake_timeout_ms: Duration = Duration::from_secs(10), 100..=60_000;
@@ -227,6 +227,9 @@ impl TlsConfig {
                 problems,
             );
         }
+        if self.certificate_file.is_some() {
+            self.check_listeners(server, problems);
+        }
         if self.edge_client_ca_file.is_none() {
             return;
         }
@@ -237,6 +240,25 @@ impl TlsConfig {
         needs(field, has_certificate, "tls.certificate_file", problems);
         let is_tls = self.listeners.contains(&ListenerKind::Edge);
         needs(field, is_tls, "'edge' in tls.listeners", problems);
+    }
+
+    /// Checks that the certificate is used, and that no listener goes without TLS for which it was asked by another name.
+    fn check_listeners(&self, server: &ServerConfig, problems: &mut Problems) {
+        if self.listeners.is_empty() {
+            let reason = "is empty, so that no listener uses tls.certificate_file: name one, or leave both out";
+            problems.refuse("tls.listeners", reason);
+        }
+        if self.listeners.contains(&ListenerKind::Main) {
+            return;
+        }
+        let main = server.listeners().swap_remove(0);
+        for kind in main.serves.into_iter().filter(|kind| self.listeners.contains(kind)) {
+            let name = kind.word();
+            let reason = format!(
+                "has '{name}', which server.listen serves without TLS: set server.{name}_listen, or add 'main'"
+            );
+            problems.refuse("tls.listeners", reason);
+        }
     }
 }
 

@@ -342,6 +342,10 @@ async fn wrong_files_stop_the_start_and_the_setting_is_named() {
             ("EDGELINK_TLS_KEY_FILE", key),
         ]
     };
+    let listeners = |names| {
+        let listeners = [("EDGELINK_TLS_LISTENERS", names)];
+        [&pair(certificate, key)[..], &listeners].concat()
+    };
     let redis = |url, file| {
         [
             ("EDGELINK_REDIS_URL", url),
@@ -368,6 +372,11 @@ async fn wrong_files_stop_the_start_and_the_setting_is_named() {
         ),
         (&with_ca(key), "tls.edge_client_ca_file"),
         (&with_ca(certificate)[..3], "needs server.edge_listen"),
+        (
+            &listeners("metrics,edge"),
+            "tls.listeners: has 'edge', which server.listen serves without TLS: set server.edge_listen",
+        ),
+        (&listeners("metrics"), "set server.metrics_listen"),
     ] {
         let error = refusal(folder.path(), variables).await;
         assert!(error.contains(setting), "{setting}: {error}");
