@@ -17,6 +17,25 @@ pub(crate) struct Reloaded<T> {
     current: RwLock<Arc<T>>,
 }
 
+/// What was read of the files; the error says what cannot be read.
+type Files = Result<Vec<FileText>, String>;
+
+/// The last read of the files, and the last one that counted.
+struct Reads {
+    last: Files,
+    used: Files,
+}
+
+impl Reads {
+    fn new(files: &[FileText]) -> Self {
+        let files = Ok(files.to_vec());
+        Self {
+            last: files.clone(),
+            used: files,
+        }
+    }
+}
+
 impl<T> Reloaded<T> {
     /// The value of the files as they were read with the configuration.
     ///
@@ -43,23 +62,29 @@ impl<T> Reloaded<T> {
     }
 
     /// Reads the files every `period` until `stop`. What is read is compared, and not when it was written: a file may be
-    /// replaced by one of the same time, or by another that a link leads to.
+    /// replaced by one of the same time, or by another that a link leads to. It counts when two reads in a row agree, because a
+    /// file that is written in place is seen in part.
     pub(crate) async fn follow(self: Arc<Self>, period: Duration, stop: CancellationToken) {
-        let mut seen = Ok(self.files.clone());
+        let mut reads = Reads::new(&self.files);
         while stop
             .run_until_cancelled(tokio::time::sleep(period))
             .await
             .is_some()
         {
-            let files = self.read().await;
-            if files != seen {
-                seen = files;
-                self.renew(&seen);
-            }
+            self.read_again(&mut reads).await;
         }
     }
 
-    async fn read(&self) -> Result<Vec<FileText>, String> {
+    async fn read_again(&self, reads: &mut Reads) {
+        let files = self.read().await;
+        if files == reads.last && files != reads.used {
+            self.renew(&files);
+            reads.used.clone_from(&files);
+        }
+        reads.last = files;
+    }
+
+    async fn read(&self) -> Files {
         let mut files = Vec::with_capacity(self.files.len());
         for file in &self.files {
             files.push(file.again().await.map_err(|error| error.to_string())?);
@@ -68,7 +93,7 @@ impl<T> Reloaded<T> {
     }
 
     /// Makes the value of files that have changed; the one before stays where that fails.
-    fn renew(&self, files: &Result<Vec<FileText>, String>) {
+    fn renew(&self, files: &Files) {
         let name = self.name;
         let files = files.as_ref().map_err(String::clone);
         match files.and_then(|files| (self.make)(files)) {
@@ -126,12 +151,26 @@ mod tests {
                 Some(text) => std::fs::write(&files[0], text).unwrap(),
                 None => std::fs::remove_file(&files[0]).unwrap(),
             }
-            // On a clock of the test's own: the files have been read by then.
-            tokio::time::sleep(2 * PERIOD).await;
+            // On a clock of the test's own: the files have been read twice by then.
+            tokio::time::sleep(3 * PERIOD).await;
             assert_eq!(*sum.current(), expected, "{text:?}");
         }
         stop.cancel();
         following.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_is_read_once_is_not_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a");
+        std::fs::write(&file, "1").unwrap();
+        let value = Reloaded::new("sum", vec![read(&file)], number).unwrap();
+        let mut reads = Reads::new(&value.files);
+        for (text, expected) in [("12", 1), ("123", 1), ("123", 123), ("1", 123), ("123", 123)] {
+            std::fs::write(&file, text).unwrap();
+            value.read_again(&mut reads).await;
+            assert_eq!(*value.current(), expected, "{text}");
+        }
     }
 
     #[test]

@@ -63,8 +63,8 @@ edgelink_wire::settings! {
         pub shutdown_delay_ms: Duration = Duration::ZERO, 0..=60_000;
         /// Time for requests in flight when the process stops; then their connections are closed.
         pub shutdown_grace_ms: Duration = Duration::from_secs(10), 0..=600_000;
-        /// How often the files of `tls` and `auth.edge_token_file` are read again. What has changed in them is used from then on; where
-        /// it is wrong, the log says so, and what was read before stays in use.
+        /// How often the files of `tls` and `auth.edge_token_file` are read again. What has changed in them is used from when two
+        /// reads in a row agree; where it is wrong, the log says so, and what was read before stays in use.
         pub reload_ms: Duration = Duration::from_secs(2), 10..=3_600_000;
     }
 
@@ -90,7 +90,8 @@ edgelink_wire::settings! {
         /// Several are for rotation: add the new one, change the edges, remove the old one. With none the edge API refuses
         /// every request.
         pub edge_tokens: Vec<Secret> = Vec::new();
-        /// A file with further tokens, one a line, which is read again every `server.reload_ms`.
+        /// A file with further tokens, one a line, which is read again every `server.reload_ms`. Without any token, or gone, it is wrong
+        /// and revokes none: to revoke the last token, put another one in its place.
         pub edge_token_file: Option<FileText> = None, "/etc/edgelink/edge-token";
         /// Where the first start, while there are no API keys, writes the admin key that it makes (mode 0600). A file that
         /// holds a key already is used as it is. Without it no key is made; `edgelink keys create` makes one.
