@@ -1,6 +1,8 @@
 //! Values made of files, and made again when the files change: certificates, and tokens of edges.
 
 use crate::config::FileText;
+use crate::telemetry::prometheus::FILES_UNUSABLE;
+use metrics::gauge;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -10,7 +12,7 @@ type Make<T> = Box<dyn Fn(&[FileText]) -> Result<T, String> + Send + Sync>;
 
 /// A value that follows the files it is made of.
 pub(crate) struct Reloaded<T> {
-    /// What the log calls it.
+    /// What the log and metrics call it.
     name: &'static str,
     files: Vec<FileText>,
     make: Make<T>,
@@ -47,6 +49,7 @@ impl<T> Reloaded<T> {
         make: impl Fn(&[FileText]) -> Result<T, String> + Send + Sync + 'static,
     ) -> Result<Arc<Self>, String> {
         let first = Arc::new(make(&files)?);
+        gauge!(FILES_UNUSABLE, "files" => name).set(0);
         Ok(Arc::new(Self {
             name,
             files,
@@ -96,7 +99,9 @@ impl<T> Reloaded<T> {
     fn renew(&self, files: &Files) {
         let name = self.name;
         let files = files.as_ref().map_err(String::clone);
-        match files.and_then(|files| (self.make)(files)) {
+        let made = files.and_then(|files| (self.make)(files));
+        gauge!(FILES_UNUSABLE, "files" => name).set(u8::from(made.is_err()));
+        match made {
             Ok(value) => {
                 let current = self.current.write();
                 *current.unwrap_or_else(PoisonError::into_inner) = Arc::new(value);
@@ -170,6 +175,24 @@ mod tests {
             std::fs::write(&file, text).unwrap();
             value.read_again(&mut reads).await;
             assert_eq!(*value.current(), expected, "{text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_metric_says_whether_files_can_be_used() {
+        let metrics = crate::telemetry::prometheus::recorder().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a");
+        std::fs::write(&file, "1").unwrap();
+        let value = Reloaded::new("numbers of a test", vec![read(&file)], number).unwrap();
+        let mut reads = Reads::new(&value.files);
+        for (text, unusable) in [("1", 0), ("x", 1), ("2", 0)] {
+            std::fs::write(&file, text).unwrap();
+            for _ in 0..2 {
+                value.read_again(&mut reads).await;
+            }
+            let line = format!("edgelink_files_unusable{{files=\"numbers of a test\"}} {unusable}\n");
+            assert!(metrics.render().contains(&line), "{text}");
         }
     }
 

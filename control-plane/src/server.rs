@@ -4,6 +4,7 @@ mod addresses;
 mod background;
 mod certificate;
 mod connections;
+mod handshake;
 mod requests;
 mod tls;
 mod unsent;

@@ -1,6 +1,7 @@
 //! Accepts connections, serves them, and closes them in order.
 
 use super::addresses::{AddressCounts, CountedConnection};
+use super::handshake::Handshake;
 use super::requests::Http;
 use super::tls::{Protocols, Tls};
 use crate::config::{Config, ListenerKind, ServerConfig};
@@ -177,11 +178,14 @@ impl Acceptor {
             SeatKind::Health => (&self.probe_http, &door.routers.health, Protocols::Http1),
         };
         let service = TowerToHyperService::new(AddExtension::new(router.clone(), peer));
-        let tls = door.tls.as_ref();
-        let tls = tls.map(|tls| tls.current().of(door.kind, protocols));
+        let handshake = door.tls.as_ref().map(|tls| Handshake {
+            config: tls.current().of(door.kind, protocols),
+            listener: door.kind,
+            peer: peer.0,
+        });
         let (http, stop) = (http.clone(), connections.stop.clone());
         connections.spawn(place, async move {
-            http.serve(Box::pin(stream), service, tls, &stop).await;
+            http.serve(Box::pin(stream), service, handshake, &stop).await;
         });
     }
 }

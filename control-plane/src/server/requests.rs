@@ -1,5 +1,6 @@
 //! Serves the requests of a connection: HTTP/1.1, and over TLS HTTP/2 as well.
 
+use super::handshake::Handshake;
 use super::unsent::{Streams, watched};
 use crate::config::Config;
 use crate::http::client_address::Peer;
@@ -19,10 +20,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 use tokio_io_timeout::TimeoutStream;
-use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::ServerConfig;
 use tokio_util::sync::CancellationToken;
 use tower_http::add_extension::AddExtension;
 
@@ -40,7 +39,7 @@ const GOAWAY_TIMEOUT: Duration = Duration::from_secs(5);
 
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
-type Stream = Pin<Box<TimeoutStream<TcpStream>>>;
+pub(super) type Stream = Pin<Box<TimeoutStream<TcpStream>>>;
 type Handler = TowerToHyperService<AddExtension<Router, Peer>>;
 
 /// How connections are served.
@@ -98,15 +97,15 @@ impl Http {
         &self,
         stream: Stream,
         handler: Handler,
-        tls: Option<Arc<ServerConfig>>,
+        handshake: Option<Handshake>,
         stop: &CancellationToken,
     ) {
-        let ended = match tls {
+        let ended = match handshake {
             None => {
                 self.serve_http1(stream, Requests::new(handler, false), stop)
                     .await
             }
-            Some(tls) => self.serve_tls(stream, handler, tls, stop).await,
+            Some(handshake) => self.serve_tls(stream, handler, handshake, stop).await,
         };
         if let Err(error) = ended {
             tracing::debug!(error, "connection ended early");
@@ -117,15 +116,13 @@ impl Http {
         &self,
         stream: Stream,
         handler: Handler,
-        tls: Arc<ServerConfig>,
+        handshake: Handshake,
         stop: &CancellationToken,
     ) -> Result<(), String> {
-        let handshake = timeout(self.handshake_timeout, TlsAcceptor::from(tls).accept(stream));
-        let Some(in_time) = stop.run_until_cancelled(handshake).await else {
+        let handshake = handshake.finish(stream, self.handshake_timeout);
+        let Some(Some(stream)) = stop.run_until_cancelled(handshake).await else {
             return Ok(());
         };
-        let stream = in_time.unwrap_or_else(|late| Err(late.into()));
-        let stream = stream.map_err(|error| format!("TLS: {error}"))?;
         let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
         let requests = Requests::new(handler, true);
         match is_http2 {

@@ -126,14 +126,18 @@ async fn a_listener_with_tls_takes_nothing_else() {
         .await;
     assert!(!answer.contains("HTTP/1.1"), "{answer}");
     let metrics = server.listeners[1].address;
-    let plain = reqwest::get(format!("http://{metrics}/metrics"))
-        .await
-        .unwrap();
-    let text = plain.text().await.unwrap();
-    assert!(
-        text.contains("edgelink_certificate_expiry_timestamp_seconds{certificate=\"server\"}"),
-        "{text}"
-    );
+    let text = async || {
+        let plain = reqwest::get(format!("http://{metrics}/metrics")).await;
+        plain.unwrap().text().await.unwrap()
+    };
+    let end = "edgelink_certificate_expiry_timestamp_seconds{certificate=\"server\"}";
+    assert!(text().await.contains(end));
+    let failures =
+        "edgelink_tls_handshake_failures_total{listener=\"main\",cause=\"refused\"}";
+    until("the failure is counted", async || {
+        text().await.contains(failures)
+    })
+    .await;
 }
 
 #[tokio::test]
