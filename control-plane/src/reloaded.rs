@@ -171,7 +171,13 @@ mod tests {
         std::fs::write(&file, "1").unwrap();
         let value = Reloaded::new("sum", vec![read(&file)], number).unwrap();
         let mut reads = Reads::new(&value.files);
-        for (text, expected) in [("12", 1), ("123", 1), ("123", 123), ("1", 123), ("123", 123)] {
+        for (text, expected) in [
+            ("12", 1),
+            ("123", 1),
+            ("123", 123),
+            ("1", 123),
+            ("123", 123),
+        ] {
             std::fs::write(&file, text).unwrap();
             value.read_again(&mut reads).await;
             assert_eq!(*value.current(), expected, "{text}");
@@ -191,7 +197,8 @@ mod tests {
             for _ in 0..2 {
                 value.read_again(&mut reads).await;
             }
-            let line = format!("edgelink_files_unusable{{files=\"numbers of a test\"}} {unusable}\n");
+            let line =
+                format!("edgelink_files_unusable{{files=\"numbers of a test\"}} {unusable}\n");
             assert!(metrics.render().contains(&line), "{text}");
         }
     }

@@ -54,7 +54,7 @@ edgelink_wire::settings! {
         /// nevertheless.
         pub request_timeout_ms: Duration = Duration::from_secs(10), 100..=600_000;
         /// Addresses and networks of proxies in front, such as `10.0.0.0/8`, whose `X-Forwarded-For` is believed: a client's
-        /// address is the last one in it that is none of these. That of others is ignored.
+        /// address is the last one in it that is none of these. That of others is ignored, as is their `X-Forwarded-Proto` over TLS.
         pub trusted_proxies: Vec<Network> = Vec::new();
         /// Origins of web pages that may use the API from a browser (CORS), such as `https://console.example`, or `*`. Without
         /// any, browsers let pages of the API's own origin do so alone. Cookies are never taken.
@@ -253,7 +253,11 @@ impl TlsConfig {
             return;
         }
         let main = server.listeners().swap_remove(0);
-        for kind in main.serves.into_iter().filter(|kind| self.listeners.contains(kind)) {
+        for kind in main
+            .serves
+            .into_iter()
+            .filter(|kind| self.listeners.contains(kind))
+        {
             let name = kind.word();
             let reason = format!(
                 "has '{name}', which server.listen serves without TLS: set server.{name}_listen, or add 'main'"

@@ -279,7 +279,10 @@ mod tests {
         // What Redis said to have before it was gone for all.
         for seconds in 0..60 {
             let look = looks.next(Some(LATER), HERE);
-            assert!(look.missing.is_some() && !look.is_cut_off(MAX_AGE), "{seconds}");
+            assert!(
+                look.missing.is_some() && !look.is_cut_off(MAX_AGE),
+                "{seconds}"
+            );
         }
         let mut looks = Looks::new();
         looks.next(Some(HERE), HERE);

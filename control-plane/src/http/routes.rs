@@ -36,9 +36,9 @@ pub(crate) fn router(app: &Arc<App>, serves: &[ListenerKind]) -> Router {
         routes = routes.merge(edge_routes(app, &permits));
     }
     let routes = match serves.contains(&ListenerKind::Public) {
-        true => routes
-            .merge(visitor_routes(app, &permits))
-            .fallback(move |State(app): State<Arc<App>>, request| nothing_here(app, permits, request)),
+        true => routes.merge(visitor_routes(app, &permits)).fallback(
+            move |State(app): State<Arc<App>>, request| nothing_here(app, permits, request),
+        ),
         false => routes.fallback(problem::nothing_here),
     };
     observed(routes, app).with_state(app.clone())

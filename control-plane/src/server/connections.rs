@@ -1,16 +1,16 @@
 //! Accepts connections, serves them, and closes them in order.
 
 use super::addresses::{AddressCounts, CountedConnection};
-use super::handshake::Handshake;
+use super::handshake::{Handshake, Sender};
 use super::requests::Http;
 use super::tls::{Protocols, Tls};
-use crate::config::{Config, ListenerKind, ServerConfig};
+use crate::config::{Config, ListenerKind, Network, ServerConfig};
 use crate::http::client_address::Peer;
 use crate::telemetry::LogThrottle;
 use crate::telemetry::prometheus::CONNECTIONS_REFUSED;
 use axum::Router;
-use hyper_util::service::TowerToHyperService;
 use futures_util::future::join_all;
+use hyper_util::service::TowerToHyperService;
 use metrics::counter;
 use std::io;
 use std::net::IpAddr;
@@ -30,6 +30,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 pub(super) struct Acceptor {
     doors: Vec<(Door, Bounds)>,
     write_timeout: Duration,
+    trusted_proxies: Vec<Network>,
     http: Http,
     probe_http: Http,
 }
@@ -122,6 +123,7 @@ impl Acceptor {
         Self {
             doors: doors.into_iter().map(bounded).collect(),
             write_timeout: config.server.write_timeout_ms,
+            trusted_proxies: config.server.trusted_proxies.clone(),
             http: Http::new(config),
             probe_http: Http::for_probes(config),
         }
@@ -162,6 +164,14 @@ impl Acceptor {
         }
     }
 
+    fn sender(&self, Peer(address): Peer) -> Sender {
+        let mut proxies = self.trusted_proxies.iter();
+        match proxies.any(|network| network.contains(address)) {
+            true => Sender::Proxy,
+            false => Sender::Client,
+        }
+    }
+
     fn begin(
         &self,
         door: &Door,
@@ -182,10 +192,12 @@ impl Acceptor {
             config: tls.current().of(door.kind, protocols),
             listener: door.kind,
             peer: peer.0,
+            sender: self.sender(peer),
         });
         let (http, stop) = (http.clone(), connections.stop.clone());
         connections.spawn(place, async move {
-            http.serve(Box::pin(stream), service, handshake, &stop).await;
+            http.serve(Box::pin(stream), service, handshake, &stop)
+                .await;
         });
     }
 }

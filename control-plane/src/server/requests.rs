@@ -1,6 +1,6 @@
 //! Serves the requests of a connection: HTTP/1.1, and over TLS HTTP/2 as well.
 
-use super::handshake::Handshake;
+use super::handshake::{Handshake, Sender};
 use super::unsent::{Streams, watched};
 use crate::config::Config;
 use crate::http::client_address::Peer;
@@ -39,7 +39,7 @@ const GOAWAY_TIMEOUT: Duration = Duration::from_secs(5);
 
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
-pub(super) type Stream = Pin<Box<TimeoutStream<TcpStream>>>;
+type Stream = Pin<Box<TimeoutStream<TcpStream>>>;
 type Handler = TowerToHyperService<AddExtension<Router, Peer>>;
 
 /// How connections are served.
@@ -102,7 +102,7 @@ impl Http {
     ) {
         let ended = match handshake {
             None => {
-                self.serve_http1(stream, Requests::new(handler, false), stop)
+                self.serve_http1(stream, Requests::new(handler, None), stop)
                     .await
             }
             Some(handshake) => self.serve_tls(stream, handler, handshake, stop).await,
@@ -119,12 +119,13 @@ impl Http {
         handshake: Handshake,
         stop: &CancellationToken,
     ) -> Result<(), String> {
+        let sender = handshake.sender;
         let handshake = handshake.finish(stream, self.handshake_timeout);
         let Some(Some(stream)) = stop.run_until_cancelled(handshake).await else {
             return Ok(());
         };
         let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-        let requests = Requests::new(handler, true);
+        let requests = Requests::new(handler, Some(sender));
         match is_http2 {
             true => self.serve_http2(stream, requests, stop).await,
             false => self.serve_http1(stream, requests, stop).await,
@@ -228,16 +229,17 @@ impl Drop for OpenStream {
 #[derive(Clone)]
 struct Requests {
     handler: Handler,
-    is_tls: bool,
+    /// `None` without TLS.
+    over_tls: Option<Sender>,
     /// Those in HTTP/2.
     streams: Arc<StreamCounts>,
 }
 
 impl Requests {
-    fn new(handler: Handler, is_tls: bool) -> Self {
+    fn new(handler: Handler, over_tls: Option<Sender>) -> Self {
         Self {
             handler,
-            is_tls,
+            over_tls,
             streams: Arc::default(),
         }
     }
@@ -249,17 +251,17 @@ impl Service<Request<Incoming>> for Requests {
     type Future = <Handler as Service<Request<Incoming>>>::Future;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
-        if self.is_tls {
-            complete(&mut request);
+        if let Some(sender) = self.over_tls {
+            complete(&mut request, sender);
         }
         self.handler.call(request)
     }
 }
 
 /// Adds what handlers look at: `Host`, which HTTP/2 has in another place and means that alone, one line of cookies, of which
-/// HTTP/2 makes several (RFC 9113, sections 8.3.1 and 8.2.3), and that the request came by TLS, where no proxy has said what
+/// HTTP/2 makes several (RFC 9113, sections 8.3.1 and 8.2.3), and that the request came by TLS, where no trusted proxy has said what
 /// it came by.
-fn complete<B>(request: &mut Request<B>) {
+fn complete<B>(request: &mut Request<B>, sender: Sender) {
     let authority = request.uri().authority();
     let host = authority.and_then(|host| HeaderValue::try_from(host.as_str()).ok());
     let headers = request.headers_mut();
@@ -278,5 +280,32 @@ fn complete<B>(request: &mut Request<B>) {
         headers.insert(header::COOKIE, cookies);
     }
     let https = HeaderValue::from_static("https");
+    if sender == Sender::Client {
+        headers.remove(FORWARDED_PROTO);
+    }
     headers.entry(FORWARDED_PROTO).or_insert(https);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trusted_proxies_alone_say_what_their_clients_came_by() {
+        for (sender, sent, expected) in [
+            (Sender::Client, None, "https"),
+            (Sender::Client, Some("http"), "https"),
+            (Sender::Proxy, None, "https"),
+            (Sender::Proxy, Some("http"), "http"),
+        ] {
+            let mut request = Request::new(());
+            if let Some(sent) = sent {
+                let sent = HeaderValue::from_static(sent);
+                request.headers_mut().insert(FORWARDED_PROTO, sent);
+            }
+            complete(&mut request, sender);
+            let told: Vec<_> = request.headers().get_all(FORWARDED_PROTO).iter().collect();
+            assert_eq!(told, [expected], "{sender:?}, {sent:?}");
+        }
+    }
 }

@@ -4,7 +4,7 @@
 use axum::body::Body;
 use axum::response::Response;
 use bytes::{Buf, Bytes};
-use hyper::body::{Body as _, Frame, SizeHint};
+use hyper::body::{Frame, SizeHint};
 use hyper::rt::Executor;
 use std::future::poll_fn;
 use std::pin::Pin;

@@ -128,7 +128,9 @@ async fn requests_to_a_listener_take_no_permits_of_another_one() {
         content-length: 100\r\n\r\n";
     busy.write_all(head).await.unwrap();
     until("the public listener is busy", async || {
-        ask(public, "/robots.txt").await.starts_with("HTTP/1.1 503 ")
+        ask(public, "/robots.txt")
+            .await
+            .starts_with("HTTP/1.1 503 ")
     })
     .await;
     let answer = ask(server.address, "/openapi.json").await;

@@ -114,6 +114,34 @@ async fn a_stream_whose_client_takes_nothing_of_the_answer_is_reset() {
 }
 
 #[tokio::test]
+async fn cookies_go_over_tls_alone_unless_a_trusted_proxy_says_that_its_client_has_none() {
+    let authority = Authority::new();
+    let identity = authority.issue("server");
+    for (proxies, is_secure) in [("192.0.2.0/24", true), ("127.0.0.0/8", false)] {
+        let mut variables = variables(&identity);
+        variables.push(("EDGELINK_SERVER_TRUSTED_PROXIES", proxies));
+        let server = Running::with(&variables).await;
+        let create = Request::new("POST", b"/api/v1/links")
+            .header("x-api-key", server.admin_key.as_bytes())
+            .header("content-type", b"application/json");
+        let link = json!({ "longUrl": "https://example.com/", "customSlug": "here", "password": "sesame" });
+        let link = link.to_string();
+        let stream = authority.connect(server.address, "http/1.1", None).await;
+        let mut connection = Connection::over(stream.unwrap());
+        let made = connection.exchange(&create, link.as_bytes()).await.unwrap();
+        assert_eq!(made.status, 201);
+        let unlock = Request::new("POST", b"/here")
+            .header("host", b"go.example:8080")
+            .header("x-forwarded-proto", b"http")
+            .header("content-type", b"application/x-www-form-urlencoded");
+        let opened = connection.exchange(&unlock, b"password=sesame").await;
+        let opened = opened.unwrap();
+        let cookie = opened.header("set-cookie").unwrap();
+        assert_eq!(cookie.ends_with("; Secure"), is_secure, "{cookie}");
+    }
+}
+
+#[tokio::test]
 async fn a_listener_with_tls_takes_nothing_else() {
     let authority = Authority::new();
     let identity = authority.issue("server");
@@ -132,8 +160,7 @@ async fn a_listener_with_tls_takes_nothing_else() {
     };
     let end = "edgelink_certificate_expiry_timestamp_seconds{certificate=\"server\"}";
     assert!(text().await.contains(end));
-    let failures =
-        "edgelink_tls_handshake_failures_total{listener=\"main\",cause=\"refused\"}";
+    let failures = "edgelink_tls_handshake_failures_total{listener=\"main\",cause=\"refused\"}";
     until("the failure is counted", async || {
         text().await.contains(failures)
     })

@@ -115,7 +115,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Http2Connection<S> {
                 Ok((RST_STREAM, ..)) => return Ok(Http2Answer::Reset),
                 Ok((GOAWAY, ..)) => return Ok(Http2Answer::GoAway),
                 Ok((PING, _, payload)) => {
-                    self.stream.write_all(&frame(PING, ACK, 0, &payload)).await?;
+                    self.stream
+                        .write_all(&frame(PING, ACK, 0, &payload))
+                        .await?;
                     self.stream.flush().await?;
                 }
                 Ok(_) => {}
