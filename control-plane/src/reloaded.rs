@@ -1,6 +1,8 @@
 //! Values made of files, and made again when the files change: certificates, and tokens of edges.
 
 use crate::config::FileText;
+use crate::telemetry::prometheus::FILES_UNUSABLE;
+use metrics::gauge;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -10,11 +12,30 @@ type Make<T> = Box<dyn Fn(&[FileText]) -> Result<T, String> + Send + Sync>;
 
 /// A value that follows the files it is made of.
 pub(crate) struct Reloaded<T> {
-    /// What the log calls it.
+    /// What the log and metrics call it.
     name: &'static str,
     files: Vec<FileText>,
     make: Make<T>,
     current: RwLock<Arc<T>>,
+}
+
+/// What was read of the files; the error says what cannot be read.
+type Files = Result<Vec<FileText>, String>;
+
+/// The last read of the files, and the last one that counted.
+struct Reads {
+    last: Files,
+    used: Files,
+}
+
+impl Reads {
+    fn new(files: &[FileText]) -> Self {
+        let files = Ok(files.to_vec());
+        Self {
+            last: files.clone(),
+            used: files,
+        }
+    }
 }
 
 impl<T> Reloaded<T> {
@@ -28,6 +49,7 @@ impl<T> Reloaded<T> {
         make: impl Fn(&[FileText]) -> Result<T, String> + Send + Sync + 'static,
     ) -> Result<Arc<Self>, String> {
         let first = Arc::new(make(&files)?);
+        gauge!(FILES_UNUSABLE, "files" => name).set(0);
         Ok(Arc::new(Self {
             name,
             files,
@@ -43,23 +65,29 @@ impl<T> Reloaded<T> {
     }
 
     /// Reads the files every `period` until `stop`. What is read is compared, and not when it was written: a file may be
-    /// replaced by one of the same time, or by another that a link leads to.
+    /// replaced by one of the same time, or by another that a link leads to. It counts when two reads in a row agree, because a
+    /// file that is written in place is seen in part.
     pub(crate) async fn follow(self: Arc<Self>, period: Duration, stop: CancellationToken) {
-        let mut seen = Ok(self.files.clone());
+        let mut reads = Reads::new(&self.files);
         while stop
             .run_until_cancelled(tokio::time::sleep(period))
             .await
             .is_some()
         {
-            let files = self.read().await;
-            if files != seen {
-                seen = files;
-                self.renew(&seen);
-            }
+            self.read_again(&mut reads).await;
         }
     }
 
-    async fn read(&self) -> Result<Vec<FileText>, String> {
+    async fn read_again(&self, reads: &mut Reads) {
+        let files = self.read().await;
+        if files == reads.last && files != reads.used {
+            self.renew(&files);
+            reads.used.clone_from(&files);
+        }
+        reads.last = files;
+    }
+
+    async fn read(&self) -> Files {
         let mut files = Vec::with_capacity(self.files.len());
         for file in &self.files {
             files.push(file.again().await.map_err(|error| error.to_string())?);
@@ -68,10 +96,12 @@ impl<T> Reloaded<T> {
     }
 
     /// Makes the value of files that have changed; the one before stays where that fails.
-    fn renew(&self, files: &Result<Vec<FileText>, String>) {
+    fn renew(&self, files: &Files) {
         let name = self.name;
         let files = files.as_ref().map_err(String::clone);
-        match files.and_then(|files| (self.make)(files)) {
+        let made = files.and_then(|files| (self.make)(files));
+        gauge!(FILES_UNUSABLE, "files" => name).set(u8::from(made.is_err()));
+        match made {
             Ok(value) => {
                 let current = self.current.write();
                 *current.unwrap_or_else(PoisonError::into_inner) = Arc::new(value);
@@ -126,12 +156,51 @@ mod tests {
                 Some(text) => std::fs::write(&files[0], text).unwrap(),
                 None => std::fs::remove_file(&files[0]).unwrap(),
             }
-            // On a clock of the test's own: the files have been read by then.
-            tokio::time::sleep(2 * PERIOD).await;
+            // On a clock of the test's own: the files have been read twice by then.
+            tokio::time::sleep(3 * PERIOD).await;
             assert_eq!(*sum.current(), expected, "{text:?}");
         }
         stop.cancel();
         following.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_is_read_once_is_not_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a");
+        std::fs::write(&file, "1").unwrap();
+        let value = Reloaded::new("sum", vec![read(&file)], number).unwrap();
+        let mut reads = Reads::new(&value.files);
+        for (text, expected) in [
+            ("12", 1),
+            ("123", 1),
+            ("123", 123),
+            ("1", 123),
+            ("123", 123),
+        ] {
+            std::fs::write(&file, text).unwrap();
+            value.read_again(&mut reads).await;
+            assert_eq!(*value.current(), expected, "{text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_metric_says_whether_files_can_be_used() {
+        let metrics = crate::telemetry::prometheus::recorder().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a");
+        std::fs::write(&file, "1").unwrap();
+        let value = Reloaded::new("numbers of a test", vec![read(&file)], number).unwrap();
+        let mut reads = Reads::new(&value.files);
+        for (text, unusable) in [("1", 0), ("x", 1), ("2", 0)] {
+            std::fs::write(&file, text).unwrap();
+            for _ in 0..2 {
+                value.read_again(&mut reads).await;
+            }
+            let line =
+                format!("edgelink_files_unusable{{files=\"numbers of a test\"}} {unusable}\n");
+            assert!(metrics.render().contains(&line), "{text}");
+        }
     }
 
     #[test]

@@ -4,8 +4,10 @@ mod addresses;
 mod background;
 mod certificate;
 mod connections;
+mod handshake;
 mod requests;
 mod tls;
+mod unsent;
 
 use crate::analytics::VisitorSecrets;
 use crate::clicks::OwnClicks;
@@ -179,7 +181,7 @@ impl Server {
         let key_uses = tokio::spawn(async move { keys.uses().keep_writing().await });
         let app = self.app.clone();
         let edge_health = tokio::spawn(async move { app.edge_health.keep_writing().await });
-        let acceptor = Acceptor::new(doors, settings);
+        let acceptor = Acceptor::new(doors, config);
         let stop = async {
             shutdown.await;
             tracing::info!("stopping");

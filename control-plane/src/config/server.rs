@@ -16,7 +16,7 @@ const MAX_PAGE_BYTES: usize = 65_536;
 edgelink_wire::settings! {
     snake_case;
 
-    /// HTTP and its bounds.
+    /// HTTP and its bounds. Each listener has the bounds on connections and requests for itself.
     pub struct ServerConfig {
         /// Address and port of the main listener: API, console, and all that no listener of its own is set for. Port 0 takes a
         /// free one, which the log line `listening` names. With 127.0.0.1 nothing outside of this machine can connect.
@@ -33,20 +33,20 @@ edgelink_wire::settings! {
         pub max_bulk_body_bytes: usize = 33_554_432, 1_024..=268_435_456;
         /// Bulk requests worked on at once, each of which may hold a body's worth of memory; then 503.
         pub max_bulk_requests: usize = 4, 1..=1_000;
-        /// Open connections. Further ones have those of `health_connections`.
+        /// Open connections of a listener. Further ones have those of `health_connections`.
         pub max_connections: usize = 4_096, 1..=1_000_000;
-        /// Open connections of one client address (IPv6: one /64); further ones are closed. Raise it where one proxy brings
-        /// all the traffic.
+        /// Open connections of one client address (IPv6: one /64) to a listener; further ones are closed. Raise it where one proxy
+        /// brings all the traffic.
         pub max_connections_per_address: usize = 1_024, 1..=1_000_000;
-        /// Connections beyond `max_connections`, for `/health/*` and `/metrics` only; all else is 503 in them, and they are
-        /// closed then. Further connections wait in the kernel's queue.
+        /// Connections to a listener beyond `max_connections`, for `/health/*` and `/metrics` only; all else is 503 in them, and they
+        /// are closed then. They are in HTTP/1.1 with one request each. Further connections wait in the kernel's queue.
         pub health_connections: usize = 16, 0..=1_000;
-        /// Requests worked on at once, without health, metrics and polls; then 503.
+        /// Requests to a listener worked on at once, without health, metrics and polls; then 503.
         pub max_requests: usize = 512, 1..=100_000;
         /// Time for the head of a request, and for idle connections. Keep it above the idle timeout of proxies in front (Envoy's
         /// bootstrap: 30 s), because the side that sends must be the one that closes.
         pub header_timeout_ms: Duration = Duration::from_mins(1), 100..=600_000;
-        /// Time for a client that reads nothing of its answer; then its connection is closed.
+        /// Time for a client that reads nothing of its answer; then its connection is closed, or in HTTP/2 the stream of the answer.
         pub write_timeout_ms: Duration = Duration::from_secs(10), 100..=600_000;
         /// Time for a body; then 408. A bulk body has a second more for each 64 KiB that have come.
         pub body_timeout_ms: Duration = Duration::from_secs(5), 100..=60_000;
@@ -54,7 +54,7 @@ edgelink_wire::settings! {
         /// nevertheless.
         pub request_timeout_ms: Duration = Duration::from_secs(10), 100..=600_000;
         /// Addresses and networks of proxies in front, such as `10.0.0.0/8`, whose `X-Forwarded-For` is believed: a client's
-        /// address is the last one in it that is none of these. That of others is ignored.
+        /// address is the last one in it that is none of these. That of others is ignored, as is their `X-Forwarded-Proto` over TLS.
         pub trusted_proxies: Vec<Network> = Vec::new();
         /// Origins of web pages that may use the API from a browser (CORS), such as `https://console.example`, or `*`. Without
         /// any, browsers let pages of the API's own origin do so alone. Cookies are never taken.
@@ -63,8 +63,8 @@ edgelink_wire::settings! {
         pub shutdown_delay_ms: Duration = Duration::ZERO, 0..=60_000;
         /// Time for requests in flight when the process stops; then their connections are closed.
         pub shutdown_grace_ms: Duration = Duration::from_secs(10), 0..=600_000;
-        /// How often the files of `tls` and `auth.edge_token_file` are read again. What has changed in them is used from then on; where
-        /// it is wrong, the log says so, and what was read before stays in use.
+        /// How often the files of `tls` and `auth.edge_token_file` are read again. What has changed in them is used from when two
+        /// reads in a row agree; where it is wrong, the log says so, and what was read before stays in use.
         pub reload_ms: Duration = Duration::from_secs(2), 10..=3_600_000;
     }
 
@@ -78,8 +78,10 @@ edgelink_wire::settings! {
         /// Certificates of authorities in PEM: `server.edge_listen` is for clients alone that have a certificate of one of them.
         /// Clients need their token as well.
         pub edge_client_ca_file: Option<FileText> = None, "/etc/edgelink/tls/edges-ca.crt";
-        /// The listeners that take TLS, and TLS alone. The others stay without.
+        /// The listeners that take TLS, and TLS alone. The others stay without. What has no listener of its own is a matter of `main`.
         pub listeners: Vec<ListenerKind> = vec![ListenerKind::Main, ListenerKind::Edge, ListenerKind::Public, ListenerKind::Metrics];
+        /// Time for a handshake; then its connection is closed.
+        pub handshake_timeout_ms: Duration = Duration::from_secs(10), 100..=60_000;
     }
 
     /// Keys and tokens.
@@ -88,7 +90,8 @@ edgelink_wire::settings! {
         /// Several are for rotation: add the new one, change the edges, remove the old one. With none the edge API refuses
         /// every request.
         pub edge_tokens: Vec<Secret> = Vec::new();
-        /// A file with further tokens, one a line, which is read again every `server.reload_ms`.
+        /// A file with further tokens, one a line, which is read again every `server.reload_ms`. Without any token, or gone, it is wrong
+        /// and revokes none: to revoke the last token, put another one in its place.
         pub edge_token_file: Option<FileText> = None, "/etc/edgelink/edge-token";
         /// Where the first start, while there are no API keys, writes the admin key that it makes (mode 0600). A file that
         /// holds a key already is used as it is. Without it no key is made; `edgelink keys create` makes one.
@@ -225,6 +228,9 @@ impl TlsConfig {
                 problems,
             );
         }
+        if self.certificate_file.is_some() {
+            self.check_listeners(server, problems);
+        }
         if self.edge_client_ca_file.is_none() {
             return;
         }
@@ -235,6 +241,29 @@ impl TlsConfig {
         needs(field, has_certificate, "tls.certificate_file", problems);
         let is_tls = self.listeners.contains(&ListenerKind::Edge);
         needs(field, is_tls, "'edge' in tls.listeners", problems);
+    }
+
+    /// Checks that the certificate is used, and that no listener goes without TLS for which it was asked by another name.
+    fn check_listeners(&self, server: &ServerConfig, problems: &mut Problems) {
+        if self.listeners.is_empty() {
+            let reason = "is empty, so that no listener uses tls.certificate_file: name one, or leave both out";
+            problems.refuse("tls.listeners", reason);
+        }
+        if self.listeners.contains(&ListenerKind::Main) {
+            return;
+        }
+        let main = server.listeners().swap_remove(0);
+        for kind in main
+            .serves
+            .into_iter()
+            .filter(|kind| self.listeners.contains(kind))
+        {
+            let name = kind.word();
+            let reason = format!(
+                "has '{name}', which server.listen serves without TLS: set server.{name}_listen, or add 'main'"
+            );
+            problems.refuse("tls.listeners", reason);
+        }
     }
 }
 

@@ -47,6 +47,16 @@ fn the_longest_lease_is_that_of_the_store() {
 }
 
 #[test]
+fn a_certificate_that_no_listener_uses_is_refused() {
+    let pem = file("x");
+    let path = pem.path().display();
+    let files = format!("[tls]\ncertificate_file = \"{path}\"\nkey_file = \"{path}\"\n");
+    let error = load(&format!("{files}listeners = []"), &[]).unwrap_err();
+    assert!(error.contains("tls.listeners: is empty"), "{error}");
+    assert!(load(&files, &[]).is_ok());
+}
+
+#[test]
 fn variables_override_the_file_and_empty_ones_do_not_count() {
     let text = "[server]\nlisten = \"127.0.0.1:1\"\nmax_body_bytes = 2000\n[links]\ndomains = [\"a.example\"]";
     let variables = [

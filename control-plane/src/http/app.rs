@@ -75,8 +75,6 @@ pub(crate) struct App {
     pub(crate) visitors: Arc<VisitorSecrets>,
     /// The clicks of redirects that this process answers.
     pub(crate) own_clicks: Arc<OwnClicks>,
-    /// One permit for every request that may be worked on at once.
-    pub(crate) request_permits: Semaphore,
     /// One permit for every request for a page for visitors that may be worked on at once.
     pub(crate) page_permits: Semaphore,
     /// One permit for every bulk request that may be worked on at once.
@@ -158,7 +156,6 @@ impl App {
             engine: lookups.clicks.engine,
             snapshots: lookups.snapshots,
             poll_permits: Semaphore::new(config.feed.max_polls),
-            request_permits: Semaphore::new(config.server.max_requests),
             page_permits: Semaphore::new(config.pages.max_requests),
             bulk_permits: Arc::new(Semaphore::new(config.server.max_bulk_requests)),
             live: lookups.live,

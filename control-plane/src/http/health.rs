@@ -46,8 +46,16 @@ struct Look {
     answered: bool,
     /// Where the feed was at the first look that was answered, as the publisher has noted it.
     first: Option<Place>,
-    /// A later place that the feed has not come to here, and since when that is so.
-    missing: Option<(Place, Instant)>,
+    missing: Option<Missing>,
+}
+
+/// A place that the feed has not come to here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Missing {
+    place: Place,
+    since: Instant,
+    /// The last place that the publisher has noted, and when a look found it first.
+    noted: (Place, Instant),
 }
 
 /// A generation of the feed, and a position in it.
@@ -64,28 +72,52 @@ enum NotReady {
 impl Look {
     /// The next look. What the publisher had noted before the first one is not missed: if Redis is gone for all, no control plane
     /// gets it, and none is to be unready for that.
-    fn next(last: Option<Self>, published: Option<Place>, here: Place) -> Self {
-        let at = Instant::now();
+    fn next(last: Option<Self>, published: Option<Place>, here: Place, at: Instant) -> Self {
         let first = last.and_then(|look| look.first).or(published);
         // Not what a database has forgotten that was restored.
         let is_missing =
             |place| here < place && published.is_none_or(|published| published >= place);
         let still = last
             .and_then(|look| look.missing)
-            .filter(|(place, _)| is_missing(*place));
+            .filter(|missing| is_missing(missing.place))
+            .map(|missing| missing.with(published, at));
         let newly = published.filter(|place| Some(*place) > first && is_missing(*place));
         Self {
             at,
             answered: published.is_some(),
             first,
-            missing: still.or(newly.map(|place| (place, at))),
+            missing: still.or(newly.map(|place| Missing::new(place, at))),
         }
     }
 
     /// Whether what others publish has not come for so long.
     fn is_cut_off(&self, max_age: Duration) -> bool {
         self.missing
-            .is_some_and(|(_, since)| since.elapsed() > max_age)
+            .is_some_and(|missing| missing.is_for_longer_than(max_age))
+    }
+}
+
+impl Missing {
+    fn new(place: Place, at: Instant) -> Self {
+        Self {
+            place,
+            since: at,
+            noted: (place, at),
+        }
+    }
+
+    fn with(self, published: Option<Place>, at: Instant) -> Self {
+        let further = published.filter(|place| *place > self.noted.0);
+        Self {
+            noted: further.map_or(self.noted, |place| (place, at)),
+            ..self
+        }
+    }
+
+    /// Whether the publisher has gone on for so long. A Redis that is gone for all may have taken with it what it had just said to
+    /// have: then this place comes to no control plane, and the publisher notes no further one.
+    fn is_for_longer_than(&self, max_age: Duration) -> bool {
+        self.noted.1.saturating_duration_since(self.since) > max_age
     }
 }
 
@@ -138,7 +170,7 @@ impl Health {
         let state = tokio::time::timeout(LOOK_TIMEOUT, self.store.publisher()).await;
         let state = state.ok().and_then(Result::ok);
         let published = state.map(|state| self.published(&state));
-        let look = Look::next(*last, published, self.feed.place());
+        let look = Look::next(*last, published, self.feed.place(), Instant::now());
         *last = Some(look);
         look
     }
@@ -200,29 +232,66 @@ mod tests {
     const LATER: Place = (1, FeedPosition::new(20, 0));
     const ANOTHER: Place = (2, FeedPosition::new(5, 0));
 
+    const MAX_AGE: Duration = Duration::from_secs(4);
+
+    /// Looks one after another, a second apart.
+    struct Looks(Option<Look>, Instant);
+
+    impl Looks {
+        fn new() -> Self {
+            Self(None, Instant::now())
+        }
+
+        fn next(&mut self, published: Option<Place>, here: Place) -> Look {
+            self.1 += Duration::from_secs(1);
+            *self.0.insert(Look::next(self.0, published, here, self.1))
+        }
+    }
+
     #[test]
     fn what_is_published_after_the_first_look_is_missed_until_it_comes() {
-        let none = Look::next(None, None, HERE);
+        let mut looks = Looks::new();
+        let none = looks.next(None, HERE);
         assert!(!none.answered && none.first.is_none());
         // As a process finds it whose Redis is gone, or that has just started.
-        let first = Look::next(Some(none), Some(LATER), (0, FeedPosition::START));
-        assert!(first.answered && first.missing.is_none());
-        let same = Look::next(Some(first), Some(LATER), (0, FeedPosition::START));
-        assert!(same.missing.is_none());
-        let missing = Look::next(Some(same), Some(ANOTHER), LATER);
-        assert_eq!(missing.missing.map(|(place, _)| place), Some(ANOTHER));
-        assert!(missing.is_cut_off(Duration::ZERO) && !missing.is_cut_off(Duration::from_secs(60)));
+        for _ in 0..2 {
+            let same = looks.next(Some(LATER), (0, FeedPosition::START));
+            assert!(same.answered && same.missing.is_none());
+        }
+        let missing = looks.next(Some(ANOTHER), LATER);
+        let place = |look: Look| look.missing.map(|missing| missing.place);
+        assert_eq!(place(missing), Some(ANOTHER));
         // A database that does not answer ends nothing.
-        let silent = Look::next(Some(missing), None, LATER);
+        let silent = looks.next(None, LATER);
         assert_eq!(silent.missing, missing.missing);
-        let come = Look::next(Some(silent), Some((2, FeedPosition::new(9, 0))), ANOTHER);
-        assert_eq!(
-            come.missing.map(|(place, _)| place.1),
-            Some(FeedPosition::new(9, 0))
-        );
-        let all = Look::next(Some(come), Some(ANOTHER), (2, FeedPosition::new(9, 0)));
+        let come = looks.next(Some((2, FeedPosition::new(9, 0))), ANOTHER);
+        assert_eq!(place(come), Some((2, FeedPosition::new(9, 0))));
+        let all = looks.next(Some(ANOTHER), (2, FeedPosition::new(9, 0)));
         assert_eq!(all.missing, None);
-        let restored = Look::next(Some(missing), Some(LATER), LATER);
+        let restored = Look::next(Some(missing), Some(LATER), LATER, looks.1);
         assert_eq!(restored.missing, None);
+    }
+
+    #[test]
+    fn a_process_is_cut_off_where_the_publisher_goes_on_and_not_where_it_has_stopped_as_well() {
+        let mut looks = Looks::new();
+        looks.next(Some(HERE), HERE);
+        // What Redis said to have before it was gone for all.
+        for seconds in 0..60 {
+            let look = looks.next(Some(LATER), HERE);
+            assert!(
+                look.missing.is_some() && !look.is_cut_off(MAX_AGE),
+                "{seconds}"
+            );
+        }
+        let mut looks = Looks::new();
+        looks.next(Some(HERE), HERE);
+        for second in 0..60 {
+            let published = (1, FeedPosition::new(20 + second, 0));
+            let look = looks.next(Some(published), HERE);
+            assert_eq!(look.is_cut_off(MAX_AGE), second > 4, "{second}");
+        }
+        let published = (1, FeedPosition::new(79, 0));
+        assert!(!looks.next(Some(published), published).is_cut_off(MAX_AGE));
     }
 }

@@ -11,19 +11,20 @@ use http::{HeaderName, HeaderValue, Method, header};
 use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Semaphore;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
 /// How long browsers may remember what the API allows to an origin.
 const CORS_MAX_AGE: Duration = Duration::from_hours(1);
 
-/// Answers 503 at once if `server.max_requests` are being worked on.
+/// Answers 503 at once if all permits are taken.
 pub(crate) async fn limit_requests(
-    State(app): State<Arc<App>>,
+    State(permits): State<Arc<Semaphore>>,
     request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
-    let Ok(_permit) = app.request_permits.try_acquire() else {
+    let Ok(_permit) = permits.try_acquire() else {
         return Err(Problem::new(Kind::Overloaded));
     };
     Ok(next.run(request).await)

@@ -19,25 +19,32 @@ use edgelink_wire::Outcome;
 use http::uri::PathAndQuery;
 use http::{Method, Uri};
 use std::sync::Arc;
+use tokio::sync::Semaphore;
 
-/// The router of a listener that serves these. Polls have a bound of their own, and so has the time of bulk requests. Probes and
-/// metrics have none, because they matter most when all else is busy.
+/// One permit for each request of a listener that may be worked on at once.
+type Permits = Arc<Semaphore>;
+
+/// The router of a listener that serves these. Each has its own permits for requests. Polls have a bound of their own, and so has the
+/// time of bulk requests. Probes and metrics have none, because they matter most when all else is busy.
 pub(crate) fn router(app: &Arc<App>, serves: &[ListenerKind]) -> Router {
+    let permits = Permits::new(Semaphore::new(app.config.server.max_requests));
     let mut routes = health_routes(serves);
     if serves.contains(&ListenerKind::Main) {
-        routes = routes.merge(main_routes(app));
+        routes = routes.merge(main_routes(app, &permits));
     }
     if serves.contains(&ListenerKind::Edge) {
-        routes = routes.merge(edge_routes(app));
+        routes = routes.merge(edge_routes(app, &permits));
     }
     let routes = match serves.contains(&ListenerKind::Public) {
-        true => routes.merge(visitor_routes(app)).fallback(nothing_here),
+        true => routes.merge(visitor_routes(app, &permits)).fallback(
+            move |State(app): State<Arc<App>>, request| nothing_here(app, permits, request),
+        ),
         false => routes.fallback(problem::nothing_here),
     };
     observed(routes, app).with_state(app.clone())
 }
 
-fn main_routes(app: &Arc<App>) -> Router<Arc<App>> {
+fn main_routes(app: &Arc<App>, permits: &Permits) -> Router<Arc<App>> {
     let api = Router::new()
         .nest("/api/v1", api::routes(app))
         .layer(from_fn_with_state(app.clone(), layers::limit_time))
@@ -46,8 +53,8 @@ fn main_routes(app: &Arc<App>) -> Router<Arc<App>> {
         .nest("/rest/v3", shlink::routes(app))
         .route("/rest/v3/health", get(shlink::health))
         .layer(from_fn_with_state(app.clone(), layers::limit_time));
-    let shlink = bounded(shlink, app).layer(from_fn(shlink::translate));
-    let api = bounded(api, app)
+    let shlink = bounded(shlink, app, permits).layer(from_fn(shlink::translate));
+    let api = bounded(api, app, permits)
         .merge(shlink)
         .layer(map_response(layers::forbid_caching));
     let api = match layers::cors(&app.config.server.cors_origins) {
@@ -58,12 +65,12 @@ fn main_routes(app: &Arc<App>) -> Router<Arc<App>> {
         .route("/openapi.json", get(openapi::json))
         .route("/api/docs", get(openapi::page))
         .layer(from_fn_with_state(app.clone(), layers::limit_time));
-    let console = bounded(console::routes(app), app);
-    api.merge(bounded(docs, app))
+    let console = bounded(console::routes(app), app, permits);
+    api.merge(bounded(docs, app, permits))
         .merge(console::finish(console))
 }
 
-fn edge_routes(app: &Arc<App>) -> Router<Arc<App>> {
+fn edge_routes(app: &Arc<App>, permits: &Permits) -> Router<Arc<App>> {
     let nested = |routes: Router<Arc<App>>| {
         Router::new().nest(
             "/edge/v1",
@@ -72,21 +79,21 @@ fn edge_routes(app: &Arc<App>) -> Router<Arc<App>> {
     };
     let routes = nested(edge_api::routes(app));
     let routes = routes.layer(from_fn_with_state(app.clone(), layers::limit_time));
-    bounded(routes, app).merge(nested(edge_api::waiting_routes(app)))
+    bounded(routes, app, permits).merge(nested(edge_api::waiting_routes(app)))
 }
 
-fn visitor_routes(app: &Arc<App>) -> Router<Arc<App>> {
+fn visitor_routes(app: &Arc<App>, permits: &Permits) -> Router<Arc<App>> {
     let routes = Router::new()
         .route("/", get(root))
         .route("/{code}", get(visit).fallback(other_method))
         .merge(public::routes(app))
         .layer(from_fn_with_state(app.clone(), layers::limit_time));
-    bounded(routes, app)
+    bounded(routes, app, permits)
 }
 
-fn bounded(routes: Router<Arc<App>>, app: &Arc<App>) -> Router<Arc<App>> {
+fn bounded(routes: Router<Arc<App>>, app: &Arc<App>, permits: &Permits) -> Router<Arc<App>> {
     routes
-        .layer(from_fn_with_state(app.clone(), layers::limit_requests))
+        .layer(from_fn_with_state(permits.clone(), layers::limit_requests))
         .layer(from_fn_with_state(
             app.clone(),
             layers::wait_until_published,
@@ -122,7 +129,7 @@ async fn overloaded() -> Problem {
 
 /// Answers a path that nothing is served at: it may go on behind the code of a link. Otherwise visitors get a page, programs a
 /// problem.
-async fn nothing_here(State(app): State<Arc<App>>, request: Request) -> Response {
+async fn nothing_here(app: Arc<App>, permits: Permits, request: Request) -> Response {
     let nothing = || Problem::new(Kind::NotFound).into_response();
     if is_for_programs(request.uri()) {
         return nothing();
@@ -137,9 +144,9 @@ async fn nothing_here(State(app): State<Arc<App>>, request: Request) -> Response
     let may_be_link = redirect::may_be_link(request.uri());
     let is_followed = may_be_link || preview::requested_code(request.uri()).is_some();
     match is_visit {
-        true if is_followed => Box::pin(within_bounds(&app, follow(&app, request))).await,
+        true if is_followed => Box::pin(within_bounds(&app, &permits, follow(&app, request))).await,
         true => redirect::no_code(&app, &request),
-        false if may_be_link => Box::pin(within_bounds(&app, send(&app, request))).await,
+        false if may_be_link => Box::pin(within_bounds(&app, &permits, send(&app, request))).await,
         false => nothing(),
     }
 }
@@ -209,8 +216,12 @@ async fn send(app: &Arc<App>, request: Request) -> Response {
 }
 
 /// An answer within the bounds of all requests.
-async fn within_bounds(app: &App, answer: impl Future<Output = Response>) -> Response {
-    let Ok(_permit) = app.request_permits.try_acquire() else {
+async fn within_bounds(
+    app: &App,
+    permits: &Semaphore,
+    answer: impl Future<Output = Response>,
+) -> Response {
+    let Ok(_permit) = permits.try_acquire() else {
         return Problem::new(Kind::Overloaded).into_response();
     };
     let limit = app.config.server.request_timeout_ms;

@@ -1,20 +1,20 @@
 //! Accepts connections, serves them, and closes them in order.
 
 use super::addresses::{AddressCounts, CountedConnection};
+use super::handshake::{Handshake, Sender};
 use super::requests::Http;
-use super::tls::Tls;
-use crate::config::{ListenerKind, ServerConfig};
+use super::tls::{Protocols, Tls};
+use crate::config::{Config, ListenerKind, Network, ServerConfig};
 use crate::http::client_address::Peer;
 use crate::telemetry::LogThrottle;
 use crate::telemetry::prometheus::CONNECTIONS_REFUSED;
 use axum::Router;
+use futures_util::future::join_all;
 use hyper_util::service::TowerToHyperService;
 use metrics::counter;
-use std::future::poll_fn;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
@@ -26,14 +26,11 @@ use tower_http::add_extension::AddExtension;
 /// The pause before accepting is retried when the system has no more sockets.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
-type Accepted = io::Result<(TcpStream, SocketAddr)>;
-
-/// Accepts connections of all listeners up to a bound, and some more for probes.
+/// Accepts connections of all listeners.
 pub(super) struct Acceptor {
-    doors: Vec<Door>,
-    seats: Seats,
-    addresses: Arc<AddressCounts>,
+    doors: Vec<(Door, Bounds)>,
     write_timeout: Duration,
+    trusted_proxies: Vec<Network>,
     http: Http,
     probe_http: Http,
 }
@@ -56,10 +53,12 @@ pub(super) struct Routers {
     pub(super) health: Router,
 }
 
-/// The connections that may still be opened.
-struct Seats {
+/// The connections of a listener that may still be opened, with some more for probes. Each has its own, so that visitors shut out
+/// neither edges nor people who look after the system.
+struct Bounds {
     all: Arc<Semaphore>,
     health: Arc<Semaphore>,
+    addresses: Arc<AddressCounts>,
 }
 
 /// A permit for a connection, held until it is dropped.
@@ -74,7 +73,15 @@ enum SeatKind {
     Health,
 }
 
-impl Seats {
+impl Bounds {
+    fn new(config: &ServerConfig) -> Self {
+        Self {
+            all: Arc::new(Semaphore::new(config.max_connections)),
+            health: Arc::new(Semaphore::new(config.health_connections)),
+            addresses: AddressCounts::new(config.max_connections_per_address),
+        }
+    }
+
     /// Waits for a seat. The error never comes, since the semaphores are never closed.
     async fn wait(&self) -> Result<Seat, AcquireError> {
         tokio::select! {
@@ -111,17 +118,14 @@ pub(super) struct Connections {
 }
 
 impl Acceptor {
-    pub(super) fn new(doors: Vec<Door>, config: &ServerConfig) -> Self {
+    pub(super) fn new(doors: Vec<Door>, config: &Config) -> Self {
+        let bounded = |door| (door, Bounds::new(&config.server));
         Self {
-            doors,
-            seats: Seats {
-                all: Arc::new(Semaphore::new(config.max_connections)),
-                health: Arc::new(Semaphore::new(config.health_connections)),
-            },
-            addresses: AddressCounts::new(config.max_connections_per_address),
-            write_timeout: config.write_timeout_ms,
-            http: Http::new(config.header_timeout_ms),
-            probe_http: Http::for_probes(config.header_timeout_ms),
+            doors: doors.into_iter().map(bounded).collect(),
+            write_timeout: config.server.write_timeout_ms,
+            trusted_proxies: config.server.trusted_proxies.clone(),
+            http: Http::new(config),
+            probe_http: Http::for_probes(config),
         }
     }
 
@@ -140,33 +144,32 @@ impl Acceptor {
     }
 
     async fn accept_all(&self, connections: &Connections) {
-        let mut first = 0;
-        while let Ok(seat) = self.seats.wait().await {
-            let (at, accepted) = poll_fn(|cx| self.poll_accept(first, cx)).await;
-            first = at + 1;
-            match accepted {
-                Ok((stream, peer)) => match self.addresses.admit(peer.ip()) {
+        let doors = self.doors.iter();
+        join_all(doors.map(|(door, bounds)| self.accept(door, bounds, connections))).await;
+    }
+
+    /// Accepts connections of a listener for ever.
+    async fn accept(&self, door: &Door, bounds: &Bounds, connections: &Connections) {
+        while let Ok(seat) = bounds.wait().await {
+            match door.listener.accept().await {
+                Ok((stream, peer)) => match bounds.addresses.admit(peer.ip()) {
                     Some(counted) => {
-                        let seat = self.seats.improve(seat);
-                        let stream = (stream, Peer(peer.ip()));
-                        self.begin(&self.doors[at], stream, connections, (seat, counted));
+                        let place = (bounds.improve(seat), counted);
+                        self.begin(door, (stream, Peer(peer.ip())), connections, place);
                     }
-                    None => report_refusal(peer.ip()),
+                    None => report_refusal(door.kind, peer.ip()),
                 },
                 Err(error) => pause_unless_client_left(&error).await,
             }
         }
     }
 
-    /// Accepts a connection of any listener, beginning with the one at `first`, so that none waits behind a busy one.
-    fn poll_accept(&self, first: usize, cx: &mut Context<'_>) -> Poll<(usize, Accepted)> {
-        let count = self.doors.len();
-        for at in (first..first + count).map(|at| at % count) {
-            if let Poll::Ready(accepted) = self.doors[at].listener.poll_accept(cx) {
-                return Poll::Ready((at, accepted));
-            }
+    fn sender(&self, Peer(address): Peer) -> Sender {
+        let mut proxies = self.trusted_proxies.iter();
+        match proxies.any(|network| network.contains(address)) {
+            true => Sender::Proxy,
+            false => Sender::Client,
         }
-        Poll::Pending
     }
 
     fn begin(
@@ -180,24 +183,31 @@ impl Acceptor {
         let _ = stream.set_nodelay(true);
         let mut stream = TimeoutStream::new(stream);
         stream.set_write_timeout(Some(self.write_timeout));
-        let (http, router) = match place.0.kind {
-            SeatKind::All => (&self.http, &door.routers.all),
-            SeatKind::Health => (&self.probe_http, &door.routers.health),
+        let (http, router, protocols) = match place.0.kind {
+            SeatKind::All => (&self.http, &door.routers.all, Protocols::All),
+            SeatKind::Health => (&self.probe_http, &door.routers.health, Protocols::Http1),
         };
         let service = TowerToHyperService::new(AddExtension::new(router.clone(), peer));
-        let tls = door.tls.as_ref().map(|tls| tls.current().of(door.kind));
+        let handshake = door.tls.as_ref().map(|tls| Handshake {
+            config: tls.current().of(door.kind, protocols),
+            listener: door.kind,
+            peer: peer.0,
+            sender: self.sender(peer),
+        });
         let (http, stop) = (http.clone(), connections.stop.clone());
         connections.spawn(place, async move {
-            http.serve(Box::pin(stream), service, tls, &stop).await;
+            http.serve(Box::pin(stream), service, handshake, &stop)
+                .await;
         });
     }
 }
 
-fn report_refusal(address: IpAddr) {
+fn report_refusal(listener: ListenerKind, address: IpAddr) {
     static THROTTLE: LogThrottle = LogThrottle::new();
     counter!(CONNECTIONS_REFUSED).increment(1);
     if let Some(left_out) = THROTTLE.admit(Instant::now()) {
         tracing::warn!(
+            listener = listener.word(),
             %address,
             left_out,
             "connection closed: its address has server.max_connections_per_address"

@@ -1,12 +1,15 @@
 //! Serves the requests of a connection: HTTP/1.1, and over TLS HTTP/2 as well.
 
+use super::handshake::{Handshake, Sender};
+use super::unsent::{Streams, watched};
+use crate::config::Config;
 use crate::http::client_address::Peer;
 use axum::Router;
 use http::{HeaderName, HeaderValue, Request, header};
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
-use hyper::service::Service;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulConnection;
 use hyper_util::service::TowerToHyperService;
 use std::fmt::Display;
@@ -17,10 +20,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 use tokio_io_timeout::TimeoutStream;
-use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::ServerConfig;
 use tokio_util::sync::CancellationToken;
 use tower_http::add_extension::AddExtension;
 
@@ -32,6 +33,9 @@ const MAX_BUFFER_BYTES: usize = 65_536;
 const MAX_STREAMS: u32 = 128;
 /// How long a client may take to send the head of a request in a connection that is for probes only.
 const PROBE_HEADER_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a connection in HTTP/2 without an open stream is kept after its client was asked to go. The client is to acknowledge that,
+/// and one that has not begun is to begin.
+const GOAWAY_TIMEOUT: Duration = Duration::from_secs(5);
 
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
@@ -42,20 +46,23 @@ type Handler = TowerToHyperService<AddExtension<Router, Peer>>;
 #[derive(Clone)]
 pub(super) struct Http {
     header_timeout: Duration,
+    handshake_timeout: Duration,
     http1: http1::Builder,
-    http2: http2::Builder<TokioExecutor>,
+    http2: http2::Builder<Streams>,
 }
 
 impl Http {
-    /// With that time for the head of a request, for a handshake, and for idle connections.
-    pub(super) fn new(header_timeout: Duration) -> Self {
+    /// For connections whose heads of requests have that time; the other times are those of the configuration.
+    fn with(header_timeout: Duration, config: &Config) -> Self {
         let mut http1 = http1::Builder::new();
         http1
             .timer(TokioTimer::new())
             .header_read_timeout(header_timeout)
             .max_header_size(MAX_HEAD_BYTES)
             .max_buf_size(MAX_BUFFER_BYTES);
-        let mut http2 = http2::Builder::new(TokioExecutor::new());
+        let mut http2 = http2::Builder::new(Streams {
+            write_timeout: config.server.write_timeout_ms,
+        });
         http2
             .timer(TokioTimer::new())
             .keep_alive_interval(header_timeout)
@@ -66,16 +73,22 @@ impl Http {
             .initial_stream_window_size(MAX_BUFFER_BYTES as u32);
         Self {
             header_timeout,
+            handshake_timeout: config.tls.handshake_timeout_ms,
             http1,
             http2,
         }
     }
 
-    /// For connections that are for probes only: one request each.
-    pub(super) fn for_probes(header_timeout: Duration) -> Self {
-        let mut http = Self::new(header_timeout.min(PROBE_HEADER_TIMEOUT));
+    /// For connections within `server.max_connections`.
+    pub(super) fn new(config: &Config) -> Self {
+        Self::with(config.server.header_timeout_ms, config)
+    }
+
+    /// For connections that are for probes only: one request each. Over TLS they are offered HTTP/1.1 alone ([`super::tls::Protocols`]).
+    pub(super) fn for_probes(config: &Config) -> Self {
+        let header_timeout = config.server.header_timeout_ms.min(PROBE_HEADER_TIMEOUT);
+        let mut http = Self::with(header_timeout, config);
         http.http1.keep_alive(false);
-        http.http2.max_concurrent_streams(1);
         http
     }
 
@@ -84,15 +97,15 @@ impl Http {
         &self,
         stream: Stream,
         handler: Handler,
-        tls: Option<Arc<ServerConfig>>,
+        handshake: Option<Handshake>,
         stop: &CancellationToken,
     ) {
-        let ended = match tls {
+        let ended = match handshake {
             None => {
-                self.serve_http1(stream, Requests::new(handler, false), stop)
+                self.serve_http1(stream, Requests::new(handler, None), stop)
                     .await
             }
-            Some(tls) => self.serve_tls(stream, handler, tls, stop).await,
+            Some(handshake) => self.serve_tls(stream, handler, handshake, stop).await,
         };
         if let Err(error) = ended {
             tracing::debug!(error, "connection ended early");
@@ -103,17 +116,16 @@ impl Http {
         &self,
         stream: Stream,
         handler: Handler,
-        tls: Arc<ServerConfig>,
+        handshake: Handshake,
         stop: &CancellationToken,
     ) -> Result<(), String> {
-        let handshake = timeout(self.header_timeout, TlsAcceptor::from(tls).accept(stream));
-        let Some(in_time) = stop.run_until_cancelled(handshake).await else {
+        let sender = handshake.sender;
+        let handshake = handshake.finish(stream, self.handshake_timeout);
+        let Some(Some(stream)) = stop.run_until_cancelled(handshake).await else {
             return Ok(());
         };
-        let stream = in_time.unwrap_or_else(|late| Err(late.into()));
-        let stream = stream.map_err(|error| format!("TLS: {error}"))?;
         let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-        let requests = Requests::new(handler, true);
+        let requests = Requests::new(handler, Some(sender));
         match is_http2 {
             true => self.serve_http2(stream, requests, stop).await,
             false => self.serve_http1(stream, requests, stop).await,
@@ -127,7 +139,7 @@ impl Http {
         stop: &CancellationToken,
     ) -> Result<(), String> {
         let connection = self.http1.serve_connection(TokioIo::new(stream), requests);
-        finish(connection, pending(), stop, || true).await
+        finish(connection, stop.cancelled(), pending()).await
     }
 
     async fn serve_http2(
@@ -136,49 +148,80 @@ impl Http {
         requests: Requests,
         stop: &CancellationToken,
     ) -> Result<(), String> {
-        let begun = requests.begun.clone();
-        let idle = idle(&begun, self.header_timeout);
+        let streams = requests.streams.clone();
+        let asked = async {
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = streams.idle(self.header_timeout) => {}
+            }
+        };
+        let requests = service_fn(move |request| {
+            let open = requests.streams.open();
+            let answer = requests.call(request);
+            async move { answer.await.map(|answer| watched(answer, open)) }
+        });
         let connection = self.http2.serve_connection(TokioIo::new(stream), requests);
-        // Without a request the preface of the client may still be missing, and would be waited for.
-        let has_begun = || begun.load(Ordering::Relaxed) > 0;
-        finish(connection, idle, stop, has_begun).await
+        finish(connection, asked, streams.idle(GOAWAY_TIMEOUT)).await
     }
 }
 
-/// Runs a connection to its end, from when it is idle or `stop` is done: in order if it has begun, at once otherwise.
+/// Runs a connection to its end: in order from when it is `asked` to end, and at once when it is `given_up` after that.
 async fn finish<C: GracefulConnection<Error: Display>>(
     connection: C,
-    idle: impl Future<Output = ()>,
-    stop: &CancellationToken,
-    has_begun: impl Fn() -> bool,
+    asked: impl Future<Output = ()>,
+    given_up: impl Future<Output = ()>,
 ) -> Result<(), String> {
     let mut connection = pin!(connection);
-    let early = tokio::select! {
+    let ended = tokio::select! {
+        // First the connection: a request that has come is answered.
+        biased;
         ended = connection.as_mut() => Some(ended),
-        () = stop.cancelled() => None,
-        () = idle => None,
-    };
-    let ended = match early {
-        Some(ended) => ended,
-        None if !has_begun() => return Ok(()),
-        None => {
+        () = asked => {
             connection.as_mut().graceful_shutdown();
-            connection.await
+            tokio::select! {
+                ended = connection => Some(ended),
+                () = given_up => None,
+            }
         }
     };
-    ended.map_err(|error| error.to_string())
+    ended.map_or(Ok(()), |ended| ended.map_err(|error| error.to_string()))
 }
 
-/// Done when no request has begun for that long. HTTP/2 has no such bound of its own.
-async fn idle(begun: &AtomicU64, limit: Duration) {
-    let mut seen = 0;
-    loop {
-        sleep(limit).await;
-        let now = begun.load(Ordering::Relaxed);
-        if now == seen {
-            return;
+/// The streams of a connection in HTTP/2, which are counted as the protocol has no bound on idle connections of its own.
+#[derive(Debug, Default)]
+struct StreamCounts {
+    begun: AtomicU64,
+    open: AtomicU64,
+}
+
+/// A stream that is counted as open until it is dropped.
+#[derive(Debug)]
+struct OpenStream(Arc<StreamCounts>);
+
+impl StreamCounts {
+    fn open(self: &Arc<Self>) -> OpenStream {
+        self.begun.fetch_add(1, Ordering::Relaxed);
+        self.open.fetch_add(1, Ordering::Relaxed);
+        OpenStream(self.clone())
+    }
+
+    /// Done when for that long no stream has begun, and none is open.
+    async fn idle(&self, limit: Duration) {
+        let mut seen = self.begun.load(Ordering::Relaxed);
+        loop {
+            sleep(limit).await;
+            let now = self.begun.load(Ordering::Relaxed);
+            if now == seen && self.open.load(Ordering::Relaxed) == 0 {
+                return;
+            }
+            seen = now;
         }
-        seen = now;
+    }
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -186,17 +229,18 @@ async fn idle(begun: &AtomicU64, limit: Duration) {
 #[derive(Clone)]
 struct Requests {
     handler: Handler,
-    is_tls: bool,
-    /// How many have begun.
-    begun: Arc<AtomicU64>,
+    /// `None` without TLS.
+    over_tls: Option<Sender>,
+    /// Those in HTTP/2.
+    streams: Arc<StreamCounts>,
 }
 
 impl Requests {
-    fn new(handler: Handler, is_tls: bool) -> Self {
+    fn new(handler: Handler, over_tls: Option<Sender>) -> Self {
         Self {
             handler,
-            is_tls,
-            begun: Arc::default(),
+            over_tls,
+            streams: Arc::default(),
         }
     }
 }
@@ -207,18 +251,17 @@ impl Service<Request<Incoming>> for Requests {
     type Future = <Handler as Service<Request<Incoming>>>::Future;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
-        self.begun.fetch_add(1, Ordering::Relaxed);
-        if self.is_tls {
-            complete(&mut request);
+        if let Some(sender) = self.over_tls {
+            complete(&mut request, sender);
         }
         self.handler.call(request)
     }
 }
 
 /// Adds what handlers look at: `Host`, which HTTP/2 has in another place and means that alone, one line of cookies, of which
-/// HTTP/2 makes several (RFC 9113, sections 8.3.1 and 8.2.3), and that the request came by TLS, where no proxy has said what
+/// HTTP/2 makes several (RFC 9113, sections 8.3.1 and 8.2.3), and that the request came by TLS, where no trusted proxy has said what
 /// it came by.
-fn complete<B>(request: &mut Request<B>) {
+fn complete<B>(request: &mut Request<B>, sender: Sender) {
     let authority = request.uri().authority();
     let host = authority.and_then(|host| HeaderValue::try_from(host.as_str()).ok());
     let headers = request.headers_mut();
@@ -237,5 +280,32 @@ fn complete<B>(request: &mut Request<B>) {
         headers.insert(header::COOKIE, cookies);
     }
     let https = HeaderValue::from_static("https");
+    if sender == Sender::Client {
+        headers.remove(FORWARDED_PROTO);
+    }
     headers.entry(FORWARDED_PROTO).or_insert(https);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trusted_proxies_alone_say_what_their_clients_came_by() {
+        for (sender, sent, expected) in [
+            (Sender::Client, None, "https"),
+            (Sender::Client, Some("http"), "https"),
+            (Sender::Proxy, None, "https"),
+            (Sender::Proxy, Some("http"), "http"),
+        ] {
+            let mut request = Request::new(());
+            if let Some(sent) = sent {
+                let sent = HeaderValue::from_static(sent);
+                request.headers_mut().insert(FORWARDED_PROTO, sent);
+            }
+            complete(&mut request, sender);
+            let told: Vec<_> = request.headers().get_all(FORWARDED_PROTO).iter().collect();
+            assert_eq!(told, [expected], "{sender:?}, {sent:?}");
+        }
+    }
 }

@@ -14,23 +14,52 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use std::sync::Arc;
 
-/// The protocols that are offered, the better one first.
-const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
+/// The protocols that a connection is offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Protocols {
+    /// HTTP/2, and HTTP/1.1.
+    All,
+    /// HTTP/1.1 alone, in which a connection can be held to one request.
+    Http1,
+}
 
 /// What the listeners offer, from the files as they are by now.
 pub(super) type Tls = Reloaded<Offers>;
 
 /// What listeners offer.
 pub(super) struct Offers {
-    others: Arc<ServerConfig>,
-    edge: Arc<ServerConfig>,
+    others: Offer,
+    edge: Offer,
+}
+
+/// What a listener offers, by the protocols.
+#[derive(Clone)]
+struct Offer {
+    all: Arc<ServerConfig>,
+    http1: Arc<ServerConfig>,
 }
 
 impl Offers {
-    pub(super) fn of(&self, kind: ListenerKind) -> Arc<ServerConfig> {
-        match kind {
-            ListenerKind::Edge => self.edge.clone(),
-            _ => self.others.clone(),
+    pub(super) fn of(&self, kind: ListenerKind, protocols: Protocols) -> Arc<ServerConfig> {
+        let offer = match kind {
+            ListenerKind::Edge => &self.edge,
+            _ => &self.others,
+        };
+        match protocols {
+            Protocols::All => offer.all.clone(),
+            Protocols::Http1 => offer.http1.clone(),
+        }
+    }
+}
+
+impl Offer {
+    fn new(mut server: ServerConfig) -> Self {
+        server.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let mut all = server.clone();
+        all.alpn_protocols.insert(0, b"h2".to_vec());
+        Self {
+            all: Arc::new(all),
+            http1: Arc::new(server),
         }
     }
 }
@@ -89,7 +118,7 @@ fn server(
     provider: &Arc<CryptoProvider>,
     verifier: Option<Arc<dyn ClientCertVerifier>>,
     (chain, key): (&[CertificateDer<'static>], &PrivateKeyDer<'static>),
-) -> Result<Arc<ServerConfig>, String> {
+) -> Result<Offer, String> {
     let wrong = |error: rustls::Error| {
         format!("tls.certificate_file and tls.key_file cannot be used together: {error}")
     };
@@ -102,9 +131,7 @@ fn server(
         None => builder.with_no_client_auth(),
     };
     let server = builder.with_single_cert(chain.to_vec(), key.clone_key());
-    let mut server = server.map_err(wrong)?;
-    server.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
-    Ok(Arc::new(server))
+    server.map(Offer::new).map_err(wrong)
 }
 
 /// Has the metric say when the first of the certificates ends.

@@ -44,6 +44,11 @@ metrics! {
     HTTP_SECONDS: Histogram "edgelink_http_request_duration_seconds", "`route`, `method`";
     /// Connections closed at once: their address had `max_connections_per_address`.
     CONNECTIONS_REFUSED: Counter "edgelink_http_connections_refused_total";
+    /// TLS handshakes that failed: the client took longer than `tls.handshake_timeout_ms` (`late`), closed the connection (`left`), or did
+    /// not agree with the server, also on a certificate (`refused`).
+    HANDSHAKE_FAILURES: Counter "edgelink_tls_handshake_failures_total", "`listener` (main, edge, public, metrics), `cause` (late, left, refused)";
+    /// 1 while files that are read again and again cannot be used as they are by now, so that what was read before stays in use.
+    FILES_UNUSABLE: Gauge "edgelink_files_unusable", "`files` (tls, auth.edge_token_file)";
     /// When the certificate in use ends, in seconds since 1970; of several authorities the first end.
     CERTIFICATE_END: Gauge "edgelink_certificate_expiry_timestamp_seconds", "`certificate` (server, edge_client_ca)";
     /// Requests refused with 429, by the limit that they exceed.

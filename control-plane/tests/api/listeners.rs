@@ -81,8 +81,16 @@ async fn what_has_no_listener_of_its_own_is_on_the_main_one() {
     }
 }
 
+/// Sends a request, and returns what has come when the server closes.
+async fn ask(address: SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let head = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    read_all(&mut stream).await
+}
+
 #[tokio::test]
-async fn all_listeners_share_the_bound_on_connections_and_answer_probes_beyond_it() {
+async fn a_listener_whose_connections_are_taken_answers_probes_and_shuts_out_no_other_one() {
     let mut variables = OTHERS.to_vec();
     variables.push(("EDGELINK_SERVER_MAX_CONNECTIONS", "1"));
     let server = Running::with(&variables).await;
@@ -94,20 +102,42 @@ async fn all_listeners_share_the_bound_on_connections_and_answer_probes_beyond_i
         .unwrap();
     taken.readable().await.unwrap();
     for (kind, path, expected) in [
-        (ListenerKind::Main, "/api/v1/links", "503"),
-        (ListenerKind::Edge, "/health/live", "200"),
+        (ListenerKind::Public, "/health/live", "200"),
+        (ListenerKind::Public, "/robots.txt", "503"),
+        (ListenerKind::Main, "/openapi.json", "200"),
+        (ListenerKind::Edge, "/edge/v1/snapshot", "401"),
         (ListenerKind::Metrics, "/metrics", "200"),
-        (ListenerKind::Public, "/metrics", "503"),
     ] {
-        let mut stream = TcpStream::connect(address(&server, kind)).await.unwrap();
-        let head = format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n");
-        stream.write_all(head.as_bytes()).await.unwrap();
-        let answer = read_all(&mut stream).await;
+        let answer = ask(address(&server, kind), path).await;
         assert!(
             answer.starts_with(&format!("HTTP/1.1 {expected} ")),
             "{path}: {answer}"
         );
     }
+}
+
+#[tokio::test]
+async fn requests_to_a_listener_take_no_permits_of_another_one() {
+    let mut variables = OTHERS.to_vec();
+    variables.push(("EDGELINK_SERVER_MAX_REQUESTS", "1"));
+    let server = Running::with(&variables).await;
+    let public = address(&server, ListenerKind::Public);
+    let mut busy = TcpStream::connect(public).await.unwrap();
+    // A form whose body does not come.
+    let head: &[u8] = b"POST /here HTTP/1.1\r\nhost: go.example:8080\r\ncontent-type: application/x-www-form-urlencoded\r\n\
+        content-length: 100\r\n\r\n";
+    busy.write_all(head).await.unwrap();
+    until("the public listener is busy", async || {
+        ask(public, "/robots.txt")
+            .await
+            .starts_with("HTTP/1.1 503 ")
+    })
+    .await;
+    let answer = ask(server.address, "/openapi.json").await;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    let edge = address(&server, ListenerKind::Edge);
+    let answer = ask(edge, "/edge/v1/snapshot").await;
+    assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
 }
 
 #[tokio::test]

@@ -86,6 +86,61 @@ async fn requests_over_tls_are_answered_in_both_versions_of_http() {
     }
 }
 
+/// The fields of a request over HTTP/2 for a page that no link has.
+const PAGE: [(&str, &[u8]); 4] = [
+    (":method", b"GET"),
+    (":scheme", b"https"),
+    (":authority", b"go.example:8080"),
+    (":path", b"/absent"),
+];
+
+#[tokio::test]
+async fn a_stream_whose_client_takes_nothing_of_the_answer_is_reset() {
+    let authority = Authority::new();
+    let identity = authority.issue("server");
+    let mut variables = variables(&identity);
+    variables.push(("EDGELINK_SERVER_WRITE_TIMEOUT_MS", "100"));
+    let server = Running::with(&variables).await;
+    // With a window of 1 all of the answer is handed on, and one byte of it is sent.
+    for window in [0, 1] {
+        let stream = authority.connect(server.address, "h2", None).await.unwrap();
+        let mut connection = Http2Connection::with_window(stream, window);
+        for _ in 0..2 {
+            let answer = connection.request(&PAGE).await.unwrap();
+            assert_eq!(answer, Http2Answer::Status(404), "{window}");
+            assert_eq!(connection.end().await.unwrap(), Http2Answer::Reset);
+        }
+    }
+}
+
+#[tokio::test]
+async fn cookies_go_over_tls_alone_unless_a_trusted_proxy_says_that_its_client_has_none() {
+    let authority = Authority::new();
+    let identity = authority.issue("server");
+    for (proxies, is_secure) in [("192.0.2.0/24", true), ("127.0.0.0/8", false)] {
+        let mut variables = variables(&identity);
+        variables.push(("EDGELINK_SERVER_TRUSTED_PROXIES", proxies));
+        let server = Running::with(&variables).await;
+        let create = Request::new("POST", b"/api/v1/links")
+            .header("x-api-key", server.admin_key.as_bytes())
+            .header("content-type", b"application/json");
+        let link = json!({ "longUrl": "https://example.com/", "customSlug": "here", "password": "sesame" });
+        let link = link.to_string();
+        let stream = authority.connect(server.address, "http/1.1", None).await;
+        let mut connection = Connection::over(stream.unwrap());
+        let made = connection.exchange(&create, link.as_bytes()).await.unwrap();
+        assert_eq!(made.status, 201);
+        let unlock = Request::new("POST", b"/here")
+            .header("host", b"go.example:8080")
+            .header("x-forwarded-proto", b"http")
+            .header("content-type", b"application/x-www-form-urlencoded");
+        let opened = connection.exchange(&unlock, b"password=sesame").await;
+        let opened = opened.unwrap();
+        let cookie = opened.header("set-cookie").unwrap();
+        assert_eq!(cookie.ends_with("; Secure"), is_secure, "{cookie}");
+    }
+}
+
 #[tokio::test]
 async fn a_listener_with_tls_takes_nothing_else() {
     let authority = Authority::new();
@@ -99,25 +154,26 @@ async fn a_listener_with_tls_takes_nothing_else() {
         .await;
     assert!(!answer.contains("HTTP/1.1"), "{answer}");
     let metrics = server.listeners[1].address;
-    let plain = reqwest::get(format!("http://{metrics}/metrics"))
-        .await
-        .unwrap();
-    let text = plain.text().await.unwrap();
-    assert!(
-        text.contains("edgelink_certificate_expiry_timestamp_seconds{certificate=\"server\"}"),
-        "{text}"
-    );
+    let text = async || {
+        let plain = reqwest::get(format!("http://{metrics}/metrics")).await;
+        plain.unwrap().text().await.unwrap()
+    };
+    let end = "edgelink_certificate_expiry_timestamp_seconds{certificate=\"server\"}";
+    assert!(text().await.contains(end));
+    let failures = "edgelink_tls_handshake_failures_total{listener=\"main\",cause=\"refused\"}";
+    until("the failure is counted", async || {
+        text().await.contains(failures)
+    })
+    .await;
 }
 
 #[tokio::test]
-async fn a_handshake_that_does_not_come_and_an_idle_connection_are_given_up() {
+async fn an_idle_connection_is_given_up() {
     let authority = Authority::new();
     let identity = authority.issue("server");
     let mut variables = variables(&identity);
     variables.push(("EDGELINK_SERVER_HEADER_TIMEOUT_MS", "100"));
     let server = Running::with(&variables).await;
-    let mut silent = server.connect().await;
-    assert_eq!(silent.read(&mut [0; 16]).await.unwrap(), 0);
     let preface: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00";
     for (protocol, sent) in [("http/1.1", &b""[..]), ("h2", b""), ("h2", preface)] {
         let stream = authority.connect(server.address, protocol, None).await;
@@ -142,10 +198,47 @@ async fn a_stopping_server_ends_connections_of_both_versions_and_handshakes() {
         let stream = authority.connect(server.address, protocol, None).await;
         open.push(stream.unwrap());
     }
-    assert!(is_live(&authority, server.address, None).await);
+    // It does not acknowledge that it is asked to go.
+    let stream = authority.connect(server.address, "h2", None).await.unwrap();
+    let mut used = Http2Connection::over(stream);
+    let answer = used.request(&PAGE).await.unwrap();
+    assert_eq!(answer, Http2Answer::Status(404));
     server.begin_stop();
     server.stopped().await;
-    drop((silent, open));
+    drop((silent, open, used));
+}
+
+#[tokio::test]
+async fn a_connection_without_a_request_is_asked_to_go_and_not_cut_off() {
+    let authority = Authority::new();
+    let identity = authority.issue("server");
+    let server = Running::with(&variables(&identity)).await;
+    let stream = authority.connect(server.address, "h2", None).await.unwrap();
+    let mut connection = Http2Connection::over(stream);
+    connection.begin().await.unwrap();
+    server.begin_stop();
+    assert_eq!(connection.end().await.unwrap(), Http2Answer::GoAway);
+    // The server waits for what the client has sent before it knew.
+    let answer = connection.request(&PAGE).await.unwrap();
+    assert_eq!(answer, Http2Answer::Status(404));
+    drop(connection);
+    server.stopped().await;
+}
+
+#[tokio::test]
+async fn a_connection_for_probes_is_offered_http_1_alone() {
+    let authority = Authority::new();
+    let identity = authority.issue("server");
+    let mut variables = variables(&identity);
+    variables.push(("EDGELINK_SERVER_MAX_CONNECTIONS", "1"));
+    let server = Running::with(&variables).await;
+    let stream = authority.connect(server.address, "h2", None).await.unwrap();
+    let mut first = Http2Connection::over(stream);
+    let answer = first.request(&PAGE).await.unwrap();
+    assert_eq!(answer, Http2Answer::Status(404));
+    assert!(authority.connect(server.address, "h2", None).await.is_err());
+    assert!(is_live(&authority, server.address, None).await);
+    drop(first);
 }
 
 #[tokio::test]
@@ -280,6 +373,10 @@ async fn wrong_files_stop_the_start_and_the_setting_is_named() {
             ("EDGELINK_TLS_KEY_FILE", key),
         ]
     };
+    let listeners = |names| {
+        let listeners = [("EDGELINK_TLS_LISTENERS", names)];
+        [&pair(certificate, key)[..], &listeners].concat()
+    };
     let redis = |url, file| {
         [
             ("EDGELINK_REDIS_URL", url),
@@ -306,6 +403,11 @@ async fn wrong_files_stop_the_start_and_the_setting_is_named() {
         ),
         (&with_ca(key), "tls.edge_client_ca_file"),
         (&with_ca(certificate)[..3], "needs server.edge_listen"),
+        (
+            &listeners("metrics,edge"),
+            "tls.listeners: has 'edge', which server.listen serves without TLS: set server.edge_listen",
+        ),
+        (&listeners("metrics"), "set server.metrics_listen"),
     ] {
         let error = refusal(folder.path(), variables).await;
         assert!(error.contains(setting), "{setting}: {error}");
@@ -319,7 +421,7 @@ async fn a_client_without_tls_does_not_hold_a_place_for_long() {
     let mut variables = variables(&identity);
     variables.push(("EDGELINK_SERVER_MAX_CONNECTIONS", "1"));
     variables.push(("EDGELINK_SERVER_HEALTH_CONNECTIONS", "0"));
-    variables.push(("EDGELINK_SERVER_HEADER_TIMEOUT_MS", "100"));
+    variables.push(("EDGELINK_TLS_HANDSHAKE_TIMEOUT_MS", "100"));
     let server = Running::with(&variables).await;
     let _silent = TcpStream::connect(server.address).await.unwrap();
     assert!(is_live(&authority, server.address, None).await);

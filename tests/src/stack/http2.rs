@@ -14,7 +14,10 @@ const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
+const PING: u8 = 6;
 const GOAWAY: u8 = 7;
+const INITIAL_WINDOW_SIZE: u8 = 4;
+const ACK: u8 = 0x1;
 const END_STREAM: u8 = 0x1;
 const END_HEADERS: u8 = 0x4;
 const END_STREAM_AND_HEADERS: u8 = 0x5;
@@ -26,7 +29,9 @@ pub enum Http2Answer {
     Status(u16),
     /// It resets the stream.
     Reset,
-    /// It closes the connection.
+    /// It asks the client to go, where that is waited for.
+    GoAway,
+    /// It closes the connection, or asks the client to go in place of an answer.
     Closed,
 }
 
@@ -72,6 +77,53 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Http2Connection<S> {
             stream,
             unsent: [PREFACE, &frame(SETTINGS, 0, 0, b"")].concat(),
             next: 1,
+        }
+    }
+
+    /// The same, which takes that many bytes of each answer and no more.
+    pub fn with_window(stream: S, bytes: u32) -> Self {
+        let window = [&[0, INITIAL_WINDOW_SIZE], &bytes.to_be_bytes()[..]].concat();
+        Self {
+            unsent: [PREFACE, &frame(SETTINGS, 0, 0, &window)].concat(),
+            ..Self::over(stream)
+        }
+    }
+
+    /// Begins the connection without a request, and waits for the server to begin as well.
+    ///
+    /// # Errors
+    /// As [`http2_request`].
+    pub async fn begin(&mut self) -> io::Result<()> {
+        let bytes = std::mem::take(&mut self.unsent);
+        self.stream.write_all(&bytes).await?;
+        self.stream.flush().await?;
+        timeout(LIMIT, read_frame(&mut self.stream)).await??;
+        Ok(())
+    }
+
+    /// Reads until the server resets a stream, asks the client to go, or closes the connection. Each ping is acknowledged.
+    ///
+    /// # Errors
+    /// As [`http2_request`].
+    pub async fn end(&mut self) -> io::Result<Http2Answer> {
+        timeout(LIMIT, self.read_end()).await?
+    }
+
+    async fn read_end(&mut self) -> io::Result<Http2Answer> {
+        loop {
+            match read_frame(&mut self.stream).await {
+                Ok((RST_STREAM, ..)) => return Ok(Http2Answer::Reset),
+                Ok((GOAWAY, ..)) => return Ok(Http2Answer::GoAway),
+                Ok((PING, _, payload)) => {
+                    self.stream
+                        .write_all(&frame(PING, ACK, 0, &payload))
+                        .await?;
+                    self.stream.flush().await?;
+                }
+                Ok(_) => {}
+                Err(error) if is_end(&error) => return Ok(Http2Answer::Closed),
+                Err(error) => return Err(error),
+            }
         }
     }
 

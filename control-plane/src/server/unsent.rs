@@ -1,0 +1,185 @@
+//! Ends the streams of HTTP/2 whose clients take nothing of an answer. In HTTP/1.1 a write that gets no further shows that; a client of
+//! HTTP/2 says for each stream how much it takes (RFC 9113, section 5.2), and may take nothing of any while the connection itself works.
+
+use axum::body::Body;
+use axum::response::Response;
+use bytes::{Buf, Bytes};
+use hyper::body::{Frame, SizeHint};
+use hyper::rt::Executor;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+use tokio::time::{Instant, sleep_until};
+
+tokio::task_local! {
+    /// What the stream of this task has not sent.
+    static UNSENT: Arc<Unsent>;
+}
+
+/// Runs each stream in a task of its own, which is dropped when its client takes nothing for that long. That resets the stream.
+#[derive(Clone, Debug)]
+pub(super) struct Streams {
+    pub(super) write_timeout: Duration,
+}
+
+impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
+    fn execute(&self, stream: F) {
+        let unsent = Arc::<Unsent>::default();
+        let limit = self.write_timeout;
+        let task = UNSENT.scope(unsent.clone(), async move {
+            tokio::select! {
+                // First the stream, which adds to what is unsent.
+                biased;
+                () = stream => {}
+                () = unsent.outlasts(limit) => tracing::debug!("stream reset: its client takes nothing of the answer"),
+            }
+        });
+        tokio::spawn(task);
+    }
+}
+
+/// What was handed on to be sent in a stream, and has not been.
+#[derive(Debug, Default)]
+struct Unsent(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    chunks: usize,
+    /// When something was sent last, or the first of the chunks was handed on.
+    progress: Option<Instant>,
+    /// Woken when all is sent.
+    waker: Option<Waker>,
+}
+
+impl Unsent {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.state().chunks == 0
+    }
+
+    fn chunk(self: &Arc<Self>, bytes: Bytes) -> Chunk {
+        let mut state = self.state();
+        if state.chunks == 0 {
+            state.progress = Some(Instant::now());
+        }
+        state.chunks += 1;
+        let unsent = self.clone();
+        Chunk { bytes, unsent }
+    }
+
+    fn poll_empty(&self, cx: &Context<'_>) -> Poll<()> {
+        let mut state = self.state();
+        if state.chunks == 0 {
+            return Poll::Ready(());
+        }
+        state.waker = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    /// Done when something is unsent, and nothing of it was sent for that long. It is to be polled after whatever adds to it, in the
+    /// same task.
+    async fn outlasts(&self, limit: Duration) {
+        loop {
+            let deadline = poll_fn(|_| self.deadline(limit)).await;
+            sleep_until(deadline).await;
+            if self.deadline(limit) == Poll::Ready(deadline) {
+                return;
+            }
+        }
+    }
+
+    fn deadline(&self, limit: Duration) -> Poll<Instant> {
+        let state = self.state();
+        match state.progress {
+            Some(progress) if state.chunks > 0 => Poll::Ready(progress + limit),
+            _ => Poll::Pending,
+        }
+    }
+}
+
+/// A part of a body, which is unsent until it is dropped.
+#[derive(Debug)]
+pub(super) struct Chunk {
+    bytes: Bytes,
+    unsent: Arc<Unsent>,
+}
+
+impl Buf for Chunk {
+    fn remaining(&self) -> usize {
+        self.bytes.remaining()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        self.bytes.chunk()
+    }
+
+    fn advance(&mut self, count: usize) {
+        self.bytes.advance(count);
+        self.unsent.state().progress = Some(Instant::now());
+    }
+}
+
+impl Drop for Chunk {
+    fn drop(&mut self) {
+        let mut state = self.unsent.state();
+        state.chunks -= 1;
+        if state.chunks == 0
+            && let Some(waker) = state.waker.take()
+        {
+            waker.wake();
+        }
+    }
+}
+
+/// A body that ends when all of it is sent, so that its stream has a task until then.
+#[derive(Debug)]
+pub(super) struct WatchedBody<G> {
+    body: Body,
+    has_ended: bool,
+    unsent: Arc<Unsent>,
+    /// Dropped with the body.
+    _guard: G,
+}
+
+/// An answer in a stream, whose body keeps `guard`.
+pub(super) fn watched<G>(response: Response, guard: G) -> Response<WatchedBody<G>> {
+    let unsent = UNSENT.try_with(Arc::clone).unwrap_or_default();
+    response.map(|body| WatchedBody {
+        body,
+        has_ended: false,
+        unsent,
+        _guard: guard,
+    })
+}
+
+impl<G: Unpin> hyper::body::Body for WatchedBody<G> {
+    type Data = Chunk;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Chunk>, axum::Error>>> {
+        if !self.has_ended {
+            if let Some(frame) = ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+                let chunk = |bytes| self.unsent.chunk(bytes);
+                return Poll::Ready(Some(frame.map(|frame| frame.map_data(chunk))));
+            }
+            self.has_ended = true;
+        }
+        self.unsent.poll_empty(cx).map(|()| None)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream() && self.unsent.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
