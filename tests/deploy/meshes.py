@@ -25,6 +25,8 @@ EXAMPLE = {
     "EDGELINK_REDIS": "direct",
     "EDGELINK_REDIS_SERVERS": "redis.edgelink.svc.cluster.local:6379",
 }
+# What visitors get in any case: of a link, a code that was never issued, and a path that is none.
+ANSWERS = {"/sale": 302, "/0000000": 404, "/a/b/c": 404}
 
 
 def check():
@@ -33,8 +35,15 @@ def check():
         if text != (HOME / f"{kind}.yaml").read_text():
             yield f"{kind}.yaml is not what resources.sh prints for the example; write it again"
         yield from (f"{kind}: {problem}" for problem in of_schemas(list(yaml.safe_load_all(text))))
-        resources = {(each["kind"], each["metadata"]["name"]): each["spec"] for each in yaml.safe_load_all(text)}
-        yield from (f"{kind}: {problem}" for problem in follows_links(assemble(resources)))
+        resources = named(yaml.safe_load_all(text))
+        yield from (f"{kind}: {problem}" for problem in follows_links(assemble(resources), {"/sale+": 200, **ANSWERS}))
+        resources = named(yaml.safe_load_all(made(kind, EDGELINK_PUBLIC_PAGES="false")))
+        closed = {"/sale+": 404, "/": 404, "/api/v1/links": 404, "/console": 404, **ANSWERS}
+        yield from (f"{kind} without pages: {problem}" for problem in follows_links(assemble(resources), closed))
+
+
+def named(resources):
+    return {(each["kind"], each["metadata"]["name"]): each["spec"] for each in resources}
 
 
 def of_schemas(resources):
@@ -45,10 +54,10 @@ def of_schemas(resources):
     yield from (f"there is no schema of {kind}" for kind in said["unknown"] if not kind.startswith("gateway.envoyproxy.io/"))
 
 
-def made(kind):
+def made(kind, **more):
     variables = {name: value for name, value in os.environ.items() if not name.startswith("EDGELINK_")}
     command = [HOME / "resources.sh", kind, IMAGE]
-    return subprocess.run(command, check=True, capture_output=True, text=True, env={**variables, "PYTHON": sys.executable, **EXAMPLE}).stdout
+    return subprocess.run(command, check=True, capture_output=True, text=True, env={**variables, "PYTHON": sys.executable, **EXAMPLE, **more}).stdout
 
 
 def wasm(name, plugin, configuration, failure, **more):
@@ -109,7 +118,9 @@ def istio(resources):
     for rule in resources["VirtualService", "edgelink"]["http"]:
         if "directResponse" in rule:
             routes.append(nothing(rule["directResponse"]["status"], rule["directResponse"]["body"]["string"]))
-        for match in rule.get("match", []):
+            continue
+        # Without a match a rule is for every path.
+        for match in rule.get("match") or [{"uri": {"prefix": "/"}}]:
             ((kind, path),) = match["uri"].items()
             destination = rule["route"][0]["destination"]
             routes.append(to(f"outbound|{destination['port']['number']}||{destination['host']}", kind, path))
@@ -128,30 +139,34 @@ def envoy_gateway(resources):
     on = {"typed_per_filter_config": {name: {"@type": f"{TYPES}.config.route.v3.FilterConfig", "config": {}}}}
     routes = []
     for rule in resources["HTTPRoute", "edgelink"]["rules"]:
-        for match in rule["matches"]:
+        for match in rule.get("matches") or [{"path": {"type": "PathPrefix", "value": "/"}}]:
             kind, path = match["path"]["type"], match["path"]["value"]
             if "filters" in rule:
                 answer = resources[rule["filters"][0]["extensionRef"]["kind"], rule["filters"][0]["extensionRef"]["name"]]["directResponse"]
                 routes.append({**nothing(answer["statusCode"], answer["body"]["inline"]), **on})
             else:
-                routes.append({**to("pages", "exact" if kind == "Exact" else "regex", path), **on})
+                routes.append({**to("pages", kind, path), **on})
     stats = yaml.safe_load(resources["EnvoyProxy", "edgelink"]["bootstrap"]["value"])
     clusters = [*added["Cluster"], cluster("pages", "edgelink-api", 80)]
     failure = "FAIL_OPEN" if extension["failOpen"] else "FAIL_CLOSED"
     return bootstrap(stats, clusters, added["Listener"], [wasm(name, "edgelink", extension["config"], failure, disabled=True)], routes)
 
 
+# Kinds of matches of the Gateway API, by Istio's name for them.
+KINDS = {"Exact": "exact", "PathPrefix": "prefix", "RegularExpression": "regex"}
+
+
 def to(name, kind, path):
-    match = {"path": path} if kind == "exact" else {"safe_regex": {"regex": path}}
-    return {"match": match, "route": {"cluster": name}}
+    matches = {"exact": {"path": path}, "prefix": {"prefix": path}, "regex": {"safe_regex": {"regex": path}}}
+    return {"match": matches[KINDS.get(kind, kind)], "route": {"cluster": name}}
 
 
 def nothing(status, body):
     return {"match": {"prefix": "/"}, "direct_response": {"status": status, "body": {"inline_string": body}}}
 
 
-def follows_links(assembled):
-    """A link, its preview, a code that was never issued, and a path that is none."""
+def follows_links(assembled, answers):
+    """Whether Envoy answers each path with its status."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with control_plane(folder) as port:
@@ -166,7 +181,7 @@ def follows_links(assembled):
             with envoys.running_with(file, folder) as admin:
                 listeners = json.loads(envoys.get(admin, "/listeners", format="json"))["listener_statuses"]
                 edge = next(each["local_address"]["socket_address"]["port_value"] for each in listeners if each["name"] == "edge")
-                for path, status in {"/sale": 302, "/sale+": 200, "/0000000": 404, "/a/b/c": 404}.items():
+                for path, status in answers.items():
                     got = envoys.status(f"http://127.0.0.1:{edge}{path}", headers={"host": "go.example"})
                     if got != status:
                         yield f"{path} is {got}, not {status}"
