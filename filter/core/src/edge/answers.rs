@@ -27,6 +27,7 @@ impl Edge {
         head: &Head<'_>,
     ) -> Option<Answer<'a>> {
         self.enter(waiter.stream);
+        self.forms.leave(waiter.stream);
         let path = self.plain_path(head.path).unwrap_or_default();
         let head = &Head {
             path: &path,

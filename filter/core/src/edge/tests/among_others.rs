@@ -230,6 +230,36 @@ fn a_method_that_is_not_allowed_takes_no_visit() {
 }
 
 #[test]
+fn a_released_form_is_held_while_it_waits_for_a_visit() {
+    let limited = Extension {
+        max_visits: Some(1),
+        ..Extension::default()
+    };
+    let limited = limited.to_bytes();
+    let record = with_status(RedirectStatus::TemporaryRedirect, &limited);
+    for is_left in [true, false] {
+        let mut world = World::new();
+        let (stream, token) = world.form("/a");
+        let resumed = world.resume(token.unwrap(), KEY, record);
+        assert_eq!(world.on_form_link(&resumed), FormStep::Pass);
+        let mut actions = world.edge.release_form(resumed.waiters[0], &resumed);
+        let Some(Action::Send(callout)) = actions.pop() else {
+            panic!("{actions:?}");
+        };
+        let token = world.send(&callout);
+        assert!(world.edge.holds_form(stream));
+        assert_eq!(world.edge.on_form_body(stream, b"body"), FormStep::Hold);
+        assert!(world.edge.on_form_too_long(stream).is_none());
+        if is_left {
+            world.edge.on_stream_end(stream);
+        } else {
+            assert_eq!(world.end(token, Response::default()), [unavailable()]);
+        }
+        assert!(!world.edge.holds_form(stream));
+    }
+}
+
+#[test]
 fn a_form_for_a_link_without_a_password_is_a_request_like_others() {
     for (redirect, expected) in [
         (RedirectStatus::Found, Some(405)),
