@@ -85,16 +85,17 @@ readonly metrics_cluster='
       endpoints:
       - lb_endpoints: [{ endpoint: { address: { socket_address: { address: 127.0.0.1, port_value: PORT } } } }]'
 
-# What the filter lets through and the control plane has pages for: previews (`code+`), `/+/` with its files, and, where links have no
-# prefix, `/` and robots.txt. No other path of the control plane is reached this way.
+# What the filter lets through and the control plane has pages for: previews (`code+`), `/+/` with its files, `/` or the prefix of
+# links, and, where they have none, robots.txt. No other path of the control plane is reached this way.
 readonly public_pages='
               - match: { safe_regex: { regex: "PREFIX[0-9A-Za-z_-]+([+]|%2[Bb])" } }
                 route: &pages { cluster: pages, timeout: 12s }
               - match: { safe_regex: { regex: "/[+]/[0-9A-Za-z/_-]+([.]css)?" } }
                 route: *pages'
-readonly root_pages='
-              - match: { path: / }
-                route: *pages
+readonly root_page='
+              - match: { path: PREFIX }
+                route: *pages'
+readonly robots_page='
               - match: { path: /robots.txt }
                 route: *pages'
 
@@ -394,8 +395,8 @@ set_public_pages() {
   case $1 in
   false) values[PUBLIC_PAGES]='' values[PAGES_CLUSTER]='' ;;
   true)
-    values[PUBLIC_PAGES]=${public_pages/PREFIX/"$2"}
-    [[ $2 != / ]] || values[PUBLIC_PAGES]+=$root_pages
+    values[PUBLIC_PAGES]=${public_pages/PREFIX/"$2"}${root_page/PREFIX/"$2"}
+    [[ $2 != / ]] || values[PUBLIC_PAGES]+=$robots_page
     values[PAGES_CLUSTER]=${pages_cluster/ENDPOINTS/"$(endpoint_list EDGELINK_PAGES "${EDGELINK_PAGES:-$control_planes}")"}
     values[PAGES_CLUSTER]=${values[PAGES_CLUSTER]/PAGES_TLS/"${values[CONTROL_PLANE_TLS]}"}
     ;;

@@ -23,7 +23,8 @@ edgelink_wire::settings! {
         /// What `shortUrl` starts with.
         pub short_url_scheme: Scheme = Scheme::Https;
         /// What stands in front of codes in the paths of short URLs, as `/s/`, where other services have the same hosts. Edges have
-        /// a setting of the same name; redirects of this process follow it as well.
+        /// a setting of the same name; redirects of this process follow it as well, and the root of a domain (`rootUrl`, the home
+        /// page) is this path then.
         pub prefix: LinkPrefix = LinkPrefix::default();
         /// Whether redirects of this process take `/code/` for `/code`, also for links with `forwardPath`. Edges have a setting of
         /// their own.

@@ -76,8 +76,9 @@ fn edge_routes(app: &Arc<App>) -> Router<Arc<App>> {
 }
 
 fn visitor_routes(app: &Arc<App>) -> Router<Arc<App>> {
+    // Behind a prefix the root is of others.
     let routes = Router::new()
-        .route("/", get(root))
+        .route(app.config.links.prefix.as_str(), get(root))
         .route("/{code}", get(visit).fallback(other_method))
         .merge(public::routes(app))
         .layer(from_fn_with_state(app.clone(), layers::limit_time));
@@ -162,9 +163,13 @@ fn among_links(app: &App, mut request: Request) -> Option<Request> {
     Some(request)
 }
 
-/// Answers a visitor of `/`.
+/// Answers a visitor of `/`, or of the prefix of links.
 async fn root(State(app): State<Arc<App>>, request: Request) -> Response {
-    redirect::root(&app, &request, home::page(&app, request.headers()))
+    let home = home::page(&app, request.headers());
+    match among_links(&app, request) {
+        Some(request) => redirect::root(&app, &request, home),
+        None => redirect::page(&app, Outcome::NotFound, Brand::default()),
+    }
 }
 
 /// Answers a visitor of a link, or of its preview.

@@ -318,7 +318,44 @@ async fn links_may_stand_behind_a_prefix_and_in_front_of_a_slash() {
     let cookie = opened.header("set-cookie");
     assert!(cookie.contains("; Path=/s/a;"), "{cookie}");
     let preview = server.follow("/s/b+").await;
-    assert_eq!(preview.status, 200, "{preview:?}");
+    preview.page(200, "href=\"/s/b\"");
+}
+
+#[tokio::test]
+async fn the_root_of_links_behind_a_prefix_is_the_prefix() {
+    let server = Running::with(&[
+        ("EDGELINK_LINKS_PREFIX", "/s/"),
+        ("EDGELINK_CLICKS_ORPHANS", "true"),
+        ("EDGELINK_HOME_PAGE", "true"),
+        ("EDGELINK_DOMAINS_REQUIRE_VERIFICATION", "false"),
+    ])
+    .await;
+    let domain = json!({ "name": "brand.example", "rootUrl": "https://example.com/root" });
+    let made = server.plain(Method::POST, "/api/v1/domains");
+    let made = made.header("x-api-key", &server.admin_key).json(&domain);
+    send(made).await.expect(201);
+    let visit = async |method: Method, host: &str, path: &str| {
+        send(server.plain(method, path).header("host", host)).await
+    };
+    for path in ["/s/", "/s/?a=b"] {
+        let answer = visit(Method::GET, "brand.example", path).await;
+        answer.redirects(302, "https://example.com/root");
+        let home = visit(Method::GET, "go.example:8080", path).await;
+        assert_eq!(home.status, 200, "{path}");
+    }
+    for path in ["/", "/?a=b"] {
+        for method in [Method::GET, Method::HEAD, Method::POST] {
+            let answer = visit(method, "brand.example", path).await;
+            assert_eq!(answer.status, 404, "{path} is of others");
+        }
+    }
+    let post = visit(Method::POST, "brand.example", "/s/").await;
+    assert_eq!(post.status, 405);
+    until("the visits are counted", async || {
+        let orphans = server.get("/analytics/orphans").await.expect(200);
+        orphans["data"] == json!([{ "value": "/", "clicks": 4 }])
+    })
+    .await;
 }
 
 #[tokio::test]
