@@ -261,10 +261,19 @@ async fn links_that_keep_the_method_redirect_every_method() {
         let fields = json!({ "redirectStatus": status, "maxVisits": 3 });
         link(&server, fields, &slug).await;
         let path = format!("/{slug}?a=1");
+        for method in [Method::OPTIONS, Method::TRACE, Method::HEAD] {
+            send(server.plain(method, &path))
+                .await
+                .redirects(status, "https://example.com/?a=1");
+        }
         for method in [Method::POST, Method::PUT, Method::DELETE] {
             send(server.plain(method, &path))
                 .await
                 .redirects(status, "https://example.com/?a=1");
+        }
+        for method in [Method::OPTIONS, Method::TRACE, Method::HEAD] {
+            let answer = send(server.plain(method.clone(), &path)).await;
+            assert_eq!(answer.status, 410, "{method} asks whether one is left");
         }
         let used_up = send(server.plain(Method::POST, &path)).await;
         assert_eq!(used_up.status, 410, "each was a visit");

@@ -5,6 +5,7 @@ use crate::answer::Answer;
 use crate::flights::{FlightId, Purpose, StreamId, Waiter};
 use crate::host::{Clients, Log, SharedData, Streams};
 use crate::request::{Head, Requested, parse_path, parse_path_below};
+use edgelink_wire::redirect::is_visit;
 use std::borrow::Cow;
 
 impl Edge {
@@ -68,8 +69,7 @@ impl Edge {
                 None => return self.answer_root(host, head),
             },
         };
-        // HEAD comes from programs that check or preview a link.
-        let is_click = head.method != b"HEAD";
+        let is_click = is_visit(head.method);
         let visitor = Waiter {
             stream,
             has_more: is_below || is_other || !requested.query.is_empty(),

@@ -230,6 +230,31 @@ fn a_method_that_is_not_allowed_takes_no_visit() {
 }
 
 #[test]
+fn methods_by_which_programs_ask_take_no_visit_and_are_no_click() {
+    let limited = Extension {
+        max_visits: Some(1),
+        ..Extension::default()
+    };
+    let limited = limited.to_bytes();
+    for (extension, is_limited) in [(&limited[..], true), (&b""[..], false)] {
+        let mut world = World::with(settings_with(r#","clicks":{}"#));
+        let record = with_status(RedirectStatus::TemporaryRedirect, extension);
+        for method in ["OPTIONS", "TRACE", "HEAD"] {
+            world.by(method, "/a");
+        }
+        let resumed = world.resume(world.last_token, KEY, record);
+        assert_eq!(world.statuses(&resumed, "/a"), [Some(307); 3]);
+        for method in ["OPTIONS", "TRACE", "HEAD"] {
+            assert_eq!(status(world.by(method, "/a")), Some(307), "{method}");
+        }
+        world.stand_still(3_000);
+        assert_eq!(world.counted("clicks.sent"), 0);
+        let is_visit = matches!(world.by("POST", "/a"), Waiting(_));
+        assert_eq!(is_visit, is_limited);
+    }
+}
+
+#[test]
 fn a_released_form_is_held_while_it_waits_for_a_visit() {
     let limited = Extension {
         max_visits: Some(1),
