@@ -156,9 +156,10 @@ pub(crate) fn no_code(app: &App, request: &Request) -> Response {
     page(app, Outcome::NotFound, domains.brand(domain))
 }
 
+/// As at an edge, a GET alone may be an orphan visit.
 fn note_orphan(app: &App, request: &Request, domain: &Domain, kind: OrphanKind) {
     let (uri, headers) = (request.uri(), request.headers());
-    if is_counted(request.method(), headers) {
+    if request.method() == Method::GET && is_counted(request.method(), headers) {
         let visit = Visit::new(&app.config, uri, headers, request.extensions());
         counting::orphan(app, &visit, domain, kind);
     }

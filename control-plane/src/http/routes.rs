@@ -202,6 +202,9 @@ async fn send(app: &Arc<App>, request: Request) -> Response {
     if preview::requested_code(request.uri()).is_some() {
         return redirect::page(app, Outcome::NotAllowed, Brand::default());
     }
+    if !redirect::may_be_link(request.uri()) {
+        return Problem::new(Kind::NotFound).into_response();
+    }
     if *request.method() != Method::POST {
         return redirect::follow(app, request).await;
     }

@@ -1,6 +1,6 @@
 //! `GET /{code}`.
 
-use crate::helpers::{Running, in_seconds, send};
+use crate::helpers::{Running, in_seconds, send, until};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -287,6 +287,28 @@ async fn links_that_keep_the_method_redirect_every_method() {
         .follow("/limited")
         .await
         .redirects(302, "https://example.com/");
+}
+
+#[tokio::test]
+async fn what_is_sent_to_a_path_of_no_link_is_a_problem_and_no_orphan_visit() {
+    let server = Running::with(&[("EDGELINK_CLICKS_ORPHANS", "true")]).await;
+    for method in [Method::POST, Method::PUT, Method::OPTIONS] {
+        for path in ["/xmlrpc.php", "/wp/xmlrpc.php", "/absent"] {
+            let answer = send(server.plain(method.clone(), path)).await;
+            assert_eq!(answer.status, 404, "{method} {path}");
+        }
+        let answer = send(server.plain(method, "/xmlrpc.php")).await;
+        answer.problem(404, "not-found");
+    }
+    server.follow("/xmlrpc.php").await.page(404, "not found");
+    until("the visit is counted", async || {
+        let orphans = server.get("/analytics/orphans").await.expect(200);
+        orphans["totals"]["clicks"] != 0
+    })
+    .await;
+    let orphans = server.get("/analytics/orphans").await.expect(200);
+    let visited = json!([{ "value": "/xmlrpc.php", "clicks": 1 }]);
+    assert_eq!(orphans["data"], visited);
 }
 
 #[tokio::test]
