@@ -226,7 +226,10 @@ async fn within_bounds(app: &App, answer: impl Future<Output = Response>) -> Res
     answered.unwrap_or_else(|_| Problem::new(Kind::RequestTimeout).into_response())
 }
 
+/// The API of Shlink. What else begins with `/rest/` may go on behind the alias `rest`, or the prefix of links.
+const SHLINK: &str = "/rest/v3/";
+
 fn is_for_programs(uri: &Uri) -> bool {
-    let prefixes = ["/api/", "/edge/", "/rest/"];
+    let prefixes = ["/api/", "/edge/", SHLINK];
     prefixes.iter().any(|prefix| uri.path().starts_with(prefix))
 }

@@ -290,6 +290,25 @@ async fn links_that_keep_the_method_redirect_every_method() {
 }
 
 #[tokio::test]
+async fn an_alias_or_prefix_may_be_named_as_the_api_of_shlink_begins() {
+    let server = Running::start().await;
+    link(&server, json!({ "forwardPath": true, "redirectStatus": 307 }), "rest").await;
+    for method in [Method::GET, Method::POST] {
+        for path in ["/rest/", "/rest/more"] {
+            let target = path.replace("/rest", "https://example.com");
+            let answer = send(server.plain(method.clone(), path)).await;
+            answer.redirects(307, &target);
+        }
+        let api = send(server.plain(method, "/rest/v3/more")).await;
+        assert_eq!(api.status, 404);
+    }
+    let server = Running::with(&[("EDGELINK_LINKS_PREFIX", "/rest/")]).await;
+    link(&server, json!({}), "a").await;
+    let followed = server.follow("/rest/a").await;
+    followed.redirects(302, "https://example.com/");
+}
+
+#[tokio::test]
 async fn what_is_sent_to_a_path_of_no_link_is_a_problem_and_no_orphan_visit() {
     let server = Running::with(&[("EDGELINK_CLICKS_ORPHANS", "true")]).await;
     for method in [Method::POST, Method::PUT, Method::OPTIONS] {
