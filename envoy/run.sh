@@ -297,7 +297,7 @@ set_token() {
   *) fail "EDGELINK_TOKEN_IN_PLUGIN must be true or false, not '$EDGELINK_TOKEN_IN_PLUGIN'" ;;
   esac
   if [[ -n ${EDGELINK_EDGE_TOKEN:-} || ${#lines[@]} != 1 || $token == *,* || $place != "$filled" ]]; then
-    printf '%s\n' "${token%%,*}" >"$filled/edge-token"
+    printf '%s' "${token%%,*}" >"$filled/edge-token"
     file=$place/edge-token
   else
     file=$(realpath -s "$file")

@@ -40,7 +40,8 @@ fn envoy_takes_the_filled_bootstrap() {
         let filled = read("bootstrap.yaml").expect("the bootstrap");
         assert_eq!(filled.contains(escaped), in_plugin == "true", "{filled}");
         if in_plugin == "false" {
-            assert_eq!(read("edge-token").expect("the token"), format!("{token}\n"));
+            // Older Envoys would send a line end along.
+            assert_eq!(read("edge-token").expect("the token"), token);
         }
     }
 }
