@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Fills envoy/bootstrap.yaml and envoy/plugin.json in, and becomes Envoy. Arguments are passed on to Envoy
 # (`envoy/run.sh --mode validate` checks the configuration). `envoy/run.sh --render FOLDER` starts no Envoy and writes the
-# filled files into the folder. The environment variables are described in envoy/README.md.
+# filled files into the folder. `envoy/run.sh --token` gives the Envoy that runs the token as it is by now. The environment variables
+# are described in envoy/README.md.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -277,17 +278,31 @@ set_own_certificate() {
   certificate=${own_certificate/SECRET/"$secret"}
 }
 
-# The token of the edge API: in a file that Envoy reads, or in the configuration of the filter.
-set_token() {
-  local file=${EDGELINK_EDGE_TOKEN_FILE:-$state/edge-token} token=${EDGELINK_EDGE_TOKEN:-} lines
+# The token of the edge API, as `token` then: of several the first, for the others are there for rotation.
+read_token() {
+  local file=${EDGELINK_EDGE_TOKEN_FILE:-$state/edge-token}
+  token=${EDGELINK_EDGE_TOKEN:-}
   if [[ -z $token ]]; then
     [[ -r $file ]] || fail "no edge token: set EDGELINK_EDGE_TOKEN, or write one to $file"
-    mapfile -t lines <"$file"
-    token=${lines[0]:-}
+    token=$(sed -n '/[^[:space:]]/{p;q}' "$file")
+    [[ -n $token ]] || fail "no edge token: $file is empty"
   fi
+  token=${token%%,*}
+  token=${token//[[:space:]]/}
+}
+
+# In a file of Envoy's own, which it reads again when it is moved there: another one may have several tokens, or a line end, which
+# older Envoys would send.
+write_token() {
+  printf '%s' "$token" >"$filled/edge-token.new"
+  mv "$filled/edge-token.new" "$filled/edge-token"
+}
+
+# Where Envoy has the token from: a file that it reads, or the configuration of the filter.
+set_token() {
+  read_token
   values[PLUGIN_TOKEN]='' values[TOKEN_INJECTOR]=''
-  # Of several the first: the others are there for rotation.
-  set_string EDGE_TOKEN "${token%%,*}"
+  set_string EDGE_TOKEN "$token"
   case ${EDGELINK_TOKEN_IN_PLUGIN:-false} in
   true)
     values[PLUGIN_TOKEN]=$'\n    "token": "'"${values[EDGE_TOKEN]}\","
@@ -296,14 +311,18 @@ set_token() {
   false) ;;
   *) fail "EDGELINK_TOKEN_IN_PLUGIN must be true or false, not '$EDGELINK_TOKEN_IN_PLUGIN'" ;;
   esac
-  if [[ -n ${EDGELINK_EDGE_TOKEN:-} || ${#lines[@]} != 1 || $token == *,* || $place != "$filled" ]]; then
-    printf '%s' "${token%%,*}" >"$filled/edge-token"
-    file=$place/edge-token
-  else
-    file=$(realpath -s "$file")
-  fi
-  set_secret edge-token "generic_secret: { secret: $(watched "$file") }"
+  write_token
+  set_secret edge-token "generic_secret: { secret: $(watched "$place/edge-token") }"
   values[TOKEN_INJECTOR]=${token_injector/SECRET/"$secret"}
+}
+
+# Replaces the token of the Envoy that runs with this state folder.
+replace_token() {
+  filled=$state/envoy
+  [[ ${EDGELINK_TOKEN_IN_PLUGIN:-false} == false ]] || fail '--token is not for EDGELINK_TOKEN_IN_PLUGIN: start Envoy again'
+  [[ -e $filled/edge-token ]] || fail "no Envoy has read a token from $filled"
+  read_token
+  write_token
 }
 
 # How the bootstrap finds Redis, and whose answers the filter believes.
@@ -446,6 +465,12 @@ set_geo() {
   ((${#fields[@]} == 0)) || values[SECTIONS]+=$',\n  "geo": { '"${fields[*]} }"
 }
 
+umask 077 # the filled files may hold secrets
+if [[ ${1:-} == --token ]]; then
+  replace_token
+  exit
+fi
+
 set_number EDGE_PORT EDGELINK_EDGE_PORT 8080
 set_number ADMIN_PORT EDGELINK_ADMIN_PORT 9901
 set_number HEAP_BYTES EDGELINK_HEAP_BYTES 1073741824
@@ -471,7 +496,6 @@ values[DOMAINS]=$(string_list "${EDGELINK_DOMAINS:-127.0.0.1:${values[EDGE_PORT]
 control_planes=${EDGELINK_CONTROL_PLANES:-127.0.0.1:${EDGELINK_API_PORT:-8081}}
 values[CONTROL_PLANE_ENDPOINTS]=$(endpoint_list EDGELINK_CONTROL_PLANES "$control_planes")
 
-umask 077 # the filled files may hold secrets
 filled=$state/envoy
 if [[ ${1:-} == --render ]]; then filled=${2:?the folder to write into is missing}; fi
 mkdir -p "$filled"

@@ -6,9 +6,13 @@ use std::process::{Command, Output};
 use tempfile::TempDir;
 
 fn run_sh(state: &Path, settings: &[(&str, &str)]) -> Output {
+    with_arguments(&["--mode", "validate"], state, settings)
+}
+
+fn with_arguments(arguments: &[&str], state: &Path, settings: &[(&str, &str)]) -> Output {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../envoy/run.sh");
     Command::new(script)
-        .args(["--mode", "validate"])
+        .args(arguments)
         .env("EDGELINK_STATE_DIR", state)
         .env("EDGELINK_WASM", edgelink_tests::stack::filter_module())
         .envs(settings.iter().copied())
@@ -44,6 +48,30 @@ fn envoy_takes_the_filled_bootstrap() {
             assert_eq!(read("edge-token").expect("the token"), token);
         }
     }
+}
+
+#[test]
+fn of_a_file_with_several_tokens_envoy_gets_the_first() {
+    let state = TempDir::new().expect("a folder");
+    let file = state.path().join("tokens");
+    let settings = [("EDGELINK_EDGE_TOKEN_FILE", file.to_str().expect("a path"))];
+    let read = || std::fs::read_to_string(state.path().join("envoy/edge-token"));
+    let replace = || with_arguments(&["--token"], state.path(), &settings);
+    std::fs::write(&file, "first\n").expect("a file");
+    assert!(!replace().status.success(), "there is no Envoy");
+    for (text, token) in [("first\n", "first"), ("\n one,two \r\nthree\n", "one")] {
+        std::fs::write(&file, text).expect("a file");
+        let output = run_sh(state.path(), &settings);
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(read().expect("the token"), token);
+    }
+    std::fs::write(&file, "new\nfirst\n").expect("a file");
+    assert_eq!(read().expect("the token"), "one", "nothing is read by itself");
+    assert!(replace().status.success());
+    assert_eq!(read().expect("the token"), "new");
+    std::fs::write(&file, "\n").expect("a file");
+    let output = run_sh(state.path(), &settings);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("is empty"));
 }
 
 #[test]
