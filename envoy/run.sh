@@ -170,7 +170,7 @@ readonly token_injector='
         - name: envoy.filters.http.upstream_codec
           typed_config: { "@type": type.googleapis.com/envoy.extensions.filters.http.upstream_codec.v3.UpstreamCodec }'
 
-# TLS towards a cluster, whose certificate has to be of the authority and for the name.
+# TLS towards a cluster, whose certificate has to be of the authority and for one of the names.
 readonly upstream_tls='
     transport_socket:
       name: envoy.transport_sockets.tls
@@ -180,7 +180,7 @@ readonly upstream_tls='
           tls_params: { tls_minimum_protocol_version: TLSv1_2 }CERTIFICATE
           combined_validation_context:
             default_validation_context:
-              match_typed_subject_alt_names: [{ san_type: KIND, matcher: { exact: "NAME" } }]
+              match_typed_subject_alt_names: [NAMES]
             validation_context_sds_secret_config: SECRET'
 readonly own_certificate='
           tls_certificate_sds_secret_configs: [SECRET]'
@@ -242,27 +242,47 @@ watched() {
   printf '{ filename: "%s", watched_directory: { path: "%s" } }' "$file" "$folder"
 }
 
-# tls_to NAME CA_VARIABLE HOST: TLS towards that host, as `tls` then, if there is an authority.
+# tls_to NAME VARIABLES host:port,...: TLS towards these, as `tls` then, if VARIABLES_CA names an authority.
 tls_to() {
-  local name=$1 variable=$2 host=$3 kind=DNS sni
+  local name=$1 ca=$2_CA own_name=$2_NAME host hosts=() names='' sni='' has_address=false
   tls=''
-  [[ -n ${!variable:-} ]] || return 0
-  secret_files "$name-ca" "$variable" "${!variable}"
+  if [[ -z ${!ca:-} ]]; then
+    [[ -z ${!own_name:-} ]] || fail "$own_name needs $ca: without it there is no TLS"
+    return 0
+  fi
+  secret_files "$name-ca" "$ca" "${!ca}"
   set_secret "$name-ca" "validation_context: { trusted_ca: { filename: \"$(escape "${found[0]}")\" }, watched_directory: { path: \"$(escape "${found[0]%/*}")\" } }"
   tls=${upstream_tls/SECRET/"$secret"}
-  host=${host#[} host=${host%]}
-  sni=$'\n        sni: "'"$(escape "$host")\""
-  if [[ $host == *:* || $host =~ ^[0-9.]+$ ]]; then kind=IP_ADDRESS sni=''; fi
+  hosts_of "${!own_name:-}" "$3"
+  for host in "${hosts[@]}"; do
+    if [[ $host == *:* || $host =~ ^[0-9.]+$ ]]; then
+      has_address=true
+      names+=", { san_type: IP_ADDRESS, matcher: { exact: \"$host\" } }"
+    else
+      names+=", { san_type: DNS, matcher: { exact: \"$(escape "$host")\" } }"
+    fi
+  done
+  # TLS names no address. Of several names, each server is asked for by its own.
+  if [[ $has_address == false && ${#hosts[@]} == 1 ]]; then
+    sni=$'\n        sni: "'"$(escape "${hosts[0]}")\""
+  elif [[ $has_address == false ]]; then
+    sni=$'\n        auto_host_sni: true'
+  fi
   tls=${tls/UpstreamTlsContextSNI/"UpstreamTlsContext$sni"}
-  tls=${tls/KIND/$kind}
-  tls=${tls/NAME/"$(escape "$host")"}
+  tls=${tls/NAMES/"${names:2}"}
   tls=${tls/CERTIFICATE/"$certificate"}
 }
 
-# The host of the first of `host:port,...`.
-first_host() {
-  local first=${1%%,*}
-  printf '%s' "${first%:*}"
+# hosts_of NAME host:port,...: which names certificates may have, as `hosts` then: that one, or those of the hosts, each once.
+hosts_of() {
+  local item items=() host
+  IFS=, read -ra items <<<"$2"
+  hosts=()
+  for item in "${items[@]}"; do
+    host=${1:-${item%:*}}
+    host=${host#[} host=${host%]}
+    [[ " ${hosts[*]} " == *" $host "* ]] || hosts+=("$host")
+  done
 }
 
 # The certificate that Envoy shows to control planes and Redis; none without one.
@@ -271,6 +291,8 @@ set_own_certificate() {
   [[ -n ${EDGELINK_CLIENT_CERTIFICATE:-} || -n ${EDGELINK_CLIENT_KEY:-} ]] || return 0
   [[ -n ${EDGELINK_CLIENT_CERTIFICATE:-} ]] || fail 'EDGELINK_CLIENT_CERTIFICATE is missing beside EDGELINK_CLIENT_KEY'
   [[ -n ${EDGELINK_CLIENT_KEY:-} ]] || fail 'EDGELINK_CLIENT_KEY is missing beside EDGELINK_CLIENT_CERTIFICATE'
+  [[ -n ${EDGELINK_CONTROL_PLANE_CA:-} || -n ${EDGELINK_REDIS:+${EDGELINK_REDIS_CA:-}} ]] ||
+    fail 'EDGELINK_CLIENT_CERTIFICATE needs EDGELINK_CONTROL_PLANE_CA, or EDGELINK_REDIS_CA: without them there is no TLS'
   secret_files client EDGELINK_CLIENT_CERTIFICATE "$EDGELINK_CLIENT_CERTIFICATE"
   local shown=${found[0]}
   secret_files client EDGELINK_CLIENT_KEY "$EDGELINK_CLIENT_KEY"
@@ -336,7 +358,7 @@ set_redis() {
     ;;
   *) fail "EDGELINK_REDIS must be direct, pooled, cluster or empty, not '$mode'" ;;
   esac
-  tls_to redis EDGELINK_REDIS_CA "${EDGELINK_REDIS_NAME:-$(first_host "${EDGELINK_REDIS_SERVERS:-127.0.0.1}")}"
+  tls_to redis EDGELINK_REDIS "${EDGELINK_REDIS_SERVERS:-127.0.0.1:6380}"
   values[REDIS_TLS]=$tls
   set_redis_password "$mode"
   values[REDIS_ENDPOINTS]=$(endpoint_list EDGELINK_REDIS_SERVERS "${EDGELINK_REDIS_SERVERS:-127.0.0.1:6380}")
@@ -503,7 +525,7 @@ filled=$(realpath "$filled")
 place=$filled # where Envoy finds them
 if [[ ${1:-} == --render ]]; then place=${EDGELINK_RENDER_PLACE:-/etc/envoy}; fi
 set_own_certificate
-tls_to control-plane EDGELINK_CONTROL_PLANE_CA "${EDGELINK_CONTROL_PLANE_NAME:-$(first_host "$control_planes")}"
+tls_to control-plane EDGELINK_CONTROL_PLANE "$control_planes${EDGELINK_PAGES:+,$EDGELINK_PAGES}"
 values[CONTROL_PLANE_TLS]=$tls
 set_public_pages "${EDGELINK_PUBLIC_PAGES:-true}" "${values[PREFIX]}"
 set_token
