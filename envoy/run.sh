@@ -100,7 +100,16 @@ readonly robots_page='
               - match: { path: /robots.txt }
                 route: *pages'
 
-# Spans for an OpenTelemetry collector, of a share of the requests; those whose `traceparent` says that they are sampled always are.
+# Before anything reads them: else any visitor could have each of his requests traced, here and at the control planes.
+readonly no_trace_parents='
+          early_header_mutation_extensions:
+          - name: envoy.http.early_header_mutation.header_mutation
+            typed_config:
+              "@type": type.googleapis.com/envoy.extensions.http.early_header_mutation.header_mutation.v3.HeaderMutation
+              mutations: [{ remove: traceparent }, { remove: tracestate }]'
+
+# Spans for an OpenTelemetry collector, of a share of the requests; those whose `traceparent` says that they are sampled always are,
+# where it is believed.
 readonly tracing='
           tracing:
             random_sampling: { value: 100 }
@@ -409,6 +418,15 @@ set_metrics() {
   values[METRICS_CLUSTER]=${metrics_cluster/PORT/"${values[ADMIN_PORT]}"}
 }
 
+# Whether a request may say that it is part of a trace.
+set_trace_parents() {
+  case $1 in
+  true) values[TRACE_PARENTS]='' ;;
+  false) values[TRACE_PARENTS]=$no_trace_parents ;;
+  *) fail "EDGELINK_TRACE_PARENTS must be true or false, not '$1'" ;;
+  esac
+}
+
 # Whether requests are traced, what share of them, and where their spans go.
 set_tracing() {
   local endpoint=$1 percent=$2 text
@@ -504,6 +522,7 @@ set_number DRAIN_SECONDS EDGELINK_DRAIN_SECONDS 20
 set_number FRESH_SECONDS EDGELINK_FRESH_SECONDS 5
 set_number STALE_SECONDS EDGELINK_STALE_SECONDS 86400
 set_rate_limit "${EDGELINK_RATE_PER_SECOND:-500}" "${EDGELINK_RATE_BURST:-2000}"
+set_trace_parents "${EDGELINK_TRACE_PARENTS:-false}"
 set_tracing "${EDGELINK_OTLP:-}" "${EDGELINK_TRACE_PERCENT:-1}"
 values[DESCRIBE]=$(string_list "${EDGELINK_DESCRIBE:-}")
 set_paths "${EDGELINK_PREFIX:-/}" "${EDGELINK_UNKNOWN_CODES:-notFound}"

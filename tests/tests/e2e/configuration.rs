@@ -89,6 +89,7 @@ fn settings_that_make_no_sense_stop_the_start_with_their_name() {
         ("EDGELINK_ENVOY", "/bin/true"),
         ("EDGELINK_TOKEN_IN_PLUGIN", "yes"),
         ("EDGELINK_PAGES", "control-plane"),
+        ("EDGELINK_TRACE_PARENTS", "yes"),
         ("EDGELINK_CONTROL_PLANE_CA", "/nowhere/ca.pem"),
         ("EDGELINK_CLIENT_KEY", "/nowhere/key.pem"),
         ("EDGELINK_CONTROL_PLANE_NAME", "control-plane.example"),

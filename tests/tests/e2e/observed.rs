@@ -88,17 +88,53 @@ async fn collector() -> (SocketAddr, Arc<Mutex<Vec<Bytes>>>) {
     (address, bodies)
 }
 
-/// A trace of a client goes on at Envoy, which sends its span, and at the control plane that is asked.
+const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+const TRACE_BYTES: [u8; 16] = 0x0af7_6519_16cd_43dd_8448_eb21_1c80_319c_u128.to_be_bytes();
+
+fn has(body: &Bytes, part: &[u8]) -> bool {
+    body.windows(part.len()).any(|bytes| bytes == part)
+}
+
+/// A client that asks to be traced is traced no more than others, and the control plane hears nothing of its trace.
+#[tokio::test]
+async fn a_client_has_no_say_in_what_is_traced() {
+    let control_plane = ScriptedControlPlane::start().await;
+    script(&control_plane, "abc");
+    let parent = format!("00-{TRACE}-b7ad6b7169203331-01");
+    for percent in ["100", "0"] {
+        let (collector, bodies) = collector().await;
+        let options = options(&[
+            ("EDGELINK_OTLP", &collector.to_string()),
+            ("EDGELINK_TRACE_PERCENT", percent),
+        ]);
+        let envoy = Envoy::start(&options, &[control_plane.address()]).await;
+        let request = Request::get("/abc")
+            .header("traceparent", parent.as_bytes())
+            .header("tracestate", b"a=b");
+        assert_eq!(envoy.visit(&request).await.status, 302);
+        let heads = control_plane.lookup_heads("abc");
+        assert!(heads.iter().all(|head| !head.contains(TRACE)), "{heads:?}");
+        if percent == "100" {
+            until("the span of Envoy is there", LIMIT, async || {
+                (!bodies.lock().expect("bodies").is_empty()).then_some(())
+            })
+            .await;
+            let bodies = bodies.lock().expect("bodies");
+            assert!(bodies.iter().all(|body| !has(body, &TRACE_BYTES)));
+        }
+    }
+}
+
+/// A trace that a proxy has begun goes on at Envoy, which sends its span, and at the control plane that is asked.
 #[tokio::test]
 async fn a_trace_goes_through_envoy_to_the_control_plane() {
-    const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
-    const BYTES: [u8; 16] = 0x0af7_6519_16cd_43dd_8448_eb21_1c80_319c_u128.to_be_bytes();
     let (collector, bodies) = collector().await;
     let control_plane = ScriptedControlPlane::start().await;
     script(&control_plane, "abc");
     let options = options(&[
         ("EDGELINK_OTLP", &collector.to_string()),
         ("EDGELINK_TRACE_PERCENT", "0"),
+        ("EDGELINK_TRACE_PARENTS", "true"),
         ("EDGELINK_DESCRIBE", "outcome,tier"),
     ]);
     let envoy = Envoy::start(&options, &[control_plane.address()]).await;
@@ -111,10 +147,9 @@ async fn a_trace_goes_through_envoy_to_the_control_plane() {
         heads[0].contains(&format!("traceparent: {parent}")),
         "{heads:?}"
     );
-    let has = |body: &Bytes, part: &[u8]| body.windows(part.len()).any(|bytes| bytes == part);
     until("the span of Envoy is there", LIMIT, async || {
         let bodies = bodies.lock().expect("bodies");
-        let mut spans = bodies.iter().filter(|body| has(body, &BYTES));
+        let mut spans = bodies.iter().filter(|body| has(body, &TRACE_BYTES));
         let is_whole = |span: &Bytes| {
             has(span, b"edgelink-edge")
                 && has(span, b"edgelink.tier")
