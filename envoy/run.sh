@@ -264,7 +264,7 @@ tls_to() {
   tls=${upstream_tls/SECRET/"$secret"}
   hosts_of "${!own_name:-}" "$3"
   for host in "${hosts[@]}"; do
-    if [[ $host == *:* || $host =~ ^[0-9.]+$ ]]; then
+    if is_address "$host"; then
       has_address=true
       names+=", { san_type: IP_ADDRESS, matcher: { exact: \"$host\" } }"
     else
@@ -280,18 +280,6 @@ tls_to() {
   tls=${tls/UpstreamTlsContextSNI/"UpstreamTlsContext$sni"}
   tls=${tls/NAMES/"${names:2}"}
   tls=${tls/CERTIFICATE/"$certificate"}
-}
-
-# hosts_of NAME host:port,...: which names certificates may have, as `hosts` then: that one, or those of the hosts, each once.
-hosts_of() {
-  local item items=() host
-  IFS=, read -ra items <<<"$2"
-  hosts=()
-  for item in "${items[@]}"; do
-    host=${1:-${item%:*}}
-    host=${host#[} host=${host%]}
-    [[ " ${hosts[*]} " == *" $host "* ]] || hosts+=("$host")
-  done
 }
 
 # The certificate that Envoy shows to control planes and Redis; none without one.
