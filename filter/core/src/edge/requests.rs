@@ -105,14 +105,15 @@ impl Edge {
         self.traces.keep(stream, traceparent);
     }
 
-    /// The trace that a lookup, or a request for visits, is part of; `None` if it is in none.
+    /// The trace that a lookup, or a request for visits, is part of: that of the oldest waiter that is in one. `None` if none is.
     #[must_use]
     pub fn trace_of(&self, flight: FlightId) -> Option<&str> {
         let flights = match flight.purpose() {
             Purpose::Links => &self.flights,
             Purpose::Visits => &self.visits,
         };
-        self.traces.of(flights.oldest_waiter(flight)?.stream)
+        let mut waiters = flights.waiters(flight).iter();
+        waiters.find_map(|waiter| self.traces.of(waiter.stream))
     }
 
     /// Reads a path that goes on behind a code, where such paths may be those of links.

@@ -145,8 +145,11 @@ fn codes_without_a_link_pass_where_that_is_configured_and_failures_do_not() {
     assert_eq!(status(world.visit("/d")), Some(410));
     let token = world.ask("/e");
     assert_eq!(world.end(token, Response::default()), [unavailable()]);
-    assert_eq!(world.counted("requests.control_plane.not_found"), 0);
-    assert_eq!(world.counted("requests.lru.not_found"), 0);
+    for (tier, passed) in [("control_plane", 1), ("lru", 2)] {
+        assert_eq!(world.counted(&format!("requests.{tier}.not_found")), 0);
+        let name = format!("requests.{tier}.passed");
+        assert_eq!(world.counted(&name), passed, "{tier}");
+    }
 }
 
 #[test]
