@@ -93,7 +93,7 @@ async fn behind_a_prefix_everything_else_is_of_others() {
     script(&control_plane, "abc", RedirectStatus::Found);
 
     for path in [
-        "/", "/abc", "/abc/", "/s", "/sabc", "/S/abc", "/x/s/abc", "/?s",
+        "/", "/abc", "/abc/", "/s", "/sabc", "/S/abc", "/x/s/abc", "/s/", "/?s",
     ] {
         assert_passes(&envoy, "GET", path, b"").await;
         assert_passes(&envoy, "POST", path, b"some").await;
