@@ -292,7 +292,12 @@ async fn links_that_keep_the_method_redirect_every_method() {
 #[tokio::test]
 async fn an_alias_or_prefix_may_be_named_as_the_api_of_shlink_begins() {
     let server = Running::start().await;
-    link(&server, json!({ "forwardPath": true, "redirectStatus": 307 }), "rest").await;
+    link(
+        &server,
+        json!({ "forwardPath": true, "redirectStatus": 307 }),
+        "rest",
+    )
+    .await;
     for method in [Method::GET, Method::POST] {
         for path in ["/rest/", "/rest/more"] {
             let target = path.replace("/rest", "https://example.com");

@@ -140,7 +140,12 @@ async fn words_that_are_reserved_here_are_refused_wherever_an_alias_is_chosen() 
     for slug in ["checkout", "Checkout", "CART"] {
         let named = [
             server.post(&to(slug)).await,
-            send(server.api(Method::POST, "/links/free/move").json(&json!({ "customSlug": slug }))).await,
+            send(
+                server
+                    .api(Method::POST, "/links/free/move")
+                    .json(&json!({ "customSlug": slug })),
+            )
+            .await,
         ];
         for answer in named {
             assert_eq!(answer.problem(422, "validation"), ["customSlug"], "{slug}");

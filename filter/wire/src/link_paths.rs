@@ -138,7 +138,20 @@ mod tests {
         }
         let long = format!("/{}/", "a".repeat(63));
         for text in [
-            "", "s", "/s", "s/", "//", "/s//", "/s/ /", "/./", "/%73/", "/API/", "/api/s/", "/rest/v3/", "/rest/v3/s/", &long,
+            "",
+            "s",
+            "/s",
+            "s/",
+            "//",
+            "/s//",
+            "/s/ /",
+            "/./",
+            "/%73/",
+            "/API/",
+            "/api/s/",
+            "/rest/v3/",
+            "/rest/v3/s/",
+            &long,
         ] {
             assert_eq!(text.parse::<LinkPrefix>(), Err(LinkPrefixError), "{text}");
         }

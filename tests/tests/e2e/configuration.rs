@@ -67,7 +67,11 @@ fn of_a_file_with_several_tokens_envoy_gets_the_first() {
         assert_eq!(read().expect("the token"), token);
     }
     std::fs::write(&file, "new\nfirst\n").expect("a file");
-    assert_eq!(read().expect("the token"), "one", "nothing is read by itself");
+    assert_eq!(
+        read().expect("the token"),
+        "one",
+        "nothing is read by itself"
+    );
     assert!(replace().status.success());
     assert_eq!(read().expect("the token"), "new");
     std::fs::write(&file, "\n").expect("a file");
@@ -123,11 +127,17 @@ fn what_is_set_for_tls_needs_an_authority() {
         ("EDGELINK_BRIDGE_WASM", bridge),
     ];
     let name = ("EDGELINK_REDIS_NAME", "redis.example");
-    let of_redis = [("EDGELINK_REDIS", "pooled"), ("EDGELINK_REDIS_CA", authority)];
+    let of_redis = [
+        ("EDGELINK_REDIS", "pooled"),
+        ("EDGELINK_REDIS_CA", authority),
+    ];
     for (more, named) in [
         (&[][..], "EDGELINK_CLIENT_CERTIFICATE"),
         (&of_redis[1..], "EDGELINK_CLIENT_CERTIFICATE"),
-        (&[("EDGELINK_CONTROL_PLANE_CA", authority), of_redis[0], name], "EDGELINK_REDIS_NAME"),
+        (
+            &[("EDGELINK_CONTROL_PLANE_CA", authority), of_redis[0], name],
+            "EDGELINK_REDIS_NAME",
+        ),
         (&of_redis, ""),
         (&[("EDGELINK_CONTROL_PLANE_CA", authority)], ""),
     ] {
@@ -150,7 +160,10 @@ fn a_certificate_may_be_for_any_of_the_control_planes() {
             &[
                 ("EDGELINK_EDGE_TOKEN", "0123456789abcdef"),
                 ("EDGELINK_CONTROL_PLANES", control_planes),
-                ("EDGELINK_CONTROL_PLANE_CA", authority.to_str().expect("a path")),
+                (
+                    "EDGELINK_CONTROL_PLANE_CA",
+                    authority.to_str().expect("a path"),
+                ),
                 ("EDGELINK_CONTROL_PLANE_NAME", name),
             ],
         );
@@ -160,13 +173,22 @@ fn a_certificate_may_be_for_any_of_the_control_planes() {
         let lines = filled.lines().map(str::trim);
         let wanted = ["match_typed", "sni:", "auto_host_sni:"];
         let is_wanted = |line: &&str| wanted.iter().any(|begin| line.starts_with(begin));
-        lines.filter(is_wanted).take(2).map(str::to_owned).collect::<Vec<_>>()
+        lines
+            .filter(is_wanted)
+            .take(2)
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
     };
-    let of = |kind: &str, name: &str| format!("{{ san_type: {kind}, matcher: {{ exact: \"{name}\" }} }}");
+    let of = |kind: &str, name: &str| {
+        format!("{{ san_type: {kind}, matcher: {{ exact: \"{name}\" }} }}")
+    };
     let names = |names: &[String]| format!("match_typed_subject_alt_names: [{}]", names.join(", "));
     let [a, b] = ["a.example", "b.example"].map(|name| of("DNS", name));
     let several = rendered("a.example:1,b.example:1,a.example:2", "");
-    assert_eq!(several, ["auto_host_sni: true".to_owned(), names(&[a.clone(), b])]);
+    assert_eq!(
+        several,
+        ["auto_host_sni: true".to_owned(), names(&[a.clone(), b])]
+    );
     let one = ["sni: \"a.example\"".to_owned(), names(&[a.clone()])];
     assert_eq!(rendered("a.example:1,a.example:2", ""), one);
     assert_eq!(rendered("127.0.0.1:1,b.example:1", "a.example"), one);

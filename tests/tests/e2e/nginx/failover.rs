@@ -1,7 +1,7 @@
 //! nginx while Envoys and control planes are gone.
 
-use edgelink_tests::scenario::Request;
 use edgelink_tests::certificates::Authority;
+use edgelink_tests::scenario::Request;
 use edgelink_tests::stack::{ControlPlane, Envoy, EnvoyOptions, Nginx, Signal, free_port, until};
 use edgelink_wire::code::RESERVED_WORDS;
 use serde_json::json;

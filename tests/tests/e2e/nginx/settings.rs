@@ -141,7 +141,10 @@ async fn what_nginx_refuses_changes_nothing_of_the_one_that_runs() {
     assert!(reloaded.contains("inactive=7s"));
     for signal in ["reopen", "quit"] {
         // Settings that are others by now, or not possible, do not matter to them. The first quit ends nginx.
-        for other in [("EDGELINK_STALE_SECONDS", "8"), ("EDGELINK_CERTIFICATE", "")] {
+        for other in [
+            ("EDGELINK_STALE_SECONDS", "8"),
+            ("EDGELINK_CERTIFICATE", ""),
+        ] {
             let output = nginx.run(&["-s", signal], &[other]);
             assert!(signal == "quit" || output.status.success(), "{output:?}");
             assert_eq!(nginx.configuration(), reloaded, "{signal}");
