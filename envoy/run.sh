@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Fills envoy/bootstrap.yaml and envoy/plugin.json in, and becomes Envoy. Arguments are passed on to Envoy
 # (`envoy/run.sh --mode validate` checks the configuration). `envoy/run.sh --render FOLDER` starts no Envoy and writes the
-# filled files into the folder. The environment variables are described in envoy/README.md.
+# filled files into the folder. `envoy/run.sh --token` gives the Envoy that runs the token as it is by now. The environment variables
+# are described in envoy/README.md.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -85,20 +86,30 @@ readonly metrics_cluster='
       endpoints:
       - lb_endpoints: [{ endpoint: { address: { socket_address: { address: 127.0.0.1, port_value: PORT } } } }]'
 
-# What the filter lets through and the control plane has pages for: previews (`code+`), `/+/` with its files, and, where links have no
-# prefix, `/` and robots.txt. No other path of the control plane is reached this way.
+# What the filter lets through and the control plane has pages for: previews (`code+`), `/+/` with its files, `/` or the prefix of
+# links, and, where they have none, robots.txt. No other path of the control plane is reached this way.
 readonly public_pages='
               - match: { safe_regex: { regex: "PREFIX[0-9A-Za-z_-]+([+]|%2[Bb])" } }
                 route: &pages { cluster: pages, timeout: 12s }
               - match: { safe_regex: { regex: "/[+]/[0-9A-Za-z/_-]+([.]css)?" } }
                 route: *pages'
-readonly root_pages='
-              - match: { path: / }
-                route: *pages
+readonly root_page='
+              - match: { path: PREFIX }
+                route: *pages'
+readonly robots_page='
               - match: { path: /robots.txt }
                 route: *pages'
 
-# Spans for an OpenTelemetry collector, of a share of the requests; those whose `traceparent` says that they are sampled always are.
+# Before anything reads them: else any visitor could have each of his requests traced, here and at the control planes.
+readonly no_trace_parents='
+          early_header_mutation_extensions:
+          - name: envoy.http.early_header_mutation.header_mutation
+            typed_config:
+              "@type": type.googleapis.com/envoy.extensions.http.early_header_mutation.header_mutation.v3.HeaderMutation
+              mutations: [{ remove: traceparent }, { remove: tracestate }]'
+
+# Spans for an OpenTelemetry collector, of a share of the requests; those whose `traceparent` says that they are sampled always are,
+# where it is believed.
 readonly tracing='
           tracing:
             random_sampling: { value: 100 }
@@ -168,7 +179,7 @@ readonly token_injector='
         - name: envoy.filters.http.upstream_codec
           typed_config: { "@type": type.googleapis.com/envoy.extensions.filters.http.upstream_codec.v3.UpstreamCodec }'
 
-# TLS towards a cluster, whose certificate has to be of the authority and for the name.
+# TLS towards a cluster, whose certificate has to be of the authority and for one of the names.
 readonly upstream_tls='
     transport_socket:
       name: envoy.transport_sockets.tls
@@ -178,7 +189,7 @@ readonly upstream_tls='
           tls_params: { tls_minimum_protocol_version: TLSv1_2 }CERTIFICATE
           combined_validation_context:
             default_validation_context:
-              match_typed_subject_alt_names: [{ san_type: KIND, matcher: { exact: "NAME" } }]
+              match_typed_subject_alt_names: [NAMES]
             validation_context_sds_secret_config: SECRET'
 readonly own_certificate='
           tls_certificate_sds_secret_configs: [SECRET]'
@@ -245,27 +256,35 @@ watched() {
   printf '{ filename: "%s", watched_directory: { path: "%s" } }' "$file" "$folder"
 }
 
-# tls_to NAME CA_VARIABLE HOST: TLS towards that host, as `tls` then, if there is an authority.
+# tls_to NAME VARIABLES host:port,...: TLS towards these, as `tls` then, if VARIABLES_CA names an authority.
 tls_to() {
-  local name=$1 variable=$2 host=$3 kind=DNS sni
+  local name=$1 ca=$2_CA own_name=$2_NAME host hosts=() names='' sni='' has_address=false
   tls=''
-  [[ -n ${!variable:-} ]] || return 0
-  secret_files "$name-ca" "$variable" "${!variable}"
+  if [[ -z ${!ca:-} ]]; then
+    [[ -z ${!own_name:-} ]] || fail "$own_name needs $ca: without it there is no TLS"
+    return 0
+  fi
+  secret_files "$name-ca" "$ca" "${!ca}"
   set_secret "$name-ca" "validation_context: { trusted_ca: { filename: \"$(escape "${found[0]}")\" }, watched_directory: { path: \"$(escape "${found[0]%/*}")\" } }"
   tls=${upstream_tls/SECRET/"$secret"}
-  host=${host#[} host=${host%]}
-  sni=$'\n        sni: "'"$(escape "$host")\""
-  if [[ $host == *:* || $host =~ ^[0-9.]+$ ]]; then kind=IP_ADDRESS sni=''; fi
+  hosts_of "${!own_name:-}" "$3"
+  for host in "${hosts[@]}"; do
+    if is_address "$host"; then
+      has_address=true
+      names+=", { san_type: IP_ADDRESS, matcher: { exact: \"$host\" } }"
+    else
+      names+=", { san_type: DNS, matcher: { exact: \"$(escape "$host")\" } }"
+    fi
+  done
+  # TLS names no address. Of several names, each server is asked for by its own.
+  if [[ $has_address == false && ${#hosts[@]} == 1 ]]; then
+    sni=$'\n        sni: "'"$(escape "${hosts[0]}")\""
+  elif [[ $has_address == false ]]; then
+    sni=$'\n        auto_host_sni: true'
+  fi
   tls=${tls/UpstreamTlsContextSNI/"UpstreamTlsContext$sni"}
-  tls=${tls/KIND/$kind}
-  tls=${tls/NAME/"$(escape "$host")"}
+  tls=${tls/NAMES/"${names:2}"}
   tls=${tls/CERTIFICATE/"$certificate"}
-}
-
-# The host of the first of `host:port,...`.
-first_host() {
-  local first=${1%%,*}
-  printf '%s' "${first%:*}"
 }
 
 # The certificate that Envoy shows to control planes and Redis; none without one.
@@ -274,6 +293,8 @@ set_own_certificate() {
   [[ -n ${EDGELINK_CLIENT_CERTIFICATE:-} || -n ${EDGELINK_CLIENT_KEY:-} ]] || return 0
   [[ -n ${EDGELINK_CLIENT_CERTIFICATE:-} ]] || fail 'EDGELINK_CLIENT_CERTIFICATE is missing beside EDGELINK_CLIENT_KEY'
   [[ -n ${EDGELINK_CLIENT_KEY:-} ]] || fail 'EDGELINK_CLIENT_KEY is missing beside EDGELINK_CLIENT_CERTIFICATE'
+  [[ -n ${EDGELINK_CONTROL_PLANE_CA:-} || -n ${EDGELINK_REDIS:+${EDGELINK_REDIS_CA:-}} ]] ||
+    fail 'EDGELINK_CLIENT_CERTIFICATE needs EDGELINK_CONTROL_PLANE_CA, or EDGELINK_REDIS_CA: without them there is no TLS'
   secret_files client EDGELINK_CLIENT_CERTIFICATE "$EDGELINK_CLIENT_CERTIFICATE"
   local shown=${found[0]}
   secret_files client EDGELINK_CLIENT_KEY "$EDGELINK_CLIENT_KEY"
@@ -281,17 +302,31 @@ set_own_certificate() {
   certificate=${own_certificate/SECRET/"$secret"}
 }
 
-# The token of the edge API: in a file that Envoy reads, or in the configuration of the filter.
-set_token() {
-  local file=${EDGELINK_EDGE_TOKEN_FILE:-$state/edge-token} token=${EDGELINK_EDGE_TOKEN:-} lines
+# The token of the edge API, as `token` then: of several the first, for the others are there for rotation.
+read_token() {
+  local file=${EDGELINK_EDGE_TOKEN_FILE:-$state/edge-token}
+  token=${EDGELINK_EDGE_TOKEN:-}
   if [[ -z $token ]]; then
     [[ -r $file ]] || fail "no edge token: set EDGELINK_EDGE_TOKEN, or write one to $file"
-    mapfile -t lines <"$file"
-    token=${lines[0]:-}
+    token=$(sed -n '/[^[:space:]]/{p;q}' "$file")
+    [[ -n $token ]] || fail "no edge token: $file is empty"
   fi
+  token=${token%%,*}
+  token=${token//[[:space:]]/}
+}
+
+# In a file of Envoy's own, which it reads again when it is moved there: another one may have several tokens, or a line end, which
+# older Envoys would send.
+write_token() {
+  printf '%s' "$token" >"$filled/edge-token.new"
+  mv "$filled/edge-token.new" "$filled/edge-token"
+}
+
+# Where Envoy has the token from: a file that it reads, or the configuration of the filter.
+set_token() {
+  read_token
   values[PLUGIN_TOKEN]='' values[TOKEN_INJECTOR]=''
-  # Of several the first: the others are there for rotation.
-  set_string EDGE_TOKEN "${token%%,*}"
+  set_string EDGE_TOKEN "$token"
   case ${EDGELINK_TOKEN_IN_PLUGIN:-false} in
   true)
     values[PLUGIN_TOKEN]=$'\n    "token": "'"${values[EDGE_TOKEN]}\","
@@ -300,14 +335,18 @@ set_token() {
   false) ;;
   *) fail "EDGELINK_TOKEN_IN_PLUGIN must be true or false, not '$EDGELINK_TOKEN_IN_PLUGIN'" ;;
   esac
-  if [[ -n ${EDGELINK_EDGE_TOKEN:-} || ${#lines[@]} != 1 || $token == *,* || $place != "$filled" ]]; then
-    printf '%s\n' "${token%%,*}" >"$filled/edge-token"
-    file=$place/edge-token
-  else
-    file=$(realpath -s "$file")
-  fi
-  set_secret edge-token "generic_secret: { secret: $(watched "$file") }"
+  write_token
+  set_secret edge-token "generic_secret: { secret: $(watched "$place/edge-token") }"
   values[TOKEN_INJECTOR]=${token_injector/SECRET/"$secret"}
+}
+
+# Replaces the token of the Envoy that runs with this state folder.
+replace_token() {
+  filled=$state/envoy
+  [[ ${EDGELINK_TOKEN_IN_PLUGIN:-false} == false ]] || fail '--token is not for EDGELINK_TOKEN_IN_PLUGIN: start Envoy again'
+  [[ -e $filled/edge-token ]] || fail "no Envoy has read a token from $filled"
+  read_token
+  write_token
 }
 
 # How the bootstrap finds Redis, and whose answers the filter believes.
@@ -321,7 +360,7 @@ set_redis() {
     ;;
   *) fail "EDGELINK_REDIS must be direct, pooled, cluster or empty, not '$mode'" ;;
   esac
-  tls_to redis EDGELINK_REDIS_CA "${EDGELINK_REDIS_NAME:-$(first_host "${EDGELINK_REDIS_SERVERS:-127.0.0.1}")}"
+  tls_to redis EDGELINK_REDIS "${EDGELINK_REDIS_SERVERS:-127.0.0.1:6380}"
   values[REDIS_TLS]=$tls
   set_redis_password "$mode"
   values[REDIS_ENDPOINTS]=$(endpoint_list EDGELINK_REDIS_SERVERS "${EDGELINK_REDIS_SERVERS:-127.0.0.1:6380}")
@@ -372,6 +411,15 @@ set_metrics() {
   values[METRICS_CLUSTER]=${metrics_cluster/PORT/"${values[ADMIN_PORT]}"}
 }
 
+# Whether a request may say that it is part of a trace.
+set_trace_parents() {
+  case $1 in
+  true) values[TRACE_PARENTS]='' ;;
+  false) values[TRACE_PARENTS]=$no_trace_parents ;;
+  *) fail "EDGELINK_TRACE_PARENTS must be true or false, not '$1'" ;;
+  esac
+}
+
 # Whether requests are traced, what share of them, and where their spans go.
 set_tracing() {
   local endpoint=$1 percent=$2 text
@@ -399,8 +447,8 @@ set_public_pages() {
   case $1 in
   false) values[PUBLIC_PAGES]='' values[PAGES_CLUSTER]='' ;;
   true)
-    values[PUBLIC_PAGES]=${public_pages/PREFIX/"$2"}
-    [[ $2 != / ]] || values[PUBLIC_PAGES]+=$root_pages
+    values[PUBLIC_PAGES]=${public_pages/PREFIX/"$2"}${root_page/PREFIX/"$2"}
+    [[ $2 != / ]] || values[PUBLIC_PAGES]+=$robots_page
     values[PAGES_CLUSTER]=${pages_cluster/ENDPOINTS/"$(endpoint_list EDGELINK_PAGES "${EDGELINK_PAGES:-$control_planes}")"}
     values[PAGES_CLUSTER]=${values[PAGES_CLUSTER]/PAGES_TLS/"${values[CONTROL_PLANE_TLS]}"}
     ;;
@@ -450,6 +498,12 @@ set_geo() {
   ((${#fields[@]} == 0)) || values[SECTIONS]+=$',\n  "geo": { '"${fields[*]} }"
 }
 
+umask 077 # the filled files may hold secrets
+if [[ ${1:-} == --token ]]; then
+  replace_token
+  exit
+fi
+
 set_number EDGE_PORT EDGELINK_EDGE_PORT 8080
 set_number ADMIN_PORT EDGELINK_ADMIN_PORT 9901
 set_number HEAP_BYTES EDGELINK_HEAP_BYTES 1073741824
@@ -461,6 +515,7 @@ set_number DRAIN_SECONDS EDGELINK_DRAIN_SECONDS 20
 set_number FRESH_SECONDS EDGELINK_FRESH_SECONDS 5
 set_number STALE_SECONDS EDGELINK_STALE_SECONDS 86400
 set_rate_limit "${EDGELINK_RATE_PER_SECOND:-500}" "${EDGELINK_RATE_BURST:-2000}"
+set_trace_parents "${EDGELINK_TRACE_PARENTS:-false}"
 set_tracing "${EDGELINK_OTLP:-}" "${EDGELINK_TRACE_PERCENT:-1}"
 values[DESCRIBE]=$(string_list "${EDGELINK_DESCRIBE:-}")
 set_paths "${EDGELINK_PREFIX:-/}" "${EDGELINK_UNKNOWN_CODES:-notFound}"
@@ -475,7 +530,6 @@ values[DOMAINS]=$(string_list "${EDGELINK_DOMAINS:-127.0.0.1:${values[EDGE_PORT]
 control_planes=${EDGELINK_CONTROL_PLANES:-127.0.0.1:${EDGELINK_API_PORT:-8081}}
 values[CONTROL_PLANE_ENDPOINTS]=$(endpoint_list EDGELINK_CONTROL_PLANES "$control_planes")
 
-umask 077 # the filled files may hold secrets
 filled=$state/envoy
 if [[ ${1:-} == --render ]]; then filled=${2:?the folder to write into is missing}; fi
 mkdir -p "$filled"
@@ -483,7 +537,7 @@ filled=$(realpath "$filled")
 place=$filled # where Envoy finds them
 if [[ ${1:-} == --render ]]; then place=${EDGELINK_RENDER_PLACE:-/etc/envoy}; fi
 set_own_certificate
-tls_to control-plane EDGELINK_CONTROL_PLANE_CA "${EDGELINK_CONTROL_PLANE_NAME:-$(first_host "$control_planes")}"
+tls_to control-plane EDGELINK_CONTROL_PLANE "$control_planes${EDGELINK_PAGES:+,$EDGELINK_PAGES}"
 values[CONTROL_PLANE_TLS]=$tls
 set_public_pages "${EDGELINK_PUBLIC_PAGES:-true}" "${values[PREFIX]}"
 set_token

@@ -54,6 +54,22 @@ split_endpoints() {
   done
 }
 
+# hosts_of NAME host:port,...: which names certificates may have, as `hosts` then: that one, or those of the hosts, each once.
+hosts_of() {
+  local item items=() host
+  IFS=, read -ra items <<<"$2"
+  hosts=()
+  for item in "${items[@]}"; do
+    host=${1:-${item%:*}}
+    host=${host#[} host=${host%]}
+    [[ " ${hosts[*]} " == *" $host "* ]] || hosts+=("$host")
+  done
+}
+
+is_address() {
+  [[ $1 == *:* || $1 =~ ^[0-9.]+$ ]]
+}
+
 # The file with every ${NAME} replaced once: what a value brings along is never looked at again.
 fill() {
   local rest text='' name

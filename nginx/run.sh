@@ -1,11 +1,18 @@
 #!/usr/bin/env bash
-# Fills the templates of nginx in, and becomes nginx. Arguments are passed on to nginx (`nginx/run.sh -t` checks the
-# configuration, `nginx/run.sh -s reload` loads it). The environment variables are described in nginx/README.md.
+# Fills the templates of nginx in, and becomes nginx. `nginx/run.sh -t` checks the configuration, `nginx/run.sh -s reload` loads it.
+# Other arguments are passed on to nginx, which takes the configuration as it is (`nginx/run.sh -s reopen`, `-s quit`). The environment
+# variables are described in nginx/README.md.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=nginx/settings.sh
 source "$here/settings.sh"
+
+start() { exec nginx -e stderr -p "$folder" -c "$@"; }
+case "$*" in
+'' | -[tT]* | '-s reload') ;;
+*) start "$folder/nginx.conf" "$@" ;;
+esac
 
 # set_path PLACEHOLDER VARIABLE VALUE: nginx has no way to write a dollar sign.
 set_path() {
@@ -38,6 +45,30 @@ server_list() {
     list+="    server $host:$port max_fails=3 fail_timeout=5s${3:+ $3};"$'\n'
   done <<<"$endpoints"
   printf '%s' "$list"
+}
+
+# TLS to the control planes, whose certificate has to be of the authority and for the name; none without an authority.
+set_control_plane_tls() {
+  local planes=$1 name=${EDGELINK_CONTROL_PLANE_NAME:-}
+  values[CONTROL_PLANE_SCHEME]=http values[CONTROL_PLANE_TLS]=''
+  if [[ -z ${EDGELINK_CONTROL_PLANE_CA:-} ]]; then
+    [[ -z $name ]] || fail 'EDGELINK_CONTROL_PLANE_NAME needs EDGELINK_CONTROL_PLANE_CA: without it there is no TLS'
+    return
+  fi
+  [[ -r $EDGELINK_CONTROL_PLANE_CA ]] || fail "EDGELINK_CONTROL_PLANE_CA names $EDGELINK_CONTROL_PLANE_CA, which cannot be read"
+  set_path CONTROL_PLANE_AUTHORITY EDGELINK_CONTROL_PLANE_CA "$EDGELINK_CONTROL_PLANE_CA"
+  hosts_of "$name" "$planes"
+  if ((${#hosts[@]} > 1)) || is_address "${hosts[0]}"; then
+    fail "EDGELINK_CONTROL_PLANE_NAME is missing: nginx knows all control planes by one name, which is no address, not by '${hosts[*]}'"
+  fi
+  [[ ${hosts[0]} =~ ^[0-9A-Za-z._-]+$ ]] || fail "EDGELINK_CONTROL_PLANE_NAME must be the name of a host, not '${hosts[0]}'"
+  values[CONTROL_PLANE_SCHEME]=https
+  values[CONTROL_PLANE_TLS]="      proxy_ssl_protocols TLSv1.2 TLSv1.3;
+      proxy_ssl_trusted_certificate \"${values[CONTROL_PLANE_AUTHORITY]}\";
+      proxy_ssl_verify on;
+      proxy_ssl_verify_depth 4;
+      proxy_ssl_name ${hosts[0]};
+      proxy_ssl_server_name on;"
 }
 
 # The upstream of the canary; Envoys of the edge answer while it does not.
@@ -127,8 +158,9 @@ if [[ -n ${EDGELINK_FRONT_INCLUDE:-} ]]; then
 fi
 edges=${EDGELINK_EDGES:-127.0.0.1:${EDGELINK_EDGE_PORT:-8080}}
 values[EDGE_SERVERS]=$(server_list EDGELINK_EDGES "$edges")
-values[CONTROL_PLANE_SERVERS]=$(server_list EDGELINK_CONTROL_PLANES \
-  "${EDGELINK_CONTROL_PLANES:-127.0.0.1:${EDGELINK_API_PORT:-8081}}")
+control_planes=${EDGELINK_CONTROL_PLANES:-127.0.0.1:${EDGELINK_API_PORT:-8081}}
+values[CONTROL_PLANE_SERVERS]=$(server_list EDGELINK_CONTROL_PLANES "$control_planes")
+set_control_plane_tls "$control_planes"
 set_canary_share EDGELINK_CANARY_PERCENT "${EDGELINK_CANARY_PERCENT:-0}"
 set_canary "${EDGELINK_CANARIES:-}" "$edges"
 set_proxies "${EDGELINK_PROXIES:-}"
@@ -142,7 +174,6 @@ mkdir -p "$new"
 for name in nginx.conf canary.conf security.conf forward.conf errors.conf 503.html; do
   fill "$here/$name" >"$new/$name"
 done
-start() { exec nginx -e stderr -p "$folder" -c "$@"; }
 [[ ${1:-} != -[tT]* ]] || start "$new/nginx.conf" "$@"
 # What nginx refuses does not replace the files of the one that runs. At a start it would open its ports to close them again.
 (($# == 0)) || (start "$new/nginx.conf" -t -q)

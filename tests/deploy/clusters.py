@@ -79,6 +79,8 @@ def made(keys, **more):
         "EDGELINK_STORE_URL": "mysql://edgelink:password@database/edgelink",
         "EDGELINK_REDIS_URL": "redis://redis:6379",
         "EDGELINK_SERVER_TRUSTED_PROXIES": "10.0.0.0/8",
+        "EDGELINK_PREFIX": "/s/",
+        "EDGELINK_TRAILING_SLASH": "true",
         **more,
     }
     text = subprocess.run([HOME / "secrets.sh", keys], check=True, capture_output=True, text=True, env=variables).stdout
@@ -162,6 +164,9 @@ def of_settings(resources):
         done = subprocess.run([EDGELINK, "serve", "--check-config"], capture_output=True, text=True, env=settings)
         if done.returncode:
             yield f"the control plane does not take its settings: {done.stdout}{done.stderr}"
+    for name, wanted in {"EDGELINK_LINKS_PREFIX": "/s/", "EDGELINK_LINKS_TRAILING_SLASH": "true"}.items():
+        if settings.get(name) != wanted:
+            yield f"edges have links elsewhere than the control plane, whose {name} is {settings.get(name)}"
     reference = (ROOT / "control-plane/README.md").read_text()
     yield from (f"the control plane has no {name}" for name in settings if f"| `{name}`" not in reference)
 

@@ -25,6 +25,7 @@ def check():
         if linted.returncode:
             yield f"hadolint: {linted.stdout}{linted.stderr}"
         yield from (f"{file.name}: {problem}" for problem in of_dockerfile(file))
+    yield from of_edge()
     needed = set(re.findall(r"NEEDED\)\s+Shared library: \[(.*)\]", readelf()))
     yield from (f"the control plane needs {library}, which its image has not" for library in needed - LIBRARIES)
     yield from of_layout()
@@ -45,6 +46,16 @@ def of_dockerfile(file):
         yield "it does not say which user it runs as, by a number"
     if re.search(r"^(RUN|ADD) ", text, re.M):
         yield "it builds something, which needs a shell"
+
+
+def of_edge():
+    """The image of the edge begins with a file that envoy/run.sh renders."""
+    command = json.loads(re.search(r"^CMD (.*)$", (HOME / "edge.Dockerfile").read_text(), re.M)[1])
+    file = Path(command[command.index("--config-path") + 1])
+    with tempfile.TemporaryDirectory() as name:
+        subprocess.run([ROOT / "envoy/run.sh", "--render", name], check=True, env=envoys.environment(name))
+        if file.parent != Path("/etc/envoy") or not (Path(name) / file.name).exists():
+            yield f"edge.Dockerfile: Envoy reads {file}, which envoy/run.sh --render does not write"
 
 
 def of_layout():

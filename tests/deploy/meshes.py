@@ -30,6 +30,9 @@ EXAMPLE = {
     "EDGELINK_REDIS": "direct",
     "EDGELINK_REDIS_SERVERS": "redis.edgelink.svc.cluster.local:6379",
 }
+# What visitors get in any case: of a probe of other services, which is asked for first as the filter would say 503 before it is ready,
+# a link, a code that was never issued, and a path that is none.
+ANSWERS = {"/health/ready": 404, "/sale": 302, "/0000000": 404, "/a/b/c": 404}
 
 
 def check():
@@ -38,8 +41,15 @@ def check():
         if text != (HOME / f"{kind}.yaml").read_text():
             yield f"{kind}.yaml is not what resources.sh prints for the example; write it again"
         yield from (f"{kind}: {problem}" for problem in of_schemas(list(yaml.safe_load_all(text))))
-        resources = {(each["kind"], each["metadata"]["name"]): each["spec"] for each in yaml.safe_load_all(text)}
-        yield from (f"{kind}: {problem}" for problem in follows_links(assemble(resources)))
+        resources = named(yaml.safe_load_all(text))
+        yield from (f"{kind}: {problem}" for problem in follows_links(assemble(resources), {**ANSWERS, "/sale+": 200}))
+        resources = named(yaml.safe_load_all(made(kind, EDGELINK_PUBLIC_PAGES="false")))
+        closed = {**ANSWERS, "/sale+": 404, "/": 404, "/api/v1/links": 404, "/console": 404}
+        yield from (f"{kind} without pages: {problem}" for problem in follows_links(assemble(resources), closed))
+
+
+def named(resources):
+    return {(each["kind"], each["metadata"]["name"]): each["spec"] for each in resources}
 
 
 def of_schemas(resources):
@@ -50,10 +60,10 @@ def of_schemas(resources):
     yield from (f"there is no schema of {kind}" for kind in said["unknown"] if not kind.startswith("gateway.envoyproxy.io/"))
 
 
-def made(kind):
+def made(kind, **more):
     variables = {name: value for name, value in os.environ.items() if not name.startswith("EDGELINK_")}
     command = [HOME / "resources.sh", kind, IMAGE]
-    return subprocess.run(command, check=True, capture_output=True, text=True, env={**variables, "PYTHON": sys.executable, **EXAMPLE}).stdout
+    return subprocess.run(command, check=True, capture_output=True, text=True, env={**variables, "PYTHON": sys.executable, **EXAMPLE, **more}).stdout
 
 
 def wasm(name, plugin, configuration, failure, **more):
@@ -112,7 +122,8 @@ def istio(resources):
     internal = {"name": "internal", "typed_config": {"@type": f"{TYPES}.extensions.bootstrap.internal_listener.v3.InternalListener"}}
     routes = []
     for rule in resources["VirtualService", "edgelink"]["http"]:
-        for match in rule.get("match", [{"uri": {"prefix": "/"}}]):
+        # Without a match a rule is for every path.
+        for match in rule.get("match") or [{"uri": {"prefix": "/"}}]:
             ((kind, path),) = match["uri"].items()
             if "directResponse" in rule:
                 routes.append(answer(kind, path, rule["directResponse"]["status"], rule["directResponse"]["body"]["string"]))
@@ -134,7 +145,7 @@ def envoy_gateway(resources):
     on = {"typed_per_filter_config": {name: {"@type": f"{TYPES}.config.route.v3.FilterConfig", "config": {}}}}
     routes = []
     for rule in resources["HTTPRoute", "edgelink"]["rules"]:
-        for match in rule["matches"]:
+        for match in rule.get("matches") or [{"path": {"type": "PathPrefix", "value": "/"}}]:
             kind, path = KINDS[match["path"]["type"]], match["path"]["value"]
             if "filters" in rule:
                 reference = rule["filters"][0]["extensionRef"]
@@ -160,8 +171,8 @@ def matching(kind, path):
     return {"exact": {"path": path}, "prefix": {"prefix": path}, "regex": {"safe_regex": {"regex": path}}}[kind]
 
 
-def follows_links(assembled):
-    """A link, its preview, a code that was never issued, paths that are none; and probes, by a path of edgelink's own alone."""
+def follows_links(assembled, answers):
+    """Whether Envoy answers each path with its status."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with control_plane(folder) as port:
@@ -176,8 +187,7 @@ def follows_links(assembled):
             with envoys.running_with(file, folder) as admin:
                 listeners = json.loads(envoys.get(admin, "/listeners", format="json"))["listener_statuses"]
                 edge = next(each["local_address"]["socket_address"]["port_value"] for each in listeners if each["name"] == "edge")
-                # That of other services is asked for first: the filter would say 503, before it is ready.
-                for path, status in {"/health/ready": 404, "/sale": 302, "/sale+": 200, "/0000000": 404, "/a/b/c": 404}.items():
+                for path, status in answers.items():
                     if (got := visit(edge, path)) != status:
                         yield f"{path} is {got}, not {status}"
                 yield from becomes_ready(edge, READY_PATH)

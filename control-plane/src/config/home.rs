@@ -9,7 +9,7 @@ edgelink_wire::settings! {
 
     /// The home page of domains, and links that visitors create there.
     pub struct HomeConfig {
-        /// Whether `/` of a domain without `rootUrl` is a page. Otherwise it is 404.
+        /// Whether `/` of a domain without `rootUrl`, or the path that is `links.prefix`, is a page. Otherwise it is 404.
         pub page: bool = false;
         /// A file with an API key by which visitors create links on that page: role, quota, domains and tags of the key are
         /// theirs, and so is its tenant. Give it the role `creator`. Without a key they create none.

@@ -20,10 +20,15 @@ edgelink_wire::settings! {
         pub unknown_hosts: UnknownHosts = UnknownHosts::Default;
         /// Hosts that no link may go to: `evil.example` is this one, `*.evil.example` all below it. Links that exist stay.
         pub blocked_hosts: Vec<HostPattern> = Vec::new();
+        /// Words, in any case, that no new link may have as its alias, also where it is imported or moved: the first segments of
+        /// paths that belong to other services on the same hosts, which an alias would take from them (with 307 or 308 what is
+        /// posted there, too). Links that exist stay.
+        pub reserved: Vec<Code> = Vec::new();
         /// What `shortUrl` starts with.
         pub short_url_scheme: Scheme = Scheme::Https;
         /// What stands in front of codes in the paths of short URLs, as `/s/`, where other services have the same hosts. Edges have
-        /// a setting of the same name; redirects of this process follow it as well.
+        /// a setting of the same name; redirects of this process follow it as well, and the root of a domain (`rootUrl`, the home
+        /// page) is this path then.
         pub prefix: LinkPrefix = LinkPrefix::default();
         /// Whether redirects of this process take `/code/` for `/code`, also for links with `forwardPath`. Edges have a setting of
         /// their own.
@@ -133,6 +138,12 @@ impl LinksConfig {
         if self.code_key.is_some() && self.permutation_key().is_none() {
             problems.refuse("links.code_key", "must be 32 hexadecimal digits");
         }
+    }
+
+    /// Whether an alias is a word that is reserved here.
+    pub(crate) fn reserves(&self, alias: &Code) -> bool {
+        let mut reserved = self.reserved.iter();
+        reserved.any(|word| word.as_str().eq_ignore_ascii_case(alias.as_str()))
     }
 
     pub(crate) fn permutation_key(&self) -> Option<PermutationKey> {

@@ -235,11 +235,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_loaded_before_it_is_wanted_and_head_do_not_count() {
+    fn what_is_loaded_before_it_is_wanted_and_what_programs_ask_do_not_count() {
         use crate::http::visit::is_counted;
-        let (get, head) = (http::Method::GET, http::Method::HEAD);
-        assert!(is_counted(&get, &headers(&[])));
-        assert!(!is_counted(&head, &headers(&[])));
-        assert!(!is_counted(&get, &headers(&[("sec-purpose", "prefetch")])));
+        use http::Method;
+        for (method, expected) in [
+            (Method::GET, true),
+            (Method::POST, true),
+            (Method::HEAD, false),
+            (Method::OPTIONS, false),
+            (Method::TRACE, false),
+        ] {
+            assert_eq!(is_counted(&method, &headers(&[])), expected, "{method}");
+        }
+        let prefetch = headers(&[("sec-purpose", "prefetch")]);
+        assert!(!is_counted(&Method::GET, &prefetch));
     }
 }

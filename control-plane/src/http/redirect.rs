@@ -18,7 +18,7 @@ use edgelink_wire::clicks::attributes::is_orphan;
 use edgelink_wire::clicks::events::OrphanKind;
 use edgelink_wire::password::{Notice, REFERRER_POLICY};
 use edgelink_wire::record::Extension;
-use edgelink_wire::redirect::{ALLOW, Decision, NO_STORE, NOINDEX, SentTo};
+use edgelink_wire::redirect::{ALLOW, Decision, NO_STORE, NOINDEX, SentTo, is_visit};
 use edgelink_wire::rules::Visitor;
 use edgelink_wire::{Code, Domain, DomainTargets, LinkKey, Outcome, Record, RedirectStatus};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
@@ -106,8 +106,7 @@ fn decide<'a>(key: &LinkKey, record: &'a Record<String>, visit: &Visit<'_>) -> D
     Decision::of(&record.as_bytes(), key.to_string().as_bytes(), visit)
 }
 
-/// Whether there is a visit left for a visitor, if the link has a limit. A redirect uses one, unless it is for HEAD, which is no
-/// visit.
+/// Whether there is a visit left for a visitor, if the link has a limit. A redirect uses one if its request is a visit.
 async fn admit(
     app: &App,
     key: &LinkKey,
@@ -122,7 +121,7 @@ async fn admit(
     if max_visits.is_none() || decide(key, record, visit).outcome != Outcome::Redirect {
         return Ok(true);
     }
-    let is_visit = method != Method::HEAD;
+    let is_visit = is_visit(method.as_str().as_bytes());
     let has_one = match is_visit {
         true => app.store.take_visit(key, &app.config.visits).await?,
         false => app.store.has_visits(key).await?,
@@ -157,9 +156,10 @@ pub(crate) fn no_code(app: &App, request: &Request) -> Response {
     page(app, Outcome::NotFound, domains.brand(domain))
 }
 
+/// As at an edge, a GET alone may be an orphan visit.
 fn note_orphan(app: &App, request: &Request, domain: &Domain, kind: OrphanKind) {
     let (uri, headers) = (request.uri(), request.headers());
-    if is_counted(request.method(), headers) {
+    if request.method() == Method::GET && is_counted(request.method(), headers) {
         let visit = Visit::new(&app.config, uri, headers, request.extensions());
         counting::orphan(app, &visit, domain, kind);
     }

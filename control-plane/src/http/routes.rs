@@ -83,8 +83,9 @@ fn edge_routes(app: &Arc<App>, permits: &Permits) -> Router<Arc<App>> {
 }
 
 fn visitor_routes(app: &Arc<App>, permits: &Permits) -> Router<Arc<App>> {
+    // Behind a prefix the root is of others.
     let routes = Router::new()
-        .route("/", get(root))
+        .route(app.config.links.prefix.as_str(), get(root))
         .route("/{code}", get(visit).fallback(other_method))
         .merge(public::routes(app))
         .layer(from_fn_with_state(app.clone(), layers::limit_time));
@@ -169,9 +170,13 @@ fn among_links(app: &App, mut request: Request) -> Option<Request> {
     Some(request)
 }
 
-/// Answers a visitor of `/`.
+/// Answers a visitor of `/`, or of the prefix of links.
 async fn root(State(app): State<Arc<App>>, request: Request) -> Response {
-    redirect::root(&app, &request, home::page(&app, request.headers()))
+    let home = home::page(&app, request.headers());
+    match among_links(&app, request) {
+        Some(request) => redirect::root(&app, &request, home),
+        None => redirect::page(&app, Outcome::NotFound, Brand::default()),
+    }
 }
 
 /// Answers a visitor of a link, or of its preview.
@@ -204,6 +209,9 @@ async fn send(app: &Arc<App>, request: Request) -> Response {
     if preview::requested_code(request.uri()).is_some() {
         return redirect::page(app, Outcome::NotAllowed, Brand::default());
     }
+    if !redirect::may_be_link(request.uri()) {
+        return Problem::new(Kind::NotFound).into_response();
+    }
     if *request.method() != Method::POST {
         return redirect::follow(app, request).await;
     }
@@ -229,7 +237,10 @@ async fn within_bounds(
     answered.unwrap_or_else(|_| Problem::new(Kind::RequestTimeout).into_response())
 }
 
+/// The API of Shlink. What else begins with `/rest/` may go on behind the alias `rest`, or the prefix of links.
+const SHLINK: &str = "/rest/v3/";
+
 fn is_for_programs(uri: &Uri) -> bool {
-    let prefixes = ["/api/", "/edge/", "/rest/"];
+    let prefixes = ["/api/", "/edge/", SHLINK];
     prefixes.iter().any(|prefix| uri.path().starts_with(prefix))
 }

@@ -6,6 +6,7 @@ use crate::config::{Config, LinksConfig};
 use crate::http::client_address::{Peer, client_address};
 use edgelink_wire::clicks::ClickId;
 use edgelink_wire::clicks::attributes;
+use edgelink_wire::redirect::is_visit;
 use edgelink_wire::rules::Visitor;
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
 use std::net::IpAddr;
@@ -21,13 +22,12 @@ pub(super) fn behind_code(path: &str) -> (&str, &str) {
     segments.split_at_checked(slash).unwrap_or((segments, ""))
 }
 
-/// Whether a request may be a click or an orphan visit: HEAD comes from programs that check or preview a link, and what is loaded
-/// before its visitor wants it is none either.
+/// Whether a request may be a click or an orphan visit: what is loaded before its visitor wants it is none.
 pub(super) fn is_counted(method: &Method, headers: &HeaderMap) -> bool {
     let is_prefetch = |(name, value): (&HeaderName, &HeaderValue)| {
         attributes::is_prefetch(name.as_str().as_bytes(), value.as_bytes())
     };
-    *method != Method::HEAD && !headers.iter().any(is_prefetch)
+    is_visit(method.as_str().as_bytes()) && !headers.iter().any(is_prefetch)
 }
 
 /// Whether a visitor does not want to be described.

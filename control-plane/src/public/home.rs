@@ -1,4 +1,4 @@
-//! `/` of a domain without `rootUrl`, and links that visitors create there.
+//! `/` of a domain without `rootUrl` (the path of `links.prefix`, where there is one), and links that visitors create there.
 //!
 //! They are created by the API, as by the holder of the key in the configuration: what that key may do bounds what visitors can.
 
@@ -23,7 +23,7 @@ use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Redirect, Response};
 use edgelink_console::qr::Options;
 use edgelink_wire::redirect::{CACHE_CONTROL, NO_STORE};
-use edgelink_wire::{Code, Domain, LinkKey, Outcome};
+use edgelink_wire::{Code, Domain, LinkKey, LinkPrefix, Outcome};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -160,6 +160,7 @@ fn log_refusal(problem: &Problem) {
 struct MadePage<'d> {
     frame: Frame<'d>,
     short_url: String,
+    prefix: &'d LinkPrefix,
     code: Code,
     reports: bool,
 }
@@ -189,6 +190,7 @@ pub(super) async fn made(
     let page = MadePage {
         frame: Frame::new(t::MADE, brand),
         short_url: app.config.links.short_url(&key.domain, &key.code),
+        prefix: &app.config.links.prefix,
         code: key.code,
         reports: app.config.reports.enabled,
     };

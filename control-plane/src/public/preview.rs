@@ -13,7 +13,7 @@ use askama::Template;
 use axum::response::Response;
 use edgelink_wire::record::Extension;
 use edgelink_wire::redirect::{CACHE_CONTROL, NO_STORE};
-use edgelink_wire::{Code, LinkKey, Outcome, Record};
+use edgelink_wire::{Code, LinkKey, LinkPrefix, Outcome, Record};
 use http::{HeaderMap, StatusCode, Uri};
 use std::sync::Arc;
 use url::Url;
@@ -32,6 +32,7 @@ pub(crate) fn requested_code(uri: &Uri) -> Option<Code> {
 struct PreviewPage<'d> {
     frame: Frame<'d>,
     short_url: String,
+    prefix: &'d LinkPrefix,
     code: Code,
     reports: bool,
     /// What is shown of the link; `None` if it is locked.
@@ -121,10 +122,11 @@ async fn look_at(app: &App, key: &LinkKey) -> Result<Seen, Arc<StoreError>> {
     })
 }
 
-fn show(app: &App, key: &LinkKey, link: Option<&Link>, brand: Brand<'_>) -> Response {
+fn show<'d>(app: &'d App, key: &LinkKey, link: Option<&Link>, brand: Brand<'d>) -> Response {
     let page = PreviewPage {
         frame: Frame::new(t::PREVIEW, brand),
         short_url: app.config.links.short_url(&key.domain, &key.code),
+        prefix: &app.config.links.prefix,
         code: key.code.clone(),
         reports: app.config.reports.enabled,
         shown: link.map(Shown::new),

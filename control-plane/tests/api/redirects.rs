@@ -1,6 +1,6 @@
 //! `GET /{code}`.
 
-use crate::helpers::{Running, in_seconds, send};
+use crate::helpers::{Running, in_seconds, send, until};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -261,10 +261,19 @@ async fn links_that_keep_the_method_redirect_every_method() {
         let fields = json!({ "redirectStatus": status, "maxVisits": 3 });
         link(&server, fields, &slug).await;
         let path = format!("/{slug}?a=1");
+        for method in [Method::OPTIONS, Method::TRACE, Method::HEAD] {
+            send(server.plain(method, &path))
+                .await
+                .redirects(status, "https://example.com/?a=1");
+        }
         for method in [Method::POST, Method::PUT, Method::DELETE] {
             send(server.plain(method, &path))
                 .await
                 .redirects(status, "https://example.com/?a=1");
+        }
+        for method in [Method::OPTIONS, Method::TRACE, Method::HEAD] {
+            let answer = send(server.plain(method.clone(), &path)).await;
+            assert_eq!(answer.status, 410, "{method} asks whether one is left");
         }
         let used_up = send(server.plain(Method::POST, &path)).await;
         assert_eq!(used_up.status, 410, "each was a visit");
@@ -278,6 +287,52 @@ async fn links_that_keep_the_method_redirect_every_method() {
         .follow("/limited")
         .await
         .redirects(302, "https://example.com/");
+}
+
+#[tokio::test]
+async fn an_alias_or_prefix_may_be_named_as_the_api_of_shlink_begins() {
+    let server = Running::start().await;
+    link(
+        &server,
+        json!({ "forwardPath": true, "redirectStatus": 307 }),
+        "rest",
+    )
+    .await;
+    for method in [Method::GET, Method::POST] {
+        for path in ["/rest/", "/rest/more"] {
+            let target = path.replace("/rest", "https://example.com");
+            let answer = send(server.plain(method.clone(), path)).await;
+            answer.redirects(307, &target);
+        }
+        let api = send(server.plain(method, "/rest/v3/more")).await;
+        assert_eq!(api.status, 401, "it wants a key");
+    }
+    let server = Running::with(&[("EDGELINK_LINKS_PREFIX", "/rest/")]).await;
+    link(&server, json!({}), "a").await;
+    let followed = server.follow("/rest/a").await;
+    followed.redirects(302, "https://example.com/");
+}
+
+#[tokio::test]
+async fn what_is_sent_to_a_path_of_no_link_is_a_problem_and_no_orphan_visit() {
+    let server = Running::with(&[("EDGELINK_CLICKS_ORPHANS", "true")]).await;
+    for method in [Method::POST, Method::PUT, Method::OPTIONS] {
+        for path in ["/xmlrpc.php", "/wp/xmlrpc.php", "/absent"] {
+            let answer = send(server.plain(method.clone(), path)).await;
+            assert_eq!(answer.status, 404, "{method} {path}");
+        }
+        let answer = send(server.plain(method, "/xmlrpc.php")).await;
+        answer.problem(404, "not-found");
+    }
+    server.follow("/xmlrpc.php").await.page(404, "not found");
+    until("the visit is counted", async || {
+        let orphans = server.get("/analytics/orphans").await.expect(200);
+        orphans["totals"]["clicks"] != 0
+    })
+    .await;
+    let orphans = server.get("/analytics/orphans").await.expect(200);
+    let visited = json!([{ "value": "/xmlrpc.php", "clicks": 1 }]);
+    assert_eq!(orphans["data"], visited);
 }
 
 #[tokio::test]
@@ -318,7 +373,44 @@ async fn links_may_stand_behind_a_prefix_and_in_front_of_a_slash() {
     let cookie = opened.header("set-cookie");
     assert!(cookie.contains("; Path=/s/a;"), "{cookie}");
     let preview = server.follow("/s/b+").await;
-    assert_eq!(preview.status, 200, "{preview:?}");
+    preview.page(200, "href=\"/s/b\"");
+}
+
+#[tokio::test]
+async fn the_root_of_links_behind_a_prefix_is_the_prefix() {
+    let server = Running::with(&[
+        ("EDGELINK_LINKS_PREFIX", "/s/"),
+        ("EDGELINK_CLICKS_ORPHANS", "true"),
+        ("EDGELINK_HOME_PAGE", "true"),
+        ("EDGELINK_DOMAINS_REQUIRE_VERIFICATION", "false"),
+    ])
+    .await;
+    let domain = json!({ "name": "brand.example", "rootUrl": "https://example.com/root" });
+    let made = server.plain(Method::POST, "/api/v1/domains");
+    let made = made.header("x-api-key", &server.admin_key).json(&domain);
+    send(made).await.expect(201);
+    let visit = async |method: Method, host: &str, path: &str| {
+        send(server.plain(method, path).header("host", host)).await
+    };
+    for path in ["/s/", "/s/?a=b"] {
+        let answer = visit(Method::GET, "brand.example", path).await;
+        answer.redirects(302, "https://example.com/root");
+        let home = visit(Method::GET, "go.example:8080", path).await;
+        assert_eq!(home.status, 200, "{path}");
+    }
+    for path in ["/", "/?a=b"] {
+        for method in [Method::GET, Method::HEAD, Method::POST] {
+            let answer = visit(method, "brand.example", path).await;
+            assert_eq!(answer.status, 404, "{path} is of others");
+        }
+    }
+    let post = visit(Method::POST, "brand.example", "/s/").await;
+    assert_eq!(post.status, 405);
+    until("the visits are counted", async || {
+        let orphans = server.get("/analytics/orphans").await.expect(200);
+        orphans["data"] == json!([{ "value": "/", "clicks": 4 }])
+    })
+    .await;
 }
 
 #[tokio::test]

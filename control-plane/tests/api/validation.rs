@@ -132,6 +132,41 @@ async fn wrong_fields_are_named() {
 }
 
 #[tokio::test]
+async fn words_that_are_reserved_here_are_refused_wherever_an_alias_is_chosen() {
+    let server = Running::with(&[("EDGELINK_LINKS_RESERVED", "checkout,cart")]).await;
+    let to = |slug: &str| json!({ "longUrl": "https://example.com/", "customSlug": slug });
+    server.post(&to("free")).await.expect(201);
+    server.post(&to("checkouts")).await.expect(201);
+    for slug in ["checkout", "Checkout", "CART"] {
+        let named = [
+            server.post(&to(slug)).await,
+            send(
+                server
+                    .api(Method::POST, "/links/free/move")
+                    .json(&json!({ "customSlug": slug })),
+            )
+            .await,
+        ];
+        for answer in named {
+            assert_eq!(answer.problem(422, "validation"), ["customSlug"], "{slug}");
+            assert!(answer.text().contains("links.reserved"), "{slug}");
+        }
+        for path in ["/links/bulk", "/import"] {
+            let items = json!([to(slug)]);
+            let answer = send(server.api(Method::POST, path).json(&items)).await;
+            let result = &answer.json()["results"][0];
+            assert_eq!(result["status"], 422, "{path}: {answer:?}");
+            assert!(answer.text().contains("customSlug"), "{path}");
+        }
+        let shlink = server.plain(Method::POST, "/rest/v3/short-urls");
+        let shlink = shlink.header("x-api-key", &server.admin_key);
+        let answer = send(shlink.json(&to(slug))).await;
+        assert_eq!(answer.status, 400, "{answer:?}");
+        assert_eq!(answer.json()["invalidElements"], json!(["customSlug"]));
+    }
+}
+
+#[tokio::test]
 async fn targets_that_are_no_web_pages_elsewhere_are_refused_with_the_reason() {
     let server = Running::start().await;
     let long = format!("https://example.com/{}", "a".repeat(8_000));

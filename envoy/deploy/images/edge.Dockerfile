@@ -1,6 +1,7 @@
 # Envoy with the filter and the bridge in it, with no shell beside it:
 # `docker build -f envoy/deploy/images/edge.Dockerfile -t edgelink/edge .` in the root of the repository, after `make wasm`.
-# Mount a folder with envoy.yaml at /etc/envoy, as `envoy/run.sh --render` writes it. Nothing is written to its file system.
+# Mount the folder that `envoy/run.sh --render` writes at /etc/envoy; with EDGELINK_REDIS add `--config-yaml` and what its redis.yaml
+# has, as in ../kubernetes. Nothing is written to its file system.
 
 ARG ENVOY=envoyproxy/envoy:distroless-v1.40.0
 FROM ${ENVOY}
@@ -8,4 +9,4 @@ COPY --chmod=0444 target/wasm32-wasip1/wasm/edgelink_filter.wasm target/wasm32-w
 USER 65532:65532
 EXPOSE 8080 9901
 ENTRYPOINT ["/usr/local/bin/envoy"]
-CMD ["--config-path", "/etc/envoy/envoy.yaml", "--disable-hot-restart", "--log-level", "warning", "--component-log-level", "wasm:info"]
+CMD ["--config-path", "/etc/envoy/bootstrap.yaml", "--disable-hot-restart", "--log-level", "warning", "--component-log-level", "wasm:info"]

@@ -59,6 +59,10 @@ print_secret edgelink-edge --from-file="$rendered"
 settings=$rendered/settings
 {
   printf 'EDGELINK_LINKS_DOMAINS=%s\n' "$EDGELINK_DOMAINS"
+  for name in PREFIX TRAILING_SLASH; do
+    of_edge=EDGELINK_$name
+    if [[ -n ${!of_edge:-} ]]; then printf 'EDGELINK_LINKS_%s=%s\n' "$name" "${!of_edge}"; fi
+  done
   for name in EDGELINK_STORE_URL EDGELINK_REDIS_URL EDGELINK_SERVER_TRUSTED_PROXIES; do
     if [[ -n ${!name:-} ]]; then printf '%s=%s\n' "$name" "${!name}"; fi
   done

@@ -85,11 +85,13 @@ def istio(edge, image):
         "servers": [{"port": {"number": 80, "name": "http", "protocol": "HTTP"}, "hosts": edge.domains}],
     })
     backend = [{"destination": {"host": API_HOST, "port": {"number": 80}}}]
+    pages = [{"uri": {kind: path}} for kind, path in edge.pages()]
     yield resource("networking.istio.io/v1", "VirtualService", "edgelink", {
         "hosts": edge.domains,
         "gateways": ["edgelink"],
         "http": [
-            {"name": "pages", "match": [{"uri": {kind: path}} for kind, path in edge.pages()], "route": backend, "timeout": "12s"},
+            # Without a match it would be for every path, and so publish the control plane.
+            *([{"name": "pages", "match": pages, "route": backend, "timeout": "12s"}] if pages else []),
             # Until then the filter says 503.
             {"name": "ready", "match": [{"uri": {"exact": READY_PATH}}], "directResponse": istio_answer(*READY)},
             {"name": "nothing", "directResponse": istio_answer(*NOTHING)},
@@ -135,15 +137,14 @@ def envoy_gateway(edge, image):
     ready, nothing = (
         [{"type": "ExtensionRef", "extensionRef": {"group": "gateway.envoyproxy.io", "kind": "HTTPRouteFilter", "name": name}}] for name in answers
     )
+    pages = [{"path": {"type": kinds[kind], "value": path}} for kind, path in edge.pages()]
+    to_pages = {"matches": pages, "backendRefs": [{"name": API, "port": 80}], "timeouts": {"request": "12s"}}
     yield resource("gateway.networking.k8s.io/v1", "HTTPRoute", "edgelink", {
         "parentRefs": [{"name": "edgelink"}],
         "hostnames": edge.domains,
         "rules": [
-            {
-                "matches": [{"path": {"type": kinds[kind], "value": path}} for kind, path in edge.pages()],
-                "backendRefs": [{"name": API, "port": 80}],
-                "timeouts": {"request": "12s"},
-            },
+            # Without a match it would be for every path, and so publish the control plane.
+            *([to_pages] if pages else []),
             # Until then the filter says 503.
             {"matches": [{"path": {"type": "Exact", "value": READY_PATH}}], "filters": ready},
             # What the filter does not answer. Links come by here: the filter is only there where a route is.

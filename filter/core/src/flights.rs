@@ -282,11 +282,11 @@ impl Flights {
         (flight.serial == id.serial).then(|| flight.asked.clone())
     }
 
-    /// The oldest waiter of a lookup; `None` if it has none, or has ended.
-    pub(crate) fn oldest_waiter(&self, id: FlightId) -> Option<Waiter> {
-        let flight = self.flights.get(id.place as usize)?;
-        let waiters = (flight.serial == id.serial).then_some(&flight.waiters)?;
-        waiters.first().copied()
+    /// The waiters of a lookup, the oldest first; none if it has ended.
+    pub(crate) fn waiters(&self, id: FlightId) -> &[Waiter] {
+        let flight = self.flights.get(id.place as usize);
+        let flight = flight.filter(|flight| flight.serial == id.serial);
+        flight.map_or(&[], |flight| &flight.waiters)
     }
 
     /// A stream no longer waits, if it ever did.

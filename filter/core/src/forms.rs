@@ -2,7 +2,8 @@
 //! they wait for.
 //!
 //! A form is held while its link is looked up, its body comes, and the control plane checks it. All three take a bounded time,
-//! and their number is bounded.
+//! and their number is bounded. One that is released, for its link has no password, is a waiter like any other; its stream stays
+//! held until it is answered or goes on, for a body that went on would take the headers with it.
 
 use crate::answer::Answer;
 use crate::flights::{StreamId, Token};
@@ -13,7 +14,7 @@ use crate::time::Moment;
 use edgelink_wire::password::{
     self, MAX_FORM_LENGTH, Notice, UNLOCK_PATH, address_of_form, set_cookie,
 };
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::rc::Rc;
 
@@ -118,6 +119,8 @@ enum Body {
 pub(crate) struct Forms {
     forms: HashMap<StreamId, Form>,
     by_token: HashMap<Token, StreamId>,
+    /// The streams of those that are released, while they wait.
+    released: HashSet<StreamId>,
 }
 
 /// Whether a POST with these headers may be a form with a password.
@@ -141,11 +144,11 @@ impl Forms {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.forms.is_empty()
+        self.forms.is_empty() && self.released.is_empty()
     }
 
     pub(crate) fn holds(&self, stream: StreamId) -> bool {
-        self.forms.contains_key(&stream)
+        self.forms.contains_key(&stream) || self.released.contains(&stream)
     }
 
     /// Holds a form for the link `key`. Another one ends if its place is needed.
@@ -183,6 +186,7 @@ impl Forms {
             }
             Some(false) => {
                 self.forms.remove(&stream);
+                self.released.insert(stream);
                 FormStep::Pass
             }
             None => {
@@ -228,10 +232,11 @@ impl Forms {
         })
     }
 
-    /// The stream of a form has ended, if it is one.
+    /// The stream of a form has ended, is answered or goes on, if it is one.
     pub(crate) fn leave(&mut self, stream: StreamId) {
-        if !self.forms.is_empty() {
+        if !self.is_empty() {
             self.forms.remove(&stream);
+            self.released.remove(&stream);
         }
     }
 

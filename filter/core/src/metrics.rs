@@ -8,8 +8,8 @@ mod recent;
 mod shares;
 
 pub use labels::{
-    BackgroundKind, BackgroundOutcome, CalloutOutcome, ClickOutcome, FeedOutcome, RedisOutcome,
-    Tier, UnlockOutcome, VisitsOutcome,
+    BackgroundKind, BackgroundOutcome, CalloutOutcome, ClickOutcome, FeedOutcome, PassedOutcome,
+    RedisOutcome, Tier, UnlockOutcome, VisitsOutcome,
 };
 
 pub(crate) use recent::RecentRequests;
@@ -105,6 +105,8 @@ macro_rules! metrics {
 metrics! {
     /// Requests answered, by tier and outcome.
     Counter Requests(tier: Tier, outcome: Outcome) = "requests",
+    /// Requests for codes without a link that go on, by the tier that knows of none.
+    Counter Passed(tier: Tier, outcome: PassedOutcome) = "requests",
     /// Callouts, by outcome.
     Counter Callouts(outcome: CalloutOutcome) = "callouts",
     /// Lookups in Redis, by outcome.
@@ -205,8 +207,10 @@ impl Counts {
 
     /// How many requests of a tier wait for the next flush, whatever their outcome.
     fn requests(&self, tier: Tier) -> u32 {
-        let all = Outcome::ALL.map(|outcome| Metric::Requests(tier, outcome).index());
-        let waiting = all.into_iter().filter_map(|place| self.waiting.get(place));
+        let answered = Outcome::ALL.map(|outcome| Metric::Requests(tier, outcome));
+        let passed = Metric::Passed(tier, PassedOutcome::Passed);
+        let all = answered.into_iter().chain([passed]).map(Metric::index);
+        let waiting = all.filter_map(|place| self.waiting.get(place));
         waiting.fold(0, |sum, count| sum.saturating_add(*count))
     }
 

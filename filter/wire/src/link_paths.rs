@@ -21,7 +21,7 @@ impl Display for LinkPrefixError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
             "must be / or like /s/: at most 64 characters, segments of letters, digits, _ and - between slashes, the first no \
-             reserved word",
+             reserved word, and not begin with /rest/v3/",
         )
     }
 }
@@ -39,7 +39,9 @@ impl FromStr for LinkPrefix {
             .strip_prefix('/')
             .and_then(|text| text.strip_suffix('/'));
         let inside = inside.ok_or(LinkPrefixError)?;
+        // The control plane has the API of Shlink there.
         let is_fit = text.len() <= MAX_PREFIX_LENGTH
+            && !text.starts_with("/rest/v3/")
             && inside
                 .split('/')
                 .all(|segment| has_code_shape(segment.as_bytes()))
@@ -131,12 +133,25 @@ mod tests {
 
     #[test]
     fn a_prefix_is_segments_between_slashes() {
-        for text in ["/", "/s/", "/go/to/", "/a_b-C1/"] {
+        for text in ["/", "/s/", "/go/to/", "/a_b-C1/", "/rest/", "/rest/v30/"] {
             assert_eq!(text.parse::<LinkPrefix>().unwrap().as_str(), text);
         }
         let long = format!("/{}/", "a".repeat(63));
         for text in [
-            "", "s", "/s", "s/", "//", "/s//", "/s/ /", "/./", "/%73/", "/API/", "/api/s/", &long,
+            "",
+            "s",
+            "/s",
+            "s/",
+            "//",
+            "/s//",
+            "/s/ /",
+            "/./",
+            "/%73/",
+            "/API/",
+            "/api/s/",
+            "/rest/v3/",
+            "/rest/v3/s/",
+            &long,
         ] {
             assert_eq!(text.parse::<LinkPrefix>(), Err(LinkPrefixError), "{text}");
         }

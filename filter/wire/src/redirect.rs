@@ -20,6 +20,14 @@ pub const ALLOW: &str = "GET, HEAD";
 /// The `X-Robots-Tag` of redirects of links that search engines are not to list.
 pub const NOINDEX: &str = "noindex";
 
+/// Whether a request of that method may be a visit: a click, or one of the visits that a link has. HEAD, OPTIONS and TRACE come from
+/// programs that ask about a link, and from browsers before a visit of theirs.
+#[must_use]
+#[inline]
+pub fn is_visit(method: &[u8]) -> bool {
+    !matches!(method, b"HEAD" | b"OPTIONS" | b"TRACE")
+}
+
 /// What a visitor gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {

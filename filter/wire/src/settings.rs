@@ -3,7 +3,7 @@
 //! What a declaration yields is a struct, its `Default`, strict reading that names every wrong field at once
 //! ([`SettingValue::read`]), and the list from which the reference is generated ([`SettingValue::fields`]).
 
-use crate::{Domain, LinkPrefix};
+use crate::{Code, Domain, LinkPrefix};
 use serde_json::Map;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -455,7 +455,7 @@ macro_rules! texts {
     )+};
 }
 
-texts! { SocketAddr Domain LinkPrefix }
+texts! { SocketAddr Code Domain LinkPrefix }
 
 impl SettingValue for String {
     const KIND: Kind = Kind::Text;

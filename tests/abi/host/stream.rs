@@ -159,7 +159,10 @@ impl Driver<'_> {
         };
         let message = self.message(stream, direction);
         if message.is_held {
-            // What it says of the body while it holds the headers is that it waits.
+            // A body that goes on takes the headers with it that were held.
+            if verdict == Verdict::GoOn {
+                self.continue_request(stream);
+            }
             return;
         }
         let buffer = message.buffer.take().unwrap_or_default();

@@ -178,6 +178,20 @@ impl Envoy {
         self.process = start(command, folder, self.edge).await;
     }
 
+    /// Gives it the token that its file has by now.
+    pub fn replace_token(&self) {
+        let folder = self.folder.path();
+        let mut command = run_sh(
+            &self.options,
+            folder,
+            self.edge,
+            self.admin,
+            &self.control_planes,
+        );
+        let output = command.arg("--token").output().expect("envoy/run.sh");
+        assert!(output.status.success(), "{output:?}");
+    }
+
     /// The listener as it was at the start, to make others of. Needs [`EnvoyOptions::listener_file`].
     #[must_use]
     pub fn listener(&self) -> &Listener {

@@ -1,14 +1,19 @@
 //! `envoy/run.sh` and the bootstrap that it fills in.
 
+use edgelink_tests::certificates::Authority;
 use edgelink_tests::stack::{ControlPlane, Deployment, EnvoyOptions, Stats};
 use std::path::Path;
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
 fn run_sh(state: &Path, settings: &[(&str, &str)]) -> Output {
+    with_arguments(&["--mode", "validate"], state, settings)
+}
+
+fn with_arguments(arguments: &[&str], state: &Path, settings: &[(&str, &str)]) -> Output {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../envoy/run.sh");
     Command::new(script)
-        .args(["--mode", "validate"])
+        .args(arguments)
         .env("EDGELINK_STATE_DIR", state)
         .env("EDGELINK_WASM", edgelink_tests::stack::filter_module())
         .envs(settings.iter().copied())
@@ -40,9 +45,38 @@ fn envoy_takes_the_filled_bootstrap() {
         let filled = read("bootstrap.yaml").expect("the bootstrap");
         assert_eq!(filled.contains(escaped), in_plugin == "true", "{filled}");
         if in_plugin == "false" {
-            assert_eq!(read("edge-token").expect("the token"), format!("{token}\n"));
+            // Older Envoys would send a line end along.
+            assert_eq!(read("edge-token").expect("the token"), token);
         }
     }
+}
+
+#[test]
+fn of_a_file_with_several_tokens_envoy_gets_the_first() {
+    let state = TempDir::new().expect("a folder");
+    let file = state.path().join("tokens");
+    let settings = [("EDGELINK_EDGE_TOKEN_FILE", file.to_str().expect("a path"))];
+    let read = || std::fs::read_to_string(state.path().join("envoy/edge-token"));
+    let replace = || with_arguments(&["--token"], state.path(), &settings);
+    std::fs::write(&file, "first\n").expect("a file");
+    assert!(!replace().status.success(), "there is no Envoy");
+    for (text, token) in [("first\n", "first"), ("\n one,two \r\nthree\n", "one")] {
+        std::fs::write(&file, text).expect("a file");
+        let output = run_sh(state.path(), &settings);
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(read().expect("the token"), token);
+    }
+    std::fs::write(&file, "new\nfirst\n").expect("a file");
+    assert_eq!(
+        read().expect("the token"),
+        "one",
+        "nothing is read by itself"
+    );
+    assert!(replace().status.success());
+    assert_eq!(read().expect("the token"), "new");
+    std::fs::write(&file, "\n").expect("a file");
+    let output = run_sh(state.path(), &settings);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("is empty"));
 }
 
 #[test]
@@ -59,8 +93,10 @@ fn settings_that_make_no_sense_stop_the_start_with_their_name() {
         ("EDGELINK_ENVOY", "/bin/true"),
         ("EDGELINK_TOKEN_IN_PLUGIN", "yes"),
         ("EDGELINK_PAGES", "control-plane"),
+        ("EDGELINK_TRACE_PARENTS", "yes"),
         ("EDGELINK_CONTROL_PLANE_CA", "/nowhere/ca.pem"),
         ("EDGELINK_CLIENT_KEY", "/nowhere/key.pem"),
+        ("EDGELINK_CONTROL_PLANE_NAME", "control-plane.example"),
     ] {
         let output = run_sh(state.path(), &[token, (name, value)]);
         let message = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -73,6 +109,92 @@ fn settings_that_make_no_sense_stop_the_start_with_their_name() {
         String::from_utf8_lossy(&output.stderr).contains("edge token"),
         "{output:?}"
     );
+}
+
+/// Without an authority Envoy would speak plain HTTP, and send the token along.
+#[test]
+fn what_is_set_for_tls_needs_an_authority() {
+    let state = TempDir::new().expect("a folder");
+    let edges = Authority::new();
+    let (edge, authority) = (edges.issue("edge"), edges.file());
+    let bridge = edgelink_tests::stack::bridge_module();
+    let [certificate, key, authority, bridge] = [&edge.certificate, &edge.key, &authority, &bridge]
+        .map(|file| file.to_str().expect("a path"));
+    let own = [
+        ("EDGELINK_EDGE_TOKEN", "0123456789abcdef"),
+        ("EDGELINK_CLIENT_CERTIFICATE", certificate),
+        ("EDGELINK_CLIENT_KEY", key),
+        ("EDGELINK_BRIDGE_WASM", bridge),
+    ];
+    let name = ("EDGELINK_REDIS_NAME", "redis.example");
+    let of_redis = [
+        ("EDGELINK_REDIS", "pooled"),
+        ("EDGELINK_REDIS_CA", authority),
+    ];
+    for (more, named) in [
+        (&[][..], "EDGELINK_CLIENT_CERTIFICATE"),
+        (&of_redis[1..], "EDGELINK_CLIENT_CERTIFICATE"),
+        (
+            &[("EDGELINK_CONTROL_PLANE_CA", authority), of_redis[0], name],
+            "EDGELINK_REDIS_NAME",
+        ),
+        (&of_redis, ""),
+        (&[("EDGELINK_CONTROL_PLANE_CA", authority)], ""),
+    ] {
+        let output = run_sh(state.path(), &[&own[..], more].concat());
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.success(), named.is_empty(), "{message}");
+        assert!(message.contains(named), "{named}: {message}");
+    }
+}
+
+/// Control planes that have names of their own, each with a certificate for it.
+#[test]
+fn a_certificate_may_be_for_any_of_the_control_planes() {
+    let state = TempDir::new().expect("a folder");
+    let authority = Authority::new();
+    let authority = authority.file();
+    let rendered = |control_planes: &str, name: &str| {
+        let output = run_sh(
+            state.path(),
+            &[
+                ("EDGELINK_EDGE_TOKEN", "0123456789abcdef"),
+                ("EDGELINK_CONTROL_PLANES", control_planes),
+                (
+                    "EDGELINK_CONTROL_PLANE_CA",
+                    authority.to_str().expect("a path"),
+                ),
+                ("EDGELINK_CONTROL_PLANE_NAME", name),
+            ],
+        );
+        assert!(output.status.success(), "{output:?}");
+        let filled = std::fs::read_to_string(state.path().join("envoy/bootstrap.yaml"));
+        let filled = filled.expect("the bootstrap");
+        let lines = filled.lines().map(str::trim);
+        let wanted = ["match_typed", "sni:", "auto_host_sni:"];
+        let is_wanted = |line: &&str| wanted.iter().any(|begin| line.starts_with(begin));
+        lines
+            .filter(is_wanted)
+            .take(2)
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let of = |kind: &str, name: &str| {
+        format!("{{ san_type: {kind}, matcher: {{ exact: \"{name}\" }} }}")
+    };
+    let names = |names: &[String]| format!("match_typed_subject_alt_names: [{}]", names.join(", "));
+    let [a, b] = ["a.example", "b.example"].map(|name| of("DNS", name));
+    let several = rendered("a.example:1,b.example:1,a.example:2", "");
+    assert_eq!(
+        several,
+        ["auto_host_sni: true".to_owned(), names(&[a.clone(), b])]
+    );
+    let one = ["sni: \"a.example\"".to_owned(), names(&[a.clone()])];
+    assert_eq!(rendered("a.example:1,a.example:2", ""), one);
+    assert_eq!(rendered("127.0.0.1:1,b.example:1", "a.example"), one);
+    let addresses = [a, of("IP_ADDRESS", "127.0.0.1"), of("IP_ADDRESS", "::1")];
+    let mixed = rendered("a.example:1,127.0.0.1:1,[::1]:1", "");
+    assert_eq!(mixed[0], names(&addresses));
 }
 
 #[cfg(unix)]

@@ -95,6 +95,7 @@ async fn traced_stack(collector: &Collector) -> (ControlPlane, Envoy) {
     let own = [
         ("EDGELINK_OTLP", address.as_str()),
         ("EDGELINK_TRACE_PERCENT", "0"),
+        ("EDGELINK_TRACE_PARENTS", "true"),
         ("EDGELINK_DESCRIBE", "outcome,tier"),
     ];
     let options = EnvoyOptions {
@@ -163,11 +164,38 @@ async fn a_page_from_the_control_plane_is_traced_below_envoy() {
     assert_eq!((&*edge.parent, &page.parent), (PARENT, &edge.id));
 }
 
+/// A client that asks to be traced is traced no more than others, and the control plane hears nothing of its trace.
+#[tokio::test]
+async fn a_client_has_no_say_in_what_is_traced() {
+    let control_plane = ScriptedControlPlane::start().await;
+    script(&control_plane, "abc");
+    for percent in ["100", "0"] {
+        let collector = Collector::start().await;
+        let options = options(&[
+            ("EDGELINK_OTLP", &collector.address().to_string()),
+            ("EDGELINK_TRACE_PERCENT", percent),
+        ]);
+        let envoy = Envoy::start(&options, &[control_plane.address()]).await;
+        let request = traced("/abc", "01").header("tracestate", b"a=b");
+        assert_eq!(envoy.visit(&request).await.status, 302);
+        let heads = control_plane.lookup_heads("abc");
+        assert!(heads.iter().all(|head| !head.contains(TRACE)), "{heads:?}");
+        if percent == "100" {
+            until("the span of Envoy is there", LIMIT, async || {
+                (!collector.spans().is_empty()).then_some(())
+            })
+            .await;
+            assert_eq!(collector.spans_of(TRACE).len(), 0);
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_lookup_has_the_traceparent_of_its_visitor_and_no_other() {
     let control_plane = ScriptedControlPlane::start().await;
     script(&control_plane, "abc");
-    let envoy = Envoy::start(&EnvoyOptions::default(), &[control_plane.address()]).await;
+    let options = options(&[("EDGELINK_TRACE_PARENTS", "true")]);
+    let envoy = Envoy::start(&options, &[control_plane.address()]).await;
     assert_eq!(envoy.visit(&traced("/abc", "00")).await.status, 302);
     let heads = control_plane.lookup_heads("abc");
     let header = format!("traceparent: {}", traceparent("00"));

@@ -1,7 +1,7 @@
 //! Pages for visitors that come from the control plane through an edge.
 
 use edgelink_tests::scenario::{Answer, Request};
-use edgelink_tests::stack::{Deployment, EnvoyOptions};
+use edgelink_tests::stack::{ControlPlane, Deployment, Envoy, EnvoyOptions};
 use serde_json::json;
 
 const TARGET: &str = "https://example.com/target";
@@ -72,4 +72,29 @@ async fn an_edge_leads_to_nothing_else_of_the_control_plane() {
         assert_eq!(answer.body, b"Not found.\n", "{path}");
     }
     edgelink.envoy.assert_unharmed().await;
+}
+
+#[tokio::test]
+async fn behind_a_prefix_pages_are_behind_it_too() {
+    let control_plane = ControlPlane::with_variables(&[
+        ("EDGELINK_LINKS_PREFIX", "/s/"),
+        ("EDGELINK_HOME_PAGE", "true"),
+    ])
+    .await;
+    let link = json!({ "longUrl": TARGET, "customSlug": "known" });
+    control_plane.create(&link).await;
+    let options = EnvoyOptions {
+        public_pages: true,
+        variables: vec![("EDGELINK_PREFIX", "/s/".to_owned())],
+        ..EnvoyOptions::default()
+    };
+    let envoy = Envoy::start(&options, &[control_plane.address()]).await;
+    let preview = envoy.follow("/s/known+").await;
+    assert!(text(&preview).contains("href=\"/s/known\""), "{preview:?}");
+    assert_eq!(envoy.follow("/s/").await.status, 200, "the home page");
+    for path in ["/", "/known+", "/robots.txt"] {
+        let answer = envoy.follow(path).await;
+        assert_eq!(answer.body, b"Not found.\n", "{path}");
+    }
+    envoy.assert_unharmed().await;
 }

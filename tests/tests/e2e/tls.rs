@@ -95,7 +95,6 @@ impl Secured {
         let (servers, edges) = (Authority::new(), Authority::new());
         let folder = TempDir::new().expect("a folder");
         fs::write(folder.path().join("tokens"), OLD_TOKEN).expect("a file");
-        fs::write(folder.path().join("edge-token"), OLD_TOKEN).expect("a file");
         fs::write(folder.path().join("redis-password"), REDIS_PASSWORD).expect("a file");
         fs::copy(edges.file(), folder.path().join("edges.pem")).expect("a file");
         fs::copy(servers.file(), folder.path().join("servers.pem")).expect("a file");
@@ -132,7 +131,7 @@ impl Secured {
             bootstrap: Some(often_connecting()),
             variables: vec![
                 ("EDGELINK_EDGE_TOKEN", String::new()),
-                ("EDGELINK_EDGE_TOKEN_FILE", file("edge-token")),
+                ("EDGELINK_EDGE_TOKEN_FILE", file("tokens")),
                 ("EDGELINK_CONTROL_PLANE_CA", file("servers.pem")),
                 ("EDGELINK_CLIENT_CERTIFICATE", text(&of_edge.certificate)),
                 ("EDGELINK_CLIENT_KEY", text(&of_edge.key)),
@@ -255,6 +254,7 @@ impl Secured {
         .await;
     }
 
+    /// In one file, which edges and control planes share.
     async fn replace_the_token(&self) {
         let identity = self.of_edge.clone();
         replace(
@@ -265,9 +265,17 @@ impl Secured {
             self.takes(&identity, NEW_TOKEN).await.then_some(())
         })
         .await;
-        let (file, token) = (self.file("edge-token"), format!("{NEW_TOKEN}\n"));
-        self.until_read("edge-token", || replace(&file, token.as_bytes()))
-            .await;
+        // An edge that starts, or connects, meanwhile takes the first of them.
+        self.connects_again().await;
+        replace(
+            &self.file("tokens"),
+            format!("{NEW_TOKEN}\n{OLD_TOKEN}\n").as_bytes(),
+        );
+        let replace_tokens = || {
+            self.envoy.replace_token();
+            self.with_redis.replace_token();
+        };
+        self.until_read("edge-token", replace_tokens).await;
         // Every worker has it, a moment later.
         self.connects_again().await;
         replace(&self.file("tokens"), format!("{NEW_TOKEN}\n").as_bytes());

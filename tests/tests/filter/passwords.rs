@@ -5,6 +5,7 @@ use edgelink_tests::abi::host::{Callout, End, Fleet, Outcome, Response, StreamId
 use edgelink_tests::scenario::{Reply, extended};
 use edgelink_wire::password::UnlockKey;
 use edgelink_wire::record::Extension;
+use edgelink_wire::{RedirectStatus, VisitsAnswer, VisitsRequest};
 use std::time::Duration;
 
 const BODY: &[u8] = b"password=secret";
@@ -109,6 +110,52 @@ fn a_form_for_no_link_passes_whole_after_the_lookup() {
             "{outcome:?}"
         );
         assert_eq!(worker.passed_body(stream), (BODY.to_vec(), End::Last));
+        fleet.assert_unharmed();
+    }
+}
+
+/// The answer to a request for visits.
+fn visits(lease: &Callout) -> Response {
+    let request = VisitsRequest::decode(&lease.body).expect("a request for visits");
+    let leased = VisitsAnswer {
+        number: request.number,
+        visits: 9,
+        millis: 5_000,
+    };
+    Response::new(200)
+        .header("content-type", VisitsAnswer::MEDIA_TYPE)
+        .body(leased.to_bytes())
+}
+
+/// The link keeps the method and has a limit: what was a form waits for a visit.
+#[test]
+fn a_form_for_a_link_without_a_password_is_held_while_it_waits_for_a_visit() {
+    let extension = Extension {
+        max_visits: Some(9),
+        ..Extension::default()
+    };
+    let mut link = extended("https://example.com/", &extension);
+    link.redirect = RedirectStatus::TemporaryRedirect;
+    for is_known in [true, false] {
+        let mut fleet = fleet();
+        let worker = fleet.worker(0);
+        let stream = open(worker);
+        let lookup = worker.callout();
+        answer(worker, &lookup, &Reply::Link(link.clone()));
+        let lease = worker.callout();
+        assert_eq!(lease.path(), "/edge/v1/visits/go.example/abc");
+        worker.send_body(stream, &BODY[..5], End::More);
+        assert_eq!(worker.outcome(stream), Outcome::Paused);
+        worker.send_body(stream, &BODY[5..], End::More);
+        worker.send_trailers(stream);
+        assert_eq!(worker.outcome(stream), Outcome::Paused);
+        if is_known {
+            worker.answer(&lease, visits(&lease));
+        } else {
+            worker.reset_callout(&lease);
+        }
+        let answered = worker.outcome(stream).local_response();
+        assert_eq!(answered.status(), if is_known { 307 } else { 503 });
         fleet.assert_unharmed();
     }
 }

@@ -108,7 +108,7 @@ pub(super) fn read(
     receipt: Option<Receipt>,
 ) -> Result<Draft, Problem> {
     let target = fields.required("longUrl", |value| values::target(value, links));
-    let alias = fields.optional("customSlug", values::slug);
+    let alias = fields.optional("customSlug", |value| values::alias(value, links));
     let default = caller.default_domain(links.default_domain());
     let domain = values::place(&mut fields, default, caller, links);
     let find_if_exists = fields.optional("findIfExists", values::flag);

@@ -129,7 +129,7 @@ fn parse(
     links: &TenantLinks<'_>,
 ) -> Result<(LinkKey, bool), Problem> {
     let mut fields = Fields::new(object);
-    let code = fields.optional("customSlug", values::slug);
+    let code = fields.optional("customSlug", |value| values::alias(value, links));
     let domain = values::place(&mut fields, &old.domain, caller, links);
     let keeps_old = fields.optional("keepOld", values::flag);
     fields.finish()?;

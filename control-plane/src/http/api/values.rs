@@ -43,6 +43,15 @@ pub(crate) fn slug(value: &Value) -> Result<Code, Reason> {
     Code::parse(text(value)?).map_err(reason)
 }
 
+/// The alias of a new link, or of one that moves.
+pub(crate) fn alias(value: &Value, links: &TenantLinks<'_>) -> Result<Code, Reason> {
+    let alias = slug(value)?;
+    match links.reserves(&alias) {
+        true => Err("is reserved here for other services (links.reserved)".into()),
+        false => Ok(alias),
+    }
+}
+
 /// A domain that the tenant knows.
 pub(crate) fn domain(value: &Value, links: &TenantLinks<'_>) -> Result<Domain, Reason> {
     let domain = Domain::parse(text(value)?).map_err(reason)?;

@@ -8,7 +8,7 @@ use crate::clicks::{Answered, ClickEvents, Counting};
 use crate::control_plane::callout::Callout;
 use crate::flights::Waiter;
 use crate::host::Clients;
-use crate::metrics::{Metric, Tier};
+use crate::metrics::{Metric, PassedOutcome, Tier};
 use crate::request::{self, Head};
 use crate::settings::{Described, Settings, UnknownCodes};
 use crate::visit::Visit;
@@ -27,6 +27,7 @@ impl Edge {
         head: &Head<'_>,
     ) -> Option<Answer<'a>> {
         self.enter(waiter.stream);
+        self.forms.leave(waiter.stream);
         let path = self.plain_path(head.path).unwrap_or_default();
         let head = &Head {
             path: &path,
@@ -50,7 +51,10 @@ impl Edge {
         let answer = compose(record, tier, of, visit, settings);
         let outcome = unless_passed(answer.outcome(), passes);
         tell(client, settings, &resumed.key, (tier, outcome));
-        let outcome = outcome?;
+        let Some(outcome) = outcome else {
+            counts.count(passed(tier));
+            return None;
+        };
         counts.count(Metric::Requests(tier, outcome));
         let answer = or_elsewhere(answer, &resumed.key, domains);
         if is_counted {
@@ -96,6 +100,7 @@ impl Edge {
                     tell(client, settings, &self.key, (tier, outcome));
                 }
                 let Some(outcome) = outcome else {
+                    counts.count(passed(tier));
                     return Step::Pass;
                 };
                 counts.count(Metric::Requests(tier, outcome));
@@ -132,6 +137,7 @@ impl Edge {
         let outcome = unless_passed(answer.outcome(), passes);
         tell(client, settings, &self.key, (found.tier, outcome));
         let Some(outcome) = outcome else {
+            counts.count(passed(found.tier));
             self.lost.extend(callout.map(|callout| callout.flight));
             return Step::Pass;
         };
@@ -157,6 +163,11 @@ impl Edge {
 fn unless_passed(outcome: Outcome, passes_unknown: bool) -> Option<Outcome> {
     let passes = passes_unknown && outcome == Outcome::NotFound;
     (!passes).then_some(outcome)
+}
+
+/// Under which a request is counted that passes.
+fn passed(tier: Tier) -> Metric {
+    Metric::Passed(tier, PassedOutcome::Passed)
 }
 
 /// Says what became of a request, if that is configured; `None` if it passes.

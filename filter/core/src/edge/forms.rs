@@ -99,7 +99,7 @@ impl Edge {
         record.is_ok_and(|record| is_locked(&record, form.is_below, now))
     }
 
-    /// Whether the stream is that of a form, which is held until its body is there.
+    /// Whether the stream is that of a form, or of one that was released and still waits: body and trailers are held.
     #[must_use]
     pub fn holds_form(&self, stream: StreamId) -> bool {
         !self.forms.is_empty() && self.forms.holds(stream)
@@ -123,7 +123,8 @@ impl Edge {
         self.forms.on_link(form.stream, is_locked)
     }
 
-    /// What becomes of a form whose link has no password: it is a request like any other.
+    /// What becomes of a form whose link has no password: it is a request like any other, but for its stream, which is held until
+    /// [`Edge::answer`] has said what becomes of it.
     pub fn release_form(&mut self, form: Waiter, resumed: &Resumed) -> Vec<Action> {
         let waiter = Waiter {
             is_form: false,

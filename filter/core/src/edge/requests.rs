@@ -5,6 +5,7 @@ use crate::answer::Answer;
 use crate::flights::{FlightId, Purpose, StreamId, Waiter};
 use crate::host::{Clients, Log, SharedData, Streams};
 use crate::request::{Head, Requested, parse_path, parse_path_below};
+use edgelink_wire::redirect::is_visit;
 use std::borrow::Cow;
 
 impl Edge {
@@ -68,8 +69,7 @@ impl Edge {
                 None => return self.answer_root(host, head),
             },
         };
-        // HEAD comes from programs that check or preview a link.
-        let is_click = head.method != b"HEAD";
+        let is_click = is_visit(head.method);
         let visitor = Waiter {
             stream,
             has_more: is_below || is_other || !requested.query.is_empty(),
@@ -105,14 +105,15 @@ impl Edge {
         self.traces.keep(stream, traceparent);
     }
 
-    /// The trace that a lookup, or a request for visits, is part of; `None` if it is in none.
+    /// The trace that a lookup, or a request for visits, is part of: that of the oldest waiter that is in one. `None` if none is.
     #[must_use]
     pub fn trace_of(&self, flight: FlightId) -> Option<&str> {
         let flights = match flight.purpose() {
             Purpose::Links => &self.flights,
             Purpose::Visits => &self.visits,
         };
-        self.traces.of(flights.oldest_waiter(flight)?.stream)
+        let mut waiters = flights.waiters(flight).iter();
+        waiters.find_map(|waiter| self.traces.of(waiter.stream))
     }
 
     /// Reads a path that goes on behind a code, where such paths may be those of links.

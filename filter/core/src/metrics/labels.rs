@@ -44,6 +44,12 @@ labels! {
         Stale = "stale",
     }
 
+    /// What became of a request that is not answered.
+    PassedOutcome {
+        /// Its code has no link: it goes on to the next filter.
+        Passed = "passed",
+    }
+
     /// How a callout ended.
     CalloutOutcome {
         /// A link.

@@ -38,7 +38,7 @@ edgelink_wire::settings! {
         pub snapshot: Option<SnapshotSection> = None;
         /// Codes that were never issued are 404 without a lookup. It needs `snapshot` and a feed.
         pub admission: Option<AdmissionSection> = None;
-        /// Redirects of GET are counted by link and reported.
+        /// Redirects are counted by link and reported, but for those of HEAD, OPTIONS and TRACE.
         pub clicks: Option<ClicksSection> = None;
         /// Visits of links that have a limit.
         pub visits: VisitsSection = VisitsSection::default();

@@ -1,10 +1,12 @@
 //! nginx while Envoys and control planes are gone.
 
+use edgelink_tests::certificates::Authority;
 use edgelink_tests::scenario::Request;
-use edgelink_tests::stack::{ControlPlane, Envoy, EnvoyOptions, Nginx, Signal, until};
+use edgelink_tests::stack::{ControlPlane, Envoy, EnvoyOptions, Nginx, Signal, free_port, until};
 use edgelink_wire::code::RESERVED_WORDS;
 use serde_json::json;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -99,6 +101,40 @@ impl Load {
         self.is_over.store(true, Ordering::Relaxed);
         self.visitors.join_all().await;
         self.answers.load(Ordering::Relaxed)
+    }
+}
+
+/// By a name, for nginx checks no address in a certificate.
+#[tokio::test]
+async fn a_control_plane_with_tls_answers_if_its_certificate_is_for_the_name() {
+    let authority = Authority::new();
+    let own = authority.issue("control-plane");
+    let public = SocketAddr::from(([127, 0, 0, 1], free_port()));
+    let file = |path: &Path| path.to_str().expect("a path").to_owned();
+    let control_plane = ControlPlane::with_variables(&[
+        ("EDGELINK_SERVER_PUBLIC_LISTEN", &public.to_string()),
+        ("EDGELINK_TLS_LISTENERS", "public"),
+        ("EDGELINK_TLS_CERTIFICATE_FILE", &file(&own.certificate)),
+        ("EDGELINK_TLS_KEY_FILE", &file(&own.key)),
+    ])
+    .await;
+    let link = json!({ "longUrl": TARGET, "customSlug": "known" });
+    control_plane.create(&link).await;
+    let nowhere = SocketAddr::from(([127, 0, 0, 1], 9));
+    let (ours, others) = (file(&authority.file()), Authority::new());
+    let others = file(&others.file());
+    for (authority, name, status) in [
+        (&ours, "localhost", 302),
+        (&ours, "other.example", 503),
+        (&others, "localhost", 503),
+    ] {
+        let variables = [
+            ("EDGELINK_CONTROL_PLANE_CA", &**authority),
+            ("EDGELINK_CONTROL_PLANE_NAME", name),
+        ];
+        let nginx = Nginx::start(&[nowhere], &[public], &variables).await;
+        let answer = nginx.follow("/known").await;
+        assert_eq!(answer.status, status, "{name}: {}", nginx.log());
     }
 }
 

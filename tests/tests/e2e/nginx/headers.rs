@@ -71,7 +71,8 @@ const FORGED: [(&str, &[u8]); 24] = [
 fn forged() -> Request {
     let request = Request::get("/abc")
         .header("user-agent", b"Mozilla/5.0")
-        .header("traceparent", b"00-0-0-01");
+        .header("traceparent", b"00-0-0-01")
+        .header("tracestate", b"a=b");
     let forged = FORGED.iter();
     forged.fold(request, |request, (name, value)| {
         request.header(name, value)
@@ -91,7 +92,6 @@ async fn the_edge_sees_the_headers_that_nginx_writes_and_those_that_links_read()
     assert_eq!(nginx.visit(&forged()).await.expect("an answer").status, 200);
     let direct = [
         "host: go.example",
-        "traceparent: 00-0-0-01",
         "user-agent: Mozilla/5.0",
         "x-forwarded-for: 127.0.0.1",
         "x-forwarded-proto: https",
@@ -110,6 +110,7 @@ async fn the_edge_sees_the_headers_that_nginx_writes_and_those_that_links_read()
         "cf-ipcountry: XX",
         "host: go.example",
         "traceparent: 00-0-0-01",
+        "tracestate: a=b",
         "user-agent: Mozilla/5.0",
         "x-forwarded-for: 203.0.113.7",
         "x-forwarded-proto: https",

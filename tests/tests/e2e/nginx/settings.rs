@@ -65,6 +65,8 @@ fn what_is_not_possible_is_refused_by_the_name_of_its_setting() {
         ("EDGELINK_CITY_HEADER", "city;"),
         ("EDGELINK_CERTIFICATE", ""),
         ("EDGELINK_CERTIFICATE_KEY", ""),
+        ("EDGELINK_CONTROL_PLANE_CA", "/nowhere/ca.pem"),
+        ("EDGELINK_CONTROL_PLANE_NAME", "control-plane.example"),
     ] {
         let (is_taken, errors) = check(folder.path(), &[(variable, wrong)]);
         assert!(
@@ -135,5 +137,17 @@ async fn what_nginx_refuses_changes_nothing_of_the_one_that_runs() {
     let (is_taken, errors) =
         said(&nginx.run(&["-s", "reload"], &[("EDGELINK_STALE_SECONDS", "7")]));
     assert!(is_taken, "{errors}");
-    assert!(nginx.configuration().contains("inactive=7s"));
+    let reloaded = nginx.configuration();
+    assert!(reloaded.contains("inactive=7s"));
+    for signal in ["reopen", "quit"] {
+        // Settings that are others by now, or not possible, do not matter to them. The first quit ends nginx.
+        for other in [
+            ("EDGELINK_STALE_SECONDS", "8"),
+            ("EDGELINK_CERTIFICATE", ""),
+        ] {
+            let output = nginx.run(&["-s", signal], &[other]);
+            assert!(signal == "quit" || output.status.success(), "{output:?}");
+            assert_eq!(nginx.configuration(), reloaded, "{signal}");
+        }
+    }
 }

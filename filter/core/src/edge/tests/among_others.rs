@@ -145,8 +145,11 @@ fn codes_without_a_link_pass_where_that_is_configured_and_failures_do_not() {
     assert_eq!(status(world.visit("/d")), Some(410));
     let token = world.ask("/e");
     assert_eq!(world.end(token, Response::default()), [unavailable()]);
-    assert_eq!(world.counted("requests.control_plane.not_found"), 0);
-    assert_eq!(world.counted("requests.lru.not_found"), 0);
+    for (tier, passed) in [("control_plane", 1), ("lru", 2)] {
+        assert_eq!(world.counted(&format!("requests.{tier}.not_found")), 0);
+        let name = format!("requests.{tier}.passed");
+        assert_eq!(world.counted(&name), passed, "{tier}");
+    }
 }
 
 #[test]
@@ -226,6 +229,61 @@ fn a_method_that_is_not_allowed_takes_no_visit() {
         assert_eq!(asks, is_visit, "of a waiter");
         let became = world.by("POST", "/a");
         assert_eq!(matches!(became, Waiting(_)), is_visit, "of a known link");
+    }
+}
+
+#[test]
+fn methods_by_which_programs_ask_take_no_visit_and_are_no_click() {
+    let limited = Extension {
+        max_visits: Some(1),
+        ..Extension::default()
+    };
+    let limited = limited.to_bytes();
+    for (extension, is_limited) in [(&limited[..], true), (&b""[..], false)] {
+        let mut world = World::with(settings_with(r#","clicks":{}"#));
+        let record = with_status(RedirectStatus::TemporaryRedirect, extension);
+        for method in ["OPTIONS", "TRACE", "HEAD"] {
+            world.by(method, "/a");
+        }
+        let resumed = world.resume(world.last_token, KEY, record);
+        assert_eq!(world.statuses(&resumed, "/a"), [Some(307); 3]);
+        for method in ["OPTIONS", "TRACE", "HEAD"] {
+            assert_eq!(status(world.by(method, "/a")), Some(307), "{method}");
+        }
+        world.stand_still(3_000);
+        assert_eq!(world.counted("clicks.sent"), 0);
+        let is_visit = matches!(world.by("POST", "/a"), Waiting(_));
+        assert_eq!(is_visit, is_limited);
+    }
+}
+
+#[test]
+fn a_released_form_is_held_while_it_waits_for_a_visit() {
+    let limited = Extension {
+        max_visits: Some(1),
+        ..Extension::default()
+    };
+    let limited = limited.to_bytes();
+    let record = with_status(RedirectStatus::TemporaryRedirect, &limited);
+    for is_left in [true, false] {
+        let mut world = World::new();
+        let (stream, token) = world.form("/a");
+        let resumed = world.resume(token.unwrap(), KEY, record);
+        assert_eq!(world.on_form_link(&resumed), FormStep::Pass);
+        let mut actions = world.edge.release_form(resumed.waiters[0], &resumed);
+        let Some(Action::Send(callout)) = actions.pop() else {
+            panic!("{actions:?}");
+        };
+        let token = world.send(&callout);
+        assert!(world.edge.holds_form(stream));
+        assert_eq!(world.edge.on_form_body(stream, b"body"), FormStep::Hold);
+        assert!(world.edge.on_form_too_long(stream).is_none());
+        if is_left {
+            world.edge.on_stream_end(stream);
+        } else {
+            assert_eq!(world.end(token, Response::default()), [unavailable()]);
+        }
+        assert!(!world.edge.holds_form(stream));
     }
 }
 

@@ -265,7 +265,17 @@ fn a_form_for_a_link_that_is_not_known_is_held_while_it_is_looked_up() {
         let (stream, token) = world.form(&format!("/{code}"));
         let resumed = world.resume(token.unwrap(), &format!("go.example/{code}"), record);
         assert_eq!(world.on_form_link(&resumed), FormStep::Pass);
-        assert!(!world.edge.holds_form(stream));
+        let held = |world: &World| world.edge.holds_form(stream);
+        assert!(held(&world), "until it is answered or goes on");
+        let actions = world.edge.release_form(resumed.waiters[0], &resumed);
+        let [Action::Resume(released)] = &actions[..] else {
+            panic!("{actions:?}");
+        };
+        let answer = world
+            .edge
+            .answer(&world.host, released.waiters[0], released, &get("/a"));
+        assert_eq!(answer.is_none(), code == "b");
+        assert!(!held(&world));
     }
 }
 

@@ -328,3 +328,29 @@ fn the_higher_rev_of_two_absences_is_kept_here_and_in_shared_data() {
         assert_eq!(answers, [unavailable()], "it was deleted with a higher rev");
     }
 }
+
+#[test]
+fn a_lookup_is_part_of_the_trace_of_its_oldest_waiter_that_is_in_one() {
+    const TRACES: [&str; 2] = [
+        "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+        "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+    ];
+    let mut world = World::new();
+    let Step::Wait(Some(Callout { flight, .. })) = world.request(1, &get("/a")) else {
+        panic!("it is looked up");
+    };
+    for stream in [2, 3] {
+        let step = world.request(stream, &get("/a"));
+        assert!(matches!(step, Step::Wait(None)), "they share it");
+    }
+    let trace = |world: &World| world.edge.trace_of(flight).map(str::to_owned);
+    assert_eq!(trace(&world), None);
+    for (stream, traceparent) in [3, 2].into_iter().zip(TRACES) {
+        world.edge.on_trace(stream, traceparent.as_bytes());
+        assert_eq!(trace(&world).as_deref(), Some(traceparent));
+    }
+    world.edge.on_stream_end(2);
+    assert_eq!(trace(&world).as_deref(), Some(TRACES[0]));
+    world.edge.on_stream_end(3);
+    assert_eq!(trace(&world), None);
+}
