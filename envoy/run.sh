@@ -256,9 +256,9 @@ watched() {
   printf '{ filename: "%s", watched_directory: { path: "%s" } }' "$file" "$folder"
 }
 
-# tls_to NAME VARIABLES host:port,...: TLS towards these, as `tls` then, if VARIABLES_CA names an authority.
+# tls_to NAME CA_VARIABLE NAME_VARIABLE host:port,...: TLS towards these, as `tls` then, if there is an authority.
 tls_to() {
-  local name=$1 ca=$2_CA own_name=$2_NAME host hosts=() names='' sni='' has_address=false
+  local name=$1 ca=$2 own_name=$3 host hosts=() names='' sni='' has_address=false
   tls=''
   if [[ -z ${!ca:-} ]]; then
     [[ -z ${!own_name:-} ]] || fail "$own_name needs $ca: without it there is no TLS"
@@ -267,7 +267,7 @@ tls_to() {
   secret_files "$name-ca" "$ca" "${!ca}"
   set_secret "$name-ca" "validation_context: { trusted_ca: { filename: \"$(escape "${found[0]}")\" }, watched_directory: { path: \"$(escape "${found[0]%/*}")\" } }"
   tls=${upstream_tls/SECRET/"$secret"}
-  hosts_of "${!own_name:-}" "$3"
+  hosts_of "${!own_name:-}" "$4"
   for host in "${hosts[@]}"; do
     if is_address "$host"; then
       has_address=true
@@ -360,7 +360,7 @@ set_redis() {
     ;;
   *) fail "EDGELINK_REDIS must be direct, pooled, cluster or empty, not '$mode'" ;;
   esac
-  tls_to redis EDGELINK_REDIS "${EDGELINK_REDIS_SERVERS:-127.0.0.1:6380}"
+  tls_to redis EDGELINK_REDIS_CA EDGELINK_REDIS_NAME "${EDGELINK_REDIS_SERVERS:-127.0.0.1:6380}"
   values[REDIS_TLS]=$tls
   set_redis_password "$mode"
   values[REDIS_ENDPOINTS]=$(endpoint_list EDGELINK_REDIS_SERVERS "${EDGELINK_REDIS_SERVERS:-127.0.0.1:6380}")
@@ -537,7 +537,7 @@ filled=$(realpath "$filled")
 place=$filled # where Envoy finds them
 if [[ ${1:-} == --render ]]; then place=${EDGELINK_RENDER_PLACE:-/etc/envoy}; fi
 set_own_certificate
-tls_to control-plane EDGELINK_CONTROL_PLANE "$control_planes${EDGELINK_PAGES:+,$EDGELINK_PAGES}"
+tls_to control-plane EDGELINK_CONTROL_PLANE_CA EDGELINK_CONTROL_PLANE_NAME "$control_planes${EDGELINK_PAGES:+,$EDGELINK_PAGES}"
 values[CONTROL_PLANE_TLS]=$tls
 set_public_pages "${EDGELINK_PUBLIC_PAGES:-true}" "${values[PREFIX]}"
 set_token
