@@ -280,7 +280,10 @@ fn up(
 #[tokio::test]
 async fn what_it_prints_works_and_a_second_start_finds_the_links_of_the_first() {
     let collector = Collector::start().await;
-    let variables = vec![("EDGELINK_OTLP", collector.address().to_string())];
+    let variables = vec![
+        ("EDGELINK_OTLP", collector.address().to_string()),
+        ("EDGELINK_TRACE_PARENTS", "true".to_owned()),
+    ];
     let mut run = Run::with_variables("small", variables).await;
     let path = run.create_link().await;
     assert_eq!(run.follow(&path).await.location(), Some(TARGET));
