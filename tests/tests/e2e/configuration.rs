@@ -189,7 +189,10 @@ fn a_certificate_may_be_for_any_of_the_control_planes() {
         several,
         ["auto_host_sni: true".to_owned(), names(&[a.clone(), b])]
     );
-    let one = ["sni: \"a.example\"".to_owned(), names(std::slice::from_ref(&a))];
+    let one = [
+        "sni: \"a.example\"".to_owned(),
+        names(std::slice::from_ref(&a)),
+    ];
     assert_eq!(rendered("a.example:1,a.example:2", ""), one);
     assert_eq!(rendered("127.0.0.1:1,b.example:1", "a.example"), one);
     let addresses = [a, of("IP_ADDRESS", "127.0.0.1"), of("IP_ADDRESS", "::1")];
