@@ -192,12 +192,13 @@ pub(super) async fn one(
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     let import = own(&console, &me, &id)?;
-    let report = import.report();
-    let problems = blocking(move || first_problems(&report)).await?;
+    // Before the report, which is whole when nothing goes on any more.
     let (phase, is_trial, progress) = {
         let state = locked(&import.state);
         (state.phase.clone(), state.is_trial, state.progress.clone())
     };
+    let report = import.report();
+    let problems = blocking(move || first_problems(&report)).await?;
     let mut headers = HeaderMap::new();
     let again = format!("{REFRESH_SECONDS}; url={PATH}/{id}?{}", guard::BY_ITSELF);
     if phase.goes_on()
