@@ -123,6 +123,7 @@ async fn assert_sql(production: &Production, sql: &str, back: &str, check: (&str
 /// Of several servers each is told of, and that two of them are no cluster.
 async fn assert_servers(production: &Production) {
     let mut other = MariaDb::start();
+    other.execute("CREATE DATABASE test_0");
     let hosts = [production.database.port(), other.port()].map(|port| format!("127.0.0.1:{port}"));
     let url = format!("mysql://root@{}/test_0", hosts.join(","));
     let examination = async || {

@@ -189,14 +189,14 @@ impl Run {
         .await;
     }
 
-    /// Returns when spans of Envoy and of the control plane have come to the collector.
-    async fn await_traces(&self, collector: &Collector) {
+    /// Returns when spans of Envoy and of the control plane, which are asked for that path, have come to the collector.
+    async fn await_traces(&self, path: &str, collector: &Collector) {
         let parent = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-        let request = Request::get("/health/live").header("traceparent", parent);
+        let request = Request::get(path).header("traceparent", parent);
         for address in [self.addresses.edge, self.addresses.api] {
             let mut connection = Connection::open(address).await.expect("a connection");
             let answer = connection.exchange(&request, b"").await;
-            assert_eq!(answer.expect("an answer").status, 200);
+            assert_eq!(answer.expect("an answer").location(), Some(TARGET));
         }
         until("spans of both", LIMIT, async || {
             let spans = collector.spans_of("0af7651916cd43dd8448eb211c80319c");
@@ -287,7 +287,7 @@ async fn what_it_prints_works_and_a_second_start_finds_the_links_of_the_first() 
     let mut run = Run::with_variables("small", variables).await;
     let path = run.create_link().await;
     assert_eq!(run.follow(&path).await.location(), Some(TARGET));
-    run.await_traces(&collector).await;
+    run.await_traces(&path, &collector).await;
     for secret in [
         "admin-key",
         "edge-token",
