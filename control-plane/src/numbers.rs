@@ -119,6 +119,8 @@ mod tests {
         config.numbers.source = NumberSourceKind::Counter;
         let url = format!("sqlite://{}/e.db", folder.path().display());
         config.store.url = Secret::new(url);
+        // Others may keep the disk busy.
+        config.store.timeout_ms = std::time::Duration::from_secs(10);
         let store = crate::server::open_store(&config.store).await.unwrap();
         assert!(store.bound_state().await.unwrap().bound < EVERY_NUMBER);
         for _ in 0..2 {

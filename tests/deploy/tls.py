@@ -57,7 +57,7 @@ def follows_links(resources, redis_authority):
         admin = running.enter_context(envoys.envoy(command, folder, os.environ))
         # Redis is asked once the feed says that it counts, and for links that the feed has not brought.
         yield from meshes.becomes_ready(ports["visitors"], "/health/ready")
-        for path, status in {"/sale": 302, "/sale+": 200, "/0000000": 404}.items():
+        for path, status in {"/s/sale": 302, "/s/sale+": 200, "/s/0000000": 404, "/sale": 404}.items():
             if (got := meshes.visit(ports["visitors"], path)) != status:
                 yield f"{path} is {got}, not {status}"
         for cluster in ("control_plane", "pages", "redis"):

@@ -195,6 +195,8 @@ impl Fixture {
         let variables = [
             ("EDGELINK_SERVER_LISTEN", "127.0.0.1:0".to_owned()),
             ("EDGELINK_STORE_URL", database),
+            // Others may keep the disk busy.
+            ("EDGELINK_STORE_TIMEOUT_MS", "10000".to_owned()),
             ("EDGELINK_LINKS_DOMAINS", DOMAIN.to_owned()),
             ("EDGELINK_AUTH_ADMIN_KEY_FILE", path("admin-key")),
             ("EDGELINK_AUTH_KEY_CACHE_MS", "0".to_owned()),
