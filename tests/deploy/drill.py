@@ -110,6 +110,20 @@ def causes(stack):
 
 
 @contextlib.contextmanager
+def running(work, count, done):
+    """Threads that work meanwhile, each until done is set."""
+    threads = [threading.Thread(target=work) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join()
+
+
+@contextlib.contextmanager
 def visitors(paths, count, pause_seconds):
     """Visitors who ask for the paths, one after the other, meanwhile."""
     done = threading.Event()
@@ -124,15 +138,8 @@ def visitors(paths, count, pause_seconds):
                 except (OSError, http.client.HTTPException):
                     connection.close()
 
-    threads = [threading.Thread(target=visit) for _ in range(count)]
-    for thread in threads:
-        thread.start()
-    try:
+    with running(visit, count, done):
         yield
-    finally:
-        done.set()
-        for thread in threads:
-            thread.join()
 
 
 @contextlib.contextmanager
@@ -152,15 +159,8 @@ def front_visitors(requests, count):
                     while awaited > 0 and not done.is_set() and (part := connection.recv(1 << 16)):
                         awaited -= part.count(b"HTTP/1.1 ")
 
-    threads = [threading.Thread(target=visit) for _ in range(count)]
-    for thread in threads:
-        thread.start()
-    try:
+    with running(visit, count, done):
         yield
-    finally:
-        done.set()
-        for thread in threads:
-            thread.join()
 
 
 def firing():

@@ -49,7 +49,7 @@ async fn check_servers(config: &StoreConfig, report: &mut Report) {
         return;
     }
     let (names, known): (Vec<String>, Vec<Known>) = servers.into_iter().unzip();
-    let has_primary = known.iter().any(takes_writes);
+    let has_primary = known.iter().flatten().any(Answer::takes_writes);
     for (name, known) in names.iter().zip(&known) {
         let (verdict, found, advice) = match known {
             Ok(answer) => {
@@ -77,12 +77,6 @@ async fn check_servers(config: &StoreConfig, report: &mut Report) {
         let advice = "Set read_only = ON on all but the primary: what is written to one of them the others may not have.";
         report.error("database.servers", found, advice);
     }
-}
-
-fn takes_writes(known: &Known) -> bool {
-    known
-        .as_ref()
-        .is_ok_and(|answer| answer.standing > Standing::Refuses)
 }
 
 /// A replica is to take no writes; a node of a cluster is.

@@ -387,15 +387,10 @@ async fn skip_numbers(
 
 async fn advance_issuers(session: &mut Session, wanted: Option<u64>) -> Result<Skipped, Fault> {
     let end = bounds::read(session).await?.bound / u64::from(ISSUERS);
-    let for_update = session.dialect().for_update;
     // Every row is locked and written: none is drawn from meanwhile.
-    let before = numbers(
-        session,
-        sql(format!("SELECT next FROM issuers{for_update}")),
-    )
-    .await?;
-    let at_most = |next: &u64| NUMBERS_SKIPPED.min(end.saturating_sub(*next) / 2);
-    let by = |next: &u64| wanted.unwrap_or_else(|| at_most(next));
+    let for_update = session.dialect().for_update;
+    let next = format!("SELECT next FROM issuers ORDER BY issuer{for_update}");
+    let before = numbers(session, sql(next.clone())).await?;
     let (least, greatest) = (session.dialect().least, session.dialect().greatest);
     let advance = match wanted {
         Some(wanted) => sql("UPDATE issuers SET next = next + ?").bind(wanted),
@@ -406,9 +401,14 @@ async fn advance_issuers(session: &mut Session, wanted: Option<u64>) -> Result<S
         .bind(end),
     };
     session.execute(advance).await?;
+    let after = numbers(session, sql(next)).await?;
+    let skipped = after
+        .iter()
+        .zip(&before)
+        .map(|(after, before)| after - before);
     Ok(Skipped {
-        least: before.iter().map(by).min().unwrap_or_default(),
-        greatest: before.iter().map(by).max().unwrap_or_default(),
+        least: skipped.clone().min().unwrap_or_default(),
+        greatest: skipped.max().unwrap_or_default(),
     })
 }
 

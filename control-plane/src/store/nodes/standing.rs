@@ -64,6 +64,14 @@ pub(super) enum Prefer {
     First,
 }
 
+impl Answer {
+    /// Whether it takes writes, however well.
+    #[must_use]
+    pub fn takes_writes(&self) -> bool {
+        self.standing > Standing::Refuses
+    }
+}
+
 impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.standing {
@@ -102,7 +110,7 @@ pub fn are_apart(known: &[Known]) -> bool {
 fn writers(known: &[Known]) -> impl Iterator<Item = (usize, &Answer)> {
     let answers = known.iter().enumerate();
     let answers = answers.filter_map(|(place, known)| Some((place, known.as_ref().ok()?)));
-    answers.filter(|(_, answer)| answer.standing > Standing::Refuses)
+    answers.filter(|(_, answer)| answer.takes_writes())
 }
 
 /// Chooses a server. `used` is the one in use, if any is yet; `was_replica` says of each whether it once took no writes, so that
