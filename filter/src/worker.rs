@@ -14,18 +14,19 @@ use crate::abi::{self, Buffer, HostBytes, Map};
 use crate::envoy::Envoy;
 use edgelink_filter_core::answer::Answer;
 use edgelink_filter_core::control_plane::callout::{Callout, Response};
-use edgelink_filter_core::control_plane::{BackgroundCallout, BackgroundKind};
+use edgelink_filter_core::control_plane::{BackgroundCallout, Outgoing};
 use edgelink_filter_core::edge::{Action, Edge, Resumed, Step};
 use edgelink_filter_core::flights::Waiter;
 use edgelink_filter_core::forms::FormEnd;
+use edgelink_filter_core::random;
 use edgelink_filter_core::request::Head;
 use edgelink_filter_core::settings::Settings;
 use edgelink_filter_core::time::Moment;
-use edgelink_wire::clicks::{EDGE_HEADER, VisitorKeys, WorkerId};
-use edgelink_wire::{TRACEPARENT, health};
-use sending::{RETRY, Reply, call};
+use edgelink_wire::TRACEPARENT;
+use edgelink_wire::clicks::VisitorKeys;
+use sending::{Reply, call};
 use state::{Worker, with_worker};
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// How many waiters and forms are answered in one callback. The proxy sends the answers once the callback has returned, each
 /// from within the end of the stream that was answered before it, so that its stack grows with every one of them;
@@ -37,11 +38,16 @@ const BATCH_PAUSE_MILLIS: u32 = 1;
 
 /// Puts a configuration into effect. Caches and waiters are kept.
 pub(crate) fn configure(root: u32, settings: Settings) {
-    let settings = Rc::new(settings);
+    let settings = Arc::new(settings);
     abi::set_tick_period(jittered(settings.tick_millis));
     state::make_once(|| {
         let wall = Envoy::wall_clock(Envoy::now());
-        Worker::new(Edge::new(settings.clone(), name(), random(), wall))
+        Worker::new(Edge::new(
+            settings.clone(),
+            random::name(),
+            random::number(),
+            wall,
+        ))
     });
     with_worker(|worker| {
         worker.envoy.enter(root);
@@ -214,24 +220,15 @@ pub(crate) fn callout_end(token: u32, headers: usize, body_size: usize) {
 
 /// Sends a lookup, or a request for visits.
 fn send(callout: &Callout) {
-    let media_type = callout.media_type();
-    let is_post = !callout.body.is_empty();
-    let headers = [
-        (":method", if is_post { "POST" } else { "GET" }),
-        (":path", callout.path.as_str()),
-        ("accept", media_type),
-    ];
     let Some(settings) = with_worker(|worker| worker.edge.settings().clone()) else {
         return;
     };
-    let timeout = settings.control_plane.timeout_millis;
-    let content_type = is_post.then_some(("content-type", media_type));
     let trace = with_worker(|worker| worker.edge.trace_of(callout.flight).map(Box::<str>::from));
     let trace = trace.flatten();
-    let trace = trace.as_deref().map(|trace| (TRACEPARENT, trace));
-    let headers = headers.into_iter().chain(RETRY);
-    let headers = headers.chain(content_type).chain(trace);
-    let token = call(&settings, headers, &callout.body, timeout);
+    let token = call(
+        &settings,
+        &Outgoing::lookup(&settings, callout, trace.as_deref()),
+    );
     let now = Envoy::now();
     let actions = with_worker(|worker| match token {
         Some(token) => {
@@ -247,28 +244,12 @@ fn send(callout: &Callout) {
 
 /// Sends a background callout.
 fn run(callout: &BackgroundCallout) {
-    let headers = [
-        (":method", callout.method),
-        (":path", callout.path.as_str()),
-        ("accept", callout.accept),
-    ];
-    let content_type = callout.content_type.map(|name| ("content-type", name));
-    let edge = with_worker(|worker| worker.edge_name.clone()).flatten();
-    let edge = edge.filter(|_| callout.kind == BackgroundKind::Clicks);
-    let edge = edge.as_deref().map(|name| (EDGE_HEADER, name));
-    let health = callout
-        .health
-        .as_deref()
-        .map(|health| (health::HEADER, health));
-    let headers = headers
-        .into_iter()
-        .chain(content_type)
-        .chain(edge)
-        .chain(health);
     let Some(settings) = with_worker(|worker| worker.edge.settings().clone()) else {
         return;
     };
-    let token = call(&settings, headers, &callout.body, callout.timeout_millis);
+    let edge_name = with_worker(|worker| worker.edge_name.clone()).flatten();
+    let request = Outgoing::background(&settings, callout, edge_name.as_deref());
+    let token = call(&settings, &request);
     let now = Envoy::now();
     with_worker(|worker| match token {
         Some(token) => worker.edge.on_background_sent(callout.kind, token),
@@ -398,22 +379,6 @@ fn pace_ticks() {
 /// The period, up to a quarter longer: else all workers, which are configured in the same moment, would always tick
 /// together.
 fn jittered(millis: u32) -> u32 {
-    let share = (random() % 256) as u32;
+    let share = (random::number() % 256) as u32;
     millis + millis * share / 1_024
-}
-
-/// A name that no other worker has.
-fn name() -> WorkerId {
-    let halves = [random(), random()].map(u64::to_le_bytes);
-    let mut name = [0; 16];
-    for (to, from) in name.iter_mut().zip(halves.as_flattened()) {
-        *to = *from;
-    }
-    name
-}
-
-/// A random number: Rust's own hasher draws its keys from the host.
-fn random() -> u64 {
-    use std::hash::BuildHasher;
-    std::hash::RandomState::new().hash_one(())
 }

@@ -8,7 +8,7 @@ use edgelink_wire::password::{Notice, PAGE_HEADERS, REFERRER_POLICY};
 use edgelink_wire::redirect::{ALLOW, Decision, NO_STORE, NOINDEX, SentTo};
 use edgelink_wire::{Outcome, Record, RedirectStatus};
 use std::borrow::Cow;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// A local response.
 #[derive(Clone, Debug)]
@@ -16,9 +16,10 @@ pub struct Answer<'a> {
     /// The status code.
     pub status: u16,
     location: Option<Cow<'a, [u8]>>,
-    page: Option<&'a Rc<str>>,
+    page: Option<&'a Arc<str>>,
     retry_after: Option<&'a str>,
-    tier: Option<&'static str>,
+    tier: Tier,
+    shows_tier: bool,
     /// What few answers have.
     more: More,
     outcome: Outcome,
@@ -96,7 +97,8 @@ impl<'a> Answer<'a> {
             location: Some(sent_to.location),
             page: None,
             retry_after: None,
-            tier: settings.tier_header.then(|| tier.name()),
+            tier,
+            shows_tier: settings.tier_header,
             more: more(settings.noindex),
             outcome: Outcome::Redirect,
         }
@@ -109,7 +111,8 @@ impl<'a> Answer<'a> {
             location: None,
             page: Some(&settings.pages.not_found),
             retry_after: None,
-            tier: settings.tier_header.then(|| tier.name()),
+            tier,
+            shows_tier: settings.tier_header,
             more: More::Nothing,
             outcome: Outcome::NotFound,
         }
@@ -153,7 +156,8 @@ impl<'a> Answer<'a> {
             location: None,
             page: Some(&settings.pages.unavailable),
             retry_after: Some(&settings.retry_after),
-            tier: settings.tier_header.then(|| tier.name()),
+            tier,
+            shows_tier: settings.tier_header,
             more: More::Nothing,
             outcome: Outcome::Unavailable,
         }
@@ -166,12 +170,13 @@ impl<'a> Answer<'a> {
             _ => self.outcome.cache_control(),
         };
         let html = self.page.map(|_| "text/html; charset=utf-8");
+        let tier = self.shows_tier.then(|| self.tier.name());
         [
             ("location", self.location.as_deref()),
             ("cache-control", Some(cache_control.as_bytes())),
             ("content-type", html.map(str::as_bytes)),
             ("retry-after", self.retry_after.map(str::as_bytes)),
-            ("x-edgelink-tier", self.tier.map(str::as_bytes)),
+            ("x-edgelink-tier", tier.map(str::as_bytes)),
         ]
         .into_iter()
         .filter_map(|(name, value)| Some((name, value?)))
@@ -197,18 +202,26 @@ impl<'a> Answer<'a> {
     /// the quick way to [`Self::headers`].
     #[must_use]
     pub fn plain_redirect(&self) -> Option<&[u8]> {
-        let is_plain = self.tier.is_none() && self.more == More::Nothing;
+        let is_plain = !self.shows_tier && self.more == More::Nothing;
         self.location.as_deref().filter(|_| is_plain)
     }
 
     /// The body.
     #[must_use]
-    pub fn page(&self) -> Option<&Rc<str>> {
+    pub fn page(&self) -> Option<&Arc<str>> {
         self.page
     }
 
-    pub(crate) fn outcome(&self) -> Outcome {
+    /// What became of the request.
+    #[must_use]
+    pub fn outcome(&self) -> Outcome {
         self.outcome
+    }
+
+    /// The tier that has answered.
+    #[must_use]
+    pub fn tier(&self) -> Tier {
+        self.tier
     }
 }
 

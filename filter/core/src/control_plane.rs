@@ -7,6 +7,7 @@
 mod batches;
 pub mod callout;
 mod clicks;
+mod outgoing;
 mod periodic;
 pub(crate) mod poll;
 pub(crate) mod snapshots;
@@ -14,6 +15,7 @@ pub(crate) mod visits;
 mod warm;
 
 pub(crate) use clicks::ClickReports;
+pub use outgoing::Outgoing;
 pub(crate) use periodic::PeriodicCallout;
 pub(crate) use poll::Poll;
 pub(crate) use snapshots::Snapshots;

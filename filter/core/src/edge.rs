@@ -37,7 +37,7 @@ use edgelink_wire::breaker::CircuitBreaker;
 use edgelink_wire::clicks::WorkerId;
 use foldhash::SharedSeed;
 use foldhash::fast::SeedableRandomState;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// Milliseconds within which a feed should begin. Until then, nothing counts as fresh.
 const FEED_BEGINS_WITHIN_MILLIS: u64 = 2_000;
@@ -54,9 +54,9 @@ const TIMEOUTS_TO_OPEN: u32 = 8;
 /// A worker's state: its settings, caches, lookups and connections.
 pub struct Edge {
     /// Those of the worker: of the root context that was configured last.
-    settings: Rc<Settings>,
+    settings: Arc<Settings>,
     /// Those of the root context that the request at hand belongs to.
-    here: Rc<Settings>,
+    here: Arc<Settings>,
     roots: roots::Roots,
     now: Moment,
     wall: WallClock,
@@ -149,7 +149,7 @@ impl Edge {
     /// A worker with empty caches. `seed` is to be random: it keeps strangers from choosing codes that meet in the
     /// worker's hash tables. So is its name, by which the control plane knows it.
     #[must_use]
-    pub fn new(settings: Rc<Settings>, name: WorkerId, seed: u64, wall: WallClock) -> Self {
+    pub fn new(settings: Arc<Settings>, name: WorkerId, seed: u64, wall: WallClock) -> Self {
         // The hasher wants it to live for ever, and there is one edge a VM.
         let shared = Box::leak(Box::new(SharedSeed::from_u64(seed)));
         let hasher = SeedableRandomState::with_seed(seed.rotate_left(32), shared);
@@ -188,7 +188,7 @@ impl Edge {
             shares: Shares::new(seed.rotate_left(48)),
             key: Vec::new(),
             code_at: 0,
-            here: Rc::clone(&settings),
+            here: Arc::clone(&settings),
             roots: roots::Roots::default(),
             settings,
         }
@@ -199,7 +199,7 @@ impl Edge {
     pub fn configure(
         &mut self,
         host: &mut (impl Streams + SharedData + Log),
-        settings: Rc<Settings>,
+        settings: Arc<Settings>,
     ) {
         if settings.redis != self.settings.redis {
             self.disconnect(host);
@@ -213,7 +213,7 @@ impl Edge {
         self.caches.configure(&settings);
         self.events.configure(&settings);
         self.configure_background(&settings);
-        self.here = Rc::clone(&settings);
+        self.here = Arc::clone(&settings);
         self.settings = settings;
         if self.has_traffic && self.reading().is_none() {
             self.await_feed();
@@ -222,7 +222,7 @@ impl Edge {
 
     /// The settings of the worker.
     #[must_use]
-    pub fn settings(&self) -> &Rc<Settings> {
+    pub fn settings(&self) -> &Arc<Settings> {
         &self.settings
     }
 

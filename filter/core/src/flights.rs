@@ -12,7 +12,7 @@ use foldhash::fast::SeedableRandomState;
 use hashbrown::{HashMap, HashTable};
 use slab::Slab;
 use std::hash::BuildHasher;
-use std::rc::Rc;
+use std::sync::Arc;
 
 type Map<K, V> = HashMap<K, V, SeedableRandomState>;
 
@@ -78,7 +78,7 @@ impl Waiter {
 /// What a lookup is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PendingLookup {
-    pub(crate) key: Rc<[u8]>,
+    pub(crate) key: Arc<[u8]>,
     /// When the lookup was wanted.
     pub(crate) started: Moment,
     /// What the slot of the key had then.

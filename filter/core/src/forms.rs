@@ -16,7 +16,7 @@ use edgelink_wire::password::{
 };
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// The most forms of a worker. A further one takes the place of the oldest whose body has not come, or gets 503 if all of them have
 /// theirs.
@@ -63,7 +63,7 @@ pub struct FormEnd {
     /// Its stream.
     pub stream: StreamId,
     /// The key of its link.
-    pub(crate) key: Rc<[u8]>,
+    pub(crate) key: Arc<[u8]>,
     pub(crate) result: FormResult,
 }
 
@@ -90,12 +90,12 @@ pub struct FormAnswer {
     /// The headers, without `:status` and `content-length`.
     pub headers: Vec<(&'static str, Vec<u8>)>,
     /// The body.
-    pub page: Rc<str>,
+    pub page: Arc<str>,
 }
 
 #[derive(Debug)]
 struct Form {
-    key: Rc<[u8]>,
+    key: Arc<[u8]>,
     visitor: Option<IpAddr>,
     since: Moment,
     /// Whether its link is known to have a password; it is looked up otherwise.

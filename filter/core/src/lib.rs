@@ -40,6 +40,7 @@ pub mod forms;
 pub mod host;
 mod log_throttle;
 pub mod metrics;
+pub mod random;
 pub mod redis;
 pub mod request;
 pub mod resp;

@@ -91,6 +91,13 @@ macro_rules! metrics {
                 let parts: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
                 parts.join(".").replace('-', "_")
             }
+
+            /// Its labels, for a proxy that has such: their names, and the values of this one.
+            fn labels(self) -> Vec<(&'static str, &'static str)> {
+                match self {
+                    $(Self::$metric $(($($label),+))? => vec![$($((stringify!($label), $label.name())),+)?],)+
+                }
+            }
         }
     };
     (@each $metric:ident) => { [Self::$metric] };
@@ -133,6 +140,39 @@ metrics! {
     Gauge RedisConnected = "redis_connected.lookup",
     /// Workers where admission is in effect.
     Gauge Admission = "admission",
+}
+
+/// A statistic as a proxy with labels knows it, which is what the bootstrap of one without makes of [`Metric::name`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Series {
+    /// The name, the same for all values of the labels.
+    pub name: String,
+    /// Names and values of the labels.
+    pub labels: Vec<(String, String)>,
+}
+
+impl From<Metric> for Series {
+    fn from(metric: Metric) -> Self {
+        let name = metric.name();
+        let is_of_connection = matches!(metric, Metric::RedisAttempts | Metric::RedisConnected);
+        let mut labels: Vec<_> = metric
+            .labels()
+            .into_iter()
+            // That is in the name.
+            .filter(|(name, _)| *name != "kind")
+            .map(|(name, value)| (format!("edgelink_{name}"), value.replace('-', "_")))
+            .collect();
+        if is_of_connection {
+            let connection = name.rsplit('.').next().unwrap_or_default();
+            labels.push(("edgelink_connection".to_owned(), connection.to_owned()));
+        }
+        let mut parts: Vec<_> = name.split('.').collect();
+        parts.truncate(parts.len() - labels.len());
+        Self {
+            name: parts.join("."),
+            labels,
+        }
+    }
 }
 
 /// How many statistics the first `count` definitions stand for.
@@ -302,6 +342,41 @@ mod tests {
             let is_tagged = tags.split(['|', '(', ')', ':']).any(|tag| tag == base);
             let is_with_tier = base == "requests" || base == "redis_attempts";
             assert!(is_tagged || is_with_tier, "{name}");
+        }
+    }
+
+    #[test]
+    fn labels_are_what_stands_behind_the_name_elsewhere() {
+        let series = |metric: Metric| {
+            let Series { name, labels } = metric.into();
+            let labels: Vec<_> = labels
+                .into_iter()
+                .map(|(name, value)| format!("{name}={value}"))
+                .collect();
+            format!("{name}{{{}}}", labels.join(","))
+        };
+        for (metric, expected) in [
+            (
+                Metric::Requests(Tier::ControlPlane, Outcome::Redirect),
+                "edgelink.requests{edgelink_tier=control_plane,edgelink_outcome=redirect}",
+            ),
+            (
+                Metric::Background(BackgroundKind::Poll, BackgroundOutcome::Ok),
+                "edgelink.poll{edgelink_outcome=ok}",
+            ),
+            (
+                Metric::RedisAttempts,
+                "edgelink.redis_attempts{edgelink_connection=lookup}",
+            ),
+            (Metric::LruBytes, "edgelink.lru_bytes{}"),
+        ] {
+            assert_eq!(series(metric), expected);
+        }
+        for metric in Metric::all() {
+            let Series { name, labels } = metric.into();
+            let values = labels.into_iter().map(|(_, value)| value);
+            let parts: Vec<_> = [name].into_iter().chain(values).collect();
+            assert_eq!(parts.join("."), metric.name());
         }
     }
 

@@ -30,5 +30,6 @@ pub mod queue;
 pub mod reply;
 pub mod scan;
 
+pub use client::write_auth;
 pub use client::{Client, Event, Failure, Output, Reason, Rejected, Rejection};
 pub use reply::Reply;

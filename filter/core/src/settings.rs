@@ -2,19 +2,22 @@
 //! [`written`]; here is what follows from them.
 
 mod redis;
+mod route;
 mod strict;
 mod written;
 
 pub use edgelink_wire::clicks::attributes::Attribute;
-pub use redis::RedisSettings;
+pub use redis::{RedisSettings, Servers, Tls};
+pub use route::Route;
 pub use written::{ClicksSection, Described, SnapshotSection, UnknownCodes, UnknownHosts};
 
 use crate::cache::freshness::Lifetimes;
+use edgelink_wire::clicks;
 use edgelink_wire::password::Notice;
 use edgelink_wire::settings::{Problem, Problems, SettingValue};
 use edgelink_wire::{Domain, LinkPaths};
 use std::fmt::{self, Display};
-use std::rc::Rc;
+use std::sync::Arc;
 use written::{ControlPlaneSection, GeoSection, HeaderText, Html, PagesSection, Written};
 
 /// The smallest LRU with which a feed is allowed, in bytes: it has to remember the changes of the last seconds.
@@ -23,7 +26,7 @@ const FEED_LRU_BYTES: usize = 1 << 20;
 const MAX_DOMAINS: usize = 1_000;
 
 /// Checked settings.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Settings {
     /// The domains that short links live on; at least one.
     pub domains: Vec<Domain>,
@@ -35,6 +38,8 @@ pub struct Settings {
     pub unknown_codes: UnknownCodes,
     /// Whether domains that the API has made are served as well.
     pub api_domains: bool,
+    /// The name of this edge; `None` if the host knows it.
+    pub edge_name: Option<String>,
     /// How the control plane is asked.
     pub control_plane: ControlPlane,
     /// How Redis is asked; `None` without Redis.
@@ -85,7 +90,7 @@ pub struct GeoHeaders {
 }
 
 /// How the control plane is asked.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ControlPlane {
     /// The name of the proxy's cluster.
     pub cluster: String,
@@ -124,16 +129,16 @@ pub struct PollSettings {
 }
 
 /// The HTML of the answers that are no redirects.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Pages {
     /// 404.
-    pub not_found: Rc<str>,
+    pub not_found: Arc<str>,
     /// 410.
-    pub gone: Rc<str>,
+    pub gone: Arc<str>,
     /// 503.
-    pub unavailable: Rc<str>,
+    pub unavailable: Arc<str>,
     /// That of a link with a password.
-    pub password: Rc<str>,
+    pub password: Arc<str>,
 }
 
 /// Why a configuration is refused: every field that is wrong.
@@ -151,26 +156,47 @@ impl Display for SettingsError {
 
 impl std::error::Error for SettingsError {}
 
+/// Reads a section that stands by itself.
+fn read<T: SettingValue + Default>(json: &[u8]) -> Result<T, SettingsError> {
+    let mut problems = Problems::default();
+    let section = match strict::parse(json) {
+        Ok(value) => T::read(value, "", &mut problems),
+        Err(error) => {
+            problems.refuse(".", error.to_string());
+            None
+        }
+    };
+    problems.into_result().map_err(SettingsError)?;
+    Ok(section.unwrap_or_default())
+}
+
 impl Settings {
     /// Reads the plugin configuration.
     ///
     /// # Errors
     /// The [`SettingsError`] that names the fields that are wrong.
     pub fn parse(json: &[u8]) -> Result<Self, SettingsError> {
-        let mut problems = Problems::default();
-        let written = match strict::parse(json) {
-            Ok(value) => Written::read(value, "", &mut problems),
-            Err(error) => {
-                problems.refuse(".", error.to_string());
-                None
-            }
-        };
-        problems.into_result().map_err(SettingsError)?;
-        let written = written.unwrap_or_default();
+        let written: Written = read(json)?;
         let mut problems = Problems::default();
         written.check(&mut problems);
         problems.into_result().map_err(SettingsError)?;
         Ok(written.into())
+    }
+
+    /// The settings of a host that has one edge for all workers, and connects to Redis by itself.
+    ///
+    /// # Errors
+    /// The [`SettingsError`] that names the field that such a host needs.
+    pub fn for_process(self) -> Result<Self, SettingsError> {
+        let servers = self.redis.as_ref().map(|redis| &redis.servers.addresses);
+        if servers.is_some_and(Vec::is_empty) {
+            let mut problems = Problems::default();
+            let must = "must be given: the native module connects to Redis by itself";
+            problems.refuse("redis.servers", must);
+            problems.into_result().map_err(SettingsError)?;
+        }
+        // What the workers would share there is in the cache that all of them have.
+        Ok(Self { slots: 0, ..self })
     }
 
     /// Whether a feed is followed.
@@ -204,6 +230,10 @@ impl Written {
         }
         if let Some(redis) = &self.redis {
             redis.check(problems);
+        }
+        let edge_name = self.edge_name.as_ref();
+        if edge_name.is_some_and(|name| clicks::edge_name(name.0.as_bytes()).is_none()) {
+            problems.refuse("edgeName", "must be 1 to 64 visible ASCII characters");
         }
         self.check_poll(problems);
         self.check_admission(problems);
@@ -358,6 +388,7 @@ impl From<Written> for Settings {
             paths: LinkPaths::unless_plain(written.prefix, written.trailing_slash),
             unknown_codes: written.unknown_codes,
             api_domains: written.api_domains,
+            edge_name: written.edge_name.map(|name| name.0),
             control_plane,
             redis: written.redis.map(RedisSettings::from),
             background,

@@ -11,18 +11,18 @@ use edgelink_wire::visits::SettledBlock;
 use edgelink_wire::{VisitsAnswer, VisitsRequest};
 use foldhash::fast::SeedableRandomState;
 use hashbrown::HashMap;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// The blocks of a worker, bounded in links.
 #[derive(Debug)]
 pub(crate) struct Leases {
     worker: WorkerId,
-    blocks: HashMap<Rc<[u8]>, Block, SeedableRandomState>,
+    blocks: HashMap<Arc<[u8]>, Block, SeedableRandomState>,
     max_links: usize,
     /// The number of the last request.
     number: u64,
     /// The links whose blocks were to be returned at the last tick.
-    due: Vec<Rc<[u8]>>,
+    due: Vec<Arc<[u8]>>,
     /// The return that is under way.
     returning: Option<Returning>,
 }
@@ -48,13 +48,13 @@ struct Block {
 struct Asked {
     number: u64,
     /// The record of the link, for its waiters.
-    record: Rc<[u8]>,
+    record: Arc<[u8]>,
     is_under_way: bool,
 }
 
 #[derive(Debug)]
 struct Returning {
-    key: Rc<[u8]>,
+    key: Arc<[u8]>,
     /// Of the block.
     number: u64,
 }
@@ -75,7 +75,7 @@ pub(crate) enum Visit {
 /// A record for the waiters of an answer.
 #[derive(Debug)]
 pub(crate) struct AskedRecord {
-    pub(crate) record: Rc<[u8]>,
+    pub(crate) record: Arc<[u8]>,
     pub(crate) rev: u64,
 }
 
@@ -135,9 +135,14 @@ impl Leases {
     }
 
     /// The request for a block, which is sent now: the same as before if that was not answered.
-    pub(crate) fn ask(&mut self, key: &Rc<[u8]>, asked: AskedRecord, now: Moment) -> VisitsRequest {
+    pub(crate) fn ask(
+        &mut self,
+        key: &Arc<[u8]>,
+        asked: AskedRecord,
+        now: Moment,
+    ) -> VisitsRequest {
         let AskedRecord { record, rev } = asked;
-        let block = self.blocks.entry(Rc::clone(key)).or_insert(Block {
+        let block = self.blocks.entry(Arc::clone(key)).or_insert(Block {
             rev,
             number: 0,
             left: 0,
@@ -171,7 +176,7 @@ impl Leases {
     /// The request that is under way for a link once more, with its record.
     pub(crate) fn asked(&self, key: &[u8]) -> Option<AskedRecord> {
         let block = self.blocks.get(key)?;
-        let record = Rc::clone(&block.asked.as_ref()?.record);
+        let record = Arc::clone(&block.asked.as_ref()?.record);
         let rev = block.rev;
         Some(AskedRecord { record, rev })
     }
@@ -223,12 +228,12 @@ impl Leases {
         self.blocks.retain(|_, block| !block.is_idle(now));
         if self.due.is_empty() {
             let due = self.blocks.iter().filter(|(_, block)| block.is_due(now));
-            self.due.extend(due.map(|(key, _)| Rc::clone(key)));
+            self.due.extend(due.map(|(key, _)| Arc::clone(key)));
         }
     }
 
     /// The next return: the key of the link, and the request.
-    pub(crate) fn next_return(&mut self, now: Moment) -> Option<(Rc<[u8]>, VisitsRequest)> {
+    pub(crate) fn next_return(&mut self, now: Moment) -> Option<(Arc<[u8]>, VisitsRequest)> {
         while let Some(key) = self.due.pop() {
             let block = self.blocks.get_mut(&key);
             let Some(block) = block.filter(|block| block.is_due(now)) else {
@@ -245,7 +250,7 @@ impl Leases {
             };
             let number = block.number;
             self.returning = Some(Returning {
-                key: Rc::clone(&key),
+                key: Arc::clone(&key),
                 number,
             });
             return Some((key, request));

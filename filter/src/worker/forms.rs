@@ -1,14 +1,15 @@
 //! Forms with passwords of links, between the proxy and the core.
 
-use super::sending::{Flow, RETRY_UNSEEN, Reply, call};
+use super::sending::{Flow, Reply, call};
 use super::state::with_worker;
 use crate::abi::{self, Buffer, Map};
+use edgelink_filter_core::control_plane::Outgoing;
 use edgelink_filter_core::control_plane::callout::Response;
 use edgelink_filter_core::edge::Resumed;
 use edgelink_filter_core::flights::{Token, Waiter};
-use edgelink_filter_core::forms::{FormEnd, FormStep, UNLOCK_TIMEOUT_MILLIS, UnlockCallout};
+use edgelink_filter_core::forms::{FormEnd, FormStep, UnlockCallout};
 use edgelink_filter_core::request::Head;
-use edgelink_wire::password::{FORM_MEDIA_TYPE, MAX_FORM_LENGTH, VISITOR_HEADER};
+use edgelink_wire::password::MAX_FORM_LENGTH;
 
 /// A part of the body of a request has come.
 pub(crate) fn on_body(stream: u32, size: usize, is_all: bool) -> Flow {
@@ -79,14 +80,7 @@ fn ask(callout: &UnlockCallout) {
     let Some(settings) = with_worker(|worker| worker.edge.settings().clone()) else {
         return;
     };
-    let headers = [
-        (":method", "POST"),
-        (":path", callout.path.as_str()),
-        ("content-type", FORM_MEDIA_TYPE),
-        (VISITOR_HEADER, callout.visitor.as_str()),
-    ];
-    let headers = headers.into_iter().chain(RETRY_UNSEEN);
-    let token = call(&settings, headers, &callout.body, UNLOCK_TIMEOUT_MILLIS);
+    let token = call(&settings, &Outgoing::form(&settings, callout));
     let ended = with_worker(|worker| match token {
         Some(token) => {
             worker.edge.on_form_sent(callout.stream, token);

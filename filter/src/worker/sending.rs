@@ -4,21 +4,9 @@ use super::state::with_worker;
 use crate::abi;
 use crate::pairs::Pairs;
 use edgelink_filter_core::answer::Answer;
+use edgelink_filter_core::control_plane::Outgoing;
 use edgelink_filter_core::settings::Settings;
-use std::rc::Rc;
-
-/// What makes the proxy send a request again whose connection broke before the answer, within its timeout: another control plane
-/// may well be there.
-pub(super) const RETRY: [(&str, &str); 2] = [
-    ("x-envoy-retry-on", "connect-failure,refused-stream,reset"),
-    ("x-envoy-max-retries", "2"),
-];
-
-/// The same for requests that the control plane may not get twice: they are sent again only if it has not seen them.
-pub(super) const RETRY_UNSEEN: [(&str, &str); 2] = [
-    ("x-envoy-retry-on", "connect-failure,refused-stream"),
-    ("x-envoy-max-retries", "2"),
-];
+use std::sync::Arc;
 
 /// Whether the proxy passes a request on: `FilterHeadersStatus`, `FilterDataStatus` or `FilterTrailersStatus`, by what it has shown.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -38,7 +26,7 @@ pub(crate) enum Flow {
 pub(super) struct Reply {
     pub(super) status: u16,
     pub(super) pairs: Pairs,
-    pub(super) page: Option<Rc<str>>,
+    pub(super) page: Option<Arc<str>>,
 }
 
 impl Reply {
@@ -66,23 +54,15 @@ impl Reply {
     }
 }
 
-/// Sends a callout in the home of the worker, with the headers that every one has.
-pub(super) fn call<'a>(
-    settings: &'a Settings,
-    headers: impl Iterator<Item = (&'a str, &'a str)> + Clone,
-    body: &[u8],
-    timeout_millis: u32,
-) -> Option<u32> {
-    let control_plane = &settings.control_plane;
-    let authority = (":authority", control_plane.authority.as_str());
-    let authorization = control_plane.authorization.as_deref();
-    let authorization = authorization.map(|value| ("authorization", value));
+/// Sends a callout in the home of the worker.
+pub(super) fn call(settings: &Settings, request: &Outgoing<'_>) -> Option<u32> {
     let mut pairs = Pairs::default();
-    let headers = headers.chain([authority]).chain(authorization);
-    let headers = pairs.encode(headers.map(|(name, value)| (name, value.as_bytes())));
+    let headers = request.headers.iter();
+    let headers = pairs.encode(headers.map(|(name, value)| (*name, value.as_bytes())));
     let home = with_worker(|worker| worker.edge.home()).flatten()?;
     if !abi::set_effective_context(home) {
         return None;
     }
-    abi::http_call(&control_plane.cluster, headers, body, timeout_millis)
+    let cluster = &settings.control_plane.cluster;
+    abi::http_call(cluster, headers, request.body, request.timeout_millis)
 }

@@ -6,7 +6,7 @@ use crate::flights::Waiter;
 use crate::forms::FormEnd;
 use crate::metrics::Tier;
 use edgelink_wire::Record;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// Waiters whose lookup is complete.
 #[derive(Debug)]
@@ -14,7 +14,7 @@ pub struct Resumed {
     /// The waiters, each to be answered with what [`super::Edge::answer`] gives.
     pub waiters: Vec<Waiter>,
     /// Empty if the domains had to be known first: the requests are to be decided again.
-    pub(super) key: Rc<[u8]>,
+    pub(super) key: Arc<[u8]>,
     pub(super) tier: Tier,
     /// The encoded record; `None` if no tier could answer.
     pub(super) record: Option<Vec<u8>>,

@@ -280,12 +280,18 @@ impl Edge {
         self.background.ask(kind, (now, seconds), keys, health)
     }
 
+    /// How long ago the feed was read last, in milliseconds; `None` before that, and without a feed.
+    #[must_use]
+    pub fn feed_lag_millis(&self, now: Moment) -> Option<u64> {
+        let read_until = self.reading()?.read_until?;
+        Some(read_until.age(now))
+    }
+
     fn worker_health(&self, now: Moment) -> WorkerHealth {
-        let read_until = self.reading().and_then(|reading| reading.read_until);
-        let lag = |read_until: Moment| u32::try_from(read_until.age(now)).unwrap_or(u32::MAX);
+        let lag = self.feed_lag_millis(now);
         WorkerHealth {
             worker: self.background.name,
-            feed_lag_millis: read_until.map(lag),
+            feed_lag_millis: lag.map(|lag| u32::try_from(lag).unwrap_or(u32::MAX)),
             is_admitting: self.gate.is_in_effect(now),
             requests: self.recent.sum(&self.counts, now),
         }

@@ -13,7 +13,7 @@ use crate::time::Moment;
 use edgelink_wire::clicks::attributes::is_orphan;
 use edgelink_wire::clicks::events::OrphanKind;
 use edgelink_wire::{Domain, Outcome};
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// Why a request has no domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,7 +139,7 @@ impl Edge {
         let waiters = self.api_domains.take_waiting(self.now);
         (!waiters.is_empty()).then(|| Resumed {
             waiters,
-            key: Rc::default(),
+            key: Arc::default(),
             tier: Tier::ControlPlane,
             record: None,
             visits: Visits::default(),

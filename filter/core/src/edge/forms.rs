@@ -13,7 +13,7 @@ use crate::request::{Head, Requested};
 use edgelink_wire::Record;
 use edgelink_wire::password::{COOKIE_MEDIA_TYPE, is_cookie};
 use edgelink_wire::redirect::is_locked;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// What is known of the link of a form.
 enum FormLink {
@@ -132,7 +132,7 @@ impl Edge {
         };
         self.admit_resumed(Resumed {
             waiters: vec![waiter],
-            key: Rc::clone(&resumed.key),
+            key: Arc::clone(&resumed.key),
             tier: resumed.tier,
             record: resumed.record.clone(),
             visits: Visits::default(),

@@ -11,7 +11,7 @@ use crate::host::{Log, SharedData, Streams};
 use crate::metrics::{CalloutOutcome, Metrics};
 use crate::settings::Settings;
 use std::collections::HashMap;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// The number of a root context, as the proxy gives it.
 pub type RootId = u32;
@@ -32,14 +32,14 @@ pub(super) struct Roots {
 #[derive(Debug)]
 struct Root {
     id: RootId,
-    settings: Rc<Settings>,
-    /// The place among all configurations, the latest of which is in effect for the worker.
-    configured: u64,
+    settings: Arc<Settings>,
+    /// The place among all configurations, the latest of which is in effect for the worker; `None` for those of a route.
+    configured: Option<u64>,
 }
 
 impl Roots {
     /// The settings for a stream; `None` before the first root is configured.
-    pub(super) fn settings_of(&self, stream: StreamId) -> Option<&Rc<Settings>> {
+    pub(super) fn settings_of(&self, stream: StreamId) -> Option<&Arc<Settings>> {
         let first = self.living.first()?;
         // With a single root, which is nearly always so, not even a hash is needed.
         if self.others.is_empty() {
@@ -53,9 +53,13 @@ impl Roots {
         self.living.iter().find(|root| root.id == id)
     }
 
-    fn configure(&mut self, id: RootId, settings: Rc<Settings>) {
+    fn configure(&mut self, id: RootId, settings: Arc<Settings>) {
         self.configured += 1;
-        let configured = self.configured;
+        self.put(id, settings, Some(self.configured));
+        self.home.get_or_insert(id);
+    }
+
+    fn put(&mut self, id: RootId, settings: Arc<Settings>, configured: Option<u64>) {
         match self.living.iter_mut().find(|root| root.id == id) {
             Some(root) => (root.settings, root.configured) = (settings, configured),
             None => self.living.push(Root {
@@ -64,18 +68,20 @@ impl Roots {
                 configured,
             }),
         }
-        self.home.get_or_insert(id);
     }
 
     fn latest(&self) -> Option<&Root> {
-        self.living.iter().max_by_key(|root| root.configured)
+        let of_workers = self.living.iter().filter(|root| root.configured.is_some());
+        of_workers.max_by_key(|root| root.configured)
     }
 
-    /// A stream has begun.
-    fn begin(&mut self, stream: StreamId, root: RootId) {
-        if self.living.first().is_some_and(|first| first.id != root) {
+    /// A stream has begun. Whether its root is kept.
+    fn begin(&mut self, stream: StreamId, root: RootId) -> bool {
+        let is_other = self.living.first().is_some_and(|first| first.id != root);
+        if is_other {
             self.others.insert(stream, root);
         }
+        is_other
     }
 
     /// A stream has ended.
@@ -102,12 +108,23 @@ impl Edge {
         &mut self,
         host: &mut (impl Streams + SharedData + Log),
         root: RootId,
-        settings: Rc<Settings>,
+        settings: Arc<Settings>,
     ) {
-        self.roots.configure(root, Rc::clone(&settings));
-        if !Rc::ptr_eq(&settings, &self.settings) {
+        self.roots.configure(root, Arc::clone(&settings));
+        if !Arc::ptr_eq(&settings, &self.settings) {
             self.configure(host, settings);
         }
+    }
+
+    /// A route has settings of its own for the requests on it, which begin as those of a root do ([`Edge::on_stream`]). They are never
+    /// those of the worker, and end with [`Edge::on_route_end`].
+    pub fn on_route(&mut self, route: RootId, settings: Arc<Settings>) {
+        self.roots.put(route, settings, None);
+    }
+
+    /// The settings of a route are needed no longer.
+    pub fn on_route_end(&mut self, route: RootId) {
+        self.roots.end(route);
     }
 
     /// A root context has ended. The worker continues with the others; without others it ends.
@@ -120,7 +137,7 @@ impl Edge {
     ) {
         self.roots.end(root);
         let latest = self.roots.latest();
-        let latest = latest.map(|latest| (latest.id, Rc::clone(&latest.settings)));
+        let latest = latest.map(|latest| (latest.id, Arc::clone(&latest.settings)));
         let is_home = self.roots.home == Some(root);
         if is_home {
             self.roots.home = latest.as_ref().map(|(id, _)| *id);
@@ -131,7 +148,7 @@ impl Edge {
         if is_home {
             self.leave_home(host);
         }
-        if !Rc::ptr_eq(&settings, &self.settings) {
+        if !Arc::ptr_eq(&settings, &self.settings) {
             self.configure(host, settings);
         }
     }
@@ -148,16 +165,17 @@ impl Edge {
         self.roots.home
     }
 
-    /// A stream has begun. One that was not announced before its request belongs to the first root.
-    pub fn on_stream(&mut self, stream: StreamId, root: RootId) {
-        self.roots.begin(stream, root);
+    /// A stream has begun. One that was not announced before its request belongs to the first root. Whether its end has to be told
+    /// even if its request does not wait.
+    pub fn on_stream(&mut self, stream: StreamId, root: RootId) -> bool {
+        self.roots.begin(stream, root)
     }
 
     /// Puts the settings for a stream into effect.
     pub(super) fn enter(&mut self, stream: StreamId) {
         let settings = self.roots.settings_of(stream).unwrap_or(&self.settings);
-        if !Rc::ptr_eq(settings, &self.here) {
-            self.here = Rc::clone(settings);
+        if !Arc::ptr_eq(settings, &self.here) {
+            self.here = Arc::clone(settings);
             self.caches.set_lifetimes(self.here.lifetimes);
         }
     }

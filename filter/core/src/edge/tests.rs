@@ -130,7 +130,7 @@ impl World {
     fn with(settings: Settings) -> Self {
         Self {
             edge: Edge::new(
-                Rc::new(settings),
+                Arc::new(settings),
                 [7; 16],
                 7,
                 WallClock::new(Moment::from_millis(START), UNIX_START),

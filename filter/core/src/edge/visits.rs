@@ -14,7 +14,7 @@ use crate::visits::{AskedRecord, Visit};
 use edgelink_wire::password::UnlockKey;
 use edgelink_wire::record::{Extension, has_extension};
 use edgelink_wire::{Outcome, Record};
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// What becomes of a visit of a link that has a limit.
 enum Admitted {
@@ -51,7 +51,7 @@ impl Edge {
                 record: record.into(),
                 rev,
             };
-            let key = Rc::from(self.key.as_slice());
+            let key = Arc::from(self.key.as_slice());
             self.take_visit(&key, asked, visitor)
         } else if self.is_used_up(rev) {
             Admitted::UsedUp
@@ -77,7 +77,7 @@ impl Edge {
     }
 
     /// Takes a visit, or makes the visitor wait for one.
-    fn take_visit(&mut self, key: &Rc<[u8]>, asked: AskedRecord, visitor: Waiter) -> Admitted {
+    fn take_visit(&mut self, key: &Arc<[u8]>, asked: AskedRecord, visitor: Waiter) -> Admitted {
         let leases = &mut self.background.visits.leases;
         match leases.visit(key, asked.rev, self.now) {
             Visit::Taken => return Admitted::Taken,
@@ -157,7 +157,7 @@ impl Edge {
     fn admit_waiters(
         &mut self,
         waiters: Vec<Waiter>,
-        key: &Rc<[u8]>,
+        key: &Arc<[u8]>,
         tier: Tier,
         asked: &AskedRecord,
     ) -> Vec<Action> {
@@ -165,9 +165,9 @@ impl Edge {
         let is_rare = |waiter: &Waiter| waiter.is_below || waiter.is_other;
         let redirects = waiters.iter().any(is_rare).then(|| Redirects::of(record));
         let redirects = redirects.unwrap_or_default();
-        let resumed = |visits: Visits, record: Option<&Rc<[u8]>>| Resumed {
+        let resumed = |visits: Visits, record: Option<&Arc<[u8]>>| Resumed {
             waiters: Vec::new(),
-            key: Rc::clone(key),
+            key: Arc::clone(key),
             tier,
             record: record.map(|record| record.to_vec()),
             visits,
@@ -179,7 +179,7 @@ impl Edge {
         let mut actions = Vec::new();
         for waiter in waiters {
             let asked = AskedRecord {
-                record: Rc::clone(record),
+                record: Arc::clone(record),
                 rev: *rev,
             };
             if !redirects.take_visit_of(waiter) {

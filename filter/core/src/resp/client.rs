@@ -26,7 +26,7 @@ mod settings;
 mod tests;
 
 pub use events::{Event, Failure, Output, Reason};
-pub use settings::{Auth, ClientSettings, HandshakeStep, Mode};
+pub use settings::{Auth, ClientSettings, HandshakeStep, Mode, write_auth};
 
 use super::decode::Decoder;
 use super::queue::Queue;

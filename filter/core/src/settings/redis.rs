@@ -1,6 +1,6 @@
 //! The section `redis` of the plugin configuration.
 
-use super::written::{RedisMode, RedisSection};
+use super::written::{HeaderText, RedisMode, RedisSection};
 use crate::resp::client::{Auth, ClientSettings, Mode};
 use crate::resp::scan::Limits;
 use edgelink_wire::backoff::Bounds;
@@ -17,6 +17,9 @@ const LIMITS: Limits = Limits {
     reply_bytes: LOOKUP_REPLY_BYTES * 2,
 };
 
+/// The most servers.
+const MAX_SERVERS: usize = 64;
+
 /// How Redis is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedisSettings {
@@ -24,6 +27,34 @@ pub struct RedisSettings {
     pub cluster: String,
     /// The connection for lookups.
     pub lookups: ClientSettings,
+    /// The servers, for a host that connects to them by itself.
+    pub servers: Servers,
+}
+
+/// The servers that a host without a bridge connects to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Servers {
+    /// Each with its port.
+    pub addresses: Vec<String>,
+    /// The name of the master, if these are Sentinels.
+    pub sentinel: Option<String>,
+    /// How TLS is spoken; `None` without it.
+    pub tls: Option<Tls>,
+    /// The user for AUTH.
+    pub user: Option<String>,
+    /// The file with the password for AUTH, if that is not in [`RedisSettings::lookups`].
+    pub password_file: Option<String>,
+}
+
+/// How TLS is spoken with Redis. All files are PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tls {
+    /// The file with the authorities of the servers' certificates.
+    pub ca_file: String,
+    /// The name in the certificates; `None` if it is that of the host.
+    pub server_name: Option<String>,
+    /// The files with the own certificate and its key; `None` if none is shown.
+    pub own: Option<[String; 2]>,
 }
 
 impl RedisSection {
@@ -35,8 +66,10 @@ impl RedisSection {
         if self.max_backoff_millis < self.backoff_millis {
             problems.refuse("redis.maxBackoffMs", "must be at least redis.backoffMs");
         }
-        match (&self.user, &self.password) {
-            (_, Some(_)) if self.mode == RedisMode::Pooled => {
+        self.check_servers(problems);
+        let password_file = self.password_file.as_ref().map(|file| &file.0);
+        match (&self.user, self.password.as_ref().or(password_file)) {
+            (_, Some(_)) if self.mode == RedisMode::Pooled && self.password.is_some() => {
                 let must = "must be left out: in mode pooled Envoy authenticates";
                 problems.refuse("redis.password", must);
             }
@@ -49,11 +82,59 @@ impl RedisSection {
             _ => {}
         }
     }
+
+    fn check_servers(&self, problems: &mut Problems) {
+        let is_address = |server: &HeaderText| {
+            let parts = server.0.rsplit_once(':');
+            parts.is_some_and(|(host, port)| {
+                !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0)
+            })
+        };
+        if self.servers.len() > MAX_SERVERS || !self.servers.iter().all(is_address) {
+            let must = "must be a list of at most 64 servers, each as host:port";
+            problems.refuse("redis.servers", must);
+        }
+        let of_tls = [
+            ("redis.serverName", &self.server_name),
+            ("redis.certificateFile", &self.certificate_file),
+            ("redis.keyFile", &self.key_file),
+        ];
+        for (field, value) in of_tls {
+            if value.is_some() && self.ca_file.is_none() {
+                problems.refuse(field, "must be given together with redis.caFile");
+            }
+        }
+        if self.certificate_file.is_some() != self.key_file.is_some() {
+            let must = "must be given together with redis.certificateFile";
+            problems.refuse("redis.keyFile", must);
+        }
+        if self.sentinel.is_some() && self.mode == RedisMode::Pooled {
+            problems.refuse("redis.sentinel", "must be left out with redis.mode pooled");
+        }
+        if self.password.is_some() && self.password_file.is_some() {
+            let must = "must be left out beside redis.password";
+            problems.refuse("redis.passwordFile", must);
+        }
+    }
 }
 
 impl From<RedisSection> for RedisSettings {
     fn from(section: RedisSection) -> Self {
+        let text = |text: Option<HeaderText>| text.map(|text| text.0);
         let user = section.user;
+        let servers = Servers {
+            addresses: section.servers.into_iter().map(|server| server.0).collect(),
+            tls: section.ca_file.map(|ca_file| Tls {
+                ca_file: ca_file.0,
+                server_name: text(section.server_name),
+                own: text(section.certificate_file)
+                    .zip(text(section.key_file))
+                    .map(Into::into),
+            }),
+            sentinel: text(section.sentinel),
+            user: user.clone(),
+            password_file: text(section.password_file),
+        };
         let mode = match section.mode {
             RedisMode::Direct => Mode::Direct {
                 auth: section.password.map(|password| Auth { user, password }),
@@ -79,6 +160,7 @@ impl From<RedisSection> for RedisSettings {
         Self {
             cluster: section.cluster.0,
             lookups,
+            servers,
         }
     }
 }

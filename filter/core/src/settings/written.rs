@@ -4,7 +4,7 @@ use crate::request::{parse_path, parse_path_below};
 use edgelink_wire::clicks::attributes::Attribute;
 use edgelink_wire::settings::{Kind, Problems, Range, SettingValue, Value};
 use edgelink_wire::{Domain, LinkPrefix};
-use std::rc::Rc;
+use std::sync::Arc;
 
 edgelink_wire::settings! {
     camel_case;
@@ -28,6 +28,9 @@ edgelink_wire::settings! {
         /// Domains that the API has made are served beside `domains`, and all have the targets that the API has given them. It
         /// needs `snapshot` and `poll`, and `unknownHosts` cannot be `pass`.
         pub api_domains: bool = false;
+        /// The name of this edge in reports of clicks, at most 64 characters; without it the Wasm filter takes the id of Envoy's node, and
+        /// the native module, which cannot see that, the name of the host.
+        pub edge_name: Option<HeaderText> = None;
         /// How the control plane is asked.
         pub control_plane: ControlPlaneSection = ControlPlaneSection::default(), Range::Required;
         /// Redis is asked. It needs a feed, which says whether Redis is current; the log says so if there is none.
@@ -99,8 +102,24 @@ edgelink_wire::settings! {
         /// `direct`: a server behind the bridge; `pooled`: Envoy's `redis_proxy`, for Redis Cluster, where Redis counts only while the
         /// feed was read within 1.8 s.
         pub mode: RedisMode = RedisMode::Direct, Range::Required;
-        /// Envoy's cluster that leads to the bridge.
+        /// Envoy's cluster that leads to the bridge of the Wasm filter.
         pub cluster: HeaderText = HeaderText("resp_bridge".to_owned());
+        /// Servers that the native module connects to, each `host:port`: with `direct` one after the other until one answers, with
+        /// `pooled` any nodes of a Redis Cluster. The native module needs it, the Wasm filter does without.
+        pub servers: Vec<HeaderText> = Vec::new();
+        /// The name by which Sentinels know the master, with `direct`: `servers` are Sentinels then.
+        pub sentinel: Option<HeaderText> = None;
+        /// PEM file with the authorities of the servers' certificates: the native module connects by TLS. This file and the three
+        /// below are read again for each connection.
+        pub ca_file: Option<HeaderText> = None;
+        /// The name in those certificates; without it the host of each server.
+        pub server_name: Option<HeaderText> = None;
+        /// PEM file with the certificate that the native module shows; only with `caFile` and `keyFile`.
+        pub certificate_file: Option<HeaderText> = None;
+        /// PEM file with its key.
+        pub key_file: Option<HeaderText> = None;
+        /// File with the password for AUTH by the native module, in place of `password`.
+        pub password_file: Option<HeaderText> = None;
         /// For AUTH; only with `password`.
         pub user: Option<String> = None;
         /// For AUTH. With `pooled` Envoy authenticates, and a password is refused.
@@ -316,7 +335,7 @@ impl SettingValue for ProbePath {
 
 /// A page.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Html(pub Rc<str>);
+pub struct Html(pub Arc<str>);
 
 impl SettingValue for Html {
     const KIND: Kind = Kind::Text;

@@ -125,7 +125,7 @@ fn another_source_of_the_feed_has_admission_wait_for_a_newer_snapshot() {
         cluster: "other".to_owned(),
         ..settings.control_plane
     };
-    let settings = Rc::new(Settings {
+    let settings = Arc::new(Settings {
         control_plane,
         ..settings
     });
@@ -146,11 +146,11 @@ fn admission_that_is_switched_off_keeps_nothing_and_starts_over_when_it_comes_ba
     let mut world = World::with_admission();
     let feed = r#","snapshot":{},"poll":{}"#;
     let settings = settings_with(feed);
-    world.edge.configure(&mut world.host, Rc::new(settings));
+    world.edge.configure(&mut world.host, Arc::new(settings));
     world.pass(100);
     world.ask(&path(BOUND));
     let settings = settings_with(&format!(r#"{feed},"admission":{{}}"#));
-    world.edge.configure(&mut world.host, Rc::new(settings));
+    world.edge.configure(&mut world.host, Arc::new(settings));
     for _ in 0..10 {
         world.pass(100);
     }

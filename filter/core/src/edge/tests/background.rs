@@ -616,7 +616,7 @@ fn slots_that_come_back_are_asked_for_again() {
     world.know("a", link("https://old/", 1));
     let configure = |world: &mut World, more: &str| {
         let settings = settings_with(&format!("{feed}{more}"));
-        world.edge.configure(&mut world.host, Rc::new(settings));
+        world.edge.configure(&mut world.host, Arc::new(settings));
         world.pass(100);
     };
     configure(&mut world, r#","sharedData":{"slots":7}"#);
@@ -667,7 +667,7 @@ fn new_settings_keep_the_place_in_the_feed() {
     world.pass(100);
     world.callouts.clear();
     let settings = settings_with(r#","snapshot":{},"poll":{"waitMs":500},"admission":{}"#);
-    world.edge.configure(&mut world.host, Rc::new(settings));
+    world.edge.configure(&mut world.host, Arc::new(settings));
     world.pass(100);
     assert_eq!(
         world.answer_poll(&batch(5, &[])),

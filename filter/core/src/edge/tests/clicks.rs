@@ -169,7 +169,7 @@ fn new_settings_keep_what_was_counted() {
     world.pass(1_000);
     let (_, body) = world.report();
     let settings = settings_with(r#","clicks":{"flushMs":200}"#);
-    world.edge.configure(&mut world.host, Rc::new(settings));
+    world.edge.configure(&mut world.host, Arc::new(settings));
     world.pass(100);
     assert_eq!(world.report().1, body, "sent again by the new root context");
 }
@@ -184,7 +184,7 @@ fn batches_go_on_with_the_next_number_when_clicks_are_switched_on_again() {
     world.answer_report(token, b"204");
     for more in ["", CLICKS] {
         let settings = settings_with(more);
-        world.edge.configure(&mut world.host, Rc::new(settings));
+        world.edge.configure(&mut world.host, Arc::new(settings));
         world.pass(100);
     }
     world.visit("/a");

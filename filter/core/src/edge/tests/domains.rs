@@ -351,7 +351,7 @@ fn while_the_feed_is_silent_known_domains_stay_and_an_unknown_host_is_503() {
 fn domains_that_are_switched_off_are_unknown_hosts() {
     let mut world = World::with_domains("", &[brand(1)]);
     let sections = r#","snapshot":{},"poll":{},"admission":{}"#;
-    let settings = Rc::new(settings_with(sections));
+    let settings = Arc::new(settings_with(sections));
     world.edge.configure(&mut world.host, settings);
     assert_eq!(world.visit_host("brand.example", "/"), Passed);
     let of_default = Answered(page(404, "admission"));

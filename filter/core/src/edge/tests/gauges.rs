@@ -15,7 +15,7 @@ fn level(world: &World) -> Option<i64> {
 fn named(seed: u64) -> World {
     let mut world = World::new();
     let wall = WallClock::new(Moment::from_millis(START), UNIX_START);
-    world.edge = Edge::new(Rc::new(settings()), [7; 16], seed, wall);
+    world.edge = Edge::new(Arc::new(settings()), [7; 16], seed, wall);
     world
 }
 

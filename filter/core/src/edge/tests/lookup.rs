@@ -209,7 +209,7 @@ fn new_settings_keep_what_is_known_and_who_waits() {
     let token = world.ask("/b");
     world.edge.configure(
         &mut world.host,
-        Rc::new(settings_with(r#","freshSeconds":50,"staleSeconds":60"#)),
+        Arc::new(settings_with(r#","freshSeconds":50,"staleSeconds":60"#)),
     );
     world.pass(49_000);
     assert_eq!(world.visit("/a"), Answered(redirect("https://e/", "lru")));

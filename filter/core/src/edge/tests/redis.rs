@@ -321,7 +321,7 @@ fn redis_is_asked_also_while_the_control_plane_is_silent() {
         world.time_out(token);
     }
     let redis = settings_with(r#","redis":{"mode":"pooled"},"poll":{},"retryAfterSeconds":60"#);
-    world.edge.configure(&mut world.host, Rc::new(redis));
+    world.edge.configure(&mut world.host, Arc::new(redis));
     world.pass(1);
     world.bytes(LOOKUPS, b"+PONG\r\n");
     world.answer_poll(&gap(5));
@@ -353,7 +353,7 @@ fn new_settings_send_waiting_lookups_on_and_connect_again() {
     let mut world = World::with_redis("");
     world.ask_redis("/a");
     let redis = settings_with(r#","redis":{"mode":"direct","cluster":"other"}"#);
-    world.edge.configure(&mut world.host, Rc::new(redis));
+    world.edge.configure(&mut world.host, Arc::new(redis));
     assert_eq!(world.host.wires.cancelled, [LOOKUPS]);
     world.pass(1);
     let callout = world.callout();

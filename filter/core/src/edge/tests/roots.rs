@@ -14,7 +14,7 @@ impl World {
     }
 
     fn start(&mut self, root: RootId, more: &str) {
-        let settings = Rc::new(settings_with(more));
+        let settings = Arc::new(settings_with(more));
         self.edge.on_root(&mut self.host, root, settings);
     }
 

@@ -138,7 +138,7 @@ impl ClientSettings {
             return encode::words(&[b"PING"], out);
         };
         if let Some(auth) = auth {
-            write_auth(auth, out);
+            write_auth(auth.user.as_deref(), &auth.password, out);
         }
         encode::words(&[b"CLIENT", b"SETNAME", name.as_bytes()], out);
         if *database > 0 {
@@ -149,9 +149,10 @@ impl ClientSettings {
     }
 }
 
-fn write_auth(auth: &Auth, out: &mut Vec<u8>) {
-    let password = auth.password.as_bytes();
-    match &auth.user {
+/// Writes `AUTH`, of the default user if none is named.
+pub fn write_auth(user: Option<&str>, password: &str, out: &mut Vec<u8>) {
+    let password = password.as_bytes();
+    match user {
         Some(user) => encode::words(&[b"AUTH", user.as_bytes(), password], out),
         None => encode::words(&[b"AUTH", password], out),
     }

@@ -1,0 +1,148 @@
+//! Requests to the control plane, with all of their headers.
+
+use super::BackgroundCallout;
+use super::callout::Callout;
+use crate::forms::{UNLOCK_TIMEOUT_MILLIS, UnlockCallout};
+use crate::metrics::BackgroundKind;
+use crate::settings::Settings;
+use edgelink_wire::clicks::EDGE_HEADER;
+use edgelink_wire::password::{FORM_MEDIA_TYPE, VISITOR_HEADER};
+use edgelink_wire::{TRACEPARENT, health};
+
+/// Name and value.
+type Header<'a> = (&'a str, &'a str);
+
+/// What makes the proxy send a request again whose connection broke before the answer, within its timeout: another control plane
+/// may well be there.
+const RETRY: [Header<'static>; 2] = [
+    ("x-envoy-retry-on", "connect-failure,refused-stream,reset"),
+    ("x-envoy-max-retries", "2"),
+];
+
+/// The same for requests that the control plane may not get twice: they are sent again only if it has not seen them.
+const RETRY_UNSEEN: [Header<'static>; 2] = [
+    ("x-envoy-retry-on", "connect-failure,refused-stream"),
+    ("x-envoy-max-retries", "2"),
+];
+
+/// A request for the cluster of the control planes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outgoing<'a> {
+    /// Names, in lower case, and values.
+    pub headers: Vec<Header<'a>>,
+    /// The body; empty for a GET.
+    pub body: &'a [u8],
+    /// Milliseconds after which the proxy gives it up.
+    pub timeout_millis: u32,
+}
+
+impl<'a> Outgoing<'a> {
+    /// A lookup, or a request for visits; `trace` is the `traceparent` of a request that waits for it.
+    #[must_use]
+    pub fn lookup(settings: &'a Settings, callout: &'a Callout, trace: Option<&'a str>) -> Self {
+        let media_type = callout.media_type();
+        let is_post = !callout.body.is_empty();
+        let method = if is_post { "POST" } else { "GET" };
+        let mut request = Self::new(settings, method, &callout.path);
+        request.headers.push(("accept", media_type));
+        request.headers.extend(RETRY);
+        let content_type = is_post.then_some(("content-type", media_type));
+        request.headers.extend(content_type);
+        request
+            .headers
+            .extend(trace.map(|trace| (TRACEPARENT, trace)));
+        request.body = &callout.body;
+        request
+    }
+
+    /// A background callout. `host_name` is what the host would call the edge, which counts if no setting says more.
+    #[must_use]
+    pub fn background(
+        settings: &'a Settings,
+        callout: &'a BackgroundCallout,
+        host_name: Option<&'a str>,
+    ) -> Self {
+        let edge_name = settings.edge_name.as_deref().or(host_name);
+        let edge_name = edge_name.filter(|_| callout.kind == BackgroundKind::Clicks);
+        let further = [
+            ("accept", Some(callout.accept)),
+            ("content-type", callout.content_type),
+            (EDGE_HEADER, edge_name),
+            (health::HEADER, callout.health.as_deref()),
+        ];
+        let further = further
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, value?)));
+        let mut request = Self::new(settings, callout.method, &callout.path);
+        request.headers.extend(further);
+        request.body = &callout.body;
+        request.timeout_millis = callout.timeout_millis;
+        request
+    }
+
+    /// A form with the password of a link.
+    #[must_use]
+    pub fn form(settings: &'a Settings, callout: &'a UnlockCallout) -> Self {
+        let mut request = Self::new(settings, "POST", &callout.path);
+        request.headers.extend([
+            ("content-type", FORM_MEDIA_TYPE),
+            (VISITOR_HEADER, callout.visitor.as_str()),
+        ]);
+        request.headers.extend(RETRY_UNSEEN);
+        request.body = &callout.body;
+        request.timeout_millis = UNLOCK_TIMEOUT_MILLIS;
+        request
+    }
+
+    fn new(settings: &'a Settings, method: &'a str, path: &'a str) -> Self {
+        let control_plane = &settings.control_plane;
+        let authority = control_plane.authority.as_str();
+        let authorization = control_plane.authorization.as_deref();
+        let mut headers = Vec::with_capacity(9);
+        headers.extend([
+            (":method", method),
+            (":path", path),
+            (":authority", authority),
+        ]);
+        headers.extend(authorization.map(|value| ("authorization", value)));
+        Self {
+            headers,
+            body: &[],
+            timeout_millis: control_plane.timeout_millis,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_have_the_name_of_the_settings_before_that_of_the_host() {
+        let name = |setting: &str, kind| {
+            let json = format!(
+                r#"{{"domains":["go.example"],"controlPlane":{{"cluster":"c"}}{setting}}}"#
+            );
+            let settings = Settings::parse(json.as_bytes()).unwrap();
+            let callout = BackgroundCallout {
+                kind,
+                method: "POST",
+                path: "/".to_owned(),
+                accept: "a/b",
+                content_type: None,
+                health: None,
+                body: Vec::new(),
+                timeout_millis: 1,
+            };
+            let request = Outgoing::background(&settings, &callout, Some("host"));
+            let mut headers = request.headers.iter();
+            let found = headers.find(|(name, _)| *name == EDGE_HEADER);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        let named = r#","edgeName":"paris-1""#;
+        let clicks = BackgroundKind::Clicks;
+        assert_eq!(name("", clicks).as_deref(), Some("host"));
+        assert_eq!(name(named, clicks).as_deref(), Some("paris-1"));
+        assert_eq!(name(named, BackgroundKind::Poll), None);
+    }
+}

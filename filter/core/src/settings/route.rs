@@ -1,0 +1,88 @@
+//! What a route has of its own, where the host knows routes: the native module does.
+
+use super::{Settings, SettingsError, read};
+use edgelink_wire::{Domain, LinkPaths, LinkPrefix};
+
+edgelink_wire::settings! {
+    camel_case;
+
+    /// The configuration on a route, a virtual host or a weighted cluster.
+    pub struct Route {
+        /// Whether requests pass untouched.
+        pub disabled: bool = false;
+        /// In place of `domains` of the plugin; none are those of the plugin.
+        pub domains: Vec<Domain> = Vec::new();
+        /// In place of `prefix` of the plugin.
+        pub prefix: Option<LinkPrefix> = None;
+    }
+}
+
+impl Route {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// The [`SettingsError`] that names the fields that are wrong.
+    pub fn parse(json: &[u8]) -> Result<Self, SettingsError> {
+        read(json)
+    }
+
+    /// The settings on this route.
+    #[must_use]
+    pub fn settings(&self, plugin: &Settings) -> Settings {
+        let of_plugin = plugin.paths.clone().unwrap_or_default();
+        let prefix = self.prefix.clone().unwrap_or(of_plugin.prefix);
+        let domains = match self.domains.as_slice() {
+            [] => plugin.domains.clone(),
+            domains => domains.to_vec(),
+        };
+        Settings {
+            domains,
+            paths: LinkPaths::unless_plain(prefix, of_plugin.trailing_slash),
+            ..plugin.clone()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plugin() -> Settings {
+        let json =
+            br#"{"domains":["go.example"],"controlPlane":{"cluster":"c"},"trailingSlash":true}"#;
+        Settings::parse(json).unwrap()
+    }
+
+    #[test]
+    fn a_route_has_domains_and_prefix_of_its_own_and_the_rest_of_the_plugin() {
+        let route = br#"{"domains":["a.example","b.example"],"prefix":"/s/"}"#;
+        let settings = Route::parse(route).unwrap().settings(&plugin());
+        let domains: Vec<_> = settings.domains.iter().map(Domain::as_str).collect();
+        assert_eq!(domains, ["a.example", "b.example"]);
+        let paths = settings.paths.unwrap();
+        assert_eq!((paths.prefix.as_str(), paths.trailing_slash), ("/s/", true));
+        assert_eq!(settings.control_plane.cluster, "c");
+    }
+
+    #[test]
+    fn what_a_route_does_not_say_is_that_of_the_plugin() {
+        let route = Route::parse(b"{}").unwrap();
+        assert!(!route.disabled);
+        let settings = route.settings(&plugin());
+        assert_eq!(settings.domains, plugin().domains);
+        assert_eq!(settings.paths, plugin().paths);
+    }
+
+    #[test]
+    fn wrong_fields_are_named() {
+        for (json, field) in [
+            (&br#"{"prefix":"s"}"#[..], "prefix"),
+            (br#"{"domain":"x"}"#, "domain"),
+            (br#"{"domains":["a b"]}"#, "domains"),
+            (br#"{"disabled":1}"#, "disabled"),
+        ] {
+            let error = Route::parse(json).unwrap_err().to_string();
+            assert!(error.contains(field), "{error}");
+        }
+    }
+}
