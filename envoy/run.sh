@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fills envoy/bootstrap.yaml and envoy/plugin.json in, and becomes Envoy. Arguments are passed on to Envoy
+# Fills envoy/bootstrap.yaml and envoy/plugin.json in, and becomes Envoy, with the filter as a Wasm or a native module. Arguments are passed on to Envoy
 # (`envoy/run.sh --mode validate` checks the configuration). `envoy/run.sh --render FOLDER` starts no Envoy and writes the
 # filled files into the folder. `envoy/run.sh --token` gives the Envoy that runs the token as it is by now. The environment variables
 # are described in envoy/README.md.
@@ -8,199 +8,10 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=envoy/templates.sh
 source "$here/templates.sh"
+# shellcheck source=envoy/fragments.sh
+source "$here/fragments.sh"
 
-values[SECTIONS]=''
-
-# In place of a discovery type: one node is asked for the others, and which has which slots is followed.
-readonly redis_cluster='lb_policy: CLUSTER_PROVIDED
-    cluster_type:
-      name: envoy.clusters.redis
-      typed_config:
-        "@type": type.googleapis.com/envoy.extensions.clusters.redis.v3.RedisClusterConfig
-        cluster_refresh_rate: 1s
-        cluster_refresh_timeout: 1s
-        redirect_refresh_interval: 0.5s
-        redirect_refresh_threshold: 1
-        failure_refresh_threshold: 3'
-
-# In front of the filter: a bucket for each address that visitors come from (IPv6: each /64), in this process.
-readonly rate_limit='
-          - name: envoy.filters.http.local_ratelimit
-            typed_config:
-              "@type": type.googleapis.com/envoy.extensions.filters.http.local_ratelimit.v3.LocalRateLimit
-              stat_prefix: edge
-              filter_enabled: { default_value: { numerator: 100, denominator: HUNDRED } }
-              filter_enforced: { default_value: { numerator: 100, denominator: HUNDRED } }
-              rate_limits:
-              - actions:
-                - masked_remote_address: { v4_prefix_mask_len: 32, v6_prefix_mask_len: 64 }
-              descriptors:
-              - entries: [{ key: masked_remote_address }]
-                token_bucket: &bucket { max_tokens: BURST, tokens_per_fill: PER_SECOND, fill_interval: 1s }
-              # The bucket of requests without an address, of which there are none.
-              token_bucket: *bucket
-              always_consume_default_token_bucket: false
-              # Addresses that are remembered, by each of which some hundred bytes are held.
-              max_dynamic_descriptors: 50000
-              response_headers_to_add:
-              - header: { key: retry-after, value: "1" }
-              - header: { key: cache-control, value: no-store }'
-
-# Of the admin interface, which has no password, what Prometheus and probes ask for.
-readonly metrics_listener='
-  - name: metrics
-    address: { socket_address: { address: "ADDRESS", port_value: PORTBOTH } }
-    ignore_global_conn_limit: true
-    filter_chains:
-    - filters:
-      - name: envoy.filters.network.http_connection_manager
-        typed_config:
-          "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
-          stat_prefix: metrics
-          codec_type: HTTP1
-          generate_request_id: false
-          max_request_headers_kb: 8
-          request_headers_timeout: 5s
-          common_http_protocol_options: { idle_timeout: 60s, max_headers_count: 50 }
-          http_filters:
-          - name: envoy.filters.http.router
-            typed_config: { "@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router }
-          route_config:
-            name: metrics
-            virtual_hosts:
-            - name: metrics
-              domains: ["*"]
-              routes:
-              - match: { path: /stats/prometheus, headers: &get [{ name: ":method", string_match: { exact: GET } }] }
-                route: &admin { cluster: admin, timeout: 10s }
-              - match: { path: /ready, headers: *get }
-                route: *admin
-              - match: { prefix: / }
-                direct_response: { status: 404 }'
-readonly metrics_cluster='
-  - name: admin
-    type: STATIC
-    connect_timeout: 0.5s
-    load_assignment:
-      cluster_name: admin
-      endpoints:
-      - lb_endpoints: [{ endpoint: { address: { socket_address: { address: 127.0.0.1, port_value: PORT } } } }]'
-
-# What the filter lets through and the control plane has pages for: previews (`code+`), `/+/` with its files, `/` or the prefix of
-# links, and, where they have none, robots.txt. No other path of the control plane is reached this way.
-readonly public_pages='
-              - match: { safe_regex: { regex: "PREFIX[0-9A-Za-z_-]+([+]|%2[Bb])" } }
-                route: &pages { cluster: pages, timeout: 12s }
-              - match: { safe_regex: { regex: "/[+]/[0-9A-Za-z/_-]+([.]css)?" } }
-                route: *pages'
-readonly root_page='
-              - match: { path: PREFIX }
-                route: *pages'
-readonly robots_page='
-              - match: { path: /robots.txt }
-                route: *pages'
-
-# Before anything reads them: else any visitor could have each of his requests traced, here and at the control planes.
-readonly no_trace_parents='
-          early_header_mutation_extensions:
-          - name: envoy.http.early_header_mutation.header_mutation
-            typed_config:
-              "@type": type.googleapis.com/envoy.extensions.http.early_header_mutation.header_mutation.v3.HeaderMutation
-              mutations: [{ remove: traceparent }, { remove: tracestate }]'
-
-# Spans for an OpenTelemetry collector, of a share of the requests; those whose `traceparent` says that they are sampled always are,
-# where it is believed.
-readonly tracing='
-          tracing:
-            random_sampling: { value: 100 }
-            spawn_upstream_span: false
-            custom_tags:
-            - { tag: edgelink.outcome, value: "%FILTER_STATE(wasm.edgelink.outcome:PLAIN)%" }
-            - { tag: edgelink.tier, value: "%FILTER_STATE(wasm.edgelink.tier:PLAIN)%" }
-            - { tag: edgelink.key, value: "%FILTER_STATE(wasm.edgelink.key:PLAIN)%" }
-            provider:
-              name: envoy.tracers.opentelemetry
-              typed_config:
-                "@type": type.googleapis.com/envoy.config.trace.v3.OpenTelemetryConfig
-                http_service: { http_uri: { uri: "http://ENDPOINT/v1/traces", cluster: otlp, timeout: 2s } }
-                service_name: edgelink-edge
-                sampler:
-                  name: envoy.tracers.opentelemetry.samplers.parent_based
-                  typed_config:
-                    "@type": type.googleapis.com/envoy.extensions.tracers.opentelemetry.samplers.v3.ParentBasedSamplerConfig
-                    wrapped_sampler:
-                      name: envoy.tracers.opentelemetry.samplers.trace_id_ratio_based
-                      typed_config:
-                        "@type": type.googleapis.com/envoy.extensions.tracers.opentelemetry.samplers.v3.TraceIdRatioBasedSamplerConfig
-                        sampling_percentage: { numerator: PERCENT, denominator: HUNDRED }'
-readonly otlp_cluster='
-  - name: otlp
-    type: STRICT_DNS
-    connect_timeout: 0.5s
-    load_assignment:
-      cluster_name: otlp
-      endpoints:
-      - lb_endpoints: ENDPOINTS'
-
-# They are asked of a cluster of their own: the token of the edge API is not for what visitors send.
-readonly pages_cluster='
-  - name: pages
-    type: STRICT_DNS
-    connect_timeout: 0.5s
-    lb_policy: LEAST_REQUEST
-    per_connection_buffer_limit_bytes: 32768
-    typed_extension_protocol_options:
-      envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
-        "@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
-        common_http_protocol_options: { idle_timeout: 30s }
-        explicit_http_config: { http_protocol_options: {} }PAGES_TLS
-    circuit_breakers: *breakers
-    health_checks: *health
-    outlier_detection: *outliers
-    load_assignment:
-      cluster_name: pages
-      endpoints:
-      - lb_endpoints: ENDPOINTS'
-
-# Adds the token to what the filter sends. Envoy reads it from a file, again whenever that is replaced, and shows it nowhere.
-readonly token_injector='
-        http_filters:
-        - name: envoy.filters.http.credential_injector
-          typed_config:
-            "@type": type.googleapis.com/envoy.extensions.filters.http.credential_injector.v3.CredentialInjector
-            overwrite: true
-            credential:
-              name: envoy.http.injected_credentials.generic
-              typed_config:
-                "@type": type.googleapis.com/envoy.extensions.http.injected_credentials.generic.v3.Generic
-                credential: SECRET
-                header: authorization
-                header_value_prefix: "Bearer "
-        - name: envoy.filters.http.upstream_codec
-          typed_config: { "@type": type.googleapis.com/envoy.extensions.filters.http.upstream_codec.v3.UpstreamCodec }'
-
-# TLS towards a cluster, whose certificate has to be of the authority and for one of the names.
-readonly upstream_tls='
-    transport_socket:
-      name: envoy.transport_sockets.tls
-      typed_config:
-        "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContextSNI
-        common_tls_context:
-          tls_params: { tls_minimum_protocol_version: TLSv1_2 }CERTIFICATE
-          combined_validation_context:
-            default_validation_context:
-              match_typed_subject_alt_names: [NAMES]
-            validation_context_sds_secret_config: SECRET'
-readonly own_certificate='
-          tls_certificate_sds_secret_configs: [SECRET]'
-
-# Of redis_proxy, which logs in by itself.
-readonly redis_auth='
-    typed_extension_protocol_options:
-      envoy.filters.network.redis_proxy:
-        "@type": type.googleapis.com/envoy.extensions.filters.network.redis_proxy.v3.RedisProtocolOptions
-        auth_username: { inline_string: "USER" }
-        auth_password: { filename: "FILE" }'
+values[SECTIONS]='' values[REDIS]=''
 
 # a,b -> ["a","b"]
 string_list() {
@@ -349,9 +160,38 @@ replace_token() {
   write_token
 }
 
-# How the bootstrap finds Redis, and whose answers the filter believes.
+# What the filter is, and by what access logs and spans know what it says of a request.
+set_filter() {
+  values[RUNTIME_GUARDS]=''
+  case $1 in
+  wasm)
+    set_string WASM "${EDGELINK_WASM:-$root/target/wasm32-wasip1/wasm/edgelink_filter.wasm}"
+    local said=('%FILTER_STATE(wasm.edgelink.' ':PLAIN)%')
+    ;;
+  native)
+    set_string NATIVE "${EDGELINK_NATIVE:-$root/target/release/libedgelink.so}"
+    local said=('%DYNAMIC_METADATA(edgelink:' ')%')
+    values[RUNTIME_GUARDS]=$native_guards
+    ;;
+  *) fail "EDGELINK_FILTER must be wasm or native, not '$1'" ;;
+  esac
+  values[OUTCOME]=${said[0]}outcome${said[1]} values[TIER]=${said[0]}tier${said[1]} values[KEY]=${said[0]}key${said[1]}
+}
+
+# How Redis is reached, and whose answers the filter believes: through Envoy, or by the native module itself.
 set_redis() {
+  local fields=() user=${EDGELINK_REDIS_USER:-}
+  "set_redis_of_$filter" "$1"
+  [[ -z ${EDGELINK_REDIS_PASSWORD:-} ]] || fields+=("\"password\": \"$(escape "$EDGELINK_REDIS_PASSWORD")\"")
+  [[ -z $user ]] || fields+=("\"user\": \"$(escape "$user")\"")
+  local IFS=,
+  values[REDIS]=$',\n  "redis": { '"${fields[*]} }" # by itself for templates that leave out other sections
+  values[SECTIONS]+=${values[REDIS]}
+}
+
+set_redis_of_wasm() {
   local mode=$1
+  [[ -z ${EDGELINK_REDIS_SENTINEL:-} ]] || fail 'EDGELINK_REDIS_SENTINEL needs EDGELINK_FILTER=native'
   case $mode in
   direct | pooled) values[REDIS_DISCOVERY]='type: STRICT_DNS' ;;
   cluster)
@@ -360,17 +200,37 @@ set_redis() {
     ;;
   *) fail "EDGELINK_REDIS must be direct, pooled, cluster or empty, not '$mode'" ;;
   esac
-  tls_to redis EDGELINK_REDIS_CA EDGELINK_REDIS_NAME "${EDGELINK_REDIS_SERVERS:-127.0.0.1:6380}"
+  tls_to redis EDGELINK_REDIS_CA EDGELINK_REDIS_NAME "$redis_servers"
   values[REDIS_TLS]=$tls
   set_redis_password "$mode"
-  values[REDIS_ENDPOINTS]=$(endpoint_list EDGELINK_REDIS_SERVERS "${EDGELINK_REDIS_SERVERS:-127.0.0.1:6380}")
+  values[REDIS_ENDPOINTS]=$(endpoint_list EDGELINK_REDIS_SERVERS "$redis_servers")
   set_string BRIDGE_WASM "${EDGELINK_BRIDGE_WASM:-$root/target/wasm32-wasip1/wasm/edgelink_resp_bridge.wasm}"
-  values[SECTIONS]+=$',\n  "redis": { "mode": "'$mode'"'
-  if [[ $mode == direct && -n ${EDGELINK_REDIS_USER:-} ]]; then
-    values[SECTIONS]+=", \"user\": \"$(escape "$EDGELINK_REDIS_USER")\""
+  fields+=("\"mode\": \"$mode\"")
+  [[ $mode == direct ]] || user='' # redis_proxy logs in
+}
+
+set_redis_of_native() {
+  local -A modes=([direct]=direct [cluster]=pooled)
+  [[ -v modes[$1] ]] || fail "EDGELINK_REDIS must be direct, cluster or empty with EDGELINK_FILTER=native, not '$1'"
+  split_endpoints EDGELINK_REDIS_SERVERS "$redis_servers" >/dev/null
+  fields+=("\"mode\": \"${modes[$1]}\"" "\"servers\": $(string_list "$redis_servers")")
+  [[ -z ${EDGELINK_REDIS_SENTINEL:-} ]] || fields+=("\"sentinel\": \"$(escape "$EDGELINK_REDIS_SENTINEL")\"")
+  redis_file passwordFile EDGELINK_REDIS_PASSWORD_FILE
+  if [[ -z ${EDGELINK_REDIS_CA:-} ]]; then
+    [[ -z ${EDGELINK_REDIS_NAME:-} ]] || fail 'EDGELINK_REDIS_NAME needs EDGELINK_REDIS_CA: without it there is no TLS'
+    return 0
   fi
-  [[ -z ${EDGELINK_REDIS_PASSWORD:-} ]] || values[SECTIONS]+=", \"password\": \"$(escape "$EDGELINK_REDIS_PASSWORD")\""
-  values[SECTIONS]+=' }'
+  redis_file caFile EDGELINK_REDIS_CA
+  redis_file certificateFile EDGELINK_CLIENT_CERTIFICATE
+  redis_file keyFile EDGELINK_CLIENT_KEY
+  [[ -z ${EDGELINK_REDIS_NAME:-} ]] || fields+=("\"serverName\": \"$(escape "$EDGELINK_REDIS_NAME")\"")
+}
+
+# redis_file FIELD VARIABLE: has the native module read that file, if the variable names one.
+redis_file() {
+  [[ -n ${!2:-} ]] || return 0
+  secret_files "redis-$1" "$2" "${!2}"
+  fields+=("\"$1\": \"$(escape "${found[0]}")\"")
 }
 
 # The password that redis_proxy logs in with, in a file.
@@ -428,6 +288,9 @@ set_tracing() {
   [[ $percent =~ ^(100|[0-9]{1,2})$ ]] || fail "EDGELINK_TRACE_PERCENT must be a whole number from 0 to 100, not '$percent'"
   values[TRACED]=true
   text=${tracing/PERCENT/"$percent"}
+  text=${text/OUTCOME/"${values[OUTCOME]}"}
+  text=${text/TIER/"${values[TIER]}"}
+  text=${text/KEY/"${values[KEY]}"}
   values[OTLP_CLUSTER]=${otlp_cluster/ENDPOINTS/"$(endpoint_list EDGELINK_OTLP "$endpoint")"}
   values[TRACING]=${text/ENDPOINT/"$endpoint"}
 }
@@ -498,6 +361,8 @@ set_geo() {
   ((${#fields[@]} == 0)) || values[SECTIONS]+=$',\n  "geo": { '"${fields[*]} }"
 }
 
+filter=${EDGELINK_FILTER:-wasm}
+redis_servers=${EDGELINK_REDIS_SERVERS:-127.0.0.1:6380}
 umask 077 # the filled files may hold secrets
 if [[ ${1:-} == --token ]]; then
   replace_token
@@ -514,6 +379,7 @@ set_number LRU_BYTES EDGELINK_LRU_BYTES 67108864
 set_number DRAIN_SECONDS EDGELINK_DRAIN_SECONDS 20
 set_number FRESH_SECONDS EDGELINK_FRESH_SECONDS 5
 set_number STALE_SECONDS EDGELINK_STALE_SECONDS 86400
+set_filter "$filter"
 set_rate_limit "${EDGELINK_RATE_PER_SECOND:-500}" "${EDGELINK_RATE_BURST:-2000}"
 set_trace_parents "${EDGELINK_TRACE_PARENTS:-false}"
 set_tracing "${EDGELINK_OTLP:-}" "${EDGELINK_TRACE_PERCENT:-1}"
@@ -525,7 +391,6 @@ set_boolean TIER_HEADER EDGELINK_TIER_HEADER false
 set_string EDGE_ADDRESS "${EDGELINK_EDGE_ADDRESS:-127.0.0.1}"
 values[EDGE_BOTH_FAMILIES]=$(both_families "${EDGELINK_EDGE_ADDRESS:-}")
 set_string ACCESS_LOG "${EDGELINK_ACCESS_LOG:-/dev/stdout}"
-set_string WASM "${EDGELINK_WASM:-$root/target/wasm32-wasip1/wasm/edgelink_filter.wasm}"
 values[DOMAINS]=$(string_list "${EDGELINK_DOMAINS:-127.0.0.1:${values[EDGE_PORT]}}")
 control_planes=${EDGELINK_CONTROL_PLANES:-127.0.0.1:${EDGELINK_API_PORT:-8081}}
 values[CONTROL_PLANE_ENDPOINTS]=$(endpoint_list EDGELINK_CONTROL_PLANES "$control_planes")
@@ -552,15 +417,16 @@ unset EDGELINK_REDIS_PASSWORD
 
 plugin=$(fill "${EDGELINK_ENVOY_PLUGIN:-$here/plugin.json}")
 set_string PLUGIN_CONFIGURATION "$plugin"
+values[FILTER]=$'\n'$(fill "$here/$filter.yaml")
 fill "${EDGELINK_ENVOY_BOOTSTRAP:-$here/bootstrap.yaml}" >"$filled/bootstrap.yaml"
-if [[ ${1:-} == --render ]]; then
-  [[ -z ${EDGELINK_REDIS:-} ]] || fill "$here/redis.yaml" >"$filled/redis.yaml"
-  exit 0
-fi
-
 merged=() # Envoy appends its lists to those of the bootstrap
-if [[ -n ${EDGELINK_REDIS:-} ]]; then
+if [[ -n ${EDGELINK_REDIS:-} && $filter == wasm ]]; then
   merged=(--config-yaml "$(fill "$here/redis.yaml")")
+fi
+if [[ ${1:-} == --render ]]; then
+  rm -f "$filled/redis.yaml"
+  [[ -z ${merged[*]} ]] || printf '%s\n' "${merged[1]}" >"$filled/redis.yaml"
+  exit 0
 fi
 
 envoy=$("$here/find.sh")
@@ -568,4 +434,4 @@ exec "$envoy" --config-path "$filled/bootstrap.yaml" "${merged[@]}" \
   --concurrency "${EDGELINK_WORKERS:-$(getconf _NPROCESSORS_ONLN)}" \
   --use-dynamic-base-id --base-id-path "$state/envoy/base-id" \
   --drain-time-s "${values[DRAIN_SECONDS]}" --parent-shutdown-time-s "$((values[DRAIN_SECONDS] + 10))" \
-  --log-level "${EDGELINK_ENVOY_LOG:-warning}" --component-log-level wasm:info "$@"
+  --log-level "${EDGELINK_ENVOY_LOG:-warning}" --component-log-level wasm:info,dynamic_modules:info "$@"

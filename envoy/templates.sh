@@ -4,6 +4,7 @@
 shopt -s inherit_errexit # what fails in $(...) ends the script
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# shellcheck disable=SC2034 # used by run.sh and fragments.sh
 state=${EDGELINK_STATE_DIR:-$root/.edgelink}
 
 declare -A values # by placeholder

@@ -27,6 +27,8 @@ export EDGELINK_ADMIN_PORT=${EDGELINK_ADMIN_PORT:-9901}
 export EDGELINK_EDGE_TOKEN_FILE=$EDGELINK_STATE_DIR/edge-token
 export EDGELINK_WASM=${EDGELINK_WASM:-$modules/edgelink_filter.wasm}
 export EDGELINK_BRIDGE_WASM=${EDGELINK_BRIDGE_WASM:-$modules/edgelink_resp_bridge.wasm}
+export EDGELINK_FILTER=${EDGELINK_FILTER:-wasm} # or native
+export EDGELINK_NATIVE=${EDGELINK_NATIVE:-$target/$profile/libedgelink.so}
 export EDGELINK_TIER_HEADER=${EDGELINK_TIER_HEADER:-true}
 export EDGELINK_CLICKS=${EDGELINK_CLICKS:-true}
 # Of clicks at Envoy and at the control planes. Country and city are known only with headers that say so.
@@ -73,10 +75,11 @@ start_envoy() {
 # A worker begins to read the feed with its first request, and what it has cached before that is up to 5 s old: it shall
 # not be a visitor's. Which worker gets a connection is the kernel's choice; the path is none that a link could have.
 every_worker_has_begun() {
-  local gauge=wasmcustom.edgelink.admission
+  local gauge='(wasm|dynamicmodules)custom[.]edgelink[.]admission' edges=$EDGELINK_WORKERS
+  [[ $EDGELINK_FILTER == wasm ]] || edges=1 # all workers have the same
   curl -s -o /dev/null --max-time 5 -H 'connection: close' "$edge/?[1-$((2 * EDGELINK_WORKERS))]"
-  curl -s --max-time 1 "http://127.0.0.1:$EDGELINK_ADMIN_PORT/stats?filter=^$gauge\$" |
-    grep -qx "$gauge: $EDGELINK_WORKERS"
+  curl -s --max-time 1 "http://127.0.0.1:$EDGELINK_ADMIN_PORT/stats" --get --data-urlencode "filter=^$gauge\$" |
+    grep -Eqx "$gauge: $edges"
 }
 
 start_small() {
@@ -141,6 +144,12 @@ SERVERS
 }
 
 [[ -x $edgelink ]] || fail "$edgelink is not built (make builds it)"
+case $EDGELINK_FILTER in
+wasm) module=$EDGELINK_WASM ;;
+native) module=$EDGELINK_NATIVE ;;
+*) fail "EDGELINK_FILTER must be wasm or native, not '$EDGELINK_FILTER'" ;;
+esac
+[[ -r $module ]] || fail "$module is not built (make FILTER=$EDGELINK_FILTER run builds it)"
 port_is_free "$EDGELINK_EDGE_PORT" EDGELINK_EDGE_PORT
 port_is_free "$EDGELINK_API_PORT" EDGELINK_API_PORT
 port_is_free "$EDGELINK_ADMIN_PORT" EDGELINK_ADMIN_PORT

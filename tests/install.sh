@@ -2,7 +2,7 @@
 # Installs what is missing to run edgelink (`install.sh run`), to run it with MariaDB, Redis and nginx (`install.sh full`), with
 # ClickHouse and Prometheus too (`install.sh full clickhouse prometheus`), to test it as well (`install.sh test`), on MySQL
 # too (`install.sh mysql`) and a Galera cluster (`install.sh galera`), to compare it with others (`install.sh bench`), to check the API against its document
-# (`install.sh contract`) or its sources (`install.sh lint`): the wasm target, Envoy, cargo-deny, chdb and what tests take
+# (`install.sh contract`), to build the native module for any system (`install.sh native`) or to check its sources (`install.sh lint`): the wasm target, Envoy, cargo-deny, chdb and what tests take
 # from npm everywhere, packages on Debian. Elsewhere it says what is missing. What is there already is left alone.
 set -euo pipefail
 
@@ -128,6 +128,17 @@ install_oha() {
   cargo install --quiet --locked --root "$home" "oha@$pinned"
 }
 
+# Links for any glibc, and unwinds without libgcc. 100 MB to fetch, 440 MB on disk.
+install_zigbuild() {
+  local pinned='cargo-zigbuild==0.24.0 ziglang==0.17.1' home=$root/.edgelink/zig
+  [[ $(cat "$home/installed" 2>/dev/null) != "$pinned" ]] || return 0
+  printf 'Installing %s into %s\n' "$pinned" "$home"
+  python3 -m venv --clear "$home"
+  # shellcheck disable=SC2086 # two of them
+  "$home/bin/python3" -m pip install --quiet --disable-pip-version-check --only-binary :all: $pinned
+  printf '%s' "$pinned" >"$home/installed"
+}
+
 # Requests by the OpenAPI document.
 install_schemathesis() {
   local pinned=4.32.5 home=$root/.edgelink/schemathesis
@@ -223,13 +234,14 @@ mysql)
   need debootstrap debootstrap
   ;;
 bench) need_for_comparing ;;
-lint | contract) need_venv ;;
+lint | contract | native) need_venv ;;
 esac
 if ((${#packages[@]})); then install_packages; fi
 install_wasm_target
 case ${1:-run} in run | full | test) install_console_source ;; esac
 "$root/envoy/find.sh" >/dev/null
 if [[ ${1:-} == bench ]]; then install_oha; fi
+if [[ ${1:-} == native ]]; then install_zigbuild; fi
 if [[ ${1:-} == contract ]]; then install_schemathesis; fi
 if [[ ${1:-} == test || ${1:-} == bench ]]; then install_chdb; fi
 if [[ ${1:-} == test ]]; then

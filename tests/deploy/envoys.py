@@ -14,6 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 MODULES = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "wasm32-wasip1" / "wasm"
 FILTER, BRIDGE = MODULES / "edgelink_filter.wasm", MODULES / "edgelink_resp_bridge.wasm"
+NATIVE = Path(os.environ.get("EDGELINK_NATIVE", MODULES.parents[1] / "release/libedgelink.so"))
 EDGELINK = Path(os.environ.get("EDGELINK_TEST_BIN", MODULES.parents[1] / "debug/edgelink"))
 TOKEN = "0123456789abcdef0123456789abcdef"
 READY_SECONDS = 30
@@ -48,6 +49,7 @@ def environment(state, **more):
         "EDGELINK_WORKERS": "1",
         "EDGELINK_WASM": str(FILTER),
         "EDGELINK_BRIDGE_WASM": str(BRIDGE),
+        "EDGELINK_NATIVE": str(NATIVE),
         **more,
     }
 

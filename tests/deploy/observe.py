@@ -1,5 +1,6 @@
 """envoy/deploy/observe: rules, their tests, the scrape configuration and the dashboards."""
 
+import contextlib
 import json
 import re
 import subprocess
@@ -30,17 +31,26 @@ def check():
     expressions = {name: [filled(text) for text in texts] for name, texts in of_dashboards().items()}
     yield from promtool_accepts([text for texts in expressions.values() for text in texts])
     expressions["rules.yml"] = [rule["expr"] for rule in rules]
-    with tempfile.TemporaryDirectory() as folder:
-        # The admin interface is asked by the listener for metrics, which therefore has to know its port.
-        port, admin = envoys.free_port(), envoys.free_port()
-        variables = {"EDGELINK_METRICS_ADDRESS": "::", "EDGELINK_METRICS_PORT": str(port), "EDGELINK_ADMIN_PORT": str(admin)}
-        with envoys.running(Path(folder), **variables):
+    there = {}
+    for edge in ("native", "wasm"):
+        with tempfile.TemporaryDirectory() as folder, measured(Path(folder), edge) as port:
             yield from shows_no_more(port)
-            there = exported(port)
+            there |= exported(port)
+    with tempfile.TemporaryDirectory() as folder:
         there |= fronts.exported(Path(folder) / "front")
     known = there | {rule["record"]: {} for rule in rules if "record" in rule} | {"up": {}}
     for name, texts in expressions.items():
         yield from (f"{name}: {problem}: {text}" for text in texts for problem in metrics.problems(text, known))
+
+
+@contextlib.contextmanager
+def measured(folder, edge):
+    """The port for metrics of an Envoy with that filter."""
+    # The admin interface is asked by the listener for metrics, which therefore has to know its port.
+    port, admin = envoys.free_port(), envoys.free_port()
+    variables = {"EDGELINK_METRICS_ADDRESS": "::", "EDGELINK_METRICS_PORT": str(port), "EDGELINK_ADMIN_PORT": str(admin)}
+    with envoys.running(folder, EDGELINK_FILTER=edge, **variables):
+        yield port
 
 
 def read(name):

@@ -3,6 +3,7 @@
 # variables are those of envoy/run.sh (EDGELINK_DOMAINS, EDGELINK_EDGE_TOKEN_FILE, EDGELINK_REDIS, ...).
 set -euo pipefail
 
+[[ ${EDGELINK_FILTER:-wasm} == wasm ]] || { echo "$0: EDGELINK_FILTER must be wasm: these resources are for the Wasm module" >&2; exit 1; }
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 rendered=$(mktemp -d)
 trap 'rm -rf "$rendered"' EXIT

@@ -34,9 +34,10 @@ EDGES = {
         ("Hit share (goal: over 95 %)", "percentunit", ["min(edgelink:hit_share:rate5m{EDGE})"], [0.95, "below"]),
         ("Rejects (goal: under 0.1 %)", "percentunit", ["max(edgelink:reject_share:rate5m{EDGE})"], [0.001]),
         ("Stale answers", "reqps", ['sum(rate(edgelink_requests{edgelink_tier="stale",EDGE}[RATE]))'], [0.001]),
-        ("Workers without admission", "short", ["sum(envoy_server_concurrency{EDGE}) - sum(edgelink_admission{EDGE})"], [1]),
+        ("Workers without admission", "short", ["sum((envoy_server_concurrency{EDGE} unless on (instance) edgelink_panics) - on (instance) edgelink_admission) or sum(edgelink_admission{EDGE} == bool 0)"], [1]),
         ("Reloads of the filter, a day", "short",
-         ["sum(increase(envoy_wasm_edgelink_vm_reload_success{EDGE}[1d])) + sum(increase(envoy_wasm_edgelink_vm_reload_failure{EDGE}[1d]))"], [1]),
+         ["sum(increase(envoy_wasm_edgelink_vm_reload_success{EDGE}[1d])) + sum(increase(envoy_wasm_edgelink_vm_reload_failure{EDGE}[1d]))"
+          " or sum(increase(edgelink_panics{EDGE}[1d]))"], [1]),
         ("Next certificate ends in", "d", ["min(envoy_server_days_until_first_cert_expiring{EDGE} < 4294967295)"], [14, "below"]),
     ],
     "graphs": [

@@ -6,7 +6,8 @@ set -uo pipefail
 
 admin=http://127.0.0.1:${EDGELINK_ADMIN_PORT:-9901}
 end=$((SECONDS + ${EDGELINK_DRAIN_SECONDS:-20}))
-figures='^(http[.]edge[.]downstream_cx_active|wasmcustom[.]edgelink[.]clicks[.](sent|acknowledged|dropped))$'
+clicks='(wasm|dynamicmodules)custom[.]edgelink[.]clicks[.](edgelink_outcome[.])?(sent|acknowledged|dropped)'
+figures="^(http[.]edge[.]downstream_cx_active|$clicks)$"
 
 ask() {
   curl --silent --show-error --fail --max-time 5 "$@"

@@ -13,7 +13,7 @@ install -D -m 755 "${EDGELINK_BIN:-$target/release/edgelink}" "$root/usr/bin/edg
 install -D -m 755 "$here/ctl.sh" "$root/usr/bin/edgelink-ctl"
 install -D -m 644 -t "$root/usr/lib/edgelink" "$modules"/edgelink_{filter,resp_bridge}.wasm
 install -D -m 755 -t "$root/usr/lib/edgelink/envoy" "$source"/envoy/{run,find}.sh "$here/drain.sh"
-install -D -m 644 -t "$root/usr/lib/edgelink/envoy" "$source"/envoy/{bootstrap,redis}.yaml "$source"/envoy/{plugin.json,templates.sh}
+install -D -m 644 -t "$root/usr/lib/edgelink/envoy" "$source"/envoy/{bootstrap,wasm,native,redis}.yaml "$source"/envoy/{plugin.json,fragments.sh,templates.sh}
 install -D -m 644 -t "$root/usr/lib/systemd/system" "$here"/edgelink{,-edge}.service
 install -D -m 644 "$here/sysusers.conf" "$root/usr/lib/sysusers.d/edgelink.conf"
 install -D -m 644 "$here/tmpfiles.conf" "$root/usr/lib/tmpfiles.d/edgelink.conf"

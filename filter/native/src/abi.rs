@@ -1,0 +1,476 @@
+//! Envoy's ABI of dynamic modules, made safe. All `unsafe` code of the module is here: what Envoy exports in this file, what it
+//! calls in [`hooks`].
+//!
+//! It is declared by hand after `source/extensions/dynamic_modules/abi/abi.h` of Envoy 1.40, as far as it is used. What goes out
+//! are slices that live for the call. What comes in is Envoy's until the hook returns, which the lifetime `'h` stands for.
+
+#![allow(unsafe_code)]
+#![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
+
+mod hooks;
+
+use std::ffi::c_void;
+use std::marker::PhantomData;
+use std::ptr;
+
+/// The ABI that the module is made for: that of Envoy 1.40. Envoy warns of another one.
+pub(crate) const VERSION: &std::ffi::CStr = c"v0.2.0";
+
+/// An object of Envoy's.
+type Object = *mut c_void;
+
+/// Bytes of ours, or of Envoy's.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Buffer {
+    start: *const u8,
+    length: usize,
+}
+
+impl Buffer {
+    fn of(bytes: &[u8]) -> Self {
+        Self {
+            start: bytes.as_ptr(),
+            length: bytes.len(),
+        }
+    }
+
+    const EMPTY: Self = Self {
+        start: ptr::null(),
+        length: 0,
+    };
+
+    /// # Safety
+    /// They are there for `'h`.
+    unsafe fn bytes<'h>(self) -> &'h [u8] {
+        if self.start.is_null() || self.length == 0 {
+            return &[];
+        }
+        // SAFETY: the caller says so.
+        unsafe { std::slice::from_raw_parts(self.start, self.length) }
+    }
+}
+
+/// A header of ours or of Envoy's.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct RawHeader {
+    name: Buffer,
+    value: Buffer,
+}
+
+/// A header that goes out.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(crate) struct Header<'a>(RawHeader, PhantomData<&'a [u8]>);
+
+impl<'a> Header<'a> {
+    pub(crate) const EMPTY: Self = Self(
+        RawHeader {
+            name: Buffer::EMPTY,
+            value: Buffer::EMPTY,
+        },
+        PhantomData,
+    );
+
+    pub(crate) fn new(name: &'a [u8], value: &'a [u8]) -> Self {
+        let (name, value) = (Buffer::of(name), Buffer::of(value));
+        Self(RawHeader { name, value }, PhantomData)
+    }
+}
+
+/// `envoy_dynamic_module_type_log_level`.
+#[derive(Clone, Copy)]
+#[repr(u32)]
+pub(crate) enum Level {
+    Warn = 3,
+    Error = 4,
+}
+
+/// `envoy_dynamic_module_type_http_body_type`, as far as it is used.
+#[derive(Clone, Copy)]
+#[repr(u32)]
+enum Body {
+    Received = 0,
+    Buffered = 1,
+}
+
+/// `envoy_dynamic_module_type_http_header_type_RequestHeader`.
+const REQUEST_HEADERS: u32 = 0;
+
+/// `envoy_dynamic_module_type_attribute_id_SourceAddress`.
+const SOURCE_ADDRESS: u32 = 24;
+
+/// The zero of every result enum.
+const SUCCESS: u32 = 0;
+
+#[rustfmt::skip]
+unsafe extern "C" {
+    fn envoy_dynamic_module_callback_log(level: u32, message: Buffer);
+    fn envoy_dynamic_module_callback_is_validation_mode() -> bool;
+    fn envoy_dynamic_module_callback_http_get_headers_size(filter: Object, kind: u32) -> usize;
+    fn envoy_dynamic_module_callback_http_get_headers(filter: Object, kind: u32, out: *mut RawHeader) -> bool;
+    fn envoy_dynamic_module_callback_http_get_header(filter: Object, kind: u32, name: Buffer, out: *mut Buffer, index: usize, count: *mut usize) -> bool;
+    fn envoy_dynamic_module_callback_http_send_response(filter: Object, status: u32, headers: *const RawHeader, count: usize, body: Buffer, details: Buffer);
+    fn envoy_dynamic_module_callback_http_filter_continue_decoding(filter: Object);
+    fn envoy_dynamic_module_callback_http_received_buffered_request_body(filter: Object) -> bool;
+    fn envoy_dynamic_module_callback_http_get_body_size(filter: Object, body: u32) -> usize;
+    fn envoy_dynamic_module_callback_http_get_body_chunks_size(filter: Object, body: u32) -> usize;
+    fn envoy_dynamic_module_callback_http_get_body_chunks(filter: Object, body: u32, out: *mut Buffer) -> bool;
+    fn envoy_dynamic_module_callback_http_set_dynamic_metadata_string(filter: Object, namespace: Buffer, key: Buffer, value: Buffer);
+    fn envoy_dynamic_module_callback_http_filter_get_attribute_string(filter: Object, attribute: u32, out: *mut Buffer) -> bool;
+    fn envoy_dynamic_module_callback_get_most_specific_route_config(filter: Object) -> *const c_void;
+    fn envoy_dynamic_module_callback_http_filter_scheduler_new(filter: Object) -> Object;
+    fn envoy_dynamic_module_callback_http_filter_scheduler_commit(scheduler: Object, event: u64);
+    fn envoy_dynamic_module_callback_http_filter_scheduler_delete(scheduler: Object);
+    fn envoy_dynamic_module_callback_http_filter_config_scheduler_new(config: Object) -> Object;
+    fn envoy_dynamic_module_callback_http_filter_config_scheduler_commit(scheduler: Object, event: u64);
+    fn envoy_dynamic_module_callback_http_filter_config_scheduler_delete(scheduler: Object);
+    fn envoy_dynamic_module_callback_http_filter_config_http_callout(config: Object, id: *mut u64, cluster: Buffer, headers: *const RawHeader, count: usize, body: Buffer, timeout: u64) -> u32;
+    fn envoy_dynamic_module_callback_http_filter_config_define_counter(config: Object, name: Buffer, labels: *const Buffer, count: usize, id: *mut usize) -> u32;
+    fn envoy_dynamic_module_callback_http_filter_config_define_gauge(config: Object, name: Buffer, labels: *const Buffer, count: usize, id: *mut usize) -> u32;
+    fn envoy_dynamic_module_callback_http_filter_config_define_histogram(config: Object, name: Buffer, labels: *const Buffer, count: usize, id: *mut usize) -> u32;
+    fn envoy_dynamic_module_callback_http_filter_config_increment_counter(config: Object, id: usize, labels: *const Buffer, count: usize, by: u64) -> u32;
+    fn envoy_dynamic_module_callback_http_filter_config_increment_gauge(config: Object, id: usize, labels: *const Buffer, count: usize, by: u64) -> u32;
+    fn envoy_dynamic_module_callback_http_filter_config_decrement_gauge(config: Object, id: usize, labels: *const Buffer, count: usize, by: u64) -> u32;
+    fn envoy_dynamic_module_callback_http_filter_config_set_gauge(config: Object, id: usize, labels: *const Buffer, count: usize, to: u64) -> u32;
+    fn envoy_dynamic_module_callback_http_filter_config_record_histogram_value(config: Object, id: usize, labels: *const Buffer, count: usize, value: u64) -> u32;
+}
+
+/// Writes to Envoy's log, from any thread.
+pub(crate) fn log(level: Level, message: &str) {
+    // SAFETY: the message lives for the call. Envoy's loggers take messages from any thread.
+    unsafe { envoy_dynamic_module_callback_log(level as u32, Buffer::of(message.as_bytes())) }
+}
+
+/// A request at Envoy, while a hook for it runs.
+#[derive(Clone, Copy)]
+pub(crate) struct Filter<'h>(Object, PhantomData<&'h ()>);
+
+impl<'h> Filter<'h> {
+    /// Writes the headers of the request into `map` as proxy-wasm encodes them, which
+    /// [`Head::read`](edgelink_filter_core::request::Head::read) reads.
+    pub(crate) fn read_headers(self, map: &mut Vec<u8>) {
+        map.clear();
+        // SAFETY: it is the request of the hook that runs.
+        let count =
+            unsafe { envoy_dynamic_module_callback_http_get_headers_size(self.0, REQUEST_HEADERS) };
+        with_headers(count, |headers| {
+            // SAFETY: there is room for as many as Envoy has said.
+            let are_there = unsafe {
+                let out = headers.as_mut_ptr();
+                envoy_dynamic_module_callback_http_get_headers(self.0, REQUEST_HEADERS, out)
+            };
+            if are_there {
+                encode(headers, map);
+            }
+        });
+    }
+
+    /// The first value of a header of the request; empty without one.
+    pub(crate) fn header(self, name: &str) -> &'h [u8] {
+        let mut value = Buffer::EMPTY;
+        let name = Buffer::of(name.as_bytes());
+        // SAFETY: it is the request of the hook that runs, whose headers do not change before it returns.
+        unsafe {
+            envoy_dynamic_module_callback_http_get_header(
+                self.0,
+                REQUEST_HEADERS,
+                name,
+                &raw mut value,
+                0,
+                ptr::null_mut(),
+            );
+            value.bytes()
+        }
+    }
+
+    /// Answers the request. Envoy may end the stream, and call the hooks for that, before this returns.
+    pub(crate) fn send_response(
+        self,
+        status: u16,
+        headers: &[Header<'_>],
+        body: &[u8],
+        details: &str,
+    ) {
+        // SAFETY: all of it lives for the call; a header that goes out is a raw one.
+        unsafe {
+            envoy_dynamic_module_callback_http_send_response(
+                self.0,
+                u32::from(status),
+                headers.as_ptr().cast(),
+                headers.len(),
+                Buffer::of(body),
+                Buffer::of(details.as_bytes()),
+            );
+        }
+    }
+
+    /// Lets a request that waits go on to the next filter.
+    pub(crate) fn continue_decoding(self) {
+        // SAFETY: it is the request of the hook that runs.
+        unsafe { envoy_dynamic_module_callback_http_filter_continue_decoding(self.0) }
+    }
+
+    /// The parts of the body: what is buffered, and what the hook is for, unless that is the same because a filter in front has
+    /// buffered it.
+    fn body_parts(self) -> impl Iterator<Item = Body> {
+        // SAFETY: it is the request of the hook that runs.
+        let is_same =
+            unsafe { envoy_dynamic_module_callback_http_received_buffered_request_body(self.0) };
+        let received = (!is_same).then_some(Body::Received);
+        [Body::Buffered].into_iter().chain(received)
+    }
+
+    /// How many bytes of the body of the request there are, with those that the hook is for.
+    pub(crate) fn body_length(self) -> usize {
+        self.body_parts()
+            // SAFETY: it is the request of the hook that runs.
+            .map(|body| unsafe {
+                envoy_dynamic_module_callback_http_get_body_size(self.0, body as u32)
+            })
+            .sum()
+    }
+
+    /// The body of the request, as far as it is there, and at most `limit` bytes of it.
+    pub(crate) fn body(self, limit: usize) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for body in self.body_parts() {
+            // SAFETY: it is the request of the hook that runs.
+            let count = unsafe {
+                envoy_dynamic_module_callback_http_get_body_chunks_size(self.0, body as u32)
+            };
+            let mut chunks = vec![Buffer::EMPTY; count];
+            // SAFETY: there is room for as many as Envoy has said, and they are there until the hook returns.
+            unsafe {
+                let out = chunks.as_mut_ptr();
+                if envoy_dynamic_module_callback_http_get_body_chunks(self.0, body as u32, out) {
+                    chunks
+                        .into_iter()
+                        .for_each(|chunk| bytes.extend_from_slice(chunk.bytes()));
+                }
+            }
+        }
+        bytes.truncate(limit);
+        bytes
+    }
+
+    /// Sets the dynamic metadata `edgelink:{key}` of the request.
+    pub(crate) fn set_metadata(self, key: &str, value: &[u8]) {
+        let [namespace, key, value] = [b"edgelink", key.as_bytes(), value].map(Buffer::of);
+        // SAFETY: all of it lives for the call.
+        unsafe {
+            envoy_dynamic_module_callback_http_set_dynamic_metadata_string(
+                self.0, namespace, key, value,
+            );
+        }
+    }
+
+    /// The address that Envoy holds for the client's, with its port; empty if there is none.
+    pub(crate) fn client_address(self) -> &'h [u8] {
+        let mut address = Buffer::EMPTY;
+        // SAFETY: it is the request of the hook that runs, which keeps its connection for as long.
+        unsafe {
+            envoy_dynamic_module_callback_http_filter_get_attribute_string(
+                self.0,
+                SOURCE_ADDRESS,
+                &raw mut address,
+            );
+            address.bytes()
+        }
+    }
+
+    /// What wakes the request.
+    pub(crate) fn scheduler(self) -> Scheduler {
+        // SAFETY: it is the request of the hook that runs.
+        Scheduler(unsafe { envoy_dynamic_module_callback_http_filter_scheduler_new(self.0) })
+    }
+}
+
+/// Has the hook for events of a request called on the thread of its worker. An event for a request that has ended is dropped.
+pub(crate) struct Scheduler(Object);
+
+// SAFETY: Envoy takes events from any thread; that is what it is for.
+unsafe impl Send for Scheduler {}
+
+impl Scheduler {
+    pub(crate) fn wake(&self) {
+        // SAFETY: it has not been deleted.
+        unsafe { envoy_dynamic_module_callback_http_filter_scheduler_commit(self.0, 0) }
+    }
+}
+
+impl Drop for Scheduler {
+    fn drop(&mut self) {
+        // SAFETY: it is deleted once.
+        unsafe { envoy_dynamic_module_callback_http_filter_scheduler_delete(self.0) }
+    }
+}
+
+/// A configuration at Envoy, while a hook for it runs on the main thread.
+#[derive(Clone, Copy)]
+pub(crate) struct Configuration<'h>(Object, PhantomData<&'h ()>);
+
+/// A kind of metric.
+#[derive(Clone, Copy)]
+pub(crate) enum MetricKind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+impl Configuration<'_> {
+    /// What wakes the main thread.
+    pub(crate) fn scheduler(self) -> MainScheduler {
+        // SAFETY: it is the configuration of the hook that runs.
+        let scheduler =
+            unsafe { envoy_dynamic_module_callback_http_filter_config_scheduler_new(self.0) };
+        MainScheduler(scheduler)
+    }
+
+    /// Sends a request to a cluster. The number of it, by which its end is told; `None` if Envoy does not send it.
+    pub(crate) fn http_callout(
+        self,
+        cluster: &str,
+        headers: &[Header<'_>],
+        body: &[u8],
+        timeout_millis: u32,
+    ) -> Option<u64> {
+        let mut id = 0;
+        // SAFETY: all of it lives for the call; a header that goes out is a raw one.
+        let result = unsafe {
+            envoy_dynamic_module_callback_http_filter_config_http_callout(
+                self.0,
+                &raw mut id,
+                Buffer::of(cluster.as_bytes()),
+                headers.as_ptr().cast(),
+                headers.len(),
+                Buffer::of(body),
+                u64::from(timeout_millis),
+            )
+        };
+        (result == SUCCESS).then_some(id)
+    }
+
+    /// Defines a metric with these labels, while a configuration begins; `None` if Envoy refuses.
+    pub(crate) fn define(self, kind: MetricKind, name: &str, labels: &[&str]) -> Option<usize> {
+        let define = match kind {
+            MetricKind::Counter => envoy_dynamic_module_callback_http_filter_config_define_counter,
+            MetricKind::Gauge => envoy_dynamic_module_callback_http_filter_config_define_gauge,
+            MetricKind::Histogram => {
+                envoy_dynamic_module_callback_http_filter_config_define_histogram
+            }
+        };
+        let mut id = 0;
+        let labels: Vec<_> = labels
+            .iter()
+            .map(|label| Buffer::of(label.as_bytes()))
+            .collect();
+        let (labels, count) = pointer(&labels);
+        let name = Buffer::of(name.as_bytes());
+        // SAFETY: all of it lives for the call.
+        let result = unsafe { define(self.0, name, labels, count, &raw mut id) };
+        (result == SUCCESS).then_some(id)
+    }
+
+    /// Adds to a counter or a gauge, from a gauge also less than nothing.
+    pub(crate) fn add(self, kind: MetricKind, id: usize, labels: &[String], by: i64) {
+        let change = match kind {
+            MetricKind::Counter => {
+                envoy_dynamic_module_callback_http_filter_config_increment_counter
+            }
+            MetricKind::Gauge if by < 0 => {
+                envoy_dynamic_module_callback_http_filter_config_decrement_gauge
+            }
+            _ => envoy_dynamic_module_callback_http_filter_config_increment_gauge,
+        };
+        self.change(change, id, labels, by.unsigned_abs());
+    }
+
+    /// Sets a gauge.
+    pub(crate) fn set(self, id: usize, value: u64) {
+        let change = envoy_dynamic_module_callback_http_filter_config_set_gauge;
+        self.change(change, id, &[], value);
+    }
+
+    /// Puts a value into a histogram.
+    pub(crate) fn record(self, id: usize, labels: &[String], value: u64) {
+        let change = envoy_dynamic_module_callback_http_filter_config_record_histogram_value;
+        self.change(change, id, labels, value);
+    }
+
+    fn change(
+        self,
+        change: unsafe extern "C" fn(Object, usize, *const Buffer, usize, u64) -> u32,
+        id: usize,
+        labels: &[String],
+        value: u64,
+    ) {
+        let labels: Vec<_> = labels
+            .iter()
+            .map(|label| Buffer::of(label.as_bytes()))
+            .collect();
+        let (labels, count) = pointer(&labels);
+        // SAFETY: all of it lives for the call.
+        unsafe { change(self.0, id, labels, count, value) };
+    }
+}
+
+/// Has the hook for events of a configuration called on the main thread.
+pub(crate) struct MainScheduler(Object);
+
+// SAFETY: Envoy takes events from any thread; that is what it is for.
+unsafe impl Send for MainScheduler {}
+
+impl MainScheduler {
+    pub(crate) fn wake(&self) {
+        // SAFETY: it has not been deleted.
+        unsafe { envoy_dynamic_module_callback_http_filter_config_scheduler_commit(self.0, 0) }
+    }
+}
+
+impl Drop for MainScheduler {
+    fn drop(&mut self) {
+        // SAFETY: it is deleted once.
+        unsafe { envoy_dynamic_module_callback_http_filter_config_scheduler_delete(self.0) }
+    }
+}
+
+fn pointer(labels: &[Buffer]) -> (*const Buffer, usize) {
+    match labels {
+        [] => (ptr::null(), 0),
+        labels => (labels.as_ptr(), labels.len()),
+    }
+}
+
+/// Lends room for so many headers, on the stack unless they are many.
+#[inline(always)]
+fn with_headers(count: usize, act: impl FnOnce(&mut [RawHeader])) {
+    const FEW: usize = 32;
+    const NONE: RawHeader = RawHeader {
+        name: Buffer::EMPTY,
+        value: Buffer::EMPTY,
+    };
+    match [NONE; FEW].get_mut(..count) {
+        Some(few) => act(few),
+        None => act(&mut vec![NONE; count]),
+    }
+}
+
+/// Writes headers as proxy-wasm has them: their number, the lengths of names and values, and those, each with a zero behind it.
+#[inline(always)]
+fn encode(headers: &[RawHeader], map: &mut Vec<u8>) {
+    let length = |length: usize| (length as u32).to_le_bytes();
+    map.extend_from_slice(&length(headers.len()));
+    for header in headers {
+        map.extend_from_slice(&length(header.name.length));
+        map.extend_from_slice(&length(header.value.length));
+    }
+    for header in headers {
+        for text in [header.name, header.value] {
+            // SAFETY: Envoy has just written it, and keeps it until the hook returns.
+            map.extend_from_slice(unsafe { text.bytes() });
+            map.push(0);
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! The hooks: what Envoy calls. Each catches panics. Those that are there because Envoy insists on them do nothing.
+
+use super::{Buffer, Configuration, Filter, Object, RawHeader, VERSION};
+use crate::main_thread::{self, CalloutEnd};
+use crate::panics::{self, Panicked};
+use crate::process::{self, Config, RouteConfig};
+use crate::stream::{self, Flow, Stream};
+use std::ffi::{c_char, c_void};
+use std::marker::PhantomData;
+use std::ptr;
+use std::rc::Rc;
+
+/// `Continue`, of headers, body and trailers.
+const CONTINUE: u32 = 0;
+
+#[inline(always)]
+fn caught<R>(name: &str, act: impl FnOnce() -> R) -> Result<R, Panicked> {
+    panics::catch(|| {
+        #[cfg(feature = "panics")]
+        panics::asked::panic_in(name);
+        let _ = name;
+        act()
+    })
+}
+
+/// The module was loaded.
+#[unsafe(no_mangle)]
+extern "C" fn envoy_dynamic_module_on_program_init() -> *const c_char {
+    VERSION.as_ptr()
+}
+
+/// A configuration begins. Null refuses it.
+#[unsafe(no_mangle)]
+extern "C" fn envoy_dynamic_module_on_http_filter_config_new(
+    envoy: Object,
+    name: Buffer,
+    json: Buffer,
+) -> *const c_void {
+    let is_validated = {
+        // SAFETY: it may be asked on the main thread, which this is.
+        unsafe { super::envoy_dynamic_module_callback_is_validation_mode() }
+    };
+    let begun = caught("config_new", || {
+        // SAFETY: both are there until the hook returns.
+        let (name, json) = unsafe { (name.bytes(), json.bytes()) };
+        let envoy = Configuration(envoy, PhantomData);
+        main_thread::begin(envoy, name, json, is_validated)
+    });
+    match begun {
+        Ok(Some(config)) => Box::into_raw(Box::new(config)).cast_const().cast(),
+        Ok(None) | Err(Panicked) => ptr::null(),
+    }
+}
+
+/// A configuration ends. No request belongs to it any more.
+#[unsafe(no_mangle)]
+extern "C" fn envoy_dynamic_module_on_http_filter_config_destroy(config: *const c_void) {
+    // SAFETY: it was made by the hook above, and Envoy gives it back once.
+    let config: Box<Config> = unsafe { Box::from_raw(config.cast_mut().cast()) };
+    let _counted = caught("config_destroy", || main_thread::end(&config));
+}
+
+/// The configuration of a route begins. Null refuses it.
+#[unsafe(no_mangle)]
+extern "C" fn envoy_dynamic_module_on_http_filter_per_route_config_new(
+    _name: Buffer,
+    json: Buffer,
+) -> *const c_void {
+    let begun = caught("per_route_config_new", || {
+        // SAFETY: it is there until the hook returns.
+        main_thread::begin_route(unsafe { json.bytes() })
+    });
+    match begun {
+        Ok(Some(route)) => Box::into_raw(Box::new(route)).cast_const().cast(),
+        Ok(None) | Err(Panicked) => ptr::null(),
+    }
+}
+
+/// The configuration of a route ends.
+#[unsafe(no_mangle)]
+extern "C" fn envoy_dynamic_module_on_http_filter_per_route_config_destroy(route: *const c_void) {
+    // SAFETY: it was made by the hook above, and Envoy gives it back once.
+    let route: Box<RouteConfig> = unsafe { Box::from_raw(route.cast_mut().cast()) };
+    let _counted = caught("per_route_config_destroy", || {
+        process::forget_route(&route);
+    });
+}
+
+/// The main thread was woken.
+#[unsafe(no_mangle)]
+extern "C" fn envoy_dynamic_module_on_http_filter_config_scheduled(
+    envoy: Object,
+    config: *const c_void,
+    _event: u64,
+) {
+    // SAFETY: Envoy calls this between the begin and the end of the configuration.
+    let config: &Config = unsafe { &*config.cast() };
+    let done = caught("config_scheduled", || {
+        main_thread::scheduled(Configuration(envoy, PhantomData), config);
+    });
+    if done.is_err() {
+        let _counted = panics::catch(|| main_thread::schedule_again(config));
+    }
+}
+
+/// A callout has ended; without headers it has failed.
+#[unsafe(no_mangle)]
+extern "C" fn envoy_dynamic_module_on_http_filter_config_http_callout_done(
+    _envoy: Object,
+    config: *const c_void,
+    id: u64,
+    _result: u32,
+    headers: *const RawHeader,
+    header_count: usize,
+    body: *const Buffer,
+    body_count: usize,
+) {
+    // SAFETY: Envoy calls this between the begin and the end of the configuration.
+    let config: &Config = unsafe { &*config.cast() };
+    let done = caught("config_http_callout_done", || {
+        // SAFETY: all of it is there until the hook returns.
+        let (headers, body) = unsafe { (slice(headers, header_count), slice(body, body_count)) };
+        let header = |name: &str| {
+            // SAFETY: as above.
+            let mut headers = headers
+                .iter()
+                .map(|header| unsafe { (header.name.bytes(), header.value.bytes()) });
+            let found = headers.find(|(found, _)| *found == name.as_bytes());
+            found.map_or(&[][..], |(_, value)| value)
+        };
+        let length: usize = body.iter().map(|chunk| chunk.length).sum();
+        let is_read = length <= main_thread::body_limit(config, id);
+        let body = body.iter().filter(|_| is_read);
+        // SAFETY: as above.
+        let body = body.map(|chunk| unsafe { chunk.bytes() });
+        let end = CalloutEnd {
+            status: header(":status"),
+            content_type: header("content-type"),
+            retry_after: header("retry-after"),
+            body: body.collect::<Vec<_>>().concat(),
+        };
+        main_thread::callout_done(config, id, end);
+    });
+    if done.is_err() {
+        let failed = CalloutEnd::default();
+        let _counted = panics::catch(|| main_thread::callout_done(config, id, failed));
+    }
+}
+
+/// A request begins.
+#[unsafe(no_mangle)]
+extern "C" fn envoy_dynamic_module_on_http_filter_new(
+    config: *const c_void,
+    _filter: Object,
+) -> *const c_void {
+    // SAFETY: a configuration outlives its requests.
+    let config: &Config = unsafe { &*config.cast() };
+    let stream = caught("new", || Rc::new(Stream::new(config)));
+    // What has panicked here can be a request all the same: the edge is asked in the next hook.
+    let stream = stream.unwrap_or_else(|_| Rc::new(Stream::new(config)));
+    Rc::into_raw(stream).cast()
+}
+
+/// # Safety
+/// It was made by the hook above and not given back yet.
+unsafe fn borrow(stream: *const c_void) -> Rc<Stream> {
+    let stream = stream.cast();
+    // SAFETY: the caller says so. What this hook calls may end the stream, so it is held beside Envoy's.
+    unsafe {
+        Rc::<Stream>::increment_strong_count(stream);
+        Rc::from_raw(stream)
+    }
+}
+
+/// # Safety
+/// They are there for `'h`.
+unsafe fn slice<'h, T>(start: *const T, count: usize) -> &'h [T] {
+    if start.is_null() || count == 0 {
+        return &[];
+    }
+    // SAFETY: the caller says so.
+    unsafe { std::slice::from_raw_parts(start, count) }
+}
+
+/// The headers of a request are there.
+#[unsafe(no_mangle)]
+extern "C" fn envoy_dynamic_module_on_http_filter_request_headers(
+    filter: Object,
+    stream: *const c_void,
+    _is_all: bool,
+) -> u32 {
+    // SAFETY: the request has not ended.
+    let stream = unsafe { borrow(stream) };
+    let filter = Filter(filter, PhantomData);
+    let flow = caught("request_headers", || {
+        // SAFETY: Envoy calls this between the begin and the end of the route's configuration.
+        let route = process::has_routes().then(|| unsafe {
+            let route =
+                super::envoy_dynamic_module_callback_get_most_specific_route_config(filter.0);
+            route.cast::<RouteConfig>().as_ref()
+        });
+        stream::on_headers(filter, &stream, route.flatten())
+    });
+    flow.unwrap_or_else(|_| stream::on_panic(filter, &stream))
+        .of_headers()
+}
+
+/// A part of the body of a request is there.
+#[unsafe(no_mangle)]
+extern "C" fn envoy_dynamic_module_on_http_filter_request_body(
+    filter: Object,
+    stream: *const c_void,
+    is_all: bool,
+) -> u32 {
+    // SAFETY: the request has not ended.
+    let stream = unsafe { borrow(stream) };
+    let filter = Filter(filter, PhantomData);
+    let flow = caught("request_body", || stream::on_body(filter, &stream, is_all));
+    flow.unwrap_or_else(|_| stream::on_panic(filter, &stream))
+        .of_rest()
+}
+
+/// The trailers of a request are there, behind its body.
+#[unsafe(no_mangle)]
+extern "C" fn envoy_dynamic_module_on_http_filter_request_trailers(
+    filter: Object,
+    stream: *const c_void,
+) -> u32 {
+    // SAFETY: the request has not ended.
+    let stream = unsafe { borrow(stream) };
+    let filter = Filter(filter, PhantomData);
+    let flow = caught("request_trailers", || stream::on_trailers(filter, &stream));
+    flow.unwrap_or_else(|_| stream::on_panic(filter, &stream))
+        .of_rest()
+}
+
+/// A request that waits was woken.
+#[unsafe(no_mangle)]
+extern "C" fn envoy_dynamic_module_on_http_filter_scheduled(
+    filter: Object,
+    stream: *const c_void,
+    _event: u64,
+) {
+    // SAFETY: the request has not ended.
+    let stream = unsafe { borrow(stream) };
+    let filter = Filter(filter, PhantomData);
+    let woken = caught("scheduled", || stream::on_woken(filter, &stream));
+    if woken.is_err() {
+        let _: Flow = stream::on_panic(filter, &stream);
+    }
+}
+
+/// A request has ended, answered or not. Its access log is written next.
+#[unsafe(no_mangle)]
+extern "C" fn envoy_dynamic_module_on_http_filter_stream_complete(
+    _filter: Object,
+    _stream: *const c_void,
+) {
+}
+
+/// Envoy gives a request back.
+#[unsafe(no_mangle)]
+extern "C" fn envoy_dynamic_module_on_http_filter_destroy(stream: *const c_void) {
+    // SAFETY: it was made by the hook for its begin, and Envoy gives it back once.
+    let stream = unsafe { Rc::<Stream>::from_raw(stream.cast()) };
+    let _counted = caught("destroy", || stream::on_end(&stream));
+}
+
+/// Hooks that Envoy insists on and that go on.
+macro_rules! passing {
+    ($($name:ident($($argument:ty),*);)+) => {$(
+        #[unsafe(no_mangle)]
+        extern "C" fn $name($(_: $argument),*) -> u32 {
+            CONTINUE
+        }
+    )+};
+}
+
+passing! {
+    envoy_dynamic_module_on_http_filter_response_headers(Object, *const c_void, bool);
+    envoy_dynamic_module_on_http_filter_response_body(Object, *const c_void, bool);
+    envoy_dynamic_module_on_http_filter_response_trailers(Object, *const c_void);
+}
+
+/// Hooks that Envoy insists on, for what the module does not use.
+macro_rules! unused {
+    ($($name:ident($($argument:ty),*);)+) => {$(
+        #[unsafe(no_mangle)]
+        extern "C" fn $name($(_: $argument),*) {}
+    )+};
+}
+
+unused! {
+    envoy_dynamic_module_on_http_filter_http_callout_done(Object, *const c_void, u64, u32, *const RawHeader, usize, *const Buffer, usize);
+    envoy_dynamic_module_on_http_filter_http_stream_headers(Object, *const c_void, u64, *const RawHeader, usize, bool);
+    envoy_dynamic_module_on_http_filter_http_stream_data(Object, *const c_void, u64, *const Buffer, usize, bool);
+    envoy_dynamic_module_on_http_filter_http_stream_trailers(Object, *const c_void, u64, *const RawHeader, usize);
+    envoy_dynamic_module_on_http_filter_http_stream_complete(Object, *const c_void, u64);
+    envoy_dynamic_module_on_http_filter_http_stream_reset(Object, *const c_void, u64, u32);
+    envoy_dynamic_module_on_http_filter_downstream_above_write_buffer_high_watermark(Object, *const c_void);
+    envoy_dynamic_module_on_http_filter_downstream_below_write_buffer_low_watermark(Object, *const c_void);
+}
+
+#[cfg(test)]
+mod tests;

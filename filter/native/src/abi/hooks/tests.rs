@@ -1,0 +1,514 @@
+//! The hooks, called by a fake of Envoy.
+
+mod fake;
+
+use super::*;
+use crate::process::Process;
+use edgelink_wire::{LinkAnswer, LinkRecord, LinkState, Record, RedirectStatus};
+use fake::{Answer, Callout, LOG, Plugin, Request, SCHEDULERS};
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
+
+/// One at a time: some look at what all have in common.
+static TURN: Mutex<()> = Mutex::new(());
+
+const PLUGIN: &str = r#"{"domains":["go.example"],"controlPlane":{"cluster":"control_plane"},"tierHeader":true,
+    "describe":["outcome","tier","key"],"absentFreshSeconds":5}"#;
+
+/// The module with a configuration.
+struct Module {
+    plugin: Box<Plugin>,
+    config: *const c_void,
+}
+
+impl Module {
+    fn try_new(name: &str, json: &str) -> Option<Self> {
+        let plugin = Box::<Plugin>::default();
+        let (name, json) = (Buffer::of(name.as_bytes()), Buffer::of(json.as_bytes()));
+        let envoy = (&raw const *plugin).cast_mut().cast();
+        let config = envoy_dynamic_module_on_http_filter_config_new(envoy, name, json);
+        (!config.is_null()).then(|| Self { plugin, config })
+    }
+
+    fn new(name: &str) -> Self {
+        Self::try_new(name, PLUGIN).expect("it is right")
+    }
+
+    fn envoy(&self) -> Object {
+        (&raw const *self.plugin).cast_mut().cast()
+    }
+
+    /// Runs what the main thread was woken for.
+    fn run_main_thread(&self) {
+        while self.plugin.woken.swap(0, Ordering::Relaxed) > 0 {
+            envoy_dynamic_module_on_http_filter_config_scheduled(self.envoy(), self.config, 0);
+        }
+    }
+
+    /// The callouts that were made since.
+    fn callouts(&self) -> Vec<Callout> {
+        self.run_main_thread();
+        self.plugin.callouts.lock().unwrap().drain(..).collect()
+    }
+
+    fn end_callout(&self, id: u64, headers: &[(&str, &str)], body: &[u8]) {
+        let header = |(name, value): &(&str, &str)| RawHeader {
+            name: Buffer::of(name.as_bytes()),
+            value: Buffer::of(value.as_bytes()),
+        };
+        let headers: Vec<_> = headers.iter().map(header).collect();
+        let body: Vec<_> = body.chunks(5).map(Buffer::of).collect();
+        envoy_dynamic_module_on_http_filter_config_http_callout_done(
+            self.envoy(),
+            self.config,
+            id,
+            0,
+            headers.as_ptr(),
+            headers.len(),
+            body.as_ptr(),
+            body.len(),
+        );
+    }
+
+    /// The control plane answers a lookup with a link.
+    fn answer(&self, callout: &Callout, url: &str) {
+        let key = callout.headers[":path"]
+            .strip_prefix("/edge/v1/links/")
+            .unwrap();
+        let record = Record::Link(LinkRecord {
+            url,
+            redirect: RedirectStatus::Found,
+            state: LinkState::Active,
+            valid_since: None,
+            valid_until: None,
+            forward_query: true,
+            rev: 1,
+            extension: &[][..],
+        });
+        let answer = LinkAnswer {
+            age_millis: 0,
+            key: key.as_bytes(),
+            record: &record.to_bytes(),
+        };
+        let answer = answer.to_bytes();
+        let headers = [(":status", "200"), ("content-type", LinkAnswer::MEDIA_TYPE)];
+        self.end_callout(callout.id, &headers, &answer);
+    }
+
+    fn begin(&self, headers: &[(&str, &str)]) -> Visit {
+        let mut request = Box::<Request>::default();
+        let usual = [
+            (":authority", "go.example"),
+            (":path", "/abc"),
+            (":method", "GET"),
+        ];
+        let is_said = |name: &str| headers.iter().any(|(said, _)| *said == name);
+        let usual = usual.iter().filter(|(name, _)| !is_said(name));
+        let all = usual.chain(headers);
+        let owned = all.map(|(name, value)| ((*name).to_owned(), value.as_bytes().to_vec()));
+        request.headers = owned.collect();
+        let request = Box::into_raw(request);
+        let stream = envoy_dynamic_module_on_http_filter_new(self.config, request.cast());
+        // SAFETY: it has just been made.
+        unsafe { (*request).stream = Some(stream as usize) };
+        Visit {
+            request,
+            stream,
+            flow: u32::MAX,
+        }
+    }
+
+    fn visit_with(&self, headers: &[(&str, &str)]) -> Visit {
+        let mut visit = self.begin(headers);
+        visit.send_headers();
+        visit
+    }
+
+    fn visit(&self, path: &str) -> Visit {
+        self.visit_with(&[(":path", path)])
+    }
+
+    /// Follows a link that the control plane is asked for.
+    fn fetch(&self, path: &str) -> Answer {
+        let visit = self.visit(path);
+        let [callout] = &self.callouts()[..] else {
+            panic!("one lookup");
+        };
+        self.answer(callout, "https://example.com/");
+        visit.resume();
+        visit.answer()
+    }
+
+    fn count(&self, name: &str) -> i64 {
+        envoy_dynamic_module_on_http_filter_config_scheduled(self.envoy(), self.config, 0);
+        let metrics = self.plugin.metrics.lock().unwrap();
+        metrics.get(name).copied().unwrap_or_default()
+    }
+}
+
+impl Drop for Module {
+    fn drop(&mut self) {
+        if !self.config.is_null() {
+            envoy_dynamic_module_on_http_filter_config_destroy(self.config);
+        }
+    }
+}
+
+/// A request, which ends when it is answered or dropped.
+struct Visit {
+    request: *mut Request,
+    stream: *const c_void,
+    flow: u32,
+}
+
+impl Visit {
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "the module has the other reference, as Envoy's"
+    )]
+    fn request(&self) -> &mut Request {
+        // SAFETY: it is dropped with this.
+        unsafe { &mut *self.request }
+    }
+
+    fn send_headers(&mut self) {
+        let filter = self.request.cast();
+        self.flow = envoy_dynamic_module_on_http_filter_request_headers(filter, self.stream, false);
+    }
+
+    fn send_body(&self, body: &str, is_all: bool) -> u32 {
+        self.request().body[0] = body.as_bytes().to_vec();
+        let filter = self.request.cast();
+        let flow = envoy_dynamic_module_on_http_filter_request_body(filter, self.stream, is_all);
+        let received = std::mem::take(&mut self.request().body[0]);
+        self.request().body[1].extend(received);
+        flow
+    }
+
+    #[cfg(feature = "panics")]
+    fn send_trailers(&self) {
+        let filter = self.request.cast();
+        envoy_dynamic_module_on_http_filter_request_trailers(filter, self.stream);
+    }
+
+    /// Runs what its worker was woken for.
+    fn resume(&self) {
+        while self.request().woken.swap(0, Ordering::Relaxed) > 0 {
+            if self.request().stream.is_some() {
+                let filter = self.request.cast();
+                envoy_dynamic_module_on_http_filter_scheduled(filter, self.stream, 0);
+            }
+        }
+    }
+
+    fn answer(&self) -> Answer {
+        let answer = self.request().answer.clone();
+        answer.expect("an answer")
+    }
+
+    fn location(&self) -> String {
+        self.answer().headers["location"].clone()
+    }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        if let Some(stream) = self.request().stream.take() {
+            envoy_dynamic_module_on_http_filter_destroy(stream as *const c_void);
+        }
+        // SAFETY: it was made by a box, and the module has given it back.
+        drop(unsafe { Box::from_raw(self.request) });
+    }
+}
+
+fn turn() -> std::sync::MutexGuard<'static, ()> {
+    TURN.lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+const PAUSES: u32 = 4;
+const PASSES: u32 = 0;
+
+#[test]
+fn however_many_ask_for_a_link_it_is_looked_up_once_and_all_are_woken() {
+    let _turn = turn();
+    let before = SCHEDULERS.load(Ordering::Relaxed);
+    let module = Module::new("waiting");
+    let visits: Vec<_> = (0..50).map(|_| module.visit("/abc?b=2")).collect();
+    assert!(visits.iter().all(|visit| visit.flow == PAUSES));
+    let callouts = module.callouts();
+    assert_eq!(callouts.len(), 1);
+    let headers = &callouts[0].headers;
+    assert_eq!(headers[":path"], "/edge/v1/links/go.example/abc");
+    assert_eq!(headers[":method"], "GET");
+    assert!(callouts[0].body.is_empty());
+    module.answer(&callouts[0], "https://example.com/?a=1");
+    for visit in &visits {
+        assert!(visit.request().answer.is_none(), "on its own thread");
+        visit.resume();
+        let answer = visit.answer();
+        assert_eq!(answer.status, 302);
+        assert_eq!(visit.location(), "https://example.com/?a=1&b=2");
+        assert_eq!(answer.headers["x-edgelink-tier"], "control-plane");
+        assert_eq!(answer.details, "edgelink.control-plane.redirect");
+    }
+    assert_eq!(SCHEDULERS.load(Ordering::Relaxed), before);
+    let again = module.visit("/abc");
+    assert_eq!(again.answer().headers["x-edgelink-tier"], "lru");
+    let metadata = &again.request().metadata;
+    assert_eq!(metadata["outcome"], "redirect");
+    assert_eq!(metadata["tier"], "lru");
+    assert_eq!(metadata["key"], "go.example/abc");
+}
+
+#[test]
+fn an_answer_for_visitors_who_have_gone_is_kept_for_later_ones() {
+    let _turn = turn();
+    let module = Module::new("leaving");
+    let gone = module.visit("/abc");
+    let stays = module.visit("/abc");
+    let callouts = module.callouts();
+    drop(gone);
+    module.answer(&callouts[0], "https://example.com/");
+    let woken_and_gone = module.visit("/abc?late");
+    drop(woken_and_gone);
+    stays.resume();
+    assert_eq!(stays.location(), "https://example.com/");
+}
+
+#[test]
+fn a_callout_that_fails_or_that_envoy_does_not_send_is_503() {
+    let _turn = turn();
+    let module = Module::new("failing");
+    let visit = module.visit("/abc");
+    let callouts = module.callouts();
+    module.end_callout(callouts[0].id, &[], b"");
+    module.end_callout(4_711, &[], b"");
+    visit.resume();
+    assert_eq!(visit.answer().status, 503);
+    assert_eq!(visit.answer().headers["retry-after"], "1");
+
+    let json = PLUGIN.replace("control_plane", "another");
+    let module = Module::try_new("no cluster", &json).unwrap();
+    let visit = module.visit("/abc");
+    assert!(module.callouts().is_empty());
+    visit.resume();
+    assert_eq!(visit.answer().status, 503);
+}
+
+#[test]
+fn what_is_no_link_passes() {
+    let _turn = turn();
+    let module = Module::new("passing");
+    for headers in [
+        &[(":path", "/a/b")][..],
+        &[(":path", "/health/live")],
+        &[(":method", "POST"), (":path", "/api/v1")],
+    ] {
+        let visit = module.visit_with(headers);
+        assert_eq!((visit.flow, visit.request().goes_on), (PASSES, false));
+        assert!(visit.request().answer.is_none());
+    }
+    assert!(module.callouts().is_empty());
+}
+
+#[test]
+fn a_wrong_configuration_is_refused_and_the_log_names_the_fields() {
+    let _turn = turn();
+    for (json, field) in [
+        (
+            r#"{"domains":[],"controlPlane":{"cluster":"c"}}"#,
+            "domains",
+        ),
+        (
+            r#"{"domains":["a.b"],"controlPlane":{"cluster":"c"},"redis":{"mode":"direct"}}"#,
+            "redis.servers",
+        ),
+        ("{", "."),
+    ] {
+        LOG.lock().unwrap().clear();
+        assert!(Module::try_new("wrong", json).is_none());
+        let log = LOG.lock().unwrap().join("\n");
+        assert!(log.contains(&format!("field '{field}'")), "{log}");
+    }
+}
+
+#[test]
+fn waiting_requests_and_the_cache_outlive_a_change_of_configuration() {
+    let _turn = turn();
+    let before = Module::new("changing");
+    assert_eq!(before.fetch("/known").status, 302);
+    let waits = before.visit("/abc");
+    assert_eq!(before.callouts().len(), 1);
+    let after = Module::new("changing");
+    let known = after.visit("/known");
+    assert_eq!(known.answer().headers["x-edgelink-tier"], "lru");
+    let also_waits = after.visit("/abc");
+    assert!(after.callouts().is_empty(), "the other one has asked");
+    // Envoy ends a configuration when no request of it is left.
+    let answered = before.visit("/known");
+    assert_eq!(answered.answer().status, 302);
+    drop(waits);
+    drop(before);
+    let process = Process::named(b"changing");
+    process.with(crate::worker::Worker::tick).unwrap();
+    let callouts = after.callouts();
+    assert_eq!(callouts.len(), 1, "asked again: {callouts:?}");
+    after.answer(&callouts[0], "https://example.com/");
+    also_waits.resume();
+    assert_eq!(also_waits.location(), "https://example.com/");
+}
+
+#[test]
+fn a_route_has_domains_and_prefix_of_its_own_or_none_of_it() {
+    let _turn = turn();
+    let module = Module::new("routes");
+    let route = |json: &str| {
+        let (name, json) = (Buffer::EMPTY, Buffer::of(json.as_bytes()));
+        envoy_dynamic_module_on_http_filter_per_route_config_new(name, json)
+    };
+    let other = route(r#"{"domains":["other.example"],"prefix":"/s/"}"#);
+    let off = route(r#"{"disabled":true}"#);
+    let visit_at = |route: *const c_void, path: &str| {
+        let mut visit = module.begin(&[(":path", path)]);
+        visit.request().route = route as usize;
+        visit.send_headers();
+        visit
+    };
+    assert_eq!(visit_at(off, "/abc").flow, PASSES);
+    assert_eq!(
+        visit_at(other, "/abc").flow,
+        PASSES,
+        "not behind the prefix"
+    );
+    let on_route = visit_at(other, "/s/abc");
+    assert_eq!(on_route.flow, PAUSES);
+    let plain = module.visit("/abc");
+    let callouts = module.callouts();
+    let paths: Vec<_> = callouts.iter().map(|it| &it.headers[":path"]).collect();
+    assert_eq!(
+        paths,
+        [
+            "/edge/v1/links/other.example/abc",
+            "/edge/v1/links/go.example/abc"
+        ]
+    );
+    for callout in &callouts {
+        module.answer(callout, "https://example.com/");
+    }
+    for visit in [&on_route, &plain] {
+        visit.resume();
+        assert_eq!(visit.answer().status, 302);
+    }
+    LOG.lock().unwrap().clear();
+    assert!(route(r#"{"prefix":"s"}"#).is_null());
+    assert!(LOG.lock().unwrap().join("").contains("field 'prefix'"));
+    for route in [other, off] {
+        envoy_dynamic_module_on_http_filter_per_route_config_destroy(route);
+    }
+    assert_eq!(module.visit("/abc").answer().status, 302);
+}
+
+#[test]
+fn a_form_is_held_until_its_link_is_known() {
+    let _turn = turn();
+    let module = Module::new("forms");
+    let form = module.visit_with(&[
+        (":method", "POST"),
+        ("content-type", "application/x-www-form-urlencoded"),
+        ("content-length", "10"),
+    ]);
+    const HOLDS: u32 = 1;
+    assert_eq!(form.flow, HOLDS);
+    assert_eq!(form.send_body("passw", false), HOLDS);
+    let callouts = module.callouts();
+    module.answer(&callouts[0], "https://example.com/");
+    form.resume();
+    // It is a request like any other then, and such a link is not for POST.
+    assert_eq!(form.answer().status, 405);
+    assert!(!form.request().goes_on);
+}
+
+#[test]
+fn metrics_are_handed_over_with_their_labels() {
+    let _turn = turn();
+    let module = Module::new("metrics");
+    module.fetch("/abc");
+    drop(module.visit("/abc"));
+    Process::named(b"metrics")
+        .with(crate::worker::Worker::tick)
+        .unwrap();
+    assert_eq!(module.count("edgelink.requests|lru|redirect"), 1);
+    assert_eq!(module.count("edgelink.requests|control_plane|redirect"), 1);
+    assert_eq!(module.count("edgelink.callouts|ok"), 1);
+    assert_eq!(module.count("edgelink.lru_entries"), 1);
+}
+
+#[test]
+fn all_threads_may_ask_at_once() {
+    let _turn = turn();
+    let module = Module::new("threads");
+    module.fetch("/abc");
+    let config = module.config as usize;
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(move || {
+                let mut module = Module {
+                    plugin: Box::default(),
+                    config: config as *const c_void,
+                };
+                for number in 0..2_000 {
+                    let visit = module.visit(&format!("/abc?{number}"));
+                    assert_eq!(visit.location(), format!("https://example.com/?{number}"));
+                }
+                // It ends once, on the thread that has begun it.
+                module.config = std::ptr::null();
+            });
+        }
+    });
+}
+
+/// In each hook: one request is 503 at most, the one that waits is answered, and all goes on.
+#[cfg(feature = "panics")]
+#[test]
+fn a_panic_costs_one_request() {
+    let _turn = turn();
+    let module = Module::new("panics");
+    for hook in [
+        "request_headers",
+        "request_body",
+        "request_trailers",
+        "scheduled",
+        "new",
+        "destroy",
+        "config_scheduled",
+        "config_http_callout_done",
+        "edge",
+    ] {
+        module.fetch(&format!("/known{hook}"));
+        let waits = module.visit(&format!("/waits{hook}"));
+        let callouts = module.callouts();
+        panics::asked::arm(hook.as_bytes());
+        let hit = module.visit(&format!("/known{hook}"));
+        if hit.request().stream.is_some() {
+            hit.send_body("", true);
+        }
+        if hit.request().stream.is_some() {
+            hit.send_trailers();
+        }
+        drop(hit);
+        if let Some(callout) = callouts.first() {
+            module.answer(callout, "https://example.com/");
+        }
+        waits.resume();
+        for callout in module.callouts() {
+            module.answer(&callout, "https://example.com/");
+        }
+        waits.resume();
+        let status = waits.request().answer.as_ref().map(|answer| answer.status);
+        assert!(matches!(status, Some(302 | 503)), "{hook}: {status:?}");
+        panics::asked::arm(b"none");
+        assert_eq!(module.fetch(&format!("/after{hook}")).status, 302, "{hook}");
+    }
+    assert!(module.count("edgelink.panics") > 0);
+}

@@ -1,0 +1,244 @@
+//! Envoy as the module sees it: what it exports, and objects that remember what was done to them.
+//!
+//! It is as strict as Envoy: what belongs to an object that is gone may not be used, which AddressSanitizer sees.
+
+use crate::abi::{Buffer, Object, RawHeader};
+use std::collections::{BTreeMap, VecDeque};
+use std::ffi::c_void;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A request at Envoy.
+#[derive(Default)]
+pub(super) struct Request {
+    pub(super) headers: Vec<(String, Vec<u8>)>,
+    /// What the module has buffered, and what the hook at hand is for.
+    pub(super) body: [Vec<u8>; 2],
+    /// Whether a filter in front has buffered the body, so that what comes is what is buffered.
+    pub(super) is_buffered_before: bool,
+    pub(super) answer: Option<Answer>,
+    pub(super) goes_on: bool,
+    pub(super) metadata: BTreeMap<String, String>,
+    pub(super) route: usize,
+    /// How often it was woken and the hook was not called for it.
+    pub(super) woken: AtomicUsize,
+    /// What ends with the answer.
+    pub(super) stream: Option<usize>,
+}
+
+/// What a visitor got.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Answer {
+    pub(super) status: u32,
+    pub(super) headers: BTreeMap<String, String>,
+    pub(super) body: String,
+    pub(super) details: String,
+}
+
+/// A configuration at Envoy.
+#[derive(Default)]
+pub(super) struct Plugin {
+    pub(super) callouts: Mutex<VecDeque<Callout>>,
+    pub(super) made: AtomicUsize,
+    pub(super) woken: AtomicUsize,
+    pub(super) names: Mutex<Vec<String>>,
+    pub(super) metrics: Mutex<BTreeMap<String, i64>>,
+}
+
+/// A request to the control plane.
+#[derive(Clone, Debug)]
+pub(super) struct Callout {
+    pub(super) id: u64,
+    pub(super) headers: BTreeMap<String, String>,
+    pub(super) body: Vec<u8>,
+}
+
+/// What the module has logged.
+pub(super) static LOG: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Schedulers that were made and not deleted.
+pub(super) static SCHEDULERS: AtomicUsize = AtomicUsize::new(0);
+
+/// # Safety
+/// It is a request of this file, and the test that has it waits for the module.
+unsafe fn request<'r>(filter: Object) -> &'r mut Request {
+    // SAFETY: the caller says so.
+    unsafe { &mut *filter.cast() }
+}
+
+/// # Safety
+/// It is a configuration of this file that has not ended.
+unsafe fn plugin<'p>(config: Object) -> &'p Plugin {
+    // SAFETY: the caller says so.
+    unsafe { &*config.cast() }
+}
+
+/// # Safety
+/// It is there.
+unsafe fn text(buffer: Buffer) -> String {
+    // SAFETY: the caller says so.
+    String::from_utf8_lossy(unsafe { buffer.bytes() }).into_owned()
+}
+
+/// # Safety
+/// They are there.
+unsafe fn map(headers: *const RawHeader, count: usize) -> BTreeMap<String, String> {
+    // SAFETY: the caller says so.
+    unsafe {
+        let headers = super::super::slice(headers, count).iter();
+        let headers = headers.map(|header| (text(header.name), text(header.value)));
+        headers.collect()
+    }
+}
+
+fn label_text(name: &str, labels: &[Buffer]) -> String {
+    // SAFETY: they are there for the call.
+    let labels = labels.iter().map(|label| unsafe { text(*label) });
+    [name.to_owned()]
+        .into_iter()
+        .chain(labels)
+        .collect::<Vec<_>>()
+        .join("|")
+}
+
+macro_rules! exports {
+    ($(fn $name:ident($($argument:ident: $kind:ty),*) $(-> $result:ty)? $body:block)+) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name($($argument: $kind),*) $(-> $result)? {
+            // SAFETY: what the module hands over is what it says it is; that is what these tests are about.
+            #[allow(unused_unsafe)]
+            unsafe { $body }
+        }
+    )+};
+}
+
+exports! {
+    fn envoy_dynamic_module_callback_log(_level: u32, message: Buffer) {
+        LOG.lock().unwrap().push(text(message));
+    }
+    fn envoy_dynamic_module_callback_is_validation_mode() -> bool {
+        false
+    }
+    fn envoy_dynamic_module_callback_http_get_headers_size(filter: Object, _kind: u32) -> usize {
+        request(filter).headers.len()
+    }
+    fn envoy_dynamic_module_callback_http_get_headers(filter: Object, _kind: u32, out: *mut RawHeader) -> bool {
+        for (place, (name, value)) in request(filter).headers.iter().enumerate() {
+            let header = RawHeader { name: Buffer::of(name.as_bytes()), value: Buffer::of(value) };
+            out.add(place).write(header);
+        }
+        true
+    }
+    fn envoy_dynamic_module_callback_http_get_header(filter: Object, _kind: u32, name: Buffer, out: *mut Buffer, _index: usize, _count: *mut usize) -> bool {
+        let name = text(name);
+        let found = request(filter).headers.iter().find(|(found, _)| *found == name);
+        out.write(found.map_or(Buffer::EMPTY, |(_, value)| Buffer::of(value)));
+        found.is_some()
+    }
+    fn envoy_dynamic_module_callback_http_send_response(filter: Object, status: u32, headers: *const RawHeader, count: usize, body: Buffer, details: Buffer) {
+        let answer = Answer { status, headers: map(headers, count), body: text(body), details: text(details) };
+        let request = request(filter);
+        assert!(request.answer.is_none(), "answered twice");
+        request.answer = Some(answer);
+        // Envoy may end the stream before this returns.
+        if let Some(stream) = request.stream.take() {
+            super::super::envoy_dynamic_module_on_http_filter_destroy(stream as *const c_void);
+        }
+    }
+    fn envoy_dynamic_module_callback_http_filter_continue_decoding(filter: Object) {
+        request(filter).goes_on = true;
+    }
+    fn envoy_dynamic_module_callback_http_received_buffered_request_body(filter: Object) -> bool {
+        request(filter).is_buffered_before
+    }
+    fn envoy_dynamic_module_callback_http_get_body_size(filter: Object, body: u32) -> usize {
+        request(filter).body[1 - body as usize].len()
+    }
+    fn envoy_dynamic_module_callback_http_get_body_chunks_size(filter: Object, body: u32) -> usize {
+        request(filter).body[1 - body as usize].chunks(7).count()
+    }
+    fn envoy_dynamic_module_callback_http_get_body_chunks(filter: Object, body: u32, out: *mut Buffer) -> bool {
+        for (place, chunk) in request(filter).body[1 - body as usize].chunks(7).enumerate() {
+            out.add(place).write(Buffer::of(chunk));
+        }
+        true
+    }
+    fn envoy_dynamic_module_callback_http_set_dynamic_metadata_string(filter: Object, namespace: Buffer, key: Buffer, value: Buffer) {
+        assert_eq!(text(namespace), "edgelink");
+        request(filter).metadata.insert(text(key), text(value));
+    }
+    fn envoy_dynamic_module_callback_http_filter_get_attribute_string(_filter: Object, attribute: u32, out: *mut Buffer) -> bool {
+        assert_eq!(attribute, 24);
+        out.write(Buffer::of(b"192.0.2.1:4711"));
+        true
+    }
+    fn envoy_dynamic_module_callback_get_most_specific_route_config(filter: Object) -> *const c_void {
+        request(filter).route as *const c_void
+    }
+    fn envoy_dynamic_module_callback_http_filter_scheduler_new(filter: Object) -> Object {
+        SCHEDULERS.fetch_add(1, Ordering::Relaxed);
+        Box::into_raw(Box::new(filter)).cast()
+    }
+    fn envoy_dynamic_module_callback_http_filter_scheduler_commit(scheduler: Object, _event: u64) {
+        let filter: Object = *scheduler.cast();
+        (*filter.cast::<Request>()).woken.fetch_add(1, Ordering::Relaxed);
+    }
+    fn envoy_dynamic_module_callback_http_filter_scheduler_delete(scheduler: Object) {
+        SCHEDULERS.fetch_sub(1, Ordering::Relaxed);
+        drop(Box::<Object>::from_raw(scheduler.cast()));
+    }
+    fn envoy_dynamic_module_callback_http_filter_config_scheduler_new(config: Object) -> Object {
+        Box::into_raw(Box::new(config)).cast()
+    }
+    fn envoy_dynamic_module_callback_http_filter_config_scheduler_commit(scheduler: Object, _event: u64) {
+        let config: Object = *scheduler.cast();
+        plugin(config).woken.fetch_add(1, Ordering::Relaxed);
+    }
+    fn envoy_dynamic_module_callback_http_filter_config_scheduler_delete(scheduler: Object) {
+        drop(Box::<Object>::from_raw(scheduler.cast()));
+    }
+    fn envoy_dynamic_module_callback_http_filter_config_http_callout(config: Object, id: *mut u64, cluster: Buffer, headers: *const RawHeader, count: usize, body: Buffer, _timeout: u64) -> u32 {
+        let plugin = plugin(config);
+        if text(cluster) != "control_plane" {
+            return 2;
+        }
+        let made = plugin.made.fetch_add(1, Ordering::Relaxed) as u64 + 1;
+        id.write(made);
+        let callout = Callout { id: made, headers: map(headers, count), body: body.bytes().to_vec() };
+        plugin.callouts.lock().unwrap().push_back(callout);
+        0
+    }
+    fn envoy_dynamic_module_callback_http_filter_config_define_counter(config: Object, name: Buffer, labels: *const Buffer, count: usize, id: *mut usize) -> u32 {
+        let mut names = plugin(config).names.lock().unwrap();
+        id.write(names.len());
+        names.push(format!("{}/{}", text(name), super::super::slice(labels, count).len()));
+        0
+    }
+    fn envoy_dynamic_module_callback_http_filter_config_define_gauge(config: Object, name: Buffer, labels: *const Buffer, count: usize, id: *mut usize) -> u32 {
+        envoy_dynamic_module_callback_http_filter_config_define_counter(config, name, labels, count, id)
+    }
+    fn envoy_dynamic_module_callback_http_filter_config_define_histogram(config: Object, name: Buffer, labels: *const Buffer, count: usize, id: *mut usize) -> u32 {
+        envoy_dynamic_module_callback_http_filter_config_define_counter(config, name, labels, count, id)
+    }
+    fn envoy_dynamic_module_callback_http_filter_config_increment_counter(config: Object, id: usize, labels: *const Buffer, count: usize, by: u64) -> u32 {
+        let plugin = plugin(config);
+        let labels = super::super::slice(labels, count);
+        let name = plugin.names.lock().unwrap()[id].clone();
+        let (name, labels_of_name) = name.rsplit_once('/').unwrap();
+        assert_eq!(labels_of_name, labels.len().to_string());
+        *plugin.metrics.lock().unwrap().entry(label_text(name, labels)).or_default() += by as i64;
+        0
+    }
+    fn envoy_dynamic_module_callback_http_filter_config_increment_gauge(config: Object, id: usize, labels: *const Buffer, count: usize, by: u64) -> u32 {
+        envoy_dynamic_module_callback_http_filter_config_increment_counter(config, id, labels, count, by)
+    }
+    fn envoy_dynamic_module_callback_http_filter_config_decrement_gauge(config: Object, id: usize, labels: *const Buffer, count: usize, by: u64) -> u32 {
+        envoy_dynamic_module_callback_http_filter_config_increment_counter(config, id, labels, count, by.wrapping_neg())
+    }
+    fn envoy_dynamic_module_callback_http_filter_config_set_gauge(_config: Object, _id: usize, _labels: *const Buffer, _count: usize, _to: u64) -> u32 {
+        0
+    }
+    fn envoy_dynamic_module_callback_http_filter_config_record_histogram_value(_config: Object, _id: usize, _labels: *const Buffer, _count: usize, _value: u64) -> u32 {
+        0
+    }
+}

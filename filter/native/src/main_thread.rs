@@ -1,0 +1,160 @@
+//! What is done on Envoy's main thread: configurations begin and end, callouts are made and end, metrics are handed over.
+
+use crate::abi::{self, Configuration, Header, Level};
+use crate::metrics::Metrics;
+use crate::panics;
+use crate::process::{Config, NO_ROOT, Process, RouteConfig};
+use edgelink_filter_core::control_plane::callout::Callout;
+use edgelink_filter_core::control_plane::{BackgroundCallout, Outgoing};
+use edgelink_filter_core::flights::Token;
+use edgelink_filter_core::forms::UnlockCallout;
+use edgelink_filter_core::settings::{Route, Settings};
+use edgelink_wire::clicks::VisitorKeys;
+use std::sync::Arc;
+use zeroize::Zeroize;
+
+/// A callout that is to be made.
+pub(crate) struct Order {
+    /// The number by which the edge knows it.
+    pub(crate) token: Token,
+    pub(crate) request: Request,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) edge_name: Option<Arc<str>>,
+}
+
+/// What the control plane is asked.
+pub(crate) enum Request {
+    /// For a link, or for visits; with the trace that it is part of.
+    Lookup(Callout, Option<Box<str>>),
+    Background(BackgroundCallout),
+    Form(UnlockCallout),
+}
+
+impl Order {
+    /// Makes it. Envoy's number of it; `None` if Envoy does not.
+    fn make(&self, envoy: Configuration<'_>) -> Option<u64> {
+        let settings = &*self.settings;
+        let request = match &self.request {
+            Request::Lookup(callout, trace) => {
+                Outgoing::lookup(settings, callout, trace.as_deref())
+            }
+            Request::Background(callout) => {
+                Outgoing::background(settings, callout, self.edge_name.as_deref())
+            }
+            Request::Form(callout) => Outgoing::form(settings, callout),
+        };
+        let headers = request.headers.iter();
+        let headers: Vec<_> = headers
+            .map(|(name, value)| Header::new(name.as_bytes(), value.as_bytes()))
+            .collect();
+        let cluster = &settings.control_plane.cluster;
+        envoy.http_callout(cluster, &headers, request.body, request.timeout_millis)
+    }
+}
+
+/// How a callout has ended. Without an answer all of it is empty.
+#[derive(Default)]
+pub(crate) struct CalloutEnd<'a> {
+    pub(crate) status: &'a [u8],
+    pub(crate) content_type: &'a [u8],
+    pub(crate) retry_after: &'a [u8],
+    pub(crate) body: Vec<u8>,
+}
+
+/// A configuration begins. `None` if it is wrong; the log names the fields.
+pub(crate) fn begin(
+    envoy: Configuration<'_>,
+    name: &[u8],
+    json: &[u8],
+    is_validated: bool,
+) -> Option<Config> {
+    let settings = Settings::parse(json).and_then(Settings::for_process);
+    let settings = match settings {
+        Ok(settings) => settings,
+        Err(error) => {
+            abi::log(Level::Error, &format!("plugin configuration: {error}"));
+            return None;
+        }
+    };
+    let process = Process::named(name);
+    let metrics = Metrics::define(envoy);
+    let root = match is_validated {
+        true => NO_ROOT,
+        false => process.begin(settings, envoy.scheduler()).ok()?,
+    };
+    Some(Config {
+        process,
+        root,
+        metrics,
+    })
+}
+
+/// A configuration has ended.
+pub(crate) fn end(config: &Config) {
+    if config.root != NO_ROOT {
+        config.process.end(config.root);
+    }
+}
+
+/// The configuration of a route begins. `None` if it is wrong; the log names the fields.
+pub(crate) fn begin_route(json: &[u8]) -> Option<RouteConfig> {
+    match Route::parse(json) {
+        Ok(route) => Some(RouteConfig::new(route)),
+        Err(error) => {
+            abi::log(Level::Error, &format!("configuration of a route: {error}"));
+            None
+        }
+    }
+}
+
+/// There is something to do.
+pub(crate) fn scheduled(envoy: Configuration<'_>, config: &Config) {
+    let Some((orders, changes)) = config.process.take_orders(config.root) else {
+        return;
+    };
+    config.metrics.apply(envoy, changes);
+    let made: Vec<_> = orders
+        .iter()
+        .map(|order| {
+            let made = panics::catch(|| order.make(envoy));
+            (order, made.ok().flatten())
+        })
+        .collect();
+    // A panic is counted, and the edge that it ends forgets its callouts.
+    let _counted = config.process.with(|worker| {
+        for (order, id) in made {
+            match id {
+                Some(id) => worker.host.on_sent((config.root, id), order.token),
+                None => worker.on_refused(order),
+            }
+        }
+    });
+}
+
+/// The hook has panicked: what it was called for is still to be done.
+pub(crate) fn schedule_again(config: &Config) {
+    let _counted = config
+        .process
+        .with(|worker| worker.host.is_main_thread_woken = false);
+}
+
+/// How many bytes the body of the answer to a callout may have; 0 if it is not known.
+pub(crate) fn body_limit(config: &Config, id: u64) -> usize {
+    let limit = config.process.with(|worker| {
+        let token = worker.host.token_of((config.root, id))?;
+        Some(worker.edge.max_body_bytes(token))
+    });
+    limit.ok().flatten().flatten().unwrap_or_default()
+}
+
+/// A callout has ended.
+pub(crate) fn callout_done(config: &Config, id: u64, mut end: CalloutEnd<'_>) {
+    let _counted = config.process.with(|worker| {
+        if let Some(token) = worker.host.on_callout_end((config.root, id)) {
+            worker.on_callout_end(token, &end);
+        }
+    });
+    if end.content_type == VisitorKeys::MEDIA_TYPE.as_bytes() {
+        end.body.zeroize();
+    }
+}

@@ -1,0 +1,104 @@
+//! Metrics with labels: gathered under the lock of the process, and handed over on the main thread.
+
+use crate::abi::{Configuration, MetricKind};
+use crate::panics;
+use edgelink_filter_core::metrics::{self, Metric, Series};
+use std::collections::HashMap;
+
+/// The metrics as a configuration has defined them, each at the place of [`Metric::index`].
+pub(crate) struct Metrics {
+    defined: Vec<Option<Defined>>,
+    /// `edgelink.panics`.
+    panics: Option<usize>,
+    /// `edgelink.feed_lag_milliseconds`.
+    feed_lag: Option<usize>,
+}
+
+struct Defined {
+    kind: MetricKind,
+    id: usize,
+    /// The values of its labels.
+    values: Vec<String>,
+}
+
+/// What has changed since the last time.
+#[derive(Default)]
+pub(crate) struct Changes {
+    /// By metric.
+    added: Vec<(Metric, i64)>,
+    recorded: Vec<(Metric, u64)>,
+    /// How far the feed is behind.
+    pub(crate) feed_lag_millis: Option<u64>,
+}
+
+impl Changes {
+    pub(crate) fn add(&mut self, metric: Metric, by: i64) {
+        self.added.push((metric, by));
+    }
+
+    pub(crate) fn record(&mut self, metric: Metric, value: u64) {
+        self.recorded.push((metric, value));
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.added.is_empty() && self.recorded.is_empty() && self.feed_lag_millis.is_none()
+    }
+}
+
+impl Metrics {
+    /// Defines them. One that Envoy refuses is not counted; the rest works.
+    pub(crate) fn define(envoy: Configuration<'_>) -> Self {
+        let mut ids = HashMap::new();
+        let define = |metric: Metric| {
+            let kind = match metric.kind() {
+                metrics::MetricKind::Counter => MetricKind::Counter,
+                metrics::MetricKind::Gauge => MetricKind::Gauge,
+                metrics::MetricKind::Histogram => MetricKind::Histogram,
+            };
+            let Series { name, labels } = metric.into();
+            let (names, values): (Vec<_>, Vec<_>) = labels.into_iter().unzip();
+            let names: Vec<_> = names.iter().map(String::as_str).collect();
+            let id = *ids
+                .entry(name)
+                .or_insert_with_key(|name| envoy.define(kind, name, &names));
+            let defined = Defined {
+                kind,
+                id: id?,
+                values,
+            };
+            // Envoy keeps a value for as long as a configuration has used it: this one takes it over from the one before.
+            if !matches!(kind, MetricKind::Histogram) {
+                envoy.add(kind, defined.id, &defined.values, 0);
+            }
+            Some(defined)
+        };
+        Self {
+            defined: Metric::all().map(define).collect(),
+            panics: envoy.define(MetricKind::Counter, "edgelink.panics", &[]),
+            feed_lag: envoy.define(MetricKind::Gauge, "edgelink.feed_lag_milliseconds", &[]),
+        }
+    }
+
+    /// Hands changes over.
+    pub(crate) fn apply(&self, envoy: Configuration<'_>, changes: Changes) {
+        let defined = |metric: Metric| self.defined.get(metric.index())?.as_ref();
+        for (metric, by) in changes.added {
+            if let Some(defined) = defined(metric) {
+                envoy.add(defined.kind, defined.id, &defined.values, by);
+            }
+        }
+        for (metric, value) in changes.recorded {
+            if let Some(defined) = defined(metric) {
+                envoy.record(defined.id, &defined.values, value);
+            }
+        }
+        if let Some((id, lag)) = self.feed_lag.zip(changes.feed_lag_millis) {
+            envoy.set(id, lag);
+        }
+        let panics = panics::take();
+        if let Some(id) = self.panics.filter(|_| panics > 0) {
+            let panics = i64::try_from(panics).unwrap_or(i64::MAX);
+            envoy.add(MetricKind::Counter, id, &[], panics);
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! The edge of a process, which its workers, the main thread and the thread of the module take turns at.
+//!
+//! A turn is what `Edge` does with one request, one batch of answers or one tick: no system call, and nothing of Envoy's that
+//! could come back here. A panic in a turn ends the edge, and another one begins, empty; requests that wait are decided again.
+
+use crate::abi::MainScheduler;
+use crate::main_thread::Order;
+use crate::metrics::{Changes, Metrics};
+use crate::panics::{self, Panicked};
+use crate::redis;
+use crate::worker::Worker;
+use edgelink_filter_core::edge::RootId;
+use edgelink_filter_core::settings::{Route, Settings};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What Envoy has of a configuration.
+pub(crate) struct Config {
+    pub(crate) process: &'static Process,
+    /// The number by which the edge knows it; none of a configuration that is only validated.
+    pub(crate) root: RootId,
+    pub(crate) metrics: Metrics,
+}
+
+/// What Envoy has of the configuration of a route.
+pub(crate) struct RouteConfig {
+    id: u64,
+    route: Route,
+}
+
+impl RouteConfig {
+    pub(crate) fn new(route: Route) -> Self {
+        static IDS: AtomicU64 = AtomicU64::new(0);
+        HAS_ROUTES.store(true, Ordering::Relaxed);
+        Self {
+            id: IDS.fetch_add(1, Ordering::Relaxed),
+            route,
+        }
+    }
+
+    pub(crate) fn is_disabled(&self) -> bool {
+        self.route.disabled
+    }
+}
+
+/// The root of a configuration that is only validated.
+pub(crate) const NO_ROOT: RootId = 0;
+
+/// Whether a route has ever had a configuration: without one, Envoy is not asked for it.
+static HAS_ROUTES: AtomicBool = AtomicBool::new(false);
+
+/// All edges of the process: one for each name that configurations have.
+static PROCESSES: Mutex<Vec<&'static Process>> = Mutex::new(Vec::new());
+
+/// One edge, and what it needs of Envoy.
+pub(crate) struct Process {
+    name: Box<[u8]>,
+    state: Mutex<State>,
+    /// Milliseconds between two ticks.
+    tick_millis: AtomicU32,
+    is_ticking: AtomicBool,
+}
+
+#[derive(Default)]
+struct State {
+    /// `None` without a configuration.
+    worker: Option<Worker>,
+    /// In the order in which they came.
+    roots: Vec<Root>,
+    /// What the edge knows routes by.
+    views: HashMap<(u64, RootId), View>,
+    /// The number of the last root or view.
+    last_root: RootId,
+}
+
+struct Root {
+    id: RootId,
+    settings: Arc<Settings>,
+    scheduler: MainScheduler,
+}
+
+/// The settings of a root on a route.
+struct View {
+    id: RootId,
+    settings: Arc<Settings>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Panics are caught below the lock.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether routes may have configurations.
+pub(crate) fn has_routes() -> bool {
+    HAS_ROUTES.load(Ordering::Relaxed)
+}
+
+/// The configuration of a route has ended.
+pub(crate) fn forget_route(route: &RouteConfig) {
+    for process in &*lock(&PROCESSES) {
+        process.forget_views(|(of, _)| *of == route.id);
+    }
+}
+
+impl Process {
+    /// The one of that name. It lives as long as the program: there are as many as configurations have names.
+    pub(crate) fn named(name: &[u8]) -> &'static Self {
+        let mut processes = lock(&PROCESSES);
+        let found = processes.iter().find(|process| *process.name == *name);
+        if let Some(process) = found {
+            return process;
+        }
+        let process: &'static Self = Box::leak(Box::new(Self {
+            name: name.into(),
+            state: Mutex::default(),
+            tick_millis: AtomicU32::new(100),
+            is_ticking: AtomicBool::new(false),
+        }));
+        processes.push(process);
+        process
+    }
+
+    /// A configuration begins, and is in effect.
+    ///
+    /// # Errors
+    /// If the edge has panicked over it.
+    pub(crate) fn begin(
+        &'static self,
+        settings: Settings,
+        scheduler: MainScheduler,
+    ) -> Result<RootId, Panicked> {
+        let settings = Arc::new(settings);
+        self.tick_millis
+            .store(settings.tick_millis, Ordering::Relaxed);
+        let root = {
+            let mut state = lock(&self.state);
+            let id = state.next_root();
+            state.roots.push(Root {
+                id,
+                settings: Arc::clone(&settings),
+                scheduler,
+            });
+            let worker = state
+                .worker
+                .get_or_insert_with(|| Worker::new(self, &settings));
+            if let Err(panicked) = panics::catch(|| worker.begin_root(id, settings)) {
+                state.roots.retain(|root| root.id != id);
+                state.restart(self);
+                return Err(panicked);
+            }
+            id
+        };
+        if !self.is_ticking.swap(true, Ordering::Relaxed) {
+            redis::spawn(self.keep_ticking());
+        }
+        Ok(root)
+    }
+
+    /// A configuration has ended.
+    pub(crate) fn end(&'static self, root: RootId) {
+        self.forget_views(|(_, of)| *of == root);
+        let mut state = lock(&self.state);
+        let State { worker, roots, .. } = &mut *state;
+        let ended = worker
+            .as_mut()
+            .map(|worker| panics::catch(|| worker.end_root(root)));
+        roots.retain(|other| other.id != root);
+        if let Some(latest) = roots.last() {
+            let tick_millis = latest.settings.tick_millis;
+            self.tick_millis.store(tick_millis, Ordering::Relaxed);
+        }
+        if roots.is_empty() {
+            state.worker = None;
+        } else if matches!(ended, Some(Err(Panicked))) {
+            state.restart(self);
+        }
+    }
+
+    async fn keep_ticking(&'static self) {
+        loop {
+            let millis = self.tick_millis.load(Ordering::Relaxed);
+            tokio::time::sleep(std::time::Duration::from_millis(millis.into())).await;
+            let _counted = self.with(Worker::tick);
+        }
+    }
+
+    /// Lends the edge. `None` if there is none.
+    ///
+    /// # Errors
+    /// If it has panicked: by then there is another one.
+    #[inline(always)]
+    pub(crate) fn with<R>(
+        &'static self,
+        act: impl FnOnce(&mut Worker) -> R,
+    ) -> Result<Option<R>, Panicked> {
+        let mut state = lock(&self.state);
+        let Some(worker) = &mut state.worker else {
+            return Ok(None);
+        };
+        let turn = || {
+            #[cfg(feature = "panics")]
+            panics::asked::panic_in("edge");
+            act(worker)
+        };
+        match panics::catch(turn) {
+            Ok(done) => {
+                if worker.host.wants_main_thread() {
+                    state.wake_main_thread();
+                }
+                Ok(Some(done))
+            }
+            Err(panicked) => {
+                state.restart(self);
+                Err(panicked)
+            }
+        }
+    }
+
+    /// The same, on a route that has a configuration of its own.
+    pub(crate) fn with_route<R>(
+        &'static self,
+        route: &RouteConfig,
+        root: RootId,
+        act: impl FnOnce(&mut Worker, RootId) -> R,
+    ) -> Result<Option<R>, Panicked> {
+        let view = lock(&self.state).view(route, root);
+        self.with(|worker| act(worker, view.unwrap_or(root)))
+    }
+
+    /// What the main thread has to do for the configuration at hand: nothing if another one is the home of the edge.
+    pub(crate) fn take_orders(&self, root: RootId) -> Option<(Vec<Order>, Changes)> {
+        let mut state = lock(&self.state);
+        let worker = state.worker.as_mut()?;
+        if worker.edge.home() == Some(root) {
+            return Some(worker.host.take_orders());
+        }
+        if worker.host.has_orders() {
+            state.wake_main_thread();
+        }
+        None
+    }
+
+    fn forget_views(&self, is_it: impl Fn(&(u64, RootId)) -> bool) {
+        let mut state = lock(&self.state);
+        let State { views, worker, .. } = &mut *state;
+        views.retain(|key, view| {
+            let is_it = is_it(key);
+            if let Some(worker) = worker.as_mut().filter(|_| is_it) {
+                worker.edge.on_route_end(view.id);
+            }
+            !is_it
+        });
+    }
+}
+
+impl State {
+    fn next_root(&mut self) -> RootId {
+        self.last_root = self.last_root.wrapping_add(1).max(NO_ROOT + 1);
+        self.last_root
+    }
+
+    /// What the edge knows a route by.
+    fn view(&mut self, route: &RouteConfig, root: RootId) -> Option<RootId> {
+        let key = (route.id, root);
+        if let Some(view) = self.views.get(&key) {
+            return Some(view.id);
+        }
+        let of_root = self.roots.iter().find(|other| other.id == root)?;
+        let settings = Arc::new(route.route.settings(&of_root.settings));
+        let id = self.next_root();
+        let worker = self.worker.as_mut()?;
+        worker.edge.on_route(id, Arc::clone(&settings));
+        self.views.insert(key, View { id, settings });
+        Some(id)
+    }
+
+    #[cold]
+    fn wake_main_thread(&mut self) {
+        let home = self.worker.as_mut().and_then(|worker| worker.edge.home());
+        let home = self.roots.iter().find(|root| Some(root.id) == home);
+        if let (Some(home), Some(worker)) = (home, &mut self.worker) {
+            worker.host.is_main_thread_woken = true;
+            home.scheduler.wake();
+        }
+    }
+
+    /// After a panic: another edge with the same configurations, which decides again about the requests that wait.
+    #[cold]
+    fn restart(&mut self, process: &'static Process) {
+        let Some(before) = self.worker.take() else {
+            return;
+        };
+        let Some(first) = self.roots.first() else {
+            return;
+        };
+        let rest = before.into_rest();
+        // A second panic, over the configurations themselves, leaves none: requests pass then, and the next configuration begins
+        // again.
+        let begun = panics::catch(|| {
+            let mut worker = Worker::new(process, &first.settings);
+            for root in &self.roots {
+                worker.begin_root(root.id, Arc::clone(&root.settings));
+            }
+            for view in self.views.values() {
+                worker.edge.on_route(view.id, Arc::clone(&view.settings));
+            }
+            worker.take_over(rest);
+            worker
+        });
+        self.worker = begun.ok();
+    }
+}

@@ -1,0 +1,341 @@
+//! The thread of the module: the connection to Redis, by TCP or TLS, and whatever else waits.
+//!
+//! What is said on the connection is the core's business; here bytes go in and out. What workers send while the thread writes
+//! is written together. Behind a Redis Cluster or Sentinels the bytes are those of [`pool`].
+
+mod pool;
+
+use crate::abi::{self, Level};
+use crate::process::Process;
+use edgelink_filter_core::host::StreamToken;
+use edgelink_filter_core::resp::client::Mode;
+use edgelink_filter_core::settings::{RedisSettings, Servers, Tls};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use std::future::Future;
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::AbortHandle;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+/// Bytes that are read at a time.
+const CHUNK: usize = 64 << 10;
+
+/// The thread of the module; `None` if the system gives none.
+static RUNTIME: LazyLock<Option<Handle>> = LazyLock::new(|| {
+    let begun = begin_runtime();
+    if let Err(error) = &begun {
+        abi::log(Level::Error, &format!("edgelink: no thread: {error}"));
+    }
+    begun.ok()
+});
+
+fn begin_runtime() -> io::Result<Handle> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let handle = runtime.handle().clone();
+    let run = move || runtime.block_on(std::future::pending::<()>());
+    std::thread::Builder::new()
+        .name("edgelink".to_owned())
+        .spawn(run)?;
+    Ok(handle)
+}
+
+/// Writes what was not written last: attempts fail again and again for the same reason.
+fn warn_once(message: String) {
+    static LAST: Mutex<String> = Mutex::new(String::new());
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    if *last != message {
+        abi::log(Level::Warn, &message);
+        *last = message;
+    }
+}
+
+/// Does it on the thread of the module.
+pub(crate) fn spawn(task: impl Future<Output = ()> + Send + 'static) -> Option<AbortHandle> {
+    let task = RUNTIME.as_ref()?.spawn(task);
+    Some(task.abort_handle())
+}
+
+/// A connection to Redis, which ends when this is dropped.
+pub(crate) struct Connection {
+    unsent: UnboundedSender<Vec<u8>>,
+    way: Arc<QuickWay>,
+    task: AbortHandle,
+}
+
+/// The way of bytes from a worker to the socket without a change of threads, while nothing else is on its way.
+#[derive(Default)]
+struct QuickWay {
+    /// There once the connection stands, unless TLS or a pool is in between.
+    socket: OnceLock<Arc<TcpStream>>,
+    /// How many messages the thread has to write first.
+    unwritten: AtomicUsize,
+}
+
+impl QuickWay {
+    /// How many of the bytes were written.
+    fn write(&self, bytes: &[u8]) -> usize {
+        let is_free = self.unwritten.load(Ordering::Acquire) == 0;
+        let socket = self.socket.get().filter(|_| is_free);
+        socket.map_or(0, |socket| socket.try_write(bytes).unwrap_or(0))
+    }
+}
+
+impl Connection {
+    /// Begins to connect. The edge is told when it has ended, but not if it was dropped.
+    pub(crate) fn open(
+        process: &'static Process,
+        token: StreamToken,
+        settings: RedisSettings,
+    ) -> Option<Self> {
+        let (unsent, taken) = unbounded_channel();
+        let way = Arc::<QuickWay>::default();
+        let of_task = Arc::clone(&way);
+        let task = spawn(async move {
+            let is_pooled =
+                settings.lookups.mode == Mode::Pooled || settings.servers.sentinel.is_some();
+            let ended = match is_pooled {
+                true => pool::run(process, token, &settings, taken).await,
+                false => run((process, token), &settings.servers, taken, &of_task).await,
+            };
+            if let Err(error) = ended {
+                warn_once(format!("redis: {error}"));
+            }
+            let _counted = process.with(|worker| worker.on_redis_closed(token));
+        })?;
+        Some(Self { unsent, way, task })
+    }
+
+    /// Sends bytes, once the connection stands. Whether it does, or is made. One call at a time: the edge is lent to one.
+    pub(crate) fn send(&self, bytes: &[u8]) -> bool {
+        let written = self.way.write(bytes);
+        match bytes.get(written..) {
+            None | Some([]) => true,
+            Some(rest) => {
+                self.way.unwritten.fetch_add(1, Ordering::Release);
+                self.unsent.send(rest.to_vec()).is_ok()
+            }
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// What a connection is spoken on.
+enum Wire {
+    Plain(TcpStream),
+    Encrypted(Box<TlsStream<TcpStream>>),
+}
+
+async fn run(
+    (process, token): (&'static Process, StreamToken),
+    servers: &Servers,
+    mut unsent: UnboundedReceiver<Vec<u8>>,
+    way: &QuickWay,
+) -> io::Result<()> {
+    let (wire, place) = connect(servers).await?;
+    let mut wire = match wire {
+        Wire::Plain(socket) => {
+            return run_plain((process, token), (socket, place), unsent, way).await;
+        }
+        Wire::Encrypted(wire) => wire,
+    };
+    let mut bytes = Vec::with_capacity(CHUNK);
+    loop {
+        tokio::select! {
+            read = wire.read_buf(&mut bytes) => {
+                if read? == 0 || !tell((process, token), &mut bytes, place) {
+                    return Ok(());
+                }
+            }
+            sent = unsent.recv() => {
+                let Some((sent, _)) = gather(sent, &mut unsent) else {
+                    return Ok(());
+                };
+                wire.write_all(&sent).await?;
+                wire.flush().await?;
+            }
+        }
+    }
+}
+
+async fn run_plain(
+    (process, token): (&'static Process, StreamToken),
+    (socket, place): (TcpStream, usize),
+    mut unsent: UnboundedReceiver<Vec<u8>>,
+    way: &QuickWay,
+) -> io::Result<()> {
+    let socket = Arc::new(socket);
+    let socket = way.socket.get_or_init(|| socket);
+    let mut bytes = Vec::with_capacity(CHUNK);
+    loop {
+        tokio::select! {
+            ready = socket.readable() => {
+                ready?;
+                match socket.try_read_buf(&mut bytes) {
+                    Ok(0) => return Ok(()),
+                    Ok(_) => {
+                        if !tell((process, token), &mut bytes, place) {
+                            return Ok(());
+                        }
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            sent = unsent.recv() => {
+                let Some((sent, count)) = gather(sent, &mut unsent) else {
+                    return Ok(());
+                };
+                write_all(socket, &sent).await?;
+                way.unwritten.fetch_sub(count, Ordering::Release);
+            }
+        }
+    }
+}
+
+/// Tells the edge what has come. Whether it goes on.
+fn tell(
+    (process, token): (&'static Process, StreamToken),
+    bytes: &mut Vec<u8>,
+    place: usize,
+) -> bool {
+    keep_to(place);
+    let told = process.with(|worker| worker.on_redis_data(token, bytes));
+    bytes.clear();
+    told.is_ok()
+}
+
+/// What was sent meanwhile goes along. The bytes, and of how many messages they are; `None` when the edge is done.
+fn gather(
+    first: Option<Vec<u8>>,
+    unsent: &mut UnboundedReceiver<Vec<u8>>,
+) -> Option<(Vec<u8>, usize)> {
+    let (mut bytes, mut count) = (first?, 1);
+    while let Ok(more) = unsent.try_recv() {
+        bytes.extend_from_slice(&more);
+        count += 1;
+    }
+    Some((bytes, count))
+}
+
+async fn write_all(socket: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        socket.writable().await?;
+        match socket.try_write(bytes) {
+            Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// The server that is tried next.
+static NEXT: AtomicUsize = AtomicUsize::new(0);
+
+/// Connects to the next server, and logs in if the password is in a file. The place of the server, which [`keep_to`] has tried
+/// first the next time; otherwise the one behind it is, even if this is given up before it ends.
+async fn connect(servers: &Servers) -> io::Result<(Wire, usize)> {
+    let count = servers.addresses.len().max(1);
+    let place = NEXT.fetch_add(1, Ordering::Relaxed) % count;
+    let address = servers.addresses.get(place).map(String::as_str);
+    let address = address.unwrap_or_default();
+    let wire = connect_to(address, servers).await;
+    let wire = wire.map_err(|error| io::Error::new(error.kind(), format!("{address}: {error}")))?;
+    Ok((wire, place))
+}
+
+/// A server has answered.
+fn keep_to(place: usize) {
+    NEXT.store(place, Ordering::Relaxed);
+}
+
+async fn connect_to(address: &str, servers: &Servers) -> io::Result<Wire> {
+    let mut stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    let Some(tls) = &servers.tls else {
+        log_in(&mut stream, servers).await?;
+        return Ok(Wire::Plain(stream));
+    };
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    let name = tls.server_name.as_deref().unwrap_or(host).to_owned();
+    let name = ServerName::try_from(name).map_err(io::Error::other)?;
+    let connector = TlsConnector::from(Arc::new(client_config(tls)?));
+    let mut stream = connector.connect(name, stream).await?;
+    log_in(&mut stream, servers).await?;
+    Ok(Wire::Encrypted(Box::new(stream)))
+}
+
+/// How TLS is spoken. The files are read each time, so that they can be replaced.
+fn client_config(tls: &Tls) -> io::Result<ClientConfig> {
+    let wrong =
+        |file: &str, error: &dyn std::fmt::Display| io::Error::other(format!("{file}: {error}"));
+    let certificates = |file: &str| {
+        let read = CertificateDer::pem_file_iter(file).map_err(|error| wrong(file, &error))?;
+        read.collect::<Result<Vec<_>, _>>()
+            .map_err(|error| wrong(file, &error))
+    };
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(&tls.ca_file)? {
+        roots
+            .add(certificate)
+            .map_err(|error| wrong(&tls.ca_file, &error))?;
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(io::Error::other)?
+        .with_root_certificates(roots);
+    match &tls.own {
+        None => Ok(config.with_no_client_auth()),
+        Some([certificate, key]) => {
+            let own = certificates(certificate)?;
+            let read = PrivateKeyDer::from_pem_file(key).map_err(|error| wrong(key, &error))?;
+            config
+                .with_client_auth_cert(own, read)
+                .map_err(|error| wrong(certificate, &error))
+        }
+    }
+}
+
+/// `AUTH`, before anything else, if the password is in a file.
+async fn log_in(
+    wire: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    servers: &Servers,
+) -> io::Result<()> {
+    let Some(file) = &servers.password_file else {
+        return Ok(());
+    };
+    let password = std::fs::read_to_string(file)
+        .map_err(|error| io::Error::new(error.kind(), format!("{file}: {error}")))?;
+    let mut command = Vec::new();
+    let (user, password) = (servers.user.as_deref(), password.trim_end());
+    edgelink_filter_core::resp::write_auth(user, password, &mut command);
+    wire.write_all(&command).await?;
+    wire.flush().await?;
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n") && answer.len() < 1_024 {
+        answer.push(wire.read_u8().await?);
+    }
+    match answer.as_slice() {
+        b"+OK\r\n" => Ok(()),
+        answer => {
+            let answer = String::from_utf8_lossy(answer);
+            Err(io::Error::other(format!("AUTH: {}", answer.trim_end())))
+        }
+    }
+}

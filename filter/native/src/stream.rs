@@ -1,0 +1,241 @@
+//! Requests, on the threads of their workers.
+//!
+//! The edge decides while it is lent; Envoy is told when it is given back, for a request may end while it is answered.
+
+use crate::abi::Filter;
+use crate::panics::Panicked;
+use crate::process::{Config, Process, RouteConfig};
+use crate::reply::Reply;
+use crate::worker::{COMES, Decided};
+use edgelink_filter_core::edge::RootId;
+use edgelink_filter_core::flights::StreamId;
+use edgelink_filter_core::request::Head;
+use edgelink_wire::password::MAX_FORM_LENGTH;
+use std::cell::{Cell, RefCell};
+
+/// What Envoy has of a request.
+pub(crate) struct Stream {
+    process: &'static Process,
+    root: RootId,
+    /// The number by which the edge knows it, once it does: it has to be told then when the request ends.
+    known: Cell<Option<StreamId>>,
+    is_answered: Cell<bool>,
+    /// Whether its body is held, until it is answered or passes.
+    is_held: Cell<bool>,
+}
+
+/// Whether Envoy passes a request on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flow {
+    /// To the next filter.
+    Continue,
+    /// Headers wait, and the body comes. A part of the body waits for the rest, or with it.
+    Hold,
+    /// The request waits, or is answered.
+    Pause,
+}
+
+impl Flow {
+    /// `envoy_dynamic_module_type_on_http_filter_request_headers_status`.
+    pub(crate) fn of_headers(self) -> u32 {
+        match self {
+            Self::Continue => 0,
+            Self::Hold => 1,
+            // StopAllIterationAndWatermark
+            Self::Pause => 4,
+        }
+    }
+
+    /// The same of body (`StopIterationAndBuffer`) and trailers (`StopIteration`).
+    pub(crate) fn of_rest(self) -> u32 {
+        match self {
+            Self::Continue => 0,
+            Self::Hold | Self::Pause => 1,
+        }
+    }
+}
+
+thread_local! {
+    /// The headers of the request at hand; here so that they are allocated once.
+    static HEADERS: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Stream {
+    pub(crate) fn new(config: &Config) -> Self {
+        Self {
+            process: config.process,
+            root: config.root,
+            known: Cell::new(None),
+            is_answered: Cell::new(false),
+            is_held: Cell::new(false),
+        }
+    }
+
+    /// Tells Envoy what was decided.
+    fn finish(
+        &self,
+        filter: Filter<'_>,
+        decided: Result<Option<Decided>, Panicked>,
+        reply: Reply,
+    ) -> Flow {
+        let flow = match decided {
+            Ok(Some(Decided::Answered)) => {
+                self.is_answered.set(true);
+                reply.send(filter);
+                Flow::Pause
+            }
+            Ok(Some(Decided::Waits)) => Flow::Pause,
+            Ok(Some(Decided::Held)) => {
+                self.is_held.set(true);
+                Flow::Hold
+            }
+            Ok(Some(Decided::Passes) | None) => Flow::Continue,
+            Err(Panicked) => return on_panic(filter, self),
+        };
+        reply.give_back();
+        flow
+    }
+}
+
+/// Lends the headers of a request.
+fn with_head<R>(filter: Filter<'_>, act: impl FnOnce(&Head<'_>) -> R) -> R {
+    let mut map = HEADERS.take();
+    filter.read_headers(&mut map);
+    let done = act(&Head::read(&map).unwrap_or_default());
+    HEADERS.set(map);
+    done
+}
+
+/// A request has come.
+pub(crate) fn on_headers(filter: Filter<'_>, stream: &Stream, route: Option<&RouteConfig>) -> Flow {
+    if route.is_some_and(RouteConfig::is_disabled) {
+        return Flow::Continue;
+    }
+    with_head(filter, |head| {
+        #[cfg(feature = "panics")]
+        crate::panics::asked::arm(head.headers.get(crate::panics::asked::HEADER));
+        let mut reply = Reply::take();
+        let decided = match route {
+            None => stream.process.with(|worker| {
+                let id = worker.begin_stream();
+                let is_kept = worker.edge.on_stream(id, stream.root);
+                // Also if there is a panic.
+                stream.known.set(Some(id));
+                let decided = worker.decide((filter, id, stream.root), head, &mut reply, COMES);
+                let is_known = is_kept || matches!(decided, Decided::Waits | Decided::Held);
+                stream.known.set(is_known.then_some(id));
+                decided
+            }),
+            Some(route) => stream
+                .process
+                .with_route(route, stream.root, |worker, root| {
+                    let id = worker.begin_stream();
+                    worker.edge.on_stream(id, root);
+                    stream.known.set(Some(id));
+                    worker.decide((filter, id, root), head, &mut reply, COMES)
+                }),
+        };
+        stream.finish(filter, decided, reply)
+    })
+}
+
+/// A part of the body has come.
+pub(crate) fn on_body(filter: Filter<'_>, stream: &Stream, is_all: bool) -> Flow {
+    let id = match held_form(stream) {
+        Ok(id) => id,
+        Err(flow) => return flow,
+    };
+    if filter.body_length() <= MAX_FORM_LENGTH {
+        return match is_all {
+            true => take_body(filter, stream, id),
+            false => Flow::Hold,
+        };
+    }
+    with_head(filter, |head| {
+        let mut reply = Reply::take();
+        let decided = stream.process.with(|worker| {
+            let end = worker.edge.on_form_too_long(id);
+            end.map_or(Decided::Held, |end| {
+                reply.write_form(worker.edge.answer_form(&end, head));
+                Decided::Answered
+            })
+        });
+        stream.finish(filter, decided, reply)
+    })
+}
+
+/// The trailers have come: there is no more of the body.
+pub(crate) fn on_trailers(filter: Filter<'_>, stream: &Stream) -> Flow {
+    held_form(stream).map_or_else(|flow| flow, |id| take_body(filter, stream, id))
+}
+
+/// The number of a form whose body is awaited; otherwise what becomes of the body. One whose end is known waits for its worker to be
+/// woken for that: else body and headers would go on before.
+fn held_form(stream: &Stream) -> Result<StreamId, Flow> {
+    let id = stream.known.get().filter(|_| !stream.is_answered.get());
+    let id = id.filter(|_| stream.is_held.get()).ok_or(Flow::Continue)?;
+    let holds = stream.process.with(|worker| worker.edge.holds_form(id));
+    match holds {
+        Ok(Some(true)) => Ok(id),
+        _ => Err(Flow::Hold),
+    }
+}
+
+/// All of the body of a form is there.
+fn take_body(filter: Filter<'_>, stream: &Stream, id: StreamId) -> Flow {
+    let body = filter.body(MAX_FORM_LENGTH);
+    with_head(filter, |head| {
+        let mut reply = Reply::take();
+        let decided = stream.process.with(|worker| {
+            let step = worker.edge.on_form_body(id, &body);
+            worker.take_step(step, head, &mut reply)
+        });
+        stream.finish(filter, decided, reply)
+    })
+}
+
+/// A request that waits was woken.
+pub(crate) fn on_woken(filter: Filter<'_>, stream: &Stream) {
+    while let Some(id) = stream.known.get().filter(|_| !stream.is_answered.get()) {
+        let flow = with_head(filter, |head| {
+            let mut reply = Reply::take();
+            let decided = stream.process.with(|worker| {
+                let event = worker.next_event(id)?;
+                Some(worker.go_on((filter, id), event, head, &mut reply))
+            });
+            let decided = decided.map(Option::flatten);
+            if let Ok(None) = decided {
+                // It was woken for what is done already, or there is no edge any more.
+                reply.give_back();
+                return None;
+            }
+            Some(stream.finish(filter, decided, reply))
+        });
+        match flow {
+            None => return,
+            Some(Flow::Continue) => {
+                stream.is_answered.set(true);
+                return filter.continue_decoding();
+            }
+            Some(Flow::Hold | Flow::Pause) => {}
+        }
+    }
+}
+
+/// A hook has panicked: the request gets 503, unless it has its answer already.
+#[cold]
+pub(crate) fn on_panic(filter: Filter<'_>, stream: &Stream) -> Flow {
+    if !stream.is_answered.replace(true) {
+        let mut reply = Reply::default();
+        reply.write_panic();
+        reply.send(filter);
+    }
+    Flow::Pause
+}
+
+/// A request has ended.
+pub(crate) fn on_end(stream: &Stream) {
+    if let Some(id) = stream.known.take() {
+        let _counted = stream.process.with(|worker| worker.end_stream(id));
+    }
+}

@@ -1,0 +1,451 @@
+//! The edge with its host and the requests that wait.
+
+use crate::abi::{Filter, Scheduler};
+use crate::host::{Client, Host, Visited};
+use crate::main_thread::{CalloutEnd, Order, Request};
+use crate::metrics::Changes;
+use crate::panics;
+use crate::process::Process;
+use crate::reply::Reply;
+use edgelink_filter_core::answer::Answer;
+use edgelink_filter_core::control_plane::callout::{Callout, Response};
+use edgelink_filter_core::edge::{Action, Edge, Resumed, RootId, Step};
+use edgelink_filter_core::flights::{StreamId, Token, Waiter};
+use edgelink_filter_core::forms::{FormEnd, FormStep, UnlockCallout};
+use edgelink_filter_core::host::StreamToken;
+use edgelink_filter_core::random;
+use edgelink_filter_core::request::Head;
+use edgelink_filter_core::settings::Settings;
+use edgelink_filter_core::time::{Moment, WallClock};
+use edgelink_wire::TRACEPARENT;
+use edgelink_wire::clicks;
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// The edge, and what belongs to it.
+pub(crate) struct Worker {
+    pub(crate) edge: Edge,
+    pub(crate) host: Host,
+    edge_name: Option<Arc<str>>,
+    waiting: Waiting,
+    last_stream: StreamId,
+}
+
+/// The requests that wait.
+type Waiting = HashMap<StreamId, Waits>;
+
+/// What is left of a worker after a panic.
+pub(crate) struct Rest {
+    waiting: Waiting,
+    last_stream: StreamId,
+    changes: Changes,
+}
+
+/// A request that waits.
+struct Waits {
+    root: RootId,
+    scheduler: Scheduler,
+    /// What has happened since it was woken last.
+    events: Vec<Event>,
+}
+
+/// What a request is woken for.
+pub(crate) enum Event {
+    /// Its lookup is complete.
+    Resumed(Waiter, Arc<Resumed>),
+    /// It was a form, and its end is known.
+    FormEnd(FormEnd),
+    /// It is to be decided about again.
+    Again,
+}
+
+/// What becomes of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Decided {
+    /// It goes on to the next filter.
+    Passes,
+    /// It is answered: the reply is written.
+    Answered,
+    /// It waits.
+    Waits,
+    /// It is a form, whose body is awaited.
+    Held,
+}
+
+/// How the edge decides: about a request that has come, or about one that has waited until the domains are known.
+pub(crate) type Decide =
+    for<'e> fn(&'e mut Edge, &mut Visited<'_, '_>, StreamId, &Head<'_>, Moment) -> Step<Answer<'e>>;
+
+/// A request that has come.
+pub(crate) const COMES: Decide =
+    |edge, host, stream, head, now| edge.on_request(host, stream, head, now);
+
+/// One that has waited until the domains are known.
+const COMES_AGAIN: Decide =
+    |edge, host, stream, head, now| edge.on_request_again(host, stream, head, now);
+
+impl Worker {
+    /// An edge without anything.
+    pub(crate) fn new(process: &'static Process, settings: &Arc<Settings>) -> Self {
+        let wall = wall_clock(now());
+        Self {
+            edge: Edge::new(Arc::clone(settings), random::name(), random::number(), wall),
+            host: Host::new(process),
+            edge_name: host_name().map(Arc::from),
+            waiting: Waiting::default(),
+            last_stream: 0,
+        }
+    }
+
+    /// A configuration is in effect.
+    pub(crate) fn begin_root(&mut self, root: RootId, settings: Arc<Settings>) {
+        self.host.redis.clone_from(&settings.redis);
+        self.edge.on_root(&mut self.host, root, settings);
+    }
+
+    /// A configuration has ended.
+    pub(crate) fn end_root(&mut self, root: RootId) {
+        let was_home = self.edge.home() == Some(root);
+        self.edge.on_root_end(&mut self.host, root);
+        if was_home {
+            self.host.end_root(root);
+        }
+        self.host.redis.clone_from(&self.edge.settings().redis);
+    }
+
+    /// The number of a request that begins, at that root or route.
+    #[inline]
+    pub(crate) fn begin_stream(&mut self) -> StreamId {
+        loop {
+            self.last_stream = self.last_stream.wrapping_add(1);
+            if self.waiting.is_empty() || !self.waiting.contains_key(&self.last_stream) {
+                return self.last_stream;
+            }
+        }
+    }
+
+    /// Decides about a request.
+    #[inline]
+    pub(crate) fn decide(
+        &mut self,
+        (filter, stream, root): (Filter<'_>, StreamId, RootId),
+        head: &Head<'_>,
+        reply: &mut Reply,
+        decide: Decide,
+    ) -> Decided {
+        let host = &mut Visited {
+            host: &mut self.host,
+            client: Client(filter),
+        };
+        let step = decide(&mut self.edge, host, stream, head, now());
+        let (decided, callout) = match step.map(|answer| reply.write(&answer)) {
+            Step::Pass => return Decided::Passes,
+            Step::Answer((), None) => return Decided::Answered,
+            Step::Answer((), callout) => (Decided::Answered, callout),
+            Step::Wait(callout) => (Decided::Waits, callout),
+            Step::Hold(callout, ended) => {
+                ended.into_iter().for_each(|ended| self.end_form(ended));
+                (Decided::Held, callout)
+            }
+        };
+        if decided != Decided::Answered {
+            let waits = || Waits {
+                root,
+                scheduler: filter.scheduler(),
+                events: Vec::new(),
+            };
+            self.waiting.entry(stream).or_insert_with(waits);
+            let traceparent = head.headers.get(TRACEPARENT);
+            if !traceparent.is_empty() {
+                self.edge.on_trace(stream, traceparent);
+            }
+        }
+        callout.into_iter().for_each(|callout| self.send(callout));
+        decided
+    }
+
+    /// What a request was woken for, if there is anything left.
+    pub(crate) fn next_event(&mut self, stream: StreamId) -> Option<Event> {
+        let events = &mut self.waiting.get_mut(&stream)?.events;
+        (!events.is_empty()).then(|| events.remove(0))
+    }
+
+    /// Goes on with a request that was woken.
+    pub(crate) fn go_on(
+        &mut self,
+        (filter, stream): (Filter<'_>, StreamId),
+        event: Event,
+        head: &Head<'_>,
+        reply: &mut Reply,
+    ) -> Decided {
+        let root = self.waiting.get(&stream).map_or(0, |waits| waits.root);
+        match event {
+            Event::Resumed(form, resumed) if form.is_form => {
+                self.go_on_with_form(form, &resumed, head, reply)
+            }
+            Event::Resumed(_, resumed) if resumed.is_undecided() => {
+                self.decide((filter, stream, root), head, reply, COMES_AGAIN)
+            }
+            Event::Resumed(waiter, resumed) => self.answer(filter, waiter, &resumed, head, reply),
+            Event::FormEnd(end) => {
+                reply.write_form(self.edge.answer_form(&end, head));
+                Decided::Answered
+            }
+            Event::Again => {
+                self.edge.on_stream(stream, root);
+                self.decide((filter, stream, root), head, reply, COMES)
+            }
+        }
+    }
+
+    fn answer(
+        &mut self,
+        filter: Filter<'_>,
+        waiter: Waiter,
+        resumed: &Resumed,
+        head: &Head<'_>,
+        reply: &mut Reply,
+    ) -> Decided {
+        let client = Client(filter);
+        if let Some(actions) = self.edge.admit_unlocked(&client, waiter, resumed) {
+            self.act_on(actions);
+            return Decided::Waits;
+        }
+        match self.edge.answer(&client, waiter, resumed, head) {
+            Some(answer) => {
+                reply.write(&answer);
+                Decided::Answered
+            }
+            None => Decided::Passes,
+        }
+    }
+
+    /// The link of a form is known.
+    fn go_on_with_form(
+        &mut self,
+        form: Waiter,
+        resumed: &Resumed,
+        head: &Head<'_>,
+        reply: &mut Reply,
+    ) -> Decided {
+        match self.edge.on_form_link(form, resumed) {
+            FormStep::Pass => {
+                let actions = self.edge.release_form(form, resumed);
+                self.act_on(actions);
+                Decided::Held
+            }
+            step => self.take_step(step, head, reply),
+        }
+    }
+
+    /// Does what is to be done with the form of the request at hand. One that passes goes on where its lookup ends.
+    pub(crate) fn take_step(
+        &mut self,
+        step: FormStep,
+        head: &Head<'_>,
+        reply: &mut Reply,
+    ) -> Decided {
+        match step {
+            FormStep::Hold | FormStep::Pass => {}
+            FormStep::End(end) => {
+                reply.write_form(self.edge.answer_form(&end, head));
+                return Decided::Answered;
+            }
+            FormStep::Ask(callout) => self.ask(callout),
+        }
+        Decided::Held
+    }
+
+    /// A request has ended.
+    pub(crate) fn end_stream(&mut self, stream: StreamId) {
+        self.edge.on_stream_end(stream);
+        let Some(waits) = self.waiting.remove(&stream) else {
+            return;
+        };
+        for event in waits.events {
+            if let Event::Resumed(_, resumed) = event {
+                self.edge.on_unanswered(&resumed);
+            }
+        }
+    }
+
+    /// Time has passed.
+    pub(crate) fn tick(&mut self) {
+        let now = now();
+        let wall = wall_clock(now);
+        let actions = self.edge.on_tick(&mut self.host, now, wall);
+        self.act_on(actions);
+        self.host.note_feed_lag(self.edge.feed_lag_millis(now));
+    }
+
+    /// Bytes have come from Redis.
+    pub(crate) fn on_redis_data(&mut self, stream: StreamToken, bytes: &[u8]) {
+        let now = now();
+        let actions = self.edge.on_stream_data(&mut self.host, stream, bytes, now);
+        self.act_on(actions);
+    }
+
+    /// The connection to Redis has ended, or could not be made.
+    pub(crate) fn on_redis_closed(&mut self, stream: StreamToken) {
+        let now = now();
+        let actions = self.edge.on_stream_closed(&mut self.host, stream, now);
+        self.act_on(actions);
+    }
+
+    /// A callout has ended.
+    pub(crate) fn on_callout_end(&mut self, token: Token, end: &CalloutEnd<'_>) {
+        let limit = self.edge.max_body_bytes(token);
+        let body = Some(end.body.as_slice()).filter(|body| body.len() <= limit);
+        let response = Response {
+            status: end.status,
+            content_type: end.content_type,
+            body: body.unwrap_or_default(),
+        };
+        if self.edge.carries_form(token) {
+            let ended = self.edge.on_form_end(token, response, end.retry_after);
+            return ended.into_iter().for_each(|ended| self.end_form(ended));
+        }
+        let now = now();
+        let actions = self
+            .edge
+            .on_callout_end(&mut self.host, token, response, now);
+        self.act_on(actions);
+    }
+
+    fn act_on(&mut self, actions: Vec<Action>) {
+        for action in actions {
+            match action {
+                Action::Resume(resumed) => self.resume(resumed),
+                Action::Send(callout) => self.send(callout),
+                Action::EndForm(end) => self.end_form(end),
+                Action::Run(callout) => {
+                    let token = Host::next_token();
+                    self.edge.on_background_sent(callout.kind, token);
+                    self.order(token, Request::Background(callout));
+                }
+            }
+        }
+    }
+
+    fn resume(&mut self, resumed: Resumed) {
+        let resumed = Arc::new(resumed);
+        for waiter in &resumed.waiters {
+            let event = Event::Resumed(*waiter, Arc::clone(&resumed));
+            if !self.wake(waiter.stream, event) {
+                self.edge.on_unanswered(&resumed);
+            }
+        }
+    }
+
+    fn end_form(&mut self, end: FormEnd) {
+        self.wake(end.stream, Event::FormEnd(end));
+    }
+
+    /// Whether there is such a request.
+    fn wake(&mut self, stream: StreamId, event: Event) -> bool {
+        let Some(waits) = self.waiting.get_mut(&stream) else {
+            return false;
+        };
+        waits.events.push(event);
+        waits.scheduler.wake();
+        true
+    }
+
+    fn send(&mut self, callout: Callout) {
+        let token = Host::next_token();
+        self.edge.on_sent(callout.flight, token, now());
+        let trace = self.edge.trace_of(callout.flight).map(Box::from);
+        self.order(token, Request::Lookup(callout, trace));
+    }
+
+    fn ask(&mut self, callout: UnlockCallout) {
+        let token = Host::next_token();
+        self.edge.on_form_sent(callout.stream, token);
+        self.order(token, Request::Form(callout));
+    }
+
+    fn order(&mut self, token: Token, request: Request) {
+        self.host.order(Order {
+            token,
+            request,
+            settings: Arc::clone(self.edge.settings()),
+            edge_name: self.edge_name.clone(),
+        });
+    }
+
+    /// What outlives a panic; all else goes.
+    pub(crate) fn into_rest(self) -> Rest {
+        let Self {
+            mut edge,
+            mut host,
+            waiting,
+            last_stream,
+            ..
+        } = self;
+        // What has panicked may panic again while it ends. Its part in the gauges is taken out.
+        let ended = panics::catch(|| {
+            edge.on_end(&mut host);
+            drop(edge);
+        });
+        let _counted = ended;
+        Rest {
+            waiting,
+            last_stream,
+            changes: host.take_changes(),
+        }
+    }
+
+    /// Takes over what was left of the edge before, and decides again about the requests that wait.
+    pub(crate) fn take_over(&mut self, rest: Rest) {
+        self.last_stream = rest.last_stream;
+        self.waiting = rest.waiting;
+        self.host.put_changes(rest.changes);
+        for waits in self.waiting.values_mut() {
+            waits.events.clear();
+            waits.events.push(Event::Again);
+            waits.scheduler.wake();
+        }
+    }
+
+    /// Envoy does not send a callout.
+    pub(crate) fn on_refused(&mut self, order: &Order) {
+        let actions = match &order.request {
+            Request::Lookup(callout, _) => self.edge.on_refused(&mut self.host, callout.flight),
+            Request::Background(callout) => {
+                let now = now();
+                self.edge
+                    .on_background_refused(&mut self.host, callout.kind, now);
+                return;
+            }
+            Request::Form(callout) => {
+                let ended = self.edge.on_form_refused(callout.stream);
+                return ended.into_iter().for_each(|ended| self.end_form(ended));
+            }
+        };
+        self.act_on(actions);
+    }
+}
+
+/// The name of the host, if it can be that of an edge.
+fn host_name() -> Option<String> {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
+    clicks::edge_name(name.trim().as_bytes()).map(str::to_owned)
+}
+
+/// What the monotonic clock shows when it is read first, so that moments before that exist as well.
+const START_MILLIS: u64 = 1 << 32;
+
+/// The moment at which this is called.
+fn now() -> Moment {
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    let millis = u64::try_from(START.elapsed().as_millis()).unwrap_or(u64::MAX);
+    Moment::from_millis(START_MILLIS.saturating_add(millis))
+}
+
+/// What the wall clock shows at `now`.
+fn wall_clock(now: Moment) -> WallClock {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let millis = since.map_or(0, |since| since.as_millis());
+    WallClock::new(now, u64::try_from(millis).unwrap_or(u64::MAX))
+}
