@@ -15,7 +15,7 @@ mod proxy;
 mod receiver;
 mod rollups;
 
-use crate::stack::root;
+use crate::stack::{Stats, root};
 use clients::{Client, ClientContext, Clients, domains, read_back};
 use deployment::{CONTROL_PLANES, DisturbedDeployment, ENVOYS};
 use faults::{Nemesis, copy, plan};
@@ -214,7 +214,7 @@ async fn count_clicks(shared: &Arc<ClientContext>, clicks: &clicks::Clicks) {
         for number in 0..ENVOYS {
             let stats = deployment.stats(number, "edgelink.clicks").await;
             let stats = stats.unwrap_or_default();
-            let figure = |name: &str| stats.get(&format!("wasmcustom.edgelink.clicks.{name}"));
+            let figure = |name: &str| stats.get(&format!("edgelink.clicks.{name}"));
             open += figure("sent").saturating_sub(figure("acknowledged") + figure("dropped"));
         }
         if open == 0 {
@@ -223,9 +223,9 @@ async fn count_clicks(shared: &Arc<ClientContext>, clicks: &clicks::Clicks) {
         sleep(SUPERVISION).await;
     }
     for number in 0..ENVOYS {
-        let stats = deployment.stats(number, "wasm").await.unwrap_or_default();
-        if stats.vm_reloads() > 0 {
-            let text = format!("envoy-{number}: a VM was replaced after a trap");
+        let stats = deployment.stats(number, Stats::OF_CRASHES).await;
+        if stats.is_some_and(|stats| stats.crashes() > 0) {
+            let text = format!("envoy-{number}: a trap, or a panic");
             shared.history.add(What::Unexpected { text });
         }
     }

@@ -4,6 +4,7 @@ mod clickhouse;
 mod galera;
 mod mariadb;
 mod redis;
+mod sentinel;
 mod zookeeper;
 
 use crate::stack::{Process, Signal, free_port};
@@ -16,6 +17,7 @@ pub use clickhouse::{ClickHouseKind, ClickHouseServer};
 pub use galera::GaleraCluster;
 pub use mariadb::MariaDb;
 pub use redis::{RedisCluster, RedisServer};
+pub use sentinel::RedisSentinel;
 pub use zookeeper::ZooKeeper;
 
 /// What all private servers have: a process, its port, and its folder, which holds its process id in the file `pid`.

@@ -74,6 +74,20 @@ impl Operation {
         self.end = Some((at, outcome));
     }
 
+    /// Whether an answer said that a write has happened.
+    fn is_answered(&self) -> bool {
+        let answered = |outcome: &OperationOutcome| {
+            matches!(
+                outcome,
+                OperationOutcome::Done {
+                    is_answered: true,
+                    ..
+                }
+            )
+        };
+        self.end.as_ref().is_some_and(|(_, end)| answered(end))
+    }
+
     /// What a write writes.
     fn value(&self) -> Option<Value> {
         match self.ask {

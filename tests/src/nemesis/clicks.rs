@@ -51,7 +51,7 @@ impl Clicks {
             let Some(stats) = deployment.stats(number, "edgelink.clicks").await else {
                 continue;
             };
-            let acknowledged = stats.get("wasmcustom.edgelink.clicks.acknowledged");
+            let acknowledged = stats.get("edgelink.clicks.acknowledged");
             let mut inner = self.inner();
             let seen = inner.seen.entry((number, starts)).or_default();
             *seen = (*seen).max(acknowledged);

@@ -3,12 +3,13 @@
 mod database;
 mod edges;
 mod redis;
+mod secrets;
 
 use super::clock;
 use super::part::{Part, Probe};
 use super::proxy::Proxy;
 use crate::servers::Keeper;
-use crate::stack::{EDGE_TOKEN, edgelink_binary, free_port, local};
+use crate::stack::{edgelink_binary, free_port, local};
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
@@ -22,6 +23,7 @@ use tempfile::TempDir;
 
 pub(super) use edges::Listener;
 pub(super) use redis::redis_cli;
+pub(super) use secrets::Side;
 
 /// How many control planes.
 pub(super) const CONTROL_PLANES: usize = 2;
@@ -57,14 +59,19 @@ pub(super) struct DisturbedDeployment {
     /// By name: `cp-0>mariadb`, `envoy-1>cp-0`, ... In a cluster each node has one, `>redis-0`, which all others use.
     proxies: BTreeMap<String, Proxy>,
     control_planes: Vec<SocketAddr>,
+    /// Where control planes have the edge API, over TLS.
+    edge_apis: Vec<SocketAddr>,
     stray: SocketAddr,
     is_stray_up: AtomicBool,
     envoys: Vec<edges::EdgeEnvoy>,
     redis_ports: Vec<u16>,
+    /// Of [`Shape::Single`].
+    redis_tls_ports: Vec<u16>,
     /// Of the two Redis of [`Shape::Single`], the one that is the master.
     master: Arc<AtomicUsize>,
     admin_key: String,
     database: database::Database,
+    secrets: secrets::Secrets,
     folder: TempDir,
     _keeper: Keeper,
 }
@@ -86,13 +93,16 @@ impl DisturbedDeployment {
             parts: BTreeMap::new(),
             proxies: BTreeMap::new(),
             control_planes: Vec::new(),
+            edge_apis: Vec::new(),
             stray: local(free_port()),
             is_stray_up: AtomicBool::new(false),
             envoys: Vec::new(),
             redis_ports: Vec::new(),
+            redis_tls_ports: Vec::new(),
             master: Arc::new(AtomicUsize::new(0)),
             admin_key: String::new(),
             database: database::Database::install(folder.path()),
+            secrets: secrets::Secrets::make(folder.path()),
             folder,
             _keeper: keeper,
         };
@@ -186,30 +196,7 @@ impl DisturbedDeployment {
 
     async fn start_control_planes(&mut self) {
         for number in 0..CONTROL_PLANES {
-            let database = self.database.address();
-            let database = self
-                .add_proxy(format!("cp-{number}>mariadb"), database)
-                .await;
-            let mut redis_url = self.cluster_url();
-            if self.shape == Shape::Single {
-                let redis = local(self.redis_ports[0]);
-                let proxy = self.add_proxy(format!("cp-{number}>redis"), redis).await;
-                redis_url = format!("redis://{proxy}");
-            }
-            let address = local(free_port());
-            let folder = self.folder().to_owned();
-            let part = Part::new(
-                &format!("cp-{number}"),
-                &folder.clone(),
-                Probe::Http(address, "/health/ready"),
-                move || {
-                    let mut command = serve(&folder, address, database);
-                    command.env("EDGELINK_REDIS_URL", &redis_url);
-                    command
-                },
-            );
-            self.control_planes.push(address);
-            self.add_part(part).await;
+            self.start_control_plane(number).await;
         }
         let (address, folder) = (self.stray, self.folder().to_owned());
         let database = self.database.address();
@@ -226,6 +213,34 @@ impl DisturbedDeployment {
             .trim()
             .clone_into(&mut self.admin_key);
     }
+
+    async fn start_control_plane(&mut self, number: usize) {
+        let name = format!("cp-{number}");
+        let database = self.database.address();
+        let database = self.add_proxy(format!("{name}>mariadb"), database).await;
+        let mut redis_url = self.cluster_url();
+        if self.shape == Shape::Single {
+            let redis = self.redis_over_tls(0);
+            let proxy = self.add_proxy(format!("{name}>redis"), redis).await;
+            redis_url = format!("rediss://{proxy}");
+        }
+        let [address, edge_api] = [(); 2].map(|()| local(free_port()));
+        let folder = self.folder().to_owned();
+        let secrets = self.secrets.of_control_plane(&name, self.shape);
+        let run = move || {
+            let mut command = serve(&folder, address, database);
+            command
+                .env("EDGELINK_REDIS_URL", &redis_url)
+                .env("EDGELINK_SERVER_EDGE_LISTEN", edge_api.to_string())
+                .envs(secrets.clone());
+            command
+        };
+        let probe = Probe::Http(address, "/health/ready");
+        let part = Part::new(&name, self.folder(), probe, run);
+        self.control_planes.push(address);
+        self.edge_apis.push(edge_api);
+        self.add_part(part).await;
+    }
 }
 
 /// A control plane; all of them share the folder with the admin key.
@@ -237,7 +252,10 @@ fn serve(folder: &Path, address: SocketAddr, database: SocketAddr) -> Command {
         .env("EDGELINK_STORE_URL", database_url(database))
         .env("EDGELINK_LINKS_DOMAINS", crate::scenario::DOMAIN)
         .env("EDGELINK_LINKS_SHORT_URL_SCHEME", "http")
-        .env("EDGELINK_AUTH_EDGE_TOKENS", EDGE_TOKEN)
+        .env(
+            "EDGELINK_AUTH_EDGE_TOKEN_FILE",
+            folder.join(secrets::TOKENS),
+        )
         .env("EDGELINK_AUTH_ADMIN_KEY_FILE", folder.join("admin-key"))
         .env("EDGELINK_LINKS_CODE_KEY", CODE_KEY)
         .env("EDGELINK_DOMAINS_REQUIRE_VERIFICATION", "false")

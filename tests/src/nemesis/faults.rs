@@ -2,7 +2,7 @@
 
 mod inflict;
 
-use super::deployment::{CONTROL_PLANES, DisturbedDeployment, ENVOYS, Listener, Shape};
+use super::deployment::{CONTROL_PLANES, DisturbedDeployment, ENVOYS, Listener, Shape, Side};
 use super::proxy::Direction;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
@@ -16,8 +16,10 @@ pub(super) use inflict::{Nemesis, copy};
 /// Two faults at a time.
 const LANES: usize = 2;
 /// Of the run of a minute that is part of `make test`: its one storm is short and has the faults that found most.
-pub const SHORT_SEED: u64 = 25_497;
+pub const SHORT_SEED: u64 = 294_152;
 const PAUSE_MS: RangeInclusive<u64> = 200..=4000;
+/// What faults of certificates and tokens share.
+const SECRETS: &str = "secrets";
 const STORM_SECONDS: RangeInclusive<u64> = 20..=35;
 
 /// Something that breaks, and on what.
@@ -51,6 +53,8 @@ pub(super) enum Fault {
     RestoreDatabase(usize),
     /// The tombstones of links deleted a while ago are purged.
     Purge,
+    /// All caches drop everything, by `edgelink flush`.
+    Flush,
     /// The control planes are stopped and started in turn.
     Rolling,
     /// A control plane without Redis is started on the same database, while the others are restarted.
@@ -59,6 +63,12 @@ pub(super) enum Fault {
     Reconfigure(usize, Vec<(Listener, u64)>),
     /// The wall clock of a part is moved by so many seconds.
     MovableClock(String, i64),
+    /// The certificates of a side, and their authority, are replaced as the manual says.
+    RotateCertificates(Side),
+    /// So is the token of Envoys.
+    RotateToken,
+    /// A part shows a certificate of an authority that the others do not know.
+    WrongCertificate(String),
 }
 
 impl Fault {
@@ -85,11 +95,22 @@ impl Fault {
                 resources
             }
             Self::Purge => vec!["mariadb".to_owned()],
+            Self::Flush => Vec::new(), // it is for bad times
             Self::Rolling | Self::Stray => (0..CONTROL_PLANES)
                 .map(|number| format!("cp-{number}"))
                 .chain(["stray".to_owned()])
                 .collect(),
             Self::Reconfigure(number, _) => vec![format!("envoy-{number}")],
+            Self::RotateCertificates(_) | Self::RotateToken => vec![SECRETS.to_owned()],
+            Self::WrongCertificate(name) => {
+                // Redis reads it when it is told to, and so must run then; others may start with it.
+                let told = name.starts_with("redis-").then_some(name.as_str());
+                [SECRETS]
+                    .into_iter()
+                    .chain(told)
+                    .map(str::to_owned)
+                    .collect()
+            }
         }
     }
 }
@@ -97,9 +118,12 @@ impl Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Kill(name) | Self::Stop(name) | Self::Isolate(name) | Self::Refuse(name) => {
-                f.write_str(name)
-            }
+            Self::Kill(name)
+            | Self::Stop(name)
+            | Self::Isolate(name)
+            | Self::Refuse(name)
+            | Self::WrongCertificate(name) => f.write_str(name),
+            Self::RotateCertificates(side) => write!(f, "{side:?}"),
             Self::Cut(name, directions) => write!(f, "{name} {directions:?}"),
             Self::Delay(name, direction, millis) => write!(f, "{name} {direction:?} {millis} ms"),
             Self::Reconfigure(number, steps) => write!(f, "envoy-{number} {steps:?}"),
@@ -143,6 +167,15 @@ impl Names {
 
     fn part(&self, rng: &mut StdRng) -> String {
         self.parts.choose(rng).expect("a part").clone()
+    }
+
+    /// A part that shows a certificate: all but the database, and the nodes of a cluster.
+    fn shower(&self, rng: &mut StdRng) -> String {
+        let is_plain = |name: &String| {
+            name == "mariadb" || self.shape == Shape::Cluster && name.starts_with("redis-")
+        };
+        let showers: Vec<&String> = self.parts.iter().filter(|name| !is_plain(name)).collect();
+        (*showers.choose(rng).expect("a part")).clone()
     }
 
     fn link(&self, rng: &mut StdRng) -> String {
@@ -212,6 +245,7 @@ const KINDS: &[FaultKind] = &[
         Fault::RestoreDatabase(rng.random_range(0..2))
     }),
     kind("tombstones purged", 5, 0..=1, |_, _| Fault::Purge),
+    kind("flushed", 3, 0..=2, |_, _| Fault::Flush),
     kind("rolling restart", 3, 0..=2, |_, _| Fault::Rolling),
     kind("control plane without redis", 3, 6..=15, |_, _| {
         Fault::Stray
@@ -222,6 +256,18 @@ const KINDS: &[FaultKind] = &[
     kind("clock moved", 4, 1..=15, |rng, names| {
         let seconds = *[-90, -20, -2, 2, 20, 90].choose(rng).expect("a time");
         Fault::MovableClock(names.part(rng), seconds)
+    }),
+    kind("certificate rotated", 3, 6..=15, |rng, names| {
+        let sides = [Side::ControlPlanes, Side::Edges, Side::Redis];
+        let count = match names.shape {
+            Shape::Single => 3,
+            Shape::Cluster => 2,
+        };
+        Fault::RotateCertificates(sides[rng.random_range(0..count)])
+    }),
+    kind("token rotated", 3, 6..=15, |_, _| Fault::RotateToken),
+    kind("certificate wrong", 3, 2..=15, |rng, names| {
+        Fault::WrongCertificate(names.shower(rng))
     }),
 ];
 

@@ -56,7 +56,11 @@ impl RedisServer {
         Self::launch(Some(password), &options, &["--tls", "--cacert", authority]).await
     }
 
-    async fn launch(password: Option<&str>, options: &[&str], client_options: &[&str]) -> Self {
+    pub(super) async fn launch(
+        password: Option<&str>,
+        options: &[&str],
+        client_options: &[&str],
+    ) -> Self {
         let owned = |options: &[&str]| -> Vec<String> {
             options.iter().map(|&option| option.to_owned()).collect()
         };

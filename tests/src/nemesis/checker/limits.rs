@@ -3,7 +3,7 @@
 //! more.
 
 use super::super::deployment::{ENVOYS, MAX_BLOCK, WORKERS};
-use super::super::history::{Ask, Micros, OperationOutcome, Value};
+use super::super::history::{Ask, Micros, OperationOutcome, Value, Via};
 use super::losses::losses;
 use super::{Operation, Promise, Run, Verdict, Violation, WINDOW};
 
@@ -195,15 +195,20 @@ impl<'a> Limited<'a> {
         matches!(visit.end, Some((_, OperationOutcome::Answer { value, .. })) if answer(value))
     }
 
-    /// Whether it was served, or no answer came.
+    /// Whether it was served, or taken without an answer that says so: a control plane answers 503 where the database does not say
+    /// in time whether the visit was taken.
     fn may_be_served(&self, visit: &Operation) -> bool {
-        let has_no_answer = matches!(
-            visit.end,
-            None | Some((
-                _,
-                OperationOutcome::NoAnswer { .. } | OperationOutcome::Unknown
-            ))
+        let is_by_edge = matches!(
+            visit.ask,
+            Ask::Visit {
+                via: Via::Envoy(_),
+                ..
+            }
         );
-        has_no_answer || self.is_served(visit)
+        match &visit.end {
+            None | Some((_, OperationOutcome::NoAnswer { .. } | OperationOutcome::Unknown)) => true,
+            Some((_, OperationOutcome::Unavailable { .. })) => !is_by_edge,
+            _ => self.is_served(visit),
+        }
     }
 }

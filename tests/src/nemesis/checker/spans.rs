@@ -101,7 +101,13 @@ impl Spans {
             .iter()
             .any(|restore| since < restore.restored.1 && at > restore.restored.0);
         let is_done = matches!(operation.end, Some((_, OperationOutcome::Done { .. })));
-        if is_done && ["create", "restore", "move here"].contains(&kind.as_str()) {
+        let gives = match kind.as_str() {
+            "create" | "move here" => is_done,
+            // Without an answer, what was found may be the link that a restored database has brought back.
+            "restore" => operation.is_answered(),
+            _ => false,
+        };
+        if gives {
             let was_free = self
                 .spans
                 .iter()

@@ -348,6 +348,18 @@ fn what_was_under_way_when_the_database_was_restored_may_be_lost() {
 }
 
 #[test]
+fn certificates_and_tokens_are_replaced_without_any_excuse() {
+    let meanwhile = |kind| {
+        let unavailable = OperationOutcome::Unavailable { status: 503 };
+        let story = created().broken(kind, "envoy-0", 5000, 8000);
+        story.ends(unavailable, 6000, 6001).breaks()
+    };
+    assert_eq!(meanwhile("certificate rotated"), [Promise::Recovered]);
+    assert_eq!(meanwhile("token rotated"), [Promise::Recovered]);
+    assert_eq!(meanwhile("certificate wrong"), []);
+}
+
+#[test]
 fn nothing_need_be_answered_while_something_is_broken() {
     let unavailable = || OperationOutcome::Unavailable { status: 503 };
     let story = created().fault(5000, 8000);

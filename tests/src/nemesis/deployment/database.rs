@@ -177,20 +177,30 @@ impl DisturbedDeployment {
              AND deleted_at < (UNIX_TIMESTAMP(SYSDATE()) - {seconds}) * 1000"
         );
         self.sql(&aged).await?;
-        let mut sweep = tokio::process::Command::new(edgelink_binary());
-        sweep
-            .arg("sweep")
-            .env(
-                "EDGELINK_STORE_URL",
-                super::database_url(self.database.address()),
-            )
+        self.edgelink("sweep").await
+    }
+
+    /// Runs a command of edgelink on the database, not through any proxy, and gives what it prints.
+    ///
+    /// # Errors
+    /// Where the command does not succeed in time.
+    pub(in crate::nemesis) async fn edgelink(&self, command: &str) -> Result<String, String> {
+        let url = super::database_url(self.database.address());
+        let mut process = tokio::process::Command::new(edgelink_binary());
+        process
+            .arg(command)
+            .env("EDGELINK_STORE_URL", url)
             .env("EDGELINK_LINKS_DOMAINS", crate::scenario::DOMAIN)
             .kill_on_drop(true);
-        let output = timeout(SQL_LIMIT, sweep.output()).await;
+        let output = timeout(SQL_LIMIT, process.output()).await;
         let output = output.map_err(|_| "no answer".to_owned())?;
         let output = output.map_err(|error| error.to_string())?;
         let text = [output.stdout, output.stderr].concat();
-        Ok(String::from_utf8_lossy(&text).trim().to_owned())
+        let text = String::from_utf8_lossy(&text).trim().to_owned();
+        match output.status.success() {
+            true => Ok(text),
+            false => Err(text),
+        }
     }
 
     /// How often each link was followed, by its code. Links whose row is gone are left out.

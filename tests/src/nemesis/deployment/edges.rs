@@ -2,14 +2,13 @@
 
 use super::{CONTROL_PLANES, DisturbedDeployment, ENVOYS, Shape, WORKERS, subfolder};
 use crate::nemesis::part::{Part, Probe, get};
-use crate::stack::{
-    EDGE_TOKEN, Stats, bridge_module, envoy_binary, filter_module, free_port, local, root, until,
-};
+use crate::stack::{Filter, Stats, envoy_binary, free_port, local, root, until};
 use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -31,85 +30,105 @@ pub(in crate::nemesis) enum Listener {
     Refused,
 }
 
+/// How Envoys keep connections to control planes, and how ours do: each is soon replaced by one that shows whether they still
+/// know each other.
+const KEPT: &str = "{ idle_timeout: 30s }";
+const REPLACED: &str = "{ idle_timeout: 30s, max_connection_duration: 1s }";
+
 /// Where an Envoy is.
-#[derive(Debug)]
 pub(super) struct EdgeEnvoy {
     address: SocketAddr,
     admin: SocketAddr,
     folder: PathBuf,
     listener: String,
+    /// `envoy/run.sh` with its environment.
+    run: Arc<dyn Fn() -> Command + Send + Sync>,
 }
 
 impl DisturbedDeployment {
     pub(super) async fn start_envoys(&mut self) {
-        let binary = envoy_binary();
         for number in 0..ENVOYS {
-            let name = format!("envoy-{number}");
-            let folder = subfolder(self.folder(), &name);
-            let mut control_planes = Vec::new();
-            for other in 0..CONTROL_PLANES {
-                let target = self.control_plane(other);
-                let address = self.add_proxy(format!("{name}>cp-{other}"), target).await;
-                control_planes.push(address);
-            }
-            let redis = self.redis_for(&name).await;
-            let (address, admin) = (local(free_port()), local(free_port()));
-            let mode = match self.shape {
-                Shape::Single => "direct",
-                Shape::Cluster => "cluster",
-            };
-            let state = folder.clone();
-            let binary = binary.clone();
-            let run = move || {
-                let mut command = Command::new(root().join("envoy/run.sh"));
-                command
-                    .env("EDGELINK_ENVOY", &binary)
-                    .env("EDGELINK_STATE_DIR", &state)
-                    .env("EDGELINK_EDGE_PORT", address.port().to_string())
-                    .env("EDGELINK_ADMIN_PORT", admin.port().to_string())
-                    .env("EDGELINK_CONTROL_PLANES", list(&control_planes))
-                    .env("EDGELINK_DOMAINS", crate::scenario::DOMAIN)
-                    .env("EDGELINK_EDGE_TOKEN", EDGE_TOKEN)
-                    .env("EDGELINK_WASM", filter_module())
-                    .env("EDGELINK_BRIDGE_WASM", bridge_module())
-                    .env("EDGELINK_REDIS", mode)
-                    .env("EDGELINK_REDIS_SERVERS", list(&redis))
-                    .env("EDGELINK_TIER_HEADER", "true")
-                    .env("EDGELINK_RATE_PER_SECOND", "0")
-                    .env("EDGELINK_FEED", "poll")
-                    .env("EDGELINK_CLICKS", "true")
-                    .env("EDGELINK_WORKERS", WORKERS.to_string())
-                    .process_group(0);
-                command
-            };
-            let listener = split_bootstrap(run(), &folder);
-            let bootstrap = folder.join("template.yaml");
-            let part = Part::new(
-                &name,
-                self.folder(),
-                Probe::Http(address, "/health/live"),
-                move || {
-                    let mut command = run();
-                    command.env("EDGELINK_ENVOY_BOOTSTRAP", &bootstrap);
-                    command
-                },
-            );
-            let edge = EdgeEnvoy {
-                address,
-                admin,
-                folder,
-                listener,
-            };
-            self.envoys.push(edge);
-            self.set_listener(number, Listener::First);
-            self.add_part(part).await;
-            self.await_admission(number).await;
+            self.start_envoy(number).await;
         }
+    }
+
+    async fn start_envoy(&mut self, number: usize) {
+        let name = format!("envoy-{number}");
+        let folder = subfolder(self.folder(), &name);
+        let (address, admin) = (local(free_port()), local(free_port()));
+        let run = self.run_sh(&name, &folder, address, admin).await;
+        let listener = split_bootstrap(run(), &folder);
+        let bootstrap = folder.join("template.yaml");
+        let edge = EdgeEnvoy {
+            address,
+            admin,
+            folder,
+            listener,
+            run: run.clone(),
+        };
+        let part = Part::new(
+            &name,
+            self.folder(),
+            Probe::Http(address, "/health/live"),
+            move || {
+                let mut command = run();
+                command.env("EDGELINK_ENVOY_BOOTSTRAP", &bootstrap);
+                command
+            },
+        );
+        self.envoys.push(edge);
+        self.set_listener(number, Listener::First);
+        self.add_part(part).await;
+        self.await_admission(number).await;
+    }
+
+    async fn run_sh(
+        &mut self,
+        name: &str,
+        state: &Path,
+        address: SocketAddr,
+        admin: SocketAddr,
+    ) -> Arc<dyn Fn() -> Command + Send + Sync> {
+        let mut control_planes = Vec::new();
+        for other in 0..CONTROL_PLANES {
+            let target = self.edge_apis[other];
+            let address = self.add_proxy(format!("{name}>cp-{other}"), target).await;
+            control_planes.push(address);
+        }
+        let redis = self.redis_for(name).await;
+        let mode = match self.shape {
+            Shape::Single => "direct",
+            Shape::Cluster => "cluster",
+        };
+        let (binary, state) = (envoy_binary(), state.to_owned());
+        let secrets = self.secrets.of_envoy(name, self.shape);
+        Arc::new(move || {
+            let mut command = Command::new(root().join("envoy/run.sh"));
+            command
+                .env("EDGELINK_ENVOY", &binary)
+                .env("EDGELINK_STATE_DIR", &state)
+                .env("EDGELINK_EDGE_PORT", address.port().to_string())
+                .env("EDGELINK_ADMIN_PORT", admin.port().to_string())
+                .env("EDGELINK_CONTROL_PLANES", list(&control_planes))
+                .env("EDGELINK_DOMAINS", crate::scenario::DOMAIN)
+                .envs(Filter::of_tests().variables())
+                .env("EDGELINK_REDIS", mode)
+                .env("EDGELINK_REDIS_SERVERS", list(&redis))
+                .env("EDGELINK_TIER_HEADER", "true")
+                .env("EDGELINK_RATE_PER_SECOND", "0")
+                .env("EDGELINK_PUBLIC_PAGES", "false")
+                .env("EDGELINK_FEED", "poll")
+                .env("EDGELINK_CLICKS", "true")
+                .env("EDGELINK_WORKERS", WORKERS.to_string())
+                .envs(secrets.clone())
+                .process_group(0);
+            command
+        })
     }
 
     async fn redis_for(&mut self, name: &str) -> Vec<SocketAddr> {
         if self.shape == Shape::Single {
-            let redis = local(self.redis_ports[0]);
+            let redis = self.redis_over_tls(0);
             return vec![self.add_proxy(format!("{name}>redis"), redis).await];
         }
         (0..self.redis_ports.len())
@@ -121,8 +140,9 @@ impl DisturbedDeployment {
     async fn await_admission(&self, number: usize) {
         until("every worker admits", ADMITTING_LIMIT, async || {
             let _ = get(self.envoy(number), "/first-request").await; // the figures show whether it came
-            let stats = self.stats(number, "wasmcustom").await?;
-            (stats.get("wasmcustom.edgelink.admission") == WORKERS as u64).then_some(())
+            let stats = self.stats(number, Stats::OF_FILTER).await?;
+            (stats.get("edgelink.admission") == Filter::of_tests().edges(WORKERS as u16))
+                .then_some(())
         })
         .await;
     }
@@ -166,6 +186,13 @@ impl DisturbedDeployment {
         fs::write(&file, text).expect("a file");
         fs::rename(file, edge.folder.join("lds.yaml")).expect("a file"); // Envoy sees moves only
     }
+
+    /// Gives an Envoy the token that its file has by now.
+    pub(super) fn replace_token(&self, number: usize) {
+        let output = (self.envoys[number].run)().arg("--token").output();
+        let output = output.expect("envoy/run.sh");
+        assert!(output.status.success(), "{output:?}");
+    }
 }
 
 /// Has `envoy/run.sh` fill its templates in, writes what is left without the listener as a template of its own, and
@@ -183,6 +210,8 @@ fn split_bootstrap(mut run: Command, folder: &Path) -> String {
         listener.contains(SETTING),
         "the plugin's configuration has no {SETTING}"
     );
+    assert_eq!(clusters.matches(KEPT).count(), 1, "{clusters}");
+    let clusters = clusters.replace(KEPT, REPLACED);
     let lds = folder.join("lds.yaml");
     let dynamic = format!(
         "dynamic_resources:\n  lds_config:\n    resource_api_version: V3\n    path_config_source: {{ path: \"{}\" }}\n\n",

@@ -1,9 +1,12 @@
 //! Redis: a master with a replica, or a cluster.
 
+use super::secrets::Side;
 use super::{DisturbedDeployment, Shape, subfolder};
+use crate::certificates::Identity;
 use crate::nemesis::part::{Part, Probe};
 use crate::stack::{free_port, local, until};
 use std::fs;
+use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
@@ -13,6 +16,8 @@ use tokio::time::timeout;
 
 const CLI_LIMIT: Duration = Duration::from_secs(3);
 const CLUSTER_LIMIT: Duration = Duration::from_secs(60);
+/// Servers of [`Shape::Single`].
+pub(super) const SERVERS: usize = 2;
 const NODES: usize = 6;
 /// For how long a node of a cluster is silent before the others take it for failed, in milliseconds.
 const NODE_TIMEOUT_MS: &str = "5000";
@@ -43,17 +48,30 @@ fn server(port: u16, folder: &PathBuf) -> Command {
 }
 
 impl DisturbedDeployment {
-    /// A master and a replica, which reaches it through a proxy. After a failover they change places.
+    /// A master and a replica, which reaches it through a proxy. After a failover they change places. Control planes and Envoys
+    /// come over TLS.
     pub(super) async fn start_redis(&mut self) {
-        self.redis_ports = vec![free_port(), free_port()];
+        [self.redis_ports, self.redis_tls_ports] =
+            [(); 2].map(|()| (0..SERVERS).map(|_| free_port()).collect());
         let first = local(self.redis_ports[0]);
         let proxy = self.add_proxy(REPLICATION.to_owned(), first).await;
-        for number in 0..2 {
+        let authorities = self.secrets.authorities(Side::Redis);
+        for number in 0..SERVERS {
             let (port, master) = (self.redis_ports[number], self.master.clone());
             let name = format!("redis-{number}");
             let folder = subfolder(self.folder(), &name);
+            let tls_port = self.redis_tls_ports[number].to_string();
+            let (identity, authorities) = (self.secrets.identity(&name), authorities.clone());
             let part = Part::new(&name, self.folder(), Probe::Redis(port), move || {
                 let mut command = server(port, &folder);
+                command
+                    .args(["--tls-port", &tls_port, "--tls-auth-clients", "no"])
+                    .arg("--tls-cert-file")
+                    .arg(&identity.certificate)
+                    .arg("--tls-key-file")
+                    .arg(&identity.key)
+                    .arg("--tls-ca-cert-file")
+                    .arg(&authorities);
                 if master.load(Ordering::Relaxed) != number {
                     let port = proxy.port().to_string();
                     command.args(["--replicaof", &format!("127.0.0.1 {port}")]);
@@ -81,6 +99,23 @@ impl DisturbedDeployment {
 
     pub(in crate::nemesis) fn redis_port(&self, number: usize) -> u16 {
         self.redis_ports[number]
+    }
+
+    /// Where control planes and Envoys come.
+    pub(super) fn redis_over_tls(&self, number: usize) -> SocketAddr {
+        local(self.redis_tls_ports[number])
+    }
+
+    /// Has a Redis read its certificate again, and control planes and Envoys connect again.
+    pub(super) async fn read_certificate(&self, number: usize) {
+        let Identity { certificate, key } = self.secrets.identity(&format!("redis-{number}"));
+        let [certificate, key] = [&certificate, &key].map(|file| file.to_str().expect("a path"));
+        let files = ["tls-cert-file", certificate, "tls-key-file", key];
+        let port = self.redis_ports[number];
+        redis_cli(port, &[&["CONFIG", "SET"], &files[..]].concat()).await;
+        for kind in ["normal", "pubsub"] {
+            redis_cli(port, &["CLIENT", "KILL", "TYPE", kind]).await;
+        }
     }
 
     pub(in crate::nemesis) fn redis_count(&self) -> usize {
@@ -147,10 +182,11 @@ impl DisturbedDeployment {
         let next = 1 - self.master();
         self.master.store(next, Ordering::Relaxed);
         redis_cli(self.redis_ports[next], &["REPLICAOF", "NO", "ONE"]).await;
-        let target = local(self.redis_ports[next]);
         for (name, proxy) in self.proxies() {
-            if name.ends_with(">redis") {
-                proxy.repoint(target);
+            if name == REPLICATION {
+                proxy.repoint(local(self.redis_ports[next]));
+            } else if name.ends_with(">redis") {
+                proxy.repoint(self.redis_over_tls(next));
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Breaking and mending.
 
-use super::{Fault, Names, Planned};
+use super::{Fault, Names, Planned, SECRETS};
 use crate::nemesis::clicks::Clicks;
 use crate::nemesis::deployment::{
     CONTROL_PLANES, DisturbedDeployment, Listener, START_LIMIT, redis_cli,
@@ -40,7 +40,7 @@ impl Nemesis {
     ) -> Self {
         let names = Names::of(deployment, only);
         let resources = names.parts.iter().chain(&names.links).cloned();
-        let resources = resources.chain(["stray".to_owned()]);
+        let resources = resources.chain(["stray", SECRETS].map(str::to_owned));
         Self {
             deployment: deployment.clone(),
             history: history.clone(),
@@ -146,6 +146,11 @@ impl Nemesis {
                 self.note(number, &purged.unwrap_or_else(|error| error));
                 sleep(lasts).await;
             }
+            Fault::Flush => {
+                let flushed = self.deployment.edgelink("flush").await;
+                self.note(number, &flushed.unwrap_or_else(|error| error));
+                sleep(lasts).await;
+            }
             Fault::Rolling => self.roll(lasts).await,
             Fault::Stray => self.stray(lasts).await,
             Fault::Reconfigure(envoy, steps) => self.reconfigure(*envoy, steps, lasts).await,
@@ -154,6 +159,15 @@ impl Nemesis {
                 clock.move_by(seconds * 1_000_000);
                 sleep(lasts).await;
                 clock.reset();
+            }
+            Fault::RotateCertificates(side) => {
+                self.deployment.rotate_certificates(*side, lasts / 3).await;
+            }
+            Fault::RotateToken => self.deployment.rotate_token(lasts / 3).await,
+            Fault::WrongCertificate(name) => {
+                self.deployment.show_wrong_certificate(name).await;
+                sleep(lasts).await;
+                self.deployment.show_right_certificate(name).await;
             }
         }
     }

@@ -43,14 +43,13 @@ impl Story {
         self
     }
 
-    fn unanswered(mut self, from: u64) -> Self {
-        let (code, via) = ("x".to_owned(), Via::Envoy(0));
-        self.operation(
-            from,
-            from + 1,
-            Ask::Visit { code, via },
-            OperationOutcome::Unknown,
-        );
+    fn unanswered(self, from: u64) -> Self {
+        self.failed(Via::Envoy(0), OperationOutcome::Unknown, from)
+    }
+
+    fn failed(mut self, via: Via, outcome: OperationOutcome, from: u64) -> Self {
+        let code = "x".to_owned();
+        self.operation(from, from + 1, Ask::Visit { code, via }, outcome);
         self
     }
 
@@ -97,6 +96,8 @@ fn workers_that_reach_no_control_plane_for_long_cost_a_block() {
     assert_eq!(story(9000, 3 + 4 * 20).breaks(), []);
     assert_eq!(story(9000, 3 + 4 * 20 + 1).breaks(), [Promise::LimitsKept]);
     assert_eq!(story(3000, 4).breaks(), [Promise::LimitsKept]);
+    let unknown = limited().broken("certificate wrong", "envoy-0", 2000, 9000);
+    assert_eq!(unknown.visits(3 + 2 * 20, 2000).breaks(), []);
     let redis = limited().broken("stop", "redis-0", 2000, 40_000);
     assert_eq!(redis.visits(4, 2000).breaks(), [Promise::LimitsKept]);
 }
@@ -127,6 +128,13 @@ fn what_is_counted_was_served() {
     let story = || limited().visits(2, 2000).unanswered(2500);
     assert_eq!(story().count(3, 0, 3000).breaks(), []);
     assert_eq!(story().count(4, 0, 3000).breaks(), [Promise::LimitsKept]);
+    let unavailable = |via| {
+        let outcome = OperationOutcome::Unavailable { status: 503 };
+        let story = story().fault(2550, 2700);
+        story.failed(via, outcome, 2600).count(4, 0, 3000)
+    };
+    assert_eq!(unavailable(Via::ControlPlane(0)).breaks(), []);
+    assert_eq!(unavailable(Via::Envoy(0)).breaks(), [Promise::LimitsKept]);
 }
 
 #[test]

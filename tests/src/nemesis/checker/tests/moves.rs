@@ -9,12 +9,23 @@ const RULED: Value = Value::Ruled {
 
 impl Story {
     /// A link is restored as something else than it was when it was deleted.
-    fn restored_as(mut self, asked: Value, shown: Value, from: u64, to: u64) -> Self {
+    fn restored_as(self, asked: Value, shown: Value, from: u64, to: u64) -> Self {
+        self.found_restored(asked, shown, true, from, to)
+    }
+
+    fn found_restored(
+        mut self,
+        asked: Value,
+        shown: Value,
+        is_answered: bool,
+        from: u64,
+        to: u64,
+    ) -> Self {
         let outcome = OperationOutcome::Done {
             code: "x".to_owned(),
             since: from * 1000,
             shown: Some(shown),
-            is_answered: true,
+            is_answered,
         };
         self.operation(from, to, write("restore", asked), outcome);
         self
@@ -64,6 +75,18 @@ fn a_restored_link_is_there_with_its_content() {
         20_010,
     );
     assert_eq!(over_another.breaks(), [Promise::NothingTwice]);
+}
+
+#[test]
+fn a_link_that_a_restored_database_brought_back_is_not_given_twice() {
+    let story = |is_answered| {
+        let story = created().copied(5000, 5100);
+        let story = story.write("delete", Absent, 10_000, 10_010);
+        let story = story.restored(20_000, 22_000);
+        story.found_restored(Target(1), Target(1), is_answered, 30_000, 100_000)
+    };
+    assert_eq!(story(false).breaks(), []);
+    assert_eq!(story(true).breaks(), [Promise::NothingTwice]);
 }
 
 #[test]
