@@ -1,6 +1,6 @@
 //! Envoys to be measured: as in production, with one worker, and with what forces a tier to answer.
 
-use edgelink_tests::stack::{Envoy, EnvoyOptions, RedisOptions, hello_module, until};
+use edgelink_tests::stack::{Envoy, EnvoyOptions, Filter, RedisOptions, hello_module, until};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,7 +20,9 @@ pub(crate) struct Tiers {
     pub(crate) redis: Option<(&'static str, u16)>,
     /// The section `clicks`.
     pub(crate) clicks: &'static str,
-    /// Another build of the filter.
+    /// What the filter is.
+    pub(crate) filter: Filter,
+    /// Another build of the Wasm filter.
     pub(crate) module: Option<&'static str>,
 }
 
@@ -57,6 +59,7 @@ impl Tiers {
         feed: Feed::None,
         redis: None,
         clicks: "{}",
+        filter: Filter::Wasm,
         module: None,
     };
 
@@ -67,6 +70,7 @@ impl Tiers {
         feed: Feed::Poll,
         redis: None,
         clicks: "{}",
+        filter: Filter::Wasm,
         module: None,
     };
 
@@ -78,9 +82,6 @@ impl Tiers {
 
     /// The filter's configuration. Clicks are counted, by whatever tier answers.
     fn plugin(&self) -> String {
-        let redis = self.redis.map_or(String::new(), |(mode, _)| {
-            format!(r#", "redis": {{ "mode": "{mode}" }}"#)
-        });
         let feed = match self.feed {
             Feed::None => "",
             Feed::Changes => r#", "poll": {}"#,
@@ -95,7 +96,7 @@ impl Tiers {
   "sharedData": {{ "slots": {slots} }},
   "freshSeconds": 3600,
   "absentFreshSeconds": 3600,
-  "clicks": {clicks}{redis}{feed}
+  "clicks": {clicks}${{REDIS}}{feed}
 }}"#
         )
     }
@@ -111,6 +112,7 @@ impl Tiers {
     pub(crate) async fn launch(&self, control_plane: SocketAddr) -> Envoy {
         let options = EnvoyOptions {
             plugin: Some(self.plugin()),
+            filter: self.filter,
             module: self.module.map(PathBuf::from),
             redis: self.redis.map(|(mode, port)| RedisOptions {
                 mode,
@@ -125,16 +127,16 @@ impl Tiers {
     async fn await_ready(&self, envoy: &Envoy) {
         let mut wanted = Vec::new();
         if self.redis.is_some() {
-            wanted.push("wasmcustom.edgelink.redis.ok");
+            wanted.push("edgelink.redis.ok");
         }
         if self.feed == Feed::Poll {
-            wanted.push("wasmcustom.edgelink.admission");
+            wanted.push("edgelink.admission");
         }
         let mut codes = first_requests();
         until("the edge is ready", LIMIT, async || {
             let code = codes.next().expect("a code");
             envoy.follow(&format!("/{code}")).await;
-            let stats = envoy.stats("wasmcustom").await;
+            let stats = envoy.figures().await;
             wanted.iter().all(|name| stats.get(name) >= 1).then_some(())
         })
         .await;

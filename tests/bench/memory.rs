@@ -114,8 +114,8 @@ async fn grow(
     visit(envoy.edge(), paths, Pick::Cycle, links as u64);
     let stats = stats(&envoy).await;
     Grown {
-        entries: stats.get("wasmcustom.edgelink.lru_entries"),
-        bytes: stats.get("wasmcustom.edgelink.lru_bytes"),
+        entries: stats.get("edgelink.lru_entries"),
+        bytes: stats.get("edgelink.lru_bytes"),
         resident: resident(&processes).saturating_sub(before),
     }
 }

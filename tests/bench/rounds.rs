@@ -116,7 +116,7 @@ impl Target {
     }
 }
 
-const REQUESTS: &str = "wasmcustom.edgelink.requests.";
+const REQUESTS: &str = "edgelink.requests.";
 
 impl Figures {
     pub(crate) fn cost(&self) -> f64 {

@@ -8,7 +8,7 @@ use crate::options::Options;
 use crate::process::{others, pin};
 use edgelink_tests::scenario::DOMAIN;
 use edgelink_tests::servers::RedisServer;
-use edgelink_tests::stack::{ControlPlane, Envoy};
+use edgelink_tests::stack::{ControlPlane, Envoy, Filter};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -84,6 +84,9 @@ fn rules() -> Value {
     json!({ "redirectRules": [rule("device", "ios"), rule("device", "android"), rule("language", "de")] })
 }
 
+/// The name of the native module's cache.
+pub(crate) const NATIVE_LRU: &str = "native, LRU hit";
+
 /// The names of the targets of such visitors: without rules, with, and without but with all attributes of clicks.
 pub(crate) const OF_A_BROWSER: &str = "edgelink, LRU hit, of a browser";
 pub(crate) const THREE_RULES: &str = "edgelink, LRU hit, three rules";
@@ -91,7 +94,7 @@ pub(crate) const OTHER_BUILD: &str = "edgelink, LRU hit, of a browser, the other
 pub(crate) const ALL_ATTRIBUTES: &str = "edgelink, LRU hit, all attributes";
 
 /// Name, tier, and what makes that tier answer.
-fn tiers(redis: u16) -> [(&'static str, &'static str, Tiers); 6] {
+fn tiers(redis: u16) -> [(&'static str, &'static str, Tiers); 10] {
     let bare = Tiers::BARE;
     let from = |mode| Tiers {
         lru_bytes: SMALLEST_WITH_FEED,
@@ -103,7 +106,20 @@ fn tiers(redis: u16) -> [(&'static str, &'static str, Tiers); 6] {
         slots: SLOTS,
         ..bare
     };
+    let native = |tiers| Tiers {
+        filter: Filter::Native,
+        ..tiers
+    };
     [
+        // Its one cache stands for both of the Wasm filter's.
+        (NATIVE_LRU, "lru", native(Tiers::USUAL)),
+        ("native, Redis hit", "redis", native(from("direct"))),
+        ("native, control plane", "control-plane", native(bare)),
+        (
+            "native, absent by admission",
+            "admission",
+            native(Tiers::USUAL),
+        ),
         ("edgelink, LRU hit", "lru", Tiers::USUAL),
         ("edgelink, shared-data hit", "shared-data", shared),
         ("edgelink, Redis hit, direct", "redis", from("direct")),

@@ -124,7 +124,7 @@ pub(crate) async fn fill(redis: &RedisServer, links: usize, targets: &Targets) {
 /// The filter's figures, once its worker has reported them with a tick.
 pub(crate) async fn stats(envoy: &Envoy) -> Stats {
     tokio::time::sleep(Duration::from_secs(1)).await;
-    envoy.stats("wasmcustom").await
+    envoy.figures().await
 }
 
 struct Hits {
@@ -135,7 +135,7 @@ struct Hits {
 
 impl Hits {
     fn of(before: &Stats, after: &Stats) -> Self {
-        let all = "wasmcustom.edgelink.requests.";
+        let all = "edgelink.requests.";
         let total = (after.sum_of(all) - before.sum_of(all)) as f64;
         let share = |tier: &'static str| {
             let own = after.answered_from(tier) - before.answered_from(tier);
@@ -143,8 +143,8 @@ impl Hits {
         };
         Self {
             shares: TIERS.map(share).to_vec(),
-            entries: after.get("wasmcustom.edgelink.lru_entries"),
-            bytes: after.get("wasmcustom.edgelink.lru_bytes"),
+            entries: after.get("edgelink.lru_entries"),
+            bytes: after.get("edgelink.lru_bytes"),
         }
     }
 

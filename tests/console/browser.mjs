@@ -33,8 +33,9 @@ export async function watch(page, expected = [], isWatched = () => true) {
   });
   page.on('requestfailed', (request) => {
     const reason = request.failure()?.errorText;
-    // A stream ends with its page.
-    const isEnd = request.resourceType() === 'eventsource' && reason === 'net::ERR_ABORTED';
+    // A stream ends with its page, as does what a page still loads when it is left.
+    const isOfPage = request.resourceType() === 'eventsource' || request.url().includes('/console/assets/');
+    const isEnd = isOfPage && reason === 'net::ERR_ABORTED';
     if (!isEnd) complain(`${request.method()} ${request.url()}: ${reason}`);
   });
   page.on('response', (response) => {

@@ -29,11 +29,11 @@ pub use http::{Connection, request_bytes};
 pub use http2::{Http2Answer, Http2Connection, http2_request, http2_request_with_trailers};
 pub use listeners::Listener;
 pub use nginx::Nginx;
+pub(crate) use place::local;
 pub use place::{
-    Version, bridge_module, edgelink_binary, filter_module, free_port, hello_module, probe_module,
-    root, simulation_binary,
+    Filter, Version, bridge_module, edgelink_binary, envoy_binary, filter_module, free_port,
+    hello_module, native_module, probe_module, root, simulation_binary,
 };
-pub(crate) use place::{envoy_binary, local};
 pub use process::{Process, Signal, resident_bytes};
 pub use production::{Production, ProductionOptions, await_workers};
 pub use scripted::{Behaviour, REPORTS, ScriptedControlPlane};

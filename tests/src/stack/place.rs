@@ -69,6 +69,77 @@ impl Version {
     }
 }
 
+/// What the filter of an Envoy is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Filter {
+    /// A Wasm module, with a bridge to Redis.
+    Wasm,
+    /// A native module, which speaks to Redis itself.
+    Native,
+}
+
+impl Filter {
+    /// The one that Envoys of tests have: `EDGELINK_TEST_FILTER`, or Wasm.
+    ///
+    /// # Panics
+    /// Where the variable is neither `wasm` nor `native`.
+    #[must_use]
+    pub fn of_tests() -> Self {
+        match env::var("EDGELINK_TEST_FILTER").as_deref() {
+            Err(_) | Ok("" | "wasm") => Self::Wasm,
+            Ok("native") => Self::Native,
+            Ok(other) => panic!("EDGELINK_TEST_FILTER must be wasm or native, not '{other}'"),
+        }
+    }
+
+    /// The variables by which `envoy/run.sh` and `envoy/up.sh` take it.
+    ///
+    /// # Panics
+    /// Where it is not built.
+    #[must_use]
+    pub fn variables(self) -> Vec<(&'static str, PathBuf)> {
+        match self {
+            Self::Wasm => vec![
+                ("EDGELINK_FILTER", "wasm".into()),
+                ("EDGELINK_WASM", filter_module()),
+                ("EDGELINK_BRIDGE_WASM", bridge_module()),
+            ],
+            Self::Native => vec![
+                ("EDGELINK_FILTER", "native".into()),
+                ("EDGELINK_NATIVE", native_module()),
+            ],
+        }
+    }
+
+    /// How many edges an Envoy with that many workers has, each with its cache, its feed and its connection to Redis.
+    #[must_use]
+    pub fn edges(self, workers: u16) -> u64 {
+        match self {
+            Self::Wasm => workers.into(),
+            Self::Native => 1,
+        }
+    }
+
+    /// The `EDGELINK_REDIS` that does what `mode` does with Wasm: a native module needs nothing of Envoy to pool its requests.
+    pub(super) fn redis_mode(self, mode: &'static str) -> &'static str {
+        match (self, mode) {
+            (Self::Native, "pooled") => "direct",
+            _ => mode,
+        }
+    }
+}
+
+/// The filter as a native module: `EDGELINK_NATIVE`, or the one that was built for release.
+///
+/// # Panics
+/// Where it is not built.
+#[must_use]
+pub fn native_module() -> PathBuf {
+    let profile = profile_folder();
+    let target = profile.parent().expect("the target folder");
+    built("EDGELINK_NATIVE", target.join("release/libedgelink.so"))
+}
+
 /// The filter: `EDGELINK_WASM`, or the one in the target folder of this test.
 ///
 /// # Panics
@@ -127,7 +198,11 @@ fn module(variable: &str, name: &str) -> PathBuf {
 }
 
 /// The Envoy that `envoy/run.sh` runs as well.
-pub(crate) fn envoy_binary() -> PathBuf {
+///
+/// # Panics
+/// Where there is none.
+#[must_use]
+pub fn envoy_binary() -> PathBuf {
     let output = std::process::Command::new(root().join("envoy/find.sh"))
         .output()
         .expect("envoy/find.sh");

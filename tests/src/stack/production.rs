@@ -112,12 +112,12 @@ impl Production {
         self.envoys.push(envoy);
     }
 
-    /// Of all Envoys together, the figure `wasmcustom.edgelink.NAME`.
+    /// Of all Envoys together, the figure `edgelink.NAME`.
     pub async fn figure(&self, name: &str) -> u64 {
         let mut sum = 0;
         for envoy in &self.envoys {
-            let stats = envoy.stats("wasmcustom").await;
-            sum += stats.sum_of(&format!("wasmcustom.edgelink.{name}"));
+            let stats = envoy.figures().await;
+            sum += stats.sum_of(&format!("edgelink.{name}"));
         }
         sum
     }
@@ -126,12 +126,12 @@ impl Production {
 /// Returns when every worker has read its snapshot and admits by it. A worker connects, and fetches what it starts from, with its
 /// first request; which one gets it is the kernel's choice.
 pub async fn await_workers(envoy: &Envoy) {
+    let edges = envoy.filter().edges(WORKERS);
     until("every worker has started", LIMIT, async || {
         envoy.follow("/first-request").await;
-        let stats = envoy.stats("wasmcustom").await;
-        let is_connected =
-            stats.get("wasmcustom.edgelink.redis_connected.lookup") >= u64::from(WORKERS);
-        let is_admitting = stats.get("wasmcustom.edgelink.admission") == u64::from(WORKERS);
+        let stats = envoy.figures().await;
+        let is_connected = stats.get("edgelink.redis_connected.lookup") >= edges;
+        let is_admitting = stats.get("edgelink.admission") == edges;
         (is_connected && is_admitting).then_some(())
     })
     .await;

@@ -3,7 +3,9 @@
 use edgelink_tests::scenario::{
     CITY_HEADER, COUNTRY_HEADER, DOMAIN, Reply, Request, link, tracking,
 };
-use edgelink_tests::stack::{Behaviour, Envoy, EnvoyOptions, REPORTS, ScriptedControlPlane, until};
+use edgelink_tests::stack::{
+    Behaviour, Envoy, EnvoyOptions, Filter, REPORTS, ScriptedControlPlane, until,
+};
 use edgelink_wire::clicks::events::{Event, Events, Kind, OrphanKind};
 use edgelink_wire::clicks::{self, VisitorKey, VisitorKeys, click_id, visitor_token};
 use edgelink_wire::{ClickBatch, RedirectStatus};
@@ -187,8 +189,11 @@ async fn reports_have_the_name_of_the_edge() {
         control_plane.report_heads().pop()
     })
     .await;
-    // The id of the node in envoy/bootstrap.yaml.
-    let header = format!("{}: edgelink-edge\r\n", clicks::EDGE_HEADER);
+    let name = match envoy.filter() {
+        Filter::Wasm => "edgelink-edge".to_owned(), // the id of the node in envoy/bootstrap.yaml
+        Filter::Native => std::fs::read_to_string("/proc/sys/kernel/hostname").expect("a host"),
+    };
+    let header = format!("{}: {}\r\n", clicks::EDGE_HEADER, name.trim_end());
     assert!(head.contains(&header), "{head}");
 }
 

@@ -1,21 +1,25 @@
 //! `envoy/run.sh` and the bootstrap that it fills in.
 
 use edgelink_tests::certificates::Authority;
-use edgelink_tests::stack::{ControlPlane, Deployment, EnvoyOptions, Stats};
+use edgelink_tests::stack::{ControlPlane, Deployment, EnvoyOptions, Filter, Stats};
 use std::path::Path;
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
-fn run_sh(state: &Path, settings: &[(&str, &str)]) -> Output {
+pub(crate) fn run_sh(state: &Path, settings: &[(&str, &str)]) -> Output {
     with_arguments(&["--mode", "validate"], state, settings)
 }
 
-fn with_arguments(arguments: &[&str], state: &Path, settings: &[(&str, &str)]) -> Output {
+pub(crate) fn with_arguments(
+    arguments: &[&str],
+    state: &Path,
+    settings: &[(&str, &str)],
+) -> Output {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../envoy/run.sh");
     Command::new(script)
         .args(arguments)
         .env("EDGELINK_STATE_DIR", state)
-        .env("EDGELINK_WASM", edgelink_tests::stack::filter_module())
+        .envs(Filter::Wasm.variables())
         .envs(settings.iter().copied())
         .output()
         .expect("envoy/run.sh")
@@ -86,6 +90,7 @@ fn settings_that_make_no_sense_stop_the_start_with_their_name() {
     for (name, value) in [
         ("EDGELINK_EDGE_PORT", "http"),
         ("EDGELINK_LRU_BYTES", "64MB"),
+        ("EDGELINK_FILTER", "lua"),
         ("EDGELINK_TIER_HEADER", "yes"),
         ("EDGELINK_RATE_PER_SECOND", "-1"),
         ("EDGELINK_RATE_BURST", "0"),
@@ -117,14 +122,12 @@ fn what_is_set_for_tls_needs_an_authority() {
     let state = TempDir::new().expect("a folder");
     let edges = Authority::new();
     let (edge, authority) = (edges.issue("edge"), edges.file());
-    let bridge = edgelink_tests::stack::bridge_module();
-    let [certificate, key, authority, bridge] = [&edge.certificate, &edge.key, &authority, &bridge]
-        .map(|file| file.to_str().expect("a path"));
+    let [certificate, key, authority] =
+        [&edge.certificate, &edge.key, &authority].map(|file| file.to_str().expect("a path"));
     let own = [
         ("EDGELINK_EDGE_TOKEN", "0123456789abcdef"),
         ("EDGELINK_CLIENT_CERTIFICATE", certificate),
         ("EDGELINK_CLIENT_KEY", key),
-        ("EDGELINK_BRIDGE_WASM", bridge),
     ];
     let name = ("EDGELINK_REDIS_NAME", "redis.example");
     let of_redis = [
@@ -252,7 +255,7 @@ async fn metrics_have_labels_in_prometheus() {
     edgelink.envoy.follow(&path).await;
     edgelink.envoy.follow("/nowhere").await;
 
-    let is_reported = |stats: &Stats| stats.sum_of("wasmcustom.edgelink.requests.") == 3;
+    let is_reported = |stats: &Stats| stats.sum_of("edgelink.requests.") == 3;
     edgelink.envoy.await_figures(is_reported).await;
     let metrics = edgelink.envoy.admin("/stats/prometheus").await;
 

@@ -31,8 +31,8 @@ async fn assert_changes_are_seen_in_time(death: Death) {
     control_plane.create(&link).await;
     until("the worker reads the feed", LIMIT, async || {
         envoy.follow("/change").await;
-        let stats = envoy.stats("wasmcustom").await;
-        (stats.get("wasmcustom.edgelink.admission") == 1).then_some(())
+        let stats = envoy.figures().await;
+        (stats.get("edgelink.admission") == 1).then_some(())
     })
     .await;
     assert_eq!(envoy.follow("/change").await.location(), Some(OLD));

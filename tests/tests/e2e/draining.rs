@@ -150,6 +150,6 @@ async fn a_drain_waits_for_clicks_that_the_control_plane_does_not_take() {
     // 204, as a control plane that has counted them.
     control_plane.script(REPORTS, Behaviour::Reply(Reply::Hang));
     assert!(draining.await_end().await.success(), "{}", draining.log());
-    let stats = envoy.stats("wasmcustom.edgelink.clicks").await;
-    assert_eq!(stats.get("wasmcustom.edgelink.clicks.acknowledged"), 1);
+    let stats = envoy.figures().await;
+    assert_eq!(stats.get("edgelink.clicks.acknowledged"), 1);
 }

@@ -147,7 +147,7 @@ fn never_issued(n: u64) -> String {
 async fn lookups(production: &Production) -> u64 {
     let mut sum = 0;
     for envoy in &production.envoys {
-        let stats = envoy.stats("wasmcustom.edgelink").await;
+        let stats = envoy.figures().await;
         for outcome in [
             "ok",
             "absent",
@@ -158,8 +158,8 @@ async fn lookups(production: &Production) -> u64 {
             "rejected",
             "not_current",
         ] {
-            sum += stats.get(&format!("wasmcustom.edgelink.redis.{outcome}"));
-            sum += stats.get(&format!("wasmcustom.edgelink.callouts.{outcome}"));
+            sum += stats.get(&format!("edgelink.redis.{outcome}"));
+            sum += stats.get(&format!("edgelink.callouts.{outcome}"));
         }
     }
     sum
@@ -213,8 +213,9 @@ async fn without_a_publisher_everything_is_looked_up_again() {
     for control_plane in &mut production.control_planes {
         control_plane.restart().await;
     }
+    let edges = 2 * production.envoys[0].filter().edges(2);
     until("every worker admits again", LIMIT, async || {
-        (production.figure("admission").await == 4).then_some(())
+        (production.figure("admission").await == edges).then_some(())
     })
     .await;
     let answer = production.envoys[0].follow(&never_issued(1)).await;
@@ -238,7 +239,8 @@ async fn the_control_planes_know_how_the_edges_are_doing() {
         assert_eq!(answer.tier(), Some("admission"));
     }
     let path = "/clicks/accounting?groupBy=edge";
-    let (refused, workers) = (connections.len() as u64, 2 * production.envoys.len());
+    let refused = connections.len() as u64;
+    let workers = 2 * production.envoys[0].filter().edges(2);
     until("all workers have said how they are", LIMIT, async || {
         let answer = other.api("GET", path, &json!(null)).await;
         let health = &answer.body["data"][0]["health"];

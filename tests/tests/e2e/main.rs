@@ -18,6 +18,8 @@ mod links;
 mod listeners;
 mod load;
 mod make_run;
+mod native;
+mod native_abi;
 mod nginx;
 mod observed;
 mod outage;

@@ -2,8 +2,7 @@
 
 use edgelink_tests::scenario::{Answer, Request};
 use edgelink_tests::stack::{
-    Collector, Connection, Process, bridge_module, edgelink_binary, filter_module, free_port, root,
-    until,
+    Collector, Connection, Filter, Process, edgelink_binary, free_port, root, until,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -267,8 +266,7 @@ fn up(
     command
         .args(["dev", shape])
         .env("CARGO_TARGET_DIR", folder.join("target"))
-        .env("EDGELINK_WASM", filter_module())
-        .env("EDGELINK_BRIDGE_WASM", bridge_module())
+        .envs(Filter::of_tests().variables())
         .env("EDGELINK_STATE_DIR", folder.join("state"))
         .envs(variables.iter().cloned());
     for (variable, address) in addresses.all() {

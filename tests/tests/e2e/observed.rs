@@ -218,13 +218,7 @@ async fn an_edge_is_ready_once_it_has_its_snapshot_and_has_read_the_feed() {
         (envoy.follow(PROBE).await.status == 200).then_some(())
     })
     .await;
-    assert_eq!(
-        envoy
-            .stats("wasmcustom")
-            .await
-            .get("wasmcustom.edgelink.snapshot.ok"),
-        1
-    );
+    assert_eq!(envoy.figures().await.get("edgelink.snapshot.ok"), 1);
     envoy.admin_post("/healthcheck/fail").await;
     until("it drains", LIMIT, async || {
         (envoy.follow(PROBE).await.status == 503).then_some(())
@@ -241,7 +235,7 @@ async fn an_edge_without_a_control_plane_is_live_and_not_ready() {
     };
     let envoy = Envoy::start(&options, &[nothing]).await;
     envoy
-        .await_figures(|stats| stats.get("wasmcustom.edgelink.snapshot.failed") > 0)
+        .await_figures(|stats| stats.get("edgelink.snapshot.failed") > 0)
         .await;
     assert_eq!(envoy.follow(PROBE).await.status, 503);
     assert_eq!(envoy.follow("/health/live").await.status, 200);

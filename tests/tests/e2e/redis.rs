@@ -2,8 +2,10 @@
 
 use crate::load::{Load, known_links};
 use edgelink_tests::scenario::DOMAIN;
-use edgelink_tests::servers::RedisServer;
-use edgelink_tests::stack::{ControlPlane, Deployment, Envoy, EnvoyOptions, RedisOptions, until};
+use edgelink_tests::servers::{RedisSentinel, RedisServer};
+use edgelink_tests::stack::{
+    ControlPlane, Deployment, Envoy, EnvoyOptions, Filter, RedisOptions, until,
+};
 use edgelink_wire::redis::{STATE_KEY, link_key};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -22,10 +24,21 @@ const DATABASE: &str = "https://example.com/database";
 const SPARE: usize = 500;
 
 async fn start(redis: &RedisServer, mode: &'static str) -> Deployment {
-    let url = format!("redis://127.0.0.1:{}", redis.port());
+    let options = EnvoyOptions {
+        redis: Some(RedisOptions {
+            mode,
+            ..RedisOptions::direct(redis.port())
+        }),
+        ..EnvoyOptions::default()
+    };
+    start_with(&redis.url(), options).await
+}
+
+/// With the Redis at the URL, and two workers.
+async fn start_with(url: &str, options: EnvoyOptions) -> Deployment {
     let control_plane = ControlPlane::with_variables(&[
         ("EDGELINK_LINKS_DOMAINS", DOMAIN),
-        ("EDGELINK_REDIS_URL", &url),
+        ("EDGELINK_REDIS_URL", url),
     ])
     .await;
     let spare = (0..SPARE).map(|number| format!("spare{number}"));
@@ -37,11 +50,7 @@ async fn start(redis: &RedisServer, mode: &'static str) -> Deployment {
     let options = EnvoyOptions {
         workers: 2,
         feed: "poll",
-        redis: Some(RedisOptions {
-            mode,
-            ..RedisOptions::direct(redis.port())
-        }),
-        ..EnvoyOptions::default()
+        ..options
     };
     let envoy = Envoy::start(&options, &[control_plane.address()]).await;
     let edgelink = Deployment {
@@ -56,8 +65,9 @@ async fn start(redis: &RedisServer, mode: &'static str) -> Deployment {
 async fn connect(edgelink: &Deployment) {
     until("both workers know Redis", LIMIT, async || {
         edgelink.envoy.follow("/connect").await;
-        let stats = edgelink.envoy.stats("redis_connected").await;
-        (stats.get("wasmcustom.edgelink.redis_connected.lookup") == 2).then_some(())
+        let stats = edgelink.envoy.figures().await;
+        let connections = edgelink.envoy.filter().edges(2);
+        (stats.get("edgelink.redis_connected.lookup") == connections).then_some(())
     })
     .await;
 }
@@ -98,11 +108,12 @@ async fn believe(
 }
 
 /// Returns when admission counts at so many workers.
-async fn await_admission(edgelink: &Deployment, workers: u64) {
+async fn await_admission(edgelink: &Deployment, workers: u16) {
     let what = format!("admission counts at {workers} workers");
+    let edges = edgelink.envoy.filter().edges(workers).min(workers.into());
     until(&what, GENERATION_LIMIT, async || {
         let stats = edgelink.envoy.stats("admission").await;
-        (stats.get("wasmcustom.edgelink.admission") == workers).then_some(())
+        (stats.get("edgelink.admission") == edges).then_some(())
     })
     .await;
 }
@@ -159,6 +170,25 @@ async fn links_and_absences_are_answered_through_the_pool_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_native_module_asks_the_master_that_sentinels_name() {
+    let mut redis = RedisSentinel::start().await;
+    let options = EnvoyOptions {
+        filter: Filter::Native,
+        redis: Some(RedisOptions::direct(redis.port())),
+        variables: vec![("EDGELINK_REDIS_SENTINEL", RedisSentinel::NAME.to_owned())],
+        ..EnvoyOptions::default()
+    };
+    let edgelink = start_with(&redis.url(), options).await;
+    let mut spare = 0..SPARE;
+    believe(&edgelink, redis.master(), &mut spare).await;
+    redis.fail_over().await;
+    await_admission(&edgelink, 2).await;
+    connect(&edgelink).await;
+    believe(&edgelink, redis.master(), &mut spare).await;
+    edgelink.envoy.assert_unharmed().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn foreign_records_are_left_to_the_control_plane() {
     let redis = RedisServer::start().await;
     let edgelink = start(&redis, "direct").await;
@@ -183,7 +213,7 @@ async fn foreign_records_are_left_to_the_control_plane() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_has_one_connection_for_lookups_whatever_the_load() {
+async fn an_edge_has_one_connection_for_lookups_whatever_the_load() {
     let redis = RedisServer::start().await;
     let edgelink = start(&redis, "direct").await;
     let load = Load::start(edgelink.envoy.edge(), &known_links(&edgelink).await);
@@ -194,7 +224,8 @@ async fn a_worker_has_one_connection_for_lookups_whatever_the_load() {
     let lookups = clients
         .lines()
         .filter(|line| line.contains(" name=edgelink "));
-    assert_eq!(lookups.count(), 2, "{clients}");
+    let edges = edgelink.envoy.filter().edges(2);
+    assert_eq!(lookups.count() as u64, edges, "{clients}");
     let (_, failed) = load.stop().await;
     assert!(failed.is_empty(), "{:?}", failed.first());
 }

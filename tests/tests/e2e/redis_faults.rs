@@ -49,7 +49,7 @@ async fn assert_survived(reply: &'static [u8]) {
     }
     until("Redis is tried again", LIMIT, async || {
         let stats = edgelink.envoy.stats("redis_attempts").await;
-        (stats.get("wasmcustom.edgelink.redis_attempts.lookup") >= 2).then_some(())
+        (stats.get("edgelink.redis_attempts.lookup") >= 2).then_some(())
     })
     .await;
     edgelink.envoy.assert_unharmed().await;

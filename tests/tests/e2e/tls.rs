@@ -6,7 +6,7 @@ use edgelink_tests::certificates::{Authority, Identity, replace};
 use edgelink_tests::scenario::{DOMAIN, Request};
 use edgelink_tests::servers::{MariaDb, RedisServer};
 use edgelink_tests::stack::{
-    Connection, ControlPlane, Envoy, EnvoyOptions, RedisOptions, free_port, until,
+    Connection, ControlPlane, Envoy, EnvoyOptions, Filter, RedisOptions, free_port, until,
 };
 use serde_json::{Value, json};
 use std::fs;
@@ -315,7 +315,7 @@ impl Secured {
             &key,
         ]);
         assert_eq!(answer.trim(), "OK");
-        let before = handshakes(&self.with_redis, "redis").await;
+        let before = connections_to_redis(&self.with_redis).await;
         let killed = self
             .redis
             .ask(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
@@ -323,7 +323,7 @@ impl Secured {
         until("Envoy connects to Redis again", LIMIT, async || {
             let answer = self.with_redis.follow(&self.create().await).await;
             assert_eq!(answer.header("location"), Some(TARGET), "{answer:?}");
-            (handshakes(&self.with_redis, "redis").await > before).then_some(())
+            (connections_to_redis(&self.with_redis).await > before).then_some(())
         })
         .await;
     }
@@ -337,6 +337,14 @@ impl Secured {
             .await
             .expect("a connection");
         store.ping().await.expect("an answer");
+    }
+}
+
+/// How often the edge has connected to Redis.
+async fn connections_to_redis(envoy: &Envoy) -> u64 {
+    match envoy.filter() {
+        Filter::Wasm => handshakes(envoy, "redis").await,
+        Filter::Native => envoy.figures().await.get("edgelink.redis_attempts.lookup"),
     }
 }
 

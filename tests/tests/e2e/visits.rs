@@ -145,7 +145,7 @@ async fn four_workers_serve_as_many_visits_as_the_link_has_and_no_more() {
     assert_eq!(seen.other.load(Ordering::Relaxed), 0);
     for envoy in &installation.envoys {
         envoy.assert_unharmed().await;
-        let stats = envoy.stats("wasmcustom.edgelink.visits").await;
+        let stats = envoy.figures().await;
         println!("{stats:?}");
     }
 }

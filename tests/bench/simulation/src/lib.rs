@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::error::Error;
 use std::path::PathBuf;
-use std::rc::Rc;
+use std::sync::Arc;
 
 const DOMAIN: &str = "go.example";
 const START: u64 = 1_000_000_000_000;
@@ -79,7 +79,7 @@ pub fn simulate(spec: &SimulateSpec) -> Result<SimulateReport, Box<dyn Error>> {
     });
     let settings = Settings::parse(configuration.to_string().as_bytes())?;
     let mut world = World {
-        edge: Edge::new(Rc::new(settings), WORKER, 7, WallClock::default()),
+        edge: Edge::new(Arc::new(settings), WORKER, 7, WallClock::default()),
         host: Host::default(),
         codes: CodeSpace::new(CodeLength::DEFAULT, None),
         targets: text.lines().filter(|url| is_target(url)).collect(),
