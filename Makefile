@@ -75,20 +75,20 @@ native-portable: ## Build it for any Linux with glibc 2.28 or newer and without 
 console: ## Build what the console's pages run in the browser; without it they do without script
 	@control-plane/console/build.sh
 
-# The native module as the tests have it: with the profile and the crates of the tests, which are built anyway.
+# The native module as the tests have it: with the profile and the features of the crates of the tests, which are built anyway.
 test test-deploy: export EDGELINK_NATIVE = $(abspath $(or $(CARGO_TARGET_DIR),target))/debug/libedgelink.so
 
 .PHONY: test
 test: setup wasm console ## Run every test, with real Envoy and real databases
 	cargo build --profile wasm --target $(WASM_TARGET) -p edgelink-abi-probe
-	cargo build $(NATIVE) --lib
-	cargo test $(NATIVE) --features edgelink-native/panics
+	cargo build $(NATIVE) --lib --tests
+	cargo test $(NATIVE)
 	@tests/deploy/check.sh
 
 .PHONY: sanitize
 sanitize: ## Call the hooks of the native module under AddressSanitizer
 	LSAN_OPTIONS=suppressions=$(abspath filter/native/leaks.txt) RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=$(abspath $(or $(CARGO_TARGET_DIR),target))/sanitize \
-	  cargo test -p edgelink-native --features panics --target $(PORTABLE_TARGET)
+	  cargo test -p edgelink-native --target $(PORTABLE_TARGET)
 
 .PHONY: test-native
 test-native: setup wasm native ## Run the end-to-end tests with the native module in place of the Wasm module (TESTS)

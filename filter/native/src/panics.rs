@@ -37,7 +37,7 @@ fn note(panic: &(dyn Any + Send)) -> Panicked {
 }
 
 /// Panics if a test has asked for a panic in that hook.
-#[cfg(feature = "panics")]
+#[cfg(test)]
 pub(crate) mod asked {
     use std::sync::Mutex;
 

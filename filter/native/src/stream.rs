@@ -112,7 +112,7 @@ pub(crate) fn on_headers(filter: Filter<'_>, stream: &Stream, route: Option<&Rou
         return Flow::Continue;
     }
     with_head(filter, |head| {
-        #[cfg(feature = "panics")]
+        #[cfg(test)]
         crate::panics::asked::arm(head.headers.get(crate::panics::asked::HEADER));
         let mut reply = Reply::take();
         let decided = match route {

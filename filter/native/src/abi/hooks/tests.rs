@@ -185,7 +185,6 @@ impl Visit {
         flow
     }
 
-    #[cfg(feature = "panics")]
     fn send_trailers(&self) {
         let filter = self.request.cast();
         envoy_dynamic_module_on_http_filter_request_trailers(filter, self.stream);
@@ -469,7 +468,6 @@ fn all_threads_may_ask_at_once() {
 }
 
 /// In each hook: one request is 503 at most, the one that waits is answered, and all goes on.
-#[cfg(feature = "panics")]
 #[test]
 fn a_panic_costs_one_request() {
     let _turn = turn();
