@@ -8,10 +8,15 @@ use std::collections::HashMap;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 const LIMIT: Duration = Duration::from_secs(60);
+
+/// The doctor with the configuration of a control plane.
+fn doctor(control_plane: &ControlPlane) -> Command {
+    control_plane.command(&["doctor", "--json"])
+}
 
 /// What the doctor has said.
 struct Examination {
@@ -50,7 +55,7 @@ impl Examination {
     }
 
     async fn by(control_plane: &ControlPlane) -> Self {
-        Self::of(control_plane.command(&["doctor", "--json"])).await
+        Self::of(doctor(control_plane)).await
     }
 
     /// The checks that are not well, without what the environment of the test is told of.
@@ -61,17 +66,35 @@ impl Examination {
             .collect()
     }
 
+    /// Whether a check has this verdict and these words, and advice if it is not well.
+    fn says(&self, (name, verdict, found): (&str, &str, &str)) -> bool {
+        let Some(check) = self.checks.get(name) else {
+            return false;
+        };
+        let has_words = |text: &str| text.contains(found);
+        check["verdict"] == verdict && check["found"].as_str().is_some_and(has_words)
+    }
+
+    /// Examines until a check says this: what runs may be busy with something else at first.
+    async fn until(command: impl Fn() -> Command, said: (&str, &str, &str)) -> Self {
+        let end = Instant::now() + LIMIT;
+        loop {
+            let examination = Self::of(command()).await;
+            if examination.says(said) {
+                examination.assert(said);
+                return examination;
+            }
+            let late = Instant::now() >= end;
+            assert!(!late, "not {said:?}: {:?}", examination.checks);
+        }
+    }
+
+    /// That a check says this, has advice if it is not well, and that the command ends accordingly.
     #[track_caller]
-    fn assert(&self, name: &str, verdict: &str, found: &str) {
-        let check = &self.checks.get(name);
-        let check = check.unwrap_or_else(|| panic!("no {name}: {:?}", self.checks));
-        assert_eq!(check["verdict"], verdict, "{check}");
-        assert!(
-            check["found"]
-                .as_str()
-                .is_some_and(|text| text.contains(found)),
-            "{check}"
-        );
+    fn assert(&self, said: (&str, &str, &str)) {
+        assert!(self.says(said), "not {said:?}: {:?}", self.checks);
+        let (name, verdict, _) = said;
+        let check = &self.checks[name];
         assert_eq!(check["advice"].is_string(), verdict != "ok", "{check}");
         let least = match verdict {
             "error" => 2,
@@ -111,12 +134,14 @@ async fn each_thing_that_is_wrong_is_told_of_by_its_name() {
     assert_running(&redis, &mut production).await;
 }
 
-/// Runs SQL, examines, and runs SQL that takes it back.
-async fn assert_sql(production: &Production, sql: &str, back: &str, check: (&str, &str, &str)) {
-    production.database.execute(sql);
-    let examination = Examination::by(&production.control_planes[0]).await;
-    let (name, verdict, found) = check;
-    examination.assert(name, verdict, found);
+/// Runs SQL and examines until a check says this, and then runs SQL that takes it back. It runs again each time: what runs may
+/// have written in between.
+async fn assert_sql(production: &Production, sql: &str, back: &str, said: (&str, &str, &str)) {
+    let command = || {
+        production.database.execute(sql);
+        doctor(&production.control_planes[0])
+    };
+    Examination::until(command, said).await;
     production.database.execute(back);
 }
 
@@ -126,26 +151,21 @@ async fn assert_servers(production: &Production) {
     other.execute("CREATE DATABASE test_0");
     let hosts = [production.database.port(), other.port()].map(|port| format!("127.0.0.1:{port}"));
     let url = format!("mysql://root@{}/test_0", hosts.join(","));
-    let examination = async || {
-        let mut command = production.control_planes[0].command(&["doctor", "--json"]);
+    let command = || {
+        let mut command = doctor(&production.control_planes[0]);
         command.env("EDGELINK_STORE_URL", &url);
-        Examination::of(command).await
+        command
     };
-    let apart = examination().await;
-    apart.assert("database.servers", "error", &hosts.join(", "));
-    apart.assert("database.answers", "error", "read_only");
+    let apart = ("database.servers", "error", &*hosts.join(", "));
+    let apart = Examination::until(command, apart).await;
+    apart.assert(("database.answers", "error", "read_only"));
     other.execute("SET GLOBAL read_only = 1");
-    let replica = examination().await;
-    replica.assert("database.server", "ok", "takes");
+    let replica = Examination::until(command, ("database.server", "ok", "takes")).await;
     assert_eq!(replica.checks.get("database.servers"), None);
     other.kill();
-    let gone = examination().await;
-    gone.assert(
-        "database.server",
-        "warning",
-        &format!("{} does not answer", hosts[1]),
-    );
-    gone.assert("database.answers", "ok", "test_0");
+    let gone = format!("{} does not answer", hosts[1]);
+    let gone = Examination::until(command, ("database.server", "warning", &gone)).await;
+    gone.assert(("database.answers", "ok", "test_0"));
 }
 
 async fn assert_database(production: &Production) {
@@ -173,12 +193,12 @@ async fn assert_database(production: &Production) {
             ("database.read_only", "error", "ON"),
         ),
         (
-            &format!("INSERT INTO test_0._sqlx_migrations {later}, TRUE, '', 0)"),
+            &format!("REPLACE INTO test_0._sqlx_migrations {later}, TRUE, '', 0)"),
             forget,
             ("database.schema", "warning", "[9999]"),
         ),
         (
-            &format!("INSERT INTO test_0._sqlx_migrations {later}, FALSE, '', 0)"),
+            &format!("REPLACE INTO test_0._sqlx_migrations {later}, FALSE, '', 0)"),
             forget,
             ("database.schema", "error", "[9999]"),
         ),
@@ -186,10 +206,13 @@ async fn assert_database(production: &Production) {
         assert_sql(production, sql, back, check).await;
     }
     let url = production.database.database();
-    let mut command = production.control_planes[0].command(&["doctor", "--json"]);
-    command.env("EDGELINK_STORE_URL", url);
-    let examination = Examination::of(command).await;
-    examination.assert("database.schema", "error", "_sqlx_migrations");
+    let command = || {
+        let mut command = doctor(&production.control_planes[0]);
+        command.env("EDGELINK_STORE_URL", &url);
+        command
+    };
+    let no_schema = ("database.schema", "error", "_sqlx_migrations");
+    let examination = Examination::until(command, no_schema).await;
     assert_eq!(examination.code, Some(2));
 }
 
@@ -198,14 +221,17 @@ async fn assert_redis(redis: &RedisServer, control_plane: &ControlPlane) {
         let answer = redis.ask(command);
         assert!(!answer.contains("ERR"), "{command:?}: {answer}");
     };
+    let until_said = async |name: &str, verdict: &str, found: &str| {
+        Examination::until(|| doctor(control_plane), (name, verdict, found)).await;
+    };
     for (name, value, verdict) in [
         ("maxmemory-policy", "allkeys-lru", "error"),
         ("maxmemory-policy", "noeviction", "warning"),
         ("maxmemory", "0", "warning"),
     ] {
         ask(&["CONFIG", "SET", name, value]);
-        let examination = Examination::by(control_plane).await;
-        examination.assert("redis.memory", verdict, &format!("{name} = {value}"));
+        let found = format!("{name} = {value}");
+        until_said("redis.memory", verdict, &found).await;
     }
     // No file can be put where there is a folder.
     let answer = redis.ask(&["CONFIG", "GET", "dir"]);
@@ -217,62 +243,56 @@ async fn assert_redis(redis: &RedisServer, control_plane: &ControlPlane) {
         info.contains("rdb_last_bgsave_status:err").then_some(())
     })
     .await;
-    Examination::by(control_plane)
-        .await
-        .assert("redis.persistence", "error", "failed");
+    until_said("redis.persistence", "error", "failed").await;
     let port = free_port().to_string();
     ask(&["REPLICAOF", "127.0.0.1", &port]);
-    Examination::by(control_plane)
-        .await
-        .assert("redis.role", "error", "slave");
+    until_said("redis.role", "error", "slave").await;
     ask(&["REPLICAOF", "NO", "ONE"]);
     ask(&["HSET", "{feed}:state", "installation", "another"]);
-    let examination = Examination::by(control_plane).await;
-    examination.assert("redis.installation", "error", "another database");
+    until_said("redis.installation", "error", "another database").await;
     ask(&["DEL", "{feed}:state"]);
-    until("this database publishes again", LIMIT, async || {
-        let examination = Examination::by(control_plane).await;
-        (examination.checks["redis.installation"]["verdict"] == "ok").then_some(())
-    })
-    .await;
+    until_said("redis.installation", "ok", "").await;
 }
 
 /// What is wrong with the process itself, its machine, or its way.
 async fn assert_surroundings(control_plane: &ControlPlane) {
-    let with = async |name: &str, value: &str| {
-        let mut command = control_plane.command(&["doctor", "--json"]);
-        command.env(name, value);
-        Examination::of(command).await
+    let until_said = async |(name, value): (&str, &str), said| {
+        let command = || {
+            let mut command = doctor(control_plane);
+            command.env(name, value);
+            command
+        };
+        Examination::until(command, said).await
     };
     let closed = free_port();
-    let examination = with(
-        "EDGELINK_STORE_URL",
-        &format!("mysql://root@127.0.0.1:{closed}/x"),
+    let database = format!("mysql://root@127.0.0.1:{closed}/x");
+    let database = ("EDGELINK_STORE_URL", &*database);
+    let examination = until_said(database, ("database.answers", "error", "")).await;
+    examination.assert(("redis.installation", "ok", ""));
+    let file = ("EDGELINK_STORE_URL", "sqlite:///nowhere/at/all.db");
+    until_said(file, ("database.answers", "error", "/nowhere/at/all.db")).await;
+    let redis = format!("redis://127.0.0.1:{closed}");
+    let redis = ("EDGELINK_REDIS_URL", &*redis);
+    until_said(redis, ("redis.answers", "error", "no connection")).await;
+    let wrong = ("EDGELINK_SERVER_LISTEN", "nowhere");
+    let examination = until_said(wrong, ("configuration", "error", "server.listen")).await;
+    assert_eq!(examination.code, Some(2));
+    let unknown = "EDGELINK_NO_SUCH_SETTING";
+    until_said(
+        (unknown, "1"),
+        ("configuration.variables", "warning", unknown),
     )
     .await;
-    examination.assert("database.answers", "error", "");
-    examination.assert("redis.installation", "ok", "");
-    let examination = with("EDGELINK_STORE_URL", "sqlite:///nowhere/at/all.db").await;
-    examination.assert("database.answers", "error", "/nowhere/at/all.db");
-    let examination = with("EDGELINK_REDIS_URL", &format!("redis://127.0.0.1:{closed}")).await;
-    examination.assert("redis.answers", "error", "no connection");
-    let examination = with("EDGELINK_SERVER_LISTEN", "nowhere").await;
-    examination.assert("configuration", "error", "server.listen");
-    assert_eq!(examination.code, Some(2));
-    let examination = with("EDGELINK_NO_SUCH_SETTING", "1").await;
-    examination.assert(
-        "configuration.variables",
-        "warning",
-        "EDGELINK_NO_SUCH_SETTING",
-    );
-    let examination = with("EDGELINK_AUTH_EDGE_TOKENS", "").await;
-    examination.assert("configuration.edge_tokens", "warning", "none");
+    let no_tokens = ("EDGELINK_AUTH_EDGE_TOKENS", "");
+    until_said(no_tokens, ("configuration.edge_tokens", "warning", "none")).await;
     assert_token_file(control_plane).await;
-    let mut alone = control_plane.command(&["doctor", "--json"]);
-    alone.env_remove("EDGELINK_REDIS_URL");
-    let examination = Examination::of(alone).await;
-    examination.assert("configuration.redis", "warning", "no redis.url");
-    examination.assert("feed.publisher", "error", "'redis'");
+    let alone = || {
+        let mut command = doctor(control_plane);
+        command.env_remove("EDGELINK_REDIS_URL");
+        command
+    };
+    let examination = Examination::until(alone, ("feed.publisher", "error", "'redis'")).await;
+    examination.assert(("configuration.redis", "warning", "no redis.url"));
     assert_clickhouse(control_plane, closed).await;
     assert_clock(control_plane).await;
 }
@@ -281,7 +301,7 @@ async fn assert_surroundings(control_plane: &ControlPlane) {
 async fn assert_token_file(control_plane: &ControlPlane) {
     let mut file = tempfile::NamedTempFile::new().expect("a file");
     writeln!(file, "{}", "t".repeat(32)).expect("a token");
-    let mut command = control_plane.command(&["doctor", "--json"]);
+    let mut command = doctor(control_plane);
     command
         .env("EDGELINK_AUTH_EDGE_TOKENS", "")
         .env("EDGELINK_AUTH_EDGE_TOKEN_FILE", file.path());
@@ -294,16 +314,15 @@ async fn assert_token_file(control_plane: &ControlPlane) {
 }
 
 async fn assert_clickhouse(control_plane: &ControlPlane, closed: u16) {
-    let mut clickhouse = control_plane.command(&["doctor", "--json"]);
-    clickhouse
-        .env("EDGELINK_ANALYTICS_ENGINE", "clickhouse")
-        .env(
-            "EDGELINK_ANALYTICS_CLICKHOUSE_URL",
-            format!("http://127.0.0.1:{closed}"),
-        );
-    Examination::of(clickhouse)
-        .await
-        .assert("clickhouse.answers", "error", "");
+    let url = format!("http://127.0.0.1:{closed}");
+    let command = || {
+        let mut command = doctor(control_plane);
+        command
+            .env("EDGELINK_ANALYTICS_ENGINE", "clickhouse")
+            .env("EDGELINK_ANALYTICS_CLICKHOUSE_URL", &url);
+        command
+    };
+    Examination::until(command, ("clickhouse.answers", "error", "")).await;
 }
 
 async fn assert_clock(control_plane: &ControlPlane) {
@@ -312,11 +331,13 @@ async fn assert_clock(control_plane: &ControlPlane) {
     for (seconds, verdict, found) in [(-10, "warning", "ahead of"), (60, "error", "behind")] {
         let movable = MovableClock::of(folder.path(), "doctor");
         movable.move_by(seconds * 1_000_000);
-        let mut command = control_plane.command(&["doctor", "--json"]);
-        movable.apply(&mut command);
-        let examination = Examination::of(command).await;
-        examination.assert("database.clock", verdict, found);
-        examination.assert("redis.clock", verdict, found);
+        let command = || {
+            let mut command = doctor(control_plane);
+            movable.apply(&mut command);
+            command
+        };
+        let examination = Examination::until(command, ("database.clock", verdict, found)).await;
+        examination.assert(("redis.clock", verdict, found));
     }
 }
 
@@ -328,8 +349,8 @@ async fn assert_running(redis: &RedisServer, production: &mut Production) {
     for control_plane in &mut production.control_planes {
         control_plane.process().terminate().await;
     }
-    let examination = Examination::by(&production.control_planes[0]).await;
-    examination.assert("feed.publisher", "error", "no control plane");
+    let stopped = || doctor(&production.control_planes[0]);
+    Examination::until(stopped, ("feed.publisher", "error", "no control plane")).await;
     assert_numbers_and_clicks(production).await;
 }
 
@@ -361,13 +382,8 @@ async fn assert_outbox(redis: &RedisServer, control_plane: &ControlPlane) {
     refuse("1");
     let link = json!({ "longUrl": "https://example.com/" });
     control_plane.create(&link).await;
-    let examination = until("a change waits for too long", LIMIT, async || {
-        let examination = Examination::by(control_plane).await;
-        let is_late = examination.checks["feed.outbox"]["verdict"] == "warning";
-        is_late.then_some(examination)
-    })
-    .await;
-    examination.assert("feed.outbox", "warning", "1 rows wait");
+    let waits = ("feed.outbox", "warning", "1 rows wait");
+    Examination::until(|| doctor(control_plane), waits).await;
     refuse("0");
 }
 
@@ -386,7 +402,7 @@ async fn assert_numbers_and_clicks(production: &Production) {
             ("numbers.issuers", "error", "1000 of 1000"),
         ),
         (
-            "INSERT INTO test_0.click_queue (received_at, bytes, body) VALUES (UNIX_TIMESTAMP() * 1000 - 61000, 1, '')",
+            "REPLACE INTO test_0.click_queue (id, received_at, bytes, body) VALUES (1, UNIX_TIMESTAMP() * 1000 - 61000, 1, '')",
             ("clicks.queue", "warning", "1 bytes"),
         ),
         (
@@ -404,24 +420,24 @@ async fn a_binary_log_and_pages_that_lose_what_was_acknowledged_are_told_of() {
     let url = database.database();
     let control_plane = ControlPlane::with_variables(&[("EDGELINK_STORE_URL", &url)]).await;
     let examination = Examination::by(&control_plane).await;
-    examination.assert("database.binary_log", "warning", "sync_binlog = 0");
-    examination.assert("database.doublewrite", "warning", "OFF");
+    examination.assert(("database.binary_log", "warning", "sync_binlog = 0"));
+    examination.assert(("database.doublewrite", "warning", "OFF"));
     database.execute("SET GLOBAL binlog_format = 'STATEMENT'");
     let examination = Examination::by(&control_plane).await;
-    examination.assert("database.binary_log", "error", "STATEMENT");
+    examination.assert(("database.binary_log", "error", "STATEMENT"));
     database.execute("SET GLOBAL binlog_format = 'ROW'; SET GLOBAL sync_binlog = 1");
     Examination::by(&control_plane)
         .await
-        .assert("database.binary_log", "ok", "sync_binlog = 1");
+        .assert(("database.binary_log", "ok", "sync_binlog = 1"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_single_control_plane_with_sqlite_is_well_but_for_edges_that_it_does_not_have() {
     let control_plane = ControlPlane::start().await;
     let examination = Examination::by(&control_plane).await;
-    examination.assert("database.version", "ok", "SQLite");
-    examination.assert("database.schema", "ok", "at this version");
-    examination.assert("feed.position", "ok", "moving");
+    examination.assert(("database.version", "ok", "SQLite"));
+    examination.assert(("database.schema", "ok", "at this version"));
+    examination.assert(("feed.position", "ok", "moving"));
     let unwell = examination.unwell();
     assert!(
         matches!(unwell[..], [check] if check["name"] == "edges.heard"),
