@@ -294,7 +294,7 @@ impl Publisher {
         self.hot.clear();
     }
 
-    /// Measures the outbox and the age of the feed.
+    /// Measures the outbox, the age of the feed, and how far numbers were drawn.
     async fn measure(&mut self) {
         let now = Instant::now();
         if now < self.next_measure {
@@ -303,6 +303,12 @@ impl Publisher {
         self.next_measure = now + MEASURE;
         let age = self.feed.age();
         gauge!(FEED_AGE).set(age.map_or(f64::INFINITY, |age| age.as_secs_f64()));
+        // The publisher reads it for its beats; another process may have to repair the database.
+        if self.lease.token().is_none()
+            && let Ok(state) = self.store.bound_state().await
+        {
+            self.bound.note(state.drawn);
+        }
         // A failure is counted where it happens.
         if let Ok(size) = self.store.outbox_size().await {
             gauge!(OUTBOX_ROWS).set(size.rows as f64);

@@ -70,7 +70,7 @@ pub use analytics::{
 pub use api_domains::{ChangedDomain, DomainError, MAX_COUNTED_LINKS, NewDomain};
 pub use api_keys::{ApiKeyRow, KeyChange, KeyHolder, KeyPlace, KeyQuery, PreviousSecret};
 pub use audit::{Actor, AuditEntry, AuditQuery, Entry};
-pub use bounds::{BOUND_LEAD_MILLIS, BoundState};
+pub use bounds::{BOUND_LEAD_MILLIS, BoundState, Drawn};
 pub use calls::{OnChange, Store};
 pub use clicks::{
     AccountGroup, BatchHead, ClickAccounts, ClickReport, GroupAccounts, GroupedAccounts,

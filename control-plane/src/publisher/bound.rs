@@ -3,7 +3,7 @@
 //! No number at or above the bound is ever issued, so an edge answers 404 for it without a lookup. A raised bound counts only
 //! after a minute ([`crate::store::BOUND_LEAD_MILLIS`]), so there has to be room for what is issued meanwhile.
 
-use crate::store::{BoundState, Store, StoreError};
+use crate::store::{BoundState, Drawn, Store, StoreError};
 use std::collections::VecDeque;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -30,6 +30,8 @@ pub(super) struct BoundKeeper {
     samples: VecDeque<(Instant, u64)>,
     /// The generation in which numbers were skipped before the first sample.
     skipped_in: u64,
+    /// How far numbers were drawn, of all that was read.
+    drawn: Drawn,
 }
 
 impl BoundKeeper {
@@ -38,18 +40,30 @@ impl BoundKeeper {
             policy,
             samples: VecDeque::new(),
             skipped_in: 0,
+            drawn: Drawn::default(),
         }
+    }
+
+    /// How far numbers were drawn, as far as this process knows.
+    pub(super) fn drawn(&self) -> Drawn {
+        self.drawn
+    }
+
+    /// Adds what was written down elsewhere of how far they were drawn.
+    pub(super) fn note(&mut self, drawn: Drawn) {
+        self.drawn.join(drawn);
     }
 
     /// The bound for the next beat, raised if that is due.
     pub(super) async fn current(&mut self, store: &Store) -> Result<BoundState, StoreError> {
         let mut state = store.bound_state().await?;
+        self.note(state.drawn);
         self.skipped(store.skipped_in());
         if let Some(bound) = self.raised(&state) {
             store.add_bound(bound).await?;
             tracing::info!(
                 bound,
-                allocated = state.allocated,
+                allocated = state.drawn.allocated,
                 "raised the bound of the numbers"
             );
             state.bound = bound;
@@ -68,13 +82,13 @@ impl BoundKeeper {
     fn raised(&mut self, state: &BoundState) -> Option<u64> {
         let room = match self.policy {
             BoundPolicy::Ahead(room) => room
-                .max(state.allocated / 10)
-                .max(self.pace(state.allocated)),
+                .max(state.drawn.allocated / 10)
+                .max(self.pace(state.drawn.allocated)),
             // The database keeps numbers as signed 64 bit.
             BoundPolicy::Everything => return (state.bound < EVERY_NUMBER).then_some(EVERY_NUMBER),
         };
         // A little more than needed, so that it is not raised again with every number.
-        let needed = state.allocated.saturating_add(room);
+        let needed = state.drawn.allocated.saturating_add(room);
         (state.bound < needed).then(|| needed.saturating_add(room / 8).min(EVERY_NUMBER))
     }
 
@@ -98,7 +112,10 @@ mod tests {
 
     fn state(allocated: u64, bound: u64) -> BoundState {
         BoundState {
-            allocated,
+            drawn: Drawn {
+                allocated,
+                ..Drawn::default()
+            },
             bound,
             is_published: true,
         }

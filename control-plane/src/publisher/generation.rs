@@ -3,7 +3,7 @@
 use super::error::PublishError;
 use super::{Publisher, WriteState};
 use crate::redis::{Append, Appended, StoredState};
-use crate::store::{FeedKind, Past, PublisherState};
+use crate::store::{Drawn, FeedKind, Past, PublisherState};
 use crate::telemetry::prometheus::{FEED_GENERATIONS, PUBLISHER_FENCED};
 use edgelink_wire::FeedPosition;
 use edgelink_wire::feed::{Beat, FeedMessage};
@@ -51,11 +51,11 @@ impl GenerationReason {
     }
 
     /// What the database assumes about its past: without a state in Redis, caches may have records of a lost database.
-    fn past(self) -> Past {
+    fn past(self, drawn: Drawn) -> Past {
         match self {
             Self::Local | Self::Empty | Self::Flushed => Past::Unknown,
             Self::Lost | Self::Nodes => Past::Kept,
-            Self::WentBack(token) => Past::WentBack { token },
+            Self::WentBack(token) => Past::WentBack { token, drawn },
         }
     }
 }
@@ -83,6 +83,7 @@ impl Publisher {
         if stored.installation != state.installation {
             return Err(PublishError::Foreign(stored.installation));
         }
+        self.bound.note(stored.drawn);
         let is_ours = stored.owner == self.lease.owner();
         if stored.token > token || (stored.token == token && !is_ours) {
             self.handle_fenced(stored.token).await?;
@@ -191,8 +192,12 @@ impl Publisher {
         let Some(token) = self.lease.token() else {
             return Ok(None);
         };
+        if lost.is_some() {
+            self.note_stored_drawn().await;
+        }
         let asked = Instant::now();
-        let Some(state) = self.store.begin_generation(token, reason.past()).await? else {
+        let past = reason.past(self.bound.drawn());
+        let Some(state) = self.store.begin_generation(token, past).await? else {
             self.lease.mark_lost();
             return Ok(None);
         };
@@ -209,6 +214,20 @@ impl Publisher {
             "a generation of the feed begins: caches ask for every link again"
         );
         Ok(Some(generation))
+    }
+
+    /// Notes how far numbers were drawn as far as Redis knows: the publisher that knew it may be gone. The repair does not wait for a
+    /// Redis that does not answer.
+    async fn note_stored_drawn(&mut self) {
+        match self.destination.stored_state().await {
+            Ok(Some(stored)) if stored.installation == self.lease.state().installation => {
+                self.bound.note(stored.drawn);
+            }
+            Ok(_) => {}
+            Err(error) => {
+                tracing::warn!(%error, "which numbers Redis has seen drawn is not known: the repair goes by what this process has seen");
+            }
+        }
     }
 }
 

@@ -220,6 +220,7 @@ impl Publisher {
             begins: false,
             flushed_in: state.flushed_in,
             beat,
+            drawn: self.bound.drawn(),
         }
     }
 

@@ -4,6 +4,7 @@ use super::connect::MAX_BLOCK;
 use super::error::RedisError;
 use super::scripts::{APPEND, ScriptCall};
 use super::{Redis, measured, options};
+use crate::store::Drawn;
 use bytes::Bytes;
 use edgelink_wire::feed::{FeedMessage, previous};
 use edgelink_wire::redis::{FEED_STREAM, STATE_KEY};
@@ -33,6 +34,8 @@ pub struct Append<'a> {
     pub flushed_in: u64,
     /// If a beat is appended: its number, and the nodes that Redis consists of.
     pub beat: Option<(u64, &'a str)>,
+    /// How far numbers were drawn; stored unless it has come further.
+    pub drawn: Drawn,
 }
 
 /// The outcome of an append.
@@ -63,6 +66,8 @@ pub struct StoredState {
     pub nodes: String,
     /// The generation with which caches had to drop everything last, as far as that was published here.
     pub flushed_in: u64,
+    /// How far numbers were drawn.
+    pub drawn: Drawn,
 }
 
 impl Append<'_> {
@@ -81,6 +86,10 @@ impl Append<'_> {
             length.to_string().into(),
             bytes.to_string().into(),
             self.flushed_in.to_string().into(),
+            self.drawn.allocated.to_string().into(),
+            self.drawn.sum.to_string().into(),
+            self.drawn.counted.to_string().into(),
+            self.drawn.counts.to_string().into(),
         ];
         for message in messages {
             let fields = message.to_fields();
@@ -173,6 +182,12 @@ impl Redis {
             generation: number("generation").unwrap_or(0),
             // The field has the name that it had when caches dropped everything for skipped numbers only.
             flushed_in: number("skipped_in").unwrap_or(0),
+            drawn: Drawn {
+                allocated: number("allocated").unwrap_or(0),
+                sum: number("sum").unwrap_or(0),
+                counted: number("counted").unwrap_or(0),
+                counts: number("counts").unwrap_or(0),
+            },
             owner: fields.remove("owner").unwrap_or_default(),
             nodes: fields.remove("nodes").unwrap_or_default(),
         }))

@@ -54,7 +54,8 @@ return 0
 /// `KEYS`: the stream, the state of the feed. `ARGV`: the fence (token, owner, installation), the generation, the last entry
 /// that is known to be published, whether this begins the generation, the number and the nodes of a beat (empty if there is
 /// none), about how many entries and how many bytes to keep, with which generation caches had to drop everything last (noted if
-/// this begins the generation); then for each entry how many arguments follow, and these.
+/// this begins the generation), how far numbers were drawn (allocated, sum, counted, the bound that counts: each noted unless it was
+/// further); then for each entry how many arguments follow, and these.
 ///
 /// Answers a word and its subject:
 ///
@@ -88,7 +89,7 @@ if bytes and bytes > most then
 end
 local last = redis.call('XREVRANGE', feed, '+', '-', 'COUNT', 1)[1]
 local prev = last and last[1] or '0-0'
-local at = 12
+local at = 16
 while at <= #ARGV do
   local count = tonumber(ARGV[at])
   local add = {'XADD', feed, 'MAXLEN', '~', ARGV[9], '*', 'prev', prev}
@@ -103,6 +104,13 @@ end
 if ARGV[6] == '1' then
   set[#set + 1] = 'skipped_in'
   set[#set + 1] = ARGV[11]
+end
+for i, name in ipairs({'allocated', 'sum', 'counted', 'counts'}) do
+  local drawn = ARGV[11 + i]
+  if above(drawn, redis.call('HGET', key, name) or '') then
+    set[#set + 1] = name
+    set[#set + 1] = drawn
+  end
 end
 redis.call(unpack(set))
 return {'appended', prev}

@@ -53,19 +53,59 @@ pub(super) async fn read(session: &mut Session) -> Result<BoundState, Fault> {
     let now = session.dialect().now_millis;
     // A publication in the future is by a clock that was ahead, and is marked again.
     let query = sql(format!(
-        "SELECT (SELECT MAX(next) * 1000 FROM issuers) AS allocated, bound, \
+        "SELECT (SELECT MAX(next) * 1000 FROM issuers) AS allocated, \
+         CAST((SELECT SUM(next) FROM issuers) AS UNSIGNED) AS sum, \
+         CAST(COALESCE((SELECT value FROM counters WHERE name = 'numbers'), 0) AS UNSIGNED) AS counted, \
+         CAST(COALESCE((SELECT MAX(bound) FROM bounds WHERE published_at + ? <= {now}), 0) AS UNSIGNED) AS counts, bound, \
          published_at IS NOT NULL AND published_at <= {now} AS is_published FROM bounds ORDER BY bound DESC LIMIT 1"
     ));
-    session.fetch_one(query).await
+    session.fetch_one(query.bind(BOUND_LEAD_MILLIS)).await
+}
+
+/// Has a bound count that did in a past that this database has lost.
+pub(super) async fn restore(session: &mut Session, bound: u64) -> Result<(), Fault> {
+    let (now, update) = (
+        session.dialect().now_millis,
+        session.dialect().on_duplicate("bound"),
+    );
+    let insert = sql(format!(
+        "INSERT INTO bounds (bound, published_at) VALUES (?, {now} - ?){update} published_at = {now} - ?"
+    ));
+    let insert = insert.bind_all([bound, BOUND_LEAD_MILLIS, BOUND_LEAD_MILLIS]);
+    session.execute(insert).await.map(drop)
 }
 
 /// How far numbers may be issued, and have been.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct BoundState {
-    /// No number at or above this was drawn.
-    pub allocated: u64,
+    /// How far they have been.
+    #[sqlx(flatten)]
+    pub drawn: Drawn,
     /// The greatest bound.
     pub bound: u64,
     /// Whether it was published.
     pub is_published: bool,
+}
+
+/// How far numbers were drawn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, sqlx_macros::FromRow)]
+pub struct Drawn {
+    /// No number at or above this was drawn.
+    pub allocated: u64,
+    /// How many sequences all issuers have drawn, or skipped: none of them has drawn more than this has grown.
+    pub sum: u64,
+    /// The value of the counter `numbers`, from which the source `counter` draws.
+    pub counted: u64,
+    /// The greatest bound that counts: numbers below it may be drawn.
+    pub counts: u64,
+}
+
+impl Drawn {
+    /// Adds what another one knows: a database that went back knows less than Redis, or another process.
+    pub fn join(&mut self, other: Self) {
+        self.allocated = self.allocated.max(other.allocated);
+        self.sum = self.sum.max(other.sum);
+        self.counted = self.counted.max(other.counted);
+        self.counts = self.counts.max(other.counts);
+    }
 }

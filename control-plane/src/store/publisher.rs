@@ -5,7 +5,7 @@ mod state;
 
 pub use state::{FeedKind, LeaseClaim, OTHER_KIND_WAIT_MILLIS, PublisherState};
 
-use super::bounds;
+use super::bounds::{self, Drawn};
 use super::calls::{Store, run};
 use super::dialect::Dialect;
 use super::error::{Fault, StoreError};
@@ -18,8 +18,9 @@ use super::sql::{Sql, sql};
 use edgelink_wire::FeedPosition;
 
 /// By how many sequences every issuer is advanced at most when the database went back and it is not said by how many, so that
-/// numbers of lost links are not issued again. An issuer is advanced by half of what is left to the bound at most: raising the
-/// bound takes [`bounds::BOUND_LEAD_MILLIS`], and links are created meanwhile.
+/// numbers of lost links are not issued again. It is advanced from where it is, and where more is known to have been drawn, from
+/// there; by half of what is left to the bound at most: raising the bound takes [`bounds::BOUND_LEAD_MILLIS`], and links are
+/// created meanwhile.
 pub const NUMBERS_SKIPPED: u64 = 1_000_000;
 
 /// The rows of `counters` in which generations are noted: [`PublisherState::skipped_in`], [`PublisherState::flushed_in`].
@@ -196,9 +197,9 @@ impl Store {
             if past != Past::Kept {
                 state.rev_floor = state.now.max(state.rev_floor);
             }
-            if let Past::WentBack { token } = past {
+            if let Past::WentBack { token, drawn } = past {
                 state.token = state.token.max(token) + 1;
-                skip_numbers(session, &mut state, None).await?;
+                skip_numbers(session, &mut state, None, drawn).await?;
             }
             write_and_commit(session, &state).await?;
             self.note(&state);
@@ -222,7 +223,8 @@ impl Store {
                     None
                 }
                 FlushReason::Restored { links_since } => {
-                    Some(skip_numbers(session, &mut state, links_since).await?)
+                    let drawn = Drawn::default();
+                    Some(skip_numbers(session, &mut state, links_since, drawn).await?)
                 }
             };
             state.flushed_in = state.generation;
@@ -284,6 +286,8 @@ pub enum Past {
     WentBack {
         /// The greatest token that is known.
         token: u64,
+        /// How far numbers were drawn by then.
+        drawn: Drawn,
     },
 }
 
@@ -364,41 +368,63 @@ async fn write_and_commit(session: &mut Session, state: &PublisherState) -> Resu
     session.commit(1).await
 }
 
-/// Advances all number sources of the database by `wanted`, or else by [`NUMBERS_SKIPPED`], issuers by half of what is left to the
-/// bound at most; and notes the generation. An issuer that is above the bound draws again once the publisher has raised it.
+/// Advances all number sources of the database by `wanted`, or else beyond `drawn` as [`NUMBERS_SKIPPED`] says; and notes the
+/// generation. An issuer that is above the bound draws again once the publisher has raised it.
 async fn skip_numbers(
     session: &mut Session,
     state: &mut PublisherState,
     wanted: Option<u64>,
+    drawn: Drawn,
 ) -> Result<Skipped, Fault> {
-    let skipped = advance_issuers(session, wanted).await?;
+    let skipped = advance_issuers(session, wanted, drawn).await?;
     let update = session.dialect().on_duplicate("name");
-    let value = session.dialect().inserted("value");
-    let counters = sql(format!(
-        "INSERT INTO counters (name, value) VALUES ('numbers', ?){update} value = value + {value}"
-    ));
+    let (value, greatest) = (
+        session.dialect().inserted("value"),
+        session.dialect().greatest,
+    );
     let wanted = wanted.unwrap_or(NUMBERS_SKIPPED);
-    session.execute(counters.bind(wanted)).await?;
+    let counters = sql(format!(
+        "INSERT INTO counters (name, value) VALUES ('numbers', ?){update} value = {greatest}(value + ?, {value})"
+    ));
+    let first = drawn.counted.saturating_add(wanted).min(i64::MAX as u64);
+    let counters = counters.bind(first).bind(wanted);
+    session.execute(counters).await?;
     note_generation(session, SKIPPED, state.generation).await?;
     state.skipped_in = state.generation;
     state.flushed_in = state.generation;
     Ok(skipped)
 }
 
-async fn advance_issuers(session: &mut Session, wanted: Option<u64>) -> Result<Skipped, Fault> {
-    let end = bounds::read(session).await?.bound / u64::from(ISSUERS);
+async fn advance_issuers(
+    session: &mut Session,
+    wanted: Option<u64>,
+    drawn: Drawn,
+) -> Result<Skipped, Fault> {
     // Every row is locked and written: none is drawn from meanwhile.
     let for_update = session.dialect().for_update;
     let next = format!("SELECT next FROM issuers ORDER BY issuer{for_update}");
     let before = numbers(session, sql(next.clone())).await?;
+    let state = bounds::read(session).await?;
+    let known = state.drawn;
     let (least, greatest) = (session.dialect().least, session.dialect().greatest);
     let advance = match wanted {
         Some(wanted) => sql("UPDATE issuers SET next = next + ?").bind(wanted),
-        None => sql(format!(
-            "UPDATE issuers SET next = next + {least}(?, ({greatest}(?, next) - next) >> 1)"
-        ))
-        .bind(NUMBERS_SKIPPED)
-        .bind(end),
+        None => {
+            if drawn.counts > known.counts {
+                bounds::restore(session, drawn.counts).await?;
+            }
+            let issuers = u64::from(ISSUERS);
+            let end = state.bound.max(drawn.counts) / issuers;
+            // Which issuer has drawn what this copy of the database does not know of is not known: it may be any.
+            let missing = drawn.sum.saturating_sub(known.sum);
+            let furthest = drawn.allocated.div_ceil(issuers);
+            let base = format!("{greatest}(next, {least}(next + ?, ?))");
+            sql(format!(
+                "UPDATE issuers SET next = {base} + {least}(?, ({greatest}(?, {base}) - {base}) >> 1)"
+            ))
+            .bind_all([missing, furthest, NUMBERS_SKIPPED, end])
+            .bind_all([missing, furthest, missing, furthest])
+        }
     };
     session.execute(advance).await?;
     let after = numbers(session, sql(next)).await?;

@@ -2,6 +2,7 @@
 
 use crate::fixture::{FEED_BYTES, GENERATION, LIMIT, append, beat, connected, link, order};
 use edgelink_control_plane::redis::{Append, Appended, Redis};
+use edgelink_control_plane::store::Drawn;
 use edgelink_tests::servers::RedisServer;
 use edgelink_wire::FeedPosition;
 use edgelink_wire::feed::FeedMessage;
@@ -133,6 +134,34 @@ async fn a_publisher_with_an_older_token_is_refused() {
         appended(&redis, other).await,
         Appended::Foreign("ours".to_owned())
     );
+}
+
+#[tokio::test]
+async fn how_far_numbers_were_drawn_never_goes_back() {
+    let server = RedisServer::start().await;
+    let redis = connected(&server.url()).await;
+    for (drawn, expected) in [
+        ([0; 4], [0; 4]),
+        ([9, 8, 7, 6], [9, 8, 7, 6]),
+        ([10, 7, 8, 0], [10, 8, 8, 6]),
+    ] {
+        let [allocated, sum, counted, counts] = drawn;
+        let drawn = Drawn {
+            allocated,
+            sum,
+            counted,
+            counts,
+        };
+        let order = Append {
+            drawn,
+            ..order(1, GENERATION)
+        };
+        let done = appended(&redis, order).await;
+        assert!(matches!(done, Appended::At(_)), "{done:?}");
+        let stored = redis.stored_state().await.unwrap().unwrap().drawn;
+        let stored = [stored.allocated, stored.sum, stored.counted, stored.counts];
+        assert_eq!(stored, expected);
+    }
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use edgelink_control_plane::config::{FeedConfig, RedisConfig, Secret, StoreConfig};
 use edgelink_control_plane::links::model::LinkContent;
 use edgelink_control_plane::redis::{Append, Appended, Lock, Lookup, Redis, RedisError};
-use edgelink_control_plane::store::{Store, connect};
+use edgelink_control_plane::store::{Drawn, Store, connect};
 use edgelink_tests::stack::until;
 use edgelink_wire::feed::{Beat, FeedMessage};
 use edgelink_wire::target::TargetUrl;
@@ -80,6 +80,7 @@ pub(crate) fn order(token: u64, generation: u64) -> Append<'static> {
         begins: true,
         flushed_in: 0,
         beat: None,
+        drawn: Drawn::default(),
     }
 }
 

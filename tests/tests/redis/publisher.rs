@@ -8,7 +8,7 @@ use edgelink_control_plane::publisher::{
 };
 use edgelink_control_plane::redis::{Redis, StreamEntry};
 use edgelink_control_plane::store::{
-    FeedKind, LeaseClaim, NewLink, PublisherState, Store, connect,
+    Drawn, FeedKind, LeaseClaim, NewLink, PublisherState, Store, connect,
 };
 use edgelink_tests::servers::{RedisCluster, RedisServer};
 use edgelink_tests::stack::until;
@@ -526,8 +526,9 @@ async fn a_database_that_went_back_is_noticed_by_the_publisher_that_goes_on() {
     assert!(after.token > lost.token);
     assert!(after.rev_floor > lost.now, "above all that caches may have");
     assert!(setting.generations().await.1, "caches drop everything");
-    let skipped = setting.store.bound_state().await.unwrap().allocated - numbers.allocated;
-    assert_eq!(skipped, (numbers.bound - numbers.allocated) / 2);
+    let skipped =
+        setting.store.bound_state().await.unwrap().drawn.allocated - numbers.drawn.allocated;
+    assert_eq!(skipped, (numbers.bound - numbers.drawn.allocated) / 2);
 }
 
 #[tokio::test]
@@ -542,6 +543,44 @@ async fn a_database_that_went_back_twice_is_repaired_twice() {
         set_back(&setting, &backup).await;
         let after = setting.await_generation(&replica, lost.generation).await;
         assert!(after.token > lost.token && after.rev_floor > lost.now);
+    }
+}
+
+/// What a copy of the database does not know of, Redis does: each time, the publisher that knew it is gone.
+#[tokio::test]
+async fn a_copy_that_is_restored_again_and_again_gives_no_number_twice() {
+    let setting = Setting::new().await;
+    let mut replica = setting.replica();
+    replica.publishes().await;
+    let backup = setting.state().await;
+    let bound = setting.store.bound_state().await.unwrap().bound;
+    let mut ends = Vec::new();
+    for (issuer, step) in [(7, 1_000), (8, 3_000), (7, 2_000), (8, 1)] {
+        let segment = setting.store.draw_segment(issuer, step).await.unwrap();
+        let segment = segment.expect("numbers below the bound");
+        let last = ends.last().copied().unwrap_or(0);
+        assert!(segment.start >= last, "{segment:?} after {last}");
+        ends.push(segment.end);
+        until("Redis knows it", LIMIT, async || {
+            let stored = setting.redis.stored_state().await.unwrap().unwrap();
+            let is_newer = stored.token > backup.token;
+            (is_newer && stored.drawn.allocated >= segment.end * 1000).then_some(())
+        })
+        .await;
+        replica.end().await;
+        let lost = setting.state().await;
+        set_back(
+            &setting,
+            &PublisherState {
+                lease_until: 0,
+                ..backup.clone()
+            },
+        )
+        .await;
+        let numbers = "UPDATE issuers SET next = 0; DELETE FROM bounds WHERE bound >";
+        setting.execute(format!("{numbers} {bound}")).await;
+        replica = setting.replica();
+        setting.await_generation(&replica, lost.generation).await;
     }
 }
 
@@ -638,12 +677,12 @@ async fn numbers_are_skipped_once_however_often_redis_takes_no_generation() {
         .server
         .ask(&["HSET", "{feed}:state", "generation", &ahead]);
     setting.take_writes(false);
-    let mut allocated = vec![setting.store.bound_state().await.unwrap().allocated];
+    let mut allocated = vec![setting.store.bound_state().await.unwrap().drawn.allocated];
     for _ in 0..3 {
         let next = setting.replica();
         next.gives_up().await;
         next.end().await;
-        allocated.push(setting.store.bound_state().await.unwrap().allocated);
+        allocated.push(setting.store.bound_state().await.unwrap().drawn.allocated);
     }
     assert!(allocated[1] > allocated[0], "{allocated:?}");
     assert_eq!(allocated[1..], [allocated[1]; 3]);
@@ -671,7 +710,7 @@ async fn a_redis_of_a_later_generation_shows_that_the_database_went_back() {
     set_back(&setting, &restored).await;
     let next = setting.replica();
     setting.await_generation(&next, lost.generation).await;
-    assert!(setting.store.bound_state().await.unwrap().allocated > numbers.allocated);
+    assert!(setting.store.bound_state().await.unwrap().drawn.allocated > numbers.drawn.allocated);
 }
 
 /// Notes how old beats say that they are, and how old they are.
@@ -811,6 +850,7 @@ async fn a_publisher_that_was_paused_publishes_nothing_once_another_one_does() {
         begins: false,
         flushed_in: 0,
         beat: None,
+        drawn: Drawn::default(),
     };
     replica.end().await;
     let next = setting.replica();

@@ -2,8 +2,8 @@
 
 use crate::fixture::{Database, content, create, delete, key, link};
 use edgelink_control_plane::store::{
-    Actor, BOUND_LEAD_MILLIS, FeedKind, FlushReason, LeaseClaim, MAX_BATCH_BYTES, MAX_LEASE_MILLIS,
-    NUMBERS_SKIPPED, Packed, Past, PublisherState, Store,
+    Actor, BOUND_LEAD_MILLIS, Drawn, FeedKind, FlushReason, LeaseClaim, MAX_BATCH_BYTES,
+    MAX_LEASE_MILLIS, NUMBERS_SKIPPED, Packed, Past, PublisherState, Store,
 };
 use edgelink_wire::{FeedPosition, Record};
 
@@ -16,6 +16,7 @@ on_every_database!(
     no_segment_reaches_a_bound_that_was_not_published_for_a_minute,
     the_publisher_lease_is_fenced_by_a_token_that_grows,
     a_generation_begins_above_everything_from_before,
+    numbers_go_on_beyond_what_was_drawn_after_the_backup,
     a_flush_begins_a_generation_and_skips_numbers_only_where_a_backup_was_restored,
     as_many_numbers_are_skipped_as_links_were_created_since_the_backup,
     what_is_read_at_once_is_of_one_moment,
@@ -172,7 +173,7 @@ async fn no_segment_reaches_a_bound_that_was_not_published_for_a_minute(database
     assert_eq!(store.draw_segment(3, 1).await.unwrap(), None);
     // Others have their own sequences below the same bound.
     assert_eq!(store.draw_segment(4, 1).await.unwrap().unwrap().start, 0);
-    assert_eq!(store.bound_state().await.unwrap().allocated, bound);
+    assert_eq!(store.bound_state().await.unwrap().drawn.allocated, bound);
 }
 
 async fn what_a_clock_that_was_ahead_has_written_blocks_nothing(database: Database) {
@@ -300,11 +301,14 @@ async fn a_generation_begins_above_everything_from_before(database: Database) {
     let second = begin(first.token, Past::Unknown).await.unwrap();
     assert!(second.generation > first.generation && second.rev_floor > taken.rev_floor);
     let before = store.bound_state().await.unwrap();
-    let went_back = Past::WentBack { token: 5_000 };
+    let went_back = Past::WentBack {
+        token: 5_000,
+        drawn: before.drawn,
+    };
     let third = begin(second.token, went_back).await.unwrap();
     assert_eq!(third.token, 5_001);
-    let skipped = store.bound_state().await.unwrap().allocated - before.allocated;
-    let room = before.bound - before.allocated;
+    let skipped = store.bound_state().await.unwrap().drawn.allocated - before.drawn.allocated;
+    let room = before.bound - before.drawn.allocated;
     assert_eq!(skipped, room / 2);
     assert!(skipped <= NUMBERS_SKIPPED * 1000);
     // Links can be created at once, although the bound takes a minute to rise.
@@ -323,6 +327,46 @@ async fn a_generation_begins_above_everything_from_before(database: Database) {
         store.resolve(&key("a.example/none")).await.unwrap().rev(),
         floor
     );
+}
+
+/// Links can be created at once, although this copy does not know of the bound that counted.
+async fn numbers_go_on_beyond_what_was_drawn_after_the_backup(database: Database) {
+    let store = database.store().await;
+    let claim = claim("one");
+    let taken = store.take_publisher_lease(&claim).await.unwrap().unwrap();
+    let before = store.bound_state().await.unwrap();
+    let drawn = Drawn {
+        allocated: before.bound + 5_000,
+        sum: before.drawn.sum + before.bound / 1000 + 5,
+        counted: 70_000,
+        counts: before.bound + 25_000,
+    };
+    let past = Past::WentBack { token: 1, drawn };
+    let repaired = store.begin_generation(taken.token, past).await.unwrap();
+    let after = store.bound_state().await.unwrap();
+    assert_eq!(after.drawn.allocated, before.bound + 15_000);
+    assert_eq!(
+        (after.bound, after.drawn.counts),
+        (drawn.counts, drawn.counts)
+    );
+    assert_eq!(after.drawn.counted, 70_000 + NUMBERS_SKIPPED);
+    let segment = store.draw_segment(7, 2).await.unwrap().unwrap();
+    assert_eq!(segment.start * 1000, after.drawn.allocated);
+    // An issuer has drawn no more than all of them, and is advanced no further than that.
+    let drawn = Drawn {
+        allocated: after.drawn.allocated + 9_000,
+        sum: after.drawn.sum + 2 + 3,
+        ..drawn
+    };
+    let past = Past::WentBack { token: 1, drawn };
+    let token = repaired.unwrap().token;
+    store.begin_generation(token, past).await.unwrap().unwrap();
+    let again = store.bound_state().await.unwrap();
+    assert_eq!(
+        again.drawn.allocated,
+        after.drawn.allocated + 2_000 + 3_000 + 2_000
+    );
+    assert_eq!(again.drawn.counted, after.drawn.counted + NUMBERS_SKIPPED);
 }
 
 async fn a_flush_begins_a_generation_and_skips_numbers_only_where_a_backup_was_restored(
@@ -349,8 +393,8 @@ async fn a_flush_begins_a_generation_and_skips_numbers_only_where_a_backup_was_r
         (restored.skipped_in, restored.flushed_in),
         (restored.generation, restored.generation)
     );
-    let room = before.bound - before.allocated;
-    let skipped = store.bound_state().await.unwrap().allocated - before.allocated;
+    let room = before.bound - before.drawn.allocated;
+    let skipped = store.bound_state().await.unwrap().drawn.allocated - before.drawn.allocated;
     assert_eq!(skipped, room / 2);
     assert_eq!(skipped_each.least * 1000, skipped);
     assert_eq!(skipped_each.greatest, skipped_each.least);
@@ -383,18 +427,18 @@ async fn as_many_numbers_are_skipped_as_links_were_created_since_the_backup(data
     let skipped = skipped.unwrap();
     assert_eq!((skipped.least, skipped.greatest), (count, count));
     let after = store.bound_state().await.unwrap();
-    assert_eq!(after.allocated, before.allocated + count * 1000);
+    assert_eq!(after.drawn.allocated, before.drawn.allocated + count * 1000);
     assert_eq!(store.counter("numbers").await.unwrap(), count);
     // Until the publisher has raised the bound.
     assert_eq!(store.draw_segment(7, 1).await.unwrap(), None);
-    let raised = after.allocated + 1_000_000;
+    let raised = after.drawn.allocated + 1_000_000;
     store.add_bound(raised).await.unwrap();
     store.mark_bound_published(raised).await.unwrap();
     database
         .execute("UPDATE bounds SET published_at = published_at - 61000 WHERE published_at > 0")
         .await;
     let drawn = store.draw_segment(7, 1).await.unwrap().unwrap();
-    assert_eq!(drawn.start, after.allocated / 1000);
+    assert_eq!(drawn.start, after.drawn.allocated / 1000);
 }
 
 async fn what_is_read_at_once_is_of_one_moment(database: Database) {

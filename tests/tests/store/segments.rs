@@ -3,7 +3,7 @@
 use crate::fixture::Database;
 use edgelink_control_plane::numbers::{NumberSource, SegmentOptions, counter, segment};
 use edgelink_control_plane::store::{
-    FeedKind, LeaseClaim, NUMBERS_SKIPPED, Past, PublisherState, Segment, Store,
+    Drawn, FeedKind, LeaseClaim, NUMBERS_SKIPPED, Past, PublisherState, Segment, Store,
 };
 use std::sync::Arc;
 
@@ -17,6 +17,12 @@ on_every_database!(
     numbers_are_skipped_of_a_counter_that_the_restored_database_does_not_have,
     what_was_drawn_before_numbers_are_skipped_is_given_up,
 );
+
+/// Numbers are known to have been drawn by the database alone.
+fn went_back(token: u64) -> Past {
+    let drawn = Drawn::default();
+    Past::WentBack { token, drawn }
+}
 
 async fn a_segment_starts_where_the_last_one_of_its_issuer_ended(database: Database) {
     let store = database.store().await;
@@ -116,7 +122,7 @@ async fn nothing_is_drawn_from_a_database_that_went_back_until_it_is_repaired(da
     // The token of another taking is not above the lost one.
     let again = take_lease(&store).await;
     assert_eq!(again.token, lost.token);
-    let past = Past::WentBack { token: lost.token };
+    let past = went_back(lost.token);
     let repaired = store.begin_generation(again.token, past).await.unwrap();
     assert!(repaired.unwrap().token > lost.token);
     let drawn = store.draw_segment(0, 100).await.unwrap().unwrap();
@@ -130,10 +136,10 @@ async fn numbers_are_skipped_of_a_counter_that_the_restored_database_does_not_ha
 ) {
     let store = database.store().await;
     let taken = take_lease(&store).await;
-    let past = Past::WentBack { token: taken.token };
+    let past = went_back(taken.token);
     let repaired = store.begin_generation(taken.token, past).await.unwrap();
     assert_eq!(store.counter("numbers").await.unwrap(), NUMBERS_SKIPPED);
-    let past = Past::WentBack { token: 0 };
+    let past = went_back(0);
     let again = store.begin_generation(repaired.unwrap().token, past).await;
     assert!(again.unwrap().is_some());
     assert_eq!(store.counter("numbers").await.unwrap(), 2 * NUMBERS_SKIPPED);
@@ -153,7 +159,7 @@ async fn what_was_drawn_before_numbers_are_skipped_is_given_up(database: Databas
         assert!(kept.unwrap().is_some());
         let second = source.next_number().await.unwrap();
         assert_eq!(second, first + step);
-        let past = Past::WentBack { token: taken.token };
+        let past = went_back(taken.token);
         let repaired = store.begin_generation(taken.token, past).await;
         assert!(repaired.unwrap().is_some());
         let third = source.next_number().await.unwrap();
