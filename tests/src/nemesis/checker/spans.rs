@@ -102,9 +102,9 @@ impl Spans {
             .any(|restore| since < restore.restored.1 && at > restore.restored.0);
         let is_done = matches!(operation.end, Some((_, OperationOutcome::Done { .. })));
         let gives = match kind.as_str() {
-            "create" | "move here" => is_done,
+            "create" => is_done,
             // Without an answer, what was found may be the link that a restored database has brought back.
-            "restore" => operation.is_answered(),
+            "move here" | "restore" => operation.is_answered(),
             _ => false,
         };
         if gives {

@@ -10,13 +10,13 @@ const RULED: Value = Value::Ruled {
 impl Story {
     /// A link is restored as something else than it was when it was deleted.
     fn restored_as(self, asked: Value, shown: Value, from: u64, to: u64) -> Self {
-        self.found_restored(asked, shown, true, from, to)
+        self.found("restore", (asked, shown), true, from, to)
     }
 
-    fn found_restored(
+    fn found(
         mut self,
-        asked: Value,
-        shown: Value,
+        kind: &str,
+        (asked, shown): (Value, Value),
         is_answered: bool,
         from: u64,
         to: u64,
@@ -27,7 +27,7 @@ impl Story {
             shown: Some(shown),
             is_answered,
         };
-        self.operation(from, to, write("restore", asked), outcome);
+        self.operation(from, to, write(kind, asked), outcome);
         self
     }
 
@@ -79,14 +79,16 @@ fn a_restored_link_is_there_with_its_content() {
 
 #[test]
 fn a_link_that_a_restored_database_brought_back_is_not_given_twice() {
-    let story = |is_answered| {
-        let story = created().copied(5000, 5100);
-        let story = story.write("delete", Absent, 10_000, 10_010);
-        let story = story.restored(20_000, 22_000);
-        story.found_restored(Target(1), Target(1), is_answered, 30_000, 100_000)
-    };
-    assert_eq!(story(false).breaks(), []);
-    assert_eq!(story(true).breaks(), [Promise::NothingTwice]);
+    for (away, kind) in [("delete", "restore"), ("move", "move here")] {
+        let story = |is_answered| {
+            let story = created().copied(5000, 5100);
+            let story = story.write(away, Absent, 10_000, 10_010);
+            let story = story.restored(20_000, 22_000);
+            story.found(kind, (Target(1), Target(1)), is_answered, 30_000, 100_000)
+        };
+        assert_eq!(story(false).breaks(), []);
+        assert_eq!(story(true).breaks(), [Promise::NothingTwice]);
+    }
 }
 
 #[test]
