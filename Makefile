@@ -161,7 +161,7 @@ cluster-failover: ## Kill a master of Redis Cluster under load
 click-accounting: ## Count a million clicks, in both engines, while all parts are killed and stopped; and losses
 front-crowd: ## Follow links through nginx beside 10,000 idle connections, slow clients and resets of HTTP/2: figures of each
 galera: setup-galera ## Kill nodes of a Galera cluster in turn while two control planes create: nothing lost, nothing twice
-restore: ## Lose the database, and restore it by the runbook's commands: nothing stale, no number twice
+restore: setup-restore ## Lose the database, and restore it by the runbook's commands: nothing stale, no number twice
 $(DRILLS): setup wasm
 	cargo build --profile $(DRILL_PROFILE) $(NATIVE) --bin edgelink
 	EDGELINK_TEST_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target))/$(DRILL_FOLDER)/edgelink \
@@ -247,6 +247,10 @@ setup-full:
 .PHONY: setup-galera
 setup-galera:
 	@tests/install.sh galera
+
+.PHONY: setup-restore
+setup-restore:
+	@tests/install.sh restore
 
 .PHONY: setup-lint
 setup-lint:

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing to run edgelink (`install.sh run`), to run it with MariaDB, Redis and nginx (`install.sh full`), with
 # ClickHouse and Prometheus too (`install.sh full clickhouse prometheus`), to test it as well (`install.sh test`), on MySQL
-# too (`install.sh mysql`) and a Galera cluster (`install.sh galera`), to compare it with others (`install.sh bench`), to check the API against its document
+# too (`install.sh mysql`) and a Galera cluster (`install.sh galera`), or with the commands of the runbook (`install.sh restore`), to compare it with others (`install.sh bench`), to check the API against its document
 # (`install.sh contract`), to build the native module for any system (`install.sh native`) or to check its sources (`install.sh lint`): the wasm target, Envoy, cargo-deny, chdb and what tests take
 # from npm everywhere, packages on Debian. Elsewhere it says what is missing. What is there already is left alone.
 set -euo pipefail
@@ -228,6 +228,10 @@ galera)
   [[ -e /usr/lib/galera/libgalera_smm.so ]] || packages+=(galera-4)
   need wsrep_sst_rsync mariadb-server
   need rsync rsync
+  ;;
+restore)
+  need_for_testing
+  need mariadb-dump mariadb-client
   ;;
 mysql)
   need_for_testing
