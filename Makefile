@@ -14,7 +14,7 @@ NATIVE := --workspace --exclude edgelink-filter
 PROFILE ?= quick
 RUN_WASM_PROFILE := $(if $(filter quick,$(PROFILE)),quick-wasm,wasm)
 # What the filter is that `make run` starts: wasm, or native (envoy/README.md, "The native module").
-FILTER ?= $(or $(EDGELINK_FILTER),wasm)
+FILTER := $(or $(FILTER),$(EDGELINK_FILTER),wasm)
 $(if $(filter-out wasm native,$(FILTER)),$(error FILTER must be wasm or native, not '$(FILTER)'))
 
 PORTABLE_TARGET := $(shell uname -m)-unknown-linux-gnu
@@ -35,7 +35,7 @@ run-full: setup-full run-parts ## The production shape: MariaDB, Redis, two cont
 run-cluster: setup-full run-parts ## The same on a Redis Cluster of three masters and three replicas
 	@exec envoy/up.sh $(PROFILE) cluster
 
-run run-full run-cluster: export EDGELINK_FILTER = $(FILTER)
+run run-full run-cluster: export EDGELINK_FILTER := $(FILTER)
 run-full run-cluster: export EDGELINK_ANALYTICS_ENGINE = $(or $(ANALYTICS),sql)
 run-full run-cluster: export EDGELINK_OBSERVE = $(OBSERVE)
 

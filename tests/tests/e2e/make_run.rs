@@ -275,6 +275,60 @@ fn up(
     Process::start("envoy/up.sh", command, folder.join("up.log"))
 }
 
+/// What `make` would run, each line behind the filter that its environment names.
+fn recipes(arguments: &[&str], filter: Option<&str>) -> String {
+    let folder = TempDir::new().unwrap();
+    let shell = folder.path().join("shell");
+    std::fs::write(&shell, "#!/bin/sh\necho \"$EDGELINK_FILTER: $2\"\n").unwrap();
+    std::fs::set_permissions(&shell, PermissionsExt::from_mode(0o755)).unwrap();
+    let mut make = Command::new("make");
+    make.current_dir(root()).env_remove("EDGELINK_FILTER");
+    for inherited in ["MAKEFLAGS", "MFLAGS", "MAKELEVEL", "FILTER"] {
+        make.env_remove(inherited);
+    }
+    make.envs(filter.map(|filter| ("EDGELINK_FILTER", filter)));
+    make.arg("--silent").args(arguments);
+    make.arg(format!("SHELL={}", shell.display()));
+    let output = make.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn make_builds_and_starts_the_filter_that_is_asked_for() {
+    for (arguments, variable, filter, package, up) in [
+        (&["run"][..], None, "wasm", "edgelink-filter", ""),
+        (&["run-full"], Some(""), "wasm", "edgelink-filter", " full"),
+        (
+            &["FILTER=native", "run"],
+            None,
+            "native",
+            "edgelink-native",
+            "",
+        ),
+        (
+            &["run-cluster"],
+            Some("native"),
+            "native",
+            "edgelink-native",
+            " cluster",
+        ),
+        (
+            &["FILTER=wasm", "run"],
+            Some("native"),
+            "wasm",
+            "edgelink-filter",
+            "",
+        ),
+    ] {
+        let recipes = recipes(arguments, variable);
+        let is_built = |line: &str| line.contains("cargo build") && line.contains(package);
+        assert!(recipes.lines().any(is_built), "{arguments:?}: {recipes}");
+        let up = format!("{filter}: exec envoy/up.sh quick{up}");
+        assert_eq!(recipes.lines().last(), Some(up.as_str()));
+    }
+}
+
 #[tokio::test]
 async fn what_it_prints_works_and_a_second_start_finds_the_links_of_the_first() {
     let collector = Collector::start().await;
