@@ -71,7 +71,8 @@ pub(super) static APPEND: Script = Script::new(
 local function above(a, b) return #a > #b or (#a == #b and a > b) end
 local feed, key = KEYS[1], KEYS[2]
 local token, owner, installation, generation, after = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local state = redis.call('HMGET', key, 'token', 'owner', 'installation', 'generation')
+local drawn = {'allocated', 'sum', 'counted', 'counts'}
+local state = redis.call('HMGET', key, 'token', 'owner', 'installation', 'generation', unpack(drawn))
 if state[3] and state[3] ~= installation then return {'foreign', state[3]} end
 if state[1] and (above(state[1], token) or (state[1] == token and state[2] ~= owner)) then
   return {'fenced', state[1]}
@@ -105,11 +106,10 @@ if ARGV[6] == '1' then
   set[#set + 1] = 'skipped_in'
   set[#set + 1] = ARGV[11]
 end
-for i, name in ipairs({'allocated', 'sum', 'counted', 'counts'}) do
-  local drawn = ARGV[11 + i]
-  if above(drawn, redis.call('HGET', key, name) or '') then
+for i, name in ipairs(drawn) do
+  if above(ARGV[11 + i], state[4 + i] or '') then
     set[#set + 1] = name
-    set[#set + 1] = drawn
+    set[#set + 1] = ARGV[11 + i]
   end
 end
 redis.call(unpack(set))
