@@ -78,12 +78,14 @@ impl Spans {
         let Ask::Write { value, .. } = operation.ask else {
             return;
         };
-        self.spans.push(Span {
+        // What was asked for may have been there, and a restored database have shown something else.
+        let values = operation.asked.into_iter().chain([value]);
+        self.spans.extend(values.map(|value| Span {
             value,
             from: operation.invoked,
             to: Micros::MAX,
             settled: operation.end.as_ref().map_or(Micros::MAX, |(at, _)| *at),
-        });
+        }));
     }
 
     fn complete(&mut self, operation: &Operation, at: Micros, restores: &[Restore]) {

@@ -108,6 +108,21 @@ fn a_link_that_is_restored_otherwise_than_it_was_has_lost_something() {
 }
 
 #[test]
+fn a_restored_link_may_be_followed_until_the_database_went_back() {
+    let story = |restored: u64| {
+        let story = Story::default().copied(500, 600);
+        let story = story.write("create", Target(1), 1000, 1010);
+        let story = story.write("delete", Absent, 2000, 2010);
+        let story = story.follow(Target(1), 20_100, 20_101);
+        let story = story.restored(restored, restored + 100);
+        story.restored_as(Target(1), Absent, 20_000, 21_000)
+    };
+    assert_eq!(story(20_500).breaks(), []);
+    let late = story(15_000).follow(Target(1), 26_001, 26_002);
+    assert_eq!(late.breaks(), [Promise::NothingOld]);
+}
+
+#[test]
 fn a_rule_leads_those_who_meet_its_condition_elsewhere() {
     let story = || created().write("rules", RULED, 10_000, 10_010);
     let right = story()
