@@ -36,6 +36,8 @@ pub(crate) struct Caches {
     encoded: Vec<u8>,
     /// The last record that came from a slot and that the LRU does not keep.
     loose: Option<SharedRecord<Vec<u8>>>,
+    /// When the oldest record that was served was fetched, since that was last asked for.
+    oldest_served: Option<Moment>,
 }
 
 /// A record that was found.
@@ -120,6 +122,7 @@ impl Caches {
             changes: Changes::new(hasher),
             encoded: Vec::new(),
             loose: None,
+            oldest_served: None,
         }
     }
 
@@ -249,6 +252,14 @@ impl Caches {
 
     /// The encoded record of what was found for `key`, and where a click on it is counted.
     pub(crate) fn serve<'a>(&'a mut self, found: Found, key: &'a [u8]) -> (&'a [u8], Clicker<'a>) {
+        let fetched = match (found.place, &self.loose) {
+            (Some(place), _) => Some(self.lru.fetched(place)),
+            (None, loose) => loose.as_ref().map(|loose| loose.fetched),
+        };
+        if let Some(fetched) = fetched {
+            let oldest = self.oldest_served.get_or_insert(fetched);
+            *oldest = fetched.min(*oldest);
+        }
         match found.place {
             Some(place) => self.lru.serve(place),
             None => {
@@ -256,6 +267,11 @@ impl Caches {
                 (record, self.lru.clicker(key))
             }
         }
+    }
+
+    /// When the oldest record was fetched that was served since this was last called; `None` if none was.
+    pub(crate) fn take_oldest_served(&mut self) -> Option<Moment> {
+        self.oldest_served.take()
     }
 
     /// Counts a redirect of a link that was waited for.

@@ -66,6 +66,11 @@ impl Host {
         self.changes.feed_lag_millis = millis;
     }
 
+    /// How old the oldest record is that a cache has answered with since the last time; `None` if none has.
+    pub(crate) fn note_record_age(&mut self, millis: Option<u64>) {
+        self.changes.record_age_millis = self.changes.record_age_millis.max(millis);
+    }
+
     /// Whether there is something for the main thread that it was not woken for.
     #[inline(always)]
     pub(crate) fn wants_main_thread(&self) -> bool {

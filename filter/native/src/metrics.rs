@@ -12,6 +12,8 @@ pub(crate) struct Metrics {
     panics: Option<usize>,
     /// `edgelink.feed_lag_milliseconds`.
     feed_lag: Option<usize>,
+    /// `edgelink.record_age_milliseconds`.
+    record_age: Option<usize>,
 }
 
 struct Defined {
@@ -29,6 +31,8 @@ pub(crate) struct Changes {
     recorded: Vec<(Metric, u64)>,
     /// How far the feed is behind.
     pub(crate) feed_lag_millis: Option<u64>,
+    /// How old the oldest record is that a cache has answered with.
+    pub(crate) record_age_millis: Option<u64>,
 }
 
 impl Changes {
@@ -41,7 +45,10 @@ impl Changes {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.added.is_empty() && self.recorded.is_empty() && self.feed_lag_millis.is_none()
+        self.added.is_empty()
+            && self.recorded.is_empty()
+            && self.feed_lag_millis.is_none()
+            && self.record_age_millis.is_none()
     }
 }
 
@@ -76,6 +83,11 @@ impl Metrics {
             defined: Metric::all().map(define).collect(),
             panics: envoy.define(MetricKind::Counter, "edgelink.panics", &[]),
             feed_lag: envoy.define(MetricKind::Gauge, "edgelink.feed_lag_milliseconds", &[]),
+            record_age: envoy.define(
+                MetricKind::Histogram,
+                "edgelink.record_age_milliseconds",
+                &[],
+            ),
         }
     }
 
@@ -94,6 +106,9 @@ impl Metrics {
         }
         if let Some((id, lag)) = self.feed_lag.zip(changes.feed_lag_millis) {
             envoy.set(id, lag);
+        }
+        if let Some((id, age)) = self.record_age.zip(changes.record_age_millis) {
+            envoy.record(id, &[], age);
         }
         let panics = panics::take();
         if let Some(id) = self.panics.filter(|_| panics > 0) {

@@ -277,6 +277,8 @@ impl Worker {
         let actions = self.edge.on_tick(&mut self.host, now, wall);
         self.act_on(actions);
         self.host.note_feed_lag(self.edge.feed_lag_millis(now));
+        self.host
+            .note_record_age(self.edge.take_record_age_millis(now));
     }
 
     /// Bytes have come from Redis.

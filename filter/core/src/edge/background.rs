@@ -287,6 +287,12 @@ impl Edge {
         Some(read_until.age(now))
     }
 
+    /// How long ago the oldest record was fetched that a cache has answered with since this was last called, in milliseconds; `None` if
+    /// none has.
+    pub fn take_record_age_millis(&mut self, now: Moment) -> Option<u64> {
+        Some(self.caches.take_oldest_served()?.age(now))
+    }
+
     fn worker_health(&self, now: Moment) -> WorkerHealth {
         let lag = self.feed_lag_millis(now);
         WorkerHealth {

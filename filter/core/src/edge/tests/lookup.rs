@@ -354,3 +354,24 @@ fn a_lookup_is_part_of_the_trace_of_its_oldest_waiter_that_is_in_one() {
     world.edge.on_stream_end(3);
     assert_eq!(trace(&world), None);
 }
+
+#[test]
+fn the_age_is_that_of_the_oldest_record_that_a_cache_has_answered_with() {
+    let mut world = World::new();
+    let age = |world: &mut World| {
+        let now = Moment::from_millis(world.now);
+        world.edge.take_record_age_millis(now)
+    };
+    world.know("old", link("https://e/", 1));
+    world.stand_still(700);
+    world.know("new", link("https://e/", 1));
+    assert_eq!(age(&mut world), None, "the control plane has answered");
+    world.stand_still(300);
+    world.visit("/new");
+    assert_eq!(age(&mut world), Some(300));
+    assert_eq!(age(&mut world), None, "nothing was served since");
+    for code in ["/new", "/old", "/new"] {
+        world.visit(code);
+    }
+    assert_eq!(age(&mut world), Some(1000));
+}

@@ -441,6 +441,7 @@ fn metrics_are_handed_over_with_their_labels() {
     assert_eq!(module.count("edgelink.requests|control_plane|redirect"), 1);
     assert_eq!(module.count("edgelink.callouts|ok"), 1);
     assert_eq!(module.count("edgelink.lru_entries"), 1);
+    assert_eq!(module.count("edgelink.record_age_milliseconds"), 1);
 }
 
 #[test]

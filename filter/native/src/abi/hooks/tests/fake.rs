@@ -238,7 +238,7 @@ exports! {
     fn envoy_dynamic_module_callback_http_filter_config_set_gauge(_config: Object, _id: usize, _labels: *const Buffer, _count: usize, _to: u64) -> u32 {
         0
     }
-    fn envoy_dynamic_module_callback_http_filter_config_record_histogram_value(_config: Object, _id: usize, _labels: *const Buffer, _count: usize, _value: u64) -> u32 {
-        0
+    fn envoy_dynamic_module_callback_http_filter_config_record_histogram_value(config: Object, id: usize, labels: *const Buffer, count: usize, _value: u64) -> u32 {
+        envoy_dynamic_module_callback_http_filter_config_increment_counter(config, id, labels, count, 1)
     }
 }
