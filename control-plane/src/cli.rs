@@ -146,7 +146,18 @@ async fn serve(config: Config, environment: &Environment) -> Result<(), Failure>
 /// given it would be another one than that of the control planes.
 async fn open(config: &StoreConfig) -> Result<Arc<Store>, StoreError> {
     say_database(config);
-    store::open(config).await
+    store::open(&patient(config)).await
+}
+
+/// For how long a command waits for a call of its database at least: people can wait for one that is busy, visitors cannot.
+const CALL_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// The settings of the database with the timeout of a command.
+fn patient(config: &StoreConfig) -> StoreConfig {
+    StoreConfig {
+        timeout_ms: config.timeout_ms.max(CALL_TIMEOUT),
+        ..config.clone()
+    }
 }
 
 /// On standard error: what is printed on standard output is for programs.
@@ -159,7 +170,7 @@ async fn migrate(config: &Config, may_create: bool) -> Result<(), Failure> {
     if !may_create {
         store::require_file(&config.store)?;
     }
-    let store = store::connect(&config.store).await?;
+    let store = store::connect(&patient(&config.store)).await?;
     Ok(store.migrate().await?)
 }
 

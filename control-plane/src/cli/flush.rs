@@ -30,8 +30,8 @@ pub(super) struct FlushArguments {
     /// after the start of a control plane.
     #[arg(long, value_parser = value_parser!(u64).range(1..=1_000_000_000), value_name = "N", requires = "restored")]
     links_since: Option<u64>,
-    /// How many seconds to wait until a control plane has published the flush, 0 to 600; with 0 it is noted alone. Without a
-    /// publisher there is no wait.
+    /// How many seconds to wait until a control plane has published the flush, 0 to 600; with 0 it is noted alone. Where there
+    /// is no publisher for twice the time of its lease, the wait ends then.
     #[arg(long, default_value_t = 15, value_parser = value_parser!(u64).range(0..=600), value_name = "SECONDS")]
     wait: u64,
 }
@@ -41,7 +41,7 @@ pub(super) struct FlushArguments {
 enum Outcome {
     /// It is in the feed, in this generation.
     Published(u64),
-    /// There is no publisher.
+    /// There has been no publisher for some time.
     NoPublisher,
     /// The publisher has not published it in time.
     Late,
@@ -65,7 +65,8 @@ impl FlushArguments {
             return Ok(());
         }
         let wait = Duration::from_secs(self.wait);
-        match await_publisher(&store, &flushed, wait).await? {
+        let lease = config.publisher.lease_ms;
+        match await_publisher(&store, &flushed, wait, lease * 2).await? {
             Outcome::Published(generation) => {
                 println!(
                     "published: generation {generation} of the feed begins, and records of Redis from before are not read"
@@ -95,23 +96,32 @@ fn print_skipped(skipped: Skipped, links_since: Option<u64>) {
     }
 }
 
-/// Waits for a generation after that of the flush in which something is published.
+/// Waits for a generation after that of the flush in which something is published, at most for `wait`, and not longer than
+/// `absence` without a publisher: one that starts, or whose lease lapsed while its database was slow, takes it soon.
 async fn await_publisher(
     store: &Store,
     flushed: &PublisherState,
     wait: Duration,
+    absence: Duration,
 ) -> Result<Outcome, StoreError> {
-    let end = Instant::now() + wait;
+    let start = Instant::now();
+    let mut held_at = start;
     loop {
         let state = store.publisher().await?;
         if state.generation > flushed.generation && state.position > FeedPosition::START {
             return Ok(Outcome::Published(state.generation));
         }
-        if state.has_expired() {
+        if !state.has_expired() {
+            held_at = Instant::now();
+        }
+        if held_at.elapsed() >= absence {
             return Ok(Outcome::NoPublisher);
         }
-        if Instant::now() >= end {
-            return Ok(Outcome::Late);
+        if start.elapsed() >= wait {
+            return Ok(match state.has_expired() {
+                true => Outcome::NoPublisher,
+                false => Outcome::Late,
+            });
         }
         sleep(PAUSE).await;
     }

@@ -22,7 +22,8 @@ edgelink_wire::settings! {
         pub auto_migrate: bool = true;
         /// Open connections. SQLite uses one for writing and the rest for reading.
         pub max_connections: u32 = 16, 1..=1_000;
-        /// Time for one call, waiting for a connection included; then 503, and it may have taken effect nevertheless.
+        /// Time for one call, waiting for a connection included; then 503, and it may have taken effect nevertheless. Commands wait
+        /// 20 s at least.
         pub timeout_ms: Duration = Duration::from_millis(1_500), 50..=60_000;
         /// How often all servers that `url` names are asked whether they take writes, where it names several. Control planes of a
         /// Galera cluster come back to the first node that way.

@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 fn edgelink(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_edgelink"));
@@ -333,14 +333,30 @@ async fn a_flush_is_published_by_the_control_plane_that_runs_or_that_starts_next
     );
 
     assert_eq!(server.end("-TERM").0, Some(0));
-    let text = stdout(folder.path(), &["flush", "--restored"]);
+    let text = stdout(folder.path(), &["flush", "--restored", "--wait", "1"]);
     assert!(
         text.contains("no control plane publishes now") && text.contains("numbers"),
         "{text}"
     );
+    let absent = edgelink(folder.path(), &["flush", "--wait", "600"])
+        .env("EDGELINK_PUBLISHER_LEASE_MS", "500")
+        .output();
+    let text = String::from_utf8(absent.unwrap().stdout).unwrap();
+    assert!(text.contains("no control plane publishes now"), "{text}");
+
+    // One that starts in the meantime publishes it.
+    let waiting = edgelink(folder.path(), &["flush", "--wait", "120"])
+        .env("EDGELINK_PUBLISHER_LEASE_MS", "60000")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let server = Process::start(folder.path());
+    let text = String::from_utf8(waiting.wait_with_output().unwrap().stdout).unwrap();
+    assert!(text.contains("published: generation"), "{text}");
+    assert_eq!(server.end("-TERM").0, Some(0));
 
     // One that holds the lease and publishes nothing.
-    let ahead = clock_millis() + 60_000;
+    let ahead = clock_millis() + 50_000;
     let hold = format!("UPDATE publisher SET owner = 'stopped', lease_until = {ahead}");
     let database = format!("sqlite://{}", folder.path().join("edgelink.db").display());
     let mut connection = SqliteConnection::connect(&database).await.unwrap();
@@ -367,6 +383,32 @@ async fn a_flush_is_published_by_the_control_plane_that_runs_or_that_starts_next
     assert_fails(&alone, 2, &["--restored"]);
     let too_long = output(folder.path(), &["flush", "--wait", "601"]);
     assert_fails(&too_long, 2, &["--wait", "601"]);
+}
+
+#[tokio::test]
+async fn a_command_waits_for_a_database_that_is_busy() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(Process::start(folder.path()).end("-TERM").0, Some(0));
+    let database = format!("sqlite://{}", folder.path().join("edgelink.db").display());
+    let mut connection = SqliteConnection::connect(&database).await.unwrap();
+    connection.execute("BEGIN IMMEDIATE").await.unwrap();
+
+    let mut command = edgelink(folder.path(), &["flush", "--wait", "0"])
+        .env("EDGELINK_STORE_TIMEOUT_MS", "50")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut errors = BufReader::new(command.stderr.as_mut().unwrap());
+    errors.read_line(&mut line).unwrap();
+    assert!(line.contains("the database is"), "{line}");
+    // Longer than a call of the control plane may take.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    connection.execute("COMMIT").await.unwrap();
+    let output = command.wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("noted: all caches drop"), "{output:?}");
 }
 
 #[tokio::test]
