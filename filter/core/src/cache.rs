@@ -46,6 +46,7 @@ pub(crate) struct Found {
     /// The tier that it counts for.
     pub(crate) tier: Tier,
     place: Option<Place>,
+    fetched: Moment,
 }
 
 /// A record in the LRU that is not fresh.
@@ -216,6 +217,7 @@ impl Caches {
         Ok(Found {
             tier: Tier::Lru,
             place: Some(place),
+            fetched,
         })
     }
 
@@ -252,14 +254,8 @@ impl Caches {
 
     /// The encoded record of what was found for `key`, and where a click on it is counted.
     pub(crate) fn serve<'a>(&'a mut self, found: Found, key: &'a [u8]) -> (&'a [u8], Clicker<'a>) {
-        let fetched = match (found.place, &self.loose) {
-            (Some(place), _) => Some(self.lru.fetched(place)),
-            (None, loose) => loose.as_ref().map(|loose| loose.fetched),
-        };
-        if let Some(fetched) = fetched {
-            let oldest = self.oldest_served.get_or_insert(fetched);
-            *oldest = fetched.min(*oldest);
-        }
+        let oldest = self.oldest_served.get_or_insert(found.fetched);
+        *oldest = found.fetched.min(*oldest);
         match found.place {
             Some(place) => self.lru.serve(place),
             None => {
@@ -434,7 +430,11 @@ impl Caches {
             (None, Some(loose)) => (loose.bytes(), loose.fetched),
             (None, None) => return None,
         };
-        let found = |tier| Found { tier, place };
+        let found = |tier| Found {
+            tier,
+            place,
+            fetched,
+        };
         match self.usability(bytes, fetched, now) {
             Usability::Fresh if !self.changes.is_outdated(key, fetched) => {
                 Some(Lookup::Fresh(found(Tier::SharedData)))
