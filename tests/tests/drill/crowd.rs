@@ -9,6 +9,7 @@ use edgelink_tests::stack::{
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 use tokio::time::{interval, interval_at};
 
@@ -70,8 +71,9 @@ async fn crowd() {
     )
     .await;
     drop(idle);
+    let harmful = machine_of_their_own();
     let sent = Arc::new(AtomicU64::new(0));
-    let slow = send_slowly(&nginx, &sent);
+    let slow = send_slowly(&harmful, &nginx, &sent);
     await_count(&sent, 2 * u64::from(SLOW)).await;
     follow(
         &nginx,
@@ -81,7 +83,7 @@ async fn crowd() {
     .await;
     drop(slow);
     let resets = Arc::new(AtomicU64::new(0));
-    let resetting = send_and_reset(&nginx, &resets);
+    let resetting = send_and_reset(&harmful, &nginx, &resets);
     await_count(&resets, 40_000).await;
     let what = format!("{RESETTING} clients that take back all requests of HTTP/2");
     follow(&nginx, &journey, &what).await;
@@ -90,7 +92,19 @@ async fn crowd() {
         "{} requests were taken back",
         resets.load(Ordering::Relaxed)
     );
+    harmful.shutdown_background();
     edgelink.envoy.assert_unharmed().await;
+}
+
+/// Runs clients that do harm with less priority than servers and visitors: they would have another machine, and this one has few
+/// processors.
+fn machine_of_their_own() -> Runtime {
+    let yields = || {
+        rustix::process::setpriority_process(None, 19).expect("less priority");
+    };
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = builder.on_thread_start(yields).enable_all().build();
+    runtime.expect("threads")
 }
 
 /// What visitors see for a while, all of whom are answered.
@@ -142,12 +156,12 @@ async fn open_idle(nginx: &Arc<Nginx>) -> Vec<impl Sized + use<>> {
 
 /// Clients whose request never ends; nginx cuts them off, and they come again. They begin one after another, so that they do not all
 /// come again at once.
-fn send_slowly(nginx: &Arc<Nginx>, sent: &Arc<AtomicU64>) -> JoinSet<()> {
+fn send_slowly(from: &Runtime, nginx: &Arc<Nginx>, sent: &Arc<AtomicU64>) -> JoinSet<()> {
     let mut clients = JoinSet::new();
     for client in 0..SLOW {
         let (nginx, sent) = (Arc::clone(nginx), Arc::clone(sent));
         let first = Instant::now() + CUT_OFF * client / SLOW;
-        clients.spawn(async move {
+        let client = async move {
             let mut ticks = interval_at(first.into(), Duration::from_secs(1));
             loop {
                 ticks.tick().await;
@@ -158,13 +172,14 @@ fn send_slowly(nginx: &Arc<Nginx>, sent: &Arc<AtomicU64>) -> JoinSet<()> {
                     ticks.tick().await;
                 }
             }
-        });
+        };
+        clients.spawn_on(client, from.handle());
     }
     clients
 }
 
 /// Clients that send requests over HTTP/2 and take them back, 5,000 a second each: more would need the processors that nginx has.
-fn send_and_reset(nginx: &Arc<Nginx>, resets: &Arc<AtomicU64>) -> JoinSet<()> {
+fn send_and_reset(from: &Runtime, nginx: &Arc<Nginx>, resets: &Arc<AtomicU64>) -> JoinSet<()> {
     const AT_ONCE: u32 = 50;
     /// nginx takes no more of one connection.
     const OF_CONNECTION: u32 = 1_000;
@@ -177,7 +192,7 @@ fn send_and_reset(nginx: &Arc<Nginx>, resets: &Arc<AtomicU64>) -> JoinSet<()> {
     let mut clients = JoinSet::new();
     for client in 0..RESETTING {
         let (nginx, resets) = (Arc::clone(nginx), Arc::clone(resets));
-        clients.spawn(async move {
+        let client = async move {
             let mut ticks = interval(Duration::from_millis(10));
             loop {
                 let Ok(stream) = nginx.connect_from(address(client), "h2").await else {
@@ -192,7 +207,8 @@ fn send_and_reset(nginx: &Arc<Nginx>, resets: &Arc<AtomicU64>) -> JoinSet<()> {
                     resets.fetch_add(u64::from(AT_ONCE), Ordering::Relaxed);
                 }
             }
-        });
+        };
+        clients.spawn_on(client, from.handle());
     }
     clients
 }
