@@ -1,4 +1,4 @@
-//! Envoys to be measured: as in production, with one worker, and with what forces a tier to answer.
+//! Envoys to be measured: as in production, with one worker if nothing else is said, and with what forces a tier to answer.
 
 use edgelink_tests::stack::{Envoy, EnvoyOptions, Filter, RedisOptions, hello_module, until};
 use std::net::SocketAddr;
@@ -22,6 +22,8 @@ pub(crate) struct Tiers {
     pub(crate) clicks: &'static str,
     /// What the filter is.
     pub(crate) filter: Filter,
+    /// How many workers Envoy has.
+    pub(crate) workers: u16,
     /// Another build of the Wasm filter.
     pub(crate) module: Option<&'static str>,
 }
@@ -60,6 +62,7 @@ impl Tiers {
         redis: None,
         clicks: "{}",
         filter: Filter::Wasm,
+        workers: 1,
         module: None,
     };
 
@@ -71,6 +74,7 @@ impl Tiers {
         redis: None,
         clicks: "{}",
         filter: Filter::Wasm,
+        workers: 1,
         module: None,
     };
 
@@ -113,6 +117,7 @@ impl Tiers {
         let options = EnvoyOptions {
             plugin: Some(self.plugin()),
             filter: self.filter,
+            workers: self.workers,
             module: self.module.map(PathBuf::from),
             redis: self.redis.map(|(mode, port)| RedisOptions {
                 mode,

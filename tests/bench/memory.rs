@@ -9,6 +9,7 @@ use crate::report::{Limit, Section, Table};
 use crate::targets::publishing_to;
 use crate::zipf::{fill, stats};
 use edgelink_tests::servers::RedisServer;
+use edgelink_tests::stack::Filter;
 use std::net::SocketAddr;
 use std::path::Path;
 use tempfile::TempDir;
@@ -18,6 +19,9 @@ const GOAL: f64 = 96.0;
 
 /// What a worker may take beside its cache: buffers, and what waits to be sent or was dropped and not yet used again.
 const ROOM: u64 = 16 << 20;
+
+/// What a process of four workers may take with the native module, of what one worker takes with Wasm.
+const GOAL_OF_FOUR: f64 = 1.5;
 
 /// What links have done to an Envoy.
 struct Grown {
@@ -39,17 +43,33 @@ pub(crate) async fn run(options: &Options) -> Section {
     let (servers, port) = (control_plane.address(), redis.port());
     let folder = TempDir::new().expect("a temporary folder");
     let paths = write_paths(folder.path(), "links", (0..links).map(code));
-    let all = grow(servers, port, &paths, links, 1 << 30).await;
-    let some = grow(servers, port, &paths, links, bound).await;
+    let with = |lru_bytes| Tiers {
+        lru_bytes,
+        // What shared data takes is not the worker's.
+        slots: 0,
+        feed: Feed::Changes,
+        redis: Some(("direct", port)),
+        ..Tiers::USUAL
+    };
+    let four = Tiers {
+        filter: Filter::Native,
+        workers: 4,
+        ..with(1 << 30)
+    };
+    let all = grow(servers, with(1 << 30), &paths, links).await;
+    let some = grow(servers, with(bound), &paths, links).await;
+    let native = grow(servers, four, &paths, links).await;
 
     let mut section = Section::new("Memory");
     section.text(&format!(
-        "One worker, {links} different links with real targets, each asked for once. Growth: of Envoy's memory in RAM, all \
-         told, from before the first to after the last; beside: what that is a link, less its key and target."
+        "{links} different links with real targets, each asked for once. Growth: of Envoy's memory in RAM, all \
+         told, from before the first to after the last; beside: what that is a link, less its key and target. The native module has \
+         one cache for all workers, Wasm one for each."
     ));
     let useful: usize = (0..links).map(|place| targets.size(place)).sum();
     let useful = useful as f64 / links as f64;
     let mut table = Table::new([
+        "filter",
         "lru.maxBytes",
         "links held",
         "bytes by its account",
@@ -57,8 +77,13 @@ pub(crate) async fn run(options: &Options) -> Section {
         "a link",
         "beside",
     ]);
-    for (max, grown) in [(1 << 30, &all), (bound, &some)] {
+    for (filter, max, grown) in [
+        ("Wasm, one worker", 1 << 30, &all),
+        ("Wasm, one worker", bound, &some),
+        ("native, four workers", 1 << 30, &native),
+    ] {
         table.row([
+            filter.to_owned(),
             max.to_string(),
             grown.entries.to_string(),
             grown.bytes.to_string(),
@@ -70,11 +95,13 @@ pub(crate) async fn run(options: &Options) -> Section {
     section.text(&table);
     let what = "bytes beside key and target a cached link";
     section.goal(all.a_link() - useful, Limit::AtMost(GOAL), what);
-    let kept = all.entries >= links as u64;
-    section.claim(
-        kept.into(),
-        format!("{} of {links} links are held", all.entries),
-    );
+    for grown in [&all, &native] {
+        let text = format!("{} of {links} links are held", grown.entries);
+        section.claim((grown.entries >= links as u64).into(), text);
+    }
+    let ratio = native.resident as f64 / all.resident as f64;
+    let what = "memory of four workers with the native module, of one with Wasm";
+    section.goal(ratio, Limit::AtMost(GOAL_OF_FOUR), what);
     let limit = u64::from(bound) + ROOM;
     let text = format!(
         "{} bytes more for {links} links, at most {bound} and {ROOM}",
@@ -90,21 +117,7 @@ impl Grown {
     }
 }
 
-async fn grow(
-    control_plane: SocketAddr,
-    redis: u16,
-    paths: &Path,
-    links: usize,
-    lru_bytes: u32,
-) -> Grown {
-    let tiers = Tiers {
-        lru_bytes,
-        // What shared data takes is not the worker's.
-        slots: 0,
-        feed: Feed::Changes,
-        redis: Some(("direct", redis)),
-        ..Tiers::USUAL
-    };
+async fn grow(control_plane: SocketAddr, tiers: Tiers, paths: &Path, links: usize) -> Grown {
     let mut envoy = tiers.start(control_plane).await;
     let processes = [envoy.process().id()];
     pin(&processes, "0");

@@ -10,7 +10,9 @@ use crate::report::{Limit, Section, Table};
 use crate::targets::publishing_to;
 use edgelink_simulation::{SimulateSpec, zipf_weight};
 use edgelink_tests::servers::RedisServer;
-use edgelink_tests::stack::{Envoy, Stats};
+use edgelink_tests::stack::{Envoy, Filter, Stats};
+use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -53,34 +55,41 @@ pub(crate) async fn run(options: &Options) -> Section {
     let redis = RedisServer::start().await;
     let mut control_plane = publishing_to(&redis).await;
     fill(&redis, plan.links, &targets).await;
-    let tiers = Tiers {
+    let helpers = [redis.process_id(), control_plane.process().id()];
+    pin(&helpers, &others());
+    let folder = TempDir::new().expect("a temporary folder");
+    let paths = write_paths(folder.path(), "links", (0..plan.links).map(code));
+    let wasm = Tiers {
         lru_bytes: plan.lru_bytes,
         slots: plan.slots,
         feed: Feed::Changes,
         redis: Some(("direct", redis.port())),
         ..Tiers::USUAL
     };
-    let mut envoy = tiers.start(control_plane.address()).await;
-    pin(&[envoy.process().id()], "0");
-    pin(
-        &[redis.process_id(), control_plane.process().id()],
-        &others(),
-    );
-
-    let folder = TempDir::new().expect("a temporary folder");
-    let paths = write_paths(folder.path(), "links", (0..plan.links).map(code));
-    visit(envoy.edge(), &paths, WARM_UP, plan.warm_up);
-    let before = stats(&envoy).await;
-    visit(envoy.edge(), &paths, MEASURED, plan.requests);
-    let after = stats(&envoy).await;
-
+    let native = Tiers {
+        filter: Filter::Native,
+        workers: 4,
+        ..wasm
+    };
     let mut section = Section::new("Skewed traffic");
     section.text(&explain(plan));
-    let hits = Hits::of(&before, &after);
-    section.text(&hits.table());
-    judge(&mut section, &hits, plan, &targets);
+    for (name, tiers) in [("Wasm, one worker", wasm), ("native, four workers", native)] {
+        let hits = measure(tiers, control_plane.address(), &paths, plan).await;
+        section.text(&hits.table(name));
+        judge(&mut section, name, &hits, plan, &targets);
+    }
     section.parts_of(simulated(options));
     section
+}
+
+async fn measure(tiers: Tiers, control_plane: SocketAddr, paths: &Path, plan: ZipfPlan) -> Hits {
+    let mut envoy = tiers.start(control_plane).await;
+    pin(&[envoy.process().id()], "0");
+    visit(envoy.edge(), paths, WARM_UP, plan.warm_up);
+    let before = stats(&envoy).await;
+    visit(envoy.edge(), paths, MEASURED, plan.requests);
+    let after = stats(&envoy).await;
+    Hits::of(&before, &after)
 }
 
 /// Through the filter's logic alone, the same in every run.
@@ -148,8 +157,9 @@ impl Hits {
         }
     }
 
-    fn table(&self) -> Table {
-        let mut table = Table::new(["tier, in Envoy", "share of answers"]);
+    fn table(&self, name: &str) -> Table {
+        let tier = format!("tier, in Envoy: {name}");
+        let mut table = Table::new([&*tier, "share of answers"]);
         for (tier, share) in &self.shares {
             table.row([(*tier).to_owned(), format!("{share:.4}")]);
         }
@@ -163,13 +173,13 @@ impl Hits {
 
 fn explain(plan: ZipfPlan) -> String {
     format!(
-        "Zipf's law with exponent 1 over {} links with real targets, all of them in Redis; one worker, a cache of {} bytes, \
-         {} slots of shared data; {} requests counted after {}.",
+        "Zipf's law with exponent 1 over {} links with real targets, all of them in Redis; a cache of {} bytes, of the worker with Wasm and of the \
+         process with the native module, {} slots of shared data; {} requests counted after {}.",
         plan.links, plan.lru_bytes, plan.slots, plan.requests, plan.warm_up
     )
 }
 
-fn judge(section: &mut Section, hits: &Hits, plan: ZipfPlan, targets: &Targets) {
+fn judge(section: &mut Section, name: &str, hits: &Hits, plan: ZipfPlan, targets: &Targets) {
     let local = hits.without_redis();
     let same = zipf_weight(hits.entries as usize, plan.links);
     let mut bytes = 0;
@@ -180,14 +190,15 @@ fn judge(section: &mut Section, hits: &Hits, plan: ZipfPlan, targets: &Targets) 
     let count = fits.count();
     let free = zipf_weight(count, plan.links);
     section.text(&format!(
-        "Answered without Redis: {local:.4}. The worker's cache holds {} links in {} bytes by its own account. A cache of as \
+        "Answered without Redis: {local:.4}. The cache holds {} links in {} bytes by its own account. A cache of as \
          many links that always held those asked for most would answer {same:.4} ({:.4} of that is reached); one that held \
          nothing but keys and targets, {count} of them, without any table or expiry, {free:.4} ({:.4} of that).",
         hits.entries, hits.bytes, local / same, local / free
     ));
     let bound = u64::from(plan.lru_bytes);
-    let text = format!("the cache has {} of {bound} bytes", hits.bytes);
+    let text = format!("{name}: the cache has {} of {bound} bytes", hits.bytes);
     section.claim((hits.bytes <= bound).into(), text);
-    let what = "share answered without Redis, of the ideal at the same bytes a link";
-    section.goal(local / same, Limit::AtLeast(GOAL), what);
+    let what =
+        format!("{name}: share answered without Redis, of the ideal at the same bytes a link");
+    section.goal(local / same, Limit::AtLeast(GOAL), &what);
 }
