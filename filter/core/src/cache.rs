@@ -205,6 +205,7 @@ impl Caches {
     }
 
     /// Looks for a record in the LRU. Otherwise what is held of it there, if it is not fresh.
+    #[inline(always)]
     pub(crate) fn look_up_lru(&mut self, key: &[u8], now: Moment) -> Result<Found, Option<Held>> {
         let Some(place) = self.lru.find(key) else {
             return Err(None);

@@ -227,6 +227,7 @@ impl Edge {
     }
 
     /// A request has come. Where the answer is [`Step::Wait`], the stream waits until it is resumed or leaves.
+    #[inline(always)]
     pub fn on_request(
         &mut self,
         host: &mut (impl SharedData + Streams + Log + Clients),

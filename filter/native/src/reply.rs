@@ -3,14 +3,13 @@
 use crate::abi::{Filter, Header};
 use edgelink_filter_core::answer::Answer;
 use edgelink_filter_core::forms::FormAnswer;
-use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
 
 /// The most headers of an answer.
 const MAX_HEADERS: usize = 16;
 
-/// An answer that can be sent. It is written over, so that the one of a thread allocates nothing.
+/// An answer that can be sent.
 #[derive(Debug, Default)]
 pub(crate) struct Reply {
     status: u16,
@@ -22,23 +21,9 @@ pub(crate) struct Reply {
     details: String,
 }
 
-thread_local! {
-    static REPLY: RefCell<Reply> = RefCell::default();
-}
-
 impl Reply {
-    /// The one of this thread, for as long as [`Self::give_back`] has not been called.
-    pub(crate) fn take() -> Self {
-        REPLY.take()
-    }
-
-    /// Keeps it for the next answer.
-    pub(crate) fn give_back(self) {
-        REPLY.set(self);
-    }
-
     /// Writes an answer.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn write(&mut self, answer: &Answer<'_>) {
         self.clear(answer.status);
         match (answer.plain_redirect(), answer.more()) {
@@ -80,6 +65,7 @@ impl Reply {
     }
 
     /// Sends it. The stream may have ended when this returns.
+    #[inline(always)]
     pub(crate) fn send(&self, filter: Filter<'_>) {
         let mut headers = [Header::EMPTY; MAX_HEADERS];
         let mut count = 0;
@@ -93,6 +79,7 @@ impl Reply {
         filter.send_response(self.status, headers, page.as_bytes(), &self.details);
     }
 
+    #[inline(always)]
     fn clear(&mut self, status: u16) {
         self.status = status;
         self.headers.clear();
@@ -101,6 +88,7 @@ impl Reply {
         self.details.clear();
     }
 
+    #[inline(always)]
     fn push(&mut self, name: &'static str, value: &[u8]) {
         let start = self.text.len();
         self.text.extend_from_slice(value);
@@ -108,6 +96,7 @@ impl Reply {
     }
 
     /// `edgelink.{tier}.{outcome}`: details may not have spaces.
+    #[inline(always)]
     fn describe(&mut self, [tier, outcome]: [&str; 2]) {
         for part in ["edgelink.", tier, ".", outcome] {
             self.details.push_str(part);

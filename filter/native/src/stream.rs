@@ -6,12 +6,12 @@ use crate::abi::Filter;
 use crate::panics::Panicked;
 use crate::process::{Config, Process, RouteConfig};
 use crate::reply::Reply;
-use crate::worker::{COMES, Decided};
+use crate::worker::{COMES, Decided, Worker};
 use edgelink_filter_core::edge::RootId;
 use edgelink_filter_core::flights::StreamId;
 use edgelink_filter_core::request::Head;
 use edgelink_wire::password::MAX_FORM_LENGTH;
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 
 /// What Envoy has of a request.
 pub(crate) struct Stream {
@@ -55,9 +55,15 @@ impl Flow {
     }
 }
 
+/// What a hook reads and writes of a request. It is written over, so that the one of a thread allocates nothing.
+#[derive(Default)]
+struct Scratch {
+    headers: Vec<u8>,
+    reply: Reply,
+}
+
 thread_local! {
-    /// The headers of the request at hand; here so that they are allocated once.
-    static HEADERS: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    static SCRATCH: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
 }
 
 impl Stream {
@@ -72,13 +78,14 @@ impl Stream {
     }
 
     /// Tells Envoy what was decided.
+    #[inline(always)]
     fn finish(
         &self,
         filter: Filter<'_>,
         decided: Result<Option<Decided>, Panicked>,
-        reply: Reply,
+        reply: &Reply,
     ) -> Flow {
-        let flow = match decided {
+        match decided {
             Ok(Some(Decided::Answered)) => {
                 self.is_answered.set(true);
                 reply.send(filter);
@@ -90,38 +97,38 @@ impl Stream {
                 Flow::Hold
             }
             Ok(Some(Decided::Passes) | None) => Flow::Continue,
-            Err(Panicked) => return on_panic(filter, self),
-        };
-        reply.give_back();
-        flow
+            Err(Panicked) => on_panic(filter, self),
+        }
     }
 }
 
-/// Lends the headers of a request.
-fn with_head<R>(filter: Filter<'_>, act: impl FnOnce(&Head<'_>) -> R) -> R {
-    let mut map = HEADERS.take();
-    filter.read_headers(&mut map);
-    let done = act(&Head::read(&map).unwrap_or_default());
-    HEADERS.set(map);
+/// Lends the headers of a request, and a reply to write.
+#[inline(always)]
+fn with_head<R>(filter: Filter<'_>, act: impl FnOnce(&Head<'_>, &mut Reply) -> R) -> R {
+    let mut scratch = SCRATCH.take().unwrap_or_default();
+    let Scratch { headers, reply } = &mut *scratch;
+    filter.read_headers(headers);
+    let done = act(&Head::read(headers).unwrap_or_default(), reply);
+    SCRATCH.set(Some(scratch));
     done
 }
 
 /// A request has come.
+#[inline(always)]
 pub(crate) fn on_headers(filter: Filter<'_>, stream: &Stream, route: Option<&RouteConfig>) -> Flow {
     if route.is_some_and(RouteConfig::is_disabled) {
         return Flow::Continue;
     }
-    with_head(filter, |head| {
+    with_head(filter, |head, reply| {
         #[cfg(test)]
         crate::panics::asked::arm(head.headers.get(crate::panics::asked::HEADER));
-        let mut reply = Reply::take();
         let decided = match route {
             None => stream.process.with(|worker| {
                 let id = worker.begin_stream();
                 let is_kept = worker.edge.on_stream(id, stream.root);
                 // Also if there is a panic.
                 stream.known.set(Some(id));
-                let decided = worker.decide((filter, id, stream.root), head, &mut reply, COMES);
+                let decided = worker.decide((filter, id, stream.root), head, reply, COMES);
                 let is_known = is_kept || matches!(decided, Decided::Waits | Decided::Held);
                 stream.known.set(is_known.then_some(id));
                 decided
@@ -132,7 +139,7 @@ pub(crate) fn on_headers(filter: Filter<'_>, stream: &Stream, route: Option<&Rou
                     let id = worker.begin_stream();
                     worker.edge.on_stream(id, root);
                     stream.known.set(Some(id));
-                    worker.decide((filter, id, root), head, &mut reply, COMES)
+                    worker.decide((filter, id, root), head, reply, COMES)
                 }),
         };
         stream.finish(filter, decided, reply)
@@ -151,8 +158,7 @@ pub(crate) fn on_body(filter: Filter<'_>, stream: &Stream, is_all: bool) -> Flow
             false => Flow::Hold,
         };
     }
-    with_head(filter, |head| {
-        let mut reply = Reply::take();
+    with_head(filter, |head, reply| {
         let decided = stream.process.with(|worker| {
             let end = worker.edge.on_form_too_long(id);
             end.map_or(Decided::Held, |end| {
@@ -184,11 +190,10 @@ fn held_form(stream: &Stream) -> Result<StreamId, Flow> {
 /// All of the body of a form is there.
 fn take_body(filter: Filter<'_>, stream: &Stream, id: StreamId) -> Flow {
     let body = filter.body(MAX_FORM_LENGTH);
-    with_head(filter, |head| {
-        let mut reply = Reply::take();
+    with_head(filter, |head, reply| {
         let decided = stream.process.with(|worker| {
             let step = worker.edge.on_form_body(id, &body);
-            worker.take_step(step, head, &mut reply)
+            worker.take_step(step, head, reply)
         });
         stream.finish(filter, decided, reply)
     })
@@ -197,16 +202,14 @@ fn take_body(filter: Filter<'_>, stream: &Stream, id: StreamId) -> Flow {
 /// A request that waits was woken.
 pub(crate) fn on_woken(filter: Filter<'_>, stream: &Stream) {
     while let Some(id) = stream.known.get().filter(|_| !stream.is_answered.get()) {
-        let flow = with_head(filter, |head| {
-            let mut reply = Reply::take();
+        let flow = with_head(filter, |head, reply| {
             let decided = stream.process.with(|worker| {
                 let event = worker.next_event(id)?;
-                Some(worker.go_on((filter, id), event, head, &mut reply))
+                Some(worker.go_on((filter, id), event, head, reply))
             });
             let decided = decided.map(Option::flatten);
             if let Ok(None) = decided {
                 // It was woken for what is done already, or there is no edge any more.
-                reply.give_back();
                 return None;
             }
             Some(stream.finish(filter, decided, reply))
@@ -220,6 +223,11 @@ pub(crate) fn on_woken(filter: Filter<'_>, stream: &Stream) {
             Some(Flow::Hold | Flow::Pause) => {}
         }
     }
+}
+
+/// The worker has no more requests at hand than those that wait.
+pub(crate) fn on_flush(stream: &Stream) {
+    let _counted = stream.process.with(Worker::flush);
 }
 
 /// A hook has panicked: the request gets 503, unless it has its answer already.

@@ -188,6 +188,7 @@ impl<'a> Record<&'a [u8]> {
     ///
     /// # Errors
     /// As [`Record::decode`], but for [`RecordError::Url`].
+    #[inline(always)]
     pub fn decode_again(bytes: &'a [u8]) -> Result<Self, RecordError> {
         read(bytes, Ok)
     }
@@ -202,6 +203,7 @@ pub fn has_extension(bytes: &[u8]) -> bool {
         .is_some_and(|flags| flags & (HAS_EXTENSION | ABSENT) == HAS_EXTENSION)
 }
 
+#[inline(always)]
 fn read<'a, U: Holding<Bytes = &'a [u8]>>(
     mut bytes: &'a [u8],
     target: impl FnOnce(&'a [u8]) -> Result<U, RecordError>,

@@ -89,10 +89,12 @@ impl Lru {
     }
 
     /// Finds an entry, and marks it as asked for.
+    #[inline(always)]
     pub(crate) fn find(&mut self, key: &[u8]) -> Option<Place> {
         self.find_hashed(key, self.hasher.hash_one(key))
     }
 
+    #[inline(always)]
     fn find_hashed(&mut self, key: &[u8], hash: u64) -> Option<Place> {
         let slab = &self.slab;
         let is_it = |slot| slab.key(slot).is_some_and(|it| is_same(it, key));

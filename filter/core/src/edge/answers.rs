@@ -274,6 +274,7 @@ fn visit<'v, C>(
 }
 
 /// The same answer, or where its domain sends the visitors of such a link instead.
+#[inline(always)]
 fn or_elsewhere<'a>(answer: Answer<'a>, key: &[u8], domains: &'a ApiDomains) -> Answer<'a> {
     match answer.outcome() {
         Outcome::Redirect | Outcome::Expired | Outcome::Unavailable => answer,
@@ -285,6 +286,7 @@ fn or_elsewhere<'a>(answer: Answer<'a>, key: &[u8], domains: &'a ApiDomains) -> 
 }
 
 /// Makes an answer. A record that does not decode counts as none.
+#[inline(always)]
 fn compose<'a, 'v, C: Clients + 'v>(
     record: Option<&'a [u8]>,
     tier: Tier,

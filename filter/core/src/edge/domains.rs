@@ -44,6 +44,7 @@ impl Edge {
     ///
     /// # Errors
     /// The reason for which it has no domain.
+    #[inline(always)]
     pub(super) fn name_key(&mut self, host: &[u8], code: &[u8]) -> Result<(), NoDomain> {
         let domain = domain_of(host, &self.here, &self.api_domains, self.now)?;
         self.key.clear();
@@ -152,6 +153,7 @@ fn is_root(path: &[u8]) -> bool {
 }
 
 /// The domain that a host names, or stands for.
+#[inline(always)]
 fn domain_of<'a>(
     host: &[u8],
     settings: &'a Settings,

@@ -9,6 +9,7 @@ use edgelink_wire::redirect::is_visit;
 use std::borrow::Cow;
 
 impl Edge {
+    #[inline(always)]
     pub(super) fn decide_request(
         &mut self,
         host: &mut (impl SharedData + Streams + Log + Clients),
@@ -53,6 +54,7 @@ impl Edge {
         }
     }
 
+    #[inline(always)]
     fn decide_plain_path(
         &mut self,
         host: &mut (impl SharedData + Streams + Log + Clients),

@@ -172,6 +172,7 @@ impl Edge {
     }
 
     /// Puts the settings for a stream into effect.
+    #[inline(always)]
     pub(super) fn enter(&mut self, stream: StreamId) {
         let settings = self.roots.settings_of(stream).unwrap_or(&self.settings);
         if !Arc::ptr_eq(settings, &self.here) {

@@ -11,6 +11,7 @@ use edgelink_wire::record::has_extension;
 
 impl Edge {
     /// LRU, admission, shared data, Redis, control plane; [`crate::admission`] says why it comes before shared data.
+    #[inline(always)]
     pub(super) fn decide(
         &mut self,
         host: &mut (impl SharedData + Streams + Log + Clients),
