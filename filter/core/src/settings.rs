@@ -195,8 +195,16 @@ impl Settings {
             problems.refuse("redis.servers", must);
             problems.into_result().map_err(SettingsError)?;
         }
-        // What the workers would share there is in the cache that all of them have.
-        Ok(Self { slots: 0, ..self })
+        let redis = self.redis.map(|mut redis| {
+            redis.lookups.is_flushed = true;
+            redis
+        });
+        // What the workers would share in slots is in the cache that all of them have.
+        Ok(Self {
+            slots: 0,
+            redis,
+            ..self
+        })
     }
 
     /// Whether a feed is followed.

@@ -11,6 +11,7 @@ mod hooks;
 
 use std::ffi::c_void;
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 use std::ptr;
 
 /// The ABI that the module is made for: that of Envoy 1.40. Envoy warns of another one.
@@ -150,19 +151,21 @@ pub(crate) struct Filter<'h>(Object, PhantomData<&'h ()>);
 impl<'h> Filter<'h> {
     /// Writes the headers of the request into `map` as proxy-wasm encodes them, which
     /// [`Head::read`](edgelink_filter_core::request::Head::read) reads.
+    #[inline(always)]
     pub(crate) fn read_headers(self, map: &mut Vec<u8>) {
         map.clear();
         // SAFETY: it is the request of the hook that runs.
         let count =
             unsafe { envoy_dynamic_module_callback_http_get_headers_size(self.0, REQUEST_HEADERS) };
-        with_headers(count, |headers| {
+        with_room(count, |room| {
             // SAFETY: there is room for as many as Envoy has said.
             let are_there = unsafe {
-                let out = headers.as_mut_ptr();
+                let out = room.as_mut_ptr().cast();
                 envoy_dynamic_module_callback_http_get_headers(self.0, REQUEST_HEADERS, out)
             };
             if are_there {
-                encode(headers, map);
+                // SAFETY: Envoy has written all of them.
+                encode(unsafe { room.assume_init_ref() }, map);
             }
         });
     }
@@ -294,10 +297,20 @@ pub(crate) struct Scheduler(Object);
 unsafe impl Send for Scheduler {}
 
 impl Scheduler {
-    pub(crate) fn wake(&self) {
+    pub(crate) fn wake(&self, to: Wake) {
         // SAFETY: it has not been deleted.
-        unsafe { envoy_dynamic_module_callback_http_filter_scheduler_commit(self.0, 0) }
+        unsafe { envoy_dynamic_module_callback_http_filter_scheduler_commit(self.0, to as u64) }
     }
+}
+
+/// What a request is woken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub(crate) enum Wake {
+    /// Something has happened to it.
+    Event = 0,
+    /// Its worker has no more requests at hand: from that very worker, an event comes behind those that are.
+    Flush = 1,
 }
 
 impl Drop for Scheduler {
@@ -445,15 +458,12 @@ fn pointer(labels: &[Buffer]) -> (*const Buffer, usize) {
 
 /// Lends room for so many headers, on the stack unless they are many.
 #[inline(always)]
-fn with_headers(count: usize, act: impl FnOnce(&mut [RawHeader])) {
+fn with_room(count: usize, act: impl FnOnce(&mut [MaybeUninit<RawHeader>])) {
     const FEW: usize = 32;
-    const NONE: RawHeader = RawHeader {
-        name: Buffer::EMPTY,
-        value: Buffer::EMPTY,
-    };
-    match [NONE; FEW].get_mut(..count) {
+    const ROOM: MaybeUninit<RawHeader> = MaybeUninit::uninit();
+    match [ROOM; FEW].get_mut(..count) {
         Some(few) => act(few),
-        None => act(&mut vec![NONE; count]),
+        None => act(&mut vec![ROOM; count]),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The edge with its host and the requests that wait.
 
-use crate::abi::{Filter, Scheduler};
+use crate::abi::{Filter, Scheduler, Wake};
 use crate::host::{Client, Host, Visited};
 use crate::main_thread::{CalloutEnd, Order, Request};
 use crate::metrics::Changes;
@@ -30,6 +30,8 @@ pub(crate) struct Worker {
     edge_name: Option<Arc<str>>,
     waiting: Waiting,
     last_stream: StreamId,
+    /// The request that is woken once its worker has no more at hand.
+    flusher: Option<StreamId>,
 }
 
 /// The requests that wait.
@@ -95,6 +97,7 @@ impl Worker {
             edge_name: host_name().map(Arc::from),
             waiting: Waiting::default(),
             last_stream: 0,
+            flusher: None,
         }
     }
 
@@ -115,7 +118,7 @@ impl Worker {
     }
 
     /// The number of a request that begins, at that root or route.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn begin_stream(&mut self) -> StreamId {
         loop {
             self.last_stream = self.last_stream.wrapping_add(1);
@@ -126,7 +129,7 @@ impl Worker {
     }
 
     /// Decides about a request.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn decide(
         &mut self,
         (filter, stream, root): (Filter<'_>, StreamId, RootId),
@@ -162,7 +165,27 @@ impl Worker {
             }
         }
         callout.into_iter().for_each(|callout| self.send(callout));
+        if self.flusher.is_none() && self.edge.is_flush_due() {
+            self.await_flush(stream);
+        }
         decided
+    }
+
+    /// Has the request woken once its worker has no more at hand, if it waits.
+    fn await_flush(&mut self, stream: StreamId) {
+        match self.waiting.get(&stream) {
+            Some(waits) => {
+                self.flusher = Some(stream);
+                waits.scheduler.wake(Wake::Flush);
+            }
+            None => self.flush(),
+        }
+    }
+
+    /// Sends what was gathered.
+    pub(crate) fn flush(&mut self) {
+        self.flusher = None;
+        self.edge.flush_redis(&mut self.host);
     }
 
     /// What a request was woken for, if there is anything left.
@@ -259,6 +282,9 @@ impl Worker {
 
     /// A request has ended.
     pub(crate) fn end_stream(&mut self, stream: StreamId) {
+        if self.flusher == Some(stream) {
+            self.flush();
+        }
         self.edge.on_stream_end(stream);
         let Some(waits) = self.waiting.remove(&stream) else {
             return;
@@ -350,7 +376,7 @@ impl Worker {
             return false;
         };
         waits.events.push(event);
-        waits.scheduler.wake();
+        waits.scheduler.wake(Wake::Event);
         true
     }
 
@@ -406,7 +432,7 @@ impl Worker {
         for waits in self.waiting.values_mut() {
             waits.events.clear();
             waits.events.push(Event::Again);
-            waits.scheduler.wake();
+            waits.scheduler.wake(Wake::Event);
         }
     }
 

@@ -71,6 +71,21 @@ impl Edge {
         self.act_on(host, answers.unwrap_or_default())
     }
 
+    /// Whether lookups in Redis wait for [`Edge::flush_redis`] alone.
+    #[must_use]
+    pub fn is_flush_due(&self) -> bool {
+        let lookups = self.redis.lookups.as_ref();
+        lookups.is_some_and(Lookups::is_flush_due)
+    }
+
+    /// The host has no more requests at hand: sends the lookups that were gathered, where the settings are those
+    /// [of a process](crate::settings::Settings::for_process). What is left comes with the next tick.
+    pub fn flush_redis(&mut self, host: &mut (impl Streams + Log)) {
+        if let Some(lookups) = &mut self.redis.lookups {
+            lookups.flush(host, self.now);
+        }
+    }
+
     /// Connects, if it is time to, and lets time pass for the connections.
     pub(super) fn tick_redis(
         &mut self,

@@ -124,6 +124,18 @@ impl Lookups {
         asked.map_err(|_| RedisOutcome::Rejected)
     }
 
+    /// Whether lookups wait for [`Self::flush`] alone.
+    pub(crate) fn is_flush_due(&self) -> bool {
+        self.client.is_flush_due()
+    }
+
+    /// The host has no more requests at hand: sends the lookups that were gathered.
+    pub(crate) fn flush(&mut self, host: &mut (impl Streams + Log), now: Moment) {
+        let handler = &mut self.handler;
+        self.client
+            .flush(&mut |output| handler.on_output(host, now, output));
+    }
+
     /// Asks how far the publisher has written, if it is time to.
     fn probe(&mut self, host: &mut (impl Streams + Log), now: Moment) {
         if !self.is_ready() || !self.handler.probes.is_probe_due(now) {
@@ -136,8 +148,9 @@ impl Lookups {
         let asked = self
             .client
             .request(now.millis(), Request::Probe, write, emit);
-        if asked.is_err() {
-            self.handler.probes.on_failure();
+        match asked {
+            Ok(()) => self.flush(host, now),
+            Err(_) => self.handler.probes.on_failure(),
         }
     }
 
@@ -187,6 +200,7 @@ impl Lookups {
         let emit = &mut |output: Output<'_, Request>| handler.on_output(host, now, output);
         self.client.on_tick(now.millis(), emit);
         self.probe(host, now);
+        self.flush(host, now);
         if self.handler.stream.take_refused() {
             self.lose(host, now);
         }

@@ -11,8 +11,9 @@
 //! sent knows at once and asks elsewhere.
 //!
 //! While requests are unanswered, further ones are gathered, and sent together once all answers are there or the batch is
-//! full: what Nagle's algorithm (RFC 896) does for small segments. A request that comes alone is sent at once; under
-//! load, what the host does for each message it then does for many requests.
+//! full: what Nagle's algorithm (RFC 896) does for small segments. A request that comes alone is sent at once, or once a host
+//! that knows has no further ones at hand ([`ClientSettings::is_flushed`]); under load, what the host does for each message it
+//! then does for many requests.
 //!
 //! What is bounded: requests whose replies are outstanding, in number and in bytes (what the host still has to write is
 //! among them); bytes of a reply that is not complete; time for the handshake, for a request, and for the connection
@@ -154,10 +155,24 @@ impl<T> Client<T> {
         }
         self.queue.push(token, self.now_millis, length);
         self.gathered += 1;
-        if self.is_all_answered() || self.gathered >= self.settings.max_batch {
+        let is_alone = self.is_all_answered() && !self.settings.is_flushed;
+        if is_alone || self.gathered >= self.settings.max_batch {
             self.send(emit);
         }
         Ok(())
+    }
+
+    /// Whether gathered requests wait for [`Self::flush`] alone.
+    #[must_use]
+    pub fn is_flush_due(&self) -> bool {
+        self.gathered > 0 && self.is_all_answered()
+    }
+
+    /// The host has no more requests at hand: sends what was gathered, unless others are unanswered.
+    pub fn flush(&mut self, emit: Emit<'_, T>) {
+        if self.is_flush_due() {
+            self.send(emit);
+        }
     }
 
     /// Bytes came from the stream.
@@ -171,10 +186,7 @@ impl<T> Client<T> {
                 Ok(Some(reply)) => self.on_reply(reply, emit),
                 Ok(None) => {
                     self.decoder = decoder;
-                    if self.gathered > 0 && self.is_all_answered() {
-                        self.send(emit);
-                    }
-                    return;
+                    return self.flush(emit);
                 }
                 Err(error) => self.fail(Reason::Protocol(error), emit),
             }

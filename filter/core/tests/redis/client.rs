@@ -19,6 +19,7 @@ fn settings() -> ClientSettings {
         max_waiting: 10_000,
         max_unanswered_bytes: 1 << 20,
         max_batch: 32,
+        is_flushed: false,
         limits: LIMITS,
         backoff: Bounds {
             first_millis: 10,

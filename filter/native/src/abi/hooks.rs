@@ -1,6 +1,6 @@
 //! The hooks: what Envoy calls. Each catches panics. Those that are there because Envoy insists on them do nothing.
 
-use super::{Buffer, Configuration, Filter, Object, RawHeader, VERSION};
+use super::{Buffer, Configuration, Filter, Object, RawHeader, VERSION, Wake};
 use crate::main_thread::{self, CalloutEnd};
 use crate::panics::{self, Panicked};
 use crate::process::{self, Config, RouteConfig};
@@ -12,6 +12,8 @@ use std::rc::Rc;
 
 /// `Continue`, of headers, body and trailers.
 const CONTINUE: u32 = 0;
+
+const FLUSH: u64 = Wake::Flush as u64;
 
 #[inline(always)]
 fn caught<R>(name: &str, act: impl FnOnce() -> R) -> Result<R, Panicked> {
@@ -239,12 +241,15 @@ extern "C" fn envoy_dynamic_module_on_http_filter_request_trailers(
 extern "C" fn envoy_dynamic_module_on_http_filter_scheduled(
     filter: Object,
     stream: *const c_void,
-    _event: u64,
+    event: u64,
 ) {
     // SAFETY: the request has not ended.
     let stream = unsafe { borrow(stream) };
     let filter = Filter(filter, PhantomData);
-    let woken = caught("scheduled", || stream::on_woken(filter, &stream));
+    let woken = caught("scheduled", || match event {
+        FLUSH => stream::on_flush(&stream),
+        _ => stream::on_woken(filter, &stream),
+    });
     if woken.is_err() {
         let _: Flow = stream::on_panic(filter, &stream);
     }

@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 #[derive(Clone, Debug)]
 enum Step {
     Request,
+    Flush,
     /// The server answers so many of the requests that it has.
     Answer(usize),
     /// So many of the bytes that the server wrote arrive.
@@ -22,6 +23,7 @@ enum Step {
 fn any_step() -> impl Strategy<Value = Step> {
     prop_oneof![
         8 => Just(Step::Request),
+        8 => Just(Step::Flush),
         6 => (1_usize..4).prop_map(Step::Answer),
         10 => (1_usize..20).prop_map(Step::Arrive),
         4 => (1_u64..120).prop_map(Step::Pass),
@@ -42,8 +44,9 @@ proptest! {
     fn each_request_is_answered_once_and_never_with_the_answer_of_another(
         steps in prop::collection::vec(any_step(), 1..200),
         max_batch in 1_usize..4,
+        is_flushed: bool,
     ) {
-        let mut client = Client::new(ClientSettings { max_batch, ..settings() }, 7);
+        let mut client = Client::new(ClientSettings { max_batch, is_flushed, ..settings() }, 7);
         let (mut now_millis, mut next, mut accepted, mut is_clean) = (0, 0, Vec::new(), true);
         let (mut asked, mut wire) = (VecDeque::<u32>::new(), Vec::new());
         let mut answered = Vec::new();
@@ -65,6 +68,7 @@ proptest! {
                     }
                     next += 1;
                 }
+                Step::Flush => client.flush(&mut emit),
                 Step::Answer(count) => {
                     for token in asked.drain(..count.min(asked.len())) {
                         encode::argument(token.to_string().as_bytes(), &mut wire);

@@ -23,6 +23,9 @@ pub struct ClientSettings {
     pub max_unanswered_bytes: usize,
     /// The most requests that are gathered while others are unanswered, to be sent together; with 1, each is sent at once.
     pub max_batch: usize,
+    /// Whether a request that comes alone is gathered too, until the host has none left at hand
+    /// ([`Client::flush`](super::Client::flush)).
+    pub is_flushed: bool,
     /// What a reply may be.
     pub limits: Limits,
     /// How long to wait between attempts to connect.

@@ -56,6 +56,7 @@ pub(super) fn settings() -> ClientSettings {
         max_waiting: 4,
         max_unanswered_bytes: 100,
         max_batch: 1,
+        is_flushed: false,
         limits: Limits {
             bulk_bytes: 1000,
             array_elements: 10,
@@ -106,6 +107,12 @@ impl Tested {
         let log = &mut self.said;
         self.client
             .on_data(now_millis, bytes, &mut |output| log.push(said(&output)));
+        std::mem::take(log)
+    }
+
+    fn flush(&mut self) -> Vec<Said> {
+        let log = &mut self.said;
+        self.client.flush(&mut |output| log.push(said(&output)));
         std::mem::take(log)
     }
 

@@ -88,3 +88,28 @@ fn a_reply_to_what_was_not_sent_yet_ends_the_connection() {
     let expected = [ok(1, "a"), Said::Close, down, failed(2, "disconnected")];
     assert_eq!(said, expected);
 }
+
+#[test]
+fn a_host_that_knows_when_it_has_no_more_at_hand_has_all_of_it_sent_together() {
+    let mut tested = Tested::ready_with(ClientSettings {
+        is_flushed: true,
+        max_batch: 3,
+        ..settings()
+    });
+    assert_eq!(tested.flush(), [], "nothing was gathered");
+    assert_eq!(tested.request(0, 1), Ok(vec![]));
+    assert_eq!(tested.request(0, 2), Ok(vec![]));
+    assert!(tested.client.is_flush_due());
+    assert_eq!(tested.flush(), [sent(2)]);
+    assert_eq!(tested.request(0, 3), Ok(vec![]));
+    assert!(!tested.client.is_flush_due(), "others are unanswered");
+    assert_eq!(tested.flush(), []);
+    assert_eq!(
+        tested.data(1, b"+a\r\n+b\r\n"),
+        [ok(1, "a"), ok(2, "b"), sent(1)]
+    );
+    assert_eq!(tested.data(1, b"+c\r\n"), [ok(3, "c")]);
+    for (token, said) in [(4, vec![]), (5, vec![]), (6, vec![sent(3)])] {
+        assert_eq!(tested.request(2, token), Ok(said), "a batch is full");
+    }
+}
