@@ -18,6 +18,7 @@ FILTER := $(or $(FILTER),$(EDGELINK_FILTER),wasm)
 $(if $(filter-out wasm native,$(FILTER)),$(error FILTER must be wasm or native, not '$(FILTER)'))
 
 PORTABLE_TARGET := $(shell uname -m)-unknown-linux-gnu
+PORTABLE_BUILT = $(abspath $(or $(CARGO_TARGET_DIR),target))/$(PORTABLE_TARGET)/release/libedgelink.so
 
 .PHONY: help
 help: ## Show this list
@@ -53,7 +54,7 @@ release: setup-run wasm console ## Build what is to be deployed, optimized as a 
 	cargo build --release -p edgelink-control-plane
 
 .PHONY: deb
-deb: release ## Build a Debian package of control plane and edge, and check what is in it
+deb: release native-portable ## Build a Debian package of control plane and edge, and check what is in it
 	@tests/deploy/deb.sh
 
 .PHONY: wasm
@@ -65,11 +66,11 @@ native: ## Build the native module, which Envoy can load in place of the Wasm mo
 	cargo build --release -p edgelink-native
 
 .PHONY: native-portable
-native-portable: ## Build it for any Linux with glibc 2.28 or newer and without libgcc, and check that it is
+native-portable: ## Build it for any Linux with glibc 2.28 or newer and without libgcc, as packages and images have it, and check that it is
 	@tests/install.sh native
 	PATH=$(abspath .edgelink/zig/bin):$$PATH cargo zigbuild --release --target $(PORTABLE_TARGET).2.28 -p edgelink-native
-	EDGELINK_NATIVE=$(abspath $(or $(CARGO_TARGET_DIR),target))/$(PORTABLE_TARGET)/release/libedgelink.so EDGELINK_TEST_PORTABLE=1 \
-	  cargo test $(NATIVE) --test e2e native_abi::
+	EDGELINK_NATIVE=$(PORTABLE_BUILT) EDGELINK_TEST_PORTABLE=1 cargo test $(NATIVE) --test e2e native_abi::
+	install -D -m 644 $(PORTABLE_BUILT) $(abspath $(or $(CARGO_TARGET_DIR),target))/portable/libedgelink.so
 
 .PHONY: console
 console: ## Build what the console's pages run in the browser; without it they do without script

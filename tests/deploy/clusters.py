@@ -19,6 +19,8 @@ from envoys import EDGELINK, ROOT
 HOME = ROOT / "envoy/deploy/kubernetes"
 # preStop.sleep came with 1.30; the newest that kubernetes-validate knows comes last.
 VERSIONS = ("1.30", "1.37")
+# How each filter reaches Redis.
+REDIS = {"wasm": "pooled", "native": "direct"}
 # kubectl is beside the Python that runs this.
 PATH = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 
@@ -26,12 +28,12 @@ PATH = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 def check():
     with tempfile.TemporaryDirectory() as name:
         keys = Path(name) / "keys"
-        secrets = made(keys)
-        if made(keys) != secrets:
+        if made(keys, "wasm") != made(keys, "wasm"):
             yield "secrets.sh: a second call prints other Secrets: keys must stay"
-        for overlay in ("small", "production"):
-            yield from (f"{overlay}: {problem}" for problem in of_overlay(build(overlay) + secrets))
-        yield from (f"production-tls: {problem}" for problem in of_tls(build("production-tls"), keys))
+        for edge in envoys.EDGES:
+            for overlay in ("small", "production"):
+                yield from (f"{overlay}, {edge}: {problem}" for problem in of_overlay(build(overlay) + made(keys, edge)))
+            yield from (f"production-tls, {edge}: {problem}" for problem in of_tls(build("production-tls"), keys, edge))
 
 
 def of_overlay(resources):
@@ -43,16 +45,16 @@ def of_overlay(resources):
     yield from of_envoy(resources)
 
 
-def of_tls(resources, keys):
+def of_tls(resources, keys, edge):
     """With certificates as cert-manager makes them of the resources; then control plane, Redis and Envoy use them."""
     with tempfile.TemporaryDirectory() as name:
         authority = tls.Authority(Path(name), "of the deployment")
         issued = [issued_secret(authority, each["spec"]) for each in resources if each["kind"] == "Certificate" and not each["spec"].get("isCA")]
         redis = tls.Authority(Path(name), "of Redis")
         issued.append(secret("edgelink-redis-ca", {"ca.crt": redis.certificate}))
-        whole = resources + issued + made(keys, EDGELINK_TLS="true", EDGELINK_REDIS_TLS="true", EDGELINK_REDIS_URL="rediss://redis:6379")
+        whole = resources + issued + made(keys, edge, EDGELINK_TLS="true", EDGELINK_REDIS_TLS="true", EDGELINK_REDIS_URL="rediss://redis:6379")
         yield from of_overlay(whole)
-        yield from tls.follows_links(whole, redis)
+        yield from tls.follows_links(whole, redis, edge)
 
 
 def issued_secret(authority, spec):
@@ -70,11 +72,12 @@ def build(overlay):
     return list(yaml.safe_load_all(built.stdout))
 
 
-def made(keys, **more):
+def made(keys, edge, **more):
     variables = {
         "PATH": PATH,
         "EDGELINK_DOMAINS": "go.example",
-        "EDGELINK_REDIS": "pooled",
+        "EDGELINK_FILTER": edge,
+        "EDGELINK_REDIS": REDIS[edge],
         "EDGELINK_REDIS_SERVERS": "redis:6379",
         "EDGELINK_STORE_URL": "mysql://edgelink:password@database/edgelink",
         "EDGELINK_REDIS_URL": "redis://redis:6379",

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the Debian package of what was built (`make release`), and sees that it has the very files that install.sh puts into a
-# system.
+# Builds the Debian package of what was built (`make release native-portable`), and sees that it has the very files that install.sh puts
+# into a system, and that Envoy takes either filter of it.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -22,6 +22,12 @@ while read -r _ file; do
   cmp "$folder/installed/$file" "$folder/package/$file"
 done <"$folder/expected"
 dpkg-deb --info "$folder/edgelink.deb" | grep -E '^ (Package|Version|Architecture|Depends):'
+modules=$folder/package/usr/lib/edgelink
+envoy=$(EDGELINK_FILTER=native envoy/find.sh)
+for filter in wasm native; do
+  EDGELINK_FILTER=$filter EDGELINK_WASM=$modules/edgelink_filter.wasm EDGELINK_NATIVE=$modules/libedgelink.so \
+    EDGELINK_ENVOY=$envoy EDGELINK_STATE_DIR=$folder/state EDGELINK_EDGE_TOKEN=token "$modules/envoy/run.sh" --mode validate
+done
 for script in postinst prerm; do
   dpkg-deb --ctrl-tarfile "$folder/edgelink.deb" | tar -xO "./$script" | sh -n
 done

@@ -17,6 +17,8 @@ FILTER, BRIDGE = MODULES / "edgelink_filter.wasm", MODULES / "edgelink_resp_brid
 NATIVE = Path(os.environ.get("EDGELINK_NATIVE", MODULES.parents[1] / "release/libedgelink.so"))
 EDGELINK = Path(os.environ.get("EDGELINK_TEST_BIN", MODULES.parents[1] / "debug/edgelink"))
 TOKEN = "0123456789abcdef0123456789abcdef"
+# What EDGELINK_FILTER may be.
+EDGES = ("wasm", "native")
 READY_SECONDS = 30
 
 

@@ -39,13 +39,27 @@ def of_dockerfile(file):
     """It copies what exists once it is built, what its .dockerignore lets through, and runs as a number that is not root's."""
     text = file.read_text()
     ignored = file.with_name(f"{file.name}.dockerignore").read_text().split()
-    copied = [path for line in re.findall(r"^COPY (.*)$", text, re.M) for path in line.split()[:-1] if not path.startswith("--")]
-    if ignored != ["**", *(f"!{path}" for path in copied)]:
-        yield f"its .dockerignore lets through {ignored[1:]}, and it copies {copied}"
+    sources = [source for source, _ in copies(text)]
+    if ignored != ["**", *(f"!{source}" for source in sources)]:
+        yield f"its .dockerignore lets through {ignored[1:]}, and it copies {sources}"
     if not re.search(r"^USER [1-9]\d*:[1-9]\d*$", text, re.M):
         yield "it does not say which user it runs as, by a number"
     if re.search(r"^(RUN|ADD) ", text, re.M):
         yield "it builds something, which needs a shell"
+
+
+def copies(text):
+    """(path here, place in the image) of what a Dockerfile copies."""
+    for line in re.findall(r"^COPY (.*)$", text, re.M):
+        *sources, place = (word for word in line.split() if not word.startswith("--"))
+        for source in sources:
+            yield source, f"{place}{Path(source).name}" if place.endswith("/") else place
+
+
+def in_edge():
+    """The modules of the edge's image: place in the image -> the same file as it was built here."""
+    built = {each.name: str(each) for each in (envoys.FILTER, envoys.BRIDGE, envoys.NATIVE)}
+    return {place: built[Path(source).name] for source, place in copies((HOME / "edge.Dockerfile").read_text())}
 
 
 def of_edge():

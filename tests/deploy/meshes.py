@@ -13,16 +13,20 @@ from pathlib import Path
 import yaml
 
 import envoys
+import images
 from envoys import EDGELINK, ROOT
 
 HOME = ROOT / "envoy/deploy/mesh"
 sys.path.append(str(HOME))
 from resources import READY_PATH  # noqa: E402
-IMAGE = "registry.example/edgelink/filter:1"
+IMAGES = {"wasm": "registry.example/edgelink/filter:1", "native": "registry.example/edgelink/edge:1"}
 TYPES = "type.googleapis.com/envoy"
 # How a route of the Gateway API matches a path, in the words of Istio.
 KINDS = {"Exact": "exact", "PathPrefix": "prefix", "RegularExpression": "regex"}
 READY_SECONDS = 15
+# What comes of the right password for a link: neither can say that the Wasm module has to see the form before it goes on.
+UNLOCKED = {"wasm": 503, "native": 303}
+REDIRECTED = 'edgelink_requests{edgelink_tier="control_plane",edgelink_outcome="redirect"} 1'
 # What the committed examples are made with.
 EXAMPLE = {
     "EDGELINK_DOMAINS": "go.example",
@@ -37,15 +41,16 @@ ANSWERS = {"/health/ready": 404, "/sale": 302, "/0000000": 404, "/a/b/c": 404}
 
 def check():
     for kind, assemble in {"istio": istio, "envoy-gateway": envoy_gateway}.items():
-        text = made(kind)
-        if text != (HOME / f"{kind}.yaml").read_text():
+        if made(kind, "wasm") != (HOME / f"{kind}.yaml").read_text():
             yield f"{kind}.yaml is not what resources.sh prints for the example; write it again"
-        yield from (f"{kind}: {problem}" for problem in of_schemas(list(yaml.safe_load_all(text))))
-        resources = named(yaml.safe_load_all(text))
-        yield from (f"{kind}: {problem}" for problem in follows_links(assemble(resources), {**ANSWERS, "/sale+": 200}))
-        resources = named(yaml.safe_load_all(made(kind, EDGELINK_PUBLIC_PAGES="false")))
-        closed = {**ANSWERS, "/sale+": 404, "/": 404, "/api/v1/links": 404, "/console": 404}
-        yield from (f"{kind} without pages: {problem}" for problem in follows_links(assemble(resources), closed))
+        for edge in envoys.EDGES:
+            text = made(kind, edge)
+            yield from (f"{kind}, {edge}: {problem}" for problem in of_schemas(list(yaml.safe_load_all(text))))
+            resources = named(yaml.safe_load_all(text))
+            yield from (f"{kind}, {edge}: {problem}" for problem in follows_links(assemble(resources), {**ANSWERS, "/sale+": 200}, UNLOCKED[edge]))
+            resources = named(yaml.safe_load_all(made(kind, edge, EDGELINK_PUBLIC_PAGES="false")))
+            closed = {**ANSWERS, "/sale+": 404, "/": 404, "/api/v1/links": 404, "/console": 404}
+            yield from (f"{kind}, {edge}, without pages: {problem}" for problem in follows_links(assemble(resources), closed, UNLOCKED[edge]))
 
 
 def named(resources):
@@ -60,10 +65,10 @@ def of_schemas(resources):
     yield from (f"there is no schema of {kind}" for kind in said["unknown"] if not kind.startswith("gateway.envoyproxy.io/"))
 
 
-def made(kind, **more):
+def made(kind, edge, **more):
     variables = {name: value for name, value in os.environ.items() if not name.startswith("EDGELINK_")}
-    command = [HOME / "resources.sh", kind, IMAGE]
-    return subprocess.run(command, check=True, capture_output=True, text=True, env={**variables, "PYTHON": sys.executable, **EXAMPLE, **more}).stdout
+    variables |= {"PYTHON": sys.executable, "EDGELINK_FILTER": edge, **EXAMPLE, **more}
+    return subprocess.run([HOME / "resources.sh", kind, IMAGES[edge]], check=True, capture_output=True, text=True, env=variables).stdout
 
 
 def wasm(name, plugin, configuration, failure, **more):
@@ -81,6 +86,27 @@ def wasm(name, plugin, configuration, failure, **more):
             },
         },
         **more,
+    }
+
+
+def native(name, proxy, extension):
+    """The native module, as Envoy Gateway hands it to Envoy: of those that its EnvoyProxy names."""
+    module = next(each for each in proxy["dynamicModules"] if each["name"] == extension["name"])
+    image = proxy["provider"]["kubernetes"]["envoyDeployment"]["container"]["image"]
+    # Another image has no module.
+    files = images.in_edge() if image == IMAGES["native"] else {}
+    return {
+        "name": name,
+        "disabled": True,
+        "typed_config": {
+            "@type": f"{TYPES}.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilter",
+            "dynamic_module_config": {
+                "module": {"local": {"filename": files.get(module["source"]["local"]["path"], "not there")}},
+                "do_not_close": module["doNotClose"],
+            },
+            "filter_name": extension["filterName"],
+            "filter_config": {"@type": "type.googleapis.com/google.protobuf.StringValue", "value": json.dumps(extension["config"])},
+        },
     }
 
 
@@ -112,11 +138,11 @@ def cluster(name, address, port):
 
 
 def istio(resources):
-    plugin = resources["WasmPlugin", "edgelink"]
     api = "edgelink-api.edgelink.svc.cluster.local"
     added = {"LISTENER": [], "CLUSTER": [cluster(f"outbound|80||{api}", api, 80)]}
-    for patch in resources["EnvoyFilter", "edgelink-redis"]["configPatches"]:
-        added[patch["applyTo"]].append(patch["patch"]["value"])
+    if ("EnvoyFilter", "edgelink-redis") in resources:
+        for patch in resources["EnvoyFilter", "edgelink-redis"]["configPatches"]:
+            added[patch["applyTo"]].append(patch["patch"]["value"])
     stats = resources["EnvoyFilter", "edgelink-stats"]["configPatches"][0]["patch"]["value"]
     # Istio's own bootstrap has this.
     internal = {"name": "internal", "typed_config": {"@type": f"{TYPES}.extensions.bootstrap.internal_listener.v3.InternalListener"}}
@@ -130,17 +156,35 @@ def istio(resources):
             else:
                 destination = rule["route"][0]["destination"]
                 routes.append(to(f"outbound|{destination['port']['number']}||{destination['host']}", kind, path))
-    failure = {"FAIL_CLOSE": "FAIL_CLOSED"}.get(plugin["failStrategy"], plugin["failStrategy"])
-    filters = [wasm("edgelink.edgelink", "edgelink.edgelink", plugin["pluginConfig"], failure)]
-    return bootstrap({**stats, "bootstrap_extensions": [internal]}, added["CLUSTER"], added["LISTENER"], filters, routes)
+    return bootstrap({**stats, "bootstrap_extensions": [internal]}, added["CLUSTER"], added["LISTENER"], [filter_of_istio(resources)], routes)
+
+
+def filter_of_istio(resources):
+    if plugin := resources.get(("WasmPlugin", "edgelink")):
+        failure = {"FAIL_CLOSE": "FAIL_CLOSED"}.get(plugin["failStrategy"], plugin["failStrategy"])
+        return wasm("edgelink.edgelink", "edgelink.edgelink", plugin["pluginConfig"], failure)
+    (patch,) = resources["EnvoyFilter", "edgelink"]["configPatches"]
+    added = patch["patch"]["value"]
+    module = added["typed_config"]["dynamic_module_config"]["module"]["local"]
+    # Mounted where the image of the edge has it.
+    module["filename"] = images.in_edge().get(module["filename"], "not there")
+    return added
 
 
 def envoy_gateway(resources):
     added = {"Listener": [], "Cluster": []}
     for patch in resources["EnvoyPatchPolicy", "edgelink"]["jsonPatches"]:
         added[patch["type"].rpartition(".")[2]].append(patch["operation"]["value"])
-    (extension,) = resources["EnvoyExtensionPolicy", "edgelink"]["wasm"]
-    name = "envoy.filters.http.wasm/edgelink"
+    policy, proxy = (resources[kind, "edgelink"] for kind in ("EnvoyExtensionPolicy", "EnvoyProxy"))
+    if "dynamicModule" in policy:
+        (extension,) = policy["dynamicModule"]
+        name = "envoy.filters.http.dynamic_modules/edgelink"
+        filters = [native(name, proxy, extension)]
+    else:
+        (extension,) = policy["wasm"]
+        name = "envoy.filters.http.wasm/edgelink"
+        failure = "FAIL_OPEN" if extension["failOpen"] else "FAIL_CLOSED"
+        filters = [wasm(name, "edgelink", extension["config"], failure, disabled=True)]
     # The filter is off, but for the routes of the Gateway that the policy is of.
     on = {"typed_per_filter_config": {name: {"@type": f"{TYPES}.config.route.v3.FilterConfig", "config": {}}}}
     routes = []
@@ -153,10 +197,9 @@ def envoy_gateway(resources):
                 routes.append({**answer(kind, path, direct["statusCode"], direct["body"]["inline"]), **on})
             else:
                 routes.append({**to("pages", kind, path), **on})
-    stats = yaml.safe_load(resources["EnvoyProxy", "edgelink"]["bootstrap"]["value"])
+    stats = yaml.safe_load(proxy["bootstrap"]["value"])
     clusters = [*added["Cluster"], cluster("pages", "edgelink-api", 80)]
-    failure = "FAIL_OPEN" if extension["failOpen"] else "FAIL_CLOSED"
-    return bootstrap(stats, clusters, added["Listener"], [wasm(name, "edgelink", extension["config"], failure, disabled=True)], routes)
+    return bootstrap(stats, clusters, added["Listener"], filters, routes)
 
 
 def to(name, kind, path):
@@ -171,8 +214,8 @@ def matching(kind, path):
     return {"exact": {"path": path}, "prefix": {"prefix": path}, "regex": {"safe_regex": {"regex": path}}}[kind]
 
 
-def follows_links(assembled, answers):
-    """Whether Envoy answers each path with its status."""
+def follows_links(assembled, answers, unlocked):
+    """Whether Envoy answers each path, and the form of a link with a password, with its status."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with control_plane(folder) as port:
@@ -182,16 +225,20 @@ def follows_links(assembled, answers):
                 yield f"Envoy refuses it: {problem}"
                 return
             headers = {"X-Api-Key": (folder / "admin-key").read_text().strip(), "content-type": "application/json"}
-            link = json.dumps({"longUrl": "https://example.com/a", "customSlug": "sale"}).encode()
-            envoys.status(f"http://127.0.0.1:{port}/api/v1/links", "POST", link, headers)
+            for link in ({"customSlug": "sale"}, {"customSlug": "inner", "password": "open sesame"}):
+                body = json.dumps({"longUrl": "https://example.com/a", **link}).encode()
+                envoys.status(f"http://127.0.0.1:{port}/api/v1/links", "POST", body, headers)
             with envoys.running_with(file, folder) as admin:
                 listeners = json.loads(envoys.get(admin, "/listeners", format="json"))["listener_statuses"]
                 edge = next(each["local_address"]["socket_address"]["port_value"] for each in listeners if each["name"] == "edge")
                 for path, status in answers.items():
                     if (got := visit(edge, path)) != status:
                         yield f"{path} is {got}, not {status}"
+                form = {"host": "go.example", "content-type": "application/x-www-form-urlencoded"}
+                if (got := envoys.status(f"http://127.0.0.1:{edge}/inner", "POST", b"password=open+sesame", form)) != unlocked:
+                    yield f"the form of a link with a password is {got}, not {unlocked}"
                 yield from becomes_ready(edge, READY_PATH)
-                yield from counted(admin)
+                yield from counted(admin, REDIRECTED)
 
 
 def visit(edge, path):
@@ -208,10 +255,10 @@ def becomes_ready(edge, path):
         time.sleep(0.1)
 
 
-def counted(admin):
+def counted(admin, wanted):
     """Metrics have their labels; workers hand over at each tick."""
-    wanted, end = 'edgelink_requests{edgelink_tier="control_plane",edgelink_outcome="redirect"} 1', time.monotonic() + 10
-    while wanted not in envoys.get(admin, "/stats/prometheus", filter="edgelink"):
+    end = time.monotonic() + 10
+    while wanted not in envoys.get(admin, "/stats/prometheus", filter="edgelink").splitlines():
         if time.monotonic() > end:
             yield f"there is no {wanted} in the metrics"
             return
@@ -220,6 +267,7 @@ def counted(admin):
 
 def here(text, port):
     """The bootstrap with a control plane of this machine, no Redis, and the bridge that was built."""
+    text = text.replace(EXAMPLE["EDGELINK_REDIS_SERVERS"], "127.0.0.1:1")
     text = text.replace("/usr/lib/edgelink/edgelink_resp_bridge.wasm", str(envoys.BRIDGE)).replace(EXAMPLE["EDGELINK_EDGE_TOKEN"], envoys.TOKEN)
     for host, at in (
         ("edgelink-control-planes.edgelink.svc.cluster.local", 8081),

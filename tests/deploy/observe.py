@@ -32,7 +32,7 @@ def check():
     yield from promtool_accepts([text for texts in expressions.values() for text in texts])
     expressions["rules.yml"] = [rule["expr"] for rule in rules]
     there = {}
-    for edge in ("native", "wasm"):
+    for edge in envoys.EDGES:
         with tempfile.TemporaryDirectory() as folder, measured(Path(folder), edge) as port:
             yield from shows_no_more(port)
             there |= exported(port)

@@ -2,7 +2,7 @@
 
 import base64
 
-import envoys
+import images
 
 
 def data(resources, kind, name):
@@ -47,7 +47,7 @@ def environment(resources, folder):
 def arguments(resources, folder, replaced=None):
     """The arguments of Envoy, whose files have what `replaced` says in other places."""
     places = mounted(resources, "edgelink-edge", folder)
-    elsewhere = {**places, "/usr/lib/edgelink": envoys.MODULES, **(replaced or {})}
+    elsewhere = {**places, **images.in_edge(), **(replaced or {})}
     for file in places["/etc/envoy"].iterdir():
         file.write_text(moved(file.read_text(), elsewhere))
     (container,) = pod(resources, "edgelink-edge")["containers"]

@@ -15,6 +15,9 @@ import pods
 from envoys import EDGELINK
 
 USAGES = {"server auth": "serverAuth", "client auth": "clientAuth"}
+# Envoy's clusters behind which there is TLS. The native module connects to Redis itself; the one here takes TLS alone.
+CLUSTERS = {"wasm": ("control_plane", "pages", "redis"), "native": ("control_plane", "pages")}
+CONNECTED = 'edgelink_redis_connected{edgelink_connection="lookup"} 1'
 KEY = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
 
 
@@ -43,7 +46,7 @@ class Authority:
         return self.text("certificate.pem"), self.text("key.pem")
 
 
-def follows_links(resources, redis_authority):
+def follows_links(resources, redis_authority, edge):
     """A link, its preview and a code that was never issued, with a handshake on each way; and the edge API without a certificate."""
     with tempfile.TemporaryDirectory() as name, ExitStack() as running:
         folder = Path(name)
@@ -60,9 +63,11 @@ def follows_links(resources, redis_authority):
         for path, status in {"/s/sale": 302, "/s/sale+": 200, "/s/0000000": 404, "/sale": 404}.items():
             if (got := meshes.visit(ports["visitors"], path)) != status:
                 yield f"{path} is {got}, not {status}"
-        for cluster in ("control_plane", "pages", "redis"):
+        for cluster in CLUSTERS[edge]:
             if not handshakes(admin, cluster):
                 yield f"there was no handshake of TLS with {cluster}"
+        if edge == "native":
+            yield from meshes.counted(admin, CONNECTED)
         yield from refuses_strangers(resources, ports["edge"])
 
 
@@ -99,6 +104,7 @@ def here(ports):
     listeners = {('"::"', 8080): "visitors", ('"::"', 9902): "metrics"}
     moved = {f'address: "{host}", port_value: {port} ': f'address: "127.0.0.1", port_value: {ports[name]} ' for (host, port), name in hosts.items()}
     moved |= {f"address: {host}, port_value: {port}": f"address: {host}, port_value: {ports[name]}" for (host, port), name in listeners.items()}
+    moved["redis:6379"] = f"127.0.0.1:{ports['redis']}"
     return moved | {"{ address: 127.0.0.1, port_value: 9901 }": "{ address: 127.0.0.1, port_value: 0 }"}
 
 

@@ -1,5 +1,6 @@
 """envoy/deploy/systemd, installed into a folder: units, users, folders, logrotate, and the drain of a real Envoy."""
 
+import ctypes
 import os
 import re
 import shutil
@@ -35,17 +36,20 @@ def check():
             (root / "etc/edgelink" / name).chmod(0o644)
         yield from succeeds("systemd-tmpfiles", f"--root={root}", "--create", "edgelink.conf")
         yield from right_owners(root)
-        yield from envoy_takes_it(root)
+        for edge in envoys.EDGES:
+            yield from envoy_takes_it(root, edge)
         yield from succeeds("logrotate", "--debug", root / "etc/logrotate.d/edgelink")
     yield from known_variables()
     yield from commands_as_the_unit()
-    yield from drains()
+    for edge in envoys.EDGES:
+        yield from drains(edge)
     yield from drains_without_curl()
 
 
 def install(root):
-    """Instead of the control plane, which may not be built for release, a program that exists."""
-    subprocess.run([HOME / "install.sh", root], check=True, env={**os.environ, "EDGELINK_BIN": "/bin/true"})
+    """Instead of the control plane, which may not be built for release, a program that exists; the native module of the tests."""
+    variables = {"EDGELINK_BIN": "/bin/true", "EDGELINK_NATIVE": str(envoys.NATIVE)}
+    subprocess.run([HOME / "install.sh", root], check=True, env={**os.environ, **variables})
 
 
 def installed_twice(root):
@@ -85,21 +89,29 @@ def right_owners(root):
             yield f"tmpfiles.conf: others than root can read {name}"
 
 
-def envoy_takes_it(root):
-    """Envoy as the unit starts it, with the files that were installed and no others."""
+def envoy_takes_it(root, edge):
+    """Envoy as the unit starts it with that filter, with the files that were installed and no others."""
     for folder in ("credentials", "var/log/edgelink-edge"):
-        (root / folder).mkdir(parents=True)
+        (root / folder).mkdir(parents=True, exist_ok=True)
     (root / "credentials/edge-token").write_text(envoys.TOKEN)
     text = (HOME / "edgelink-edge.service").read_text()
     variables = dict(re.findall(r"\b(EDGELINK_\w+)=(\S+)", text))
     moved = {"%d": root / "credentials", "/run/": f"{root}/run/", "/usr/": f"{root}/usr/", "/var/": f"{root}/var/"}
     for old, new in moved.items():
         variables = {name: value.replace(old, str(new)) for name, value in variables.items()}
-    needed = {"PATH": os.environ["PATH"], "EDGELINK_ENVOY": envoys.find(), "EDGELINK_DOMAINS": "go.example"}
+    needed = {"PATH": os.environ["PATH"], "EDGELINK_ENVOY": envoys.find(), "EDGELINK_DOMAINS": "go.example", "EDGELINK_FILTER": edge}
     command = [root / "usr/lib/edgelink/envoy/run.sh", "--mode", "validate"]
-    done = subprocess.run(command, capture_output=True, text=True, env={**variables, **needed})
+    # What the README says may be added to the unit.
+    limit = deny_write_execute if edge == "native" else None
+    done = subprocess.run(command, capture_output=True, text=True, env={**variables, **needed}, preexec_fn=limit)
     if done.returncode:
-        yield f"edgelink-edge.service: {done.stdout}{done.stderr}"
+        yield f"edgelink-edge.service, {edge}: {done.stdout}{done.stderr}"
+
+
+def deny_write_execute():
+    """As systemd's MemoryDenyWriteExecute, where the kernel knows it (6.3)."""
+    set_mdwe, refuse_exec_gain = 65, 1
+    ctypes.CDLL(None).prctl(set_mdwe, refuse_exec_gain, 0, 0, 0)
 
 
 def known_variables():
@@ -144,10 +156,10 @@ def drains_without_curl():
             yield "drain.sh: without curl it takes no time for an end"
 
 
-def drains():
+def drains(edge):
     """An Envoy that drain.sh was called for is not ready any more, and drain.sh returns once there are no connections."""
-    with tempfile.TemporaryDirectory() as folder, envoys.running(Path(folder)) as address:
+    with tempfile.TemporaryDirectory() as folder, envoys.running(Path(folder), EDGELINK_FILTER=edge) as address:
         port = address.rpartition(":")[2]
         subprocess.run([HOME / "drain.sh"], check=True, timeout=15, env={**os.environ, "EDGELINK_ADMIN_PORT": port})
         if envoys.status(f"http://{address}/ready") != 503:
-            yield "drain.sh: Envoy is ready as before"
+            yield f"drain.sh, {edge}: Envoy is ready as before"

@@ -45,7 +45,10 @@ env \
   EDGELINK_CONTROL_PLANES="${EDGELINK_CONTROL_PLANES:-edgelink-control-planes:8081}" \
   EDGELINK_EDGE_TOKEN_FILE="$keys/edge-token" EDGELINK_FEED="${EDGELINK_FEED:-poll}" EDGELINK_CLICKS="${EDGELINK_CLICKS:-true}" \
   EDGELINK_WASM=/usr/lib/edgelink/edgelink_filter.wasm EDGELINK_BRIDGE_WASM=/usr/lib/edgelink/edgelink_resp_bridge.wasm \
+  EDGELINK_NATIVE=/usr/lib/edgelink/libedgelink.so \
   "$source/envoy/run.sh" --render "$rendered"
+# overlays/production has Envoy merge it in any case.
+[[ -e $rendered/redis.yaml ]] || echo '{}' >"$rendered/redis.yaml"
 
 # print_secret NAME SOURCE...
 print_secret() {

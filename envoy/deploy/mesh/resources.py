@@ -2,7 +2,8 @@
 """Resources for Istio or Envoy Gateway, made of the files of Envoy that envoy/run.sh fills in.
 
 `resources.py istio|envoy-gateway FOLDER IMAGE` prints them as YAML: FOLDER is what `envoy/run.sh --render` wrote, IMAGE where the
-filter is as an OCI image (images/oci.py). They hold the token of the edge API: keep them like a Secret. PyYAML is needed.
+filter is as an OCI image (images/oci.py), or, with the native module, the image of the edge (images/edge.Dockerfile), which has it beside
+an Envoy that loads it. They hold the token of the edge API: keep them like a Secret. PyYAML is needed.
 """
 
 import json
@@ -35,13 +36,19 @@ class Edge:
             if listener["name"] == "edge"
             for filters in listener["filter_chains"][0]["filters"]
         )
-        wasm = next(each for each in self.manager["http_filters"] if each["name"] == "edgelink")
-        self.plugin = {**json.loads(wasm["typed_config"]["config"]["configuration"]["value"]), "readyPath": READY_PATH}
+        self.filter = next(each for each in self.manager["http_filters"] if each["name"] == "edgelink")["typed_config"]
+        self.is_native = "dynamic_module_config" in self.filter
+        configuration = self.filter["filter_config"] if self.is_native else self.filter["config"]["configuration"]
+        self.plugin = {**json.loads(configuration["value"]), "readyPath": READY_PATH}
         self.domains = self.plugin["domains"]
 
     def stats(self):
-        """The labels of the filter's metrics."""
-        return {"stats_config": self.bootstrap["stats_config"]}
+        """The labels of the filter's metrics; the native module has them itself, and needs a guard for their names."""
+        if not self.is_native:
+            return {"stats_config": self.bootstrap["stats_config"]}
+        runtime = self.bootstrap["layered_runtime"]["layers"][0]["static_layer"]
+        guards = {name: value for name, value in runtime.items() if name.startswith("envoy.reloadable_features.")}
+        return {"layered_runtime": {"layers": [{"name": "edgelink", "static_layer": guards}]}}
 
     def clusters(self):
         """What the filter asks, by name."""
@@ -73,13 +80,29 @@ def istio(edge, image):
     pods = {"istio": "edgelink-gateway"}
     # Istio makes a cluster of each Service; this one the gateway has in any case, for the pages.
     plugin = {**edge.plugin, "controlPlane": {**edge.plugin["controlPlane"], "cluster": f"outbound|80||{API_HOST}"}}
-    yield resource("extensions.istio.io/v1alpha1", "WasmPlugin", "edgelink", {
-        "selector": {"matchLabels": pods},
-        "url": f"oci://{image}",
-        "pluginName": "edgelink",
-        "failStrategy": "FAIL_RELOAD",
-        "pluginConfig": plugin,
-    })
+    if edge.is_native:
+        # No resource of Istio's own loads it. The gateway has the file mounted, from the image.
+        configuration = {**edge.filter["filter_config"], "value": json.dumps(plugin)}
+        manager = {"name": "envoy.filters.network.http_connection_manager", "subFilter": {"name": "envoy.filters.http.router"}}
+        yield resource("networking.istio.io/v1alpha3", "EnvoyFilter", "edgelink", {
+            "workloadSelector": {"labels": pods},
+            "configPatches": [{
+                "applyTo": "HTTP_FILTER",
+                "match": {"context": "GATEWAY", "listener": {"filterChain": {"filter": manager}}},
+                "patch": {
+                    "operation": "INSERT_BEFORE",
+                    "value": {"name": "edgelink", "typed_config": {**edge.filter, "filter_config": configuration}},
+                },
+            }],
+        })
+    else:
+        yield resource("extensions.istio.io/v1alpha1", "WasmPlugin", "edgelink", {
+            "selector": {"matchLabels": pods},
+            "url": f"oci://{image}",
+            "pluginName": "edgelink",
+            "failStrategy": "FAIL_RELOAD",
+            "pluginConfig": plugin,
+        })
     yield resource("networking.istio.io/v1", "Gateway", "edgelink", {
         "selector": pods,
         "servers": [{"port": {"number": 80, "name": "http", "protocol": "HTTP"}, "hosts": edge.domains}],
@@ -119,13 +142,21 @@ def istio_answer(status, text):
 def envoy_gateway(edge, image):
     """Of a Gateway of its own, of the class eg."""
     bootstrap = {**edge.stats(), **({"bootstrap_extensions": edge.redis["bootstrap_extensions"]} if edge.redis else {})}
-    kubernetes = {"envoyDeployment": {
+    deployment = {
         "pod": {"volumes": [{"name": "modules", "configMap": {"name": "edgelink-modules"}}]},
         "container": {"volumeMounts": [{"name": "modules", "mountPath": MODULES, "readOnly": True}]},
-    }}
+    } if edge.redis else {}
+    modules = {}
+    if edge.is_native:
+        deployment = {"container": {"image": image}}
+        module = edge.filter["dynamic_module_config"]
+        source = {"type": "Local", "local": {"path": module["module"]["local"]["filename"]}}
+        modules = {"dynamicModules": [{"name": "edgelink", "source": source, "doNotClose": module["do_not_close"]}]}
+    provider = {"type": "Kubernetes", "kubernetes": {"envoyDeployment": deployment}}
     yield resource("gateway.envoyproxy.io/v1alpha1", "EnvoyProxy", "edgelink", {
         "bootstrap": {"type": "Merge", "value": yaml.safe_dump(bootstrap, sort_keys=False)},
-        **({"provider": {"type": "Kubernetes", "kubernetes": kubernetes}} if edge.redis else {}),
+        **({"provider": provider} if deployment else {}),
+        **modules,
     })
     yield resource("gateway.networking.k8s.io/v1", "Gateway", "edgelink", {
         "gatewayClassName": "eg",
@@ -156,16 +187,13 @@ def envoy_gateway(edge, image):
             "directResponse": {"statusCode": status, "contentType": "text/plain", "body": {"type": "Inline", "inline": text}},
         })
     target = {"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": "edgelink"}
-    yield resource("gateway.envoyproxy.io/v1alpha1", "EnvoyExtensionPolicy", "edgelink", {
-        "targetRefs": [target],
-        "wasm": [{
-            "name": "edgelink",
-            "rootID": "edgelink",
-            "failOpen": False,
-            "code": {"type": "Image", "image": {"url": image}},
-            "config": edge.plugin,
-        }],
-    })
+    if edge.is_native:
+        # Not terminalFilter: a router stands behind it in any case.
+        extension = {"dynamicModule": [{"name": "edgelink", "filterName": edge.filter["filter_name"], "config": edge.plugin}]}
+    else:
+        code = {"type": "Image", "image": {"url": image}}
+        extension = {"wasm": [{"name": "edgelink", "rootID": "edgelink", "failOpen": False, "code": code, "config": edge.plugin}]}
+    yield resource("gateway.envoyproxy.io/v1alpha1", "EnvoyExtensionPolicy", "edgelink", {"targetRefs": [target], **extension})
     patches = [("listener.v3.Listener", each) for each in edge.listeners()] + [("cluster.v3.Cluster", each) for each in edge.clusters()]
     yield resource("gateway.envoyproxy.io/v1alpha1", "EnvoyPatchPolicy", "edgelink", {
         "targetRef": target,
