@@ -320,6 +320,7 @@ impl Worker {
             match action {
                 Action::Resume(resumed) => self.resume(resumed),
                 Action::Send(callout) => self.send(callout),
+                Action::Ask(callout) => self.ask(callout),
                 Action::EndForm(end) => self.end_form(end),
                 Action::Run(callout) => {
                     let token = Host::next_token();

@@ -185,6 +185,7 @@ impl Edge {
     fn leave_home(&mut self, host: &mut (impl SharedData + Streams + Log)) {
         self.lose_connection(host);
         self.background.lose_background();
+        self.forms.lose_tokens();
         self.lost.extend(self.visits.lose_tokens());
         let lost = self.flights.lose_tokens();
         for _ in &lost {
