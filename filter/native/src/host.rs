@@ -144,6 +144,8 @@ impl SharedData for Host {
 }
 
 impl Streams for Host {
+    const END_WITH_ROOT: bool = false;
+
     fn open(&mut self, _: &str, _: &str, _: &str) -> Option<StreamToken> {
         let token = Self::next_token();
         let connection = Connection::open(self.process, token, self.redis.clone()?)?;
@@ -214,6 +216,8 @@ impl SharedData for Visited<'_, '_> {
 }
 
 impl Streams for Visited<'_, '_> {
+    const END_WITH_ROOT: bool = Host::END_WITH_ROOT;
+
     fn open(&mut self, cluster: &str, service: &str, method: &str) -> Option<StreamToken> {
         self.host.open(cluster, service, method)
     }
