@@ -4,7 +4,9 @@ mod fake;
 
 use super::*;
 use crate::process::Process;
-use edgelink_wire::{LinkAnswer, LinkRecord, LinkState, Record, RedirectStatus};
+use edgelink_wire::{
+    BatchHead, FeedBatch, FeedPosition, LinkAnswer, LinkRecord, LinkState, Record, RedirectStatus,
+};
 use fake::{Answer, Callout, LOG, Plugin, Request, SCHEDULERS};
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
@@ -442,6 +444,36 @@ fn metrics_are_handed_over_with_their_labels() {
     assert_eq!(module.count("edgelink.callouts|ok"), 1);
     assert_eq!(module.count("edgelink.lru_entries"), 1);
     assert_eq!(module.count("edgelink.record_age_milliseconds"), 1);
+}
+
+/// The values of gauges stay at Envoy when a configuration gives way to another one.
+#[test]
+fn without_a_feed_it_is_not_behind() {
+    const FEED_LAG: &str = "edgelink.feed_lag_milliseconds";
+    let _turn = turn();
+    let json = PLUGIN.replace("\"tierHeader\"", "\"poll\":{},\"tierHeader\"");
+    let with_feed = Module::try_new("feed lag", &json).expect("it is right");
+    drop(with_feed.visit("/abc"));
+    let process = Process::named(b"feed lag");
+    process.with(crate::worker::Worker::tick).unwrap();
+    let polls = with_feed.callouts();
+    let poll = polls
+        .iter()
+        .find(|callout| callout.headers[":path"].starts_with("/edge/v1/feed"));
+    let head = BatchHead {
+        generation: 1,
+        next: FeedPosition::START,
+        age_millis: 1_000,
+        ..BatchHead::default()
+    };
+    let batch = FeedBatch::encode(head, [].iter());
+    let headers = [(":status", "200"), ("content-type", FeedBatch::MEDIA_TYPE)];
+    with_feed.end_callout(poll.expect("a poll").id, &headers, &batch);
+    process.with(crate::worker::Worker::tick).unwrap();
+    assert!(with_feed.count(FEED_LAG) >= 1_000);
+    let _without = Module::new("feed lag");
+    process.with(crate::worker::Worker::tick).unwrap();
+    assert_eq!(with_feed.count(FEED_LAG), 0);
 }
 
 #[test]
