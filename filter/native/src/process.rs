@@ -8,11 +8,12 @@ use crate::main_thread::Order;
 use crate::metrics::{Changes, Metrics};
 use crate::panics::{self, Panicked};
 use crate::redis;
+use crate::routes::RouteConfig;
 use crate::worker::Worker;
 use edgelink_filter_core::edge::RootId;
-use edgelink_filter_core::settings::{Route, Settings};
+use edgelink_filter_core::settings::Settings;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What Envoy has of a configuration.
@@ -23,32 +24,8 @@ pub(crate) struct Config {
     pub(crate) metrics: Metrics,
 }
 
-/// What Envoy has of the configuration of a route.
-pub(crate) struct RouteConfig {
-    id: u64,
-    route: Route,
-}
-
-impl RouteConfig {
-    pub(crate) fn new(route: Route) -> Self {
-        static IDS: AtomicU64 = AtomicU64::new(0);
-        HAS_ROUTES.store(true, Ordering::Relaxed);
-        Self {
-            id: IDS.fetch_add(1, Ordering::Relaxed),
-            route,
-        }
-    }
-
-    pub(crate) fn is_disabled(&self) -> bool {
-        self.route.disabled
-    }
-}
-
 /// The root of a configuration that is only validated.
 pub(crate) const NO_ROOT: RootId = 0;
-
-/// Whether a route has ever had a configuration: without one, Envoy is not asked for it.
-static HAS_ROUTES: AtomicBool = AtomicBool::new(false);
 
 /// All edges of the process: one for each name that configurations have.
 static PROCESSES: Mutex<Vec<&'static Process>> = Mutex::new(Vec::new());
@@ -91,15 +68,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether routes may have configurations.
-pub(crate) fn has_routes() -> bool {
-    HAS_ROUTES.load(Ordering::Relaxed)
-}
-
 /// The configuration of a route has ended.
 pub(crate) fn forget_route(route: &RouteConfig) {
     for process in &*lock(&PROCESSES) {
-        process.forget_views(|(of, _)| *of == route.id);
+        process.forget_views(|(of, _)| *of == route.id());
     }
 }
 
@@ -262,12 +234,12 @@ impl State {
 
     /// What the edge knows a route by.
     fn view(&mut self, route: &RouteConfig, root: RootId) -> Option<RootId> {
-        let key = (route.id, root);
+        let key = (route.id(), root);
         if let Some(view) = self.views.get(&key) {
             return Some(view.id);
         }
         let of_root = self.roots.iter().find(|other| other.id == root)?;
-        let settings = Arc::new(route.route.settings(&of_root.settings));
+        let settings = Arc::new(route.settings(&of_root.settings));
         let id = self.next_root();
         let worker = self.worker.as_mut()?;
         worker.edge.on_route(id, Arc::clone(&settings));

@@ -410,6 +410,33 @@ fn a_route_has_domains_and_prefix_of_its_own_or_none_of_it() {
     assert_eq!(module.visit("/abc").answer().status, 302);
 }
 
+/// Another build of the module in the same Envoy makes configurations of its own, of which this one knows nothing.
+#[test]
+fn the_configuration_of_a_route_that_another_module_has_made_is_not_read() {
+    let _turn = turn();
+    let module = Module::new("another module");
+    // From now on, Envoy is asked for configurations of routes.
+    let (name, json) = (Buffer::EMPTY, Buffer::of(b"{}"));
+    let own = envoy_dynamic_module_on_http_filter_per_route_config_new(name, json);
+    let of_another = Box::new([0_u64; 64]);
+    let visit_at = |route: *const c_void| {
+        let mut visit = module.begin(&[(":path", "/abc")]);
+        visit.request().route = route as usize;
+        visit.send_headers();
+        visit
+    };
+    LOG.lock().unwrap().clear();
+    for _ in 0..2 {
+        assert_eq!(visit_at((&raw const *of_another).cast()).flow, PASSES);
+    }
+    let log = LOG.lock().unwrap().join("\n");
+    assert_eq!(log.matches("of another module").count(), 1, "{log}");
+    assert_eq!(visit_at(own).flow, PAUSES);
+    // Its place may be another's once it has ended.
+    envoy_dynamic_module_on_http_filter_per_route_config_destroy(own);
+    assert_eq!(visit_at(own).flow, PASSES);
+}
+
 #[test]
 fn a_form_is_held_until_its_link_is_known() {
     let _turn = turn();
