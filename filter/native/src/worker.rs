@@ -272,6 +272,8 @@ impl Worker {
 
     /// Time has passed.
     pub(crate) fn tick(&mut self) {
+        #[cfg(test)]
+        panics::asked::panic_in("tick");
         let now = now();
         let wall = wall_clock(now);
         let actions = self.edge.on_tick(&mut self.host, now, wall);

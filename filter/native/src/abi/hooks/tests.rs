@@ -10,6 +10,7 @@ use edgelink_wire::{
 use fake::{Answer, Callout, LOG, Plugin, Request, SCHEDULERS};
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 /// One at a time: some look at what all have in common.
 static TURN: Mutex<()> = Mutex::new(());
@@ -569,4 +570,29 @@ fn a_panic_costs_one_request() {
         assert_eq!(module.fetch(&format!("/after{hook}")).status, 302, "{hook}");
     }
     assert!(module.count("edgelink.panics") > 0);
+}
+
+/// As one would over what it finds in the edge again and again.
+#[test]
+fn a_tick_that_panics_each_time_leaves_time_to_requests_in_between() {
+    const TIME: Duration = Duration::from_millis(700);
+    let _turn = turn();
+    let json = PLUGIN.replace("\"tierHeader\"", "\"tickMs\":10,\"tierHeader\"");
+    let module = Module::try_new("ticks", &json).expect("it is right");
+    let panics = || module.count("edgelink.panics");
+    let before = panics();
+    panics::asked::arm_always("tick");
+    let start = Instant::now();
+    while start.elapsed() < TIME {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let more = panics() - before;
+    // After 10, 100, 200 and 400 ms at the earliest.
+    assert!((1..=4).contains(&more), "{more} panics in {TIME:?}");
+    module.fetch("/abc");
+    assert_eq!(
+        module.visit("/abc").answer().headers["x-edgelink-tier"],
+        "lru"
+    );
+    panics::asked::arm(b"none");
 }
