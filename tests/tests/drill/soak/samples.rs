@@ -8,7 +8,7 @@ use std::time::Duration;
 /// By how much the memory of the last quarter may be more than that of the second: what the allocator and the time of a sample
 /// make of it.
 const MAX_GROWTH: u64 = 4 << 20;
-/// The same of descriptors: connections come and go.
+/// The same of descriptors beside those of Envoy's connections: the two are not read at the same moment.
 const MAX_MORE_DESCRIPTORS: u64 = 3;
 
 /// What an Envoy takes at a moment.
@@ -19,6 +19,7 @@ pub(super) struct Sample {
     /// Bytes that are allocated in Envoy's allocator.
     allocated: u64,
     threads: u64,
+    /// Without those of connections of Envoy's listeners and clusters, which come and go.
     descriptors: u64,
 }
 
@@ -29,11 +30,13 @@ impl Sample {
     pub(super) async fn take(envoy: &Envoy, process: u32) -> Self {
         let memory: Value = serde_json::from_str(&envoy.admin("/memory").await).expect("JSON");
         let allocated = memory["allocated"].as_str().expect("a number");
+        let active = envoy.stats("_cx_active$").await;
+        let connections = active.sum_of("http.") + active.sum_of("cluster.");
         Self {
             resident: resident_bytes(process),
             allocated: allocated.parse().expect("a number"),
             threads: thread_count(process),
-            descriptors: descriptor_count(process),
+            descriptors: descriptor_count(process).saturating_sub(connections),
         }
     }
 
