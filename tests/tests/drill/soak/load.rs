@@ -222,7 +222,7 @@ fn address(n: u64) -> String {
     format!("10.{a}.{b}.{c}")
 }
 
-/// Everyone but the visitors, until it is over.
+/// All but the visitors, until it is over.
 pub(super) fn start_others(parts: &Arc<Parts>) -> JoinSet<()> {
     let mut others = JoinSet::new();
     others.spawn(change(Arc::clone(parts)));
