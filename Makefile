@@ -136,7 +136,7 @@ test-import: ## Import 100,000 links each in the formats of Shlink and YOURLS, t
 DRILL_PROFILE ?= release
 DRILL_FOLDER := $(if $(filter dev,$(DRILL_PROFILE)),debug,$(DRILL_PROFILE))
 DRILLS := chaos-issuers skipped-numbers stalled-database throughput import-urls issuer-sources galera \
-  show-redis cluster-failover click-accounting front-crowd restore
+  show-redis cluster-failover click-accounting front-crowd restore soak
 chaos-issuers: DRILL := chaos::chaos
 skipped-numbers: DRILL := restarts::skipped
 stalled-database: DRILL := stall::stalled
@@ -149,6 +149,7 @@ cluster-failover: DRILL := failover::failover
 click-accounting: DRILL := clicks::clicks clicks::clicks_in_clickhouse clicks::losses
 front-crowd: DRILL := crowd::crowd
 restore: DRILL := restore::restore
+soak: DRILL := soak::soak
 
 .PHONY: $(DRILLS)
 chaos-issuers: ## Kill control planes and MariaDB for a minute: nothing lost, nothing twice
@@ -161,6 +162,7 @@ show-redis: ## Connections, changes, scans and FLUSHALL at two Envoys: figures o
 cluster-failover: ## Kill a master of Redis Cluster under load
 click-accounting: ## Count a million clicks, in both engines, while all parts are killed and stopped; and losses
 front-crowd: ## Follow links through nginx beside 10,000 idle connections, slow clients and resets of HTTP/2: figures of each
+soak: ## Change the listener of an Envoy under mixed load for an hour: it does not grow, and no answer is wrong
 galera: setup-galera ## Kill nodes of a Galera cluster in turn while two control planes create: nothing lost, nothing twice
 restore: setup-restore ## Lose the database, and restore it by the runbook's commands: nothing stale, no number twice
 $(DRILLS): setup wasm

@@ -183,6 +183,7 @@ fn act(action: Action) {
         Action::Resume(resumed) => enqueue_resumed(resumed),
         Action::Send(callout) => send(&callout),
         Action::Run(callout) => run(&callout),
+        Action::Ask(callout) => forms::ask(&callout),
         Action::EndForm(end) => enqueue_form(end),
     }
 }

@@ -34,7 +34,7 @@ pub use place::{
     Filter, Version, bridge_module, edgelink_binary, envoy_binary, filter_module, free_port,
     hello_module, native_module, probe_module, root, simulation_binary,
 };
-pub use process::{Process, Signal, resident_bytes};
+pub use process::{Process, Signal, descriptor_count, resident_bytes, thread_count};
 pub use production::{Production, ProductionOptions, await_workers};
 pub use scripted::{Behaviour, REPORTS, ScriptedControlPlane};
 pub use stats::Stats;

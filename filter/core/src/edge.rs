@@ -377,6 +377,8 @@ impl Edge {
         let resumed = resumed.collect();
         actions.extend(self.admit_actions(resumed));
         actions.extend(self.give_up_visits(now, limit));
+        let asked_again = self.forms.ask_again().into_iter();
+        actions.extend(asked_again.map(Action::Ask));
         let ends = self.forms.on_time(now).into_iter();
         actions.extend(ends.map(Action::EndForm));
         let levels = self.levels();

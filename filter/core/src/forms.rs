@@ -110,8 +110,8 @@ enum Body {
     Awaited,
     /// It is there, and the lookup is awaited.
     Whole(Vec<u8>),
-    /// The control plane has it.
-    Sent,
+    /// The control plane has it; here so that it can be sent again.
+    Sent(Vec<u8>),
 }
 
 /// The forms of a worker.
@@ -121,6 +121,8 @@ pub(crate) struct Forms {
     by_token: HashMap<Token, StreamId>,
     /// The streams of those that are released, while they wait.
     released: HashSet<StreamId>,
+    /// The streams of those whose callouts have ended with the root context that made them.
+    lost: Vec<StreamId>,
 }
 
 /// Whether a POST with these headers may be a form with a password.
@@ -216,6 +218,29 @@ impl Forms {
         self.by_token.contains_key(&token)
     }
 
+    /// All callouts have ended, and the proxy says nothing of it.
+    pub(crate) fn lose_tokens(&mut self) {
+        self.lost
+            .extend(self.by_token.drain().map(|(_, stream)| stream));
+    }
+
+    /// The callouts of forms that were lost, to be sent again.
+    pub(crate) fn ask_again(&mut self) -> Vec<UnlockCallout> {
+        let lost = std::mem::take(&mut self.lost).into_iter();
+        let asked = lost.filter_map(|stream| {
+            let form = self.forms.get_mut(&stream)?;
+            let Body::Sent(body) = &mut form.body else {
+                return None;
+            };
+            form.body = Body::Whole(std::mem::take(body));
+            match form.ask(stream) {
+                FormStep::Ask(callout) => Some(callout),
+                _ => None,
+            }
+        });
+        asked.collect()
+    }
+
     /// The callout of a form has ended. `None` if its visitor has gone.
     pub(crate) fn on_end(&mut self, token: Token, result: FormResult) -> Option<FormEnd> {
         let stream = self.by_token.remove(&token)?;
@@ -250,7 +275,7 @@ impl Forms {
         let is_overdue = |form: &Form| {
             let limit = match form.body {
                 Body::Awaited => BODY_MILLIS,
-                Body::Whole(_) | Body::Sent => FORM_MILLIS,
+                Body::Whole(_) | Body::Sent(_) => FORM_MILLIS,
             };
             form.since.age(now) >= limit
         };
@@ -273,7 +298,7 @@ impl Form {
             Body::Whole(body) if self.is_locked => std::mem::take(body),
             _ => return FormStep::Hold,
         };
-        self.body = Body::Sent;
+        self.body = Body::Sent(body.clone());
         let visitor = self.visitor.map(|visitor| visitor.to_string());
         FormStep::Ask(UnlockCallout {
             stream,

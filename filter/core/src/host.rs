@@ -40,6 +40,9 @@ pub struct CasMismatch;
 /// The proxy must not be asked to cancel a stream from within a callback that brings a message of it: it may have more
 /// messages of that stream at hand. From a tick, and from the callback for the stream's end, it may.
 pub trait Streams {
+    /// Whether streams belong to the root context that has opened them, and end with it.
+    const END_WITH_ROOT: bool = true;
+
     /// Opens the stream `/{service}/{method}` at a cluster. `None` if the proxy refuses.
     fn open(&mut self, cluster: &str, service: &str, method: &str) -> Option<StreamToken>;
 

@@ -22,6 +22,8 @@ pub(crate) struct Host {
     /// What workers of other hosts share. Here it holds next to nothing: there is one edge.
     shared: HashMap<String, (Vec<u8>, u32)>,
     changes: Changes,
+    /// Whether Envoy has a feed lag: of this edge, or perhaps of the one before.
+    has_feed_lag: bool,
     orders: Vec<Order>,
     /// Whether the main thread was woken for them.
     pub(crate) is_main_thread_woken: bool,
@@ -39,6 +41,7 @@ impl Host {
             process,
             shared: HashMap::new(),
             changes: Changes::default(),
+            has_feed_lag: true,
             orders: Vec::new(),
             is_main_thread_woken: false,
             tokens: HashMap::new(),
@@ -61,9 +64,12 @@ impl Host {
         !self.orders.is_empty() || !self.changes.is_empty()
     }
 
-    /// How far the feed is behind; `None` without one.
+    /// How far the feed is behind; `None` without one, which is said once, as 0.
     pub(crate) fn note_feed_lag(&mut self, millis: Option<u64>) {
-        self.changes.feed_lag_millis = millis;
+        let had_feed_lag = std::mem::replace(&mut self.has_feed_lag, millis.is_some());
+        if millis.is_some() || had_feed_lag {
+            self.changes.feed_lag_millis = Some(millis.unwrap_or_default());
+        }
     }
 
     /// How old the oldest record is that a cache has answered with since the last time; `None` if none has.
@@ -144,6 +150,8 @@ impl SharedData for Host {
 }
 
 impl Streams for Host {
+    const END_WITH_ROOT: bool = false;
+
     fn open(&mut self, _: &str, _: &str, _: &str) -> Option<StreamToken> {
         let token = Self::next_token();
         let connection = Connection::open(self.process, token, self.redis.clone()?)?;
@@ -214,6 +222,8 @@ impl SharedData for Visited<'_, '_> {
 }
 
 impl Streams for Visited<'_, '_> {
+    const END_WITH_ROOT: bool = Host::END_WITH_ROOT;
+
     fn open(&mut self, cluster: &str, service: &str, method: &str) -> Option<StreamToken> {
         self.host.open(cluster, service, method)
     }

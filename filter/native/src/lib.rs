@@ -30,5 +30,6 @@ mod panics;
 mod process;
 mod redis;
 mod reply;
+mod routes;
 mod stream;
 mod worker;

@@ -3,7 +3,8 @@
 use crate::abi::{self, Configuration, Header, Level};
 use crate::metrics::Metrics;
 use crate::panics;
-use crate::process::{Config, NO_ROOT, Process, RouteConfig};
+use crate::process::{Config, NO_ROOT, Process};
+use crate::routes::RouteConfig;
 use edgelink_filter_core::control_plane::callout::Callout;
 use edgelink_filter_core::control_plane::{BackgroundCallout, Outgoing};
 use edgelink_filter_core::flights::Token;

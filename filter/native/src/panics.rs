@@ -41,12 +41,13 @@ fn note(panic: &(dyn Any + Send)) -> Panicked {
 pub(crate) mod asked {
     use std::sync::Mutex;
 
-    static HOOK: Mutex<String> = Mutex::new(String::new());
+    /// The hook, and whether it is to panic each time.
+    static HOOK: Mutex<(String, bool)> = Mutex::new((String::new(), false));
 
     /// The header of a request with the hook that is to panic when it is called next.
     pub(crate) const HEADER: &str = "x-edgelink-panic";
 
-    fn hook() -> std::sync::MutexGuard<'static, String> {
+    fn hook() -> std::sync::MutexGuard<'static, (String, bool)> {
         HOOK.lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
@@ -54,15 +55,22 @@ pub(crate) mod asked {
     /// Has the hook of that name panic when it is called next.
     pub(crate) fn arm(name: &[u8]) {
         if !name.is_empty() {
-            *hook() = String::from_utf8_lossy(name).into_owned();
+            *hook() = (String::from_utf8_lossy(name).into_owned(), false);
         }
+    }
+
+    /// Has it panic each time, until another one is armed.
+    pub(crate) fn arm_always(name: &str) {
+        *hook() = (name.to_owned(), true);
     }
 
     #[expect(clippy::panic, reason = "it is what a test asks for")]
     pub(crate) fn panic_in(name: &str) {
         let mut hook = hook();
-        if *hook == name {
-            hook.clear();
+        if hook.0 == name {
+            if !hook.1 {
+                hook.0.clear();
+            }
             drop(hook);
             panic!("asked for");
         }

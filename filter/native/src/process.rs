@@ -8,12 +8,15 @@ use crate::main_thread::Order;
 use crate::metrics::{Changes, Metrics};
 use crate::panics::{self, Panicked};
 use crate::redis;
+use crate::routes::RouteConfig;
 use crate::worker::Worker;
 use edgelink_filter_core::edge::RootId;
-use edgelink_filter_core::settings::{Route, Settings};
+use edgelink_filter_core::settings::Settings;
+use edgelink_wire::backoff::Bounds;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// What Envoy has of a configuration.
 pub(crate) struct Config {
@@ -23,32 +26,8 @@ pub(crate) struct Config {
     pub(crate) metrics: Metrics,
 }
 
-/// What Envoy has of the configuration of a route.
-pub(crate) struct RouteConfig {
-    id: u64,
-    route: Route,
-}
-
-impl RouteConfig {
-    pub(crate) fn new(route: Route) -> Self {
-        static IDS: AtomicU64 = AtomicU64::new(0);
-        HAS_ROUTES.store(true, Ordering::Relaxed);
-        Self {
-            id: IDS.fetch_add(1, Ordering::Relaxed),
-            route,
-        }
-    }
-
-    pub(crate) fn is_disabled(&self) -> bool {
-        self.route.disabled
-    }
-}
-
 /// The root of a configuration that is only validated.
 pub(crate) const NO_ROOT: RootId = 0;
-
-/// Whether a route has ever had a configuration: without one, Envoy is not asked for it.
-static HAS_ROUTES: AtomicBool = AtomicBool::new(false);
 
 /// All edges of the process: one for each name that configurations have.
 static PROCESSES: Mutex<Vec<&'static Process>> = Mutex::new(Vec::new());
@@ -72,6 +51,44 @@ struct State {
     views: HashMap<(u64, RootId), View>,
     /// The number of the last root or view.
     last_root: RootId,
+    restarts: Restarts,
+}
+
+/// How edges of a process have begun again, and when the next tick may come.
+///
+/// A tick, or what the control plane or Redis answers it, may panic each time. Were there no pauses, such an edge would lose its cache
+/// ten times a second, and ask for a snapshot as often. Requests are decided meanwhile.
+#[derive(Default)]
+struct Restarts {
+    /// How many followed each other.
+    in_a_row: u32,
+    last: Option<Instant>,
+    next_tick: Option<Instant>,
+}
+
+impl Restarts {
+    /// Its longest pause is what a request may have to wait for in vain: a tick gives up what is late.
+    const PAUSES: Bounds = Bounds {
+        first_millis: 100,
+        cap_millis: 5_000,
+    };
+    /// A restart that comes later than this after the one before does not follow it.
+    const ROW_ENDS_AFTER: Duration = Duration::from_secs(60);
+
+    fn note(&mut self, now: Instant) {
+        let follows = |last: Instant| now.duration_since(last) < Self::ROW_ENDS_AFTER;
+        self.in_a_row = match self.last.is_some_and(follows) {
+            true => self.in_a_row.saturating_add(1),
+            false => 1,
+        };
+        self.last = Some(now);
+        let pause = Self::PAUSES.longest_millis(self.in_a_row);
+        self.next_tick = now.checked_add(Duration::from_millis(pause));
+    }
+
+    fn permit_tick(&self, now: Instant) -> bool {
+        self.next_tick.is_none_or(|next| next <= now)
+    }
 }
 
 struct Root {
@@ -91,15 +108,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether routes may have configurations.
-pub(crate) fn has_routes() -> bool {
-    HAS_ROUTES.load(Ordering::Relaxed)
-}
-
 /// The configuration of a route has ended.
 pub(crate) fn forget_route(route: &RouteConfig) {
     for process in &*lock(&PROCESSES) {
-        process.forget_views(|(of, _)| *of == route.id);
+        process.forget_views(|(of, _)| *of == route.id());
     }
 }
 
@@ -180,8 +192,10 @@ impl Process {
     async fn keep_ticking(&'static self) {
         loop {
             let millis = self.tick_millis.load(Ordering::Relaxed);
-            tokio::time::sleep(std::time::Duration::from_millis(millis.into())).await;
-            let _counted = self.with(Worker::tick);
+            tokio::time::sleep(Duration::from_millis(millis.into())).await;
+            if lock(&self.state).restarts.permit_tick(Instant::now()) {
+                let _counted = self.with(Worker::tick);
+            }
         }
     }
 
@@ -262,12 +276,12 @@ impl State {
 
     /// What the edge knows a route by.
     fn view(&mut self, route: &RouteConfig, root: RootId) -> Option<RootId> {
-        let key = (route.id, root);
+        let key = (route.id(), root);
         if let Some(view) = self.views.get(&key) {
             return Some(view.id);
         }
         let of_root = self.roots.iter().find(|other| other.id == root)?;
-        let settings = Arc::new(route.route.settings(&of_root.settings));
+        let settings = Arc::new(route.settings(&of_root.settings));
         let id = self.next_root();
         let worker = self.worker.as_mut()?;
         worker.edge.on_route(id, Arc::clone(&settings));
@@ -294,6 +308,7 @@ impl State {
         let Some(first) = self.roots.first() else {
             return;
         };
+        self.restarts.note(Instant::now());
         let rest = before.into_rest();
         // A second panic, over the configurations themselves, leaves none: requests pass then, and the next configuration begins
         // again.
@@ -309,5 +324,28 @@ impl State {
             worker
         });
         self.worker = begun.ok();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_restart_that_follows_another_makes_the_pause_before_the_next_tick_longer() {
+        let start = Instant::now();
+        let mut restarts = Restarts::default();
+        assert!(restarts.permit_tick(start));
+        let mut now = start;
+        for millis in [100, 200, 400, 800, 1_600, 3_200, 5_000, 5_000] {
+            restarts.note(now);
+            let pause = Duration::from_millis(millis);
+            assert!(!restarts.permit_tick(now + pause - Duration::from_millis(1)));
+            now += pause;
+            assert!(restarts.permit_tick(now), "after {millis} ms");
+        }
+        now += Restarts::ROW_ENDS_AFTER;
+        restarts.note(now);
+        assert!(restarts.permit_tick(now + Duration::from_millis(100)));
     }
 }

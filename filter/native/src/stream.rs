@@ -4,8 +4,9 @@
 
 use crate::abi::Filter;
 use crate::panics::Panicked;
-use crate::process::{Config, Process, RouteConfig};
+use crate::process::{Config, Process};
 use crate::reply::Reply;
+use crate::routes::RouteConfig;
 use crate::worker::{COMES, Decided, Worker};
 use edgelink_filter_core::edge::RootId;
 use edgelink_filter_core::flights::StreamId;

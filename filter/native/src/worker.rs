@@ -298,6 +298,8 @@ impl Worker {
 
     /// Time has passed.
     pub(crate) fn tick(&mut self) {
+        #[cfg(test)]
+        panics::asked::panic_in("tick");
         let now = now();
         let wall = wall_clock(now);
         let actions = self.edge.on_tick(&mut self.host, now, wall);
@@ -346,6 +348,7 @@ impl Worker {
             match action {
                 Action::Resume(resumed) => self.resume(resumed),
                 Action::Send(callout) => self.send(callout),
+                Action::Ask(callout) => self.ask(callout),
                 Action::EndForm(end) => self.end_form(end),
                 Action::Run(callout) => {
                     let token = Host::next_token();

@@ -76,7 +76,7 @@ fn take_step(step: FormStep) {
 }
 
 /// Sends a form to the control plane.
-fn ask(callout: &UnlockCallout) {
+pub(super) fn ask(callout: &UnlockCallout) {
     let Some(settings) = with_worker(|worker| worker.edge.settings().clone()) else {
         return;
     };

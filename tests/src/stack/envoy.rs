@@ -222,16 +222,15 @@ impl Envoy {
         .await
     }
 
-    /// Returns when no listener drains any more, so that Envoy has ended the plugin configurations that only they had.
+    /// Returns when no listener drains any more, and no filter chain of one that was changed, so that Envoy has ended the plugin
+    /// configurations that only they had.
     pub async fn await_drained(&self) {
         until(
             "listeners are drained",
             Duration::from_secs(60),
             async || {
-                let stats = self
-                    .stats("listener_manager.total_listeners_draining")
-                    .await;
-                (stats.get("listener_manager.total_listeners_draining") == 0).then_some(())
+                let stats = self.stats("listener_manager.total_.*_draining").await;
+                (stats.sum_of("listener_manager.total_") == 0).then_some(())
             },
         )
         .await;

@@ -70,13 +70,24 @@ impl Listener {
         self.port
     }
 
-    /// The same with another value of a field of the plugin configuration.
+    /// The plugin configuration.
     #[must_use]
-    pub fn plugin(&self, field: &str, value: impl Into<Value>) -> Self {
+    pub fn plugin_configuration(&self) -> Value {
+        self.split_plugin().1
+    }
+
+    /// The plugin configuration, with what is in front of it and behind it.
+    fn split_plugin(&self) -> (&str, Value, &str) {
         let (head, rest) = self.text.split_once(PLUGIN).expect("a plugin");
         let (json, tail) = rest.split_once('\n').expect("a line that ends");
         let json: String = serde_json::from_str(&format!("\"{json}")).expect("a quoted text");
-        let mut plugin: Value = serde_json::from_str(&json).expect("JSON");
+        (head, serde_json::from_str(&json).expect("JSON"), tail)
+    }
+
+    /// The same with another value of a field of the plugin configuration.
+    #[must_use]
+    pub fn plugin(&self, field: &str, value: impl Into<Value>) -> Self {
+        let (head, mut plugin, tail) = self.split_plugin();
         plugin[field] = value.into();
         let json = serde_json::to_string(&plugin.to_string()).expect("a text");
         let json = json.trim_start_matches('"');

@@ -171,10 +171,33 @@ impl Drop for Process {
 /// Where there is no such process.
 #[must_use]
 pub fn resident_bytes(process: u32) -> u64 {
+    status_of(process, "VmRSS:") * 1024
+}
+
+/// The threads of a process.
+///
+/// # Panics
+/// Where there is no such process.
+#[must_use]
+pub fn thread_count(process: u32) -> u64 {
+    status_of(process, "Threads:")
+}
+
+/// The descriptors that a process has open.
+///
+/// # Panics
+/// Where there is no such process.
+#[must_use]
+pub fn descriptor_count(process: u32) -> u64 {
+    let open = fs::read_dir(format!("/proc/{process}/fd"));
+    open.expect("a process").count() as u64
+}
+
+/// The number in a line of `/proc/PID/status`.
+fn status_of(process: u32, name: &str) -> u64 {
     let text = fs::read_to_string(format!("/proc/{process}/status")).expect("a process");
-    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kib = line.and_then(|line| line.split_whitespace().next());
-    kib.and_then(|kib| kib.parse::<u64>().ok())
-        .expect("a size in KiB")
-        * 1024
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    let number = line.and_then(|line| line.split_whitespace().next());
+    let number = number.and_then(|number| number.parse().ok());
+    number.expect("a number")
 }

@@ -20,6 +20,7 @@ mod restarts;
 mod restore;
 mod runbook;
 mod scanning;
+mod soak;
 mod sources;
 mod stall;
 mod throughput;

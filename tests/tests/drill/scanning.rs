@@ -155,7 +155,7 @@ impl Journey for Scan {
 }
 
 /// The `n`th of a sequence of codes that looks random.
-fn code(n: u64) -> String {
+pub(crate) fn code(n: u64) -> String {
     let mut rest = random(n);
     let mut digits = String::with_capacity(7);
     for _ in 0..7 {

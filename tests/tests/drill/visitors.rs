@@ -31,6 +31,12 @@ pub(crate) trait Journey: Send + Sync + 'static {
 
     /// Whether an answer is right to a request that was sent at `sent`.
     fn is_right(&self, path: &str, answer: &Answer, sent: Instant) -> bool;
+
+    /// Whether visitors ask again, over another connection, if the one that they had kept ends: so do browsers, for a server may end
+    /// a connection that is idle.
+    fn asks_again(&self) -> bool {
+        false
+    }
 }
 
 /// Where visitors come in.
@@ -86,6 +92,8 @@ pub(crate) struct Seen {
     pub(crate) right: u64,
     pub(crate) wrong: u64,
     pub(crate) unanswered: u64,
+    /// Requests whose connection had ended, and that were sent over another one.
+    pub(crate) again: u64,
     pub(crate) tiers: BTreeMap<String, u64>,
     /// Microseconds from when a request was sent to its answer.
     pub(crate) latencies: Vec<u32>,
@@ -126,6 +134,7 @@ impl Seen {
         self.right += other.right;
         self.wrong += other.wrong;
         self.unanswered += other.unanswered;
+        self.again += other.again;
         for (tier, count) in other.tiers {
             *self.tiers.entry(tier).or_default() += count;
         }
@@ -232,6 +241,7 @@ impl<D: Door, J: Journey> Visitor<D, J> {
     ) -> Option<Connection<D::Stream>> {
         let request = self.journey.request(n);
         let sent = Instant::now();
+        let was_kept = connection.is_some();
         let opened = match connection {
             Some(connection) => Ok(connection),
             None => self.door.open().await,
@@ -241,7 +251,18 @@ impl<D: Door, J: Journey> Visitor<D, J> {
             sleep(PAUSE).await;
             return None;
         };
-        match connection.exchange(&request, b"").await {
+        let mut answer = connection.exchange(&request, b"").await;
+        if answer.is_err() && was_kept && self.journey.asks_again() {
+            seen.again += 1;
+            answer = match self.door.open().await {
+                Ok(another) => {
+                    connection = another;
+                    connection.exchange(&request, b"").await
+                }
+                Err(error) => Err(error),
+            };
+        }
+        match answer {
             Ok(answer) => {
                 let path = self.journey.path(n);
                 let is_right = self.journey.is_right(&path, &answer, sent);

@@ -224,4 +224,5 @@ async fn redis_is_connected_to_when_the_first_configuration_has_ended() {
     };
     await_connections(attempts).await;
     edge.assert_alive(&changed).await;
+    await_connections(attempts).await;
 }

@@ -3,7 +3,7 @@
 use crate::control_plane::BackgroundCallout;
 use crate::control_plane::callout::Callout;
 use crate::flights::Waiter;
-use crate::forms::FormEnd;
+use crate::forms::{FormEnd, UnlockCallout};
 use crate::metrics::Tier;
 use edgelink_wire::Record;
 use std::sync::Arc;
@@ -61,6 +61,8 @@ pub enum Action {
     Resume(Resumed),
     /// Send this lookup, which Redis could not answer, or request for visits.
     Send(Callout),
+    /// Send this form again.
+    Ask(UnlockCallout),
     /// Answer this form.
     EndForm(FormEnd),
     /// Send this background callout.

@@ -183,9 +183,12 @@ impl Edge {
 
     /// Callouts and gRPC streams have ended, and the proxy says nothing of it. With the next tick they are made again
     /// from the new home: the feed is read on from the same place, and waiters keep waiting.
-    fn leave_home(&mut self, host: &mut (impl SharedData + Streams + Log)) {
-        self.lose_connection(host);
+    fn leave_home<H: SharedData + Streams + Log>(&mut self, host: &mut H) {
+        if H::END_WITH_ROOT {
+            self.lose_connection(host);
+        }
         self.background.lose_background();
+        self.forms.lose_tokens();
         self.lost.extend(self.visits.lose_tokens());
         let lost = self.flights.lose_tokens();
         for _ in &lost {

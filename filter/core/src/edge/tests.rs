@@ -223,6 +223,7 @@ impl World {
                     self.send(&callout);
                 }
                 Action::Run(callout) => self.run(callout),
+                Action::Ask(callout) => panic!("{callout:?}"),
                 Action::EndForm(end) => panic!("{end:?}"),
             }
         }

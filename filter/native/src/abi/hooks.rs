@@ -3,7 +3,8 @@
 use super::{Buffer, Configuration, Filter, Object, RawHeader, VERSION, Wake};
 use crate::main_thread::{self, CalloutEnd};
 use crate::panics::{self, Panicked};
-use crate::process::{self, Config, RouteConfig};
+use crate::process::{self, Config};
+use crate::routes::{self, RouteConfig};
 use crate::stream::{self, Flow, Stream};
 use std::ffi::{c_char, c_void};
 use std::marker::PhantomData;
@@ -73,7 +74,11 @@ extern "C" fn envoy_dynamic_module_on_http_filter_per_route_config_new(
         main_thread::begin_route(unsafe { json.bytes() })
     });
     match begun {
-        Ok(Some(route)) => Box::into_raw(Box::new(route)).cast_const().cast(),
+        Ok(Some(route)) => {
+            let route = Box::into_raw(Box::new(route));
+            routes::begin(route.addr());
+            route.cast_const().cast()
+        }
         Ok(None) | Err(Panicked) => ptr::null(),
     }
 }
@@ -81,6 +86,7 @@ extern "C" fn envoy_dynamic_module_on_http_filter_per_route_config_new(
 /// The configuration of a route ends.
 #[unsafe(no_mangle)]
 extern "C" fn envoy_dynamic_module_on_http_filter_per_route_config_destroy(route: *const c_void) {
+    routes::end(route.addr());
     // SAFETY: it was made by the hook above, and Envoy gives it back once.
     let route: Box<RouteConfig> = unsafe { Box::from_raw(route.cast_mut().cast()) };
     let _counted = caught("per_route_config_destroy", || {
@@ -184,6 +190,24 @@ unsafe fn slice<'h, T>(start: *const T, count: usize) -> &'h [T] {
     unsafe { std::slice::from_raw_parts(start, count) }
 }
 
+/// The configuration of a route is of another module.
+struct OfAnother;
+
+/// The configuration of the route of a request, if that has one.
+fn route_of(filter: Filter<'_>) -> Result<Option<&RouteConfig>, OfAnother> {
+    // SAFETY: it is the request of the hook that runs.
+    let route =
+        unsafe { super::envoy_dynamic_module_callback_get_most_specific_route_config(filter.0) };
+    if route.is_null() {
+        return Ok(None);
+    }
+    if !routes::is_ours(route.addr()) {
+        return Err(OfAnother);
+    }
+    // SAFETY: it was made by the hook for its begin, and Envoy keeps it until the hook that runs returns.
+    Ok(Some(unsafe { &*route.cast() }))
+}
+
 /// The headers of a request are there.
 #[unsafe(no_mangle)]
 extern "C" fn envoy_dynamic_module_on_http_filter_request_headers(
@@ -195,13 +219,13 @@ extern "C" fn envoy_dynamic_module_on_http_filter_request_headers(
     let stream = unsafe { borrow(stream) };
     let filter = Filter(filter, PhantomData);
     let flow = caught("request_headers", || {
-        // SAFETY: Envoy calls this between the begin and the end of the route's configuration.
-        let route = process::has_routes().then(|| unsafe {
-            let route =
-                super::envoy_dynamic_module_callback_get_most_specific_route_config(filter.0);
-            route.cast::<RouteConfig>().as_ref()
-        });
-        stream::on_headers(filter, &stream, route.flatten())
+        if !routes::were_there() {
+            return stream::on_headers(filter, &stream, None);
+        }
+        match route_of(filter) {
+            Ok(route) => stream::on_headers(filter, &stream, route),
+            Err(OfAnother) => Flow::Continue,
+        }
     });
     flow.unwrap_or_else(|_| stream::on_panic(filter, &stream))
         .of_headers()

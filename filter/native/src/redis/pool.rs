@@ -1,8 +1,12 @@
 //! A Redis Cluster, or the master that Sentinels name, behind what the core takes for one connection.
 //!
 //! The commands of the core are read out of its bytes and given to a client of `fred`, which knows the nodes, follows their
-//! redirections, and connects again. Answers go back in the order of the commands.
+//! redirections, and connects again. Answers go back in the order of the commands; [`nodes`] sees to it that those of one node do
+//! not wait for another that is silent.
 
+mod nodes;
+
+use self::nodes::{Node, Nodes};
 use super::client_config;
 use crate::process::Process;
 use edgelink_filter_core::host::StreamToken;
@@ -11,6 +15,7 @@ use edgelink_filter_core::resp::decode::Decoder;
 use edgelink_filter_core::resp::{Reply, encode};
 use edgelink_filter_core::settings::RedisSettings;
 use fred::clients::Client;
+use fred::error::Error;
 use fred::interfaces::ClientLike;
 use fred::types::config::{
     ClusterDiscoveryPolicy, Config, HostMapping, ReconnectPolicy, Server, ServerConfig, TlsConfig,
@@ -39,12 +44,23 @@ pub(super) async fn run(
     process: &'static Process,
     token: StreamToken,
     settings: &RedisSettings,
+    unsent: UnboundedReceiver<Vec<u8>>,
+) -> io::Result<()> {
+    let tell = |bytes: &[u8]| process.with(|worker| worker.on_redis_data(token, bytes));
+    carry(settings, unsent, |bytes| tell(bytes).is_ok()).await
+}
+
+/// The same, with what takes the answers, and says whether it goes on.
+async fn carry(
+    settings: &RedisSettings,
     mut unsent: UnboundedReceiver<Vec<u8>>,
+    mut tell: impl FnMut(&[u8]) -> bool,
 ) -> io::Result<()> {
     let (client, mut connection) = connect(settings).await.map_err(io::Error::other)?;
     let mut failures = 0;
     let mut decoder = Decoder::new(settings.lookups.limits);
     let mut answers = FuturesOrdered::new();
+    let mut nodes = Nodes::default();
     loop {
         let mut bytes = Vec::new();
         tokio::select! {
@@ -55,8 +71,8 @@ pub(super) async fn run(
                 let mut rest = sent.as_slice();
                 while let Some(command) = decoder.next(&mut rest).map_err(io::Error::other)? {
                     let command = words(command);
-                    let client = client.clone();
-                    answers.push_back(async move { ask(&client, command).await });
+                    let node = nodes.of(&client, command.get(1));
+                    answers.push_back(ask(client.clone(), node, command));
                 }
                 continue;
             }
@@ -70,8 +86,7 @@ pub(super) async fn run(
         while let Some(Some(answer)) = answers.next().now_or_never() {
             failures = write(&answer, failures, &mut bytes);
         }
-        let told = process.with(|worker| worker.on_redis_data(token, &bytes));
-        if told.is_err() {
+        if !tell(&bytes) {
             return Ok(());
         }
         if failures >= FAILURES_TO_END {
@@ -96,19 +111,15 @@ fn words(command: Reply<'_>) -> Vec<Vec<u8>> {
 /// What a command is answered.
 enum Answer {
     Simple(&'static [u8]),
-    Strings(Vec<Option<Vec<u8>>>),
+    Strings(Values),
     Error(String),
 }
 
-async fn ask(client: &Client, mut command: Vec<Vec<u8>>) -> Answer {
+async fn ask(client: Client, node: Arc<Node>, command: Vec<Vec<u8>>) -> Answer {
     match command.first().map(Vec::as_slice) {
         Some(LOOKUP) => {
-            let arguments: Vec<_> = command
-                .drain(1..)
-                .map(|word| Value::Bytes(word.into()))
-                .collect();
-            let lookup = CustomCommand::new_static("HMGET", ClusterHash::FirstKey, false);
-            match client.custom(lookup, arguments).await {
+            let found = node.ask(look_up(client, command)).await;
+            match found {
                 Ok(values) => Answer::Strings(values),
                 Err(error) => Answer::Error(error.details().replace(['\r', '\n'], " ")),
             }
@@ -117,6 +128,16 @@ async fn ask(client: &Client, mut command: Vec<Vec<u8>>) -> Answer {
         // Of its handshake: the client logs in, and has chosen the database.
         _ => Answer::Simple(b"OK"),
     }
+}
+
+/// What a node answers to a lookup.
+type Values = Vec<Option<Vec<u8>>>;
+
+async fn look_up(client: Client, command: Vec<Vec<u8>>) -> Result<Values, Error> {
+    let arguments = command.into_iter().skip(1);
+    let arguments: Vec<_> = arguments.map(|word| Value::Bytes(word.into())).collect();
+    let lookup = CustomCommand::new_static("HMGET", ClusterHash::FirstKey, false);
+    client.custom(lookup, arguments).await
 }
 
 /// Writes an answer. How many have failed in a row by then, if that many had before.
@@ -213,7 +234,7 @@ fn builder(settings: &RedisSettings) -> Result<Builder, String> {
         connection.unresponsive.interval = dead / 4;
     });
     builder.with_performance_config(|performance| {
-        // Answers wait for those before them: a node that is silent does not take all of the others' time.
+        // Answers wait for those before them: a node that falls silent does not take all of the others' time.
         let half = Duration::from_millis(lookups.timeout_millis.div_ceil(2));
         performance.default_command_timeout = half;
     });
@@ -245,3 +266,6 @@ fn server_config(settings: &RedisSettings) -> ServerConfig {
         },
     }
 }
+
+#[cfg(test)]
+mod tests;

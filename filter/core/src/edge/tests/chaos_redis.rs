@@ -99,7 +99,7 @@ impl Chaos {
                 Action::Send(callout) => self.send(&callout),
                 Action::Resume(resumed) => self.resume(&resumed),
                 Action::Run(callout) => self.world.run(callout),
-                Action::EndForm(_) => unreachable!("no form"),
+                Action::Ask(_) | Action::EndForm(_) => unreachable!("no form"),
             }
         }
         self.look_at_wires();

@@ -443,6 +443,38 @@ fn forms_are_bounded_in_time() {
     assert_eq!(late, None, "the visitor has his answer");
 }
 
+/// The visitor notices a tick, and not that a configuration has ended.
+#[test]
+fn a_form_whose_callout_ends_with_its_root_is_sent_again() {
+    const ROOTS: [RootId; 2] = [1, 2];
+    let mut world = World::new();
+    for root in ROOTS {
+        let settings = Arc::new(settings_with(""));
+        world.edge.on_root(&mut world.host, root, settings);
+    }
+    world.know("a", locked(&extension(None)));
+    let callout = world.submit("/a");
+    world.edge.on_form_sent(callout.stream, 9_999);
+    let gone = world.submit("/a");
+    world.edge.on_form_sent(gone.stream, 9_998);
+    let (without_body, _) = world.form("/a");
+    world.edge.on_root_end(&mut world.host, ROOTS[0]);
+    world.edge.on_stream_end(gone.stream);
+    let again = world.tick(100);
+    let again: Vec<_> = again
+        .into_iter()
+        .filter_map(|action| match action {
+            Action::Ask(callout) => Some(callout),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(again, [callout]);
+    let end = world.unlocks(&again[0], ("200", &cookie_value()), "");
+    assert_eq!(world.answer_form(&end, "/a", "https").status, 303);
+    assert!(world.edge.holds_form(without_body));
+    assert!(world.tick(100).is_empty());
+}
+
 #[test]
 fn a_visit_is_taken_by_those_who_have_given_the_password_only() {
     let mut world = World::new();

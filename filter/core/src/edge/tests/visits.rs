@@ -164,7 +164,7 @@ fn one_request_is_in_flight_and_those_for_whom_there_is_no_visit_wait_for_the_ne
         match action {
             Action::Resume(resumed) => served.extend(world.answers(&resumed)),
             Action::Send(callout) => next = Some(world.send_request(&callout, "a")),
-            Action::Run(_) | Action::EndForm(_) => panic!(),
+            Action::Run(_) | Action::Ask(_) | Action::EndForm(_) => panic!(),
         }
     }
     assert_eq!(served, [(); 2].map(|()| redirect(TARGET, "control-plane")));

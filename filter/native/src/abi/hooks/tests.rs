@@ -4,10 +4,13 @@ mod fake;
 
 use super::*;
 use crate::process::Process;
-use edgelink_wire::{LinkAnswer, LinkRecord, LinkState, Record, RedirectStatus};
+use edgelink_wire::{
+    BatchHead, FeedBatch, FeedPosition, LinkAnswer, LinkRecord, LinkState, Record, RedirectStatus,
+};
 use fake::{Answer, Callout, LOG, Plugin, Request, SCHEDULERS};
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 /// One at a time: some look at what all have in common.
 static TURN: Mutex<()> = Mutex::new(());
@@ -408,6 +411,33 @@ fn a_route_has_domains_and_prefix_of_its_own_or_none_of_it() {
     assert_eq!(module.visit("/abc").answer().status, 302);
 }
 
+/// Another build of the module in the same Envoy makes configurations of its own, of which this one knows nothing.
+#[test]
+fn the_configuration_of_a_route_that_another_module_has_made_is_not_read() {
+    let _turn = turn();
+    let module = Module::new("another module");
+    // From now on, Envoy is asked for configurations of routes.
+    let (name, json) = (Buffer::EMPTY, Buffer::of(b"{}"));
+    let own = envoy_dynamic_module_on_http_filter_per_route_config_new(name, json);
+    let of_another = Box::new([0_u64; 64]);
+    let visit_at = |route: *const c_void| {
+        let mut visit = module.begin(&[(":path", "/abc")]);
+        visit.request().route = route as usize;
+        visit.send_headers();
+        visit
+    };
+    LOG.lock().unwrap().clear();
+    for _ in 0..2 {
+        assert_eq!(visit_at((&raw const *of_another).cast()).flow, PASSES);
+    }
+    let log = LOG.lock().unwrap().join("\n");
+    assert_eq!(log.matches("of another module").count(), 1, "{log}");
+    assert_eq!(visit_at(own).flow, PAUSES);
+    // Its place may be another's once it has ended.
+    envoy_dynamic_module_on_http_filter_per_route_config_destroy(own);
+    assert_eq!(visit_at(own).flow, PASSES);
+}
+
 #[test]
 fn a_form_is_held_until_its_link_is_known() {
     let _turn = turn();
@@ -442,6 +472,36 @@ fn metrics_are_handed_over_with_their_labels() {
     assert_eq!(module.count("edgelink.callouts|ok"), 1);
     assert_eq!(module.count("edgelink.lru_entries"), 1);
     assert_eq!(module.count("edgelink.record_age_milliseconds"), 1);
+}
+
+/// The values of gauges stay at Envoy when a configuration gives way to another one.
+#[test]
+fn without_a_feed_it_is_not_behind() {
+    const FEED_LAG: &str = "edgelink.feed_lag_milliseconds";
+    let _turn = turn();
+    let json = PLUGIN.replace("\"tierHeader\"", "\"poll\":{},\"tierHeader\"");
+    let with_feed = Module::try_new("feed lag", &json).expect("it is right");
+    drop(with_feed.visit("/abc"));
+    let process = Process::named(b"feed lag");
+    process.with(crate::worker::Worker::tick).unwrap();
+    let polls = with_feed.callouts();
+    let poll = polls
+        .iter()
+        .find(|callout| callout.headers[":path"].starts_with("/edge/v1/feed"));
+    let head = BatchHead {
+        generation: 1,
+        next: FeedPosition::START,
+        age_millis: 1_000,
+        ..BatchHead::default()
+    };
+    let batch = FeedBatch::encode(head, [].iter());
+    let headers = [(":status", "200"), ("content-type", FeedBatch::MEDIA_TYPE)];
+    with_feed.end_callout(poll.expect("a poll").id, &headers, &batch);
+    process.with(crate::worker::Worker::tick).unwrap();
+    assert!(with_feed.count(FEED_LAG) >= 1_000);
+    let _without = Module::new("feed lag");
+    process.with(crate::worker::Worker::tick).unwrap();
+    assert_eq!(with_feed.count(FEED_LAG), 0);
 }
 
 #[test]
@@ -510,4 +570,29 @@ fn a_panic_costs_one_request() {
         assert_eq!(module.fetch(&format!("/after{hook}")).status, 302, "{hook}");
     }
     assert!(module.count("edgelink.panics") > 0);
+}
+
+/// As one would over what it finds in the edge again and again.
+#[test]
+fn a_tick_that_panics_each_time_leaves_time_to_requests_in_between() {
+    const TIME: Duration = Duration::from_millis(700);
+    let _turn = turn();
+    let json = PLUGIN.replace("\"tierHeader\"", "\"tickMs\":10,\"tierHeader\"");
+    let module = Module::try_new("ticks", &json).expect("it is right");
+    let panics = || module.count("edgelink.panics");
+    let before = panics();
+    panics::asked::arm_always("tick");
+    let start = Instant::now();
+    while start.elapsed() < TIME {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let more = panics() - before;
+    // After 10, 100, 200 and 400 ms at the earliest.
+    assert!((1..=4).contains(&more), "{more} panics in {TIME:?}");
+    module.fetch("/abc");
+    assert_eq!(
+        module.visit("/abc").answer().headers["x-edgelink-tier"],
+        "lru"
+    );
+    panics::asked::arm(b"none");
 }

@@ -235,7 +235,12 @@ exports! {
     fn envoy_dynamic_module_callback_http_filter_config_decrement_gauge(config: Object, id: usize, labels: *const Buffer, count: usize, by: u64) -> u32 {
         envoy_dynamic_module_callback_http_filter_config_increment_counter(config, id, labels, count, by.wrapping_neg())
     }
-    fn envoy_dynamic_module_callback_http_filter_config_set_gauge(_config: Object, _id: usize, _labels: *const Buffer, _count: usize, _to: u64) -> u32 {
+    fn envoy_dynamic_module_callback_http_filter_config_set_gauge(config: Object, id: usize, labels: *const Buffer, count: usize, to: u64) -> u32 {
+        let plugin = plugin(config);
+        let name = plugin.names.lock().unwrap()[id].clone();
+        let (name, _) = name.rsplit_once('/').unwrap();
+        let name = label_text(name, super::super::slice(labels, count));
+        plugin.metrics.lock().unwrap().insert(name, to as i64);
         0
     }
     fn envoy_dynamic_module_callback_http_filter_config_record_histogram_value(config: Object, id: usize, labels: *const Buffer, count: usize, _value: u64) -> u32 {

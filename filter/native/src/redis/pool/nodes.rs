@@ -1,0 +1,111 @@
+//! The nodes, as far as lookups show whether they answer.
+//!
+//! Answers go back in order, so the first lookup that a node does not answer in time holds up those behind it. From then on the node
+//! counts as silent: its lookups fail at once, those under way too, and one of them at a time is sent to see whether it answers again.
+
+use super::Values;
+use fred::clients::Client;
+use fred::error::{Error, ErrorKind};
+use fred::interfaces::ClusterInterface;
+use fred::types::cluster::ClusterRouting;
+use fred::types::config::Server;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+
+/// Nodes that are remembered. If there have been more, all are forgotten.
+const MAX_NODES: usize = 1_000;
+
+/// How long it may take until a key counts as another node's.
+const ROUTING_LIVES: Duration = Duration::from_secs(1);
+
+/// All of them.
+#[derive(Default)]
+pub(super) struct Nodes {
+    routing: Option<(ClusterRouting, Instant)>,
+    /// One stands for all keys of which no node is known.
+    nodes: HashMap<Option<Server>, Arc<Node>>,
+}
+
+impl Nodes {
+    /// The one that is asked for a key.
+    pub(super) fn of(&mut self, client: &Client, key: Option<&Vec<u8>>) -> Arc<Node> {
+        let server = key.and_then(|key| self.server(client, key));
+        if self.nodes.len() >= MAX_NODES {
+            self.nodes.clear();
+        }
+        Arc::clone(self.nodes.entry(server).or_default())
+    }
+
+    fn server(&mut self, client: &Client, key: &[u8]) -> Option<Server> {
+        let is_old = |(_, since): &(_, Instant)| since.elapsed() >= ROUTING_LIVES;
+        if self.routing.as_ref().is_none_or(is_old) {
+            let read = client.cached_cluster_state();
+            self.routing = read.map(|routing| (routing, Instant::now()));
+        }
+        let (routing, _) = self.routing.as_ref()?;
+        routing.get_server(ClusterRouting::hash_key(key)).cloned()
+    }
+}
+
+/// One of them.
+pub(super) struct Node {
+    is_silent: watch::Sender<bool>,
+    is_probed: AtomicBool,
+}
+
+impl Default for Node {
+    fn default() -> Self {
+        Self {
+            is_silent: watch::Sender::new(false),
+            is_probed: AtomicBool::new(false),
+        }
+    }
+}
+
+impl Node {
+    /// What it answers to a lookup, or that it is silent.
+    pub(super) async fn ask(
+        self: Arc<Self>,
+        lookup: impl Future<Output = Result<Values, Error>> + Send + 'static,
+    ) -> Result<Values, Error> {
+        let mut silence = self.is_silent.subscribe();
+        if *silence.borrow() {
+            self.probe(lookup);
+            return Err(silent());
+        }
+        tokio::select! {
+            answer = lookup => {
+                self.note(&answer);
+                answer
+            }
+            _ = silence.wait_for(|is_silent| *is_silent) => Err(silent()),
+        }
+    }
+
+    fn note(&self, answer: &Result<Values, Error>) {
+        let is_silent = matches!(answer, Err(error) if *error.kind() == ErrorKind::Timeout);
+        self.is_silent
+            .send_if_modified(|was| std::mem::replace(was, is_silent) != is_silent);
+    }
+
+    /// Sees whether it answers, unless another lookup does.
+    fn probe(
+        self: Arc<Self>,
+        lookup: impl Future<Output = Result<Values, Error>> + Send + 'static,
+    ) {
+        if self.is_probed.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        tokio::spawn(async move {
+            self.note(&lookup.await);
+            self.is_probed.store(false, Ordering::Relaxed);
+        });
+    }
+}
+
+fn silent() -> Error {
+    Error::new(ErrorKind::Timeout, "a node is silent")
+}
