@@ -1,5 +1,5 @@
 //! Envoy's ABI of dynamic modules, made safe. All `unsafe` code of the module is here: what Envoy exports in this file, what it
-//! calls in [`hooks`].
+//! calls in [`hooks`], what the system is asked in [`system`].
 //!
 //! It is declared by hand after `source/extensions/dynamic_modules/abi/abi.h` of Envoy 1.40, as far as it is used. What goes out
 //! are slices that live for the call. What comes in is Envoy's until the hook returns, which the lifetime `'h` stands for.
@@ -8,6 +8,7 @@
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 mod hooks;
+pub(crate) mod system;
 
 use std::ffi::c_void;
 use std::marker::PhantomData;

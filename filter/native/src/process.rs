@@ -219,7 +219,7 @@ impl Process {
         };
         match panics::catch(turn) {
             Ok(done) => {
-                if worker.host.wants_main_thread() {
+                if worker.wants_main_thread() {
                     state.wake_main_thread();
                 }
                 Ok(Some(done))

@@ -5,7 +5,7 @@
 
 mod pool;
 
-use crate::abi::{self, Level};
+use crate::abi::{self, Level, system};
 use crate::process::Process;
 use edgelink_filter_core::host::StreamToken;
 use edgelink_filter_core::resp::client::Mode;
@@ -42,7 +42,16 @@ fn begin_runtime() -> io::Result<Handle> {
         .enable_all()
         .build()?;
     let handle = runtime.handle().clone();
-    let run = move || runtime.block_on(std::future::pending::<()>());
+    let run = move || {
+        // Woken between two requests of a worker, the thread would find one answer of Redis where there are many a moment later.
+        if let Err(error) = system::let_others_go_on() {
+            abi::log(
+                Level::Warn,
+                &format!("edgelink: {error}: its thread interrupts workers"),
+            );
+        }
+        runtime.block_on(std::future::pending::<()>());
+    };
     std::thread::Builder::new()
         .name("edgelink".to_owned())
         .spawn(run)?;

@@ -165,10 +165,16 @@ impl Worker {
             }
         }
         callout.into_iter().for_each(|callout| self.send(callout));
-        if self.flusher.is_none() && self.edge.is_flush_due() {
+        if self.flusher.is_none() && (self.edge.is_flush_due() || self.host.wants_main_thread()) {
             self.await_flush(stream);
         }
         decided
+    }
+
+    /// Whether there is something for the main thread that it was not woken for. While a worker may have more, it is gathered.
+    #[inline(always)]
+    pub(crate) fn wants_main_thread(&self) -> bool {
+        self.flusher.is_none() && self.host.wants_main_thread()
     }
 
     /// Has the request woken once its worker has no more at hand, if it waits.
@@ -182,7 +188,7 @@ impl Worker {
         }
     }
 
-    /// Sends what was gathered.
+    /// Sends the lookups that were gathered: those in Redis here, those at the control plane by the main thread, which is woken next.
     pub(crate) fn flush(&mut self) {
         self.flusher = None;
         self.edge.flush_redis(&mut self.host);

@@ -9,7 +9,7 @@ use edgelink_wire::{
 };
 use fake::{Answer, Callout, LOG, Plugin, Request, SCHEDULERS};
 use std::sync::Mutex;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// One at a time: some look at what all have in common.
@@ -174,9 +174,29 @@ impl Visit {
         unsafe { &mut *self.request }
     }
 
+    /// Comes alone: its worker has no more at hand behind it.
     fn send_headers(&mut self) {
+        self.come();
+        self.end_turn();
+    }
+
+    fn come(&mut self) {
         let filter = self.request.cast();
         self.flow = envoy_dynamic_module_on_http_filter_request_headers(filter, self.stream, false);
+    }
+
+    /// Its worker has no more at hand.
+    fn end_turn(&self) {
+        self.call_back(&self.request().flushes, FLUSH);
+    }
+
+    fn call_back(&self, woken: &AtomicUsize, event: u64) {
+        while woken.swap(0, Ordering::Relaxed) > 0 {
+            if self.request().stream.is_some() {
+                let filter = self.request.cast();
+                envoy_dynamic_module_on_http_filter_scheduled(filter, self.stream, event);
+            }
+        }
     }
 
     fn send_body(&self, body: &str, is_all: bool) -> u32 {
@@ -195,12 +215,8 @@ impl Visit {
 
     /// Runs what its worker was woken for.
     fn resume(&self) {
-        while self.request().woken.swap(0, Ordering::Relaxed) > 0 {
-            if self.request().stream.is_some() {
-                let filter = self.request.cast();
-                envoy_dynamic_module_on_http_filter_scheduled(filter, self.stream, 0);
-            }
-        }
+        self.call_back(&self.request().woken, 0);
+        self.end_turn();
     }
 
     fn answer(&self) -> Answer {
@@ -261,6 +277,33 @@ fn however_many_ask_for_a_link_it_is_looked_up_once_and_all_are_woken() {
     assert_eq!(metadata["outcome"], "redirect");
     assert_eq!(metadata["tier"], "lru");
     assert_eq!(metadata["key"], "go.example/abc");
+}
+
+#[test]
+fn the_main_thread_is_woken_once_for_all_lookups_of_a_turn() {
+    let _turn = turn();
+    let module = Module::new("turns");
+    let come = |path| {
+        let mut visit = module.begin(&[(":path", path)]);
+        visit.come();
+        visit
+    };
+    let visits = ["/abc", "/abd", "/abe"].map(come);
+    assert!(module.callouts().is_empty(), "there may be more at hand");
+    let flushes = visits
+        .each_ref()
+        .map(|visit| visit.request().flushes.load(Ordering::Relaxed));
+    assert_eq!(flushes, [1, 0, 0]);
+    visits[0].end_turn();
+    assert_eq!(module.callouts().len(), 3);
+    let [leaves, _stays] = ["/abf", "/abg"].map(come);
+    assert!(module.callouts().is_empty());
+    drop(leaves);
+    assert_eq!(
+        module.callouts().len(),
+        2,
+        "the event went with the visitor"
+    );
 }
 
 #[test]

@@ -22,6 +22,8 @@ pub(super) struct Request {
     pub(super) route: usize,
     /// How often it was woken and the hook was not called for it.
     pub(super) woken: AtomicUsize,
+    /// The same, behind what its worker had at hand.
+    pub(super) flushes: AtomicUsize,
     /// What ends with the answer.
     pub(super) stream: Option<usize>,
 }
@@ -179,9 +181,14 @@ exports! {
         SCHEDULERS.fetch_add(1, Ordering::Relaxed);
         Box::into_raw(Box::new(filter)).cast()
     }
-    fn envoy_dynamic_module_callback_http_filter_scheduler_commit(scheduler: Object, _event: u64) {
+    fn envoy_dynamic_module_callback_http_filter_scheduler_commit(scheduler: Object, event: u64) {
         let filter: Object = *scheduler.cast();
-        (*filter.cast::<Request>()).woken.fetch_add(1, Ordering::Relaxed);
+        let request = filter.cast::<Request>();
+        let count = match event {
+            super::FLUSH => &(*request).flushes,
+            _ => &(*request).woken,
+        };
+        count.fetch_add(1, Ordering::Relaxed);
     }
     fn envoy_dynamic_module_callback_http_filter_scheduler_delete(scheduler: Object) {
         SCHEDULERS.fetch_sub(1, Ordering::Relaxed);
