@@ -112,6 +112,16 @@ impl Production {
         self.envoys.push(envoy);
     }
 
+    /// How many edges the Envoys have: workers, or with the native module processes.
+    #[must_use]
+    pub fn edges(&self) -> u64 {
+        let edges = self
+            .envoys
+            .iter()
+            .map(|envoy| envoy.filter().edges(WORKERS));
+        edges.sum()
+    }
+
     /// Of all Envoys together, the figure `edgelink.NAME`.
     pub async fn figure(&self, name: &str) -> u64 {
         let mut sum = 0;

@@ -30,8 +30,8 @@ async fn flush() {
         let gaps = production.figure("feed.gap").await;
         log_queries(&production.database);
         assert_eq!(redis.ask(&["FLUSHALL"]).trim(), "OK");
-        until("all four workers noticed", LIMIT, async || {
-            (production.figure("feed.gap").await >= gaps + 4).then_some(())
+        until("every edge noticed", LIMIT, async || {
+            (production.figure("feed.gap").await >= gaps + production.edges()).then_some(())
         })
         .await;
         visitors.await_sent(visitors.sent() + 10_000).await;
