@@ -1,7 +1,8 @@
 //! The edge of a process, which its workers, the main thread and the thread of the module take turns at.
 //!
-//! A turn is what `Edge` does with one request, one batch of answers or one tick: no system call, and nothing of Envoy's that
-//! could come back here. A panic in a turn ends the edge, and another one begins, empty; requests that wait are decided again.
+//! A turn is what `Edge` does with one request, one batch of answers or one tick: no system call but a write to Redis that does not
+//! wait, and nothing of Envoy's that could come back here. A panic in a turn ends the edge, and another one begins, empty; requests
+//! that wait are decided again.
 
 use crate::abi::MainScheduler;
 use crate::main_thread::Order;
@@ -82,8 +83,11 @@ impl Restarts {
             false => 1,
         };
         self.last = Some(now);
-        let pause = Self::PAUSES.longest_millis(self.in_a_row);
-        self.next_tick = now.checked_add(Duration::from_millis(pause));
+        // A pause that is not over ends when it was to end: restarts that are not by ticks must not put off the next one for ever.
+        if self.permit_tick(now) {
+            let pause = Self::PAUSES.longest_millis(self.in_a_row);
+            self.next_tick = now.checked_add(Duration::from_millis(pause));
+        }
     }
 
     fn permit_tick(&self, now: Instant) -> bool {
@@ -347,5 +351,18 @@ mod tests {
         now += Restarts::ROW_ENDS_AFTER;
         restarts.note(now);
         assert!(restarts.permit_tick(now + Duration::from_millis(100)));
+    }
+
+    #[test]
+    fn restarts_of_requests_do_not_put_off_the_next_tick_for_ever() {
+        let start = Instant::now();
+        let mut restarts = Restarts::default();
+        let moments = (0..600).map(|n| start + Duration::from_millis(100) * n);
+        let permitted = moments.filter(|now| {
+            let permitted = restarts.permit_tick(*now);
+            restarts.note(*now);
+            permitted
+        });
+        assert!(permitted.count() > 12, "of a minute, each 5 s at least");
     }
 }

@@ -44,11 +44,11 @@ fn begin_runtime() -> io::Result<Handle> {
     let handle = runtime.handle().clone();
     let run = move || {
         // Woken between two requests of a worker, the thread would find one answer of Redis where there are many a moment later.
-        if let Err(error) = system::let_others_go_on() {
-            abi::log(
-                Level::Warn,
-                &format!("edgelink: {error}: its thread interrupts workers"),
+        if let Err(error) = system::run_as_batch() {
+            let line = format!(
+                "edgelink: no SCHED_BATCH for its thread, which interrupts workers: {error}"
             );
+            abi::log(Level::Warn, &line);
         }
         runtime.block_on(std::future::pending::<()>());
     };

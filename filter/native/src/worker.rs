@@ -21,6 +21,7 @@ use edgelink_wire::TRACEPARENT;
 use edgelink_wire::clicks;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
+use std::thread::{self, ThreadId};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// The edge, and what belongs to it.
@@ -30,8 +31,8 @@ pub(crate) struct Worker {
     edge_name: Option<Arc<str>>,
     waiting: Waiting,
     last_stream: StreamId,
-    /// The request that is woken once its worker has no more at hand.
-    flusher: Option<StreamId>,
+    /// The request that is woken once its worker, which has that thread, has no more at hand.
+    flusher: Option<(StreamId, ThreadId)>,
 }
 
 /// The requests that wait.
@@ -128,7 +129,8 @@ impl Worker {
         }
     }
 
-    /// Decides about a request.
+    /// Decides about a request. A lookup that refreshes what the request is answered with goes out with the next that is waited for, or
+    /// with the tick.
     #[inline(always)]
     pub(crate) fn decide(
         &mut self,
@@ -165,7 +167,7 @@ impl Worker {
             }
         }
         callout.into_iter().for_each(|callout| self.send(callout));
-        if self.flusher.is_none() && (self.edge.is_flush_due() || self.host.wants_main_thread()) {
+        if self.edge.is_redis_flush_due() || self.host.wants_main_thread() {
             self.await_flush(stream);
         }
         decided
@@ -177,11 +179,16 @@ impl Worker {
         self.flusher.is_none() && self.host.wants_main_thread()
     }
 
-    /// Has the request woken once its worker has no more at hand, if it waits.
+    /// Has the request woken once its worker has no more at hand, if it waits, and none of that worker is to be woken for that. One of
+    /// another worker counts for nothing: that may have more to do.
     fn await_flush(&mut self, stream: StreamId) {
+        let thread = thread::current().id();
+        if self.flusher.is_some_and(|(_, of)| of == thread) {
+            return;
+        }
         match self.waiting.get(&stream) {
             Some(waits) => {
-                self.flusher = Some(stream);
+                self.flusher = Some((stream, thread));
                 waits.scheduler.wake(Wake::Flush);
             }
             None => self.flush(),
@@ -288,7 +295,7 @@ impl Worker {
 
     /// A request has ended.
     pub(crate) fn end_stream(&mut self, stream: StreamId) {
-        if self.flusher == Some(stream) {
+        if self.flusher.is_some_and(|(flusher, _)| flusher == stream) {
             self.flush();
         }
         self.edge.on_stream_end(stream);
@@ -304,6 +311,8 @@ impl Worker {
 
     /// Time has passed.
     pub(crate) fn tick(&mut self) {
+        // A worker that does not come to an end keeps the others waiting no longer than this.
+        self.flush();
         #[cfg(test)]
         panics::asked::panic_in("tick");
         let now = now();

@@ -73,7 +73,7 @@ impl Edge {
 
     /// Whether lookups in Redis wait for [`Edge::flush_redis`] alone.
     #[must_use]
-    pub fn is_flush_due(&self) -> bool {
+    pub fn is_redis_flush_due(&self) -> bool {
         let lookups = self.redis.lookups.as_ref();
         lookups.is_some_and(Lookups::is_flush_due)
     }

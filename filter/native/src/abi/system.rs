@@ -7,7 +7,7 @@ use std::io;
 ///
 /// # Errors
 /// If the system refuses, as a sandbox may.
-pub(crate) fn let_others_go_on() -> io::Result<()> {
+pub(crate) fn run_as_batch() -> io::Result<()> {
     let parameters = libc::sched_param { sched_priority: 0 };
     // SAFETY: the parameters live for the call, which changes this thread alone.
     match unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const parameters) } {

@@ -118,15 +118,23 @@ impl Links {
         let mut known = moves.iter().rev();
         let least = known.find(|(_, at)| *at + TOO_LATE < sent);
         let least = least.map_or(0, |(change, _)| *change);
-        let location = location.unwrap_or_default();
-        match location.strip_prefix(MOVED_TO) {
-            Some(change) => change.parse().is_ok_and(|change: u64| change >= least),
-            None => least == 0 && location == target(&alias("moving", link)),
-        }
+        by_change(link, location).is_some_and(|change| change >= least)
     }
 }
 
-const MOVED_TO: &str = "https://example.com/moved/";
+/// Where a link leads after a change.
+fn moved_to(link: usize, change: impl std::fmt::Display) -> String {
+    format!("https://example.com/moved/{link}/{change}")
+}
+
+/// By which change a link leads there, 0 if by none. `None` if it is no target of that link.
+fn by_change(link: usize, location: Option<&str>) -> Option<u64> {
+    let location = location?;
+    match location.strip_prefix(&moved_to(link, "")) {
+        Some(change) => change.parse().ok(),
+        None => (location == target(&alias("moving", link))).then_some(0),
+    }
+}
 
 /// The kinds of requests, of 100.
 #[derive(Clone, Copy, Debug)]
@@ -196,9 +204,12 @@ impl Journey for Links {
             "" => answer.status == 404,
             "moving" => {
                 let link = number.parse().expect("a link");
+                let is_stale = answer.tier() == Some("stale");
                 answer.status == 302
-                    && (answer.tier() == Some("stale")
-                        || self.may_lead(link, answer.location(), sent))
+                    && match is_stale {
+                        true => by_change(link, answer.location()).is_some(),
+                        false => self.may_lead(link, answer.location(), sent),
+                    }
             }
             "ruled" if number.ends_with("?from=app") => leads(TARGET_OF_APPS),
             "limited" => {
@@ -260,7 +271,7 @@ async fn change(parts: Arc<Parts>) {
     while let Some(n) = turns.next(&parts).await {
         let link = one_of(MOVING, n);
         let path = format!("/links/{}", alias("moving", link));
-        let body = json!({ "longUrl": format!("{MOVED_TO}{n}") });
+        let body = json!({ "longUrl": moved_to(link, n) });
         patch(&parts, &path, &body).await;
         parts.links.moved(link, n);
         parts.links.note("links changed");

@@ -307,6 +307,29 @@ fn the_main_thread_is_woken_once_for_all_lookups_of_a_turn() {
 }
 
 #[test]
+fn a_worker_that_goes_on_keeps_no_other_one_waiting() {
+    let _turn = turn();
+    let module = Module::new("two-workers");
+    let mut goes_on = module.begin(&[]);
+    goes_on.come();
+    let config = module.config as usize;
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut module = Module {
+                plugin: Box::default(),
+                config: config as *const c_void,
+            };
+            let mut visit = module.begin(&[(":path", "/abd")]);
+            visit.come();
+            assert_eq!(visit.request().flushes.load(Ordering::Relaxed), 1);
+            visit.end_turn();
+            module.config = std::ptr::null();
+        });
+    });
+    assert_eq!(module.callouts().len(), 2);
+}
+
+#[test]
 fn an_answer_for_visitors_who_have_gone_is_kept_for_later_ones() {
     let _turn = turn();
     let module = Module::new("leaving");

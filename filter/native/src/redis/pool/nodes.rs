@@ -33,7 +33,7 @@ impl Nodes {
     /// The one that is asked for a key.
     pub(super) fn of(&mut self, client: &Client, key: Option<&Vec<u8>>) -> Arc<Node> {
         let server = key.and_then(|key| self.server(client, key));
-        if self.nodes.len() >= MAX_NODES {
+        if self.nodes.len() >= MAX_NODES && !self.nodes.contains_key(&server) {
             self.nodes.clear();
         }
         Arc::clone(self.nodes.entry(server).or_default())
