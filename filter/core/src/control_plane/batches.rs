@@ -29,7 +29,7 @@ pub(crate) struct Batches {
     undescribed: u64,
     /// Orphan visits given up.
     dropped_orphans: u64,
-    /// Whether `dropped` has changed since the last batch, which carries it.
+    /// Whether the next batch is to carry `dropped` even without clicks: it has changed, or a batch that said it was given up.
     is_unreported: bool,
     waiting: VecDeque<Batch>,
     bytes: usize,
@@ -213,8 +213,11 @@ impl Batches {
 
     /// How many clicks that is.
     fn give_up_under_way(&mut self) -> u64 {
-        let under_way = self.waiting.iter().take(self.under_way);
-        self.dropped_orphans += under_way.map(Batch::orphans).sum::<u64>();
+        for batch in self.waiting.iter().take(self.under_way) {
+            self.dropped_orphans += batch.orphans();
+            // As in `remove`: without clicks of its own, nothing else would have its losses reported again.
+            self.is_unreported |= batch.dropped > 0;
+        }
         self.remove_under_way()
     }
 

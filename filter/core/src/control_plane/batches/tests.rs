@@ -117,6 +117,29 @@ fn batches_that_will_never_be_taken_are_given_up() {
 }
 
 #[test]
+fn a_loss_is_reported_again_where_the_batch_that_said_it_is_refused() {
+    let mut batches = batches(9);
+    let lost = Tallied {
+        lost: 1,
+        ..Tallied::default()
+    };
+    batches.close(of(lost), 50);
+    for seq in 1..=3 {
+        let expected = [(seq, 1, 1, 0)];
+        assert_eq!(
+            batches.request().as_deref().map(read),
+            Some(expected.into())
+        );
+        batches.reject();
+        batches.close(Counted::default(), 51);
+    }
+    batches.request().unwrap();
+    batches.acknowledge();
+    batches.close(Counted::default(), 52);
+    assert_eq!((batches.request(), batches.dropped()), (None, 1));
+}
+
+#[test]
 fn many_links_make_several_batches_and_many_batches_several_requests() {
     let mut batches = batches(1_000);
     let links =
