@@ -86,10 +86,12 @@ async fn crowd() {
     let resetting = send_and_reset(&harmful, &nginx, &resets);
     await_count(&resets, 40_000).await;
     let what = format!("{RESETTING} clients that take back all requests of HTTP/2");
+    let before = connections(&edgelink.envoy).await;
     follow(&nginx, &journey, &what).await;
+    let made = connections(&edgelink.envoy).await - before;
     drop(resetting);
     println!(
-        "{} requests were taken back",
+        "{} requests were taken back; meanwhile nginx connected to Envoy {made} times",
         resets.load(Ordering::Relaxed)
     );
     harmful.shutdown_background();
@@ -105,6 +107,12 @@ fn machine_of_their_own() -> Runtime {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let runtime = builder.on_thread_start(yields).enable_all().build();
     runtime.expect("threads")
+}
+
+/// How many connections nginx has made to Envoy.
+async fn connections(envoy: &Envoy) -> u64 {
+    let stats = envoy.stats("^http.edge.downstream_cx_total$").await;
+    stats.get("http.edge.downstream_cx_total")
 }
 
 /// What visitors see for a while, all of whom are answered.
