@@ -653,8 +653,8 @@ fn a_tick_that_panics_each_time_leaves_time_to_requests_in_between() {
         std::thread::sleep(Duration::from_millis(10));
     }
     let more = panics() - before;
-    // After 10, 100, 200 and 400 ms at the earliest.
-    assert!((1..=4).contains(&more), "{more} panics in {TIME:?}");
+    // After 10, 100, 200 and 400 ms at the earliest; a machine that stands still adds one in 5 s at most. Without pauses there are 70.
+    assert!((1..=10).contains(&more), "{more} panics in {TIME:?}");
     module.fetch("/abc");
     assert_eq!(
         module.visit("/abc").answer().headers["x-edgelink-tier"],
