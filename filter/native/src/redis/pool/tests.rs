@@ -195,13 +195,14 @@ fn a_node_that_falls_silent_delays_the_answers_of_others_once() {
         }
         let took = start.elapsed();
         assert!(took < TIMEOUT / 2 + TIMEOUT / 5, "{took:?}");
+        let start = Instant::now();
         for _ in 0..20 {
-            let start = Instant::now();
             assert_eq!(lookups.ask(&second).await, None);
             assert_eq!(lookups.ask(&first).await.as_deref(), Some("first"));
-            let took = start.elapsed();
-            assert!(took < TIMEOUT / 4, "{took:?}");
         }
+        // Were each given its time, that would be 20 halves.
+        let took = start.elapsed();
+        assert!(took < TIMEOUT * 5, "{took:?}");
 
         is_silent.store(false, Ordering::Relaxed);
         let start = Instant::now();
