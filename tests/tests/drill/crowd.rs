@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
-use tokio::time::{interval, interval_at};
+use tokio::time::interval_at;
 
 const IDLE: u32 = 10_000;
 const SLOW: u32 = 1_000;
@@ -186,22 +186,25 @@ fn send_slowly(from: &Runtime, nginx: &Arc<Nginx>, sent: &Arc<AtomicU64>) -> Joi
     clients
 }
 
-/// Clients that send requests over HTTP/2 and take them back, 5,000 a second each: more would need the processors that nginx has.
+/// Clients that send requests over HTTP/2 and take them back, 5,000 a second each: more would need the processors that nginx has. They
+/// take turns, as machines that know nothing of each other would on average.
 fn send_and_reset(from: &Runtime, nginx: &Arc<Nginx>, resets: &Arc<AtomicU64>) -> JoinSet<()> {
     const AT_ONCE: u32 = 50;
     /// nginx takes no more of one connection.
     const OF_CONNECTION: u32 = 1_000;
+    const TURN: Duration = Duration::from_millis(10);
     let fields: [(&str, &[u8]); 4] = [
         (":method", b"GET"),
         (":scheme", b"https"),
         (":path", b"/no-such-link"),
         (":authority", b"go.example"),
     ];
-    let mut clients = JoinSet::new();
+    let (mut clients, start) = (JoinSet::new(), Instant::now());
     for client in 0..RESETTING {
         let (nginx, resets) = (Arc::clone(nginx), Arc::clone(resets));
+        let first = start + TURN * client / RESETTING;
         let client = async move {
-            let mut ticks = interval(Duration::from_millis(10));
+            let mut ticks = interval_at(first.into(), TURN);
             loop {
                 let Ok(stream) = nginx.connect_from(address(client), "h2").await else {
                     continue;

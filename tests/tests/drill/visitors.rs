@@ -118,7 +118,7 @@ impl Seen {
     pub(crate) fn print(&mut self, what: &str) {
         let (p50, p99, max) = (self.quantile(0.5), self.quantile(0.99), self.quantile(1.0));
         println!(
-            "{what}: {} requests, {} right, {} wrong, {} without an answer; p50 {p50:.1} ms, p99 {p99:.1} ms, max {max:.1} ms; by tier {:?}",
+            "{what}: {} requests, {} right, {} wrong, {} without an answer; p50 {p50:.2} ms, p99 {p99:.2} ms, max {max:.1} ms; by tier {:?}",
             self.all(),
             self.right,
             self.wrong,
