@@ -1,4 +1,4 @@
-//! The edge API, `/edge/v1`: lookups, snapshot, feed, reports of clicks, and visits of links that have a limit. Its edge token
+//! The edge API, `/edge/v1`: lookups, of one key or of several, snapshot, feed, reports of clicks, and visits of links that have a limit. Its edge token
 //! opens more than reading: it adds to the counts by which links are hot, and uses up visits.
 
 mod feed;
@@ -23,17 +23,18 @@ use edgelink_wire::clicks::visitor_keys::VisitorKeys;
 use edgelink_wire::clicks::{EDGE_HEADER, edge_name};
 use edgelink_wire::health;
 use edgelink_wire::password::{MAX_FORM_LENGTH, VISITOR_HEADER};
-use edgelink_wire::visits;
+use edgelink_wire::{link_batch, visits};
 use edgelink_wire::{
     Code, Domain, LinkAnswer, LinkKey, LinkRecord, Record, Snapshot, VisitsAnswer, VisitsRequest,
 };
 use feed::field;
+use futures_util::future::join_all;
 use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use metrics::counter;
+use percent_encoding::percent_decode;
 use serde_json::{Value, json};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// The largest body of a report of clicks in bytes.
 const MAX_CLICKS_BODY: usize = 4 << 20;
@@ -42,6 +43,10 @@ const MAX_CLICKS_BODY: usize = 4 << 20;
 pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
     Router::new()
         .route("/links/{domain}/{code}", get(resolve))
+        .route(
+            "/links",
+            post(resolve_batch).layer(DefaultBodyLimit::max(link_batch::MAX_LENGTH)),
+        )
         .route(
             "/unlock/{domain}/{code}",
             post(unlock).layer(DefaultBodyLimit::max(MAX_FORM_LENGTH)),
@@ -93,40 +98,83 @@ async fn resolve(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let key = parse(path)?;
-    let Resolved { record, age } = app.resolver.resolve(&key).await?;
-    let (status, outcome) = match record {
+    let (status, resolved) = look_up(&app, &key).await?;
+    if wants_json(&headers) {
+        Ok((status, Json(for_people(&key, &resolved.record))).into_response())
+    } else {
+        Ok((status, binary(LinkAnswer::MEDIA_TYPE, answer(&key, &resolved))).into_response())
+    }
+}
+
+async fn look_up(app: &App, key: &LinkKey) -> Result<(StatusCode, Resolved), Problem> {
+    let resolved = app.resolver.resolve(key).await?;
+    let (status, outcome) = match resolved.record {
         Record::Link(_) => (StatusCode::OK, "link"),
         Record::Absent { .. } => (StatusCode::NOT_FOUND, "absent"),
     };
     counter!(EDGE_LOOKUPS, "outcome" => outcome).increment(1);
-    if wants_json(&headers) {
-        Ok((status, Json(for_people(&key, &record))).into_response())
-    } else {
-        Ok(answer(status, &key, &record, age))
+    Ok((status, resolved))
+}
+
+/// `POST /edge/v1/links`: the same for each line of the body, as [`link_batch`] has them. 400 for a body that is too long or has
+/// more lines than there may be; what is wrong with one line, or fails, is the status of its answer.
+async fn resolve_batch(
+    State(app): State<Arc<App>>,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, Problem> {
+    let body = body.map_err(|_| Problem::new(Kind::BodyTooLarge))?;
+    let lines: Vec<_> = body.split(|byte| *byte == b'\n').collect();
+    if lines.len() > link_batch::MAX_KEYS {
+        let most = format!("the body has more than {} lines", link_batch::MAX_KEYS);
+        return Err(Problem::new(Kind::InvalidKey).with_detail(most));
     }
+    let look_up_line = async |line: &[u8]| {
+        let key = parse_line(line)?;
+        let (status, resolved) = look_up(&app, &key).await?;
+        Ok::<_, Problem>((status, answer(&key, &resolved)))
+    };
+    let mut bytes = Vec::new();
+    for answer in join_all(lines.into_iter().map(look_up_line)).await {
+        let (status, body) = answer.unwrap_or_else(|problem| (problem.status(), Vec::new()));
+        link_batch::write(status.as_u16(), &body, &mut bytes);
+    }
+    Ok(binary(link_batch::MEDIA_TYPE, bytes).into_response())
 }
 
 fn parse(path: KeyPath) -> Result<LinkKey, Problem> {
+    let Path((domain, code)) = path.map_err(|_| Problem::new(Kind::InvalidKey))?;
+    key_of(&domain, &code)
+}
+
+fn parse_line(line: &[u8]) -> Result<LinkKey, Problem> {
     let invalid = || Problem::new(Kind::InvalidKey);
-    let Path((domain, code)) = path.map_err(|_| invalid())?;
-    let domain = Domain::parse(&domain)
-        .map_err(|error| invalid().with_detail(format!("the domain {error}")))?;
-    let code =
-        Code::parse(&code).map_err(|error| invalid().with_detail(format!("the code {error}")))?;
+    let line = percent_decode(line).decode_utf8().map_err(|_| invalid())?;
+    let (domain, code) = line.split_once('/').ok_or_else(invalid)?;
+    key_of(domain, code)
+}
+
+fn key_of(domain: &str, code: &str) -> Result<LinkKey, Problem> {
+    let invalid = |detail| Problem::new(Kind::InvalidKey).with_detail(detail);
+    let domain =
+        Domain::parse(domain).map_err(|error| invalid(format!("the domain {error}")))?;
+    let code = Code::parse(code).map_err(|error| invalid(format!("the code {error}")))?;
     Ok(LinkKey::new(domain, code))
 }
 
-fn answer(status: StatusCode, key: &LinkKey, record: &Record<String>, age: Duration) -> Response {
+fn answer(key: &LinkKey, Resolved { record, age }: &Resolved) -> Vec<u8> {
     // Rounded up, so that it is never younger than it is.
     let age_millis = u64::try_from(age.as_micros().div_ceil(1000)).unwrap_or(u64::MAX);
-    let bytes = LinkAnswer {
+    LinkAnswer {
         age_millis,
         key: key.to_string().as_bytes(),
         record: &record.as_deref().to_bytes(),
     }
-    .to_bytes();
-    let content_type = HeaderValue::from_static(LinkAnswer::MEDIA_TYPE);
-    (status, [(header::CONTENT_TYPE, content_type)], bytes).into_response()
+    .to_bytes()
+}
+
+fn binary(media_type: &'static str, bytes: impl Into<Bytes>) -> impl IntoResponse {
+    let content_type = HeaderValue::from_static(media_type);
+    ([(header::CONTENT_TYPE, content_type)], bytes.into())
 }
 
 fn for_people(key: &LinkKey, record: &Record<String>) -> Value {

@@ -1,7 +1,9 @@
-//! `GET /edge/v1/links/{domain}/{code}`.
+//! `GET /edge/v1/links/{domain}/{code}`, and `POST /edge/v1/links` for several.
 
-use crate::helpers::{Running, send};
-use edgelink_wire::{Entry, LinkAnswer, LinkRecord, LinkState, Record, RedirectStatus};
+use crate::helpers::{Answer, Running, send};
+use edgelink_wire::{
+    Entry, LinkAnswer, LinkRecord, LinkState, Record, RedirectStatus, link_batch,
+};
 use reqwest::Method;
 use serde_json::json;
 
@@ -137,4 +139,75 @@ async fn a_malformed_key_is_no_absence() {
     send(post.bearer_auth("first-token-of-the-edges"))
         .await
         .problem(405, "method-not-allowed");
+}
+
+async fn resolve_lines(server: &Running, lines: &str) -> Answer {
+    let request = server.plain(Method::POST, link_batch::PATH);
+    let request = request.body(lines.to_owned());
+    send(request.bearer_auth("first-token-of-the-edges")).await
+}
+
+#[tokio::test]
+async fn several_keys_are_answered_as_each_would_be_alone() {
+    let server = Running::start().await;
+    for code in ["a", "b"] {
+        let url = format!("https://example.com/{code}");
+        let link = json!({ "longUrl": url, "customSlug": code });
+        server.post(&link).await.expect(201);
+    }
+    let lines = [
+        "go.example:8080/b",
+        "go.example:8080/none",
+        "no key",
+        "%5B::1%5D:8080/x",
+        "GO.example:8080/a",
+        "go.example:8080/b",
+    ];
+    let answer = resolve_lines(&server, &lines.join("\n")).await;
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.header("content-type"), link_batch::MEDIA_TYPE);
+    let answers = link_batch::read(&answer.body, lines.len()).unwrap();
+    let said: Vec<_> = answers
+        .iter()
+        .filter(|(_, body)| !body.is_empty())
+        .map(|(status, body)| {
+            let Entry { key, record } = entry(body);
+            let key = std::str::from_utf8(key).unwrap();
+            let url = match record {
+                Record::Link(link) => Some(link.url),
+                Record::Absent { .. } => None,
+            };
+            (*status, key, url)
+        })
+        .collect();
+    assert_eq!(
+        said,
+        [
+            (200, "go.example:8080/b", Some("https://example.com/b")),
+            (404, "go.example:8080/none", None),
+            (404, "[::1]:8080/x", None),
+            (200, "go.example:8080/a", Some("https://example.com/a")),
+            (200, "go.example:8080/b", Some("https://example.com/b")),
+        ]
+    );
+    assert_eq!(answers[2], (400, &b""[..]));
+}
+
+#[tokio::test]
+async fn a_request_for_too_many_keys_is_refused() {
+    let server = Running::start().await;
+    let lines = |count: usize| vec!["go.example:8080/a"; count].join("\n");
+    let most = resolve_lines(&server, &lines(link_batch::MAX_KEYS)).await;
+    assert_eq!(most.status, 200);
+    let answers = link_batch::read(&most.body, link_batch::MAX_KEYS).unwrap();
+    assert!(answers.iter().all(|(status, _)| *status == 404));
+    resolve_lines(&server, &lines(link_batch::MAX_KEYS + 1))
+        .await
+        .problem(400, "invalid-key");
+    let long = "a".repeat(link_batch::MAX_LENGTH + 1);
+    resolve_lines(&server, &long)
+        .await
+        .problem(413, "body-too-large");
+    let stranger = server.plain(Method::POST, link_batch::PATH);
+    assert_eq!(send(stranger.body("x")).await.status, 401);
 }

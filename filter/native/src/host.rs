@@ -1,7 +1,7 @@
 //! The host of the logic: what it needs of Envoy, gathered until the main thread does it, and what the process has itself.
 
 use crate::abi::{self, Filter, Level};
-use crate::main_thread::Order;
+use crate::main_thread::{self, Order};
 use crate::metrics::Changes;
 use crate::process::Process;
 use crate::redis::Connection;
@@ -12,6 +12,7 @@ use edgelink_filter_core::host::{
 };
 use edgelink_filter_core::metrics::{Metric, Metrics};
 use edgelink_filter_core::settings::{Described, RedisSettings};
+use edgelink_filter_core::time::Moment;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -27,15 +28,39 @@ pub(crate) struct Host {
     orders: Vec<Order>,
     /// Whether the main thread was woken for them.
     pub(crate) is_main_thread_woken: bool,
-    /// The callouts under way: Envoy's number of each, with the root that it was made in.
-    tokens: HashMap<(RootId, u64), Token>,
+    /// The callouts under way.
+    sent: HashMap<Call, Sent>,
+    /// Until when lookups are not put together.
+    alone_until: Moment,
     /// Where Redis is.
     pub(crate) redis: Option<RedisSettings>,
     /// At most one stands; one that is given up may be beside it for a moment.
     connections: HashMap<StreamToken, Connection>,
 }
 
+/// A callout: Envoy's number of it, with the root that it was made in.
+pub(crate) type Call = (RootId, u64);
+
+/// What a callout is for.
+pub(crate) enum Sent {
+    One(Token),
+    /// Lookups of several keys, in the order in which they are answered.
+    Batch(Vec<Order>),
+}
+
+impl Sent {
+    pub(crate) fn of(orders: Vec<Order>) -> Self {
+        match &*orders {
+            [order] => Self::One(order.token),
+            _ => Self::Batch(orders),
+        }
+    }
+}
+
 impl Host {
+    /// How long lookups are not put together once a control plane has not known what that is.
+    const ALONE_MILLIS: u64 = 60_000;
+
     pub(crate) fn new(process: &'static Process) -> Self {
         Self {
             process,
@@ -44,7 +69,8 @@ impl Host {
             has_feed_lag: true,
             orders: Vec::new(),
             is_main_thread_woken: false,
-            tokens: HashMap::new(),
+            sent: HashMap::new(),
+            alone_until: Moment::default(),
             redis: None,
             connections: HashMap::new(),
         }
@@ -83,12 +109,21 @@ impl Host {
         !self.is_main_thread_woken && self.has_orders()
     }
 
-    pub(crate) fn take_orders(&mut self) -> (Vec<Order>, Changes) {
+    /// What the main thread has to do: callouts, each for the orders that it was made of, and changes of metrics.
+    pub(crate) fn take_orders(&mut self, now: Moment) -> (Vec<Vec<Order>>, Changes) {
         self.is_main_thread_woken = false;
-        (
-            std::mem::take(&mut self.orders),
-            std::mem::take(&mut self.changes),
-        )
+        let orders = std::mem::take(&mut self.orders);
+        let orders = match now < self.alone_until {
+            true => orders.into_iter().map(|order| vec![order]).collect(),
+            false => main_thread::gather(orders),
+        };
+        (orders, std::mem::take(&mut self.changes))
+    }
+
+    /// A control plane of an earlier version does not know requests for several keys: each is asked for alone.
+    pub(crate) fn ask_alone(&mut self, orders: Vec<Order>, now: Moment) {
+        self.alone_until = now.after(Self::ALONE_MILLIS);
+        self.orders.extend(orders);
     }
 
     /// The changes of metrics that the main thread has not taken yet.
@@ -102,23 +137,23 @@ impl Host {
     }
 
     /// Envoy has taken a callout.
-    pub(crate) fn on_sent(&mut self, call: (RootId, u64), token: Token) {
-        self.tokens.insert(call, token);
+    pub(crate) fn on_sent(&mut self, call: Call, sent: Sent) {
+        self.sent.insert(call, sent);
     }
 
-    /// The number of a callout.
-    pub(crate) fn token_of(&self, call: (RootId, u64)) -> Option<Token> {
-        self.tokens.get(&call).copied()
+    /// What a callout is for.
+    pub(crate) fn sent(&self, call: Call) -> Option<&Sent> {
+        self.sent.get(&call)
     }
 
     /// The callout has ended. `None` if it is of an edge before.
-    pub(crate) fn on_callout_end(&mut self, call: (RootId, u64)) -> Option<Token> {
-        self.tokens.remove(&call)
+    pub(crate) fn on_callout_end(&mut self, call: Call) -> Option<Sent> {
+        self.sent.remove(&call)
     }
 
     /// A root has ended, and its callouts with it.
     pub(crate) fn end_root(&mut self, root: RootId) {
-        self.tokens.retain(|(of, _), _| *of != root);
+        self.sent.retain(|(of, _), _| *of != root);
         self.orders.clear();
         self.is_main_thread_woken = false;
     }

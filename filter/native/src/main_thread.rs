@@ -1,6 +1,7 @@
 //! What is done on Envoy's main thread: configurations begin and end, callouts are made and end, metrics are handed over.
 
 use crate::abi::{self, Configuration, Header, Level};
+use crate::host::Sent;
 use crate::metrics::Metrics;
 use crate::panics;
 use crate::process::{Config, NO_ROOT, Process};
@@ -11,6 +12,7 @@ use edgelink_filter_core::flights::Token;
 use edgelink_filter_core::forms::UnlockCallout;
 use edgelink_filter_core::settings::{Route, Settings};
 use edgelink_wire::clicks::VisitorKeys;
+use edgelink_wire::link_batch;
 use std::sync::Arc;
 use zeroize::Zeroize;
 
@@ -44,13 +46,40 @@ impl Order {
             }
             Request::Form(callout) => Outgoing::form(settings, callout),
         };
-        let headers = request.headers.iter();
-        let headers: Vec<_> = headers
-            .map(|(name, value)| Header::new(name.as_bytes(), value.as_bytes()))
-            .collect();
-        let cluster = &settings.control_plane.cluster;
-        envoy.http_callout(cluster, &headers, request.body, request.timeout_millis)
+        call(envoy, settings, &request)
     }
+
+    /// The line of its key, if it may be asked for together with others. One that is part of a trace is asked for alone.
+    fn line(&self) -> Option<&str> {
+        match &self.request {
+            Request::Lookup(callout, None) => callout.line(),
+            _ => None,
+        }
+    }
+
+    /// Whether another one may be part of the same request.
+    fn may_share(&self, other: &Self) -> bool {
+        self.line().is_some()
+            && other.line().is_some()
+            && Arc::ptr_eq(&self.settings, &other.settings)
+    }
+}
+
+fn call(envoy: Configuration<'_>, settings: &Settings, request: &Outgoing<'_>) -> Option<u64> {
+    let headers = request.headers.iter();
+    let headers: Vec<_> = headers
+        .map(|(name, value)| Header::new(name.as_bytes(), value.as_bytes()))
+        .collect();
+    let cluster = &settings.control_plane.cluster;
+    envoy.http_callout(cluster, &headers, request.body, request.timeout_millis)
+}
+
+/// Makes one callout for several lookups.
+fn make_batch(envoy: Configuration<'_>, orders: &[Order]) -> Option<u64> {
+    let settings = &*orders.first()?.settings;
+    let lines: Vec<_> = orders.iter().filter_map(Order::line).collect();
+    let lines = lines.join("\n");
+    call(envoy, settings, &Outgoing::lookups(settings, lines.as_bytes()))
 }
 
 /// How a callout has ended. Without an answer all of it is empty.
@@ -115,21 +144,45 @@ pub(crate) fn scheduled(envoy: Configuration<'_>, config: &Config) {
     };
     config.metrics.apply(envoy, changes);
     let made: Vec<_> = orders
-        .iter()
-        .map(|order| {
-            let made = panics::catch(|| order.make(envoy));
-            (order, made.ok().flatten())
+        .into_iter()
+        .map(|orders| {
+            let made = panics::catch(|| match &*orders {
+                [order] => order.make(envoy),
+                orders => make_batch(envoy, orders),
+            });
+            (orders, made.ok().flatten())
         })
         .collect();
     // A panic is counted, and the edge that it ends forgets its callouts.
     let _counted = config.process.with(|worker| {
-        for (order, id) in made {
+        for (orders, id) in made {
             match id {
-                Some(id) => worker.host.on_sent((config.root, id), order.token),
-                None => worker.on_refused(order),
+                Some(id) => worker.host.on_sent((config.root, id), Sent::of(orders)),
+                None => orders.iter().for_each(|order| worker.on_refused(order)),
             }
         }
     });
+}
+
+/// Puts orders that may be part of one request together.
+pub(crate) fn gather(orders: Vec<Order>) -> Vec<Vec<Order>> {
+    let mut gathered: Vec<Vec<Order>> = Vec::with_capacity(orders.len());
+    let mut open = None;
+    for order in orders {
+        let together = open.and_then(|at: usize| gathered.get_mut(at));
+        let together = together.filter(|orders| {
+            let first = orders.first();
+            orders.len() < link_batch::MAX_KEYS && first.is_some_and(|it| it.may_share(&order))
+        });
+        match together {
+            Some(orders) => orders.push(order),
+            None => {
+                open = order.line().map(|_| gathered.len()).or(open);
+                gathered.push(vec![order]);
+            }
+        }
+    }
+    gathered
 }
 
 /// The hook has panicked: what it was called for is still to be done.
@@ -141,18 +194,18 @@ pub(crate) fn schedule_again(config: &Config) {
 
 /// How many bytes the body of the answer to a callout may have; 0 if it is not known.
 pub(crate) fn body_limit(config: &Config, id: u64) -> usize {
-    let limit = config.process.with(|worker| {
-        let token = worker.host.token_of((config.root, id))?;
-        Some(worker.edge.max_body_bytes(token))
-    });
-    limit.ok().flatten().flatten().unwrap_or_default()
+    let call = (config.root, id);
+    let limit = config.process.with(|worker| worker.body_limit(call));
+    limit.ok().flatten().unwrap_or_default()
 }
 
 /// A callout has ended.
 pub(crate) fn callout_done(config: &Config, id: u64, mut end: CalloutEnd<'_>) {
     let _counted = config.process.with(|worker| {
-        if let Some(token) = worker.host.on_callout_end((config.root, id)) {
-            worker.on_callout_end(token, &end);
+        match worker.host.on_callout_end((config.root, id)) {
+            Some(Sent::One(token)) => worker.on_callout_end(token, &end),
+            Some(Sent::Batch(orders)) => worker.on_batch_end(orders, &end),
+            None => {}
         }
     });
     if end.content_type == VisitorKeys::MEDIA_TYPE.as_bytes() {

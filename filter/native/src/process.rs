@@ -247,11 +247,11 @@ impl Process {
     }
 
     /// What the main thread has to do for the configuration at hand: nothing if another one is the home of the edge.
-    pub(crate) fn take_orders(&self, root: RootId) -> Option<(Vec<Order>, Changes)> {
+    pub(crate) fn take_orders(&self, root: RootId) -> Option<(Vec<Vec<Order>>, Changes)> {
         let mut state = lock(&self.state);
         let worker = state.worker.as_mut()?;
         if worker.edge.home() == Some(root) {
-            return Some(worker.host.take_orders());
+            return Some(worker.take_orders());
         }
         if worker.host.has_orders() {
             state.wake_main_thread();

@@ -1,7 +1,7 @@
 //! The edge with its host and the requests that wait.
 
 use crate::abi::{Filter, Scheduler, Wake};
-use crate::host::{Client, Host, Visited};
+use crate::host::{Call, Client, Host, Sent, Visited};
 use crate::main_thread::{CalloutEnd, Order, Request};
 use crate::metrics::Changes;
 use crate::panics;
@@ -17,8 +17,7 @@ use edgelink_filter_core::random;
 use edgelink_filter_core::request::Head;
 use edgelink_filter_core::settings::Settings;
 use edgelink_filter_core::time::{Moment, WallClock};
-use edgelink_wire::TRACEPARENT;
-use edgelink_wire::clicks;
+use edgelink_wire::{LinkAnswer, TRACEPARENT, clicks, link_batch};
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 use std::thread::{self, ThreadId};
@@ -338,19 +337,73 @@ impl Worker {
         self.act_on(actions);
     }
 
+    /// What the main thread has to do.
+    pub(crate) fn take_orders(&mut self) -> (Vec<Vec<Order>>, Changes) {
+        self.host.take_orders(now())
+    }
+
+    /// How many bytes the body of the answer to a callout may have; 0 if it is not known.
+    pub(crate) fn body_limit(&self, call: Call) -> usize {
+        let of_one = |token| self.edge.max_body_bytes(token);
+        match self.host.sent(call) {
+            Some(Sent::One(token)) => of_one(*token),
+            Some(Sent::Batch(orders)) => {
+                let each = |order: &Order| of_one(order.token) + link_batch::OVERHEAD;
+                orders.iter().map(each).sum()
+            }
+            None => 0,
+        }
+    }
+
     /// A callout has ended.
     pub(crate) fn on_callout_end(&mut self, token: Token, end: &CalloutEnd<'_>) {
-        let limit = self.edge.max_body_bytes(token);
-        let body = Some(end.body.as_slice()).filter(|body| body.len() <= limit);
         let response = Response {
             status: end.status,
             content_type: end.content_type,
-            body: body.unwrap_or_default(),
+            body: &end.body,
         };
         if self.edge.carries_form(token) {
             let ended = self.edge.on_form_end(token, response, end.retry_after);
             return ended.into_iter().for_each(|ended| self.end_form(ended));
         }
+        self.on_response(token, response);
+    }
+
+    /// A callout for several lookups has ended. If what came back is no answer to it, that is what came back for each.
+    pub(crate) fn on_batch_end(&mut self, orders: Vec<Order>, end: &CalloutEnd<'_>) {
+        if matches!(end.status, b"404" | b"405") {
+            return self.host.ask_alone(orders, now());
+        }
+        let is_answer =
+            end.status == b"200" && end.content_type == link_batch::MEDIA_TYPE.as_bytes();
+        let answers = is_answer.then(|| link_batch::read(&end.body, orders.len()));
+        let Some(Ok(answers)) = answers else {
+            let failed = Response {
+                status: end.status,
+                ..Response::default()
+            };
+            return orders
+                .iter()
+                .for_each(|order| self.on_response(order.token, failed));
+        };
+        for (order, (status, body)) in orders.iter().zip(answers) {
+            let status = status.to_string();
+            let response = Response {
+                status: status.as_bytes(),
+                content_type: LinkAnswer::MEDIA_TYPE.as_bytes(),
+                body,
+            };
+            self.on_response(order.token, response);
+        }
+    }
+
+    fn on_response(&mut self, token: Token, response: Response<'_>) {
+        let limit = self.edge.max_body_bytes(token);
+        let body = Some(response.body).filter(|body| body.len() <= limit);
+        let response = Response {
+            body: body.unwrap_or_default(),
+            ..response
+        };
         let now = now();
         let actions = self
             .edge

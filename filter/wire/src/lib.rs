@@ -1,7 +1,7 @@
 //! What the edge filter and the control plane must agree on.
 //!
 //! Codes and how they are minted ([`base62`], [`permutation`], [`code`]), the hosts they live on ([`domain`]), what a
-//! link is once it has left the database ([`record`]), and a domain ([`domain_record`]), how it is named in caches ([`key`]), in paths ([`link_paths`]) and in Redis ([`redis`]), what
+//! link is once it has left the database ([`record`]), and a domain ([`domain_record`]), how it is named in caches ([`key`]), in paths ([`link_paths`]) and in Redis ([`redis`]), how many are looked up at once ([`link_batch`]), what
 //! a visitor of it gets ([`redirect`], [`rules`], [`query`], [`path`], [`password`]) or would get ([`dry_run`]), how a change travels ([`feed`], [`feed_batch`]), what an edge starts from
 //! ([`snapshot`], [`code_filter`]), how it reports clicks ([`clicks`]) and how it is doing ([`health`]), and how it gets visits of links that have a limit
 //! ([`visits`]). The crate does no input and output and runs on wasm32.
@@ -35,6 +35,7 @@ pub mod feed;
 pub mod feed_batch;
 pub mod health;
 pub mod key;
+pub mod link_batch;
 pub mod link_paths;
 pub mod password;
 pub mod path;

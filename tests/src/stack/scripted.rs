@@ -1,8 +1,10 @@
-//! A control plane that misbehaves on purpose: the edge's peer in tests of faults.
+//! A control plane that misbehaves on purpose: the edge's peer in tests of faults. It is of a version that knows no requests for
+//! several keys.
 
 use super::place::{free_port, local};
 use super::{EDGE_TOKEN, until};
 use crate::scenario::{Reply, script_of};
+use edgelink_wire::link_batch;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
@@ -181,10 +183,9 @@ async fn serve(stream: TcpStream, shared: &ScriptState) -> io::Result<()> {
             continue;
         }
         let Some((code, key)) = request_of(&head) else {
-            stream
-                .get_mut()
-                .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
-                .await?;
+            let is_known = path_of(&head) != Some(link_batch::PATH);
+            let answer = http_bytes(if is_known { 200 } else { 404 }, None, b"");
+            stream.get_mut().write_all(&answer).await?;
             continue;
         };
         shared.with(&code, |script| {

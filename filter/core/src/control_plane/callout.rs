@@ -43,6 +43,12 @@ impl Callout {
         }
     }
 
+    /// The line of its key in the body of a request for several ([`link_batch`](edgelink_wire::link_batch)); `None` if it is no lookup.
+    #[must_use]
+    pub fn line(&self) -> Option<&str> {
+        self.path.strip_prefix(PATH)
+    }
+
     /// The media type of the answer, and of the body.
     #[must_use]
     pub fn media_type(&self) -> &'static str {
@@ -232,6 +238,8 @@ mod tests {
             .unwrap();
         let path = |key: &str| Callout::new(flight, key.as_bytes()).path;
         assert_eq!(path("[::1]:80/a"), "/edge/v1/links/%5B::1%5D:80/a");
+        let lookup = Callout::new(flight, b"[::1]:80/a");
+        assert_eq!(lookup.line(), Some("%5B::1%5D:80/a"));
         assert_eq!(path("e.com:80/a_-"), "/edge/v1/links/e.com:80/a_-");
     }
 

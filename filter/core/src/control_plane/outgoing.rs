@@ -7,7 +7,7 @@ use crate::metrics::BackgroundKind;
 use crate::settings::Settings;
 use edgelink_wire::clicks::EDGE_HEADER;
 use edgelink_wire::password::{FORM_MEDIA_TYPE, VISITOR_HEADER};
-use edgelink_wire::{TRACEPARENT, health};
+use edgelink_wire::{TRACEPARENT, health, link_batch};
 
 /// Name and value.
 type Header<'a> = (&'a str, &'a str);
@@ -52,6 +52,19 @@ impl<'a> Outgoing<'a> {
             .headers
             .extend(trace.map(|trace| (TRACEPARENT, trace)));
         request.body = &callout.body;
+        request
+    }
+
+    /// Lookups of several keys, whose lines are the body.
+    #[must_use]
+    pub fn lookups(settings: &'a Settings, lines: &'a [u8]) -> Self {
+        let mut request = Self::new(settings, "POST", link_batch::PATH);
+        request.headers.extend([
+            ("accept", link_batch::MEDIA_TYPE),
+            ("content-type", link_batch::MEDIA_TYPE),
+        ]);
+        request.headers.extend(RETRY);
+        request.body = lines;
         request
     }
 

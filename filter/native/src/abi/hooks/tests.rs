@@ -6,6 +6,7 @@ use super::*;
 use crate::process::Process;
 use edgelink_wire::{
     BatchHead, FeedBatch, FeedPosition, LinkAnswer, LinkRecord, LinkState, Record, RedirectStatus,
+    link_batch,
 };
 use fake::{Answer, Callout, LOG, Plugin, Request, SCHEDULERS};
 use std::sync::Mutex;
@@ -78,22 +79,7 @@ impl Module {
         let key = callout.headers[":path"]
             .strip_prefix("/edge/v1/links/")
             .unwrap();
-        let record = Record::Link(LinkRecord {
-            url,
-            redirect: RedirectStatus::Found,
-            state: LinkState::Active,
-            valid_since: None,
-            valid_until: None,
-            forward_query: true,
-            rev: 1,
-            extension: &[][..],
-        });
-        let answer = LinkAnswer {
-            age_millis: 0,
-            key: key.as_bytes(),
-            record: &record.to_bytes(),
-        };
-        let answer = answer.to_bytes();
+        let answer = link_answer(key, url);
         let headers = [(":status", "200"), ("content-type", LinkAnswer::MEDIA_TYPE)];
         self.end_callout(callout.id, &headers, &answer);
     }
@@ -155,6 +141,26 @@ impl Drop for Module {
             envoy_dynamic_module_on_http_filter_config_destroy(self.config);
         }
     }
+}
+
+/// The body of the answer to a lookup.
+fn link_answer(key: &str, url: &str) -> Vec<u8> {
+    let record = Record::Link(LinkRecord {
+        url,
+        redirect: RedirectStatus::Found,
+        state: LinkState::Active,
+        valid_since: None,
+        valid_until: None,
+        forward_query: true,
+        rev: 1,
+        extension: &[][..],
+    });
+    let answer = LinkAnswer {
+        age_millis: 0,
+        key: key.as_bytes(),
+        record: &record.to_bytes(),
+    };
+    answer.to_bytes()
 }
 
 /// A request, which ends when it is answered or dropped.
@@ -279,31 +285,120 @@ fn however_many_ask_for_a_link_it_is_looked_up_once_and_all_are_woken() {
     assert_eq!(metadata["key"], "go.example/abc");
 }
 
-#[test]
-fn the_main_thread_is_woken_once_for_all_lookups_of_a_turn() {
-    let _turn = turn();
-    let module = Module::new("turns");
-    let come = |path| {
+/// Requests of one turn of a worker.
+fn come<const N: usize>(module: &Module, paths: [&str; N]) -> [Visit; N] {
+    paths.map(|path| {
         let mut visit = module.begin(&[(":path", path)]);
         visit.come();
         visit
-    };
-    let visits = ["/abc", "/abd", "/abe"].map(come);
+    })
+}
+
+#[test]
+fn the_control_plane_is_asked_once_for_all_links_of_a_turn() {
+    let _turn = turn();
+    let module = Module::new("turns");
+    let visits = come(&module, ["/abc", "/abd", "/abe"]);
     assert!(module.callouts().is_empty(), "there may be more at hand");
     let flushes = visits
         .each_ref()
         .map(|visit| visit.request().flushes.load(Ordering::Relaxed));
     assert_eq!(flushes, [1, 0, 0]);
     visits[0].end_turn();
-    assert_eq!(module.callouts().len(), 3);
-    let [leaves, _stays] = ["/abf", "/abg"].map(come);
+    let [callout] = &module.callouts()[..] else {
+        panic!("one for all");
+    };
+    assert_eq!(callout.headers[":path"], link_batch::PATH);
+    let lines = "go.example/abc\ngo.example/abd\ngo.example/abe";
+    assert_eq!(callout.body, lines.as_bytes());
+    let mut answers = Vec::new();
+    let found = link_answer("go.example/abc", "https://example.com/");
+    link_batch::write(200, &found, &mut answers);
+    link_batch::write(503, b"", &mut answers);
+    // It is none to what was asked.
+    link_batch::write(200, &found, &mut answers);
+    let headers = [(":status", "200"), ("content-type", link_batch::MEDIA_TYPE)];
+    module.end_callout(callout.id, &headers, &answers);
+    let statuses = visits.each_ref().map(|visit| {
+        visit.resume();
+        visit.answer().status
+    });
+    assert_eq!(statuses, [302, 503, 503]);
+    assert_eq!(visits[0].location(), "https://example.com/");
+    module.run_main_thread();
+    let [leaves, _stays] = come(&module, ["/abf", "/abg"]);
     assert!(module.callouts().is_empty());
     drop(leaves);
     assert_eq!(
         module.callouts().len(),
-        2,
+        1,
         "the event went with the visitor"
     );
+}
+
+#[test]
+fn a_failure_of_a_request_for_several_links_is_that_of_each() {
+    let _turn = turn();
+    let module = Module::new("failing-turns");
+    let json = ("content-type", "application/problem+json");
+    let ours = ("content-type", link_batch::MEDIA_TYPE);
+    let ends: [&[(&str, &str)]; 4] = [
+        &[],
+        &[(":status", "503"), json],
+        &[(":status", "200"), json],
+        &[(":status", "200"), ours],
+    ];
+    for headers in ends {
+        let visits = come(&module, ["/abc", "/abd"]);
+        visits[0].end_turn();
+        let callouts = module.callouts();
+        assert_eq!(callouts.len(), 1);
+        module.end_callout(callouts[0].id, headers, b"x");
+        for visit in &visits {
+            visit.resume();
+            assert_eq!(visit.answer().status, 503, "{headers:?}");
+        }
+    }
+}
+
+#[test]
+fn a_control_plane_that_knows_no_requests_for_several_links_is_asked_for_each() {
+    let _turn = turn();
+    let module = Module::new("before-turns");
+    let visits = come(&module, ["/abc", "/abd"]);
+    visits[0].end_turn();
+    let callouts = module.callouts();
+    assert_eq!(callouts.len(), 1);
+    module.end_callout(callouts[0].id, &[(":status", "404")], b"");
+    let callouts = module.callouts();
+    assert_eq!(callouts.len(), 2);
+    for (visit, callout) in visits.iter().zip(&callouts) {
+        module.answer(callout, "https://example.com/");
+        visit.resume();
+        assert_eq!(visit.answer().status, 302);
+    }
+    let visits = come(&module, ["/abe", "/abf"]);
+    visits[0].end_turn();
+    assert_eq!(module.callouts().len(), 2, "it is known by now");
+}
+
+#[test]
+fn a_request_for_links_has_no_more_keys_than_it_may() {
+    let _turn = turn();
+    let module = Module::new("long-turns");
+    let visits: Vec<_> = (0..=link_batch::MAX_KEYS)
+        .map(|n| {
+            let mut visit = module.begin(&[(":path", &format!("/k{n:03}"))]);
+            visit.come();
+            visit
+        })
+        .collect();
+    visits[0].end_turn();
+    let callouts = module.callouts();
+    let paths: Vec<_> = callouts.iter().map(|it| &*it.headers[":path"]).collect();
+    assert_eq!(paths, [link_batch::PATH, "/edge/v1/links/go.example/k064"]);
+    let lines = callouts[0].body.split(|byte| *byte == b'\n').count();
+    assert_eq!(lines, link_batch::MAX_KEYS);
 }
 
 #[test]
@@ -326,7 +421,8 @@ fn a_worker_that_goes_on_keeps_no_other_one_waiting() {
             module.config = std::ptr::null();
         });
     });
-    assert_eq!(module.callouts().len(), 2);
+    let callouts = module.callouts();
+    assert_eq!(callouts[0].body, b"go.example/abc\ngo.example/abd");
 }
 
 #[test]
@@ -451,8 +547,9 @@ fn a_route_has_domains_and_prefix_of_its_own_or_none_of_it() {
     );
     let on_route = visit_at(other, "/s/abc");
     assert_eq!(on_route.flow, PAUSES);
+    let mut callouts = module.callouts();
     let plain = module.visit("/abc");
-    let callouts = module.callouts();
+    callouts.extend(module.callouts());
     let paths: Vec<_> = callouts.iter().map(|it| &it.headers[":path"]).collect();
     assert_eq!(
         paths,
