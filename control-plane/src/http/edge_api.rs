@@ -23,18 +23,20 @@ use edgelink_wire::clicks::visitor_keys::VisitorKeys;
 use edgelink_wire::clicks::{EDGE_HEADER, edge_name};
 use edgelink_wire::health;
 use edgelink_wire::password::{MAX_FORM_LENGTH, VISITOR_HEADER};
-use edgelink_wire::{link_batch, visits};
 use edgelink_wire::{
     Code, Domain, LinkAnswer, LinkKey, LinkRecord, Record, Snapshot, VisitsAnswer, VisitsRequest,
 };
+use edgelink_wire::{link_batch, visits};
 use feed::field;
-use futures_util::future::join_all;
+use futures_util::stream::{self, StreamExt};
 use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use metrics::counter;
 use percent_encoding::percent_decode;
 use serde_json::{Value, json};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
 
 /// The largest body of a report of clicks in bytes.
 const MAX_CLICKS_BODY: usize = 4 << 20;
@@ -102,43 +104,77 @@ async fn resolve(
     if wants_json(&headers) {
         Ok((status, Json(for_people(&key, &resolved.record))).into_response())
     } else {
-        Ok((status, binary(LinkAnswer::MEDIA_TYPE, answer(&key, &resolved))).into_response())
+        Ok((
+            status,
+            binary(LinkAnswer::MEDIA_TYPE, answer(&key, &resolved)),
+        )
+            .into_response())
     }
 }
 
 async fn look_up(app: &App, key: &LinkKey) -> Result<(StatusCode, Resolved), Problem> {
-    let resolved = app.resolver.resolve(key).await?;
-    let (status, outcome) = match resolved.record {
-        Record::Link(_) => (StatusCode::OK, "link"),
-        Record::Absent { .. } => (StatusCode::NOT_FOUND, "absent"),
+    let resolved = app.resolver.resolve(key).await;
+    let (status, outcome) = match resolved.as_ref().map(|resolved| &resolved.record) {
+        Ok(Record::Link(_)) => (StatusCode::OK, "link"),
+        Ok(Record::Absent { .. }) => (StatusCode::NOT_FOUND, "absent"),
+        Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "failed"),
     };
     counter!(EDGE_LOOKUPS, "outcome" => outcome).increment(1);
-    Ok((status, resolved))
+    Ok((status, resolved?))
 }
 
-/// `POST /edge/v1/links`: the same for each line of the body, as [`link_batch`] has them. 400 for a body that is too long or has
-/// more lines than there may be; what is wrong with one line, or fails, is the status of its answer.
+/// How long the lines of a request wait for one of them: less than edges wait for the answer.
+const LINE_WAITS: Duration = Duration::from_millis(300);
+
+/// So many lines of a request are looked up at the same time.
+const LINES_AT_ONCE: usize = 16;
+
+/// `POST /edge/v1/links`: the same for each line of the body, as [`link_batch`] has them. What is wrong with one line, or fails, is
+/// the status of its answer; 503 if it takes too long. Where every line fails, the answer is the failure of one.
 async fn resolve_batch(
     State(app): State<Arc<App>>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Problem> {
-    let body = body.map_err(|_| Problem::new(Kind::BodyTooLarge))?;
+    let body = body.map_err(|rejection| match rejection.status() {
+        StatusCode::PAYLOAD_TOO_LARGE => Problem::new(Kind::BodyTooLarge),
+        _ => Problem::new(Kind::InvalidKey).with_detail("the body did not come whole"),
+    })?;
     let lines: Vec<_> = body.split(|byte| *byte == b'\n').collect();
     if lines.len() > link_batch::MAX_KEYS {
-        let most = format!("the body has more than {} lines", link_batch::MAX_KEYS);
-        return Err(Problem::new(Kind::InvalidKey).with_detail(most));
+        let most = format!("there are more than {} lines", link_batch::MAX_KEYS);
+        return Err(Problem::new(Kind::BodyTooLarge).with_detail(most));
     }
-    let look_up_line = async |line: &[u8]| {
-        let key = parse_line(line)?;
-        let (status, resolved) = look_up(&app, &key).await?;
-        Ok::<_, Problem>((status, answer(&key, &resolved)))
-    };
+    let end = Instant::now() + LINE_WAITS;
+    let (app, lines) = (&app, &lines);
+    let line_answers = (0..lines.len()).map(async |place| {
+        let answer = timeout_at(end, answer_line(app, lines[place])).await;
+        let late = |_| {
+            counter!(EDGE_LOOKUPS, "outcome" => "failed").increment(1);
+            Err(Problem::new(Kind::RequestTimeout))
+        };
+        (place, answer.unwrap_or_else(late))
+    });
+    let line_answers = stream::iter(line_answers).buffer_unordered(LINES_AT_ONCE);
+    let mut line_answers: Vec<_> = line_answers.collect().await;
+    let is_failure = |answer: &Result<_, Problem>| matches!(answer, Err(problem) if problem.status().is_server_error());
+    if line_answers.iter().all(|(_, answer)| is_failure(answer))
+        && let Some((_, Err(problem))) = line_answers.pop()
+    {
+        return Err(problem);
+    }
+    line_answers.sort_unstable_by_key(|(place, _)| *place);
     let mut bytes = Vec::new();
-    for answer in join_all(lines.into_iter().map(look_up_line)).await {
+    for (_, answer) in line_answers {
         let (status, body) = answer.unwrap_or_else(|problem| (problem.status(), Vec::new()));
         link_batch::write(status.as_u16(), &body, &mut bytes);
     }
     Ok(binary(link_batch::MEDIA_TYPE, bytes).into_response())
+}
+
+async fn answer_line(app: &App, line: &[u8]) -> Result<(StatusCode, Vec<u8>), Problem> {
+    let key = parse_line(line)?;
+    let (status, resolved) = look_up(app, &key).await?;
+    Ok((status, answer(&key, &resolved)))
 }
 
 fn parse(path: KeyPath) -> Result<LinkKey, Problem> {
@@ -155,8 +191,7 @@ fn parse_line(line: &[u8]) -> Result<LinkKey, Problem> {
 
 fn key_of(domain: &str, code: &str) -> Result<LinkKey, Problem> {
     let invalid = |detail| Problem::new(Kind::InvalidKey).with_detail(detail);
-    let domain =
-        Domain::parse(domain).map_err(|error| invalid(format!("the domain {error}")))?;
+    let domain = Domain::parse(domain).map_err(|error| invalid(format!("the domain {error}")))?;
     let code = Code::parse(code).map_err(|error| invalid(format!("the code {error}")))?;
     Ok(LinkKey::new(domain, code))
 }

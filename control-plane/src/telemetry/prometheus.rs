@@ -70,7 +70,7 @@ metrics! {
     /// Lookups by where they were answered; `known_keys`: the filter of known keys says that there is no such link.
     RESOLUTIONS: Counter "edgelink_resolutions_total", "`tier` (memory, known_keys, redis, database)";
     /// Lookups by edges.
-    EDGE_LOOKUPS: Counter "edgelink_edge_lookups_total", "`outcome` (link, absent)";
+    EDGE_LOOKUPS: Counter "edgelink_edge_lookups_total", "`outcome` (link, absent, failed)";
     /// Visitors answered by the control plane itself.
     REDIRECTS: Counter "edgelink_redirects_total", "`outcome` (redirect, expired, locked, not_allowed, not_found, gone, unavailable)";
     /// Visits of links that have a limit, leased to workers of edges or taken by visitors of the control plane itself.

@@ -1,9 +1,7 @@
 //! `GET /edge/v1/links/{domain}/{code}`, and `POST /edge/v1/links` for several.
 
-use crate::helpers::{Answer, Running, send};
-use edgelink_wire::{
-    Entry, LinkAnswer, LinkRecord, LinkState, Record, RedirectStatus, link_batch,
-};
+use crate::helpers::{Running, send};
+use edgelink_wire::{Entry, LinkAnswer, LinkRecord, LinkState, Record, RedirectStatus, link_batch};
 use reqwest::Method;
 use serde_json::json;
 
@@ -141,12 +139,6 @@ async fn a_malformed_key_is_no_absence() {
         .problem(405, "method-not-allowed");
 }
 
-async fn resolve_lines(server: &Running, lines: &str) -> Answer {
-    let request = server.plain(Method::POST, link_batch::PATH);
-    let request = request.body(lines.to_owned());
-    send(request.bearer_auth("first-token-of-the-edges")).await
-}
-
 #[tokio::test]
 async fn several_keys_are_answered_as_each_would_be_alone() {
     let server = Running::start().await;
@@ -163,7 +155,7 @@ async fn several_keys_are_answered_as_each_would_be_alone() {
         "GO.example:8080/a",
         "go.example:8080/b",
     ];
-    let answer = resolve_lines(&server, &lines.join("\n")).await;
+    let answer = server.resolve_lines(&lines.join("\n")).await;
     assert_eq!(answer.status, 200);
     assert_eq!(answer.header("content-type"), link_batch::MEDIA_TYPE);
     let answers = link_batch::read(&answer.body, lines.len()).unwrap();
@@ -197,15 +189,17 @@ async fn several_keys_are_answered_as_each_would_be_alone() {
 async fn a_request_for_too_many_keys_is_refused() {
     let server = Running::start().await;
     let lines = |count: usize| vec!["go.example:8080/a"; count].join("\n");
-    let most = resolve_lines(&server, &lines(link_batch::MAX_KEYS)).await;
+    let most = server.resolve_lines(&lines(link_batch::MAX_KEYS)).await;
     assert_eq!(most.status, 200);
     let answers = link_batch::read(&most.body, link_batch::MAX_KEYS).unwrap();
     assert!(answers.iter().all(|(status, _)| *status == 404));
-    resolve_lines(&server, &lines(link_batch::MAX_KEYS + 1))
+    server
+        .resolve_lines(&lines(link_batch::MAX_KEYS + 1))
         .await
-        .problem(400, "invalid-key");
+        .problem(413, "body-too-large");
     let long = "a".repeat(link_batch::MAX_LENGTH + 1);
-    resolve_lines(&server, &long)
+    server
+        .resolve_lines(&long)
         .await
         .problem(413, "body-too-large");
     let stranger = server.plain(Method::POST, link_batch::PATH);

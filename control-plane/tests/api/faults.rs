@@ -1,6 +1,7 @@
 //! A database that fails.
 
 use crate::helpers::{Running, send, until};
+use edgelink_wire::link_batch;
 use reqwest::Method;
 use serde_json::json;
 use sqlx::{Connection, Executor, SqliteConnection};
@@ -53,6 +54,12 @@ async fn a_broken_database_is_never_taken_for_a_missing_link() {
         .resolve("go.example:8080/x")
         .await
         .problem(500, "internal");
+    let lines = "go.example:8080/x\ngo.example:8080/x";
+    server.resolve_lines(lines).await.problem(500, "internal");
+    let answer = server.resolve_lines(&format!("{lines}\nno key")).await;
+    assert_eq!(answer.status, 200);
+    let answers = link_batch::read(&answer.body, 3).unwrap();
+    assert_eq!(answers, [500, 500, 400].map(|status| (status, &b""[..])));
     let metrics = server.follow("/metrics").await;
     assert!(
         metrics

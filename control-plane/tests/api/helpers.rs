@@ -3,6 +3,7 @@
 use edgelink_control_plane::config::{Config, Environment, ListenerConfig};
 use edgelink_control_plane::server::Server;
 use edgelink_tests::servers::{ClickHouseKind, ClickHouseServer};
+use edgelink_wire::link_batch;
 use reqwest::header::HeaderMap;
 use reqwest::{Method, RequestBuilder, StatusCode, redirect};
 use serde_json::Value;
@@ -163,6 +164,13 @@ impl Running {
     /// What an edge gets for `{domain}/{code}`.
     pub(crate) async fn resolve(&self, key: &str) -> Answer {
         let request = self.plain(Method::GET, &format!("/edge/v1/links/{key}"));
+        send(request.bearer_auth("first-token-of-the-edges")).await
+    }
+
+    /// What an edge gets for several of them.
+    pub(crate) async fn resolve_lines(&self, lines: &str) -> Answer {
+        let request = self.plain(Method::POST, link_batch::PATH);
+        let request = request.body(lines.to_owned());
         send(request.bearer_auth("first-token-of-the-edges")).await
     }
 

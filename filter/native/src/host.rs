@@ -58,7 +58,7 @@ impl Sent {
 }
 
 impl Host {
-    /// How long lookups are not put together once a control plane has not known what that is.
+    /// How long lookups are not put together once a request for several was not answered.
     const ALONE_MILLIS: u64 = 60_000;
 
     pub(crate) fn new(process: &'static Process) -> Self {
@@ -120,7 +120,7 @@ impl Host {
         (orders, std::mem::take(&mut self.changes))
     }
 
-    /// A control plane of an earlier version does not know requests for several keys: each is asked for alone.
+    /// Requests for several keys are not answered: each is asked for alone.
     pub(crate) fn ask_alone(&mut self, orders: Vec<Order>, now: Moment) {
         self.alone_until = now.after(Self::ALONE_MILLIS);
         self.orders.extend(orders);

@@ -3,16 +3,16 @@
 use crate::abi::{self, Configuration, Header, Level};
 use crate::host::Sent;
 use crate::metrics::Metrics;
-use crate::panics;
+use crate::panics::{self, Panicked};
 use crate::process::{Config, NO_ROOT, Process};
 use crate::routes::RouteConfig;
-use edgelink_filter_core::control_plane::callout::Callout;
+use edgelink_filter_core::control_plane::callout::{Callout, Response};
 use edgelink_filter_core::control_plane::{BackgroundCallout, Outgoing};
 use edgelink_filter_core::flights::Token;
 use edgelink_filter_core::forms::UnlockCallout;
 use edgelink_filter_core::settings::{Route, Settings};
 use edgelink_wire::clicks::VisitorKeys;
-use edgelink_wire::link_batch;
+use edgelink_wire::{LinkAnswer, link_batch};
 use std::sync::Arc;
 use zeroize::Zeroize;
 
@@ -74,12 +74,66 @@ fn call(envoy: Configuration<'_>, settings: &Settings, request: &Outgoing<'_>) -
     envoy.http_callout(cluster, &headers, request.body, request.timeout_millis)
 }
 
+/// A callout for several lookups has ended. If what came back is no answer to it, all of them have failed.
+fn end_batch(config: &Config, orders: Vec<Order>, end: &CalloutEnd<'_>) {
+    let is_ours = end.content_type == link_batch::MEDIA_TYPE.as_bytes();
+    let answers = match end.status {
+        b"200" if is_ours => link_batch::read(&end.body, orders.len()).ok(),
+        _ => None,
+    };
+    // Each has a turn of its own: a panic over one answer loses no other one that came before.
+    let respond = |order: &Order, response: Response<'_>| {
+        let _counted = config
+            .process
+            .with(|worker| worker.on_response(order.token, response));
+    };
+    let Some(answers) = answers else {
+        if is_refused(end.status) {
+            let _counted = config.process.with(|worker| worker.ask_alone(orders));
+            return;
+        }
+        let mut failed = Response {
+            status: end.status,
+            ..Response::default()
+        };
+        for order in &orders {
+            respond(order, failed);
+            // The circuit breaker counts timeouts of requests.
+            failed = Response::default();
+        }
+        return;
+    };
+    for (order, (status, body)) in orders.iter().zip(answers) {
+        let status = status.to_string();
+        let response = Response {
+            status: status.as_bytes(),
+            content_type: LinkAnswer::MEDIA_TYPE.as_bytes(),
+            body,
+        };
+        respond(order, response);
+    }
+}
+
+/// Whether an answer to a request for several lookups says that there are none: it is from an earlier version, or from a proxy in
+/// front. Answers that a request for one may have as well say nothing of that.
+fn is_refused(status: &[u8]) -> bool {
+    match status {
+        b"200" | b"501" => true,
+        b"401" | b"408" | b"429" => false,
+        status => status.starts_with(b"4"),
+    }
+}
+
 /// Makes one callout for several lookups.
 fn make_batch(envoy: Configuration<'_>, orders: &[Order]) -> Option<u64> {
     let settings = &*orders.first()?.settings;
     let lines: Vec<_> = orders.iter().filter_map(Order::line).collect();
     let lines = lines.join("\n");
-    call(envoy, settings, &Outgoing::lookups(settings, lines.as_bytes()))
+    call(
+        envoy,
+        settings,
+        &Outgoing::lookups(settings, lines.as_bytes()),
+    )
 }
 
 /// How a callout has ended. Without an answer all of it is empty.
@@ -201,13 +255,18 @@ pub(crate) fn body_limit(config: &Config, id: u64) -> usize {
 
 /// A callout has ended.
 pub(crate) fn callout_done(config: &Config, id: u64, mut end: CalloutEnd<'_>) {
-    let _counted = config.process.with(|worker| {
-        match worker.host.on_callout_end((config.root, id)) {
-            Some(Sent::One(token)) => worker.on_callout_end(token, &end),
-            Some(Sent::Batch(orders)) => worker.on_batch_end(orders, &end),
-            None => {}
+    let sent = config
+        .process
+        .with(|worker| worker.host.on_callout_end((config.root, id)));
+    match sent {
+        Ok(Some(Some(Sent::One(token)))) => {
+            let _counted = config
+                .process
+                .with(|worker| worker.on_callout_end(token, &end));
         }
-    });
+        Ok(Some(Some(Sent::Batch(orders)))) => end_batch(config, orders, &end),
+        Ok(_) | Err(Panicked) => {}
+    }
     if end.content_type == VisitorKeys::MEDIA_TYPE.as_bytes() {
         end.body.zeroize();
     }

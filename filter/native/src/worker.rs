@@ -17,7 +17,7 @@ use edgelink_filter_core::random;
 use edgelink_filter_core::request::Head;
 use edgelink_filter_core::settings::Settings;
 use edgelink_filter_core::time::{Moment, WallClock};
-use edgelink_wire::{LinkAnswer, TRACEPARENT, clicks, link_batch};
+use edgelink_wire::{TRACEPARENT, clicks, link_batch};
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 use std::thread::{self, ThreadId};
@@ -369,35 +369,13 @@ impl Worker {
         self.on_response(token, response);
     }
 
-    /// A callout for several lookups has ended. If what came back is no answer to it, that is what came back for each.
-    pub(crate) fn on_batch_end(&mut self, orders: Vec<Order>, end: &CalloutEnd<'_>) {
-        if matches!(end.status, b"404" | b"405") {
-            return self.host.ask_alone(orders, now());
-        }
-        let is_answer =
-            end.status == b"200" && end.content_type == link_batch::MEDIA_TYPE.as_bytes();
-        let answers = is_answer.then(|| link_batch::read(&end.body, orders.len()));
-        let Some(Ok(answers)) = answers else {
-            let failed = Response {
-                status: end.status,
-                ..Response::default()
-            };
-            return orders
-                .iter()
-                .for_each(|order| self.on_response(order.token, failed));
-        };
-        for (order, (status, body)) in orders.iter().zip(answers) {
-            let status = status.to_string();
-            let response = Response {
-                status: status.as_bytes(),
-                content_type: LinkAnswer::MEDIA_TYPE.as_bytes(),
-                body,
-            };
-            self.on_response(order.token, response);
-        }
+    /// Lookups that were asked for together are asked for again, each alone.
+    pub(crate) fn ask_alone(&mut self, orders: Vec<Order>) {
+        self.host.ask_alone(orders, now());
     }
 
-    fn on_response(&mut self, token: Token, response: Response<'_>) {
+    /// What has come back for a token.
+    pub(crate) fn on_response(&mut self, token: Token, response: Response<'_>) {
         let limit = self.edge.max_body_bytes(token);
         let body = Some(response.body).filter(|body| body.len() <= limit);
         let response = Response {

@@ -1,5 +1,5 @@
-//! A control plane that misbehaves on purpose: the edge's peer in tests of faults. It is of a version that knows no requests for
-//! several keys.
+//! A control plane that misbehaves on purpose: the edge's peer in tests of faults. A request for several keys is answered when all of
+//! them are, and as the first one that is not answered by a reply.
 
 use super::place::{free_port, local};
 use super::{EDGE_TOKEN, until};
@@ -136,6 +136,33 @@ impl ScriptState {
         act(scripts.entry(code.to_owned()).or_default())
     }
 
+    /// The answer to a request for several keys; or how it is answered instead.
+    async fn answer_lines(&self, head: &str, body: &[u8]) -> Result<Vec<u8>, Behaviour> {
+        let lines = std::str::from_utf8(body).expect("lines").lines();
+        let requests = lines.map(|line| script_of(&format!("{}/{line}", link_batch::PATH)));
+        let requests: Vec<_> = requests.map(|request| request.expect("a key")).collect();
+        for (code, _) in &requests {
+            self.with(code, |script| {
+                script.lookups += 1;
+                script.bodies.push(Vec::new());
+                script.heads.push(head.to_owned());
+            });
+        }
+        let mut answers = Vec::new();
+        for (code, key) in &requests {
+            let reply = match self.behaviour(code).await {
+                _ if !is_authorized(head) => return Ok(http_bytes(401, None, b"")),
+                Behaviour::Reply(reply) => reply,
+                other => return Err(other),
+            };
+            match reply.to_request(key, b"") {
+                Some((status, _, body)) => link_batch::write(status, &body, &mut answers),
+                None => return Err(Behaviour::Reply(reply)),
+            }
+        }
+        Ok(http_bytes(200, Some(link_batch::MEDIA_TYPE), &answers))
+    }
+
     /// What to do about `code`, once it is not to hang.
     async fn behaviour(&self, code: &str) -> Behaviour {
         let mut changes = self.changes.subscribe();
@@ -182,9 +209,20 @@ async fn serve(stream: TcpStream, shared: &ScriptState) -> io::Result<()> {
             stream.get_mut().write_all(&answer).await?;
             continue;
         }
+        if path_of(&head) == Some(link_batch::PATH) {
+            match shared.answer_lines(&head, &body).await {
+                Ok(answer) => stream.get_mut().write_all(&answer).await?,
+                Err(Behaviour::Bytes(bytes)) => return stream.get_mut().write_all(&bytes).await,
+                Err(Behaviour::BytesThenSilence(bytes)) => {
+                    stream.get_mut().write_all(&bytes).await?;
+                    return read_head(&mut stream).await.map(|_| ());
+                }
+                Err(Behaviour::Reply(_)) => return Ok(()),
+            }
+            continue;
+        }
         let Some((code, key)) = request_of(&head) else {
-            let is_known = path_of(&head) != Some(link_batch::PATH);
-            let answer = http_bytes(if is_known { 200 } else { 404 }, None, b"");
+            let answer = http_bytes(200, None, b"");
             stream.get_mut().write_all(&answer).await?;
             continue;
         };

@@ -340,13 +340,11 @@ fn the_control_plane_is_asked_once_for_all_links_of_a_turn() {
 fn a_failure_of_a_request_for_several_links_is_that_of_each() {
     let _turn = turn();
     let module = Module::new("failing-turns");
-    let json = ("content-type", "application/problem+json");
-    let ours = ("content-type", link_batch::MEDIA_TYPE);
     let ends: [&[(&str, &str)]; 4] = [
         &[],
-        &[(":status", "503"), json],
-        &[(":status", "200"), json],
-        &[(":status", "200"), ours],
+        &[(":status", "503")],
+        &[(":status", "401")],
+        &[(":status", "429")],
     ];
     for headers in ends {
         let visits = come(&module, ["/abc", "/abd"]);
@@ -362,24 +360,54 @@ fn a_failure_of_a_request_for_several_links_is_that_of_each() {
 }
 
 #[test]
+fn a_request_for_several_links_that_comes_too_late_is_one_timeout() {
+    let _turn = turn();
+    let module = Module::new("late-turns");
+    // One more would open the circuit.
+    for timeouts in 1..8 {
+        let visits = come(&module, ["/abc", "/abd", "/abe"]);
+        visits[0].end_turn();
+        let callouts = module.callouts();
+        assert_eq!(callouts.len(), 1, "after {timeouts} timeouts");
+        module.end_callout(callouts[0].id, &[(":status", "504")], b"");
+        for visit in &visits {
+            visit.resume();
+            assert_eq!(visit.answer().status, 503);
+        }
+    }
+    assert_eq!(module.fetch("/abc").status, 302);
+}
+
+#[test]
 fn a_control_plane_that_knows_no_requests_for_several_links_is_asked_for_each() {
     let _turn = turn();
-    let module = Module::new("before-turns");
-    let visits = come(&module, ["/abc", "/abd"]);
-    visits[0].end_turn();
-    let callouts = module.callouts();
-    assert_eq!(callouts.len(), 1);
-    module.end_callout(callouts[0].id, &[(":status", "404")], b"");
-    let callouts = module.callouts();
-    assert_eq!(callouts.len(), 2);
-    for (visit, callout) in visits.iter().zip(&callouts) {
-        module.answer(callout, "https://example.com/");
-        visit.resume();
-        assert_eq!(visit.answer().status, 302);
+    let (status, json) = (":status", "application/problem+json");
+    let ours = ("content-type", link_batch::MEDIA_TYPE);
+    let ends: [&[(&str, &str)]; 5] = [
+        &[(status, "404"), ("content-type", json)],
+        &[(status, "405")],
+        &[(status, "501")],
+        &[(status, "200")],
+        &[(status, "200"), ours],
+    ];
+    for (number, headers) in ends.iter().enumerate() {
+        let module = Module::new(&format!("before-turns-{number}"));
+        let visits = come(&module, ["/abc", "/abd"]);
+        visits[0].end_turn();
+        let callouts = module.callouts();
+        assert_eq!(callouts.len(), 1);
+        module.end_callout(callouts[0].id, headers, b"x");
+        let callouts = module.callouts();
+        assert_eq!(callouts.len(), 2, "{headers:?}");
+        for (visit, callout) in visits.iter().zip(&callouts) {
+            module.answer(callout, "https://example.com/");
+            visit.resume();
+            assert_eq!(visit.answer().status, 302);
+        }
+        let visits = come(&module, ["/abe", "/abf"]);
+        visits[0].end_turn();
+        assert_eq!(module.callouts().len(), 2, "it is known by now");
     }
-    let visits = come(&module, ["/abe", "/abf"]);
-    visits[0].end_turn();
-    assert_eq!(module.callouts().len(), 2, "it is known by now");
 }
 
 #[test]
