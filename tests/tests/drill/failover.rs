@@ -6,7 +6,6 @@ use edgelink_tests::scenario::Answer;
 use edgelink_tests::servers::RedisCluster;
 use edgelink_tests::stack::{Production, ProductionOptions, RedisOptions, until};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const HOT: usize = 100;
@@ -105,7 +104,7 @@ impl Load {
         Self {
             edges: edges(production),
             hot: Tour::of("hot", HOT),
-            cold: Arc::new(Fresh(AtomicU64::new(0))),
+            cold: Arc::new(Fresh),
         }
     }
 
@@ -122,11 +121,10 @@ impl Load {
 }
 
 /// Another link with every request.
-struct Fresh(AtomicU64);
+struct Fresh;
 
 impl Journey for Fresh {
-    fn path(&self, _n: u64) -> String {
-        let n = self.0.fetch_add(1, Ordering::Relaxed);
+    fn path(&self, n: u64) -> String {
         assert!(n < COLD as u64, "all cold links were asked for");
         format!("/cold-{n}")
     }
