@@ -123,7 +123,7 @@ async fn look_up(app: &App, key: &LinkKey) -> Result<(StatusCode, Resolved), Pro
     Ok((status, resolved?))
 }
 
-/// How long the lines of a request wait for one of them: longer than a lookup for one under way elsewhere (`lookups.lock_wait_ms`), and
+/// How long the lines of a request wait for one of them: longer than a lookup for one under way elsewhere (`resolve.lock_wait_ms`), and
 /// less than edges wait for the answer (`controlPlane.timeoutMs`), by default.
 const LINE_WAITS: Duration = Duration::from_millis(500);
 
