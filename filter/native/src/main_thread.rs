@@ -21,6 +21,8 @@ pub(crate) struct Order {
     /// The number by which the edge knows it.
     pub(crate) token: Token,
     pub(crate) request: Request,
+    /// Whether it is not to be put together with others.
+    pub(crate) is_alone: bool,
     pub(crate) settings: Arc<Settings>,
     pub(crate) edge_name: Option<Arc<str>>,
 }
@@ -52,7 +54,7 @@ impl Order {
     /// The line of its key, if it may be asked for together with others. One that is part of a trace is asked for alone.
     fn line(&self) -> Option<&str> {
         match &self.request {
-            Request::Lookup(callout, None) => callout.line(),
+            Request::Lookup(callout, None) if !self.is_alone => callout.line(),
             _ => None,
         }
     }
@@ -103,14 +105,19 @@ fn end_batch(config: &Config, orders: Vec<Order>, end: &CalloutEnd<'_>) {
         }
         return;
     };
-    for (order, (status, body)) in orders.iter().zip(answers) {
+    for (mut order, (status, body)) in orders.into_iter().zip(answers) {
+        if status == link_batch::LATE {
+            order.is_alone = true;
+            let _counted = config.process.with(|worker| worker.host.order(order));
+            continue;
+        }
         let status = status.to_string();
         let response = Response {
             status: status.as_bytes(),
             content_type: LinkAnswer::MEDIA_TYPE.as_bytes(),
             body,
         };
-        respond(order, response);
+        respond(&order, response);
     }
 }
 

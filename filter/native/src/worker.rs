@@ -446,6 +446,7 @@ impl Worker {
         self.host.order(Order {
             token,
             request,
+            is_alone: false,
             settings: Arc::clone(self.edge.settings()),
             edge_name: self.edge_name.clone(),
         });

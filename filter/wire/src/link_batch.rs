@@ -4,7 +4,7 @@
 //! between two. The answer has for each key, in the same order, what the answer to a lookup of its own would have: the status as
 //! an unsigned LEB128 number, then the body behind its length, which is the bytes of a
 //! [`LinkAnswer`](crate::LinkAnswer) for a link (200) and for none (404). Any other status is a failure, has no body, and
-//! says nothing about the link, nor about the other keys.
+//! says nothing about the link, nor about the other keys. 504 is that of a key that took too long, and is to be asked for alone.
 
 use crate::code::MAX_CODE_LENGTH;
 use crate::domain::MAX_DOMAIN_LENGTH;
@@ -16,6 +16,9 @@ pub const PATH: &str = "/edge/v1/links";
 
 /// The media type of request and answer.
 pub const MEDIA_TYPE: &str = "application/vnd.edgelink.answers";
+
+/// The status of a key that is to be asked for alone.
+pub const LATE: u16 = 504;
 
 /// The most keys of a request.
 pub const MAX_KEYS: usize = 64;

@@ -360,6 +360,32 @@ fn a_failure_of_a_request_for_several_links_is_that_of_each() {
 }
 
 #[test]
+fn a_link_that_holds_up_others_is_asked_for_alone() {
+    let _turn = turn();
+    let module = Module::new("slow-links");
+    let visits = come(&module, ["/abc", "/abd", "/abe"]);
+    visits[0].end_turn();
+    let callouts = module.callouts();
+    let mut answers = Vec::new();
+    link_batch::write(link_batch::LATE, b"", &mut answers);
+    let found = link_answer("go.example/abd", "https://example.com/");
+    link_batch::write(200, &found, &mut answers);
+    link_batch::write(link_batch::LATE, b"", &mut answers);
+    let headers = [(":status", "200"), ("content-type", link_batch::MEDIA_TYPE)];
+    module.end_callout(callouts[0].id, &headers, &answers);
+    visits[1].resume();
+    assert_eq!(visits[1].answer().status, 302);
+    let callouts = module.callouts();
+    assert_eq!(callouts.len(), 2);
+    for (visit, callout) in [(&visits[0], &callouts[0]), (&visits[2], &callouts[1])] {
+        assert!(visit.request().answer.is_none());
+        module.answer(callout, "https://example.com/");
+        visit.resume();
+        assert_eq!(visit.answer().status, 302);
+    }
+}
+
+#[test]
 fn a_request_for_several_links_that_comes_too_late_is_one_timeout() {
     let _turn = turn();
     let module = Module::new("late-turns");
