@@ -1,5 +1,5 @@
-//! The edge API, `/edge/v1`: lookups, of one key or of several, snapshot, feed, reports of clicks, and visits of links that have a limit. Its edge token
-//! opens more than reading: it adds to the counts by which links are hot, and uses up visits.
+//! The edge API, `/edge/v1`: lookups, of one key or of several, snapshot, feed, reports of clicks, and visits of links that have a
+//! limit. Its edge token opens more than reading: it adds to the counts by which links are hot, and uses up visits.
 
 mod feed;
 
@@ -25,8 +25,8 @@ use edgelink_wire::health;
 use edgelink_wire::password::{MAX_FORM_LENGTH, VISITOR_HEADER};
 use edgelink_wire::{
     Code, Domain, LinkAnswer, LinkKey, LinkRecord, Record, Snapshot, VisitsAnswer, VisitsRequest,
+    link_batch, visits,
 };
-use edgelink_wire::{link_batch, visits};
 use feed::field;
 use futures_util::stream::{self, StreamExt};
 use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
@@ -204,6 +204,7 @@ fn answer(key: &LinkKey, Resolved { record, age }: &Resolved) -> Vec<u8> {
     .to_bytes()
 }
 
+/// An answer in one of the formats of `edgelink_wire`.
 fn binary(media_type: &'static str, bytes: impl Into<Bytes>) -> impl IntoResponse {
     let content_type = HeaderValue::from_static(media_type);
     ([(header::CONTENT_TYPE, content_type)], bytes.into())
@@ -249,8 +250,7 @@ async fn unlock(
 /// `GET /edge/v1/snapshot`: the snapshot from which a worker starts. 503 while there is none; workers start without it then.
 async fn snapshot(State(app): State<Arc<App>>) -> Result<Response, Problem> {
     let bytes = app.snapshots.get().await?;
-    let content_type = HeaderValue::from_static(Snapshot::MEDIA_TYPE);
-    Ok(([(header::CONTENT_TYPE, content_type)], bytes).into_response())
+    Ok(binary(Snapshot::MEDIA_TYPE, bytes).into_response())
 }
 
 impl From<SnapshotError> for Problem {
@@ -313,9 +313,7 @@ fn visitor_keys_until(uri: &Uri) -> Result<Option<u64>, Problem> {
 
 /// The answer with secrets, whose bytes are overwritten once they are sent: they are written from where they are.
 fn hand_out(keys: &VisitorKeys) -> Response {
-    let content_type = HeaderValue::from_static(VisitorKeys::MEDIA_TYPE);
-    let body = Bytes::from_owner(keys.to_bytes());
-    ([(header::CONTENT_TYPE, content_type)], body).into_response()
+    binary(VisitorKeys::MEDIA_TYPE, Bytes::from_owner(keys.to_bytes())).into_response()
 }
 
 /// `POST /edge/v1/visits/{domain}/{code}`: leases visits of a link that has a limit to a worker, and notes what it gives back.
@@ -336,8 +334,7 @@ async fn lease_visits(
         .await?;
     let answer = leased.map_err(|_| Problem::new(Kind::StaleVisits))?;
     counter!(VISITS_LEASED).increment(answer.visits);
-    let content_type = HeaderValue::from_static(VisitsAnswer::MEDIA_TYPE);
-    Ok(([(header::CONTENT_TYPE, content_type)], answer.to_bytes()).into_response())
+    Ok(binary(VisitsAnswer::MEDIA_TYPE, answer.to_bytes()).into_response())
 }
 
 impl From<IngestError> for Problem {
