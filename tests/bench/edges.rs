@@ -158,12 +158,12 @@ pub(crate) async fn static_redirect(control_plane: SocketAddr) -> Envoy {
         .find("          - name: envoy.filters.http.router\n")
         .expect("the router");
     let (start, rest) = (&template[..filter], &template[router..]);
-    // The check of health is cut out with the filter that it stands behind.
-    let (routes, default) = rest
-        .split_once("              - match: { prefix: / }\n")
-        .expect("the default route");
-    let (_, route) = default
-        .split_once("direct_response: { status: 404")
+    // The check of health is cut out with the filter that it stands behind, and so is its route.
+    let (routes, probes) = rest
+        .split_once("              - match: { prefix: /health/ }\n")
+        .expect("the route of probes");
+    let (_, route) = probes
+        .split_once("direct_response: { status: 404, body")
         .expect("the answer of the default route");
     let (_, after) = route.split_once('\n').expect("the end of the line");
     let redirect = "redirect: { https_redirect: true, host_redirect: example.com, path_redirect: '/a?b=1', response_code: FOUND }";
