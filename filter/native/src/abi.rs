@@ -471,17 +471,26 @@ fn with_room(count: usize, act: impl FnOnce(&mut [MaybeUninit<RawHeader>])) {
 /// Writes headers as proxy-wasm has them: their number, the lengths of names and values, and those, each with a zero behind it.
 #[inline(always)]
 fn encode(headers: &[RawHeader], map: &mut Vec<u8>) {
-    let length = |length: usize| (length as u32).to_le_bytes();
-    map.extend_from_slice(&length(headers.len()));
-    for header in headers {
-        map.extend_from_slice(&length(header.name.length));
-        map.extend_from_slice(&length(header.value.length));
-    }
-    for header in headers {
-        for text in [header.name, header.value] {
-            // SAFETY: Envoy has just written it, and keeps it until the hook returns.
-            map.extend_from_slice(unsafe { text.bytes() });
-            map.push(0);
+    let texts = || {
+        headers
+            .iter()
+            .flat_map(|header| [header.name, header.value])
+    };
+    let fixed = size_of::<u32>() * (1 + 2 * headers.len());
+    map.reserve(fixed + texts().map(|text| text.length + 1).sum::<usize>());
+    let mut put = |bytes: &[u8]| {
+        // SAFETY: there is room for all that is put, which was counted before.
+        unsafe {
+            let end = map.as_mut_ptr().add(map.len());
+            ptr::copy_nonoverlapping(bytes.as_ptr(), end, bytes.len());
+            map.set_len(map.len() + bytes.len());
         }
+    };
+    put(&(headers.len() as u32).to_le_bytes());
+    texts().for_each(|text| put(&(text.length as u32).to_le_bytes()));
+    for text in texts() {
+        // SAFETY: Envoy has just written it, and keeps it until the hook returns.
+        put(unsafe { text.bytes() });
+        put(&[0]);
     }
 }
