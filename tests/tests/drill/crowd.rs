@@ -97,11 +97,14 @@ async fn crowd() {
     edgelink.envoy.assert_unharmed().await;
 }
 
-/// Runs clients that do harm with less priority than servers and visitors: they would have another machine, and this one has few
-/// processors.
+/// Runs clients that do harm only while servers and visitors leave a processor idle: they would have another machine, and this one
+/// has few processors.
 fn machine_of_their_own() -> Runtime {
     let yields = || {
-        rustix::process::setpriority_process(None, 19).expect("less priority");
+        let thread = rustix::thread::gettid().to_string();
+        let mut command = std::process::Command::new("chrt");
+        let done = command.args(["--idle", "--pid", "0", &thread]).status();
+        assert!(done.expect("chrt").success(), "chrt of {thread}");
     };
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let runtime = builder.on_thread_start(yields).enable_all().build();
