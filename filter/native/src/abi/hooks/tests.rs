@@ -1,12 +1,13 @@
 //! The hooks, called by a fake of Envoy.
 
+mod batches;
 mod fake;
+mod panics;
 
 use super::*;
 use crate::process::Process;
 use edgelink_wire::{
-    BatchHead, FeedBatch, FeedPosition, LinkAnswer, LinkRecord, LinkState, Record, RedirectStatus,
-    link_batch,
+    BatchHead, FeedBatch, FeedPosition, LinkAnswer, LinkRecord, Record, link_batch,
 };
 use fake::{Answer, Callout, LOG, Plugin, Request, SCHEDULERS};
 use std::sync::Mutex;
@@ -145,16 +146,7 @@ impl Drop for Module {
 
 /// The body of the answer to a lookup.
 fn link_answer(key: &str, url: &str) -> Vec<u8> {
-    let record = Record::Link(LinkRecord {
-        url,
-        redirect: RedirectStatus::Found,
-        state: LinkState::Active,
-        valid_since: None,
-        valid_until: None,
-        forward_query: true,
-        rev: 1,
-        extension: &[][..],
-    });
+    let record = Record::Link(LinkRecord::ordinary(url, 1));
     let answer = LinkAnswer {
         age_millis: 0,
         key: key.as_bytes(),
@@ -283,176 +275,6 @@ fn however_many_ask_for_a_link_it_is_looked_up_once_and_all_are_woken() {
     assert_eq!(metadata["outcome"], "redirect");
     assert_eq!(metadata["tier"], "lru");
     assert_eq!(metadata["key"], "go.example/abc");
-}
-
-/// Requests of one turn of a worker.
-fn come<const N: usize>(module: &Module, paths: [&str; N]) -> [Visit; N] {
-    paths.map(|path| {
-        let mut visit = module.begin(&[(":path", path)]);
-        visit.come();
-        visit
-    })
-}
-
-#[test]
-fn the_control_plane_is_asked_once_for_all_links_of_a_turn() {
-    let _turn = turn();
-    let module = Module::new("turns");
-    let visits = come(&module, ["/abc", "/abd", "/abe"]);
-    assert!(module.callouts().is_empty(), "there may be more at hand");
-    let flushes = visits
-        .each_ref()
-        .map(|visit| visit.request().flushes.load(Ordering::Relaxed));
-    assert_eq!(flushes, [1, 0, 0]);
-    visits[0].end_turn();
-    let [callout] = &module.callouts()[..] else {
-        panic!("one for all");
-    };
-    assert_eq!(callout.headers[":path"], link_batch::PATH);
-    let lines = "go.example/abc\ngo.example/abd\ngo.example/abe";
-    assert_eq!(callout.body, lines.as_bytes());
-    let mut answers = Vec::new();
-    let found = link_answer("go.example/abc", "https://example.com/");
-    link_batch::write(200, &found, &mut answers);
-    link_batch::write(503, b"", &mut answers);
-    // It is none to what was asked.
-    link_batch::write(200, &found, &mut answers);
-    let headers = [(":status", "200"), ("content-type", link_batch::MEDIA_TYPE)];
-    module.end_callout(callout.id, &headers, &answers);
-    let statuses = visits.each_ref().map(|visit| {
-        visit.resume();
-        visit.answer().status
-    });
-    assert_eq!(statuses, [302, 503, 503]);
-    assert_eq!(visits[0].location(), "https://example.com/");
-    module.run_main_thread();
-    let [leaves, _stays] = come(&module, ["/abf", "/abg"]);
-    assert!(module.callouts().is_empty());
-    drop(leaves);
-    assert_eq!(
-        module.callouts().len(),
-        1,
-        "the event went with the visitor"
-    );
-}
-
-#[test]
-fn a_failure_of_a_request_for_several_links_is_that_of_each() {
-    let _turn = turn();
-    let module = Module::new("failing-turns");
-    let ends: [&[(&str, &str)]; 4] = [
-        &[],
-        &[(":status", "503")],
-        &[(":status", "401")],
-        &[(":status", "429")],
-    ];
-    for headers in ends {
-        let visits = come(&module, ["/abc", "/abd"]);
-        visits[0].end_turn();
-        let callouts = module.callouts();
-        assert_eq!(callouts.len(), 1);
-        module.end_callout(callouts[0].id, headers, b"x");
-        for visit in &visits {
-            visit.resume();
-            assert_eq!(visit.answer().status, 503, "{headers:?}");
-        }
-    }
-}
-
-#[test]
-fn a_link_that_holds_up_others_is_asked_for_alone() {
-    let _turn = turn();
-    let module = Module::new("slow-links");
-    let visits = come(&module, ["/abc", "/abd", "/abe"]);
-    visits[0].end_turn();
-    let callouts = module.callouts();
-    let mut answers = Vec::new();
-    link_batch::write(link_batch::LATE, b"", &mut answers);
-    let found = link_answer("go.example/abd", "https://example.com/");
-    link_batch::write(200, &found, &mut answers);
-    link_batch::write(link_batch::LATE, b"", &mut answers);
-    let headers = [(":status", "200"), ("content-type", link_batch::MEDIA_TYPE)];
-    module.end_callout(callouts[0].id, &headers, &answers);
-    visits[1].resume();
-    assert_eq!(visits[1].answer().status, 302);
-    let callouts = module.callouts();
-    assert_eq!(callouts.len(), 2);
-    for (visit, callout) in [(&visits[0], &callouts[0]), (&visits[2], &callouts[1])] {
-        assert!(visit.request().answer.is_none());
-        module.answer(callout, "https://example.com/");
-        visit.resume();
-        assert_eq!(visit.answer().status, 302);
-    }
-}
-
-#[test]
-fn a_request_for_several_links_that_comes_too_late_is_one_timeout() {
-    let _turn = turn();
-    let module = Module::new("late-turns");
-    // One more would open the circuit.
-    for timeouts in 1..8 {
-        let visits = come(&module, ["/abc", "/abd", "/abe"]);
-        visits[0].end_turn();
-        let callouts = module.callouts();
-        assert_eq!(callouts.len(), 1, "after {timeouts} timeouts");
-        module.end_callout(callouts[0].id, &[(":status", "504")], b"");
-        for visit in &visits {
-            visit.resume();
-            assert_eq!(visit.answer().status, 503);
-        }
-    }
-    assert_eq!(module.fetch("/abc").status, 302);
-}
-
-#[test]
-fn a_control_plane_that_knows_no_requests_for_several_links_is_asked_for_each() {
-    let _turn = turn();
-    let (status, json) = (":status", "application/problem+json");
-    let ours = ("content-type", link_batch::MEDIA_TYPE);
-    let ends: [&[(&str, &str)]; 5] = [
-        &[(status, "404"), ("content-type", json)],
-        &[(status, "405")],
-        &[(status, "501")],
-        &[(status, "200")],
-        &[(status, "200"), ours],
-    ];
-    for (number, headers) in ends.iter().enumerate() {
-        let module = Module::new(&format!("before-turns-{number}"));
-        let visits = come(&module, ["/abc", "/abd"]);
-        visits[0].end_turn();
-        let callouts = module.callouts();
-        assert_eq!(callouts.len(), 1);
-        module.end_callout(callouts[0].id, headers, b"x");
-        let callouts = module.callouts();
-        assert_eq!(callouts.len(), 2, "{headers:?}");
-        for (visit, callout) in visits.iter().zip(&callouts) {
-            module.answer(callout, "https://example.com/");
-            visit.resume();
-            assert_eq!(visit.answer().status, 302);
-        }
-        let visits = come(&module, ["/abe", "/abf"]);
-        visits[0].end_turn();
-        assert_eq!(module.callouts().len(), 2, "it is known by now");
-    }
-}
-
-#[test]
-fn a_request_for_links_has_no_more_keys_than_it_may() {
-    let _turn = turn();
-    let module = Module::new("long-turns");
-    let visits: Vec<_> = (0..=link_batch::MAX_KEYS)
-        .map(|n| {
-            let mut visit = module.begin(&[(":path", &format!("/k{n:03}"))]);
-            visit.come();
-            visit
-        })
-        .collect();
-    visits[0].end_turn();
-    let callouts = module.callouts();
-    let paths: Vec<_> = callouts.iter().map(|it| &*it.headers[":path"]).collect();
-    assert_eq!(paths, [link_batch::PATH, "/edge/v1/links/go.example/k064"]);
-    let lines = callouts[0].body.split(|byte| *byte == b'\n').count();
-    assert_eq!(lines, link_batch::MAX_KEYS);
 }
 
 #[test]
@@ -743,73 +565,4 @@ fn all_threads_may_ask_at_once() {
             });
         }
     });
-}
-
-/// In each hook: one request is 503 at most, the one that waits is answered, and all goes on.
-#[test]
-fn a_panic_costs_one_request() {
-    let _turn = turn();
-    let module = Module::new("panics");
-    for hook in [
-        "request_headers",
-        "request_body",
-        "request_trailers",
-        "scheduled",
-        "new",
-        "destroy",
-        "config_scheduled",
-        "config_http_callout_done",
-        "edge",
-    ] {
-        module.fetch(&format!("/known{hook}"));
-        let waits = module.visit(&format!("/waits{hook}"));
-        let callouts = module.callouts();
-        panics::asked::arm(hook.as_bytes());
-        let hit = module.visit(&format!("/known{hook}"));
-        if hit.request().stream.is_some() {
-            hit.send_body("", true);
-        }
-        if hit.request().stream.is_some() {
-            hit.send_trailers();
-        }
-        drop(hit);
-        if let Some(callout) = callouts.first() {
-            module.answer(callout, "https://example.com/");
-        }
-        waits.resume();
-        for callout in module.callouts() {
-            module.answer(&callout, "https://example.com/");
-        }
-        waits.resume();
-        let status = waits.request().answer.as_ref().map(|answer| answer.status);
-        assert!(matches!(status, Some(302 | 503)), "{hook}: {status:?}");
-        panics::asked::arm(b"none");
-        assert_eq!(module.fetch(&format!("/after{hook}")).status, 302, "{hook}");
-    }
-    assert!(module.count("edgelink.panics") > 0);
-}
-
-/// As one would over what it finds in the edge again and again.
-#[test]
-fn a_tick_that_panics_each_time_leaves_time_to_requests_in_between() {
-    const TIME: Duration = Duration::from_millis(700);
-    let _turn = turn();
-    let json = PLUGIN.replace("\"tierHeader\"", "\"tickMs\":10,\"tierHeader\"");
-    let module = Module::try_new("ticks", &json).expect("it is right");
-    let panics = || module.count("edgelink.panics");
-    let before = panics();
-    panics::asked::arm_always("tick");
-    let start = Instant::now();
-    while start.elapsed() < TIME {
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    let more = panics() - before;
-    // After 10, 100, 200 and 400 ms at the earliest; a machine that stands still adds one in 5 s at most. Without pauses there are 70.
-    assert!((1..=10).contains(&more), "{more} panics in {TIME:?}");
-    module.fetch("/abc");
-    assert_eq!(
-        module.visit("/abc").answer().headers["x-edgelink-tier"],
-        "lru"
-    );
-    panics::asked::arm(b"none");
 }

@@ -1,0 +1,73 @@
+//! Panics in hooks and ticks.
+
+use super::*;
+use crate::panics::asked;
+
+/// In each hook: one request is 503 at most, the one that waits is answered, and all goes on.
+#[test]
+fn a_panic_costs_one_request() {
+    let _turn = turn();
+    let module = Module::new("panics");
+    for hook in [
+        "request_headers",
+        "request_body",
+        "request_trailers",
+        "scheduled",
+        "new",
+        "destroy",
+        "config_scheduled",
+        "config_http_callout_done",
+        "edge",
+    ] {
+        module.fetch(&format!("/known{hook}"));
+        let waits = module.visit(&format!("/waits{hook}"));
+        let callouts = module.callouts();
+        asked::arm(hook.as_bytes());
+        let hit = module.visit(&format!("/known{hook}"));
+        if hit.request().stream.is_some() {
+            hit.send_body("", true);
+        }
+        if hit.request().stream.is_some() {
+            hit.send_trailers();
+        }
+        drop(hit);
+        if let Some(callout) = callouts.first() {
+            module.answer(callout, "https://example.com/");
+        }
+        waits.resume();
+        for callout in module.callouts() {
+            module.answer(&callout, "https://example.com/");
+        }
+        waits.resume();
+        let status = waits.request().answer.as_ref().map(|answer| answer.status);
+        assert!(matches!(status, Some(302 | 503)), "{hook}: {status:?}");
+        asked::arm(b"none");
+        assert_eq!(module.fetch(&format!("/after{hook}")).status, 302, "{hook}");
+    }
+    assert!(module.count("edgelink.panics") > 0);
+}
+
+/// As one would over what it finds in the edge again and again.
+#[test]
+fn a_tick_that_panics_each_time_leaves_time_to_requests_in_between() {
+    const TIME: Duration = Duration::from_millis(700);
+    let _turn = turn();
+    let json = PLUGIN.replace("\"tierHeader\"", "\"tickMs\":10,\"tierHeader\"");
+    let module = Module::try_new("ticks", &json).expect("it is right");
+    let panics = || module.count("edgelink.panics");
+    let before = panics();
+    asked::arm_always("tick");
+    let start = Instant::now();
+    while start.elapsed() < TIME {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let more = panics() - before;
+    // After 10, 100, 200 and 400 ms at the earliest; a machine that stands still adds one in 5 s at most. Without pauses there are 70.
+    assert!((1..=10).contains(&more), "{more} panics in {TIME:?}");
+    module.fetch("/abc");
+    assert_eq!(
+        module.visit("/abc").answer().headers["x-edgelink-tier"],
+        "lru"
+    );
+    asked::arm(b"none");
+}
