@@ -136,31 +136,61 @@ impl ScriptState {
         act(scripts.entry(code.to_owned()).or_default())
     }
 
-    /// The answer to a request for several keys; or how it is answered instead.
+    fn note(&self, code: &str, head: &str, body: &[u8]) {
+        self.with(code, |script| {
+            script.lookups += 1;
+            script.bodies.push(body.to_vec());
+            script.heads.push(head.to_owned());
+        });
+    }
+
+    /// The answer to a request; or how it is answered instead, which ends the connection: with a reply, by nothing but that.
+    async fn answer(&self, head: &str, body: &[u8]) -> Result<Vec<u8>, Behaviour> {
+        let path = path_of(head).unwrap_or_default();
+        if path.starts_with(REPORTS) {
+            self.note(REPORTS, head, body);
+            return match self.with(REPORTS, |script| script.behaviour.clone()) {
+                Some(Behaviour::Bytes(answer)) => Ok(answer),
+                _ => Ok(http_bytes(204, None, b"")),
+            };
+        }
+        if path == link_batch::PATH {
+            return self.answer_lines(head, body).await;
+        }
+        let Some((code, key)) = script_of(path) else {
+            return Ok(http_bytes(200, None, b""));
+        };
+        self.note(&code, head, body);
+        let reply = self.reply(&code, head).await?;
+        let answer = reply.to_request(&key, body).ok_or(Behaviour::Reply(reply));
+        answer.map(|(status, content_type, body)| http_bytes(status, content_type, &body))
+    }
+
+    /// The same for a request for several keys.
     async fn answer_lines(&self, head: &str, body: &[u8]) -> Result<Vec<u8>, Behaviour> {
         let lines = std::str::from_utf8(body).expect("lines").lines();
         let requests = lines.map(|line| script_of(&format!("{}/{line}", link_batch::PATH)));
         let requests: Vec<_> = requests.map(|request| request.expect("a key")).collect();
         for (code, _) in &requests {
-            self.with(code, |script| {
-                script.lookups += 1;
-                script.bodies.push(Vec::new());
-                script.heads.push(head.to_owned());
-            });
+            self.note(code, head, b"");
         }
         let mut answers = Vec::new();
         for (code, key) in &requests {
-            let reply = match self.behaviour(code).await {
-                _ if !is_authorized(head) => return Ok(http_bytes(401, None, b"")),
-                Behaviour::Reply(reply) => reply,
-                other => return Err(other),
-            };
-            match reply.to_request(key, b"") {
-                Some((status, _, body)) => link_batch::write(status, &body, &mut answers),
-                None => return Err(Behaviour::Reply(reply)),
-            }
+            let reply = self.reply(code, head).await?;
+            let answer = reply.to_request(key, b"").ok_or(Behaviour::Reply(reply));
+            let (status, _, body) = answer?;
+            link_batch::write(status, &body, &mut answers);
         }
         Ok(http_bytes(200, Some(link_batch::MEDIA_TYPE), &answers))
+    }
+
+    /// What is said of `code` to a client that is known, once it is not to hang.
+    async fn reply(&self, code: &str, head: &str) -> Result<Reply, Behaviour> {
+        match self.behaviour(code).await {
+            _ if !is_authorized(head) => Err(Behaviour::Bytes(http_bytes(401, None, b""))),
+            Behaviour::Reply(reply) => Ok(reply),
+            other => Err(other),
+        }
     }
 
     /// What to do about `code`, once it is not to hang.
@@ -196,54 +226,15 @@ async fn serve(stream: TcpStream, shared: &ScriptState) -> io::Result<()> {
     let mut stream = BufReader::new(stream);
     while let Some(head) = read_head(&mut stream).await? {
         let body = read_body(&mut stream, &head).await?;
-        if path_of(&head).is_some_and(|path| path.starts_with(REPORTS)) {
-            shared.with(REPORTS, |script| {
-                script.bodies.push(body);
-                script.heads.push(head.clone());
-            });
-            let script = shared.with(REPORTS, |script| script.behaviour.clone());
-            let answer = match script {
-                Some(Behaviour::Bytes(answer)) => answer,
-                _ => http_bytes(204, None, b""),
-            };
-            stream.get_mut().write_all(&answer).await?;
-            continue;
-        }
-        if path_of(&head) == Some(link_batch::PATH) {
-            match shared.answer_lines(&head, &body).await {
-                Ok(answer) => stream.get_mut().write_all(&answer).await?,
-                Err(Behaviour::Bytes(bytes)) => return stream.get_mut().write_all(&bytes).await,
-                Err(Behaviour::BytesThenSilence(bytes)) => {
-                    stream.get_mut().write_all(&bytes).await?;
-                    return read_head(&mut stream).await.map(|_| ());
-                }
-                Err(Behaviour::Reply(_)) => return Ok(()),
-            }
-            continue;
-        }
-        let Some((code, key)) = request_of(&head) else {
-            let answer = http_bytes(200, None, b"");
-            stream.get_mut().write_all(&answer).await?;
-            continue;
-        };
-        shared.with(&code, |script| {
-            script.lookups += 1;
-            script.bodies.push(body.clone());
-            script.heads.push(head.clone());
-        });
-        let answer = match shared.behaviour(&code).await {
-            _ if !is_authorized(&head) => http_bytes(401, None, b""),
-            Behaviour::Reply(reply) => match reply.to_request(&key, &body) {
-                Some((status, content_type, body)) => http_bytes(status, content_type, &body),
-                None => return Ok(()),
-            },
-            Behaviour::Bytes(bytes) => return stream.get_mut().write_all(&bytes).await,
-            Behaviour::BytesThenSilence(bytes) => {
+        match shared.answer(&head, &body).await {
+            Ok(answer) => stream.get_mut().write_all(&answer).await?,
+            Err(Behaviour::Bytes(bytes)) => return stream.get_mut().write_all(&bytes).await,
+            Err(Behaviour::BytesThenSilence(bytes)) => {
                 stream.get_mut().write_all(&bytes).await?;
                 return read_head(&mut stream).await.map(|_| ());
             }
-        };
-        stream.get_mut().write_all(&answer).await?;
+            Err(Behaviour::Reply(_)) => break,
+        }
     }
     Ok(())
 }
@@ -275,11 +266,6 @@ fn path_of(head: &str) -> Option<&str> {
     head.split(' ').nth(1)
 }
 
-/// The script of a request, and `{domain}/{code}`.
-fn request_of(head: &str) -> Option<(String, String)> {
-    script_of(path_of(head)?)
-}
-
 fn is_authorized(head: &str) -> bool {
     head.contains(&format!("authorization: Bearer {EDGE_TOKEN}\r\n"))
 }
@@ -293,18 +279,4 @@ fn http_bytes(status: u16, content_type: Option<&str>, body: &[u8]) -> Vec<u8> {
         head += &format!("content-type: {content_type}\r\n");
     }
     [head.as_bytes(), b"\r\n", body].concat()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::scenario::DOMAIN;
-
-    #[test]
-    fn the_key_of_a_lookup_is_read_from_its_path() {
-        let head = format!("GET /edge/v1/links/{DOMAIN}/abc HTTP/1.1\r\n\r\n");
-        let lookup = ("abc".to_owned(), format!("{DOMAIN}/abc"));
-        assert_eq!(request_of(&head), Some(lookup));
-        assert_eq!(request_of("GET /health/ready HTTP/1.1\r\n\r\n"), None);
-    }
 }
