@@ -69,6 +69,28 @@ async fn a_broken_database_is_never_taken_for_a_missing_link() {
 }
 
 #[tokio::test]
+async fn a_link_that_takes_long_holds_up_no_others() {
+    let server = Running::start().await;
+    for code in ["fast", "slow"] {
+        let link = json!({ "longUrl": "https://example.com/", "customSlug": code });
+        server.post(&link).await.expect(201);
+    }
+    // While it is held, the database counts to ten million before it has that row.
+    let lookups = "CREATE TABLE held (is_held INT); INSERT INTO held VALUES (1); ALTER TABLE links RENAME TO all_links; \
+        CREATE VIEW links AS SELECT * FROM all_links WHERE code <> 'slow' OR NOT EXISTS (SELECT * FROM held) OR 0 < \
+        (WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n LIMIT 10000000) SELECT count(*) FROM n)";
+    let mut database = run(&server, lookups).await;
+    let lines = ["slow", "fast"].map(|code| format!("go.example:8080/{code}"));
+    let answer = server.resolve_lines(&lines.join("\n")).await;
+    assert_eq!(answer.status, 200);
+    let answers = link_batch::read(&answer.body, 2).unwrap();
+    assert_eq!(answers[0], (link_batch::LATE, &b""[..]));
+    assert_eq!(answers[1].0, 200);
+    database.execute("DELETE FROM held").await.unwrap();
+    assert_eq!(server.resolve(&lines[0]).await.status, 200);
+}
+
+#[tokio::test]
 async fn a_host_that_may_be_that_of_a_new_domain_is_not_denied_while_the_domains_cannot_be_read() {
     let server = Running::with(&[("EDGELINK_LINKS_UNKNOWN_HOSTS", "not_found")]).await;
     let visit = async |path: &str, host: &str| {
