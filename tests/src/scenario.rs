@@ -23,7 +23,7 @@ use edgelink_wire::record::Extension;
 use edgelink_wire::rules::{Rule, Rules, encode};
 use edgelink_wire::{
     BatchHead, CodeFilter, CodeLength, CodeSpace, FeedBatch, FeedPosition, LinkAnswer, LinkRecord,
-    LinkState, Record, RedirectStatus, Snapshot, VisitsAnswer, VisitsRequest,
+    Record, Snapshot, VisitsAnswer, VisitsRequest,
 };
 use std::time::Duration;
 
@@ -284,16 +284,7 @@ pub fn script_of(path: &str) -> Option<(String, String)> {
 /// An ordinary link of rev 1: 302, active, valid for ever, with the query forwarded.
 #[must_use]
 pub fn link(url: &str) -> LinkRecord<String> {
-    LinkRecord {
-        url: url.to_owned(),
-        redirect: RedirectStatus::Found,
-        state: LinkState::Active,
-        valid_since: None,
-        valid_until: None,
-        forward_query: true,
-        rev: 1,
-        extension: Vec::new(),
-    }
+    LinkRecord::ordinary(url.to_owned(), 1)
 }
 
 /// The same with what few links have.

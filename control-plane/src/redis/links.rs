@@ -240,21 +240,15 @@ fn time_to_live<U, B>(record: &Record<U, B>, now: u64) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use edgelink_wire::{LinkRecord, LinkState, RedirectStatus};
+    use edgelink_wire::LinkRecord;
 
     const NOW: u64 = 1_767_225_600;
     const DAY: u64 = 24 * HOUR;
 
     fn until(valid_until: Option<u64>) -> Record<&'static str> {
         Record::Link(LinkRecord {
-            url: "https://example.com/",
-            redirect: RedirectStatus::Found,
-            state: LinkState::Active,
-            valid_since: None,
             valid_until,
-            forward_query: true,
-            rev: 1,
-            extension: &[],
+            ..LinkRecord::ordinary("https://example.com/", 1)
         })
     }
 

@@ -258,16 +258,7 @@ mod tests {
     use edgelink_wire::{LinkRecord, LinkState};
 
     fn changed(change: impl FnOnce(&mut LinkRecord<&'static [u8]>)) -> Record<&'static [u8]> {
-        let mut record = LinkRecord {
-            url: &b"https://e.com/?a=1"[..],
-            redirect: RedirectStatus::Found,
-            state: LinkState::Active,
-            valid_since: None,
-            valid_until: None,
-            forward_query: true,
-            rev: 1,
-            extension: &[][..],
-        };
+        let mut record = LinkRecord::ordinary(&b"https://e.com/?a=1"[..], 1);
         change(&mut record);
         Record::Link(record)
     }

@@ -3,7 +3,7 @@
 use crate::host::{CasMismatch, Clients, Log, SharedData, SharedValue, StreamToken, Streams};
 use crate::metrics::{Metric, Metrics};
 use crate::settings::{Described, Settings};
-use edgelink_wire::{Entry, LinkAnswer, LinkRecord, LinkState, Record, RedirectStatus};
+use edgelink_wire::{Entry, LinkAnswer, LinkRecord, Record};
 use foldhash::SharedSeed;
 use foldhash::fast::SeedableRandomState;
 use std::cell::RefCell;
@@ -185,16 +185,7 @@ pub(crate) fn settings_with(more: &str) -> Settings {
 
 /// An ordinary link: 302, active, valid for ever, with the query forwarded.
 pub(crate) fn link(url: &str, rev: u64) -> Record<&str> {
-    Record::Link(LinkRecord {
-        url,
-        redirect: RedirectStatus::Found,
-        state: LinkState::Active,
-        valid_since: None,
-        valid_until: None,
-        forward_query: true,
-        rev,
-        extension: &[],
-    })
+    Record::Link(LinkRecord::ordinary(url, rev))
 }
 
 /// An encoded entry.

@@ -5,7 +5,7 @@
 //! A domain that is removed, or not verified any more, is absent.
 
 use crate::domain::Domain;
-use crate::record::{DomainTargets, Extension, LinkRecord, LinkState, Record, RedirectStatus};
+use crate::record::{DomainTargets, Extension, LinkRecord, Record};
 
 /// The most domains of an installation that have a record.
 pub const MAX_DOMAIN_RECORDS: usize = 1000;
@@ -19,14 +19,9 @@ impl<'a> DomainTargets<&'a str> {
             ..Extension::default()
         };
         Record::Link(LinkRecord {
-            url: format!("http://{domain}/"),
-            redirect: RedirectStatus::Found,
-            state: LinkState::Active,
-            valid_since: None,
-            valid_until: None,
             forward_query: false,
-            rev,
             extension: extension.to_bytes(),
+            ..LinkRecord::ordinary(format!("http://{domain}/"), rev)
         })
     }
 

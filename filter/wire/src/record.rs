@@ -245,6 +245,23 @@ fn read<'a, U: Holding<Bytes = &'a [u8]>>(
     }))
 }
 
+impl<U: Holding<Bytes: Default>> LinkRecord<U> {
+    /// An ordinary link: 302, active, valid for ever, with the visitor's query merged, and nothing of what few links have.
+    #[must_use]
+    pub fn ordinary(url: U, rev: u64) -> Self {
+        Self {
+            url,
+            redirect: RedirectStatus::Found,
+            state: LinkState::Active,
+            valid_since: None,
+            valid_until: None,
+            forward_query: true,
+            rev,
+            extension: U::Bytes::default(),
+        }
+    }
+}
+
 impl<U, B> LinkRecord<U, B> {
     /// The same link, whose target and extension are held in another way.
     pub(crate) fn held_as<V: Holding>(&self, url: V, extension: V::Bytes) -> LinkRecord<V> {

@@ -206,14 +206,9 @@ mod tests {
 
     fn a_link() -> Vec<(&'static str, Vec<u8>)> {
         record_to_fields(&Record::Link(LinkRecord {
-            url: "https://example.com/",
-            redirect: RedirectStatus::Found,
-            state: LinkState::Active,
             valid_since: Some(1),
             valid_until: Some(2),
-            forward_query: true,
-            rev: 3,
-            extension: &[],
+            ..LinkRecord::ordinary("https://example.com/", 3)
         }))
     }
 

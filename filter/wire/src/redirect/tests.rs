@@ -3,14 +3,9 @@ use crate::password::{UnlockKey, cookie_name};
 
 fn link(change: impl FnOnce(&mut LinkRecord<&'static str>)) -> LinkRecord<&'static str> {
     let mut link = LinkRecord {
-        url: "https://e.com/?a=1",
-        redirect: RedirectStatus::Found,
-        state: LinkState::Active,
         valid_since: Some(10),
         valid_until: Some(20),
-        forward_query: true,
-        rev: 1,
-        extension: &[][..],
+        ..LinkRecord::ordinary("https://e.com/?a=1", 1)
     };
     change(&mut link);
     link

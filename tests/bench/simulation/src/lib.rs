@@ -17,10 +17,7 @@ use edgelink_filter_core::metrics::{Metric, Metrics};
 use edgelink_filter_core::request::Head;
 use edgelink_filter_core::settings::{Described, Settings};
 use edgelink_filter_core::time::{Moment, WallClock};
-use edgelink_wire::{
-    CodeLength, CodeSpace, LinkAnswer, LinkRecord, LinkState, Record, RedirectStatus,
-    clicks::WorkerId,
-};
+use edgelink_wire::{CodeLength, CodeSpace, LinkAnswer, LinkRecord, Record, clicks::WorkerId};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::error::Error;
@@ -198,16 +195,7 @@ impl World<'_> {
 /// A link as most are.
 #[must_use]
 pub fn link(url: &str) -> Record<&str> {
-    Record::Link(LinkRecord {
-        url,
-        redirect: RedirectStatus::Found,
-        state: LinkState::Active,
-        valid_since: None,
-        valid_until: None,
-        forward_query: true,
-        rev: 1,
-        extension: &[],
-    })
+    Record::Link(LinkRecord::ordinary(url, 1))
 }
 
 /// Whether a link may have that target.
