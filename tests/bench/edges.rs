@@ -150,6 +150,18 @@ impl Tiers {
 
 /// Envoy without the filter, and with a redirect where the default route was.
 pub(crate) async fn static_redirect(control_plane: SocketAddr) -> Envoy {
+    let redirect = "redirect: { https_redirect: true, host_redirect: example.com, path_redirect: '/a?b=1', response_code: FOUND }";
+    static_answer(redirect, control_plane).await
+}
+
+/// The same with a page of the length of the filter's where no link is.
+pub(crate) async fn static_not_found(control_plane: SocketAddr) -> Envoy {
+    let page = "<!doctype html><html lang=en><meta charset=utf-8><title>Not found</title><h1>Not found</h1><p>There is no such short link.";
+    let answer = format!("direct_response: {{ status: 404, body: {{ inline_string: '{page}' }} }}");
+    static_answer(&answer, control_plane).await
+}
+
+async fn static_answer(answer: &str, control_plane: SocketAddr) -> Envoy {
     let template = Envoy::bootstrap_template();
     let filter = template
         .find("          - name: edgelink\n")
@@ -158,21 +170,18 @@ pub(crate) async fn static_redirect(control_plane: SocketAddr) -> Envoy {
         .find("          - name: envoy.filters.http.router\n")
         .expect("the router");
     let (start, rest) = (&template[..filter], &template[router..]);
-    // The check of health is cut out with the filter that it stands behind, and so is its route.
+    // The check of health is cut out with the filter that it stands behind, and so are its routes.
     let (routes, probes) = rest
-        .split_once("              - match: { prefix: /health/ }\n")
-        .expect("the route of probes");
+        .split_once("              # Probes are answered")
+        .expect("the routes of probes");
     let (_, route) = probes
         .split_once("direct_response: { status: 404, body")
         .expect("the answer of the default route");
     let (_, after) = route.split_once('\n').expect("the end of the line");
-    let redirect = "redirect: { https_redirect: true, host_redirect: example.com, path_redirect: '/a?b=1', response_code: FOUND }";
     let health = "              - match: { path: /health/live }\n                direct_response: { status: 200 }\n";
     let default = "              - match: { prefix: / }\n                ";
     let options = EnvoyOptions {
-        bootstrap: Some(format!(
-            "{start}{routes}{health}{default}{redirect}\n{after}"
-        )),
+        bootstrap: Some(format!("{start}{routes}{health}{default}{answer}\n{after}")),
         ..EnvoyOptions::default()
     };
     Envoy::start(&options, &[control_plane]).await
@@ -185,6 +194,7 @@ pub(crate) async fn hello(kind: &str, control_plane: SocketAddr) -> Envoy {
     let health = "          - name: edgelink\n";
     let answered_before = concat!(
         "          - name: envoy.filters.http.health_check\n",
+        "            disabled: true\n",
         "            typed_config:\n",
         "              \"@type\": type.googleapis.com/envoy.extensions.filters.http.health_check.v3.HealthCheck\n",
         "              pass_through_mode: false\n",

@@ -5,7 +5,8 @@ use crate::process::resident;
 use crate::report::{Limit, Section, Table};
 use crate::rounds::{Figures, Plan, measure, median, pace};
 use crate::targets::{
-    ALL_ATTRIBUTES, Field, NATIVE_LRU, OF_A_BROWSER, OTHER_BUILD, THREE_RULES, Target,
+    ALL_ATTRIBUTES, Field, NATIVE_ABSENT, NATIVE_LRU, OF_A_BROWSER, OTHER_BUILD, STATIC_NOT_FOUND,
+    THREE_RULES, Target,
 };
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ const GOALS: [(&str, f64); 9] = [
     (NATIVE_LRU, 1.08),
     ("native, Redis hit", 1.4),
     ("native, control plane", 2.5),
-    ("native, absent by admission", 1.05),
+    (NATIVE_ABSENT, 1.05),
     ("edgelink, LRU hit", 1.25),
     ("edgelink, shared-data hit", 1.5),
     ("edgelink, Redis hit, direct", 1.9),
@@ -169,6 +170,11 @@ fn judge(section: &mut Section, targets: &[Target], figures: &[Figures]) {
         }
     }
     let named = |name: &str| targets.iter().position(|target| target.name == name);
+    if let (Some(page), Some(absent)) = (named(STATIC_NOT_FOUND), named(NATIVE_ABSENT)) {
+        let ratio = figures[absent].ratio(&figures[page]);
+        let what = "native, absent by admission, CPU against Envoy's own 404 with a page as long";
+        section.goal(ratio, Limit::AtMost(1.05), what);
+    }
     if let (Some(plain), Some(ruled)) = (named(OF_A_BROWSER), named(THREE_RULES)) {
         let ratio = figures[ruled].ratio(&figures[plain]);
         let what = "three rules, CPU against the same visitor of a link without rules";

@@ -1,6 +1,6 @@
 //! Everything that redirects, side by side.
 
-use crate::edges::{Feed, SMALLEST_WITH_FEED, Tiers, hello, static_redirect};
+use crate::edges::{Feed, SMALLEST_WITH_FEED, Tiers, hello, static_not_found, static_redirect};
 use crate::fill::Pipe;
 use crate::links::{never_issued, write_paths};
 use crate::nginx::Nginx;
@@ -84,8 +84,12 @@ fn rules() -> Value {
     json!({ "redirectRules": [rule("device", "ios"), rule("device", "android"), rule("language", "de")] })
 }
 
-/// The name of the native module's cache.
+/// The name of what the filter's page is compared with where no link is.
+pub(crate) const STATIC_NOT_FOUND: &str = "Envoy, static 404 with a page";
+
+/// The names of the native module's cache, and of what it knows to be no link.
 pub(crate) const NATIVE_LRU: &str = "native, LRU hit";
+pub(crate) const NATIVE_ABSENT: &str = "native, absent by admission";
 
 /// The names of the targets of such visitors: without rules, with, and without but with all attributes of clicks.
 pub(crate) const OF_A_BROWSER: &str = "edgelink, LRU hit, of a browser";
@@ -115,11 +119,7 @@ fn tiers(redis: u16) -> [(&'static str, &'static str, Tiers); 10] {
         (NATIVE_LRU, "lru", native(Tiers::USUAL)),
         ("native, Redis hit", "redis", native(from("direct"))),
         ("native, control plane", "control-plane", native(bare)),
-        (
-            "native, absent by admission",
-            "admission",
-            native(Tiers::USUAL),
-        ),
+        (NATIVE_ABSENT, "admission", native(Tiers::USUAL)),
         ("edgelink, LRU hit", "lru", Tiers::USUAL),
         ("edgelink, shared-data hit", "shared-data", shared),
         ("edgelink, Redis hit, direct", "redis", from("direct")),
@@ -158,6 +158,12 @@ impl Field {
 
     /// The filter, by tiers.
     pub(crate) async fn add_edgelink(&mut self, options: &Options) {
+        if options.wants(NATIVE_ABSENT) {
+            let envoy = static_not_found(self.control_plane.address()).await;
+            let mut target = Target::of(STATIC_NOT_FOUND, None, &self.paths, envoy);
+            target.status = 404;
+            self.targets.push(target);
+        }
         for (name, tier, tiers) in tiers(self.redis.port()) {
             if options.wants(name) {
                 let envoy = tiers.start(self.control_plane.address()).await;
