@@ -16,6 +16,8 @@ use tokio::time::interval_at;
 const IDLE: u32 = 10_000;
 const SLOW: u32 = 1_000;
 const RESETTING: u32 = 4;
+/// Requests that each of them takes back a second. More would need the processors that nginx has.
+const RESETS_EACH: u32 = 5_000;
 /// When nginx gives up a request whose head has not come (`client_header_timeout`).
 const CUT_OFF: Duration = Duration::from_secs(10);
 const TARGET: &str = "https://example.com/";
@@ -75,23 +77,25 @@ async fn crowd() {
     let sent = Arc::new(AtomicU64::new(0));
     let slow = send_slowly(&harmful, &nginx, &sent);
     await_count(&sent, 2 * u64::from(SLOW)).await;
-    follow(
-        &nginx,
-        &journey,
-        &format!("{SLOW} clients that send a byte a second"),
-    )
-    .await;
+    let what = format!("{SLOW} clients that send a byte a second");
+    let load = Load::begin(&sent);
+    follow(&nginx, &journey, &what).await;
+    load.end("bytes were sent slowly", SLOW.into());
     drop(slow);
     let resets = Arc::new(AtomicU64::new(0));
     let resetting = send_and_reset(&harmful, &nginx, &resets);
     await_count(&resets, 40_000).await;
     let what = format!("{RESETTING} clients that take back all requests of HTTP/2");
     let before = connections(&edgelink.envoy).await;
+    let load = Load::begin(&resets);
     follow(&nginx, &journey, &what).await;
+    let resets = load.end(
+        "requests were taken back",
+        (RESETS_EACH * RESETTING).into(),
+    );
     let made = connections(&edgelink.envoy).await - before;
     drop(resetting);
-    let resets = resets.load(Ordering::Relaxed);
-    println!("{resets} requests were taken back; meanwhile nginx connected to Envoy {made} times");
+    println!("meanwhile nginx connected to Envoy {made} times");
     assert!(made < resets / 100, "they cost Envoy something");
     harmful.shutdown_background();
     edgelink.envoy.assert_unharmed().await;
@@ -109,6 +113,36 @@ fn machine_of_their_own() -> Runtime {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let runtime = builder.on_thread_start(yields).enable_all().build();
     runtime.expect("threads")
+}
+
+/// What a crowd does while visitors follow their link.
+struct Load<'a> {
+    done: &'a AtomicU64,
+    before: u64,
+    begin: Instant,
+}
+
+impl<'a> Load<'a> {
+    fn begin(done: &'a AtomicU64) -> Self {
+        Self {
+            done,
+            before: done.load(Ordering::Relaxed),
+            begin: Instant::now(),
+        }
+    }
+
+    /// How much it has done, which has to be four fifths at least of what it is to do a second.
+    fn end(self, what: &str, each_second: u64) -> u64 {
+        let done = self.done.load(Ordering::Relaxed) - self.before;
+        let seconds = self.begin.elapsed().as_secs_f64();
+        println!(
+            "{:.0} {what} a second, of {each_second}",
+            done as f64 / seconds
+        );
+        let wanted = each_second as f64 * seconds * 0.8;
+        assert!(done as f64 >= wanted, "the crowd had no processor");
+        done
+    }
 }
 
 /// How many connections nginx has made to Envoy.
@@ -188,13 +222,14 @@ fn send_slowly(from: &Runtime, nginx: &Arc<Nginx>, sent: &Arc<AtomicU64>) -> Joi
     clients
 }
 
-/// Clients that send requests over HTTP/2 and take them back, 5,000 a second each: more would need the processors that nginx has. They
-/// take turns, as machines that know nothing of each other would on average.
+/// Clients that send requests over HTTP/2 and take them back, [`RESETS_EACH`] a second. They take turns, as machines that know nothing
+/// of each other would on average.
 fn send_and_reset(from: &Runtime, nginx: &Arc<Nginx>, resets: &Arc<AtomicU64>) -> JoinSet<()> {
-    const AT_ONCE: u32 = 50;
+    const AT_ONCE: u32 = RESETS_EACH / TURNS;
+    /// A second.
+    const TURNS: u32 = 100;
     /// nginx takes no more of one connection.
     const OF_CONNECTION: u32 = 1_000;
-    const TURN: Duration = Duration::from_millis(10);
     let fields: [(&str, &[u8]); 4] = [
         (":method", b"GET"),
         (":scheme", b"https"),
@@ -204,9 +239,9 @@ fn send_and_reset(from: &Runtime, nginx: &Arc<Nginx>, resets: &Arc<AtomicU64>) -
     let (mut clients, start) = (JoinSet::new(), Instant::now());
     for client in 0..RESETTING {
         let (nginx, resets) = (Arc::clone(nginx), Arc::clone(resets));
-        let first = start + TURN * client / RESETTING;
+        let first = start + Duration::from_secs(1) / TURNS * client / RESETTING;
         let client = async move {
-            let mut ticks = interval_at(first.into(), TURN);
+            let mut ticks = interval_at(first.into(), Duration::from_secs(1) / TURNS);
             loop {
                 let Ok(stream) = nginx.connect_from(address(client), "h2").await else {
                     continue;
