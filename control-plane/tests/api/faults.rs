@@ -81,11 +81,15 @@ async fn a_link_that_takes_long_holds_up_no_others() {
         (WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n LIMIT 10000000) SELECT count(*) FROM n)";
     let mut database = run(&server, lookups).await;
     let lines = ["slow", "fast"].map(|code| format!("go.example:8080/{code}"));
-    let answer = server.resolve_lines(&lines.join("\n")).await;
-    assert_eq!(answer.status, 200);
-    let answers = link_batch::read(&answer.body, 2).unwrap();
-    assert_eq!(answers[0], (link_batch::LATE, &b""[..]));
-    assert_eq!(answers[1].0, 200);
+    // On a slow machine both may be late.
+    until("only one link is late", async || {
+        let answer = server.resolve_lines(&lines.join("\n")).await;
+        assert_eq!(answer.status, 200);
+        let answers = link_batch::read(&answer.body, 2).unwrap();
+        assert_eq!(answers[0], (link_batch::LATE, &b""[..]));
+        answers[1].0 == 200
+    })
+    .await;
     database.execute("DELETE FROM held").await.unwrap();
     assert_eq!(server.resolve(&lines[0]).await.status, 200);
 }
