@@ -31,6 +31,8 @@ async fn an_envoy_that_is_to_be_drained_is_not_healthy_but_answers() {
     let answer = envoy.follow(&path).await;
     assert_eq!(answer.status, 302, "{answer:?}");
     assert_eq!(answer.header("connection"), Some("close"), "{answer:?}");
+    let of_probes = answer.header("x-envoy-immediate-health-check-fail");
+    assert_eq!(of_probes, None, "redirects pay for Envoy's check of health");
 
     envoy.admin_post("/healthcheck/ok").await;
     until("it is healthy again", LIMIT, async || {
