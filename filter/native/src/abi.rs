@@ -479,7 +479,8 @@ fn encode(headers: &[RawHeader], map: &mut Vec<u8>) {
     let fixed = size_of::<u32>() * (1 + 2 * headers.len());
     map.reserve(fixed + texts().map(|text| text.length + 1).sum::<usize>());
     let mut put = |bytes: &[u8]| {
-        // SAFETY: there is room for all that is put, which was counted before.
+        debug_assert!(bytes.len() <= map.capacity() - map.len());
+        // SAFETY: there is room: all that is put was counted before, and no text has more bytes than its length says.
         unsafe {
             let end = map.as_mut_ptr().add(map.len());
             ptr::copy_nonoverlapping(bytes.as_ptr(), end, bytes.len());

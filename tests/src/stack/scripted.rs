@@ -144,7 +144,7 @@ impl ScriptState {
         });
     }
 
-    /// The answer to a request; or how it is answered instead, which ends the connection: with a reply, by nothing but that.
+    /// The answer to a request; or how it is answered instead, which ends the connection. A reply in its place means no answer.
     async fn answer(&self, head: &str, body: &[u8]) -> Result<Vec<u8>, Behaviour> {
         let path = path_of(head).unwrap_or_default();
         if path.starts_with(REPORTS) {
