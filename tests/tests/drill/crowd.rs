@@ -89,10 +89,7 @@ async fn crowd() {
     let before = connections(&edgelink.envoy).await;
     let load = Load::begin(&resets);
     follow(&nginx, &journey, &what).await;
-    let resets = load.end(
-        "requests were taken back",
-        (RESETS_EACH * RESETTING).into(),
-    );
+    let resets = load.end("requests were taken back", (RESETS_EACH * RESETTING).into());
     let made = connections(&edgelink.envoy).await - before;
     drop(resetting);
     println!("meanwhile nginx connected to Envoy {made} times");
