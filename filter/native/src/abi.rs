@@ -471,27 +471,17 @@ fn with_room(count: usize, act: impl FnOnce(&mut [MaybeUninit<RawHeader>])) {
 /// Writes headers as proxy-wasm has them: their number, the lengths of names and values, and those, each with a zero behind it.
 #[inline(always)]
 fn encode(headers: &[RawHeader], map: &mut Vec<u8>) {
-    let texts = || {
-        headers
-            .iter()
-            .flat_map(|header| [header.name, header.value])
-    };
-    let fixed = size_of::<u32>() * (1 + 2 * headers.len());
-    map.reserve(fixed + texts().map(|text| text.length + 1).sum::<usize>());
-    let mut put = |bytes: &[u8]| {
-        debug_assert!(bytes.len() <= map.capacity() - map.len());
-        // SAFETY: there is room: all that is put was counted before, and no text has more bytes than its length says.
-        unsafe {
-            let end = map.as_mut_ptr().add(map.len());
-            ptr::copy_nonoverlapping(bytes.as_ptr(), end, bytes.len());
-            map.set_len(map.len() + bytes.len());
+    let length = |length: usize| (length as u32).to_le_bytes();
+    map.extend_from_slice(&length(headers.len()));
+    for header in headers {
+        map.extend_from_slice(&length(header.name.length));
+        map.extend_from_slice(&length(header.value.length));
+    }
+    for header in headers {
+        for text in [header.name, header.value] {
+            // SAFETY: Envoy has just written it, and keeps it until the hook returns.
+            map.extend_from_slice(unsafe { text.bytes() });
+            map.push(0);
         }
-    };
-    put(&(headers.len() as u32).to_le_bytes());
-    texts().for_each(|text| put(&(text.length as u32).to_le_bytes()));
-    for text in texts() {
-        // SAFETY: Envoy has just written it, and keeps it until the hook returns.
-        put(unsafe { text.bytes() });
-        put(&[0]);
     }
 }
