@@ -130,7 +130,7 @@ const LINE_WAITS: Duration = Duration::from_millis(300);
 const LINES_AT_ONCE: usize = 16;
 
 /// `POST /edge/v1/links`: the same for each line of the body, as [`link_batch`] has them. What is wrong with one line, or fails, is
-/// the status of its answer; 504 if it takes too long. Where every line fails, the answer is the failure of one.
+/// the status of its answer; [`link_batch::LATE`] if it takes too long. Where every line fails, the answer is the failure of one.
 async fn resolve_batch(
     State(app): State<Arc<App>>,
     body: Result<Bytes, BytesRejection>,
@@ -148,7 +148,7 @@ async fn resolve_batch(
     let (app, lines) = (&app, &lines);
     let line_answers = (0..lines.len()).map(async |place| {
         let answer = timeout_at(end, answer_line(app, lines[place])).await;
-        let late = |_| Ok((StatusCode::GATEWAY_TIMEOUT, Vec::new()));
+        let late = |_| Ok((link_batch::LATE, Vec::new()));
         (place, answer.unwrap_or_else(late))
     });
     let line_answers = stream::iter(line_answers).buffer_unordered(LINES_AT_ONCE);
@@ -162,16 +162,17 @@ async fn resolve_batch(
     line_answers.sort_unstable_by_key(|(place, _)| *place);
     let mut bytes = Vec::new();
     for (_, answer) in line_answers {
-        let (status, body) = answer.unwrap_or_else(|problem| (problem.status(), Vec::new()));
-        link_batch::write(status.as_u16(), &body, &mut bytes);
+        let failure = |problem: Problem| (problem.status().as_u16(), Vec::new());
+        let (status, body) = answer.unwrap_or_else(failure);
+        link_batch::write(status, &body, &mut bytes);
     }
     Ok(binary(link_batch::MEDIA_TYPE, bytes).into_response())
 }
 
-async fn answer_line(app: &App, line: &[u8]) -> Result<(StatusCode, Vec<u8>), Problem> {
+async fn answer_line(app: &App, line: &[u8]) -> Result<(u16, Vec<u8>), Problem> {
     let key = parse_line(line)?;
     let (status, resolved) = look_up(app, &key).await?;
-    Ok((status, answer(&key, &resolved)))
+    Ok((status.as_u16(), answer(&key, &resolved)))
 }
 
 fn parse(path: KeyPath) -> Result<LinkKey, Problem> {

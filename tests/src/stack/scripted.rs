@@ -280,3 +280,18 @@ fn http_bytes(status: u16, content_type: Option<&str>, body: &[u8]) -> Vec<u8> {
     }
     [head.as_bytes(), b"\r\n", body].concat()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::DOMAIN;
+
+    #[test]
+    fn the_key_of_a_lookup_is_read_from_its_path() {
+        let request_of = |head: &str| path_of(head).and_then(script_of);
+        let head = format!("GET /edge/v1/links/{DOMAIN}/abc HTTP/1.1\r\n\r\n");
+        let lookup = ("abc".to_owned(), format!("{DOMAIN}/abc"));
+        assert_eq!(request_of(&head), Some(lookup));
+        assert_eq!(request_of("GET /health/ready HTTP/1.1\r\n\r\n"), None);
+    }
+}

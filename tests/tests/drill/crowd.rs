@@ -222,9 +222,9 @@ fn send_slowly(from: &Runtime, nginx: &Arc<Nginx>, sent: &Arc<AtomicU64>) -> Joi
 /// Clients that send requests over HTTP/2 and take them back, [`RESETS_EACH`] a second. They take turns, as machines that know nothing
 /// of each other would on average.
 fn send_and_reset(from: &Runtime, nginx: &Arc<Nginx>, resets: &Arc<AtomicU64>) -> JoinSet<()> {
-    const AT_ONCE: u32 = RESETS_EACH / TURNS;
-    /// A second.
-    const TURNS: u32 = 100;
+    /// A hundredth of a second.
+    const TURN: Duration = Duration::from_millis(10);
+    const AT_ONCE: u32 = RESETS_EACH / 100;
     /// nginx takes no more of one connection.
     const OF_CONNECTION: u32 = 1_000;
     let fields: [(&str, &[u8]); 4] = [
@@ -236,9 +236,9 @@ fn send_and_reset(from: &Runtime, nginx: &Arc<Nginx>, resets: &Arc<AtomicU64>) -
     let (mut clients, start) = (JoinSet::new(), Instant::now());
     for client in 0..RESETTING {
         let (nginx, resets) = (Arc::clone(nginx), Arc::clone(resets));
-        let first = start + Duration::from_secs(1) / TURNS * client / RESETTING;
+        let first = start + TURN * client / RESETTING;
         let client = async move {
-            let mut ticks = interval_at(first.into(), Duration::from_secs(1) / TURNS);
+            let mut ticks = interval_at(first.into(), TURN);
             loop {
                 let Ok(stream) = nginx.connect_from(address(client), "h2").await else {
                     continue;
