@@ -44,6 +44,9 @@ metrics! {
     HTTP_SECONDS: Histogram "edgelink_http_request_duration_seconds", "`route`, `method`";
     /// Connections closed at once: their address had `max_connections_per_address`.
     CONNECTIONS_REFUSED: Counter "edgelink_http_connections_refused_total";
+    /// Claims for a permit that were refused, by what is bounded: all permits were taken (`full`), the address, key or tenant had its share
+    /// (`share`), or there would have been none in time (`late`).
+    ADMISSION_REFUSALS: Counter "edgelink_admission_refusals_total", "`bound` (a setting, or the name of what is bounded), `reason` (full, share, late)";
     /// TLS handshakes that failed: the client took longer than `tls.handshake_timeout_ms` (`late`), closed the connection (`left`), or did
     /// not agree with the server, also on a certificate (`refused`).
     HANDSHAKE_FAILURES: Counter "edgelink_tls_handshake_failures_total", "`listener` (main, edge, public, metrics), `cause` (late, left, refused)";

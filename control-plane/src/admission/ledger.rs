@@ -1,0 +1,517 @@
+//! The books of an admission: who holds what, and who waits.
+
+use super::{Bounds, Claim, Grant, Party, Refusal};
+use std::cmp::Reverse;
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// What a permit was held for last counts as one of so many.
+const MEAN_OF: u32 = 8;
+
+pub(super) struct Ledger {
+    bounds: Bounds,
+    held: HashMap<u64, Held>,
+    line: VecDeque<Waiting>,
+    parties: HashMap<Party, Holding>,
+    bytes: usize,
+    next_id: u64,
+    /// For how long a permit is held, in the mean of the last ones.
+    mean_time: Duration,
+    /// Since when all permits are taken and none came back.
+    full_since: Instant,
+    /// Since when every claim is refused, and no permit came back; `None` if the last one was admitted.
+    refused_since: Option<Instant>,
+}
+
+/// A permit that is out.
+struct Held {
+    claim: Claim,
+    since: Instant,
+    bytes: usize,
+    /// What its client has paid of its time.
+    paid: usize,
+    /// Whether it gives way at the moment, and how it is told; `None` if it never does.
+    yields: Option<(bool, CancellationToken)>,
+}
+
+struct Waiting {
+    id: u64,
+    claim: Claim,
+    gone: Option<CancellationToken>,
+    grant: Grant,
+}
+
+/// All that a party holds.
+#[derive(Clone, Copy, Default)]
+struct Holding {
+    permits: usize,
+    waiting: usize,
+    bytes: usize,
+}
+
+/// What the parties of a claim hold, the most first, by which claims are compared.
+type Measure = [usize; 3];
+
+/// What becomes of a claim that may wait.
+pub(super) enum Lines {
+    Taken(u64),
+    Waits(u64, oneshot::Receiver<()>),
+}
+
+impl Ledger {
+    pub(super) fn new(bounds: Bounds, now: Instant) -> Self {
+        Self {
+            bounds,
+            held: HashMap::new(),
+            line: VecDeque::new(),
+            parties: HashMap::new(),
+            bytes: 0,
+            next_id: 0,
+            mean_time: Duration::ZERO,
+            full_since: now,
+            refused_since: None,
+        }
+    }
+
+    /// A permit at once; `gone` is cancelled if it is to give way, and it gives way from the start.
+    pub(super) fn take(
+        &mut self,
+        claim: Claim,
+        bytes: usize,
+        gone: Option<CancellationToken>,
+        now: Instant,
+    ) -> Result<u64, Refusal> {
+        if let Err(refusal) = self.take_now(&claim, bytes, now) {
+            // Others may have a permit where one party has its share.
+            if !matches!(refusal, Refusal::Share(_)) {
+                self.note_refusal(now);
+            }
+            return Err(refusal);
+        }
+        let id = self.new_id();
+        self.hold(id, Held::new(claim, bytes, gone, now), now);
+        Ok(id)
+    }
+
+    /// A permit at once, or a place in the line.
+    pub(super) fn line_up(
+        &mut self,
+        claim: Claim,
+        gone: Option<CancellationToken>,
+        deadline: Instant,
+        now: Instant,
+    ) -> Result<Lines, Refusal> {
+        if self.take_now(&claim, 0, now).is_ok() {
+            let id = self.new_id();
+            self.hold(id, Held::new(claim, 0, gone, now), now);
+            return Ok(Lines::Taken(id));
+        }
+        if now + self.predicted_wait(&claim, now) > deadline {
+            self.note_refusal(now);
+            return Err(Refusal::Late(self.bounds.name));
+        }
+        self.count(&claim, |holding| holding.waiting += 1);
+        if self.line.len() >= self.bounds.waiting && !self.shorten_line_for(&claim) {
+            self.uncount(&claim, |holding| holding.waiting -= 1);
+            self.note_refusal(now);
+            return Err(Refusal::Full(self.bounds.name));
+        }
+        let id = self.new_id();
+        let (grant, granted) = oneshot::channel();
+        self.line.push_back(Waiting {
+            id,
+            claim,
+            gone,
+            grant,
+        });
+        Ok(Lines::Waits(id, granted))
+    }
+
+    /// Counts a permit as one of further parties.
+    pub(super) fn identify(
+        &mut self,
+        id: u64,
+        by: impl FnOnce(Claim) -> Claim,
+    ) -> Result<(), Refusal> {
+        let Some(held) = self.held.get(&id) else {
+            return Ok(());
+        };
+        let (before, bytes) = (held.claim.clone(), held.bytes);
+        let claim = by(before.clone());
+        self.uncount(&before, |holding| {
+            holding.permits -= 1;
+            holding.bytes = holding.bytes.saturating_sub(bytes);
+        });
+        let is_allowed = self.is_within_share(&claim);
+        let claim = if is_allowed { claim } else { before };
+        self.count(&claim, |holding| {
+            holding.permits += 1;
+            holding.bytes = holding.bytes.saturating_add(bytes);
+        });
+        if let Some(held) = self.held.get_mut(&id) {
+            held.claim = claim;
+        }
+        match is_allowed {
+            true => Ok(()),
+            false => Err(Refusal::Share(self.bounds.name)),
+        }
+    }
+
+    pub(super) fn grow(&mut self, id: u64, bytes: usize, now: Instant) -> Result<(), Refusal> {
+        let Some(held) = self.held.get_mut(&id) else {
+            return Err(Refusal::Full(self.bounds.name));
+        };
+        let claim = held.claim.clone();
+        held.bytes = held.bytes.saturating_add(bytes);
+        held.paid = held.paid.saturating_add(bytes);
+        self.count(&claim, |holding| {
+            holding.bytes = holding.bytes.saturating_add(bytes);
+        });
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.make_room(&claim, 0, Some(id), now)
+    }
+
+    pub(super) fn pay(&mut self, id: u64, bytes: usize) {
+        if let Some(held) = self.held.get_mut(&id) {
+            held.paid = held.paid.saturating_add(bytes);
+        }
+    }
+
+    pub(super) fn settle(&mut self, id: u64) -> bool {
+        let held = self.held.get_mut(&id);
+        if let Some((gives_way, _)) = held.and_then(|held| held.yields.as_mut()) {
+            *gives_way = false;
+        }
+        self.held.contains_key(&id)
+    }
+
+    pub(super) fn unsettle(&mut self, id: u64, now: Instant) {
+        if let Some(held) = self.held.get_mut(&id) {
+            held.since = now;
+            if let Some((gives_way, _)) = held.yields.as_mut() {
+                *gives_way = true;
+            }
+        }
+        self.serve_line(now);
+    }
+
+    /// Ends a permit, or the wait for one. A permit that has given way has ended before.
+    pub(super) fn leave(&mut self, id: u64, now: Instant) {
+        if let Some(held) = self.remove(id) {
+            let time = now.saturating_duration_since(held.since);
+            self.mean_time = (self.mean_time * (MEAN_OF - 1) + time) / MEAN_OF;
+            self.full_since = now;
+            self.refused_since = None;
+            self.serve_line(now);
+        } else if let Some(place) = self.line.iter().position(|waiting| waiting.id == id)
+            && let Some(waiting) = self.line.remove(place)
+        {
+            self.uncount(&waiting.claim, |holding| holding.waiting -= 1);
+        }
+    }
+
+    pub(super) fn note_refusal(&mut self, now: Instant) {
+        self.refused_since.get_or_insert(now);
+    }
+
+    pub(super) fn stuck_for(&self, now: Instant) -> Duration {
+        let since = self.refused_since;
+        since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
+    }
+
+    fn new_id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    fn has_permit(&self) -> bool {
+        self.held.len() < self.bounds.permits
+    }
+
+    /// Counts a permit for a claim, and its bytes, if there is room for it, or others give way.
+    fn take_now(&mut self, claim: &Claim, bytes: usize, now: Instant) -> Result<(), Refusal> {
+        self.make_room_within_share(claim, now)?;
+        self.count(claim, |holding| {
+            holding.permits += 1;
+            holding.bytes = holding.bytes.saturating_add(bytes);
+        });
+        let room = self.make_room(claim, bytes, None, now);
+        if room.is_err() {
+            self.uncount(claim, |holding| {
+                holding.permits -= 1;
+                holding.bytes = holding.bytes.saturating_sub(bytes);
+            });
+        }
+        room
+    }
+
+    /// Hands out a permit that is counted already.
+    fn hold(&mut self, id: u64, held: Held, now: Instant) {
+        self.bytes = self.bytes.saturating_add(held.bytes);
+        self.held.insert(id, held);
+        self.refused_since = None;
+        if !self.has_permit() {
+            self.full_since = now;
+        }
+    }
+
+    fn remove(&mut self, id: u64) -> Option<Held> {
+        let held = self.held.remove(&id)?;
+        self.bytes = self.bytes.saturating_sub(held.bytes);
+        self.uncount(&held.claim, |holding| {
+            holding.permits -= 1;
+            holding.bytes = holding.bytes.saturating_sub(held.bytes);
+        });
+        Some(held)
+    }
+
+    fn count(&mut self, claim: &Claim, change: impl Fn(&mut Holding)) {
+        for party in claim.parties() {
+            match self.parties.get_mut(party) {
+                Some(holding) => change(holding),
+                None => change(self.parties.entry(party.clone()).or_default()),
+            }
+        }
+    }
+
+    /// The opposite. A party that holds nothing is forgotten.
+    fn uncount(&mut self, claim: &Claim, change: impl Fn(&mut Holding)) {
+        for party in claim.parties() {
+            if let Some(holding) = self.parties.get_mut(party) {
+                change(holding);
+                if holding.permits == 0 && holding.waiting == 0 {
+                    self.parties.remove(party);
+                }
+            }
+        }
+    }
+
+    fn measure(&self, claim: &Claim, of: impl Fn(&Holding) -> usize) -> Measure {
+        let mut measure = [0; 3];
+        for (place, party) in measure.iter_mut().zip(claim.parties()) {
+            *place = self.parties.get(party).map_or(0, &of);
+        }
+        measure.sort_unstable_by_key(|count| Reverse(*count));
+        measure
+    }
+
+    fn share_of(&self, party: &Party) -> usize {
+        match party {
+            Party::Address(_) => self.bounds.of_address,
+            Party::Key(_) => self.bounds.of_key,
+            Party::Tenant(_) => self.bounds.of_tenant,
+        }
+    }
+
+    /// The party of a claim that has its share.
+    fn exhausted<'c>(&self, claim: &'c Claim) -> Option<&'c Party> {
+        let has_share = |party: &&Party| {
+            let holding = self.parties.get(*party);
+            holding.is_some_and(|holding| holding.permits >= self.share_of(party))
+        };
+        claim.parties().find(has_share)
+    }
+
+    fn is_within_share(&self, claim: &Claim) -> bool {
+        self.exhausted(claim).is_none()
+    }
+
+    /// Lets permits of the very parties that have their share give way to a further one of them.
+    fn make_room_within_share(&mut self, claim: &Claim, now: Instant) -> Result<(), Refusal> {
+        while let Some(party) = self.exhausted(claim) {
+            let is_of_party = |held: &Held| held.claim.parties().any(|other| other == party);
+            if !self.give_way(|_, held| is_of_party(held), |_| Measure::default(), now) {
+                return Err(Refusal::Share(self.bounds.name));
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets others give way to a claim that is counted already, until there is room for it and so many bytes. `own` is its permit, if it
+    /// has one: then it needs bytes alone.
+    fn make_room(
+        &mut self,
+        claim: &Claim,
+        bytes: usize,
+        own: Option<u64>,
+        now: Instant,
+    ) -> Result<(), Refusal> {
+        loop {
+            let needs_permit = own.is_none() && !self.has_permit();
+            let needs_bytes = self.bytes.saturating_add(bytes) > self.bounds.bytes;
+            if !needs_permit && !needs_bytes {
+                return Ok(());
+            }
+            let of = |holding: &Holding| match needs_bytes {
+                true => holding.bytes,
+                false => holding.permits,
+            };
+            let least = self.measure(claim, of);
+            let counts = |measure: &Measure| *measure >= least;
+            let measures: HashMap<u64, Measure> = self
+                .held
+                .iter()
+                .filter(|(id, held)| held.gives_way() && Some(**id) != own)
+                .map(|(id, held)| (*id, self.measure(&held.claim, of)))
+                .filter(|(_, measure)| counts(measure))
+                .collect();
+            let measure_of = |id: u64| measures.get(&id).copied().unwrap_or_default();
+            if !self.give_way(|id, _| measures.contains_key(&id), measure_of, now) {
+                return Err(Refusal::Full(match needs_bytes {
+                    true => self.bounds.bytes_name,
+                    false => self.bounds.name,
+                }));
+            }
+        }
+    }
+
+    /// Lets the permit give way, of those that do and are among these, that has the largest measure, and then has paid least for its
+    /// time. False if there is none.
+    fn give_way(
+        &mut self,
+        is_among: impl Fn(u64, &Held) -> bool,
+        measure: impl Fn(u64) -> Measure,
+        now: Instant,
+    ) -> bool {
+        let among = self.held.iter();
+        let among = among.filter(|(id, held)| held.gives_way() && is_among(**id, held));
+        let first = among.max_by(|(one, a), (other, b)| {
+            let by_measure = measure(**one).cmp(&measure(**other));
+            by_measure
+                .then_with(|| b.rate(now).total_cmp(&a.rate(now)))
+                .then_with(|| b.since.cmp(&a.since))
+                .then_with(|| other.cmp(one))
+        });
+        let Some(id) = first.map(|(id, _)| *id) else {
+            return false;
+        };
+        let removed = self.remove(id);
+        if let Some((_, gone)) = removed.and_then(|held| held.yields) {
+            gone.cancel();
+        }
+        true
+    }
+
+    /// Has the last claim of the party that waits and holds most leave the line, if that is not the one of this claim, which is counted
+    /// already.
+    fn shorten_line_for(&mut self, claim: &Claim) -> bool {
+        let of = |holding: &Holding| holding.permits + holding.waiting;
+        let own = self.measure(claim, of);
+        let line = self.line.iter().enumerate();
+        let measures = line.map(|(place, waiting)| (self.measure(&waiting.claim, of), place));
+        let Some((measure, place)) = measures.max() else {
+            return false;
+        };
+        if measure <= own {
+            return false;
+        }
+        // Dropped, its grant says that it has none.
+        if let Some(waiting) = self.line.remove(place) {
+            self.uncount(&waiting.claim, |holding| holding.waiting -= 1);
+        }
+        true
+    }
+
+    /// Gives permits to those who wait, in turns, as far as there are any or others give way.
+    fn serve_line(&mut self, now: Instant) {
+        loop {
+            let line = self.line.iter().enumerate();
+            let served = line.filter(|(_, waiting)| self.is_within_share(&waiting.claim));
+            let next = served.min_by_key(|(place, waiting)| (self.turn(&waiting.claim), *place));
+            let Some((place, waiting)) = next else {
+                return;
+            };
+            let claim = waiting.claim.clone();
+            if self.take_now(&claim, 0, now).is_err() {
+                return;
+            }
+            let Some(Waiting {
+                id, gone, grant, ..
+            }) = self.line.remove(place)
+            else {
+                return;
+            };
+            self.uncount(&claim, |holding| holding.waiting -= 1);
+            self.hold(id, Held::new(claim, 0, gone, now), now);
+            // A claim that was dropped leaves by itself.
+            let _ = grant.send(());
+        }
+    }
+
+    fn turn(&self, claim: &Claim) -> Measure {
+        self.measure(claim, |holding| holding.permits)
+    }
+
+    /// For how long a claim waits, by how long permits are held, and for how long none has come back.
+    fn predicted_wait(&self, claim: &Claim, now: Instant) -> Duration {
+        if self.has_permit() {
+            return Duration::ZERO;
+        }
+        let own = self.turn(claim);
+        let before = |waiting: &&Waiting| self.turn(&waiting.claim) <= own;
+        let before = self.line.iter().filter(before).count();
+        let before = u32::try_from(before).unwrap_or(u32::MAX);
+        let permits = u32::try_from(self.bounds.permits.max(1)).unwrap_or(u32::MAX);
+        let between = self.mean_time / permits;
+        let silence = now.saturating_duration_since(self.full_since);
+        // Where none comes back for longer than permits are held, it may be as long again.
+        let next = match silence < between {
+            true => between - silence,
+            false => silence.saturating_sub(self.mean_time),
+        };
+        next.saturating_add(between.saturating_mul(before))
+    }
+}
+
+impl Held {
+    fn new(claim: Claim, bytes: usize, gone: Option<CancellationToken>, now: Instant) -> Self {
+        Self {
+            claim,
+            since: now,
+            bytes,
+            paid: 0,
+            yields: gone.map(|gone| (true, gone)),
+        }
+    }
+
+    fn gives_way(&self) -> bool {
+        self.yields
+            .as_ref()
+            .is_some_and(|(gives_way, _)| *gives_way)
+    }
+
+    /// What its client has paid for its time, in bytes a second.
+    fn rate(&self, now: Instant) -> f64 {
+        let time = now.saturating_duration_since(self.since).as_secs_f64();
+        self.paid as f64 / time.max(1e-3)
+    }
+}
+
+#[cfg(test)]
+impl Ledger {
+    /// Whether nothing is held, and nothing is left of what was.
+    pub(super) fn is_forgotten(&self) -> bool {
+        self.held.is_empty() && self.line.is_empty() && self.parties.is_empty() && self.bytes == 0
+    }
+
+    /// Checks that the sums are right, and within the bounds.
+    pub(super) fn check(&self) {
+        assert!(self.held.len() <= self.bounds.permits);
+        assert!(self.bytes <= self.bounds.bytes);
+        let sum: usize = self.held.values().map(|held| held.bytes).sum();
+        assert_eq!(self.bytes, sum);
+        for (party, holding) in &self.parties {
+            let of_party = |held: &&Held| held.claim.parties().any(|other| other == party);
+            let of_party: Vec<_> = self.held.values().filter(of_party).collect();
+            assert_eq!(holding.permits, of_party.len());
+            assert_eq!(
+                holding.bytes,
+                of_party.iter().map(|held| held.bytes).sum::<usize>()
+            );
+            assert!(holding.permits <= self.share_of(party));
+        }
+    }
+}
