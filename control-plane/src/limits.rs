@@ -3,6 +3,7 @@
 
 pub(crate) mod bucket;
 mod local;
+mod networks;
 pub(crate) mod tries;
 
 use crate::config::LimitsConfig;
@@ -145,19 +146,20 @@ impl Limiter {
 
     /// The limits of a request, and their buckets.
     fn buckets(&self, subject: Subject<'_>) -> (Vec<Policy>, Vec<KeyedBucket>) {
+        let prefix = |policy: Policy| format!("{PREFIX}{}", policy.name());
         let bucket = |policy: Policy, rate: Rate, whose: &str| {
-            let key = format!("{PREFIX}{}:{whose}", policy.name());
+            let key = format!("{}:{whose}", prefix(policy));
             (policy, KeyedBucket { key, rate })
         };
-        let address = self.address.map(|rate| {
-            let address = subject.address.to_string();
-            bucket(Policy::Address, rate, &address)
+        let address = self.address.map_or_else(Vec::new, |rate| {
+            networks::buckets(&prefix(Policy::Address), subject.address, rate)
         });
+        let address = address.into_iter().map(|bucket| (Policy::Address, bucket));
         let key = self.key.zip(subject.key);
         let key = key.map(|(rate, key)| bucket(Policy::Key, rate, key));
         let global = self.global.filter(|_| subject.key.is_some());
         let global = global.map(|rate| bucket(Policy::Global, rate, ""));
-        [address, key, global].into_iter().flatten().unzip()
+        address.chain(key).chain(global).unzip()
     }
 
     /// Counts a refusal, and remembers that of an address.
@@ -192,16 +194,26 @@ fn report_degraded(error: &crate::redis::RedisError) {
 impl Verdict {
     fn new(policies: &[Policy], buckets: &[KeyedBucket], taken: &Taken) -> Self {
         let parts = policies.iter().zip(buckets).zip(&taken.levels);
-        let standings: Vec<Standing> = parts
+        let all: Vec<Standing> = parts
             .map(|((policy, bucket), level)| Standing {
                 policy: *policy,
                 rate: bucket.rate,
                 level: *level,
             })
             .collect();
-        let refused_by = taken
-            .refused_by
-            .and_then(|index| standings.get(index).copied());
+        let refused_by = taken.refused_by.and_then(|index| all.get(index).copied());
+        // Of the networks of an address the one with the least left says how many requests there can be.
+        let mut standings: Vec<Standing> = Vec::with_capacity(all.len());
+        for standing in all {
+            match standings.last_mut() {
+                Some(last) if last.policy == standing.policy => {
+                    if standing.level < last.level {
+                        *last = standing;
+                    }
+                }
+                _ => standings.push(standing),
+            }
+        }
         Self {
             standings,
             refused_by,
@@ -273,6 +285,29 @@ mod tests {
             None,
             "counts by its address alone"
         );
+    }
+
+    #[tokio::test]
+    async fn a_wide_network_has_no_more_than_several_addresses() {
+        let limiter = limiter(&LimitsConfig {
+            address_capacity: 2,
+            address_per_second: 1,
+            ..LimitsConfig::default()
+        });
+        let mut admitted = 0;
+        for network in 0..256_u16 {
+            let address: IpAddr = format!("2001:db8:0:{network:x}00::").parse().unwrap();
+            for _ in 0..2 {
+                let verdict = limiter.take(subject(address, None)).await;
+                assert_eq!(verdict.standings.len(), 1, "one of the policy");
+                admitted += u32::from(verdict.refused_by.is_none());
+            }
+        }
+        // A /48 has 16 times as much as a /64, and some come back meanwhile.
+        assert!((32..100).contains(&admitted), "{admitted}");
+        let elsewhere = "2001:db8:1::".parse().unwrap();
+        let verdict = limiter.take(subject(elsewhere, None)).await;
+        assert_eq!(verdict.refused_by, None);
     }
 
     #[tokio::test]

@@ -4,7 +4,7 @@
 use crate::config::{AnalyticsConfig, PurgeConfig};
 use crate::lease::NamedLease;
 use crate::store::{ClickRetention, Store, StoreError};
-use crate::telemetry::prometheus::{PURGE_DUE, PURGE_FAILURES, PURGED};
+use crate::telemetry::prometheus::{PURGE_DUE, PURGE_FAILURES, PURGED, REPORTS_OPEN};
 use metrics::{counter, gauge};
 use std::sync::Arc;
 use std::time::Duration;
@@ -147,13 +147,13 @@ impl Purger {
         match failure {
             Some(error) => Err(error),
             None => {
-                self.measure_due().await;
+                self.measure_left().await;
                 Ok(Some(purged))
             }
         }
     }
 
-    async fn measure_due(&self) {
+    async fn measure_left(&self) {
         let PurgeConfig {
             grace_seconds,
             count_limit,
@@ -163,6 +163,12 @@ impl Purger {
             Ok(due) => gauge!(PURGE_DUE).set(due as f64),
             Err(error) => {
                 tracing::warn!(%error, "counting expired links failed: edgelink_purge_due_links keeps its value");
+            }
+        }
+        match self.store.count_open_reports().await {
+            Ok(open) => gauge!(REPORTS_OPEN).set(open as f64),
+            Err(error) => {
+                tracing::warn!(%error, "counting open reports of abuse failed: edgelink_reports_open keeps its value");
             }
         }
     }

@@ -102,7 +102,9 @@ pub use publisher::{
     PendingKeys, PublisherState, Skipped,
 };
 pub use receipts::{Receipt, StoredReceipt};
-pub use reports::{MAX_OPEN_OF_LINK, NewReport, ReportQuery, ReportReason, ReportRow, Reported};
+pub use reports::{
+    MAX_OPEN_OF_LINK, NewReport, ReportQuery, ReportReason, ReportRow, Reported, Reviewer,
+};
 pub(crate) use secret_place::DAY;
 pub use sessions::{NewSession, SessionLimits, StoredSession};
 pub use tags::{MAX_COUNTED, MAX_RETAGGED, TagCount, TagQuery};

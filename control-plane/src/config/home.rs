@@ -20,7 +20,7 @@ edgelink_wire::settings! {
         pub stranger_aliases: bool = false;
         /// The longest target of a visitor, in bytes.
         pub stranger_max_length: usize = 2_048, 100..=8_000;
-        /// Links that an address (IPv6: a /64) may create within an hour.
+        /// Links that an address (IPv6: a /64; a /56 four times, a /48 16 times as many) may create within an hour.
         pub stranger_per_hour: u32 = 10, 1..=1_000_000;
         /// Links that all visitors together may create within an hour.
         pub strangers_per_hour: u32 = 1_000, 1..=1_000_000;
@@ -30,9 +30,9 @@ edgelink_wire::settings! {
     pub struct ReportsConfig {
         /// Whether visitors can report a link, from its preview.
         pub enabled: bool = true;
-        /// Reports that are kept. Of more, the ones go that were closed first; while all are open, no more are taken.
+        /// Reports that are kept. Of more, the ones go that the operator closed first; while all are open for the operator, no more are taken.
         pub max_reports: u64 = 10_000, 1..=1_000_000;
-        /// Reports of an address (IPv6: a /64) within an hour.
+        /// Reports of an address (IPv6: a /64; a /56 four times, a /48 16 times as many) within an hour.
         pub per_hour: u32 = 5, 1..=1_000_000;
         /// Reports of all addresses together within an hour.
         pub all_per_hour: u32 = 500, 1..=1_000_000;

@@ -10,7 +10,7 @@ edgelink_wire::settings! {
     /// limit Redis is not asked. All control planes of a Redis share the buckets. Without Redis, and while it does not answer,
     /// each control plane has its own.
     pub struct LimitsConfig {
-        /// Of each client address (IPv6: each /64), with or without a valid key. Behind proxies set `server.trusted_proxies`.
+        /// Of each client address (IPv6: each /64, four times as much of each /56, and 16 times of each /48), with or without a valid key. Behind proxies set `server.trusted_proxies`.
         /// Where it is exceeded, keys are not looked up either.
         pub address_capacity: u32 = 0, 0..=1_000_000;
         /// What it gains.

@@ -80,7 +80,7 @@ impl Field {
     }
 
     /// A box that is ticked or not.
-    pub(super) fn tick(name: &'static str, label: &'static str, is_on: bool) -> Self {
+    pub(crate) fn tick(name: &'static str, label: &'static str, is_on: bool) -> Self {
         let value = if is_on { "on" } else { "" };
         Self::new(name, label).input(Input::Tick).value(value)
     }

@@ -241,6 +241,7 @@ strings! {
     DISABLE_LINK = "Disable the link";
     CLOSE_REPORT = "Close";
     REOPEN_REPORT = "Open again";
+    CLOSED_BY_TENANT = "Closed by the tenant of the link";
 
     ROOT_URL = "Target of its root";
     NOT_FOUND_URL = "Target of unknown links";

@@ -331,6 +331,7 @@ impl DomainView {
 pub(super) struct ReportView {
     pub(super) id: u64,
     pub(super) state: String,
+    pub(super) tenant_state: String,
     pub(super) domain: String,
     pub(super) short_code: String,
     pub(super) long_url: String,

@@ -66,6 +66,15 @@ impl Rate {
         })
     }
 
+    /// The rate of a bucket that holds and gains so many times as much.
+    pub(crate) fn times(self, times: u32) -> Self {
+        Self {
+            capacity: self.capacity.saturating_mul(times),
+            per_second: self.per_second.saturating_mul(times),
+            ..self
+        }
+    }
+
     /// How much is taken at once.
     pub(crate) fn price(self) -> u64 {
         u64::from(self.cost) * TOKEN

@@ -2,7 +2,7 @@
 
 use super::bucket::{Budget, KeyedBucket, Rate, Taken};
 use super::local::LocalBuckets;
-use super::{PREFIX, report_degraded};
+use super::{PREFIX, networks, report_degraded};
 use crate::redis::Redis;
 use sha2::{Digest, Sha256};
 use std::fmt::Display;
@@ -90,7 +90,9 @@ impl Tries {
             key: format!("{PREFIX}{name}:{key}"),
             rate,
         };
-        let address = address.map(|address| bucket(&address, self.budget.address));
+        let address = address.map_or_else(Vec::new, |address| {
+            networks::buckets(&format!("{PREFIX}{name}"), address, self.budget.address)
+        });
         // A stranger may have made it up: of any length it takes the same memory.
         let digest = subject.map(|subject| hex::encode(Sha256::digest(subject.to_string())));
         let subject = digest.map(|digest| bucket(&digest, self.budget.subject));

@@ -2,6 +2,7 @@
 
 use super::frame::{Frame, Message};
 use super::strings as t;
+use crate::clock;
 use crate::console::fields::{Field, Fields, Input};
 use crate::console::form::Form;
 use crate::console::guard;
@@ -16,7 +17,7 @@ use askama::Template;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Redirect, Response};
 use edgelink_wire::redirect::{CACHE_CONTROL, NO_STORE};
-use edgelink_wire::{Code, Domain, LinkKey, Outcome, Record};
+use edgelink_wire::{Code, Domain, LinkKey, Outcome};
 use http::StatusCode;
 use std::sync::Arc;
 
@@ -47,6 +48,7 @@ impl<'d> ReportPage<'d> {
             Field::new("email", t::EMAIL)
                 .hint(t::EMAIL_HINT)
                 .input(Input::Line("email")),
+            Field::tick("shareEmail", t::SHARE_EMAIL, false),
         ];
         Self {
             frame: Frame::new(t::REPORT, brand),
@@ -152,10 +154,11 @@ async fn read(app: &App, domain: &Domain, form: &Form) -> Result<NewReport, Prob
         reason,
         text: some(text),
         email: some(email),
+        shares_email: form.get("shareEmail") == "on",
     })
 }
 
-/// The link, whatever visitors get of it. Codes of no link cost no more than a visit of theirs.
+/// The link, unless visitors are told that there is none, as before its time. Codes of no link cost no more than a visit of theirs.
 async fn find(app: &App, domain: &Domain, code: &str) -> Result<Option<Link>, Problem> {
     let code = code.strip_suffix('+').unwrap_or(code);
     let Ok(code) = Code::parse(code) else {
@@ -163,9 +166,9 @@ async fn find(app: &App, domain: &Domain, code: &str) -> Result<Option<Link>, Pr
     };
     let key = LinkKey::new(domain.clone(), code);
     let resolved = app.resolver.resolve(&key).await?;
-    match resolved.record {
-        Record::Link(_) => Ok(app.store.find_link(&key).await?),
-        Record::Absent { .. } => Ok(None),
+    match Outcome::of(&resolved.record, clock::unix_seconds()) {
+        Outcome::NotFound => Ok(None),
+        _ => Ok(app.store.find_link(&key).await?),
     }
 }
 

@@ -53,7 +53,8 @@ strings! {
     REPORT_DETAILS = "What you have seen";
     REPORT_DETAILS_HINT = "Optional, at most 2000 characters.";
     EMAIL = "Your e-mail address";
-    EMAIL_HINT = "Optional: only for questions about this report.";
+    EMAIL_HINT = "Optional: only for questions about this report. Those who run this site see it.";
+    SHARE_EMAIL = "The owner of the link may see my address as well";
     NO_SUCH_LINK = "is the code of no link here";
     NO_SUCH_REASON = "must be one of the list";
     TOO_LONG_TEXT = "must be at most 2000 characters long, of control characters with line ends only";

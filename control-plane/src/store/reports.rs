@@ -29,6 +29,8 @@ pub struct NewReport {
     pub text: Option<String>,
     /// Where the visitor can be asked.
     pub email: Option<String>,
+    /// Whether the tenant of the link may see that address.
+    pub shares_email: bool,
 }
 
 /// A report as it is kept.
@@ -40,8 +42,46 @@ pub struct ReportRow {
     pub report: NewReport,
     /// Unix time in milliseconds.
     pub created_at: u64,
-    /// Unix time in milliseconds; `None` while it is open.
+    /// When the operator has closed it: Unix time in milliseconds; `None` while it is open.
     pub closed_at: Option<u64>,
+    /// When the tenant of the link has closed it: Unix time in milliseconds; `None` while it is open.
+    pub tenant_closed_at: Option<u64>,
+}
+
+/// A party that looks at reports. Each closes them for itself, so that a tenant takes no report about itself out of the operator's list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reviewer {
+    /// The operator of the installation, who sees all reports.
+    Operator,
+    /// A tenant, which sees those about its links.
+    Tenant(u32),
+}
+
+impl Reviewer {
+    /// The column that says when this party has closed a report.
+    fn closing(self) -> &'static str {
+        match self {
+            Self::Operator => "closed_at",
+            Self::Tenant(_) => "tenant_closed_at",
+        }
+    }
+
+    /// The only tenant whose reports are seen; `None` for all.
+    fn tenant_id(self) -> Option<u32> {
+        match self {
+            Self::Operator => None,
+            Self::Tenant(id) => Some(id),
+        }
+    }
+
+    /// When this party has closed a report: Unix time in milliseconds; `None` while it is open.
+    #[must_use]
+    pub fn closed_at(self, report: &ReportRow) -> Option<u64> {
+        match self {
+            Self::Operator => report.closed_at,
+            Self::Tenant(_) => report.tenant_closed_at,
+        }
+    }
 }
 
 /// Why a link is reported.
@@ -102,8 +142,8 @@ pub enum Reported {
 /// Which reports are listed, newest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReportQuery {
-    /// Only those about links of this tenant; `None` for all.
-    pub tenant_id: Option<u32>,
+    /// For whom: which there are, and which of them are open.
+    pub reviewer: Reviewer,
     /// Only those that are open, or closed; `None` for both.
     pub is_open: Option<bool>,
     /// Only those that are older than this one.
@@ -113,7 +153,7 @@ pub struct ReportQuery {
 }
 
 impl Store {
-    /// Keeps a report, `max` at most in all: the one that was closed first gives way.
+    /// Keeps a report, `max` at most in all: the one that the operator closed first gives way.
     pub async fn insert_report(
         &self,
         report: &NewReport,
@@ -142,27 +182,37 @@ impl Store {
         })
     }
 
-    /// The report of that id about a link of a tenant; of any tenant if that is `None`.
+    /// Reports that are open for the operator.
+    pub async fn count_open_reports(&self) -> Result<u64, StoreError> {
+        let call = self.read("count_open_reports", "counting open reports of abuse");
+        run!(call, |session| {
+            let open = sql("SELECT COUNT(*) FROM abuse_reports WHERE closed_at IS NULL");
+            let (open,): (i64,) = session.fetch_one(open).await?;
+            Ok(open.cast_unsigned())
+        })
+    }
+
+    /// The report of that id; `None` if there is none of it for the reviewer.
     pub async fn find_report(
         &self,
-        tenant_id: Option<u32>,
+        reviewer: Reviewer,
         id: u64,
     ) -> Result<Option<ReportRow>, StoreError> {
         let call = self.read("find_report", "finding a report of abuse");
-        run!(call, |session| find(session, tenant_id, id).await)
+        run!(call, |session| find(session, reviewer, id).await)
     }
 
-    /// Closes a report, or opens it again. `None` if there is none of that id for the tenant.
+    /// Closes a report for the reviewer, or opens it again. `None` if there is none of that id for the reviewer.
     pub async fn change_report(
         &self,
-        (tenant_id, id): (Option<u32>, u64),
+        (reviewer, id): (Reviewer, u64),
         is_open: bool,
         actor: &Actor,
     ) -> Result<Option<ReportRow>, StoreError> {
         let call = self.write("change_report", "changing a report of abuse");
         run!(call, |session| {
             session.begin().await?;
-            let changed = change(session, (tenant_id, id), is_open, actor).await?;
+            let changed = change(session, (reviewer, id), is_open, actor).await?;
             match changed {
                 Some(_) => session.commit(1).await?,
                 None => session.rollback().await?,
@@ -193,33 +243,32 @@ async fn insert(session: &mut Session, report: &NewReport, max: u64) -> Result<R
     }
     let now = session.dialect().now_millis;
     let insert = sql(format!(
-        "INSERT INTO abuse_reports (tenant_id, domain, code, target, reason, text, email, created_at) \
-         VALUES (?, ?, ?, ?, ?, ?, ?, {now})"
+        "INSERT INTO abuse_reports (tenant_id, domain, code, target, reason, text, email, shares_email, created_at) \
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, {now})"
     ));
     let insert = insert.bind(report.tenant_id).bind(domain).bind(code);
     let insert = insert.bind(&*report.target).bind(report.reason.word());
     let insert = insert.bind(report.text.as_deref().map(Value::Text));
-    session
-        .execute(insert.bind(report.email.as_deref()))
-        .await?;
+    let insert = insert.bind(report.email.as_deref());
+    let insert = insert.bind(u32::from(report.shares_email));
+    session.execute(insert).await?;
     Ok(Reported::Kept)
 }
 
-const COLUMNS: &str =
-    "id, tenant_id, domain, code, target, reason, text, email, created_at, closed_at";
+const COLUMNS: &str = "id, tenant_id, domain, code, target, reason, text, email, shares_email, created_at, closed_at, tenant_closed_at";
 
 fn selection<'v>(query: &ReportQuery) -> Sql<'v> {
     let mut selection = sql(format!("SELECT {COLUMNS} FROM abuse_reports WHERE id < ?"));
     // The greatest number that SQLite has.
     selection = selection.bind(query.before.unwrap_or(i64::MAX.cast_unsigned()));
-    if let Some(tenant_id) = query.tenant_id {
+    if let Some(tenant_id) = query.reviewer.tenant_id() {
         selection = selection.push(" AND tenant_id = ?").bind(tenant_id);
     }
-    selection = match query.is_open {
-        Some(true) => selection.push(" AND closed_at IS NULL"),
-        Some(false) => selection.push(" AND closed_at IS NOT NULL"),
-        None => selection,
-    };
+    if let Some(is_open) = query.is_open {
+        let is = if is_open { "IS NULL" } else { "IS NOT NULL" };
+        let closing = query.reviewer.closing();
+        selection = selection.push(&format!(" AND {closing} {is}"));
+    }
     selection
         .push(" ORDER BY id DESC LIMIT ?")
         .bind(query.limit)
@@ -227,11 +276,11 @@ fn selection<'v>(query: &ReportQuery) -> Sql<'v> {
 
 async fn find(
     session: &mut Session,
-    tenant_id: Option<u32>,
+    reviewer: Reviewer,
     id: u64,
 ) -> Result<Option<ReportRow>, Fault> {
     let mut query = sql(format!("SELECT {COLUMNS} FROM abuse_reports WHERE id = ?")).bind(id);
-    if let Some(tenant_id) = tenant_id {
+    if let Some(tenant_id) = reviewer.tenant_id() {
         query = query.push(" AND tenant_id = ?").bind(tenant_id);
     }
     let row: Option<Row> = session.fetch_optional(query).await?;
@@ -240,14 +289,14 @@ async fn find(
 
 async fn change(
     session: &mut Session,
-    (tenant_id, id): (Option<u32>, u64),
+    (reviewer, id): (Reviewer, u64),
     is_open: bool,
     actor: &Actor,
 ) -> Result<Option<ReportRow>, Fault> {
-    let Some(old) = find(session, tenant_id, id).await? else {
+    let Some(old) = find(session, reviewer, id).await? else {
         return Ok(None);
     };
-    if old.closed_at.is_none() == is_open {
+    if reviewer.closed_at(&old).is_none() == is_open {
         return Ok(Some(old));
     }
     let closed_at = match is_open {
@@ -255,7 +304,8 @@ async fn change(
         false => session.dialect().now_millis,
     };
     let update = sql(format!(
-        "UPDATE abuse_reports SET closed_at = {closed_at} WHERE id = ?"
+        "UPDATE abuse_reports SET {} = {closed_at} WHERE id = ?",
+        reviewer.closing()
     ));
     session.execute(update.bind(id)).await?;
     let mut detail = Map::new();
@@ -270,7 +320,7 @@ async fn change(
         detail: Json::Object(detail),
     };
     append(session, &entry).await?;
-    find(session, tenant_id, id).await
+    find(session, reviewer, id).await
 }
 
 #[derive(Debug, sqlx_macros::FromRow)]
@@ -283,8 +333,10 @@ struct Row {
     reason: Vec<u8>,
     text: Option<String>,
     email: Option<Vec<u8>>,
+    shares_email: u32,
     created_at: u64,
     closed_at: Option<u64>,
+    tenant_closed_at: Option<u64>,
 }
 
 impl Row {
@@ -301,12 +353,14 @@ impl Row {
             reason: ReportReason::of_word(&name(&self.reason)?).unwrap_or(ReportReason::Other),
             text: self.text,
             email: self.email.as_deref().map(name).transpose()?,
+            shares_email: self.shares_email != 0,
         };
         Ok(ReportRow {
             id: self.id,
             report,
             created_at: self.created_at,
             closed_at: self.closed_at,
+            tenant_closed_at: self.tenant_closed_at,
         })
     }
 }

@@ -157,6 +157,8 @@ metrics! {
     /// Links past their retention that the last purge has left, counted up to `purge.count_limit`; above 0, purging does not
     /// keep up.
     PURGE_DUE: Gauge "edgelink_purge_due_links";
+    /// Reports of abuse that the operator has not closed, at the end of the last purge.
+    REPORTS_OPEN: Gauge "edgelink_reports_open";
 }
 
 const SECONDS: &[f64] = &[

@@ -2,7 +2,8 @@
 
 use crate::fixture::Database;
 use edgelink_control_plane::store::{
-    Actor, MAX_OPEN_OF_LINK, NewReport, ReportQuery, ReportReason, ReportRow, Reported, Store,
+    Actor, MAX_OPEN_OF_LINK, NewReport, ReportQuery, ReportReason, ReportRow, Reported, Reviewer,
+    Store,
 };
 use edgelink_control_plane::tenancy::FIRST_TENANT;
 
@@ -10,6 +11,7 @@ on_every_database!(
     a_report_reads_back,
     the_newest_reports_come_first_in_pages,
     a_report_is_closed_and_opened,
+    a_report_that_its_tenant_closed_stays_open_for_the_operator,
     a_link_has_so_many_open_reports,
     closed_reports_give_way_and_open_ones_do_not,
 );
@@ -24,6 +26,7 @@ fn report(code: &str) -> NewReport {
         reason: ReportReason::Other,
         text: None,
         email: None,
+        shares_email: false,
     }
 }
 
@@ -33,7 +36,7 @@ async fn insert(store: &Store, code: &str, max: u64) -> Reported {
 
 fn all() -> ReportQuery {
     ReportQuery {
-        tenant_id: None,
+        reviewer: Reviewer::Operator,
         is_open: None,
         before: None,
         limit: 1_000,
@@ -46,7 +49,9 @@ async fn list(store: &Store, query: ReportQuery) -> Vec<ReportRow> {
 
 async fn close(store: &Store, id: u64) {
     let actor = Actor::command_line(FIRST_TENANT);
-    let closed = store.change_report((None, id), false, &actor).await;
+    let closed = store
+        .change_report((Reviewer::Operator, id), false, &actor)
+        .await;
     assert!(closed.unwrap().unwrap().closed_at.is_some());
 }
 
@@ -60,6 +65,7 @@ async fn a_report_reads_back(database: Database) {
             reason,
             text: Some("\u{1f4a3}'\"\\ \u{202e}\n".to_owned() + &"\u{1f4a3}".repeat(2_000)),
             email: Some("j\u{f6}rg@example.com".to_owned()),
+            shares_email: true,
             ..report("a")
         };
         let reported = store.insert_report(&new, MAX).await.unwrap();
@@ -91,7 +97,7 @@ async fn the_newest_reports_come_first_in_pages(database: Database) {
         codes.collect()
     };
     let of_first = ReportQuery {
-        tenant_id: Some(FIRST_TENANT),
+        reviewer: Reviewer::Tenant(FIRST_TENANT),
         limit: 2,
         ..all()
     };
@@ -103,9 +109,13 @@ async fn the_newest_reports_come_first_in_pages(database: Database) {
     };
     assert_eq!(codes(&list(&store, next).await), ["a"]);
     let id = list(&store, all()).await[0].id;
-    for (tenant_id, is_found) in [(None, true), (Some(7), true), (Some(FIRST_TENANT), false)] {
-        let found = store.find_report(tenant_id, id).await.unwrap();
-        assert_eq!(found.is_some(), is_found, "{tenant_id:?}");
+    for (reviewer, is_found) in [
+        (Reviewer::Operator, true),
+        (Reviewer::Tenant(7), true),
+        (Reviewer::Tenant(FIRST_TENANT), false),
+    ] {
+        let found = store.find_report(reviewer, id).await.unwrap();
+        assert_eq!(found.is_some(), is_found, "{reviewer:?}");
     }
 }
 
@@ -115,9 +125,13 @@ async fn a_report_is_closed_and_opened(database: Database) {
     insert(&store, "b", MAX).await;
     let id = list(&store, all()).await[1].id;
     close(&store, id).await;
-    let closed = store.find_report(None, id).await.unwrap();
+    let closed = store.find_report(Reviewer::Operator, id).await.unwrap();
     close(&store, id).await;
-    assert_eq!(store.find_report(None, id).await.unwrap(), closed, "once");
+    assert_eq!(
+        store.find_report(Reviewer::Operator, id).await.unwrap(),
+        closed,
+        "once"
+    );
     let of_state = async |is_open| {
         let query = ReportQuery {
             is_open: Some(is_open),
@@ -129,11 +143,50 @@ async fn a_report_is_closed_and_opened(database: Database) {
     assert_eq!(of_state(false).await, [id]);
     assert_eq!(of_state(true).await.len(), 1);
     let actor = Actor::command_line(FIRST_TENANT);
-    let other = store.change_report((Some(7), id), true, &actor).await;
+    let other = store
+        .change_report((Reviewer::Tenant(7), id), true, &actor)
+        .await;
     assert_eq!(other.unwrap(), None);
-    let opened = store.change_report((Some(FIRST_TENANT), id), true, &actor);
+    let opened = store.change_report((Reviewer::Operator, id), true, &actor);
     assert_eq!(opened.await.unwrap().unwrap().closed_at, None);
     assert_eq!(of_state(true).await.len(), 2);
+}
+
+async fn a_report_that_its_tenant_closed_stays_open_for_the_operator(database: Database) {
+    let store = database.store().await;
+    insert(&store, "a", 1).await;
+    let tenant = Reviewer::Tenant(FIRST_TENANT);
+    let actor = Actor::command_line(FIRST_TENANT);
+    let open_of = async |reviewer| {
+        let query = ReportQuery {
+            reviewer,
+            is_open: Some(true),
+            ..all()
+        };
+        list(&store, query).await.len()
+    };
+    let id = list(&store, all()).await[0].id;
+    let closed = store.change_report((tenant, id), false, &actor).await;
+    let closed = closed.unwrap().unwrap();
+    assert!(closed.tenant_closed_at.is_some() && closed.closed_at.is_none());
+    assert_eq!(
+        (open_of(tenant).await, open_of(Reviewer::Operator).await),
+        (0, 1)
+    );
+    assert_eq!(store.count_open_reports().await.unwrap(), 1);
+    assert_eq!(
+        insert(&store, "b", 1).await,
+        Reported::Full,
+        "it gives not way"
+    );
+    close(&store, id).await;
+    let opened = store.change_report((tenant, id), true, &actor).await;
+    assert!(opened.unwrap().unwrap().closed_at.is_some());
+    assert_eq!(
+        (open_of(tenant).await, open_of(Reviewer::Operator).await),
+        (1, 0)
+    );
+    assert_eq!(store.count_open_reports().await.unwrap(), 0);
 }
 
 async fn a_link_has_so_many_open_reports(database: Database) {

@@ -9,7 +9,7 @@ use crate::http::app::App;
 use crate::http::auth::Caller;
 use crate::links::model::{Link, LinkContent};
 use crate::problem::{Kind, Problem};
-use crate::store::{ReportQuery, ReportRow};
+use crate::store::{ReportQuery, ReportRow, Reviewer};
 use crate::timestamp;
 use axum::Json;
 use axum::extract::{Extension, RawQuery, State};
@@ -26,8 +26,10 @@ use utoipa::ToSchema;
 #[schema(as = Report)]
 struct ReportView {
     id: u64,
-    /// `open` or `closed`.
+    /// `open` or `closed`: for admins of the first tenant whether they have closed it, for others whether their tenant has.
     state: &'static str,
+    /// Whether the tenant of the link has closed it: `open` or `closed`.
+    tenant_state: &'static str,
     /// The tenant of the link.
     tenant: u32,
     domain: String,
@@ -38,22 +40,23 @@ struct ReportView {
     reason: &'static str,
     /// What the visitor says.
     text: Option<String>,
-    /// Where the visitor can be asked.
+    /// Where the visitor can be asked: for admins of the first tenant, and for others if the visitor lets them see it.
     email: Option<String>,
     created_at: String,
+    /// When it became `closed`; null while it is `open`.
     closed_at: Option<String>,
 }
 
 impl ReportView {
-    fn new(app: &App, row: ReportRow) -> Self {
+    fn new(app: &App, reviewer: Reviewer, row: ReportRow) -> Self {
+        let closed_at = reviewer.closed_at(&row);
         let ReportRow { id, report, .. } = row;
+        let sees_email = reviewer == Reviewer::Operator || report.shares_email;
         let LinkKey { domain, code } = &report.key;
         Self {
             id,
-            state: match row.closed_at {
-                Some(_) => "closed",
-                None => "open",
-            },
+            state: state(closed_at),
+            tenant_state: state(row.tenant_closed_at),
             tenant: report.tenant_id,
             short_url: app.config.links.short_url(domain, code),
             domain: domain.as_str().to_owned(),
@@ -61,10 +64,17 @@ impl ReportView {
             long_url: report.target,
             reason: report.reason.word(),
             text: report.text,
-            email: report.email,
+            email: report.email.filter(|_| sees_email),
             created_at: timestamp::from_millis(row.created_at),
-            closed_at: row.closed_at.map(timestamp::from_millis),
+            closed_at: closed_at.map(timestamp::from_millis),
         }
+    }
+}
+
+fn state(closed_at: Option<u64>) -> &'static str {
+    match closed_at {
+        Some(_) => "closed",
+        None => "open",
     }
 }
 
@@ -76,9 +86,13 @@ struct ReportsView {
     next_cursor: Option<String>,
 }
 
-/// The tenant whose reports exist for a caller: its own, and for those who operate the installation all.
-fn tenant_of(caller: &Caller) -> Option<u32> {
-    (!caller.is_operator()).then(|| caller.tenant_id())
+/// The party for which a caller looks at reports.
+fn reviewer(caller: &Caller) -> Reviewer {
+    if caller.is_operator() {
+        Reviewer::Operator
+    } else {
+        Reviewer::Tenant(caller.tenant_id())
+    }
 }
 
 /// Whether a state is that of a report that is open.
@@ -109,7 +123,7 @@ pub(crate) async fn list(
     let mut fields = Fields::of_query(query.as_deref())?;
     let limit = page::limit(&mut fields);
     let query = ReportQuery {
-        tenant_id: tenant_of(&caller),
+        reviewer: reviewer(&caller),
         is_open: fields.optional("state", is_open),
         before: fields.optional("cursor", page::cursor),
         limit: limit + 1,
@@ -117,7 +131,9 @@ pub(crate) async fn list(
     fields.finish()?;
     let mut rows = app.store.list_reports(&query).await?;
     let next_cursor = page::cut(&mut rows, limit).map(|row| page::place(row.id));
-    let reports = rows.into_iter().map(|row| ReportView::new(&app, row));
+    let reports = rows
+        .into_iter()
+        .map(|row| ReportView::new(&app, query.reviewer, row));
     Ok(Json(ReportsView {
         reports: reports.collect(),
         next_cursor,
@@ -127,7 +143,7 @@ pub(crate) async fn list(
 
 /// Closes a report of abuse, or opens it again.
 ///
-/// With `disableLink` the link is disabled before.
+/// Admins of the first tenant and those of the link's tenant do so each for themselves. With `disableLink` the link is disabled before.
 #[utoipa::path(
     patch,
     path = "/reports/{id}",
@@ -148,7 +164,7 @@ pub(crate) async fn patch(
     let state = accounts::change(&mut fields, "state", is_open);
     let disables = fields.optional("disableLink", values::flag);
     fields.finish()?;
-    let which = (tenant_of(&caller), id);
+    let which = (reviewer(&caller), id);
     let not_found = || Problem::new(Kind::NotFound);
     let row = app.store.find_report(which.0, id).await?;
     let mut row = row.ok_or_else(not_found)?;
@@ -161,7 +177,7 @@ pub(crate) async fn patch(
         let changed = app.store.change_report(which, is_open, &actor).await?;
         row = changed.ok_or_else(not_found)?;
     }
-    let answer = Json(ReportView::new(&app, row)).into_response();
+    let answer = Json(ReportView::new(&app, which.0, row)).into_response();
     Ok(match awaited {
         Some(awaited) => awaited.attach_to(answer),
         None => answer,

@@ -225,22 +225,66 @@ async fn a_tenant_has_the_reports_of_its_links_and_operators_all() {
     };
     let link = json!({ "longUrl": TARGET, "customSlug": "b" });
     theirs(Method::POST, "/links", link).await.expect(201);
-    for code in ["a", "b"] {
-        let fields = [("code", code), ("reason", "spam")];
+    for (code, share) in [("a", ""), ("b", ""), ("b", "on")] {
+        let fields = [
+            ("code", code),
+            ("reason", "spam"),
+            ("email", "me@example.com"),
+            ("shareEmail", share),
+        ];
         assert_eq!(report(&server, &fields, &[]).await.status, 303);
     }
     let list = theirs(Method::GET, "/reports", json!({})).await.expect(200);
-    assert_eq!(list["reports"].as_array().unwrap().len(), 1);
-    assert_eq!(list["reports"][0]["shortCode"], "b");
+    let emails = |reports: &[Value]| -> Vec<Value> {
+        reports
+            .iter()
+            .map(|report| report["email"].clone())
+            .collect()
+    };
+    let mine = list["reports"].as_array().unwrap();
+    assert!(mine.iter().all(|report| report["shortCode"] == "b"));
+    assert_eq!(
+        emails(mine),
+        [json!("me@example.com"), Value::Null],
+        "the address is the operator's, unless the visitor shares it"
+    );
+    assert_eq!(
+        emails(&reports(&server, "").await),
+        vec![json!("me@example.com"); 3]
+    );
     let patch = json!({ "state": "closed" });
-    theirs(Method::PATCH, "/reports/1", patch)
+    theirs(Method::PATCH, "/reports/1", patch.clone())
         .await
         .problem(404, "not-found");
+    // A tenant that closes what is reported of it takes nothing from the operator's list.
+    let closed = theirs(Method::PATCH, "/reports/2", patch).await.expect(200);
+    assert_eq!(
+        (&closed["state"], &closed["tenantState"]),
+        (&json!("closed"), &json!("closed"))
+    );
+    let open = reports(&server, "?state=open").await;
+    assert_eq!(open.len(), 3);
+    assert_eq!(
+        (&open[1]["state"], &open[1]["tenantState"]),
+        (&json!("open"), &json!("closed"))
+    );
     // Those who operate the installation can stop abuse of any tenant.
     let patch = json!({ "state": "closed", "disableLink": true });
     server.patch("/reports/2", &patch).await.expect(200);
     assert_eq!(server.follow("/b").await.status, 410);
     server.get("/links/b").await.problem(404, "link-not-found");
+}
+
+#[tokio::test]
+async fn a_link_before_its_time_is_reported_like_none() {
+    let server = Running::with(&[]).await;
+    let link =
+        json!({ "longUrl": TARGET, "customSlug": "a", "validSince": "2100-01-01T00:00:00Z" });
+    server.post(&link).await.expect(201);
+    let fields = [("code", "a"), ("reason", "spam")];
+    let answer = report(&server, &fields, &[]).await;
+    assert!(assert_page(&answer, 422).contains("href=\"#code\""));
+    assert!(reports(&server, "").await.is_empty());
 }
 
 #[tokio::test]
