@@ -3,6 +3,7 @@
 
 mod follower;
 pub mod model;
+pub(crate) mod recheck;
 mod table;
 mod verification;
 

@@ -12,6 +12,7 @@ mod unsent;
 use crate::analytics::VisitorSecrets;
 use crate::clicks::OwnClicks;
 use crate::config::{Config, ListenerConfig, ServerConfig, StoreConfig};
+use crate::domains::recheck::Rechecker;
 use crate::http::api::show_link;
 use crate::http::app::{App, Lookups};
 use crate::http::auth::{AdminKeyError, EdgeTokens, ensure_admin_key};
@@ -121,6 +122,9 @@ impl Server {
         let deliverer = Deliverer::new(store.clone(), &config.webhooks);
         if let Some(deliverer) = deliverer.map_err(StartError::Webhooks)? {
             background.spawn(|stop| deliverer.run(stop));
+        }
+        if let Some(rechecker) = Rechecker::new(store.clone(), &config.domains) {
+            background.spawn(|stop| rechecker.run(stop));
         }
         let visitors = Arc::new(VisitorSecrets::new(store.clone()));
         background.spawn(|stop| visitors.clone().run(stop));

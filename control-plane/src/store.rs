@@ -67,7 +67,7 @@ pub use analytics::{
     DocSpan, DocSum, NewOrphan, NewRaw, QueuedReport, RawHead, RawRow, RawScope, RawSelection,
     StoredDoc,
 };
-pub use api_domains::{ChangedDomain, DomainError, MAX_COUNTED_LINKS, NewDomain};
+pub use api_domains::{ChangedDomain, DomainError, MAX_COUNTED_LINKS, NewDomain, WatchedDomain};
 pub use api_keys::{ApiKeyRow, KeyChange, KeyHolder, KeyPlace, KeyQuery, PreviousSecret};
 pub use audit::{Actor, AuditEntry, AuditQuery, Entry};
 pub use bounds::{BOUND_LEAD_MILLIS, BoundState, Drawn};

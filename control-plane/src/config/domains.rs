@@ -19,5 +19,11 @@ edgelink_wire::settings! {
         pub resolver: Option<SocketAddr> = None, "192.0.2.53:53";
         /// How long a verification waits for the DNS.
         pub timeout_ms: Duration = Duration::from_secs(3), 100..=10_000;
+        /// After how long the TXT record of a verified domain is looked at again; 0: never. One that the operator called verified, and whose
+        /// record was never there, stays so.
+        pub recheck_seconds: Duration = Duration::from_hours(24), 0..=2_592_000;
+        /// How long the record of a verified domain may be missing. Then the domain is not verified any longer, and its links are not
+        /// served, until it is verified again. A DNS that does not answer does not count.
+        pub missing_seconds: Duration = Duration::from_hours(168), 0..=31_536_000;
     }
 }

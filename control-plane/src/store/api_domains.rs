@@ -15,6 +15,7 @@ use crate::tenancy::FIRST_TENANT;
 use edgelink_wire::Domain;
 use edgelink_wire::domain_record::{MAX_DOMAIN_RECORDS, domain_key};
 use serde_json::{Map, Value as Json, json};
+use std::time::Duration;
 
 /// Up to how many links of a domain are counted before it is removed.
 pub const MAX_COUNTED_LINKS: u64 = 1_000;
@@ -72,7 +73,71 @@ pub struct ChangedDomain {
     pub is_configured: bool,
 }
 
+/// A domain that counts as verified, and whose record is looked at again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WatchedDomain {
+    /// Its name.
+    pub domain: Domain,
+    /// What its TXT record has to say.
+    pub token: String,
+    /// How long the record has been missing; `None` if it was there the last time, or was never seen, as where the operator says that the
+    /// domain is verified.
+    pub missing: Option<Duration>,
+}
+
 impl Store {
+    /// Domains that count as verified and were not asked about for `due`; the one that was longest ago comes first.
+    pub async fn domains_to_recheck(
+        &self,
+        due: Duration,
+        limit: u32,
+    ) -> Result<Vec<WatchedDomain>, StoreError> {
+        let call = self.read(
+            "domains_to_recheck",
+            "looking for domains whose records are due",
+        );
+        run!(call, |session| {
+            let now = Revisions::read(session).await?.now_millis();
+            let due = u64::try_from(due.as_millis()).unwrap_or(u64::MAX);
+            let query = sql("SELECT name, token, missing_since FROM domains \
+                 WHERE created_at IS NOT NULL AND verified_at IS NOT NULL AND token IS NOT NULL \
+                 AND (checked_at IS NULL OR checked_at <= ?) ORDER BY checked_at LIMIT ?");
+            let query = query.bind(now.saturating_sub(due)).bind(limit);
+            let rows: Vec<WatchedRow> = session.fetch_all(query).await?;
+            rows.into_iter().map(|row| row.watched(now)).collect()
+        })
+    }
+
+    /// Notes that the DNS has answered about a domain of that token, and whether it had the record.
+    pub async fn note_domain_record(
+        &self,
+        domain: &Domain,
+        token: &str,
+        is_there: bool,
+    ) -> Result<(), StoreError> {
+        let call = self.write("note_domain_record", "noting what the DNS says of a domain");
+        run!(call, |session| {
+            let now = session.dialect().now_millis;
+            let (seen_at, missing_since) = if is_there {
+                (now, "NULL".to_owned())
+            } else {
+                let first = format!("COALESCE(missing_since, {now})");
+                (
+                    "seen_at",
+                    format!("CASE WHEN seen_at IS NULL THEN NULL ELSE {first} END"),
+                )
+            };
+            let update = sql(format!(
+                "UPDATE domains SET checked_at = {now}, missing_since = {missing_since}, seen_at = {seen_at} \
+                 WHERE name = ? AND token = ?"
+            ));
+            session
+                .autocommit(update.bind(domain).bind(token))
+                .await
+                .map(drop)
+        })
+    }
+
     /// All domains that the API has made, and those that it has changed.
     pub async fn domains(&self) -> Result<Vec<DomainRow>, StoreError> {
         run!(self.read("domains", "reading the domains"), |session| {
@@ -149,6 +214,25 @@ async fn end(
 }
 
 const COLUMNS: &str = "id, name, tenant_id, details, token, verified_at, created_at, rev";
+
+#[derive(Debug, sqlx_macros::FromRow)]
+struct WatchedRow {
+    name: Vec<u8>,
+    token: Vec<u8>,
+    missing_since: Option<u64>,
+}
+
+impl WatchedRow {
+    fn watched(self, now: u64) -> Result<WatchedDomain, Fault> {
+        let domain = Domain::parse(&name(&self.name)?);
+        let missing = self.missing_since.map(|since| now.saturating_sub(since));
+        Ok(WatchedDomain {
+            domain: domain.map_err(|error| Fault::corrupt("domain", &error))?,
+            token: name(&self.token)?,
+            missing: missing.map(Duration::from_millis),
+        })
+    }
+}
 
 #[derive(Debug, sqlx_macros::FromRow)]
 struct Row {
@@ -261,6 +345,11 @@ async fn change(
         return Ok(Ok(old));
     }
     write(session, Some(&new), &new, now).await?;
+    if patch.verified == Some(true) {
+        // Where the DNS has the record, that is noted next. Otherwise the operator says so, and no record can go missing.
+        let unwatched = sql("UPDATE domains SET seen_at = NULL, missing_since = NULL WHERE id = ?");
+        session.execute(unwatched.bind(new.id)).await?;
+    }
     let mut detail = Map::new();
     if new.verified_at.is_some() != old.verified_at.is_some() {
         detail.insert("verified".to_owned(), new.verified_at.is_some().into());

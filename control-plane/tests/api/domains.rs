@@ -46,6 +46,11 @@ impl Dns {
         Self { address, records }
     }
 
+    fn remove(&self, name: &str) {
+        let mut records = self.records.lock().unwrap();
+        assert!(records.remove(&format!("{name}.")).is_some());
+    }
+
     fn set(&self, name: &str, value: &str) {
         let mut records = self.records.lock().unwrap();
         records.insert(format!("{name}."), value.to_owned());
@@ -76,6 +81,80 @@ async fn serve(socket: UdpSocket, records: Arc<Mutex<HashMap<String, String>>>) 
         let bytes = answer.to_vec().unwrap();
         socket.send_to(&bytes, from).await.unwrap();
     }
+}
+
+/// A server that looks at records again as soon as it can.
+async fn rechecking(dns: &Dns, missing_seconds: &str) -> Running {
+    let address = dns.address.to_string();
+    Running::with(&[
+        ("EDGELINK_DOMAINS_RESOLVER", &address),
+        ("EDGELINK_DOMAINS_RECHECK_SECONDS", "1"),
+        ("EDGELINK_DOMAINS_MISSING_SECONDS", missing_seconds),
+    ])
+    .await
+}
+
+/// A domain that the DNS has verified.
+async fn verified_by_dns(server: &Running, dns: &Dns, name: &str) {
+    let made = post(server, "/domains", &json!({ "name": name }))
+        .await
+        .expect(201);
+    let record = &made["verification"];
+    dns.set(
+        record["name"].as_str().unwrap(),
+        record["value"].as_str().unwrap(),
+    );
+    let path = format!("/domains/{name}/verify");
+    post(server, &path, &Value::Null).await.expect(200);
+}
+
+async fn is_verified(server: &Running, name: &str) -> bool {
+    let domain = server.get(&format!("/domains/{name}")).await.expect(200);
+    domain["verified"] == true
+}
+
+#[tokio::test]
+async fn a_domain_whose_record_stays_away_is_not_verified_any_longer() {
+    let dns = Dns::start().await;
+    let server = rechecking(&dns, "1").await;
+    verified_by_dns(&server, &dns, "lapsed.example").await;
+    verified_by_dns(&server, &dns, "kept.example").await;
+    verified(&server, json!({ "name": "trusted.example" })).await;
+    let link =
+        json!({ "longUrl": "https://example.com/", "domain": "lapsed.example", "customSlug": "x" });
+    server.post(&link).await.expect(201);
+    dns.remove("_edgelink.lapsed.example");
+    until("the domain is not verified", async || {
+        !is_verified(&server, "lapsed.example").await
+    })
+    .await;
+    until("its links are not served", async || {
+        visit(&server, "lapsed.example", "/x").await.status == 404
+    })
+    .await;
+    assert!(is_verified(&server, "kept.example").await);
+    assert!(
+        is_verified(&server, "trusted.example").await,
+        "the operator says so, and it never had a record"
+    );
+    let log = server
+        .get("/audit?subject=domain:lapsed.example")
+        .await
+        .expect(200);
+    assert_eq!(log["entries"][0]["detail"]["verified"], false, "{log}");
+    // The same owner comes back.
+    let domain = server.get("/domains/lapsed.example").await.expect(200);
+    let record = &domain["verification"];
+    dns.set(
+        record["name"].as_str().unwrap(),
+        record["value"].as_str().unwrap(),
+    );
+    post(&server, "/domains/lapsed.example/verify", &Value::Null)
+        .await
+        .expect(200);
+    visit(&server, "lapsed.example", "/x")
+        .await
+        .redirects(302, "https://example.com/");
 }
 
 #[tokio::test]

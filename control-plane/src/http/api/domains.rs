@@ -342,14 +342,18 @@ pub(crate) async fn verify(
     }
     let which = ChangedDomain {
         // It may have been removed meanwhile, and made by another tenant.
-        token: Some(token),
+        token: Some(token.clone()),
         ..domain.which(&caller)
     };
     let patch = DomainPatch {
         verified: Some(true),
         ..DomainPatch::default()
     };
-    change(&app, &caller, &which, &patch).await
+    let verified = change(&app, &caller, &which, &patch).await?;
+    app.store
+        .note_domain_record(&which.domain, &token, true)
+        .await?;
+    Ok(verified)
 }
 
 /// Removes a domain that has no links.
