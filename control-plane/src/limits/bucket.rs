@@ -129,6 +129,12 @@ pub(crate) fn take(buckets: &[(Rate, Option<Bucket>)], now: u64) -> Taken {
     Taken { refused_by, levels }
 }
 
+/// The level of a bucket at `now` once a request has given back what it cost; `None` if it is full then.
+pub(crate) fn give_back(rate: Rate, bucket: Option<Bucket>, now: u64) -> Option<u64> {
+    let level = rate.level(bucket, now).saturating_add(rate.price());
+    (level < rate.full()).then_some(level)
+}
+
 /// What became of a request for a token of each of several buckets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Taken {
@@ -207,6 +213,21 @@ mod tests {
         );
         assert_eq!(taken.refused_by, Some(1));
         assert_eq!(taken.levels, [3 * TOKEN, TOKEN - 1, TOKEN - 1]);
+    }
+
+    #[test]
+    fn what_is_given_back_can_be_taken_again_and_fills_no_bucket_above_its_capacity() {
+        let tries = Rate {
+            cost: 10,
+            ..rate(100, 1)
+        };
+        let bucket = |level, at| Some(Bucket { level, at });
+        let given_back = |level, now| give_back(tries, bucket(level * TOKEN, 0), now);
+        assert_eq!(given_back(0, 0), Some(10 * TOKEN));
+        assert_eq!(given_back(5, 3 * TOKEN), Some(18 * TOKEN));
+        assert_eq!(given_back(90, 0), None);
+        assert_eq!(given_back(95, 0), None);
+        assert_eq!(give_back(tries, None, 7), None);
     }
 
     #[test]

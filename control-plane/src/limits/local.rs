@@ -26,8 +26,28 @@ impl LocalBuckets {
 
     /// Takes a token of each, or of none if one of them has none.
     pub(super) fn take(&self, keyed: &[KeyedBucket]) -> Taken {
-        let now = || u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX);
-        self.take_at(keyed, now)
+        self.take_at(keyed, || self.now())
+    }
+
+    /// Gives back what a request has taken of each.
+    pub(super) fn give_back(&self, keyed: &[KeyedBucket]) {
+        self.give_back_at(keyed, || self.now());
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+
+    fn give_back_at(&self, keyed: &[KeyedBucket], now: impl Fn() -> u64) {
+        for KeyedBucket { key, rate } in keyed {
+            // One that was dropped since is full.
+            let Some(entry) = self.buckets.get(key) else {
+                continue;
+            };
+            let mut state = entry.lock().unwrap_or_else(PoisonError::into_inner);
+            let at = now();
+            *state = bucket::give_back(*rate, *state, at).map(|level| Bucket { level, at });
+        }
     }
 
     fn known(&self, key: &str) -> Option<Bucket> {
@@ -95,6 +115,17 @@ mod tests {
         assert!(admits("a", 0) && admits("a", 0) && !admits("a", 0));
         assert!(admits("b", 0));
         assert!(!admits("a", 999_999) && admits("a", 1_000_000) && !admits("a", 1_000_000));
+    }
+
+    #[test]
+    fn what_is_given_back_was_not_taken() {
+        let local = LocalBuckets::new(100, Duration::from_secs(2));
+        let admits = || local.take_at(&[bucket("a")], || 0).refused_by.is_none();
+        for _ in 0..10 {
+            assert!(admits());
+            local.give_back_at(&[bucket("a"), bucket("b")], || 0);
+        }
+        assert!(admits() && admits() && !admits());
     }
 
     #[test]

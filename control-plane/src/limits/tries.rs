@@ -52,6 +52,36 @@ pub(crate) const PROVIDER_LOGINS: Budget = Budget {
 /// Buckets in this process.
 const MAX_BUCKETS: u64 = 100_000;
 
+/// A try that was taken. A right password gives it back, so that many people of one address may give theirs; it is taken before
+/// the password is checked, so that no number of requests at once checks more.
+#[must_use = "a try is given back where the password was right, or stays taken"]
+pub(crate) struct Try<'a> {
+    tries: &'a Tries,
+    buckets: Vec<KeyedBucket>,
+    place: Place,
+}
+
+/// Where a try was taken.
+#[derive(Clone, Copy)]
+enum Place {
+    Redis,
+    Here,
+}
+
+impl Try<'_> {
+    /// Gives the try back. One of a Redis that does not answer any more stays taken.
+    pub(crate) async fn give_back(self) {
+        match (self.place, &self.tries.redis) {
+            (Place::Redis, Some(redis)) => {
+                if let Err(error) = redis.give_back(&self.buckets).await {
+                    report_degraded(&error);
+                }
+            }
+            _ => self.tries.local.give_back(&self.buckets),
+        }
+    }
+}
+
 /// What is counted, by all control planes of a Redis together. Without Redis, and while it does not answer, each counts by itself.
 pub(crate) struct Tries {
     budget: Budget,
@@ -74,7 +104,11 @@ impl Tries {
 
     /// Takes a try that is about `subject`: the key of a link, or an account, whose password is tried. The seconds until there is one,
     /// at least 1, if there is none now.
-    pub(crate) async fn take(&self, subject: impl Display, address: IpAddr) -> Result<(), u64> {
+    pub(crate) async fn take(
+        &self,
+        subject: impl Display,
+        address: IpAddr,
+    ) -> Result<Try<'_>, u64> {
         self.take_of(Some(subject), Some(address)).await
     }
 
@@ -84,7 +118,7 @@ impl Tries {
         &self,
         subject: Option<impl Display>,
         address: Option<IpAddr>,
-    ) -> Result<(), u64> {
+    ) -> Result<Try<'_>, u64> {
         let Budget { name, .. } = self.budget;
         let bucket = |key: &dyn Display, rate| KeyedBucket {
             key: format!("{PREFIX}{name}:{key}"),
@@ -97,14 +131,22 @@ impl Tries {
         let digest = subject.map(|subject| hex::encode(Sha256::digest(subject.to_string())));
         let subject = digest.map(|digest| bucket(&digest, self.budget.subject));
         let buckets: Vec<KeyedBucket> = address.into_iter().chain(subject).collect();
-        let taken = match &self.redis {
-            Some(redis) => redis.take(&buckets).await.unwrap_or_else(|error| {
-                report_degraded(&error);
-                self.local.take(&buckets)
-            }),
-            None => self.local.take(&buckets),
+        let in_redis = match &self.redis {
+            Some(redis) => redis.take(&buckets).await.inspect_err(report_degraded).ok(),
+            None => None,
         };
-        refusal(&buckets, &taken).map_or(Ok(()), Err)
+        let (taken, place) = match in_redis {
+            Some(taken) => (taken, Place::Redis),
+            None => (self.local.take(&buckets), Place::Here),
+        };
+        match refusal(&buckets, &taken) {
+            Some(seconds) => Err(seconds),
+            None => Ok(Try {
+                tries: self,
+                buckets,
+                place,
+            }),
+        }
     }
 }
 
@@ -136,11 +178,15 @@ mod tests {
         let tries = Tries::new(PASSWORDS, None);
         for index in 0..10 {
             let code = format!("a{}", index % 3);
-            assert_eq!(tries.take(key(&code), address(1)).await, Ok(()));
+            assert_eq!(tries.take(key(&code), address(1)).await.map(drop), Ok(()));
         }
-        let seconds = tries.take(key("b"), address(1)).await.unwrap_err();
+        let seconds = tries
+            .take(key("b"), address(1))
+            .await
+            .map(drop)
+            .unwrap_err();
         assert!((1..=10).contains(&seconds), "{seconds}");
-        assert_eq!(tries.take(key("b"), address(2)).await, Ok(()));
+        assert_eq!(tries.take(key("b"), address(2)).await.map(drop), Ok(()));
     }
 
     #[tokio::test]
@@ -148,32 +194,59 @@ mod tests {
         let tries = Tries::new(LOGINS, None);
         let by_key = async |address| tries.take_of(None::<&str>, Some(address)).await;
         for _ in 0..10 {
-            assert_eq!(by_key(address(1)).await, Ok(()));
+            assert_eq!(by_key(address(1)).await.map(drop), Ok(()));
         }
         assert!(by_key(address(1)).await.is_err());
         assert!(tries.take("a", address(1)).await.is_err());
-        assert_eq!(tries.take("a", address(2)).await, Ok(()));
+        assert_eq!(tries.take("a", address(2)).await.map(drop), Ok(()));
     }
 
     #[tokio::test]
     async fn what_is_known_is_counted_whatever_the_address() {
         let tries = Tries::new(LOGINS, None);
         for _ in 0..60 {
-            assert_eq!(tries.take_of(Some("a"), None).await, Ok(()));
+            assert_eq!(tries.take_of(Some("a"), None).await.map(drop), Ok(()));
         }
         assert!(tries.take_of(Some("a"), None).await.is_err());
-        assert_eq!(tries.take_of(Some("b"), None).await, Ok(()));
+        assert_eq!(tries.take_of(Some("b"), None).await.map(drop), Ok(()));
     }
 
     #[tokio::test]
     async fn tries_are_limited_by_link_over_all_addresses() {
         let tries = Tries::new(PASSWORDS, None);
         for index in 0..60 {
-            assert_eq!(tries.take(key("a"), address(index)).await, Ok(()));
+            assert_eq!(tries.take(key("a"), address(index)).await.map(drop), Ok(()));
         }
-        let seconds = tries.take(key("a"), address(99)).await.unwrap_err();
+        let seconds = tries
+            .take(key("a"), address(99))
+            .await
+            .map(drop)
+            .unwrap_err();
         assert!((1..=2).contains(&seconds), "{seconds}");
-        assert_eq!(tries.take(key("b"), address(99)).await, Ok(()));
+        assert_eq!(tries.take(key("b"), address(99)).await.map(drop), Ok(()));
+    }
+
+    #[tokio::test]
+    async fn right_passwords_cost_no_try_and_are_checked_no_more_at_once_than_wrong_ones() {
+        let tries = Tries::new(PASSWORDS, None);
+        for _ in 0..200 {
+            let taken = tries.take(key("a"), address(1)).await;
+            taken.expect("a try").give_back().await;
+        }
+        let mut held = Vec::new();
+        while let Ok(taken) = tries.take(key("a"), address(1)).await {
+            held.push(taken);
+        }
+        assert_eq!(held.len(), 10);
+        // A wrong one stays taken.
+        held.pop();
+        for right in held {
+            right.give_back().await;
+        }
+        for _ in 0..9 {
+            assert_eq!(tries.take(key("a"), address(1)).await.map(drop), Ok(()));
+        }
+        assert!(tries.take(key("a"), address(1)).await.is_err());
     }
 
     #[tokio::test]
@@ -187,6 +260,6 @@ mod tests {
             }
         }
         let most = Tries::new(Budget::hourly("x", 1_000_000, 1_000_000), None);
-        assert_eq!(most.take("all", address(1)).await, Ok(()));
+        assert_eq!(most.take("all", address(1)).await.map(drop), Ok(()));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Redis;
 use super::error::RedisError;
-use super::scripts::{ScriptCall, TAKE};
+use super::scripts::{GIVE_BACK, ScriptCall, TAKE};
 use crate::limits::bucket::{KeyedBucket, Taken};
 use fred::types::Value;
 
@@ -10,18 +10,31 @@ impl Redis {
     /// Takes what a request costs of each bucket, or nothing if one of them holds less. In a cluster all keys must be in one
     /// slot. If it fails, tokens may have been taken.
     pub(crate) async fn take(&self, buckets: &[KeyedBucket]) -> Result<Taken, RedisError> {
-        let arguments = |bucket: &KeyedBucket| {
-            let rate = bucket.rate;
-            let numbers = [rate.capacity, rate.per_second, rate.cost];
-            numbers.map(|number| Value::from(number.to_string()))
-        };
-        let run = ScriptCall {
-            keys: buckets.iter().map(|bucket| bucket.key.clone()).collect(),
-            arguments: buckets.iter().flat_map(arguments).collect(),
-        };
+        let run = call(buckets);
         let client = self.for_lookups();
         let answer = self.guarded("take", TAKE.run(&client, &run)).await?;
         read(answer, buckets.len()).ok_or(RedisError::Malformed("the levels of buckets"))
+    }
+
+    /// Gives back what a request has taken of each bucket.
+    pub(crate) async fn give_back(&self, buckets: &[KeyedBucket]) -> Result<(), RedisError> {
+        let run = call(buckets);
+        let client = self.for_lookups();
+        let given_back = self.guarded("give_back", GIVE_BACK.run(&client, &run));
+        given_back.await.map(drop)
+    }
+}
+
+/// The run of a script for these buckets.
+fn call(buckets: &[KeyedBucket]) -> ScriptCall {
+    let arguments = |bucket: &KeyedBucket| {
+        let rate = bucket.rate;
+        let numbers = [rate.capacity, rate.per_second, rate.cost];
+        numbers.map(|number| Value::from(number.to_string()))
+    };
+    ScriptCall {
+        keys: buckets.iter().map(|bucket| bucket.key.clone()).collect(),
+        arguments: buckets.iter().flat_map(arguments).collect(),
     }
 }
 

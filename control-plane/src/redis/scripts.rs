@@ -158,6 +158,29 @@ return {refused, unpack(levels)}
 ",
 );
 
+/// Gives back to each bucket of the keys what a request has taken of it; the arguments are as of [`TAKE`]. One that is full then
+/// goes, and one that is not there is full.
+pub(super) static GIVE_BACK: Script = Script::new(
+    r"
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+for i, key in ipairs(KEYS) do
+  local full, rate, price = ARGV[3 * i - 2] * 1000000, tonumber(ARGV[3 * i - 1]), ARGV[3 * i] * 1000000
+  local level, at = string.match(redis.call('GET', key) or '', '^(%d+) (%d+)$')
+  if level then
+    level = level + math.max(0, now - at) * rate + price
+    if level < full then
+      local bucket = string.format('%.0f %.0f', level, now)
+      redis.call('SET', key, bucket, 'PX', math.ceil((full - level) / rate / 1000))
+    else
+      redis.call('DEL', key)
+    end
+  end
+end
+return 0
+",
+);
+
 /// A script and the name that Redis knows it by.
 pub(super) struct Script {
     text: &'static str,
