@@ -21,7 +21,8 @@ const MAX_EDGES: u32 = 10_000;
 
 #[derive(Debug, Args)]
 pub(super) struct FlushArguments {
-    /// The database was restored from a backup: in addition, numbers are skipped that the lost database may have issued.
+    /// The database was restored from a backup: in addition, numbers of links, and ids of tenants, users, domains and webhooks, are
+    /// skipped that the lost database may have issued.
     #[arg(long)]
     restored: bool,
     /// How many links were created since that backup at most, and numbers drawn for them and not used, 1 to 1000000000: so many
@@ -83,12 +84,17 @@ impl FlushArguments {
 }
 
 fn print_skipped(skipped: Skipped, links_since: Option<u64>) {
-    let Skipped { least, greatest } = skipped;
+    let Skipped {
+        least,
+        greatest,
+        ids,
+    } = skipped;
     let count = match least == greatest {
         true => least.to_string(),
         false => format!("{least} to {greatest}"),
     };
     println!("numbers skipped: {count} at each of {ISSUERS} issuers");
+    println!("ids skipped: {ids} each of tenants, users, domains and webhooks");
     if links_since.is_none() && least < NUMBERS_SKIPPED {
         println!(
             "if more than {least} links were created since the backup, run it again with --links-since N before links are created"

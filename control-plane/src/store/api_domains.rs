@@ -4,6 +4,7 @@
 use super::accounts::lock_tenant;
 use super::audit::{Actor, Entry, append};
 use super::calls::{Store, run};
+use super::domains;
 use super::error::{Fault, StoreError};
 use super::outbox::OutboxBatches;
 use super::revisions::Revisions;
@@ -158,10 +159,11 @@ impl Store {
         new: &NewDomain,
         actor: &Actor,
     ) -> Result<Result<DomainRow, DomainError>, StoreError> {
+        let token = self.newest.token();
         let call = self.write("insert_domain", "adding a domain");
         let made = run!(call, |session| {
             session.begin().await?;
-            let made = insert(session, new, actor).await?;
+            let made = insert(session, new, actor, token).await?;
             end(session, made).await
         })?;
         self.notify_listener(&[]);
@@ -175,10 +177,11 @@ impl Store {
         patch: &DomainPatch,
         actor: &Actor,
     ) -> Result<Result<DomainRow, DomainError>, StoreError> {
+        let token = self.newest.token();
         let call = self.write("change_domain", "changing a domain");
         let changed = run!(call, |session| {
             session.begin().await?;
-            let changed = change(session, which, patch, actor).await?;
+            let changed = change(session, (which, patch), actor, token).await?;
             end(session, changed).await
         })?;
         self.notify_listener(&[]);
@@ -191,10 +194,11 @@ impl Store {
         which: &ChangedDomain,
         actor: &Actor,
     ) -> Result<Result<DomainRow, DomainError>, StoreError> {
+        let token = self.newest.token();
         let call = self.write("delete_domain", "removing a domain");
         let removed = run!(call, |session| {
             session.begin().await?;
-            let removed = delete(session, which, actor).await?;
+            let removed = delete(session, which, actor, token).await?;
             end(session, removed).await
         })?;
         self.notify_listener(&[]);
@@ -278,6 +282,7 @@ async fn insert(
     session: &mut Session,
     new: &NewDomain,
     actor: &Actor,
+    token: u64,
 ) -> Result<Result<DomainRow, DomainError>, Fault> {
     lock_tenant(session, FIRST_TENANT).await?;
     let old = find(session, &new.domain).await?;
@@ -299,7 +304,7 @@ async fn insert(
     let revisions = Revisions::read(session).await?;
     let now = revisions.now_millis();
     let row = DomainRow {
-        id: row_id(session, &new.domain, old.as_ref()).await?,
+        id: row_id(session, &new.domain, old.as_ref(), token).await?,
         domain: new.domain.clone(),
         tenant_id: actor.tenant_id,
         details: new.details.clone(),
@@ -318,12 +323,12 @@ async fn insert(
 
 async fn change(
     session: &mut Session,
-    which: &ChangedDomain,
-    patch: &DomainPatch,
+    (which, patch): (&ChangedDomain, &DomainPatch),
     actor: &Actor,
+    token: u64,
 ) -> Result<Result<DomainRow, DomainError>, Fault> {
     lock_tenant(session, FIRST_TENANT).await?;
-    let old = match find_changed(session, which).await? {
+    let old = match find_changed(session, which, token).await? {
         Ok(old) => old,
         Err(error) => return Ok(Err(error)),
     };
@@ -363,9 +368,10 @@ async fn delete(
     session: &mut Session,
     which: &ChangedDomain,
     actor: &Actor,
+    token: u64,
 ) -> Result<Result<DomainRow, DomainError>, Fault> {
     lock_tenant(session, FIRST_TENANT).await?;
-    let old = match find_changed(session, which).await? {
+    let old = match find_changed(session, which, token).await? {
         Ok(old) => old,
         Err(error) => return Ok(Err(error)),
     };
@@ -393,6 +399,7 @@ async fn delete(
 async fn find_changed(
     session: &mut Session,
     which: &ChangedDomain,
+    token: u64,
 ) -> Result<Result<DomainRow, DomainError>, Fault> {
     let row = find(session, &which.domain).await?;
     let (id, rev) = (
@@ -414,7 +421,7 @@ async fn find_changed(
     }
     let id = match id {
         Some(id) => id,
-        None => row_id(session, &which.domain, None).await?,
+        None => row_id(session, &which.domain, None, token).await?,
     };
     Ok(Ok(DomainRow {
         id,
@@ -429,12 +436,16 @@ async fn find_changed(
 }
 
 /// The key of a domain, which is added if it has no row yet.
-async fn row_id(session: &mut Session, domain: &Domain, old: Option<&Row>) -> Result<u32, Fault> {
+async fn row_id(
+    session: &mut Session,
+    domain: &Domain,
+    old: Option<&Row>,
+    token: u64,
+) -> Result<u32, Fault> {
     if let Some(old) = old {
         return Ok(old.id);
     }
-    let insert = sql("INSERT INTO domains (name) VALUES (?)").bind(domain);
-    match session.execute(insert).await {
+    match domains::insert(session, domain, token).await {
         Err(fault) if fault.is_duplicate() => return Err(Fault::Contended),
         inserted => inserted?,
     };

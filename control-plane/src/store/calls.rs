@@ -32,7 +32,7 @@ pub struct Store {
     statement_timeout: Duration,
     /// The most bytes of one INSERT, which follow the server's settings.
     pub(super) max_bytes: Arc<AtomicUsize>,
-    domains: Arc<DomainKeys>,
+    pub(super) domains: Arc<DomainKeys>,
     pub(super) last_revisions: Arc<LastRevisions>,
     pub(super) newest: Arc<NewestRow>,
     on_change: Option<OnChange>,
@@ -158,24 +158,19 @@ impl Store {
 
     /// The key of a domain; `None` if there never was a link on it.
     pub async fn find_domain_key(&self, domain: &Domain) -> Result<Option<u32>, StoreError> {
-        if let Some(id) = self.domains.get(domain) {
-            return Ok(Some(id));
-        }
         let call = self.read("find_domain", "finding a domain");
-        let id = run!(call, |session| domains::find(session, domain).await)?;
-        if let Some(id) = id {
-            self.domains.insert(domain.clone(), id);
-        }
-        Ok(id)
+        run!(call, |session| domains::find(session, domain).await)
     }
 
-    /// The key of a domain, which is added if it is missing.
-    pub(super) async fn domain_key(&self, domain: &Domain) -> Result<u32, StoreError> {
+    /// The key that a domain had when it was read last, for a transaction that checks it. One that is not remembered is read, and
+    /// added if it is missing.
+    pub(super) async fn remembered_domain_key(&self, domain: &Domain) -> Result<u32, StoreError> {
         if let Some(id) = self.domains.get(domain) {
             return Ok(id);
         }
         let call = self.write("add_domain", "adding a domain");
-        let id = run!(call, |session| domains::add(session, domain).await)?;
+        let token = self.newest.token();
+        let id = run!(call, |session| domains::add(session, domain, token).await)?;
         self.domains.insert(domain.clone(), id);
         Ok(id)
     }

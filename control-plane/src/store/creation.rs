@@ -18,7 +18,7 @@ use self::conflicts::Conflicts;
 use self::row::{Dependency, NewRow, check_numbers, insert_links};
 use super::calls::{Store, run};
 use super::dialect::Dialect;
-use super::domains::{self, Made};
+use super::domains::{self, Configured, DomainKeys, ExpectedDomain};
 use super::error::{Fault, StoreError};
 use super::events::{Events, LinkEvent, NewDeliveries, Subscribers};
 use super::outbox::OutboxBatches;
@@ -29,7 +29,7 @@ use super::sql::{LONGEST, insert_literally, pieces, sql};
 use super::terms::Terms;
 use super::twins::{Twin, find_like, lock_targets};
 use crate::links::model::Link;
-use edgelink_wire::{Code, LinkKey};
+use edgelink_wire::{Code, Domain, LinkKey};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -70,34 +70,39 @@ impl Store {
 
     /// Whether another link has the number or the code, for each of `links` in their order.
     pub async fn are_taken(&self, links: &[(u64, LinkKey)]) -> Result<Vec<bool>, StoreError> {
-        let mut looked_up = Vec::with_capacity(links.len());
-        for (id, key) in links {
-            looked_up.push((*id, self.domain_key(&key.domain).await?, &key.code));
-        }
+        let names: BTreeSet<&Domain> = links.iter().map(|(_, key)| &key.domain).collect();
         let call = self.read("are_taken", "looking for free codes");
-        let conflicts = run!(call, |session| Conflicts::find(session, &looked_up).await)?;
-        let is_taken = |link: &(u64, u32, &Code)| {
-            let of_code = conflicts.of_code(link.1, link.2);
-            conflicts.numbers.contains(&link.0)
-                || of_code.is_some_and(|row| row.deleted_at.is_none())
-        };
-        Ok(looked_up.iter().map(is_taken).collect())
+        run!(call, |session| {
+            let domains = domains::find_all(session, &names).await?;
+            // No row has the key 0: a domain without a row has no links.
+            let domain_id = |key: &LinkKey| domains.get(&key.domain).map_or(0, |domain| domain.id);
+            let looked_up = links
+                .iter()
+                .map(|(id, key)| (*id, domain_id(key), &key.code));
+            let looked_up: Vec<(u64, u32, &Code)> = looked_up.collect();
+            let conflicts = Conflicts::find(session, &looked_up).await?;
+            let is_taken = |link: &(u64, u32, &Code)| {
+                let of_code = conflicts.of_code(link.1, link.2);
+                conflicts.numbers.contains(&link.0)
+                    || of_code.is_some_and(|row| row.deleted_at.is_none())
+            };
+            Ok(looked_up.iter().map(is_taken).collect())
+        })
     }
 
     async fn creation(&self, links: Vec<NewLink>) -> Result<Creation, StoreError> {
         let now = self.now().await?;
         let mut rows = Vec::with_capacity(links.len());
-        let mut made = BTreeSet::new();
         for link in links {
             check_numbers(&link)?;
-            let domain_id = self.domain_key(&link.key.domain).await?;
-            let row = (domain_id, link.scope.tenant_id);
-            made.extend(domains::made(&self.configured, &link.key.domain, row));
+            let domain_id = self.remembered_domain_key(&link.key.domain).await?;
             rows.push(NewRow::new(link, domain_id, now));
         }
         Ok(Creation {
             rows,
-            made: made.into_iter().collect(),
+            configured: self.configured.clone(),
+            domains: Arc::clone(&self.domains),
+            token: self.newest.token(),
             max_bytes: self.max_bytes.load(Ordering::Relaxed),
             last: Arc::clone(&self.last_revisions),
             events: self.events.clone(),
@@ -114,8 +119,12 @@ const MAX_ROUNDS: usize = 4;
 /// Links on their way into the database, at `now` by its clock.
 struct Creation {
     rows: Vec<NewRow>,
-    /// The domains that tenants have made.
-    made: Vec<Made>,
+    /// The domains of the configuration.
+    configured: Configured,
+    /// The keys that this process remembers.
+    domains: Arc<DomainKeys>,
+    /// The greatest token of the publisher that it has read.
+    token: u64,
     /// The most bytes of one INSERT, which MySQL bounds. A single row may be larger.
     max_bytes: usize,
     last: Arc<LastRevisions>,
@@ -148,7 +157,7 @@ impl Creation {
     }
 
     /// Creates all links with as few messages to the server as possible; `false`, in a transaction to be rolled back,
-    /// if there are conflicts.
+    /// if there are conflicts, or domains are not as they are remembered.
     ///
     /// Their revision `rev` is a guess by the database's last answer, and counts if it still fits in the end. The floor
     /// is read after the insertion: it shows the purge of a tombstone that an insertion has waited for.
@@ -169,7 +178,11 @@ impl Creation {
         }
         let script = self.script(session.dialect(), &order, is_begun, &deliveries);
         let revisions: Revisions = match session.script(script).await {
-            Err(fault) if fault.is_duplicate() || fault.is_missing_row() => return Ok(false),
+            Err(fault)
+                if fault.is_duplicate() || fault.is_missing_row() || fault.is_missing_parent() =>
+            {
+                return Ok(false);
+            }
             revisions => revisions?,
         };
         self.last.note(revisions);
@@ -207,14 +220,23 @@ impl Creation {
         self.receipts().insert_literally(&mut script);
         deliveries.insert_literally(&mut script);
         script.push_str(&Revisions::select(dialect));
-        if !self.made.is_empty() {
-            // The insertion has waited for those who remove a domain, and they wait for its end.
-            let gone = domains::are_gone(&self.made);
-            script.push_str(&format!(
-                " AND NOT EXISTS (SELECT 1 FROM domains WHERE {gone})"
-            ));
-        }
+        script.push_str(" AND ");
+        // The insertion has waited for those who remove a domain, and they wait for its end.
+        script.push_str(&domains::are_as_expected(
+            &self.expected_domains(),
+            &dialect.force_index("PRIMARY"),
+        ));
         script
+    }
+
+    /// The domains of the links, as they have to be for all to be created at once.
+    fn expected_domains(&self) -> BTreeSet<ExpectedDomain<'_>> {
+        let expected = self.rows.iter().map(|row| ExpectedDomain {
+            id: row.domain_id,
+            name: &row.link.domain,
+            tenant_id: row.required_tenant(&self.configured),
+        });
+        expected.collect()
     }
 
     /// Creates the links and looks for all conflicts; `false`, in a transaction to be rolled back, if another one has
@@ -223,7 +245,7 @@ impl Creation {
         session.begin().await?;
         let first = Revisions::read(session).await?.first();
         self.reset(first);
-        self.find_gone_domains(session).await?;
+        self.place(session).await?;
         self.find_receipts(session).await?;
         self.find_twins(session).await?;
         let order = self.order();
@@ -261,12 +283,21 @@ impl Creation {
         }
     }
 
-    /// Sets the outcome of links whose domain their tenant does not have any more, and keeps the other domains until the
-    /// transaction ends.
-    async fn find_gone_domains(&mut self, session: &mut Session) -> Result<(), Fault> {
-        let gone = domains::gone(session, &self.made).await?;
+    /// Puts links on their domains as the database has them, and keeps these as they are until the transaction ends; sets the outcome
+    /// of links whose domain their tenant does not have any more.
+    async fn place(&mut self, session: &mut Session) -> Result<(), Fault> {
+        let names: BTreeSet<&Domain> = self.rows.iter().map(|row| &row.link.domain).collect();
+        let stored = domains::lock_or_add(session, &names, self.token).await?;
+        for (name, domain) in &stored {
+            self.domains.insert(name.clone(), domain.id);
+        }
         for row in &mut self.rows {
-            if row.outcome.is_none() && gone.contains(&(row.domain_id, row.link.tenant_id)) {
+            let required = row.required_tenant(&self.configured);
+            let Some(domain) = stored.get(&row.link.domain) else {
+                return Err(Fault::Contended);
+            };
+            row.domain_id = domain.id;
+            if row.outcome.is_none() && !domain.admits(required) {
                 row.outcome = Some(Err(CreateError::DomainGone));
             }
         }
@@ -518,7 +549,9 @@ mod tests {
         row.outcome = Some(Ok(()));
         let creation = Creation {
             rows: vec![row],
-            made: vec![(2, 3)],
+            configured: Some([].into()),
+            domains: Arc::default(),
+            token: 0,
             max_bytes: 4096,
             last: Arc::default(),
             events: None,
@@ -538,7 +571,8 @@ mod tests {
                  INSERT INTO receipts (request, item, fingerprint, link_id, link_key, rev, created_at, found, link_created_at, \
                  link_updated_at) VALUES (X'{request}', 5, X'{fingerprint}', 1, X'612f63', 8, 9, 0, 3, 3); \
                  SELECT rev_floor, CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS UNSIGNED) AS now_micros FROM publisher \
-                 WHERE id = 1 AND NOT EXISTS (SELECT 1 FROM domains WHERE (id = 2 AND COALESCE(tenant_id, 0) <> 3))"
+                 WHERE id = 1 AND (SELECT COUNT(*) FROM domains FORCE INDEX (PRIMARY) WHERE \
+                 (id = 2 AND name = X'61' AND tenant_id = 2)) = 1"
             )
         );
     }

@@ -21,6 +21,8 @@ pub(super) struct Dialect {
     pub(super) greatest: &'static str,
     /// The smaller of two values.
     pub(super) least: &'static str,
+    /// The id that the last INSERT of the session was given.
+    pub(super) last_id: &'static str,
     /// Inserts rows unless they are there.
     pub(super) insert_ignore: &'static str,
     /// Joins in the order of the text. MySQL may prefer to start from the domains, and to sort all links for every
@@ -48,6 +50,7 @@ pub(super) static MYSQL: Dialect = Dialect {
     for_share: " LOCK IN SHARE MODE",
     greatest: "GREATEST",
     least: "LEAST",
+    last_id: "CAST(LAST_INSERT_ID() AS UNSIGNED)",
     insert_ignore: "INSERT IGNORE INTO",
     join_in_order: "STRAIGHT_JOIN",
     part: "(",
@@ -65,6 +68,7 @@ pub(super) static SQLITE: Dialect = Dialect {
     for_share: "",
     greatest: "MAX",
     least: "MIN",
+    last_id: "last_insert_rowid()",
     insert_ignore: "INSERT OR IGNORE INTO",
     join_in_order: "JOIN",
     part: "SELECT * FROM (",
@@ -93,6 +97,24 @@ impl Dialect {
     /// Whether transactions that write have to lock what they read: SQLite has one at a time.
     pub(super) fn has_row_locks(&self) -> bool {
         self.system == System::MySql
+    }
+
+    /// Whether each table keeps the greatest id that it has given out. SQLite has tables which give out the one after the greatest
+    /// that a row has.
+    pub(super) fn keeps_ids(&self) -> bool {
+        self.system == System::MySql
+    }
+
+    /// The id of a new row of a table: the next one that was never given out. `floor` is the row of `counters` with the greatest that
+    /// is not given out any more, unless the table keeps it.
+    pub(super) fn next_id(&self, table: &str, floor: &str) -> String {
+        match self.system {
+            System::MySql => "NULL".to_owned(),
+            System::Sqlite => format!(
+                "(SELECT MAX(COALESCE((SELECT MAX(id) FROM {table}), 0), COALESCE((SELECT seq FROM sqlite_sequence \
+                 WHERE name = '{table}'), 0), COALESCE((SELECT value FROM counters WHERE name = '{floor}'), 0)) + 1)"
+            ),
+        }
     }
 
     /// The clock before the statement looks at anything, in unix microseconds: the expression, and the value to bind to it,

@@ -1,18 +1,22 @@
-//! The keys of domains, which never change once given.
+//! The keys of domains, by which rows of links say where they are.
+//!
+//! A key is good for one database as it is now: one that went back gives keys of lost domains to others. So a key that this process
+//! remembers is a guess, which the transaction that relies on it checks against the name.
 
 use super::error::Fault;
+use super::ids::{IdTable, next_id};
 use super::session::Session;
-use super::sql::sql;
+use super::sql::{LONGEST, Value, sql};
 use edgelink_wire::Domain;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// The keys read so far. Only domains with a row are inserted, so it grows no larger than their table.
+/// The keys read last. Only domains with a row are inserted, so it grows no larger than their table.
 #[derive(Debug, Default)]
 pub(super) struct DomainKeys(RwLock<HashMap<Domain, u32>>);
 
 impl DomainKeys {
-    /// The key of a domain, if it was read.
+    /// The key that a domain had, if it was read.
     pub(super) fn get(&self, domain: &Domain) -> Option<u32> {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         known.get(domain).copied()
@@ -23,52 +27,149 @@ impl DomainKeys {
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         known.insert(domain, id);
     }
-}
 
-/// A domain that a tenant has made, and may remove, with that tenant: links are created there while both are as they were checked.
-pub(super) type Made = (u32, u32);
+    /// Drops all keys: the database went back.
+    pub(super) fn clear(&self) {
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        known.clear();
+    }
+}
 
 /// The domains of the configuration, which are not removed; `None` if domains are not checked.
 pub(super) type Configured = Option<Arc<[Domain]>>;
 
-/// The domain if a tenant can have made it.
-pub(super) fn made(configured: &Configured, domain: &Domain, row: Made) -> Option<Made> {
+/// The tenant that has to have the domain where one of its links is put there; `None` if the domain is configured, or domains
+/// are not checked.
+pub(super) fn required_tenant(
+    configured: &Configured,
+    domain: &Domain,
+    tenant_id: u32,
+) -> Option<u32> {
     let configured = configured.as_ref()?;
-    (!configured.contains(domain)).then_some(row)
+    (!configured.contains(domain)).then_some(tenant_id)
 }
 
-/// The condition of rows of domains that are not those of their tenants any more. The numbers are part of the text.
-pub(super) fn are_gone(made: &[Made]) -> String {
-    let gone = made
-        .iter()
-        .map(|(id, tenant_id)| format!("(id = {id} AND COALESCE(tenant_id, 0) <> {tenant_id})"));
-    gone.collect::<Vec<_>>().join(" OR ")
+/// A domain by its remembered key, as a new link needs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct ExpectedDomain<'a> {
+    pub(super) id: u32,
+    pub(super) name: &'a Domain,
+    /// See [`required_tenant`].
+    pub(super) tenant_id: Option<u32>,
 }
 
-/// Those of the domains that are not those of their tenants any more. The others stay until the transaction ends.
-pub(super) async fn gone(session: &mut Session, made: &[Made]) -> Result<HashSet<Made>, Fault> {
-    if made.is_empty() {
-        return Ok(HashSet::new());
+/// The condition that domains are as they are expected, as text without values. A plain read finds their rows by their keys.
+pub(super) fn are_as_expected(expected: &BTreeSet<ExpectedDomain<'_>>, primary: &str) -> String {
+    let mut text = format!("(SELECT COUNT(*) FROM domains{primary} WHERE ");
+    for (index, domain) in expected.iter().enumerate() {
+        text.push_str(if index == 0 { "(id = " } else { " OR (id = " });
+        Value::from(domain.id).write(&mut text);
+        text.push_str(" AND name = ");
+        Value::from(domain.name).write(&mut text);
+        if let Some(tenant_id) = domain.tenant_id {
+            text.push_str(" AND tenant_id = ");
+            Value::from(tenant_id).write(&mut text);
+        }
+        text.push(')');
     }
-    let ids: Vec<u32> = made.iter().map(|(id, _)| *id).collect();
-    let for_share = session.dialect().for_share;
-    let query = sql("SELECT id, tenant_id FROM domains WHERE id IN ").list(&ids);
-    let rows: Vec<(u32, Option<u32>)> = session.fetch_all(query.push(for_share)).await?;
-    let is_gone = |(id, tenant_id): &&Made| !rows.contains(&(*id, Some(*tenant_id)));
-    Ok(made.iter().filter(is_gone).copied().collect())
+    text.push_str(&format!(") = {}", expected.len()));
+    text
 }
 
-/// Adds a domain unless it exists; its key. Another process may add it in between.
-pub(super) async fn add(session: &mut Session, domain: &Domain) -> Result<u32, Fault> {
+/// A domain as the database has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct StoredDomain {
+    pub(super) id: u32,
+    /// The tenant that has it; `None` if its row only gives links their domain.
+    tenant_id: Option<u32>,
+}
+
+impl StoredDomain {
+    /// Whether links may be put there that need it to be that tenant's.
+    pub(super) fn admits(&self, required_tenant: Option<u32>) -> bool {
+        required_tenant.is_none_or(|tenant_id| self.tenant_id == Some(tenant_id))
+    }
+}
+
+/// The domains of these names that have a row.
+pub(super) async fn find_all(
+    session: &mut Session,
+    names: &BTreeSet<&Domain>,
+) -> Result<HashMap<Domain, StoredDomain>, Fault> {
+    read_all(session, names, "").await
+}
+
+/// The domains of these names that have a row, which stay as they are until the transaction ends.
+pub(super) async fn lock_all(
+    session: &mut Session,
+    names: &BTreeSet<&Domain>,
+) -> Result<HashMap<Domain, StoredDomain>, Fault> {
+    let for_share = session.dialect().for_share;
+    read_all(session, names, for_share).await
+}
+
+/// The same, where a domain that lost its row, because the database went back, gets another one. Fails where [`next_id`] does.
+pub(super) async fn lock_or_add(
+    session: &mut Session,
+    names: &BTreeSet<&Domain>,
+    token: u64,
+) -> Result<HashMap<Domain, StoredDomain>, Fault> {
+    let mut stored = lock_all(session, names).await?;
+    for name in names {
+        if !stored.contains_key(*name) {
+            let id = add(session, name, token).await?;
+            let added = StoredDomain {
+                id,
+                tenant_id: None,
+            };
+            stored.insert((*name).clone(), added);
+        }
+    }
+    Ok(stored)
+}
+
+async fn read_all(
+    session: &mut Session,
+    names: &BTreeSet<&Domain>,
+    lock: &str,
+) -> Result<HashMap<Domain, StoredDomain>, Fault> {
+    let names: Vec<&Domain> = names.iter().copied().collect();
+    let mut stored = HashMap::with_capacity(names.len());
+    for names in names.chunks(LONGEST) {
+        let query = sql("SELECT id, name, tenant_id FROM domains WHERE name IN ").list(names);
+        let rows: Vec<(u32, Vec<u8>, Option<u32>)> = session.fetch_all(query.push(lock)).await?;
+        for (id, name, tenant_id) in rows {
+            // They are in the order of their bytes.
+            let place = names.binary_search_by(|domain| domain.as_str().as_bytes().cmp(&name));
+            if let Some(name) = place.ok().and_then(|index| names.get(index)) {
+                stored.insert((*name).clone(), StoredDomain { id, tenant_id });
+            }
+        }
+    }
+    Ok(stored)
+}
+
+/// Adds a domain unless it exists; its key. Another process may add it in between. Fails where [`next_id`] does.
+pub(super) async fn add(session: &mut Session, domain: &Domain, token: u64) -> Result<u32, Fault> {
     if let Some(id) = find(session, domain).await? {
         return Ok(id);
     }
-    let insert = sql("INSERT INTO domains (name) VALUES (?)").bind(domain);
-    match session.execute(insert).await {
+    match insert(session, domain, token).await {
         Err(fault) if !fault.is_duplicate() => return Err(fault),
         _ => {}
     }
     find(session, domain).await?.ok_or(Fault::Contended)
+}
+
+/// Inserts the row of a domain.
+pub(super) async fn insert(
+    session: &mut Session,
+    domain: &Domain,
+    token: u64,
+) -> Result<(), Fault> {
+    let id = next_id(session, IdTable::Domains, token).await?;
+    let insert = sql(format!("INSERT INTO domains (id, name) VALUES ({id}, ?)"));
+    session.execute(insert.bind(domain)).await.map(drop)
 }
 
 /// The key of a domain, if it has a row.

@@ -62,6 +62,9 @@ pub(super) enum Fault {
     /// Other transactions kept changing the same rows.
     #[error("others keep changing the same rows")]
     Contended,
+    /// The database is older than what this process has read of it, and is not repaired yet.
+    #[error("the database went back, and the publisher has not skipped the numbers of before yet")]
+    WentBack,
     /// A row that this version cannot have written.
     #[error("the stored {0}")]
     Corrupt(String),
@@ -83,6 +86,7 @@ impl Fault {
             Self::Corrupt(_) => "corrupt",
             Self::Refused(_) => "refused",
             Self::NoDatabase => "no database",
+            Self::WentBack => "went back",
             Self::Sql(_) | Self::Contended => match self.remedy() {
                 Remedy::Retry | Remedy::Later => "busy",
                 Remedy::Reconnect => "connection",
@@ -96,20 +100,31 @@ impl Fault {
     pub(super) fn remedy(&self) -> Remedy {
         match self {
             Self::Sql(error) => Remedy::of_driver(error).unwrap_or_else(|| of_database(error)),
-            Self::TimedOut(_) | Self::NoDatabase | Self::Contended => Remedy::Later,
+            Self::TimedOut(_) | Self::NoDatabase | Self::Contended | Self::WentBack => {
+                Remedy::Later
+            }
             Self::Corrupt(_) | Self::Refused(_) => Remedy::GiveUp,
         }
     }
 
-    /// Whether the server may be at its end. One that has other transactions change the same rows works.
+    /// Whether the server may be at its end. One that has other transactions change the same rows works, and so does one that is to be
+    /// repaired.
     pub(super) fn is_suspicious(&self) -> bool {
         let may_have_failed = matches!(self.remedy(), Remedy::Reconnect | Remedy::Later);
-        may_have_failed && !matches!(self, Self::Contended)
+        may_have_failed && !matches!(self, Self::Contended | Self::WentBack)
     }
 
     /// Whether a unique key is taken.
     pub(super) fn is_duplicate(&self) -> bool {
         self.remedy() == Remedy::Duplicate
+    }
+
+    /// Whether a row refers to one that is not there.
+    pub(super) fn is_missing_parent(&self) -> bool {
+        let Self::Sql(error) = self else { return false };
+        error
+            .as_database_error()
+            .is_some_and(|error| error.is_foreign_key_violation())
     }
 
     /// Whether a server has no such table, or the connection no database.

@@ -2,7 +2,7 @@
 
 use super::audit::{Actor, NewEntry, append_all};
 use super::dialect::Dialect;
-use super::domains::{self, Configured, Made};
+use super::domains::{self, Configured};
 use super::error::Fault;
 use super::events::{Events, LinkEvent};
 use super::external_ids::external_ids;
@@ -120,18 +120,20 @@ impl LockedRows {
         let restored = changes
             .iter()
             .filter(|(_, change)| matches!(change, LinkChange::Restore(_)));
-        let mut made: BTreeMap<Made, Vec<&LinkKey>> = BTreeMap::new();
+        let mut required: Vec<(&LinkKey, u32)> = Vec::new();
         for (key, _) in restored {
             if let Some(row) = self.rows.get(key)
-                && let Some(domain) =
-                    domains::made(configured, &key.domain, (row.domain_id, row.link.tenant_id))
+                && let Some(tenant_id) =
+                    domains::required_tenant(configured, &key.domain, row.link.tenant_id)
             {
-                made.entry(domain).or_default().push(key);
+                required.push((key, tenant_id));
             }
         }
-        let domains: Vec<Made> = made.keys().copied().collect();
-        for gone in domains::gone(session, &domains).await? {
-            for key in made.remove(&gone).into_iter().flatten() {
+        let names = required.iter().map(|(key, _)| &key.domain).collect();
+        let stored = domains::lock_all(session, &names).await?;
+        for (key, tenant_id) in required {
+            let domain = stored.get(&key.domain);
+            if !domain.is_some_and(|domain| domain.admits(Some(tenant_id))) {
                 self.rows.remove(key);
             }
         }

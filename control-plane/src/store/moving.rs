@@ -12,7 +12,7 @@ use super::visits;
 use crate::links::model::{Link, LinkContent};
 use edgelink_wire::LinkKey;
 use serde_json::{Value as Json, json};
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::Ordering;
 
 impl Store {
@@ -25,11 +25,12 @@ impl Store {
         check: CheckFn,
         actor: &Actor,
     ) -> Result<Option<Result<Moved, MoveError>>, StoreError> {
-        let domain_id = self.domain_key(&wanted.to.domain).await?;
+        // So that a domain without a row gets one before links are locked.
+        self.remembered_domain_key(&wanted.to.domain).await?;
         let call = self.write("move_link", "moving a link");
         let place = Place {
-            domain_id,
             id,
+            token: self.newest.token(),
             written: Written {
                 actor,
                 max_bytes: self.max_bytes.load(Ordering::Relaxed),
@@ -81,10 +82,11 @@ pub enum MoveError {
     NumberTaken,
 }
 
-/// Where the link comes to, and how it is written.
+/// The number of the link at its new place, and how it is written.
 struct Place<'a> {
-    domain_id: u32,
     id: u64,
+    /// The greatest token of the publisher that this process has read.
+    token: u64,
     written: Written<'a>,
 }
 
@@ -127,11 +129,16 @@ async fn relocate_locked(
     if let Err(error) = check(&original) {
         return Ok(Some(Err(MoveError::Refused(error))));
     }
-    let row = (place.domain_id, original.tenant_id);
-    let made = domains::made(place.written.configured, &to.domain, row);
-    if !domains::gone(session, made.as_slice()).await?.is_empty() {
+    let names = BTreeSet::from([&to.domain]);
+    let stored = domains::lock_or_add(session, &names, place.token).await?;
+    let configured = place.written.configured;
+    let required = domains::required_tenant(configured, &to.domain, original.tenant_id);
+    let domain = stored
+        .get(&to.domain)
+        .filter(|domain| domain.admits(required));
+    let Some(domain) = domain else {
         return Ok(Some(Err(MoveError::DomainGone)));
-    }
+    };
     if rows.live(to).is_some() {
         return Ok(Some(Err(MoveError::CodeTaken)));
     }
@@ -168,7 +175,7 @@ async fn relocate_locked(
         },
         ..original
     };
-    let link = rows.put(place.domain_id, link);
+    let link = rows.put(domain.id, link);
     rows.set_entries(entries(wanted));
     rows.write(session, place.written).await?;
     if let Some(link) = &link {

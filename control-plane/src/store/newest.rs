@@ -23,12 +23,15 @@ impl NewestRow {
         self.read().1
     }
 
-    /// Notes a row that was read.
-    pub(super) fn note(&self, token: u64, skipped_in: u64) {
+    /// Notes a row that was read; whether the database went back since the one before.
+    pub(super) fn note(&self, token: u64, skipped_in: u64) -> bool {
         let mut newest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if token >= newest.0 {
-            *newest = (token, skipped_in);
+        if token < newest.0 {
+            return true;
         }
+        let went_back = skipped_in != newest.1;
+        *newest = (token, skipped_in);
+        went_back
     }
 
     fn read(&self) -> (u64, u64) {
@@ -43,15 +46,17 @@ mod tests {
     #[test]
     fn numbers_were_skipped_last_where_the_row_with_the_newest_token_says() {
         let newest = NewestRow::default();
-        for (token, skipped_in, expected) in [
-            (5, 0, (5, 0)),
+        for (token, skipped_in, went_back, expected) in [
+            (5, 0, false, (5, 0)),
+            (6, 0, false, (6, 0)),
             // The clock was ahead when this one was repaired, which is lost.
-            (7, 900, (7, 900)),
-            (6, 0, (7, 900)),
-            (8, 300, (8, 300)),
-            (7, 900, (8, 300)),
+            (7, 900, true, (7, 900)),
+            (6, 0, true, (7, 900)),
+            (8, 300, true, (8, 300)),
+            (7, 900, true, (8, 300)),
+            (8, 300, false, (8, 300)),
         ] {
-            newest.note(token, skipped_in);
+            assert_eq!(newest.note(token, skipped_in), went_back, "{token}");
             assert_eq!((newest.token(), newest.skipped_in()), expected);
         }
     }

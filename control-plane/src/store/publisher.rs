@@ -8,7 +8,8 @@ pub use state::{FeedKind, LeaseClaim, OTHER_KIND_WAIT_MILLIS, PublisherState};
 use super::bounds::{self, Drawn};
 use super::calls::{Store, run};
 use super::dialect::Dialect;
-use super::error::{Fault, StoreError};
+use super::error::{Fault, Remedy, StoreError};
+use super::ids::skip_ids;
 use super::issuers::ISSUERS;
 use super::outbox::PendingBatch;
 use super::packed::Packed;
@@ -57,15 +58,13 @@ impl Store {
         if self.publisher().await?.token >= token {
             return Ok(());
         }
-        Err(StoreError {
-            context,
-            transient: true,
-            source: "the database went back, and the publisher has not skipped the numbers of before yet".into(),
-        })
+        Err(Fault::WentBack.into_error(context, Remedy::Later))
     }
 
     fn note(&self, state: &PublisherState) {
-        self.newest.note(state.token, state.skipped_in);
+        if self.newest.note(state.token, state.skipped_in) {
+            self.domains.clear();
+        }
     }
 
     /// The oldest changes that are not published yet, in `limit` batches at most, and the row as of the same moment.
@@ -247,13 +246,15 @@ pub enum FlushReason {
     },
 }
 
-/// By how many sequences issuers were advanced.
+/// By how many sequences issuers were advanced, and how many ids were skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Skipped {
     /// The one that was advanced least.
     pub least: u64,
     /// The one that was advanced most.
     pub greatest: u64,
+    /// Ids of tenants, users, domains and webhooks, in the table in which they were fewest.
+    pub ids: u64,
 }
 
 /// The outbox.
@@ -368,15 +369,16 @@ async fn write_and_commit(session: &mut Session, state: &PublisherState) -> Resu
     session.commit(1).await
 }
 
-/// Advances all number sources of the database by `wanted`, or else beyond `drawn` as [`NUMBERS_SKIPPED`] says; and notes the
-/// generation. An issuer that is above the bound draws again once the publisher has raised it.
+/// Advances all number sources of the database by `wanted`, or else beyond `drawn` as [`NUMBERS_SKIPPED`] says, and all ids; and notes
+/// the generation. An issuer that is above the bound draws again once the publisher has raised it.
 async fn skip_numbers(
     session: &mut Session,
     state: &mut PublisherState,
     wanted: Option<u64>,
     drawn: Drawn,
 ) -> Result<Skipped, Fault> {
-    let skipped = advance_issuers(session, wanted, drawn).await?;
+    let mut skipped = advance_issuers(session, wanted, drawn).await?;
+    skipped.ids = skip_ids(session).await?;
     let update = session.dialect().on_duplicate("name");
     let (value, greatest) = (
         session.dialect().inserted("value"),
@@ -435,6 +437,7 @@ async fn advance_issuers(
     Ok(Skipped {
         least: skipped.clone().min().unwrap_or_default(),
         greatest: skipped.max().unwrap_or_default(),
+        ids: 0,
     })
 }
 

@@ -186,7 +186,8 @@ pub(super) fn insert_literally<'v, const N: usize>(
 }
 
 impl Value<'_> {
-    fn write(&self, text: &mut String) {
+    /// Appends the value as a literal, of which no part can be taken for SQL.
+    pub(super) fn write(&self, text: &mut String) {
         // Writing to a String does not fail.
         match self {
             Self::Null => text.push_str("NULL"),

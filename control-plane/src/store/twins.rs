@@ -21,11 +21,7 @@ impl Store {
     /// The oldest link like each of `wanted`, in their order. Of links from before version 36 of the schema, until
     /// [`Store::hash_contents`] has reached them, the first 100 to the same target are compared.
     pub async fn find_like(&self, wanted: &[Wanted<'_>]) -> Result<Vec<Option<Link>>, StoreError> {
-        let mut candidates = Vec::with_capacity(wanted.len());
-        for wanted in wanted {
-            let domain_id = self.domain_key(wanted.domain).await?;
-            candidates.push(Candidate::new(wanted, domain_id));
-        }
+        let candidates: Vec<_> = wanted.iter().map(Candidate::new).collect();
         let call = self.read("find_like", "finding links like others");
         run!(call, |session| find_like(session, &candidates).await)
     }
@@ -94,7 +90,6 @@ impl Wanted<'_> {
 
 /// What a link is to be like, and how it is found.
 pub(super) struct Candidate<'a> {
-    domain_id: u32,
     wanted: Wanted<'a>,
     hash: ContentHash,
 }
@@ -111,9 +106,8 @@ struct ContentHash {
 }
 
 impl<'a> Candidate<'a> {
-    pub(super) fn new(wanted: &Wanted<'a>, domain_id: u32) -> Self {
+    pub(super) fn new(wanted: &Wanted<'a>) -> Self {
         Self {
-            domain_id,
             wanted: *wanted,
             hash: ContentHash {
                 content: content_hash(wanted.scope.tenant_id, wanted.domain, wanted.content),
@@ -187,9 +181,12 @@ async fn ids_by_code(
     candidates: &[&Candidate<'_>],
 ) -> Result<Vec<u64>, Fault> {
     let query = sql("").join(" UNION ALL ", candidates, |sql, candidate| {
-        sql.push("SELECT id FROM links WHERE domain_id = ? AND code = ? AND deleted_at IS NULL")
-            .bind(candidate.domain_id)
-            .bind(candidate.wanted.code)
+        sql.push(
+            "SELECT id FROM links WHERE domain_id = (SELECT id FROM domains WHERE name = ?) AND code = ? \
+             AND deleted_at IS NULL",
+        )
+        .bind(candidate.wanted.domain)
+        .bind(candidate.wanted.code)
     });
     numbers(session, query).await
 }

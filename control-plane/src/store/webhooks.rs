@@ -5,6 +5,7 @@ use super::audit::{Actor, Entry, append};
 use super::calls::{Store, run};
 use super::error::{Fault, StoreError};
 use super::events::{Events, LinkEvent, ShowLink};
+use super::ids::{IdTable, next_id};
 use super::rows::name;
 use super::session::Session;
 use super::sql::{Sql, sql};
@@ -124,11 +125,12 @@ impl Store {
         actor: &Actor,
         detail: Json,
     ) -> Result<Result<WebhookRow, WebhookError>, StoreError> {
+        let token = self.newest.token();
         let call = self.write("insert_webhook", "adding a webhook");
         let made = run!(call, |session| {
             session.begin().await?;
             lock_tenant(session, actor.tenant_id).await?;
-            let made = insert(session, row, actor, detail.clone()).await?;
+            let made = insert(session, row, (actor, detail.clone()), token).await?;
             match made {
                 Ok(_) => session.commit(1).await?,
                 Err(_) => session.rollback().await?,
@@ -235,18 +237,19 @@ fn subject(id: u64) -> String {
 async fn insert(
     session: &mut Session,
     row: &WebhookRow,
-    actor: &Actor,
-    detail: Json,
+    (actor, detail): (&Actor, Json),
+    token: u64,
 ) -> Result<Result<WebhookRow, WebhookError>, Fault> {
     let query = sql("SELECT COUNT(*) FROM webhooks WHERE tenant_id = ?");
     let (count,): (i64,) = session.fetch_one(query.bind(actor.tenant_id)).await?;
     if count.cast_unsigned() >= MAX_WEBHOOKS {
         return Ok(Err(WebhookError::TooMany));
     }
+    let id = next_id(session, IdTable::Webhooks, token).await?;
     let now = session.dialect().now_millis;
     let insert = sql(format!(
-        "INSERT INTO webhooks (tenant_id, url, events, secret, state, created_at, updated_at) \
-         VALUES (?, ?, ?, ?, ?, {now}, {now})"
+        "INSERT INTO webhooks (id, tenant_id, url, events, secret, state, created_at, updated_at) \
+         VALUES ({id}, ?, ?, ?, ?, ?, {now}, {now})"
     ));
     let insert = insert.bind(actor.tenant_id).bind(row.url.as_str());
     let insert = insert.bind(bits(&row.events)).bind(&row.secret.0);

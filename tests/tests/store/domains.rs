@@ -20,6 +20,8 @@ on_every_database!(
     domains_of_a_tenant_are_bounded,
     no_link_comes_to_a_domain_that_was_removed,
     a_domain_is_removed_or_has_the_links_that_are_created_meanwhile,
+    links_come_to_their_domain_where_its_key_has_become_that_of_another,
+    links_are_created_where_the_row_of_their_domain_is_lost,
 );
 
 const ROOT: &str = "https://root.example/";
@@ -384,4 +386,72 @@ async fn a_domain_is_removed_or_has_the_links_that_are_created_meanwhile(databas
         }
     }
     println!("{removals} of 40 removed before the links came");
+}
+
+/// As after a database went back: the keys of lost domains were given out again, in another order.
+async fn links_come_to_their_domain_where_its_key_has_become_that_of_another(database: Database) {
+    let plain = database.store().await;
+    let store = plain.with_configured_domains(&[domain("a.example"), domain("b.example")]);
+    for (id, name) in [(1, "a.example"), (2, "b.example"), (3, "a.example")] {
+        create(&store, on(id, name)).await.unwrap();
+    }
+    database
+        .execute(
+            "UPDATE domains SET name = 'c.example' WHERE name = 'a.example'; \
+             UPDATE domains SET name = 'a.example' WHERE name = 'b.example'; \
+             UPDATE domains SET name = 'b.example' WHERE name = 'c.example'",
+        )
+        .await;
+    // At once, with a link on either, and where others must not be created.
+    create(&store, on(4, "a.example")).await.unwrap();
+    let both = vec![on(5, "a.example"), on(6, "b.example")];
+    for created in store.create_links(both).await.unwrap() {
+        created.unwrap();
+    }
+    let wanted = LinkMove {
+        from: on(6, "b.example").key,
+        to: on(7, "a.example").key,
+        keeps_old: false,
+    };
+    let check = Box::new(|_: &Link| Ok(()));
+    let moved = store.move_link(&wanted, 7, check, &actor(1)).await;
+    moved.unwrap().unwrap().unwrap();
+    for (id, name) in [(4, "a.example"), (5, "a.example"), (7, "a.example")] {
+        let found = store.find_link(&on(id, name).key).await.unwrap();
+        assert_eq!(found.map(|link| link.id), Some(id), "{name}/x{id}");
+    }
+    let left = store.find_link(&on(6, "b.example").key).await.unwrap();
+    assert_eq!(left, None);
+    let taken = store.are_taken(&[
+        (90, on(4, "a.example").key),
+        (91, on(4, "b.example").key),
+        (92, on(4, "none.example").key),
+    ]);
+    assert_eq!(taken.await.unwrap(), [true, false, false]);
+    let key_of_a = store.find_domain_key(&domain("a.example")).await.unwrap();
+    let links = format!(
+        "links WHERE code IN ('x4', 'x5', 'x7') AND domain_id = {}",
+        key_of_a.unwrap()
+    );
+    assert_eq!(database.count(&links).await, 3);
+}
+
+async fn links_are_created_where_the_row_of_their_domain_is_lost(database: Database) {
+    let store = database.store().await;
+    let store = store.with_configured_domains(&[domain("a.example"), domain("b.example")]);
+    create(&store, on(1, "a.example")).await.unwrap();
+    create(&store, on(2, "b.example")).await.unwrap();
+    let lose = "DELETE FROM link_words; DELETE FROM links; DELETE FROM domains";
+    database.execute(lose).await;
+    let created = create(&store, on(3, "a.example")).await.unwrap();
+    assert_eq!(created.domain, domain("a.example"));
+    let wanted = LinkMove {
+        from: created.key(),
+        to: on(4, "b.example").key,
+        keeps_old: false,
+    };
+    let check = Box::new(|_: &Link| Ok(()));
+    let moved = store.move_link(&wanted, 4, check, &actor(1)).await;
+    moved.unwrap().unwrap().unwrap();
+    assert!(store.find_link(&wanted.to).await.unwrap().is_some());
 }

@@ -3,6 +3,7 @@
 use super::conflicts::{Conflicts, TakenRow};
 use crate::links::model::{History, Link, LinkContent};
 use crate::store::analytics;
+use crate::store::domains::{Configured, required_tenant};
 use crate::store::error::{Fault, Remedy, StoreError};
 use crate::store::receipts::{Receipt, StoredReceipt};
 use crate::store::rows::{ROW_COLUMNS, ROW_LENGTH, StoredContent, set_content};
@@ -98,6 +99,7 @@ pub enum CreateError {
 /// A link on its way into the database.
 #[derive(Debug)]
 pub(super) struct NewRow {
+    /// A guess, until the transaction has checked it.
     pub(super) domain_id: u32,
     pub(super) link: Link,
     pub(super) stored: StoredContent,
@@ -150,6 +152,11 @@ impl NewRow {
         self.stored.wire_size(&self.link) + Terms::wire_size(&self.link.content) + receipt
     }
 
+    /// The tenant that has to have the domain.
+    pub(super) fn required_tenant(&self, configured: &Configured) -> Option<u32> {
+        required_tenant(configured, &self.link.domain, self.link.tenant_id)
+    }
+
     /// The values of the row.
     pub(super) fn values(&self) -> [Value<'_>; ROW_LENGTH] {
         self.stored.row(self.domain_id, &self.link)
@@ -168,7 +175,7 @@ impl NewRow {
             code,
             content: &self.link.content,
         };
-        Some(Candidate::new(&wanted, self.domain_id))
+        Some(Candidate::new(&wanted))
     }
 
     /// What it shares with other links of the call, and whether it waits for an earlier one that shares it.

@@ -1,0 +1,135 @@
+//! Ids of tenants, users, domains and webhooks. None is given out twice, by a database that went back either: clicks in ClickHouse,
+//! caches, and what people have noted go by them.
+
+use super::error::Fault;
+use super::session::Session;
+use super::sql::sql;
+use crate::tenancy::FIRST_TENANT;
+
+/// How many ids are skipped at most in each table where the database went back: more than were given out since any backup. Half
+/// of those that are left, if that is less.
+pub const IDS_SKIPPED: u64 = 1_000_000;
+
+/// A table whose ids are counted up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum IdTable {
+    Tenants,
+    Users,
+    Domains,
+    Webhooks,
+}
+
+impl IdTable {
+    const ALL: [Self; 4] = [Self::Tenants, Self::Users, Self::Domains, Self::Webhooks];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Tenants => "tenants",
+            Self::Users => "users",
+            Self::Domains => "domains",
+            Self::Webhooks => "webhooks",
+        }
+    }
+
+    /// The greatest id that its readers take: ids of tenants and domains have 32 bits in reports and in ClickHouse.
+    fn greatest(self) -> u64 {
+        match self {
+            Self::Tenants | Self::Domains => u32::MAX.into(),
+            Self::Users | Self::Webhooks => i64::MAX.cast_unsigned(),
+        }
+    }
+
+    /// The columns without defaults of a row that no other transaction sees, and their values.
+    fn placeholder(self) -> (&'static str, String) {
+        // No name of an account, and no domain.
+        const NAME: &str = "X'00'";
+        match self {
+            Self::Tenants => ("name, created_at", format!("{}, 0", text(NAME))),
+            Self::Users => (
+                "tenant_id, name, role, created_at, updated_at",
+                format!("{FIRST_TENANT}, {}, 'reader', 0, 0", text(NAME)),
+            ),
+            Self::Domains => ("name", text(NAME)),
+            Self::Webhooks => (
+                "tenant_id, url, events, secret, state, created_at, updated_at",
+                format!("{FIRST_TENANT}, '', 0, {NAME}, 'paused', 0, 0"),
+            ),
+        }
+    }
+}
+
+/// Bytes as text, in both dialects.
+fn text(literal: &str) -> String {
+    format!("CAST({literal} AS CHAR)")
+}
+
+/// The expression for the id of a new row. Fails while the database is known to have gone back behind the publisher's `token`, and
+/// is not repaired: ids would be given out that were out before.
+pub(super) async fn next_id(
+    session: &mut Session,
+    table: IdTable,
+    token: u64,
+) -> Result<String, Fault> {
+    let query = sql("SELECT token FROM publisher WHERE id = 1");
+    let (stored,): (u64,) = session.fetch_one(query).await?;
+    if stored < token {
+        return Err(Fault::WentBack);
+    }
+    Ok(session.dialect().next_id(table.name(), &floor(table)))
+}
+
+/// The row of `counters` with the greatest id that is not given out any more, for databases that do not keep it themselves.
+fn floor(table: IdTable) -> String {
+    format!("ids of {}", table.name())
+}
+
+/// Skips ids in every table, as a part of a transaction; how many in the one in which they were fewest.
+pub(super) async fn skip_ids(session: &mut Session) -> Result<u64, Fault> {
+    let mut least = IDS_SKIPPED;
+    for table in IdTable::ALL {
+        least = least.min(skip(session, table).await?);
+    }
+    Ok(least)
+}
+
+/// Inserts a row with a greater id, and removes it: that id and the lower ones are not given out any more. No statement that
+/// changes the table, which would end the transaction.
+async fn skip(session: &mut Session, table: IdTable) -> Result<u64, Fault> {
+    let dialect = session.dialect();
+    let next = dialect.next_id(table.name(), &floor(table));
+    put(session, table, &next).await?;
+    let query = sql(format!("SELECT {} AS id", dialect.last_id));
+    let (next,): (u64,) = session.fetch_one(query).await?;
+    remove(session, table, next).await?;
+    let skipped = IDS_SKIPPED.min(table.greatest().saturating_sub(next) / 2);
+    let last = next.saturating_add(skipped);
+    put(session, table, &last.to_string()).await?;
+    remove(session, table, last).await?;
+    if !dialect.keeps_ids() {
+        let update = dialect.on_duplicate("name");
+        let value = dialect.inserted("value");
+        let note = sql(format!(
+            "INSERT INTO counters (name, value) VALUES (?, ?){update} value = {value}"
+        ));
+        let floor = floor(table);
+        session
+            .execute(note.bind(floor.as_str()).bind(last))
+            .await?;
+    }
+    Ok(skipped)
+}
+
+async fn put(session: &mut Session, table: IdTable, id: &str) -> Result<(), Fault> {
+    let (columns, values) = table.placeholder();
+    let name = table.name();
+    let put = sql(format!(
+        "INSERT INTO {name} (id, {columns}) VALUES ({id}, {values})"
+    ));
+    session.execute(put).await.map(drop)
+}
+
+async fn remove(session: &mut Session, table: IdTable, id: u64) -> Result<(), Fault> {
+    let name = table.name();
+    let remove = sql(format!("DELETE FROM {name} WHERE id = ?")).bind(id);
+    session.execute(remove).await.map(drop)
+}
