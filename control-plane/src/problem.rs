@@ -109,6 +109,8 @@ kinds! {
     TooManyDomains: CONFLICT "too-many-domains", "There are too many domains";
     /// the tenant would have no admin any more
     LastAdmin: CONFLICT "last-admin", "The tenant would have no admin";
+    /// the user is the first of its tenant, or has logged in by the provider already
+    NotAwaitable: CONFLICT "not-awaitable", "No login of the user can be awaited";
     /// the click has led to 100 conversions
     TooManyConversions: CONFLICT "too-many-conversions", "There are too many conversions of the click";
     /// the tenant has 20 webhooks

@@ -185,6 +185,8 @@ impl Server {
         let key_uses = tokio::spawn(async move { keys.uses().keep_writing().await });
         let app = self.app.clone();
         let edge_health = tokio::spawn(async move { app.edge_health.keep_writing().await });
+        let app = self.app.clone();
+        let failed_logins = tokio::spawn(async move { app.failed_logins.keep_writing().await });
         let acceptor = Acceptor::new(doors, config);
         let stop = async {
             shutdown.await;
@@ -199,7 +201,9 @@ impl Server {
         purger.abort();
         key_uses.abort();
         edge_health.abort();
+        failed_logins.abort();
         self.app.keys.uses().write().await;
+        self.app.failed_logins.write().await;
         self.minter.shutdown().await;
         self.background.finish().await;
         tracing::info!("stopped");

@@ -3,6 +3,10 @@
 //! A tenant has users, a user has API keys, and a link has a tenant and an owner, who is a user. A key can do no more than
 //! its user. Which request needs which right is in `http/auth/permission.rs`.
 
+mod account_name;
+
+pub use account_name::{AccountName, AccountNameError};
+
 use crate::links::model::Link;
 use edgelink_wire::Domain;
 

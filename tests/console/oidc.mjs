@@ -14,7 +14,8 @@ const provider = new Provider(ISSUER, {
   findAccount: (_, id) => ({ accountId: id, claims: () => ({ sub: id, preferred_username: id }) }),
 });
 const server = provider.listen(new URL(ISSUER).port);
-assert.equal((await api('/users', { name: 'ada', role: 'editor' })).status, 201);
+const ada = await api('/users', { name: 'ada', role: 'editor' });
+assert.equal(ada.status, 201);
 
 const browser = await launch();
 try {
@@ -33,6 +34,9 @@ try {
     await work(page, context);
     return { context, complaints };
   };
+  await logIn('ada', (page) => page.waitForSelector('text=Ask an admin to await your login'));
+  const awaited = await api(`/users/${ada.body.id}`, { awaitsIdentity: true }, 'PATCH');
+  assert.equal(awaited.status, 200);
   const { context, complaints } = await logIn('ada', async (page) => {
     await page.waitForURL(`${API}/console/links`);
     assert.equal(await page.textContent('.user strong'), 'ada');

@@ -1,6 +1,7 @@
 """Values of the formats that the OpenAPI document names, and whose rules a schema cannot tell."""
 
 import datetime
+import unicodedata
 import uuid
 
 import schemathesis
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 DOMAINS = ["go.example:8080", "other.example"]  # as run.sh configures them
 
 line = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=60)
+account = line.filter(lambda name: unicodedata.normalize("NFC", name).strip())
 host = st.from_regex(r"\A[a-z][a-z0-9]{0,10}(\.[a-z][a-z0-9]{1,10}){1,3}\Z")
 path = st.from_regex(r"\A(/[!-~]{0,30})?\Z")
 time = st.datetimes(datetime.datetime(2030, 1, 1), datetime.datetime(2090, 1, 1))
@@ -19,6 +21,7 @@ FORMATS = {
     "domain-name": st.from_regex(r"\A[a-z][a-z0-9]{0,20}\.example\Z"),
     "alias": st.from_regex(r"\A[0-9A-Za-z_-]{1,64}\Z"),
     "line": line,
+    "account-name": account,
     "logo": st.builds("https://{}/{}.svg".format, host, st.from_regex(r"\A[a-z]{1,10}\Z")),
     "notes": line,
     "ip": st.ip_addresses().map(str),

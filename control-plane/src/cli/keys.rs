@@ -3,20 +3,17 @@
 use crate::config::Config;
 use crate::http::auth::api_key::{ApiKey, RandomError};
 use crate::store::{AccountError, Actor, ApiKeyRow, KeyQuery, Store, StoreError};
-use crate::tenancy::FIRST_TENANT;
+use crate::tenancy::{AccountName, FIRST_TENANT};
 use crate::{clock, timestamp};
 use clap::Subcommand;
-
-/// The longest name of a key in characters.
-const MAX_NAME_LENGTH: usize = 100;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum KeysCommand {
     /// Make an admin key of the first tenant and print it; it is not shown again.
     Create {
         /// Its name: the person or program that uses it. 1 to 100 characters.
-        #[arg(long, value_parser = key_name)]
-        name: String,
+        #[arg(long, value_parser = AccountName::parse)]
+        name: AccountName,
     },
     /// Print id, time of creation and name of every key, oldest first.
     List {
@@ -49,20 +46,11 @@ pub(super) enum KeyError {
     Account(AccountError),
 }
 
-fn key_name(text: &str) -> Result<String, String> {
-    let length = text.chars().count();
-    if (1..=MAX_NAME_LENGTH).contains(&length) && !text.chars().any(char::is_control) {
-        Ok(text.to_owned())
-    } else {
-        Err("must be 1 to 100 characters without control characters".to_owned())
-    }
-}
-
 impl KeysCommand {
     pub(super) async fn run(self, config: &Config) -> Result<(), KeyError> {
         let store = super::open(&config.store).await?;
         match self {
-            Self::Create { name } => create(store.as_ref(), &name).await,
+            Self::Create { name } => create(store.as_ref(), name.as_str()).await,
             Self::List { tenant } => list(store.as_ref(), tenant).await,
             Self::Revoke { id, tenant } => revoke(store.as_ref(), id, tenant).await,
         }

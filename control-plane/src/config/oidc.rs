@@ -1,7 +1,7 @@
 //! Settings of logins by OpenID Connect.
 
 use super::value::FileText;
-use crate::tenancy::Role;
+use crate::tenancy::{AccountName, Role};
 use edgelink_wire::settings::{Kind, Problems, Range, SettingValue, Value};
 use std::time::Duration;
 use url::{Host, Url};
@@ -23,8 +23,9 @@ edgelink_wire::settings! {
         pub console_url: Option<String> = None, "https://console.example";
         /// What the console asks the provider for; `openid` has to be among it.
         pub scopes: Vec<String> = vec!["openid".to_owned(), "profile".to_owned()];
-        /// The claim with the name of the user. At the first login it finds the user who was made by that name, so it must be one
-        /// that people cannot choose at the provider; later logins go by the subject. `email` counts only where it is verified.
+        /// The claim with the name of the user; `email` counts only where it is verified. At the first login it finds the user who was
+        /// made by that name, where an admin awaits that login or `bind_existing` says so; with `sub` and `email`, which people
+        /// cannot choose at the provider, always. Later logins go by the subject.
         pub name_claim: String = "preferred_username".to_owned();
         /// The claim with the roles at the provider: a text or a list of them, in an object by dots (`realm_access.roles`). Without
         /// it roles are those of the users here.
@@ -34,10 +35,13 @@ edgelink_wire::settings! {
         pub roles: Vec<RoleOfClaim> = Vec::new();
         /// Whether a login of a person who is no user yet makes one. Others are refused.
         pub create_users: bool = false;
+        /// Whether the first login under the name of a user who was made here becomes that user without an admin who awaits it. Only
+        /// where `name_claim` is one that people cannot choose at the provider: a person who takes the name of a user there would be that user.
+        pub bind_existing: bool = false;
         /// The role of users that a login makes, where no claim has roles.
         pub new_role: Role = Role::Reader;
         /// The tenant of all who log in so.
-        pub tenant: String = "default".to_owned();
+        pub tenant: AccountName = AccountName::of_first_tenant();
         /// What the button says.
         pub label: String = "Log in by your organization".to_owned();
         /// Time for all answers of the provider in a login.
@@ -59,6 +63,21 @@ impl SettingValue for Role {
 
     fn written(&self, _: &str) -> Option<Value> {
         Some(self.word().into())
+    }
+}
+
+impl SettingValue for AccountName {
+    const KIND: Kind = Kind::Text;
+
+    fn read(value: Value, path: &str, problems: &mut Problems) -> Option<Self> {
+        let text = String::read(value, path, problems)?;
+        Self::parse(&text)
+            .map_err(|error| problems.refuse(path, format!("is '{text}', {error}")))
+            .ok()
+    }
+
+    fn written(&self, _: &str) -> Option<Value> {
+        Some(self.as_str().into())
     }
 }
 
@@ -108,6 +127,11 @@ fn role(word: &str, path: &str, problems: &mut Problems) -> Option<Role> {
 }
 
 impl OidcConfig {
+    /// Whether the first login under the name of a user who was made here becomes that user, also where no admin awaits it.
+    pub(crate) fn binds_by_name(&self) -> bool {
+        self.bind_existing || matches!(self.name_claim.as_str(), "sub" | "email")
+    }
+
     pub(super) fn check(&self, problems: &mut Problems) {
         let Some(issuer) = &self.issuer else {
             return;
@@ -128,7 +152,6 @@ impl OidcConfig {
         for (field, text) in [
             ("client_id", &self.client_id),
             ("name_claim", &self.name_claim),
-            ("tenant", &self.tenant),
             ("label", &self.label),
         ] {
             if text.trim().is_empty() {

@@ -7,23 +7,23 @@ use super::guard;
 use super::layout::{self, Layout};
 use super::signed_in::SignedIn;
 use super::strings as t;
+use crate::http::auth::failed_logins::LoginFailure;
 use crate::http::auth::sessions::Token;
 use crate::http::client_address::Peer;
 use crate::http::limits;
 use crate::oidc::BEGIN;
 use crate::problem::{Kind, Problem};
-use crate::store::Logins;
+use crate::store::{FailedAccount, Logins, UserRow};
 use crate::telemetry::prometheus::CONSOLE_LOGINS;
+use crate::tenancy::{AccountName, FIRST_TENANT};
 use askama::Template;
 use axum::Extension;
 use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use metrics::counter;
+use std::net::IpAddr;
 use url::Url;
-
-/// The tenant of those who name none.
-const FIRST_TENANT: &str = "default";
 
 /// What a password is compared with where there is no user, so that the time does not show that: a hash of none.
 const NO_HASH: &str = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
@@ -73,30 +73,24 @@ pub(super) async fn log_in(
 ) -> Result<Response, Problem> {
     let token = guard::token(&headers).ok_or_else(|| Problem::new(Kind::Forbidden))?;
     let address = limits::address_of(&console.app, peer.map(|peer| peer.0), &headers);
-    let key = form.get("key").trim();
-    let account = key
-        .is_empty()
-        .then(|| format!("console/user:{}/{}", tenant(&form), form.get("user")));
-    if let Err(seconds) = console.app.logins.take_of(account, Some(address)).await {
-        count("limited");
-        let page = show(
-            &console,
-            StatusCode::TOO_MANY_REQUESTS,
-            &token,
-            &form,
-            t::TOO_MANY_TRIES,
-        );
-        let retry_after = [(header::RETRY_AFTER, HeaderValue::from(seconds))];
-        return Ok((retry_after, page).into_response());
-    }
-    let begun = match key {
-        "" => by_password(&console, &form).await?,
-        key => console.app.keys.log_in_by_key(key).await?,
+    let outcome = match form.get("key").trim() {
+        "" => by_password(&console, &form, address).await?,
+        key => by_key(&console, key, address).await?,
     };
-    let Some(begun) = begun else {
-        count("wrong");
-        let status = StatusCode::FORBIDDEN;
-        return Ok(show(&console, status, &token, &form, t::WRONG_LOGIN));
+    let begun = match outcome {
+        Outcome::Opened(begun) => begun,
+        Outcome::Wrong => {
+            count("wrong");
+            let status = StatusCode::FORBIDDEN;
+            return Ok(show(&console, status, &token, &form, t::WRONG_LOGIN));
+        }
+        Outcome::Limited(seconds) => {
+            count("limited");
+            let status = StatusCode::TOO_MANY_REQUESTS;
+            let page = show(&console, status, &token, &form, t::TOO_MANY_TRIES);
+            let retry_after = [(header::RETRY_AFTER, HeaderValue::from(seconds))];
+            return Ok((retry_after, page).into_response());
+        }
     };
     // The session that the browser had gives way.
     console.app.keys.log_out(&token).await?;
@@ -109,32 +103,121 @@ pub(super) fn count(outcome: &'static str) {
     counter!(CONSOLE_LOGINS, "outcome" => outcome).increment(1);
 }
 
-fn tenant(form: &Form) -> &str {
-    match form.get("tenant").trim() {
-        "" => FIRST_TENANT,
-        tenant => tenant,
+/// The outcome of a login.
+enum Outcome {
+    Opened(Token),
+    Wrong,
+    /// There were too many tries; the seconds until there may be another one.
+    Limited(u64),
+}
+
+/// A user as a login names it.
+struct NamedUser {
+    /// Its tenant and its name; `None` if one of them is none that an account can have.
+    names: Option<(AccountName, AccountName)>,
+    /// The user, and by what it may log in; `None` if there is none.
+    found: Option<(UserRow, Logins)>,
+}
+
+impl NamedUser {
+    async fn find(console: &Console, form: &Form) -> Result<Self, Problem> {
+        let tenant = match form.get("tenant").trim() {
+            "" => Ok(AccountName::of_first_tenant()),
+            tenant => AccountName::parse(tenant),
+        };
+        let names = tenant.ok().zip(AccountName::parse(form.get("user")).ok());
+        let found = match &names {
+            Some((tenant, name)) => console.app.store.user_of_login(tenant, name).await?,
+            None => None,
+        };
+        Ok(Self { names, found })
+    }
+
+    /// What tries are counted by: the user, whatever way its name was written. Where there is none, the name is counted alike, so
+    /// that nothing shows which users there are.
+    fn subject(&self) -> String {
+        match (&self.found, &self.names) {
+            (Some((user, _)), _) => format!("console/user:{}", user.id),
+            (None, Some((tenant, name))) => format!("console/name:{tenant}/{name}"),
+            (None, None) => "console/name".to_owned(),
+        }
+    }
+
+    /// The account at which a login fails. Names that no user has are those of the tenant together, or of the first one.
+    async fn account(&self, console: &Console) -> Result<FailedAccount, Problem> {
+        if let Some((user, _)) = &self.found {
+            return Ok(FailedAccount {
+                tenant_id: user.tenant_id,
+                user_id: Some(user.id),
+            });
+        }
+        let tenant_id = match &self.names {
+            Some((tenant, _)) => console.app.store.find_tenant(tenant).await?,
+            None => None,
+        };
+        Ok(FailedAccount {
+            tenant_id: tenant_id.unwrap_or(FIRST_TENANT),
+            user_id: None,
+        })
     }
 }
 
-async fn by_password(console: &Console, form: &Form) -> Result<Option<Token>, Problem> {
+async fn by_password(console: &Console, form: &Form, address: IpAddr) -> Result<Outcome, Problem> {
     let app = &console.app;
-    let found = app.store.user_of_login(tenant(form), form.get("user"));
-    let (user, hash) = match found.await? {
-        Some((
-            user,
-            Logins {
-                password_hash: Some(hash),
-                ..
-            },
-        )) => (Some(user), hash),
-        _ => (None, NO_HASH.to_owned()),
+    // Before the user is looked for, which strangers could have done without end.
+    let of_address = match app.logins.take_of(None::<&str>, Some(address)).await {
+        Ok(taken) => taken,
+        Err(seconds) => return Ok(Outcome::Limited(seconds)),
     };
+    let named = NamedUser::find(console, form).await?;
+    let of_account = match app.logins.take_of(Some(named.subject()), None).await {
+        Ok(taken) => taken,
+        Err(seconds) => {
+            let account = named.account(console).await?;
+            app.failed_logins
+                .note(account, LoginFailure::Refused, address);
+            return Ok(Outcome::Limited(seconds));
+        }
+    };
+    let user = named.found.as_ref();
+    let hash = user.and_then(|(_, logins)| logins.password_hash.as_deref());
     let password = form.get("password").as_bytes().to_vec();
-    let is_right = app.passwords.check(hash.clone(), password).await?;
-    match user.filter(|_| is_right) {
-        Some(user) => app.keys.log_in_by_password(user.id, &hash).await.map(Some),
-        None => Ok(None),
+    let checked = hash.unwrap_or(NO_HASH).to_owned();
+    let is_right = app.passwords.check(checked, password).await?;
+    match (user, hash) {
+        (Some((user, _)), Some(hash)) if is_right => {
+            of_address.give_back().await;
+            of_account.give_back().await;
+            let begun = app.keys.log_in_by_password(user, hash, address).await?;
+            Ok(Outcome::Opened(begun))
+        }
+        _ => {
+            let account = named.account(console).await?;
+            app.failed_logins
+                .note(account, LoginFailure::Wrong, address);
+            Ok(Outcome::Wrong)
+        }
     }
+}
+
+/// A login by an API key. It cannot be guessed, and strangers could keep its holder out: only the address is counted.
+async fn by_key(console: &Console, key: &str, address: IpAddr) -> Result<Outcome, Problem> {
+    let app = &console.app;
+    let taken = match app.logins.take_of(None::<&str>, Some(address)).await {
+        Ok(taken) => taken,
+        Err(seconds) => return Ok(Outcome::Limited(seconds)),
+    };
+    let Some(begun) = app.keys.log_in_by_key(key, address).await? else {
+        let account = FailedAccount {
+            tenant_id: FIRST_TENANT,
+            user_id: None,
+        };
+        app.failed_logins
+            .note(account, LoginFailure::Wrong, address);
+        return Ok(Outcome::Wrong);
+    };
+    taken.give_back().await;
+    Ok(Outcome::Opened(begun))
 }
 
 /// A page of the console; of other addresses the overview. Browsers resolve dots in it, also encoded ones.

@@ -11,13 +11,14 @@ use super::guard;
 use super::layout::{self, Layout};
 use super::login::{self, destination};
 use super::strings as t;
-use crate::http::api::name_of_account;
+use crate::http::auth::failed_logins::LoginFailure;
 use crate::http::auth::sessions::Token;
 use crate::http::client_address::Peer;
 use crate::http::limits;
 use crate::oidc::{Identity, Login, Oidc, OidcError};
 use crate::problem::{Kind, Problem};
-use crate::store::{IdentityError, NamedIdentity};
+use crate::store::{Binding, FailedAccount, IdentityError, NamedIdentity};
+use crate::tenancy::FIRST_TENANT;
 use askama::Template;
 use axum::Extension;
 use axum::extract::State;
@@ -25,6 +26,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
+use std::net::IpAddr;
 use std::sync::Arc;
 use subtle::ConstantTimeEq;
 
@@ -149,23 +151,28 @@ pub(super) async fn callback(
     let to = destination(&begun.to).to_owned();
     let address = limits::address_of(&console.app, peer.map(|peer| peer.0), &headers);
     let tries = &console.app.provider_logins;
-    if let Err(seconds) = tries.take_of(None::<&str>, Some(address)).await {
-        login::count("limited");
-        let refusal = Refusal(StatusCode::TOO_MANY_REQUESTS, t::TOO_MANY_TRIES);
-        let page = refused(&refusal, &to);
-        return Ok(([(header::RETRY_AFTER, HeaderValue::from(seconds))], page).into_response());
-    }
+    let taken = match tries.take_of(None::<&str>, Some(address)).await {
+        Ok(taken) => taken,
+        Err(seconds) => {
+            login::count("limited");
+            let refusal = Refusal(StatusCode::TOO_MANY_REQUESTS, t::TOO_MANY_TRIES);
+            let page = refused(&refusal, &to);
+            return Ok(([(header::RETRY_AFTER, HeaderValue::from(seconds))], page).into_response());
+        }
+    };
     let entered = match who(oidc, &begun.login(), &answer).await {
-        Ok(identity) => enter(&console, oidc, &identity).await?,
+        Ok(identity) => enter(&console, oidc, &identity, address).await?,
         Err(refusal) => Err(refusal),
     };
     let mut response = match entered {
         Ok(token) => {
+            taken.give_back().await;
             login::count("opened");
             welcome(&token, &headers, to)
         }
         Err(refusal) => {
             login::count("wrong");
+            note_failure(&console, oidc, address).await?;
             refused(&refusal, &to)
         }
     };
@@ -174,6 +181,19 @@ pub(super) async fn callback(
         response.headers_mut().append(name, value.clone());
     }
     Ok(response)
+}
+
+/// Counts a login that failed as one of a name that no user of the tenant has: which user it would have been is not known.
+async fn note_failure(console: &Console, oidc: &Oidc, address: IpAddr) -> Result<(), Problem> {
+    let app = &console.app;
+    let tenant_id = app.store.find_tenant(&oidc.config().tenant).await?;
+    let account = FailedAccount {
+        tenant_id: tenant_id.unwrap_or(FIRST_TENANT),
+        user_id: None,
+    };
+    let failures = &app.failed_logins;
+    failures.note(account, LoginFailure::Wrong, address);
+    Ok(())
 }
 
 /// Whether the provider answers that login, of this browser.
@@ -200,15 +220,19 @@ async fn enter(
     console: &Console,
     oidc: &Oidc,
     identity: &Identity,
+    address: IpAddr,
 ) -> Result<Result<Token, Refusal>, Problem> {
     let app = &console.app;
     let config = oidc.config();
-    let name = identity.name.as_deref();
     let named = NamedIdentity {
         hash: identity.hash,
-        name: name.filter(|name| name_of_account(&(*name).into()).is_ok()),
+        name: identity.name.as_ref(),
         role: identity.role,
         new_role: config.create_users.then_some(config.new_role),
+        binding: match config.binds_by_name() {
+            true => Binding::ByName,
+            false => Binding::Awaited,
+        },
     };
     if config.role_claim.is_some() && identity.role.is_none() {
         let ended = app.store.end_sessions_of_identity(&config.tenant, &named);
@@ -221,20 +245,20 @@ async fn enter(
             if is_changed {
                 app.keys.forget_all();
             }
-            return Ok(Ok(app
-                .keys
-                .log_in_by_identity(user.id, &identity.hash)
-                .await?));
+            let keys = &app.keys;
+            let begun = keys.log_in_by_identity(&user, &identity.hash, address);
+            return Ok(Ok(begun.await?));
         }
         Err(IdentityError::NoTenant) => {
             tracing::error!(
-                tenant = config.tenant,
+                tenant = %config.tenant,
                 "there is no such tenant (oidc.tenant): a login is refused"
             );
             t::OIDC_UNKNOWN
         }
         Err(IdentityError::Unknown) => t::OIDC_UNKNOWN,
         Err(IdentityError::NameTaken) => t::OIDC_NAME_TAKEN,
+        Err(IdentityError::NotAwaited) => t::OIDC_NOT_AWAITED,
         Err(IdentityError::Disabled) => t::OIDC_DISABLED,
     };
     Ok(Err(Refusal(StatusCode::FORBIDDEN, text)))

@@ -10,13 +10,18 @@ use super::strings as t;
 use crate::config::Secret;
 use crate::http::api::password_of_user;
 use crate::http::auth::Caller;
+use crate::http::auth::failed_logins::LoginFailure;
 use crate::http::auth::sessions::LoginWay;
+use crate::http::client_address::Peer;
+use crate::http::limits;
 use crate::problem::{Kind, Problem};
-use crate::store::UserPatch;
+use crate::store::{FailedAccount, UserPatch};
 use askama::Template;
+use axum::Extension;
 use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
 use http::{HeaderMap, Method};
+use std::net::IpAddr;
 
 #[derive(Template)]
 #[template(path = "console/settings.html")]
@@ -92,6 +97,7 @@ fn may_set(me: &SignedIn) -> bool {
 /// `POST /console/settings/password`. All sessions that began with the old password end, and a new one begins here.
 pub(super) async fn change_password(
     State(console): State<Console>,
+    peer: Option<Extension<Peer>>,
     me: SignedIn,
     headers: HeaderMap,
     form: Form,
@@ -99,12 +105,14 @@ pub(super) async fn change_password(
     if !may_set(&me) {
         return Err(Problem::new(Kind::Forbidden));
     }
-    match change(&console, &me, &form).await {
+    let address = limits::address_of(&console.app, peer.map(|peer| peer.0), &headers);
+    match change(&console, &me, &form, address).await {
         Ok(hash) => {
             let mut cookie = HeaderMap::new();
             if me.session.way == LoginWay::Password {
                 let keys = &console.app.keys;
-                let token = keys.log_in_by_password(me.session.user.id, &hash).await?;
+                let user = &me.session.user;
+                let token = keys.log_in_by_password(user, &hash, address).await?;
                 keys.log_out(&me.token).await?;
                 cookie = guard::cookie(Some(&token), &headers);
             }
@@ -119,18 +127,31 @@ pub(super) async fn change_password(
 }
 
 /// Sets the password; its hash.
-async fn change(console: &Console, me: &SignedIn, form: &Form) -> Result<String, Problem> {
+async fn change(
+    console: &Console,
+    me: &SignedIn,
+    form: &Form,
+    address: IpAddr,
+) -> Result<String, Problem> {
     let app = &console.app;
+    let user = &me.session.user;
     if let Some(hash) = &me.session.password_hash {
         let subject = format!("console/password:{}", me.session.user.id);
         // The session is known, so the address does not count.
-        if app.logins.take_of(Some(subject), None).await.is_err() {
-            return Err(Problem::new(Kind::RateLimited).with_detail(t::TOO_MANY_TRIES));
-        }
+        let taken = app.logins.take_of(Some(subject), None).await;
+        let too_many = |_| Problem::new(Kind::RateLimited).with_detail(t::TOO_MANY_TRIES);
+        let taken = taken.map_err(too_many)?;
         let current = form.get("current").as_bytes().to_vec();
         if !app.passwords.check(hash.clone(), current).await? {
+            let account = FailedAccount {
+                tenant_id: user.tenant_id,
+                user_id: Some(user.id),
+            };
+            app.failed_logins
+                .note(account, LoginFailure::Wrong, address);
             return Err(Problem::of_field("current", t::WRONG_PASSWORD));
         }
+        taken.give_back().await;
     }
     let password = password_of_user(&form.get("password").into());
     let password = password.map_err(|reason| Problem::of_field("password", reason))?;

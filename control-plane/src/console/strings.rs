@@ -47,9 +47,12 @@ strings! {
     OIDC_UNKNOWN = "You are no user here yet. Ask an admin to make one of your name.";
     OIDC_NO_ROLE = "Your organization gives you none of the roles that may log in here. Ask an admin.";
     OIDC_NAME_TAKEN = "Somebody else is the user of your name here. Ask an admin.";
+    OIDC_NOT_AWAITED = "There is a user of your name here. Ask an admin to await your login, if that is you.";
     OIDC_DISABLED = "Your user is disabled. Ask an admin.";
     LOG_IN_AGAIN = "To the login";
     HAS_IDENTITY = "Logs in by the organization";
+    AWAITS_IDENTITY = "The next login of this name by the organization is this user";
+    AWAITS_IDENTITY_HINT = "For an hour from now on. Make sure that the name is that person's there.";
     FORGET_IDENTITY = "Forget who logs in as this user at the organization";
 
     USER_NAME = "User name";

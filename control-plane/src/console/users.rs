@@ -125,6 +125,9 @@ impl UserPage {
         }
         if user.has_identity {
             fields.push(Field::tick("forgetIdentity", t::FORGET_IDENTITY, false));
+        } else if console.app.oidc.is_some() {
+            let awaits = Field::tick("awaitsIdentity", t::AWAITS_IDENTITY, user.awaits_identity);
+            fields.push(awaits.hint(t::AWAITS_IDENTITY_HINT));
         }
         fields.push(Field::tick("disabled", t::USER_DISABLED, user.disabled));
         Ok(Self {
@@ -149,6 +152,12 @@ pub(super) async fn change(
     }
     if form.is_on("forgetIdentity") {
         body.insert("hasIdentity".to_owned(), false.into());
+    }
+    if console.app.oidc.is_some() {
+        body.insert(
+            "awaitsIdentity".to_owned(),
+            form.is_on("awaitsIdentity").into(),
+        );
     }
     let path = format!("/users/{}", encoded(&id));
     match console

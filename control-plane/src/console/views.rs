@@ -445,6 +445,7 @@ pub(super) struct UserView {
     pub(super) disabled: bool,
     pub(super) has_password: bool,
     pub(super) has_identity: bool,
+    pub(super) awaits_identity: bool,
     pub(super) created_at: Moment,
 }
 

@@ -45,7 +45,7 @@ pub(super) mod values;
 mod view;
 mod webhooks;
 
-pub(crate) use accounts::{name as name_of_account, password as password_of_user};
+pub(crate) use accounts::password as password_of_user;
 pub(crate) use bulk_items::MIN_BODY_RATE;
 
 use crate::config::LinksConfig;

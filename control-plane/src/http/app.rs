@@ -7,6 +7,7 @@ use crate::clicks::{OwnClicks, Reports};
 use crate::config::Config;
 use crate::domains::{Domains, Verifier};
 use crate::feed::Feed;
+use crate::http::auth::failed_logins::FailedLogins;
 use crate::http::auth::{Caller, EdgeTokens, KeyVerifier};
 use crate::http::edge_health::HealthNotes;
 use crate::http::health::Health;
@@ -67,6 +68,8 @@ pub(crate) struct App {
     pub(crate) logins: Tries,
     /// How often people may come back from the provider.
     pub(crate) provider_logins: Tries,
+    /// Logins that failed.
+    pub(crate) failed_logins: FailedLogins,
     /// How often visitors may create links.
     pub(crate) creations: Tries,
     /// How often visitors may report links.
@@ -145,6 +148,7 @@ impl App {
             tries: Tries::new(PASSWORDS, lookups.redis.clone()),
             logins: Tries::new(LOGINS, lookups.redis.clone()),
             provider_logins: Tries::new(PROVIDER_LOGINS, lookups.redis.clone()),
+            failed_logins: FailedLogins::new(store.clone()),
             creations: Tries::new(config.home.budget(), lookups.redis.clone()),
             reportings: Tries::new(config.reports.budget(), lookups.redis.clone()),
             visitors: lookups.visitors,

@@ -4,6 +4,7 @@
 //! the public by the network.
 
 pub mod api_key;
+pub(crate) mod failed_logins;
 mod first_key;
 mod key_uses;
 mod key_verifier;

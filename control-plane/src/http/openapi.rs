@@ -211,6 +211,7 @@ const OF_THEIR_OWN: &[(&[&str], &[Kind])] = &[
         &["createUser", "changeUser", "createTenant"],
         &[Kind::NameTaken],
     ),
+    (&["changeUser"], &[Kind::NotAwaitable]),
     (
         &["changeUser", "changeKey", "revokeKey", "rotateKey"],
         &[Kind::LastAdmin],

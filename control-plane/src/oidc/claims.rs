@@ -2,7 +2,7 @@
 
 use super::error::OidcError;
 use crate::config::OidcConfig;
-use crate::tenancy::Role;
+use crate::tenancy::{AccountName, Role};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
@@ -16,7 +16,7 @@ pub(crate) struct Identity {
     /// SHA-256 of issuer and subject: the person, whatever its name is meanwhile.
     pub(crate) hash: [u8; 32],
     /// The name; `None` if the provider says none that counts.
-    pub(crate) name: Option<String>,
+    pub(crate) name: Option<AccountName>,
     /// The role here; `None` if no claim has roles, or the person has none of those that are configured.
     pub(crate) role: Option<Role>,
 }
@@ -70,11 +70,10 @@ impl Claims {
         }
     }
 
-    fn name(&self, claim: &str) -> Option<String> {
+    fn name(&self, claim: &str) -> Option<AccountName> {
         let is_open = claim == "email" && self.find("email_verified") != Some(&Value::Bool(true));
         let name = self.text(claim).filter(|_| !is_open)?;
-        let name = name.trim();
-        (!name.is_empty()).then(|| name.to_owned())
+        AccountName::parse(&name).ok()
     }
 
     /// The role that may do most of those that the claim says.
@@ -181,7 +180,11 @@ mod tests {
             ("email", json!({ "email": "a@b.example" }), None),
         ] {
             let identity = claims(value.clone()).identity(&config(claim, "groups"), "1");
-            assert_eq!(identity.name.as_deref(), name, "{value}");
+            assert_eq!(
+                identity.name.as_ref().map(AccountName::as_str),
+                name,
+                "{value}"
+            );
         }
     }
 

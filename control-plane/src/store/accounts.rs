@@ -18,6 +18,12 @@ pub enum AccountError {
     /// Another one in the tenant has the name.
     #[error("the name is taken")]
     NameTaken,
+    /// The first user of a tenant logs in by key or password alone.
+    #[error("the first user of a tenant logs in by no provider")]
+    FirstUser,
+    /// The user is somebody at the provider already, which has to be forgotten first.
+    #[error("the user has an identity")]
+    HasIdentity,
     /// The tenant would have no admin key that is bound to nothing and does not expire, or the first user would not be
     /// an admin.
     #[error("the tenant would have no admin")]

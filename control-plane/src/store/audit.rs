@@ -96,6 +96,16 @@ impl Actor {
             user_id: None,
         }
     }
+
+    /// The user of a session of the console, by the API key of the login if that was its way.
+    #[must_use]
+    pub fn of_session(tenant_id: u32, user_id: u64, key_id: Option<String>) -> Self {
+        Self {
+            tenant_id,
+            key_id: key_id.unwrap_or_else(|| format!("user-{user_id}")),
+            user_id: Some(user_id),
+        }
+    }
 }
 
 /// An entry that is to be written.

@@ -6,8 +6,9 @@ use super::calls::{Store, run};
 use super::error::{Fault, StoreError};
 use super::session::Session;
 use super::sql::{Value, sql};
+use super::tenants;
 use super::users::{self, UserPatch, UserRow};
-use crate::tenancy::Role;
+use crate::tenancy::{AccountName, Role};
 use serde_json::json;
 
 /// A person whom a provider has named.
@@ -16,11 +17,22 @@ pub struct NamedIdentity<'a> {
     /// SHA-256 of issuer and subject.
     pub hash: [u8; 32],
     /// The name at the provider; `None` if it has none that counts.
-    pub name: Option<&'a str>,
+    pub name: Option<&'a AccountName>,
     /// The role that the user gets; `None` leaves it as it is.
     pub role: Option<Role>,
     /// The role of a user who is made; `None` if none is made.
     pub new_role: Option<Role>,
+    /// Which users of the name become those of the identity.
+    pub binding: Binding,
+}
+
+/// Which users, who were made here, an identity of their name is bound to at its first login.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Binding {
+    /// Those whose login an admin awaits.
+    Awaited,
+    /// All: the provider says names that its people cannot choose.
+    ByName,
 }
 
 /// Why a login is refused.
@@ -32,16 +44,18 @@ pub enum IdentityError {
     Unknown,
     /// The user of that name is another person, or the first one of the tenant, who logs in by key or password alone.
     NameTaken,
+    /// The user of that name was made here, and no admin awaits that login.
+    NotAwaited,
     /// The user is disabled.
     Disabled,
 }
 
 impl Store {
-    /// The user who logs in: the one who has done so before, else the one of that name in the tenant of that name, else a new one.
-    /// Whether anything was written.
+    /// The user who logs in: the one who has done so before, else the one of that name in the tenant of that name whom the binding
+    /// allows, else a new one. Whether anything was written.
     pub async fn log_in_identity(
         &self,
-        tenant: &str,
+        tenant: &AccountName,
         identity: &NamedIdentity<'_>,
     ) -> Result<Result<(UserRow, bool), IdentityError>, StoreError> {
         let call = self.read("find_identity", "finding the user of a login");
@@ -50,10 +64,11 @@ impl Store {
         {
             return Ok(enabled(user).map(|user| (user, false)));
         }
+        let token = self.newest.token();
         let call = self.write("log_in_identity", "finding the user of a login");
         run!(call, |session| {
             session.begin().await?;
-            let found = find_or_make(session, tenant, identity).await?;
+            let found = find_or_make(session, tenant, identity, token).await?;
             match found {
                 Ok(_) => session.commit(1).await?,
                 Err(_) => session.rollback().await?,
@@ -65,7 +80,7 @@ impl Store {
     /// Ends the sessions that the user of that identity has begun without an API key.
     pub async fn end_sessions_of_identity(
         &self,
-        tenant: &str,
+        tenant: &AccountName,
         identity: &NamedIdentity<'_>,
     ) -> Result<(), StoreError> {
         let call = self.read("find_identity", "finding the user of a login");
@@ -91,23 +106,23 @@ fn enabled(user: UserRow) -> Result<UserRow, IdentityError> {
 
 async fn known(
     session: &mut Session,
-    tenant: &str,
+    tenant: &AccountName,
     identity: &NamedIdentity<'_>,
 ) -> Result<Option<UserRow>, Fault> {
     let query =
         users::select("identity = ? AND tenant_id = (SELECT id FROM tenants WHERE name = ?)");
-    let query = query.bind(&identity.hash).bind(Value::Text(tenant));
+    let query = query.bind(&identity.hash);
+    let query = query.bind(Value::Text(tenant.as_str()));
     users::fetch(session, query).await
 }
 
 async fn find_or_make(
     session: &mut Session,
-    tenant: &str,
+    tenant: &AccountName,
     identity: &NamedIdentity<'_>,
+    token: u64,
 ) -> Result<Result<UserRow, IdentityError>, Fault> {
-    let query = sql("SELECT id FROM tenants WHERE name = ?").bind(Value::Text(tenant));
-    let found: Option<(u32,)> = session.fetch_optional(query).await?;
-    let Some((tenant_id,)) = found else {
+    let Some(tenant_id) = tenants::find(session, tenant).await? else {
         return Ok(Err(IdentityError::NoTenant));
     };
     let actor = Actor {
@@ -117,7 +132,7 @@ async fn find_or_make(
     lock_tenant(session, tenant_id).await?;
     let user = match known(session, tenant, identity).await? {
         Some(user) => user,
-        None => match bind(session, identity, &actor).await? {
+        None => match bind(session, identity, &actor, token).await? {
             Ok(user) => user,
             Err(error) => return Ok(Err(error)),
         },
@@ -137,26 +152,28 @@ async fn bind(
     session: &mut Session,
     identity: &NamedIdentity<'_>,
     actor: &Actor,
+    token: u64,
 ) -> Result<Result<UserRow, IdentityError>, Fault> {
     let Some(name) = identity.name else {
         return Ok(Err(IdentityError::Unknown));
     };
     let query = users::select("tenant_id = ? AND name = ?").bind(actor.tenant_id);
     let user = match (
-        users::fetch(session, query.bind(Value::Text(name))).await?,
+        users::fetch(session, query.bind(Value::Text(name.as_str()))).await?,
         identity.new_role,
     ) {
-        (Some(user), _) if user.has_identity || is_first(session, &user).await? => {
+        (Some(user), _) if user.has_identity || users::is_first(session, &user).await? => {
             return Ok(Err(IdentityError::NameTaken));
         }
-        (Some(user), _) => user,
+        (Some(user), _) if may_bind(session, identity, &user).await? => user,
+        (Some(_), _) => return Ok(Err(IdentityError::NotAwaited)),
         (None, Some(role)) => {
             let role = identity.role.unwrap_or(role);
-            users::insert(session, (name, role, None), actor).await?
+            users::insert(session, (name, role, None), actor, token).await?
         }
         (None, None) => return Ok(Err(IdentityError::Unknown)),
     };
-    let bind = sql("UPDATE users SET identity = ? WHERE id = ?");
+    let bind = sql("UPDATE users SET identity = ?, awaits_identity_until = NULL WHERE id = ?");
     session
         .execute(bind.bind(&identity.hash).bind(user.id))
         .await?;
@@ -169,15 +186,26 @@ async fn bind(
     append(session, &entry).await?;
     Ok(Ok(UserRow {
         has_identity: true,
+        awaits_identity_until: None,
         ..user
     }))
 }
 
-/// Whether a user is the first one of its tenant, who is an admin by making.
-async fn is_first(session: &mut Session, user: &UserRow) -> Result<bool, Fault> {
-    let query = sql("SELECT MIN(id) FROM users WHERE tenant_id = ?").bind(user.tenant_id);
-    let (first,): (u64,) = session.fetch_one(query).await?;
-    Ok(user.id == first)
+/// Whether the user of the name may become that of the identity.
+async fn may_bind(
+    session: &mut Session,
+    identity: &NamedIdentity<'_>,
+    user: &UserRow,
+) -> Result<bool, Fault> {
+    if identity.binding == Binding::ByName {
+        return Ok(true);
+    }
+    let now = session.dialect().now_millis;
+    let query = sql(format!(
+        "SELECT COUNT(*) FROM users WHERE id = ? AND awaits_identity_until > {now}"
+    ));
+    let (count,): (i64,) = session.fetch_one(query.bind(user.id)).await?;
+    Ok(count > 0)
 }
 
 /// Gives a user the role that the provider says, unless the tenant would have no admin then.

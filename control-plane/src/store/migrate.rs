@@ -26,8 +26,8 @@ impl Store {
         })
     }
 
-    /// Brings the schema up to date. A newer one is left as it is: later versions only add what earlier ones can do
-    /// without, so that a downgrade is possible.
+    /// Brings the schema up to date, and names of accounts into their form. A newer schema is left as it is: later versions only add
+    /// what earlier ones can do without, so that a downgrade is possible.
     pub async fn migrate(&self) -> Result<(), StoreError> {
         let owner = format!("{:016x}", getrandom::u64().unwrap_or_default());
         while !self.take_migration(&owner, MIGRATION_LEASE).await? {
@@ -53,6 +53,11 @@ impl Store {
         let migrated = tokio::select! {
             migrated = migrating => migrated,
             () = renewing => Ok(()),
+        };
+        // By the same process alone, as the schema.
+        let migrated = match migrated {
+            Ok(()) => self.normalize_names().await,
+            Err(error) => Err(error),
         };
         // Released, or else it expires.
         let _ = self.take_migration(&owner, Duration::ZERO).await;

@@ -1,11 +1,14 @@
 //! Sessions of the console, which all control planes of the database share.
 
+use super::audit::{Actor, Entry, append};
 use super::calls::{Store, run};
 use super::error::{Fault, StoreError};
 use super::rows::name;
 use super::session::Session;
 use super::sql::sql;
 use super::users::{self, Logins, UserRow};
+use serde_json::json;
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// A login, as it is kept.
@@ -15,10 +18,16 @@ pub struct NewSession {
     pub token_hash: [u8; 32],
     /// Who has logged in.
     pub user_id: u64,
+    /// The tenant of that user.
+    pub tenant_id: u32,
     /// The API key of the login; `None` if it was by another way.
     pub key_id: Option<String>,
     /// SHA-256 of what the login was by: see [`StoredSession::proof`].
     pub proof: [u8; 32],
+    /// By what the login was, in a word.
+    pub way: &'static str,
+    /// The address of the login, or its network, as tries are counted.
+    pub address: IpAddr,
 }
 
 /// How long sessions last, and how many a user has.
@@ -50,7 +59,8 @@ pub struct StoredSession {
 const EXTENSIONS: u64 = 10;
 
 impl Store {
-    /// Keeps a new session, and removes those that the user has beyond the limit.
+    /// Keeps a new session, and removes those that the user has beyond the limit. The audit log says who has logged in, how, and from
+    /// where.
     pub async fn insert_session(
         &self,
         new: &NewSession,
@@ -118,12 +128,29 @@ impl Store {
         })
     }
 
-    /// Ends a session.
+    /// Ends a session, if there is one. The audit log says so.
     pub async fn remove_session(&self, token_hash: &[u8; 32]) -> Result<(), StoreError> {
+        let call = self.read("find_session", "finding a session of the console");
+        let owner = run!(call, |session| owner(session, token_hash).await)?;
+        let Some(owner) = owner else {
+            return Ok(());
+        };
         let call = self.write("remove_session", "ending a session of the console");
         run!(call, |session| {
+            session.begin().await?;
             let remove = sql("DELETE FROM console_sessions WHERE token_hash = ?");
-            session.autocommit(remove.bind(token_hash)).await.map(drop)
+            if session.execute(remove.bind(token_hash)).await? == 0 {
+                // Another request was faster.
+                return session.rollback().await;
+            }
+            let entry = Entry {
+                actor: &owner,
+                action: "session.end",
+                subject: users::subject(owner.user_id.unwrap_or_default()),
+                detail: json!({}),
+            };
+            append(session, &entry).await?;
+            session.commit(1).await
         })
     }
 
@@ -157,6 +184,13 @@ async fn insert(
     let insert = insert.bind(&new.token_hash).bind(new.user_id);
     let insert = insert.bind(new.key_id.as_deref()).bind(&new.proof);
     session.execute(insert.bind(millis(lasts))).await?;
+    let entry = Entry {
+        actor: &Actor::of_session(new.tenant_id, new.user_id, new.key_id.clone()),
+        action: "session.begin",
+        subject: users::subject(new.user_id),
+        detail: json!({ "way": new.way, "address": new.address.to_string() }),
+    };
+    append(session, &entry).await?;
     let beyond = sql(
         "SELECT token_hash FROM console_sessions WHERE user_id = ? AND token_hash <> ? \
          ORDER BY expires_at DESC LIMIT 1000 OFFSET ?",
@@ -169,6 +203,21 @@ async fn insert(
         session.execute(remove.bind(token_hash.as_slice())).await?;
     }
     Ok(())
+}
+
+/// Who acts in a session, for the audit log.
+async fn owner(session: &mut Session, token_hash: &[u8; 32]) -> Result<Option<Actor>, Fault> {
+    let query = sql(
+        "SELECT u.tenant_id, s.user_id, s.key_id FROM console_sessions s JOIN users u ON u.id = s.user_id \
+         WHERE s.token_hash = ?",
+    );
+    let row: Option<(u32, u64, Option<Vec<u8>>)> =
+        session.fetch_optional(query.bind(token_hash)).await?;
+    let Some((tenant_id, user_id, key_id)) = row else {
+        return Ok(None);
+    };
+    let key_id = key_id.as_deref().map(name).transpose()?;
+    Ok(Some(Actor::of_session(tenant_id, user_id, key_id)))
 }
 
 /// When a session began and ends, unix milliseconds by the database's clock.

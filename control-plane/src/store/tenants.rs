@@ -5,10 +5,11 @@ use super::api_keys::{ApiKeyRow, insert as insert_key};
 use super::audit::{Actor, Entry, append};
 use super::calls::{Store, run};
 use super::error::{Fault, StoreError};
+use super::ids::{IdTable, next_id};
 use super::session::Session;
 use super::sql::{Value, sql};
 use super::users::insert as insert_user;
-use crate::tenancy::Role;
+use crate::tenancy::{AccountName, Role};
 use serde_json::json;
 
 /// A tenant.
@@ -22,21 +23,19 @@ pub struct TenantRow {
     pub created_at: u64,
 }
 
-/// The name of the user that a tenant begins with.
-const FIRST_USER_NAME: &str = "admin";
-
 impl Store {
     /// Makes a tenant with a user, its admin, and the key of that user: `key` with the new tenant and user. The audit logs
     /// of both tenants say so.
     pub async fn insert_tenant(
         &self,
-        name: &str,
+        name: &AccountName,
         key: &ApiKeyRow,
         actor: &Actor,
     ) -> Result<Result<(TenantRow, ApiKeyRow), AccountError>, StoreError> {
+        let token = self.newest.token();
         run!(self.write("insert_tenant", "adding a tenant"), |session| {
             session.begin().await?;
-            let made = match insert(session, name, key, actor).await {
+            let made = match insert(session, (name, key), actor, token).await {
                 Err(fault) if fault.is_duplicate() => Err(AccountError::NameTaken),
                 made => Ok(made?),
             };
@@ -45,6 +44,13 @@ impl Store {
                 Err(_) => session.rollback().await?,
             }
             Ok(made)
+        })
+    }
+
+    /// The id of the tenant of a name.
+    pub async fn find_tenant(&self, name: &AccountName) -> Result<Option<u32>, StoreError> {
+        run!(self.read("find_tenant", "finding a tenant"), |session| {
+            find(session, name).await
         })
     }
 
@@ -58,15 +64,25 @@ impl Store {
     }
 }
 
+/// The id of the tenant of a name, as a part of a transaction.
+pub(super) async fn find(session: &mut Session, name: &AccountName) -> Result<Option<u32>, Fault> {
+    let query = sql("SELECT id FROM tenants WHERE name = ?");
+    let query = query.bind(Value::Text(name.as_str()));
+    let found: Option<(u32,)> = session.fetch_optional(query).await?;
+    Ok(found.map(|(id,)| id))
+}
+
 async fn insert(
     session: &mut Session,
-    name: &str,
-    key: &ApiKeyRow,
+    (name, key): (&AccountName, &ApiKeyRow),
     actor: &Actor,
+    token: u64,
 ) -> Result<(TenantRow, ApiKeyRow), Fault> {
+    let name = name.as_str();
+    let id = next_id(session, IdTable::Tenants, token).await?;
     let now = session.dialect().now_millis;
     let insert = sql(format!(
-        "INSERT INTO tenants (name, created_at) VALUES (?, {now})"
+        "INSERT INTO tenants (id, name, created_at) VALUES ({id}, ?, {now})"
     ));
     session.execute(insert.bind(Value::Text(name))).await?;
     let query = sql("SELECT id, name, created_at FROM tenants WHERE name = ?");
@@ -76,7 +92,8 @@ async fn insert(
         user_id: None,
         ..actor.clone()
     };
-    let user = insert_user(session, (FIRST_USER_NAME, Role::Admin, None), &within).await?;
+    let first = (&AccountName::of_first_user(), Role::Admin, None);
+    let user = insert_user(session, first, &within, token).await?;
     let key = ApiKeyRow {
         tenant_id: tenant.id,
         user_id: user.id,

@@ -4,12 +4,14 @@ use super::accounts::{AccountError, admin_keys, is_last_admin_gone, lock_tenant,
 use super::audit::{Actor, Entry, append};
 use super::calls::{Store, run};
 use super::error::{Fault, StoreError};
+use super::ids::{IdTable, next_id};
 use super::rows::name;
 use super::session::Session;
 use super::sql::{Sql, Value, sql};
 use crate::config::Secret;
-use crate::tenancy::{FIRST_USER, Role};
+use crate::tenancy::{AccountName, FIRST_USER, Role};
 use serde_json::{Map, Value as Json, json};
+use std::time::Duration;
 
 /// A user.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +30,8 @@ pub struct UserRow {
     pub has_password: bool,
     /// Whether it has logged in by a provider of OpenID Connect, which that name is bound to.
     pub has_identity: bool,
+    /// Until when the next login by a provider under its name is bound to it, unix milliseconds; `None` if an admin awaits none.
+    pub awaits_identity_until: Option<u64>,
     /// Unix time in milliseconds.
     pub created_at: u64,
     /// Unix time in milliseconds.
@@ -38,7 +42,7 @@ pub struct UserRow {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserPatch {
     /// The new name.
-    pub name: Option<String>,
+    pub name: Option<AccountName>,
     /// The new role.
     pub role: Option<Role>,
     /// Whether its keys are refused from now on.
@@ -47,7 +51,12 @@ pub struct UserPatch {
     pub password: Option<Option<Secret>>,
     /// Whether it is forgotten who logs in as the user at the provider of OpenID Connect.
     pub forgets_identity: bool,
+    /// Whether the next login by a provider under its name is bound to it, for [`IDENTITY_AWAITED`].
+    pub awaits_identity: Option<bool>,
 }
+
+/// How long the first login of a user by a provider is awaited.
+pub const IDENTITY_AWAITED: Duration = Duration::from_hours(1);
 
 /// The statement that ends the sessions that a user has begun without an API key.
 pub(super) fn end_sessions<'v>(user_id: u64) -> Sql<'v> {
@@ -58,15 +67,16 @@ impl Store {
     /// Makes a user in the actor's tenant. `password` is the hash of its password, a PHC string.
     pub async fn insert_user(
         &self,
-        name: &str,
+        name: &AccountName,
         role: Role,
         password: Option<&Secret>,
         actor: &Actor,
     ) -> Result<Result<UserRow, AccountError>, StoreError> {
+        let token = self.newest.token();
         run!(self.write("insert_user", "adding a user"), |session| {
             session.begin().await?;
             lock_tenant(session, actor.tenant_id).await?;
-            let made = match insert(session, (name, role, password), actor).await {
+            let made = match insert(session, (name, role, password), actor, token).await {
                 Err(fault) if fault.is_duplicate() => Err(AccountError::NameTaken),
                 made => Ok(made?),
             };
@@ -89,14 +99,15 @@ impl Store {
     /// disabled.
     pub async fn user_of_login(
         &self,
-        tenant: &str,
-        name: &str,
+        tenant: &AccountName,
+        name: &AccountName,
     ) -> Result<Option<(UserRow, Logins)>, StoreError> {
         run!(self.read("user_of_login", "finding a user"), |session| {
             let query = select(
                 "name = ? AND tenant_id = (SELECT id FROM tenants WHERE name = ?) AND NOT disabled",
             );
-            let query = query.bind(Value::Text(name)).bind(Value::Text(tenant));
+            let query = query.bind(Value::Text(name.as_str()));
+            let query = query.bind(Value::Text(tenant.as_str()));
             with_logins(session, query).await
         })
     }
@@ -138,17 +149,21 @@ impl Store {
     }
 }
 
-/// Adds a user as a part of a transaction.
+/// Adds a user as a part of a transaction. Fails where [`next_id`] does.
 pub(super) async fn insert(
     session: &mut Session,
-    (name, role, password): (&str, Role, Option<&Secret>),
+    (name, role, password): (&AccountName, Role, Option<&Secret>),
     actor: &Actor,
+    token: u64,
 ) -> Result<UserRow, Fault> {
     let tenant_id = actor.tenant_id;
+    let id = next_id(session, IdTable::Users, token).await?;
     let now = session.dialect().now_millis;
     let insert = sql(format!(
-        "INSERT INTO users (tenant_id, name, role, password_hash, created_at, updated_at) VALUES (?, ?, ?, ?, {now}, {now})"
+        "INSERT INTO users (id, tenant_id, name, role, password_hash, created_at, updated_at) \
+         VALUES ({id}, ?, ?, ?, ?, {now}, {now})"
     ));
+    let name = name.as_str();
     let insert = insert.bind(tenant_id).bind(Value::Text(name));
     let insert = insert.bind(role.word()).bind(password.map(Secret::expose));
     session.execute(insert).await?;
@@ -196,6 +211,14 @@ pub(super) async fn change_locked(
     if id == FIRST_USER && (new.role != Role::Admin || new.disabled) {
         return Ok(Err(AccountError::LastAdmin));
     }
+    if patch.awaits_identity == Some(true) {
+        if is_first(session, &old).await? {
+            return Ok(Err(AccountError::FirstUser));
+        }
+        if old.has_identity && !patch.forgets_identity {
+            return Ok(Err(AccountError::HasIdentity));
+        }
+    }
     let before = admin_keys(session, actor.tenant_id).await?;
     let now = session.dialect().now_millis;
     let update = sql(format!(
@@ -210,6 +233,13 @@ pub(super) async fn change_locked(
     if patch.forgets_identity {
         update = update.push(", identity = NULL");
     }
+    update = match patch.awaits_identity {
+        Some(true) => update
+            .push(&format!(", awaits_identity_until = {now} + ?"))
+            .bind(IDENTITY_AWAITED.as_secs() * 1000),
+        Some(false) => update.push(", awaits_identity_until = NULL"),
+        None => update,
+    };
     session
         .execute(update.push(" WHERE id = ?").bind(id))
         .await?;
@@ -237,7 +267,10 @@ pub(super) async fn change_locked(
 impl UserPatch {
     fn apply(&self, old: &UserRow) -> UserRow {
         UserRow {
-            name: self.name.clone().unwrap_or_else(|| old.name.clone()),
+            name: match &self.name {
+                Some(name) => name.to_string(),
+                None => old.name.clone(),
+            },
             role: self.role.unwrap_or(old.role),
             disabled: self.disabled.unwrap_or(old.disabled),
             ..old.clone()
@@ -245,23 +278,33 @@ impl UserPatch {
     }
 
     fn detail(&self) -> Json {
-        let name = self.name.as_deref().map(|name| ("name", name.into()));
+        let name = self.name.as_ref();
+        let name = name.map(|name| ("name", name.as_str().into()));
         let role = self.role.map(|role| ("role", role.word().into()));
         let disabled = self.disabled.map(|disabled| ("disabled", disabled.into()));
         let password = self.password.as_ref();
         let password = password.map(|password| ("hasPassword", password.is_some().into()));
         let identity = self.forgets_identity.then(|| ("hasIdentity", false.into()));
-        let changes = [name, role, disabled, password, identity];
+        let awaits = self.awaits_identity;
+        let awaits = awaits.map(|awaits| ("awaitsIdentity", awaits.into()));
+        let changes = [name, role, disabled, password, identity, awaits];
         let changes = changes.into_iter().flatten();
         let changes = changes.map(|(field, value)| (field.to_owned(), value));
         Json::Object(changes.collect::<Map<String, Json>>())
     }
 }
 
+/// Whether a user is the first one of its tenant, who is an admin by making.
+pub(super) async fn is_first(session: &mut Session, user: &UserRow) -> Result<bool, Fault> {
+    let query = sql("SELECT MIN(id) FROM users WHERE tenant_id = ?").bind(user.tenant_id);
+    let (first,): (u64,) = session.fetch_one(query).await?;
+    Ok(user.id == first)
+}
+
 /// Users that meet a condition.
 pub(super) fn select<'v>(condition: &str) -> Sql<'v> {
     sql(format!(
-        "SELECT id, tenant_id, name, role, disabled, password_hash, identity, created_at, updated_at FROM users WHERE {condition}"
+        "SELECT id, tenant_id, name, role, disabled, password_hash, identity, awaits_identity_until, created_at, updated_at FROM users WHERE {condition}"
     ))
 }
 
@@ -299,6 +342,7 @@ struct Row {
     disabled: bool,
     password_hash: Option<Vec<u8>>,
     identity: Option<Vec<u8>>,
+    awaits_identity_until: Option<u64>,
     created_at: u64,
     updated_at: u64,
 }
@@ -313,6 +357,7 @@ impl Row {
             disabled: self.disabled,
             has_password: self.password_hash.is_some(),
             has_identity: self.identity.is_some(),
+            awaits_identity_until: self.awaits_identity_until,
             created_at: self.created_at,
             updated_at: self.updated_at,
         })

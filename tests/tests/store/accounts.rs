@@ -1,8 +1,11 @@
 //! Tenants and users.
 
-use crate::fixture::Database;
-use edgelink_control_plane::store::{AccountError, Actor, ApiKeyRow, Store, UserPatch, UserRow};
+use crate::fixture::{Database, account};
+use edgelink_control_plane::store::{
+    AccountError, Actor, ApiKeyRow, AuditQuery, Store, UserPatch, UserRow,
+};
 use edgelink_control_plane::tenancy::{Bounds, FIRST_TENANT, FIRST_USER, Role};
+use serde_json::json;
 
 on_every_database!(
     a_user_reads_back_and_its_name_is_unique_in_its_tenant,
@@ -11,6 +14,8 @@ on_every_database!(
     the_keys_of_a_disabled_user_are_not_found_until_it_is_enabled,
     a_tenant_begins_with_an_admin_and_its_key,
     a_tenant_whose_name_is_taken_leaves_nothing,
+    names_from_before_are_normalized_and_no_account_is_lost,
+    a_name_is_one_however_it_is_typed,
 );
 
 fn actor() -> Actor {
@@ -37,12 +42,16 @@ fn key(id: &str) -> ApiKeyRow {
 }
 
 async fn user(store: &Store, name: &str, role: Role) -> UserRow {
-    let made = store.insert_user(name, role, None, &actor()).await;
+    let made = store
+        .insert_user(&account(name), role, None, &actor())
+        .await;
     made.unwrap().unwrap()
 }
 
 async fn tenant(store: &Store, name: &str) -> u32 {
-    let made = store.insert_tenant(name, &key(name), &actor()).await;
+    let made = store
+        .insert_tenant(&account(name), &key(name), &actor())
+        .await;
     made.unwrap().unwrap().0.id
 }
 
@@ -54,13 +63,13 @@ async fn a_user_reads_back_and_its_name_is_unique_in_its_tenant(database: Databa
     let found = store.find_user(FIRST_TENANT, made.id).await.unwrap();
     assert_eq!(found, Some(made));
     let again = store
-        .insert_user("B\u{f6}b", Role::Reader, None, &actor())
+        .insert_user(&account("B\u{f6}b"), Role::Reader, None, &actor())
         .await;
     assert_eq!(again.unwrap(), Err(AccountError::NameTaken));
     user(&store, "b\u{f6}b", Role::Reader).await;
     let other = Actor::command_line(tenant(&store, "other").await);
     let there = store
-        .insert_user("B\u{f6}b", Role::Reader, None, &other)
+        .insert_user(&account("B\u{f6}b"), Role::Reader, None, &other)
         .await;
     assert!(there.unwrap().is_ok());
 }
@@ -84,7 +93,7 @@ async fn a_user_is_changed_in_its_own_tenant_only(database: Database) {
     let made = user(&store, "a", Role::Reader).await;
     user(&store, "b", Role::Reader).await;
     let patch = UserPatch {
-        name: Some("c".to_owned()),
+        name: Some(account("c")),
         role: Some(Role::Creator),
         ..UserPatch::default()
     };
@@ -95,7 +104,7 @@ async fn a_user_is_changed_in_its_own_tenant_only(database: Database) {
     let changed = changed.unwrap().unwrap();
     assert_eq!((changed.name.as_str(), changed.role), ("c", Role::Creator));
     let taken = UserPatch {
-        name: Some("b".to_owned()),
+        name: Some(account("b")),
         ..UserPatch::default()
     };
     let taken = store.change_user(made.id, &taken, &actor()).await;
@@ -128,7 +137,9 @@ async fn the_keys_of_a_disabled_user_are_not_found_until_it_is_enabled(database:
 
 async fn a_tenant_begins_with_an_admin_and_its_key(database: Database) {
     let store = database.store().await;
-    let made = store.insert_tenant("acme", &key("k"), &actor()).await;
+    let made = store
+        .insert_tenant(&account("acme"), &key("k"), &actor())
+        .await;
     let (made, row) = made.unwrap().unwrap();
     let user = store
         .find_user(made.id, row.user_id)
@@ -146,8 +157,78 @@ async fn a_tenant_begins_with_an_admin_and_its_key(database: Database) {
 
 async fn a_tenant_whose_name_is_taken_leaves_nothing(database: Database) {
     let store = database.store().await;
-    let made = store.insert_tenant("default", &key("k"), &actor()).await;
+    let made = store
+        .insert_tenant(&account("default"), &key("k"), &actor())
+        .await;
     assert_eq!(made.unwrap(), Err(AccountError::NameTaken));
     assert_eq!(store.find_api_key("k").await.unwrap(), None);
     assert_eq!(store.list_tenants(0, 9).await.unwrap().len(), 1);
+}
+
+/// Each database told names apart by a rule of its own: one ignores spaces at the end.
+async fn names_from_before_are_normalized_and_no_account_is_lost(database: Database) {
+    let store = database.store().await;
+    let other = tenant(&store, "other").await;
+    let now = "1, 1";
+    let (composed, decomposed) = ("B\u{f6}b", "Bo\u{308}b");
+    let mut names = vec![
+        (10, 1, composed.to_owned(), "B\u{f6}b"),
+        (11, 1, decomposed.to_owned(), "B\u{f6}b (11)"),
+        (12, 1, format!(" {decomposed}"), "B\u{f6}b (12)"),
+        (13, other, format!("  {decomposed}"), "B\u{f6}b"),
+        (14, 1, " eve".to_owned(), "eve"),
+        (15, 1, "a\tb".to_owned(), "ab (15)"),
+        (16, 1, "\u{2003}\u{2003}".to_owned(), "user (16)"),
+    ];
+    if database.is_sqlite() {
+        names.push((17, 1, format!("{composed} "), "B\u{f6}b (17)"));
+    }
+    for (id, tenant, name, _) in &names {
+        let insert = format!(
+            "INSERT INTO users (id, tenant_id, name, role, created_at, updated_at) VALUES ({id}, {tenant}, '{name}', 'reader', {now})"
+        );
+        database.execute(&insert).await;
+    }
+    database
+        .execute("INSERT INTO tenants (id, name, created_at) VALUES (90, ' default', 1), (91, ' acme', 1)")
+        .await;
+    store.migrate().await.unwrap();
+    for (id, tenant, _, expected) in &names {
+        let found = store.find_user(*tenant, *id).await.unwrap().unwrap();
+        assert_eq!(found.name, *expected, "{id}");
+        let tenant = account(if *tenant == 1 { "default" } else { "other" });
+        let login = store.user_of_login(&tenant, &account(expected)).await;
+        assert_eq!(login.unwrap().map(|(user, _)| user.id), Some(*id));
+    }
+    let tenants = store.list_tenants(80, 9).await.unwrap();
+    let tenants: Vec<&str> = tenants.iter().map(|tenant| &*tenant.name).collect();
+    assert_eq!(tenants, ["default (90)", "acme"]);
+    // The audit log says what a renamed one was called.
+    let query = AuditQuery {
+        subject: Some("user:11".to_owned()),
+        ..AuditQuery::of_tenant(1, 10)
+    };
+    let entries = store.audit_entries(&query).await.unwrap();
+    assert_eq!(entries.len(), 1);
+    assert_eq!(
+        entries[0].detail,
+        json!({ "name": "B\u{f6}b (11)", "formerly": decomposed })
+    );
+    // They are as they should be from then on.
+    store.migrate().await.unwrap();
+    assert_eq!(store.audit_entries(&query).await.unwrap(), entries);
+}
+
+async fn a_name_is_one_however_it_is_typed(database: Database) {
+    let store = database.store().await;
+    let made = user(&store, " Bo\u{308}b ", Role::Reader).await;
+    assert_eq!(made.name, "B\u{f6}b");
+    for typed in ["B\u{f6}b   ", "\u{a0}Bo\u{308}b", "B\u{f6}b"] {
+        let (tenant, name) = (account(" default"), account(typed));
+        let login = store.user_of_login(&tenant, &name).await;
+        let found = login.unwrap().map(|(user, _)| user.id);
+        assert_eq!(found, Some(made.id), "{typed:?}");
+        let again = store.insert_user(&name, Role::Reader, None, &actor()).await;
+        assert_eq!(again.unwrap(), Err(AccountError::NameTaken));
+    }
 }

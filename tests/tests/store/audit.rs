@@ -1,6 +1,6 @@
 //! The audit log.
 
-use crate::fixture::{Database, create, delete, key, link, migrated, patient};
+use crate::fixture::{Database, account, create, delete, key, link, migrated, patient};
 use edgelink_control_plane::links::model::{Link, LinkContent};
 use edgelink_control_plane::store::{Actor, AuditQuery, LinkMove, Store};
 use edgelink_control_plane::tenancy::{FIRST_TENANT, Role};
@@ -86,7 +86,7 @@ fn actor(key_id: &str) -> Actor {
 async fn make_users(store: &Store, names: &[&str]) {
     for name in names {
         let made = store
-            .insert_user(name, Role::Reader, None, &actor(name))
+            .insert_user(&account(name), Role::Reader, None, &actor(name))
             .await;
         assert!(made.unwrap().is_ok());
     }

@@ -3,6 +3,7 @@
 use edgelink_control_plane::config::StoreConfig;
 use edgelink_control_plane::links::model::{Link, LinkContent};
 use edgelink_control_plane::store::{Actor, CreateError, NewLink, Store, StoreError, connect};
+use edgelink_control_plane::tenancy::AccountName;
 use edgelink_tests::servers::MariaDb;
 use edgelink_tests::stack::root;
 use edgelink_wire::LinkKey;
@@ -155,6 +156,11 @@ fn unique_name() -> String {
 
 pub(crate) fn key(text: &str) -> LinkKey {
     text.parse().expect("a key")
+}
+
+/// The name of an account.
+pub(crate) fn account(text: &str) -> AccountName {
+    AccountName::parse(text).expect("a name")
 }
 
 pub(crate) fn content(target: &str) -> LinkContent {

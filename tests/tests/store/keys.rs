@@ -1,8 +1,8 @@
 //! API keys.
 
-use crate::fixture::Database;
+use crate::fixture::{Database, account};
 use edgelink_control_plane::store::{
-    AccountError, Actor, ApiKeyRow, AuditQuery, IdentityError, KeyQuery, NamedIdentity,
+    AccountError, Actor, ApiKeyRow, AuditQuery, Binding, IdentityError, KeyQuery, NamedIdentity,
     PreviousSecret, Store, UserPatch,
 };
 use edgelink_control_plane::tenancy::{Bounds, FIRST_TENANT, FIRST_USER, Role};
@@ -58,7 +58,9 @@ async fn found(store: &Store, id: &str) -> Option<ApiKeyRow> {
 
 /// A tenant with an admin key; its key and the user of it.
 async fn tenant(store: &Store, name: &str, key_id: &str) -> (u32, u64) {
-    let made = store.insert_tenant(name, &api_key(key_id), &actor()).await;
+    let made = store
+        .insert_tenant(&account(name), &api_key(key_id), &actor())
+        .await;
     let (tenant, key) = made.unwrap().unwrap();
     assert_eq!(key.tenant_id, tenant.id);
     (tenant.id, key.user_id)
@@ -335,20 +337,24 @@ async fn a_provider_does_not_take_the_last_admin_away(database: Database) {
     let store = database.store().await;
     let (acme, _) = tenant(&store, "acme", "a").await;
     let actor = Actor::command_line(acme);
-    let log_in = async |role: Role, name: &'static str| {
+    let log_in = async |role: Role, name: &str| {
+        let (tenant, name) = (account("acme"), account(name));
         let named = NamedIdentity {
             hash: [9; 32],
-            name: Some(name),
+            name: Some(&name),
             role: Some(role),
             new_role: None,
+            binding: Binding::ByName,
         };
-        let found = store.log_in_identity("acme", &named).await.unwrap();
+        let found = store.log_in_identity(&tenant, &named).await.unwrap();
         found.map(|(user, _)| (user.id, user.role))
     };
     // The first user of a tenant is bound to no person.
     let refused = log_in(Role::Admin, "admin").await;
     assert_eq!(refused, Err(IdentityError::NameTaken));
-    let root = store.insert_user("root", Role::Admin, None, &actor).await;
+    let root = store
+        .insert_user(&account("root"), Role::Admin, None, &actor)
+        .await;
     let root = root.unwrap().unwrap().id;
     let only = ApiKeyRow {
         tenant_id: acme,

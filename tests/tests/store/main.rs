@@ -26,6 +26,7 @@ mod listing;
 mod plans;
 mod publisher;
 mod reports;
+mod restored;
 mod scopes;
 mod searching;
 mod segments;

@@ -1,8 +1,9 @@
 //! Sessions of the console.
 
-use crate::fixture::Database;
+use crate::fixture::{Database, account};
 use edgelink_control_plane::store::{
-    Actor, IdentityError, Logins, NamedIdentity, NewSession, SessionLimits, Store, UserPatch,
+    Actor, AuditQuery, Binding, FailedAccount, FailedSum, IDENTITY_AWAITED, IdentityError, Logins,
+    NamedIdentity, NewSession, SessionLimits, Store, UserPatch,
 };
 use edgelink_control_plane::tenancy::{FIRST_TENANT, FIRST_USER, Role};
 use std::time::Duration;
@@ -15,6 +16,8 @@ on_every_database!(
     sessions_that_have_ended_are_purged_in_batches,
     a_user_is_found_by_its_login,
     a_user_is_found_by_its_identity,
+    an_identity_is_bound_to_a_user_whose_login_is_awaited_for_an_hour,
+    logins_that_fail_are_counted_by_account_and_hour,
 );
 
 const LIMITS: SessionLimits = SessionLimits {
@@ -33,8 +36,11 @@ fn session(number: u8) -> NewSession {
     NewSession {
         token_hash: [number; 32],
         user_id: FIRST_USER,
+        tenant_id: FIRST_TENANT,
         key_id: number.is_multiple_of(2).then(|| "key".to_owned()),
         proof: [100 + number; 32],
+        way: "key",
+        address: [192, 0, 2, number].into(),
     }
 }
 
@@ -145,12 +151,13 @@ async fn a_user_is_found_by_its_login(database: Database) {
     let actor = Actor::command_line(FIRST_TENANT);
     let hash = edgelink_control_plane::config::Secret::new("$hash");
     let made = store
-        .insert_user("B\u{f6}b", Role::Reader, Some(&hash), &actor)
+        .insert_user(&account("B\u{f6}b"), Role::Reader, Some(&hash), &actor)
         .await;
     let made = made.unwrap().unwrap();
     assert!(made.has_password);
     let login = async |tenant: &str, name: &str| {
-        let found = store.user_of_login(tenant, name).await.unwrap();
+        let (tenant, name) = (account(tenant), account(name));
+        let found = store.user_of_login(&tenant, &name).await.unwrap();
         found.map(|(user, logins)| (user.id, logins.password_hash))
     };
     let expected = Some((made.id, Some("$hash".to_owned())));
@@ -159,7 +166,7 @@ async fn a_user_is_found_by_its_login(database: Database) {
     for (tenant, name) in [
         ("default", "b\u{f6}b"),
         ("other", "B\u{f6}b"),
-        ("default", ""),
+        ("default", "B\u{f6}"),
     ] {
         assert_eq!(login(tenant, name).await, None);
     }
@@ -187,16 +194,20 @@ async fn a_user_is_found_by_its_login(database: Database) {
 async fn a_user_is_found_by_its_identity(database: Database) {
     let store = database.store().await;
     let actor = Actor::command_line(FIRST_TENANT);
-    let ada = store.insert_user("ada", Role::Reader, None, &actor).await;
+    let ada = account("ada");
+    let ada = store.insert_user(&ada, Role::Reader, None, &actor).await;
     let ada = ada.unwrap().unwrap();
-    let identity = |hash: u8, name: &'static str| NamedIdentity {
+    let names = ["ada", "Ada", "admin", "another name", "eve"].map(account);
+    let identity = |hash: u8, name: &str| NamedIdentity {
         hash: [hash; 32],
-        name: Some(name),
+        name: names.iter().find(|account| account.as_str() == name),
         role: None,
         new_role: None,
+        binding: Binding::ByName,
     };
+    let (tenant, other) = (account("default"), account("other"));
     let log_in = async |identity: NamedIdentity<'_>| {
-        let found = store.log_in_identity("default", &identity).await.unwrap();
+        let found = store.log_in_identity(&tenant, &identity).await.unwrap();
         found.map(|(user, _)| (user.id, user.role))
     };
     assert_eq!(
@@ -207,7 +218,7 @@ async fn a_user_is_found_by_its_identity(database: Database) {
         log_in(identity(1, "admin")).await,
         Err(IdentityError::NameTaken)
     );
-    let elsewhere = store.log_in_identity("other", &identity(1, "ada")).await;
+    let elsewhere = store.log_in_identity(&other, &identity(1, "ada")).await;
     assert_eq!(elsewhere.unwrap(), Err(IdentityError::NoTenant));
     for name in ["ada", "another name"] {
         assert_eq!(log_in(identity(1, name)).await, Ok((ada.id, Role::Reader)));
@@ -246,5 +257,105 @@ async fn a_user_is_found_by_its_identity(database: Database) {
     assert_eq!(
         log_in(identity(2, "ada")).await,
         Err(IdentityError::Disabled)
+    );
+}
+
+async fn an_identity_is_bound_to_a_user_whose_login_is_awaited_for_an_hour(database: Database) {
+    let store = database.store().await;
+    let actor = Actor::command_line(FIRST_TENANT);
+    let (tenant, name) = (account("default"), account("ada"));
+    let ada = store.insert_user(&name, Role::Reader, None, &actor).await;
+    let ada = ada.unwrap().unwrap();
+    let log_in = async |hash: u8| {
+        let identity = NamedIdentity {
+            hash: [hash; 32],
+            name: Some(&name),
+            role: None,
+            new_role: Some(Role::Reader),
+            binding: Binding::Awaited,
+        };
+        let found = store.log_in_identity(&tenant, &identity).await.unwrap();
+        found.map(|(user, _)| user.id)
+    };
+    let set = async |awaits: bool| {
+        let patch = UserPatch {
+            awaits_identity: Some(awaits),
+            ..UserPatch::default()
+        };
+        let changed = store.change_user(ada.id, &patch, &actor).await;
+        changed.unwrap().unwrap()
+    };
+    assert_eq!(log_in(1).await, Err(IdentityError::NotAwaited));
+    let awaited = set(true).await;
+    let (until, at) = (awaited.awaits_identity_until.unwrap(), awaited.updated_at);
+    let hour = u64::try_from(IDENTITY_AWAITED.as_millis()).unwrap();
+    assert_eq!(until - at, hour);
+    database
+        .execute("UPDATE users SET awaits_identity_until = awaits_identity_until - 3700000 WHERE awaits_identity_until > 0")
+        .await;
+    assert_eq!(
+        log_in(1).await,
+        Err(IdentityError::NotAwaited),
+        "it is over"
+    );
+    set(true).await;
+    set(false).await;
+    assert_eq!(log_in(1).await, Err(IdentityError::NotAwaited));
+    set(true).await;
+    assert_eq!(log_in(1).await, Ok(ada.id));
+    assert_eq!(log_in(2).await, Err(IdentityError::NameTaken));
+    let bound = store
+        .find_user(FIRST_TENANT, ada.id)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        (bound.has_identity, bound.awaits_identity_until),
+        (true, None)
+    );
+}
+
+async fn logins_that_fail_are_counted_by_account_and_hour(database: Database) {
+    let store = database.store().await;
+    let note = async |tenant_id: u32, user_id: Option<u64>, wrong: u64, refused: u64| {
+        let account = FailedAccount { tenant_id, user_id };
+        let address = [192, 0, 2, u8::try_from(wrong).unwrap()].into();
+        let sum = FailedSum {
+            wrong,
+            refused,
+            address,
+        };
+        store.note_failed_logins(account, sum).await.unwrap()
+    };
+    assert!(note(1, Some(FIRST_USER), 3, 0).await);
+    assert!(note(1, None, 1, 0).await);
+    assert!(note(1, Some(FIRST_USER), 4, 5).await);
+    assert!(!note(99, None, 1, 0).await, "there is no such tenant");
+    let entries = async || {
+        let query = AuditQuery {
+            action: Some("session.fail".to_owned()),
+            ..AuditQuery::of_tenant(FIRST_TENANT, 10)
+        };
+        let entries = store.audit_entries(&query).await.unwrap();
+        let shown = entries
+            .into_iter()
+            .map(|entry| (entry.subject, entry.detail.to_string()));
+        shown.collect::<Vec<_>>()
+    };
+    let of_first = r#"{"address":"192.0.2.4","refused":5,"wrong":7}"#;
+    let of_none = r#"{"address":"192.0.2.1","refused":0,"wrong":1}"#;
+    let entry = |subject: &str, detail: &str| (subject.to_owned(), detail.to_owned());
+    let expected = [entry("user:-", of_none), entry("user:1", of_first)];
+    let counted = entries().await;
+    let hour_has_ended = counted.len() > expected.len();
+    assert!(hour_has_ended || counted == expected, "{counted:?}");
+    database
+        .execute("UPDATE audit SET at = at - 3600000 WHERE action = 'session.fail'")
+        .await;
+    assert!(note(1, Some(FIRST_USER), 1, 0).await);
+    let later = entries().await;
+    assert_eq!(
+        later[0],
+        entry("user:1", r#"{"address":"192.0.2.1","refused":0,"wrong":1}"#)
     );
 }

@@ -4,7 +4,7 @@ use super::fields::{Fields, Reason};
 use crate::links::passwords::NewPassword;
 use crate::problem::{FieldError, Kind, Problem};
 use crate::store::AccountError;
-use crate::tenancy::Role;
+use crate::tenancy::{AccountName, Role};
 use axum::Json;
 use axum::extract::{FromRequestParts, Path};
 use axum::response::{IntoResponse, Response};
@@ -13,9 +13,6 @@ use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::ops::RangeInclusive;
-
-/// The longest name of a tenant, user or key, in characters.
-const MAX_NAME_LENGTH: usize = 100;
 
 /// How long the password of a user may be, in bytes.
 const PASSWORD_LENGTHS: RangeInclusive<usize> = 8..=255;
@@ -26,15 +23,10 @@ const MAX_OVERLAP_SECONDS: u64 = 7 * 24 * 60 * 60;
 /// The greatest number that every reader of JSON reads as it was written: 2^53 - 1.
 const MAX_NUMBER: u64 = (1 << 53) - 1;
 
-pub(crate) fn name(value: &Value) -> Result<String, Reason> {
-    let is_name = |text: &&str| {
-        let length = text.chars().count();
-        (1..=MAX_NAME_LENGTH).contains(&length) && !text.chars().any(char::is_control)
-    };
-    let name = value.as_str().filter(is_name).map(str::to_owned);
-    name.ok_or(Reason::Borrowed(
-        "must be 1 to 100 characters without control characters",
-    ))
+/// The name of a tenant, user or key.
+pub(super) fn name(value: &Value) -> Result<AccountName, Reason> {
+    let name = AccountName::parse(value.as_str().unwrap_or_default());
+    name.map_err(|error| error.to_string().into())
 }
 
 /// The password of a user.
@@ -139,6 +131,14 @@ impl From<AccountError> for Problem {
             AccountError::NameTaken => {
                 Self::new(Kind::NameTaken).with_errors(field("name", "is taken"))
             }
+            AccountError::FirstUser => Self::new(Kind::NotAwaitable).with_errors(field(
+                "awaitsIdentity",
+                "must not be true of the first user of a tenant, who logs in by key or password alone",
+            )),
+            AccountError::HasIdentity => Self::new(Kind::NotAwaitable).with_errors(field(
+                "awaitsIdentity",
+                "must not be true of a user who has an identity, unless hasIdentity is false",
+            )),
             AccountError::LastAdmin => Self::new(Kind::LastAdmin).with_detail(
                 "a tenant keeps an admin key that is bound to nothing and does not expire, and user 1 stays an admin",
             ),

@@ -12,7 +12,7 @@ use crate::http::auth::api_key::ApiKey;
 use crate::http::tenant_links::TenantLinks;
 use crate::problem::{Kind, Problem};
 use crate::store::{ApiKeyRow, KeyQuery, PreviousSecret};
-use crate::tenancy::{Bounds, Role};
+use crate::tenancy::{AccountName, Bounds, Role};
 use crate::timestamp;
 use axum::Json;
 use axum::extract::{Extension, RawQuery, State};
@@ -123,7 +123,8 @@ fn parse(
     key: &ApiKey,
 ) -> Result<ApiKeyRow, Problem> {
     let mut fields = Fields::new(object);
-    let name = fields.required("name", accounts::name).unwrap_or_default();
+    let name = fields.required("name", accounts::name);
+    let name = name.as_ref().map_or("", AccountName::as_str);
     let now = clock::unix_millis();
     let row = ApiKeyRow {
         tenant_id: caller.tenant_id(),
@@ -141,7 +142,7 @@ fn parse(
         },
         expires_at: fields.optional("expiresAt", |value| later(value, now)),
         quota: fields.optional("quota", accounts::number),
-        ..key.row(&name, now)
+        ..key.row(name, now)
     };
     fields.finish().map(|()| row)
 }
@@ -253,7 +254,7 @@ pub(crate) async fn patch(
 /// The new values of the fields that change.
 #[derive(Clone)]
 struct KeyPatch {
-    name: Option<String>,
+    name: Option<AccountName>,
     role: Option<Role>,
     domains: Option<Vec<Domain>>,
     tags: Option<Vec<String>>,
@@ -282,7 +283,7 @@ impl KeyPatch {
         let new = self.clone();
         let old = old.clone();
         ApiKeyRow {
-            name: new.name.unwrap_or(old.name),
+            name: new.name.map_or(old.name, |name| name.to_string()),
             role: new.role.unwrap_or(old.role),
             bounds: Bounds {
                 domains: new.domains.unwrap_or(old.bounds.domains),

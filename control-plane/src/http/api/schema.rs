@@ -367,7 +367,7 @@ requests! {
     #[schema(example = json!({ "name": "newsletter", "role": "editor", "tags": ["summer"], "quota": 1000 }))]
     struct NewKey {
         /// 1 to 100 characters without control characters.
-        #[schema(format = "line", min_length = 1, max_length = 100)]
+        #[schema(format = "account-name", min_length = 1, max_length = 100)]
         name: String,
         /// The user that it belongs to; by default that of the request.
         #[schema(maximum = 9_007_199_254_740_991_i64)]
@@ -391,7 +391,7 @@ requests! {
     /// A JSON merge patch (RFC 7396) of a key. Fields are those of `NewKey`; `name` and `role` are not null.
     #[schema(example = json!({ "name": "newsletter 2", "role": "creator", "quota": null }))]
     struct KeyPatch {
-        #[schema(nullable = false, format = "line", min_length = 1, max_length = 100)]
+        #[schema(nullable = false, format = "account-name", min_length = 1, max_length = 100)]
         name: Option<String>,
         #[schema(nullable = false)]
         role: Option<Role>,
@@ -441,8 +441,8 @@ requests! {
     /// A user to be created.
     #[schema(example = json!({ "name": "ada", "role": "editor" }))]
     struct NewUser {
-        /// 1 to 100 characters without control characters; unique in the tenant.
-        #[schema(format = "line", min_length = 1, max_length = 100)]
+        /// 1 to 100 characters without control characters, in NFC and without spaces around them; unique in the tenant.
+        #[schema(format = "account-name", min_length = 1, max_length = 100)]
         name: String,
         /// By default `editor`.
         role: Option<Role>,
@@ -454,7 +454,7 @@ requests! {
     /// A JSON merge patch (RFC 7396) of a user; no field but `password` is null.
     #[schema(example = json!({ "name": "ada l", "role": "reader", "disabled": true }))]
     struct UserPatch {
-        #[schema(nullable = false, format = "line", min_length = 1, max_length = 100)]
+        #[schema(nullable = false, format = "account-name", min_length = 1, max_length = 100)]
         name: Option<String>,
         #[schema(nullable = false)]
         role: Option<Role>,
@@ -464,9 +464,12 @@ requests! {
         /// The new password for the console, 8 to 255 bytes, which ends the sessions that began with the old one; null removes it.
         #[schema(format = "password", min_length = 8, max_length = 255)]
         password: Option<String>,
-        /// False makes the next login by the provider of OpenID Connect find the user by its name again; it cannot be set to true.
+        /// False makes the user forget who logs in as it by the provider of OpenID Connect; it cannot be set to true.
         #[schema(nullable = false)]
         has_identity: Option<bool>,
+        /// True has the next login by the provider under the user's name become this user, for an hour.
+        #[schema(nullable = false)]
+        awaits_identity: Option<bool>,
     }
 
     /// A domain to be made.
@@ -537,7 +540,7 @@ requests! {
     #[schema(example = json!({ "name": "acme" }))]
     struct NewTenant {
         /// 1 to 100 characters without control characters; unique.
-        #[schema(format = "line", min_length = 1, max_length = 100)]
+        #[schema(format = "account-name", min_length = 1, max_length = 100)]
         name: String,
     }
 }

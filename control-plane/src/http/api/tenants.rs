@@ -9,7 +9,7 @@ use super::schema;
 use crate::clock;
 use crate::http::app::App;
 use crate::http::auth::Caller;
-use crate::problem::Problem;
+use crate::problem::{Kind, Problem};
 use crate::store::TenantRow;
 use crate::timestamp;
 use axum::Json;
@@ -72,8 +72,10 @@ pub(crate) async fn create(
     JsonObject(object): JsonObject,
 ) -> Result<Response, Problem> {
     let mut fields = Fields::new(object);
-    let name = fields.required("name", accounts::name).unwrap_or_default();
+    let name = fields.required("name", accounts::name);
     fields.finish()?;
+    // A missing name was refused above.
+    let name = name.ok_or_else(|| Problem::new(Kind::Validation))?;
     let key = keys::generate()?;
     let row = key.row(FIRST_KEY_NAME, clock::unix_millis());
     let actor = caller.actor();

@@ -5,6 +5,7 @@ use super::body::JsonObject;
 use super::fields::{Fields, Reason};
 use super::schema;
 use super::{page, values};
+use crate::clock;
 use crate::config::Secret;
 use crate::http::app::App;
 use crate::http::auth::Caller;
@@ -34,12 +35,18 @@ struct UserView {
     has_password: bool,
     /// Whether it has logged in to the console by a provider of OpenID Connect, where it is one person from then on.
     has_identity: bool,
+    /// Whether the next login by the provider under its name becomes this user.
+    awaits_identity: bool,
+    /// Until when; null if it does not.
+    awaits_identity_until: Option<String>,
     created_at: String,
     updated_at: String,
 }
 
 impl UserView {
     fn new(row: UserRow) -> Self {
+        let now = clock::unix_millis();
+        let awaited = row.awaits_identity_until.filter(|until| *until > now);
         Self {
             id: row.id,
             name: row.name,
@@ -47,6 +54,8 @@ impl UserView {
             disabled: row.disabled,
             has_password: row.has_password,
             has_identity: row.has_identity,
+            awaits_identity: awaited.is_some(),
+            awaits_identity_until: awaited.map(timestamp::from_millis),
             created_at: timestamp::from_millis(row.created_at),
             updated_at: timestamp::from_millis(row.updated_at),
         }
@@ -82,11 +91,13 @@ pub(crate) async fn create(
     JsonObject(object): JsonObject,
 ) -> Result<Response, Problem> {
     let mut fields = Fields::new(object);
-    let name = fields.required("name", accounts::name).unwrap_or_default();
+    let name = fields.required("name", accounts::name);
     let role = fields.optional("role", accounts::role);
     let role = role.unwrap_or(Role::Editor);
     let password = fields.optional("password", accounts::password);
     fields.finish()?;
+    // A missing name was refused above.
+    let name = name.ok_or_else(|| Problem::new(Kind::Validation))?;
     let password = match password {
         Some(password) => Some(hashed(&app, &password).await?),
         None => None,
@@ -170,6 +181,7 @@ pub(crate) async fn patch(
         disabled: accounts::change(&mut fields, "disabled", values::flag),
         password: None,
         forgets_identity: accounts::change(&mut fields, "hasIdentity", forgotten).is_some(),
+        awaits_identity: accounts::change(&mut fields, "awaitsIdentity", values::flag),
     };
     let password = fields.change("password", accounts::password);
     fields.finish()?;

@@ -11,6 +11,7 @@ use crate::tenancy::{Bounds, Role};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use subtle::ConstantTimeEq;
 
@@ -81,6 +82,17 @@ pub(crate) enum LoginWay {
     Provider,
 }
 
+impl LoginWay {
+    /// The word for it in the audit log.
+    fn word(self) -> &'static str {
+        match self {
+            Self::Key => "key",
+            Self::Password => "password",
+            Self::Provider => "oidc",
+        }
+    }
+}
+
 /// Somebody who has logged in.
 #[derive(Clone, Debug)]
 pub(crate) struct Session {
@@ -96,43 +108,65 @@ pub(crate) struct Session {
 
 impl KeyVerifier {
     /// Begins a session of the user of an API key; `None` if it is not a valid key.
-    pub(crate) async fn log_in_by_key(&self, text: &str) -> Result<Option<Token>, Problem> {
+    pub(crate) async fn log_in_by_key(
+        &self,
+        text: &str,
+        address: IpAddr,
+    ) -> Result<Option<Token>, Problem> {
         let (Some(holder), Some(key)) = (self.verify(text).await?, ApiKey::parse(text)) else {
             return Ok(None);
         };
-        let proof = of_key(&key.secret_hash());
-        let key_id = Some(key.id().to_owned());
-        self.begin(holder.key.user_id, key_id, proof)
-            .await
-            .map(Some)
+        let token = Token::generate()?;
+        let new = NewSession {
+            token_hash: token.hash(),
+            user_id: holder.key.user_id,
+            tenant_id: holder.key.tenant_id,
+            key_id: Some(key.id().to_owned()),
+            proof: of_key(&key.secret_hash()),
+            way: LoginWay::Key.word(),
+            address,
+        };
+        self.store.insert_session(&new, self.limits).await?;
+        Ok(Some(token))
     }
 
     /// Begins a session of a user who has given the password with that hash.
-    pub(crate) async fn log_in_by_password(&self, user: u64, hash: &str) -> Result<Token, Problem> {
-        self.begin(user, None, of_password(hash)).await
+    pub(crate) async fn log_in_by_password(
+        &self,
+        user: &UserRow,
+        hash: &str,
+        address: IpAddr,
+    ) -> Result<Token, Problem> {
+        let by = (LoginWay::Password, of_password(hash));
+        self.begin(user, by, address).await
     }
 
     /// Begins a session of a user who is that person at the provider of OpenID Connect.
     pub(crate) async fn log_in_by_identity(
         &self,
-        user: u64,
+        user: &UserRow,
         identity: &[u8; 32],
+        address: IpAddr,
     ) -> Result<Token, Problem> {
-        self.begin(user, None, of_identity(identity)).await
+        let by = (LoginWay::Provider, of_identity(identity));
+        self.begin(user, by, address).await
     }
 
     async fn begin(
         &self,
-        user_id: u64,
-        key_id: Option<String>,
-        proof: [u8; 32],
+        user: &UserRow,
+        (way, proof): (LoginWay, [u8; 32]),
+        address: IpAddr,
     ) -> Result<Token, Problem> {
         let token = Token::generate()?;
         let new = NewSession {
             token_hash: token.hash(),
-            user_id,
-            key_id,
+            user_id: user.id,
+            tenant_id: user.tenant_id,
+            key_id: None,
             proof,
+            way: way.word(),
+            address,
         };
         self.store.insert_session(&new, self.limits).await?;
         Ok(token)

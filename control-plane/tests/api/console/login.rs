@@ -1,7 +1,7 @@
 //! Logging in and out, and what a session is.
 
 use super::browser::{Browser, form, start};
-use crate::helpers::{Running, send};
+use crate::helpers::{Running, send, until};
 use reqwest::Method;
 use serde_json::json;
 
@@ -122,6 +122,138 @@ async fn tries_are_limited() {
     assert_eq!(answer.status, 429);
     assert!((1..=10).contains(&answer.header("retry-after").parse::<u64>().unwrap()));
     assert!(answer.text().contains("too many tries"));
+}
+
+/// Tries to log in from an address.
+async fn log_in_from(browser: &mut Browser<'_>, address: &str, user: &str, password: &str) -> u16 {
+    let token = browser.form_token().await;
+    let body = form(&[("csrf", &token), ("user", user), ("password", password)]);
+    let request = browser.request(Method::POST, "/console/login");
+    let request = request
+        .header("content-type", "application/x-www-form-urlencoded")
+        .header("x-forwarded-for", address);
+    send(request.body(body)).await.status.as_u16()
+}
+
+/// As a botnet tries, each time from another address.
+#[tokio::test]
+async fn a_name_has_its_tries_once_however_it_is_written() {
+    let server = Running::with(&[
+        ("EDGELINK_AUTH_KEY_CACHE_MS", "0"),
+        ("EDGELINK_SERVER_TRUSTED_PROXIES", "127.0.0.1"),
+    ])
+    .await;
+    let body = json!({ "name": "B\u{f6}b", "password": "correct horse" });
+    let id = user(&server, &body).await;
+    let mut browser = Browser::new(&server).await;
+    let mut statuses = Vec::new();
+    for number in 0..70_usize {
+        let spaces = " ".repeat(number);
+        let name = match number % 3 {
+            0 => format!("B\u{f6}b{spaces}"),
+            1 => format!("{spaces}Bo\u{308}b"),
+            _ => format!("\u{2003}B\u{f6}b\u{a0}{spaces}"),
+        };
+        let address = format!("192.0.2.{number}");
+        statuses.push(log_in_from(&mut browser, &address, &name, "wrong").await);
+    }
+    let checked = statuses.iter().filter(|status| **status == 403).count();
+    let limited = statuses.iter().filter(|status| **status == 429).count();
+    // Sixty, and one every two seconds.
+    assert!(
+        checked >= 60 && limited > 0 && checked + limited == 70,
+        "{statuses:?}"
+    );
+    let right = log_in_from(
+        &mut browser,
+        "198.51.100.1",
+        "Bo\u{308}b  ",
+        "correct horse",
+    )
+    .await;
+    assert!([303, 429].contains(&right), "{right}");
+    // Others have their own.
+    assert_eq!(
+        log_in_from(&mut browser, "198.51.100.2", "absent", "wrong").await,
+        403
+    );
+    // The audit log counts them.
+    let path = format!("/audit?action=session.fail&subject=user:{id}");
+    until("the failures in the audit log", async || {
+        let audit = server.get(&path).await.expect(200);
+        let counted = |name: &str| -> u64 {
+            let entries = audit["entries"].as_array().unwrap().iter();
+            entries
+                .filter_map(|entry| entry["detail"][name].as_u64())
+                .sum()
+        };
+        let refused = limited as u64 + u64::from(right == 429);
+        (counted("wrong"), counted("refused")) == (checked as u64, refused)
+    })
+    .await;
+    let audit = server
+        .get("/audit?action=session.fail&subject=user:-")
+        .await;
+    let audit = audit.expect(200);
+    assert_eq!(audit["entries"][0]["detail"]["wrong"], 1, "{audit}");
+    assert_eq!(audit["entries"][0]["detail"]["address"], "198.51.100.2");
+}
+
+#[tokio::test]
+async fn right_passwords_cost_no_try() {
+    let server = start().await;
+    let ada = json!({ "name": "ada", "password": "correct horse" });
+    user(&server, &ada).await;
+    for _ in 0..12 {
+        let mut browser = Browser::new(&server).await;
+        assert_eq!(browser.log_in("ada", "correct horse").await.status, 303);
+    }
+    for _ in 0..12 {
+        Browser::admin(&server).await;
+    }
+}
+
+#[tokio::test]
+async fn the_audit_log_says_who_has_logged_in_and_out_and_how() {
+    let server = start().await;
+    let ada = json!({ "name": "ada", "role": "editor", "password": "correct horse" });
+    let id = user(&server, &ada).await;
+    let mut browser = Browser::new(&server).await;
+    assert_eq!(browser.log_in("ada", "correct horse").await.status, 303);
+    // A login in the same browser ends the session before it.
+    assert_eq!(browser.log_in("ada", "correct horse").await.status, 303);
+    browser.submit("/console/logout", &[]).await;
+    let mut admin = Browser::admin(&server).await;
+    admin.submit("/console/logout", &[]).await;
+    let audit = server.get(&format!("/audit?subject=user:{id}")).await;
+    let audit = audit.expect(200);
+    let entries = audit["entries"].as_array().unwrap();
+    let actions: Vec<&str> = entries
+        .iter()
+        .map(|entry| entry["action"].as_str().unwrap())
+        .collect();
+    let expected = [
+        "session.end",
+        "session.end",
+        "session.begin",
+        "session.begin",
+        "user.create",
+    ];
+    assert_eq!(actions, expected, "{audit}");
+    let begin = &entries[2];
+    assert_eq!(
+        begin["detail"],
+        json!({ "way": "password", "address": "127.0.0.1" })
+    );
+    assert_eq!(begin["actor"], format!("user-{id}"));
+    assert_eq!(begin["userId"], id);
+    let by_key = server
+        .get("/audit?action=session.begin&subject=user:1")
+        .await;
+    let by_key = by_key.expect(200);
+    assert_eq!(by_key["entries"][0]["detail"]["way"], "key", "{by_key}");
+    let key_id = server.admin_key.split('_').nth(1).unwrap();
+    assert_eq!(by_key["entries"][0]["actor"], key_id);
 }
 
 #[tokio::test]

@@ -113,11 +113,94 @@ async fn user(server: &Running, name: &str, role: &str) -> u64 {
     made.expect(201)["id"].as_u64().unwrap()
 }
 
+/// Has an admin await the login of a user.
+async fn await_login(server: &Running, id: u64) {
+    let awaited = json!({ "awaitsIdentity": true });
+    let shown = server.patch(&format!("/users/{id}"), &awaited).await;
+    let shown = shown.expect(200);
+    assert_eq!(shown["awaitsIdentity"], true);
+    assert!(shown["awaitsIdentityUntil"].is_string(), "{shown}");
+}
+
+/// Names that people choose at the provider are no proof of who they are.
+#[tokio::test]
+async fn who_takes_the_name_of_a_user_does_not_become_it_unless_an_admin_awaits_that_login() {
+    let provider = Provider::start().await;
+    let server = server(&provider, &[]).await;
+    let id = user(&server, "ada", "admin").await;
+    let path = format!("/users/{id}");
+    let mut browser = Browser::new(&server).await;
+    let refused = async |browser: &mut Browser<'_>| {
+        let answer = log_in(browser, &provider).await;
+        assert_eq!(answer.status, 403);
+        assert!(
+            answer.text().contains("Ask an admin to await your login"),
+            "{}",
+            answer.text()
+        );
+        assert_eq!(browser.get("/console/links").await.status, 303);
+    };
+    refused(&mut browser).await;
+    await_login(&server, id).await;
+    server
+        .patch(&path, &json!({ "awaitsIdentity": false }))
+        .await
+        .expect(200);
+    refused(&mut browser).await;
+    let mut admin = Browser::admin(&server).await;
+    let page = admin.page(&format!("/console{path}")).await;
+    assert!(page.contains("The next login of this name"), "{page}");
+    let fields = [("name", "ada"), ("role", "admin"), ("awaitsIdentity", "on")];
+    admin.submit(&format!("/console{path}"), &fields).await;
+    assert_eq!(log_in(&mut browser, &provider).await.status, 200);
+    let shown = server.get(&path).await.expect(200);
+    assert_eq!(
+        (
+            &shown["hasIdentity"],
+            &shown["awaitsIdentity"],
+            &shown["awaitsIdentityUntil"]
+        ),
+        (&json!(true), &json!(false), &Value::Null)
+    );
+    // Neither one who is somebody already, nor the first user of the tenant.
+    for of in [path.as_str(), "/users/1"] {
+        let answer = server.patch(of, &json!({ "awaitsIdentity": true })).await;
+        assert_eq!(answer.problem(409, "not-awaitable"), ["awaitsIdentity"]);
+    }
+    let again = json!({ "hasIdentity": false, "awaitsIdentity": true });
+    server.patch(&path, &again).await.expect(200);
+    assert_eq!(log_in(&mut browser, &provider).await.status, 200);
+}
+
+#[tokio::test]
+async fn users_are_bound_by_name_where_that_is_set_or_the_claim_cannot_be_chosen() {
+    let provider = Provider::start().await;
+    let email = json!({ "email": "ada", "email_verified": true });
+    for (setting, claims) in [
+        (("EDGELINK_OIDC_BIND_EXISTING", "true"), json!({})),
+        (("EDGELINK_OIDC_NAME_CLAIM", "email"), email),
+    ] {
+        let server = server(&provider, &[setting]).await;
+        user(&server, "ada", "reader").await;
+        provider.behave(Manner {
+            claims,
+            ..Manner::default()
+        });
+        let mut browser = Browser::new(&server).await;
+        assert_eq!(
+            log_in(&mut browser, &provider).await.status,
+            200,
+            "{setting:?}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn a_user_logs_in_and_out_by_the_provider() {
     let provider = Provider::start().await;
     let server = server(&provider, &[]).await;
     let id = user(&server, "ada", "editor").await;
+    await_login(&server, id).await;
     let mut browser = Browser::new(&server).await;
     let page = browser.page("/console/login?to=%2Fconsole%2Ftags").await;
     assert!(
@@ -148,6 +231,7 @@ async fn a_person_stays_the_same_whatever_its_name() {
     let provider = Provider::start().await;
     let server = server(&provider, &[]).await;
     let id = user(&server, "ada", "reader").await;
+    await_login(&server, id).await;
     user(&server, "bob", "admin").await;
     let mut browser = Browser::new(&server).await;
     assert_eq!(log_in(&mut browser, &provider).await.status, 200);
@@ -176,7 +260,7 @@ async fn a_person_stays_the_same_whatever_its_name() {
         assert_eq!(answer.status, 403);
         assert!(answer.text().contains(text), "{name}: {}", answer.text());
     }
-    // An admin forgets who it was: the session is over, and the name counts again.
+    // An admin forgets who it was, and awaits another login: the session is over, and the name counts again.
     provider.behave(named("subject", "ada"));
     assert_eq!(log_in(&mut browser, &provider).await.status, 200);
     let path = format!("/users/{id}");
@@ -187,6 +271,7 @@ async fn a_person_stays_the_same_whatever_its_name() {
         ("name", "ada"),
         ("role", "reader"),
         ("forgetIdentity", "on"),
+        ("awaitsIdentity", "on"),
     ];
     admin.submit(&format!("/console/users/{id}"), &fields).await;
     let forgotten = browser.cookie.clone();
