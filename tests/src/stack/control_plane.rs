@@ -176,6 +176,14 @@ impl ControlPlane {
         answer.expect("an answer of the API")
     }
 
+    /// The same with another key.
+    pub async fn api_as(&self, key: &str, method: &str, path: &str, body: &Value) -> ApiAnswer {
+        let mut connection = self.connect().await;
+        let body = text(body);
+        let answer = ask(&mut connection, key, (method, path), body.as_bytes()).await;
+        answer.expect("an answer of the API")
+    }
+
     /// The same over a connection that is kept.
     ///
     /// # Errors
@@ -187,11 +195,7 @@ impl ControlPlane {
         path: &str,
         body: &Value,
     ) -> io::Result<ApiAnswer> {
-        let body = if body.is_null() {
-            String::new()
-        } else {
-            body.to_string()
-        };
+        let body = text(body);
         self.api_raw(connection, method, path, body.as_bytes())
             .await
     }
@@ -207,14 +211,7 @@ impl ControlPlane {
         path: &str,
         body: &[u8],
     ) -> io::Result<ApiAnswer> {
-        let request = Request::new(method, format!("/api/v1{path}").as_bytes())
-            .header("x-api-key", self.admin_key.as_bytes())
-            .header("content-type", b"application/json");
-        let answer = connection.exchange(&request, body).await?;
-        Ok(ApiAnswer {
-            status: answer.status,
-            body: serde_json::from_slice(&answer.body).unwrap_or(Value::Null),
-        })
+        ask(connection, &self.admin_key, (method, path), body).await
     }
 
     /// The stream of clicks as they are reported, from now on; `query` is empty or begins with `?`.
@@ -262,6 +259,31 @@ impl ControlPlane {
     pub async fn connect(&self) -> Connection {
         Connection::open(self.address).await.expect("a connection")
     }
+}
+
+/// The text of a body; null is none.
+fn text(body: &Value) -> String {
+    match body {
+        Value::Null => String::new(),
+        body => body.to_string(),
+    }
+}
+
+/// A request to the API; the path starts behind `/api/v1`.
+async fn ask(
+    connection: &mut Connection,
+    key: &str,
+    (method, path): (&str, &str),
+    body: &[u8],
+) -> io::Result<ApiAnswer> {
+    let request = Request::new(method, format!("/api/v1{path}").as_bytes())
+        .header("x-api-key", key.as_bytes())
+        .header("content-type", b"application/json");
+    let answer = connection.exchange(&request, body).await?;
+    Ok(ApiAnswer {
+        status: answer.status,
+        body: serde_json::from_slice(&answer.body).unwrap_or(Value::Null),
+    })
 }
 
 fn owned(variables: &[(&str, &str)]) -> Vec<(String, String)> {

@@ -4,7 +4,7 @@ use crate::production::{alias, create, edges, target};
 use crate::runbook::{Runbook, write_client_settings};
 use crate::visitors::{Journey, Pace, Visitors};
 use edgelink_tests::scenario::{Answer, Request};
-use edgelink_tests::servers::RedisServer;
+use edgelink_tests::servers::{ClickHouseKind, ClickHouseServer, RedisServer};
 use edgelink_tests::stack::{Connection, ControlPlane, Production, ProductionOptions, until};
 use serde_json::{Value, json};
 use std::collections::HashSet;
@@ -20,6 +20,8 @@ const KEPT: usize = 500;
 const CHANGED: usize = 200;
 /// Links with codes of the system that are created in each step.
 const CODES: usize = 2_000;
+/// How often the link of a tenant is followed.
+const CLICKS: u64 = 20;
 /// Numbers that each issuer has drawn since the backup, beside those of these links: more than are skipped where it is not said how
 /// many they are.
 const DRAWN: u64 = 650_000;
@@ -38,7 +40,14 @@ const LIMIT: Duration = Duration::from_secs(120);
 #[ignore = "a drill: make restore"]
 async fn restore() {
     let redis = RedisServer::start().await;
-    let options = ProductionOptions::direct(&redis);
+    let clickhouse = ClickHouseServer::start(ClickHouseKind::Debian);
+    let options = ProductionOptions {
+        variables: vec![
+            ("EDGELINK_ANALYTICS_ENGINE", "clickhouse".to_owned()),
+            ("EDGELINK_ANALYTICS_CLICKHOUSE_URL", clickhouse.url()),
+        ],
+        ..ProductionOptions::direct(&redis)
+    };
     let mut production = Production::start(&options).await;
     let home = TempDir::new().expect("a temporary folder");
     let mut drill = Drill::new(&production, &redis, home.path());
@@ -96,8 +105,40 @@ struct Drill {
     runbook: Runbook,
     /// All codes that were ever given out.
     codes: HashSet<String>,
+    /// Tenants that were lost with their database.
+    lost: Vec<Tenant>,
     /// How often the database was lost.
     rounds: usize,
+}
+
+/// A tenant, and the key of its admin.
+struct Tenant {
+    id: u64,
+    key: String,
+}
+
+impl Tenant {
+    async fn make(control_plane: &ControlPlane, name: &str) -> Self {
+        let made = control_plane
+            .api("POST", "/tenants", &json!({ "name": name }))
+            .await;
+        assert_eq!(made.status, 201, "{made:?}");
+        let key = made.body["adminKey"]["key"].as_str();
+        Self {
+            id: made.body["id"].as_u64().expect("an id"),
+            key: key.expect("a key").to_owned(),
+        }
+    }
+
+    /// How many clicks its links have, by ClickHouse.
+    async fn clicks(&self, control_plane: &ControlPlane) -> u64 {
+        let path = "/analytics?groupBy=links";
+        let answer = control_plane
+            .api_as(&self.key, "GET", path, &Value::Null)
+            .await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        answer.body["totals"]["clicks"].as_u64().expect("a number")
+    }
 }
 
 impl Drill {
@@ -115,6 +156,7 @@ impl Drill {
         Self {
             runbook,
             codes: HashSet::new(),
+            lost: Vec::new(),
             rounds: 0,
         }
     }
@@ -155,6 +197,7 @@ impl Drill {
         print_time("from their start until all is right at all edges", started);
         print_time("from the loss until then", lost);
         self.runbook.run("check");
+        self.check_tenants(&production.control_planes[0]).await;
         let (before, began) = (self.codes.len(), Instant::now());
         for control_plane in &production.control_planes {
             self.create_codes(control_plane).await;
@@ -201,6 +244,9 @@ impl Drill {
         }
         create(control_plane, late, CHANGED).await;
         self.create_codes(control_plane).await;
+        let tenant = Tenant::make(control_plane, late).await;
+        follow_link_of(&tenant, production, late).await;
+        self.lost.push(tenant);
         let since = |path: &str| match path.split('-').next() {
             Some("/changed") => Some("https://example.com/since".to_owned()),
             Some("/deleted") => None,
@@ -209,6 +255,26 @@ impl Drill {
         for prefix in ["changed", "deleted", late] {
             await_answers(production, prefix, since).await;
         }
+    }
+
+    /// Lost tenants have no key, and what ClickHouse has of them belongs to no other one.
+    async fn check_tenants(&self, control_plane: &ControlPlane) {
+        for lost in &self.lost {
+            let answer = control_plane
+                .api_as(&lost.key, "GET", "/analytics", &Value::Null)
+                .await;
+            assert_eq!(answer.status, 401, "tenant {}", lost.id);
+        }
+        let name = format!("new{}", self.rounds);
+        let new = Tenant::make(control_plane, &name).await;
+        let greatest = self.lost.iter().map(|lost| lost.id).max();
+        assert!(Some(new.id) > greatest, "{} was out before", new.id);
+        assert_eq!(new.clicks(control_plane).await, 0);
+        let lost: Vec<u64> = self.lost.iter().map(|lost| lost.id).collect();
+        println!(
+            "a new tenant has the id {}, the lost ones had {lost:?}: 0 of their clicks are its own",
+            new.id
+        );
     }
 
     /// Waits until everything is as in the backup at every worker.
@@ -241,6 +307,26 @@ impl Drill {
             }
         }
     }
+}
+
+/// Has a link of a tenant followed, until ClickHouse has all of it.
+async fn follow_link_of(tenant: &Tenant, production: &Production, name: &str) {
+    let control_plane = &production.control_planes[1];
+    let code = format!("{name}-of-tenant");
+    let link = json!({ "longUrl": target(&code), "customSlug": code });
+    let made = control_plane
+        .api_as(&tenant.key, "POST", "/links", &link)
+        .await;
+    assert_eq!(made.status, 201, "{made:?}");
+    let mut connection = production.envoys[0].connect().await;
+    for _ in 0..CLICKS {
+        let answer = follow(&mut connection, &format!("/{code}")).await;
+        assert_eq!(answer.location(), Some(target(&code).as_str()));
+    }
+    until("ClickHouse has the clicks", LIMIT, async || {
+        (tenant.clicks(control_plane).await == CLICKS).then_some(())
+    })
+    .await;
 }
 
 /// The least or the greatest of the next numbers of issuers.
