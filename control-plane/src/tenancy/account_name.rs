@@ -27,15 +27,14 @@ impl AccountName {
     pub fn parse(text: &str) -> Result<Self, AccountNameError> {
         // Before it is normalized, which costs as much as it is long. No character becomes part of another one with more than a
         // few others.
-        if text.len() > 64 * MAX_LENGTH {
+        if text.len() > 64 * MAX_LENGTH || text.chars().any(char::is_control) {
             return Err(AccountNameError);
         }
         let normalized = ComposingNormalizerBorrowed::new_nfc().normalize(text.trim());
         let name = normalized.trim();
-        let is_name = (1..=MAX_LENGTH).contains(&name.chars().count());
-        match is_name && !name.chars().any(char::is_control) {
-            true => Ok(Self(name.to_owned())),
-            false => Err(AccountNameError),
+        match name.chars().count() {
+            1..=MAX_LENGTH => Ok(Self(name.to_owned())),
+            _ => Err(AccountNameError),
         }
     }
 
@@ -113,6 +112,7 @@ mod tests {
             "",
             "   ",
             "a\nb",
+            "a\n",
             "a\u{0}",
             &"a".repeat(MAX_LENGTH + 1),
             // It has more characters once it is normalized.

@@ -141,6 +141,7 @@ async fn wrong_fields_of_accounts_are_named() {
             vec!["name", "role", "disabled"],
         ),
         ("/tenants", json!({ "name": 1 }), vec!["name"]),
+        ("/users", json!({ "name": " \u{a0} " }), vec!["name"]),
     ] {
         let answer = post(&server, path, &body).await;
         let mut named = answer.problem(422, "validation");
@@ -317,7 +318,7 @@ async fn users_are_made_disabled_and_given_roles() {
     let path = format!("/users/{}", user["id"]);
     assert_eq!(made.header("location"), format!("/api/v1{path}"));
     assert_eq!(server.get(&path).await.expect(200), user);
-    post(&server, "/users", &json!({ "name": "Eve" }))
+    post(&server, "/users", &json!({ "name": " Eve  " }))
         .await
         .problem(409, "name-taken");
     let (_, text) = key(
