@@ -133,3 +133,48 @@ async fn without_redis_each_control_plane_counts_tries_by_itself() {
         assert_ne!(replicas.degraded(address).await, before);
     }
 }
+
+/// Logs in to the console by an API key, from an address; whether it was right.
+async fn log_in(control_plane: SocketAddr, key: &str, from: &str) -> bool {
+    let page = exchange(control_plane, &Request::get("/console/login"), "").await;
+    let cookie = page.header("set-cookie").expect("a cookie");
+    let (cookie, _) = cookie.split_once(';').expect("flags");
+    let text = String::from_utf8_lossy(&page.body);
+    let (_, token) = text
+        .split_once("name=\"csrf\" value=\"")
+        .expect("a form with a token");
+    let form = Request::new("POST", b"/console/login")
+        .header("cookie", cookie.as_bytes())
+        .header("x-forwarded-for", from.as_bytes())
+        .header("content-type", b"application/x-www-form-urlencoded");
+    let body = format!("csrf={}&key={key}", &token[..64]);
+    match exchange(control_plane, &form, &body).await.status {
+        303 => true,
+        403 => false,
+        status => panic!("{status}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_right_login_gives_its_try_back_in_redis() {
+    let server = RedisServer::start().await;
+    let replicas = start(&server.url()).await;
+    let bucket = |from: &str| {
+        let text = server.ask(&["GET", &format!("{{limits}}:login:{from}")]);
+        let level = text.split_whitespace().next().map(str::to_owned);
+        level.filter(|level| !level.is_empty())
+    };
+    let [one, other] = replicas.addresses;
+    for address in [one, other, one] {
+        assert!(log_in(address, &replicas.key, "192.0.2.1").await);
+        assert_eq!(bucket("192.0.2.1"), None, "full again");
+    }
+    assert!(!log_in(one, "wrong", "192.0.2.2").await);
+    assert_eq!(bucket("192.0.2.2"), Some((FULL - PRICE).to_string()));
+    for address in [one, other, one] {
+        assert!(log_in(address, &replicas.key, "192.0.2.2").await);
+        // Full again, if it has taken ten seconds.
+        let level = bucket("192.0.2.2").map(|level| level.parse::<u64>());
+        assert!(level.is_none_or(|level| level.expect("a level") >= FULL - PRICE));
+    }
+}
