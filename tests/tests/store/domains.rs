@@ -422,12 +422,13 @@ async fn links_come_to_their_domain_where_its_key_has_become_that_of_another(dat
     }
     let left = store.find_link(&on(6, "b.example").key).await.unwrap();
     assert_eq!(left, None);
-    let taken = store.are_taken(&[
+    let looked_up = [
         (90, on(4, "a.example").key),
         (91, on(4, "b.example").key),
         (92, on(4, "none.example").key),
-    ]);
-    assert_eq!(taken.await.unwrap(), [true, false, false]);
+    ];
+    let taken = store.are_taken(&looked_up).await.unwrap();
+    assert_eq!(taken, [true, false, false]);
     let key_of_a = store.find_domain_key(&domain("a.example")).await.unwrap();
     let links = format!(
         "links WHERE code IN ('x4', 'x5', 'x7') AND domain_id = {}",
