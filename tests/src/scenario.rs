@@ -21,6 +21,9 @@ pub mod visits;
 use edgelink_wire::feed::FeedMessage;
 use edgelink_wire::record::Extension;
 use edgelink_wire::rules::{Rule, Rules, encode};
+use edgelink_wire::visits::{
+    RETURNS_MEDIA_TYPE, RETURNS_PATH, ReturnOutcome, VisitReturn, VisitReturns,
+};
 use edgelink_wire::{
     BatchHead, CodeFilter, CodeLength, CodeSpace, FeedBatch, FeedPosition, LinkAnswer, LinkRecord,
     Record, Snapshot, VisitsAnswer, VisitsRequest,
@@ -268,6 +271,39 @@ impl Reply {
 #[must_use]
 pub fn visits_of(code: &str) -> String {
     format!("visits:{code}")
+}
+
+/// Blocks of several links that come back by a request: for each the script of its link, and the request as it would be for that link
+/// alone. `None` if the path is another one.
+///
+/// # Panics
+/// Where the body has no returns.
+#[must_use]
+pub fn returns_of(path: &str, body: &[u8]) -> Option<Vec<(String, VisitsRequest)>> {
+    if path != RETURNS_PATH {
+        return None;
+    }
+    let VisitReturns { worker, returns } = VisitReturns::decode(body).expect("returns");
+    let returned = |returned: VisitReturn<'_>| {
+        let key = String::from_utf8_lossy(returned.key).into_owned();
+        let code = key.rsplit('/').next().unwrap_or_default();
+        let request = VisitsRequest {
+            worker,
+            number: returned.number,
+            settled: returned.settled,
+            wants: false,
+        };
+        (visits_of(code), request)
+    };
+    Some(returns.into_iter().map(returned).collect())
+}
+
+/// The answer by which so many returns are settled.
+#[must_use]
+pub fn settled(returns: usize) -> (u16, Option<&'static str>, Vec<u8>) {
+    let outcomes = vec![ReturnOutcome::Settled; returns];
+    let body = ReturnOutcome::to_bytes(&outcomes);
+    (200, Some(RETURNS_MEDIA_TYPE), body)
 }
 
 /// The script of a request, by its path, and the link key in it; `None` if it is of another kind.

@@ -1,7 +1,7 @@
 //! Calls to the control plane: lookups, and the background callouts that fetch a snapshot to start from, poll the
 //! feed, report clicks, and return visits.
 //!
-//! Each of the latter is one callout at a time ([`BackgroundCallout`]), from the root context. As with Redis, a worker begins
+//! Each of the latter is one callout at a time ([`BackgroundCallout`]), but for returns of visits, from the root context. As with Redis, a worker begins
 //! with its first request: the copy of the plugin on Envoy's main thread never sees one, and has no use for a feed.
 
 mod batches;
@@ -29,7 +29,7 @@ pub use crate::metrics::BackgroundKind;
 /// A callout that no visitor waits for.
 #[derive(Debug, PartialEq, Eq)]
 pub struct BackgroundCallout {
-    /// What it is for; at most one of a kind is under way.
+    /// What it is for; at most one of a kind is under way, but for returns of visits.
     pub kind: BackgroundKind,
     /// The `:method`.
     pub method: &'static str,
@@ -41,6 +41,9 @@ pub struct BackgroundCallout {
     pub content_type: Option<&'static str>,
     /// How the worker is doing, as the value of the header [`HEADER`](edgelink_wire::health::HEADER); `None` if it is not said.
     pub health: Option<String>,
+    /// The worker, as the value of the header [`WORKER_HEADER`](edgelink_wire::visits::WORKER_HEADER); `None` if it holds no visits of
+    /// links that have a limit.
+    pub worker: Option<String>,
     /// The body.
     pub body: Vec<u8>,
     /// Milliseconds after which the proxy gives it up.

@@ -293,7 +293,7 @@ impl Edge {
     ) -> Vec<Action> {
         self.at(now);
         if let Some(kind) = self.background.carries(token) {
-            let callout = self.on_background_end(host, kind, response, now);
+            let callout = self.on_background_end(host, (kind, token), response, now);
             let undecided = self.take_undecided().map(Action::Resume);
             return callout
                 .map(Action::Run)

@@ -4,14 +4,26 @@
 //! is told to the control plane with the next request for the link, or by a return once the block is used up or its time is
 //! over; what is left comes back by that. A request that failed keeps its number until it is answered or a return makes an
 //! end of it, so that a block whose answer was lost is got again.
+//!
+//! A block, and a request without an answer, are obligations, and stay until they are told. That a link has no visits left is
+//! knowledge that spares a request, and gives way to them, the oldest first.
 
 use crate::time::Moment;
 use edgelink_wire::clicks::WorkerId;
 use edgelink_wire::visits::SettledBlock;
+use edgelink_wire::visits::{MAX_RETURNS, ReturnOutcome};
 use edgelink_wire::{VisitsAnswer, VisitsRequest};
 use foldhash::fast::SeedableRandomState;
 use hashbrown::HashMap;
+use std::cmp::Reverse;
+use std::collections::VecDeque;
 use std::sync::Arc;
+
+/// The pause before a block is returned again that the control plane could not take, in milliseconds.
+const RETURN_PAUSE_MILLIS: u64 = 1_000;
+
+/// The number of timeouts in a row that make a link rest: what holds it up is likely to be its own.
+const TIMEOUTS_TO_REST: u32 = 2;
 
 /// The blocks of a worker, bounded in links.
 #[derive(Debug)]
@@ -21,10 +33,12 @@ pub(crate) struct Leases {
     max_links: usize,
     /// The number of the last request.
     number: u64,
-    /// The links whose blocks were to be returned at the last tick.
+    /// The links whose blocks were to be returned at the last tick, the most urgent last.
     due: Vec<Arc<[u8]>>,
-    /// The return that is under way.
-    returning: Option<Returning>,
+    /// The links of which it is known that none are left, the oldest first, and others that are gone by now.
+    used_up: VecDeque<Arc<[u8]>>,
+    /// True if there was something to tell at the last tick.
+    holds_blocks: bool,
 }
 
 /// What the worker has of a link's visits.
@@ -40,6 +54,16 @@ struct Block {
     until: Moment,
     /// Whether the answer was that none are left.
     is_used_up: bool,
+    /// True if it is in the list of links of which none are left.
+    is_listed: bool,
+    /// True while a return of it is under way.
+    is_returning: bool,
+    /// Not before that it is returned.
+    return_after: Moment,
+    /// Timeouts of requests in a row.
+    timeouts: u32,
+    /// Not before that it is asked for where these are too many.
+    rests_until: Moment,
     /// The request that is not answered yet.
     asked: Option<Asked>,
 }
@@ -52,10 +76,12 @@ struct Asked {
     is_under_way: bool,
 }
 
+/// A return that is under way.
 #[derive(Debug)]
-struct Returning {
-    key: Arc<[u8]>,
-    /// Of the block.
+pub(crate) struct Returning {
+    pub(crate) key: Arc<[u8]>,
+    pub(crate) request: VisitsRequest,
+    /// That of the block.
     number: u64,
 }
 
@@ -88,7 +114,8 @@ impl Leases {
             max_links,
             number: 0,
             due: Vec::new(),
-            returning: None,
+            used_up: VecDeque::new(),
+            holds_blocks: false,
         }
     }
 
@@ -100,7 +127,7 @@ impl Leases {
     /// A visit of a link whose record has the revision `rev`: spends one, if there is one.
     pub(crate) fn visit(&mut self, key: &[u8], rev: u64, now: Moment) -> Visit {
         let Some(block) = self.blocks.get_mut(key) else {
-            return match self.blocks.len() < self.max_links {
+            return match self.blocks.len() < self.max_links || self.forget_used_up() {
                 true => Visit::Ask,
                 false => Visit::Full,
             };
@@ -117,6 +144,32 @@ impl Leases {
         block.left -= 1;
         block.spent += 1;
         Visit::Taken
+    }
+
+    /// Forgets the link of which it is known longest that none are left. Whether there was one.
+    fn forget_used_up(&mut self) -> bool {
+        while let Some(key) = self.used_up.pop_front() {
+            let Some(block) = self.blocks.get_mut(&key) else {
+                continue;
+            };
+            block.is_listed = false;
+            if block.is_used_up && block.is_told() {
+                self.blocks.remove(&key);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// True if visits of a link may be asked for: no requests for it have timed out lately.
+    pub(crate) fn may_ask(&self, key: &[u8], now: Moment) -> bool {
+        let block = self.blocks.get(key);
+        block.is_none_or(|block| block.timeouts < TIMEOUTS_TO_REST || now >= block.rests_until)
+    }
+
+    /// True if there is something to tell, or was at the last tick.
+    pub(crate) fn holds_blocks(&self) -> bool {
+        self.holds_blocks
     }
 
     /// Whether no visit is left, as far as is known.
@@ -149,8 +202,14 @@ impl Leases {
             spent: 0,
             until: now,
             is_used_up: false,
+            is_listed: false,
+            is_returning: false,
+            return_after: now,
+            timeouts: 0,
+            rests_until: now,
             asked: None,
         });
+        self.holds_blocks = true;
         block.rev = block.rev.max(rev);
         block.left = 0;
         let number = match &block.asked {
@@ -195,12 +254,16 @@ impl Leases {
         let asked = block.asked.take_if(is_asked)?;
         block.number = answer.number;
         block.spent = 0;
+        block.timeouts = 0;
         block.left = answer.visits;
         block.is_used_up = answer.visits == 0;
         if block.is_used_up {
             // There is nothing to tell of it.
             block.number = 0;
             block.until = now.after(answer.millis);
+            if !std::mem::replace(&mut block.is_listed, true) {
+                self.used_up.push_back(Arc::from(key));
+            }
         } else {
             block.until = sent.after(answer.millis);
         }
@@ -220,21 +283,46 @@ impl Leases {
         }
     }
 
+    /// A request has timed out; after some in a row the link rests until then. Whether it is the first in a row: further ones say nothing
+    /// of other links.
+    pub(crate) fn on_timeout(&mut self, key: &[u8], rests_until: Moment) -> bool {
+        let Some(block) = self.blocks.get_mut(key) else {
+            return true;
+        };
+        block.timeouts = block.timeouts.saturating_add(1);
+        block.rests_until = rests_until;
+        block.timeouts == 1
+    }
+
     /// Time has passed: forgets links of which there is nothing to tell, and finds those whose blocks are to be returned.
     pub(crate) fn on_tick(&mut self, now: Moment) {
+        self.holds_blocks = false;
         if self.blocks.is_empty() {
             return;
         }
+        let before = self.blocks.len();
         self.blocks.retain(|_, block| !block.is_idle(now));
-        if self.due.is_empty() {
+        if self.blocks.len() < before {
+            let blocks = &self.blocks;
+            self.used_up.retain(|key| blocks.contains_key(key));
+        }
+        self.holds_blocks = self.blocks.values().any(|block| !block.is_told());
+        if self.due.len() < MAX_RETURNS {
+            self.due.clear();
             let due = self.blocks.iter().filter(|(_, block)| block.is_due(now));
-            self.due.extend(due.map(|(key, _)| Arc::clone(key)));
+            let mut due: Vec<_> = due.map(|(key, block)| (block.until, key)).collect();
+            due.sort_unstable_by_key(|(until, _)| Reverse(*until));
+            self.due
+                .extend(due.into_iter().map(|(_, key)| Arc::clone(key)));
         }
     }
 
-    /// The next return: the key of the link, and the request.
-    pub(crate) fn next_return(&mut self, now: Moment) -> Option<(Arc<[u8]>, VisitsRequest)> {
-        while let Some(key) = self.due.pop() {
+    /// The next returns, `most` at most: those first whose blocks end first.
+    pub(crate) fn next_returns(&mut self, most: usize, now: Moment) -> Vec<Returning> {
+        let mut returns = Vec::new();
+        while returns.len() < most
+            && let Some(key) = self.due.pop()
+        {
             let block = self.blocks.get_mut(&key);
             let Some(block) = block.filter(|block| block.is_due(now)) else {
                 continue;
@@ -242,6 +330,7 @@ impl Leases {
             self.number += 1;
             block.asked = None;
             block.left = 0;
+            block.is_returning = true;
             let request = VisitsRequest {
                 worker: self.worker,
                 number: self.number,
@@ -249,26 +338,41 @@ impl Leases {
                 wants: false,
             };
             let number = block.number;
-            self.returning = Some(Returning {
-                key: Arc::clone(&key),
+            returns.push(Returning {
+                key,
+                request,
                 number,
             });
-            return Some((key, request));
         }
-        None
+        returns
     }
 
-    /// The return under way has come, or a later request has told the same.
-    pub(crate) fn on_returned(&mut self) {
-        let Some(Returning { key, number }) = self.returning.take() else {
+    /// A return has come, or a later request has told the same; or it was not taken.
+    pub(crate) fn on_returned(
+        &mut self,
+        returning: &Returning,
+        outcome: ReturnOutcome,
+        now: Moment,
+    ) {
+        let Some(block) = self.blocks.get_mut(&returning.key) else {
             return;
         };
-        if let Some(block) = self.blocks.get_mut(&key)
-            && block.number == number
-        {
+        block.is_returning = false;
+        match outcome {
             // A request that has been sent meanwhile tells it once more, which does no harm.
-            block.number = 0;
-            block.spent = 0;
+            ReturnOutcome::Settled if block.number == returning.number => {
+                block.number = 0;
+                block.spent = 0;
+            }
+            ReturnOutcome::Settled => {}
+            ReturnOutcome::Later => block.return_after = now.after(RETURN_PAUSE_MILLIS),
+        }
+    }
+
+    /// It is not known what has become of a return.
+    pub(crate) fn on_return_failed(&mut self, returning: &Returning) {
+        if let Some(block) = self.blocks.get_mut(&returning.key) {
+            block.is_returning = false;
         }
     }
 
@@ -288,14 +392,22 @@ impl Block {
 
     /// Whether it is to be returned: used up, over, or of a request whose answer was lost.
     fn is_due(&self, now: Moment) -> bool {
+        if self.is_returning || now < self.return_after {
+            return false;
+        }
         match &self.asked {
             Some(asked) => !asked.is_under_way,
             None => self.number > 0 && (self.left == 0 || now >= self.until),
         }
     }
 
+    /// True if there is nothing to tell of it.
+    fn is_told(&self) -> bool {
+        self.asked.is_none() && self.number == 0 && !self.is_returning
+    }
+
     /// Whether it may be forgotten.
     fn is_idle(&self, now: Moment) -> bool {
-        self.asked.is_none() && self.number == 0 && (now >= self.until || !self.is_used_up)
+        self.is_told() && (now >= self.until || !self.is_used_up)
     }
 }

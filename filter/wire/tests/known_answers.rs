@@ -9,7 +9,7 @@ use edgelink_wire::health::{self, RequestsByTier};
 use edgelink_wire::password::{UnlockKey, cookie_name};
 use edgelink_wire::record::Extension;
 use edgelink_wire::rules::{self, Rule, Rules, Visitor};
-use edgelink_wire::visits::SettledBlock;
+use edgelink_wire::visits::{ReturnOutcome, SettledBlock, VisitReturn, VisitReturns};
 use edgelink_wire::{
     BatchHead, ClickBatch, CodeFilter, CodeLength, CodeSpace, Domain, DomainTargets, Entry,
     FeedBatch, FeedPosition, LinkRecord, LinkState, PermutationKey, Record, RedirectStatus,
@@ -500,6 +500,27 @@ fn visits() {
         millis: 5_000,
     };
     assert_eq!(answer.to_bytes(), b"\x01\xac\x02\x7d\x88\x27");
+}
+
+#[test]
+fn visit_returns() {
+    let block = |number, settled| VisitReturn {
+        key: b"go.example/a",
+        number,
+        settled,
+    };
+    let settled = SettledBlock {
+        number: 299,
+        spent: 5,
+    };
+    let returns = VisitReturns {
+        worker: *b"0123456789abcdef",
+        returns: vec![block(300, Some(settled)), block(301, None)],
+    };
+    let known = b"\x010123456789abcdef\x02\x0cgo.example/a\xac\x02\xab\x02\x05\x0cgo.example/a\xad\x02\x00\x00";
+    assert_eq!(returns.to_bytes(), known);
+    let outcomes = [ReturnOutcome::Settled, ReturnOutcome::Later];
+    assert_eq!(ReturnOutcome::to_bytes(&outcomes), b"\x01\x02\x00\x01");
 }
 
 #[test]

@@ -8,9 +8,10 @@ use super::plugin::Cluster;
 use super::worker::StreamId;
 use crate::scenario::{
     Answer, CITY_HEADER, COUNTRY_HEADER, DOMAIN, Edge, Lives, PASSED_THROUGH, Reply, Request,
-    script_of, visits_of,
+    returns_of, script_of, settled, visits_of,
 };
 use edgelink_wire::VisitsRequest;
+use edgelink_wire::visits::RETURNS_PATH;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -56,6 +57,7 @@ impl WasmtimeEdge {
 
     /// Lets the control plane answer what it will answer by now.
     fn answer_callouts(&mut self) {
+        self.take_returns();
         while let Some((callout, reply)) = self.next_answer() {
             let (_, key) = request_of(&callout);
             let worker = self.fleet.worker(0);
@@ -66,8 +68,26 @@ impl WasmtimeEdge {
         }
     }
 
+    /// Lets it take blocks back that come together.
+    fn take_returns(&mut self) {
+        for callout in self.fleet.worker(0).callouts() {
+            let Some(returns) = returns_of(callout.path(), &callout.body) else {
+                continue;
+            };
+            let http = settled(returns.len());
+            for (code, request) in returns {
+                *self.lookups.entry(code.clone()).or_default() += 1;
+                self.visit_requests.entry(code).or_default().push(request);
+            }
+            self.fleet.worker(0).answer(&callout, response(http));
+        }
+    }
+
     fn next_answer(&mut self) -> Option<(Callout, Reply)> {
         for callout in self.fleet.worker(0).callouts() {
+            if callout.path() == RETURNS_PATH {
+                continue;
+            }
             let (code, _) = request_of(&callout);
             if self.seen.insert(callout.token) {
                 *self.lookups.entry(code.clone()).or_default() += 1;

@@ -3,7 +3,7 @@
 
 use super::place::{free_port, local};
 use super::{EDGE_TOKEN, until};
-use crate::scenario::{Reply, script_of};
+use crate::scenario::{Reply, returns_of, script_of, settled};
 use edgelink_wire::link_batch;
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -156,6 +156,13 @@ impl ScriptState {
         }
         if path == link_batch::PATH {
             return self.answer_lines(head, body).await;
+        }
+        if let Some(returns) = returns_of(path, body) {
+            for (code, request) in &returns {
+                self.note(code, head, &request.to_bytes());
+            }
+            let (status, content_type, body) = settled(returns.len());
+            return Ok(http_bytes(status, content_type, &body));
         }
         let Some((code, key)) = script_of(path) else {
             return Ok(http_bytes(200, None, b""));

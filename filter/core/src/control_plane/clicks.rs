@@ -131,6 +131,7 @@ impl ClickReports {
             accept,
             content_type: Some(MEDIA_TYPE),
             health: health.map(|health| health.to_header()),
+            worker: None,
             body,
             timeout_millis: self.settings.timeout_millis,
         })

@@ -7,7 +7,7 @@ use crate::metrics::BackgroundKind;
 use crate::settings::Settings;
 use edgelink_wire::clicks::EDGE_HEADER;
 use edgelink_wire::password::{FORM_MEDIA_TYPE, VISITOR_HEADER};
-use edgelink_wire::{TRACEPARENT, health, link_batch};
+use edgelink_wire::{TRACEPARENT, health, link_batch, visits};
 
 /// Name and value.
 type Header<'a> = (&'a str, &'a str);
@@ -82,6 +82,7 @@ impl<'a> Outgoing<'a> {
             ("content-type", callout.content_type),
             (EDGE_HEADER, edge_name),
             (health::HEADER, callout.health.as_deref()),
+            (visits::WORKER_HEADER, callout.worker.as_deref()),
         ];
         let further = further
             .into_iter()
@@ -111,7 +112,7 @@ impl<'a> Outgoing<'a> {
         let control_plane = &settings.control_plane;
         let authority = control_plane.authority.as_str();
         let authorization = control_plane.authorization.as_deref();
-        let mut headers = Vec::with_capacity(9);
+        let mut headers = Vec::with_capacity(10);
         headers.extend([
             (":method", method),
             (":path", path),
@@ -144,6 +145,7 @@ mod tests {
                 accept: "a/b",
                 content_type: None,
                 health: None,
+                worker: None,
                 body: Vec::new(),
                 timeout_millis: 1,
             };

@@ -52,6 +52,11 @@ impl PeriodicCallout {
         };
     }
 
+    /// True if the proxy has not taken the callout yet that was asked for.
+    pub(crate) fn is_unsent(&self) -> bool {
+        matches!(self.state, CalloutState::Out { token: None, .. })
+    }
+
     /// The proxy has taken it.
     pub(crate) fn on_sent(&mut self, taken: Token) {
         if let CalloutState::Out { token, .. } = &mut self.state {

@@ -117,6 +117,7 @@ impl Poll {
             accept: FeedBatch::MEDIA_TYPE,
             content_type: None,
             health: None,
+            worker: None,
             body: Vec::new(),
             timeout_millis: self.settings.timeout_millis,
         })

@@ -77,6 +77,7 @@ impl Snapshots {
             accept: Snapshot::MEDIA_TYPE,
             content_type: None,
             health: None,
+            worker: None,
             body: Vec::new(),
             timeout_millis: self.settings.timeout_millis,
         })

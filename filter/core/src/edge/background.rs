@@ -22,6 +22,7 @@ use crate::visits::Leases;
 use edgelink_wire::Record;
 use edgelink_wire::WorkerHealth;
 use edgelink_wire::clicks::{VisitorKeys, WorkerId};
+use edgelink_wire::visits::worker_text;
 
 /// The configured background callouts.
 #[derive(Debug)]
@@ -48,7 +49,7 @@ impl BackgroundCallouts {
             snapshots: snapshots.map(|settings| Snapshots::new(settings, seed.rotate_left(24))),
             poll: poll.map(|settings| Poll::new(settings, seed.rotate_left(40))),
             clicks: clicks.map(|settings| ClickReports::new(settings, name, seed.rotate_left(8))),
-            visits: Visits::new(settings, leases, seed.rotate_left(56)),
+            visits: Visits::new(settings, leases, name, seed.rotate_left(56)),
             warm: Warm::default(),
             clicks_before: None,
             name,
@@ -58,9 +59,12 @@ impl BackgroundCallouts {
 
     /// The kind of the background callout with that token; `None` if it is none.
     pub(super) fn carries(&self, token: Token) -> Option<BackgroundKind> {
-        let carries = |kind: &BackgroundKind| {
-            self.callout(*kind)
-                .is_some_and(|callout| callout.carries(token))
+        let carries = |kind: &BackgroundKind| match kind {
+            BackgroundKind::Visits => self.visits.carries(token),
+            kind => {
+                let callout = self.callout(*kind);
+                callout.is_some_and(|callout| callout.carries(token))
+            }
         };
         BackgroundKind::ALL.into_iter().find(carries)
     }
@@ -82,12 +86,13 @@ impl BackgroundCallouts {
         }
     }
 
+    /// The callout of a kind of which one is under way at most.
     fn callout(&self, kind: BackgroundKind) -> Option<&PeriodicCallout> {
         match kind {
             BackgroundKind::Snapshot => self.snapshots.as_ref().map(|snapshots| &snapshots.callout),
             BackgroundKind::Poll => self.poll.as_ref().map(|poll| &poll.callout),
             BackgroundKind::Clicks => self.clicks.as_ref().map(|clicks| &clicks.callout),
-            BackgroundKind::Visits => Some(&self.visits.callout),
+            BackgroundKind::Visits => None,
         }
     }
 
@@ -98,6 +103,7 @@ impl BackgroundCallouts {
                 callout.lose();
             }
         }
+        self.visits.lose();
     }
 
     fn callout_mut(&mut self, kind: BackgroundKind) -> Option<&mut PeriodicCallout> {
@@ -108,7 +114,7 @@ impl BackgroundCallouts {
                 .map(|snapshots| &mut snapshots.callout),
             BackgroundKind::Poll => self.poll.as_mut().map(|poll| &mut poll.callout),
             BackgroundKind::Clicks => self.clicks.as_mut().map(|clicks| &mut clicks.callout),
-            BackgroundKind::Visits => Some(&mut self.visits.callout),
+            BackgroundKind::Visits => None,
         }
     }
 }
@@ -127,13 +133,19 @@ impl Edge {
 
     /// The proxy has taken a background callout.
     pub fn on_background_sent(&mut self, kind: BackgroundKind, token: Token) {
-        if let Some(callout) = self.background.callout_mut(kind) {
-            callout.on_sent(token);
+        match self.background.callout_mut(kind) {
+            Some(callout) => callout.on_sent(token),
+            None if kind == BackgroundKind::Visits => self.background.visits.on_sent(token),
+            None => {}
         }
     }
 
     /// The proxy has refused to send a background callout, at `now` by the exact clock.
     pub fn on_background_refused(&mut self, log: &mut impl Log, kind: BackgroundKind, now: Moment) {
+        if kind == BackgroundKind::Visits {
+            let failures = self.background.visits.on_refused(now);
+            return self.note_failure(log, kind, (CalloutError::Reset, failures));
+        }
         self.fail_background(log, kind, CalloutError::Reset, now);
     }
 
@@ -240,6 +252,10 @@ impl Edge {
                 self.fail_background(host, kind, CalloutError::Timeout, now);
             }
         }
+        for failures in self.background.visits.give_up(now) {
+            let (kind, why) = (BackgroundKind::Visits, CalloutError::Timeout);
+            self.note_failure(host, kind, (why, failures));
+        }
         if !self.has_traffic {
             return Vec::new();
         }
@@ -267,7 +283,12 @@ impl Edge {
         }
         background.visits.leases.on_tick(now);
         let callouts = BackgroundKind::ALL.map(|kind| self.ask_background(kind, now));
-        callouts.into_iter().flatten().collect()
+        let mut callouts: Vec<_> = callouts.into_iter().flatten().collect();
+        // Several requests for returns go out at a time.
+        while let Some(callout) = self.ask_background(BackgroundKind::Visits, now) {
+            callouts.push(callout);
+        }
+        callouts
     }
 
     fn ask_background(&mut self, kind: BackgroundKind, now: Moment) -> Option<BackgroundCallout> {
@@ -277,7 +298,12 @@ impl Edge {
         let is_due = clicks.is_some_and(|clicks| clicks.is_health_due(now));
         let health = is_due.then(|| self.worker_health(now));
         let keys = self.events.keys();
-        self.background.ask(kind, (now, seconds), keys, health)
+        let mut callout = self.background.ask(kind, (now, seconds), keys, health)?;
+        let background = &self.background;
+        // As long as a worker is heard of, no block of it is leased to others.
+        let is_holder = background.visits.leases.holds_blocks();
+        callout.worker = is_holder.then(|| worker_text(&background.name));
+        Some(callout)
     }
 
     /// How long ago the feed was read last, in milliseconds; `None` before that, and without a feed.
@@ -328,7 +354,7 @@ impl Edge {
     pub(super) fn on_background_end(
         &mut self,
         host: &mut (impl SharedData + Log),
-        kind: BackgroundKind,
+        (kind, token): (BackgroundKind, Token),
         response: Response<'_>,
         now: Moment,
     ) -> Option<BackgroundCallout> {
@@ -336,7 +362,7 @@ impl Edge {
             BackgroundKind::Snapshot => self.end_snapshot(host, response, now),
             BackgroundKind::Poll => self.end_poll(host, response, now),
             BackgroundKind::Clicks => self.end_report(response, now),
-            BackgroundKind::Visits => self.background.visits.on_answer(response, now),
+            BackgroundKind::Visits => self.background.visits.on_answer(token, response, now),
         };
         match ended {
             Ok(failures) => {
@@ -346,6 +372,10 @@ impl Edge {
                     let name = kind.name();
                     host.warn(&format!("{name}: works again, after {failures} failures"));
                 }
+            }
+            Err(failure) if kind == BackgroundKind::Visits => {
+                let failures = self.background.visits.on_failure(token, now);
+                self.note_failure(host, kind, (failure, failures));
             }
             Err(failure) => self.fail_background(host, kind, failure, now),
         }
@@ -427,18 +457,29 @@ impl Edge {
         why: CalloutError,
         now: Moment,
     ) {
-        let outcome = BackgroundOutcome::Failed;
-        self.counts.count(Metric::Background(kind, outcome));
         let callout = self.background.callout_mut(kind);
-        if callout.is_some_and(|callout| callout.fail(now.millis()) == 1) {
-            log.warn(&format!("{}: failed, {why}; retrying", kind.name()));
-        }
+        let failures = callout.map_or(0, |callout| callout.fail(now.millis()));
+        self.note_failure(log, kind, (why, failures));
         if let (BackgroundKind::Snapshot, Some(poll)) = (kind, &mut self.background.poll) {
             // The feed does not wait for a snapshot that may never come.
             poll.begin();
         }
         if kind == BackgroundKind::Snapshot {
             self.api_domains.on_failure();
+        }
+    }
+
+    /// Counts a failure, and logs the first in a row.
+    fn note_failure(
+        &mut self,
+        log: &mut impl Log,
+        kind: BackgroundKind,
+        (why, failures): (CalloutError, u32),
+    ) {
+        let outcome = BackgroundOutcome::Failed;
+        self.counts.count(Metric::Background(kind, outcome));
+        if failures == 1 {
+            log.warn(&format!("{}: failed, {why}; retrying", kind.name()));
         }
     }
 }

@@ -5,7 +5,7 @@ use super::action::{Action, Resumed, Visits};
 use super::{Content, Edge, Step};
 use crate::cache::Found;
 use crate::control_plane::callout::{Callout, CalloutError, Response};
-use crate::control_plane::visits;
+use crate::control_plane::visits::{self, is_stale};
 use crate::flights::{Completed, FlightId, Join, Waiter, Wanted};
 use crate::host::Clients;
 use crate::metrics::{Metric, Tier, VisitsOutcome};
@@ -87,9 +87,11 @@ impl Edge {
         }
         let joined = self.visits.join(key, Wanted::held(self.now), visitor);
         let pause = self.settings.retry_after_millis;
+        let may_ask = leases.may_ask(key, self.now);
+        let breaker = &mut self.background.visits.breaker;
         match joined {
             Join::Joined => Admitted::Waits(None),
-            Join::Started(id) if self.breaker.permits(self.now.millis(), pause) => {
+            Join::Started(id) if may_ask && breaker.permits(self.now.millis(), pause) => {
                 let request = leases.ask(key, asked, self.now);
                 Admitted::Waits(Some(Callout::visits(id, key, &request)))
             }
@@ -217,7 +219,7 @@ impl Edge {
         let Some(record) = record else {
             return vec![self.fail_visits(completed, CalloutError::Answer(200))];
         };
-        self.breaker.succeed();
+        self.background.visits.breaker.succeed();
         self.count_visits(match answer.visits {
             0 => VisitsOutcome::UsedUp,
             _ => VisitsOutcome::Leased,
@@ -228,14 +230,16 @@ impl Edge {
 
     /// The waiters of a request that has failed get 503.
     pub(super) fn fail_visits(&mut self, completed: Completed, failure: CalloutError) -> Action {
-        if failure == CalloutError::Timeout {
-            self.breaker.fail(self.now.millis());
-        } else {
-            self.breaker.succeed();
+        let key = &completed.asked.key;
+        let rests_until = self.now.after(self.settings.retry_after_millis);
+        let visits = &mut self.background.visits;
+        if failure != CalloutError::Timeout {
+            visits.breaker.succeed();
+        } else if visits.leases.on_timeout(key, rests_until) {
+            visits.breaker.fail(self.now.millis());
         }
+        visits.leases.on_failure(key, is_stale(failure));
         self.count_visits(VisitsOutcome::Failed);
-        let leases = &mut self.background.visits.leases;
-        leases.on_failure(&completed.asked.key, visits::is_stale(failure));
         Action::Resume(Resumed {
             waiters: completed.waiters,
             key: completed.asked.key,

@@ -208,7 +208,8 @@ edgelink_wire::settings! {
 
     /// Visits of links that have a limit.
     pub struct VisitsSection {
-        /// Links of which a worker holds visits, or knows that none are left. A visitor of a further one gets 503.
+        /// Links of which a worker holds visits, or knows that none are left, which gives way to others. Where visits of so many are
+        /// held, a visitor of a further one gets 503.
         pub max_links: usize = 4_096, 1..=100_000;
     }
 

@@ -3,7 +3,9 @@
 use super::*;
 use crate::control_plane::BackgroundKind;
 use edgelink_wire::record::Extension;
-use edgelink_wire::visits::SettledBlock;
+use edgelink_wire::visits::{
+    RETURNS_MEDIA_TYPE, ReturnOutcome, SettledBlock, VisitReturn, VisitReturns, worker_text,
+};
 use edgelink_wire::{LinkRecord, VisitsAnswer, VisitsRequest};
 
 const TARGET: &str = "https://a/";
@@ -112,24 +114,61 @@ impl World {
         self.act_on(actions)
     }
 
-    /// The return under way.
-    fn returned(&mut self) -> (Token, Read) {
+    /// The returns of a request under way: their keys, numbers, and the blocks that they settle.
+    fn returns(&mut self) -> (Token, Vec<Returned>) {
         let (token, callout) = self.callouts.pop().expect("a return");
-        assert_eq!(
-            (callout.kind, callout.method),
-            (BackgroundKind::Visits, "POST")
-        );
-        (token, read(&callout.body))
+        let about = (callout.kind, callout.method, &*callout.path);
+        assert_eq!(about, (BackgroundKind::Visits, "POST", "/edge/v1/visits"));
+        let returns = VisitReturns::decode(&callout.body).unwrap();
+        assert_eq!(returns.worker, [7; 16]);
+        let returned = |it: &VisitReturn<'_>| {
+            let pair = |SettledBlock { number, spent }| (number, spent);
+            let key = String::from_utf8(it.key.to_vec()).unwrap();
+            (key, it.number, it.settled.map(pair))
+        };
+        (token, returns.returns.iter().map(returned).collect())
     }
 
-    fn end_return(&mut self, token: Token, status: &'static [u8]) {
+    /// The return under way.
+    fn returned(&mut self) -> (Token, Read) {
+        let (token, mut returns) = self.returns();
+        let (_, number, settled) = returns.pop().unwrap();
+        assert!(returns.is_empty(), "{returns:?}");
+        (token, (number, settled, false))
+    }
+
+    fn end_returns(&mut self, token: Token, outcomes: &[ReturnOutcome]) -> Vec<Seen> {
+        let response = Response {
+            status: b"200",
+            content_type: RETURNS_MEDIA_TYPE.as_bytes(),
+            body: &ReturnOutcome::to_bytes(outcomes),
+        };
+        self.end(token, response)
+    }
+
+    fn end_return(&mut self, token: Token) {
+        let ended = self.end_returns(token, &[ReturnOutcome::Settled]);
+        assert!(ended.is_empty());
+    }
+
+    fn fail_return(&mut self, token: Token, status: &'static [u8]) {
         let response = Response {
             status,
             ..Response::default()
         };
         assert!(self.end(token, response).is_empty());
     }
+
+    /// A link of which the worker has spent the only visit of its block, which counts for so many milliseconds.
+    fn spend(&mut self, code: &str, millis: u64) {
+        let asked = self.limited(code);
+        let actions = self.visits(&asked, 1, millis);
+        self.act_on(actions);
+    }
 }
+
+/// A return: the key, its number, and the block with what was spent of it.
+type Returned = (String, u64, Option<(u64, u64)>);
 
 fn served() -> Seen {
     redirect(TARGET, "lru")
@@ -206,12 +245,12 @@ fn what_is_left_comes_back_when_its_time_is_over() {
     world.pass(1);
     let (token, request) = world.returned();
     assert_eq!(request, (2, Some((1, 1)), false));
-    world.end_return(token, b"503");
+    world.fail_return(token, b"503");
     assert_eq!(world.counted("visit_return.failed"), 1);
     world.pass(200);
     let (token, request) = world.returned();
     assert_eq!(request, (3, Some((1, 1)), false), "until it has come");
-    world.end_return(token, b"200");
+    world.end_return(token);
     world.pass(10_000);
     assert!(world.callouts.is_empty(), "once");
     assert_eq!(world.edge.background.visits.leases.len(), 0);
@@ -228,7 +267,7 @@ fn a_block_that_is_used_up_is_told_at_the_next_tick() {
     // A visitor comes first: both tell it, and the control plane counts it once.
     let second = world.ask_visit("a");
     assert_eq!((second.number, second.settled), (3, Some((1, 1))));
-    world.end_return(token, b"409");
+    world.end_return(token);
     assert_eq!(world.lease(&second, 2).len(), 1);
     assert_eq!(world.visit("/a"), Answered(served()));
 }
@@ -313,7 +352,7 @@ fn visits_of_no_more_links_are_held_than_allowed() {
     assert_eq!(world.visit("/a"), Answered(served()));
     world.pass(100);
     let (token, _) = world.returned();
-    world.end_return(token, b"200");
+    world.end_return(token);
     world.pass(0);
     world.ask_visit("b");
 }
@@ -332,4 +371,174 @@ fn a_request_that_the_proxy_forgets_is_given_up() {
     let first = world.limited("a");
     assert_eq!(world.pass(1_800), [unavailable()]);
     assert!(world.lease(&first, 3).is_empty());
+}
+
+#[test]
+fn returns_of_many_links_go_out_together_and_those_that_end_first_before_the_others() {
+    let mut world = World::new();
+    for number in 0..300 {
+        world.spend(&format!("l{number}"), 5_000 + (number * 7) % 300);
+    }
+    world.pass(100);
+    let (second, late) = world.returns();
+    let (first, early) = world.returns();
+    assert!(world.callouts.is_empty());
+    assert_eq!((early.len(), late.len()), (256, 44));
+    let end = |(key, ..): &Returned| {
+        let number: u64 = key.strip_prefix("go.example/l").unwrap().parse().unwrap();
+        (number * 7) % 300
+    };
+    let ends: Vec<_> = early.iter().chain(&late).map(end).collect();
+    assert!(ends.is_sorted(), "{ends:?}");
+    world.end_returns(second, &[ReturnOutcome::Settled; 44]);
+    world.pass(100);
+    assert!(world.callouts.is_empty(), "the others are under way");
+    world.end_returns(first, &[ReturnOutcome::Settled; 256]);
+    world.pass(100);
+    assert!(world.callouts.is_empty());
+    assert_eq!(world.edge.background.visits.leases.len(), 0);
+}
+
+#[test]
+fn a_return_that_is_not_taken_comes_again_and_holds_up_no_other() {
+    let mut world = World::new();
+    world.spend("a", 5_000);
+    world.spend("b", 5_000);
+    world.pass(100);
+    let (token, mut returns) = world.returns();
+    let outcomes = [ReturnOutcome::Later, ReturnOutcome::Settled];
+    world.end_returns(token, &outcomes);
+    let (key, _, settled) = returns.swap_remove(0);
+    world.pass(900);
+    assert!(world.callouts.is_empty());
+    world.pass(100);
+    let (token, again) = world.returns();
+    assert_eq!(again.len(), 1);
+    assert_eq!((&again[0].0, again[0].2), (&key, settled));
+    world.end_returns(token, &[ReturnOutcome::Settled; 2]);
+    assert_eq!(world.counted("visit_return.failed"), 1, "of another number");
+    world.pass(200);
+    let (token, _) = world.returns();
+    world.end_return(token);
+    world.pass(100);
+    assert_eq!(world.edge.background.visits.leases.len(), 0);
+}
+
+#[test]
+fn a_control_plane_that_takes_no_returns_together_gets_them_one_by_one_for_a_while() {
+    for refusal in [b"404", b"405"] {
+        let mut world = World::new();
+        world.spend("a", 5_000);
+        world.spend("b", 5_000);
+        world.pass(100);
+        let (token, _) = world.returns();
+        world.fail_return(token, refusal);
+        assert_eq!(world.counted("visit_return.failed"), 0);
+        world.pass(100);
+        let singles: Vec<_> = world.callouts.drain(..).collect();
+        assert_eq!(singles.len(), 2);
+        let mut paths = Vec::new();
+        for ((token, callout), status) in singles.into_iter().zip([b"200", b"409"]) {
+            paths.push(callout.path);
+            let (_, settled, wants) = read(&callout.body);
+            assert_eq!((settled.map(|(_, spent)| spent), wants), (Some(1), false));
+            world.fail_return(token, status);
+        }
+        paths.sort_unstable();
+        let expected = ["a", "b"].map(|code| format!("/edge/v1/visits/go.example/{code}"));
+        assert_eq!(paths, expected);
+        world.pass(100);
+        assert_eq!(world.edge.background.visits.leases.len(), 0);
+        world.stand_still(60_000);
+        world.spend("c", 5_000);
+        world.pass(100);
+        assert_eq!(world.returns().1.len(), 1, "it may have been replaced");
+    }
+}
+
+#[test]
+fn no_more_requests_for_returns_are_under_way_than_allowed() {
+    let mut world = World::new();
+    for round in 0..6 {
+        world.spend(&format!("l{round}"), 5_000);
+        world.pass(100);
+    }
+    assert_eq!(world.callouts.len(), 4);
+    let (token, _) = world.returns();
+    // The next goes out with the end of one, with all that is due by then.
+    world.end_return(token);
+    assert_eq!(world.callouts.len(), 4);
+    assert_eq!(world.returns().1.len(), 2);
+}
+
+#[test]
+fn that_links_are_used_up_gives_way_to_links_that_may_have_visits_the_oldest_first() {
+    let mut world = World::with(settings_with(r#","visits":{"maxLinks":2}"#));
+    for code in ["a", "b"] {
+        let asked = world.limited(code);
+        let actions = world.visits(&asked, 0, 60_000);
+        assert_eq!(world.act_on(actions), [page(410, "control-plane")]);
+    }
+    let third = world.limited("c");
+    assert_eq!(world.lease(&third, 2).len(), 1);
+    assert_eq!(world.counted("visits.rejected"), 0);
+    assert_eq!(world.visit("/b"), Answered(page(410, "lru")), "it is newer");
+    let first = world.ask_visit("a");
+    let actions = world.visits(&first, 0, 60_000);
+    assert_eq!(world.act_on(actions), [page(410, "control-plane")]);
+    // A block does not give way: there is something to tell of it.
+    assert_eq!(world.visit("/c"), Answered(served()));
+    world.ask_visit("b");
+    assert_eq!(world.visit("/a"), Answered(unavailable()));
+}
+
+#[test]
+fn requests_for_visits_that_time_out_hold_up_no_lookups_and_one_link_no_others() {
+    let mut world = World::with(settings_with(r#","retryAfterSeconds":3600"#));
+    let a = world.limited("a");
+    assert_eq!(world.time_out(a.token), [unavailable()]);
+    let again = world.ask_visit("a");
+    assert_eq!(world.time_out(again.token), [unavailable()]);
+    for _ in 0..20 {
+        assert_eq!(world.visit("/a"), Answered(unavailable()), "it rests");
+    }
+    assert_eq!(world.lookups, 3);
+    let asked = world.limited("b");
+    assert_eq!(world.lease(&asked, 1).len(), 1);
+    for number in 0..8 {
+        let asked = world.limited(&format!("l{number}"));
+        assert_eq!(world.time_out(asked.token), [unavailable()]);
+    }
+    let before = world.lookups;
+    let lookup = world.ask("/c");
+    let extension = extension();
+    let answers = world.end_with(lookup, "go.example/c", limited(&extension, 1));
+    assert_eq!(answers, [unavailable()], "the circuit of visits is open");
+    assert_eq!(world.lookups, before + 1);
+    let lookup = world.ask("/d");
+    let answers = world.end_with(lookup, "go.example/d", link(TARGET, 1));
+    assert_eq!(answers, [redirect(TARGET, "control-plane")]);
+}
+
+#[test]
+fn a_worker_names_itself_as_long_as_it_holds_visits() {
+    let mut world = World::with_background(r#","poll":{}"#);
+    let first = world.limited("a");
+    world.answer_poll(&super::background::gap(5));
+    let named = |world: &World| {
+        let mut callouts = world.callouts.iter();
+        let poll = callouts.find(|(_, callout)| callout.kind == BackgroundKind::Poll);
+        poll.expect("a poll").1.worker.clone()
+    };
+    world.pass(100);
+    assert_eq!(named(&world), Some(worker_text(&[7; 16])));
+    world.lease(&first, 1);
+    world.pass(100);
+    let (token, callout) = world.take_background(BackgroundKind::Visits);
+    assert_eq!(callout.worker, Some(worker_text(&[7; 16])));
+    world.end_return(token);
+    world.pass(2_000);
+    world.answer_poll(&super::background::batch(5, &[]));
+    world.pass(100);
+    assert_eq!(named(&world), None);
 }
