@@ -141,6 +141,7 @@ impl Server {
             feed: background.feed.clone(),
             publisher,
             domains: background.domains.clone(),
+            known_keys: background.known_keys(),
             resolver: background.resolver(&config, &store),
             snapshots: background.snapshots(&config, &store),
             clicks,

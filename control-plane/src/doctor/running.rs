@@ -5,7 +5,7 @@ use crate::analytics::ClickHouse;
 use crate::clock;
 use crate::config::{Config, EngineKind, NumberSourceKind};
 use crate::redis::Redis;
-use crate::store::{FeedKind, ISSUERS, Store, StoreError};
+use crate::store::{FeedKind, ISSUERS, NotedScan, ScanProgress, Store, StoreError};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
@@ -28,6 +28,9 @@ const EDGE_LAG_MILLIS: u64 = 5_000;
 /// The edges that are looked at.
 const MAX_EDGES: u32 = 1_000;
 
+/// A control plane notes each second how far its scan of all keys has come; one that is silent for longer has ended.
+const SCAN_SILENCE_MILLIS: u64 = 10_000;
+
 /// The pause between two looks at what has to move.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -39,6 +42,7 @@ pub(super) async fn examine(
 ) -> Result<(), StoreError> {
     check_publisher(config, store, redis, report).await?;
     check_outbox(store, report).await?;
+    check_known_keys(store, report).await?;
     check_numbers(config, store, report).await?;
     check_edges(store, report).await?;
     check_clicks(config, store, report).await?;
@@ -130,6 +134,34 @@ async fn check_outbox(store: &Store, report: &mut Report) -> Result<(), StoreErr
         ),
         "See feed.publisher and redis.*: changes do not reach edges until they are published.",
     );
+    Ok(())
+}
+
+async fn check_known_keys(store: &Store, report: &mut Report) -> Result<(), StoreError> {
+    const NAME: &str = "feed.known_keys";
+    let scans = store.noted_scans().await?;
+    let is_under_way =
+        |scan: &&NotedScan| !scan.progress.is_complete && scan.age_millis < SCAN_SILENCE_MILLIS;
+    let under_way = scans.iter().filter(is_under_way).map(|scan| {
+        let ScanProgress { keys, share, .. } = scan.progress;
+        let percent = share * 100.0;
+        let process = &scan.process;
+        format!(
+            "{process} has read {keys} ({percent:.0} %) {} ms ago",
+            scan.age_millis
+        )
+    });
+    let under_way: Vec<String> = under_way.collect();
+    match under_way.is_empty() {
+        true => {
+            let last = scans.iter().find(|scan| scan.progress.is_complete);
+            let found = last.map_or("none was scanned yet".to_owned(), |last| {
+                format!("scanned, {} by the last control plane", last.progress.keys)
+            });
+            report.ok(NAME, found);
+        }
+        false => report.warn(NAME, format!("all keys are being scanned: {}", under_way.join("; ")), "Wait: until its scan is complete, a control plane asks the database for each link, and gives no snapshots to workers that start. If it comes no further, see its log."),
+    }
     Ok(())
 }
 

@@ -24,7 +24,7 @@ use crate::oidc::Oidc;
 use crate::publisher::PublisherStatus;
 use crate::redis::Redis;
 use crate::reloaded::Reloaded;
-use crate::resolve::Resolver;
+use crate::resolve::{KnownKeys, Resolver};
 use crate::snapshot::Snapshots;
 use crate::store::{Store, StoreError};
 use crate::telemetry::traces::Tracer;
@@ -102,6 +102,7 @@ pub(crate) struct Lookups {
     pub(crate) feed: Arc<Feed>,
     pub(crate) publisher: PublisherStatus,
     pub(crate) domains: Arc<Domains>,
+    pub(crate) known_keys: Arc<KnownKeys>,
     pub(crate) resolver: Resolver,
     pub(crate) snapshots: Snapshots,
     pub(crate) clicks: Clicks,
@@ -139,6 +140,7 @@ impl App {
                 lookups.feed.clone(),
                 lookups.publisher,
                 lookups.redis.clone(),
+                lookups.known_keys,
                 config.feed.max_age_ms,
             ),
             verifier: Verifier::new(&config.domains),

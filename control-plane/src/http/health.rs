@@ -3,6 +3,7 @@
 use crate::feed::Feed;
 use crate::publisher::PublisherStatus;
 use crate::redis::Redis;
+use crate::resolve::KnownKeys;
 use crate::store::{FeedKind, PublisherState, Store};
 use axum::Json;
 use axum::extract::State;
@@ -27,6 +28,7 @@ pub(crate) struct Health {
     feed: Arc<Feed>,
     publisher: PublisherStatus,
     redis: Option<Arc<Redis>>,
+    known_keys: Arc<KnownKeys>,
     /// For how long what is published may be missing here.
     max_age: Duration,
     readiness: Arc<Readiness>,
@@ -127,6 +129,7 @@ impl Health {
         feed: Arc<Feed>,
         publisher: PublisherStatus,
         redis: Option<Arc<Redis>>,
+        known_keys: Arc<KnownKeys>,
         max_age: Duration,
     ) -> Self {
         Self {
@@ -134,6 +137,7 @@ impl Health {
             feed,
             publisher,
             redis,
+            known_keys,
             max_age,
             readiness: Arc::default(),
         }
@@ -203,8 +207,24 @@ impl Health {
         })
     }
 
+    /// How far the scan of all keys has come. It makes no process unready: until it is complete the database is asked for each link, and
+    /// workers that start get no snapshot here.
+    fn known_keys(&self) -> Value {
+        let progress = self.known_keys.progress();
+        json!({
+            "complete": progress.is_complete,
+            "read": progress.keys,
+            "percent": (progress.share * 100.0) as u64,
+        })
+    }
+
     fn answer(&self, code: StatusCode, status: &str) -> Response {
-        let body = json!({ "status": status, "feed": self.feed(), "redis": self.redis() });
+        let body = json!({
+            "status": status,
+            "feed": self.feed(),
+            "redis": self.redis(),
+            "knownKeys": self.known_keys(),
+        });
         (code, Json(body)).into_response()
     }
 }

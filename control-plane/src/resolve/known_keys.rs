@@ -7,15 +7,18 @@
 use super::known_codes::KnownCodes;
 use crate::feed::Listener;
 use crate::numbers::Membership;
-use crate::store::{ScannedKey, Store, StoreError};
+use crate::store::{DomainNames, ScanProgress, ScannedKey, Store, StoreError};
+use async_trait::async_trait;
 use edgelink_wire::feed::FeedMessage;
 use edgelink_wire::{CodeFilter, CodeSpace, LinkKey, RecordError};
+use futures_util::FutureExt;
 use rand_09::SeedableRng;
 use rand_09::rngs::SmallRng;
 use scalable_cuckoo_filter::{DefaultHasher, ScalableCuckooFilter, ScalableCuckooFilterBuilder};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// How many keys the filter has room for at first; it grows by itself.
@@ -24,8 +27,21 @@ const INITIAL_KEYS: usize = 100_000;
 /// The share of absent keys that are taken for existing ones.
 const FALSE_POSITIVES: f64 = 0.001;
 
-/// The keys of one page of the scan.
-const PAGE: u32 = 5_000;
+/// The keys of one page of the scan: no more, and no fewer where pages are late.
+const LARGEST_PAGE: u32 = 5_000;
+const SMALLEST_PAGE: u32 = 50;
+
+/// So many keys of a page are added before others may ask.
+const AT_ONCE: usize = 250;
+
+/// So many pages in a row that are not late are followed by larger ones.
+const IN_TIME: u32 = 8;
+
+/// A page that takes longer is late.
+const LATE: Duration = Duration::from_millis(500);
+
+/// The pause between two notes in the database of how far the scan has come.
+const NOTE_PAUSE: Duration = Duration::from_secs(1);
 
 /// The pause before a retry of the scan.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
@@ -56,6 +72,7 @@ struct ScanState {
     complete: Option<KeyFilters>,
     /// The filters that a scan is filling.
     building: Option<KeyFilters>,
+    progress: ScanProgress,
 }
 
 /// Which keys there are, without asking the database.
@@ -75,6 +92,7 @@ impl KnownKeys {
             state: Mutex::new(ScanState {
                 complete: None,
                 building: None,
+                progress: ScanProgress::default(),
             }),
             outdated: Notify::new(),
         };
@@ -102,6 +120,58 @@ impl KnownKeys {
     #[must_use]
     pub fn code_filter(&self) -> Option<CodeFilter> {
         self.state().complete.as_ref()?.codes.filter()
+    }
+
+    /// How far the scan has come.
+    #[must_use]
+    pub fn progress(&self) -> ScanProgress {
+        self.state().progress
+    }
+
+    /// A scan begins, which covers whatever has called for one before; `false` if there can be none.
+    fn begin(&self) -> bool {
+        let mut state = self.state();
+        state.building = KeyFilters::new().ok();
+        let _called_for = self.outdated.notified().now_or_never();
+        state.building.is_some()
+    }
+
+    /// Notes a published bound.
+    fn note_bound(&self, bound: u64) {
+        let mut state = self.state();
+        let ScanState {
+            complete, building, ..
+        } = &mut *state;
+        for sets in complete.iter_mut().chain(building) {
+            sets.codes.note_bound(bound);
+        }
+    }
+
+    /// Adds keys that a scan has read; `false` if all have to be scanned again.
+    fn add(&self, scanned: &[ScannedKey], progress: ScanProgress) -> bool {
+        let mut state = self.state();
+        let Some(sets) = &mut state.building else {
+            return false;
+        };
+        for scanned in scanned {
+            sets.note(&scanned.key, self.number(&scanned.key));
+        }
+        state.progress = progress;
+        true
+    }
+
+    /// The scan has come to its end, unless all keys have to be scanned again.
+    fn complete(&self, progress: ScanProgress) {
+        let mut state = self.state();
+        if let Some(sets) = state.building.take() {
+            tracing::info!(keys = sets.keys.len(), "all keys are known");
+            state.complete = Some(sets);
+            state.progress = ScanProgress {
+                is_complete: true,
+                share: 1.0,
+                ..progress
+            };
+        }
     }
 
     /// Completes the scan without keys.
@@ -154,13 +224,7 @@ impl Listener for KnownKeys {
                 let number = self.number(key);
                 self.state().note(key, number);
             }
-            FeedMessage::Beat(beat) => {
-                let mut state = self.state();
-                let ScanState { complete, building } = &mut *state;
-                for sets in complete.iter_mut().chain(building) {
-                    sets.codes.note_bound(beat.bound);
-                }
-            }
+            FeedMessage::Beat(beat) => self.note_bound(beat.bound),
             FeedMessage::Flush => self.invalidate_all(),
             FeedMessage::Del { .. } => {}
         }
@@ -170,6 +234,7 @@ impl Listener for KnownKeys {
         let mut state = self.state();
         state.complete = None;
         state.building = None;
+        state.progress = ScanProgress::default();
         self.outdated.notify_one();
     }
 }
@@ -178,17 +243,25 @@ impl Listener for KnownKeys {
 pub struct KeyScanner {
     known: Arc<KnownKeys>,
     store: Arc<Store>,
+    /// A name that no other process has.
+    process: String,
+    noted: Option<Instant>,
 }
 
 impl KeyScanner {
     /// A scan that has not begun. The feed has to be followed before it runs: it carries the links created meanwhile.
     #[must_use]
     pub fn new(known: Arc<KnownKeys>, store: Arc<Store>) -> Self {
-        Self { known, store }
+        Self {
+            known,
+            store,
+            process: format!("{}-{:016x}", std::process::id(), rand::random::<u64>()),
+            noted: None,
+        }
     }
 
     /// Scans until `stop`.
-    pub async fn run(self, stop: CancellationToken) {
+    pub async fn run(mut self, stop: CancellationToken) {
         let scanning = async {
             loop {
                 self.known.outdated.notified().await;
@@ -201,61 +274,156 @@ impl KeyScanner {
         }
     }
 
-    async fn scan_until_done(&self) {
+    async fn scan_until_done(&mut self) {
         while let Err(error) = self.scan().await {
             tracing::warn!(%error, "scanning all keys failed: retrying");
             tokio::time::sleep(RETRY_PAUSE).await;
         }
     }
 
-    async fn scan(&self) -> Result<(), StoreError> {
-        let bound = self.store.bound_state().await?.bound;
-        let Ok(mut sets) = KeyFilters::new() else {
+    async fn scan(&mut self) -> Result<(), StoreError> {
+        if !self.known.begin() {
             // The system has no random numbers, and other code fails first.
             return Ok(());
-        };
-        sets.codes.note_bound(bound);
-        self.known.state().building = Some(sets);
-        let mut after = None;
-        loop {
-            let page = self.page(after).await;
-            let Some(last) = page.last() else { break };
-            after = Some(last.id);
-            if !self.add(&page) {
+        }
+        let bound = self.store.bound_state().await?.bound;
+        self.known.note_bound(bound);
+        let links = self.store.estimated_links().await?;
+        let store = self.store.clone();
+        let mut pages = Pages::new(&*store, links);
+        while let Some(page) = pages.next().await {
+            if !self.add(&page, pages.progress()).await {
                 // Invalidated meanwhile: the notification starts the next scan.
                 return Ok(());
             }
+            if self.noted.is_none_or(|noted| noted.elapsed() > NOTE_PAUSE) {
+                self.note_progress().await;
+            }
         }
-        let mut state = self.known.state();
-        if let Some(sets) = state.building.take() {
-            tracing::info!(keys = sets.keys.len(), "all keys are known");
-            state.complete = Some(sets);
-        }
+        self.known.complete(pages.progress());
+        self.note_progress().await;
         Ok(())
     }
 
-    /// A page of keys after `after`, retried until it is there: earlier pages are not lost.
-    async fn page(&self, after: Option<u64>) -> Vec<ScannedKey> {
+    /// Notes in the database how far the scan has come, for `edgelink doctor`. The scan does not depend on it.
+    async fn note_progress(&mut self) {
+        let progress = self.known.progress();
+        if let Err(error) = self.store.note_scan(&self.process, &progress).await {
+            tracing::warn!(%error, "noting how far the scan of all keys has come failed: it goes on");
+        }
+        self.noted = Some(Instant::now());
+    }
+
+    /// Adds a page; `false` if all keys have to be scanned again. Lookups, which ask the same filters, wait for no more than a part of it.
+    async fn add(&self, page: &[ScannedKey], progress: ScanProgress) -> bool {
+        for part in page.chunks(AT_ONCE) {
+            if !self.known.add(part, progress) {
+                return false;
+            }
+            tokio::task::yield_now().await;
+        }
+        true
+    }
+}
+
+/// The pages of a scan, one after the other. One that fails or is late is followed by smaller ones, which become larger again: what was
+/// read before is not lost.
+struct Pages<'s, S: ?Sized> {
+    source: &'s S,
+    names: DomainNames,
+    after: Option<u64>,
+    /// How many keys there are, about.
+    all: u64,
+    size: u32,
+    /// How many pages in a row were not late.
+    in_time: u32,
+    keys: u64,
+}
+
+/// Where pages come from; a fake in tests.
+#[async_trait]
+trait PageSource: Send + Sync {
+    /// As [`Store::scan_keys`].
+    async fn page(
+        &self,
+        names: &mut DomainNames,
+        after: Option<u64>,
+        limit: u32,
+    ) -> Result<Vec<ScannedKey>, StoreError>;
+}
+
+#[async_trait]
+impl PageSource for Store {
+    async fn page(
+        &self,
+        names: &mut DomainNames,
+        after: Option<u64>,
+        limit: u32,
+    ) -> Result<Vec<ScannedKey>, StoreError> {
+        self.scan_keys(names, after, limit).await
+    }
+}
+
+impl<'s, S: PageSource + ?Sized> Pages<'s, S> {
+    fn new(source: &'s S, all: u64) -> Self {
+        Self {
+            source,
+            names: DomainNames::default(),
+            after: None,
+            all,
+            size: LARGEST_PAGE,
+            in_time: 0,
+            keys: 0,
+        }
+    }
+
+    /// The next page, asked for until it is there; `None` after the last one.
+    async fn next(&mut self) -> Option<Vec<ScannedKey>> {
         loop {
-            match self.store.scan_keys(after, PAGE).await {
-                Ok(page) => return page,
+            let started = Instant::now();
+            let page = self.source.page(&mut self.names, self.after, self.size);
+            match page.await {
+                Ok(page) => {
+                    match started.elapsed() > LATE {
+                        true => self.shrink(),
+                        false => self.grow(),
+                    }
+                    let last = page.last()?;
+                    self.after = Some(last.id);
+                    self.keys += page.len() as u64;
+                    return Some(page);
+                }
                 Err(error) => {
-                    tracing::warn!(%error, "reading a page of the scan of all keys failed: retrying");
+                    self.shrink();
+                    tracing::warn!(%error, keys = self.keys, size = self.size, "reading a page of the scan of all keys failed: retrying with a smaller one");
                     tokio::time::sleep(RETRY_PAUSE).await;
                 }
             }
         }
     }
 
-    fn add(&self, page: &[ScannedKey]) -> bool {
-        let mut state = self.known.state();
-        let Some(sets) = &mut state.building else {
-            return false;
-        };
-        for scanned in page {
-            sets.note(&scanned.key, self.known.number(&scanned.key));
+    /// A page has failed or was late: the next one is smaller.
+    fn shrink(&mut self) {
+        self.size = (self.size / 2).max(SMALLEST_PAGE);
+        self.in_time = 0;
+    }
+
+    /// A page was not late: after some of them they are larger.
+    fn grow(&mut self) {
+        self.in_time += 1;
+        if self.in_time >= IN_TIME {
+            self.size = (self.size * 2).min(LARGEST_PAGE);
+            self.in_time = 0;
         }
-        true
+    }
+
+    fn progress(&self) -> ScanProgress {
+        let all = self.all.max(self.keys).max(1);
+        ScanProgress {
+            is_complete: false,
+            keys: self.keys,
+            share: self.keys as f64 / all as f64,
+        }
     }
 }
 
@@ -337,5 +505,117 @@ mod tests {
         }
         // Generated, and below the bound.
         assert!(!filter.may_contain(b"0000007"));
+    }
+
+    #[test]
+    fn a_scan_covers_what_has_called_for_one_before_it_began_and_nothing_later() {
+        let known = known();
+        known.invalidate_all();
+        assert!(known.begin());
+        let is_wanted = || known.outdated.notified().now_or_never().is_some();
+        assert!(!is_wanted(), "one scan is enough");
+        assert!(known.add(&[], ScanProgress::default()));
+        known.invalidate_all();
+        assert!(!known.add(&[], ScanProgress::default()));
+        known.complete(ScanProgress::default());
+        assert!(known.code_filter().is_none());
+        assert!(is_wanted());
+        known.begin();
+        known.complete(ScanProgress::default());
+        assert!(known.progress().is_complete && known.code_filter().is_some());
+    }
+
+    /// Keys with the numbers from 1 on, of which a page may have `at_once`.
+    struct SlowSource {
+        keys: u64,
+        at_once: u32,
+        beyond: Beyond,
+        asked: Mutex<Vec<u32>>,
+    }
+
+    /// What becomes of a page of more keys.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Beyond {
+        Fails,
+        IsLate,
+    }
+
+    impl SlowSource {
+        fn new(at_once: u32, beyond: Beyond) -> Self {
+            Self {
+                keys: 40_000,
+                at_once,
+                beyond,
+                asked: Mutex::default(),
+            }
+        }
+
+        fn asked(&self) -> Vec<u32> {
+            self.asked.lock().unwrap().clone()
+        }
+    }
+
+    #[async_trait]
+    impl PageSource for SlowSource {
+        async fn page(
+            &self,
+            _: &mut DomainNames,
+            after: Option<u64>,
+            limit: u32,
+        ) -> Result<Vec<ScannedKey>, StoreError> {
+            self.asked.lock().unwrap().push(limit);
+            if limit > self.at_once && self.beyond == Beyond::Fails {
+                return Err(StoreError {
+                    context: "scanning the keys",
+                    transient: true,
+                    source: "no answer in time".into(),
+                });
+            }
+            if limit > self.at_once {
+                tokio::time::sleep(LATE * 2).await;
+            }
+            let first = after.unwrap_or(0) + 1;
+            let last = (after.unwrap_or(0) + u64::from(limit)).min(self.keys);
+            let key = |id| ScannedKey {
+                id,
+                key: format!("a.example/{id}"),
+            };
+            Ok((first..=last).map(key).collect())
+        }
+    }
+
+    async fn scan(source: &SlowSource) -> (Vec<u64>, Vec<ScanProgress>) {
+        let mut pages = Pages::new(source, source.keys);
+        let (mut ids, mut progress) = (Vec::new(), Vec::new());
+        while let Some(page) = pages.next().await {
+            ids.extend(page.iter().map(|scanned| scanned.id));
+            progress.push(pages.progress());
+        }
+        (ids, progress)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_page_that_fails_or_is_late_is_followed_by_smaller_ones_and_none_is_read_twice() {
+        for beyond in [Beyond::Fails, Beyond::IsLate] {
+            let source = SlowSource::new(1_000, beyond);
+            let (ids, progress) = scan(&source).await;
+            assert_eq!(ids, (1..=source.keys).collect::<Vec<_>>());
+            let asked = source.asked();
+            assert_eq!(asked[..5], [5_000, 2_500, 1_250, 625, 625], "{beyond:?}");
+            let again = asked[4..].iter().position(|size| *size > 625);
+            assert_eq!(again, Some(IN_TIME as usize - 1), "it becomes larger again");
+            assert!(asked.iter().all(|size| *size <= LARGEST_PAGE));
+            assert!(progress.is_sorted_by(|one, next| one.keys < next.keys));
+            let last = progress.last().unwrap();
+            assert_eq!((last.keys, last.share), (source.keys, 1.0));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pages_become_no_smaller_than_the_bound() {
+        let source = SlowSource::new(SMALLEST_PAGE, Beyond::IsLate);
+        let (ids, _) = scan(&source).await;
+        assert_eq!(ids.len() as u64, source.keys);
+        assert_eq!(source.asked().iter().min(), Some(&SMALLEST_PAGE));
     }
 }

@@ -28,6 +28,8 @@ pub(super) struct Dialect {
     /// Joins in the order of the text. MySQL may prefer to start from the domains, and to sort all links for every
     /// page.
     pub(super) join_in_order: &'static str,
+    /// About how many links there are.
+    pub(super) estimated_links: &'static str,
     /// What opens a part of a UNION that has its own ORDER BY and LIMIT; a bracket closes it.
     pub(super) part: &'static str,
     system: System,
@@ -53,6 +55,8 @@ pub(super) static MYSQL: Dialect = Dialect {
     last_id: "CAST(LAST_INSERT_ID() AS UNSIGNED)",
     insert_ignore: "INSERT IGNORE INTO",
     join_in_order: "STRAIGHT_JOIN",
+    estimated_links: "SELECT CAST(COALESCE(MAX(table_rows), 0) AS SIGNED) FROM information_schema.tables \
+         WHERE table_schema = DATABASE() AND table_name = 'links'",
     part: "(",
     system: System::MySql,
 };
@@ -71,6 +75,7 @@ pub(super) static SQLITE: Dialect = Dialect {
     last_id: "last_insert_rowid()",
     insert_ignore: "INSERT OR IGNORE INTO",
     join_in_order: "JOIN",
+    estimated_links: "SELECT COUNT(*) FROM links",
     part: "SELECT * FROM (",
     system: System::Sqlite,
 };

@@ -5,6 +5,7 @@
 
 use super::error::Fault;
 use super::ids::{IdTable, next_id};
+use super::rows::text;
 use super::session::Session;
 use super::sql::{LONGEST, Value, sql};
 use edgelink_wire::Domain;
@@ -32,6 +33,36 @@ impl DomainKeys {
     pub(super) fn clear(&self) {
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         known.clear();
+    }
+}
+
+/// The names of domains by their keys, for a scan, which joins no table: the optimizer would choose the order of a join again with
+/// each change of its statistics.
+#[derive(Debug, Default)]
+pub struct DomainNames(HashMap<u32, String>);
+
+impl DomainNames {
+    /// Whether the names of all these are there.
+    pub(super) fn have_all(&self, mut ids: impl Iterator<Item = u32>) -> bool {
+        ids.all(|id| self.0.contains_key(&id))
+    }
+
+    /// Reads all names.
+    pub(super) async fn read(&mut self, session: &mut Session) -> Result<(), Fault> {
+        let rows: Vec<(u32, Vec<u8>)> = session
+            .fetch_all(sql("SELECT id, name FROM domains"))
+            .await?;
+        for (id, name) in rows {
+            self.0.insert(id, text(&name)?.to_owned());
+        }
+        Ok(())
+    }
+
+    /// `{domain}/{code}` of a link.
+    pub(super) fn key(&self, domain: u32, code: &[u8]) -> Result<String, Fault> {
+        // Links refer to domains by a foreign key: one without a name was removed with them since the page was read.
+        let name = self.0.get(&domain).ok_or(Fault::Contended)?;
+        Ok(format!("{name}/{}", text(code)?))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Looks up links.
 
 use super::calls::{Store, run};
+use super::domains::DomainNames;
 use super::error::{Fault, StoreError};
 use super::revisions::Revisions;
 use super::rows::{LINK_COLUMNS, LinkRow, check_known};
@@ -59,21 +60,41 @@ impl Store {
         })
     }
 
-    /// A page of the keys of all links, deleted ones included, in the order of their numbers, after `after`.
+    /// A page of the keys of all links, deleted ones included, in the order of their numbers, after `after`. It joins nothing: the
+    /// names of domains are those in `names`, which are read with the first page, and again where a page has a domain that is not
+    /// among them.
     pub async fn scan_keys(
         &self,
+        names: &mut DomainNames,
         after: Option<u64>,
         limit: u32,
     ) -> Result<Vec<ScannedKey>, StoreError> {
         run!(self.read("scan_keys", "scanning the keys"), |session| {
-            let dialect = session.dialect();
-            let (index, join) = (dialect.force_index("PRIMARY"), dialect.join_in_order);
+            let index = session.dialect().force_index("PRIMARY");
             let query = sql(format!(
-                "SELECT l.id, CAST(CONCAT(d.name, '/', l.code) AS CHAR) AS link_key \
-                 FROM links l{index} {join} domains d ON d.id = l.domain_id WHERE l.id >= ? ORDER BY l.id LIMIT ?"
+                "SELECT id, domain_id, code FROM links{index} WHERE id >= ? ORDER BY id LIMIT ?"
             ));
             let from = after.map_or(0, |after| after.saturating_add(1));
-            session.fetch_all(query.bind(from).bind(limit)).await
+            let rows: Vec<(u64, u32, Vec<u8>)> =
+                session.fetch_all(query.bind(from).bind(limit)).await?;
+            if !names.have_all(rows.iter().map(|(_, domain, _)| *domain)) {
+                names.read(session).await?;
+            }
+            let scanned = rows.iter().map(|(id, domain, code)| {
+                let key = names.key(*domain, code)?;
+                Ok(ScannedKey { id: *id, key })
+            });
+            scanned.collect()
+        })
+    }
+
+    /// How many links there are, deleted ones included: in MySQL by its statistics, which may be far off.
+    pub async fn estimated_links(&self) -> Result<u64, StoreError> {
+        let call = self.read("estimated_links", "estimating the number of links");
+        run!(call, |session| {
+            let query = sql(session.dialect().estimated_links);
+            let (links,): (i64,) = session.fetch_one(query).await?;
+            Ok(links.max(0).cast_unsigned())
         })
     }
 }
@@ -90,12 +111,11 @@ async fn find(session: &mut Session, domain: &Domain, codes: &[&Code]) -> Result
 }
 
 /// A key with the number of its link.
-#[derive(Clone, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScannedKey {
     /// The number of the link.
     pub id: u64,
     /// `{domain}/{code}`.
-    #[sqlx(rename = "link_key")]
     pub key: String,
 }
 

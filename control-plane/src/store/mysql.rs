@@ -131,18 +131,22 @@ async fn prepare(
     raw_sql("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
         .execute(&mut *connection)
         .await?;
-    let (packet, flush, version): (u64, i64, String) = sqlx::query_as(
+    let (packet, flush, version, switches): (u64, i64, String, String) = sqlx::query_as(
         "SELECT CAST(@@max_allowed_packet AS UNSIGNED), CAST(@@innodb_flush_log_at_trx_commit AS SIGNED), \
-         CONVERT(VERSION() USING utf8mb4)",
+         CONVERT(VERSION() USING utf8mb4), CONVERT(@@optimizer_switch USING utf8mb4)",
     )
     .fetch_one(&mut *connection)
     .await?;
     let set = match version.contains("MariaDB") {
         true => format!(
-            "SET SESSION max_statement_time = {}",
+            "SET SESSION max_statement_time = {}, SESSION join_cache_level = 0",
             longest.max(LONGEST).as_secs()
         ),
-        false => format!("SET SESSION max_execution_time = {}", longest.as_millis()),
+        false => format!(
+            "SET SESSION max_execution_time = {}, SESSION optimizer_switch = '{}'",
+            longest.as_millis(),
+            without_join_buffers(&switches)
+        ),
     };
     raw_sql(AssertSqlSafe(set))
         .execute(&mut *connection)
@@ -157,6 +161,21 @@ async fn prepare(
         .store(packet.min(MAX_BYTES), Ordering::Relaxed);
     warn_unless_durable(flush, &server.warned);
     Ok(())
+}
+
+/// The ways of MySQL's optimizer to join by a buffer, which MariaDB has a variable for (`join_cache_level`). A buffer ends the order of an
+/// index: all rows would be read, and sorted, before the first one of a page is answered.
+const JOIN_BUFFERS: [&str; 3] = ["batched_key_access", "block_nested_loop", "hash_join"];
+
+/// The setting of `optimizer_switch` without join buffers. A switch that the server does not have would be an error.
+fn without_join_buffers(switches: &str) -> String {
+    let has = |name: &&&str| {
+        let mut switches = switches.split(',');
+        switches.any(|switch| switch.split('=').next() == Some(**name))
+    };
+    let off = JOIN_BUFFERS.iter().filter(has);
+    let off: Vec<String> = off.map(|name| format!("{name}=off")).collect();
+    off.join(",")
 }
 
 /// Lets statements take any time, as those of migrations may.
@@ -223,6 +242,23 @@ fn refused(error: sqlx::Error) -> StoreError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn join_buffers_are_switched_off_by_the_names_that_the_server_has() {
+        for (switches, off) in [
+            (
+                "index_merge=on,block_nested_loop=on,batched_key_access=off,hash_join=on",
+                "batched_key_access=off,block_nested_loop=off,hash_join=off",
+            ),
+            (
+                "index_merge=on,block_nested_loop=on",
+                "block_nested_loop=off",
+            ),
+            ("hash_join_cardinality=off", ""),
+        ] {
+            assert_eq!(without_join_buffers(switches), off);
+        }
+    }
 
     #[test]
     fn a_lock_is_waited_for_in_whole_seconds_below_the_timeout() {

@@ -95,7 +95,7 @@ impl LinkRow {
 }
 
 /// Text of a binary column. Short text is read by CAST(name AS CHAR).
-fn text(bytes: &[u8]) -> Result<&str, Fault> {
+pub(super) fn text(bytes: &[u8]) -> Result<&str, Fault> {
     str::from_utf8(bytes).map_err(|error| Fault::corrupt("text", &error))
 }
 

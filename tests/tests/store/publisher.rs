@@ -2,8 +2,9 @@
 
 use crate::fixture::{Database, content, create, delete, key, link};
 use edgelink_control_plane::store::{
-    Actor, BOUND_LEAD_MILLIS, Drawn, FeedKind, FlushReason, LeaseClaim, MAX_BATCH_BYTES,
-    MAX_LEASE_MILLIS, NUMBERS_SKIPPED, Packed, Past, PublisherState, Store,
+    Actor, BOUND_LEAD_MILLIS, DomainNames, Drawn, FeedKind, FlushReason, LeaseClaim,
+    MAX_BATCH_BYTES, MAX_LEASE_MILLIS, NUMBERS_SKIPPED, NewLink, Packed, Past, PublisherState,
+    ScanProgress, Store,
 };
 use edgelink_wire::{FeedPosition, Record};
 
@@ -22,6 +23,7 @@ on_every_database!(
     what_is_read_at_once_is_of_one_moment,
     what_a_clock_that_was_ahead_has_written_blocks_nothing,
     keys_are_scanned_in_the_order_of_their_numbers,
+    how_far_a_scan_has_come_is_noted_for_each_process,
 );
 
 /// Whether this owner has the lease by the row as it was read.
@@ -207,19 +209,57 @@ async fn keys_are_scanned_in_the_order_of_their_numbers(database: Database) {
         create(store.as_ref(), link(id, code)).await.unwrap();
     }
     assert!(delete(&store, &key("a.example/b")).await.unwrap());
+    assert!(store.estimated_links().await.unwrap() <= 3);
     let mut keys = Vec::new();
-    let mut after = None;
+    let (mut names, mut after) = (DomainNames::default(), None);
     loop {
-        let page = store.scan_keys(after, 2).await.unwrap();
+        let page = store.scan_keys(&mut names, after, 2).await.unwrap();
         let Some(last) = page.last() else { break };
+        if after.is_none() {
+            // Its domain is not among the names that were read with the first page.
+            let content = content("https://x.example/d");
+            let late = NewLink::new(40, key("late.example/d"), content);
+            create(store.as_ref(), late).await.unwrap();
+        }
         after = Some(last.id);
         keys.extend(page.into_iter().map(|scanned| (scanned.id, scanned.key)));
     }
-    let expected = [(10, "a"), (20, "b"), (30, "c")];
-    assert_eq!(
-        keys,
-        expected.map(|(id, code)| (id, format!("a.example/{code}")))
-    );
+    let expected = [
+        (10, "a.example/a"),
+        (20, "a.example/b"),
+        (30, "a.example/c"),
+        (40, "late.example/d"),
+    ];
+    assert_eq!(keys, expected.map(|(id, key)| (id, key.to_owned())));
+}
+
+async fn how_far_a_scan_has_come_is_noted_for_each_process(database: Database) {
+    let store = database.store().await;
+    assert_eq!(store.noted_scans().await.unwrap(), []);
+    let begun = ScanProgress {
+        is_complete: false,
+        keys: 5_000,
+        share: 0.25,
+    };
+    let complete = ScanProgress {
+        is_complete: true,
+        keys: 20_000,
+        share: 1.0,
+    };
+    store.note_scan("one", &begun).await.unwrap();
+    store.note_scan("two", &begun).await.unwrap();
+    let past = "UPDATE key_scans SET noted_at = noted_at - 1000 WHERE process = 'two'";
+    database.execute(past).await;
+    store.note_scan("one", &complete).await.unwrap();
+    let noted = store.noted_scans().await.unwrap();
+    let seen = noted.iter().map(|scan| (&*scan.process, scan.progress));
+    let seen: Vec<_> = seen.collect();
+    assert_eq!(seen, [("one", complete), ("two", begun)]);
+    assert!(noted[1].age_millis >= 1_000);
+    let past = "UPDATE key_scans SET noted_at = noted_at - 86400001 WHERE process = 'two'";
+    database.execute(past).await;
+    store.note_scan("one", &complete).await.unwrap();
+    assert_eq!(store.noted_scans().await.unwrap().len(), 1);
 }
 
 /// Removes rows from the outbox as a publisher that has just taken the lease.

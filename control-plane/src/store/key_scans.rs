@@ -1,0 +1,104 @@
+//! How far the scans of all keys have come, each in a process of its own: for `edgelink doctor`, which asks the database alone.
+
+use super::calls::{Store, run};
+use super::error::{Fault, StoreError};
+use super::rows::name;
+use super::sql::sql;
+
+/// The scans that are listed, the latest first.
+const MAX_LISTED: u32 = 100;
+
+/// After so many milliseconds without a note, a scan is forgotten.
+const KEPT_MILLIS: u64 = 86_400_000;
+
+/// How far a scan of all keys has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ScanProgress {
+    /// Whether all keys are known.
+    pub is_complete: bool,
+    /// How many keys it has read.
+    pub keys: u64,
+    /// The share of all keys that is, from 0 to 1, by an estimate of their number.
+    pub share: f64,
+}
+
+/// The last note of a scan.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NotedScan {
+    /// The name of its process.
+    pub process: String,
+    /// How far it had come.
+    pub progress: ScanProgress,
+    /// How long ago that was, in milliseconds.
+    pub age_millis: u64,
+}
+
+#[derive(sqlx_macros::FromRow)]
+struct Row {
+    process: Vec<u8>,
+    noted_at: u64,
+    now: u64,
+    keys_read: u64,
+    per_mille: u16,
+    complete: bool,
+}
+
+impl Row {
+    fn into_scan(self) -> Result<NotedScan, Fault> {
+        Ok(NotedScan {
+            process: name(&self.process)?,
+            progress: ScanProgress {
+                is_complete: self.complete,
+                keys: self.keys_read,
+                share: f64::from(self.per_mille) / 1000.0,
+            },
+            age_millis: self.now.saturating_sub(self.noted_at),
+        })
+    }
+}
+
+impl Store {
+    /// Notes how far the scan of a process has come.
+    pub async fn note_scan(
+        &self,
+        process: &str,
+        progress: &ScanProgress,
+    ) -> Result<(), StoreError> {
+        let call = self.write("note_scan", "noting how far the scan of all keys has come");
+        run!(call, |session| {
+            let dialect = session.dialect();
+            let now = dialect.now_millis;
+            let columns = ["noted_at", "keys_read", "per_mille", "complete"];
+            let update = columns.map(|column| format!("{column} = {}", dialect.inserted(column)));
+            let note = sql(format!(
+                "INSERT INTO key_scans (process, {}) VALUES (?, {now}, ?, ?, ?){} {}",
+                columns.join(", "),
+                dialect.on_duplicate("process"),
+                update.join(", ")
+            ));
+            let note = note
+                .bind(process)
+                .bind(progress.keys)
+                .bind((progress.share * 1000.0) as u64)
+                .bind(progress.is_complete);
+            session.autocommit(note).await?;
+            let forget = format!("DELETE FROM key_scans WHERE noted_at < {now} - ?");
+            let forget = sql(forget).bind(KEPT_MILLIS);
+            session.autocommit(forget).await.map(drop)
+        })
+    }
+
+    /// The scans of the last day, that with the latest note first.
+    pub async fn noted_scans(&self) -> Result<Vec<NotedScan>, StoreError> {
+        let call = self.read("noted_scans", "reading how far scans of all keys have come");
+        run!(call, |session| {
+            let now = session.dialect().now_millis;
+            let query = sql(format!(
+                "SELECT process, noted_at, {now} AS now, keys_read, per_mille, complete FROM key_scans \
+                 ORDER BY noted_at DESC LIMIT ?"
+            ));
+            let rows: Vec<Row> = session.fetch_all(query.bind(MAX_LISTED)).await?;
+            rows.into_iter().map(Row::into_scan).collect()
+        })
+    }
+}
