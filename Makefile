@@ -170,6 +170,13 @@ $(DRILLS): setup wasm
 	EDGELINK_TEST_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target))/$(DRILL_FOLDER)/edgelink \
 	  cargo test $(NATIVE) --test drill -- --ignored --exact --nocapture --test-threads 1 $(DRILL)
 
+.PHONY: pressure
+pressure: DRILL := pressure::
+pressure: setup wasm ## What others notice of one locked row, one client, one long transaction: figures of each
+	cargo build --profile $(DRILL_PROFILE) $(NATIVE) --bin edgelink
+	EDGELINK_TEST_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target))/$(DRILL_FOLDER)/edgelink \
+	  cargo test $(NATIVE) --test drill -- --ignored --nocapture --test-threads 1 $(DRILL)
+
 # `make UPGRADE_FROM=COMMIT upgrade` begins with another version than the one that tests/upgrade.sh names.
 .PHONY: upgrade
 upgrade: setup wasm ## Roll an earlier version to this one and back, under creation and redirects: no error, nothing lost

@@ -7,11 +7,13 @@
 pub(crate) mod api;
 pub(crate) mod assets;
 mod audit;
+mod body;
 mod bulk;
 mod clicks;
 mod confirm;
 mod cookies;
 mod create;
+mod disk;
 mod domains;
 mod edit;
 pub(crate) mod errors;
@@ -35,6 +37,7 @@ mod settings;
 mod signed_in;
 pub(crate) mod strings;
 mod tags;
+mod upload;
 mod users;
 mod views;
 

@@ -4,6 +4,8 @@
 
 #[expect(dead_code, reason = "what is bounded comes to it one by one")]
 mod admission;
+#[cfg(test)]
+mod allocations;
 pub mod analytics;
 pub mod cli;
 pub mod clicks;

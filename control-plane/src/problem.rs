@@ -156,6 +156,12 @@ kinds! {
     Stopping: SERVICE_UNAVAILABLE "stopping", "This instance is stopping";
 }
 
+/// The most fields that a problem names.
+const MAX_ERRORS: usize = 32;
+
+/// The longest name of a field in a problem, in bytes: clients make up names. The beginning of a longer one is shown.
+const MAX_FIELD_BYTES: usize = 256;
+
 /// An error as the client sees it, without anything internal.
 #[derive(Clone, Debug)]
 pub(crate) struct Problem {
@@ -229,15 +235,24 @@ impl Problem {
         self
     }
 
-    pub(crate) fn with_errors(mut self, errors: Vec<FieldError>) -> Self {
+    /// The same with the fields that are wrong, of which the first [`MAX_ERRORS`] are named.
+    pub(crate) fn with_errors(mut self, mut errors: Vec<FieldError>) -> Self {
+        let more = errors.len().saturating_sub(MAX_ERRORS);
+        if more > 0 {
+            errors.truncate(MAX_ERRORS);
+            errors.shrink_to_fit();
+            self.detail =
+                Some(format!("{MAX_ERRORS} errors are listed, and there are {more} more").into());
+        }
         self.errors = errors;
         self
     }
 
     /// The same with a further field that is wrong.
     pub(crate) fn and_error(mut self, error: FieldError) -> Self {
-        self.errors.push(error);
-        self
+        let mut errors = std::mem::take(&mut self.errors);
+        errors.push(error);
+        self.with_errors(errors)
     }
 
     /// The problem as JSON in the answer to this task's request, which it names.
@@ -342,8 +357,13 @@ impl FieldError {
         field: impl Into<Cow<'static, str>>,
         reason: impl Into<Cow<'static, str>>,
     ) -> Self {
+        let mut field = field.into();
+        if field.len() > MAX_FIELD_BYTES {
+            let beginning = &field[..field.floor_char_boundary(MAX_FIELD_BYTES)];
+            field = format!("{beginning}...").into();
+        }
         Self {
-            field: field.into(),
+            field,
             reason: reason.into(),
         }
     }
@@ -411,6 +431,27 @@ mod tests {
     fn a_name_is_that_of_one_kind() {
         let names: HashSet<&str> = Kind::ALL.iter().map(|kind| kind.describe().1).collect();
         assert_eq!(names.len(), Kind::ALL.len());
+    }
+
+    #[test]
+    fn a_problem_names_so_many_fields_and_counts_the_others() {
+        let error = |number: usize| FieldError::new(format!("f{number}"), "is not known");
+        let problem = Problem::validation((0..6_500).map(error).collect());
+        assert_eq!(problem.errors().len(), MAX_ERRORS);
+        assert!(
+            problem.text().ends_with("and there are 6468 more"),
+            "{}",
+            problem.text()
+        );
+        let last = Problem::validation((0..MAX_ERRORS).map(error).collect());
+        assert_eq!(
+            (last.errors().len(), last.detail.as_deref()),
+            (MAX_ERRORS, None)
+        );
+        let more = last.and_error(error(MAX_ERRORS));
+        assert!(more.text().ends_with("there are 1 more"), "{}", more.text());
+        let long = FieldError::new("ä".repeat(10_000), "is not known");
+        assert!(long.field.len() <= MAX_FIELD_BYTES + 3);
     }
 
     #[tokio::test]

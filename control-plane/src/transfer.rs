@@ -16,7 +16,9 @@ pub(crate) use client::Here;
 pub use export::{ExportOptions, export};
 pub use fetch::{Peer, fetch};
 pub use http::ClientError;
-pub use import::{ImportOptions, ImportProgress, ImportSummary, import, watch_import};
+pub use import::{
+    ImportMemory, ImportOptions, ImportProgress, ImportSummary, import, watch_import,
+};
 pub use source::{Format, Mapping};
 
 use serde::Serialize;

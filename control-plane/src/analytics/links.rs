@@ -13,6 +13,18 @@ const REMEMBERED: Duration = Duration::from_secs(10);
 /// The most domains that are remembered.
 const MAX_DOMAINS: u64 = 10_000;
 
+/// How many bytes the texts of a link have that counts as one.
+const LINK_BYTES: usize = 512;
+
+/// What a link counts of those that are remembered: one, and one more for each [`LINK_BYTES`] of its texts.
+fn weight(key: &str, link: &ClickedLink) -> u32 {
+    let tags = link.tags.iter().map(|tag| size_of::<String>() + tag.len());
+    let campaigns = link.campaigns.iter();
+    let campaigns = campaigns.map(|lines| size_of::<Box<str>>() + lines.len());
+    let texts = key.len() + tags.chain(campaigns).sum::<usize>();
+    u32::try_from(1 + texts / LINK_BYTES).unwrap_or(u32::MAX)
+}
+
 /// Finds links by their keys, many at once, and remembers them for a while. Deleted and absent ones are looked for each time: their
 /// code may have a link again.
 pub struct LinkResolver {
@@ -28,10 +40,13 @@ impl LinkResolver {
     /// A resolver that remembers so many links.
     #[must_use]
     pub fn new(store: Arc<Store>, max_links: u64) -> Self {
-        let cache = |most: u64| Cache::builder().max_capacity(most).time_to_live(REMEMBERED);
         Self {
             store,
-            links: cache(max_links).build(),
+            links: Cache::builder()
+                .max_capacity(max_links)
+                .weigher(|key: &Arc<str>, link: &Arc<ClickedLink>| weight(key, link))
+                .time_to_live(REMEMBERED)
+                .build(),
             domains: Cache::builder()
                 .max_capacity(MAX_DOMAINS)
                 .time_to_live(REMEMBERED)

@@ -1,8 +1,8 @@
 //! `edgelink import` and `edgelink export`.
 
 use crate::transfer::{
-    ApiClient, ExportOptions, Format, ImportOptions, ImportSummary, Mapping, Peer, TransferError,
-    export, fetch, import,
+    ApiClient, ExportOptions, Format, ImportMemory, ImportOptions, ImportSummary, Mapping, Peer,
+    TransferError, export, fetch, import,
 };
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -126,6 +126,7 @@ impl ImportArguments {
                 .unwrap_or_else(|| beside(&self.file, ".checkpoint")),
             file: self.file,
             batch: self.batch.into(),
+            memory: ImportMemory::default(),
             is_dry_run: self.dry_run,
         };
         let summary = import(&client, &options).await?;

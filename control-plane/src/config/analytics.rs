@@ -46,7 +46,8 @@ edgelink_wire::settings! {
         pub click_id_days: u64 = 90, 1..=3_650;
         /// Retention of conversions, in days.
         pub conversion_days: u64 = 730, 1..=3_650;
-        /// Links that are remembered by their keys, for 10 s.
+        /// Links that are remembered by their keys, for 10 s. One whose tags and campaign parameters have more than 512 bytes counts as
+        /// one more for each.
         pub max_known_links: u64 = 200_000, 1..=10_000_000;
         /// `clickhouse`: its HTTP interface. With `https` its certificate must be one that the system trusts.
         pub clickhouse_url: Option<Secret> = None, "http://127.0.0.1:8123";

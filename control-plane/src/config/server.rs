@@ -31,6 +31,10 @@ edgelink_wire::settings! {
         pub max_body_bytes: usize = 65_536, 1_024..=16_777_216;
         /// Largest body of a bulk request, in bytes; then 413.
         pub max_bulk_body_bytes: usize = 33_554_432, 1_024..=268_435_456;
+        /// Largest answer to a bulk request, in bytes, but for some hundred bytes of each item. What has no room in it is not begun,
+        /// and gets 503 `overloaded` as its outcome; of an item that is refused the reasons are left out then, and of one that changes a
+        /// link, or finds one, the link.
+        pub max_bulk_answer_bytes: usize = 33_554_432, 65_536..=268_435_456;
         /// Bulk requests worked on at once, each of which may hold a body's worth of memory; then 503.
         pub max_bulk_requests: usize = 4, 1..=1_000;
         /// Open connections of a listener. Further ones have those of `health_connections`.
@@ -99,7 +103,7 @@ edgelink_wire::settings! {
         /// How long an API key is not looked up again, and so a revoked one still works, as does a key of a disabled user;
         /// 0 asks the database at every request.
         pub key_cache_ms: Duration = Duration::from_secs(2), 0..=5_000;
-        /// API keys in the cache.
+        /// API keys in the cache. One whose name, domains and tags have more than 1 KiB counts as one more for each.
         pub key_cache_entries: u64 = 10_000, 1..=1_000_000;
         /// Unknown keys that may wait at once until this process has read the ids of new keys, which it does for all of
         /// them together; others get 401 at once, or 503 while the database does not answer. Keys in use do not count.

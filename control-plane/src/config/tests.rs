@@ -558,3 +558,15 @@ fn a_provider_of_logins_is_checked_as_a_whole() {
         assert!(error.contains(&format!("\n  {field}")), "{wrong}: {error}");
     }
 }
+
+/// The files of imports, and what the reports of all imports may be longer for a moment.
+#[test]
+fn the_files_of_imports_fit_into_the_volume_of_a_pod() {
+    const POD: &str = include_str!("../../../envoy/deploy/kubernetes/base/control-plane.yaml");
+    const BATCH_OF_A_REPORT: u64 = 8 << 20;
+    let (_, volume) = POD.split_once("emptyDir: { sizeLimit: ").unwrap();
+    let (gibibytes, _) = volume.split_once("Gi").unwrap();
+    let console = Config::default().console;
+    let most = console.max_import_bytes + console.max_imports as u64 * BATCH_OF_A_REPORT;
+    assert!(most <= gibibytes.parse::<u64>().unwrap() << 30);
+}

@@ -2,14 +2,10 @@
 
 use crate::problem::{Kind, Problem};
 use axum::extract::FromRequestParts;
-use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, header};
-use multer::Multipart;
 use serde_json::Value;
-use std::convert::Infallible;
 use std::sync::Arc;
-use tokio::sync::OwnedSemaphorePermit;
 
 /// The field of a form with the token of its browser.
 pub(super) const FORM_TOKEN: &str = "csrf";
@@ -23,6 +19,11 @@ impl Form {
     pub(crate) fn parse(text: &[u8]) -> Self {
         let pairs = url::form_urlencoded::parse(text);
         Self(pairs.into_owned().collect())
+    }
+
+    /// The form of these fields.
+    pub(super) fn of(pairs: Vec<(String, String)>) -> Self {
+        Self(pairs.into())
     }
 
     /// The first value of a field; empty if there is none.
@@ -124,40 +125,6 @@ impl<S: Sync> FromRequestParts<S> for Form {
         let form = parts.extensions.get::<Self>();
         form.cloned().ok_or_else(|| Problem::new(Kind::InvalidBody))
     }
-}
-
-/// The file that a form has sent; empty if there is none. `guard` puts it into the extensions of the request.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Upload {
-    pub(super) bytes: Bytes,
-    /// The place among bulk requests that it takes.
-    pub(super) permit: Option<Arc<OwnedSemaphorePermit>>,
-}
-
-impl<S: Sync> FromRequestParts<S> for Upload {
-    type Rejection = Infallible;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
-        Ok(parts.extensions.get::<Self>().cloned().unwrap_or_default())
-    }
-}
-
-/// Reads the body of a form with a file, whose field is named `file`.
-pub(super) async fn parse_multipart(
-    body: Bytes,
-    boundary: String,
-) -> Result<(Form, Upload), multer::Error> {
-    let body = futures_util::stream::once(async { Ok::<_, Infallible>(body) });
-    let mut multipart = Multipart::new(body, boundary);
-    let (mut pairs, mut upload) = (Vec::new(), Upload::default());
-    while let Some(field) = multipart.next_field().await? {
-        match field.name().map(str::to_owned) {
-            Some(name) if name == "file" => upload.bytes = field.bytes().await?,
-            Some(name) => pairs.push((name, field.text().await?)),
-            None => {}
-        }
-    }
-    Ok((Form(pairs.into()), upload))
 }
 
 /// The parameters of a page's address.

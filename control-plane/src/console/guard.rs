@@ -4,12 +4,13 @@
 //! sent it. The cookie is `SameSite=Strict`, so that other sites do not even send it.
 
 use super::api::Console;
+use super::body::{BodyError, Pieces};
 use super::cookies::{Cookie, host};
-use super::form::{FORM_TOKEN, Form, parse_multipart};
+use super::form::{FORM_TOKEN, Form};
 use super::signed_in::SignedIn;
+use super::upload::read_upload;
 use super::{errors, jobs, strings as t};
 use crate::config::ServerConfig;
-use crate::http::api::MIN_BODY_RATE;
 use crate::http::auth::sessions::Token;
 use crate::oidc::{BEGIN, CALLBACK};
 use crate::problem::{Kind, Problem};
@@ -21,10 +22,8 @@ use bytes::{Bytes, BytesMut};
 use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{Instant, timeout_at};
 use url::{Position, Url};
 
 const COOKIE: Cookie = Cookie {
@@ -98,10 +97,7 @@ pub(super) async fn guard(
                 Err(problem) => problem.into_response(),
             };
         }
-        let may_upload = signed_in
-            .as_ref()
-            .is_some_and(|signed_in| signed_in.may(&Method::POST, "/import"));
-        request = match with_form(&console, request, token.as_ref(), may_upload).await {
+        request = match with_form(&console, request, token.as_ref(), signed_in.as_ref()).await {
             Ok(request) => request,
             Err(problem) => {
                 return errors::translate(problem.into_response(), signed_in.as_ref());
@@ -175,12 +171,20 @@ async fn with_form(
     console: &Console,
     request: Request,
     token: Option<&Token>,
-    may_upload: bool,
+    signed_in: Option<&SignedIn>,
 ) -> Result<Request, Problem> {
     let boundary = multipart_boundary(request.headers());
-    let is_upload = may_upload && is_upload(&request);
-    let (mut head, form) = match boundary {
-        Some(boundary) if is_upload => read_upload(console, request, boundary).await?,
+    let importer = signed_in
+        .filter(|signed_in| is_upload(&request) && signed_in.may(&Method::POST, "/import"));
+    let (mut head, form) = match (boundary, importer) {
+        (Some(boundary), Some(importer)) => {
+            check_origin(request.headers())?;
+            let (mut head, body) = request.into_parts();
+            let caller = importer.caller();
+            let (form, upload) = read_upload(console, caller, body, boundary).await?;
+            head.extensions.insert(upload);
+            (head, form)
+        }
         _ => read_form(&console.app.config.server, request).await?,
     };
     let Some(token) = token else {
@@ -214,46 +218,14 @@ fn multipart_boundary(headers: &HeaderMap) -> Option<String> {
     multer::parse_boundary(kind).ok()
 }
 
-/// The same of a form with a file, which the head has then. It has the bounds of a bulk request.
-async fn read_upload(
-    console: &Console,
-    request: Request,
-    boundary: String,
-) -> Result<(Parts, Form), Problem> {
-    check_origin(request.headers())?;
-    let (mut head, body) = request.into_parts();
-    let app = &console.app;
-    let server = &app.config.server;
-    let permit = app.bulk_permits.clone().try_acquire_owned();
-    let permit = permit.map_err(|_| Problem::new(Kind::Overloaded))?;
-    let body = read(body, server.max_bulk_body_bytes, server.body_timeout_ms).await?;
-    let form = parse_multipart(body, boundary).await;
-    let (form, mut upload) =
-        form.map_err(|error| Problem::new(Kind::InvalidBody).with_detail(error.to_string()))?;
-    // Until the file is on the disk.
-    upload.permit = Some(Arc::new(permit));
-    head.extensions.insert(upload);
-    Ok((head, form))
-}
-
-/// A body of at most `limit` bytes. It has so long, and longer by the bytes that have come.
+/// A body of at most `limit` bytes.
 async fn read(body: Body, limit: usize, time: Duration) -> Result<Bytes, Problem> {
-    let mut body = Limited::new(body, limit);
+    let mut pieces = Pieces::new(body, limit, time);
     let mut bytes = BytesMut::new();
-    let start = Instant::now();
-    loop {
-        let seconds = u64::try_from(bytes.len() / MIN_BODY_RATE).unwrap_or(u64::MAX);
-        let frame = timeout_at(start + time + Duration::from_secs(seconds), body.frame()).await;
-        match frame.map_err(|_| Problem::new(Kind::BodyTimeout))? {
-            None => return Ok(bytes.freeze()),
-            Some(Ok(frame)) => bytes.extend_from_slice(frame.data_ref().map_or(&[], |data| data)),
-            Some(Err(error)) if error.is::<LengthLimitError>() => {
-                let detail = format!("a form has at most {limit} bytes");
-                return Err(Problem::new(Kind::BodyTooLarge).with_detail(detail));
-            }
-            Some(Err(_)) => return Err(Problem::new(Kind::InvalidBody)),
-        }
+    while let Some(piece) = pieces.next().await.map_err(BodyError::problem)? {
+        bytes.extend_from_slice(&piece);
     }
+    Ok(bytes.freeze())
 }
 
 /// Refuses a form of which the browser says that another site has sent it. A browser that does not say so itself names the origin of

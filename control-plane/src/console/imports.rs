@@ -5,29 +5,41 @@
 
 use super::api::Console;
 use super::fields::{Field, Fields, Input, stays};
-use super::form::{Form, Query, Upload};
+use super::form::{Form, Query};
 use super::guard;
-use super::jobs::{Import, PATH, Phase, locked};
+use super::jobs::{DiskBounds, Import, PATH, Phase, locked};
 use super::layout::{self, Layout, Tab};
 use super::links::domain_field;
 use super::signed_in::SignedIn;
 use super::strings as t;
+use super::upload::Upload;
 use crate::http::auth::sessions::Token;
 use crate::problem::{Kind, Problem};
 use crate::transfer::{Format, ImportProgress, Mapping};
 use askama::Template;
+use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Redirect, Response};
+use bytes::{Bytes, BytesMut};
+use futures_util::Stream;
+use futures_util::stream::try_unfold;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use serde::Deserialize;
+use serde_json::Deserializer;
 use std::collections::HashMap;
-use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufReader};
 use std::sync::{Arc, Mutex};
-use tempfile::TempDir;
+use tokio::fs::File;
+use tokio::io::AsyncReadExt;
 
 /// How many problems the page shows; all of them are in the report.
 const SHOWN: usize = 100;
+
+/// How many bytes of a problem the page shows.
+const SHOWN_BYTES: usize = 1_000;
+
+/// How much of a report is read at once.
+const PIECE_BYTES: usize = 65_536;
 
 /// How often a page asks for itself while something goes on.
 const REFRESH_SECONDS: u64 = 5;
@@ -105,16 +117,12 @@ pub(super) async fn upload(
     me.check(&Method::POST, "/import")?;
     match take(&console, &me, &upload, &form).await {
         Ok(import) => {
-            import.start(console.local(me.caller()), true, max_report(&console));
+            import.start(console.local(me.caller()), true, bounds(&console));
             Ok(Redirect::to(&format!("{PATH}/{}", import.id)).into_response())
         }
         Err(problem) if stays(&problem) => {
             let mut page = ImportsPage::of(&console, &me).await?;
-            // What is longer than any other form is not sent back.
-            if form.get("text").len() <= console.app.config.server.max_body_bytes {
-                page.fields = page.fields.filled(&form);
-            }
-            page.fields = page.fields.with(&problem);
+            page.fields = page.fields.filled(&form).with(&problem);
             Ok(layout::send(problem.status(), &page))
         }
         Err(problem) => Err(problem),
@@ -129,13 +137,8 @@ async fn take(
 ) -> Result<Arc<Import>, Problem> {
     let format = Format::of_word(form.get("format"));
     let format = format.ok_or_else(|| Problem::of_field("format", t::UNKNOWN_ACTION))?;
-    let bytes = match upload.bytes.is_empty() {
-        true => form.get("text").trim().to_owned().into(),
-        false => upload.bytes.clone(),
-    };
-    if bytes.is_empty() {
-        return Err(Problem::of_field("file", t::NO_FILE));
-    }
+    let file = upload.take();
+    let file = file.ok_or_else(|| Problem::of_field("file", t::NO_FILE))?;
     let domain = form.get("domain").trim();
     let mapping = Mapping {
         format,
@@ -144,16 +147,12 @@ async fn take(
         find_if_exists: form.is_on("findIfExists"),
         is_without_history: form.is_on("withoutHistory"),
     };
-    let write = move || -> io::Result<TempDir> {
-        let folder = tempfile::tempdir()?;
-        fs::write(folder.path().join("file"), &bytes)?;
-        Ok(folder)
-    };
     let import = Arc::new(Import {
         id: Token::generate()?.expose(),
         caller: me.caller().clone(),
         format,
-        folder: blocking(write).await?,
+        folder: file.folder,
+        share: Mutex::new(file.share),
         mapping,
         state: Mutex::default(),
     });
@@ -162,9 +161,14 @@ async fn take(
     Ok(import)
 }
 
-/// How many bytes a report may have: as many as a file.
-fn max_report(console: &Console) -> usize {
-    console.app.config.server.max_bulk_body_bytes
+/// How many bytes imports may take up. A report may have as many as a file.
+fn bounds(console: &Console) -> DiskBounds {
+    let config = &console.app.config;
+    let file = config.server.max_bulk_body_bytes;
+    DiskBounds {
+        report: u64::try_from(file).unwrap_or(u64::MAX),
+        all_imports: config.console.max_import_bytes,
+    }
 }
 
 /// Works with files where nothing else waits for them.
@@ -173,10 +177,12 @@ async fn blocking<T: Send + 'static>(
 ) -> Result<T, Problem> {
     let done = tokio::task::spawn_blocking(work).await;
     let done = done.map_err(io::Error::other).and_then(|done| done);
-    done.map_err(|error| {
-        tracing::error!(%error, "a file of an import cannot be used: the request is answered with 500");
-        Problem::new(Kind::Internal)
-    })
+    done.map_err(|error| failed(&error))
+}
+
+fn failed(error: &io::Error) -> Problem {
+    tracing::error!(%error, "a file of an import cannot be used: the request is answered with 500");
+    Problem::new(Kind::Internal)
 }
 
 /// An import of the caller, who may still import.
@@ -219,16 +225,20 @@ pub(super) async fn one(
 }
 
 fn first_problems(report: &std::path::Path) -> io::Result<Vec<Wrong>> {
-    let file = match File::open(report) {
+    let file = match std::fs::File::open(report) {
         Ok(file) => file,
         // Nothing is written before the first batch.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
-    let lines = BufReader::new(file).lines().take(SHOWN);
-    let lines: io::Result<Vec<String>> = lines.collect();
-    let read = |line: &String| serde_json::from_str(line).ok();
-    Ok(lines?.iter().filter_map(read).collect())
+    // All else of a line may be long, and is passed over.
+    let lines = Deserializer::from_reader(BufReader::new(file)).into_iter::<Wrong>();
+    let shown = lines.map_while(Result::ok).take(SHOWN).map(|mut line| {
+        line.reason
+            .truncate(line.reason.floor_char_boundary(SHOWN_BYTES));
+        line
+    });
+    Ok(shown.collect())
 }
 
 /// `POST /console/imports/{id}/run`: imports what was tried out, or the rest of what has stopped.
@@ -238,7 +248,7 @@ pub(super) async fn run(
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     let import = own(&console, &me, &id)?;
-    import.start(console.local(me.caller()), false, max_report(&console));
+    import.start(console.local(me.caller()), false, bounds(&console));
     Ok(Redirect::to(&format!("{PATH}/{id}")).into_response())
 }
 
@@ -270,11 +280,11 @@ pub(super) async fn report(
 ) -> Result<Response, Problem> {
     let import = own(&console, &me, &id)?;
     let path = import.report();
-    let read = move || match fs::read(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        read => read,
+    let body = match File::open(path).await {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Body::empty(),
+        Err(error) => return Err(failed(&error)),
+        Ok(file) => Body::from_stream(pieces(file)),
     };
-    let bytes = blocking(read).await?;
     let headers = [
         (header::CONTENT_TYPE, "application/x-ndjson"),
         (
@@ -282,5 +292,14 @@ pub(super) async fn report(
             "attachment; filename=\"import-report.ndjson\"",
         ),
     ];
-    Ok((headers, bytes).into_response())
+    Ok((headers, body).into_response())
+}
+
+/// A file, piece by piece.
+fn pieces(file: File) -> impl Stream<Item = io::Result<Bytes>> {
+    try_unfold(file, async |mut file| {
+        let mut piece = BytesMut::with_capacity(PIECE_BYTES);
+        let read = file.read_buf(&mut piece).await?;
+        Ok((read > 0).then(|| (piece.freeze(), file)))
+    })
 }

@@ -1,20 +1,23 @@
 //! Imports of this process: what was sent, and how far each has come.
 
+use super::disk::{Disk, DiskShare};
 use super::strings as t;
 use crate::config::ConsoleConfig;
 use crate::http::auth::Caller;
 use crate::problem::{Kind, Problem};
 use crate::transfer::{
-    ApiClient, Format, Here, ImportOptions, ImportProgress, Mapping, TransferError, watch_import,
+    ApiClient, Format, Here, ImportMemory, ImportOptions, ImportProgress, Mapping, TransferError,
+    watch_import,
 };
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 /// The page that files are sent to.
@@ -23,19 +26,44 @@ pub(super) const PATH: &str = "/console/imports";
 /// How many records are sent at once.
 const BATCH: usize = 500;
 
+/// The names of files in the folder of an import: what was sent, and the reports of the trial and of the import.
+pub(super) const FILE: &str = "file";
+const TRIED: &str = "tried";
+const REPORT: &str = "report";
+const FILES: [&str; 3] = [FILE, TRIED, REPORT];
+
 /// How long a file with which nothing goes on is kept where others need its place.
 const KEPT: Duration = Duration::from_hours(1);
 
-/// The imports of this process, the oldest first. What goes on ends with them.
+/// How much of a file is held in memory: imports of many callers go on at once.
+const MEMORY: ImportMemory = ImportMemory {
+    batch_bytes: 1 << 20,
+    max_foreseen: 400_000,
+};
+
+/// The imports of this process. What goes on ends with them.
 #[derive(Default)]
-pub(super) struct Imports(Mutex<Vec<Arc<Import>>>);
+pub(super) struct Imports {
+    /// The oldest first.
+    list: Mutex<Vec<Arc<Import>>>,
+    disk: Disk,
+}
 
 impl Drop for Imports {
     fn drop(&mut self) {
-        for import in locked(&self.0).drain(..) {
+        for import in locked(&self.list).drain(..) {
             import.forget();
         }
     }
+}
+
+/// How many bytes imports may take up of the disk.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DiskBounds {
+    /// A report.
+    pub(super) report: u64,
+    /// All files of all imports.
+    pub(super) all_imports: u64,
 }
 
 /// A file that was sent, and what becomes of it.
@@ -45,6 +73,8 @@ pub(super) struct Import {
     pub(super) caller: Caller,
     pub(super) format: Format,
     pub(super) folder: TempDir,
+    /// What the file and the reports take up of the disk.
+    pub(super) share: Mutex<DiskShare>,
     pub(super) mapping: Mapping,
     pub(super) state: Mutex<ImportState>,
 }
@@ -94,7 +124,7 @@ pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Imports {
     /// Those of a caller, the newest first.
     pub(super) fn of(&self, caller: &Caller) -> Vec<Arc<Import>> {
-        let imports = locked(&self.0);
+        let imports = locked(&self.list);
         let own = imports.iter().rev().filter(|import| import.is_of(caller));
         own.cloned().collect()
     }
@@ -108,30 +138,59 @@ impl Imports {
     /// has been left alone for long.
     pub(super) fn add(&self, import: Arc<Import>, config: &ConsoleConfig) -> Result<(), Problem> {
         let (most, most_own) = (config.max_imports, config.max_own_imports);
-        let mut imports = locked(&self.0);
+        let mut imports = locked(&self.list);
         let own = imports.iter().filter(|each| each.is_of(&import.caller));
         if own.count() >= most_own || imports.len() >= most {
-            let own = imports
-                .iter()
-                .position(|each| each.is_of(&import.caller) && each.is_idle_for(Duration::ZERO));
-            let place = own.or_else(|| {
-                let is_free = imports.len() >= most;
-                let left = imports.iter().position(|each| each.is_idle_for(KEPT));
-                left.filter(|_| is_free)
-            });
-            let Some(place) = place else {
+            let is_full = imports.len() >= most;
+            if !give_way(&mut imports, &import.caller, is_full) {
                 return Err(Problem::new(Kind::Overloaded).with_detail(t::TOO_MANY_IMPORTS));
-            };
-            imports.remove(place).forget();
+            }
         }
         imports.push(import);
         Ok(())
     }
 
+    /// The room of all files.
+    pub(super) fn disk(&self) -> &Disk {
+        &self.disk
+    }
+
+    /// Gives a file that comes so many bytes of the disk. Where there is no room, others give way as where there are too many.
+    pub(super) fn make_room(
+        &self,
+        share: &mut DiskShare,
+        bytes: u64,
+        caller: &Caller,
+        config: &ConsoleConfig,
+    ) -> Result<(), Problem> {
+        while !share.resize(bytes, config.max_import_bytes) {
+            if !give_way(&mut locked(&self.list), caller, true) {
+                return Err(Problem::new(Kind::Overloaded).with_detail(t::NO_ROOM_FOR_IMPORTS));
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn remove(&self, import: &Import) {
         import.forget();
-        locked(&self.0).retain(|each| each.id != import.id);
+        locked(&self.list).retain(|each| each.id != import.id);
     }
+}
+
+/// Removes the oldest import of that caller with which nothing goes on, or else, where those of others count, one that has been left
+/// alone for long; returns whether there was one.
+fn give_way(imports: &mut Vec<Arc<Import>>, caller: &Caller, others_too: bool) -> bool {
+    let own = imports
+        .iter()
+        .position(|each| each.is_of(caller) && each.is_idle_for(Duration::ZERO));
+    let place = own.or_else(|| {
+        let left = imports.iter().position(|each| each.is_idle_for(KEPT));
+        left.filter(|_| others_too)
+    });
+    if let Some(place) = place {
+        imports.remove(place).forget();
+    }
+    place.is_some()
 }
 
 impl Phase {
@@ -177,15 +236,15 @@ impl Import {
 
     /// The file with what was or would be wrong, that of the last run.
     pub(super) fn report(&self) -> PathBuf {
-        match self.file("report").exists() {
-            true => self.file("report"),
-            false => self.file("tried"),
+        match self.file(REPORT).exists() {
+            true => self.file(REPORT),
+            false => self.file(TRIED),
         }
     }
 
     /// Reads the file and tries it out, or imports it, in a thread of its own: reading and writing files blocks it. What goes on
-    /// already is left alone. `max_report` is how many bytes its report may have.
-    pub(super) fn start(self: &Arc<Self>, api: Here, is_dry_run: bool, max_report: usize) {
+    /// already is left alone.
+    pub(super) fn start(self: &Arc<Self>, api: Here, is_dry_run: bool, bounds: DiskBounds) {
         let options = self.options(is_dry_run);
         let mut state = locked(&self.state);
         let goes_on = state.phase != Phase::New && state.phase.goes_on();
@@ -202,18 +261,21 @@ impl Import {
         let (import, stop, runtime) = (self.clone(), state.stop.clone(), Handle::current());
         let work = move || {
             let client = ApiClient::here(api);
-            let too_much = CancellationToken::new();
+            let (is_too_long, too_long) = oneshot::channel();
+            let mut is_too_long = Some(is_too_long);
             let observe = |progress: &ImportProgress| {
-                let report = fs::metadata(&options.report).map_or(0, |report| report.len());
-                if usize::try_from(report).is_ok_and(|report| report > max_report) {
-                    too_much.cancel();
+                if let Err(reason) = import.take_room(&options.report, bounds)
+                    && let Some(is_too_long) = is_too_long.take()
+                {
+                    // It is awaited as long as the import goes on.
+                    let _ = is_too_long.send(reason);
                 }
                 locked(&import.state).progress = progress.clone();
             };
             let run = async {
                 tokio::select! {
                     biased;
-                    () = too_much.cancelled() => Phase::Stopped(t::REPORT_TOO_LONG.to_owned()),
+                    Ok(reason) = too_long => Phase::Stopped(reason.to_owned()),
                     () = stop.cancelled() => Phase::Stopped(match is_dry_run {
                         true => t::TRIAL_STOPPED.to_owned(),
                         false => t::STOPPED_BY_HAND.to_owned(),
@@ -241,14 +303,28 @@ impl Import {
         }
     }
 
+    /// Notes how much of the disk the file and its reports take up by now; why the import cannot go on, if it cannot.
+    fn take_room(&self, report: &Path, bounds: DiskBounds) -> Result<(), &'static str> {
+        let length = |path: &Path| fs::metadata(path).map_or(0, |file| file.len());
+        if length(report) > bounds.report {
+            return Err(t::REPORT_TOO_LONG);
+        }
+        let all = FILES.map(|name| length(&self.file(name))).iter().sum();
+        match locked(&self.share).resize(all, bounds.all_imports) {
+            true => Ok(()),
+            false => Err(t::NO_ROOM_FOR_REPORT),
+        }
+    }
+
     fn options(&self, is_dry_run: bool) -> ImportOptions {
-        let report = if is_dry_run { "tried" } else { "report" };
+        let report = if is_dry_run { TRIED } else { REPORT };
         ImportOptions {
-            file: self.file("file"),
+            file: self.file(FILE),
             mapping: self.mapping.clone(),
             report: self.file(report),
             checkpoint: self.file("checkpoint"),
             batch: BATCH,
+            memory: MEMORY,
             is_dry_run,
         }
     }

@@ -304,6 +304,8 @@ strings! {
     EARLIER_IMPORTS = "Files that you have sent";
     NO_IMPORT = "there is no such import of yours at this control plane: files are forgotten when it stops, or after others";
     TOO_MANY_IMPORTS = "as many imports go on as there may be: wait until one is done";
+    NO_ROOM_FOR_IMPORTS = "the files of imports take up as much of the disk as they may (console.max_import_bytes): wait until one is done, or delete one of yours";
+    NO_ROOM_FOR_REPORT = "The files of imports take up as much of the disk as they may (console.max_import_bytes), so that the report has no room. Wait until others are done, and go on.";
     IMPORT_FAILED = "The import failed. The log of the control plane says why.";
     TRIAL_STOPPED = "You have stopped it. Nothing was imported.";
     REPORT_TOO_LONG = "There is too much wrong with it. Is it of that format?";

@@ -1,5 +1,6 @@
 //! A domain as the store has it.
 
+use crate::links::checked::CheckedTarget;
 use edgelink_wire::{Domain, DomainTargets, Record, RedirectStatus};
 use serde::{Deserialize, Serialize};
 
@@ -118,11 +119,11 @@ impl DomainRow {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DomainPatch {
     /// The new `rootUrl`.
-    pub root_url: Option<Option<String>>,
+    pub root_url: Option<Option<CheckedTarget>>,
     /// The new `notFoundUrl`.
-    pub not_found_url: Option<Option<String>>,
+    pub not_found_url: Option<Option<CheckedTarget>>,
     /// The new `expiredUrl`.
-    pub expired_url: Option<Option<String>>,
+    pub expired_url: Option<Option<CheckedTarget>>,
     /// The new `defaultStatus`.
     pub default_status: Option<Option<u16>>,
     /// The new `brandName`.
@@ -142,10 +143,14 @@ impl DomainPatch {
         let text = |new: &Option<Option<String>>, old: &Option<String>| {
             new.clone().unwrap_or_else(|| old.clone())
         };
+        let target = |new: &Option<Option<CheckedTarget>>, old: &Option<String>| match new {
+            Some(new) => new.as_ref().map(|target| target.as_str().to_owned()),
+            None => old.clone(),
+        };
         DomainDetails {
-            root_url: text(&self.root_url, &old.root_url),
-            not_found_url: text(&self.not_found_url, &old.not_found_url),
-            expired_url: text(&self.expired_url, &old.expired_url),
+            root_url: target(&self.root_url, &old.root_url),
+            not_found_url: target(&self.not_found_url, &old.not_found_url),
+            expired_url: target(&self.expired_url, &old.expired_url),
             default_status: self.default_status.unwrap_or(old.default_status),
             brand_name: text(&self.brand_name, &old.brand_name),
             brand_logo: text(&self.brand_logo, &old.brand_logo),

@@ -3,6 +3,7 @@
 mod accounting;
 mod accounts;
 mod analytics;
+mod answer_room;
 mod audit;
 pub(super) mod body;
 mod brand;

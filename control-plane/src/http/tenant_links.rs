@@ -2,9 +2,11 @@
 
 use crate::config::LinksConfig;
 use crate::domains::{DomainTable, NoDomain};
+use crate::links::checked::{CheckedContent, CheckedTarget};
 use crate::links::model::LinkContent;
+use crate::store::ChangeError;
 use edgelink_wire::Domain;
-use edgelink_wire::target::{TargetError, TargetRules, TargetUrl};
+use edgelink_wire::target::{TargetError, TargetRules};
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -44,21 +46,36 @@ impl<'a> TenantLinks<'a> {
     }
 
     /// Checks a target by the domains of the installation and of all tenants, and by the hosts that are blocked.
-    pub(crate) fn check_target(&self, text: &str) -> Result<TargetUrl, TargetError> {
-        let rules = TargetRules {
+    pub(crate) fn check_target(&self, text: &str) -> Result<CheckedTarget, TargetError> {
+        self.by_rules(|rules| CheckedTarget::check(text, rules))
+    }
+
+    /// Does something by the rules of targets.
+    pub(crate) fn by_rules<T>(&self, work: impl FnOnce(&TargetRules<'_>) -> T) -> T {
+        work(&TargetRules {
             own_domains: &self.config.domains,
             is_made: &|host| self.domains.has_made(host),
             blocked_hosts: &self.config.blocked_hosts,
-        };
-        rules.check(text)
+        })
     }
 
-    /// A new link on a domain, with all defaults.
-    pub(crate) fn new_content(&self, domain: &Domain, target: TargetUrl) -> LinkContent {
-        let mut content = LinkContent::to(target);
+    /// The content of a link from which one is made that is as good as new.
+    pub(crate) fn renewed(&self, content: &LinkContent) -> Result<CheckedContent, ChangeError> {
+        let renewed = self.by_rules(|rules| CheckedContent::renewed(content, rules));
+        renewed.map_err(|wrong| ChangeError::invalid(wrong.field, wrong.error.to_string()))
+    }
+
+    /// A new link on a domain, with all defaults; `None` stands for a target that was refused.
+    pub(crate) fn new_content(
+        &self,
+        domain: &Domain,
+        target: Option<CheckedTarget>,
+    ) -> CheckedContent {
+        let content = target.map(CheckedContent::to);
+        let mut content = content.unwrap_or_else(CheckedContent::without_target);
         let details = self.domains.details(domain);
         if let Some(status) = details.and_then(|details| details.default_status()) {
-            content.redirect = status;
+            *content.others().redirect = status;
         }
         content
     }

@@ -10,6 +10,7 @@ use crate::store::{CreateError, NewLink, Store, Wanted};
 use crate::telemetry::prometheus::{LINKS_CREATED, NUMBERS_ISSUED};
 use edgelink_wire::{Code, LinkKey};
 use metrics::counter;
+use std::borrow::Borrow;
 use std::cell::LazyCell;
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,9 +60,9 @@ impl Creator {
 
     /// Carries orders out; those not begun at `deadline` are left out, and those not committed at `end` fail. The outcomes are
     /// in the order of `orders`.
-    pub(crate) async fn create_many(
+    pub(crate) async fn create_many<O: Borrow<Order>>(
         &self,
-        orders: &[Order],
+        orders: &[O],
         deadline: Instant,
         end: Instant,
     ) -> Vec<OrderOutcome> {
@@ -77,11 +78,11 @@ impl Creator {
     }
 
     /// The outcomes of those orders that create nothing, because a receipt or an equal link exists.
-    pub(crate) async fn existing(
+    pub(crate) async fn existing<O: Borrow<Order>>(
         &self,
-        orders: &[Order],
+        orders: &[O],
     ) -> Result<Vec<Option<OrderOutcome>>, Problem> {
-        let mut open: Vec<OpenOrder<'_>> = orders.iter().map(OpenOrder::new).collect();
+        let mut open = OpenOrder::all(orders);
         self.find_receipts(&mut open).await?;
         self.find_twins(&mut open).await?;
         for open in &mut open {
@@ -92,8 +93,12 @@ impl Creator {
         Ok(open.into_iter().map(|open| open.outcome).collect())
     }
 
-    async fn create_chunk(&self, orders: &[Order], wait_limit: Duration) -> Vec<OrderOutcome> {
-        let mut open: Vec<OpenOrder<'_>> = orders.iter().map(OpenOrder::new).collect();
+    async fn create_chunk<O: Borrow<Order>>(
+        &self,
+        orders: &[O],
+        wait_limit: Duration,
+    ) -> Vec<OrderOutcome> {
+        let mut open = OpenOrder::all(orders);
         let failure = self.carry_out(&mut open, wait_limit).await.err();
         // Converting it logs it: once, and only if an order needs it.
         let failure = LazyCell::new(|| {
@@ -257,32 +262,26 @@ fn pending<'p, 'o>(open: &'p mut [OpenOrder<'o>]) -> impl Iterator<Item = &'p mu
 }
 
 impl<'a> OpenOrder<'a> {
-    fn new(order: &'a Order) -> Self {
-        Self {
-            order,
+    fn all<O: Borrow<Order>>(orders: &'a [O]) -> Vec<Self> {
+        let open = |order: &'a O| Self {
+            order: order.borrow(),
             twin: None,
             outcome: None,
-        }
+        };
+        orders.iter().map(open).collect()
     }
 
     /// Applies the answer of the store. A generated code or a number that is taken leaves the order pending.
     fn settle(&mut self, answer: Result<Link, CreateError>) {
-        let made = |link, is_found| {
-            Some(Ok(FulfilledOrder {
-                link,
-                is_found,
-                is_replayed: false,
-            }))
-        };
         let is_alias = self.order.alias.is_some();
         self.outcome = match answer {
             Ok(link) => {
                 let is_generated = !is_alias || self.order.number == Some(link.id);
                 let kind = if is_generated { "generated" } else { "alias" };
                 counter!(LINKS_CREATED, "kind" => kind).increment(1);
-                made(link, false)
+                Some(Ok(FulfilledOrder::created(link)))
             }
-            Err(CreateError::Found(link)) => made(*link, true),
+            Err(CreateError::Found(link)) => Some(Ok(FulfilledOrder::found(*link))),
             Err(CreateError::Repeated(stored)) => Some(self.order.replayed(*stored)),
             Err(CreateError::CodeTaken) if is_alias => Some(Err(CreateFailure::AliasTaken.into())),
             Err(CreateError::ExternalIdTaken) => Some(Err(CreateFailure::ExternalIdTaken.into())),

@@ -164,6 +164,43 @@ impl LinkContent {
         (!self.target.as_str().is_empty()).then_some(content)
     }
 
+    /// All targets, each with its field in the API's spelling. That of a link that was purged is none.
+    pub fn targets(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        // Each field by its name: a further one is to be told apart from targets here.
+        let Self {
+            target,
+            redirect: _,
+            state: _,
+            valid_since: _,
+            valid_until: _,
+            forward_query: _,
+            title: _,
+            tags: _,
+            external_id: _,
+            archived: _,
+            details:
+                LinkDetails {
+                    notes: _,
+                    max_visits: _,
+                    rules,
+                    expired_url,
+                    forward_path: _,
+                    crawlable: _,
+                    track_conversions: _,
+                    password: _,
+                    kept: _,
+                    later: _,
+                },
+        } = self;
+        let target = [("longUrl", target.as_str())].into_iter();
+        let expired = expired_url.iter().map(|url| ("expiredUrl", url.as_str()));
+        let rules = rules
+            .iter()
+            .map(|rule| (rules::FIELD, rule.target.as_str()));
+        let all = target.chain(expired).chain(rules);
+        all.filter(|(_, target)| !target.is_empty())
+    }
+
     /// A link to `target` that has no other property.
     #[must_use]
     pub fn to(target: TargetUrl) -> Self {

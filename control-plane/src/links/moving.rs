@@ -1,5 +1,6 @@
 //! Moving links: the new place takes a number of its own.
 
+use super::checked::CheckedContent;
 use super::creating::Creator;
 use super::order::{CreateFailure, Order};
 use crate::links::model::{History, Link};
@@ -8,8 +9,8 @@ use crate::store::{Actor, ChangeError, LinkMove, MoveError, Moved, Store};
 use crate::tenancy::{FIRST_USER, Scope};
 use std::sync::Arc;
 
-/// Whether a link may be moved.
-pub(crate) type MoveCheck = Arc<dyn Fn(&Link) -> Result<(), ChangeError> + Send + Sync>;
+/// The content that a link has at its new place, if it may be moved.
+pub(crate) type MoveCheck = Arc<dyn Fn(&Link) -> Result<CheckedContent, ChangeError> + Send + Sync>;
 
 /// Moves a link on behalf of `actor`, if `check` allows it.
 pub(crate) async fn relocate(
@@ -24,7 +25,7 @@ pub(crate) async fn relocate(
     let order = Order {
         domain: wanted.to.domain.clone(),
         alias: Some(wanted.to.code.clone()),
-        content: link.content,
+        content: CheckedContent::existing(&link),
         owner: actor.key_id.clone(),
         owner_id: actor.user_id.unwrap_or(FIRST_USER),
         scope,

@@ -1,11 +1,13 @@
 //! Orders for links, and their outcomes.
 
+use super::checked::CheckedContent;
 use super::model::{History, Link, LinkContent};
 use crate::domains::NoDomain;
 use crate::numbers::{IssueError, Subject};
 use crate::problem::{FieldError, Kind, Problem};
 use crate::store::{NewLink, Receipt, StoreError, StoredReceipt, Twin, Wanted};
 use crate::tenancy::Scope;
+use edgelink_wire::target::TargetUrl;
 use edgelink_wire::{Code, Domain, LinkKey};
 use std::sync::Arc;
 
@@ -15,7 +17,7 @@ pub(crate) struct Order {
     pub(crate) domain: Domain,
     /// Without an alias a code is generated.
     pub(crate) alias: Option<Code>,
-    pub(crate) content: LinkContent,
+    pub(crate) content: CheckedContent,
     /// The id of the API key that creates it.
     pub(crate) owner: String,
     /// The user who will own it.
@@ -63,7 +65,7 @@ impl Order {
             ),
             scope: self.scope.clone(),
             owner_id: Some(self.owner_id),
-            content: self.content.clone(),
+            content: self.content.clone().into_content(),
             history: self.history,
             receipt: self.receipt.clone(),
             twin: match (self.find_if_exists, &self.alias) {
@@ -94,21 +96,22 @@ impl Order {
         if own != Some(stored.receipt.fingerprint) {
             return Err(Problem::new(Kind::IdempotencyKeyReused));
         }
+        let link = Link {
+            id: stored.id,
+            domain: stored.key.domain,
+            code: stored.key.code,
+            tenant_id: self.scope.tenant_id,
+            owner_id: Some(self.owner_id),
+            content: self.content.clone().into_content(),
+            imported_visits: self.history.visits,
+            created_at: stored.created_at,
+            updated_at: stored.updated_at,
+            rev: stored.rev,
+        };
         Ok(FulfilledOrder {
-            link: Link {
-                id: stored.id,
-                domain: stored.key.domain,
-                code: stored.key.code,
-                tenant_id: self.scope.tenant_id,
-                owner_id: Some(self.owner_id),
-                content: self.content.clone(),
-                imported_visits: self.history.visits,
-                created_at: stored.created_at,
-                updated_at: stored.updated_at,
-                rev: stored.rev,
-            },
             is_found: stored.found,
             is_replayed: true,
+            ..FulfilledOrder::created(link)
         })
     }
 }
@@ -121,9 +124,40 @@ pub(crate) struct FulfilledOrder {
     pub(crate) is_found: bool,
     /// Whether it comes from the receipt of an earlier request.
     pub(crate) is_replayed: bool,
+    /// Whether the answer has no room for the link, of which only key and revision are kept.
+    is_left_out: bool,
 }
 
 impl FulfilledOrder {
+    /// A link that was created for an order.
+    pub(crate) fn created(link: Link) -> Self {
+        Self {
+            link,
+            is_found: false,
+            is_replayed: false,
+            is_left_out: false,
+        }
+    }
+
+    /// A link that was there.
+    pub(crate) fn found(link: Link) -> Self {
+        Self {
+            is_found: true,
+            ..Self::created(link)
+        }
+    }
+
+    /// Leaves the link out of the answer.
+    pub(crate) fn leave_out(&mut self) {
+        self.link.content = LinkContent::to(TargetUrl::from_store(""));
+        self.is_left_out = true;
+    }
+
+    /// The link, if the answer has it.
+    pub(crate) fn shown(&self) -> Option<&Link> {
+        (!self.is_left_out).then_some(&self.link)
+    }
+
     /// Key and revision of the link if this order has created it.
     pub(crate) fn new_link(&self) -> Option<(LinkKey, u64)> {
         let is_new = !self.is_found && !self.is_replayed;

@@ -16,8 +16,9 @@ use tokio::time::Instant;
 /// The number of change counters. Keys share them: a change invalidates a few other keys as well, which costs a lookup.
 const COUNTERS: usize = 4096;
 
-/// The size of an entry beside its key and target, in bytes, roughly.
-const OVERHEAD: usize = 160;
+/// The size of an entry beside its texts, in bytes: its places in the tables of the cache, which are up to half empty, the places of
+/// the key and of the record, and what the allocator adds.
+const OVERHEAD: usize = 448;
 
 /// What a lookup found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +43,17 @@ struct MemoryEntry {
     stamp: ChangeStamp,
 }
 
+impl MemoryEntry {
+    /// How many bytes it takes up, beside those of its key.
+    fn bytes(&self) -> usize {
+        let texts = match &self.record {
+            Record::Link(link) => link.url.len() + link.extension.len(),
+            Record::Absent { .. } => 0,
+        };
+        OVERHEAD + texts
+    }
+}
+
 /// Counters of changes: to keys with the same counter, and to all keys at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ChangeStamp {
@@ -64,12 +76,8 @@ impl Memory {
     pub fn new(config: &ResolveConfig) -> Self {
         let records = Cache::builder()
             .max_capacity(config.cache_bytes)
-            .weigher(|key: &String, value: &MemoryEntry| {
-                let url = match &value.record {
-                    Record::Link(link) => link.url.len(),
-                    Record::Absent { .. } => 0,
-                };
-                u32::try_from(OVERHEAD + key.len() + url).unwrap_or(u32::MAX)
+            .weigher(|key: &String, entry: &MemoryEntry| {
+                u32::try_from(key.len() + entry.bytes()).unwrap_or(u32::MAX)
             })
             .time_to_live(config.cache_ms)
             .build();
@@ -200,6 +208,8 @@ impl Listener for Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::allocations;
+    use edgelink_wire::{LinkRecord, LinkState, RedirectStatus};
     use std::sync::atomic::AtomicU32;
     use tokio::sync::oneshot;
 
@@ -230,6 +240,66 @@ mod tests {
     }
 
     const KEY: &str = "a.example/x";
+
+    /// A record with an extension of so many bytes.
+    fn link(extension: usize) -> Record<String> {
+        Record::Link(LinkRecord {
+            url: "https://example.com/".to_owned(),
+            redirect: RedirectStatus::default(),
+            state: LinkState::default(),
+            valid_since: None,
+            valid_until: None,
+            forward_query: true,
+            rev: 1,
+            extension: vec![0; extension],
+        })
+    }
+
+    async fn fill(memory: &Memory, records: usize, extension: usize) {
+        for number in 0..records {
+            let found = Found {
+                record: link(extension),
+                as_of: Instant::now(),
+            };
+            let lookup = async { Ok(found) };
+            memory
+                .look_up(&format!("a.example/{number}"), lookup)
+                .await
+                .unwrap();
+            if number % 64 == 0 {
+                memory.records.run_pending_tasks().await;
+            }
+        }
+        memory.records.run_pending_tasks().await;
+    }
+
+    #[tokio::test]
+    async fn records_weigh_at_least_what_they_hold() {
+        for (records, extension) in [(4_000, 0), (2_000, 100), (200, 16_000)] {
+            let memory = Memory::new(&ResolveConfig {
+                cache_bytes: 1 << 30,
+                cache_ms: std::time::Duration::from_secs(600),
+                ..ResolveConfig::default()
+            });
+            // What the cache has whatever it holds.
+            fill(&memory, 1, 0).await;
+            let before = allocations::held();
+            fill(&memory, records, extension).await;
+            let held = allocations::held() - before;
+            let weight = memory.records.weighted_size();
+            assert_eq!(memory.records.entry_count(), records as u64);
+            assert!(held as u64 <= weight, "{extension}: {held} > {weight}");
+        }
+    }
+
+    #[tokio::test]
+    async fn rules_of_links_do_not_take_more_than_there_is() {
+        let memory = memory();
+        fill(&memory, 500, 16_000).await;
+        let held = memory.records.entry_count();
+        assert!(memory.records.weighted_size() <= 1 << 20);
+        assert!((1..=(1 << 20) / 16_000).contains(&held), "{held}");
+    }
 
     #[tokio::test]
     async fn who_asks_at_once_shares_one_lookup() {

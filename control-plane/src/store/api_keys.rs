@@ -48,6 +48,17 @@ impl ApiKeyRow {
     pub fn lasts(&self, now: u64) -> bool {
         self.expires_at.is_none_or(|expires_at| now < expires_at)
     }
+
+    /// How many bytes its texts take up.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let Bounds { domains, tags } = &self.bounds;
+        let domains = domains
+            .iter()
+            .map(|domain| size_of::<Domain>() + domain.as_str().len());
+        let tags = tags.iter().map(|tag| size_of::<String>() + tag.len());
+        self.id.len() + self.name.len() + domains.chain(tags).sum::<usize>()
+    }
 }
 
 /// A secret that works for a while after it was replaced.

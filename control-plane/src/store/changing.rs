@@ -40,11 +40,12 @@ impl Store {
         self.change_one(call, key, change, actor).await
     }
 
-    /// Restores a deleted link if `check` allows it. `None` if there is no row of it any more, or none for the caller.
+    /// Restores a deleted link if `check` allows it, which is given the link as it would be. `None` if there is no row of it any more,
+    /// or none for the caller.
     pub async fn restore_link(
         &self,
         key: &LinkKey,
-        check: CheckFn,
+        check: ChangeFn,
         actor: &Actor,
     ) -> Result<ChangeOutcome, StoreError> {
         let call = self.write("restore_link", "restoring a link");

@@ -1,5 +1,6 @@
 //! What may be changed of links, and what comes of it.
 
+use crate::links::checked::CheckedContent;
 use crate::links::difference::difference;
 use crate::links::model::{Link, LinkContent};
 use edgelink_wire::LinkKey;
@@ -11,8 +12,8 @@ pub enum LinkChange {
     Update(ChangeFn),
     /// It is deleted.
     Delete(CheckFn),
-    /// It is no longer deleted.
-    Restore(CheckFn),
+    /// It is no longer deleted. What is given is the link as it would be.
+    Restore(ChangeFn),
 }
 
 impl LinkChange {
@@ -41,9 +42,9 @@ pub fn subject(key: &LinkKey) -> String {
 
 /// Makes the new content of the link, or refuses. It is called again after a deadlock, then with the link as it is by
 /// then.
-pub type ChangeFn = Box<dyn Fn(&Link) -> Result<LinkContent, ChangeError> + Send + Sync>;
+pub type ChangeFn = Box<dyn Fn(&Link) -> Result<CheckedContent, ChangeError> + Send + Sync>;
 
-/// Whether a link may be deleted or restored; called again like a [`ChangeFn`].
+/// Whether a link may be deleted; called again like a [`ChangeFn`].
 pub type CheckFn = Box<dyn Fn(&Link) -> Result<(), ChangeError> + Send + Sync>;
 
 /// The link after its change, with the revision of the deletion if it was deleted. `None` if there is no such link.

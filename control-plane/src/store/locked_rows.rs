@@ -16,6 +16,7 @@ use super::rows::{
 use super::session::Session;
 use super::sql::{LONGEST, Value, pieces, sql};
 use super::terms;
+use crate::links::checked::CheckedContent;
 use crate::links::model::{Link, LinkContent};
 use edgelink_wire::{LinkKey, Record};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -379,17 +380,23 @@ impl LockedRow {
         let is_known = check_known(link).is_ok();
         Some(match change {
             LinkChange::Update(_) if is_live && !is_known => Err(ChangeError::Later),
-            LinkChange::Update(change) if is_live => change(link),
+            LinkChange::Update(change) if is_live => change(link).map(CheckedContent::into_content),
             LinkChange::Delete(check) if is_live => {
                 check(link).map(|()| link.content.clone().into_tombstone())
             }
             LinkChange::Update(_) | LinkChange::Delete(_) => return None,
-            LinkChange::Restore(check) => {
-                check(link).and_then(|()| match link.content.restored() {
+            LinkChange::Restore(change) => {
+                let restored = link.content.restored();
+                let is_purged = restored.is_none();
+                let link = Link {
+                    content: restored.unwrap_or_else(|| link.content.clone()),
+                    ..link.clone()
+                };
+                change(&link).and_then(|content| match is_purged {
                     _ if is_live => Err(ChangeError::NotDeleted),
                     _ if !is_known => Err(ChangeError::Later),
-                    None => Err(ChangeError::Purged),
-                    Some(content) => Ok(content),
+                    true => Err(ChangeError::Purged),
+                    false => Ok(content.into_content()),
                 })
             }
         })

@@ -5,24 +5,26 @@ use super::audit::{Actor, NewEntry};
 use super::calls::{Store, run};
 use super::domains;
 use super::error::{Fault, StoreError};
-use super::link_changes::{ChangeError, CheckFn, LinkChange, subject};
+use super::link_changes::{ChangeError, ChangeFn, LinkChange, subject};
 use super::locked_rows::{LockedRows, Written};
 use super::session::Session;
 use super::visits;
-use crate::links::model::{Link, LinkContent};
+use crate::links::checked::CheckedContent;
+use crate::links::model::Link;
 use edgelink_wire::LinkKey;
 use serde_json::{Value as Json, json};
 use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::Ordering;
 
 impl Store {
-    /// Moves a link if `check` allows it. `None` if there is no such link. At the new place it has the number `id`, also if it takes
-    /// the row of a deleted link there; only if visits of one of the two are limited, it has the number of that one.
+    /// Moves a link if `check` allows it, which gives its content at the new place. `None` if there is no such link. At the new place it
+    /// has the number `id`, also if it takes the row of a deleted link there; only if visits of one of the two are limited, it has
+    /// the number of that one.
     pub async fn move_link(
         &self,
         wanted: &LinkMove,
         id: u64,
-        check: CheckFn,
+        check: ChangeFn,
         actor: &Actor,
     ) -> Result<Option<Result<Moved, MoveError>>, StoreError> {
         // So that a domain without a row gets one before links are locked.
@@ -94,7 +96,7 @@ async fn relocate(
     session: &mut Session,
     wanted: &LinkMove,
     place: &Place<'_>,
-    check: &CheckFn,
+    check: &ChangeFn,
 ) -> Result<Option<Result<Moved, MoveError>>, Fault> {
     session.begin().await?;
     let moved = relocate_locked(session, wanted, place, check).await;
@@ -115,7 +117,7 @@ async fn relocate_locked(
     session: &mut Session,
     wanted: &LinkMove,
     place: &Place<'_>,
-    check: &CheckFn,
+    check: &ChangeFn,
 ) -> Result<Option<Result<Moved, MoveError>>, Fault> {
     let LinkMove {
         from,
@@ -126,9 +128,10 @@ async fn relocate_locked(
     let Some(original) = rows.live(from).cloned() else {
         return Ok(None);
     };
-    if let Err(error) = check(&original) {
-        return Ok(Some(Err(MoveError::Refused(error))));
-    }
+    let content = match check(&original) {
+        Ok(content) => content.into_content(),
+        Err(error) => return Ok(Some(Err(MoveError::Refused(error)))),
+    };
     let names = BTreeSet::from([&to.domain]);
     let stored = domains::lock_or_add(session, &names, place.token).await?;
     let configured = place.written.configured;
@@ -167,6 +170,7 @@ async fn relocate_locked(
         id: place.id,
         domain: to.domain.clone(),
         code: to.code.clone(),
+        content,
         // They are counted once.
         imported_visits: if *keeps_old {
             0
@@ -206,9 +210,8 @@ fn entries(wanted: &LinkMove) -> Vec<NewEntry> {
     ]
 }
 
-fn without_external_id(link: &Link) -> Result<LinkContent, ChangeError> {
-    Ok(LinkContent {
-        external_id: None,
-        ..link.content.clone()
-    })
+fn without_external_id(link: &Link) -> Result<CheckedContent, ChangeError> {
+    let mut content = CheckedContent::existing(link);
+    *content.others().external_id = None;
+    Ok(content)
 }

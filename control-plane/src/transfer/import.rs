@@ -7,7 +7,7 @@
 
 use super::client::{ApiClient, ItemResult, Mode};
 use super::report::{Entry, Outcome, Report, source, without_password};
-use super::source::{Item, Mapping, Record, Records};
+use super::source::{Item, MAX_PLACES, Mapping, Record, Records};
 use super::{TransferError, in_file, read_checkpoint, write_checkpoint};
 use crate::clock;
 use crate::links::passwords::MAX_PER_REQUEST;
@@ -21,7 +21,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// A batch ends when its items have this many bytes: below what the API takes at once.
+/// How many bytes a batch of records has by itself: below what the API takes at once.
 const MAX_BATCH_BYTES: usize = 8 << 20;
 
 /// The most items of a batch, which is what the API takes at once. A record may have several.
@@ -46,8 +46,29 @@ pub struct ImportOptions {
     pub checkpoint: PathBuf,
     /// How many records are sent at once, 1 to 10,000.
     pub batch: usize,
+    /// How much of the file is held in memory.
+    pub memory: ImportMemory,
     /// Whether nothing is created, and no progress is kept.
     pub is_dry_run: bool,
+}
+
+/// How much of a file an import holds in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ImportMemory {
+    /// A batch ends when its records have this many bytes. Their items, the request and its answer take a few times as much. A batch
+    /// depends on it: an import that goes on does so with the number that it began with.
+    pub batch_bytes: usize,
+    /// How many codes a dry run remembers, to say which ones come twice in the file. Each takes some 25 bytes.
+    pub max_foreseen: usize,
+}
+
+impl Default for ImportMemory {
+    fn default() -> Self {
+        Self {
+            batch_bytes: MAX_BATCH_BYTES,
+            max_foreseen: usize::MAX,
+        }
+    }
 }
 
 /// The result of an import, earlier runs included.
@@ -157,9 +178,9 @@ pub async fn watch_import(
     let (mut records, size) = open(options, &state)?;
     let mut report = Report::open(&options.report, state.report_bytes)?;
     observe(&state.progress(size));
-    let mut foreseen = Foreseen::default();
+    let mut foreseen = Foreseen::new(options.memory.max_foreseen);
     while let Some(batch) =
-        next_batch(&mut records, state.batch, &options.mapping).map_err(in_file(&options.file))?
+        next_batch(&mut records, state.batch, options).map_err(in_file(&options.file))?
     {
         let mut outcomes = Vec::new();
         if !batch.items.is_empty() {
@@ -175,8 +196,7 @@ pub async fn watch_import(
         if options.is_dry_run {
             foreseen.correct(&batch.items, &mut outcomes);
         }
-        let entries = batch.entries(&outcomes);
-        state.report_bytes = report.add(&entries)?;
+        state.report_bytes = report.add(batch.entries(&outcomes))?;
         state.advance(&batch, &outcomes);
         if !options.is_dry_run {
             write_checkpoint(&options.checkpoint, &state)?;
@@ -223,10 +243,21 @@ fn outcome(result: &ItemResult) -> ItemOutcome {
 
 /// The codes that a dry run would have taken by now, with their targets and whether they have passwords. The API knows only
 /// those of one batch.
-#[derive(Debug, Default)]
-struct Foreseen(HashMap<u64, (u64, bool)>);
+#[derive(Debug)]
+struct Foreseen {
+    codes: HashMap<u64, (u64, bool)>,
+    most: usize,
+}
 
 impl Foreseen {
+    /// None of at most `most` codes.
+    fn new(most: usize) -> Self {
+        Self {
+            codes: HashMap::new(),
+            most,
+        }
+    }
+
     /// Corrects the outcomes of items whose code an item of an earlier batch would have.
     fn correct(&mut self, items: &[Map<String, Value>], outcomes: &mut [ItemOutcome]) {
         let mut own = Vec::new();
@@ -237,8 +268,11 @@ impl Foreseen {
             let place = hash(&[item.get("domain"), item.get("customSlug")]);
             let target = hash(&[item.get("longUrl")]);
             let is_locked = sets_password(item);
-            match self.0.get(&place) {
-                None => own.push((place, (target, is_locked))),
+            match self.codes.get(&place) {
+                None if self.codes.len() + own.len() < self.most => {
+                    own.push((place, (target, is_locked)));
+                }
+                None => {}
                 Some((first, is_first_locked))
                     if *first == target && (*is_first_locked || !is_locked) =>
                 {
@@ -250,7 +284,7 @@ impl Foreseen {
                 }
             }
         }
-        self.0.extend(own);
+        self.codes.extend(own);
     }
 }
 
@@ -409,33 +443,35 @@ fn open(
 fn next_batch(
     records: &mut Records,
     most: usize,
-    mapping: &Mapping,
+    options: &ImportOptions,
 ) -> io::Result<Option<ImportBatch>> {
+    let most_bytes = options.memory.batch_bytes.min(MAX_BATCH_BYTES);
     let mut batch = ImportBatch::default();
-    while batch.has_room(most) {
+    while batch.has_room(most, most_bytes) {
         let Some(record) = records.next()? else {
             break;
         };
-        batch.add(record, mapping);
+        batch.add(record, &options.mapping);
     }
     Ok((!batch.records.is_empty()).then_some(batch))
 }
 
 impl ImportBatch {
-    fn has_room(&self, most: usize) -> bool {
-        /// More items than a record has.
-        const SPARE: usize = 100;
+    fn has_room(&self, most: usize, most_bytes: usize) -> bool {
         self.records.len() < most
-            && self.bytes < MAX_BATCH_BYTES
+            && self.bytes < most_bytes
             && self.passwords < MAX_PER_REQUEST
-            && (self.items.len() + SPARE <= MAX_ITEMS || self.items.len() == self.records.len())
+            && (self.items.len() + MAX_PLACES <= MAX_ITEMS
+                || self.items.len() == self.records.len())
     }
 
     fn add(&mut self, record: Record, mapping: &Mapping) {
         let index = self.records.len();
         self.end = record.end;
-        self.bytes += record.size();
-        for item in mapping.items(&record) {
+        let items = mapping.items(&record);
+        // Each place of a link has all that the link has.
+        self.bytes += record.size() * items.len().max(1);
+        for item in items {
             match item {
                 Ok(Item { fields, notes }) => {
                     self.passwords += usize::from(sets_password(&fields));
@@ -449,36 +485,54 @@ impl ImportBatch {
     }
 
     /// What the report says, in the order of the records.
-    fn entries<'b>(&'b self, outcomes: &[ItemOutcome]) -> Vec<Entry<'b>> {
+    fn entries<'b>(&'b self, outcomes: &'b [ItemOutcome]) -> impl Iterator<Item = Entry<'b>> {
         let refused = self.refused.iter();
-        let refused = refused.map(|(index, reason)| {
-            (
-                *index,
-                Entry::unreadable(&self.records[*index], reason.clone()),
-            )
-        });
-        let mut entries: Vec<(usize, Entry<'_>)> = refused.collect();
+        let refused = refused.map(|(index, reason)| (*index, Said::OfRecord(reason)));
         let items = self.items.iter().zip(&self.origins).zip(outcomes);
-        for ((item, (index, notes)), (outcome, reason)) in items {
-            let reasons: Vec<&str> = match outcome {
-                Outcome::Conflict | Outcome::Refused => vec![reason.as_str()],
-                Outcome::Created | Outcome::Existing => notes.iter().map(String::as_str).collect(),
-            };
-            if reasons.is_empty() {
-                continue;
-            }
-            let record = &self.records[*index];
-            let entry = Entry {
+        let items = items.filter_map(|((item, (index, notes)), outcome)| {
+            let said = Said::of_item(item, notes, outcome)?;
+            Some((*index, said))
+        });
+        let mut all: Vec<(usize, Said<'b>)> = refused.chain(items).collect();
+        all.sort_by_key(|(index, _)| *index);
+        let records = &self.records;
+        all.into_iter()
+            .map(|(index, said)| said.entry(&records[index]))
+    }
+}
+
+/// What the report says of a record or an item, of which the entry is made when it is written.
+enum Said<'b> {
+    /// Why the record cannot be read.
+    OfRecord(&'b str),
+    OfItem(&'b Map<String, Value>, Outcome, Vec<&'b str>),
+}
+
+impl<'b> Said<'b> {
+    /// What is said of an item; `None` if it was imported as it was.
+    fn of_item(
+        item: &'b Map<String, Value>,
+        notes: &'b [String],
+        (outcome, reason): &'b ItemOutcome,
+    ) -> Option<Self> {
+        let reasons: Vec<&str> = match outcome {
+            Outcome::Conflict | Outcome::Refused => vec![reason.as_str()],
+            Outcome::Created | Outcome::Existing => notes.iter().map(String::as_str).collect(),
+        };
+        (!reasons.is_empty()).then_some(Self::OfItem(item, *outcome, reasons))
+    }
+
+    fn entry(self, record: &Record) -> Entry<'b> {
+        match self {
+            Self::OfRecord(reason) => Entry::unreadable(record, reason.to_owned()),
+            Self::OfItem(item, outcome, reasons) => Entry {
                 line: record.number,
-                outcome: *outcome,
+                outcome,
                 reason: reasons.join("; "),
                 link: Some(without_password(item)),
                 source: source(record),
-            };
-            entries.push((*index, entry));
+            },
         }
-        entries.sort_by_key(|(index, _)| *index);
-        entries.into_iter().map(|(_, entry)| entry).collect()
     }
 }
 

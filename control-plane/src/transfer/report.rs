@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::fs::File;
-use std::io::Write;
+use std::io::{BufWriter, Seek, Write};
 use std::path::Path;
 
 /// What became of an item.
@@ -109,33 +109,34 @@ pub(super) fn source(record: &Record) -> Value {
 /// A report that is being written.
 pub(super) struct Report<'a> {
     path: &'a Path,
-    file: File,
-    bytes: u64,
+    file: BufWriter<File>,
 }
 
 impl<'a> Report<'a> {
     /// Opens the report and cuts it to `bytes`.
     pub(super) fn open(path: &'a Path, bytes: u64) -> Result<Self, TransferError> {
-        let file = open_behind(path, bytes)?;
-        Ok(Self { path, file, bytes })
+        let file = BufWriter::new(open_behind(path, bytes)?);
+        Ok(Self { path, file })
     }
 
-    /// Appends entries; returns the size of the report.
-    pub(super) fn add(&mut self, entries: &[Entry<'_>]) -> Result<u64, TransferError> {
-        let mut text = Vec::new();
-        for entry in entries {
-            // Writing JSON to memory does not fail.
-            text.extend(serde_json::to_vec(entry).unwrap_or_default());
-            text.push(b'\n');
-        }
-        let write = |file: &mut File| {
-            file.write_all(&text)?;
-            file.sync_data()
+    /// Appends entries, one after the other; returns the size of the report.
+    pub(super) fn add<'e>(
+        &mut self,
+        entries: impl Iterator<Item = Entry<'e>>,
+    ) -> Result<u64, TransferError> {
+        let write = || {
+            let mut is_longer = false;
+            for entry in entries {
+                serde_json::to_writer(&mut self.file, &entry)?;
+                self.file.write_all(b"\n")?;
+                is_longer = true;
+            }
+            self.file.flush()?;
+            if is_longer {
+                self.file.get_ref().sync_data()?;
+            }
+            self.file.stream_position()
         };
-        if !text.is_empty() {
-            write(&mut self.file).map_err(in_file(self.path))?;
-            self.bytes += text.len() as u64;
-        }
-        Ok(self.bytes)
+        write().map_err(in_file(self.path))
     }
 }

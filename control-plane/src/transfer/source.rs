@@ -3,6 +3,7 @@
 mod columns;
 mod csv_rows;
 mod json_items;
+mod json_text;
 mod line_item;
 mod lines;
 mod record;
@@ -20,6 +21,7 @@ use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 
+pub(super) use columns::MAX_PLACES;
 pub use record::Format;
 pub(super) use record::{Item, Record};
 
@@ -86,7 +88,7 @@ enum Reader {
     Lines(LineReader<BufReader<File>>),
     Csv(CsvRows),
     Sql(SqlRows<BufReader<File>>),
-    Json(JsonItems),
+    Json(JsonItems<BufReader<File>>),
 }
 
 impl Records {
@@ -102,7 +104,7 @@ impl Records {
         let reader = match Shape::of(format, &head) {
             Shape::Csv => Reader::Csv(CsvRows::new(file, &head, format)?),
             Shape::Sql => Reader::Sql(SqlRows::new(BufReader::new(file))),
-            Shape::Json => Reader::Json(JsonItems::new(file)),
+            Shape::Json => Reader::Json(JsonItems::new(BufReader::new(file))),
         };
         let mut records = Self(reader);
         // They have no places at which reading could begin, but are read much faster than they are sent.
@@ -174,3 +176,6 @@ fn head(file: &mut File) -> io::Result<Vec<u8>> {
     file.rewind()?;
     Ok(head)
 }
+
+#[cfg(test)]
+mod tests;

@@ -201,3 +201,118 @@ async fn a_link_is_found_among_hundreds_to_the_same_target() {
         .expect(200);
     assert_eq!(many["existing"], 2, "{many}");
 }
+
+/// An object with so many fields that no link has.
+fn unknown(fields: usize, name_length: usize) -> Value {
+    let name = |number| (format!("{number:x>name_length$}"), json!(0));
+    Value::Object((0..fields).map(name).collect())
+}
+
+#[tokio::test]
+async fn an_item_or_a_request_names_so_many_errors() {
+    let server = Running::start().await;
+    let body = json!([unknown(6_500, 5), { "longUrl": "https://example.com/" }]);
+    let answer = bulk(&server, &body).await.expect(200);
+    assert_eq!(statuses(&answer), [422, 201]);
+    let single = send(server.api(Method::POST, "/links").json(&unknown(6_500, 5))).await;
+    let single = single.refused(422);
+    for problem in [&answer["results"][0]["error"], &single] {
+        assert_eq!(problem["errors"].as_array().unwrap().len(), 32);
+        // Those, and that there is no longUrl.
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(detail.contains("6469 more"), "{detail}");
+    }
+    let long = bulk(&server, &json!([unknown(5, 10_000)]))
+        .await
+        .expect(200);
+    assert!(long.to_string().len() < 4_000);
+}
+
+#[tokio::test]
+async fn an_item_without_room_in_the_answer_is_not_begun_and_all_that_is_done_is_answered() {
+    let server = Running::with(&[("EDGELINK_SERVER_MAX_BULK_ANSWER_BYTES", "65536")]).await;
+    let notes = "n".repeat(4_096);
+    let item = |number: usize| json!({ "longUrl": "https://example.com/", "customSlug": format!("n{number}"), "notes": notes });
+    for path in ["/links/bulk", "/import"] {
+        let before = count(&server).await;
+        let body: Vec<Value> = (0..50).map(|number| item(before + number)).collect();
+        let answer = send(server.api(Method::POST, path).json(&body))
+            .await
+            .expect(200);
+        let statuses = statuses(&answer);
+        let made = statuses.iter().filter(|status| **status == 201).count();
+        assert!((5..20).contains(&made), "{path}: {made}");
+        assert!(
+            statuses[made..].iter().all(|status| *status == 503),
+            "{path}"
+        );
+        assert_eq!(count(&server).await, before + made, "{path}");
+        let problem = &answer["results"][49]["error"];
+        assert_eq!(problem["type"], "urn:edgelink:problem:overloaded");
+        assert!(
+            problem["detail"]
+                .as_str()
+                .unwrap()
+                .contains("max_bulk_answer_bytes")
+        );
+        let rest = &body[made..made + 5];
+        let answer = send(server.api(Method::POST, path).json(&rest))
+            .await
+            .expect(200);
+        assert_eq!(answer["created"], 5, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_items_has_the_room_of_an_answer() {
+    let server = Running::with(&[("EDGELINK_SERVER_MAX_BULK_ANSWER_BYTES", "65536")]).await;
+    let items = vec![unknown(20, 200); 300];
+    for (method, path) in [
+        (Method::POST, "/links/bulk"),
+        (Method::POST, "/import"),
+        (Method::POST, "/import?dryRun=true"),
+        (Method::PATCH, "/links/bulk"),
+        (Method::DELETE, "/links/bulk"),
+    ] {
+        let answer = send(server.api(method.clone(), path).json(&items))
+            .await
+            .expect(200);
+        assert_eq!(answer["failed"], 300, "{method} {path}");
+        let results = answer["results"].as_array().unwrap();
+        assert!(
+            results.iter().all(|item| item["status"] == 422),
+            "{method} {path}"
+        );
+        assert_eq!(results[0]["error"]["errors"].as_array().unwrap().len(), 21);
+        assert!(
+            answer.to_string().len() < 65_536 + 300 * 300,
+            "{method} {path}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_link_that_exists_is_left_out_of_an_answer_without_room() {
+    let server = Running::with(&[("EDGELINK_SERVER_MAX_BULK_ANSWER_BYTES", "65536")]).await;
+    let (notes, target) = ("n".repeat(4_096), "https://example.com/");
+    let slug = |number: usize| format!("n{number}");
+    for number in 0..30 {
+        let link = json!({ "longUrl": target, "customSlug": slug(number), "notes": notes });
+        server.post(&link).await.expect(201);
+    }
+    let item = |number| json!({ "longUrl": target, "customSlug": slug(number) });
+    let body: Vec<Value> = (0..30).map(item).collect();
+    for path in ["/import", "/import?dryRun=true"] {
+        let answer = send(server.api(Method::POST, path).json(&body))
+            .await
+            .expect(200);
+        assert_eq!(answer["existing"], 30, "{path}");
+        let results = answer["results"].as_array().unwrap();
+        let shown = results
+            .iter()
+            .filter(|item| item["link"].is_object())
+            .count();
+        assert!(shown < 10, "{path}: {shown}");
+        assert!(answer.to_string().len() < 65_536, "{path}");
+    }
+}

@@ -166,12 +166,12 @@ async fn a_body_that_is_wrong_as_a_whole_changes_nothing() {
 }
 
 #[tokio::test]
-async fn answers_have_a_bound_as_bodies_have() {
-    let server = Running::with(&[("EDGELINK_SERVER_MAX_BULK_BODY_BYTES", "65536")]).await;
+async fn answers_have_a_bound() {
+    let server = Running::with(&[("EDGELINK_SERVER_MAX_BULK_ANSWER_BYTES", "65536")]).await;
     let notes = "n".repeat(4096);
     let body = json!({ "longUrl": "https://example.com/", "customSlug": "large", "notes": notes });
     server.post(&body).await.expect(201);
-    // A chunk more than fits is begun, and no other.
+    // A chunk is begun while there is room, and all of it is answered; links that do not fit are left out.
     let items = vec![json!({ "shortCode": "large", "archived": true }); 1_200];
     let answer = bulk(&server, Method::PATCH, &Value::from(items))
         .await
@@ -180,7 +180,12 @@ async fn answers_have_a_bound_as_bodies_have() {
         (&answer["changed"], &answer["failed"]),
         (&json!(500), &json!(700))
     );
-    let last = &answer["results"][1_199];
+    let results = answer["results"].as_array().unwrap();
+    let shown = results.iter().filter(|item| item["link"].is_object());
+    assert!((1..16).contains(&shown.count()));
+    assert_eq!(results[499], json!({ "index": 499, "status": 200 }));
+    assert!(answer.to_string().len() < 65_536 + 1_200 * 300);
+    let last = &results[1_199];
     assert_eq!(last["status"], 503);
     assert_eq!(last["error"]["type"], "urn:edgelink:problem:overloaded");
 }

@@ -4,7 +4,7 @@ use crate::helpers::{Running, send};
 use edgelink_control_plane::config::StoreConfig;
 use edgelink_control_plane::store::connect;
 use edgelink_control_plane::transfer::{
-    ApiClient, Format, ImportOptions, ImportSummary, Mapping, import,
+    ApiClient, Format, ImportMemory, ImportOptions, ImportSummary, Mapping, import,
 };
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -22,6 +22,7 @@ fn options(folder: &Path, batch: usize) -> ImportOptions {
         report: folder.join("report"),
         checkpoint: folder.join("checkpoint"),
         batch,
+        memory: ImportMemory::default(),
         is_dry_run: false,
     }
 }

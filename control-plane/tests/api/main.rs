@@ -45,6 +45,7 @@ mod single_clicks;
 mod sources;
 mod stopping;
 mod tags;
+mod targets;
 mod tls;
 mod traces;
 mod transfer;

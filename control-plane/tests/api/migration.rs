@@ -2,7 +2,7 @@
 
 use crate::helpers::{Running, send};
 use edgelink_control_plane::transfer::{
-    ApiClient, Format, ImportOptions, ImportSummary, Mapping, import,
+    ApiClient, Format, ImportMemory, ImportOptions, ImportSummary, Mapping, import,
 };
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -64,6 +64,7 @@ fn options(folder: &Path, mapping: Mapping, is_dry_run: bool) -> ImportOptions {
         report: folder.join("report"),
         checkpoint: folder.join("checkpoint"),
         batch: 3,
+        memory: ImportMemory::default(),
         is_dry_run,
     }
 }

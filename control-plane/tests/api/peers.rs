@@ -7,7 +7,7 @@ use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::get;
 use edgelink_control_plane::transfer::{
-    ApiClient, Format, ImportOptions, Mapping, Peer, TransferError, fetch, import,
+    ApiClient, Format, ImportMemory, ImportOptions, Mapping, Peer, TransferError, fetch, import,
 };
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -177,6 +177,7 @@ async fn all_pages_are_fetched_once_and_imported() {
             report: folder.path().join("report"),
             checkpoint: folder.path().join("checkpoint"),
             batch: 50,
+            memory: ImportMemory::default(),
             is_dry_run: false,
         };
         let summary = import(&client, &options).await.unwrap();

@@ -4,7 +4,7 @@ use crate::helpers::{Running, send};
 use edgelink_control_plane::config::StoreConfig;
 use edgelink_control_plane::store::connect;
 use edgelink_control_plane::transfer::{
-    ApiClient, ExportOptions, ImportOptions, Mapping, TransferError, export, import,
+    ApiClient, ExportOptions, ImportMemory, ImportOptions, Mapping, TransferError, export, import,
 };
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -22,6 +22,7 @@ fn import_of(folder: &Path) -> ImportOptions {
         report: folder.join("links.report"),
         checkpoint: folder.join("links.checkpoint"),
         batch: 3,
+        memory: ImportMemory::default(),
         is_dry_run: false,
     }
 }

@@ -13,6 +13,7 @@ mod failover;
 mod flush;
 mod galera;
 mod importing;
+mod pressure;
 mod production;
 mod propagation;
 mod replica;

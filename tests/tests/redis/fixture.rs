@@ -1,12 +1,13 @@
 //! Connections, links and waiting.
 
 use edgelink_control_plane::config::{FeedConfig, RedisConfig, Secret, StoreConfig};
+use edgelink_control_plane::links::checked::CheckedContent;
 use edgelink_control_plane::links::model::LinkContent;
 use edgelink_control_plane::redis::{Append, Appended, Lock, Lookup, Redis, RedisError};
 use edgelink_control_plane::store::{Drawn, Store, connect};
 use edgelink_tests::stack::until;
 use edgelink_wire::feed::{Beat, FeedMessage};
-use edgelink_wire::target::TargetUrl;
+use edgelink_wire::target::{TargetRules, TargetUrl};
 use edgelink_wire::{FeedPosition, LinkRecord, Record};
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,6 +53,16 @@ pub(crate) fn start(url: &str) -> Result<Arc<Redis>, RedisError> {
 /// What a link to `url` has.
 pub(crate) fn content(url: &str) -> LinkContent {
     LinkContent::to(TargetUrl::from_store(url))
+}
+
+/// A content whose targets were checked by rules that refuse nothing but what is no target.
+pub(crate) fn checked(content: &LinkContent) -> CheckedContent {
+    let rules = TargetRules {
+        own_domains: &[],
+        is_made: &|_| false,
+        blocked_hosts: &[],
+    };
+    CheckedContent::renewed(content, &rules).expect("targets")
 }
 
 /// The record of a link that goes to `url`.

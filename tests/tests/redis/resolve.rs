@@ -284,7 +284,7 @@ async fn a_redis_that_takes_no_writes_is_not_believed_for_long() {
     let change = |link: &edgelink_control_plane::links::model::Link| {
         let mut content = link.content.clone();
         content.target = fixture::content("https://new.example/").target;
-        Ok(content)
+        Ok(fixture::checked(&content))
     };
     let key: LinkKey = KEY.parse().unwrap();
     setting

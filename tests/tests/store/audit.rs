@@ -1,7 +1,8 @@
 //! The audit log.
 
-use crate::fixture::{Database, account, create, delete, key, link, migrated, patient};
-use edgelink_control_plane::links::model::{Link, LinkContent};
+use crate::fixture::{Database, account, as_it_is, create, delete, key, link, migrated, patient};
+use edgelink_control_plane::links::checked::CheckedContent;
+use edgelink_control_plane::links::model::Link;
 use edgelink_control_plane::store::{Actor, AuditQuery, LinkMove, Store};
 use edgelink_control_plane::tenancy::{FIRST_TENANT, Role};
 use edgelink_tests::servers::MariaDb;
@@ -19,9 +20,9 @@ on_every_database!(
 /// Names the link at a place.
 async fn entitle(store: &Store, place: &str) {
     let with_title = |link: &Link| {
-        let title = Some("t".to_owned());
-        let content = link.content.clone();
-        Ok(LinkContent { title, ..content })
+        let mut content = CheckedContent::existing(link);
+        *content.others().title = Some("t".to_owned());
+        Ok(content)
     };
     let (place, actor) = (key(place), actor("a"));
     let changed = store.update_link(&place, Box::new(with_title), &actor);
@@ -36,7 +37,7 @@ async fn relocate(store: &Store, from: &str, to: &str, id: u64) {
         keeps_old: false,
     };
     let actor = actor("a");
-    let moved = store.move_link(&wanted, id, Box::new(|_| Ok(())), &actor);
+    let moved = store.move_link(&wanted, id, as_it_is(), &actor);
     assert!(matches!(moved.await.unwrap(), Some(Ok(_))));
 }
 
@@ -58,7 +59,7 @@ async fn a_history_begins_with_its_link(database: Database) {
     assert_eq!(history(&store, a).await, ["link.update"]);
     delete(&store, &key(a)).await.unwrap();
     let (place, actor) = (key(a), actor("a"));
-    let restored = store.restore_link(&place, Box::new(|_| Ok(())), &actor);
+    let restored = store.restore_link(&place, as_it_is(), &actor);
     assert!(matches!(restored.await.unwrap(), Some(Ok(_))));
     let whole = ["link.restore", "link.delete", "link.update"];
     assert_eq!(history(&store, a).await, whole);

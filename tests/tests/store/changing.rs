@@ -1,10 +1,10 @@
 //! Changes of many links at once, external ids, restoring and moving.
 
-use crate::fixture::{Database, create, delete, exists, key, link};
-use edgelink_control_plane::links::model::{Link, LinkContent};
+use crate::fixture::{Database, as_it_is, create, delete, exists, key, link};
+use edgelink_control_plane::links::checked::CheckedContent;
+use edgelink_control_plane::links::model::Link;
 use edgelink_control_plane::store::{
-    Actor, ChangeError, ChangeOutcome, CheckFn, CreateError, LinkChange, LinkMove, MoveError,
-    NewLink, Store,
+    Actor, ChangeError, ChangeOutcome, CreateError, LinkChange, LinkMove, MoveError, NewLink, Store,
 };
 use edgelink_control_plane::tenancy::FIRST_TENANT as TENANT;
 use edgelink_wire::{LinkKey, Record};
@@ -28,20 +28,18 @@ on_every_database!(
 fn titled(title: &str) -> LinkChange {
     let title = Some(title.to_owned());
     LinkChange::Update(Box::new(move |link: &Link| {
-        Ok(LinkContent {
-            title: title.clone(),
-            ..link.content.clone()
-        })
+        let mut content = CheckedContent::existing(link);
+        content.others().title.clone_from(&title);
+        Ok(content)
     }))
 }
 
 fn identified(id: &str) -> LinkChange {
     let external_id = Some(id.to_owned());
     LinkChange::Update(Box::new(move |link: &Link| {
-        Ok(LinkContent {
-            external_id: external_id.clone(),
-            ..link.content.clone()
-        })
+        let mut content = CheckedContent::existing(link);
+        content.others().external_id.clone_from(&external_id);
+        Ok(content)
     }))
 }
 
@@ -51,7 +49,7 @@ fn deletion() -> LinkChange {
 
 async fn restore(store: &Store, text: &str) -> ChangeOutcome {
     let restored = store
-        .restore_link(&key(text), Box::new(|_| Ok(())), &Actor::command_line(1))
+        .restore_link(&key(text), as_it_is(), &Actor::command_line(1))
         .await;
     restored.unwrap()
 }
@@ -118,7 +116,7 @@ async fn changes_of_one_link_follow_each_other(database: Database) {
         (x.clone(), identified("e")),
         (x.clone(), deletion()),
         (x.clone(), titled("two")),
-        (x.clone(), LinkChange::Restore(Box::new(|_| Ok(())))),
+        (x.clone(), LinkChange::Restore(as_it_is())),
     ];
     let outcomes = store
         .change_links(&changes, &Actor::command_line(1))
@@ -288,8 +286,8 @@ async fn concurrent_changes_of_the_same_links_lose_nothing(database: Database) {
                 let change = |n: usize| {
                     let tag = task.to_string();
                     let change = Box::new(move |link: &Link| {
-                        let mut content = link.content.clone();
-                        content.tags.push(tag.clone());
+                        let mut content = CheckedContent::existing(link);
+                        content.others().tags.push(tag.clone());
                         Ok(content)
                     });
                     (key(&format!("a.example/c{n}")), LinkChange::Update(change))
@@ -370,24 +368,20 @@ fn to(from: &str, to: &str, keeps_old: bool) -> LinkMove {
     }
 }
 
-fn allowed() -> CheckFn {
-    Box::new(|_| Ok(()))
-}
-
 async fn a_link_moves_over_a_tombstone_and_back(database: Database) {
     let store = database.store().await;
     let created = create(&store, with_id(1, "x", "one")).await.unwrap();
     create(&store, link(2, "y")).await.unwrap();
     let there = to("a.example/x", "a.example/y", false);
     let moved = store
-        .move_link(&there, 3, allowed(), &Actor::command_line(1))
+        .move_link(&there, 3, as_it_is(), &Actor::command_line(1))
         .await
         .unwrap();
     assert_eq!(moved, Some(Err(MoveError::CodeTaken)));
     assert!(delete(&store, &key("a.example/y")).await.unwrap());
     let tombstone = store.resolve(&key("a.example/y")).await.unwrap();
     let moved = store
-        .move_link(&there, 3, allowed(), &Actor::command_line(1))
+        .move_link(&there, 3, as_it_is(), &Actor::command_line(1))
         .await
         .unwrap();
     let moved = moved.unwrap().unwrap();
@@ -405,7 +399,7 @@ async fn a_link_moves_over_a_tombstone_and_back(database: Database) {
     // To a domain that was not there, and the old one stays.
     let copied = to("a.example/y", "new.example/y", true);
     let copy = store
-        .move_link(&copied, 4, allowed(), &Actor::command_line(1))
+        .move_link(&copied, 4, as_it_is(), &Actor::command_line(1))
         .await
         .unwrap();
     let copy = copy.unwrap().unwrap();
@@ -426,13 +420,13 @@ async fn a_link_moves_over_a_tombstone_and_back(database: Database) {
     let missing = to("a.example/never", "a.example/z", false);
     assert_eq!(
         store
-            .move_link(&missing, 5, allowed(), &Actor::command_line(1))
+            .move_link(&missing, 5, as_it_is(), &Actor::command_line(1))
             .await
             .unwrap(),
         None
     );
     let moved = store
-        .move_link(&back, 5, allowed(), &Actor::command_line(1))
+        .move_link(&back, 5, as_it_is(), &Actor::command_line(1))
         .await
         .unwrap();
     assert!(moved.unwrap().unwrap().link.rev > rev);
@@ -444,14 +438,14 @@ async fn a_move_to_a_number_that_is_taken_is_refused(database: Database) {
     create(&store, link(2, "y")).await.unwrap();
     let wanted = to("a.example/x", "a.example/z", false);
     let moved = store
-        .move_link(&wanted, 2, allowed(), &Actor::command_line(1))
+        .move_link(&wanted, 2, as_it_is(), &Actor::command_line(1))
         .await
         .unwrap();
     assert_eq!(moved, Some(Err(MoveError::NumberTaken)));
     assert_eq!(store.find_link(&wanted.from).await.unwrap(), Some(created));
     assert!(!exists(&store, "a.example/z").await);
     store
-        .move_link(&wanted, 3, allowed(), &Actor::command_line(1))
+        .move_link(&wanted, 3, as_it_is(), &Actor::command_line(1))
         .await
         .unwrap()
         .unwrap()
@@ -470,7 +464,7 @@ async fn of_concurrent_moves_to_one_code_one_wins(database: Database) {
                 let mut id = 100 + n;
                 loop {
                     let moved = store
-                        .move_link(&wanted, id, allowed(), &Actor::command_line(1))
+                        .move_link(&wanted, id, as_it_is(), &Actor::command_line(1))
                         .await
                         .unwrap();
                     match moved.unwrap() {

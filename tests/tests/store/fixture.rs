@@ -1,13 +1,16 @@
 //! A fresh database for each test, links to put into it, and running one test on every database.
 
 use edgelink_control_plane::config::StoreConfig;
+use edgelink_control_plane::links::checked::{CheckedContent, CheckedTarget};
 use edgelink_control_plane::links::model::{Link, LinkContent};
-use edgelink_control_plane::store::{Actor, CreateError, NewLink, Store, StoreError, connect};
+use edgelink_control_plane::store::{
+    Actor, ChangeFn, CreateError, NewLink, Store, StoreError, connect,
+};
 use edgelink_control_plane::tenancy::AccountName;
 use edgelink_tests::servers::MariaDb;
 use edgelink_tests::stack::root;
 use edgelink_wire::LinkKey;
-use edgelink_wire::target::TargetUrl;
+use edgelink_wire::target::{TargetRules, TargetUrl};
 use sqlx::migrate::Migrator;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, MySqlConnection, raw_sql};
@@ -165,6 +168,28 @@ pub(crate) fn account(text: &str) -> AccountName {
 
 pub(crate) fn content(target: &str) -> LinkContent {
     LinkContent::to(TargetUrl::from_store(target))
+}
+
+/// Rules that refuse nothing but what is no target.
+const OPEN: TargetRules<'static> = TargetRules {
+    own_domains: &[],
+    is_made: &|_| false,
+    blocked_hosts: &[],
+};
+
+/// A content whose targets were checked.
+pub(crate) fn checked(content: &LinkContent) -> CheckedContent {
+    CheckedContent::renewed(content, &OPEN).expect("targets")
+}
+
+/// A target that was checked.
+pub(crate) fn checked_target(text: &str) -> CheckedTarget {
+    CheckedTarget::check(text, &OPEN).expect("a target")
+}
+
+/// Restores or moves any link as it is.
+pub(crate) fn as_it_is() -> ChangeFn {
+    Box::new(|link: &Link| Ok(CheckedContent::existing(link)))
 }
 
 /// A link on `a.example` to `https://x.example/{code}`.

@@ -1,7 +1,8 @@
 //! Finding links by their target, and creating links once.
 
 use crate::fixture::{Database, content, create, delete, exists, key, link};
-use edgelink_control_plane::links::model::{Link, LinkContent};
+use edgelink_control_plane::links::checked::CheckedContent;
+use edgelink_control_plane::links::model::Link;
 use edgelink_control_plane::store::{
     Actor, CreateError, ListQuery, NewLink, Receipt, Store, StoredReceipt, Twin, Wanted,
 };
@@ -127,10 +128,9 @@ async fn a_link_like_another_one_is_found_whatever_leads_to_the_same_target(data
     assert!(store.find_like(&[]).await.unwrap().is_empty());
 
     let change = Box::new(|link: &Link| {
-        Ok(LinkContent {
-            title: Some("unknown".to_owned()),
-            ..link.content.clone()
-        })
+        let mut content = CheckedContent::existing(link);
+        *content.others().title = Some("unknown".to_owned());
+        Ok(content)
     });
     store
         .update_link(&key("a.example/b"), change, &Actor::command_line(1))

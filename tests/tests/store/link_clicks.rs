@@ -1,7 +1,7 @@
 //! Clicks as visits, and lists with numbered pages.
 
 use crate::clicking::Clicking;
-use crate::fixture::{Database, create, delete, key, link};
+use crate::fixture::{Database, as_it_is, create, delete, key, link};
 use edgelink_control_plane::analytics::Engine;
 use edgelink_control_plane::store::{
     Actor, LinkMove, ListQuery, MAX_NUMBERED, NewLink, NumberedPage, NumberedQuery, SortBy,
@@ -145,9 +145,7 @@ async fn clicks_of_a_link_are_not_those_of_the_next_one(database: Database) {
         keeps_old: false,
     };
     let actor = Actor::command_line(FIRST_TENANT);
-    let moved = store
-        .move_link(&wanted, 4, Box::new(|_| Ok(())), &actor)
-        .await;
+    let moved = store.move_link(&wanted, 4, as_it_is(), &actor).await;
     let id = moved.unwrap().unwrap().unwrap().link.id;
     assert_eq!(clicking.total(id).await, 0, "a link that has moved");
     assert_eq!(
@@ -161,7 +159,7 @@ async fn clicks_of_a_link_are_not_those_of_the_next_one(database: Database) {
     assert_eq!(clicking.total(id).await, 6);
 
     assert!(delete(&store, &a).await.unwrap());
-    let restored = store.restore_link(&a, Box::new(|_| Ok(())), &actor).await;
+    let restored = store.restore_link(&a, as_it_is(), &actor).await;
     restored.unwrap().unwrap().unwrap();
     assert_eq!(clicking.total(id).await, 6, "the same link");
     assert!(delete(&store, &a).await.unwrap());
@@ -170,7 +168,7 @@ async fn clicks_of_a_link_are_not_those_of_the_next_one(database: Database) {
         Duration::from_secs(10),
         async || {
             store.purge_tombstones(0, 10).await.unwrap();
-            let found = store.restore_link(&a, Box::new(|_| Ok(())), &actor).await;
+            let found = store.restore_link(&a, as_it_is(), &actor).await;
             found.unwrap().is_none().then_some(())
         },
     )

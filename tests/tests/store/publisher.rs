@@ -1,6 +1,6 @@
 //! What the publisher works on: the outbox, the lease, the bound.
 
-use crate::fixture::{Database, content, create, delete, key, link};
+use crate::fixture::{Database, checked, content, create, delete, key, link};
 use edgelink_control_plane::store::{
     Actor, BOUND_LEAD_MILLIS, DomainNames, Drawn, FeedKind, FlushReason, LeaseClaim,
     MAX_BATCH_BYTES, MAX_LEASE_MILLIS, NUMBERS_SKIPPED, NewLink, Packed, Past, PublisherState,
@@ -46,7 +46,7 @@ async fn outbox(store: &Store) -> Vec<(String, u64, bool)> {
 async fn every_change_of_a_link_is_in_the_outbox_until_it_is_forgotten(database: Database) {
     let store = database.store().await;
     create(store.as_ref(), link(1, "x")).await.unwrap();
-    let update = || Box::new(|_: &_| Ok(content("https://x.example/2")));
+    let update = || Box::new(|_: &_| Ok(checked(&content("https://x.example/2"))));
     store
         .update_link(&key("a.example/x"), update(), &Actor::command_line(1))
         .await

@@ -1,6 +1,6 @@
 //! Lists with conditions, compared with a model of them in memory.
 
-use crate::fixture::{Database, create, delete, key, link};
+use crate::fixture::{Database, checked, create, delete, key, link};
 use crate::listing::all_pages;
 use edgelink_control_plane::links::model::{Link, LinkContent};
 use edgelink_control_plane::links::words::{SearchTerm, SearchWord, words_of};
@@ -229,7 +229,7 @@ async fn populate(store: &Store, random: &mut SmallRng) -> Vec<Link> {
             1 => {
                 let key = links[index].key();
                 let content = random_link(random, 0).content;
-                let change = Box::new(move |_: &Link| Ok(content.clone()));
+                let change = Box::new(move |_: &Link| Ok(checked(&content)));
                 let changed = store
                     .update_link(&key, change, &Actor::command_line(1))
                     .await

@@ -1,8 +1,7 @@
 //! Purging what has expired.
 
-use crate::fixture::{Database, create, delete, exists, key, link};
+use crate::fixture::{Database, as_it_is, create, delete, exists, key, link};
 use edgelink_control_plane::config::{AnalyticsConfig, PurgeConfig};
-use edgelink_control_plane::links::model::Link;
 use edgelink_control_plane::purge::Purger;
 use edgelink_control_plane::store::{Actor, NewLink, Wanted};
 use edgelink_wire::Record;
@@ -130,7 +129,7 @@ async fn a_link_made_where_a_tombstone_was_purged_has_a_greater_revision(databas
     let again = create(store.as_ref(), link(3, "x")).await.unwrap();
     assert!(again.rev > deleted.rev());
     assert_eq!(store.resolve(&x).await.unwrap().rev(), again.rev);
-    let change = Box::new(|link: &Link| Ok(link.content.clone()));
+    let change = as_it_is();
     let changed = store
         .update_link(&key("a.example/y"), change, &Actor::command_line(1))
         .await

@@ -1,6 +1,6 @@
 //! Changing, deleting and resolving links.
 
-use crate::fixture::{Database, content, create, delete, key, link};
+use crate::fixture::{Database, as_it_is, checked, content, create, delete, key, link};
 use edgelink_control_plane::links::model::{Link, LinkContent, LinkDetails};
 use edgelink_control_plane::store::{Actor, ChangeError};
 use edgelink_wire::{LinkState, Record, RedirectStatus};
@@ -36,7 +36,7 @@ async fn an_update_replaces_the_content_and_raises_the_revision(database: Databa
         ..content("https://new.example/")
     };
     let new = wanted.clone();
-    let change = Box::new(move |_: &Link| Ok(new.clone()));
+    let change = Box::new(move |_: &Link| Ok(checked(&new)));
     let updated = store
         .update_link(&created.key(), change, &Actor::command_line(1))
         .await
@@ -76,7 +76,7 @@ async fn a_missing_link_is_neither_updated_nor_deleted(database: Database) {
     let created = create(&store, link(1, "gone")).await.unwrap();
     assert!(delete(&store, &key("a.example/gone")).await.unwrap());
     for missing in ["a.example/gone", "a.example/never", "other.example/x"] {
-        let change = Box::new(|link: &Link| Ok(link.content.clone()));
+        let change = as_it_is();
         let updated = store
             .update_link(&key(missing), change, &Actor::command_line(1))
             .await
@@ -100,7 +100,7 @@ async fn the_revision_grows_over_every_kind_of_change(database: Database) {
     for life in 0..3 {
         create(&store, link(life, "x")).await.unwrap();
         last = grown(last, &store.resolve(&x).await.unwrap());
-        let change = Box::new(|link: &Link| Ok(link.content.clone()));
+        let change = as_it_is();
         store
             .update_link(&x, change, &Actor::command_line(1))
             .await
@@ -129,7 +129,7 @@ async fn concurrent_updates_lose_nothing(database: Database) {
                     let add = Box::new(move |link: &Link| {
                         let mut content = link.content.clone();
                         content.tags.push(format!("{task}-{round}"));
-                        Ok(content)
+                        Ok(checked(&content))
                     });
                     let updated = store
                         .update_link(&key("a.example/x"), add, &Actor::command_line(1))

@@ -1,6 +1,6 @@
 //! Visits of links that have a limit.
 
-use crate::fixture::{Database, create, delete, key, link};
+use crate::fixture::{Database, as_it_is, checked, create, delete, key, link};
 use edgelink_control_plane::config::VisitsConfig;
 use edgelink_control_plane::store::{Actor, AuditQuery, LinkMove, NewLink, Store, VisitCounts};
 use edgelink_control_plane::visits::StaleRequest;
@@ -206,7 +206,7 @@ async fn a_changed_limit_counts_from_the_next_block(database: Database) {
         let change = move |link: &edgelink_control_plane::links::model::Link| {
             let mut content = link.content.clone();
             content.details.max_visits = max_visits;
-            Ok(content)
+            Ok(checked(&content))
         };
         let actor = Actor::command_line(1);
         let key = key("a.example/a");
@@ -229,7 +229,7 @@ async fn relocate(store: &Store, from: &str, to: &str, id: u64, keeps_old: bool)
         keeps_old,
     };
     let actor = Actor::command_line(1);
-    let moved = store.move_link(&wanted, id, Box::new(|_| Ok(())), &actor);
+    let moved = store.move_link(&wanted, id, as_it_is(), &actor);
     moved.await.unwrap().unwrap().unwrap().link.id
 }
 
@@ -310,7 +310,7 @@ async fn visits_of_a_link_that_had_a_limit_go_with_it(database: Database) {
     let change = |link: &edgelink_control_plane::links::model::Link| {
         let mut content = link.content.clone();
         content.details.max_visits = None;
-        Ok(content)
+        Ok(checked(&content))
     };
     let (a, actor) = (key("a.example/a"), Actor::command_line(1));
     let changed = store.update_link(&a, Box::new(change), &actor);

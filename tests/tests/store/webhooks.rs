@@ -1,6 +1,6 @@
 //! Events of links, and their deliveries to webhooks.
 
-use crate::fixture::{Database, content, delete, key, link};
+use crate::fixture::{Database, checked, content, delete, key, link};
 use edgelink_control_plane::links::model::Link;
 use edgelink_control_plane::store::{
     Actor, AttemptOutcome, Delivery, FailurePolicy, LinkEvent, MANY_FAILURES, PING, Secret, Store,
@@ -92,7 +92,7 @@ async fn each_change_has_its_deliveries_to_the_webhooks_that_want_it(database: D
     let links = (1..=300).map(|id| link(id, &format!("code{id}")));
     store.create_links(links.collect()).await.expect("links");
     let (first, actor) = (key("a.example/code1"), actor());
-    let change = Box::new(|_: &Link| Ok(content("https://example.com/new")));
+    let change = Box::new(|_: &Link| Ok(checked(&content("https://example.com/new"))));
     let changed = store.update_link(&first, change, &actor);
     changed
         .await

@@ -2,6 +2,7 @@
 //!
 //! Either the body is refused as a whole and creates nothing, or every item has its outcome.
 
+use super::answer_room::{self, AnswerRoom};
 use super::bulk_items::{self, Deadlines, ItemView};
 use super::bulk_passwords::{hash_all, refuse_beyond};
 use super::create;
@@ -17,9 +18,8 @@ use crate::http::tenant_links::TenantLinks;
 use crate::links::order::{Order, OrderOutcome};
 use crate::links::passwords::MAX_PER_REQUEST;
 use crate::problem::{Kind, Problem};
-use axum::Json;
 use axum::extract::{Extension, Request, State};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use http::StatusCode;
 use serde::Serialize;
 use serde_json::Value;
@@ -29,8 +29,18 @@ use utoipa::ToSchema;
 /// The order of an item.
 pub(super) type Parsed = Result<Draft, Problem>;
 
-#[derive(Serialize, ToSchema)]
+/// What has become of the items of a request.
+#[derive(Serialize)]
+pub(super) struct CreatedCounts {
+    created: usize,
+    existing: usize,
+    failed: usize,
+}
+
+/// An answer for each item.
+#[derive(ToSchema)]
 #[schema(as = CreatedLinks)]
+#[expect(dead_code, reason = "a declaration")]
 pub(super) struct BulkView<'a> {
     created: usize,
     existing: usize,
@@ -58,13 +68,15 @@ pub(crate) async fn create_many(
     let id = RequestId::of(request.headers(), &caller, Route::Bulk)?;
     let _permit = bulk_items::admit(&app, request.headers())?;
     let mut whole = WholeRequest::default();
+    let mut room = AnswerRoom::of(&app.config.server);
     let links = &app.links(&caller);
     let (parts, body) = request.into_parts();
     let parsed = bulk_items::read(&app.config.server, body, |index, value| {
         if let Some(id) = &id {
             whole.add(id, &value);
         }
-        parse(index, value, id.as_ref(), links, &caller)
+        let parsed = parse(index, value, id.as_ref(), links, &caller);
+        room.admit(parsed, Draft::content)
     });
     let parsed = parsed.await?;
     check_again(&app.keys, &parts.headers, &caller).await?;
@@ -83,7 +95,7 @@ pub(crate) async fn create_many(
     let aliases = outcomes.iter().zip(are_aliases).filter(|(_, is)| *is);
     let created = aliases.filter_map(|(outcome, _)| outcome.as_ref().ok()?.new_link());
     let awaited = AwaitedChanges::new(from, created);
-    Ok(awaited.attach_to(answer(&outcomes, links)))
+    Ok(awaited.attach_to(answer(&app, outcomes)))
 }
 
 /// The order of an item.
@@ -118,30 +130,40 @@ pub(super) fn without_hashes(mut parsed: Vec<Parsed>) -> Vec<Result<Order, Probl
 }
 
 /// The answer for items that were carried out.
-pub(super) fn answer(outcomes: &[OrderOutcome], links: &LinksConfig) -> Response {
-    let view = |(index, outcome)| item_view(index, outcome, links);
-    answer_of(outcomes.iter().enumerate().map(view).collect())
+pub(super) fn answer(app: &Arc<App>, outcomes: Vec<OrderOutcome>) -> Response {
+    answer_of(app, outcomes, item_view)
 }
 
-/// The same of the views of items.
-pub(super) fn answer_of(results: Vec<ItemView<'_>>) -> Response {
-    let count = |wanted: fn(StatusCode) -> bool| {
-        let statuses = results.iter().map(ItemView::status);
-        statuses.filter(|status| wanted(*status)).count()
-    };
-    let answer = BulkView {
-        created: count(|status| status == StatusCode::CREATED),
-        existing: count(|status| status == StatusCode::OK),
+/// The same of outcomes that are shown by `view`.
+pub(super) fn answer_of<O: Send + 'static>(
+    app: &Arc<App>,
+    outcomes: Vec<O>,
+    view: for<'o> fn(usize, &'o O, &LinksConfig) -> ItemView<'o>,
+) -> Response {
+    let links = &app.config.links;
+    let statuses = outcomes
+        .iter()
+        .map(|outcome| view(0, outcome, links).status());
+    let statuses: Vec<StatusCode> = statuses.collect();
+    let count =
+        |wanted: fn(&StatusCode) -> bool| statuses.iter().filter(|status| wanted(status)).count();
+    let counts = CreatedCounts {
+        created: count(|status| *status == StatusCode::CREATED),
+        existing: count(|status| *status == StatusCode::OK),
         failed: count(|status| !status.is_success()),
-        results,
     };
-    Json(answer).into_response()
+    answer_room::answer(app, &counts, outcomes, view)
 }
 
 fn item_view<'a>(index: usize, outcome: &'a OrderOutcome, links: &LinksConfig) -> ItemView<'a> {
     match outcome {
-        Ok(made) if made.is_found => ItemView::done(index, StatusCode::OK, Some(&made.link), links),
-        Ok(made) => ItemView::done(index, StatusCode::CREATED, Some(&made.link), links),
+        Ok(made) => {
+            let status = match made.is_found {
+                true => StatusCode::OK,
+                false => StatusCode::CREATED,
+            };
+            ItemView::done(index, status, made.shown(), links)
+        }
         Err(problem) => ItemView::refused(index, problem),
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Either the body is refused as a whole and changes nothing, or every item has its outcome.
 
+use super::answer_room::{self, AnswerRoom, no_room};
 use super::bulk_items::{self, Deadlines, ItemView};
 use super::bulk_passwords::hash_all;
 use super::fields::Fields;
@@ -10,18 +11,18 @@ use super::one::outcome;
 use super::properties::Properties;
 use super::schema;
 use super::values;
+use crate::config::LinksConfig;
 use crate::feed::AwaitedChanges;
 use crate::http::app::App;
 use crate::http::auth::{Caller, check_again};
 use crate::http::tenant_links::TenantLinks;
-use crate::links::model::{Link, LinkContent, LinkDetails};
+use crate::links::checked::CheckedContent;
+use crate::links::model::Link;
 use crate::links::passwords::NewPassword;
 use crate::problem::{Kind, Problem};
 use crate::store::{Actor, LinkChange};
-use axum::Json;
 use axum::extract::{Extension, Request, State};
-use axum::response::{IntoResponse, Response};
-use edgelink_wire::target::TargetUrl;
+use axum::response::Response;
 use edgelink_wire::{Code, Domain, LinkKey};
 use http::StatusCode;
 use serde::Serialize;
@@ -36,18 +37,42 @@ const CHUNK: usize = 500;
 /// A change, and the password that it sets.
 type ParsedItem = (LinkKey, LinkChange, Option<NewPassword>);
 type Parsed = Result<ParsedItem, Problem>;
-type Outcome = Result<Link, Problem>;
+type Outcome = Result<ChangedLink, Problem>;
 
-#[derive(Serialize, ToSchema)]
+/// A link that was changed, as far as it is needed until the answer.
+struct ChangedLink {
+    key: LinkKey,
+    rev: u64,
+    /// The link, if the answer has it: not where it was deleted, or has no room.
+    shown: Option<Link>,
+}
+
+#[derive(Serialize)]
+struct PatchedCounts {
+    changed: usize,
+    failed: usize,
+}
+
+#[derive(Serialize)]
+struct DeletedCounts {
+    deleted: usize,
+    failed: usize,
+}
+
+/// An answer for each item.
+#[derive(ToSchema)]
 #[schema(as = ChangedLinks)]
+#[expect(dead_code, reason = "a declaration")]
 struct PatchedView<'a> {
     changed: usize,
     failed: usize,
     results: Vec<ItemView<'a>>,
 }
 
-#[derive(Serialize, ToSchema)]
+/// An answer for each item.
+#[derive(ToSchema)]
 #[schema(as = DeletedLinks)]
+#[expect(dead_code, reason = "a declaration")]
 struct DeletedView<'a> {
     deleted: usize,
     failed: usize,
@@ -71,14 +96,12 @@ pub(crate) async fn patch_many(
     request: Request,
 ) -> Result<Response, Problem> {
     let (outcomes, awaited) = change_many(&app, &caller, request, parse_patch).await?;
-    let view = |index, link| ItemView::done(index, StatusCode::OK, Some(link), &app.config.links);
-    let (changed, failed, results) = answer(&outcomes, view);
-    let answer = PatchedView {
-        changed,
-        failed,
-        results,
-    };
-    Ok(awaited.attach_to(Json(answer).into_response()))
+    let (changed, failed) = counts(&outcomes);
+    let counts = PatchedCounts { changed, failed };
+    let answer = answer_room::answer(&app, &counts, outcomes, |index, outcome, links| {
+        view(index, outcome, StatusCode::OK, links)
+    });
+    Ok(awaited.attach_to(answer))
 }
 
 /// Deletes many links.
@@ -98,15 +121,12 @@ pub(crate) async fn delete_many(
     request: Request,
 ) -> Result<Response, Problem> {
     let (outcomes, awaited) = change_many(&app, &caller, request, parse_deletion).await?;
-    let links = &app.config.links;
-    let view = |index, _: &_| ItemView::done(index, StatusCode::NO_CONTENT, None, links);
-    let (deleted, failed, results) = answer(&outcomes, view);
-    let answer = DeletedView {
-        deleted,
-        failed,
-        results,
-    };
-    Ok(awaited.attach_to(Json(answer).into_response()))
+    let (deleted, failed) = counts(&outcomes);
+    let counts = DeletedCounts { deleted, failed };
+    let answer = answer_room::answer(&app, &counts, outcomes, |index, outcome, links| {
+        view(index, outcome, StatusCode::NO_CONTENT, links)
+    });
+    Ok(awaited.attach_to(answer))
 }
 
 /// Makes the changes of a body; the outcomes, and what the feed has to carry before they are answered.
@@ -117,10 +137,12 @@ async fn change_many(
     parse: impl Fn(Map<String, Value>, &TenantLinks<'_>, &Caller) -> Parsed,
 ) -> Result<(Vec<Outcome>, AwaitedChanges), Problem> {
     let _permit = bulk_items::admit(app, request.headers())?;
+    let mut room = AnswerRoom::of(&app.config.server);
     let links = &app.links(caller);
     let (parts, body) = request.into_parts();
     let parsed = bulk_items::read(&app.config.server, body, |_, value| {
-        parse(bulk_items::object(value)?, links, caller)
+        let parsed = bulk_items::object(value).and_then(|object| parse(object, links, caller));
+        parsed.map_err(|problem| room.fitting(problem))
     });
     let mut parsed = parsed.await?;
     check_again(&app.keys, &parts.headers, caller).await?;
@@ -131,43 +153,25 @@ async fn change_many(
     let from = app.feed.end();
     let limit = app.config.server.request_timeout_ms;
     let actor = caller.actor();
-    let room = app.config.server.max_bulk_body_bytes;
     let run = async |changes: Vec<(LinkKey, LinkChange)>, by: Deadlines| {
         let mut made: Vec<Outcome> = Vec::with_capacity(changes.len());
-        let mut held = 0;
         for chunk in changes.chunks(CHUNK) {
             if Instant::now() >= by.begin {
                 break;
             }
-            if held > room {
-                made.resize_with(changes.len(), || Err(too_much()));
+            if !room.is_open() {
+                made.resize_with(changes.len(), || Err(no_room()));
                 break;
             }
-            made.extend(change_chunk(app, chunk, &actor).await);
-            let links = made[made.len() - chunk.len()..].iter().flatten();
-            held += links.map(|link| bytes_of(&link.content)).sum::<usize>();
+            made.extend(change_chunk(app, chunk, &actor, &mut room).await);
         }
         made
     };
     let outcomes = bulk_items::carry_out(parsed, limit, Kind::RequestTimeout, run).await?;
     let changed = outcomes.iter().flatten();
-    let awaited = AwaitedChanges::new(from, changed.map(|link| (link.key(), link.rev)));
+    let awaited = changed.map(|link| (link.key.clone(), link.rev));
+    let awaited = AwaitedChanges::new(from, awaited);
     Ok((outcomes, awaited))
-}
-
-/// What is not begun because the answer has no room for it.
-fn too_much() -> Problem {
-    let detail = "the answer has no room for more links: send the rest in another request";
-    Problem::new(Kind::Overloaded).with_detail(detail)
-}
-
-/// About how many bytes a link is in an answer, and until then.
-fn bytes_of(content: &LinkContent) -> usize {
-    let LinkDetails { notes, rules, .. } = &content.details;
-    let texts = [&content.title, notes].into_iter().flatten();
-    let texts = texts.chain(&content.tags).map(String::len);
-    let targets = rules.iter().map(|rule| rule.target.len());
-    content.target.as_str().len() + texts.chain(targets).sum::<usize>()
 }
 
 fn parse_patch(object: Map<String, Value>, links: &TenantLinks<'_>, caller: &Caller) -> Parsed {
@@ -181,7 +185,7 @@ fn parse_patch(object: Map<String, Value>, links: &TenantLinks<'_>, caller: &Cal
     let change = Box::new(move |link: &Link| {
         caller.check(link)?;
         if_match.check(link)?;
-        properties.apply(&link.content)
+        properties.apply(CheckedContent::existing(link))
     });
     Ok((key, LinkChange::Update(change), password))
 }
@@ -199,17 +203,23 @@ fn parse_deletion(object: Map<String, Value>, links: &TenantLinks<'_>, caller: &
     Ok((key, LinkChange::Delete(check), None))
 }
 
-async fn change_chunk(app: &App, chunk: &[(LinkKey, LinkChange)], actor: &Actor) -> Vec<Outcome> {
+async fn change_chunk(
+    app: &App,
+    chunk: &[(LinkKey, LinkChange)],
+    actor: &Actor,
+    room: &mut AnswerRoom,
+) -> Vec<Outcome> {
     match app.store.change_links(chunk, actor).await {
         Ok(outcomes) => {
             let outcomes = outcomes.into_iter().zip(chunk);
             let outcomes = outcomes.map(|(changed, (_, change))| {
-                let mut link = outcome(changed)?;
-                if matches!(change, LinkChange::Delete(_)) {
-                    // The answer does not show it.
-                    link.content = LinkContent::to(TargetUrl::from_store(""));
-                }
-                Ok(link)
+                let link = outcome(changed).map_err(|problem| room.fitting(problem))?;
+                let is_there = !matches!(change, LinkChange::Delete(_));
+                Ok(ChangedLink {
+                    key: link.key(),
+                    rev: link.rev,
+                    shown: (is_there && room.shows(&link.content)).then_some(link),
+                })
             });
             outcomes.collect()
         }
@@ -220,18 +230,22 @@ async fn change_chunk(app: &App, chunk: &[(LinkKey, LinkChange)], actor: &Actor)
     }
 }
 
-/// How many items have succeeded and failed, and their answers.
-fn answer<'a>(
-    outcomes: &'a [Outcome],
-    done: impl Fn(usize, &'a Link) -> ItemView<'a>,
-) -> (usize, usize, Vec<ItemView<'a>>) {
+/// How many items have succeeded, and failed.
+fn counts(outcomes: &[Outcome]) -> (usize, usize) {
     let failed = outcomes.iter().filter(|outcome| outcome.is_err()).count();
-    let view = |(index, outcome): (usize, &'a Outcome)| match outcome {
-        Ok(link) => done(index, link),
+    (outcomes.len() - failed, failed)
+}
+
+fn view<'a>(
+    index: usize,
+    outcome: &'a Outcome,
+    done: StatusCode,
+    links: &LinksConfig,
+) -> ItemView<'a> {
+    match outcome {
+        Ok(link) => ItemView::done(index, done, link.shown.as_ref(), links),
         Err(problem) => ItemView::refused(index, problem),
-    };
-    let results = outcomes.iter().enumerate().map(view).collect();
-    (outcomes.len() - failed, failed, results)
+    }
 }
 
 /// Which link an item is about: `shortCode`, `domain`, and `ifMatch` instead of the header.

@@ -18,7 +18,6 @@ use crate::problem::Problem;
 use crate::store::{ChangeError, Receipt};
 use axum::extract::{Extension, State};
 use axum::response::Response;
-use edgelink_wire::target::TargetUrl;
 use http::HeaderMap;
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -97,26 +96,28 @@ pub(crate) fn parse(
     caller: &Caller,
     receipt: Option<Receipt>,
 ) -> Result<Draft, Problem> {
-    read(Fields::new(object), links, caller, receipt)
+    let (order, properties) = read(Fields::new(object), links, caller, receipt)?;
+    Ok(Draft::new(order, properties.into_new_password()))
 }
 
-/// The same of fields of which others were read before.
+/// The same of fields of which others were read before, and the properties that they name.
 pub(super) fn read(
     mut fields: Fields,
     links: &TenantLinks<'_>,
     caller: &Caller,
     receipt: Option<Receipt>,
-) -> Result<Draft, Problem> {
+) -> Result<(Order, Properties), Problem> {
     let target = fields.required("longUrl", |value| values::target(value, links));
     let alias = fields.optional("customSlug", |value| values::alias(value, links));
     let default = caller.default_domain(links.default_domain());
     let domain = values::place(&mut fields, default, caller, links);
     let find_if_exists = fields.optional("findIfExists", values::flag);
     let mut properties = Properties::read(&mut fields, links).by(caller);
+    if let Some(target) = target.clone() {
+        properties.set_target(target);
+    }
     // A missing target is refused; what else is wrong is named all the same.
-    let target = target.unwrap_or_else(|| TargetUrl::from_store(""));
-    properties.set_target(target.clone());
-    let content = properties.apply(&links.new_content(&domain, target));
+    let content = properties.apply(links.new_content(&domain, target));
     if let Err(ChangeError::Invalid { field, reason }) = &content {
         fields.refuse(field, reason.clone());
     }
@@ -134,5 +135,5 @@ pub(super) fn read(
         find_if_exists: find_if_exists.unwrap_or(false),
         receipt,
     };
-    Ok(Draft::new(order, properties))
+    Ok((order, properties))
 }

@@ -11,6 +11,7 @@ use crate::feed::AwaitedChanges;
 use crate::http::app::App;
 use crate::http::auth::Caller;
 use crate::http::tenant_links::TenantLinks;
+use crate::links::checked::CheckedTarget;
 use crate::problem::{FieldError, Kind, Problem};
 use crate::store::{ChangedDomain, DomainError, MAX_COUNTED_LINKS, NewDomain};
 use crate::timestamp;
@@ -441,10 +442,10 @@ fn read_details(fields: &mut Fields, links: &TenantLinks<'_>) -> DomainPatch {
     }
 }
 
-fn target(value: &Value, links: &TenantLinks<'_>) -> Result<String, Reason> {
+fn target(value: &Value, links: &TenantLinks<'_>) -> Result<CheckedTarget, Reason> {
     let target = values::target(value, links)?;
     match target.as_str().len() <= MAX_DOMAIN_TARGET_LENGTH {
-        true => Ok(target.as_str().to_owned()),
+        true => Ok(target),
         false => Err("must be at most 2048 bytes long".into()),
     }
 }

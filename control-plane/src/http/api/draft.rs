@@ -1,6 +1,6 @@
 //! Orders whose passwords are not hashed yet.
 
-use super::properties::Properties;
+use crate::links::model::LinkContent;
 use crate::links::order::Order;
 use crate::links::passwords::{NewPassword, Passwords};
 use crate::problem::Problem;
@@ -9,26 +9,21 @@ use crate::problem::Problem;
 #[derive(Clone, Debug)]
 pub(crate) struct Draft {
     order: Order,
-    /// What the request names.
-    properties: Properties,
+    password: Option<NewPassword>,
 }
 
 impl Draft {
-    pub(super) fn new(order: Order, properties: Properties) -> Self {
-        Self { order, properties }
+    pub(super) fn new(order: Order, password: Option<NewPassword>) -> Self {
+        Self { order, password }
     }
 
-    pub(super) fn properties(&self) -> &Properties {
-        &self.properties
-    }
-
-    /// The order, in which only the password is not what it will be.
-    pub(super) fn order_mut(&mut self) -> &mut Order {
-        &mut self.order
+    /// The content of the link that is asked for.
+    pub(super) fn content(&self) -> &LinkContent {
+        &self.order.content
     }
 
     pub(super) fn new_password(&self) -> Option<&NewPassword> {
-        self.properties.new_password()
+        self.password.as_ref()
     }
 
     /// The order with the hash of its password, which takes a while if it has one.
@@ -41,8 +36,8 @@ impl Draft {
 
     /// The same of a password that was hashed before.
     pub(super) fn hashed(mut self) -> Order {
-        if let Some(password) = self.properties.new_password() {
-            self.order.content.details.password = Some(password.hash().to_owned());
+        if let Some(password) = &self.password {
+            *self.order.content.others().password = Some(password.hash().to_owned());
         }
         self.order
     }

@@ -5,8 +5,10 @@
 //! changes nothing; one without a password does not where the item has one. With `dryRun=true` nothing is created, and the
 //! answer is what it would be.
 
+use super::answer_room::AnswerRoom;
 use super::bulk::{self, Parsed, answer};
 use super::bulk_items::{self, Deadlines, ItemView};
+use super::draft::Draft;
 use super::fields::{Fields, Reason};
 use super::idempotency::{RequestId, Route, WholeRequest};
 use super::{create, quota, rules, schema, values};
@@ -31,6 +33,9 @@ use std::sync::Arc;
 
 /// How far a time of creation may be ahead of our clock, in milliseconds.
 const MAX_AHEAD_MILLIS: u64 = 300_000;
+
+/// How many links are looked for at once, which may have other texts than the items.
+const FOUND_AT_ONCE: usize = 500;
 
 /// The most visits of a link: a number that every reader of JSON has.
 const MAX_VISITS: u64 = (1 << 53) - 1;
@@ -75,7 +80,7 @@ pub(crate) async fn import(
 enum Foreseen {
     /// It would be created.
     Created,
-    /// There is such a link; `None` if another item would create it.
+    /// There is such a link; `None` if another item would create it, or the answer has no room for it.
     Existing(Option<Box<Link>>),
 }
 
@@ -100,7 +105,7 @@ fn view<'f>(
 }
 
 struct Importer<'a> {
-    app: &'a App,
+    app: &'a Arc<App>,
     caller: &'a Caller,
     /// Codes of numbers below it are taken for generated ones.
     agreed: u64,
@@ -118,12 +123,13 @@ impl Importer<'_> {
         let _permit = bulk_items::admit(app, request.headers())?;
         let mut whole = WholeRequest::default();
         let config = &app.config.server;
+        let mut room = AnswerRoom::of(config);
         let (parts, body) = request.into_parts();
         let parsed = bulk_items::read(config, body, |index, value| {
             if let Some(id) = &id {
                 whole.add(id, &value);
             }
-            self.parse(index, value, id.as_ref())
+            room.admit(self.parse(index, value, id.as_ref()), Draft::content)
         });
         let parsed = parsed.await?;
         check_again(&app.keys, &parts.headers, self.caller).await?;
@@ -134,13 +140,13 @@ impl Importer<'_> {
         let from = app.feed.end();
         let limit = config.request_timeout_ms;
         let run = async |orders: Vec<Order>, by: Deadlines| {
-            let outcomes = self.carry_out(&orders, by).await;
+            let outcomes = self.carry_out(&orders, by, &mut room).await;
             outcomes.unwrap_or_else(|problem| vec![Err(problem); orders.len()])
         };
         let outcomes = bulk_items::carry_out(parsed, limit, Kind::RequestTimeout, run).await?;
         let made = outcomes.iter().flatten();
         let awaited = AwaitedChanges::new(from, made.filter_map(FulfilledOrder::new_link));
-        Ok(awaited.attach_to(answer(&outcomes, &app.config.links)))
+        Ok(awaited.attach_to(answer(app, outcomes)))
     }
 
     /// Answers what an import would, and changes nothing.
@@ -149,21 +155,20 @@ impl Importer<'_> {
         let _permit = bulk_items::admit(app, request.headers())?;
         let config = &app.config.server;
         let (parts, body) = request.into_parts();
-        let parsed = bulk_items::read(config, body, |index, value| self.parse(index, value, None));
+        let mut room = AnswerRoom::of(config);
+        let parsed = bulk_items::read(config, body, |index, value| {
+            room.admit(self.parse(index, value, None), Draft::content)
+        });
         let parsed = parsed.await?;
         check_again(&app.keys, &parts.headers, self.caller).await?;
         let parsed = bulk::without_hashes(parsed);
         let limit = config.request_timeout_ms;
         let run = async |orders: Vec<Order>, _: Deadlines| {
-            let outcomes = self.foresee(&orders).await;
+            let outcomes = self.foresee(&orders, &mut room).await;
             outcomes.unwrap_or_else(|problem| vec![Err(problem); orders.len()])
         };
         let outcomes = bulk_items::carry_out(parsed, limit, Kind::RequestTimeout, run).await?;
-        let links = &app.config.links;
-        let results = outcomes.iter().enumerate();
-        let results = results.map(|(index, outcome)| view(index, outcome, links));
-        let results = results.collect();
-        Ok(bulk::answer_of(results))
+        Ok(bulk::answer_of(app, outcomes, view))
     }
 
     /// The order of an item.
@@ -175,14 +180,13 @@ impl Importer<'_> {
         let mut fields = Fields::new(object);
         let history = self.history(&mut fields);
         let rules = rules::field(&mut fields, links);
-        let mut draft = create::read(fields, links, self.caller, receipt)?;
-        let order = draft.order_mut();
+        let (mut order, properties) = create::read(fields, links, self.caller, receipt)?;
         order.history = history;
-        order.content.details.rules = rules;
+        order.content.set_rules(rules);
         let creator = &self.app.creator;
         let alias = order.alias.as_ref();
         order.number = alias.and_then(|code| creator.number_of(code, self.agreed));
-        Ok(draft)
+        Ok(Draft::new(order, properties.into_new_password()))
     }
 
     /// What the link had where it comes from.
@@ -208,13 +212,15 @@ impl Importer<'_> {
         &self,
         orders: &[Order],
         by: Deadlines,
+        room: &mut AnswerRoom,
     ) -> Result<Vec<OrderOutcome>, Problem> {
         let mut outcomes = self.app.creator.existing(orders).await?;
-        self.find_places(orders, &mut outcomes, |_| true).await?;
+        self.find_places(orders, &mut outcomes, room, |_| true)
+            .await?;
         let open: Vec<usize> = (0..orders.len())
             .filter(|index| outcomes[*index].is_none())
             .collect();
-        let rest: Vec<Order> = open.iter().map(|index| orders[*index].clone()).collect();
+        let rest: Vec<&Order> = open.iter().map(|index| &orders[*index]).collect();
         let numbers: Vec<u64> = rest.iter().filter_map(|order| order.number).collect();
         if !numbers.is_empty() {
             // So that they are not issued later, when their codes are taken.
@@ -226,7 +232,8 @@ impl Importer<'_> {
         }
         // Another item, or another request, was first.
         let is_taken = |problem: &Problem| problem.kind() == Kind::SlugTaken;
-        self.find_places(orders, &mut outcomes, is_taken).await?;
+        self.find_places(orders, &mut outcomes, room, is_taken)
+            .await?;
         let missing = || Err(Problem::new(Kind::RequestTimeout));
         Ok(outcomes
             .into_iter()
@@ -238,9 +245,11 @@ impl Importer<'_> {
     async fn foresee<'o>(
         &self,
         orders: &'o [Order],
+        room: &mut AnswerRoom,
     ) -> Result<Vec<Result<Foreseen, Problem>>, Problem> {
         let mut outcomes = self.app.creator.existing(orders).await?;
-        self.find_places(orders, &mut outcomes, |_| true).await?;
+        self.find_places(orders, &mut outcomes, room, |_| true)
+            .await?;
         let mut seen: HashMap<LinkKey, &LinkContent> = HashMap::new();
         let mut foresee = |order: &'o Order| {
             let Some(key) = place(order) else {
@@ -254,23 +263,30 @@ impl Importer<'_> {
                 Entry::Occupied(first) if fulfils(first.get(), &order.content) => {
                     Ok(Foreseen::Existing(None))
                 }
-                Entry::Occupied(first) => Err(conflict(Some(first.get()), &order.content)),
+                Entry::Occupied(first) => {
+                    let problem = conflict(Some(first.get()), &order.content);
+                    Err(room.fitting(problem))
+                }
             }
         };
         let foreseen = orders.iter().zip(outcomes);
         let foreseen = foreseen.map(|(order, outcome)| match outcome {
-            Some(outcome) => outcome.map(|made| Foreseen::Existing(Some(Box::new(made.link)))),
+            Some(outcome) => outcome.map(|made| {
+                let is_shown = made.shown().is_some();
+                Foreseen::Existing(is_shown.then(|| Box::new(made.link)))
+            }),
             None => foresee(order),
         });
         Ok(foreseen.collect())
     }
 
     /// Sets the outcomes of orders whose code a link has: those without an outcome, and those that failed so that `is_open`
-    /// holds.
+    /// holds. Such a link is in the answer where that has room for it, and so is what is said of it.
     async fn find_places(
         &self,
         orders: &[Order],
         outcomes: &mut [Option<OrderOutcome>],
+        room: &mut AnswerRoom,
         is_open: impl Fn(&Problem) -> bool,
     ) -> Result<(), Problem> {
         let mut wanted: HashMap<LinkKey, Vec<usize>> = HashMap::new();
@@ -284,30 +300,30 @@ impl Importer<'_> {
                 wanted.entry(key).or_default().push(index);
             }
         }
-        if wanted.is_empty() {
-            return Ok(());
-        }
         let keys: Vec<LinkKey> = wanted.keys().cloned().collect();
-        for link in self.app.store.find_links(&keys).await? {
-            for index in wanted.remove(&link.key()).unwrap_or_default() {
-                outcomes[index] = Some(self.occupied(&link, &orders[index]));
+        for keys in keys.chunks(FOUND_AT_ONCE) {
+            for link in self.app.store.find_links(keys).await? {
+                for index in wanted.remove(&link.key()).unwrap_or_default() {
+                    let outcome = self.occupied(&link, &orders[index], room);
+                    outcomes[index] = Some(outcome);
+                }
             }
         }
         Ok(())
     }
 
     /// The outcome of an order whose code that link has.
-    fn occupied(&self, link: &Link, order: &Order) -> OrderOutcome {
+    fn occupied(&self, link: &Link, order: &Order, room: &mut AnswerRoom) -> OrderOutcome {
         let is_visible = self.caller.check(link).is_ok();
-        if is_visible && fulfils(&link.content, &order.content) {
-            return Ok(FulfilledOrder {
-                link: link.clone(),
-                is_found: true,
-                is_replayed: false,
-            });
+        if !is_visible || !fulfils(&link.content, &order.content) {
+            let other = is_visible.then_some(&link.content);
+            return Err(room.fitting(conflict(other, &order.content)));
         }
-        let other = is_visible.then_some(&link.content);
-        Err(conflict(other, &order.content))
+        let mut found = FulfilledOrder::found(link.clone());
+        if !room.shows(&link.content) {
+            found.leave_out();
+        }
+        Ok(found)
     }
 }
 

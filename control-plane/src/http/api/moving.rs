@@ -10,10 +10,11 @@ use crate::feed::AwaitedChanges;
 use crate::http::app::App;
 use crate::http::auth::Caller;
 use crate::http::tenant_links::TenantLinks;
-use crate::links::model::{Link, LinkContent};
+use crate::links::checked::CheckedContent;
+use crate::links::model::Link;
 use crate::links::moving::relocate;
 use crate::problem::{FieldError, Kind, Problem};
-use crate::store::{ChangeError, LinkMove};
+use crate::store::LinkMove;
 use axum::extract::{Extension, State};
 use axum::response::Response;
 use edgelink_wire::LinkKey;
@@ -47,29 +48,13 @@ pub(crate) async fn restore(
     let check = Box::new(move |link: &Link| {
         caller.check(link)?;
         if_match.check(link)?;
-        check_targets(&link.content, &checked.links(&caller))
+        // It would be as good as a new one.
+        checked.links(&caller).renewed(&link.content)
     });
     let restored = app.store.restore_link(&key, check, &actor).await?;
     let link = outcome(restored)?;
     let awaited = AwaitedChanges::new(from, [(key, link.rev)]);
     Ok(awaited.attach_to(view::found(&link, &app.config.links)))
-}
-
-/// Refuses a link whose targets no link may have any more: it would be as good as a new one.
-fn check_targets(content: &LinkContent, links: &TenantLinks<'_>) -> Result<(), ChangeError> {
-    let check = |field, target: &str| {
-        let target = values::target(&Value::from(target), links);
-        target.map_err(|reason| ChangeError::invalid(field, reason))
-    };
-    // Of a link that was purged nothing is left to be checked.
-    let target = content.target.as_str();
-    if !target.is_empty() {
-        check("longUrl", target)?;
-    }
-    for rule in &content.details.rules {
-        check("redirectRules", &rule.target)?;
-    }
-    Ok(())
 }
 
 /// Moves a link to another code or domain.
@@ -106,9 +91,15 @@ pub(crate) async fn move_link(
     }
     let from = app.feed.end();
     let (actor, scope) = (caller.actor(), caller.scope().clone());
+    let checked = app.clone();
     let check = Arc::new(move |link: &Link| {
         caller.check(link)?;
-        if_match.check(link)
+        if_match.check(link)?;
+        match keeps_old {
+            // There is a new one beside it.
+            true => checked.links(&caller).renewed(&link.content),
+            false => Ok(CheckedContent::existing(link)),
+        }
     });
     let wanted = LinkMove {
         from: key,

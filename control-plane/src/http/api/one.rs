@@ -7,7 +7,8 @@ use super::{values, view};
 use crate::feed::AwaitedChanges;
 use crate::http::app::App;
 use crate::http::auth::Caller;
-use crate::links::model::{Link, LinkContent};
+use crate::links::checked::CheckedContent;
+use crate::links::model::Link;
 use crate::problem::{Kind, Problem};
 use crate::store::{ChangeError, ChangeOutcome};
 use axum::extract::{Extension, FromRequestParts, Path, State};
@@ -108,13 +109,13 @@ pub(super) async fn change(
     caller: Caller,
     key: LinkKey,
     if_match: IfMatch,
-    change: impl Fn(&LinkContent) -> Result<LinkContent, ChangeError> + Send + Sync + 'static,
+    change: impl Fn(CheckedContent) -> Result<CheckedContent, ChangeError> + Send + Sync + 'static,
 ) -> Result<(Link, AwaitedChanges), Problem> {
     let actor = caller.actor();
     let change = Box::new(move |link: &Link| {
         caller.check(link)?;
         if_match.check(link)?;
-        change(&link.content)
+        change(CheckedContent::existing(link))
     });
     let from = app.feed.end();
     let link = outcome(app.store.update_link(&key, change, &actor).await?)?;

@@ -11,7 +11,7 @@ use crate::feed::AwaitedChanges;
 use crate::http::app::App;
 use crate::http::auth::Caller;
 use crate::http::tenant_links::TenantLinks;
-use crate::links::model::{Link, LinkContent};
+use crate::links::model::Link;
 use crate::problem::Problem;
 use axum::extract::{Extension, State};
 use axum::response::Response;
@@ -62,7 +62,7 @@ pub(crate) async fn carry_out(
     if let Some(password) = patch.new_password() {
         app.passwords.hash(password).await?;
     }
-    let apply = move |content: &LinkContent| patch.apply(content);
+    let apply = move |content| patch.apply(content);
     one::change(app, caller, key, if_match, apply).await
 }
 

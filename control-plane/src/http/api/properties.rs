@@ -5,17 +5,15 @@ use super::fields::Fields;
 use super::values;
 use crate::http::auth::Caller;
 use crate::http::tenant_links::TenantLinks;
-use crate::links::model::LinkContent;
+use crate::links::checked::{CheckedContent, CheckedTarget, OtherProperties};
 use crate::links::passwords::NewPassword;
-use crate::links::utm;
 use crate::store::ChangeError;
-use edgelink_wire::target::TargetUrl;
 use edgelink_wire::{LinkState, RedirectStatus};
 
 /// The new values of the properties that a request names. The outer `None` stays as it is.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Properties {
-    target: Option<TargetUrl>,
+    target: Option<CheckedTarget>,
     redirect: Option<RedirectStatus>,
     state: Option<LinkState>,
     valid_since: Option<Option<u64>>,
@@ -27,7 +25,7 @@ pub(crate) struct Properties {
     external_id: Option<Option<String>>,
     archived: Option<bool>,
     max_visits: Option<Option<u64>>,
-    expired_url: Option<Option<String>>,
+    expired_url: Option<Option<CheckedTarget>>,
     forward_path: Option<bool>,
     crawlable: Option<bool>,
     track_conversions: Option<bool>,
@@ -73,9 +71,7 @@ impl Properties {
             notes: fields.change("notes", values::notes),
             external_id: fields.change("externalId", values::external_id),
             archived: or_false(fields.change("archived", values::flag)),
-            expired_url: fields.change("expiredUrl", |value| {
-                values::target(value, links).map(|target| target.as_str().to_owned())
-            }),
+            expired_url: fields.change("expiredUrl", |value| values::target(value, links)),
             forward_path: or_false(fields.change("forwardPath", values::flag)),
             crawlable: or_false(fields.change("crawlable", values::flag)),
             track_conversions: or_false(fields.change("trackConversions", values::flag)),
@@ -95,7 +91,7 @@ impl Properties {
     }
 
     /// Makes the target one of the named properties.
-    pub(super) fn set_target(&mut self, target: TargetUrl) {
+    pub(super) fn set_target(&mut self, target: CheckedTarget) {
         self.target = Some(target);
     }
 
@@ -104,42 +100,55 @@ impl Properties {
         self.password.as_ref()?.as_ref()
     }
 
-    /// The changed content. What depends on several properties is checked on it, because a change may name some of them only.
-    pub(super) fn apply(&self, old: &LinkContent) -> Result<LinkContent, ChangeError> {
-        let mut new = old.clone();
-        set(&mut new.target, self.target.as_ref());
-        set(&mut new.redirect, self.redirect.as_ref());
-        set(&mut new.state, self.state.as_ref());
-        set(&mut new.valid_since, self.valid_since.as_ref());
-        set(&mut new.valid_until, self.valid_until.as_ref());
-        set(&mut new.forward_query, self.forward_query.as_ref());
-        set(&mut new.title, self.title.as_ref());
-        set(&mut new.tags, self.tags.as_ref());
-        set(&mut new.details.notes, self.notes.as_ref());
-        set(&mut new.external_id, self.external_id.as_ref());
-        set(&mut new.archived, self.archived.as_ref());
-        set(&mut new.details.max_visits, self.max_visits.as_ref());
-        set(&mut new.details.expired_url, self.expired_url.as_ref());
-        set(&mut new.details.forward_path, self.forward_path.as_ref());
-        set(&mut new.details.crawlable, self.crawlable.as_ref());
-        let tracks = &mut new.details.track_conversions;
-        set(tracks, self.track_conversions.as_ref());
-        if let Some(password) = &self.password {
-            let hash = password.as_ref().map(|password| password.hash().to_owned());
-            new.details.password = hash;
+    /// The same password alone.
+    pub(super) fn into_new_password(self) -> Option<NewPassword> {
+        self.password.flatten()
+    }
+
+    /// Makes the content what it is with them. What depends on several properties is checked on it, because a change may name some of
+    /// them only.
+    pub(super) fn apply(&self, mut new: CheckedContent) -> Result<CheckedContent, ChangeError> {
+        if let Some(target) = &self.target {
+            new.set_target(target.clone());
         }
-        new.target = utm::with(&new.target, &self.utm).map_err(|error| {
+        if let Some(target) = &self.expired_url {
+            new.set_expired_url(target.clone());
+        }
+        new.set_campaign(&self.utm).map_err(|error| {
             let named = UTM_FIELDS.iter().zip(&self.utm);
             let mut named = named.filter_map(|(field, value)| value.as_ref().map(|_| *field));
             ChangeError::invalid(named.next().unwrap_or("longUrl"), error.to_string())
         })?;
-        if let Some(caller) = &self.caller {
-            new.tags = caller.tags(new.tags);
-            values::check_tags(&new.tags).map_err(|reason| ChangeError::invalid("tags", reason))?;
-        }
-        values::check_validity(new.valid_since, new.valid_until)
-            .map_err(|reason| ChangeError::invalid("validUntil", reason))?;
+        self.apply_others(&mut new.others())?;
         Ok(new)
+    }
+
+    /// The same of what is no target.
+    fn apply_others(&self, new: &mut OtherProperties<'_>) -> Result<(), ChangeError> {
+        set(new.redirect, self.redirect.as_ref());
+        set(new.state, self.state.as_ref());
+        set(new.valid_since, self.valid_since.as_ref());
+        set(new.valid_until, self.valid_until.as_ref());
+        set(new.forward_query, self.forward_query.as_ref());
+        set(new.title, self.title.as_ref());
+        set(new.tags, self.tags.as_ref());
+        set(new.notes, self.notes.as_ref());
+        set(new.external_id, self.external_id.as_ref());
+        set(new.archived, self.archived.as_ref());
+        set(new.max_visits, self.max_visits.as_ref());
+        set(new.forward_path, self.forward_path.as_ref());
+        set(new.crawlable, self.crawlable.as_ref());
+        set(new.track_conversions, self.track_conversions.as_ref());
+        if let Some(password) = &self.password {
+            let hash = password.as_ref().map(|password| password.hash().to_owned());
+            *new.password = hash;
+        }
+        if let Some(caller) = &self.caller {
+            *new.tags = caller.tags(std::mem::take(new.tags));
+            values::check_tags(new.tags).map_err(|reason| ChangeError::invalid("tags", reason))?;
+        }
+        values::check_validity(*new.valid_since, *new.valid_until)
+            .map_err(|reason| ChangeError::invalid("validUntil", reason))
     }
 }
 

@@ -7,6 +7,7 @@ use crate::http::app::App;
 use crate::http::auth::Caller;
 use crate::links::order::{Order, OrderOutcome};
 use crate::problem::{Kind, Problem};
+use std::borrow::Borrow;
 use tokio::time::Instant;
 
 /// Carries one order out.
@@ -25,10 +26,10 @@ pub(super) async fn create(app: &App, caller: &Caller, order: Order) -> OrderOut
 
 /// Carries orders out like [`Creator::create_many`](crate::links::creating::Creator::create_many), which may leave out the last
 /// ones. The first of them are within the quota, and the others answered only if they create nothing.
-pub(super) async fn create_many(
+pub(super) async fn create_many<O: Borrow<Order>>(
     app: &App,
     caller: &Caller,
-    orders: &[Order],
+    orders: &[O],
     deadline: Instant,
     end: Instant,
 ) -> Vec<OrderOutcome> {
@@ -53,7 +54,7 @@ pub(super) async fn create_many(
 }
 
 /// The outcomes of orders for which nothing is left of the quota.
-async fn beyond(app: &App, orders: &[Order]) -> Vec<OrderOutcome> {
+async fn beyond<O: Borrow<Order>>(app: &App, orders: &[O]) -> Vec<OrderOutcome> {
     match app.creator.existing(orders).await {
         Ok(existing) => {
             let or_refused = |outcome: Option<OrderOutcome>| outcome.unwrap_or(Err(exhausted()));

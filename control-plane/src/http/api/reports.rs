@@ -7,7 +7,8 @@ use super::{one, page, schema, values};
 use crate::feed::AwaitedChanges;
 use crate::http::app::App;
 use crate::http::auth::Caller;
-use crate::links::model::{Link, LinkContent};
+use crate::links::checked::CheckedContent;
+use crate::links::model::Link;
 use crate::problem::{Kind, Problem};
 use crate::store::{ReportQuery, ReportRow, Reviewer};
 use crate::timestamp;
@@ -192,10 +193,9 @@ async fn disable(app: &App, caller: &Caller, row: &ReportRow) -> Result<AwaitedC
         if link.tenant_id != tenant_id || !caller.is_operator() {
             caller.check(link)?;
         }
-        Ok(LinkContent {
-            state: LinkState::Disabled,
-            ..link.content.clone()
-        })
+        let mut content = CheckedContent::existing(link);
+        *content.others().state = LinkState::Disabled;
+        Ok(content)
     });
     let from = app.feed.end();
     let link = one::outcome(app.store.update_link(&key, change, &actor).await?)?;

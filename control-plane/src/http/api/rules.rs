@@ -9,15 +9,15 @@ use super::view;
 use crate::http::app::App;
 use crate::http::auth::Caller;
 use crate::http::tenant_links::TenantLinks;
-use crate::links::model::{Link, LinkContent};
+use crate::links::checked::{CheckedContent, CheckedRules};
+use crate::links::model::Link;
 use crate::problem::{FieldError, Problem};
 use axum::Json;
 use axum::extract::{Extension, State};
 use axum::response::{IntoResponse, Response};
-use edgelink_wire::rules::{self, Rule, RuleError};
+use edgelink_wire::rules::{self, RuleError};
 use http::header;
 use serde::Serialize;
-use std::borrow::Cow;
 use std::sync::Arc;
 use utoipa::ToSchema;
 
@@ -69,10 +69,10 @@ pub(crate) async fn replace(
     JsonObject(object): JsonObject,
 ) -> Result<Response, Problem> {
     let links = app.links(&caller);
-    let rules = rules::read(object, &check_target(&links)).map_err(problem)?;
-    let change = move |content: &LinkContent| {
-        let mut content = content.clone();
-        content.details.rules.clone_from(&rules);
+    let rules = links.by_rules(|rules| CheckedRules::read(object, rules));
+    let rules = rules.map_err(problem)?;
+    let change = move |mut content: CheckedContent| {
+        content.set_rules(rules.clone());
         Ok(content)
     };
     let (link, awaited) = one::change(&app, caller, key, if_match, change).await?;
@@ -80,23 +80,13 @@ pub(crate) async fn replace(
 }
 
 /// Reads the rules of a link that is imported; none if the field is missing.
-pub(super) fn field(fields: &mut Fields, links: &TenantLinks<'_>) -> Vec<Rule> {
+pub(super) fn field(fields: &mut Fields, links: &TenantLinks<'_>) -> CheckedRules {
     let Some(value) = fields.take(rules::FIELD) else {
-        return Vec::new();
+        return CheckedRules::default();
     };
-    let (rules, errors) = rules::read_list(Some(value), &check_target(links));
+    let (rules, errors) = links.by_rules(|rules| CheckedRules::read_list(Some(value), rules));
     fields.refuse_all(errors.into_iter().map(field_error).collect());
     rules
-}
-
-/// A target of a rule is checked by the rules for the target of a link.
-fn check_target<'a>(
-    links: &'a TenantLinks<'_>,
-) -> impl Fn(&str) -> Result<String, Cow<'static, str>> + 'a {
-    |text| match links.check_target(text) {
-        Ok(target) => Ok(target.as_str().to_owned()),
-        Err(error) => Err(error.to_string().into()),
-    }
 }
 
 fn problem(errors: Vec<RuleError>) -> Problem {

@@ -4,12 +4,15 @@
 
 use super::body::JsonObject;
 use super::create;
+use super::draft::Draft;
+use super::fields::Fields;
 use super::properties::Properties;
 use super::schema;
 use super::view;
 use crate::feed::AwaitedChanges;
 use crate::http::app::App;
 use crate::http::auth::Caller;
+use crate::links::checked::CheckedContent;
 use crate::links::model::Link;
 use crate::links::order::Order;
 use crate::problem::{FieldError, Kind, Problem};
@@ -88,9 +91,8 @@ impl Upsert {
         caller: &Caller,
     ) -> Result<Self, Problem> {
         let is_on_domain = object.get("domain").is_some_and(|domain| !domain.is_null());
-        let mut draft = create::parse(object, &app.links(caller), caller, None)?;
-        let properties = draft.properties().clone();
-        let order = draft.order_mut();
+        let fields = Fields::new(object);
+        let (order, properties) = create::read(fields, &app.links(caller), caller, None)?;
         if order.find_if_exists {
             return Err(Problem::of_field(
                 "findIfExists",
@@ -101,7 +103,9 @@ impl Upsert {
         Ok(Self {
             external_id: external_id
                 .ok_or_else(|| Problem::of_field("externalId", "is required"))?,
-            order: draft.hash(&app.passwords).await?,
+            order: Draft::new(order, properties.new_password().cloned())
+                .hash(&app.passwords)
+                .await?,
             is_on_domain,
             properties: Arc::new(properties),
         })
@@ -130,7 +134,7 @@ impl Upsert {
             .map_err(|_| Problem::external_id_taken())?;
         self.check_place(&link)?;
         let links = &app.config.links;
-        if self.properties.apply(&link.content)? == link.content {
+        if *self.properties.apply(CheckedContent::existing(&link))? == link.content {
             return Ok(Some(view::found(&link, links)));
         }
         let (id, properties) = (self.external_id.clone(), Arc::clone(&self.properties));
@@ -141,7 +145,7 @@ impl Upsert {
             if link.content.external_id.as_ref() != Some(&id) {
                 return Err(ChangeError::Changed);
             }
-            properties.apply(&link.content)
+            properties.apply(CheckedContent::existing(link))
         });
         let from = app.feed.end();
         let key = link.key();

@@ -4,10 +4,10 @@ use super::fields::{Fields, Reason};
 use crate::domains::NoDomain;
 use crate::http::auth::Caller;
 use crate::http::tenant_links::TenantLinks;
+use crate::links::checked::CheckedTarget;
 use crate::links::passwords::NewPassword;
 use crate::timestamp;
 use edgelink_wire::password::MAX_PASSWORD_LENGTH;
-use edgelink_wire::target::TargetUrl;
 use edgelink_wire::{Code, Domain, LinkState, RedirectStatus};
 use serde_json::Value;
 use std::fmt::Display;
@@ -35,7 +35,7 @@ fn reason(error: impl Display) -> Reason {
     Reason::Owned(error.to_string())
 }
 
-pub(crate) fn target(value: &Value, links: &TenantLinks<'_>) -> Result<TargetUrl, Reason> {
+pub(crate) fn target(value: &Value, links: &TenantLinks<'_>) -> Result<CheckedTarget, Reason> {
     links.check_target(text(value)?).map_err(reason)
 }
 

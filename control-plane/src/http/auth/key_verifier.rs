@@ -12,6 +12,9 @@ use moka::future::Cache;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// How many bytes the texts of a key have that counts as one entry of the cache.
+const ENTRY_BYTES: usize = 1_024;
+
 /// Checks API keys. Rows, and their absence, are cached for `auth.key_cache_ms` from the moment at which the database is
 /// asked: for so long a revoked key still works. The secret and the end of the key are checked at every request.
 pub(crate) struct KeyVerifier {
@@ -119,6 +122,14 @@ struct LookedUp {
     since: Instant,
 }
 
+impl LookedUp {
+    /// What it counts of `auth.key_cache_entries`: one, and one more for each [`ENTRY_BYTES`] that the texts of a key have.
+    fn weight(&self) -> u32 {
+        let texts = self.holder.as_ref().map_or(0, |holder| holder.key.bytes());
+        u32::try_from(1 + texts / ENTRY_BYTES).unwrap_or(u32::MAX)
+    }
+}
+
 /// Counts the time to live from the question, because the answer may take its time.
 struct SinceAsked(Duration);
 
@@ -133,6 +144,7 @@ impl KeyCache {
         Self(
             Cache::builder()
                 .max_capacity(config.key_cache_entries)
+                .weigher(|_, found: &LookedUp| found.weight())
                 .expire_after(SinceAsked(config.key_cache_ms))
                 .build(),
         )

@@ -2,42 +2,11 @@
 
 use super::export::Exporter;
 use super::*;
+use crate::allocations;
 use crate::config::TelemetryConfig;
 use futures_util::FutureExt;
 use http::HeaderValue;
 use metrics_exporter_prometheus::PrometheusBuilder;
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
-/// The allocator of the system, which counts the allocations of each thread.
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-// SAFETY: every call goes to the allocator of the system.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller keeps to the contract of the trait.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as above.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-fn allocations_of(work: impl FnOnce()) -> u64 {
-    let before = ALLOCATIONS.get();
-    work();
-    ALLOCATIONS.get() - before
-}
 
 const SAMPLED: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 const UNSAMPLED: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
@@ -102,7 +71,7 @@ fn a_request_that_is_not_sampled_allocates_nothing() {
         };
         within(trace, work).await;
     };
-    let cost = |headers| allocations_of(|| request(headers).now_or_never().unwrap());
+    let cost = |headers| allocations::count_of(|| request(headers).now_or_never().unwrap());
     assert_eq!((cost(&none), cost(&unsampled)), (0, 0));
     assert!(cost(&sampled) > 0);
 }

@@ -62,6 +62,9 @@ const VALID_SINCE: &[&str] = &["validsince", "metavalidsince"];
 const VALID_UNTIL: &[&str] = &["validuntil", "metavaliduntil", "expirein", "expiresat"];
 const MAX_VISITS: &[&str] = &["maxvisits", "metamaxvisits"];
 
+/// The most places of a link: each becomes an item with all that the link has.
+pub(in super::super) const MAX_PLACES: usize = 100;
+
 /// What the API takes at most, in characters.
 const MAX_TITLE: usize = 512;
 const MAX_NOTES: usize = 4096;
@@ -137,6 +140,12 @@ impl<'r> Named<'r> {
         if format == Format::Bitly
             && let Some(Value::Array(custom)) = self.get(&["custombitlinks"])
         {
+            if custom.len() > MAX_PLACES {
+                let found = custom.len();
+                return Err(format!(
+                    "custom_bitlinks are {found}, and may be {MAX_PLACES}"
+                ));
+            }
             let custom = custom.iter().filter_map(Value::as_str);
             return custom.map(place).collect();
         }

@@ -1,14 +1,11 @@
 //! Rows of CSV (RFC 4180), with the delimiter and the columns that the first row shows.
 
 use super::lines::BYTE_ORDER_MARK;
-use super::record::{Content, Format, Record};
+use super::record::{Content, Format, MAX_COLUMNS, MAX_ROW_BYTES, Record, column_name};
 use csv::{ByteRecord, Reader, ReaderBuilder};
 use serde_json::{Map, Value};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
-
-/// The most bytes of a row.
-const MAX_ROW_BYTES: usize = 1 << 20;
 
 /// The columns of the table of YOURLS, in a file that does not name them: as phpMyAdmin exports it.
 const YOURLS_COLUMNS: [&str; 6] = ["keyword", "url", "title", "timestamp", "ip", "clicks"];
@@ -87,10 +84,13 @@ impl CsvRows {
         let Some(first) = rows.row()? else {
             return Ok(rows);
         };
-        let names: Vec<String> = first
-            .iter()
-            .map(|name| String::from_utf8_lossy(name).trim().to_owned())
-            .collect();
+        if first.len() > MAX_COLUMNS {
+            let (found, line) = (first.len(), rows.reader.position().line() - 1);
+            let reason = format!("line {line} has {found} columns, and may have {MAX_COLUMNS}");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
+        }
+        let names = first.iter().map(String::from_utf8_lossy);
+        let names: Vec<String> = names.map(|name| column_name(name.trim())).collect();
         let is_nameless = format == Format::Yourls
             && (5..=6).contains(&names.len())
             && !names.iter().any(|name| name.eq_ignore_ascii_case("url"));
@@ -124,15 +124,19 @@ impl CsvRows {
 
     fn row(&mut self) -> io::Result<Option<ByteRecord>> {
         self.reader.get_mut().left = MAX_ROW_BYTES;
+        let line = self.reader.position().line();
         let mut row = ByteRecord::new();
-        let is_there = self.reader.read_byte_record(&mut row);
-        Ok(is_there.map_err(io::Error::from)?.then_some(row))
+        let is_there = self.reader.read_byte_record(&mut row).map_err(|error| {
+            let error = io::Error::from(error);
+            io::Error::new(error.kind(), format!("line {line}: {error}"))
+        })?;
+        Ok(is_there.then_some(row))
     }
 
     fn content(&self, row: &ByteRecord) -> Content {
         let lossy = |reason: String| {
-            let fields: Vec<_> = row.iter().map(String::from_utf8_lossy).collect();
-            Content::Wrong(fields.join(","), reason)
+            let text: Vec<u8> = row.iter().collect::<Vec<_>>().join(&b',');
+            Content::wrong(&String::from_utf8_lossy(&text), reason)
         };
         if row.len() > self.columns.len() {
             return lossy(format!(

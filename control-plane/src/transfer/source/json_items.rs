@@ -1,125 +1,255 @@
 //! Links in JSON: one after another, in lists, or in the pages that APIs answer.
+//!
+//! Lists and pages are walked as they are read. A link alone is held, up to [`MAX_LINE_BYTES`] of it, and given to a parser.
 
+use super::json_text::{Capture, JsonText};
+use super::lines::MAX_LINE_BYTES;
 use super::record::{Content, Record};
-use serde_json::de::IoRead;
-use serde_json::{Deserializer, Map, StreamDeserializer, Value};
-use std::collections::VecDeque;
-use std::fmt;
-use std::fs::File;
-use std::io::{self, BufReader};
+use serde_json::Value;
+use std::io::{self, BufRead};
 
-/// Where the pages of APIs have their links: Shlink, Kutt, Bitly and YOURLS.
-const LISTS: [&str; 6] = [
-    "/shortUrls/data",
-    "/data",
-    "/links",
-    "/result",
-    "/shortUrls",
-    "/shortLinks",
-];
+/// The fields of pages that have the links: of Shlink, Kutt, Bitly and YOURLS.
+const LISTS: [&str; 5] = ["shortUrls", "data", "links", "result", "shortLinks"];
 
-/// Reads links. One value of the file, such as a page, is held in memory.
-pub(super) struct JsonItems {
-    values: StreamDeserializer<'static, IoRead<BufReader<File>>, Value>,
-    page: VecDeque<Value>,
+/// How deep lists may be nested.
+const MAX_DEPTH: usize = 128;
+
+/// Reads links.
+#[derive(Debug)]
+pub(super) struct JsonItems<R> {
+    text: JsonText<R>,
+    /// The lists that are being read, the innermost last.
+    open: Vec<OpenList>,
     read: u64,
 }
 
-impl fmt::Debug for JsonItems {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JsonItems")
-            .field("read", &self.read)
-            .finish_non_exhaustive()
-    }
+/// A list that is being read.
+#[derive(Debug)]
+struct OpenList {
+    members: Members,
+    /// How many objects of its page end behind it.
+    enclosing: u32,
+    is_empty: bool,
 }
 
-impl JsonItems {
-    /// Reads a file.
-    pub(super) fn new(file: File) -> Self {
-        let reader = IoRead::new(BufReader::new(file));
+/// The members of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Members {
+    /// Links, lists and pages.
+    Values,
+    /// Links.
+    Links,
+    /// Links by name, such as the `link_1` of YOURLS.
+    Named,
+}
+
+/// An object in a field that may have the links of a page.
+enum Inner {
+    /// A property of a link.
+    Property,
+    /// The links of a page, which is open now.
+    Opened,
+    /// The links of a page, of which this is the first.
+    First(Record),
+}
+
+impl<R: BufRead> JsonItems<R> {
+    /// Reads a file from its start.
+    pub(super) fn new(reader: R) -> Self {
         Self {
-            values: Deserializer::new(reader).into_iter(),
-            page: VecDeque::new(),
+            text: JsonText::new(reader),
+            open: Vec::new(),
             read: 0,
         }
     }
 
     /// The next record; `None` at the end.
     pub(super) fn next(&mut self) -> io::Result<Option<Record>> {
-        while self.page.is_empty() {
-            match self.values.next() {
-                Some(value) => self.page = links(value.map_err(io::Error::from)?).into(),
-                None => return Ok(None),
+        loop {
+            let Some(list) = self.open.last_mut() else {
+                if self.text.peek_value()?.is_none() {
+                    return Ok(None);
+                }
+                if let Some(record) = self.value()? {
+                    return Ok(Some(record));
+                }
+                continue;
+            };
+            let end = match list.members {
+                Members::Named => b'}',
+                Members::Values | Members::Links => b']',
+            };
+            if !self.text.advance(&mut list.is_empty, end)? {
+                self.close()?;
+                continue;
+            }
+            let record = match list.members {
+                Members::Values => self.value()?,
+                Members::Links => Some(self.link()?),
+                Members::Named => self.named()?,
+            };
+            if record.is_some() {
+                return Ok(record);
             }
         }
-        let Some(value) = self.page.pop_front() else {
-            return Ok(None);
-        };
+    }
+
+    /// Reads a value that may be a list or a page, of which the links follow; `None` if it is one.
+    fn value(&mut self) -> io::Result<Option<Record>> {
+        match self.text.peek_value()? {
+            Some(b'[') => {
+                self.open_list(Members::Values, 0)?;
+                Ok(None)
+            }
+            Some(b'{') => self.object(),
+            _ => self.link().map(Some),
+        }
+    }
+
+    /// Begins a list whose first byte is next.
+    fn open_list(&mut self, members: Members, enclosing: u32) -> io::Result<()> {
+        if self.open.len() == MAX_DEPTH {
+            let reason = format!("lists are nested more than {MAX_DEPTH} deep");
+            return Err(self.text.malformed(&reason));
+        }
+        self.text.skip_byte();
+        self.open.push(OpenList {
+            members,
+            enclosing,
+            is_empty: true,
+        });
+        Ok(())
+    }
+
+    /// Ends the innermost list, and reads to the end of its page.
+    fn close(&mut self) -> io::Result<()> {
+        let closed = self.open.pop();
+        self.text
+            .leave_objects(closed.map_or(0, |list| list.enclosing))
+    }
+
+    /// Reads an object: a link, or a page whose links follow.
+    fn object(&mut self) -> io::Result<Option<Record>> {
+        let mut link = self.text.capture(MAX_LINE_BYTES);
+        let mut is_empty = true;
+        self.text.take_into(&mut link)?;
+        while let Some(name) = self.text.member(&mut is_empty, &mut link)? {
+            let is_list = LISTS.contains(&name.as_str());
+            match self.text.peek_value()? {
+                Some(b'[') if is_list => {
+                    self.open_list(Members::Links, 1)?;
+                    return Ok(None);
+                }
+                Some(b'{') if is_list => match self.inner(&name, &mut link)? {
+                    Inner::Property => {}
+                    Inner::Opened => return Ok(None),
+                    Inner::First(record) => return Ok(Some(record)),
+                },
+                _ => self.text.value(&mut link)?,
+            }
+        }
+        self.record(&link).map(Some)
+    }
+
+    /// Reads an object in the field `outer` of what is taken for a link so far.
+    fn inner(&mut self, outer: &str, link: &mut Capture) -> io::Result<Inner> {
+        let is_of_shlink = outer == "shortUrls";
+        let mut is_empty = true;
+        self.text.take_into(link)?;
+        loop {
+            let is_first = is_empty;
+            let Some(name) = self.text.member(&mut is_empty, link)? else {
+                return Ok(Inner::Property);
+            };
+            match self.text.peek_value()? {
+                Some(b'[') if is_of_shlink && name == "data" => {
+                    self.open_list(Members::Links, 2)?;
+                    return Ok(Inner::Opened);
+                }
+                Some(b'{') if is_first && !is_of_shlink => {
+                    self.open.push(OpenList {
+                        members: Members::Named,
+                        enclosing: 1,
+                        is_empty: false,
+                    });
+                    return self.link().map(Inner::First);
+                }
+                _ => self.text.value(link)?,
+            }
+        }
+    }
+
+    /// Reads a link with its name; `None` if it is something else.
+    fn named(&mut self) -> io::Result<Option<Record>> {
+        let mut nothing = self.text.capture(0);
+        self.text.name(&mut nothing)?;
+        if self.text.peek_value()? == Some(b'{') {
+            return self.link().map(Some);
+        }
+        self.text.value(&mut nothing)?;
+        Ok(None)
+    }
+
+    /// Reads a value as a link.
+    fn link(&mut self) -> io::Result<Record> {
+        let mut link = self.text.capture(MAX_LINE_BYTES);
+        self.text.value(&mut link)?;
+        self.record(&link)
+    }
+
+    /// The record of what was captured.
+    fn record(&mut self, link: &Capture) -> io::Result<Record> {
         self.read += 1;
-        let content = match value {
-            Value::Object(fields) => Content::Row(fields),
-            other => Content::Wrong(other.to_string(), "is not an object".to_owned()),
-        };
-        Ok(Some(Record {
-            number: self.read,
-            end: self.values.byte_offset() as u64,
-            content,
-        }))
-    }
-}
-
-/// The links of a value: those of a list or a page, or else itself.
-fn links(value: Value) -> Vec<Value> {
-    if let Value::Array(list) = value {
-        return list.into_iter().flat_map(links).collect();
-    }
-    for path in LISTS {
-        match value.pointer(path) {
-            Some(Value::Array(list)) => return list.clone(),
-            // YOURLS: link_1, link_2 ...
-            Some(Value::Object(named)) if named.values().all(Value::is_object) => {
-                return in_order(named);
+        let content = if link.is_cut {
+            let start = link.start;
+            let reason =
+                format!("is longer than {MAX_LINE_BYTES} bytes: it begins at byte {start}");
+            Content::wrong(&String::from_utf8_lossy(&link.bytes), reason)
+        } else {
+            match serde_json::from_slice(&link.bytes) {
+                Ok(Value::Object(fields)) => Content::Row(fields),
+                Ok(other) => Content::wrong(&other.to_string(), "is not an object"),
+                Err(error) => return Err(link.malformed(&error)),
             }
-            _ => {}
-        }
+        };
+        Ok(Record {
+            number: self.read,
+            end: self.text.offset(),
+            content,
+        })
     }
-    vec![value]
-}
-
-fn in_order(named: &Map<String, Value>) -> Vec<Value> {
-    let number = |name: &str| -> Option<u64> { name.rsplit('_').next()?.parse().ok() };
-    let mut named: Vec<(&String, &Value)> = named.iter().collect();
-    named.sort_by_key(|(name, _)| (number(name), name.to_owned()));
-    named.into_iter().map(|(_, link)| link.clone()).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::{Seek, Write};
 
-    fn items(text: &str) -> io::Result<Vec<String>> {
-        let mut file = tempfile::tempfile().unwrap();
-        file.write_all(text.as_bytes()).unwrap();
-        file.rewind().unwrap();
-        let mut items = JsonItems::new(file);
+    fn records(text: &str) -> io::Result<Vec<Record>> {
+        let mut items = JsonItems::new(text.as_bytes());
         let mut found = Vec::new();
         while let Some(record) = items.next()? {
-            found.push(record.shown().to_string());
+            found.push(record);
         }
         Ok(found)
+    }
+
+    fn items(text: &str) -> io::Result<Vec<String>> {
+        let shown = |record: &Record| record.shown().to_string();
+        Ok(records(text)?.iter().map(shown).collect())
     }
 
     #[test]
     fn pages_of_every_system_are_taken_apart() {
         for text in [
             r#"{"shortUrls":{"data":[{"a":1},{"a":2}],"pagination":{}}}"#,
+            r#"{"shortUrls":{"pagination":{"data":{"x":[1]}},"data":[{"a":1},{"a":2}]},"more":["}"]}"#,
             r#"{"shortUrls":{"data":[{"a":1}]}}{"shortUrls":{"data":[]}} {"shortUrls":{"data":[{"a":2}]}}"#,
             r#"{"total":2,"data":[{"a":1},{"a":2}]}"#,
-            r#"{"links":[{"a":1},{"a":2}],"pagination":{}}"#,
-            r#"{"links":{"link_10":{"a":2},"link_9":{"a":1}},"stats":{}}"#,
+            r#"{"links":[{"a":1},{"a":2}],"pagination":{"data":[{"a":3}]}}"#,
+            r#"{"links":{"link_9":{"a":1},"count":2,"link_10":{"a":2}},"stats":{}}"#,
             r#"[{"a":1},{"a":2}]"#,
-            "{\"a\":1}\n{\"a\":2}\n",
+            r#"[[{"a":1}],[],{"data":[{"a":2}]}]"#,
+            "\u{feff}{\"a\":1}\n{\"a\" : 2 }\n",
         ] {
             assert_eq!(items(text).unwrap(), [r#"{"a":1}"#, r#"{"a":2}"#], "{text}");
         }
@@ -127,9 +257,53 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_ends_the_reading_and_what_is_no_link_is_reported() {
-        assert!(items("{\"a\":1} {").is_err());
-        let found = items("[1, {\"a\":1}]").unwrap();
-        assert_eq!(found, ["\"1\"", r#"{"a":1}"#]);
+    fn a_link_keeps_fields_that_could_be_those_of_a_page() {
+        for link in [
+            r#"{"data":"x","links":{"self":"[{"},"shortUrls":{"total":{"a":1}}}"#,
+            r#"{"a":"\"}{","b":[[],{}],"result":null}"#,
+            "{}",
+        ] {
+            assert_eq!(items(link).unwrap(), [link]);
+        }
+    }
+
+    #[test]
+    fn what_is_no_json_ends_the_reading_and_its_place_is_named() {
+        let long = format!("[{}", "[".repeat(MAX_DEPTH));
+        for (text, place) in [
+            ("{\"a\":1} {", "byte 9"),
+            ("[{\"a\":1},]", "byte 9"),
+            ("[{\"a\":1} {\"a\":2}]", "byte 9"),
+            ("[{\"a\":x}]", "byte 1"),
+            ("{\"a\"}", "byte 4"),
+            ("<html>", "byte 0"),
+            ("}", "byte 0"),
+            ("{\"data\":[{}]", "byte 12"),
+            ("\"a", "byte 2"),
+            (long.as_str(), "128 deep"),
+        ] {
+            let error = items(text).unwrap_err().to_string();
+            assert!(error.contains(place), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_link_is_reported_and_leaves_the_next_ones() {
+        let found = items("[1, {\"a\":1}, \"x\"]").unwrap();
+        assert_eq!(found, ["\"1\"", r#"{"a":1}"#, r#""\"x\"""#]);
+        for (before, after) in [("[", "]"), ("", ""), ("{\"data\":[", "]}")] {
+            let comma = if before.is_empty() { "" } else { "," };
+            let long = format!("{{\"a\":\"{}\"}}", "x".repeat(MAX_LINE_BYTES));
+            let text = format!("{before}{long}{comma}{{\"a\":1}}{after}");
+            let found = records(&text).unwrap();
+            let Content::Wrong(shown, reason) = &found[0].content else {
+                panic!("it is too long");
+            };
+            assert!(shown.len() <= 4_096 && reason.contains("65536"), "{reason}");
+            let place = format!("byte {}", before.len());
+            assert!(reason.contains(&place), "{reason}");
+            assert_eq!(found[1].shown().to_string(), r#"{"a":1}"#);
+            assert_eq!((found[1].number, found.len()), (2, 2));
+        }
     }
 }

@@ -56,6 +56,18 @@ impl Format {
     }
 }
 
+/// The most bytes of a row, of CSV or of an SQL dump.
+pub(super) const MAX_ROW_BYTES: usize = 1 << 20;
+
+/// The most columns of a table, and values of a row.
+pub(super) const MAX_COLUMNS: usize = 256;
+
+/// The longest name of a column in bytes; the rest of a longer one is cut off.
+const MAX_NAME_BYTES: usize = 256;
+
+/// How many bytes of a record that cannot be read are kept for the report.
+const SHOWN_BYTES: usize = 4_096;
+
 /// A record of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub(in super::super) struct Record {
@@ -73,6 +85,23 @@ pub(super) enum Content {
     Row(Map<String, Value>),
     /// What cannot be read, and why.
     Wrong(String, String),
+}
+
+impl Content {
+    /// A record that cannot be read, of whose text the beginning is shown.
+    pub(super) fn wrong(text: &str, reason: impl Into<String>) -> Self {
+        Self::Wrong(beginning(text, SHOWN_BYTES).to_owned(), reason.into())
+    }
+}
+
+/// The name of a column, within its bound.
+pub(super) fn column_name(name: &str) -> String {
+    beginning(name, MAX_NAME_BYTES).to_owned()
+}
+
+/// The first bytes of a text, as many characters as fit.
+fn beginning(text: &str, most: usize) -> &str {
+    &text[..text.floor_char_boundary(most)]
 }
 
 /// An item of an import, ready to be sent.
@@ -93,16 +122,34 @@ impl Record {
         }
     }
 
-    /// About how many bytes it has.
+    /// About how many bytes it has: a value counts as much as 32 letters beside its text, and so does a short name.
     pub(in super::super) fn size(&self) -> usize {
-        const NAME: usize = 32;
         match &self.content {
             Content::Line(line) => line.bytes.len(),
-            Content::Row(fields) => fields
-                .values()
-                .map(|value| NAME + value.as_str().map_or(NAME, str::len))
-                .sum(),
+            Content::Row(fields) => fields_size(fields),
             Content::Wrong(text, _) => text.len(),
         }
+    }
+}
+
+/// What a name or a value counts at least.
+const UNIT: usize = 32;
+
+fn fields_size(fields: &Map<String, Value>) -> usize {
+    let field = |(name, value): (&String, &Value)| name.len().max(UNIT) + value_size(value);
+    fields.iter().map(field).sum()
+}
+
+fn value_size(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len(),
+        Value::Array(list) => {
+            UNIT + list
+                .iter()
+                .map(|value| UNIT + value_size(value))
+                .sum::<usize>()
+        }
+        Value::Object(fields) => UNIT + fields_size(fields),
+        Value::Null | Value::Bool(_) | Value::Number(_) => UNIT,
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A dump is read as tokens, one by one: what stands in strings and comments is no SQL, and no statement is held as a whole.
 
-use super::record::{Content, Record};
+use super::record::{Content, MAX_COLUMNS, MAX_ROW_BYTES, Record, column_name};
 use serde_json::{Map, Value};
 use std::io::{self, BufRead};
 
@@ -156,8 +156,12 @@ impl<R: BufRead> SqlRows<R> {
                     begins = true;
                     continue;
                 }
-                Token::Name(name) if begins && depth == 1 => names.push(name),
-                Token::Word(name) if begins && depth == 1 && !is_key(&name) => names.push(name),
+                // A row with more values than these is refused.
+                _ if names.len() == MAX_COLUMNS => {}
+                Token::Name(name) if begins && depth == 1 => names.push(column_name(&name)),
+                Token::Word(name) if begins && depth == 1 && !is_key(&name) => {
+                    names.push(column_name(&name));
+                }
                 _ => {}
             }
             if depth == 0 {
@@ -170,63 +174,113 @@ impl<R: BufRead> SqlRows<R> {
 
     /// The values up to the closing bracket.
     fn row(&mut self, columns: &[String]) -> io::Result<Content> {
-        let mut values = vec![String::new()];
-        let (mut depth, mut wrong) = (1, None);
-        loop {
+        let mut values = Values::of(columns);
+        let mut depth = 1;
+        while depth > 0 {
             let Some(token) = self.tokens.next()? else {
-                wrong = Some("is cut off".to_owned());
+                values.wrong = Some("is cut off".to_owned());
                 break;
             };
-            let value = values.last_mut();
             match token {
                 Token::Symbol(b'(') => depth += 1,
                 Token::Symbol(b')') => depth -= 1,
-                Token::Symbol(b',') if depth == 1 => values.push(String::new()),
-                Token::Text(text) => match (value, text.into_value()) {
-                    (Some(value), Ok(text)) => *value = text,
-                    (_, Err(reason)) => wrong = Some(reason),
-                    (None, _) => {}
-                },
+                Token::Symbol(b',') if depth == 1 => values.begin(),
+                Token::Symbol(b'-') => values.append("-"),
+                Token::Text(text) => values.set(text),
                 // NULL, or the character set of the text that follows.
                 Token::Word(word) if word.eq_ignore_ascii_case("null") || word.starts_with('_') => {
                 }
-                Token::Word(word) => {
-                    if let Some(value) = value {
-                        *value += &word;
-                    }
-                }
-                Token::Symbol(b'-') => {
-                    if let Some(value) = value {
-                        value.push('-');
-                    }
-                }
+                Token::Word(word) => values.append(&word),
                 _ => {}
             }
-            if depth == 0 {
-                break;
-            }
         }
-        if values.len() != columns.len() {
-            let reason = format!(
-                "has {} values, and there are {} columns",
-                values.len(),
-                columns.len()
-            );
-            wrong.get_or_insert(reason);
-        }
-        Ok(match wrong {
-            Some(reason) => Content::Wrong(values.join(","), reason),
-            None => {
-                let values = values.into_iter().map(Value::from);
-                Content::Row(columns.iter().cloned().zip(values).collect::<Map<_, _>>())
-            }
-        })
+        Ok(values.into_content())
     }
 
     /// Reads to behind the semicolon that ends the statement, unless that was read.
     fn skip_statement(&mut self) -> io::Result<()> {
         while !self.tokens.is_at_end && self.tokens.next()?.is_some() {}
         Ok(())
+    }
+}
+
+/// The values of a row, within their bounds.
+struct Values<'c> {
+    columns: &'c [String],
+    list: Vec<String>,
+    bytes: usize,
+    /// Why the row cannot be read.
+    wrong: Option<String>,
+}
+
+impl<'c> Values<'c> {
+    fn of(columns: &'c [String]) -> Self {
+        Self {
+            columns,
+            list: vec![String::new()],
+            bytes: 0,
+            wrong: None,
+        }
+    }
+
+    /// Begins the next value.
+    fn begin(&mut self) {
+        match self.list.len() < MAX_COLUMNS {
+            true => self.list.push(String::new()),
+            false => self.refuse(|| format!("has more than {MAX_COLUMNS} values")),
+        }
+    }
+
+    /// Sets the value to a text in quotes.
+    fn set(&mut self, text: Text) {
+        match text.into_value() {
+            Ok(text) => {
+                self.clear();
+                self.append(&text);
+            }
+            Err(reason) => {
+                let column = self.columns.get(self.list.len() - 1);
+                let column = column.map_or("a value", String::as_str);
+                self.wrong
+                    .get_or_insert_with(|| format!("{column} {reason}"));
+            }
+        }
+    }
+
+    fn clear(&mut self) {
+        if let Some(value) = self.list.last_mut() {
+            value.clear();
+        }
+    }
+
+    fn append(&mut self, text: &str) {
+        self.bytes += text.len();
+        if self.bytes > MAX_ROW_BYTES {
+            self.refuse(|| format!("is longer than {MAX_ROW_BYTES} bytes"));
+        } else if let Some(value) = self.list.last_mut() {
+            value.push_str(text);
+        }
+    }
+
+    /// Notes why the row cannot be read, if that is the first reason.
+    fn refuse(&mut self, reason: impl FnOnce() -> String) {
+        self.wrong.get_or_insert_with(reason);
+    }
+
+    fn into_content(self) -> Content {
+        let (values, columns) = (self.list, self.columns);
+        let wrong = self.wrong.or_else(|| {
+            let (found, known) = (values.len(), columns.len());
+            let reason = || format!("has {found} values, and there are {known} columns");
+            (found != known).then(reason)
+        });
+        match wrong {
+            Some(reason) => Content::wrong(&values.join(","), reason),
+            None => {
+                let values = values.into_iter().map(Value::from);
+                Content::Row(columns.iter().cloned().zip(values).collect::<Map<_, _>>())
+            }
+        }
     }
 }
 
@@ -279,9 +333,7 @@ impl Text {
 
     fn into_value(self) -> Result<String, String> {
         if self.is_cut {
-            return Err(format!(
-                "has a value that is longer than {MAX_VALUE_BYTES} bytes"
-            ));
+            return Err(format!("is longer than {MAX_VALUE_BYTES} bytes"));
         }
         String::from_utf8(self.bytes).map_err(|error| format!("is not UTF-8: {error}"))
     }

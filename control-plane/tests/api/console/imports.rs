@@ -261,6 +261,69 @@ async fn a_report_has_a_bound() {
 }
 
 #[tokio::test]
+async fn all_files_take_up_so_much_of_the_disk() {
+    let server = Running::with(&[
+        ("EDGELINK_AUTH_KEY_CACHE_MS", "0"),
+        ("EDGELINK_CONSOLE_MAX_IMPORT_BYTES", "1048576"),
+    ])
+    .await;
+    let file = "https://example.com/\n".repeat(33_000);
+    let mut admin = Browser::admin(&server).await;
+    let first = started(&mut admin, &[("format", "edgelink")], &file).await;
+    page_at_the_end(&admin, &first).await;
+    let mut creator = Browser::of_role(&server, "creator").await;
+    let answer = upload(&mut creator, &[("format", "edgelink")], &file).await;
+    assert_eq!(answer.status, 503, "{}", answer.text());
+    assert!(answer.text().contains("console.max_import_bytes"));
+    // What was refused takes up nothing, and a smaller file fits beside the first one.
+    started(&mut creator, &[("format", "edgelink")], LINES).await;
+    assert_eq!(admin.get(&first).await.status, 200);
+    // One's own gives way, as for want of places, also to a text that was pasted.
+    let fields = [("format", "edgelink"), ("text", file.as_str())];
+    let second = started(&mut admin, &fields, "").await;
+    let page = page_at_the_end(&admin, &second).await;
+    assert_eq!(figure(&page, "Would be created"), 33_000, "{page}");
+    assert_eq!(admin.get(&first).await.status, 404);
+}
+
+#[tokio::test]
+async fn a_report_that_has_no_room_stops_the_trial() {
+    let server = Running::with(&[
+        ("EDGELINK_AUTH_KEY_CACHE_MS", "0"),
+        ("EDGELINK_CONSOLE_MAX_IMPORT_BYTES", "1048576"),
+    ])
+    .await;
+    let mut browser = Browser::admin(&server).await;
+    let path = started(
+        &mut browser,
+        &[("format", "edgelink")],
+        &"{\n".repeat(300_000),
+    )
+    .await;
+    let page = page_at_the_end(&browser, &path).await;
+    assert!(page.contains("the report has no room"), "{page}");
+    assert!(figure(&page, "Records") < 300_000);
+    let report = send(browser.request(Method::GET, &format!("{path}/report"))).await;
+    assert!(report.text().len() > 65_536, "it comes in pieces");
+    assert!(report.text().ends_with("}\n"));
+}
+
+#[tokio::test]
+async fn a_form_has_small_fields_beside_its_file() {
+    let server = start().await;
+    let mut browser = Browser::admin(&server).await;
+    let long = "x".repeat(70_000);
+    let answer = upload(&mut browser, &[("format", &long)], LINES).await;
+    assert_eq!(answer.status, 413, "{}", answer.text());
+    let name = "n".repeat(2 << 20);
+    let answer = upload(&mut browser, &[(&name, "")], LINES).await;
+    assert_eq!(answer.status, 413, "{}", answer.text());
+    let many: Vec<String> = (0..100).map(|number| number.to_string()).collect();
+    let many: Vec<(&str, &str)> = many.iter().map(|name| (name.as_str(), "")).collect();
+    assert_eq!(upload(&mut browser, &many, LINES).await.status, 413);
+}
+
+#[tokio::test]
 async fn an_import_is_not_that_of_another_key_of_its_user() {
     let server = start().await;
     let mut admin = Browser::admin(&server).await;

@@ -156,9 +156,12 @@ fn text(value: Option<impl ToString>) -> String {
     value.map(|value| value.to_string()).unwrap_or_default()
 }
 
+/// The letters with which a formula may begin. Spreadsheets take the wide forms of the first four as well in some languages.
+const FORMULA_STARTS: [char; 11] = ['=', '+', '-', '@', '＝', '＋', '－', '＠', '\t', '\r', '\n'];
+
 /// The text of a visitor as a cell: with a quote in front where a spreadsheet would take it for a formula.
 fn harmless(text: &str) -> String {
-    match text.starts_with(['=', '+', '-', '@', '\t', '\r']) {
+    match text.starts_with(FORMULA_STARTS) {
         true => format!("'{text}"),
         false => text.to_owned(),
     }
@@ -192,7 +195,19 @@ mod tests {
 
     #[test]
     fn a_cell_is_no_formula() {
-        for text in ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1"] {
+        for text in [
+            "=1+1",
+            "+1",
+            "-1",
+            "@SUM(A1)",
+            "＝1+1",
+            "＋1",
+            "－1",
+            "＠SUM(A1)",
+            "\t=1",
+            "\r=1",
+            "\n=1",
+        ] {
             assert_eq!(harmless(text), format!("'{text}"));
         }
         assert_eq!(harmless("a=b"), "a=b");

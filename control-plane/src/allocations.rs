@@ -1,0 +1,77 @@
+//! What tests allocate, counted for each thread by the allocator of the test program.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+/// The allocator of the system, which counts what each thread asks of it.
+struct Counting;
+
+thread_local! {
+    static COUNT: Cell<u64> = const { Cell::new(0) };
+    static HELD: Cell<i64> = const { Cell::new(0) };
+    static PEAK: Cell<i64> = const { Cell::new(0) };
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+// SAFETY: every call goes to the allocator of the system.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        COUNT.set(COUNT.get() + 1);
+        let held = HELD.get() + layout.size() as i64;
+        HELD.set(held);
+        PEAK.set(PEAK.get().max(held));
+        // SAFETY: the caller keeps to the contract of the trait.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        HELD.set(HELD.get() - layout.size() as i64);
+        // SAFETY: as above.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+/// How many allocations this thread makes for the work.
+pub(crate) fn count_of(work: impl FnOnce()) -> u64 {
+    let before = COUNT.get();
+    work();
+    COUNT.get() - before
+}
+
+/// The bytes that this thread has allocated and not freed.
+pub(crate) fn held() -> i64 {
+    HELD.get()
+}
+
+/// The bytes that this thread has allocated for some work.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Allocated {
+    /// The most at one time.
+    pub(crate) peak: i64,
+    /// Those that are still held when the work is done.
+    pub(crate) held: i64,
+}
+
+/// What some work gives, and the bytes that it takes.
+pub(crate) fn bytes_of<T>(work: impl FnOnce() -> T) -> (T, Allocated) {
+    let before = HELD.get();
+    PEAK.set(before);
+    let done = work();
+    let allocated = Allocated {
+        peak: PEAK.get() - before,
+        held: HELD.get() - before,
+    };
+    (done, allocated)
+}
+
+#[test]
+fn bytes_are_those_of_the_work_alone() {
+    let (text, allocated) = bytes_of(|| {
+        drop(vec![0_u8; 10_000]);
+        vec![0_u8; 1_000]
+    });
+    assert_eq!((allocated.peak, allocated.held), (10_000, 1_000));
+    assert_eq!(count_of(|| drop(text)), 0);
+}

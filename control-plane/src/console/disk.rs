@@ -1,0 +1,75 @@
+//! The room on the disk that files of imports take up.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The bytes that all files of imports of this process take up.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Disk(Arc<AtomicU64>);
+
+/// Bytes that are taken up until this is dropped.
+#[derive(Debug)]
+pub(super) struct DiskShare {
+    disk: Disk,
+    bytes: u64,
+}
+
+impl Disk {
+    /// A share without bytes.
+    pub(super) fn share(&self) -> DiskShare {
+        DiskShare {
+            disk: self.clone(),
+            bytes: 0,
+        }
+    }
+}
+
+impl DiskShare {
+    /// How many bytes it has.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Gives the share so many bytes. `false`, and it stays as it is, if all shares would have more than `most` then.
+    pub(super) fn resize(&mut self, bytes: u64, most: u64) -> bool {
+        let old = self.bytes;
+        let resized = self
+            .disk
+            .0
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |all| {
+                let all = all - old + bytes;
+                (bytes <= old || all <= most).then_some(all)
+            });
+        if resized.is_ok() {
+            self.bytes = bytes;
+        }
+        resized.is_ok()
+    }
+}
+
+impl Drop for DiskShare {
+    fn drop(&mut self) {
+        self.disk.0.fetch_sub(self.bytes, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_have_no_more_than_all_may_have_and_give_it_back() {
+        let disk = Disk::default();
+        let (mut one, mut other) = (disk.share(), disk.share());
+        assert!(one.resize(60, 100) && other.resize(40, 100));
+        assert!(!other.resize(41, 100));
+        assert_eq!((one.bytes(), other.bytes()), (60, 40));
+        // What is there already may shrink, also where the bound has become lower.
+        assert!(one.resize(50, 10));
+        assert!(!other.resize(51, 100) && other.resize(50, 100));
+        drop(one);
+        assert!(other.resize(100, 100));
+        drop(other);
+        assert_eq!(disk.0.load(Ordering::Acquire), 0);
+    }
+}

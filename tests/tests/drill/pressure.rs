@@ -1,0 +1,3 @@
+//! Pressure: what one row, one client or one long transaction does, and what others notice of it. `make pressure` runs all of them.
+
+mod memory;
