@@ -3,9 +3,12 @@
 use crate::store::leases::MAX_LEASE_MILLIS;
 use edgelink_wire::FeedPosition;
 
-/// How long a publisher of another kind waits after the last lease has ended, in milliseconds, unless it was given
-/// back.
+/// How long a publisher that writes to its own process waits after the last lease of one that writes to Redis has ended, in
+/// milliseconds, unless it was given back: one of those is restarted, and this one may be there by mistake.
 pub const OTHER_KIND_WAIT_MILLIS: u64 = 30_000;
+
+/// How long one that writes to Redis waits for one that does not. Until then changes come to no edge by the feed.
+const OWN_PROCESS_WAIT_MILLIS: u64 = 5_000;
 
 /// The kind of feed that a publisher writes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,7 +101,11 @@ impl PublisherState {
         }
         let end = self.lease_end();
         let is_free = is_same_kind || end == 0;
-        let wait = if is_free { 0 } else { OTHER_KIND_WAIT_MILLIS };
+        let wait = match claim.kind {
+            _ if is_free => 0,
+            FeedKind::Local => OTHER_KIND_WAIT_MILLIS,
+            FeedKind::Redis => OWN_PROCESS_WAIT_MILLIS,
+        };
         end.saturating_add(wait) <= now
     }
 
@@ -161,6 +168,17 @@ mod tests {
             assert!(state.admits(&claim("one", FeedKind::Redis)));
             assert_eq!(state.admits(&claim("two", FeedKind::Redis)), redis);
             assert_eq!(state.admits(&claim("two", FeedKind::Local)), local);
+        }
+        for (now, redis) in [(1000, false), (5_999, false), (6_000, true)] {
+            let of_own_process = PublisherState {
+                kind: "local".to_owned(),
+                ..state(1000, now)
+            };
+            let admits = |kind| of_own_process.admits(&claim("two", kind));
+            assert_eq!(
+                (admits(FeedKind::Redis), admits(FeedKind::Local)),
+                (redis, true)
+            );
         }
         let held = PublisherState {
             token: 7,
