@@ -21,8 +21,12 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-/// How long a poll waits for a position that another replica has reached already.
-const MAX_LAG: Duration = Duration::from_millis(500);
+/// How long a poll waits for a position that another replica has reached already. That replica answers at once.
+const MAX_LAG: Duration = Duration::from_millis(100);
+
+/// How long a poll waits for a feed that is not current. So an edge has what changes the moment that the feed is current again,
+/// and not when it asks again; no longer, for another replica may be current.
+const MAX_SILENCE: Duration = Duration::from_millis(500);
 
 /// A cache that applies the changes of the feed.
 pub trait Listener: Send + Sync + 'static {
@@ -193,8 +197,8 @@ impl Feed {
     /// The changes after a position of a generation. Waits for the first one up to `wait`; a shutdown ends the wait.
     ///
     /// # Errors
-    /// [`FeedError::NotCurrent`], also as soon as the feed ceases to be; [`FeedError::Behind`] if the position is ahead of
-    /// this feed and stays so.
+    /// [`FeedError::NotCurrent`] if the feed is not and stays so, or as soon as it ceases to be; [`FeedError::Behind`] if the
+    /// position is ahead of this feed and stays so.
     pub async fn poll(
         &self,
         after: Option<(u64, FeedPosition)>,
@@ -205,6 +209,7 @@ impl Feed {
         if let Some((generation, position)) = after {
             self.await_position(generation, position).await?;
         }
+        self.await_current(MAX_SILENCE.min(wait)).await;
         loop {
             // Before the ring is read, so that no change slips in between.
             let mut end = self.end.subscribe();
@@ -220,6 +225,17 @@ impl Feed {
                 _ = end.changed() => {}
                 () = sleep_until(until.min(stale)) => {}
             }
+        }
+    }
+
+    /// Waits until the feed is current, but not for long.
+    async fn await_current(&self, limit: Duration) {
+        let mut end = self.end.subscribe();
+        // A beat makes it current, and moves the end.
+        let current = end.wait_for(|_| self.is_current());
+        tokio::select! {
+            () = self.stop.cancelled() => {}
+            _ = timeout(limit, current) => {}
         }
     }
 
@@ -405,6 +421,33 @@ mod tests {
         feed.push(at(12), &beat(START + 3_900_000));
         let current = feed.current().unwrap();
         assert_eq!(current.number, START + 3_900_000);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_poll_is_answered_as_soon_as_the_feed_is_current_again() {
+        let feed = feed();
+        sleep(Duration::from_secs(5)).await;
+        assert_eq!(feed.current(), None);
+        let reader = waiting(&feed);
+        until_one_waits(&feed).await;
+        let start = Instant::now();
+        feed.push(at(11), &FeedMessage::Flush);
+        feed.push(at(12), &beat(START + 5_000_000));
+        let batch = reader.await.unwrap().unwrap();
+        assert_eq!((batch.messages.len(), start.elapsed()), (2, Duration::ZERO));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_poll_waits_no_longer_for_a_silent_feed_than_another_replica_takes_to_ask() {
+        let feed = feed();
+        sleep(Duration::from_secs(5)).await;
+        let start = Instant::now();
+        assert_eq!(waiting(&feed).await.unwrap(), Err(FeedError::NotCurrent));
+        assert_eq!(start.elapsed(), MAX_SILENCE);
+        let start = Instant::now();
+        let at_once = feed.poll(Some((GENERATION, at(10))), Duration::ZERO).await;
+        assert_eq!(at_once, Err(FeedError::NotCurrent));
+        assert_eq!(start.elapsed(), Duration::ZERO);
     }
 
     #[tokio::test(start_paused = true)]

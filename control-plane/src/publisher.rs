@@ -48,6 +48,8 @@ use tokio_util::sync::CancellationToken;
 
 /// The pause before a retry.
 const PAUSE: Duration = Duration::from_millis(200);
+/// The same before another nudge, and how often a publisher looks that cannot be nudged.
+const NUDGE_PAUSE: Duration = Duration::from_millis(50);
 
 /// The failures in a row after which the lease is given up: Redis may work for another replica.
 const MAX_FAILURES: u32 = 2;
@@ -56,6 +58,8 @@ const MAX_FAILURES: u32 = 2;
 const LEASES_PAUSED: u32 = 2;
 /// The longest such pause, so that a Redis that is back is written to soon.
 const MAX_PAUSE: Duration = Duration::from_secs(6);
+/// After this much of it, it ends as soon as Redis takes writes here: no other replica has asked for the lease by then.
+const PAUSE_LEFT_TO_OTHERS: Duration = Duration::from_secs(1);
 
 /// The shortest time between two rounds. Changes in between are published together: under load, reading and clearing
 /// the outbox costs the database no more than creating the links does. A single change does not wait.
@@ -91,6 +95,34 @@ pub struct Publisher {
     /// Failures in a row with the lease.
     failures: u32,
     is_failing: bool,
+    /// When the lease was given up because Redis failed, until it is asked for again.
+    given_up: Option<Instant>,
+    /// Whether the replica that publishes does not know of a change here.
+    owes_nudge: bool,
+    /// Why the round at hand has begun, and when.
+    wakeup: (Wakeup, Instant),
+}
+
+/// Why a round begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wakeup {
+    /// This process has changed links.
+    Change,
+    /// Another one has.
+    Nudge,
+    /// Some have, perhaps.
+    Poll,
+}
+
+impl Wakeup {
+    /// As the log names it.
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Change => "change",
+            Self::Nudge => "nudge",
+            Self::Poll => "poll",
+        }
+    }
 }
 
 /// How far this process has published.
@@ -135,6 +167,9 @@ impl Publisher {
             repaired: None,
             failures: 0,
             is_failing: false,
+            given_up: None,
+            owes_nudge: false,
+            wakeup: (Wakeup::Poll, now),
         }
     }
 
@@ -150,14 +185,18 @@ impl Publisher {
         let mut poll = interval(self.config.poll_ms.min(self.config.heartbeat_ms));
         poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            let has_changed_links = tokio::select! {
+            let must_look = self.owes_nudge || self.destination.misses_nudges();
+            let wakeup = tokio::select! {
                 () = stop.cancelled() => break,
-                () = self.wake.notified() => true,
-                () = nudged(&mut nudges) => false,
-                _ = poll.tick() => false,
+                () = self.wake.notified() => Wakeup::Change,
+                () = nudged(&mut nudges) => Wakeup::Nudge,
+                _ = poll.tick() => Wakeup::Poll,
+                () = sleep(NUDGE_PAUSE), if must_look => Wakeup::Poll,
             };
+            self.wakeup = (wakeup, Instant::now());
+            self.owes_nudge |= wakeup == Wakeup::Change;
             let result = tokio::select! {
-                result = self.round(has_changed_links, &stop) => result,
+                result = self.round(&stop) => result,
                 () = async { stop.cancelled().await; sleep(DRAIN).await } => break,
             };
             sleep(GATHER).await;
@@ -210,6 +249,11 @@ impl Publisher {
             return;
         };
         counter!(PUBLISHER_FAILURES).increment(1);
+        // Without the lease, it is the nudge that Redis has not taken.
+        let pause = match (&error, self.lease.token()) {
+            (PublishError::Redis(_), None) => NUDGE_PAUSE,
+            _ => PAUSE,
+        };
         if !std::mem::replace(&mut self.is_failing, true) {
             tracing::warn!(%error, "publishing changes failed: they wait in the outbox, trying again");
         }
@@ -218,31 +262,29 @@ impl Publisher {
             let is_hopeless = !matches!(error, PublishError::Redis(_));
             if is_hopeless || self.failures >= MAX_FAILURES {
                 self.failures = 0;
-                let pause = MAX_PAUSE.min(self.config.lease_ms * LEASES_PAUSED);
-                tracing::warn!(%error, ?pause, "publishing failed: giving the lease to other control planes for a while");
-                self.give_up(pause).await;
+                let left = MAX_PAUSE.min(self.config.lease_ms * LEASES_PAUSED);
+                tracing::warn!(%error, pause = ?left, "publishing failed: giving the lease to other control planes for a while");
+                self.give_up(left).await;
+                self.given_up = (!is_hopeless).then(Instant::now);
                 self.status.set(PublishedBy::GaveUp);
             }
         }
-        sleep(PAUSE).await;
+        sleep(pause).await;
     }
 
-    /// Publishes everything if this process holds the lease; else nudges the publisher if this process
-    /// `has_changed_links`.
-    async fn round(
-        &mut self,
-        has_changed_links: bool,
-        stop: &CancellationToken,
-    ) -> Result<(), PublishError> {
+    /// Publishes everything if this process holds the lease; else nudges the publisher if this process has changed links.
+    async fn round(&mut self, stop: &CancellationToken) -> Result<(), PublishError> {
         self.measure().await;
+        self.end_pause().await;
         for _ in 0..MAX_STEPS {
             if stop.is_cancelled() {
                 return Ok(());
             }
             if !self.hold_lease().await? {
                 self.note_other_publisher();
-                if has_changed_links {
+                if self.owes_nudge {
                     self.destination.nudge().await?;
+                    self.owes_nudge = false;
                 }
                 return Ok(());
             }
@@ -251,11 +293,21 @@ impl Publisher {
                 Err(error) => return Err(error),
                 Ok(()) => {
                     self.status.set(PublishedBy::This);
+                    self.owes_nudge = false;
                     return Ok(());
                 }
             }
         }
         Ok(())
+    }
+
+    /// Ends the pause after this process gave the lease up, once Redis works again.
+    async fn end_pause(&mut self) {
+        let is_over = |since: Instant| since.elapsed() >= PAUSE_LEFT_TO_OTHERS;
+        if self.given_up.is_some_and(is_over) && self.destination.takes_writes().await {
+            self.given_up = None;
+            self.lease.end_pause();
+        }
     }
 
     /// Whether this process holds the lease; takes or renews it if that is due.

@@ -92,6 +92,9 @@ impl Tail {
                 }
                 self.position = Some(entry.position);
                 self.feed.push(entry.position, &message);
+                if let Some(key) = message.changed_key() {
+                    tracing::debug!(%key, "a change is read");
+                }
             }
             Err(error) => {
                 counter!(FEED_MALFORMED).increment(1);

@@ -63,20 +63,30 @@ impl Feed {
     /// Waits until the feed has carried the `awaited` changes and edges have had time to apply them, or until the wait
     /// takes too long: the links are changed in any case. Does not wait for a feed that is not current, unless this
     /// process has just been started.
-    pub(crate) async fn wait_until_published(
-        &self,
-        mut awaited: AwaitedChanges,
-        config: &FeedConfig,
-    ) {
-        let may_tell = self.is_current() || self.is_starting();
-        if awaited.revs.is_empty() || !may_tell {
+    pub(crate) async fn wait_until_published(&self, awaited: AwaitedChanges, config: &FeedConfig) {
+        if awaited.revs.is_empty() {
             return;
+        }
+        let is_logged = tracing::enabled!(tracing::Level::DEBUG);
+        let keys: Vec<String> = awaited.revs.keys().filter(|_| is_logged).cloned().collect();
+        let wait = self.await_changes(awaited, config).await;
+        for key in keys {
+            tracing::debug!(%key, wait = %wait.as_str(), "a change is acknowledged");
+        }
+        if wait == Wait::Carried {
+            sleep(config.alias_settle_ms).await;
+        }
+    }
+
+    async fn await_changes(&self, mut awaited: AwaitedChanges, config: &FeedConfig) -> Wait {
+        if !self.is_current() && !self.is_starting() {
+            return Wait::NotCurrent;
         }
         let end = Instant::now() + config.alias_wait_ms;
         while !awaited.revs.is_empty() {
             let wait = end.saturating_duration_since(Instant::now());
             let Ok(batch) = timeout_at(end, self.read(awaited.from, wait)).await else {
-                return;
+                return Wait::Late;
             };
             if batch.gap {
                 // Edges ask for everything again after a gap, which takes as long as applying a change.
@@ -84,7 +94,7 @@ impl Feed {
             }
             if batch.is_empty() {
                 // Too late, or stopping.
-                return;
+                return Wait::Late;
             }
             awaited.from = batch.next;
             for message in batch.messages.iter() {
@@ -93,7 +103,29 @@ impl Feed {
                 }
             }
         }
-        sleep(config.alias_settle_ms).await;
+        Wait::Carried
+    }
+}
+
+/// How a wait has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wait {
+    /// The feed has carried the changes.
+    Carried,
+    /// It has not in time.
+    Late,
+    /// It is not current.
+    NotCurrent,
+}
+
+impl Wait {
+    /// As the log names it.
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Carried => "carried",
+            Self::Late => "late",
+            Self::NotCurrent => "not-current",
+        }
     }
 }
 

@@ -95,6 +95,22 @@ impl Destination {
         }
     }
 
+    /// Whether nudges of other replicas are lost at the moment.
+    pub(super) fn misses_nudges(&self) -> bool {
+        match self {
+            Self::Redis(redis) => redis.misses_nudges(),
+            Self::Local(_) => false,
+        }
+    }
+
+    /// Whether it takes changes, as far as can be seen without any.
+    pub(super) async fn takes_writes(&self) -> bool {
+        match self {
+            Self::Redis(redis) => redis.takes_writes().await,
+            Self::Local(_) => true,
+        }
+    }
+
     /// The nudges of other replicas; `None` for this process.
     pub(super) fn nudges(&self) -> Option<Nudges> {
         match self {

@@ -232,6 +232,11 @@ impl Lease {
         self.ask_at = Instant::now() + self.duration / 10;
     }
 
+    /// Asks for the lease again without waiting for the end of a pause.
+    pub(super) fn end_pause(&mut self) {
+        self.ask_at = Instant::now();
+    }
+
     /// Gives the lease back, so that another replica need not wait for its end, and does not ask for it for `pause`.
     pub(super) async fn release(&mut self, pause: Duration) {
         self.ask_at = Instant::now() + pause;

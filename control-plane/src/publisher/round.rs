@@ -25,7 +25,9 @@ const BEATS_A_TOKEN: u64 = 1 << 20;
 struct OutboxRead {
     /// When it began.
     asked: Instant,
-    /// The database's clock then: unix time in microseconds.
+    /// When it ended.
+    answered: Instant,
+    /// The database's clock when it began: unix time in microseconds.
     at: u64,
 }
 
@@ -48,11 +50,12 @@ impl Publisher {
             let pending = self.store.pending(self.config.batch).await?;
             let read = OutboxRead {
                 asked,
+                answered: Instant::now(),
                 at: pending.state.now,
             };
             self.verify_lease(asked, pending.state).await?;
             for batches in groups(&pending.batches) {
-                self.publish(batches).await?;
+                self.publish(batches, read).await?;
             }
             let count = u32::try_from(pending.batches.len()).unwrap_or(u32::MAX);
             if count < self.config.batch {
@@ -89,7 +92,11 @@ impl Publisher {
     }
 
     /// Publishes a group, and deletes it from the outbox.
-    async fn publish(&mut self, batches: &[PendingBatch]) -> Result<(), PublishError> {
+    async fn publish(
+        &mut self,
+        batches: &[PendingBatch],
+        read: OutboxRead,
+    ) -> Result<(), PublishError> {
         if !self.hold_lease().await? || self.lease.loss().is_some() {
             return Err(PublishError::Restart);
         }
@@ -98,6 +105,7 @@ impl Publisher {
             let (_, writing) = self.writing()?;
             self.destination.cache(writing.generation, some).await?;
             self.append(some, None).await?;
+            self.log_published(some, read);
             self.hot.note(some);
         }
         let (token, writing) = self.writing()?;
@@ -110,6 +118,20 @@ impl Publisher {
         }
         counter!(PUBLISHER_CHANGES).increment(messages.len() as u64);
         Ok(())
+    }
+
+    /// Logs which keys were published, why now, and how long that took at the database and at Redis.
+    fn log_published(&self, messages: &[FeedMessage<'_>], read: OutboxRead) {
+        if !tracing::enabled!(tracing::Level::DEBUG) {
+            return;
+        }
+        let (woken, at) = self.wakeup;
+        let woken = woken.as_str();
+        let store_ms = read.answered.saturating_duration_since(at).as_millis();
+        let redis_ms = read.answered.elapsed().as_millis();
+        for key in messages.iter().filter_map(FeedMessage::changed_key) {
+            tracing::debug!(%key, %woken, store_ms, redis_ms, "a change is published");
+        }
     }
 
     /// Publishes the links that have become hot.

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use fred::clients::{Client, SubscriberClient};
 use fred::interfaces::{ClientLike, EventInterface, KeysInterface, PubsubInterface};
 use fred::types::config::{
-    ClusterDiscoveryPolicy, Config, ReconnectPolicy, TcpConfig, TlsConnector,
+    ClusterDiscoveryPolicy, Config, ReconnectPolicy, Server, TcpConfig, TlsConnector,
 };
 use fred::types::{Builder, Expiration, Message, Value};
 use rustls::ClientConfig;
@@ -21,8 +21,8 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 /// The first and the longest pause before a reconnection, in milliseconds. With jitter, replicas do not return to a
-/// restarted Redis all at once.
-const RECONNECT_MILLIS: (u32, u32) = (50, 2_000);
+/// restarted Redis all at once. The longest is short: while the stream is not read, changes are late, and replicas are few.
+const RECONNECT_MILLIS: (u32, u32) = (50, 400);
 const RECONNECT_JITTER_MILLIS: u32 = 50;
 
 /// How long connecting may take, name resolution and TLS included.
@@ -33,6 +33,10 @@ const MAX_QUEUED: usize = 8_192;
 
 /// The channel of nudges.
 const NUDGES: &str = "edgelink:nudge";
+
+/// The key that is set to see whether Redis takes writes, and for how many seconds it stays.
+const PROBE: &str = "edgelink:probe";
+const PROBE_SECONDS: i64 = 10;
 
 /// The channel of reports of clicks that were committed.
 const REPORTS: &str = "edgelink:clicks";
@@ -194,18 +198,42 @@ impl Redis {
     /// The nudges of all replicas from now on.
     #[must_use]
     pub fn nudges(&self) -> Nudges {
-        Nudges(self.subscriber.message_rx())
+        Nudges {
+            messages: self.subscriber.message_rx(),
+            reconnections: self.subscriber.reconnect_rx(),
+        }
+    }
+
+    /// Whether nudges are lost at the moment, for want of a connection.
+    #[must_use]
+    pub fn misses_nudges(&self) -> bool {
+        !self.subscriber.is_connected()
+    }
+
+    /// Whether Redis takes writes.
+    pub async fn takes_writes(&self) -> bool {
+        let client = self.in_background();
+        let expires = Some(Expiration::EX(PROBE_SECONDS));
+        let set = client.set::<(), _, _>(PROBE, 1, expires, None, false);
+        measured("probe", set).await.is_ok()
     }
 }
 
 /// A receiver of nudges.
-pub struct Nudges(Receiver<Message>);
+pub struct Nudges {
+    messages: Receiver<Message>,
+    reconnections: Receiver<Server>,
+}
 
 impl Nudges {
-    /// Waits for a nudge. One that was missed counts as one.
+    /// Waits for a nudge. One that was missed counts as one, and so does another connection: nudges before it are lost.
     pub async fn next(&mut self) {
         loop {
-            match self.0.recv().await {
+            let message = tokio::select! {
+                message = self.messages.recv() => message,
+                Ok(_) = self.reconnections.recv() => return,
+            };
+            match message {
                 Ok(message) if message.channel != NUDGES => {}
                 Ok(_) | Err(RecvError::Lagged(_)) => return,
                 Err(RecvError::Closed) => std::future::pending::<()>().await,

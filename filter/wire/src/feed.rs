@@ -105,6 +105,21 @@ pub enum FeedMessage<'a> {
     Beat(Beat),
 }
 
+impl<'a> FeedMessage<'a> {
+    /// The key of what has changed; `None` of other messages, also of a link that is only asked for often.
+    #[must_use]
+    pub fn changed_key(&self) -> Option<&'a str> {
+        match *self {
+            Self::Put {
+                key, hot: false, ..
+            }
+            | Self::Del { key, .. }
+            | Self::Changed { key } => Some(key),
+            Self::Put { hot: true, .. } | Self::Flush | Self::Beat(_) => None,
+        }
+    }
+}
+
 /// The message of about once a second that says up to when every change is on the feed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Beat {

@@ -7,6 +7,7 @@ mod limits;
 mod links;
 mod live;
 mod outage;
+mod pauses;
 mod publisher;
 mod resolve;
 mod tail;

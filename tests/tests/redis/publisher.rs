@@ -29,7 +29,7 @@ const MAX_LEASE: Duration = Duration::from_millis(edgelink_control_plane::store:
 pub(crate) struct Replica {
     pub(crate) stop: CancellationToken,
     pub(crate) task: JoinHandle<()>,
-    wake: Arc<Notify>,
+    pub(crate) wake: Arc<Notify>,
     pub(crate) feed: Arc<Feed>,
     pub(crate) status: PublisherStatus,
 }
@@ -39,7 +39,7 @@ pub(crate) fn replica(store: &Arc<Store>, redis: &Arc<Redis>) -> Replica {
     replica_with(store, redis, LEASE)
 }
 
-fn config(lease: Duration) -> PublisherConfig {
+pub(crate) fn config(lease: Duration) -> PublisherConfig {
     PublisherConfig {
         poll_ms: Duration::from_millis(50),
         lease_ms: lease,
@@ -58,6 +58,15 @@ fn clicks() -> ClicksConfig {
 }
 
 fn replica_with(store: &Arc<Store>, redis: &Arc<Redis>, lease: Duration) -> Replica {
+    replica_of(store, redis, &config(lease))
+}
+
+/// One with other settings.
+pub(crate) fn replica_of(
+    store: &Arc<Store>,
+    redis: &Arc<Redis>,
+    config: &PublisherConfig,
+) -> Replica {
     let (stop, wake) = (CancellationToken::new(), Arc::new(Notify::new()));
     let feed = Arc::new(Feed::new(&FeedConfig::default(), Vec::new()));
     tokio::spawn(Tail::new(redis.clone(), feed.clone()).run(stop.clone()));
@@ -65,7 +74,7 @@ fn replica_with(store: &Arc<Store>, redis: &Arc<Redis>, lease: Duration) -> Repl
         store.clone(),
         Destination::Redis(redis.clone()),
         feed.clone(),
-        &config(lease),
+        config,
         &clicks(),
         BoundPolicy::Ahead(10_000_000),
         wake.clone(),
@@ -81,14 +90,14 @@ fn replica_with(store: &Arc<Store>, redis: &Arc<Redis>, lease: Duration) -> Repl
 }
 
 impl Replica {
-    async fn publishes(&self) {
+    pub(crate) async fn publishes(&self) {
         until("it publishes", LIMIT, async || {
             (self.status.get() == PublishedBy::This && self.feed.is_current()).then_some(())
         })
         .await;
     }
 
-    async fn gives_up(&self) {
+    pub(crate) async fn gives_up(&self) {
         until("it gives up", LIMIT, async || {
             (self.status.get() == PublishedBy::GaveUp).then_some(())
         })
@@ -101,15 +110,15 @@ impl Replica {
     }
 }
 
-struct Setting {
-    store: Arc<Store>,
-    redis: Arc<Redis>,
-    server: RedisServer,
+pub(crate) struct Setting {
+    pub(crate) store: Arc<Store>,
+    pub(crate) redis: Arc<Redis>,
+    pub(crate) server: RedisServer,
     folder: TempDir,
 }
 
 impl Setting {
-    async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         let (folder, store) = sqlite_store().await;
         let server = RedisServer::start().await;
         let redis = connected(&server.url()).await;
@@ -125,12 +134,12 @@ impl Setting {
         replica(&self.store, &self.redis)
     }
 
-    async fn create(&self, ids: std::ops::Range<u64>) {
+    pub(crate) async fn create(&self, ids: std::ops::Range<u64>) {
         create(&self.store, ids).await;
     }
 
     /// The keys of all links in the feed.
-    async fn published(&self) -> BTreeSet<String> {
+    pub(crate) async fn published(&self) -> BTreeSet<String> {
         // Redis may only just have come back.
         let entries = until("the feed", LIMIT, async || {
             self.redis.read_feed(FeedPosition::START, 10_000).await.ok()
@@ -145,7 +154,7 @@ impl Setting {
         keys
     }
 
-    async fn await_empty_outbox(&self) {
+    pub(crate) async fn await_empty_outbox(&self) {
         await_empty_outbox(&self.store).await;
     }
 
@@ -168,7 +177,7 @@ impl Setting {
     }
 
     /// Has Redis take writes, or refuse them.
-    fn take_writes(&self, does: bool) {
+    pub(crate) fn take_writes(&self, does: bool) {
         let replicas = if does { "0" } else { "1" };
         let command = ["CONFIG", "SET", "min-replicas-to-write", replicas];
         let _ = self.server.ask(&command);

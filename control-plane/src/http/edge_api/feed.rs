@@ -85,6 +85,7 @@ impl FeedQuery {
 
 impl From<FeedError> for Problem {
     fn from(error: FeedError) -> Self {
+        tracing::debug!(%error, "a poll is refused");
         Self::new(Kind::Overloaded).with_detail(error.to_string())
     }
 }

@@ -107,6 +107,13 @@ impl PeriodicCallout {
         self.failures
     }
 
+    /// The next one may be asked for at once.
+    pub(crate) fn end_pause(&mut self, now_millis: u64) {
+        if let CalloutState::Resting { until_millis } = &mut self.state {
+            *until_millis = now_millis;
+        }
+    }
+
     /// Pauses, for longer each time until it succeeds.
     pub(crate) fn rest(&mut self, now_millis: u64) {
         let until_millis = now_millis.saturating_add(self.backoff.next_millis());

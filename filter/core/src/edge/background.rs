@@ -460,6 +460,12 @@ impl Edge {
         let callout = self.background.callout_mut(kind);
         let failures = callout.map_or(0, |callout| callout.fail(now.millis()));
         self.note_failure(log, kind, (why, failures));
+        if let (BackgroundKind::Poll, CalloutError::Answer(_), 1) = (kind, why, failures)
+            && let Some(callout) = self.background.callout_mut(kind)
+        {
+            // Its feed is silent, or behind. Another control plane, which is the next one, may have read further.
+            callout.end_pause(now.millis());
+        }
         if let (BackgroundKind::Snapshot, Some(poll)) = (kind, &mut self.background.poll) {
             // The feed does not wait for a snapshot that may never come.
             poll.begin();

@@ -152,8 +152,8 @@ edgelink_wire::settings! {
         /// For how long the control plane may hold a poll, which times out `controlPlane.timeoutMs` later; at most half of
         /// `freshSeconds`.
         pub wait_millis: u32 = 2_000, 100..=60_000;
-        /// Longest pause between attempts; the first is 50.
-        pub max_backoff_millis: u64 = 2_000, 50..=60_000;
+        /// Longest pause between attempts; the first is 50. So much later changes may be seen once a control plane answers again.
+        pub max_backoff_millis: u64 = 500, 50..=60_000;
     }
 
     /// How a snapshot is fetched.

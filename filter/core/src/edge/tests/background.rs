@@ -457,6 +457,30 @@ fn after_a_failure_the_poll_goes_on_where_it_was() {
 }
 
 #[test]
+fn a_control_plane_that_refuses_a_poll_is_followed_by_the_next_one_at_once() {
+    let mut world = World::with_background(r#","poll":{}"#);
+    world.answer_poll(&gap(5));
+    let polls = |world: &World| {
+        let kinds = world.callouts.iter().map(|(_, callout)| callout.kind);
+        kinds.filter(|kind| *kind == BackgroundKind::Poll).count()
+    };
+    let refuse = |world: &mut World| {
+        let (token, _) = world.take_background(BackgroundKind::Poll);
+        let refused = Response {
+            status: b"503",
+            ..Response::default()
+        };
+        assert!(world.end(token, refused).is_empty());
+    };
+    refuse(&mut world);
+    assert_eq!(polls(&world), 1, "asked again in the same moment");
+    refuse(&mut world);
+    assert_eq!(polls(&world), 0, "all of them are so: after a pause");
+    world.pass(1_000);
+    assert_eq!(polls(&world), 1);
+}
+
+#[test]
 fn a_gap_has_everything_asked_for_again() {
     let mut world = World::with_background(r#","poll":{}"#);
     world.answer_poll(&gap(5));

@@ -27,7 +27,7 @@ fn what_is_not_said_has_the_documented_default() {
     let poll = PollSettings {
         wait_millis: 2_000,
         timeout_millis: 2_800,
-        max_backoff_millis: 2_000,
+        max_backoff_millis: 500,
     };
     assert_eq!(background.snapshot, Some(snapshot));
     assert_eq!(background.poll, Some(poll));

@@ -1,0 +1,82 @@
+//! A change waits for no pause longer than its cause lasts.
+
+use crate::fixture::{LIMIT, connected};
+use crate::publisher::{Replica, Setting, config, replica_of};
+use edgelink_control_plane::config::PublisherConfig;
+use edgelink_tests::stack::until;
+use std::time::{Duration, Instant};
+
+/// Longer than a test.
+const NEVER: Duration = Duration::from_secs(600);
+/// For how long a publisher leaves the lease to others that has given it up, at most.
+const LONGEST_PAUSE: Duration = Duration::from_secs(6);
+
+/// A publisher that looks into the outbox when it is woken, and not by itself.
+fn waits_for_nudges() -> PublisherConfig {
+    PublisherConfig {
+        poll_ms: NEVER,
+        heartbeat_ms: NEVER,
+        ..config(LIMIT * 2)
+    }
+}
+
+/// One that publishes, and has nothing to do.
+async fn idle_publisher(setting: &Setting) -> Replica {
+    let replica = replica_of(&setting.store, &setting.redis, &waits_for_nudges());
+    until("it publishes", LIMIT, async || {
+        let state = setting.store.publisher().await.ok()?;
+        (state.generation > 0).then_some(())
+    })
+    .await;
+    setting.await_empty_outbox().await;
+    replica
+}
+
+#[tokio::test]
+async fn a_nudge_that_failed_is_sent_again() {
+    let setting = Setting::new().await;
+    let publisher = idle_publisher(&setting).await;
+    let redis = connected(&setting.server.url()).await;
+    let other = replica_of(&setting.store, &redis, &waits_for_nudges());
+    setting.create(0..5).await;
+    setting.server.stop();
+    other.wake.notify_one();
+    until("the nudge has failed", LIMIT, async || {
+        redis.nudge().await.err()
+    })
+    .await;
+    setting.server.cont();
+    setting.await_empty_outbox().await;
+    publisher.stop.cancel();
+    other.stop.cancel();
+}
+
+#[tokio::test]
+async fn a_publisher_that_has_lost_its_subscription_looks_when_it_has_it_again() {
+    let setting = Setting::new().await;
+    let publisher = idle_publisher(&setting).await;
+    // The nudge for these is lost.
+    setting.create(0..5).await;
+    setting.server.ask(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    setting.await_empty_outbox().await;
+    publisher.stop.cancel();
+}
+
+#[tokio::test]
+async fn a_publisher_that_gave_up_publishes_as_soon_as_redis_works_and_no_other_one_does() {
+    let setting = Setting::new().await;
+    let replica = replica_of(&setting.store, &setting.redis, &config(LONGEST_PAUSE));
+    replica.publishes().await;
+    setting.take_writes(false);
+    setting.create(0..5).await;
+    replica.gives_up().await;
+    let given_up = Instant::now();
+    setting.take_writes(true);
+    setting.await_empty_outbox().await;
+    assert!(
+        given_up.elapsed() < LONGEST_PAUSE,
+        "{:?}",
+        given_up.elapsed()
+    );
+    replica.stop.cancel();
+}
