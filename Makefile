@@ -191,7 +191,8 @@ envoy-spin: setup wasm ## See whether Envoy still never returns from a second gR
 	cargo test $(NATIVE) --test drill -- --ignored --nocapture envoy_spin::
 
 # The nemesis: `make MINUTES=10 SEED=42 SHAPE=cluster nemesis`; without a seed the time chooses one, which is printed first.
-# FAULTS='kill,redis older' has faults of these kinds only; CHECK=history.jsonl judges the history of an earlier run.
+# FAULTS='kill,redis older' has faults of these kinds only, PRESSURE=0 none that only press; CHECK=history.jsonl judges the history of an
+# earlier run, and KEEP=1 keeps it where no promise was broken.
 NEMESIS_PROFILE ?= dev
 NEMESIS_FOLDER := $(if $(filter dev,$(NEMESIS_PROFILE)),debug,$(NEMESIS_PROFILE))
 .PHONY: nemesis
@@ -199,7 +200,7 @@ nemesis: setup wasm ## Break everything at random while clients watch, and judge
 	cargo build --profile $(NEMESIS_PROFILE) $(NATIVE) --bin edgelink
 	EDGELINK_TEST_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target))/$(NEMESIS_FOLDER)/edgelink \
 	  NEMESIS_MINUTES=$(MINUTES) NEMESIS_SEED=$(SEED) NEMESIS_SHAPE=$(SHAPE) \
-	  NEMESIS_CHECK=$(abspath $(CHECK)) NEMESIS_FAULTS="$(FAULTS)" \
+	  NEMESIS_CHECK=$(abspath $(CHECK)) NEMESIS_FAULTS="$(FAULTS)" NEMESIS_PRESSURE=$(PRESSURE) NEMESIS_KEEP=$(KEEP) \
 	  cargo test $(NATIVE) --test nemesis -- --ignored --exact --nocapture nemesis
 
 # Benchmarks, beside a control plane built for release: `make BENCH_PROFILE=dev BENCH_OPTIONS=--short bench` to try them

@@ -10,6 +10,7 @@ pub mod clock;
 mod deployment;
 mod faults;
 mod history;
+mod logs;
 mod part;
 mod proxy;
 mod receiver;
@@ -18,7 +19,7 @@ mod rollups;
 use crate::stack::{Stats, root};
 use clients::{Client, ClientContext, Clients, domains, read_back};
 use deployment::{CONTROL_PLANES, DisturbedDeployment, ENVOYS};
-use faults::{Nemesis, copy, plan};
+use faults::{Nemesis, copy, plan, plan_pressure};
 use history::{History, Via, What};
 use receiver::{Receiver, await_deliveries};
 use std::fs;
@@ -43,6 +44,16 @@ const SETTLE_LIMIT: Duration = Duration::from_secs(10);
 /// Connections to each Envoy at the end, so that each of its workers has one.
 const SWEEPERS: usize = 8;
 
+/// Whether something presses as well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pressure {
+    /// Beside the faults of a storm, and alone after it. There are also links on domains of the API, tenants, visitors under hosts that
+    /// no domain has, and prefetches.
+    With,
+    /// Only what breaks.
+    Without,
+}
+
 /// What may differ between runs.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -52,6 +63,8 @@ pub struct Options {
     pub seed: u64,
     /// What Redis there is.
     pub shape: Shape,
+    /// Whether something presses.
+    pub pressure: Pressure,
     /// The only kinds of faults; all, if there are none.
     pub only: Vec<String>,
 }
@@ -65,9 +78,10 @@ pub async fn run(options: Options) -> Verdict {
         time,
         seed,
         shape,
+        pressure,
         only,
     } = options;
-    println!("seed {seed}, shape {shape:?}, {time:?} {only:?}");
+    println!("seed {seed}, shape {shape:?}, {pressure:?} pressure, {time:?} {only:?}");
     for name in &only {
         let kinds: Vec<&str> = faults::kinds().collect();
         assert!(
@@ -84,22 +98,24 @@ pub async fn run(options: Options) -> Verdict {
     background.spawn(clicks.clone().watch(deployment.clone()));
     background.spawn(supervise(deployment.clone(), history.clone()));
     let receiver = Receiver::start(&deployment, &history, seed).await;
-    let clients = Clients::start(&deployment, &history, seed);
+    let clients = Clients::start(&deployment, &history, (seed, pressure));
     sleep(WARM_UP).await;
-    let nemesis = Arc::new(Nemesis::new(&deployment, &history, &clicks, &only));
-    disturb(&nemesis, seed, time).await;
+    let nemesis = Arc::new(Nemesis::new(&clients.shared, &clicks, &only));
+    disturb(&nemesis, (seed, pressure), time).await;
     let shared = clients.finish().await;
     sweep(&shared).await;
     await_deliveries(&deployment).await;
     count_clicks(&shared, &clicks).await;
     drop(receiver);
+    logs::read(&deployment, &history);
     history.flush();
     background.shutdown().await;
 
     let events = read(&file);
     let verdict = check(&events);
     println!("{}", print(&verdict, &events));
-    if verdict.violations.is_empty() {
+    let is_kept = std::env::var_os("NEMESIS_KEEP").is_some_and(|value| !value.is_empty());
+    if verdict.violations.is_empty() && !is_kept {
         let _ = fs::remove_dir_all(&folder); // it is of no more use
     } else {
         keep_logs(&deployment, &folder);
@@ -137,13 +153,19 @@ async fn supervise(deployment: Arc<DisturbedDeployment>, history: Arc<History>) 
     }
 }
 
-/// Storms of faults and quiet in turn.
-async fn disturb(nemesis: &Arc<Nemesis>, seed: u64, time: Duration) {
+/// Storms of faults and quiet in turn, which is pressed before it is really quiet.
+async fn disturb(nemesis: &Arc<Nemesis>, (seed, pressure): (u64, Pressure), time: Duration) {
     let start = Instant::now();
     let mut storm = 0;
     while storm == 0 || start.elapsed() + RECOVERY + WATCHED < time {
         copy(nemesis).await;
-        let lanes = plan(seed, storm, nemesis.names());
+        let names = nemesis.names();
+        let mut lanes = plan(seed, storm, names);
+        let mut alone = Vec::new();
+        if pressure == Pressure::With {
+            lanes.push(plan_pressure(seed, 2 * storm, names, &lanes));
+            alone = plan_pressure(seed, 2 * storm + 1, names, &[]);
+        }
         let mut running = JoinSet::new();
         for lane in lanes {
             running.spawn(nemesis.clone().run(lane));
@@ -152,7 +174,9 @@ async fn disturb(nemesis: &Arc<Nemesis>, seed: u64, time: Duration) {
             ended.expect("a lane that ends well");
         }
         nemesis.await_all().await;
-        sleep(RECOVERY + WATCHED).await;
+        sleep(RECOVERY).await;
+        nemesis.clone().run(alone).await;
+        sleep(WATCHED).await;
         storm += 1;
         println!(
             "{:>4} s: storm {storm} has ended",

@@ -1,10 +1,10 @@
 //! The nemesis: a short run with a fixed seed is a test; `make nemesis` has longer ones, with `MINUTES`, `SEED` and
-//! `SHAPE` (`single` or `cluster`), and `FAULTS` for some kinds of faults only. `src/nemesis/faults.rs` lists what breaks,
+//! `SHAPE` (`single` or `cluster`), `PRESSURE=0` without pressure, and `FAULTS` for some kinds of faults only. `src/nemesis/faults.rs` lists what breaks,
 //! `src/nemesis/checker.rs` what is judged. Where a promise is broken, the history and the logs are kept under
 //! `target/nemesis/SEED`, and `CHECK=target/nemesis/SEED/history.jsonl make nemesis` judges that history again.
 
 use edgelink_tests::nemesis::{
-    Options, Promise, SHORT_SEED, Shape, Verdict, check, print, read, run,
+    Options, Pressure, Promise, SHORT_SEED, Shape, Verdict, check, print, read, run,
 };
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -16,6 +16,7 @@ async fn a_minute_of_faults_breaks_no_promise() {
         time: Duration::from_secs(60),
         seed: SHORT_SEED,
         shape: Shape::Single,
+        pressure: Pressure::Without,
         only: Vec::new(),
     };
     assert_kept(&run(options).await);
@@ -43,6 +44,11 @@ async fn nemesis() {
         time: Duration::from_secs(minutes * 60),
         seed: number("SEED", now),
         shape,
+        pressure: match variable("PRESSURE").as_deref() {
+            None | Some("1") => Pressure::With,
+            Some("0") => Pressure::Without,
+            Some(other) => panic!("PRESSURE must be 0 or 1, not '{other}'"),
+        },
         only: variable("FAULTS").map_or_else(Vec::new, |names| {
             names
                 .split(',')

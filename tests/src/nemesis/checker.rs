@@ -7,18 +7,24 @@
 //! that were when it was copied.
 
 mod answers;
+mod availability;
+mod causes;
 mod clicks;
+mod effects;
+mod identities;
 mod limits;
 mod losses;
 mod quiet;
 mod spans;
+mod starts;
 mod story;
 #[cfg(test)]
 mod tests;
 mod verdict;
 mod webhooks;
 
-use super::history::{Ask, Event, Micros, OperationOutcome, Value, Via, View, What};
+use super::faults::is_pressure;
+use super::history::{Ask, Event, Micros, OperationOutcome, Purpose, Step, Value, Via, View, What};
 use quiet::QuietTimes;
 use std::collections::{BTreeMap, HashMap};
 
@@ -118,6 +124,10 @@ impl Operation {
             Ask::Follow { .. } => "follow (control plane)".to_owned(),
             Ask::Limit { .. } => "limit".to_owned(),
             Ask::Visit {
+                purpose: Purpose::Prefetch,
+                ..
+            } => "prefetch".to_owned(),
+            Ask::Visit {
                 via: Via::Envoy(_), ..
             } => "visit (envoy)".to_owned(),
             Ask::Visit { .. } => "visit (control plane)".to_owned(),
@@ -135,6 +145,19 @@ pub(crate) struct FaultSpan {
     pub(crate) to: Micros,
 }
 
+impl FaultSpan {
+    /// The part or connection that is broken.
+    fn part(&self) -> &str {
+        let part = self.detail.split([' ', ';']).next();
+        part.unwrap_or_default()
+    }
+
+    /// Whether it breaks nothing, and only takes of what all share.
+    fn presses(&self) -> bool {
+        is_pressure(&self.kind)
+    }
+}
+
 /// A database that went back.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Restore {
@@ -149,10 +172,49 @@ pub(crate) struct Run {
     pub(crate) by_code: HashMap<String, Vec<u64>>,
     pub(crate) faults: BTreeMap<u64, FaultSpan>,
     pub(crate) restores: Vec<Restore>,
-    /// Failed attempts of writes.
-    attempts: Vec<(u64, Micros, Micros, String)>,
+    /// Attempts of writes.
+    attempts: Vec<Attempt>,
+    /// Parts that were started.
+    starts: Vec<Start>,
+    /// What logs say, in the order of their times.
+    logged: Vec<Logged>,
     sweep: Option<Micros>,
+    /// Times without faults, whatever presses.
     quiet: QuietTimes,
+    /// Times without pressure as well.
+    undisturbed: QuietTimes,
+}
+
+/// A write that was tried once.
+#[derive(Debug)]
+pub(crate) struct Attempt {
+    pub(crate) op: u64,
+    pub(crate) via: Via,
+    pub(crate) time: (Micros, Micros),
+    /// The status, or why there was none.
+    pub(crate) end: String,
+}
+
+impl Attempt {
+    fn is_answered(&self) -> bool {
+        self.end.starts_with('2') || self.end.starts_with('4')
+    }
+}
+
+/// A line of a log.
+#[derive(Debug)]
+pub(crate) struct Logged {
+    pub(crate) at: Micros,
+    pub(crate) part: String,
+    pub(crate) step: Step,
+}
+
+/// A part that was started.
+#[derive(Debug)]
+pub(crate) struct Start {
+    pub(crate) part: String,
+    pub(crate) time: (Micros, Micros),
+    pub(crate) is_ready: bool,
 }
 
 impl Run {
@@ -168,8 +230,11 @@ impl Run {
                 operations.push(*number);
             }
         }
+        run.logged.sort_by_key(|logged| logged.at);
         let end = events.last().map_or(0, |event| event.at);
-        run.quiet = QuietTimes::between(run.faults.values(), end);
+        let faults = run.faults.values();
+        run.quiet = QuietTimes::between(faults.clone().filter(|one| !one.presses()), end);
+        run.undisturbed = QuietTimes::between(faults, end);
         run
     }
 
@@ -190,9 +255,26 @@ impl Run {
                     operation.complete(at, outcome.clone());
                 }
             }
-            What::Attempt { op, since, end, .. } => {
-                self.attempts.push((*op, *since, at, end.clone()));
-            }
+            What::Attempt {
+                op,
+                since,
+                end,
+                via,
+            } => self.attempts.push(Attempt {
+                op: *op,
+                via: *via,
+                time: (*since, at),
+                end: end.clone(),
+            }),
+            What::Started {
+                part,
+                since,
+                is_ready,
+            } => self.starts.push(Start {
+                part: part.clone(),
+                time: (*since, at),
+                is_ready: *is_ready,
+            }),
             What::Break {
                 fault,
                 kind,
@@ -227,7 +309,13 @@ impl Run {
                 }
             }
             What::Sweep => self.sweep = Some(at),
+            What::Logged { at, part, step } => self.logged.push(Logged {
+                at: *at,
+                part: part.clone(),
+                step: step.clone(),
+            }),
             What::Clicks { .. }
+            | What::Identified { .. }
             | What::Unexpected { .. }
             | What::Subscribed
             | What::Delivered { .. } => {}
@@ -264,7 +352,9 @@ pub fn check(events: &[Event]) -> Verdict {
     for code in codes {
         answers::check(&run, code, &mut verdict);
     }
-    check_availability(&run, &mut verdict);
+    availability::check(&run, &mut verdict);
+    starts::check(&run, &mut verdict);
+    identities::check(events, &mut verdict);
     for event in events {
         if let What::Unexpected { text } = &event.what {
             verdict.violations.push(Violation {
@@ -281,49 +371,4 @@ pub fn check(events: &[Event]) -> Verdict {
     webhooks::check(&run, events, &mut verdict);
     verdict.violations.sort_by_key(|v| (v.promise, v.time));
     verdict
-}
-
-/// While nothing is broken, everything is answered; an answer that makes no sense is never right.
-fn check_availability(run: &Run, verdict: &mut Verdict) {
-    let mut add = |promise, code: Option<&str>, time, text| {
-        verdict.violations.push(Violation {
-            promise,
-            code: code.map(str::to_owned),
-            time,
-            since: None,
-            text,
-        });
-    };
-    for operation in run.operations.values() {
-        let Some((at, outcome)) = &operation.end else {
-            continue;
-        };
-        let time = (operation.invoked, *at);
-        let code = operation.code();
-        let (promise, what) = match outcome {
-            OperationOutcome::Unavailable { status } => {
-                (Promise::Recovered, format!("status {status}"))
-            }
-            OperationOutcome::NoAnswer { error } => (Promise::Recovered, error.clone()),
-            OperationOutcome::Strange { answer } => (Promise::NothingStrange, answer.clone()),
-            _ => continue,
-        };
-        if promise == Promise::NothingStrange
-            || run.quiet.contain(code.unwrap_or_default(), time.0, time.1)
-        {
-            add(promise, code, time, format!("{:?}: {what}", operation.ask));
-        }
-    }
-    for (op, since, at, end) in &run.attempts {
-        let is_answer = end.starts_with('2') || end.starts_with('4');
-        let code = run.operations.get(op).and_then(Operation::code);
-        if !is_answer && run.quiet.contain(code.unwrap_or_default(), *since, *at) {
-            add(
-                Promise::Recovered,
-                code,
-                (*since, *at),
-                format!("a write: {end}"),
-            );
-        }
-    }
 }

@@ -1,17 +1,23 @@
 //! The clients: writers, each with links of its own, and followers.
 
+pub(super) mod crowd;
 mod domains;
 mod follower;
+mod hosts;
 mod limited;
 mod link;
+mod tenants;
 mod writer;
 
 pub(super) use domains::codes as domains;
 pub(super) use link::read_back;
 
+use super::Pressure;
 use super::deployment::{CONTROL_PLANES, DisturbedDeployment, ENVOYS};
-use super::history::{Ask, History, Micros, OperationOutcome, PICK, Value, Via, What};
-use crate::scenario::{Answer, Request};
+use super::history::{
+    Ask, History, Host, Micros, OperationOutcome, PICK, Purpose, Value, Via, What,
+};
+use crate::scenario::{Answer, DOMAIN, Request};
 use crate::stack::Connection;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -37,6 +43,8 @@ const TRIES: u32 = 60;
 const LIMIT: Duration = Duration::from_secs(5);
 /// A path that no link has.
 const UNKNOWN: &str = "/no-such-link";
+/// A host that no domain has.
+const UNKNOWN_HOST: &str = "nowhere.nemesis.example";
 const TARGET: &str = "https://example.com/v/";
 
 /// Which codes there are.
@@ -75,6 +83,7 @@ impl Codes {
         let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
         // The aliases come first; most of the generated codes behind them belong to links that were deleted.
         let aliases = usize::try_from(WRITERS * ALIASES).unwrap_or(usize::MAX);
+        let aliases = aliases + hosts::codes().count();
         let count = if rng.random_bool(0.7) {
             aliases.min(all.len())
         } else {
@@ -91,12 +100,18 @@ pub(super) struct ClientContext {
     pub(super) history: Arc<History>,
     pub(super) codes: Codes,
     limited: limited::LimitedCodes,
+    pressure: Pressure,
     is_over: AtomicBool,
 }
 
 impl ClientContext {
     fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Relaxed)
+    }
+
+    /// Whether a client does something of what only runs with pressure have, that often.
+    fn presses(&self, rng: &mut StdRng, often: f64) -> bool {
+        self.pressure == Pressure::With && rng.random_bool(often)
     }
 
     fn address(&self, via: Via) -> Option<SocketAddr> {
@@ -119,13 +134,14 @@ impl Clients {
     pub(super) fn start(
         deployment: &Arc<DisturbedDeployment>,
         history: &Arc<History>,
-        seed: u64,
+        (seed, pressure): (u64, Pressure),
     ) -> Self {
         let shared = Arc::new(ClientContext {
             deployment: deployment.clone(),
             history: history.clone(),
             codes: Codes::default(),
             limited: limited::LimitedCodes::default(),
+            pressure,
             is_over: AtomicBool::new(false),
         });
         let mut rng = StdRng::seed_from_u64(seed);
@@ -149,6 +165,12 @@ impl Clients {
         for via in (0..ENVOYS).map(Via::Envoy).chain(control_planes) {
             tasks.spawn(limited::visit(shared.clone(), via, rng_of(&mut rng)));
             tasks.spawn(domains::visit(shared.clone(), via, rng_of(&mut rng)));
+        }
+        if pressure == Pressure::With {
+            let writer = writer::Writer::of_hosts(&shared, rng_of(&mut rng));
+            tasks.spawn(writer.run());
+            tasks.spawn(tenants::make(shared.clone()));
+            tasks.spawn(tenants::watch(shared.clone()));
         }
         Self { shared, tasks }
     }
@@ -246,59 +268,88 @@ impl Client {
     ///
     /// With `picks` the visitor meets the condition of a rule.
     pub(super) async fn follow(&mut self, shared: &ClientContext, code: &str, picks: bool) {
+        self.follow_under(shared, code, picks, Host::Own).await;
+    }
+
+    /// Follows a code under a host.
+    async fn follow_under(&mut self, shared: &ClientContext, code: &str, picks: bool, host: Host) {
+        let (code, via) = (code.to_owned(), self.via);
+        let ask = Ask::Follow {
+            code,
+            via,
+            picks,
+            host,
+        };
         let was_open = self.connection.is_some();
-        let is_closed = self.follow_once(shared, code, picks, was_open).await;
-        if is_closed {
-            self.follow_once(shared, code, picks, false).await;
+        if self.request_link(shared, ask.clone(), was_open).await {
+            self.request_link(shared, ask, false).await;
         }
     }
 
-    async fn follow_once(
-        &mut self,
-        shared: &ClientContext,
-        code: &str,
-        picks: bool,
-        was_open: bool,
-    ) -> bool {
-        let (code, via) = (code.to_owned(), self.via);
-        let ask = Ask::Follow { code, via, picks };
-        self.request_link(shared, ask, was_open).await
-    }
-
     /// Visits a link that has a limit, once.
-    async fn visit(&mut self, shared: &ClientContext, code: &str) {
+    async fn visit(&mut self, shared: &ClientContext, code: &str, purpose: Purpose) {
         let (code, via) = (code.to_owned(), self.via);
         let was_open = self.connection.is_some();
-        self.request_link(shared, Ask::Visit { code, via }, was_open)
-            .await;
+        let ask = Ask::Visit { code, via, purpose };
+        self.request_link(shared, ask, was_open).await;
     }
 
-    /// Says whether there is no answer because a kept connection was closed.
+    /// Asks for a link as `ask` says; whether there is no answer because a kept connection was closed.
     async fn request_link(&mut self, shared: &ClientContext, ask: Ask, was_open: bool) -> bool {
-        let (Ask::Follow { code, .. } | Ask::Visit { code, .. }) = &ask else {
-            return false;
+        let (request, query) = request_of(&ask);
+        let purpose = match &ask {
+            Ask::Visit { purpose, .. } => *purpose,
+            _ => Purpose::Click,
         };
-        let (code, picks) = (code.clone(), matches!(ask, Ask::Follow { picks: true, .. }));
         let op = shared.history.invoke(ask);
-        let query = match picks && !code.contains('/') {
-            true => format!("?{PICK}"),
-            false => String::new(),
-        };
-        let request = match code.strip_suffix('/') {
-            // A domain: its root, or what no link has.
-            Some(domain) => {
-                Request::get(if picks { UNKNOWN } else { "/" }).header("host", domain.as_bytes())
-            }
-            None => Request::get(&format!("/{code}{query}")),
-        };
         let answer = self.ask(shared, &request, b"").await;
         let (outcome, is_closed) = match answer {
+            Ok(answer) if is_put_off(&answer, purpose) => {
+                let status = answer.status;
+                (OperationOutcome::Unavailable { status }, false)
+            }
             Ok(answer) => (followed(&answer, &query), false),
             Err(error) if was_open && is_closed(&error) => (OperationOutcome::Unknown, true),
             Err(error) => (OperationOutcome::NoAnswer { error }, false),
         };
         shared.history.complete(op, outcome);
         is_closed
+    }
+}
+
+/// The request of a visitor, and its query.
+fn request_of(ask: &Ask) -> (Request, String) {
+    let (code, picks, host) = match ask {
+        Ask::Follow {
+            code, picks, host, ..
+        } => (code, *picks, *host),
+        Ask::Visit { code, .. } => (code, false, Host::Own),
+        _ => unreachable!("visitors follow and visit"),
+    };
+    let query = match picks {
+        true => format!("?{PICK}"),
+        false => String::new(),
+    };
+    let (domain, path, query) = match code.split_once('/') {
+        // A domain: its root, or what no link has.
+        Some((domain, "")) => {
+            let path = if picks { UNKNOWN } else { "/" };
+            (domain, path.to_owned(), String::new())
+        }
+        Some((domain, code)) => (domain, format!("/{code}{query}"), query),
+        None => (DOMAIN, format!("/{code}{query}"), query),
+    };
+    let domain = match host {
+        Host::Own => domain,
+        Host::Unknown => UNKNOWN_HOST,
+    };
+    let request = Request::get(&path).header("host", domain.as_bytes());
+    match ask {
+        Ask::Visit {
+            purpose: Purpose::Prefetch,
+            ..
+        } => (request.header("sec-purpose", b"prefetch"), query),
+        _ => (request, query),
     }
 }
 
@@ -321,6 +372,12 @@ fn end_of(answer: &Result<Answer, String>) -> String {
         Err(error) if is_closed(error) => format!("499 {error}"),
         Err(error) => error.clone(),
     }
+}
+
+/// Whether a prefetch is told to come again when its visitor comes, by whatever status.
+fn is_put_off(answer: &Answer, purpose: Purpose) -> bool {
+    let is_said = matches!(answer.status, 404 | 410) || (300..400).contains(&answer.status);
+    purpose == Purpose::Prefetch && !is_said
 }
 
 fn is_closed(error: &str) -> bool {

@@ -40,6 +40,8 @@ pub(super) const VISITS_GRACE: Duration = Duration::from_secs(8);
 pub(super) const START_LIMIT: Duration = Duration::from_secs(60);
 /// How long a control plane waits for an answer of the receiver.
 pub(super) const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(1);
+/// So that the logs say how each change gets to edges.
+const LOG: &str = "info,edgelink_control_plane::feed=debug,edgelink_control_plane::publisher=debug,edgelink_control_plane::http::edge_api::feed=debug";
 const CODE_KEY: &str = "000102030405060708090a0b0c0d0e0f";
 
 /// What Redis there is.
@@ -258,6 +260,7 @@ fn serve(folder: &Path, address: SocketAddr, database: SocketAddr) -> Command {
         )
         .env("EDGELINK_AUTH_ADMIN_KEY_FILE", folder.join("admin-key"))
         .env("EDGELINK_LINKS_CODE_KEY", CODE_KEY)
+        .env("EDGELINK_LOG_FILTER", LOG)
         .env("EDGELINK_DOMAINS_REQUIRE_VERIFICATION", "false")
         .env("EDGELINK_VISITS_MAX_BLOCK", MAX_BLOCK.to_string())
         .env(

@@ -1,6 +1,7 @@
 //! The faults, and the plan that a seed makes of them.
 
 mod inflict;
+mod pressure;
 
 use super::deployment::{CONTROL_PLANES, DisturbedDeployment, ENVOYS, Listener, Shape, Side};
 use super::proxy::Direction;
@@ -12,6 +13,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 pub(super) use inflict::{Nemesis, copy};
+pub(super) use pressure::{CROWDED, is_pressure, plan_pressure};
 
 /// Two faults at a time.
 const LANES: usize = 2;
@@ -69,6 +71,18 @@ pub(super) enum Fault {
     RotateToken,
     /// A part shows a certificate of an authority that the others do not know.
     WrongCertificate(String),
+    /// Clients change one link at the same time, over and over.
+    CrowdedRow,
+    /// So they do while another session keeps its row locked.
+    LockedRow,
+    /// Requests come to a part whose body never does.
+    SilentBodies(String),
+    /// A transaction that reads a snapshot of the database is left open.
+    OpenSnapshot,
+    /// An Envoy is far from all others.
+    FarEdge(usize),
+    /// Many links of one visit each are followed at an Envoy that is far, and then once more at another one.
+    LimitedCrowd(usize),
 }
 
 impl Fault {
@@ -111,6 +125,11 @@ impl Fault {
                     .map(str::to_owned)
                     .collect()
             }
+            Self::CrowdedRow | Self::LockedRow => vec![CROWDED.to_owned()],
+            Self::SilentBodies(_) | Self::OpenSnapshot => Vec::new(),
+            Self::FarEdge(number) | Self::LimitedCrowd(number) => {
+                names.links_of(&format!("envoy-{number}"))
+            }
         }
     }
 }
@@ -122,7 +141,9 @@ impl fmt::Display for Fault {
             | Self::Stop(name)
             | Self::Isolate(name)
             | Self::Refuse(name)
+            | Self::SilentBodies(name)
             | Self::WrongCertificate(name) => f.write_str(name),
+            Self::FarEdge(number) | Self::LimitedCrowd(number) => write!(f, "envoy-{number}"),
             Self::RotateCertificates(side) => write!(f, "{side:?}"),
             Self::Cut(name, directions) => write!(f, "{name} {directions:?}"),
             Self::Delay(name, direction, millis) => write!(f, "{name} {direction:?} {millis} ms"),
@@ -208,7 +229,7 @@ const fn kind(
     }
 }
 
-/// The only list of the faults.
+/// The only list of the faults; what only presses is in [`pressure`].
 const KINDS: &[FaultKind] = &[
     kind("kill", 5, 0..=8, |rng, names| Fault::Kill(names.part(rng))),
     kind("stop", 5, 1..=20, |rng, names| Fault::Stop(names.part(rng))),
@@ -273,7 +294,7 @@ const KINDS: &[FaultKind] = &[
 
 /// The names of all kinds.
 pub(super) fn kinds() -> impl Iterator<Item = &'static str> {
-    KINDS.iter().map(|kind| kind.name)
+    KINDS.iter().chain(pressure::KINDS).map(|kind| kind.name)
 }
 
 fn directions(rng: &mut StdRng) -> Vec<Direction> {
@@ -324,24 +345,24 @@ pub(super) fn plan(seed: u64, storm: u64, names: &Names) -> Vec<Vec<Planned>> {
             return lanes;
         }
         free[lane] = at;
-        if let Some(planned) = choose(&mut rng, names, at, &lanes) {
+        if let Some(planned) = choose(KINDS, &mut rng, names, (at, &lanes)) {
             free[lane] += planned.lasts;
             lanes[lane].push(planned);
         }
     }
 }
 
-/// `None` if what was drawn needs what another lane has at that time.
+/// A fault at that time; `None` if what was drawn needs what another lane has then.
 fn choose(
+    kinds: &[FaultKind],
     rng: &mut StdRng,
     names: &Names,
-    at: Duration,
-    lanes: &[Vec<Planned>],
+    (at, lanes): (Duration, &[Vec<Planned>]),
 ) -> Option<Planned> {
     let is_wanted = |kind: &&FaultKind| {
         names.only.is_empty() || names.only.iter().any(|name| name == kind.name)
     };
-    let kinds: Vec<&FaultKind> = KINDS.iter().filter(is_wanted).collect();
+    let kinds: Vec<&FaultKind> = kinds.iter().filter(is_wanted).collect();
     let kind = kinds.choose_weighted(rng, |kind| kind.weight).ok()?;
     let lasts = rng.random_range(kind.seconds.start() * 1000..=kind.seconds.end() * 1000);
     let lasts = Duration::from_millis(lasts);
@@ -445,7 +466,24 @@ mod tests {
         let faults = (0..200)
             .flat_map(|storm| plan(7, storm, &names()))
             .flatten();
-        let kinds: HashSet<&str> = faults.map(|planned| planned.kind).collect();
-        assert_eq!(kinds.len(), KINDS.len(), "{kinds:?}");
+        let pressures = (0..200).flat_map(|storm| plan_pressure(7, storm, &names(), &[]));
+        let comes: HashSet<&str> = faults.chain(pressures).map(|one| one.kind).collect();
+        assert_eq!(comes, kinds().collect());
+    }
+
+    #[test]
+    fn pressure_leaves_alone_what_the_faults_of_its_storm_need() {
+        for storm in 0..200 {
+            let lanes = plan(7, storm, &names());
+            let pressure = plan_pressure(7, storm, &names(), &lanes);
+            for (a, b) in pressure
+                .iter()
+                .flat_map(|a| lanes.iter().flatten().map(move |b| (a, b)))
+            {
+                let overlap = a.at < b.at + b.lasts && b.at < a.at + a.lasts;
+                let common = a.resources.iter().any(|name| b.resources.contains(name));
+                assert!(!(overlap && common), "{a:?} and {b:?}");
+            }
+        }
     }
 }

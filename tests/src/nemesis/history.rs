@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Microseconds since the start of the run, on a clock that is never moved.
 pub(super) type Micros = u64;
@@ -79,6 +79,28 @@ impl fmt::Display for Via {
     }
 }
 
+/// A host under which visitors ask.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Host {
+    /// The domain of the link.
+    #[default]
+    Own,
+    /// One that no domain has, which stands for the default domain.
+    Unknown,
+}
+
+/// Why a link is visited.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Purpose {
+    /// A person has followed it.
+    #[default]
+    Click,
+    /// A browser fetches it in case a person follows it.
+    Prefetch,
+}
+
 /// What a client asks for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -110,6 +132,9 @@ pub enum Ask {
         /// Whether the visitor meets the condition of a rule.
         #[serde(default)]
         picks: bool,
+        /// Under which host the link is asked for.
+        #[serde(default)]
+        host: Host,
     },
     /// A limit of visits, of a new link or of one whose limit is raised.
     Limit {
@@ -129,6 +154,9 @@ pub enum Ask {
         code: String,
         /// Who is asked.
         via: Via,
+        /// Why.
+        #[serde(default)]
+        purpose: Purpose,
     },
     /// How many visits of a link are used, as the API shows it.
     Count {
@@ -308,6 +336,33 @@ pub enum What {
         /// What was answered.
         status: u16,
     },
+    /// A part was started at `since`, and serves by now or has not become ready in time.
+    Started {
+        /// Its name.
+        part: String,
+        /// When it was started.
+        since: Micros,
+        /// Whether it serves.
+        is_ready: bool,
+    },
+    /// The database has given an id to a tenant, a domain, a user or a webhook.
+    Identified {
+        /// Which of these.
+        kind: String,
+        /// The id.
+        id: u64,
+        /// What tells it from all others of its kind: its name, and when it was made.
+        name: String,
+    },
+    /// What a log says of a change on its way to edges, at another time than that of this line.
+    Logged {
+        /// When the log says it.
+        at: Micros,
+        /// Whose log.
+        part: String,
+        /// What happened.
+        step: Step,
+    },
     /// Something that must not happen and that no client sees: a part has ended by itself, a VM was replaced.
     Unexpected {
         /// What.
@@ -315,6 +370,51 @@ pub enum What {
     },
     /// From now on everything must answer as without faults, until something is broken.
     Sweep,
+}
+
+/// A step of a change on its way to edges, or what may hold changes up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Step {
+    /// The publisher has written a change to the feed.
+    Published {
+        /// The key of the link or domain.
+        key: String,
+        /// Why the publisher looked: `change`, `nudge` or `poll`.
+        woken: String,
+        /// How long it has waited for the database since, in milliseconds.
+        store_millis: u64,
+        /// And for Redis.
+        redis_millis: u64,
+    },
+    /// A control plane has read a change of the feed.
+    Read {
+        /// The key of the link or domain.
+        key: String,
+    },
+    /// A change is acknowledged.
+    Acknowledged {
+        /// The key of the link or domain.
+        key: String,
+        /// Why no longer is waited: `carried`, `late`, or `not current`.
+        wait: String,
+    },
+    /// The publisher's lease was given up, or taken.
+    LeaseChanged,
+    /// A control plane has lost a connection to Redis, or has one again.
+    RedisChanged,
+    /// A control plane has refused to say what is new on the feed.
+    PollRefused {
+        /// Why.
+        why: String,
+    },
+    /// An edge could not read the feed.
+    PollFailed {
+        /// As the edge logs it.
+        why: String,
+    },
+    /// An edge reads the feed again.
+    PollWorks,
 }
 
 /// An event and its time.
@@ -330,6 +430,8 @@ pub struct Event {
 #[derive(Debug)]
 pub(super) struct History {
     start: Instant,
+    /// What the wall clock showed then, as time since 1970.
+    started: Duration,
     next: AtomicU64,
     file: Mutex<BufWriter<File>>,
 }
@@ -344,6 +446,9 @@ impl History {
         let file = File::create(path).expect("a file for the history");
         Self {
             start: Instant::now(),
+            started: SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .unwrap_or_default(),
             next: AtomicU64::new(1),
             file: Mutex::new(BufWriter::new(file)),
         }
@@ -356,6 +461,16 @@ impl History {
     #[must_use]
     pub(super) fn now(&self) -> Micros {
         u64::try_from(self.start.elapsed().as_micros()).expect("a short run")
+    }
+
+    /// The time that a log gives as its time of day; `None` if it is before this history. Logs go by the wall clock.
+    pub(super) fn at_time_of_day(&self, time: Duration) -> Option<Micros> {
+        const DAY: u128 = 24 * 3600 * 1_000_000;
+        let start = self.started.as_micros() % DAY;
+        let since = (time.as_micros() + DAY - start) % DAY;
+        u64::try_from(since)
+            .ok()
+            .filter(|since| *since < self.now())
     }
 
     /// A number that no other operation or fault has.

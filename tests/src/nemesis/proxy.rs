@@ -6,11 +6,14 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until};
 
 /// Bytes forwarded at once.
 const CHUNK: usize = 16 << 10;
+/// Chunks of a direction that are delayed at once, at most.
+const ON_THE_WAY: usize = 256;
 
 /// What becomes of the bytes of one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,31 +164,47 @@ async fn forward(mut client: TcpStream, mut state: watch::Receiver<State>) {
 /// Forwards one direction, the end included.
 async fn pump(
     mut from: impl AsyncRead + Unpin,
+    to: impl AsyncWrite + Unpin,
+    state: watch::Receiver<State>,
+    direction: Direction,
+) -> io::Result<()> {
+    let (line, delayed) = mpsc::channel(ON_THE_WAY);
+    let reading = async {
+        let mut bytes = vec![0; CHUNK];
+        loop {
+            let count = from.read(&mut bytes).await?;
+            let delay = match state.borrow().flow(direction) {
+                Flow::Delayed(time) => time,
+                Flow::Open | Flow::Cut => Duration::ZERO,
+            };
+            let chunk = bytes.get(..count).unwrap_or_default().to_vec();
+            let sent = line.send((Instant::now() + delay, chunk)).await;
+            if count == 0 || sent.is_err() {
+                return Ok(());
+            }
+        }
+    };
+    let writing = write_delayed(delayed, to, state.clone(), direction);
+    tokio::try_join!(reading, writing).map(|_| ())
+}
+
+/// Writes each chunk when its time has come: one does not wait for the delay of the one before.
+async fn write_delayed(
+    mut delayed: mpsc::Receiver<(Instant, Vec<u8>)>,
     mut to: impl AsyncWrite + Unpin,
     mut state: watch::Receiver<State>,
     direction: Direction,
 ) -> io::Result<()> {
-    let mut bytes = vec![0; CHUNK];
-    loop {
-        let count = from.read(&mut bytes).await?;
-        pass(&mut state, direction).await?;
-        if count == 0 {
+    while let Some((at, chunk)) = delayed.recv().await {
+        sleep_until(at).await;
+        let open = state.wait_for(|state| state.flow(direction) != Flow::Cut);
+        open.await.map_err(|_| io::ErrorKind::BrokenPipe)?;
+        if chunk.is_empty() {
             return to.shutdown().await;
         }
-        to.write_all(&bytes[..count]).await?;
+        to.write_all(&chunk).await?;
     }
-}
-
-/// Returns when what was read may be forwarded.
-async fn pass(state: &mut watch::Receiver<State>, direction: Direction) -> io::Result<()> {
-    let flow = state.borrow().flow(direction);
-    if let Flow::Delayed(time) = flow {
-        tokio::time::sleep(time).await;
-    }
-    let open = state.wait_for(|state| state.flow(direction) != Flow::Cut);
-    open.await
-        .map(|_| ())
-        .map_err(|_| io::ErrorKind::BrokenPipe.into())
+    Ok(())
 }
 
 #[cfg(test)]
@@ -242,5 +261,30 @@ mod tests {
         proxy.heal();
         let mut stream = TcpStream::connect(proxy.address()).await.expect("it");
         assert!(exchange(&mut stream).await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_chunk_does_not_wait_for_the_delay_of_another_one() {
+        const CHUNKS: usize = 20;
+        let delay = Duration::from_millis(80);
+        let (mut client, from) = tokio::io::duplex(CHUNK);
+        let (to, mut server) = tokio::io::duplex(CHUNK);
+        let (_state, seen) = watch::channel(State {
+            target: local(1),
+            requests: Flow::Delayed(delay),
+            answers: Flow::Open,
+            is_refusing: false,
+            generation: 0,
+        });
+        tokio::spawn(pump(from, to, seen, Direction::Requests));
+        let start = Instant::now();
+        for _ in 0..CHUNKS {
+            client.write_all(b"x").await.expect("a chunk");
+            tokio::task::yield_now().await; // so that the next byte is a chunk of its own
+        }
+        drop(client);
+        let mut bytes = Vec::new();
+        server.read_to_end(&mut bytes).await.expect("all of it");
+        assert_eq!((bytes.len(), start.elapsed()), (CHUNKS, delay));
     }
 }

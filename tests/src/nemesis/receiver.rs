@@ -3,7 +3,7 @@
 
 use super::deployment::{CONTROL_PLANES, DisturbedDeployment, WEBHOOK_TIMEOUT};
 use super::history::{History, Value, What};
-use crate::scenario::Request;
+use crate::scenario::{DOMAIN, Request};
 use crate::stack::{Connection, local, until};
 use axum::Router;
 use axum::body::Bytes;
@@ -143,7 +143,11 @@ async fn receive(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: By
     }
     let message: Json = serde_json::from_slice(&body).unwrap_or_default();
     let data = &message["data"];
-    let code = data["shortCode"].as_str().unwrap_or_default().to_owned();
+    let code = data["shortCode"].as_str().unwrap_or_default();
+    let code = match data["domain"].as_str() {
+        Some(domain) if domain != DOMAIN => format!("{domain}/{code}"),
+        _ => code.to_owned(),
+    };
     lock(&shared.codes).insert(code.clone());
     let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let id = header("webhook-id").unwrap_or_default().to_owned();

@@ -2,7 +2,8 @@
 
 use super::super::history::{Ask, Micros, OperationOutcome, Value, Via};
 use super::spans::{Seen, Spans};
-use super::{Operation, Promise, Run, Verdict, Violation, WINDOW};
+use super::verdict::{LATE, LateChange};
+use super::{Operation, Promise, Run, Verdict, Violation, WINDOW, causes};
 use std::collections::BTreeMap;
 
 /// The tier of an answer that is served because asking fails. How old it may be is a setting, a day by default.
@@ -13,8 +14,8 @@ struct Judge<'a> {
     run: &'a Run,
     code: &'a str,
     spans: Spans,
-    /// Changes while nothing was broken, with the age of the oldest answer after each.
-    late: BTreeMap<Micros, Micros>,
+    /// Changes while nothing was broken, with the oldest answer after each: its age, and who gave it.
+    late: BTreeMap<Micros, Option<(Micros, Via)>>,
 }
 
 /// An answer, as far as it is judged.
@@ -39,11 +40,11 @@ pub(super) fn check(run: &Run, code: &str, verdict: &mut Verdict) {
     verdict.violations.extend(twice);
     check_restored(run, code, &operations, verdict);
     let changes = spans.changes();
-    let changes = changes.filter(|&at| run.quiet.contain(code, at, at + WINDOW));
+    let changes = changes.filter(|&at| run.undisturbed.contain(code, at, at + WINDOW));
     let mut judge = Judge {
         run,
         code,
-        late: changes.map(|at| (at, 0)).collect(),
+        late: changes.map(|at| (at, None)).collect(),
         spans,
     };
     for operation in operations {
@@ -51,7 +52,15 @@ pub(super) fn check(run: &Run, code: &str, verdict: &mut Verdict) {
             judge.check(&answer, verdict);
         }
     }
-    verdict.propagation.extend(judge.late.into_values());
+    for (at, oldest) in judge.late {
+        let age = oldest.map_or(0, |(age, _)| age);
+        verdict.propagation.push(age);
+        if let Some((age, via)) = oldest.filter(|(age, _)| *age > LATE) {
+            let change = LateChange::new(code, (at, age), via);
+            let cause = causes::of(run, &change);
+            verdict.late.push((change, cause));
+        }
+    }
 }
 
 impl Judge<'_> {
@@ -87,9 +96,9 @@ impl Judge<'_> {
         }
         if is_possible(invoked.saturating_sub(answer.margin)) {
             if let Some(end) = self.spans.last_end(seen, invoked)
-                && let Some(age) = self.late.get_mut(&end)
+                && let Some(oldest) = self.late.get_mut(&end)
             {
-                *age = (*age).max(invoked - end);
+                *oldest = (*oldest).max(Some((invoked - end, answer.via)));
             }
             return;
         }

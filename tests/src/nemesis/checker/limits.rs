@@ -3,7 +3,7 @@
 //! more.
 
 use super::super::deployment::{ENVOYS, MAX_BLOCK, WORKERS};
-use super::super::history::{Ask, Micros, OperationOutcome, Value, Via};
+use super::super::history::{Ask, Micros, OperationOutcome, Purpose, Value, Via};
 use super::losses::losses;
 use super::{Operation, Promise, Run, Verdict, Violation, WINDOW};
 
@@ -84,6 +84,7 @@ impl<'a> Limited<'a> {
     fn check(&self) -> Vec<Wrong> {
         let mut wrong = self.kind_of_answers();
         wrong.extend(self.served_at_most());
+        wrong.extend(self.first_refused());
         wrong.extend(self.counts.iter().filter_map(|count| self.counted(count)));
         wrong.extend(
             self.visits
@@ -135,7 +136,9 @@ impl<'a> Limited<'a> {
             .iter()
             .filter(|visit| self.is_forgotten(visit))
             .count() as u64;
-        let lost = losses(self.run, first, last, (ENVOYS, WORKERS)) * MAX_BLOCK;
+        // A block is no more than all visits.
+        let block = MAX_BLOCK.min(self.max(Micros::MAX));
+        let lost = losses(self.run, first, last, (ENVOYS, WORKERS)) * block;
         let most = self.max(Micros::MAX) + lost + forgotten;
         let served = served.len() as u64;
         (served > most).then(|| {
@@ -146,6 +149,20 @@ impl<'a> Limited<'a> {
                 self.max(Micros::MAX)
             );
             (Promise::LimitsKept, (first, last), text)
+        })
+    }
+
+    /// The first visit of all, where it is told that there are none left.
+    fn first_refused(&self) -> Option<Wrong> {
+        let first = self.visits.iter().min_by_key(|visit| visit.invoked)?;
+        let (at, OperationOutcome::Answer { value, .. }) = first.end.as_ref()? else {
+            return None;
+        };
+        let expired = self.expired.map(Value::Target);
+        let is_refused = *value == Value::Disabled || Some(*value) == expired;
+        is_refused.then(|| {
+            let text = format!("'{}' was used up before its first visit", self.code);
+            (Promise::LimitsKept, (first.invoked, *at), text)
         })
     }
 
@@ -205,6 +222,13 @@ impl<'a> Limited<'a> {
                 ..
             }
         );
+        if let Ask::Visit {
+            purpose: Purpose::Prefetch,
+            ..
+        } = visit.ask
+        {
+            return self.is_served(visit);
+        }
         match &visit.end {
             None | Some((_, OperationOutcome::NoAnswer { .. } | OperationOutcome::Unknown)) => true,
             Some((_, OperationOutcome::Unavailable { .. })) => !is_by_edge,

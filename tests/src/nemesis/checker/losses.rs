@@ -48,12 +48,6 @@ pub(super) fn losses(
 }
 
 impl FaultSpan {
-    /// The part or connection that is broken.
-    fn part(&self) -> &str {
-        let part = self.detail.split([' ', ';']).next();
-        part.unwrap_or_default()
-    }
-
     /// Whether it drains workers of an Envoy, some of them while that reaches no control plane.
     fn drains_in(&self, envoy: &str, cut_off: &[(Micros, Micros)]) -> bool {
         let until = self.to.saturating_add(DRAINED);
@@ -83,7 +77,9 @@ impl FaultSpan {
 /// When an Envoy reaches no control plane.
 fn cut_off(faults: &[&FaultSpan], envoy: &str) -> Vec<(Micros, Micros)> {
     let broken = |control_plane: &str| {
-        let is_silent = |fault: &&&FaultSpan| ![RECONFIGURED, MOVED].contains(&fault.kind.as_str());
+        let is_silent = |fault: &&&FaultSpan| {
+            ![RECONFIGURED, MOVED].contains(&fault.kind.as_str()) && !fault.presses()
+        };
         let faults = faults.iter().filter(is_silent);
         let faults = faults.filter(|fault| fault.is_for(envoy, control_plane));
         union(faults.map(|fault| (fault.from, fault.to.saturating_add(SLOW))))

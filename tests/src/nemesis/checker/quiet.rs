@@ -4,14 +4,14 @@ use super::super::history::Micros;
 use super::FaultSpan;
 
 /// So long after the last fault everything is as without faults.
-const RECOVERY: Micros = 10_000_000;
+pub(super) const RECOVERY: Micros = 10_000_000;
 /// The fault after which the feed is silent for longer. Links are asked for meanwhile; domains stay as they are, for
 /// nothing else brings them.
 const SILENCING: &str = "control plane without redis";
-const SILENCE: Micros = 35_000_000;
+const SILENCE: Micros = 20_000_000;
 
 /// What breaks nothing, as the manual says: it makes no time less quiet.
-const UNNOTICED: [&str; 2] = ["certificate rotated", "token rotated"];
+pub(super) const UNNOTICED: [&str; 2] = ["certificate rotated", "token rotated"];
 
 /// Times without faults.
 #[derive(Debug, Default)]
@@ -27,10 +27,6 @@ impl QuietTimes {
         end: Micros,
     ) -> Self {
         let faults = faults.filter(|fault| !UNNOTICED.contains(&fault.kind.as_str()));
-        let recovery_of_domains = |fault: &FaultSpan| match fault.kind == SILENCING {
-            true => SILENCE,
-            false => RECOVERY,
-        };
         Self {
             links: between(faults.clone(), end, |_| RECOVERY),
             domains: between(faults, end, recovery_of_domains),
@@ -45,6 +41,14 @@ impl QuietTimes {
         };
         let index = times.partition_point(|&(_, end)| end < to);
         times.get(index).is_some_and(|&(start, _)| start <= from)
+    }
+}
+
+/// How long after a fault domains may be as they were.
+pub(super) fn recovery_of_domains(fault: &FaultSpan) -> Micros {
+    match fault.kind == SILENCING {
+        true => SILENCE,
+        false => RECOVERY,
     }
 }
 

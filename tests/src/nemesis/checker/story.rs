@@ -1,6 +1,7 @@
 //! The report: tables, and the whole story of the first violation of each promise and set of faults.
 
-use super::super::history::{Ask, Event, Micros, OperationOutcome};
+use super::super::history::{Ask, Event, Host, Micros, OperationOutcome};
+use super::verdict::{Cause, LateChange};
 use super::{Promise, Run, Verdict, Violation};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,6 +19,8 @@ const BEFORE: Micros = 40_000_000;
 const SOON_BEFORE: Micros = 8_000_000;
 const AFTER: Micros = 3_000_000;
 const MOST_LINES: usize = 80;
+/// How many late changes are shown.
+const LATE_SHOWN: usize = 10;
 
 /// The report as text.
 #[must_use]
@@ -37,14 +40,27 @@ pub fn print(verdict: &Verdict, events: &[Event]) -> String {
         let count = verdict.violations.iter().filter(|v| v.promise == promise);
         let _ = writeln!(text, "{:<34} {:>9}", promise.name(), count.count());
     }
-    let slow = verdict.propagation.iter().filter(|&&age| age > 50_000);
+    if !verdict.pressed.is_empty() {
+        text.push_str(
+            "\nbeside                 operation                 answered   not       p99\n",
+        );
+    }
+    for ((pressure, kind), answers) in &verdict.pressed {
+        let p99 = answers.p99().unwrap_or(0) as f64 / 1000.0;
+        let (answered, failed) = (answers.times.len(), answers.failed);
+        let _ = writeln!(
+            text,
+            "{pressure:<22} {kind:<25} {answered:>8} {failed:>5} {p99:>7.1} ms"
+        );
+    }
     let p99 = verdict.propagation_p99().unwrap_or(0) as f64 / 1000.0;
     let _ = writeln!(
         text,
         "\nchanges while nothing was broken: {}, seen late by more than 50 ms: {}, p99 {p99:.1} ms",
         verdict.propagation.len(),
-        slow.count()
+        verdict.late.len()
     );
+    describe_late(verdict, &mut text);
     let run = Run::of(events);
     let mut groups: BTreeMap<(Promise, String), Vec<&Violation>> = BTreeMap::new();
     for violation in &verdict.violations {
@@ -67,6 +83,35 @@ pub fn print(verdict: &Verdict, events: &[Event]) -> String {
         }
     }
     text
+}
+
+/// How many changes were late by each cause, and those that were most.
+fn describe_late(verdict: &Verdict, text: &mut String) {
+    for cause in Cause::ALL {
+        let ages = verdict.late.iter().filter(|(_, of)| *of == cause);
+        let ages: Vec<Micros> = ages.map(|(change, _)| change.age).collect();
+        if let Some(most) = ages.iter().max() {
+            let most = *most as f64 / 1000.0;
+            let _ = writeln!(
+                text,
+                "  {:<42} {:>6}, up to {most:.0} ms",
+                cause.name(),
+                ages.len()
+            );
+        }
+    }
+    let mut late: Vec<&(LateChange, Cause)> = verdict.late.iter().collect();
+    late.sort_by_key(|(change, _)| Reverse(change.age));
+    for (change, cause) in late.into_iter().take(LATE_SHOWN) {
+        let LateChange { code, at, age, via } = change;
+        let age = *age as f64 / 1000.0;
+        let _ = writeln!(
+            text,
+            "{:>11}  '{code}' late by {age:.0} ms at {via}: {}",
+            seconds(*at),
+            cause.name()
+        );
+    }
 }
 
 impl Run {
@@ -157,14 +202,18 @@ fn line_of(run: &Run, number: u64, from: Micros, to: Micros) -> Option<(Micros, 
     let ask = match &operation.ask {
         Ask::Write { kind, value, .. } => format!("{kind} -> {value:?}"),
         Ask::Read { via, .. } => format!("read by {via}"),
-        Ask::Follow { via, picks, .. } => {
-            format!(
-                "follow by {via}{}",
-                if *picks { " with a condition" } else { "" }
-            )
+        Ask::Follow {
+            via, picks, host, ..
+        } => {
+            let host = match host {
+                Host::Own => "",
+                Host::Unknown => " under an unknown host",
+            };
+            let picks = if *picks { " with a condition" } else { "" };
+            format!("follow by {via}{host}{picks}")
         }
         Ask::Limit { max, .. } => format!("limit of {max}"),
-        Ask::Visit { via, .. } => format!("visit by {via}"),
+        Ask::Visit { via, purpose, .. } => format!("{purpose:?} by {via}").to_lowercase(),
         Ask::Count { via, .. } => format!("count by {via}"),
     };
     let here = if operation.invoked == from {

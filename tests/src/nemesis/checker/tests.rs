@@ -1,11 +1,16 @@
 //! Histories written by hand, those that must fail included.
 
+mod availability;
+mod causes;
 mod domains;
+mod identities;
 mod limits;
 mod moves;
 mod webhooks;
 
-use super::super::history::{Ask, Event, Micros, OperationOutcome, Value, Via, What};
+use super::super::history::{
+    Ask, Event, Host, Micros, OperationOutcome, Purpose, Step, Value, Via, What,
+};
 use super::super::rollups::WrittenClicks;
 use super::{Promise, Verdict, check};
 use Value::{Absent, Disabled, Target};
@@ -193,6 +198,7 @@ fn follow(code: &str) -> Ask {
         code: code.to_owned(),
         via: Via::Envoy(0),
         picks: false,
+        host: Host::Own,
     }
 }
 

@@ -1,7 +1,7 @@
 //! A visitor, who follows one link after the other over one connection.
 
 use super::{Client, ClientContext};
-use crate::nemesis::history::Via;
+use crate::nemesis::history::{Host, Via};
 use rand::RngExt;
 use rand::rngs::StdRng;
 use std::sync::Arc;
@@ -41,7 +41,13 @@ impl Follower {
             };
             if let Some(code) = code {
                 let picks = self.rng.random_bool(0.3);
-                client.follow(&self.shared, &code, picks).await;
+                let is_elsewhere = !code.contains('/') && self.shared.presses(&mut self.rng, 0.1);
+                let host = if is_elsewhere {
+                    Host::Unknown
+                } else {
+                    Host::Own
+                };
+                client.follow_under(&self.shared, &code, picks, host).await;
             }
             count += 1;
             if count % REQUESTS == 0 {

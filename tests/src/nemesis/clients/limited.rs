@@ -3,7 +3,7 @@
 use super::link::{self, request};
 use super::{Client, ClientContext, TARGET, TRIES, failed};
 use crate::nemesis::deployment::ENVOYS;
-use crate::nemesis::history::{Ask, OperationOutcome, Via, What};
+use crate::nemesis::history::{Ask, OperationOutcome, Purpose, Via, What};
 use crate::scenario::Request;
 use rand::RngExt;
 use rand::rngs::StdRng;
@@ -62,7 +62,11 @@ pub(super) async fn visit(shared: Arc<ClientContext>, via: Via, mut rng: StdRng)
         let Some(code) = shared.limited.pick(&mut rng) else {
             continue;
         };
-        client.visit(&shared, &code).await;
+        let purpose = match shared.presses(&mut rng, 0.1) {
+            true => Purpose::Prefetch,
+            false => Purpose::Click,
+        };
+        client.visit(&shared, &code, purpose).await;
         count += 1;
         if count % VISITS == 0 {
             client = Client::new(via);
@@ -260,7 +264,7 @@ impl Limiter {
             while is_open(&self.links) {
                 for link in self.links.iter().filter(|link| !link.is_used_up) {
                     for client in &mut clients {
-                        client.visit(&self.shared, &link.code).await;
+                        client.visit(&self.shared, &link.code, Purpose::Click).await;
                     }
                 }
                 self.look().await;
@@ -275,7 +279,7 @@ impl Limiter {
         }
         for link in &self.links {
             for client in &mut clients {
-                client.visit(&self.shared, &link.code).await;
+                client.visit(&self.shared, &link.code, Purpose::Click).await;
             }
         }
     }

@@ -1,6 +1,6 @@
 //! A link as its client knows it, and how the API shows it.
 
-use super::{Client, ClientContext, LIMIT, TARGET, failed, version};
+use super::{Client, ClientContext, LIMIT, TARGET, failed, hosts, version};
 use crate::nemesis::history::{Ask, Micros, OperationOutcome, PICK, Value};
 use crate::scenario::{Answer, Request};
 use serde_json::{Value as Json, json};
@@ -82,6 +82,14 @@ pub(super) fn rules(picked: Option<u64>) -> Json {
     json!({ "redirectRules": rules })
 }
 
+/// Where the API has a link; `end` follows the code.
+pub(super) fn link_path(code: &str, end: &str) -> String {
+    match hosts::split(code) {
+        (Some(domain), code) => format!("/links/{code}{end}?domain={domain}"),
+        (None, code) => format!("/links/{code}{end}"),
+    }
+}
+
 pub(super) fn request(shared: &ClientContext, method: &str, path: &str) -> Request {
     Request::new(method, format!("/api/v1{path}").as_bytes())
         .header("x-api-key", shared.deployment.admin_key().as_bytes())
@@ -118,13 +126,13 @@ async fn read_once(
     client: &mut Client,
     code: &str,
 ) -> Result<Known, OperationOutcome> {
-    let Some(answer) = get(shared, client, &format!("/links/{code}")).await? else {
+    let Some(answer) = get(shared, client, &link_path(code, "")).await? else {
         return Ok(Known::Absent);
     };
     let Some(link) = Link::of(&answer, None) else {
         return Err(strange(&answer));
     };
-    let Some(answer) = get(shared, client, &format!("/links/{code}/rules")).await? else {
+    let Some(answer) = get(shared, client, &link_path(code, "/rules")).await? else {
         return Ok(Known::Unread); // deleted meanwhile
     };
     if answer.header("etag") != Some(&link.tag) {
@@ -149,6 +157,8 @@ async fn get(
     match client.ask(shared, &request, b"").await {
         Ok(answer) if answer.status == 200 => Ok(Some(answer)),
         Ok(answer) if answer.status == 404 => Ok(None),
+        // The control plane does not know the domain: it says nothing of links there.
+        Ok(answer) if answer.status == 422 => Err(OperationOutcome::Unknown),
         answer => Err(failed(answer)),
     }
 }

@@ -7,13 +7,15 @@
 
 mod moves;
 
-use super::link::{Known, Link, read, request, rules};
+use super::hosts::{self, Hosts};
+use super::link::{Known, Link, link_path, read, request, rules};
 use super::{ALIASES, Client, ClientContext, LINGER, TARGET, TRIES};
 use crate::nemesis::history::{Ask, Micros, OperationOutcome, Value};
 use crate::scenario::{Answer, Request};
 use rand::RngExt;
 use rand::rngs::StdRng;
 use serde_json::{Value as Json, json};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -29,6 +31,16 @@ struct Slot {
 }
 
 impl Slot {
+    /// A code without a link.
+    fn new(shared: &ClientContext, code: String) -> Self {
+        shared.codes.add(&code);
+        Self {
+            code,
+            known: Known::Absent,
+            buried: None,
+        }
+    }
+
     /// Notes how the link is. One that exists cannot be restored.
     fn know(&mut self, known: Known) {
         if known != Known::Absent {
@@ -69,6 +81,10 @@ pub(super) struct Writer {
     aliases: Vec<Slot>,
     generated: Vec<Slot>,
     clients: Vec<Client>,
+    /// Of links on domains that the API has made: these, and the links that come later.
+    hosts: Option<Hosts>,
+    later: VecDeque<Slot>,
+    next_later: Instant,
 }
 
 impl Writer {
@@ -80,31 +96,48 @@ impl Writer {
                 1 => format!("Al{number}as{index:02}"),
                 _ => format!("n{number}x{index}"),
             };
-            shared.codes.add(&code);
-            let known = Known::Absent;
-            Slot {
-                code,
-                known,
-                buried: None,
-            }
+            Slot::new(shared, code)
         };
+        let aliases = (0..ALIASES).map(alias).collect();
+        Self::with(shared, rng, aliases)
+    }
+
+    /// A writer of links on domains of the API, which it makes one after the other: some are younger than any copy of the
+    /// database, and are made again, in another order, when that is restored.
+    pub(super) fn of_hosts(shared: &Arc<ClientContext>, rng: StdRng) -> Self {
+        Self {
+            hosts: Some(Hosts::default()),
+            later: hosts::codes().map(|code| Slot::new(shared, code)).collect(),
+            ..Self::with(shared, rng, Vec::new())
+        }
+    }
+
+    fn with(shared: &Arc<ClientContext>, rng: StdRng, aliases: Vec<Slot>) -> Self {
         Self {
             shared: shared.clone(),
             rng,
-            aliases: (0..ALIASES).map(alias).collect(),
+            aliases,
             generated: Vec::new(),
             clients: Client::of_control_planes(),
+            hosts: None,
+            later: VecDeque::new(),
+            next_later: Instant::now(),
         }
     }
 
     pub(super) async fn run(mut self) {
         while !self.shared.is_over() {
             tokio::time::sleep(Duration::from_millis(self.rng.random_range(20..180))).await;
-            if self.generated.len() < MOST_GENERATED && self.rng.random_bool(0.12) {
+            self.take_later();
+            let generates = self.hosts.is_none() && self.rng.random_bool(0.12);
+            if generates && self.generated.len() < MOST_GENERATED {
                 self.generate().await;
                 continue;
             }
             let count = self.aliases.len() + self.generated.len();
+            if count == 0 {
+                continue;
+            }
             let index = self.rng.random_range(0..count);
             let is_alias = index < self.aliases.len();
             let mut slot = if is_alias {
@@ -128,6 +161,16 @@ impl Writer {
         }
     }
 
+    /// Takes the next code of a domain, now and then.
+    fn take_later(&mut self) {
+        if Instant::now() >= self.next_later
+            && let Some(slot) = self.later.pop_front()
+        {
+            self.aliases.push(slot);
+            self.next_later = Instant::now() + hosts::PAUSE;
+        }
+    }
+
     async fn step(&mut self, slot: &mut Slot, is_alias: bool) {
         match slot.known.clone() {
             Known::Absent => self.create_or_restore(slot, is_alias).await,
@@ -138,7 +181,7 @@ impl Writer {
                 }
             }
             Known::Link(link) => match self.rng.random_range(0..100) {
-                0..8 => self.relocate(slot, &link).await,
+                0..8 if self.hosts.is_none() => self.relocate(slot, &link).await,
                 _ => self.change(slot, &link).await,
             },
         }
@@ -165,7 +208,12 @@ impl Writer {
         let target = self.shared.history.number();
         let value = Value::Target(target);
         let op = self.invoke("create", &slot.code, value);
-        let body = json!({ "longUrl": format!("{TARGET}{target}"), "customSlug": slot.code });
+        let (domain, alias) = hosts::split(&slot.code);
+        let url = format!("{TARGET}{target}");
+        let mut body = json!({ "longUrl": url, "customSlug": alias });
+        if let Some(domain) = domain {
+            body["domain"] = Json::from(domain);
+        }
         let has_key = self.rng.random_bool(0.5);
         let mut request = self.request("POST", "/links");
         if has_key {
@@ -173,6 +221,7 @@ impl Writer {
         }
         self.shared.codes.touch(&slot.code);
         for _ in 0..TRIES {
+            self.make_domain(&slot.code).await;
             let (since, said) = self.attempt(op, &request, &body).await;
             match said {
                 Said::Yes(answer) => {
@@ -181,6 +230,7 @@ impl Writer {
                     return;
                 }
                 Said::No => {
+                    self.doubt_domain(&slot.code);
                     if self.settle(slot, op, value).await {
                         return;
                     }
@@ -240,7 +290,7 @@ impl Writer {
         let change = self.choose(link);
         let value = change.link.as_ref().map_or(Value::Absent, Link::value);
         let op = self.invoke(change.kind, &slot.code, value);
-        let path = format!("/links/{}{}", slot.code, change.path);
+        let path = link_path(&slot.code, change.path);
         let request = self.request(change.method, &path);
         let request = request.header("if-match", link.tag.as_bytes());
         self.shared.codes.touch(&slot.code);
@@ -365,11 +415,13 @@ impl Writer {
     /// Reads a link until there is an answer, and says when that reading began; [`Known::Unread`] if none comes.
     async fn read(&mut self, code: &str) -> (Known, Micros) {
         for _ in 0..TRIES {
+            self.make_domain(code).await;
             let index = self.rng.random_range(0..self.clients.len());
             let (known, since) = read(&self.shared, &mut self.clients[index], code).await;
             if known != Known::Unread {
                 return (known, since);
             }
+            self.doubt_domain(code);
             self.pause().await;
         }
         (Known::Unread, 0)
@@ -391,6 +443,23 @@ impl Writer {
             _ => Said::Nothing,
         };
         (since, said)
+    }
+
+    /// Makes the domain of a code, unless it is known to be there.
+    async fn make_domain(&mut self, code: &str) {
+        let index = self.rng.random_range(0..self.clients.len());
+        if let Some(hosts) = &mut self.hosts {
+            hosts
+                .make(&self.shared, &mut self.clients[index], code)
+                .await;
+        }
+    }
+
+    /// A restored database may have forgotten the domain of a code.
+    fn doubt_domain(&mut self, code: &str) {
+        if let Some(hosts) = &mut self.hosts {
+            hosts.doubt(code);
+        }
     }
 
     async fn pause(&mut self) {

@@ -3,6 +3,7 @@
 use super::super::rollups::WrittenClicks;
 use super::{CONTROL_PLANES, DisturbedDeployment, subfolder};
 use crate::nemesis::part::{Part, Probe};
+use crate::scenario::DOMAIN;
 use crate::stack::{Signal, edgelink_binary, free_port, local};
 use std::fs;
 use std::net::SocketAddr;
@@ -107,6 +108,10 @@ impl DisturbedDeployment {
     /// # Errors
     /// What the client says.
     pub(in crate::nemesis) async fn sql(&self, sql: &str) -> Result<String, String> {
+        self.run_sql(sql, SQL_LIMIT).await
+    }
+
+    async fn run_sql(&self, sql: &str, limit: Duration) -> Result<String, String> {
         let mut client = tokio::process::Command::new("mariadb");
         client
             .args(["--no-defaults", "--batch", "--skip-column-names"])
@@ -114,7 +119,7 @@ impl DisturbedDeployment {
             .arg(format!("--socket={}", self.database.socket().display()))
             .arg(format!("--execute={sql}"))
             .kill_on_drop(true);
-        let output = timeout(SQL_LIMIT, client.output()).await;
+        let output = timeout(limit, client.output()).await;
         let output = output.map_err(|_| "no answer".to_owned())?;
         let output = output.map_err(|error| error.to_string())?;
         if output.status.success() {
@@ -122,6 +127,21 @@ impl DisturbedDeployment {
         } else {
             Err(String::from_utf8_lossy(&output.stderr).into_owned())
         }
+    }
+
+    /// Runs `sql` in a transaction that is left open for that time, and rolled back then.
+    ///
+    /// # Errors
+    /// What the client says.
+    pub(in crate::nemesis) async fn hold_transaction(
+        &self,
+        start: &str,
+        sql: &str,
+        time: Duration,
+    ) -> Result<(), String> {
+        let seconds = time.as_secs_f64();
+        let script = format!("USE {NAME}; {start}; {sql}; DO SLEEP({seconds}); ROLLBACK");
+        self.run_sql(&script, time + SQL_LIMIT).await.map(|_| ())
     }
 
     /// Copies the files of the database as they are at one moment, which is what a machine that fails leaves behind.
@@ -190,7 +210,7 @@ impl DisturbedDeployment {
         process
             .arg(command)
             .env("EDGELINK_STORE_URL", url)
-            .env("EDGELINK_LINKS_DOMAINS", crate::scenario::DOMAIN)
+            .env("EDGELINK_LINKS_DOMAINS", DOMAIN)
             .kill_on_drop(true);
         let output = timeout(SQL_LIMIT, process.output()).await;
         let output = output.map_err(|_| "no answer".to_owned())?;
@@ -210,7 +230,8 @@ impl DisturbedDeployment {
     pub(in crate::nemesis) async fn clicks_by_code(&self) -> Result<Vec<(String, u64)>, String> {
         let rows = self
             .sql(&format!(
-                "SELECT l.code, SUM(t.clicks) FROM {NAME}.link_totals t JOIN {NAME}.links l ON l.id = t.link_id GROUP BY l.code"
+                "SELECT IF(d.name = '{DOMAIN}', l.code, CONCAT(d.name, '/', l.code)), SUM(t.clicks) FROM {NAME}.link_totals t \
+                 JOIN {NAME}.links l ON l.id = t.link_id JOIN {NAME}.domains d ON d.id = l.domain_id GROUP BY l.id"
             ))
             .await?;
         let row = |line: &str| {

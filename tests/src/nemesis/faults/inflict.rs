@@ -1,7 +1,8 @@
 //! Breaking and mending.
 
-use super::{Fault, Names, Planned, SECRETS};
+use super::{CROWDED, Fault, Names, Planned, SECRETS};
 use crate::nemesis::clicks::Clicks;
+use crate::nemesis::clients::{ClientContext, crowd};
 use crate::nemesis::deployment::{
     CONTROL_PLANES, DisturbedDeployment, Listener, START_LIMIT, redis_cli,
 };
@@ -19,12 +20,15 @@ const TOMBSTONE_SECONDS: u64 = 8;
 const GRACE: Duration = Duration::from_secs(15);
 const FAILOVER_LIMIT: Duration = Duration::from_secs(30);
 const CLUSTER_LIMIT: Duration = Duration::from_secs(40);
+/// How much later everything comes at an edge that is far, each way.
+const FAR: Duration = Duration::from_millis(80);
 
 /// What breaks the deployment and mends it.
 pub(in crate::nemesis) struct Nemesis {
     pub(in crate::nemesis) deployment: Arc<DisturbedDeployment>,
     pub(in crate::nemesis) history: Arc<History>,
     pub(in crate::nemesis) clicks: Arc<Clicks>,
+    clients: Arc<ClientContext>,
     names: Names,
     locks: HashMap<String, Arc<tokio::sync::Mutex<()>>>,
     /// Copies of the database, with the clicks that were counted in each.
@@ -33,18 +37,18 @@ pub(in crate::nemesis) struct Nemesis {
 
 impl Nemesis {
     pub(in crate::nemesis) fn new(
-        deployment: &Arc<DisturbedDeployment>,
-        history: &Arc<History>,
+        clients: &Arc<ClientContext>,
         clicks: &Arc<Clicks>,
         only: &[String],
     ) -> Self {
-        let names = Names::of(deployment, only);
+        let names = Names::of(&clients.deployment, only);
         let resources = names.parts.iter().chain(&names.links).cloned();
-        let resources = resources.chain(["stray", SECRETS].map(str::to_owned));
+        let resources = resources.chain(["stray", SECRETS, CROWDED].map(str::to_owned));
         Self {
-            deployment: deployment.clone(),
-            history: history.clone(),
+            deployment: clients.deployment.clone(),
+            history: clients.history.clone(),
             clicks: clicks.clone(),
+            clients: clients.clone(),
             locks: resources.map(|name| (name, Arc::default())).collect(),
             names,
             copies: Mutex::default(),
@@ -169,15 +173,63 @@ impl Nemesis {
                 sleep(lasts).await;
                 self.deployment.show_right_certificate(name).await;
             }
+            Fault::CrowdedRow => crowd::patch(&self.clients, lasts).await,
+            Fault::LockedRow => {
+                crowd::make_link(&self.clients).await;
+                let sql = format!("SELECT id FROM links WHERE code = '{CROWDED}' FOR UPDATE");
+                let locked = self
+                    .deployment
+                    .hold_transaction("START TRANSACTION", &sql, lasts);
+                let (locked, ()) = tokio::join!(locked, crowd::patch(&self.clients, lasts));
+                self.note(number, &locked.err().unwrap_or_default());
+            }
+            Fault::SilentBodies(part) => crowd::hold_bodies(&self.clients, part, lasts).await,
+            Fault::OpenSnapshot => {
+                let start = "START TRANSACTION WITH CONSISTENT SNAPSHOT";
+                let sql = "SELECT COUNT(*) FROM links";
+                let open = self.deployment.hold_transaction(start, sql, lasts).await;
+                self.note(number, &open.err().unwrap_or_default());
+            }
+            Fault::FarEdge(envoy) => {
+                self.set_far(*envoy, Flow::Delayed(FAR));
+                sleep(lasts).await;
+                self.set_far(*envoy, Flow::Open);
+            }
+            Fault::LimitedCrowd(envoy) => {
+                self.set_far(*envoy, Flow::Delayed(FAR));
+                let visited = crowd::visit_limited(&self.clients, *envoy, lasts).await;
+                self.note(number, &visited);
+                self.set_far(*envoy, Flow::Open);
+            }
         }
+    }
+
+    fn set_far(&self, envoy: usize, flow: Flow) {
+        for name in self.names.links_of(&format!("envoy-{envoy}")) {
+            for direction in [Direction::Requests, Direction::Answers] {
+                self.deployment.proxy(&name).set(direction, flow);
+            }
+        }
+    }
+
+    /// Starts a part, and writes down when it serves.
+    async fn start(&self, name: &str) {
+        let part = self.deployment.part(name);
+        let since = self.history.now();
+        part.start();
+        let is_ready = part.await_ready(START_LIMIT).await;
+        self.history.add(What::Started {
+            part: name.to_owned(),
+            since,
+            is_ready,
+        });
     }
 
     async fn kill(&self, name: &str, lasts: Duration) {
         let part = self.deployment.part(name);
         part.kill();
         sleep(lasts).await;
-        part.start();
-        part.await_ready(START_LIMIT).await;
+        self.start(name).await;
     }
 
     async fn cut(&self, links: &[String], directions: &[Direction], lasts: Duration) {
@@ -302,8 +354,7 @@ impl Nemesis {
         for number in 0..CONTROL_PLANES {
             let part = self.deployment.part(&format!("cp-{number}"));
             part.terminate(GRACE).await;
-            part.start();
-            part.await_ready(START_LIMIT).await;
+            self.start(&part.name).await;
             sleep(lasts).await;
         }
     }

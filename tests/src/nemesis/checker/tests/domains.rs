@@ -60,8 +60,8 @@ fn a_domain_stays_in_effect_while_something_is_broken() {
 #[test]
 fn nothing_brings_domains_while_the_feed_is_silent() {
     let story = || changed().broken("control plane without redis", "", 29_000, 40_000);
-    assert_eq!(story().root(Target(1), 74_999, 75_000).breaks(), []);
-    let later = story().root(Target(1), 75_001, 75_002);
+    assert_eq!(story().root(Target(1), 59_999, 60_000).breaks(), []);
+    let later = story().root(Target(1), 60_001, 60_002);
     assert_eq!(later.breaks(), [Promise::NothingOld]);
 }
 

@@ -32,7 +32,8 @@ impl Story {
     fn visit(mut self, value: Value, from: u64) -> Self {
         let (code, via) = ("x".to_owned(), Via::Envoy(0));
         let answer = OperationOutcome::Answer { value, tier: None };
-        self.operation(from, from + 1, Ask::Visit { code, via }, answer);
+        let purpose = Purpose::Click;
+        self.operation(from, from + 1, Ask::Visit { code, via, purpose }, answer);
         self
     }
 
@@ -49,7 +50,8 @@ impl Story {
 
     fn failed(mut self, via: Via, outcome: OperationOutcome, from: u64) -> Self {
         let code = "x".to_owned();
-        self.operation(from, from + 1, Ask::Visit { code, via }, outcome);
+        let purpose = Purpose::Click;
+        self.operation(from, from + 1, Ask::Visit { code, via, purpose }, outcome);
         self
     }
 
@@ -185,4 +187,52 @@ fn visitors_who_come_too_late_are_sent_where_the_link_says() {
     let counted = expiring().visits(3, 2000).visit(Target(2), 3000);
     let of_all_and_of_one = [Promise::ClicksCounted, Promise::ClicksCounted];
     assert_eq!(counted.clicks(4, 3).breaks(), of_all_and_of_one);
+}
+
+#[test]
+fn a_block_of_a_link_of_one_visit_is_one_visit() {
+    let once = || {
+        Story::default()
+            .limit(1, 1000, 1010)
+            .broken("kill", "envoy-0", 2005, 2020)
+    };
+    // Of each of its two workers.
+    assert_eq!(
+        once().visits(3, 2000).visits(1, 3000).breaks(),
+        [Promise::LimitsKept]
+    );
+    assert_eq!(once().visits(2, 2000).visits(1, 3000).breaks(), []);
+}
+
+#[test]
+fn the_first_visit_of_a_link_is_not_refused() {
+    let refused = || limited().visit(Disabled, 2000);
+    assert_eq!(refused().breaks(), [Promise::LimitsKept]);
+    assert_eq!(limited().visits(1, 1900).visit(Disabled, 2000).breaks(), []);
+    assert_eq!(
+        limited().unanswered(1900).visit(Disabled, 2000).breaks(),
+        []
+    );
+}
+
+#[test]
+fn a_link_that_is_far_costs_no_block() {
+    let story = limited().broken("edge far", "envoy-0", 1500, 40_000);
+    assert_eq!(story.visits(4, 30_000).breaks(), [Promise::LimitsKept]);
+}
+
+#[test]
+fn a_prefetch_without_the_target_uses_nothing() {
+    let prefetch = |outcome, from| {
+        let (code, via) = ("x".to_owned(), Via::Envoy(0));
+        let purpose = Purpose::Prefetch;
+        let mut story = limited();
+        story.operation(from, from + 1, Ask::Visit { code, via, purpose }, outcome);
+        story
+    };
+    let unavailable = OperationOutcome::Unavailable { status: 503 };
+    let story = prefetch(unavailable.clone(), 2000);
+    assert_eq!(story.count(0, 0, 3000).breaks(), []);
+    let story = prefetch(unavailable, 2000);
+    assert_eq!(story.count(1, 0, 3000).breaks(), [Promise::LimitsKept]);
 }

@@ -33,7 +33,13 @@ impl Story {
 
     fn pick(mut self, value: Value, from: u64, to: u64) -> Self {
         let (code, via, picks) = ("x".to_owned(), Via::Envoy(0), true);
-        let ask = Ask::Follow { code, via, picks };
+        let host = Host::Own;
+        let ask = Ask::Follow {
+            code,
+            via,
+            picks,
+            host,
+        };
         let answer = OperationOutcome::Answer { value, tier: None };
         self.operation(from, to, ask, answer);
         self

@@ -2,7 +2,7 @@
 
 use super::{Said, Slot, Writer};
 use crate::nemesis::clients::TRIES;
-use crate::nemesis::clients::link::{Known, Link};
+use crate::nemesis::clients::link::{Known, Link, link_path};
 use crate::nemesis::history::{Micros, OperationOutcome, Value};
 use rand::RngExt;
 use serde_json::{Value as Json, json};
@@ -22,7 +22,7 @@ impl Writer {
     async fn restore(&mut self, slot: &mut Slot, buried: Link) {
         let value = buried.value();
         let op = self.invoke("restore", &slot.code, value);
-        let request = self.request("POST", &format!("/links/{}/restore", slot.code));
+        let request = self.request("POST", &link_path(&slot.code, "/restore"));
         self.shared.codes.touch(&slot.code);
         let (since, said) = self.attempt(op, &request, &Json::Null).await;
         match said {

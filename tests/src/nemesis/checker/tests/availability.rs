@@ -1,0 +1,235 @@
+//! What has to be answered in spite of faults and of pressure.
+
+use super::*;
+
+const UNAVAILABLE: OperationOutcome = OperationOutcome::Unavailable { status: 503 };
+
+/// A link that the first Envoy has answered for.
+fn known() -> Story {
+    created().follow(Target(1), 20_000, 20_001)
+}
+
+impl Story {
+    fn follow_by(mut self, via: Via, host: Host, outcome: OperationOutcome, at: u64) -> Self {
+        let ask = Ask::Follow {
+            code: "x".to_owned(),
+            via,
+            picks: false,
+            host,
+        };
+        self.operation(at, at + 1, ask, outcome);
+        self
+    }
+
+    fn unavailable(self, via: Via, at: u64) -> Vec<Promise> {
+        self.follow_by(via, Host::Own, UNAVAILABLE, at).breaks()
+    }
+
+    fn attempt(mut self, via: Via, end: &str, at: u64) -> Self {
+        self = self.unknown("change", Target(2), at, at + 2);
+        let (op, since, end) = (self.number, at * 1000, end.to_owned());
+        self.add(
+            at + 1,
+            What::Attempt {
+                op,
+                since,
+                via,
+                end,
+            },
+        );
+        self
+    }
+
+    fn started(mut self, part: &str, from: u64, to: u64, is_ready: bool) -> Self {
+        let (part, since) = (part.to_owned(), from * 1000);
+        self.add(
+            to,
+            What::Started {
+                part,
+                since,
+                is_ready,
+            },
+        );
+        self
+    }
+}
+
+#[test]
+fn pressure_excuses_nothing() {
+    for kind in [
+        "row crowded",
+        "row locked",
+        "bodies silent",
+        "snapshot open",
+        "edge far",
+        "limited links crowd",
+    ] {
+        let story = || created().broken(kind, "envoy-0", 30_000, 40_000);
+        let broken = story().unavailable(Via::Envoy(0), 35_000);
+        assert_eq!(broken, [Promise::Available], "{kind}");
+        let write = story().attempt(Via::ControlPlane(0), "503", 35_000);
+        assert_eq!(write.breaks(), [Promise::Available], "{kind}");
+        let old = story().write("change", Target(2), 31_000, 31_010);
+        let old = old.follow(Target(1), 37_000, 37_001);
+        assert_eq!(old.breaks(), [Promise::NothingOld], "{kind}");
+    }
+}
+
+#[test]
+fn pressure_beside_a_fault_that_harms_excuses_as_the_fault_does() {
+    let story = known().broken("row locked", "", 30_000, 40_000).broken(
+        "database restored",
+        "",
+        31_000,
+        33_000,
+    );
+    assert_eq!(story.unavailable(Via::Envoy(0), 35_000), []);
+}
+
+#[test]
+fn answers_beside_pressure_are_counted_by_kind() {
+    let story = created()
+        .broken("row locked", "", 30_000, 40_000)
+        .follow(Target(1), 31_000, 31_020)
+        .follow(Target(1), 45_000, 45_020)
+        .attempt(Via::ControlPlane(0), "503", 35_000);
+    let pressed = story.verdict().pressed;
+    let of = |kind: &str| &pressed[&("row locked".to_owned(), kind.to_owned())];
+    assert_eq!(of("follow (envoy)").times, [20_000]);
+    assert_eq!((of("write").times.len(), of("write").failed), (0, 1));
+    assert_eq!(of("follow (envoy)").p99(), Some(20_000));
+    assert_eq!(of("write").p99(), None);
+}
+
+#[test]
+fn changes_beside_pressure_are_not_among_the_undisturbed() {
+    let story = changed().broken("edge far", "envoy-0", 9000, 12_000);
+    assert_eq!(
+        story
+            .follow(Target(1), 10_100, 10_101)
+            .verdict()
+            .propagation,
+        [0]
+    );
+}
+
+#[test]
+fn a_link_is_answered_without_redis() {
+    for (kind, part) in [
+        ("redis full", ""),
+        ("redis failover", "; redis-0 to redis-1"),
+        ("kill", "redis-0"),
+        ("stop", "redis-1"),
+        ("cut", "cp-0>redis [Requests]"),
+        ("cut", ">redis-3 [Answers]"),
+        ("refuse connections", "envoy-0>redis"),
+    ] {
+        for via in [Via::Envoy(0), Via::ControlPlane(1)] {
+            let story = created().broken(kind, part, 30_000, 40_000);
+            let broken = story.unavailable(via, 49_000);
+            assert_eq!(broken, [Promise::Available], "{kind} {part}");
+        }
+    }
+}
+
+#[test]
+fn a_link_is_answered_under_an_unknown_host_too() {
+    let story = created().broken("stop", "redis-0", 30_000, 40_000);
+    let story = story.follow_by(Via::Envoy(0), Host::Unknown, UNAVAILABLE, 35_000);
+    assert_eq!(story.breaks(), [Promise::Available]);
+}
+
+#[test]
+fn two_faults_that_are_harmless_alone_excuse() {
+    let story = known()
+        .broken("stop", "redis-0", 30_000, 40_000)
+        .broken("kill", "cp-0", 32_000, 36_000);
+    assert_eq!(story.unavailable(Via::Envoy(0), 35_000), []);
+}
+
+#[test]
+fn a_control_plane_stands_for_the_other_one() {
+    for (kind, part) in [
+        ("kill", "cp-0"),
+        ("stop", "cp-0"),
+        ("cut", "cp-0>mariadb []"),
+    ] {
+        let story = || created().broken(kind, part, 30_000, 40_000);
+        let other = story().unavailable(Via::ControlPlane(1), 35_000);
+        assert_eq!(other, [Promise::Available], "{kind} {part}");
+        assert_eq!(story().unavailable(Via::ControlPlane(0), 35_000), []);
+        let write = story().attempt(Via::ControlPlane(1), "timed out", 35_000);
+        assert_eq!(write.breaks(), [Promise::Available], "{kind} {part}");
+    }
+}
+
+#[test]
+fn an_edge_answers_what_it_knows_without_control_plane_or_database() {
+    for (kind, part) in [
+        ("kill", "mariadb"),
+        ("database copied", "copy 7"),
+        ("stop", "cp-1"),
+        ("isolate", "cp-0"),
+        ("rolling restart", ""),
+        ("cut", "envoy-0>cp-1 [Requests]"),
+    ] {
+        let unknown = created().broken(kind, part, 30_000, 40_000);
+        assert_eq!(unknown.unavailable(Via::Envoy(0), 35_000), [], "{kind}");
+        let of_other = known().broken(kind, part, 30_000, 40_000);
+        let of_other = of_other.unavailable(Via::Envoy(1), 35_000);
+        let untouched = part.starts_with("envoy-0>");
+        let expected: &[Promise] = if untouched {
+            &[Promise::Available]
+        } else {
+            &[]
+        };
+        assert_eq!(of_other, expected, "{kind} {part}");
+        let known = known().broken(kind, part, 30_000, 40_000);
+        let known = known.unavailable(Via::Envoy(0), 35_000);
+        assert_eq!(known, [Promise::Available], "{kind} {part}");
+    }
+}
+
+#[test]
+fn what_was_known_before_an_earlier_fault_need_not_be() {
+    let story = known()
+        .broken("flushed", "", 21_000, 22_000)
+        .broken("kill", "mariadb", 40_000, 50_000);
+    assert_eq!(story.unavailable(Via::Envoy(0), 45_000), []);
+}
+
+#[test]
+fn edges_have_nothing_in_common() {
+    for (kind, part) in [("stop", "envoy-1"), ("envoy reconfigured", "envoy-1 []")] {
+        let story = || {
+            created().broken(kind, part, 30_000, 40_000).broken(
+                "cut",
+                "envoy-1>redis []",
+                31_000,
+                39_000,
+            )
+        };
+        assert_eq!(
+            story().unavailable(Via::Envoy(0), 35_000),
+            [Promise::Available]
+        );
+        assert_eq!(story().unavailable(Via::Envoy(1), 35_000), []);
+    }
+}
+
+#[test]
+fn a_part_that_starts_is_ready_in_time() {
+    let story = || created().broken("kill", "cp-0", 10_000, 80_000);
+    let soon = story().started("cp-0", 12_000, 41_000, true);
+    assert_eq!(soon.breaks(), []);
+    let late = story().started("cp-0", 12_000, 43_000, true);
+    assert_eq!(late.breaks(), [Promise::Available]);
+    let never = story().started("cp-0", 12_000, 20_000, false);
+    assert_eq!(never.breaks(), [Promise::Available]);
+    let pressed = story().broken("row locked", "", 11_000, 20_000);
+    let pressed = pressed.started("cp-0", 12_000, 43_000, true);
+    assert_eq!(pressed.breaks(), [Promise::Available]);
+    let without_database = story().broken("stop", "mariadb", 11_000, 20_000);
+    let without_database = without_database.started("cp-0", 12_000, 43_000, true);
+    assert_eq!(without_database.breaks(), []);
+}
