@@ -203,6 +203,12 @@ nemesis: setup wasm ## Break everything at random while clients watch, and judge
 	  NEMESIS_CHECK=$(abspath $(CHECK)) NEMESIS_FAULTS="$(FAULTS)" NEMESIS_PRESSURE=$(PRESSURE) NEMESIS_KEEP=$(KEEP) \
 	  cargo test $(NATIVE) --test nemesis -- --ignored --exact --nocapture nemesis
 
+# Whether the nemesis bites: `make WITHOUT=FILE.patch FAULTS='row locked' BREAKS='available' nemesis-bites` takes something out by a patch, and
+# fails unless that promise is found broken.
+.PHONY: nemesis-bites
+nemesis-bites: setup wasm ## Take something out of the control plane, and have the nemesis find it (WITHOUT, FAULTS, BREAKS, MINUTES)
+	NEMESIS_MINUTES=$(or $(MINUTES),10) NEMESIS_SEED=$(SEED) tests/bites.sh "$(WITHOUT)" "$(FAULTS)" "$(BREAKS)"
+
 # Benchmarks, beside a control plane built for release: `make BENCH_PROFILE=dev BENCH_OPTIONS=--short bench` to try them
 # out. One table alone: `make bench-zipf`; `make bench-redirects BENCH_OPTIONS='--only lru'`.
 # With EDGELINK_OTHER_WASM=FILE, the LRU hit of another build of the filter stands beside that of this one.

@@ -57,7 +57,8 @@ async fn a_publisher_that_has_lost_its_subscription_looks_when_it_has_it_again()
     let publisher = idle_publisher(&setting).await;
     // The nudge for these is lost.
     setting.create(0..5).await;
-    setting.server.ask(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    let killed = setting.server.ask(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    assert_ne!(killed.trim(), "0");
     setting.await_empty_outbox().await;
     publisher.stop.cancel();
 }
