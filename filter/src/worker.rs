@@ -15,7 +15,7 @@ use crate::envoy::Envoy;
 use edgelink_filter_core::answer::Answer;
 use edgelink_filter_core::control_plane::callout::{Callout, Response};
 use edgelink_filter_core::control_plane::{BackgroundCallout, Outgoing};
-use edgelink_filter_core::edge::{Action, Edge, Resumed, Step};
+use edgelink_filter_core::edge::{Action, Again, Edge, Resumed, Step};
 use edgelink_filter_core::flights::Waiter;
 use edgelink_filter_core::forms::FormEnd;
 use edgelink_filter_core::random;
@@ -316,8 +316,8 @@ fn answer(waiter: Waiter, resumed: &Resumed) {
         HostBytes::default()
     };
     let mut head = Head::read(&headers).unwrap_or_default();
-    if resumed.is_undecided() {
-        return decide_again(waiter, &head);
+    if let Some(again) = resumed.again() {
+        return decide_again(waiter, &head, again);
     }
     let path =
         (headers.is_empty() && waiter.has_more).then(|| abi::header(Map::RequestHeaders, ":path"));
@@ -337,9 +337,12 @@ fn answer(waiter: Waiter, resumed: &Resumed) {
     }
 }
 
-/// Decides about a request that has waited until the domains are known. The stream is in effect.
-fn decide_again(waiter: Waiter, head: &Head<'_>) {
-    let callout = match decide(waiter.stream, head, Edge::on_request_again) {
+/// Decides about a request that has waited for its domain. The stream is in effect.
+fn decide_again(waiter: Waiter, head: &Head<'_>, again: Again) {
+    let decided = decide(waiter.stream, head, |edge, host, stream, head, now| {
+        edge.on_request_again(host, stream, head, now, again)
+    });
+    let callout = match decided {
         Some(Step::Answer(reply, callout)) => {
             reply.send();
             callout
@@ -349,7 +352,7 @@ fn decide_again(waiter: Waiter, head: &Head<'_>) {
             abi::continue_request();
             None
         }
-        // Forms do not wait until the domains are known.
+        // Forms do not wait for their domain.
         Some(Step::Hold(..)) | None => None,
     };
     if let Some(callout) = callout {

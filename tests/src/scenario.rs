@@ -1,6 +1,6 @@
 //! What must be true of the edge, written once and run on every host: the wasmtime one and real Envoy.
 //!
-//! A scenario is an `async fn(&mut impl Edge)` in [`lookup`], [`failure`], [`request`], [`rules`], [`visits`] or
+//! A scenario is an `async fn(&mut impl Edge)` in [`lookup`], [`failure`], [`hosts`], [`request`], [`rules`], [`visits`] or
 //! [`properties`]. [`for_each_scenario!`] makes
 //! a test of each of them:
 //!
@@ -12,6 +12,7 @@
 //! Scenarios may share one edge: each of them uses codes of its own and scripts the control plane for those alone.
 
 pub mod failure;
+pub mod hosts;
 pub mod lookup;
 pub mod properties;
 pub mod request;
@@ -185,6 +186,8 @@ impl Answer {
 pub enum Reply {
     /// 200 with that link.
     Link(LinkRecord<String>),
+    /// The same, or 404, with that record.
+    Record(Record<String>),
     /// 404 with an absent entry.
     Absent {
         /// The rev of the absent record.
@@ -232,6 +235,14 @@ impl Reply {
             Self::Link(link) => {
                 let record = Record::Link(link.clone());
                 Some((200, typed, answer(key, record.as_deref())))
+            }
+            Self::Record(record) => {
+                let status = if matches!(record, Record::Link(_)) {
+                    200
+                } else {
+                    404
+                };
+                Some((status, typed, answer(key, record.as_deref())))
             }
             Self::OtherKey(other) => {
                 let record = Record::Link(link("https://example.com/other"));
@@ -306,12 +317,21 @@ pub fn settled(returns: usize) -> (u16, Option<&'static str>, Vec<u8>) {
     (200, Some(RETURNS_MEDIA_TYPE), body)
 }
 
+/// What questions about a host are scripted as.
+#[must_use]
+pub fn host_of(host: &str) -> String {
+    format!("host:{host}")
+}
+
 /// The script of a request, by its path, and the link key in it; `None` if it is of another kind.
 #[must_use]
 pub fn script_of(path: &str) -> Option<(String, String)> {
     let code = |key: &str| key.rsplit('/').next().unwrap_or_default().to_owned();
     if let Some(key) = path.strip_prefix("/edge/v1/links/") {
         return Some((code(key), key.to_owned()));
+    }
+    if let Some(host) = path.strip_prefix("/edge/v1/domains/") {
+        return Some((host_of(host), format!("{host}/")));
     }
     let key = path.strip_prefix("/edge/v1/visits/")?;
     Some((visits_of(&code(key)), key.to_owned()))
@@ -405,6 +425,22 @@ pub fn feed_batch(generation: u64, next: u64, message: FeedMessage<'_>) -> Vec<u
         ..BatchHead::default()
     };
     FeedBatch::encode(head, [message].iter())
+}
+
+/// Makes a `#[tokio::test]` of every scenario of [`hosts`]. `$edge` is as for [`for_each_scenario!`](crate::for_each_scenario).
+#[macro_export]
+macro_rules! for_each_host_scenario {
+    ($edge:ident) => {
+        $crate::for_each_scenario! { @ $edge;
+            hosts {
+                an_unknown_host_is_asked_for_once_and_stands_for_the_default_domain,
+                a_host_that_is_a_domain_is_served_as_one,
+                a_host_of_which_the_control_plane_says_nothing_is_503_and_not_404,
+                visitors_of_one_host_share_one_lookup_of_it,
+                what_no_domain_can_be_called_is_not_asked_for,
+            }
+        }
+    };
 }
 
 /// Makes a `#[tokio::test]` of every scenario. `$edge` is an `async fn() -> impl Edge` of the module that it is called in.

@@ -3,9 +3,9 @@
 use super::table::DomainTable;
 use crate::feed::Listener;
 use crate::store::{Store, StoreError};
-use edgelink_wire::Domain;
 use edgelink_wire::domain_record::domain_of_key;
 use edgelink_wire::feed::FeedMessage;
+use edgelink_wire::{Domain, DomainSet};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
@@ -19,7 +19,7 @@ const MAX_AGE: Duration = Duration::from_secs(5);
 
 /// The domains, kept up to date. While the database does not answer they are those of before.
 pub(crate) struct Domains {
-    configured: Arc<[Domain]>,
+    configured: Arc<DomainSet>,
     current: RwLock<Current>,
     /// Notified when a domain has changed.
     changed: Notify,
@@ -29,16 +29,19 @@ struct Current {
     table: Arc<DomainTable>,
     /// When the read of it has begun; at first, when this process has begun.
     since: Instant,
+    /// Whether it was ever read.
+    is_read: bool,
 }
 
 impl Domains {
     /// The configured domains, until the others are read.
     pub(crate) fn new(configured: &[Domain]) -> Self {
-        let configured: Arc<[Domain]> = configured.into();
+        let configured = Arc::new(DomainSet::new(configured));
         Self {
             current: RwLock::new(Current {
                 table: Arc::new(DomainTable::new(configured.clone(), Vec::new())),
                 since: Instant::now(),
+                is_read: false,
             }),
             configured,
             changed: Notify::new(),
@@ -49,6 +52,14 @@ impl Domains {
     pub(crate) fn current(&self) -> Arc<DomainTable> {
         let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
         current.table.clone()
+    }
+
+    /// The domains, and how long ago they were read; `None` if there may be others.
+    pub(crate) fn complete(&self) -> Option<(Arc<DomainTable>, Duration)> {
+        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+        let age = current.since.elapsed();
+        let is_read = current.is_read && age <= MAX_AGE;
+        is_read.then(|| (current.table.clone(), age))
     }
 
     /// Whether there may be domains that this process does not know, because it is cut off from changes.
@@ -66,6 +77,7 @@ impl Domains {
         *current = Current {
             table: table.clone(),
             since,
+            is_read: true,
         };
         Ok(table)
     }

@@ -2,14 +2,14 @@
 
 use super::model::{Brand, DomainDetails, DomainRow};
 use edgelink_wire::domain::without_defaults;
-use edgelink_wire::{Domain, DomainTargets};
+use edgelink_wire::{Domain, DomainSet, DomainTargets, Record};
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// The domains of the configuration, and those of the API.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DomainTable {
-    configured: Arc<[Domain]>,
+    configured: Arc<DomainSet>,
     rows: HashMap<Box<str>, DomainRow>,
 }
 
@@ -25,7 +25,7 @@ pub(crate) enum NoDomain {
 
 impl DomainTable {
     /// The configured domains, and the rows of the database.
-    pub(super) fn new(configured: Arc<[Domain]>, rows: Vec<DomainRow>) -> Self {
+    pub(super) fn new(configured: Arc<DomainSet>, rows: Vec<DomainRow>) -> Self {
         // What was set of a domain that was configured once is of no effect.
         let is_known = |row: &DomainRow| row.is_made() || configured.contains(&row.domain);
         let rows = rows.into_iter().filter(is_known);
@@ -104,13 +104,13 @@ impl DomainTable {
             .unwrap_or_default()
     }
 
-    /// The domain that a request is for, by the value of its `Host` header; see [`Domain::requested`].
+    /// The domain that a request is for, by the value of its `Host` header; see [`DomainSet::requested`].
     pub(crate) fn requested<'a>(
         &'a self,
         host: &[u8],
         default: Option<&'a Domain>,
     ) -> Option<&'a Domain> {
-        let named = Domain::of_host(&self.configured, host);
+        let named = self.configured.of_host(host);
         named
             .or_else(|| self.in_effect(host))
             .or_else(|| self.in_effect(without_defaults(host)))
@@ -118,18 +118,34 @@ impl DomainTable {
     }
 
     fn in_effect(&self, host: &[u8]) -> Option<&Domain> {
+        let row = self.row_of_host(host)?;
+        row.is_in_effect().then_some(&row.domain)
+    }
+
+    fn row_of_host(&self, host: &[u8]) -> Option<&DomainRow> {
         if self.rows.is_empty() {
             return None;
         }
         let host = str::from_utf8(host).ok()?.to_ascii_lowercase();
-        let row = self.rows.get(host.as_str())?;
-        row.is_in_effect().then_some(&row.domain)
+        self.rows.get(host.as_str())
+    }
+
+    /// The record that edges have of the domain that a host names, as a snapshot would have it: absent if it names none, or one that
+    /// has nothing but what is configured.
+    pub(crate) fn record_of_host(&self, host: &Domain) -> Record<String> {
+        let host = host.as_str().as_bytes();
+        let named = [host, without_defaults(host)].into_iter();
+        let rows = named.filter_map(|host| self.row_of_host(host));
+        let mut records = rows.map(DomainRow::record);
+        let record = records.find(|record| matches!(record, Record::Link(_)));
+        record.unwrap_or(Record::Absent { rev: 0 })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use edgelink_wire::domain_record::domain_of_record;
 
     fn domain(name: &str) -> Domain {
         Domain::parse(name).unwrap()
@@ -161,7 +177,8 @@ mod tests {
                 ..row("brand.example", 2, Some(1))
             },
         ];
-        DomainTable::new([domain("go.example"), domain("b.example")].into(), rows)
+        let configured = DomainSet::new([domain("go.example"), domain("b.example")]);
+        DomainTable::new(Arc::new(configured), rows)
     }
 
     #[test]
@@ -205,6 +222,18 @@ mod tests {
             assert_eq!(found.unwrap().as_str(), name, "{host}");
         }
         assert_eq!(table.requested(b"new.example", None), None);
+        for (host, record) in [
+            ("brand.example", Some("brand.example")),
+            ("brand.example:443", Some("brand.example")),
+            ("go.example", Some("go.example")),
+            ("b.example", None),
+            ("new.example", None),
+            ("none.example", None),
+        ] {
+            let found = table.record_of_host(&domain(host));
+            let found = found.as_deref();
+            assert_eq!(domain_of_record(&found), record, "{host}");
+        }
         let root = "https://root.example/go.example";
         assert_eq!(table.targets(&default).root, Some(root));
         assert_eq!(table.targets(&domain("b.example")).root, None);

@@ -1,4 +1,4 @@
-//! The edge API, `/edge/v1`: lookups, of one key or of several, snapshot, feed, reports of clicks, and visits of links that have a
+//! The edge API, `/edge/v1`: lookups, of one key, of several, or of a host, snapshot, feed, reports of clicks, and visits of links that have a
 //! limit. Its edge token opens more than reading: it adds to the counts by which links are hot, and uses up visits.
 
 mod feed;
@@ -21,6 +21,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use edgelink_wire::clicks::visitor_keys::VisitorKeys;
 use edgelink_wire::clicks::{EDGE_HEADER, edge_name};
+use edgelink_wire::domain_record::domain_key;
 use edgelink_wire::health;
 use edgelink_wire::password::{MAX_FORM_LENGTH, VISITOR_HEADER};
 use edgelink_wire::{
@@ -45,6 +46,7 @@ const MAX_CLICKS_BODY: usize = 4 << 20;
 pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
     Router::new()
         .route("/links/{domain}/{code}", get(resolve))
+        .route("/domains/{host}", get(domain_of_host))
         .route(
             "/links",
             post(resolve_batch).layer(DefaultBodyLimit::max(link_batch::MAX_LENGTH)),
@@ -106,7 +108,7 @@ async fn resolve(
     } else {
         Ok((
             status,
-            binary(LinkAnswer::MEDIA_TYPE, answer(&key, &resolved)),
+            binary(LinkAnswer::MEDIA_TYPE, answer(&key.to_string(), &resolved)),
         )
             .into_response())
     }
@@ -172,7 +174,29 @@ async fn resolve_batch(
 async fn answer_line(app: &App, line: &[u8]) -> Result<(u16, Vec<u8>), Problem> {
     let key = parse_line(line)?;
     let (status, resolved) = look_up(app, &key).await?;
-    Ok((status.as_u16(), answer(&key, &resolved)))
+    Ok((status.as_u16(), answer(&key.to_string(), &resolved)))
+}
+
+/// `GET /edge/v1/domains/{host}`: the record of the domain that a host names, under the key `{host}/`: 200, or 404 if it names none. As lookups
+/// of links, it carries its age, and any other status says nothing. It asks nothing of the database: visitors choose hosts.
+async fn domain_of_host(
+    State(app): State<Arc<App>>,
+    path: Result<Path<String>, PathRejection>,
+) -> Result<Response, Problem> {
+    let Path(host) = path.map_err(|_| Problem::new(Kind::InvalidKey))?;
+    let host = Domain::parse(&host)
+        .map_err(|error| Problem::new(Kind::InvalidKey).with_detail(format!("the host {error}")))?;
+    let Some((domains, age)) = app.domains.complete() else {
+        let detail = "the domains were not read lately: there may be others";
+        return Err(Problem::new(Kind::StoreUnavailable).with_detail(detail));
+    };
+    let record = domains.record_of_host(&host);
+    let status = match &record {
+        Record::Link(_) => StatusCode::OK,
+        Record::Absent { .. } => StatusCode::NOT_FOUND,
+    };
+    let answer = answer(&domain_key(&host), &Resolved { record, age });
+    Ok((status, binary(LinkAnswer::MEDIA_TYPE, answer)).into_response())
 }
 
 fn parse(path: KeyPath) -> Result<LinkKey, Problem> {
@@ -194,12 +218,12 @@ fn key_of(domain: &str, code: &str) -> Result<LinkKey, Problem> {
     Ok(LinkKey::new(domain, code))
 }
 
-fn answer(key: &LinkKey, Resolved { record, age }: &Resolved) -> Vec<u8> {
+fn answer(key: &str, Resolved { record, age }: &Resolved) -> Vec<u8> {
     // Rounded up, so that it is never younger than it is.
     let age_millis = u64::try_from(age.as_micros().div_ceil(1000)).unwrap_or(u64::MAX);
     LinkAnswer {
         age_millis,
-        key: key.to_string().as_bytes(),
+        key: key.as_bytes(),
         record: &record.as_deref().to_bytes(),
     }
     .to_bytes()

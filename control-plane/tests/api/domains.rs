@@ -2,6 +2,8 @@
 
 use crate::helpers::{Answer, Running, send, until};
 use crate::scopes::{client, tenant};
+use edgelink_wire::domain_record::domain_of_record;
+use edgelink_wire::{DomainTargets, LinkAnswer};
 use hickory_resolver::proto::op::{Message, MessageType, ResponseCode};
 use hickory_resolver::proto::rr::rdata::TXT;
 use hickory_resolver::proto::rr::{RData, Record};
@@ -533,6 +535,37 @@ async fn another_process_knows_a_domain_soon() {
         visit(&other, "brand.example", "/").await.status == 302
     })
     .await;
+}
+
+#[tokio::test]
+async fn an_edge_is_told_what_a_host_is_where_it_cannot_know_all_domains() {
+    let server = Running::start().await;
+    let host = async |host: &str| {
+        let request = server.plain(Method::GET, &format!("/edge/v1/domains/{host}"));
+        send(request.bearer_auth("first-token-of-the-edges")).await
+    };
+    let absent = host("Brand.example:443").await;
+    assert_eq!(absent.status, 404);
+    assert_eq!(absent.header("content-type"), LinkAnswer::MEDIA_TYPE);
+    let answer = LinkAnswer::split(&absent.body).unwrap();
+    assert_eq!(answer.key, b"brand.example:443/");
+    assert!(answer.age_millis <= 5_000, "{}", answer.age_millis);
+    let body = json!({ "name": "brand.example", "rootUrl": "https://example.com/root" });
+    verified(&server, body).await;
+    for name in ["brand.example", "Brand.example:443"] {
+        let found = host(name).await;
+        assert_eq!(found.status, 200, "{name}");
+        let answer = LinkAnswer::split(&found.body).unwrap();
+        let record = edgelink_wire::Record::decode(answer.record).unwrap();
+        assert_eq!(domain_of_record(&record), Some("brand.example"));
+        let root = DomainTargets::of_record(&record).unwrap().root;
+        assert_eq!(root, Some("https://example.com/root"));
+    }
+    // Edges have configured domains anyway.
+    assert_eq!(host("go.example:8080").await.status, 404);
+    host("a%20b").await.refused(400);
+    let without = server.plain(Method::GET, "/edge/v1/domains/brand.example");
+    assert_eq!(send(without).await.status, 401);
 }
 
 #[tokio::test]

@@ -4,16 +4,20 @@
 //! each change. Like admission, that is complete only together with a feed that has missed nothing since the snapshot. What is
 //! known is kept in any case: a domain stays in effect until it is known to have gone.
 //!
-//! A host that is none of the domains is an unknown one only while that is complete and the feed was read lately. Before the
-//! first snapshot its requests wait for it; while the feed is silent they get 503.
+//! A host that is none of the domains is an unknown one only while that is complete and the feed was read lately. Otherwise the
+//! control plane is asked for it ([`crate::edge`]); what it says of absent ones is kept in the caches, and where it does not answer,
+//! what was complete before is served as stale.
 
 use crate::admission::FeedPlace;
+use crate::cache::freshness::Lifetimes;
 use crate::flights::{StreamId, Waiter};
 use crate::time::Moment;
 use edgelink_wire::domain::without_defaults;
-use edgelink_wire::domain_record::{MAX_DOMAIN_RECORDS, domain_of_key};
+use edgelink_wire::domain_record::{MAX_DOMAIN_RECORDS, domain_of_key, domain_of_record};
+use edgelink_wire::domain_set::FoldedHost;
 use edgelink_wire::{DomainTargets, Record, Snapshot};
-use std::cmp::Ordering;
+use foldhash::fast::SeedableRandomState;
+use hashbrown::HashMap;
 
 /// The most domains that are kept, those that have gone included. With more, another snapshot is needed.
 const MAX_KEPT: usize = 4 * MAX_DOMAIN_RECORDS;
@@ -28,20 +32,23 @@ const MAX_WAIT_MILLIS: u64 = 2_000;
 #[derive(Debug)]
 pub(crate) struct ApiDomains {
     is_on: bool,
-    /// In the order of their names.
-    known: Vec<ApiDomain>,
+    /// By their names.
+    known: HashMap<Box<str>, ApiDomain, SeedableRandomState>,
     state: State,
-    /// When a snapshot or the feed has last said that this is complete; `None` before.
+    /// Up to when the feed was read last.
+    read_until: Option<Moment>,
+    /// Up to when this was known to be complete; `None` before.
     confirmed: Option<Moment>,
     waiting: Vec<(Waiter, Moment)>,
     /// Whether those who wait are to be answered, though no snapshot has come.
     has_failed: bool,
+    /// When the control plane has last not answered for a host.
+    unanswered: Option<Moment>,
 }
 
 /// A domain.
 #[derive(Debug)]
 struct ApiDomain {
-    name: Box<str>,
     rev: u64,
     /// `None` if the domain has gone.
     targets: Option<DomainTargets<Box<str>>>,
@@ -65,22 +72,24 @@ pub(crate) enum HostState<'a> {
     Domain(&'a str),
     /// It is none of the domains.
     Unknown,
-    /// A snapshot will say.
-    Awaited,
-    /// The feed is silent: it may be one that was made meanwhile.
+    /// It was none of the domains when all of them were known last, and may have been made one since.
     Doubtful,
+    /// All of them were never known, or too long ago.
+    Awaited,
 }
 
 impl ApiDomains {
     /// None yet; for ever unless `is_on`.
-    pub(crate) fn new(is_on: bool) -> Self {
+    pub(crate) fn new(is_on: bool, hasher: SeedableRandomState) -> Self {
         Self {
             is_on,
-            known: Vec::new(),
+            known: HashMap::with_hasher(hasher),
             state: State::Incomplete { since: None },
+            read_until: None,
             confirmed: None,
             waiting: Vec::new(),
             has_failed: false,
+            unanswered: None,
         }
     }
 
@@ -89,6 +98,7 @@ impl ApiDomains {
         if !is_on {
             self.known.clear();
             self.restart();
+            self.confirmed = None;
             self.has_failed = true;
         }
         self.is_on = is_on;
@@ -99,18 +109,27 @@ impl ApiDomains {
         self.is_on
     }
 
-    /// What is known of a host that is no configured domain. Complete knowledge counts for `lasts_millis` without the feed.
-    pub(crate) fn find(&self, host: &[u8], now: Moment, lasts_millis: u64) -> HostState<'_> {
-        let named = self.get(host).or_else(|| self.get(without_defaults(host)));
-        if let Some(domain) = named.filter(|domain| domain.targets.is_some()) {
-            return HostState::Domain(&domain.name);
+    /// What is known of a host that is no configured domain. Complete knowledge counts without the feed for as long as a link is fresh, and
+    /// as stale for as long as one is.
+    pub(crate) fn find(&self, host: &[u8], now: Moment, lifetimes: &Lifetimes) -> HostState<'_> {
+        if let Some(name) = self.name_of(host) {
+            return HostState::Domain(name);
         }
-        let is_recent = |at: Moment| at.age(now) < lasts_millis;
+        let age = self.confirmed.map_or(u64::MAX, |at| at.age(now));
         match self.state {
-            State::Incomplete { .. } => HostState::Awaited,
-            State::Complete if self.confirmed.is_some_and(is_recent) => HostState::Unknown,
-            State::Complete => HostState::Doubtful,
+            State::Complete if age < lifetimes.fresh_millis => HostState::Unknown,
+            _ if age < lifetimes.stale_millis => HostState::Doubtful,
+            _ => HostState::Awaited,
         }
+    }
+
+    /// The domain that a host names.
+    fn name_of(&self, host: &[u8]) -> Option<&str> {
+        let folded = FoldedHost::of(host)?;
+        let host = folded.as_bytes();
+        let named = self.get(host).or_else(|| self.get(without_defaults(host)));
+        let (name, _) = named.filter(|(_, domain)| domain.targets.is_some())?;
+        Some(name)
     }
 
     /// The targets of the domain in the key of a link; `None` if it has none.
@@ -124,17 +143,13 @@ impl ApiDomains {
 
     /// The targets of a domain; `None` if it has none.
     pub(crate) fn targets(&self, domain: &[u8]) -> Option<&DomainTargets<Box<str>>> {
-        self.get(domain)?.targets.as_ref()
+        self.get(domain)?.1.targets.as_ref()
     }
 
-    fn get(&self, host: &[u8]) -> Option<&ApiDomain> {
-        let place = self.place(host).ok()?;
-        self.known.get(place)
-    }
-
-    fn place(&self, host: &[u8]) -> Result<usize, usize> {
-        self.known
-            .binary_search_by(|domain| compare(domain.name.as_bytes(), host))
+    fn get(&self, name: &[u8]) -> Option<(&str, &ApiDomain)> {
+        let name = std::str::from_utf8(name).ok()?;
+        let (name, domain) = self.known.get_key_value(name)?;
+        Some((name, domain))
     }
 
     /// The record of a domain has come by the feed.
@@ -145,27 +160,35 @@ impl ApiDomains {
         if self.known.len() >= MAX_KEPT {
             self.restart();
         }
-        self.put(name, record, true);
+        self.put(name, record, Source::Feed);
+    }
+
+    /// The control plane was asked for a host, and has answered with the record of the domain that it names.
+    pub(crate) fn on_asked(&mut self, record: &Record<&str>) {
+        if let Some(name) = domain_of_record(record)
+            && self.is_on
+            && self.known.len() < MAX_KEPT
+        {
+            self.put(name, record, Source::Other);
+        }
+        self.unanswered = None;
     }
 
     /// Puts a record in, unless a newer one is known.
-    fn put(&mut self, name: &str, record: &Record<&str>, is_fed: bool) {
+    fn put(&mut self, name: &str, record: &Record<&str>, source: Source) {
         let targets = DomainTargets::of_record(record);
         let domain = ApiDomain {
-            name: name.into(),
             rev: record.rev(),
             targets: targets.map(|targets| targets.map(|target| Box::from(*target))),
-            is_fed,
+            is_fed: source == Source::Feed,
         };
-        match self.place(name.as_bytes()) {
-            Err(place) => self.known.insert(place, domain),
-            Ok(place) => {
-                if let Some(known) = self.known.get_mut(place) {
-                    known.is_fed |= is_fed;
-                    if known.rev <= domain.rev {
-                        let is_fed = known.is_fed;
-                        *known = ApiDomain { is_fed, ..domain };
-                    }
+        match self.known.get_mut(name) {
+            None => drop(self.known.insert(name.into(), domain)),
+            Some(known) => {
+                known.is_fed |= domain.is_fed;
+                if known.rev <= domain.rev {
+                    let is_fed = known.is_fed;
+                    *known = ApiDomain { is_fed, ..domain };
                 }
             }
         }
@@ -174,8 +197,8 @@ impl ApiDomains {
     /// Changes may have been missed, or were not understood.
     pub(crate) fn restart(&mut self) {
         self.state = State::Incomplete { since: None };
-        self.known.retain(|domain| domain.targets.is_some());
-        for domain in &mut self.known {
+        self.known.retain(|_, domain| domain.targets.is_some());
+        for domain in self.known.values_mut() {
             domain.is_fed = false;
         }
     }
@@ -189,7 +212,10 @@ impl ApiDomains {
 
     /// The feed was read up to `read_until`.
     pub(crate) fn on_time(&mut self, read_until: Option<Moment>) {
-        self.confirmed = self.confirmed.max(read_until);
+        self.read_until = read_until;
+        if matches!(self.state, State::Complete) {
+            self.confirmed = self.confirmed.max(read_until);
+        }
     }
 
     /// Whether a snapshot would be of use.
@@ -206,15 +232,16 @@ impl ApiDomains {
         if !self.is_on || snapshot.generation != since.generation || is_older {
             return;
         }
-        self.known.retain(|domain| domain.is_fed);
+        self.known.retain(|_, domain| domain.is_fed);
         for entry in &snapshot.hot {
             let key = std::str::from_utf8(entry.key).ok();
             if let Some(name) = key.and_then(domain_of_key) {
-                self.put(name, &entry.record, false);
+                self.put(name, &entry.record, Source::Other);
             }
         }
         self.state = State::Complete;
-        self.confirmed = self.confirmed.max(Some(now.before(SNAPSHOT_AGE_MILLIS)));
+        let of_snapshot = Some(now.before(SNAPSHOT_AGE_MILLIS));
+        self.confirmed = self.confirmed.max(of_snapshot).max(self.read_until);
     }
 
     /// Makes a request wait; `false` if `most` wait already.
@@ -238,6 +265,16 @@ impl ApiDomains {
         self.has_failed = true;
     }
 
+    /// The control plane has not answered for a host.
+    pub(crate) fn on_unanswered(&mut self, now: Moment) {
+        self.unanswered = Some(now);
+    }
+
+    /// Whether the control plane may be asked for a host: not for `pause` milliseconds after it has not answered, whatever the host.
+    pub(crate) fn may_ask(&self, now: Moment, pause: u64) -> bool {
+        self.unanswered.is_none_or(|at| at.age(now) >= pause)
+    }
+
     /// Those whose requests can be decided now, or have waited for long enough.
     pub(crate) fn take_waiting(&mut self, now: Moment) -> Vec<Waiter> {
         let has_failed = std::mem::take(&mut self.has_failed);
@@ -249,10 +286,11 @@ impl ApiDomains {
     }
 }
 
-/// Orders a name in lower case and a host in any case.
-fn compare(name: &[u8], host: &[u8]) -> Ordering {
-    let host = host.iter().map(u8::to_ascii_lowercase);
-    name.iter().copied().cmp(host)
+/// Where the record of a domain has come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    Feed,
+    Other,
 }
 
 #[cfg(test)]

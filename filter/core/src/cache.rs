@@ -245,6 +245,11 @@ impl Caches {
         kind(self.lru.record(place)) == Some(RecordKind::Link)
     }
 
+    /// Whether what was found is the knowledge that there is nothing.
+    pub(crate) fn is_absence(&self, found: Found) -> bool {
+        kind(self.record(found)) != Some(RecordKind::Link)
+    }
+
     /// The encoded record of what was found.
     pub(crate) fn record(&self, found: Found) -> &[u8] {
         match found.place {

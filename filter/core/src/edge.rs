@@ -30,11 +30,12 @@ use crate::time::{Moment, WallClock};
 use crate::traces::Traces;
 use crate::visits::Leases;
 use action::Visits;
-pub use action::{Action, Resumed};
+pub use action::{Action, Again, Resumed};
 pub use roots::RootId;
 
 use edgelink_wire::breaker::CircuitBreaker;
 use edgelink_wire::clicks::WorkerId;
+use edgelink_wire::domain_record::is_key_of_domain;
 use foldhash::SharedSeed;
 use foldhash::fast::SeedableRandomState;
 use std::sync::Arc;
@@ -125,11 +126,13 @@ impl<A> Step<A> {
     }
 }
 
-/// Whether a request waits until the domains are known.
+/// What a request has waited for already, of what its domain depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Patience {
+    /// Nothing: the control plane may be asked for its host.
     Waits,
-    HasWaited,
+    /// For the domain of its host.
+    HasWaited(Again),
 }
 
 /// The content of an answer that is given at once.
@@ -168,7 +171,7 @@ impl Edge {
             lost: Vec::new(),
             redis: redis::RedisTier::default(),
             gate: Gate::new(settings.background.admission_silence_millis),
-            api_domains: ApiDomains::new(settings.api_domains),
+            api_domains: ApiDomains::new(settings.api_domains, hasher.clone()),
             background: background::BackgroundCallouts::new(
                 &settings,
                 Leases::new(name, settings.max_limited_links, hasher.clone()),
@@ -329,6 +332,9 @@ impl Edge {
             RecordKind::Link => CalloutOutcome::Ok,
             RecordKind::Absent => CalloutOutcome::Absent,
         });
+        if is_key_of_domain(&completed.asked.key) {
+            return Some(self.on_host_answer(host, completed, Answered { record, age_millis }));
+        }
         let fetched = Fetched {
             record,
             // What changes on the way is not in it.
@@ -442,6 +448,9 @@ impl Edge {
     fn fall_back(&mut self, data: &mut impl SharedData, completed: Completed) -> Resumed {
         if let Some(first) = completed.waiters.first() {
             self.enter(first.stream);
+        }
+        if is_key_of_domain(&completed.asked.key) {
+            self.api_domains.on_unanswered(self.now);
         }
         let found = match self.caches.look_up(data, &completed.asked.key, self.now) {
             Lookup::Fresh(found) => Some(found),

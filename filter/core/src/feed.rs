@@ -73,6 +73,7 @@ impl FeedApplier<'_> {
     /// Applies a change of which only the key is known.
     fn mark_changed(&mut self, key: &str, now: Moment) {
         if domain_of_key(key).is_some() {
+            self.caches.mark_stale(key.as_bytes(), now);
             return self.domains.restart();
         }
         // There may be a link now.

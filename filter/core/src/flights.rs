@@ -90,7 +90,7 @@ pub(crate) struct PendingLookup {
 struct Flight {
     serial: u32,
     /// As it was wanted.
-    is_held: bool,
+    of: Subject,
     asked: PendingLookup,
     sent: Moment,
     token: Option<Token>,
@@ -110,6 +110,8 @@ pub(crate) struct Flights {
     serial: u32,
     /// How many are of keys whose link the caches do not hold.
     unknown: usize,
+    /// How many are of hosts.
+    hosts: usize,
     bounds: FlightBounds,
     hasher: SeedableRandomState,
 }
@@ -153,8 +155,8 @@ impl FlightBounds {
 /// A lookup that is wanted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
-    /// Whether the caches hold its link: a part of the room for lookups is for such keys only.
-    pub(crate) is_held: bool,
+    /// Which part of the room for lookups it may use.
+    pub(crate) of: Subject,
     /// What the slot of the key has.
     pub(crate) version: Version,
     pub(crate) now: Moment,
@@ -164,7 +166,7 @@ impl Wanted {
     /// Of a key whose link is held.
     pub(crate) fn held(now: Moment) -> Self {
         Self {
-            is_held: true,
+            of: Subject::HeldLink,
             version: NEVER_WRITTEN,
             now,
         }
@@ -173,15 +175,38 @@ impl Wanted {
     /// Of a key of which nothing is known, and whose slot is of that version.
     pub(crate) fn unknown(version: Version, now: Moment) -> Self {
         Self {
-            is_held: false,
+            of: Subject::UnknownLink,
+            version,
+            now,
+        }
+    }
+
+    /// Of a host of which nothing is known, likewise.
+    pub(crate) fn host(version: Version, now: Moment) -> Self {
+        Self {
+            of: Subject::Host,
             version,
             now,
         }
     }
 }
 
+/// The subject of a lookup: a flood of one leaves room for others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Subject {
+    /// A link that the caches hold: a part of the room is for these only.
+    HeldLink,
+    /// A key of which nothing is known.
+    UnknownLink,
+    /// A host, which a visitor may choose as he likes: a small part of the room will do.
+    Host,
+}
+
 /// The part of the room for lookups that is kept for keys whose link is held, so that a flood of others leaves it.
 const RESERVED_SHARE: usize = 4;
+
+/// The part of the room that hosts may have.
+const HOSTS_SHARE: usize = 8;
 
 /// The result of joining a flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -215,6 +240,7 @@ impl Flights {
             waiting: Map::with_hasher(hasher.clone()),
             serial: 0,
             unknown: 0,
+            hosts: 0,
             bounds,
             hasher,
         }
@@ -316,7 +342,11 @@ impl Flights {
     pub(crate) fn complete(&mut self, id: FlightId) -> Option<Completed> {
         self.flight_mut(id)?;
         let flight = self.flights.remove(id.place as usize);
-        self.unknown -= usize::from(!flight.is_held);
+        match flight.of {
+            Subject::HeldLink => {}
+            Subject::UnknownLink => self.unknown -= 1,
+            Subject::Host => self.hosts -= 1,
+        }
         let hash = self.hasher.hash_one(&*flight.asked.key);
         if let Ok(found) = self.by_key.find_entry(hash, |place| *place == id.place) {
             found.remove();
@@ -360,22 +390,25 @@ impl Flights {
     /// Starts a lookup of a key for which there is none, or an old one, which stays for its own waiters. `None` if
     /// there is no room for it.
     fn open(&mut self, hash: u64, key: &[u8], wanted: Wanted) -> Option<FlightId> {
-        let Wanted {
-            is_held,
-            version,
-            now,
-        } = wanted;
+        let Wanted { of, version, now } = wanted;
         let max_pending = self.bounds.pending;
         let max_unknown = max_pending - max_pending / RESERVED_SHARE;
-        let is_full = self.flights.len() >= max_pending;
-        if is_full || (!is_held && self.unknown >= max_unknown) {
+        let max_hosts = (max_pending / HOSTS_SHARE).max(1);
+        if self.flights.len() >= max_pending {
             return None;
         }
-        self.unknown += usize::from(!is_held);
+        match of {
+            Subject::HeldLink => {}
+            Subject::UnknownLink if self.unknown + self.hosts < max_unknown => self.unknown += 1,
+            Subject::Host if self.hosts < max_hosts && self.unknown + self.hosts < max_unknown => {
+                self.hosts += 1;
+            }
+            Subject::UnknownLink | Subject::Host => return None,
+        }
         self.serial = self.serial.wrapping_add(1);
         let flight = Flight {
             serial: self.serial,
-            is_held,
+            of,
             asked: PendingLookup {
                 key: key.into(),
                 started: now,
@@ -428,7 +461,7 @@ mod tests {
     const NOW: Moment = Moment::from_millis(1_000_000);
 
     const WANTED: Wanted = Wanted {
-        is_held: true,
+        of: Subject::HeldLink,
         version: 3,
         now: NOW,
     };
@@ -541,6 +574,30 @@ mod tests {
         let a = flights.start(b"a", NOW);
         assert_eq!(a, None, "it is under way");
         started(flights.join(b"d", WANTED, waiter(5)));
+    }
+
+    #[test]
+    fn an_eighth_of_the_lookups_is_for_hosts_and_a_flood_of_them_leaves_the_rest_to_links() {
+        let mut flights = flights();
+        flights.set_bounds(FlightBounds {
+            pending: 16,
+            waiting: 100,
+            age_millis: 5_000,
+        });
+        let host = Wanted::host(3, NOW);
+        let first = started(flights.join(b"a/", host, waiter(1)));
+        started(flights.join(b"b/", host, waiter(2)));
+        assert_eq!(flights.join(b"c/", host, waiter(3)), Join::Full);
+        assert_eq!(flights.join(b"a/", host, waiter(3)), Join::Joined);
+        let unknown = Wanted::unknown(3, NOW);
+        for stream in 10..20 {
+            started(flights.join(&[stream as u8], unknown, waiter(stream)));
+        }
+        assert_eq!(flights.join(b"x", unknown, waiter(20)), Join::Full);
+        flights.complete(first).unwrap();
+        started(flights.join(b"c/", host, waiter(21)));
+        assert_eq!(flights.join(b"x", unknown, waiter(22)), Join::Full);
+        started(flights.join(b"x", WANTED, waiter(22)));
     }
 
     #[test]

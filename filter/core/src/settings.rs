@@ -15,7 +15,7 @@ use crate::cache::freshness::Lifetimes;
 use edgelink_wire::clicks;
 use edgelink_wire::password::Notice;
 use edgelink_wire::settings::{Problem, Problems, SettingValue};
-use edgelink_wire::{Domain, LinkPaths};
+use edgelink_wire::{Domain, DomainSet, LinkPaths};
 use std::fmt::{self, Display};
 use std::sync::Arc;
 use written::{ControlPlaneSection, GeoSection, HeaderText, Html, PagesSection, Written};
@@ -29,7 +29,7 @@ const MAX_DOMAINS: usize = 1_000;
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The domains that short links live on; at least one.
-    pub domains: Vec<Domain>,
+    pub domains: DomainSet,
     /// What becomes of requests for any other host.
     pub unknown_hosts: UnknownHosts,
     /// Which paths are those of links; `None` if they are codes right below the root.
@@ -391,7 +391,7 @@ impl From<Written> for Settings {
                 .map(|admission| admission.max_silence_seconds * 1_000),
         };
         Self {
-            domains: written.domains,
+            domains: DomainSet::new(written.domains),
             unknown_hosts: written.unknown_hosts,
             paths: LinkPaths::unless_plain(written.prefix, written.trailing_slash),
             unknown_codes: written.unknown_codes,

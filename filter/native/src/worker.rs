@@ -9,7 +9,7 @@ use crate::process::Process;
 use crate::reply::Reply;
 use edgelink_filter_core::answer::Answer;
 use edgelink_filter_core::control_plane::callout::{Callout, Response};
-use edgelink_filter_core::edge::{Action, Edge, Resumed, RootId, Step};
+use edgelink_filter_core::edge::{Action, Again, Edge, Resumed, RootId, Step};
 use edgelink_filter_core::flights::{StreamId, Token, Waiter};
 use edgelink_filter_core::forms::{FormEnd, FormStep, UnlockCallout};
 use edgelink_filter_core::host::StreamToken;
@@ -75,7 +75,7 @@ pub(crate) enum Decided {
     Held,
 }
 
-/// How the edge decides: about a request that has come, or about one that has waited until the domains are known.
+/// How the edge decides: about a request that has come, or about one that has waited for its domain.
 pub(crate) type Decide =
     for<'e> fn(&'e mut Edge, &mut Visited<'_, '_>, StreamId, &Head<'_>, Moment) -> Step<Answer<'e>>;
 
@@ -83,9 +83,20 @@ pub(crate) type Decide =
 pub(crate) const COMES: Decide =
     |edge, host, stream, head, now| edge.on_request(host, stream, head, now);
 
-/// One that has waited until the domains are known.
-const COMES_AGAIN: Decide =
-    |edge, host, stream, head, now| edge.on_request_again(host, stream, head, now);
+/// One that has waited for its domain.
+fn comes_again(again: Again) -> Decide {
+    match again {
+        Again::Domains => |edge, host, stream, head, now| {
+            edge.on_request_again(host, stream, head, now, Again::Domains)
+        },
+        Again::UnknownHost => |edge, host, stream, head, now| {
+            edge.on_request_again(host, stream, head, now, Again::UnknownHost)
+        },
+        Again::Unanswered => |edge, host, stream, head, now| {
+            edge.on_request_again(host, stream, head, now, Again::Unanswered)
+        },
+    }
+}
 
 impl Worker {
     /// An edge without anything.
@@ -219,10 +230,10 @@ impl Worker {
             Event::Resumed(form, resumed) if form.is_form => {
                 self.go_on_with_form(form, &resumed, head, reply)
             }
-            Event::Resumed(_, resumed) if resumed.is_undecided() => {
-                self.decide((filter, stream, root), head, reply, COMES_AGAIN)
-            }
-            Event::Resumed(waiter, resumed) => self.answer(filter, waiter, &resumed, head, reply),
+            Event::Resumed(waiter, resumed) => match resumed.again() {
+                Some(again) => self.decide((filter, stream, root), head, reply, comes_again(again)),
+                None => self.answer(filter, waiter, &resumed, head, reply),
+            },
             Event::FormEnd(end) => {
                 reply.write_form(self.edge.answer_form(&end, head));
                 Decided::Answered

@@ -66,31 +66,6 @@ impl Domain {
     pub fn matches(&self, host: &[u8]) -> bool {
         self.0.as_bytes().eq_ignore_ascii_case(host)
     }
-
-    /// The domain among `domains` that the value of a `Host` header names, `None` if it names none of them.
-    ///
-    /// The default ports 80 and 443 and one trailing dot of the name make no difference (RFC 3986, section 6.2.3; RFC
-    /// 1034, section 3.1), unless a domain is configured with them.
-    #[must_use]
-    pub fn of_host<'a>(domains: &'a [Self], host: &[u8]) -> Option<&'a Self> {
-        let named = |host: &[u8]| domains.iter().find(|domain| domain.matches(host));
-        named(host).or_else(|| named(without_defaults(host)))
-    }
-
-    /// The domain among `domains` that a request is for, by the value of its `Host` header. A host that is none of them
-    /// stands for `default`, one of them as well; `None` if there is no default.
-    #[must_use]
-    pub fn requested<'a>(
-        domains: &'a [Self],
-        host: &[u8],
-        default: Option<&'a Self>,
-    ) -> Option<&'a Self> {
-        match (domains, default) {
-            // Whatever the host says.
-            ([_], Some(only)) => Some(only),
-            _ => Self::of_host(domains, host).or(default),
-        }
-    }
 }
 
 /// A host without a default port and without a trailing dot.
@@ -203,44 +178,6 @@ mod tests {
             ("a.example:+80", DomainError::Port),
         ] {
             assert_eq!(Domain::parse(text), Err(error), "{text:?}");
-        }
-    }
-
-    #[test]
-    fn default_ports_and_a_trailing_dot_make_no_difference() {
-        let domains = ["a.example", "b.example", "b.example:80", "[::1]"];
-        let domains = domains.map(|domain| Domain::parse(domain).unwrap());
-        for (host, domain) in [
-            ("b.example", Some("b.example")),
-            ("B.example:443", Some("b.example")),
-            ("b.example.", Some("b.example")),
-            ("b.example.:443", Some("b.example")),
-            ("b.example:80", Some("b.example:80")),
-            ("a.example:80", Some("a.example")),
-            ("[::1]:443", Some("[::1]")),
-            ("a.example:8080", None),
-            ("a.example..", None),
-            ("c.example", None),
-            ("", None),
-            (".", None),
-            (":443", None),
-        ] {
-            let found = Domain::of_host(&domains, host.as_bytes());
-            assert_eq!(found.map(Domain::as_str), domain, "{host:?}");
-        }
-    }
-
-    #[test]
-    fn a_request_is_for_the_domain_of_its_host_or_for_the_default() {
-        let domains = ["a.example", "b.example"].map(|domain| Domain::parse(domain).unwrap());
-        for domains in [&domains[..], &domains[..1]] {
-            let [first, last] = [domains.first(), domains.last()];
-            for (host, named) in [("b.example.:443", last), ("c.example", None), ("", None)] {
-                let requested = |default| Domain::requested(domains, host.as_bytes(), default);
-                assert_eq!(requested(first), named.or(first), "{host:?}");
-                let named = named.filter(|named| named.matches(b"b.example"));
-                assert_eq!(requested(None), named, "{host:?}");
-            }
         }
     }
 

@@ -35,6 +35,16 @@ impl<'a> DomainTargets<&'a str> {
     }
 }
 
+/// The domain whose record that is; `None` if it is absent, or that of a link.
+#[must_use]
+pub fn domain_of_record<'a>(record: &Record<&'a str>) -> Option<&'a str> {
+    DomainTargets::of_record(record)?;
+    match record {
+        Record::Link(link) => link.url.strip_prefix("http://")?.strip_suffix('/'),
+        Record::Absent { .. } => None,
+    }
+}
+
 /// The key of the record of a domain.
 #[must_use]
 pub fn domain_key(domain: &Domain) -> String {
@@ -71,9 +81,13 @@ mod tests {
             let record = Record::decode(&bytes).unwrap();
             assert_eq!(record.rev(), 7);
             assert_eq!(DomainTargets::of_record(&record), Some(targets));
+            assert_eq!(domain_of_record(&record), Some("go.example"));
         }
         let absent = Record::Absent { rev: 7 };
         assert_eq!(DomainTargets::of_record(&absent), None);
+        assert_eq!(domain_of_record(&absent), None);
+        let link = Record::Link(LinkRecord::ordinary("http://go.example/", 7));
+        assert_eq!(domain_of_record(&link), None);
     }
 
     #[test]

@@ -17,6 +17,9 @@ use std::time::Duration;
 
 const CLUSTER: &str = "control_plane";
 
+/// The script of requests that never have an answer here.
+const BACKGROUND: &str = "background";
+
 /// The filter on the wasmtime host, in front of a control plane that does as scenarios say.
 pub struct WasmtimeEdge {
     fleet: Fleet,
@@ -34,13 +37,26 @@ impl WasmtimeEdge {
     /// Where the filter is not built or does not start.
     #[must_use]
     pub fn start() -> Self {
+        Self::start_with(serde_json::json!({}))
+    }
+
+    /// The same that serves domains of the API, and gets no snapshot and no feed.
+    ///
+    /// # Panics
+    /// As above.
+    #[must_use]
+    pub fn start_with_api_domains() -> Self {
+        Self::start_with(serde_json::json!({ "apiDomains": true, "snapshot": {}, "poll": {} }))
+    }
+
+    fn start_with(sections: serde_json::Value) -> Self {
         let lives = Lives {
             fresh: Duration::from_secs(5),
             stale: Duration::from_secs(3600),
             timeout: Duration::from_millis(800),
         };
         let fleet = Fleet::of(&Module::filter(Metering::Off))
-            .configuration(configuration(lives))
+            .configuration(configuration(lives, sections))
             .cluster(CLUSTER, Cluster::Healthy)
             .allow_on_headers_stop_iteration()
             .start()
@@ -96,7 +112,10 @@ impl WasmtimeEdge {
                 requests.extend(request.ok());
             }
             let script = self.scripts.get(&code);
-            let reply = script.cloned().unwrap_or(Reply::Absent { rev: 0 });
+            let reply = match code == BACKGROUND {
+                true => Reply::Reset,
+                false => script.cloned().unwrap_or(Reply::Absent { rev: 0 }),
+            };
             if !matches!(reply, Reply::Hang) {
                 return Some((callout, reply));
             }
@@ -114,8 +133,8 @@ impl Drop for WasmtimeEdge {
     }
 }
 
-fn configuration(lives: Lives) -> String {
-    serde_json::json!({
+fn configuration(lives: Lives, sections: serde_json::Value) -> String {
+    let mut configuration = serde_json::json!({
         "domains": [DOMAIN],
         "controlPlane": {
             "cluster": CLUSTER,
@@ -129,13 +148,23 @@ fn configuration(lives: Lives) -> String {
         "tierHeader": true,
         "forwardPaths": true,
         "geo": {"countryHeader": COUNTRY_HEADER, "cityHeader": CITY_HEADER},
-    })
-    .to_string()
+    });
+    if let (Some(all), serde_json::Value::Object(more)) = (configuration.as_object_mut(), sections)
+    {
+        all.extend(more);
+    }
+    configuration.to_string()
 }
 
+/// The script and the key of a request; those of a snapshot or of the feed have neither.
 fn request_of(callout: &Callout) -> (String, String) {
     let path = callout.path();
-    script_of(path).unwrap_or_else(|| panic!("not a lookup: {path}"))
+    let is_background = ["/edge/v1/snapshot", "/edge/v1/feed"].map(|of| path.starts_with(of));
+    match script_of(path) {
+        Some(request) => request,
+        None if is_background.contains(&true) => (BACKGROUND.to_owned(), String::new()),
+        None => panic!("not a lookup: {path}"),
+    }
 }
 
 fn response((status, content_type, body): (u16, Option<&str>, Vec<u8>)) -> Response {

@@ -31,13 +31,29 @@ pub struct EnvoyVisit {
 impl EnvoyEdge {
     /// Starts both. Records live a second only, so that scenarios need not wait long.
     pub async fn start() -> Self {
-        let control_plane = ScriptedControlPlane::start().await;
-        let options = EnvoyOptions {
+        Self::start_with(EnvoyOptions {
             fresh_seconds: 1,
             stale_seconds: 4,
+            ..EnvoyOptions::default()
+        })
+        .await
+    }
+
+    /// The same that serves domains of the API, and gets no snapshot and no feed.
+    pub async fn start_with_api_domains() -> Self {
+        Self::start_with(EnvoyOptions {
+            feed: "poll",
+            ..EnvoyOptions::default()
+        })
+        .await
+    }
+
+    async fn start_with(options: EnvoyOptions) -> Self {
+        let control_plane = ScriptedControlPlane::start().await;
+        let options = EnvoyOptions {
             trusted_hops: 1,
             geo_headers: [COUNTRY_HEADER, CITY_HEADER],
-            ..EnvoyOptions::default()
+            ..options
         };
         let lives = Lives {
             fresh: Duration::from_secs(options.fresh_seconds.into()),

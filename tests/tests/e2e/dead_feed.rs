@@ -1,5 +1,6 @@
 //! A feed that dies: changes are seen as late as without one, although records are fresh for an hour while it lives.
 
+use edgelink_tests::scenario::Request;
 use edgelink_tests::servers::RedisServer;
 use edgelink_tests::stack::{ControlPlane, Envoy, EnvoyOptions, RedisOptions, until};
 use serde_json::json;
@@ -63,4 +64,54 @@ async fn changes_are_seen_in_time_when_the_stream_in_redis_is_gone() {
 #[tokio::test(flavor = "multi_thread")]
 async fn changes_are_seen_in_time_when_the_stream_in_redis_hangs() {
     assert_changes_are_seen_in_time(Death::Stopped).await;
+}
+
+/// Each visit is under another host, none of which is a domain.
+async fn assert_unknown_hosts_are_served(death: Death) {
+    let mut redis = RedisServer::start().await;
+    let control_plane = ControlPlane::with_variables(&[("EDGELINK_REDIS_URL", &redis.url())]).await;
+    let options = EnvoyOptions {
+        feed: "poll",
+        redis: Some(RedisOptions::direct(redis.port())),
+        ..EnvoyOptions::default()
+    };
+    let envoy = Envoy::start(&options, &[control_plane.address()]).await;
+    control_plane
+        .create(&json!({ "longUrl": OLD, "customSlug": "known" }))
+        .await;
+    until("the worker has its snapshot", LIMIT, async || {
+        envoy.follow("/known").await;
+        let stats = envoy.figures().await;
+        (stats.get("edgelink.admission") == 1).then_some(())
+    })
+    .await;
+    match death {
+        Death::Killed => redis.kill(),
+        Death::Stopped => redis.stop(),
+    }
+    let absent = async || envoy.figures().await.get("edgelink.callouts.absent");
+    let (before, mut hosts) = (absent().await, 0);
+    until("hosts are asked for", LIMIT, async || {
+        for _ in 0..10 {
+            hosts += 1;
+            let host = format!("{hosts}.unknown.example");
+            let request = Request::get("/known").header("host", host.as_bytes());
+            let answer = envoy.visit(&request).await;
+            assert_eq!(answer.location(), Some(OLD), "{hosts}: {answer:?}");
+        }
+        (absent().await > before + 100).then_some(())
+    })
+    .await;
+    println!("{death:?}: {hosts} unknown hosts");
+    envoy.assert_unharmed().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn visitors_of_unknown_hosts_do_not_notice_that_redis_is_gone() {
+    assert_unknown_hosts_are_served(Death::Killed).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn visitors_of_unknown_hosts_do_not_notice_that_redis_hangs() {
+    assert_unknown_hosts_are_served(Death::Stopped).await;
 }

@@ -47,3 +47,12 @@ mod scenarios {
 
     edgelink_tests::for_each_scenario!(edge);
 }
+
+/// Those of an edge that cannot know which hosts are domains.
+mod host_scenarios {
+    async fn edge() -> edgelink_tests::stack::EnvoyEdge {
+        edgelink_tests::stack::EnvoyEdge::start_with_api_domains().await
+    }
+
+    edgelink_tests::for_each_host_scenario!(edge);
+}

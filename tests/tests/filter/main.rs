@@ -24,3 +24,12 @@ mod scenarios {
 
     edgelink_tests::for_each_scenario!(edge);
 }
+
+/// Those of an edge that cannot know which hosts are domains.
+mod host_scenarios {
+    async fn edge() -> edgelink_tests::abi::host::WasmtimeEdge {
+        edgelink_tests::abi::host::WasmtimeEdge::start_with_api_domains()
+    }
+
+    edgelink_tests::for_each_host_scenario!(edge);
+}

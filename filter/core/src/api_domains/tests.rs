@@ -1,8 +1,16 @@
 use super::*;
+use crate::fake::hasher;
 use edgelink_wire::domain::Domain;
 use edgelink_wire::{CodeFilter, CodeLength, Entry, FeedPosition};
 
 const NOW: Moment = Moment::from_millis(100_000);
+
+const LIFETIMES: Lifetimes = Lifetimes {
+    fresh_millis: 5_000,
+    absent_fresh_millis: 5_000,
+    with_feed_millis: 5_000,
+    stale_millis: 60_000,
+};
 
 fn place(millis: u64) -> FeedPlace {
     FeedPlace {
@@ -40,7 +48,7 @@ fn snapshot<'a>(at: FeedPlace, domains: &'a [(String, Vec<u8>)]) -> Snapshot<'a>
 
 /// A table with a snapshot at 5 that has these domains.
 fn complete(names: &[&str]) -> ApiDomains {
-    let mut domains = ApiDomains::new(true);
+    let mut domains = ApiDomains::new(true, hasher());
     domains.begin(place(5));
     apply(&mut domains, 5, names);
     domains
@@ -65,7 +73,7 @@ fn root<'a>(domains: &'a ApiDomains, name: &str) -> Option<&'a str> {
 }
 
 fn find<'a>(domains: &'a ApiDomains, host: &str) -> HostState<'a> {
-    domains.find(host.as_bytes(), NOW, 5_000)
+    domains.find(host.as_bytes(), NOW, &LIFETIMES)
 }
 
 #[test]
@@ -83,18 +91,23 @@ fn a_host_is_found_in_any_case_and_with_a_default_port() {
 }
 
 #[test]
-fn a_host_is_unknown_only_while_the_feed_says_that_nothing_is_missing() {
-    let mut domains = ApiDomains::new(true);
+fn a_host_is_unknown_only_while_the_feed_says_that_nothing_is_missing_and_doubtful_for_a_while_then()
+ {
+    let mut domains = ApiDomains::new(true, hasher());
     assert_eq!(find(&domains, "x"), HostState::Awaited);
     domains.begin(place(5));
     apply(&mut domains, 5, &[]);
     assert_eq!(find(&domains, "x"), HostState::Unknown);
     let later = NOW.after(5_000);
-    assert_eq!(domains.find(b"x", later, 5_000), HostState::Doubtful);
+    assert_eq!(domains.find(b"x", later, &LIFETIMES), HostState::Doubtful);
     domains.on_time(Some(later));
-    assert_eq!(domains.find(b"x", later, 5_000), HostState::Unknown);
+    assert_eq!(domains.find(b"x", later, &LIFETIMES), HostState::Unknown);
     domains.restart();
-    assert_eq!(domains.find(b"x", later, 5_000), HostState::Awaited);
+    assert_eq!(domains.find(b"x", later, &LIFETIMES), HostState::Doubtful);
+    // A feed alone does not say what was missed before it.
+    domains.on_time(Some(later.after(50_000)));
+    let far = later.after(60_000);
+    assert_eq!(domains.find(b"x", far, &LIFETIMES), HostState::Awaited);
 }
 
 #[test]
@@ -143,7 +156,7 @@ fn those_who_wait_are_answered_once_it_is_known_and_not_later_than_the_bound() {
         is_other: false,
         is_form: false,
     };
-    let mut domains = ApiDomains::new(true);
+    let mut domains = ApiDomains::new(true, hasher());
     assert!(domains.wait(waiter(1), NOW, 2));
     assert!(domains.wait(waiter(2), NOW.after(1_000), 2));
     assert!(!domains.wait(waiter(3), NOW, 2));
@@ -167,5 +180,5 @@ fn with_too_many_that_have_gone_another_snapshot_is_wanted() {
         domains.on_change(&name, &Record::Absent { rev: 1 });
     }
     assert_eq!(domains.known.len(), 1);
-    assert_eq!(find(&domains, "x"), HostState::Awaited);
+    assert_eq!(find(&domains, "x"), HostState::Doubtful);
 }

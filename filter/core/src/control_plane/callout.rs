@@ -12,6 +12,9 @@ pub const MAX_BODY_BYTES: usize = MAX_DOMAIN_LENGTH + 1 + MAX_CODE_LENGTH + MAX_
 
 const PATH: &str = "/edge/v1/links/";
 
+/// Where it is asked for the domain that a host names.
+const HOSTS_PATH: &str = "/edge/v1/domains/";
+
 /// Where visits are leased.
 pub(crate) const VISITS_PATH: &str = "/edge/v1/visits/";
 
@@ -27,10 +30,15 @@ pub struct Callout {
 }
 
 impl Callout {
+    /// For the record of a key: that of a link, or `{host}/`.
     pub(crate) fn new(flight: FlightId, key: &[u8]) -> Self {
+        let path = match key.strip_suffix(b"/") {
+            Some(host) => path_of(HOSTS_PATH, host),
+            None => path_of(PATH, key),
+        };
         Self {
             flight,
-            path: path_of(PATH, key),
+            path,
             body: Vec::new(),
         }
     }
@@ -43,7 +51,8 @@ impl Callout {
         }
     }
 
-    /// The line of its key in the body of a request for several ([`link_batch`](edgelink_wire::link_batch)); `None` if it is no lookup.
+    /// The line of its key in the body of a request for several ([`link_batch`](edgelink_wire::link_batch)); `None` if it is no lookup of a
+    /// link.
     #[must_use]
     pub fn line(&self) -> Option<&str> {
         self.path.strip_prefix(PATH)
@@ -241,6 +250,8 @@ mod tests {
         let lookup = Callout::new(flight, b"[::1]:80/a");
         assert_eq!(lookup.line(), Some("%5B::1%5D:80/a"));
         assert_eq!(path("e.com:80/a_-"), "/edge/v1/links/e.com:80/a_-");
+        assert_eq!(path("[::1]:80/"), "/edge/v1/domains/%5B::1%5D:80");
+        assert_eq!(Callout::new(flight, b"e.com/").line(), None);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use crate::flights::Waiter;
 use crate::forms::{FormEnd, UnlockCallout};
 use crate::metrics::Tier;
 use edgelink_wire::Record;
+use edgelink_wire::domain_record::is_key_of_domain;
 use std::sync::Arc;
 
 /// Waiters whose lookup is complete.
@@ -13,7 +14,8 @@ use std::sync::Arc;
 pub struct Resumed {
     /// The waiters, each to be answered with what [`super::Edge::answer`] gives.
     pub waiters: Vec<Waiter>,
-    /// Empty if the domains had to be known first: the requests are to be decided again.
+    /// Empty if the domains had to be known first, and `{host}/` if the control plane was asked for a host: the requests are to be decided
+    /// again.
     pub(super) key: Arc<[u8]>,
     pub(super) tier: Tier,
     /// The encoded record; `None` if no tier could answer.
@@ -40,18 +42,40 @@ impl Resumed {
     /// stands in it.
     #[must_use]
     pub fn needs_headers(&self) -> bool {
-        if self.is_undecided() {
+        if self.again().is_some() {
             return true;
         }
         let record = self.record.as_deref().map(Record::decode_again);
         matches!(record, Some(Ok(Record::Link(link))) if !link.extension.is_empty())
     }
 
-    /// Whether each waiter is to be answered with what [`super::Edge::on_request_again`] says instead.
+    /// If each waiter is to be answered with what [`super::Edge::on_request_again`] says instead: what it has waited for.
     #[must_use]
-    pub fn is_undecided(&self) -> bool {
-        self.key.is_empty()
+    pub fn again(&self) -> Option<Again> {
+        if self.key.is_empty() {
+            return Some(Again::Domains);
+        }
+        if !is_key_of_domain(&self.key) {
+            return None;
+        }
+        let record = self.record.as_deref().map(Record::decode_again);
+        Some(match record {
+            Some(Ok(Record::Absent { .. })) => Again::UnknownHost,
+            Some(Ok(Record::Link(_))) => Again::Domains,
+            Some(Err(_)) | None => Again::Unanswered,
+        })
     }
+}
+
+/// How a request is decided about that has waited for its domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Again {
+    /// By the domains, as far as they are known by now.
+    Domains,
+    /// The control plane has just said that its host is none of them.
+    UnknownHost,
+    /// The control plane has not said what its host is.
+    Unanswered,
 }
 
 /// Something that the host has to do.

@@ -1,18 +1,24 @@
-//! The domain of a request.
+//! The domain of a request. Where it is not known whether a host is one, the control plane is asked for it, as for a link: by one
+//! lookup, however many requests wait, within the bounds of lookups and with the circuit breaker. Hosts that are none are in the caches
+//! as absent records of the keys `{host}/`.
 
-use super::action::Visits;
+use super::action::{Again, Visits};
 use super::{Content, Edge, Patience, Resumed, Step};
 use crate::answer::Answer;
 use crate::api_domains::{ApiDomains, HostState};
-use crate::flights::{StreamId, Waiter};
+use crate::cache::shared::Version;
+use crate::cache::{Fetched, Lookup, Source};
+use crate::control_plane::callout::{Answered, Callout};
+use crate::flights::{Completed, Join, StreamId, Waiter, Wanted};
 use crate::host::{Clients, Log, SharedData, Streams};
-use crate::metrics::{Metric, Tier};
+use crate::metrics::{CalloutOutcome, Metric, Tier};
 use crate::request::Head;
 use crate::settings::{Settings, UnknownCodes, UnknownHosts};
 use crate::time::Moment;
 use edgelink_wire::clicks::attributes::is_orphan;
 use edgelink_wire::clicks::events::OrphanKind;
-use edgelink_wire::{Domain, Outcome};
+use edgelink_wire::domain::without_defaults;
+use edgelink_wire::{Domain, Outcome, Record};
 use std::sync::Arc;
 
 /// Why a request has no domain.
@@ -22,22 +28,31 @@ pub(super) enum NoDomain {
     Unknown(UnknownHosts),
     /// The domains are not known yet.
     Awaited,
-    /// The feed is silent, and its host may have become one of them.
+    /// Its host was none of them when they were known last, and may have become one.
     Doubtful,
 }
 
+/// What the caches have of a host.
+enum CachedHost {
+    /// It is none of the domains.
+    Unknown,
+    /// Nothing; the slot of its key is of that version.
+    Missing(Version),
+}
+
 impl Edge {
-    /// A request that has waited until the domains are known. It does not wait for them again.
+    /// A request that has waited for its domain, as [`Resumed::again`] says.
     pub fn on_request_again(
         &mut self,
         host: &mut (impl SharedData + Streams + Log + Clients),
         stream: StreamId,
         head: &Head<'_>,
         now: Moment,
+        again: Again,
     ) -> Step<Answer<'_>> {
         self.at(now);
         self.enter(stream);
-        self.decide_request(host, stream, head, Patience::HasWaited)
+        self.decide_request(host, stream, head, Patience::HasWaited(again))
     }
 
     /// Writes the key of the request at hand.
@@ -55,28 +70,165 @@ impl Edge {
         Ok(())
     }
 
-    /// What becomes of a request without a domain.
+    /// Writes the key of the request at hand for a form, which does not wait until it is known what its host is: where that is in doubt,
+    /// it is for the domain that its page was for.
+    ///
+    /// # Errors
+    /// The reason for which it has no domain.
+    pub(super) fn name_key_of_form(&mut self, host: &[u8], code: &[u8]) -> Result<(), NoDomain> {
+        match self.name_key(host, code) {
+            Err(NoDomain::Doubtful) if self.name_default_key(code) => Ok(()),
+            named => named,
+        }
+    }
+
+    /// What becomes of a request without a domain, for that code.
     #[cold]
+    #[inline(never)]
     pub(super) fn decide_without_domain(
         &mut self,
+        host: &mut (impl SharedData + Streams + Log + Clients),
+        (head, code): (&Head<'_>, &[u8]),
         reason: NoDomain,
         visitor: Waiter,
         patience: Patience,
     ) -> Step<Content> {
+        if let NoDomain::Unknown(unknown_hosts) = reason {
+            return refuse(unknown_hosts, visitor);
+        }
+        let named = self.look_up_host(host, head.authority);
+        let is_unknown = matches!(named, CachedHost::Unknown)
+            || patience == Patience::HasWaited(Again::UnknownHost);
+        if is_unknown {
+            return match self.name_default_key(code) {
+                true => self.decide(host, visitor, head),
+                false => refuse(self.here.unknown_hosts, visitor),
+            };
+        }
+        if let (CachedHost::Missing(version), Patience::Waits) = (named, patience)
+            && let Some(callout) = self.ask_for_host(version, visitor)
+        {
+            return Step::Wait(callout);
+        }
+        if reason == NoDomain::Doubtful {
+            return self.decide_as_before(host, (head, code), visitor);
+        }
         let most = self.here.control_plane.max_waiting;
-        match reason {
-            NoDomain::Unknown(UnknownHosts::Pass) => Step::Pass,
-            NoDomain::Unknown(_) if visitor.is_other => Step::Pass,
-            NoDomain::Unknown(UnknownHosts::Default | UnknownHosts::NotFound) => {
-                Step::Answer(Content::NotFound(Tier::UnknownHost), None)
+        let waits = patience != Patience::HasWaited(Again::Domains)
+            && self.api_domains.wait(visitor, self.now, most);
+        match waits {
+            true => Step::Wait(None),
+            false => Step::Answer(Content::Unavailable, None),
+        }
+    }
+
+    /// Looks for a host in the caches. Its key is that of the request at hand then.
+    fn look_up_host(&mut self, data: &mut impl SharedData, host: &[u8]) -> CachedHost {
+        let parse = |host: &[u8]| Domain::parse(std::str::from_utf8(host).ok()?).ok();
+        let Some(name) = parse(host).or_else(|| parse(without_defaults(host))) else {
+            // No domain has such a name.
+            return CachedHost::Unknown;
+        };
+        self.key.clear();
+        self.key.extend_from_slice(name.as_str().as_bytes());
+        self.key.push(b'/');
+        match self.caches.look_up(data, &self.key, self.now) {
+            Lookup::Fresh(_) | Lookup::Stale(_) => CachedHost::Unknown,
+            Lookup::Missing(version) => CachedHost::Missing(version),
+        }
+    }
+
+    /// Makes a visitor wait for what the control plane says of the host whose key is that of the request at hand. `None` if it has just not
+    /// answered, a bound is reached or the circuit is open.
+    fn ask_for_host(&mut self, version: Version, visitor: Waiter) -> Option<Option<Callout>> {
+        let pause = self.settings.retry_after_millis;
+        if !self.api_domains.may_ask(self.now, pause) {
+            return None;
+        }
+        let wanted = Wanted::host(version, self.now);
+        let asked = match self.flights.join(&self.key, wanted, visitor) {
+            Join::Joined => Some(None),
+            Join::Started(id) if self.breaker.permits(self.now.millis(), pause) => {
+                Some(Some(Callout::new(id, &self.key)))
             }
-            NoDomain::Awaited
-                if patience == Patience::Waits
-                    && self.api_domains.wait(visitor, self.now, most) =>
+            Join::Started(id) => {
+                self.flights.complete(id);
+                None
+            }
+            Join::Full => None,
+        };
+        if asked.is_none() {
+            self.count_callout(CalloutOutcome::Rejected);
+        }
+        asked
+    }
+
+    /// The control plane has said what a host is. What was right longer ago than a link is fresh says nothing.
+    pub(super) fn on_host_answer(
+        &mut self,
+        data: &mut impl SharedData,
+        completed: Completed,
+        Answered { record, age_millis }: Answered<'_>,
+    ) -> Resumed {
+        if age_millis >= self.settings.lifetimes.fresh_millis {
+            return self.fall_back(data, completed);
+        }
+        match Record::decode(record.bytes) {
+            Ok(domain @ Record::Link(_)) => self.api_domains.on_asked(&domain),
+            _ => {
+                let fetched = Fetched {
+                    record,
+                    at: completed.asked.started.before(age_millis),
+                    source: Source::ControlPlane,
+                };
+                // The caches have nothing but absences of such keys, so that none is newer.
+                let _taken = self
+                    .caches
+                    .insert_fetched(data, &completed.asked, fetched, self.now);
+            }
+        }
+        Resumed {
+            waiters: completed.waiters,
+            key: completed.asked.key,
+            tier: Tier::ControlPlane,
+            record: Some(record.bytes.to_vec()),
+            visits: Visits::default(),
+        }
+    }
+
+    /// Writes the key of the request at hand as one for the default domain; `false` if other hosts do not stand for that.
+    fn name_default_key(&mut self, code: &[u8]) -> bool {
+        let Some(domain) = default_domain(&self.here) else {
+            return false;
+        };
+        self.key.clear();
+        self.key.extend_from_slice(domain.as_str().as_bytes());
+        self.key.push(b'/');
+        self.code_at = self.key.len();
+        self.key.extend_from_slice(code);
+        true
+    }
+
+    /// What becomes of a request to a host that was none of the domains when they were known last, where the control plane cannot be asked:
+    /// it gets what the caches have of its link, as stale. A failure is not turned into a 404.
+    fn decide_as_before(
+        &mut self,
+        host: &mut (impl SharedData + Streams + Log + Clients),
+        (head, code): (&Head<'_>, &[u8]),
+        visitor: Waiter,
+    ) -> Step<Content> {
+        let unavailable = Step::Answer(Content::Unavailable, None);
+        if visitor.is_other || !self.name_default_key(code) {
+            return unavailable;
+        }
+        match self.caches.look_up(host, &self.key, self.now) {
+            Lookup::Fresh(mut found) | Lookup::Stale(mut found)
+                if !self.caches.is_absence(found) =>
             {
-                Step::Wait(None)
+                found.tier = Tier::Stale;
+                self.serve(host, found, None, visitor, head)
             }
-            NoDomain::Awaited | NoDomain::Doubtful => Step::Answer(Content::Unavailable, None),
+            _ => unavailable,
         }
     }
 
@@ -97,12 +249,13 @@ impl Edge {
             return Step::Pass;
         }
         let domain = domain_of(head.authority, &self.here, &self.api_domains, self.now);
-        let targets = domain.map(|domain| self.api_domains.targets(domain.as_bytes()));
-        let Some(root) = targets
-            .ok()
-            .flatten()
-            .and_then(|targets| targets.root.as_deref())
-        else {
+        let domain = match domain {
+            // As targets stay in effect, however long the feed is silent.
+            Err(NoDomain::Doubtful) => default_domain(&self.here).map(Domain::as_str),
+            domain => domain.ok(),
+        };
+        let targets = domain.and_then(|domain| self.api_domains.targets(domain.as_bytes()));
+        let Some(root) = targets.and_then(|targets| targets.root.as_deref()) else {
             return Step::Pass;
         };
         let counted = Metric::Requests(Tier::Domain, Outcome::Redirect);
@@ -152,6 +305,24 @@ fn is_root(path: &[u8]) -> bool {
     path == b"/" || path.starts_with(b"/?")
 }
 
+/// What becomes of a request to an unknown host that stands for no domain.
+fn refuse(unknown_hosts: UnknownHosts, visitor: Waiter) -> Step<Content> {
+    match unknown_hosts {
+        UnknownHosts::Pass => Step::Pass,
+        _ if visitor.is_other => Step::Pass,
+        UnknownHosts::Default | UnknownHosts::NotFound => {
+            Step::Answer(Content::NotFound(Tier::UnknownHost), None)
+        }
+    }
+}
+
+/// The domain that unknown hosts stand for; `None` if they stand for none.
+#[inline(always)]
+fn default_domain(settings: &Settings) -> Option<&Domain> {
+    let default = settings.domains.first();
+    default.filter(|_| settings.unknown_hosts == UnknownHosts::Default)
+}
+
 /// The domain that a host names, or stands for.
 #[inline(always)]
 fn domain_of<'a>(
@@ -160,18 +331,16 @@ fn domain_of<'a>(
     api_domains: &'a ApiDomains,
     now: Moment,
 ) -> Result<&'a str, NoDomain> {
-    let (domains, unknown_hosts) = (&settings.domains, settings.unknown_hosts);
-    let default = domains.first();
-    let default = default.filter(|_| unknown_hosts == UnknownHosts::Default);
-    let unknown = NoDomain::Unknown(unknown_hosts);
+    let (domains, default) = (&settings.domains, default_domain(settings));
+    let unknown = NoDomain::Unknown(settings.unknown_hosts);
     if !api_domains.is_on() {
-        let requested = Domain::requested(domains, host, default);
+        let requested = domains.requested(host, default);
         return requested.map(Domain::as_str).ok_or(unknown);
     }
-    if let Some(domain) = Domain::of_host(domains, host) {
+    if let Some(domain) = domains.of_host(host) {
         return Ok(domain.as_str());
     }
-    match api_domains.find(host, now, settings.lifetimes.fresh_millis) {
+    match api_domains.find(host, now, &settings.lifetimes) {
         HostState::Domain(name) => Ok(name),
         HostState::Unknown => default.map(Domain::as_str).ok_or(unknown),
         HostState::Awaited => Err(NoDomain::Awaited),

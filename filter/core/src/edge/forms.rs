@@ -45,7 +45,7 @@ impl Edge {
             is_form: true,
             ..visitor.of(head)
         };
-        let link = match self.name_key(head.authority, requested.code) {
+        let link = match self.name_key_of_form(head.authority, requested.code) {
             Ok(()) => self.find_for_form(host, form),
             Err(NoDomain::Unknown(_)) => FormLink::Absent,
             Err(NoDomain::Awaited | NoDomain::Doubtful) => FormLink::Unknown,

@@ -81,15 +81,19 @@ impl Edge {
             is_other,
             is_form: false,
         };
-        let held = match is_other {
+        let held = match is_other && patience == Patience::Waits {
             true => self.hold_form(host, head, requested, visitor),
+            // Forms do not wait for their domain.
             false => None,
         };
         let step = match held {
             Some(step) => step,
             None => match self.name_key(head.authority, requested.code) {
                 Ok(()) => self.decide(host, visitor, head),
-                Err(reason) => self.decide_without_domain(reason, visitor.of(head), patience),
+                Err(reason) => {
+                    let request = (head, requested.code);
+                    self.decide_without_domain(host, request, reason, visitor.of(head), patience)
+                }
             },
         };
         match step {

@@ -196,8 +196,8 @@ impl World {
     }
 
     fn answers(&mut self, resumed: &Resumed) -> Vec<Seen> {
-        if resumed.is_undecided() {
-            self.decide_again(resumed);
+        if let Some(again) = resumed.again() {
+            self.decide_again(resumed, again);
             return Vec::new();
         }
         let waiters = resumed.waiters.iter();

@@ -46,7 +46,7 @@ impl Edge {
 
     /// Serves what was found, if it has a limit of visits one of those.
     #[inline(always)]
-    fn serve(
+    pub(super) fn serve(
         &mut self,
         client: &impl Clients,
         found: Found,

@@ -1,7 +1,7 @@
 //! What a route has of its own, where the host knows routes: the native module does.
 
 use super::{Settings, SettingsError, read};
-use edgelink_wire::{Domain, LinkPaths, LinkPrefix};
+use edgelink_wire::{Domain, DomainSet, LinkPaths, LinkPrefix};
 
 edgelink_wire::settings! {
     camel_case;
@@ -33,7 +33,7 @@ impl Route {
         let prefix = self.prefix.clone().unwrap_or(of_plugin.prefix);
         let domains = match self.domains.as_slice() {
             [] => plugin.domains.clone(),
-            domains => domains.to_vec(),
+            domains => DomainSet::new(domains),
         };
         Settings {
             domains,

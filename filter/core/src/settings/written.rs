@@ -91,7 +91,7 @@ edgelink_wire::settings! {
         pub authority: HeaderText = HeaderText("control-plane".to_owned());
         /// For a callout: the longest wait of a visitor of an unknown link.
         pub timeout_millis: u32 = 800, 1..=60_000;
-        /// Lookups in flight a worker; with more, requests get a stale record or 503. A quarter is for links that the caches hold.
+        /// Lookups in flight a worker; with more, requests get a stale record or 503. A quarter is for links that the caches hold, and hosts that may be domains have an eighth at most.
         pub max_pending: usize = 1_024, 1..=100_000;
         /// Requests that wait a worker; with more, as above.
         pub max_waiting: usize = 10_000, 1..=1_000_000;

@@ -87,9 +87,11 @@ impl World {
     }
 
     /// Decides again about those that have waited until the domains are known.
-    pub(super) fn decide_again(&mut self, resumed: &Resumed) {
+    pub(super) fn decide_again(&mut self, resumed: &Resumed, again: Again) {
         for waiter in &resumed.waiters {
-            let became = self.request_of(waiter.stream, Edge::on_request_again);
+            let became = self.request_of(waiter.stream, |edge, host, stream, head, now| {
+                edge.on_request_again(host, stream, head, now, again)
+            });
             self.decided.push(became);
         }
     }
@@ -97,7 +99,7 @@ impl World {
     fn request_of(
         &mut self,
         stream: StreamId,
-        decide: for<'e> fn(
+        decide: impl for<'e> FnOnce(
             &'e mut Edge,
             &mut Host,
             StreamId,
@@ -228,81 +230,195 @@ fn a_configured_domain_has_what_the_api_has_set() {
     }
 }
 
+/// A worker that has neither snapshot nor feed.
+fn without_domains(more: &str) -> World {
+    World::with_background(&format!("{SECTIONS}{more}"))
+}
+
+const NONE: Record<&str> = Record::Absent { rev: 0 };
+
 #[test]
-fn a_request_to_an_unknown_host_waits_for_the_snapshot() {
-    let mut world = World::with_background(SECTIONS);
+fn a_host_that_may_be_a_domain_is_asked_for() {
+    let mut world = without_domains("");
     assert!(matches!(
-        world.visit_host("brand.example", "/sale"),
+        world.visit_host("Unknown.example:443", "/sale"),
         Waiting(_)
     ));
+    let token = world.last_token;
     assert!(matches!(
-        world.visit_host("gone.example", "/sale"),
+        world.visit_host("unknown.example:443", "/sale"),
         Waiting(_)
     ));
+    assert_eq!(world.lookups, 1, "they share it");
+    assert!(
+        world
+            .end_with(token, "unknown.example:443/", NONE)
+            .is_empty()
+    );
+    // Both wait for the link of the default domain now.
+    let [Waiting(_), Waiting(_)] = world.decided[..] else {
+        panic!("{:?}", world.decided);
+    };
+    let answers = world.end_with(world.last_token, "go.example/sale", link("https://e/", 1));
+    assert_eq!(answers.len(), 2);
+    assert_eq!(world.lookups, 2);
+}
+
+#[test]
+fn a_host_that_is_a_domain_is_one_from_then_on() {
+    let mut world = without_domains("");
+    world.visit_host("brand.example:443", "/sale");
+    let (_, brand) = brand(3);
+    world.end_with(world.last_token, "brand.example:443/", brand.as_deref());
+    assert!(matches!(world.decided[..], [Waiting(_)]));
+    let answers = world.end_with(
+        world.last_token,
+        "brand.example/sale",
+        link("https://e/", 1),
+    );
+    assert_eq!(answers, [redirect("https://e/", "control-plane")]);
+    assert_eq!(
+        world.visit_host("brand.example", "/"),
+        to("https://brand/", "domain")
+    );
+    assert_eq!(world.lookups, 2);
+}
+
+#[test]
+fn a_host_that_was_made_a_domain_while_it_was_asked_for_is_one() {
+    let mut world = without_domains("");
+    world.visit_host("brand.example", &path(BOUND + 1));
+    let token = world.last_token;
+    world.answer_snapshot(&snapshot(5, &[brand(1)]));
+    world.end_with(token, "brand.example/", NONE);
+    assert!(matches!(world.decided[..], [Waiting(_)]));
+    let answers = world.end_with(
+        world.last_token,
+        &format!("brand.example{}", path(BOUND + 1)),
+        NONE,
+    );
+    assert_eq!(answers, [redirect("https://brand/none", "control-plane")]);
+}
+
+#[test]
+fn without_an_answer_a_request_waits_for_the_snapshot_and_then_gets_503() {
+    let mut world = without_domains("");
+    world.visit_host("brand.example", "/sale");
+    world.time_out(world.last_token);
+    assert!(
+        matches!(world.decided[..], [Waiting(_)]),
+        "for the snapshot"
+    );
+    // The control plane has just not answered: this one waits for the snapshot at once.
+    assert!(matches!(
+        world.visit_host("other.example", "/sale"),
+        Waiting(_)
+    ));
+    assert_eq!(world.lookups, 1);
+    world.decided.clear();
+    world.fail_background(BackgroundKind::Snapshot);
+    let unavailable = || Answered(unavailable());
+    assert_eq!(world.decided, [unavailable(), unavailable()]);
+    world.decided.clear();
+    let again = world.visit_host("other.example", "/sale");
+    assert!(matches!(again, Waiting(_)));
+    for _ in 0..20 {
+        world.pass(100);
+    }
+    assert_eq!(world.decided, [unavailable()]);
+    world.visit_host("other.example", "/sale");
+    assert_eq!(world.lookups, 2, "it is asked again after a pause");
+}
+
+#[test]
+fn a_snapshot_that_comes_decides_about_those_that_wait_for_it() {
+    let mut world = without_domains("");
+    world.visit_host("brand.example", "/sale");
+    world.time_out(world.last_token);
     let Waiting(left) = world.visit_host("unknown.example", "/sale") else {
         panic!("it waits");
     };
     world.edge.on_stream_end(left);
     assert_eq!(world.visit_host("brand.example", "/"), Passed);
-    assert!(matches!(
-        world.visit_host("go.example", "/sale"),
-        Waiting(_)
-    ));
-    assert_eq!(world.lookups, 1, "of the configured domain");
-    world.answer_snapshot(&snapshot(5, &[brand(1)]));
-    let [first, second] = world.decided.as_slice() else {
-        panic!("{:?}", world.decided);
-    };
-    // One for its own link, one with the visitors of the default domain.
-    assert!(matches!((first, second), (Waiting(_), Waiting(_))));
-    assert_eq!(world.lookups, 2);
-}
-
-#[test]
-fn without_a_snapshot_an_unknown_host_is_503() {
-    let mut world = World::with_background(SECTIONS);
-    assert!(matches!(
-        world.visit_host("brand.example", "/sale"),
-        Waiting(_)
-    ));
-    world.fail_background(BackgroundKind::Snapshot);
-    assert_eq!(world.decided, [Answered(unavailable())]);
-    assert!(matches!(
-        world.visit_host("brand.example", "/sale"),
-        Waiting(_)
-    ));
     world.decided.clear();
-    for _ in 0..19 {
-        world.pass(100);
-    }
-    assert!(world.decided.is_empty());
-    world.pass(100);
-    assert_eq!(world.decided, [Answered(unavailable())]);
+    world.answer_snapshot(&snapshot(5, &[brand(1)]));
+    assert!(matches!(world.decided[..], [Waiting(_)]), "for its link");
+    let answers = world.end_with(
+        world.last_token,
+        "brand.example/sale",
+        link("https://e/", 1),
+    );
+    assert_eq!(answers, [redirect("https://e/", "control-plane")]);
 }
 
 #[test]
-fn after_a_gap_the_domains_stay_and_others_wait_for_a_newer_snapshot() {
+fn an_answer_that_is_older_than_what_is_fresh_says_nothing() {
+    let mut world = without_domains("");
+    world.visit_host("unknown.example", "/sale");
+    world.end_with_age(world.last_token, "unknown.example/", NONE, 5_000);
+    assert!(
+        matches!(world.decided[..], [Waiting(_)]),
+        "for the snapshot"
+    );
+    assert_eq!(world.lookups, 1);
+}
+
+#[test]
+fn what_no_domain_can_be_called_is_an_unknown_host() {
+    let mut world = without_domains("");
+    for host in ["", "no_domain", "a..b", "\u{fc}.example"] {
+        world.visit_host(host, "/sale");
+    }
+    assert_eq!(world.lookups, 1, "that of the link");
+    let mut refusing = without_domains(r#","unknownHosts":"notFound""#);
+    let none = Answered(page(404, "unknown-host"));
+    assert_eq!(refusing.visit_host("no_domain", "/sale"), none);
+}
+
+#[test]
+fn hosts_have_a_part_of_the_room_for_lookups() {
+    let mut world = without_domains("");
+    let most = world.edge.settings().control_plane.max_pending as u32 / 8;
+    let most = most.max(1);
+    for number in 0..most {
+        let host = format!("{number}.example");
+        assert!(matches!(world.visit_host(&host, "/sale"), Waiting(_)));
+    }
+    assert_eq!(world.lookups, most);
+    world.visit_host("one-more.example", "/sale");
+    assert_eq!(world.lookups, most);
+    world.visit_host("go.example", "/sale");
+    assert_eq!(world.lookups, most + 1, "that of a link");
+}
+
+#[test]
+fn after_a_gap_the_domains_stay_and_a_newer_snapshot_has_the_others() {
     let mut world = World::with_domains("", &[brand(1)]);
     world.answer_poll(&gap(9));
     assert_eq!(
         world.visit_host("brand.example", "/"),
         to("https://brand/", "domain")
     );
-    assert!(matches!(
-        world.visit_host("new.example", &path(BOUND + 1)),
-        Waiting(_)
-    ));
     for _ in 0..10 {
         world.pass(100);
     }
     let new = ("new.example", record("new.example", TARGETS, 1));
     world.answer_snapshot(&snapshot(8, std::slice::from_ref(&new)));
-    assert!(world.decided.is_empty(), "it is older");
+    assert!(
+        matches!(
+            world.visit_host("new.example", &path(BOUND + 1)),
+            Waiting(_)
+        ),
+        "it is older: the control plane is asked"
+    );
     for _ in 0..9 {
         world.pass(100);
     }
     world.answer_snapshot(&snapshot(9, &[new]));
-    assert_eq!(world.decided, [to("https://brand/none", "admission")]);
+    assert_eq!(
+        world.visit_host("new.example", &path(BOUND + 1)),
+        to("https://brand/none", "admission")
+    );
     assert_eq!(world.visit_host("brand.example", "/"), Passed);
 }
 
@@ -328,23 +444,100 @@ fn a_change_that_is_not_understood_has_the_domains_fetched_again() {
     );
 }
 
-#[test]
-fn while_the_feed_is_silent_known_domains_stay_and_an_unknown_host_is_503() {
-    let mut world = World::with_domains("", &[brand(1)]);
+/// A worker whose feed is silent for 6 s, with a link of the default domain.
+fn silent(more: &str) -> World {
+    let mut world = World::with_domains(more, &[brand(1)]);
+    world.visit_host("go.example", "/sale");
+    let key = "go.example/sale";
+    world.end_with(world.last_token, key, link("https://e/", 1));
     world.fail_background(BackgroundKind::Poll);
     world.pass(6_000);
-    assert_eq!(
-        world.visit_host("unknown.example", "/sale"),
-        Answered(unavailable())
-    );
+    world.lookups = 0;
+    world
+}
+
+#[test]
+fn while_the_feed_is_silent_known_domains_stay_and_unknown_hosts_are_asked_for() {
+    let mut world = silent("");
     assert_eq!(
         world.visit_host("brand.example", "/"),
         to("https://brand/", "domain")
     );
     assert!(matches!(
-        world.visit_host("brand.example", "/sale"),
+        world.visit_host("unknown.example", "/sale"),
         Waiting(_)
     ));
+    assert_eq!(world.lookups, 1);
+    world.end_with(world.last_token, "unknown.example/", NONE);
+    assert!(matches!(world.decided[..], [Waiting(_)]), "for its link");
+    let answers = world.end_with(world.last_token, "go.example/sale", link("https://new/", 2));
+    assert_eq!(answers, [redirect("https://new/", "control-plane")]);
+    let known = to("https://new/", "lru");
+    assert_eq!(world.visit_host("unknown.example", "/sale"), known);
+    assert_eq!(world.lookups, 2);
+    // It is asked for again once the answer is no longer fresh.
+    world.pass(6_000);
+    world.visit_host("unknown.example", "/sale");
+    assert_eq!(world.lookups, 3);
+}
+
+#[test]
+fn an_unknown_host_is_served_as_before_and_as_stale_where_the_control_plane_does_not_answer() {
+    let mut world = silent("");
+    world.visit_host("unknown.example", "/sale");
+    world.time_out(world.last_token);
+    let stale = to("https://e/", "stale");
+    assert_eq!(world.decided, [stale]);
+    // For a while no visitor waits for a control plane that has just not answered, whatever his host.
+    for host in ["unknown.example", "other.example"] {
+        let stale = to("https://e/", "stale");
+        assert_eq!(world.visit_host(host, "/sale"), stale, "{host}");
+    }
+    assert_eq!(world.lookups, 1);
+    let unavailable = Answered(unavailable());
+    assert_eq!(world.visit_host("other.example", "/none"), unavailable);
+    assert_eq!(
+        world.visit_host("unknown.example", "/"),
+        Passed,
+        "the default domain has no target"
+    );
+}
+
+#[test]
+fn a_link_that_is_fresh_is_stale_all_the_same_where_its_host_is_in_doubt() {
+    let mut world = silent("");
+    world.visit_host("go.example", "/sale");
+    world.end_with(world.last_token, "go.example/sale", link("https://new/", 2));
+    assert_eq!(
+        world.visit_host("go.example", "/sale"),
+        to("https://new/", "lru")
+    );
+    world.visit_host("unknown.example", "/sale");
+    world.decided.clear();
+    world.time_out(world.last_token);
+    assert_eq!(world.decided, [to("https://new/", "stale")]);
+}
+
+#[test]
+fn a_failure_does_not_refuse_a_host_that_stands_for_no_domain() {
+    let mut world = silent(r#","unknownHosts":"notFound""#);
+    world.visit_host("unknown.example", "/sale");
+    world.time_out(world.last_token);
+    assert_eq!(world.decided, [Answered(unavailable())]);
+    world.pass(2_000);
+    world.visit_host("unknown.example", "/sale");
+    world.decided.clear();
+    world.end_with(world.last_token, "unknown.example/", NONE);
+    assert_eq!(world.decided, [Answered(page(404, "unknown-host"))]);
+}
+
+#[test]
+fn what_was_known_too_long_ago_is_not_served() {
+    let mut world = silent(r#","staleSeconds":10"#);
+    world.pass(5_000);
+    world.visit_host("unknown.example", "/sale");
+    world.time_out(world.last_token);
+    assert!(matches!(world.decided[..], [Waiting(_)]), "for a snapshot");
 }
 
 #[test]

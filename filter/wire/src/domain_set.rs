@@ -1,0 +1,203 @@
+//! Domains by the hosts of requests.
+
+use crate::domain::{Domain, MAX_DOMAIN_LENGTH, without_defaults};
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
+use std::hash::BuildHasher;
+use std::ops::Deref;
+
+/// So many domains are compared one by one, which is quicker than a hash.
+const FEW: usize = 8;
+
+/// A host in lower case, without memory of the heap.
+#[derive(Clone, Copy, Debug)]
+pub struct FoldedHost {
+    bytes: [u8; MAX_DOMAIN_LENGTH],
+    length: usize,
+}
+
+impl FoldedHost {
+    /// The host; `None` if it is longer than any domain.
+    #[must_use]
+    pub fn of(host: &[u8]) -> Option<Self> {
+        let mut bytes = [0; MAX_DOMAIN_LENGTH];
+        let folded = bytes.get_mut(..host.len())?;
+        folded.copy_from_slice(host);
+        folded.make_ascii_lowercase();
+        let length = host.len();
+        Some(Self { bytes, length })
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..self.length).unwrap_or_default()
+    }
+}
+
+/// Domains in an order, each of which is found by a host in the same time, however many there are.
+#[derive(Clone, Debug)]
+pub struct DomainSet {
+    domains: Box<[Domain]>,
+    /// The places of the domains by their names; empty if they are few. The hash has no secret: those who choose hosts do not choose
+    /// domains.
+    places: HashTable<u32>,
+}
+
+impl DomainSet {
+    /// These domains in their order.
+    #[must_use]
+    pub fn new(domains: impl Into<Box<[Domain]>>) -> Self {
+        let domains = domains.into();
+        let mut places = HashTable::new();
+        if domains.len() > FEW {
+            for (place, domain) in (0..).zip(&*domains) {
+                let rehash = |place: &u32| {
+                    let domain = domains.get(*place as usize);
+                    hash(domain.map_or(&[][..], |domain| domain.as_str().as_bytes()))
+                };
+                places.insert_unique(hash(domain.as_str().as_bytes()), place, rehash);
+            }
+        }
+        Self { domains, places }
+    }
+
+    /// The domain that the value of a `Host` header names, `None` if it names none of them.
+    ///
+    /// The default ports 80 and 443 and one trailing dot of the name make no difference (RFC 3986, section 6.2.3; RFC
+    /// 1034, section 3.1), unless a domain is configured with them.
+    #[must_use]
+    pub fn of_host(&self, host: &[u8]) -> Option<&Domain> {
+        self.named(host).or_else(|| {
+            let bare = without_defaults(host);
+            (bare.len() < host.len())
+                .then(|| self.named(bare))
+                .flatten()
+        })
+    }
+
+    /// The domain that a request is for, by the value of its `Host` header. A host that is none of them
+    /// stands for `default`, one of them as well; `None` if there is no default.
+    #[must_use]
+    pub fn requested<'a>(&'a self, host: &[u8], default: Option<&'a Domain>) -> Option<&'a Domain> {
+        match (&*self.domains, default) {
+            // Whatever the host says.
+            ([_], Some(only)) => Some(only),
+            _ => self.of_host(host).or(default),
+        }
+    }
+
+    fn named(&self, host: &[u8]) -> Option<&Domain> {
+        if self.places.is_empty() {
+            return self.domains.iter().find(|domain| domain.matches(host));
+        }
+        let host = FoldedHost::of(host)?;
+        let host = host.as_bytes();
+        let is_it = |place: &u32| {
+            let domain = self.domains.get(*place as usize);
+            domain.is_some_and(|domain| domain.as_str().as_bytes() == host)
+        };
+        let place = self.places.find(hash(host), is_it)?;
+        self.domains.get(*place as usize)
+    }
+}
+
+fn hash(name: &[u8]) -> u64 {
+    FixedState::default().hash_one(name)
+}
+
+impl Deref for DomainSet {
+    type Target = [Domain];
+
+    fn deref(&self) -> &[Domain] {
+        &self.domains
+    }
+}
+
+impl PartialEq for DomainSet {
+    fn eq(&self, other: &Self) -> bool {
+        self.domains == other.domains
+    }
+}
+
+impl Eq for DomainSet {}
+
+impl Default for DomainSet {
+    fn default() -> Self {
+        Self::new([])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// These domains, and as many others before and behind them as make them many.
+    fn sets(names: &[&str]) -> [DomainSet; 2] {
+        let domains = |others: usize| {
+            let other = |number: usize| format!("{number}.other.example");
+            let before = (0..others / 2).map(other);
+            let behind = (others / 2..others).map(other);
+            let names = names.iter().map(|name| (*name).to_owned());
+            let all = before.chain(names).chain(behind);
+            let all = all.map(|name| Domain::parse(&name).unwrap());
+            DomainSet::new(all.collect::<Vec<_>>())
+        };
+        [domains(0), domains(1000 - names.len())]
+    }
+
+    #[test]
+    fn default_ports_and_a_trailing_dot_make_no_difference() {
+        let long = "a".repeat(300);
+        for domains in sets(&["a.example", "b.example", "b.example:80", "[::1]"]) {
+            for (host, domain) in [
+                ("b.example", Some("b.example")),
+                ("B.example:443", Some("b.example")),
+                ("b.example.", Some("b.example")),
+                ("b.example.:443", Some("b.example")),
+                ("b.example:80", Some("b.example:80")),
+                ("a.example:80", Some("a.example")),
+                ("[::1]:443", Some("[::1]")),
+                ("a.example:8080", None),
+                ("a.example..", None),
+                ("c.example", None),
+                ("", None),
+                (".", None),
+                (":443", None),
+                (&long, None),
+            ] {
+                let found = domains.of_host(host.as_bytes());
+                assert_eq!(found.map(Domain::as_str), domain, "{host:?}");
+            }
+            assert_eq!(domains.of_host(b"a.example\xff"), None);
+        }
+    }
+
+    #[test]
+    fn a_request_is_for_the_domain_of_its_host_or_for_the_default() {
+        let [several, _] = sets(&["a.example", "b.example"]);
+        let [one, _] = sets(&["a.example"]);
+        for domains in [several, one] {
+            let [first, last] = [domains.first(), domains.last()];
+            for (host, named) in [("b.example.:443", last), ("c.example", None), ("", None)] {
+                let requested = |default| domains.requested(host.as_bytes(), default);
+                assert_eq!(requested(first), named.or(first), "{host:?}");
+                let named = named.filter(|named| named.matches(b"b.example"));
+                assert_eq!(requested(None), named, "{host:?}");
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn many_domains_are_found_as_few_are(host in "(A|[a-d]\\.example|[0-9]{1,3}\\.other\\.example)(\\.|:80|:443|:81|\u{fc})?") {
+            let [few, many] = sets(&["a", "b.example", "c.example:80", "d.example"]);
+            let is_other = |domain: &&Domain| domain.as_str().ends_with(".other.example");
+            let found = many.of_host(host.as_bytes());
+            prop_assert_eq!(found.filter(|domain| !is_other(domain)), few.of_host(host.as_bytes()));
+            let compared = many.iter().find(|domain| domain.matches(host.as_bytes()));
+            prop_assert!(compared.is_none() || compared == found);
+        }
+    }
+}

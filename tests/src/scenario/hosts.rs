@@ -1,0 +1,105 @@
+//! Hosts of which the edge cannot know whether they are domains: [`for_each_host_scenario!`](crate::for_each_host_scenario) runs these on
+//! edges that serve [domains of the API](edgelink_wire::domain_record), and get no snapshot and no feed.
+
+use super::{DOMAIN, Edge, Reply, Request, host_of, link};
+use edgelink_wire::{Domain, DomainTargets};
+use std::time::Duration;
+
+/// Longer than nothing counts as fresh because a feed is to begin.
+const FEED_IS_AWAITED: Duration = Duration::from_millis(2_500);
+
+const TARGET: &str = "https://example.com/target";
+
+fn to(host: &str, code: &str) -> Request {
+    Request::get(&format!("/{code}")).header("host", host.as_bytes())
+}
+
+pub async fn an_unknown_host_is_asked_for_once_and_stands_for_the_default_domain(
+    edge: &mut impl Edge,
+) {
+    edge.script("hosts1", Reply::Link(link(TARGET))).await;
+    // From here on the feed is overdue.
+    edge.visit(to(DOMAIN, "hosts1")).await;
+    edge.pass(FEED_IS_AWAITED).await;
+    for _ in 0..3 {
+        let answer = edge.visit(to("unknown1.example", "hosts1")).await;
+        assert_eq!(answer.location(), Some(TARGET), "{answer:?}");
+    }
+    assert_eq!(edge.lookups(&host_of("unknown1.example")).await, 1);
+    let answer = edge.visit(to("unknown1.example", "hosts1-none")).await;
+    assert_eq!(answer.status, 404, "{answer:?}");
+}
+
+pub async fn a_host_that_is_a_domain_is_served_as_one(edge: &mut impl Edge) {
+    let brand = Domain::parse("brand2.example").expect("a domain");
+    let targets = DomainTargets {
+        not_found: Some("https://brand.example/none"),
+        ..DomainTargets::default()
+    };
+    let host = host_of("brand2.example:443");
+    edge.script(&host, Reply::Record(targets.record(&brand, 3)))
+        .await;
+    for host in ["Brand2.example:443", "brand2.example"] {
+        let answer = edge.visit(to(host, "hosts2-none")).await;
+        let elsewhere = Some("https://brand.example/none");
+        assert_eq!(answer.location(), elsewhere, "{host}: {answer:?}");
+    }
+    assert_eq!(edge.lookups(&host).await, 1);
+    assert_eq!(edge.lookups(&host_of("brand2.example")).await, 0);
+}
+
+pub async fn a_host_of_which_the_control_plane_says_nothing_is_503_and_not_404(
+    edge: &mut impl Edge,
+) {
+    for (host, reply) in [
+        ("failed3a.example", Reply::Reset),
+        (
+            "failed3b.example",
+            Reply::Raw {
+                status: 503,
+                content_type: None,
+                body: Vec::new(),
+            },
+        ),
+        // As a control plane that knows no such request.
+        (
+            "failed3c.example",
+            Reply::Raw {
+                status: 404,
+                content_type: Some("application/problem+json"),
+                body: b"{}".to_vec(),
+            },
+        ),
+    ] {
+        edge.script(&host_of(host), reply).await;
+        let visit = edge.start(to(host, "hosts3")).await;
+        // It waits for a snapshot then.
+        edge.pass(FEED_IS_AWAITED).await;
+        let answer = edge.finish(visit).await;
+        assert_eq!(answer.status, 503, "{host}: {answer:?}");
+    }
+}
+
+pub async fn visitors_of_one_host_share_one_lookup_of_it(edge: &mut impl Edge) {
+    // The last failure of another scenario is forgotten.
+    edge.pass(FEED_IS_AWAITED).await;
+    let host = host_of("shared4.example");
+    edge.script(&host, Reply::Hang).await;
+    edge.script("hosts4", Reply::Link(link(TARGET))).await;
+    let one = edge.start(to("shared4.example", "hosts4")).await;
+    let other = edge.start(to("shared4.example", "hosts4")).await;
+    edge.await_lookups(&host, 1).await;
+    edge.script(&host, Reply::Absent { rev: 0 }).await;
+    for visit in [one, other] {
+        let answer = edge.finish(visit).await;
+        assert_eq!(answer.location(), Some(TARGET), "{answer:?}");
+    }
+    assert_eq!(edge.lookups(&host).await, 1);
+}
+
+pub async fn what_no_domain_can_be_called_is_not_asked_for(edge: &mut impl Edge) {
+    edge.script("hosts5", Reply::Link(link(TARGET))).await;
+    let answer = edge.visit(to("no_domain", "hosts5")).await;
+    assert_eq!(answer.location(), Some(TARGET), "{answer:?}");
+    assert_eq!(edge.lookups(&host_of("no_domain")).await, 0);
+}
