@@ -177,6 +177,10 @@ pressure: setup wasm ## What others notice of one locked row, one client, one lo
 	EDGELINK_TEST_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target))/$(DRILL_FOLDER)/edgelink \
 	  cargo test $(NATIVE) --test drill -- --ignored --nocapture --test-threads 1 $(DRILL)
 
+.PHONY: plans
+plans: setup ## Explain and run every statement of the store on a million links (LINKS), with old and new statistics
+	EDGELINK_TEST_PLANS_LINKS=$(or $(LINKS),1000000) cargo test $(NATIVE) --test store -- --ignored --nocapture statements::
+
 # `make UPGRADE_FROM=COMMIT upgrade` begins with another version than the one that tests/upgrade.sh names.
 .PHONY: upgrade
 upgrade: setup wasm ## Roll an earlier version to this one and back, under creation and redirects: no error, nothing lost

@@ -14,6 +14,7 @@ fn to(host: &str, code: &str) -> Request {
     Request::get(&format!("/{code}")).header("host", host.as_bytes())
 }
 
+/// One lookup of the host, then one of the link of the default domain.
 pub async fn an_unknown_host_is_asked_for_once_and_stands_for_the_default_domain(
     edge: &mut impl Edge,
 ) {
@@ -30,6 +31,7 @@ pub async fn an_unknown_host_is_asked_for_once_and_stands_for_the_default_domain
     assert_eq!(answer.status, 404, "{answer:?}");
 }
 
+/// Its targets are those of the domain, under each of its names.
 pub async fn a_host_that_is_a_domain_is_served_as_one(edge: &mut impl Edge) {
     let brand = Domain::parse("brand2.example").expect("a domain");
     let targets = DomainTargets {
@@ -48,6 +50,7 @@ pub async fn a_host_that_is_a_domain_is_served_as_one(edge: &mut impl Edge) {
     assert_eq!(edge.lookups(&host_of("brand2.example")).await, 0);
 }
 
+/// A failure is not taken for an unknown host.
 pub async fn a_host_of_which_the_control_plane_says_nothing_is_503_and_not_404(
     edge: &mut impl Edge,
 ) {
@@ -80,6 +83,7 @@ pub async fn a_host_of_which_the_control_plane_says_nothing_is_503_and_not_404(
     }
 }
 
+/// A visitor who comes while it is asked for waits for that answer.
 pub async fn visitors_of_one_host_share_one_lookup_of_it(edge: &mut impl Edge) {
     // The last failure of another scenario is forgotten.
     edge.pass(FEED_IS_AWAITED).await;
@@ -97,6 +101,7 @@ pub async fn visitors_of_one_host_share_one_lookup_of_it(edge: &mut impl Edge) {
     assert_eq!(edge.lookups(&host).await, 1);
 }
 
+/// It is an unknown host without a question.
 pub async fn what_no_domain_can_be_called_is_not_asked_for(edge: &mut impl Edge) {
     edge.script("hosts5", Reply::Link(link(TARGET))).await;
     let answer = edge.visit(to("no_domain", "hosts5")).await;

@@ -1,3 +1,5 @@
 //! Pressure: what one row, one client or one long transaction does, and what others notice of it. `make pressure` runs all of them.
 
+mod hosts;
 mod memory;
+mod restart;

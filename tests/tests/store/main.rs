@@ -31,6 +31,7 @@ mod scopes;
 mod searching;
 mod segments;
 mod sessions;
+mod statements;
 mod sweeping;
 mod tags;
 mod updating;
