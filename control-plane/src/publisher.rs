@@ -61,6 +61,10 @@ const MAX_PAUSE: Duration = Duration::from_secs(6);
 /// After this much of it, it ends as soon as Redis takes writes here: no other replica has asked for the lease by then.
 const PAUSE_LEFT_TO_OTHERS: Duration = Duration::from_secs(1);
 
+/// The share of the lease's duration for which this process does not ask for it after its own way to the database has failed. Others
+/// ask more often, and come first.
+const SHARE_PAUSED: u32 = 3;
+
 /// The shortest time between two rounds. Changes in between are published together: under load, reading and clearing
 /// the outbox costs the database no more than creating the links does. A single change does not wait.
 const GATHER: Duration = Duration::from_millis(5);
@@ -94,6 +98,8 @@ pub struct Publisher {
     repaired: Option<Instant>,
     /// Failures in a row with the lease.
     failures: u32,
+    /// Since when the database fails in each round.
+    store_fails_since: Option<Instant>,
     is_failing: bool,
     /// When the lease was given up because Redis failed, until it is asked for again.
     given_up: Option<Instant>,
@@ -166,6 +172,7 @@ impl Publisher {
             next_measure: now,
             repaired: None,
             failures: 0,
+            store_fails_since: None,
             is_failing: false,
             given_up: None,
             owes_nudge: false,
@@ -243,6 +250,7 @@ impl Publisher {
     async fn handle_result(&mut self, result: Result<(), PublishError>) {
         let Err(error) = result else {
             self.failures = 0;
+            self.store_fails_since = None;
             if std::mem::take(&mut self.is_failing) {
                 tracing::info!("changes are published again");
             }
@@ -257,7 +265,10 @@ impl Publisher {
         if !std::mem::replace(&mut self.is_failing, true) {
             tracing::warn!(%error, "publishing changes failed: they wait in the outbox, trying again");
         }
-        if self.lease.token().is_some() && !matches!(error, PublishError::Store(_)) {
+        if matches!(error, PublishError::Store(_)) {
+            self.handle_store_failure(&error).await;
+        } else if self.lease.token().is_some() {
+            self.store_fails_since = None;
             self.failures += 1;
             let is_hopeless = !matches!(error, PublishError::Redis(_));
             if is_hopeless || self.failures >= MAX_FAILURES {
@@ -270,6 +281,23 @@ impl Publisher {
             }
         }
         sleep(pause).await;
+    }
+
+    /// Gives the lease up once the database has failed for longer than it lasts: another process may reach the database.
+    async fn handle_store_failure(&mut self, error: &PublishError) {
+        let now = Instant::now();
+        let since = *self.store_fails_since.get_or_insert(now);
+        let is_publishing = self.lease.token().is_some() || self.writing.is_some();
+        if !is_publishing || now < since + self.config.lease_ms {
+            return;
+        }
+        self.store_fails_since = None;
+        tracing::warn!(
+            %error,
+            "the database has failed for as long as the publisher's lease lasts: giving the lease to other control planes"
+        );
+        self.give_up(self.config.lease_ms / SHARE_PAUSED).await;
+        self.status.set(PublishedBy::GaveUp);
     }
 
     /// Publishes everything if this process holds the lease; else nudges the publisher if this process has changed links.

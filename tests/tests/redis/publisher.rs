@@ -407,6 +407,24 @@ async fn a_publisher_whose_redis_is_away_gives_the_lease_to_one_whose_redis_work
     .await;
 }
 
+/// It renews its lease, and cannot read what it is to publish: another process may.
+#[tokio::test]
+async fn a_publisher_whose_database_fails_for_longer_than_its_lease_gives_it_up() {
+    let setting = Setting::new().await;
+    let replica = setting.replica();
+    replica.publishes().await;
+    let away = "ALTER TABLE outbox RENAME TO outbox_away";
+    setting.execute(away.to_owned()).await;
+    replica.gives_up().await;
+    let back = "ALTER TABLE outbox_away RENAME TO outbox";
+    setting.execute(back.to_owned()).await;
+    setting.create(0..5).await;
+    replica.publishes().await;
+    setting.await_empty_outbox().await;
+    assert_eq!(setting.published().await, keys(0..5));
+    replica.end().await;
+}
+
 #[tokio::test]
 async fn a_redis_that_takes_no_writes_makes_no_replica_current() {
     let setting = Setting::new().await;
