@@ -104,6 +104,7 @@ pub(crate) struct Lookups {
     pub(crate) domains: Arc<Domains>,
     pub(crate) known_keys: Arc<KnownKeys>,
     pub(crate) resolver: Resolver,
+    pub(crate) known_keys: Arc<KnownKeys>,
     pub(crate) snapshots: Snapshots,
     pub(crate) clicks: Clicks,
     pub(crate) live: Arc<Live>,
@@ -125,7 +126,13 @@ impl App {
     pub(crate) fn new(config: Config, store: Arc<Store>, minter: Minter, lookups: Lookups) -> Self {
         let links = &config.links;
         Self {
-            creator: Creator::new(store.clone(), minter, &config.store, links.max_code_tries),
+            creator: Creator::new(
+                store.clone(),
+                minter,
+                lookups.known_keys,
+                &config.store,
+                links.max_code_tries,
+            ),
             keys: Arc::new(KeyVerifier::new(
                 store.clone(),
                 &config.auth,

@@ -6,6 +6,7 @@ use super::order::{CreateFailure, FulfilledOrder, Order, OrderOutcome};
 use crate::config::StoreConfig;
 use crate::numbers::Minter;
 use crate::problem::{Kind, Problem};
+use crate::resolve::KnownKeys;
 use crate::store::{CreateError, NewLink, Store, Wanted};
 use crate::telemetry::prometheus::{LINKS_CREATED, NUMBERS_ISSUED};
 use edgelink_wire::{Code, LinkKey};
@@ -26,6 +27,7 @@ const MAX_LOOKED_UP: usize = 128 << 10;
 pub(crate) struct Creator {
     store: Arc<Store>,
     minter: Minter,
+    known_keys: Arc<KnownKeys>,
     commits: GroupCommit,
     /// How long a single link may wait in the queue and for its commit.
     wait_limit: Duration,
@@ -40,6 +42,7 @@ impl Creator {
     pub(crate) fn new(
         store: Arc<Store>,
         minter: Minter,
+        known_keys: Arc<KnownKeys>,
         config: &StoreConfig,
         max_tries: u8,
     ) -> Self {
@@ -48,6 +51,7 @@ impl Creator {
             wait_limit: config.timeout_ms + GRACE,
             store,
             minter,
+            known_keys,
             max_tries,
         }
     }
@@ -116,6 +120,7 @@ impl Creator {
     ) -> Result<(), CreateFailure> {
         self.find_receipts(open).await?;
         self.find_twins(open).await?;
+        self.find_taken(open).await?;
         for attempt in 0..self.max_tries {
             let mut pending: Vec<&mut OpenOrder<'_>> = pending(open).collect();
             if pending.is_empty() {
@@ -164,6 +169,44 @@ impl Creator {
             }
         }
         Ok(())
+    }
+
+    /// Settles orders for a code or an external id that another link has. To insert them fails as well, but waits where that link is
+    /// locked, and all that is committed together waits with it.
+    async fn find_taken(&self, open: &mut [OpenOrder<'_>]) -> Result<(), CreateFailure> {
+        let named = open.iter().enumerate();
+        let named = named.filter(|(_, open)| open.is_new() && self.may_be_taken(open.order));
+        let (places, names): (Vec<_>, Vec<_>) = named
+            .map(|(place, open)| (place, open.order.names()))
+            .unzip();
+        if names.is_empty() {
+            return Ok(());
+        }
+        let taken = self.store.find_taken(&names).await?;
+        let taken = places.into_iter().zip(taken);
+        let taken: Vec<_> = taken
+            .filter_map(|(place, error)| Some((place, error?)))
+            .collect();
+        if !taken.is_empty() {
+            // They may be those of the link that this very request has made before.
+            self.find_receipts(open).await?;
+        }
+        for (place, error) in taken {
+            if let Some(open) = open.get_mut(place).filter(|open| open.outcome.is_none()) {
+                open.settle(Err(error));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether another link may have what the order names. One that allows no equal link finds it among those, on a lane of its own.
+    fn may_be_taken(&self, order: &Order) -> bool {
+        let is_known = |alias: &Code| {
+            let key = LinkKey::new(order.domain.clone(), alias.clone());
+            self.known_keys.may_have(&key.to_string())
+        };
+        !order.find_if_exists
+            && (order.content.external_id.is_some() || order.alias.as_ref().is_some_and(is_known))
     }
 
     /// The links to commit for these orders. In the first attempt each takes the next number, which is nearly always free. In
@@ -269,6 +312,11 @@ impl<'a> OpenOrder<'a> {
             outcome: None,
         };
         orders.iter().map(open).collect()
+    }
+
+    /// Whether a link is to be made for it.
+    fn is_new(&self) -> bool {
+        self.outcome.is_none() && self.twin.is_none()
     }
 
     /// Applies the answer of the store. A generated code or a number that is taken leaves the order pending.

@@ -5,7 +5,7 @@ use super::model::{History, Link, LinkContent};
 use crate::domains::NoDomain;
 use crate::numbers::{IssueError, Subject};
 use crate::problem::{FieldError, Kind, Problem};
-use crate::store::{NewLink, Receipt, StoreError, StoredReceipt, Twin, Wanted};
+use crate::store::{NewLink, Receipt, StoreError, StoredReceipt, Twin, Wanted, WantedNames};
 use crate::tenancy::Scope;
 use edgelink_wire::target::TargetUrl;
 use edgelink_wire::{Code, Domain, LinkKey};
@@ -42,6 +42,16 @@ impl Order {
             domain: &self.domain,
             code: self.alias.as_ref(),
             content: &self.content,
+        }
+    }
+
+    /// The names of the link that other links may have.
+    pub(super) fn names(&self) -> WantedNames<'_> {
+        WantedNames {
+            tenant_id: self.scope.tenant_id,
+            domain: &self.domain,
+            code: self.alias.as_ref(),
+            external_id: self.content.external_id.as_deref(),
         }
     }
 

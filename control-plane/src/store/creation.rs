@@ -12,11 +12,12 @@
 mod conflicts;
 mod row;
 
-pub use self::row::{CreateError, NewLink};
+pub use self::row::{CreateError, NewLink, WantedNames};
 
 use self::conflicts::Conflicts;
 use self::row::{Dependency, NewRow, check_numbers, insert_links};
 use super::calls::{Store, run};
+use super::classes::Class;
 use super::dialect::Dialect;
 use super::domains::{self, Configured, DomainKeys, ExpectedDomain};
 use super::error::{Fault, StoreError};
@@ -49,10 +50,14 @@ impl Store {
             return Ok(Vec::new());
         }
         let mut creation = self.creation(links).await?;
-        let created = run!(self.write("create_links", "creating links"), |session| {
-            creation.create(session).await?;
-            session.commit(creation.rows.len()).await
-        });
+        let created = run!(
+            self.write("create_links", "creating links")
+                .of(Class::Creations),
+            |session| {
+                creation.create(session).await?;
+                session.commit(creation.rows.len()).await
+            }
+        );
         let rows = creation.rows.iter();
         // Where the call has failed, each of them may have been created.
         let changed = rows.filter(|row| created.is_err() || row.outcome == Some(Ok(())));
@@ -72,6 +77,7 @@ impl Store {
     pub async fn are_taken(&self, links: &[(u64, LinkKey)]) -> Result<Vec<bool>, StoreError> {
         let names: BTreeSet<&Domain> = links.iter().map(|(_, key)| &key.domain).collect();
         let call = self.read("are_taken", "looking for free codes");
+        let call = call.of(Class::Creations);
         run!(call, |session| {
             let domains = domains::find_all(session, &names).await?;
             // No row has the key 0: a domain without a row has no links.
@@ -87,6 +93,41 @@ impl Store {
                     || of_code.is_some_and(|row| row.deleted_at.is_none())
             };
             Ok(looked_up.iter().map(is_taken).collect())
+        })
+    }
+
+    /// What keeps each of these links from being created, by what is committed: no row is locked, and none that others have locked
+    /// is waited for.
+    pub async fn find_taken(
+        &self,
+        links: &[WantedNames<'_>],
+    ) -> Result<Vec<Option<CreateError>>, StoreError> {
+        let names: BTreeSet<&Domain> = links.iter().map(|link| link.domain).collect();
+        let call = self.read("find_taken", "looking for names that are taken");
+        run!(call.of(Class::Creations), |session| {
+            let domains = domains::find_all(session, &names).await?;
+            // No row has the key 0: a domain without a row has no links.
+            let place = |link: &WantedNames<'_>| {
+                let domain = domains.get(link.domain);
+                (domain.map_or(0, |domain| domain.id), link.code)
+            };
+            let places: Vec<(u32, Option<&Code>)> = links.iter().map(place).collect();
+            let codes = places.iter().filter_map(|(id, code)| Some((*id, (*code)?)));
+            let codes: Vec<(u32, &Code)> = codes.collect();
+            let mut conflicts = Conflicts::default();
+            conflicts.find_codes(session, &codes).await?;
+            let wanted = links.iter().filter_map(WantedNames::external_id);
+            conflicts.find_external_ids(session, wanted).await?;
+            let error = |(link, (domain_id, code)): (&WantedNames<'_>, &(u32, Option<&Code>))| {
+                let row = code.and_then(|code| conflicts.of_code(*domain_id, code));
+                if row.is_some_and(|row| row.deleted_at.is_none()) {
+                    return Some(CreateError::CodeTaken);
+                }
+                let external_id = link.external_id()?;
+                let is_taken = conflicts.external_ids.contains(&external_id);
+                is_taken.then_some(CreateError::ExternalIdTaken)
+            };
+            Ok(links.iter().zip(&places).map(error).collect())
         })
     }
 

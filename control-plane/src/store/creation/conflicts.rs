@@ -9,6 +9,7 @@ use edgelink_wire::Code;
 use std::collections::{HashMap, HashSet};
 
 /// Rows with the numbers or codes of new links.
+#[derive(Debug, Default)]
 pub(super) struct Conflicts {
     pub(super) numbers: HashSet<u64>,
     codes: HashMap<(u32, Vec<u8>), TakenRow>,
@@ -33,28 +34,38 @@ impl Conflicts {
         session: &mut Session,
         links: &[(u64, u32, &Code)],
     ) -> Result<Self, Fault> {
-        let mut found = Self {
-            numbers: HashSet::new(),
-            codes: HashMap::new(),
-            external_ids: HashSet::new(),
-        };
+        let mut found = Self::default();
         for links in links.chunks(LONGEST) {
             let ids: Vec<u64> = links.iter().map(|(id, ..)| *id).collect();
             let query = sql("SELECT id FROM links WHERE id IN ").list(&ids);
             found.numbers.extend(numbers(session, query).await?);
-            for group in links.chunk_by(|(_, a, _), (_, b, _)| a == b) {
-                let domain_id = group[0].1;
-                let codes: Vec<&Code> = group.iter().map(|(.., code)| *code).collect();
+        }
+        let codes = links.iter().map(|(_, domain_id, code)| (*domain_id, *code));
+        let codes: Vec<(u32, &Code)> = codes.collect();
+        found.find_codes(session, &codes).await?;
+        Ok(found)
+    }
+
+    /// Finds the rows with these domains and codes.
+    pub(super) async fn find_codes(
+        &mut self,
+        session: &mut Session,
+        codes: &[(u32, &Code)],
+    ) -> Result<(), Fault> {
+        for codes in codes.chunks(LONGEST) {
+            for group in codes.chunk_by(|(a, _), (b, _)| a == b) {
+                let domain_id = group[0].0;
+                let codes: Vec<&Code> = group.iter().map(|(_, code)| *code).collect();
                 let query = sql("SELECT id, code, rev, deleted_at, \
                      EXISTS (SELECT 1 FROM visits v WHERE v.link_id = links.id) AS has_visits FROM links \
                      WHERE domain_id = ? AND code IN ");
                 let query = query.bind(domain_id).list(&codes);
                 let rows: Vec<TakenRow> = session.fetch_all(query).await?;
                 let keyed = |row: TakenRow| ((domain_id, row.code.clone()), row);
-                found.codes.extend(rows.into_iter().map(keyed));
+                self.codes.extend(rows.into_iter().map(keyed));
             }
         }
-        Ok(found)
+        Ok(())
     }
 
     /// Finds those of the external ids, given with their tenants, that links have.

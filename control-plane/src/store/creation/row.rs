@@ -13,7 +13,7 @@ use crate::store::terms::Terms;
 use crate::store::twins::{Candidate, Twin, Wanted};
 use crate::store::visits;
 use crate::tenancy::{FIRST_TENANT, Scope};
-use edgelink_wire::{Code, LinkKey};
+use edgelink_wire::{Code, Domain, LinkKey};
 use std::sync::Arc;
 
 /// Databases without unsigned numbers end at 2^63 - 1, so all of them do.
@@ -69,6 +69,27 @@ impl NewLink {
             receipt: None,
             twin: Twin::Allowed,
         }
+    }
+}
+
+/// The names that a new link is to have, which other links may have.
+#[derive(Clone, Copy, Debug)]
+pub struct WantedNames<'a> {
+    /// The tenant, within which an external id is unique.
+    pub tenant_id: u32,
+    /// The domain.
+    pub domain: &'a Domain,
+    /// The code, if it is chosen.
+    pub code: Option<&'a Code>,
+    /// The external id.
+    pub external_id: Option<&'a str>,
+}
+
+impl WantedNames<'_> {
+    /// The external id with its tenant.
+    pub(super) fn external_id(&self) -> Option<(u32, String)> {
+        let id = self.external_id?;
+        Some((self.tenant_id, id.to_owned()))
     }
 }
 
