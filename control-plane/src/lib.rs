@@ -12,6 +12,7 @@ pub mod clicks;
 mod clock;
 pub mod config;
 mod console;
+mod deadline;
 pub mod doctor;
 pub mod domains;
 pub mod feed;

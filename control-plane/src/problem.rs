@@ -141,7 +141,8 @@ kinds! {
     AnalyticsUnavailable: SERVICE_UNAVAILABLE "analytics-unavailable", "Clicks cannot be read at the moment";
     /// the database does not answer; the change may have happened nevertheless
     StoreUnavailable: SERVICE_UNAVAILABLE "store-unavailable", "The database does not answer";
-    /// a bound is reached: requests, bulk requests, polls, key lookups, links that wait for their commit. From the edge API
+    /// a bound is reached: requests, bulk requests, polls, key lookups, links that wait for their commit, calls that wait for a row or
+    /// a connection of the database (`detail` names the setting). From the edge API
     /// also: the feed is not current, or not all keys are known yet
     Overloaded: SERVICE_UNAVAILABLE "overloaded", "Too many requests are being worked on";
     /// longer than `server.request_timeout_ms`; it may have happened nevertheless
@@ -287,8 +288,18 @@ impl Problem {
     pub(crate) fn store(error: &StoreError) -> Self {
         static UNAVAILABLE: LogThrottle = LogThrottle::new();
         static FAILED: LogThrottle = LogThrottle::new();
+        static CROWDED: LogThrottle = LogThrottle::new();
         let cause = error as &dyn std::error::Error;
-        if error.is_transient() {
+        if let Some(limit) = error.limit() {
+            if let Some(left_out) = CROWDED.admit(Instant::now()) {
+                tracing::warn!(
+                    error = cause,
+                    left_out,
+                    "too many calls of the database wait: the request is refused with 503"
+                );
+            }
+            Self::new(Kind::Overloaded).with_detail(limit.to_string())
+        } else if error.is_transient() {
             if let Some(left_out) = UNAVAILABLE.admit(Instant::now()) {
                 tracing::warn!(
                     error = cause,

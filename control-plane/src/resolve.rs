@@ -11,6 +11,7 @@ mod known_keys;
 mod memory;
 
 use crate::config::ResolveConfig;
+use crate::deadline;
 use crate::feed::{CurrentFeed, Feed};
 use crate::redis::{Lock, Lookup, Redis};
 use crate::store::{Store, StoreError};
@@ -23,7 +24,6 @@ use metrics::counter;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
 
 pub use known_keys::{KeyScanner, KnownKeys};
@@ -40,7 +40,6 @@ pub struct Resolver {
     catch_up: CatchUp,
     memory: Arc<Memory>,
     feed: Arc<Feed>,
-    lookups: Semaphore,
     config: ResolveConfig,
     has_warned: AtomicBool,
 }
@@ -96,7 +95,6 @@ impl Resolver {
             known_keys,
             memory,
             feed,
-            lookups: Semaphore::new(config.max_lookups),
             config,
             has_warned: AtomicBool::new(false),
         }
@@ -126,8 +124,15 @@ impl Resolver {
             let as_of = current.as_of;
             return Ok(Found { record, as_of });
         }
-        let look_up = Box::pin(self.look_up(question, current));
-        self.memory.look_up(question.text, look_up).await
+        let look_up = || Box::pin(self.look_up(question, current));
+        let found = self.memory.look_up(question.text, look_up()).await;
+        match found {
+            // The lookup was another caller's, who waits no longer.
+            Err(error) if error.is_given_up() && is_awaited() => {
+                self.memory.look_up(question.text, look_up()).await
+            }
+            found => found,
+        }
     }
 
     async fn look_up(
@@ -245,12 +250,16 @@ impl Resolver {
     }
 
     async fn ask_database(&self, key: &LinkKey) -> Result<Found, StoreError> {
-        let _permit = self.lookups.acquire().await;
         count("database");
         let as_of = Instant::now();
         let record = self.store.resolve(key).await?;
         Ok(Found { record, as_of })
     }
+}
+
+/// Whether the client is known to wait still.
+fn is_awaited() -> bool {
+    deadline::of_task().is_some_and(|until| Instant::now() < until)
 }
 
 /// Counts an answer of a tier.

@@ -113,6 +113,7 @@ impl Server {
         let store = store.with_listener(background.on_change());
         let store = store.with_configured_domains(&config.links.domains);
         let store = with_events(&config, store);
+        let store = store.with_max_lookups(config.resolve.max_lookups);
         make_admin_key(&config, store.as_ref()).await?;
         warn_without(&edge_tokens.current());
         let minter = numbers::minter(&config, store.clone(), background.known_keys()).await?;
@@ -143,6 +144,7 @@ impl Server {
             domains: background.domains.clone(),
             known_keys: background.known_keys(),
             resolver: background.resolver(&config, &store),
+            known_keys: background.known_keys(),
             snapshots: background.snapshots(&config, &store),
             clicks,
             redis: background.redis.clone(),

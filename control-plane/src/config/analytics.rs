@@ -40,7 +40,7 @@ edgelink_wire::settings! {
         /// Bytes of reports that are written together at most, but for a single report.
         pub chunk_bytes: u64 = 33_554_432, 1..=268_435_456;
         /// Questions about clicks that are answered at once; further ones wait for a second, and then get 503. A tenant
-        /// has all but one of these places, a key half of them. With `resolve.max_lookups` they are to be fewer than `store.max_connections`.
+        /// has all but one of these places, a key half of them. Each takes a connection of those that reads have (`store.reserved_connections`).
         pub max_queries: usize = 3, 1..=10_000;
         /// Retention of the ids of clicks of links that track conversions, in days: so long a conversion may come.
         pub click_id_days: u64 = 90, 1..=3_650;

@@ -20,8 +20,21 @@ edgelink_wire::settings! {
         pub url: Secret = Secret::new("sqlite://edgelink.db");
         /// Whether `serve` brings the schema up to date first; with false, run `edgelink migrate`.
         pub auto_migrate: bool = true;
-        /// Open connections. SQLite uses one for writing and the rest for reading.
+        /// Open connections, which requests and the work for no request share. SQLite uses one for writing and the rest for reading.
         pub max_connections: u32 = 16, 1..=1_000;
+        /// Open connections beside these, which the publisher, leases, bounds and draws of numbers have for themselves.
+        pub control_connections: u32 = 3, 1..=100;
+        /// Of `max_connections`, so many are for each class of calls alone: lookups, reads, changes, creations, accounts (keys and
+        /// sessions of requests), visits, clicks, and work for no request; an eighth of `max_connections` at most. A class takes three
+        /// quarters of the rest at most.
+        pub reserved_connections: u32 = 1, 0..=100;
+        /// Calls of a class that wait for a connection; one more is 503 at once. So is one that would wait for longer than its client
+        /// does, by the time that calls of the class take: Envoy says how long it waits (`x-envoy-expected-rq-timeout-ms`), others
+        /// wait for `timeout_ms`.
+        pub max_waiting: usize = 512, 1..=100_000;
+        /// Calls that wait until another one of this process is done with the same row (changes of a link, visits of one that has a
+        /// limit, changes of a tenant's accounts); one more is 503 at once. They have no connection meanwhile.
+        pub max_waiting_for_row: usize = 128, 1..=100_000;
         /// Time for one call, waiting for a connection included; then 503, and it may have taken effect nevertheless. Commands wait
         /// 20 s at least.
         pub timeout_ms: Duration = Duration::from_millis(1_500), 50..=60_000;
@@ -62,7 +75,7 @@ edgelink_wire::settings! {
         /// How long a control plane waits for another one before it asks the database itself. Keep it below the time that
         /// an edge waits.
         pub lock_wait_ms: Duration = Duration::from_millis(300), 10..=10_000;
-        /// Lookups of the database at once; keep it below `store.max_connections`.
+        /// Lookups of the database at once, where they have that many connections (`store.reserved_connections`).
         pub max_lookups: usize = 12, 1..=1_000;
     }
 

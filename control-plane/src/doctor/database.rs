@@ -188,7 +188,8 @@ fn check_binary_log(server: &DatabaseServer, report: &mut Report) {
 
 fn check_limits(server: &DatabaseServer, config: &StoreConfig, report: &mut Report) {
     let number = |name| server.variable(name).parse::<u64>().unwrap_or(0);
-    let (most, ours) = (number("max_connections"), u64::from(config.max_connections));
+    let most = number("max_connections");
+    let ours = u64::from(config.max_connections) + u64::from(config.control_connections);
     let verdict = match most {
         _ if most <= ours => Verdict::Error,
         _ if most <= 2 * ours => Verdict::Warning,
@@ -197,7 +198,7 @@ fn check_limits(server: &DatabaseServer, config: &StoreConfig, report: &mut Repo
     report.judge(
         "database.connections",
         verdict,
-        format!("max_connections = {most}, of which each control plane takes up to {ours} (store.max_connections)"),
+        format!("max_connections = {most}, of which each control plane takes up to {ours} (store.max_connections and store.control_connections)"),
         "Raise max_connections above that of all control planes together, or lower store.max_connections.",
     );
     let packet = number("max_allowed_packet");

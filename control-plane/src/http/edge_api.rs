@@ -8,6 +8,7 @@ use crate::clicks::IngestError;
 use crate::clock;
 use crate::http::app::App;
 use crate::http::auth::require_edge_token;
+use crate::http::layers::heed_edge_timeout;
 use crate::problem::{Kind, Problem, method_not_allowed, nothing_here};
 use crate::resolve::Resolved;
 use crate::snapshot::SnapshotError;
@@ -15,7 +16,7 @@ use crate::telemetry::prometheus::{EDGE_LOOKUPS, VISITS_LEASED};
 use axum::body::Bytes;
 use axum::extract::rejection::{BytesRejection, PathRejection};
 use axum::extract::{DefaultBodyLimit, Path, State};
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -66,6 +67,7 @@ pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
         )
         .fallback(nothing_here)
         .method_not_allowed_fallback(method_not_allowed)
+        .layer(from_fn(heed_edge_timeout))
         .layer(from_fn_with_state(
             app.edge_tokens.clone(),
             require_edge_token,

@@ -1,6 +1,7 @@
 //! Layers around all requests: bounds, panics, caching.
 
 use crate::config::Origin;
+use crate::deadline;
 use crate::feed::AwaitedChanges;
 use crate::http::app::App;
 use crate::problem::{Kind, Problem};
@@ -55,6 +56,12 @@ pub(crate) async fn limit_time(
     tokio::time::timeout(app.config.server.request_timeout_ms, next.run(request))
         .await
         .map_err(|_| Problem::new(Kind::RequestTimeout))
+}
+
+/// Has the calls of the database for a request of an edge end while the edge waits, where its Envoy says for how long.
+pub(crate) async fn heed_edge_timeout(request: Request, next: Next) -> Response {
+    let until = deadline::of_request(request.headers());
+    deadline::within(until, next.run(request)).await
 }
 
 /// Turns the panic of a handler into a 500; the server continues.

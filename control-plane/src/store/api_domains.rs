@@ -4,8 +4,10 @@
 use super::accounts::lock_tenant;
 use super::audit::{Actor, Entry, append};
 use super::calls::{Store, run};
+use super::classes::Class;
 use super::domains;
 use super::error::{Fault, StoreError};
+use super::lines::RowLine;
 use super::outbox::OutboxBatches;
 use super::revisions::Revisions;
 use super::rows::{name, numbers};
@@ -141,16 +143,20 @@ impl Store {
 
     /// All domains that the API has made, and those that it has changed.
     pub async fn domains(&self) -> Result<Vec<DomainRow>, StoreError> {
-        run!(self.read("domains", "reading the domains"), |session| {
-            let query = sql(format!(
-                "SELECT {COLUMNS} FROM domains WHERE tenant_id IS NOT NULL"
-            ));
-            let rows: Vec<Row> = session.fetch_all(query).await?;
-            let rows = rows
-                .into_iter()
-                .filter_map(|row| row.into_domain().transpose());
-            rows.collect()
-        })
+        run!(
+            self.read("domains", "reading the domains")
+                .of(Class::Lookups),
+            |session| {
+                let query = sql(format!(
+                    "SELECT {COLUMNS} FROM domains WHERE tenant_id IS NOT NULL"
+                ));
+                let rows: Vec<Row> = session.fetch_all(query).await?;
+                let rows = rows
+                    .into_iter()
+                    .filter_map(|row| row.into_domain().transpose());
+                rows.collect()
+            }
+        )
     }
 
     /// Makes a domain of the actor's tenant. One that was removed keeps its key.
@@ -161,6 +167,7 @@ impl Store {
     ) -> Result<Result<DomainRow, DomainError>, StoreError> {
         let token = self.newest.token();
         let call = self.write("insert_domain", "adding a domain");
+        let call = call.locking([RowLine::Tenant(FIRST_TENANT)]);
         let made = run!(call, |session| {
             session.begin().await?;
             let made = insert(session, new, actor, token).await?;
@@ -179,6 +186,7 @@ impl Store {
     ) -> Result<Result<DomainRow, DomainError>, StoreError> {
         let token = self.newest.token();
         let call = self.write("change_domain", "changing a domain");
+        let call = call.locking([RowLine::Tenant(FIRST_TENANT)]);
         let changed = run!(call, |session| {
             session.begin().await?;
             let changed = change(session, (which, patch), actor, token).await?;
@@ -196,6 +204,7 @@ impl Store {
     ) -> Result<Result<DomainRow, DomainError>, StoreError> {
         let token = self.newest.token();
         let call = self.write("delete_domain", "removing a domain");
+        let call = call.locking([RowLine::Tenant(FIRST_TENANT)]);
         let removed = run!(call, |session| {
             session.begin().await?;
             let removed = delete(session, which, actor, token).await?;

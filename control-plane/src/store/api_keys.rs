@@ -3,7 +3,9 @@
 use super::accounts::{AccountError, admin_keys, is_last_admin_gone, lock_tenant, role};
 use super::audit::{Actor, Entry, append};
 use super::calls::{Store, run};
+use super::classes::Class;
 use super::error::{Fault, StoreError};
+use super::lines::RowLine;
 use super::rows::name;
 use super::session::Session;
 use super::sql::{Sql, Value, pieces, sql};
@@ -111,6 +113,7 @@ impl Store {
         actor: &Actor,
     ) -> Result<Result<(), AccountError>, StoreError> {
         let call = self.write("insert_api_key", "adding an API key");
+        let call = call.locking([RowLine::Tenant(key.tenant_id)]);
         run!(call, |session| {
             session.begin().await?;
             lock_tenant(session, key.tenant_id).await?;
@@ -126,11 +129,15 @@ impl Store {
 
     /// The API key of that id, if there is one that is not revoked, of a user who is not disabled.
     pub async fn find_api_key(&self, id: &str) -> Result<Option<KeyHolder>, StoreError> {
-        run!(self.read("find_api_key", "finding an API key"), |session| {
-            let query = select("k.id = ? AND NOT u.disabled").bind(id);
-            let row: Option<KeyRow> = session.fetch_optional(query).await?;
-            row.map(KeyRow::into_holder).transpose()
-        })
+        run!(
+            self.read("find_api_key", "finding an API key")
+                .of(Class::Accounts),
+            |session| {
+                let query = select("k.id = ? AND NOT u.disabled").bind(id);
+                let row: Option<KeyRow> = session.fetch_optional(query).await?;
+                row.map(KeyRow::into_holder).transpose()
+            }
+        )
     }
 
     /// The places of keys of all tenants behind one of them, revoked keys included, `limit` at most.
@@ -139,19 +146,24 @@ impl Store {
         after: KeyPlace,
         limit: u32,
     ) -> Result<Vec<KeyPlace>, StoreError> {
-        run!(self.read("key_places", "reading ids of keys"), |session| {
-            let index = session.dialect().force_index("api_keys_by_creation");
-            let query = sql(format!(
-                "SELECT created_at, id FROM api_keys{index} WHERE created_at >= ? AND (created_at > ? OR id > ?) \
+        run!(
+            self.read("key_places", "reading ids of keys")
+                .of(Class::Accounts),
+            |session| {
+                let index = session.dialect().force_index("api_keys_by_creation");
+                let query = sql(format!(
+                    "SELECT created_at, id FROM api_keys{index} WHERE created_at >= ? AND (created_at > ? OR id > ?) \
                  ORDER BY created_at, id LIMIT ?"
-            ));
-            let query = query.bind(after.created_at).bind(after.created_at);
-            let query = query.bind(after.id.as_str()).bind(limit);
-            let rows: Vec<(u64, Vec<u8>)> = session.fetch_all(query).await?;
-            let place =
-                |(created_at, id): (u64, Vec<u8>)| name(&id).map(|id| KeyPlace { created_at, id });
-            rows.into_iter().map(place).collect()
-        })
+                ));
+                let query = query.bind(after.created_at).bind(after.created_at);
+                let query = query.bind(after.id.as_str()).bind(limit);
+                let rows: Vec<(u64, Vec<u8>)> = session.fetch_all(query).await?;
+                let place = |(created_at, id): (u64, Vec<u8>)| {
+                    name(&id).map(|id| KeyPlace { created_at, id })
+                };
+                rows.into_iter().map(place).collect()
+            }
+        )
     }
 
     /// The API key of that id in a tenant, if there is one that is not revoked.
@@ -167,7 +179,9 @@ impl Store {
 
     /// Whether there ever was any API key.
     pub async fn has_api_keys(&self) -> Result<bool, StoreError> {
-        let call = self.read("has_api_keys", "looking for API keys");
+        let call = self
+            .read("has_api_keys", "looking for API keys")
+            .of(Class::Accounts);
         run!(call, |session| {
             let query = sql("SELECT EXISTS (SELECT 1 FROM api_keys)");
             let (has_any,) = session.fetch_one(query).await?;
@@ -199,6 +213,7 @@ impl Store {
         change: KeyChange,
     ) -> Result<Result<ApiKeyRow, AccountError>, StoreError> {
         let call = self.write("change_api_key", "changing an API key");
+        let call = call.locking([RowLine::Tenant(actor.tenant_id)]);
         run!(call, |session| {
             session.begin().await?;
             let changed = change_locked(session, id, actor, action, &change).await?;
@@ -218,6 +233,7 @@ impl Store {
         actor: &Actor,
     ) -> Result<Result<(), AccountError>, StoreError> {
         let call = self.write("revoke_api_key", "revoking an API key");
+        let call = call.locking([RowLine::Tenant(actor.tenant_id)]);
         run!(call, |session| {
             session.begin().await?;
             let revoked = revoke_locked(session, id, actor).await?;
@@ -232,6 +248,8 @@ impl Store {
     /// Takes `wanted` links from the quota of a key, or as many as are left; how many.
     pub async fn take_quota(&self, id: &str, wanted: u64) -> Result<u64, StoreError> {
         let call = self.write("take_quota", "counting links of an API key");
+        let call = call.of(Class::Creations);
+        let call = call.locking([RowLine::ApiKey(id.to_owned())]);
         run!(call, |session| {
             session.begin().await?;
             let for_update = session.dialect().for_update;
@@ -255,6 +273,8 @@ impl Store {
     /// Gives links back to the quota of a key that were taken and not created.
     pub async fn return_quota(&self, id: &str, count: u64) -> Result<(), StoreError> {
         let call = self.write("return_quota", "counting links of an API key");
+        let call = call.of(Class::Creations);
+        let call = call.locking([RowLine::ApiKey(id.to_owned())]);
         run!(call, |session| {
             let back = sql("UPDATE api_keys SET used = used - ? WHERE id = ? AND used >= ?");
             let back = back.bind(count).bind(id).bind(count);
@@ -264,7 +284,9 @@ impl Store {
 
     /// Notes when keys were used last, unix milliseconds. An earlier time than the noted one changes nothing.
     pub async fn note_key_uses(&self, uses: &[(String, u64)]) -> Result<(), StoreError> {
-        let call = self.write("note_key_uses", "noting when API keys were used");
+        let call = self
+            .write("note_key_uses", "noting when API keys were used")
+            .of(Class::Background);
         run!(call, |session| {
             for uses in pieces(uses) {
                 let greatest = session.dialect().greatest;

@@ -3,6 +3,7 @@
 mod history;
 
 use super::calls::{Store, run};
+use super::classes::Class;
 use super::error::{Fault, StoreError};
 use super::revisions::TOLERANCE_MILLIS;
 use super::rows::name;
@@ -59,7 +60,8 @@ impl Store {
     /// Removes entries that are older than `kept_millis` by the database's clock, `limit` at most; how many they were.
     pub async fn purge_audit(&self, kept_millis: u64, limit: u32) -> Result<u64, StoreError> {
         run!(
-            self.write("purge_audit", "purging the audit log"),
+            self.write("purge_audit", "purging the audit log")
+                .of(Class::Background),
             |session| {
                 let dialect = session.dialect();
                 let old = format!(

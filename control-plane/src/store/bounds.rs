@@ -1,6 +1,7 @@
 //! The bound below which numbers may be issued.
 
 use super::calls::{Store, run};
+use super::classes::Class;
 use super::error::{Fault, StoreError};
 use super::session::Session;
 use super::sql::sql;
@@ -12,13 +13,15 @@ pub const BOUND_LEAD_MILLIS: u64 = 60_000;
 impl Store {
     /// How far numbers may be issued, and have been.
     pub async fn bound_state(&self) -> Result<BoundState, StoreError> {
-        let call = self.read("bound_state", "reading the bound");
+        let call = self
+            .read("bound_state", "reading the bound")
+            .of(Class::Control);
         run!(call, |session| read(session).await)
     }
 
     /// Adds a bound that is not published yet.
     pub async fn add_bound(&self, bound: u64) -> Result<(), StoreError> {
-        let call = self.write("add_bound", "adding a bound");
+        let call = self.write("add_bound", "adding a bound").of(Class::Control);
         run!(call, |session| {
             let insert_ignore = session.dialect().insert_ignore;
             let add = sql(format!("{insert_ignore} bounds (bound) VALUES (?)"));
@@ -28,7 +31,9 @@ impl Store {
 
     /// Notes that a bound was published just now, unless it was before. Lower ones are removed once this one counts.
     pub async fn mark_bound_published(&self, bound: u64) -> Result<(), StoreError> {
-        let call = self.write("mark_bound_published", "marking a bound as published");
+        let call = self
+            .write("mark_bound_published", "marking a bound as published")
+            .of(Class::Control);
         run!(call, |session| {
             let now = session.dialect().now_millis;
             let mark = sql(format!(

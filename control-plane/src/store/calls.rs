@@ -1,17 +1,21 @@
 //! The store, and how a call of it is made: measured, bounded in time, and retried where the database allows it.
 
+use super::classes::{Bulkheads, Class, ConnectionShares};
 use super::domains::{self, Configured, DomainKeys};
 use super::error::{Fault, Remedy, StoreError};
 use super::events::Events;
+use super::lines::{RowLine, RowLines, RowTurns};
 use super::newest::NewestRow;
 use super::revisions::{LastRevisions, Revisions};
 use super::secret_place::SecretPlace;
 use super::session::{Pool, Session};
-use crate::clock;
+use crate::config::StoreConfig;
 use crate::telemetry::prometheus::{STORE_ERRORS, STORE_SECONDS};
+use crate::{clock, deadline};
 use edgelink_wire::backoff::Bounds;
 use edgelink_wire::{Domain, LinkKey};
 use metrics::{counter, histogram};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
@@ -27,8 +31,8 @@ use tokio::time::Instant;
 /// [`run`] lends it, and what differs between databases is in [`super::dialect::Dialect`].
 #[derive(Clone)]
 pub struct Store {
-    readers: Pool,
-    writers: Pool,
+    connections: Connections,
+    lines: Arc<RowLines>,
     statement_timeout: Duration,
     /// The most bytes of one INSERT, which follow the server's settings.
     pub(super) max_bytes: Arc<AtomicUsize>,
@@ -42,6 +46,32 @@ pub struct Store {
     pub(super) events: Option<Arc<Events>>,
     /// Where secrets of visitor tokens are kept.
     pub(super) secrets: SecretPlace,
+}
+
+/// The connections of a store.
+#[derive(Clone)]
+pub(super) struct Connections {
+    /// Those that classes of calls share.
+    pub(super) shared: Pools,
+    /// Those of [`Class::Control`].
+    pub(super) control: Pools,
+    /// The permits for the shared ones.
+    pub(super) bulkheads: Arc<Bulkheads>,
+}
+
+/// Connections by what is done on them.
+#[derive(Clone)]
+pub(super) struct Pools {
+    /// For calls that only read.
+    pub(super) readers: Pool,
+    /// For calls that may write.
+    pub(super) writers: Pool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Access {
+    Read,
+    Write,
 }
 
 /// A listener for the keys of links that may have changed; see [`Store::with_listener`].
@@ -80,19 +110,31 @@ macro_rules! run {
 }
 pub(super) use run;
 
+impl Connections {
+    /// The permits for so many connections that are shared.
+    pub(super) fn bulkheads(config: &StoreConfig, connections: u32) -> Arc<Bulkheads> {
+        let count = |count| usize::try_from(count).unwrap_or(usize::MAX);
+        Arc::new(Bulkheads::new(ConnectionShares {
+            connections: count(connections),
+            reserved: count(config.reserved_connections),
+            waiting: config.max_waiting,
+            lookups: usize::MAX,
+        }))
+    }
+}
+
 impl Store {
     /// A store over these connections.
     pub(super) fn new(
-        readers: Pool,
-        writers: Pool,
-        statement_timeout: Duration,
+        connections: Connections,
+        config: &StoreConfig,
         max_bytes: Arc<AtomicUsize>,
         secrets: SecretPlace,
     ) -> Self {
         Self {
-            readers,
-            writers,
-            statement_timeout,
+            connections,
+            lines: Arc::new(RowLines::new(config.max_waiting_for_row)),
+            statement_timeout: config.timeout_ms,
             max_bytes,
             domains: Arc::default(),
             last_revisions: Arc::default(),
@@ -123,6 +165,19 @@ impl Store {
         })
     }
 
+    /// The same store, which makes no more than `most` lookups at once.
+    #[must_use]
+    pub fn with_max_lookups(&self, most: usize) -> Arc<Self> {
+        let bulkheads = self.connections.bulkheads.with_lookups(most);
+        Arc::new(Self {
+            connections: Connections {
+                bulkheads: Arc::new(bulkheads),
+                ..self.connections.clone()
+            },
+            ..self.clone()
+        })
+    }
+
     /// Calls the listener, if there is one.
     pub(super) fn notify_listener(&self, keys: &[LinkKey]) {
         if let Some(on_change) = &self.on_change {
@@ -132,12 +187,12 @@ impl Store {
 
     /// A call that only reads: its name in metrics, and what it does in errors.
     pub(super) fn read(&self, operation: &'static str, context: &'static str) -> Call<'_> {
-        self.call(&self.readers, operation, context)
+        self.call((Class::Reads, Access::Read), operation, context)
     }
 
     /// A call that may write.
     pub(super) fn write(&self, operation: &'static str, context: &'static str) -> Call<'_> {
-        self.call(&self.writers, operation, context)
+        self.call((Class::Changes, Access::Write), operation, context)
     }
 
     /// How long a statement may take.
@@ -150,7 +205,7 @@ impl Store {
         if let Some(guess) = self.last_revisions.guess() {
             return Ok(guess.now_millis());
         }
-        let call = self.read("now", "asking for the time");
+        let call = self.read("now", "asking for the time").of(Class::Creations);
         let revisions = run!(call, |session| Revisions::read(session).await)?;
         self.last_revisions.note(revisions);
         Ok(revisions.now_millis())
@@ -159,6 +214,7 @@ impl Store {
     /// The key of a domain; `None` if there never was a link on it.
     pub async fn find_domain_key(&self, domain: &Domain) -> Result<Option<u32>, StoreError> {
         let call = self.read("find_domain", "finding a domain");
+        let call = call.of(Class::Creations);
         run!(call, |session| domains::find(session, domain).await)
     }
 
@@ -169,16 +225,25 @@ impl Store {
             return Ok(id);
         }
         let call = self.write("add_domain", "adding a domain");
+        let call = call.of(Class::Creations);
         let token = self.newest.token();
         let id = run!(call, |session| domains::add(session, domain, token).await)?;
         self.domains.insert(domain.clone(), id);
         Ok(id)
     }
 
-    fn call<'s>(&self, pool: &'s Pool, operation: &'static str, context: &'static str) -> Call<'s> {
+    fn call(
+        &self,
+        (class, access): (Class, Access),
+        operation: &'static str,
+        context: &'static str,
+    ) -> Call<'_> {
         Call {
-            pool,
-            timeout: self.statement_timeout,
+            store: self,
+            class,
+            access,
+            rows: BTreeSet::new(),
+            turns: None,
             operation,
             context,
             started: Instant::now(),
@@ -190,8 +255,13 @@ impl Store {
 
 /// A call under way.
 pub(super) struct Call<'s> {
-    pool: &'s Pool,
-    timeout: Duration,
+    store: &'s Store,
+    class: Class,
+    access: Access,
+    /// The rows that it locks.
+    rows: BTreeSet<RowLine>,
+    /// Its turn among the calls of the process that lock the same rows.
+    turns: Option<RowTurns>,
     operation: &'static str,
     context: &'static str,
     started: Instant,
@@ -200,15 +270,73 @@ pub(super) struct Call<'s> {
 }
 
 impl Call<'_> {
+    /// The same call, of another class than reads or changes of the API.
+    pub(super) fn of(mut self, class: Class) -> Self {
+        self.class = class;
+        self
+    }
+
+    /// The same call, which locks these rows: it waits for its turn before it takes a connection.
+    pub(super) fn locking(mut self, rows: impl IntoIterator<Item = RowLine>) -> Self {
+        self.rows.extend(rows);
+        self
+    }
+
     /// A session for the next attempt.
-    pub(super) async fn open(&self) -> Result<Session, StoreError> {
-        match Session::open(self.pool, self.timeout, self.operation).await {
+    pub(super) async fn open(&mut self) -> Result<Session, StoreError> {
+        match self.try_open().await {
             Ok(session) => Ok(session),
             Err(fault) => {
                 self.note(&fault);
                 self.finish(Err(fault))
             }
         }
+    }
+
+    async fn try_open(&mut self) -> Result<Session, Fault> {
+        let deadline = self.deadline();
+        let awaited = deadline::of_task().map_or(deadline, |until| until.min(deadline));
+        if self.turns.is_none() && !self.rows.is_empty() {
+            self.turns = Some(self.store.lines.wait(&self.rows, awaited).await?);
+        }
+        let (pool, bulkheads) = (self.pool(), &self.store.connections.bulkheads);
+        let permit = async {
+            match self.needs_permit() {
+                true => bulkheads.permit(self.class, awaited).await,
+                false => Ok(None),
+            }
+        };
+        let times = (deadline, self.store.statement_timeout);
+        Session::open(pool, permit, times, self.operation).await
+    }
+
+    /// Until when an attempt has to have begun: the first one within the time of the call.
+    fn deadline(&self) -> Instant {
+        let begun = match self.attempts + self.dead {
+            1 => self.started,
+            _ => Instant::now(),
+        };
+        begun + self.store.statement_timeout
+    }
+
+    fn pool(&self) -> &Pool {
+        let Connections {
+            shared, control, ..
+        } = &self.store.connections;
+        let pools = match self.class {
+            Class::Control => control,
+            _ => shared,
+        };
+        match self.access {
+            Access::Read => &pools.readers,
+            Access::Write => &pools.writers,
+        }
+    }
+
+    /// Whether its connection is one of those that classes share. Where there is only one that writes, calls wait for it in the
+    /// order in which they come, and none of them waits for a lock.
+    fn needs_permit(&self) -> bool {
+        self.access == Access::Read || self.pool().dialect().has_row_locks()
     }
 
     /// The outcome of the call after an attempt; `None` if it is to be retried. The connection is kept if the database
@@ -252,16 +380,16 @@ impl Call<'_> {
     /// Has the next call look for another server where this failure may be the end of the one in use.
     fn note(&self, fault: &Fault) {
         if fault.is_suspicious() {
-            self.pool.suspect();
+            self.pool().suspect();
         }
     }
 
     fn is_in_time(&self) -> bool {
-        self.started.elapsed() < self.timeout
+        self.started.elapsed() < self.store.statement_timeout
     }
 
     fn may_reconnect(&self) -> bool {
-        self.is_in_time() && self.dead < self.pool.max_connections()
+        self.is_in_time() && self.dead < self.pool().max_connections()
     }
 
     /// Measures how long the call took and whether it failed.
@@ -274,5 +402,43 @@ impl Call<'_> {
             counter!(STORE_ERRORS, "operation" => operation, "transient" => transient).increment(1);
             fault.into_error(self.context, remedy)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{Limit, connect};
+    use tempfile::TempDir;
+
+    async fn store(max_connections: u32) -> (TempDir, Arc<Store>) {
+        let folder = TempDir::new().unwrap();
+        let url = format!("sqlite://{}/edgelink.db", folder.path().display());
+        let config = StoreConfig {
+            max_connections,
+            timeout_ms: Duration::from_secs(20),
+            ..StoreConfig::at(&url)
+        };
+        let store = connect(&config).await.unwrap();
+        store.migrate().await.unwrap();
+        (folder, store)
+    }
+
+    #[tokio::test]
+    async fn a_call_waits_for_a_connection_no_longer_than_its_client() {
+        let (_folder, store) = store(2).await;
+        let bulkheads = &store.connections.bulkheads;
+        let soon = Instant::now() + Duration::from_secs(20);
+        let taken = bulkheads.permit(Class::Reads, soon).await.unwrap();
+        let key = "a.example/x".parse().unwrap();
+        let until = Instant::now() + Duration::from_millis(20);
+        let found = deadline::within(Some(until), store.find_link(&key)).await;
+        let error = found.unwrap_err();
+        assert_eq!(error.limit(), Some(Limit::Connections));
+        assert!(error.is_given_up() && Instant::now() < soon, "{error}");
+        // The publisher has connections of its own.
+        store.publisher().await.unwrap();
+        drop(taken);
+        assert_eq!(store.find_link(&key).await.unwrap(), None);
     }
 }

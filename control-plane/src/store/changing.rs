@@ -6,6 +6,7 @@
 use super::audit::Actor;
 use super::calls::{Call, Store, run};
 use super::error::{Fault, StoreError};
+use super::lines::RowLine;
 use super::link_changes::{ChangeFn, ChangeOutcome, CheckFn, LinkChange};
 use super::locked_rows::{LockedRows, Written};
 use super::session::Session;
@@ -88,8 +89,9 @@ impl Store {
             events: self.events.as_deref(),
             configured: &self.configured,
         };
-        let changed = run!(call, |session| change(session, changes, written).await);
         let keys: Vec<LinkKey> = changes.iter().map(|(key, _)| key.clone()).collect();
+        let call = call.locking(keys.iter().cloned().map(RowLine::Link));
+        let changed = run!(call, |session| change(session, changes, written).await);
         self.notify_listener(&keys);
         changed
     }

@@ -12,6 +12,7 @@ pub use batch::{BatchHead, ClickAccounts};
 
 use super::analytics::insert_reports;
 use super::calls::{Store, run};
+use super::classes::Class;
 use super::error::{Fault, StoreError};
 use super::session::Session;
 use super::sql::{LONGEST, pieces, sql};
@@ -55,7 +56,9 @@ pub struct NewBatches {
 impl Store {
     /// Takes reports into the queue in one transaction, without the batches that were taken before; what is new of each report.
     pub async fn count_clicks(&self, reports: &[ClickReport]) -> Result<TakenReports, StoreError> {
-        let call = self.write("count_clicks", "counting clicks");
+        let call = self
+            .write("count_clicks", "counting clicks")
+            .of(Class::Clicks);
         run!(call, |session| count(session, reports).await)
     }
 }

@@ -1,7 +1,9 @@
 //! Conversions, and the ids of clicks of which they can be.
 
 use super::calls::{Store, run};
+use super::classes::Class;
 use super::error::{Fault, StoreError};
+use super::lines::RowLine;
 use super::rows::name;
 use super::session::Session;
 use super::sql::{LONGEST, Sql, pieces, sql};
@@ -78,7 +80,9 @@ impl Store {
     /// Notes clicks of which conversions may come; those that were noted before stay as they are.
     pub async fn note_click_ids(&self, clicks: &[IdentifiedClick]) -> Result<(), StoreError> {
         for clicks in pieces(clicks) {
-            let call = self.write("note_click_ids", "noting the ids of clicks");
+            let call = self
+                .write("note_click_ids", "noting the ids of clicks")
+                .of(Class::Background);
             run!(call, |session| {
                 let insert_ignore = session.dialect().insert_ignore;
                 let insert =
@@ -128,6 +132,7 @@ impl Store {
         hash: &[u8; 32],
     ) -> Result<Recorded, StoreError> {
         let call = self.write("record_conversion", "counting a conversion");
+        let call = call.locking([RowLine::Conversion(*hash)]);
         run!(call, |session| record(session, click, conversion, hash)
             .await)
     }
@@ -178,7 +183,9 @@ impl Store {
 
     /// Removes up to `limit` ids of clicks that are older than `kept` seconds by the database's clock; how many there were.
     pub async fn purge_click_ids(&self, kept: u64, limit: u32) -> Result<u64, StoreError> {
-        let call = self.write("purge_click_ids", "purging the ids of clicks");
+        let call = self
+            .write("purge_click_ids", "purging the ids of clicks")
+            .of(Class::Background);
         run!(call, |session| {
             let dialect = session.dialect();
             let old = format!(
@@ -195,7 +202,9 @@ impl Store {
     /// Removes up to `limit` conversions each that were, and were counted, before so many seconds by the database's clock; how many
     /// there were.
     pub async fn purge_conversions(&self, kept: u64, limit: u32) -> Result<u64, StoreError> {
-        let call = self.write("purge_conversions", "purging conversions");
+        let call = self
+            .write("purge_conversions", "purging conversions")
+            .of(Class::Background);
         run!(call, |session| {
             let dialect = session.dialect();
             let now = dialect.now_seconds;

@@ -1,17 +1,21 @@
 //! Named numbers that only move by compare-and-set. One that was never set is 0.
 
 use super::calls::{Store, run};
+use super::classes::Class;
 use super::error::StoreError;
 use super::sql::sql;
 
 impl Store {
     /// The number of that name.
     pub async fn counter(&self, name: &str) -> Result<u64, StoreError> {
-        run!(self.read("counter", "reading a counter"), |session| {
-            let query = sql("SELECT value FROM counters WHERE name = ?").bind(name);
-            let row: Option<(u64,)> = session.fetch_optional(query).await?;
-            Ok(row.map_or(0, |(value,)| value))
-        })
+        run!(
+            self.read("counter", "reading a counter").of(Class::Control),
+            |session| {
+                let query = sql("SELECT value FROM counters WHERE name = ?").bind(name);
+                let row: Option<(u64,)> = session.fetch_optional(query).await?;
+                Ok(row.map_or(0, |(value,)| value))
+            }
+        )
     }
 
     /// Sets the number of that name to `new` if it is `expected`; `false` if it is not. After an error the outcome is
@@ -23,31 +27,34 @@ impl Store {
         new: u64,
     ) -> Result<bool, StoreError> {
         let (context, token) = ("moving a counter", self.newest.token());
-        let swapped = run!(self.write("swap_counter", context), |session| {
-            let swap = sql(
-                "UPDATE counters SET value = ? WHERE name = ? AND value = ? \
+        let swapped = run!(
+            self.write("swap_counter", context).of(Class::Control),
+            |session| {
+                let swap = sql(
+                    "UPDATE counters SET value = ? WHERE name = ? AND value = ? \
                  AND (SELECT token FROM publisher WHERE id = 1) >= ?",
-            );
-            let swap = swap.bind(new).bind(name).bind(expected).bind(token);
-            if session.autocommit(swap).await? > 0 {
-                return Ok(true);
+                );
+                let swap = swap.bind(new).bind(name).bind(expected).bind(token);
+                if session.autocommit(swap).await? > 0 {
+                    return Ok(true);
+                }
+                if expected != 0 {
+                    return Ok(false);
+                }
+                // It may never have been set.
+                let insert = sql(
+                    "INSERT INTO counters (name, value) SELECT ?, ? FROM publisher WHERE id = 1 AND token >= ?",
+                );
+                match session
+                    .autocommit(insert.bind(name).bind(new).bind(token))
+                    .await
+                {
+                    Ok(inserted) => Ok(inserted > 0),
+                    Err(fault) if fault.is_duplicate() => Ok(false),
+                    Err(fault) => Err(fault),
+                }
             }
-            if expected != 0 {
-                return Ok(false);
-            }
-            // It may never have been set.
-            let insert = sql(
-                "INSERT INTO counters (name, value) SELECT ?, ? FROM publisher WHERE id = 1 AND token >= ?",
-            );
-            match session
-                .autocommit(insert.bind(name).bind(new).bind(token))
-                .await
-            {
-                Ok(inserted) => Ok(inserted > 0),
-                Err(fault) if fault.is_duplicate() => Ok(false),
-                Err(fault) => Err(fault),
-            }
-        })?;
+        )?;
         if !swapped {
             self.check_token(context, token).await?;
         }

@@ -1,8 +1,10 @@
 //! Deliveries of events to webhooks: which are due, and what became of them.
 
 use super::calls::{Store, run};
+use super::classes::Class;
 use super::error::{Fault, StoreError};
 use super::events::{NewDeliveries, NewDelivery, body, message_id};
+use super::lines::RowLine;
 use super::rows::name;
 use super::session::Session;
 use super::sql::{Sql, sql};
@@ -78,6 +80,7 @@ impl Store {
         let id = ping.message_id.clone();
         let deliveries = NewDeliveries::one(ping);
         let call = self.write("ping_webhook", "testing a webhook");
+        let call = call.locking([RowLine::Webhook(webhook.id)]);
         let made = run!(call, |session| {
             session.begin().await?;
             deliveries.write(session, usize::MAX).await?;
@@ -124,7 +127,9 @@ impl Store {
         busy_tenants: &[u32],
         limit: u32,
     ) -> Result<Vec<WebhookRow>, StoreError> {
-        let call = self.read("due_webhooks", "looking for deliveries");
+        let call = self
+            .read("due_webhooks", "looking for deliveries")
+            .of(Class::Background);
         run!(call, |session| {
             let now = session.dialect().now_millis;
             let query = select(&format!(
@@ -152,7 +157,9 @@ impl Store {
         under_way: &[u64],
         limit: usize,
     ) -> Result<Option<(WebhookRow, Vec<Delivery>)>, StoreError> {
-        let call = self.read("due_deliveries", "looking for deliveries");
+        let call = self
+            .read("due_deliveries", "looking for deliveries")
+            .of(Class::Background);
         run!(call, |session| {
             let now = session.dialect().now_millis;
             let query = select(&format!("id = ? AND state = 'active' AND next_at <= {now}"));
@@ -176,7 +183,9 @@ impl Store {
 
     /// For how many milliseconds the delivery of an active webhook that is due longest is due; `None` if none waits.
     pub async fn longest_due_millis(&self) -> Result<Option<u64>, StoreError> {
-        let call = self.read("longest_due_millis", "measuring deliveries");
+        let call = self
+            .read("longest_due_millis", "measuring deliveries")
+            .of(Class::Background);
         run!(call, |session| {
             let now = session.dialect().now_millis;
             let query = sql(format!(
@@ -196,7 +205,9 @@ impl Store {
         outcomes: &[(u64, AttemptOutcome)],
         policy: FailurePolicy,
     ) -> Result<bool, StoreError> {
-        let call = self.write("note_attempts", "noting deliveries");
+        let call = self
+            .write("note_attempts", "noting deliveries")
+            .of(Class::Background);
         let has_success = outcomes.iter().any(|(_, outcome)| outcome.error.is_none());
         let disabled = run!(call, |session| {
             session.begin().await?;
@@ -218,7 +229,9 @@ impl Store {
 
     /// Disables an active webhook for which more deliveries wait than so many; whether it did.
     pub async fn disable_if_full(&self, webhook_id: u64, max: u64) -> Result<bool, StoreError> {
-        let call = self.write("disable_if_full", "counting deliveries");
+        let call = self
+            .write("disable_if_full", "counting deliveries")
+            .of(Class::Background);
         let disabled = run!(call, |session| {
             let count = sql(
                 "SELECT COUNT(*) FROM (SELECT 1 FROM webhook_deliveries WHERE waiting = ? LIMIT ?) some",
@@ -246,7 +259,9 @@ impl Store {
         kept_millis: u64,
         limit: u32,
     ) -> Result<u64, StoreError> {
-        let call = self.write("purge_deliveries", "purging deliveries");
+        let call = self
+            .write("purge_deliveries", "purging deliveries")
+            .of(Class::Background);
         run!(call, |session| {
             let dialect = session.dialect();
             let not = if is_waiting { " NOT" } else { "" };

@@ -1,6 +1,7 @@
 //! How edges are doing, as their workers have said last.
 
 use super::calls::{Store, run};
+use super::classes::Class;
 use super::error::{Fault, StoreError};
 use super::rows::name;
 use super::sql::{Value, pieces, sql};
@@ -58,7 +59,9 @@ const SUMS: [&str; 7] = [
 impl Store {
     /// Notes how workers are doing now, each of an edge of that name (empty if it has none).
     pub async fn note_health(&self, healths: &[(String, WorkerHealth)]) -> Result<(), StoreError> {
-        let call = self.write("note_health", "noting how an edge is doing");
+        let call = self
+            .write("note_health", "noting how an edge is doing")
+            .of(Class::Background);
         run!(call, |session| {
             let dialect = session.dialect();
             let now = dialect.now_millis;
@@ -121,7 +124,9 @@ impl Store {
 
     /// Removes up to `limit` workers that were not heard of for `kept_millis` by the database's clock; how many there were.
     pub async fn purge_health(&self, kept_millis: u64, limit: u32) -> Result<u64, StoreError> {
-        let call = self.write("purge_health", "removing workers that are gone");
+        let call = self
+            .write("purge_health", "removing workers that are gone")
+            .of(Class::Background);
         run!(call, |session| {
             let dialect = session.dialect();
             let old = format!(

@@ -3,6 +3,7 @@
 use sqlx::error::DatabaseError;
 use sqlx::mysql::MySqlDatabaseError;
 use std::io;
+use std::sync::Arc;
 
 /// A failure of the database.
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +23,21 @@ impl StoreError {
     #[must_use]
     pub fn is_transient(&self) -> bool {
         self.transient
+    }
+
+    /// The limit of this process that the call has met; `None` if it is the database that fails.
+    #[must_use]
+    pub fn limit(&self) -> Option<Limit> {
+        if let Some(shared) = self.source.downcast_ref::<Arc<Self>>() {
+            return shared.limit();
+        }
+        self.source.downcast_ref::<Fault>().and_then(Fault::limit)
+    }
+
+    /// Whether the call was given up for the sake of its client, or of others that wait: another client's may still succeed.
+    #[must_use]
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.limit().is_some() || matches!(self.source.downcast_ref(), Some(Fault::Late))
     }
 
     /// Whether the database refuses the values that it was given, and would take others.
@@ -47,6 +63,20 @@ fn refuses_values(error: &dyn DatabaseError) -> bool {
     }
 }
 
+/// A limit on the calls of this process that wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Limit {
+    /// Calls that wait for the same row.
+    #[error("too many calls wait for the same row, or it stays locked (store.max_waiting_for_row)")]
+    WaitingForRow,
+    /// Calls of a class that wait for a connection.
+    #[error("too many calls wait for a connection (store.max_waiting)")]
+    Waiting,
+    /// Connections, none of which is free in time.
+    #[error("no connection is free in time (store.max_connections)")]
+    Connections,
+}
+
 /// A failed statement.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Fault {
@@ -59,6 +89,12 @@ pub(super) enum Fault {
     /// A table is missing because the whole database is: it was dropped, or is being restored.
     #[error("the database that store.url names does not exist")]
     NoDatabase,
+    /// Too many calls of this process wait, and none of this one has reached the database.
+    #[error(transparent)]
+    Crowded(Limit),
+    /// The client waits no longer, and would get no answer in time.
+    #[error("the client waits no longer")]
+    Late,
     /// Other transactions kept changing the same rows.
     #[error("others keep changing the same rows")]
     Contended,
@@ -87,6 +123,8 @@ impl Fault {
             Self::Refused(_) => "refused",
             Self::NoDatabase => "no database",
             Self::WentBack => "went back",
+            Self::Crowded(_) => "crowded",
+            Self::Late => "late",
             Self::Sql(_) | Self::Contended => match self.remedy() {
                 Remedy::Retry | Remedy::Later => "busy",
                 Remedy::Reconnect => "connection",
@@ -100,18 +138,29 @@ impl Fault {
     pub(super) fn remedy(&self) -> Remedy {
         match self {
             Self::Sql(error) => Remedy::of_driver(error).unwrap_or_else(|| of_database(error)),
-            Self::TimedOut(_) | Self::NoDatabase | Self::Contended | Self::WentBack => {
-                Remedy::Later
-            }
+            Self::TimedOut(_) | Self::NoDatabase | Self::Contended => Remedy::Later,
+            Self::WentBack | Self::Crowded(_) | Self::Late => Remedy::Later,
             Self::Corrupt(_) | Self::Refused(_) => Remedy::GiveUp,
         }
     }
 
+    /// The limit of this process that the call has met.
+    pub(super) fn limit(&self) -> Option<Limit> {
+        match self {
+            Self::Crowded(limit) => Some(*limit),
+            _ => None,
+        }
+    }
+
     /// Whether the server may be at its end. One that has other transactions change the same rows works, and so does one that is to be
-    /// repaired.
+    /// repaired, or was not asked.
     pub(super) fn is_suspicious(&self) -> bool {
         let may_have_failed = matches!(self.remedy(), Remedy::Reconnect | Remedy::Later);
-        may_have_failed && !matches!(self, Self::Contended | Self::WentBack)
+        let is_other = matches!(
+            self,
+            Self::Contended | Self::WentBack | Self::Crowded(_) | Self::Late
+        );
+        may_have_failed && !is_other
     }
 
     /// Whether a unique key is taken.
@@ -238,8 +287,16 @@ mod tests {
     fn a_server_on_which_others_change_the_same_rows_is_not_suspected() {
         assert!(Fault::TimedOut(1_500).is_suspicious());
         assert!(Fault::from(sqlx::Error::PoolTimedOut).is_suspicious());
-        assert!(!Fault::Contended.is_suspicious());
-        assert!(Fault::Contended.remedy().is_transient());
+        for fault in [
+            Fault::Contended,
+            Fault::Late,
+            Fault::Crowded(Limit::Connections),
+        ] {
+            assert!(
+                !fault.is_suspicious() && fault.remedy().is_transient(),
+                "{fault}"
+            );
+        }
     }
 
     /// An answer of 500 would say that nothing was committed, and links of a batch would be created one by one after a

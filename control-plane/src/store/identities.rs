@@ -3,7 +3,9 @@
 use super::accounts::{AccountError, lock_tenant};
 use super::audit::{Actor, Entry, append};
 use super::calls::{Store, run};
+use super::classes::Class;
 use super::error::{Fault, StoreError};
+use super::lines::RowLine;
 use super::session::Session;
 use super::sql::{Value, sql};
 use super::tenants;
@@ -58,7 +60,9 @@ impl Store {
         tenant: &AccountName,
         identity: &NamedIdentity<'_>,
     ) -> Result<Result<(UserRow, bool), IdentityError>, StoreError> {
-        let call = self.read("find_identity", "finding the user of a login");
+        let call = self
+            .read("find_identity", "finding the user of a login")
+            .of(Class::Accounts);
         let known = run!(call, |session| known(session, tenant, identity).await)?;
         if let Some(user) = known.filter(|user| identity.role.is_none_or(|role| role == user.role))
         {
@@ -66,6 +70,8 @@ impl Store {
         }
         let token = self.newest.token();
         let call = self.write("log_in_identity", "finding the user of a login");
+        let call = call.of(Class::Accounts);
+        let call = call.locking([RowLine::Login(tenant.to_owned())]);
         run!(call, |session| {
             session.begin().await?;
             let found = find_or_make(session, tenant, identity, token).await?;
@@ -83,11 +89,15 @@ impl Store {
         tenant: &AccountName,
         identity: &NamedIdentity<'_>,
     ) -> Result<(), StoreError> {
-        let call = self.read("find_identity", "finding the user of a login");
+        let call = self
+            .read("find_identity", "finding the user of a login")
+            .of(Class::Accounts);
         let Some(user) = run!(call, |session| known(session, tenant, identity).await)? else {
             return Ok(());
         };
-        let call = self.write("end_sessions", "ending sessions of the console");
+        let call = self
+            .write("end_sessions", "ending sessions of the console")
+            .of(Class::Accounts);
         run!(call, |session| {
             session
                 .autocommit(users::end_sessions(user.id))

@@ -5,6 +5,7 @@
 
 use super::bounds::BOUND_LEAD_MILLIS;
 use super::calls::{Store, run};
+use super::classes::Class;
 use super::error::{Fault, StoreError};
 use super::sql::sql;
 use std::collections::BTreeMap;
@@ -23,35 +24,38 @@ impl Store {
         step: u32,
     ) -> Result<Option<Segment>, StoreError> {
         let (context, token) = ("drawing a segment", self.newest.token());
-        let drawn = run!(self.write("draw_segment", context), |session| {
-            if issuer >= ISSUERS {
-                return Err(Fault::Refused(format!("there is no issuer {issuer}")));
-            }
-            let dialect = session.dialect();
-            let now = dialect.now_millis;
-            let (next, returning) = if dialect.has_returning() {
-                ("next + ?", " RETURNING next")
-            } else {
-                ("LAST_INSERT_ID(next + ?)", "")
-            };
-            let draw = sql(format!(
-                "UPDATE issuers SET next = {next} WHERE issuer = ? AND (next + ?) * 1000 <= \
+        let drawn = run!(
+            self.write("draw_segment", context).of(Class::Control),
+            |session| {
+                if issuer >= ISSUERS {
+                    return Err(Fault::Refused(format!("there is no issuer {issuer}")));
+                }
+                let dialect = session.dialect();
+                let now = dialect.now_millis;
+                let (next, returning) = if dialect.has_returning() {
+                    ("next + ?", " RETURNING next")
+                } else {
+                    ("LAST_INSERT_ID(next + ?)", "")
+                };
+                let draw = sql(format!(
+                    "UPDATE issuers SET next = {next} WHERE issuer = ? AND (next + ?) * 1000 <= \
                  (SELECT MAX(bound) FROM bounds WHERE published_at + ? <= {now}) \
                  AND (SELECT token FROM publisher WHERE id = 1) >= ?{returning}"
-            ));
-            let draw = draw
-                .bind(step)
-                .bind(issuer)
-                .bind(step)
-                .bind(BOUND_LEAD_MILLIS)
-                .bind(token);
-            let end = session.autocommit_answering(draw).await?;
-            Ok(end.map(|end| Segment {
-                issuer,
-                start: end - u64::from(step),
-                end,
-            }))
-        })?;
+                ));
+                let draw = draw
+                    .bind(step)
+                    .bind(issuer)
+                    .bind(step)
+                    .bind(BOUND_LEAD_MILLIS)
+                    .bind(token);
+                let end = session.autocommit_answering(draw).await?;
+                Ok(end.map(|end| Segment {
+                    issuer,
+                    start: end - u64::from(step),
+                    end,
+                }))
+            }
+        )?;
         if drawn.is_none() {
             self.check_token(context, token).await?;
         }
@@ -62,7 +66,9 @@ impl Store {
     /// rest is lost then. After an error the call must not be repeated: the rest may have been given back and drawn again.
     pub async fn return_segment(&self, rest: Segment) -> Result<bool, StoreError> {
         let token = self.newest.token();
-        let call = self.write("return_segment", "giving back a segment");
+        let call = self
+            .write("return_segment", "giving back a segment")
+            .of(Class::Control);
         run!(call, |session| {
             let back = sql("UPDATE issuers SET next = ? WHERE issuer = ? AND next = ? \
                  AND (SELECT token FROM publisher WHERE id = 1) >= ?");
@@ -82,7 +88,9 @@ impl Store {
             let end = ends.entry(number % u64::from(ISSUERS)).or_default();
             *end = (number / u64::from(ISSUERS) + 1).max(*end);
         }
-        let call = self.write("reserve_numbers", "reserving numbers");
+        let call = self
+            .write("reserve_numbers", "reserving numbers")
+            .of(Class::Creations);
         run!(call, |session| {
             for (issuer, end) in &ends {
                 let reserve = sql("UPDATE issuers SET next = ? WHERE issuer = ? AND next < ?");
@@ -100,26 +108,30 @@ impl Store {
         duration_millis: u64,
         limit: u64,
     ) -> Result<Option<u16>, StoreError> {
-        run!(self.write("lease_issuer", "leasing an issuer"), |session| {
-            let dialect = session.dialect();
-            let now = dialect.now_millis;
-            let free = format!(
-                "(owner IS NULL OR lease_until <= {now}) AND next < ? ORDER BY next, issuer LIMIT 1"
-            );
-            let set = format!("UPDATE issuers SET owner = ?, lease_until = {now} + ?");
-            let lease = sql(if dialect.has_returning() {
-                format!(
-                    "{set} WHERE issuer = (SELECT issuer FROM issuers WHERE {free}) RETURNING issuer"
-                )
-            } else {
-                // LAST_INSERT_ID(issuer) is how an UPDATE says which row it was.
-                format!("{set}, issuer = LAST_INSERT_ID(issuer) WHERE {free}")
-            });
-            let lease = lease.bind(owner).bind(duration_millis).bind(limit);
-            let issuer = session.autocommit_answering(lease).await?;
-            let issuer = issuer.map(u16::try_from).transpose();
-            issuer.map_err(|error| Fault::corrupt("issuer", &error))
-        })
+        run!(
+            self.write("lease_issuer", "leasing an issuer")
+                .of(Class::Control),
+            |session| {
+                let dialect = session.dialect();
+                let now = dialect.now_millis;
+                let free = format!(
+                    "(owner IS NULL OR lease_until <= {now}) AND next < ? ORDER BY next, issuer LIMIT 1"
+                );
+                let set = format!("UPDATE issuers SET owner = ?, lease_until = {now} + ?");
+                let lease = sql(if dialect.has_returning() {
+                    format!(
+                        "{set} WHERE issuer = (SELECT issuer FROM issuers WHERE {free}) RETURNING issuer"
+                    )
+                } else {
+                    // LAST_INSERT_ID(issuer) is how an UPDATE says which row it was.
+                    format!("{set}, issuer = LAST_INSERT_ID(issuer) WHERE {free}")
+                });
+                let lease = lease.bind(owner).bind(duration_millis).bind(limit);
+                let issuer = session.autocommit_answering(lease).await?;
+                let issuer = issuer.map(u16::try_from).transpose();
+                issuer.map_err(|error| Fault::corrupt("issuer", &error))
+            }
+        )
     }
 
     /// Renews a lease. `false` if it expired and another owner has the issuer.
@@ -129,7 +141,9 @@ impl Store {
         owner: &str,
         duration_millis: u64,
     ) -> Result<bool, StoreError> {
-        let call = self.write("renew_issuer", "renewing the lease of an issuer");
+        let call = self
+            .write("renew_issuer", "renewing the lease of an issuer")
+            .of(Class::Control);
         run!(call, |session| {
             let now = session.dialect().now_millis;
             let renew = sql(format!(
@@ -142,7 +156,9 @@ impl Store {
 
     /// Gives an issuer back before its time. `false` if `owner` does not hold it.
     pub async fn release_issuer(&self, issuer: u16, owner: &str) -> Result<bool, StoreError> {
-        let call = self.write("release_issuer", "giving back an issuer");
+        let call = self
+            .write("release_issuer", "giving back an issuer")
+            .of(Class::Control);
         run!(call, |session| {
             let release = sql(
                 "UPDATE issuers SET owner = NULL, lease_until = 0 WHERE issuer = ? AND owner = ?",
@@ -153,7 +169,9 @@ impl Store {
 
     /// The holders of issuers, and how much is used.
     pub async fn issuer_usage(&self) -> Result<IssuerUsage, StoreError> {
-        let call = self.read("issuer_usage", "looking at the issuers");
+        let call = self
+            .read("issuer_usage", "looking at the issuers")
+            .of(Class::Control);
         run!(call, |session| {
             let now = session.dialect().now_millis;
             let drawn = sql("SELECT CAST(SUM(next) AS UNSIGNED) FROM issuers");

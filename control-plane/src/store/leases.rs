@@ -1,6 +1,7 @@
 //! Named leases: work that one replica does at a time. Times are those of the database's clock.
 
 use super::calls::{Store, run};
+use super::classes::Class;
 use super::error::StoreError;
 use super::sql::sql;
 
@@ -15,25 +16,31 @@ impl Store {
         owner: &str,
         duration_millis: u64,
     ) -> Result<bool, StoreError> {
-        run!(self.write("take_lease", "taking a lease"), |session| {
-            let now = session.dialect().now_millis;
-            let take = sql(format!(
-                "UPDATE leases SET owner = ?, lease_until = {now} + ? \
+        run!(
+            self.write("take_lease", "taking a lease")
+                .of(Class::Control),
+            |session| {
+                let now = session.dialect().now_millis;
+                let take = sql(format!(
+                    "UPDATE leases SET owner = ?, lease_until = {now} + ? \
                  WHERE name = ? AND (owner = ? OR lease_until <= {now} OR lease_until > {now} + ?)"
-            ));
-            let take = take
-                .bind(owner)
-                .bind(duration_millis)
-                .bind(name)
-                .bind(owner)
-                .bind(MAX_LEASE_MILLIS);
-            Ok(session.autocommit(take).await? > 0)
-        })
+                ));
+                let take = take
+                    .bind(owner)
+                    .bind(duration_millis)
+                    .bind(name)
+                    .bind(owner)
+                    .bind(MAX_LEASE_MILLIS);
+                Ok(session.autocommit(take).await? > 0)
+            }
+        )
     }
 
     /// Gives a lease back before its time if `owner` has it.
     pub async fn release_lease(&self, name: &str, owner: &str) -> Result<(), StoreError> {
-        let call = self.write("release_lease", "giving back a lease");
+        let call = self
+            .write("release_lease", "giving back a lease")
+            .of(Class::Control);
         run!(call, |session| {
             let release = sql("UPDATE leases SET lease_until = 0 WHERE name = ? AND owner = ?");
             let release = release.bind(name).bind(owner);

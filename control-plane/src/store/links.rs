@@ -1,6 +1,7 @@
 //! Looks up links.
 
 use super::calls::{Store, run};
+use super::classes::Class;
 use super::domains::DomainNames;
 use super::error::{Fault, StoreError};
 use super::revisions::Revisions;
@@ -17,7 +18,9 @@ use std::collections::{BTreeMap, HashMap};
 impl Store {
     /// The owners of links, by their numbers; one that does not exist is left out.
     pub async fn link_owners(&self, ids: &[u64]) -> Result<HashMap<u64, Option<u64>>, StoreError> {
-        let call = self.read("link_owners", "finding the owners of links");
+        let call = self
+            .read("link_owners", "finding the owners of links")
+            .of(Class::Background);
         run!(call, |session| {
             let mut owners = HashMap::with_capacity(ids.len());
             for ids in ids.chunks(LONGEST) {
@@ -31,9 +34,10 @@ impl Store {
 
     /// The link of that key, if there is one.
     pub async fn find_link(&self, key: &LinkKey) -> Result<Option<Link>, StoreError> {
-        run!(self.read("find_link", "finding a link"), |session| {
-            Ok(find(session, &key.domain, &[&key.code]).await?.pop())
-        })
+        run!(
+            self.read("find_link", "finding a link").of(Class::Lookups),
+            |session| Ok(find(session, &key.domain, &[&key.code]).await?.pop())
+        )
     }
 
     /// The links that there are of these keys, in no order.
@@ -55,9 +59,10 @@ impl Store {
 
     /// The record of that key: the link, or `Absent` with the revision of its deletion.
     pub async fn resolve(&self, key: &LinkKey) -> Result<Record<String>, StoreError> {
-        run!(self.read("resolve", "resolving a link"), |session| {
-            record(look_up(session, key).await?)
-        })
+        run!(
+            self.read("resolve", "resolving a link").of(Class::Lookups),
+            |session| record(look_up(session, key).await?)
+        )
     }
 
     /// A page of the keys of all links, deleted ones included, in the order of their numbers, after `after`. It joins nothing: the
@@ -69,7 +74,8 @@ impl Store {
         after: Option<u64>,
         limit: u32,
     ) -> Result<Vec<ScannedKey>, StoreError> {
-        run!(self.read("scan_keys", "scanning the keys"), |session| {
+        let call = self.read("scan_keys", "scanning the keys");
+        run!(call.of(Class::Background), |session| {
             let index = session.dialect().force_index("PRIMARY");
             let query = sql(format!(
                 "SELECT id, domain_id, code FROM links{index} WHERE id >= ? ORDER BY id LIMIT ?"
@@ -91,7 +97,7 @@ impl Store {
     /// How many links there are, deleted ones included: in MySQL by its statistics, which may be far off.
     pub async fn estimated_links(&self) -> Result<u64, StoreError> {
         let call = self.read("estimated_links", "estimating the number of links");
-        run!(call, |session| {
+        run!(call.of(Class::Background), |session| {
             let query = sql(session.dialect().estimated_links);
             let (links,): (i64,) = session.fetch_one(query).await?;
             Ok(links.max(0).cast_unsigned())

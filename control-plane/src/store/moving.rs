@@ -5,6 +5,7 @@ use super::audit::{Actor, NewEntry};
 use super::calls::{Store, run};
 use super::domains;
 use super::error::{Fault, StoreError};
+use super::lines::RowLine;
 use super::link_changes::{ChangeError, ChangeFn, LinkChange, subject};
 use super::locked_rows::{LockedRows, Written};
 use super::session::Session;
@@ -29,7 +30,11 @@ impl Store {
     ) -> Result<Option<Result<Moved, MoveError>>, StoreError> {
         // So that a domain without a row gets one before links are locked.
         self.remembered_domain_key(&wanted.to.domain).await?;
-        let call = self.write("move_link", "moving a link");
+        let call = self.write("move_link", "moving a link").locking([
+            RowLine::Link(wanted.from.clone()),
+            RowLine::Link(wanted.to.clone()),
+            RowLine::Visits(wanted.from.clone()),
+        ]);
         let place = Place {
             id,
             token: self.newest.token(),

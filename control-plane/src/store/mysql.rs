@@ -1,12 +1,12 @@
 //! MySQL 8.0 and later, and MariaDB 10.6 and later.
 
-use super::calls::Store;
+use super::calls::{Connections, Pools, Store};
 use super::error::{Fault, Remedy, StoreError};
 use super::nodes::{Known, Nodes, Times, is_galera};
 use super::secret_place::SecretPlace;
-use super::session::{IDLE_TIMEOUT, MAX_LIFETIME, Pool};
+use super::session::{IDLE_TIMEOUT, MAX_LIFETIME, MySqlConnections, Pool};
 use crate::config::StoreConfig;
-use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlPoolOptions};
+use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlPool, MySqlPoolOptions};
 use sqlx::pool::PoolConnectionMetadata;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, raw_sql};
 use std::io;
@@ -46,31 +46,57 @@ pub(super) async fn connect(config: &StoreConfig) -> Result<Store, StoreError> {
         source: why.into(),
     })?;
     let secrets = SecretPlace::Table(Arc::clone(&nodes));
-    let checked = Arc::clone(&nodes);
     let server = Arc::new(ServerSettings::default());
     let max_bytes = Arc::clone(&server.max_bytes);
+    let shared = pool_options(config, config.max_connections, &nodes, &server);
+    let shared = shared.connect_with(nodes.used().clone());
+    let shared = shared.await.map_err(refused)?;
+    let control = pool_options(config, config.control_connections, &nodes, &server);
+    let control = control.connect_lazy_with(nodes.used().clone());
+    let pools: Arc<[MySqlPool]> = Arc::new([shared.clone(), control.clone()]);
+    let pools = |pool| {
+        let pool = Pool::MySql(MySqlConnections {
+            pool,
+            pools: Arc::clone(&pools),
+            nodes: Arc::clone(&nodes),
+            lock_wait: Duration::from_secs(lock_wait(config.timeout_ms)),
+        });
+        Pools {
+            readers: pool.clone(),
+            writers: pool,
+        }
+    };
+    let connections = Connections {
+        shared: pools(shared),
+        control: pools(control),
+        bulkheads: Connections::bulkheads(config, config.max_connections),
+    };
+    Ok(Store::new(connections, config, max_bytes, secrets))
+}
+
+fn pool_options(
+    config: &StoreConfig,
+    connections: u32,
+    nodes: &Arc<Nodes>,
+    server: &Arc<ServerSettings>,
+) -> MySqlPoolOptions {
+    let (nodes, server) = (Arc::clone(nodes), Arc::clone(server));
     let lock_wait = lock_wait(config.timeout_ms);
     let longest = config.timeout_ms * ABANDONED;
-    let pool = MySqlPoolOptions::new()
-        .max_connections(config.max_connections)
+    MySqlPoolOptions::new()
+        .max_connections(connections)
         .acquire_timeout(config.timeout_ms)
         .max_lifetime(MAX_LIFETIME)
         .idle_timeout(IDLE_TIMEOUT)
         .test_before_acquire(false)
         .before_acquire(move |connection, idle| {
-            let is_current = checked.is_current(idle.age);
+            let is_current = nodes.is_current(idle.age);
             Box::pin(async move { Ok(is_current && check(connection, idle).await?) })
         })
         .after_connect(move |connection, _| {
             let server = Arc::clone(&server);
             Box::pin(async move { prepare(connection, &server, lock_wait, longest).await })
         })
-        .connect_with(nodes.used().clone())
-        .await
-        .map_err(refused)?;
-    let pool = Pool::MySql(pool, nodes);
-    let timeout = config.timeout_ms;
-    Ok(Store::new(pool.clone(), pool, timeout, max_bytes, secrets))
 }
 
 /// What each server of the database says of itself, by its name.

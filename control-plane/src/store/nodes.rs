@@ -134,22 +134,22 @@ impl Nodes {
             .store(self.servers.len() > 1, Ordering::Release);
     }
 
-    /// Chooses a server where the one in use is suspected, and has another task do so where that is due. `pool` connects to it from
-    /// now on.
-    pub(super) async fn settle(self: &Arc<Self>, pool: &MySqlPool) {
+    /// Chooses a server where the one in use is suspected, and has another task do so where that is due. All `pools` connect to it
+    /// from now on.
+    pub(super) async fn settle(self: &Arc<Self>, pools: &Arc<[MySqlPool]>) {
         if self.servers.len() == 1 {
             return;
         }
         if self.is_to_be_asked() {
-            self.choose_again(pool).await;
+            self.choose_again(pools).await;
         } else if self.is_check_due() {
-            let (nodes, pool) = (Arc::clone(self), pool.clone());
-            tokio::spawn(async move { nodes.check(&pool).await });
+            let (nodes, pools) = (Arc::clone(self), Arc::clone(pools));
+            tokio::spawn(async move { nodes.check(&pools).await });
         }
     }
 
     /// One call asks; those that come meanwhile wait for what it is told.
-    async fn choose_again(&self, pool: &MySqlPool) {
+    async fn choose_again(&self, pools: &[MySqlPool]) {
         let rounds = self.rounds.load(Ordering::Acquire);
         let _turn = self.choosing.lock().await;
         if self.rounds.load(Ordering::Acquire) != rounds || !self.is_to_be_asked() {
@@ -158,7 +158,7 @@ impl Nodes {
         let patience = self.times.timeout / SHARE_OF_TIMEOUT;
         let known = self.ask_unless_ready(patience, Some(self.place())).await;
         self.rounds.fetch_add(1, Ordering::Release);
-        let is_decided = known.is_none_or(|known| self.follow(&known, Prefer::Used, pool));
+        let is_decided = known.is_none_or(|known| self.follow(&known, Prefer::Used, pools));
         self.lock().quiet_until = (!is_decided).then(|| Instant::now() + UNDECIDED_PAUSE);
         if is_decided {
             self.is_suspected.store(false, Ordering::Release);
@@ -166,17 +166,17 @@ impl Nodes {
     }
 
     /// Asks all servers beside the calls that go on.
-    async fn check(&self, pool: &MySqlPool) {
+    async fn check(&self, pools: &[MySqlPool]) {
         let Ok(_turn) = self.choosing.try_lock() else {
             return;
         };
         let known = self.ask_all(self.times.timeout / SHARE_OF_TIMEOUT).await;
         self.rounds.fetch_add(1, Ordering::Release);
-        self.follow(&known, Prefer::First, pool);
+        self.follow(&known, Prefer::First, pools);
     }
 
     /// Uses the server that follows from what is known; whether there is one.
-    fn follow(&self, known: &[Known], prefer: Prefer, pool: &MySqlPool) -> bool {
+    fn follow(&self, known: &[Known], prefer: Prefer, pools: &[MySqlPool]) -> bool {
         let choice = self.choose(known, prefer);
         self.complain(choice, known);
         let Choice::Use(place) = choice else {
@@ -194,7 +194,9 @@ impl Nodes {
                 to = name(server),
                 "another server of the database is used from now on"
             );
-            pool.set_connect_options(server.clone());
+            for pool in pools {
+                pool.set_connect_options(server.clone());
+            }
         }
         true
     }
@@ -379,14 +381,15 @@ mod tests {
         };
         let nodes = Nodes::new(&url, times, |options| options).unwrap();
         let pool = MySqlPoolOptions::new().connect_lazy_with(nodes.used().clone());
+        let pools: Arc<[MySqlPool]> = Arc::new([pool]);
         nodes.suspect();
         let mut calls = JoinSet::new();
         for _ in 0..50 {
-            let (nodes, pool) = (Arc::clone(&nodes), pool.clone());
-            calls.spawn(async move { nodes.settle(&pool).await });
+            let (nodes, pools) = (Arc::clone(&nodes), Arc::clone(&pools));
+            calls.spawn(async move { nodes.settle(&pools).await });
         }
         calls.join_all().await;
-        nodes.settle(&pool).await;
+        nodes.settle(&pools).await;
         assert_eq!(count.load(Ordering::SeqCst), 2);
         assert!(!nodes.is_to_be_asked() && nodes.is_suspected.load(Ordering::SeqCst));
     }

@@ -1,6 +1,7 @@
 //! The outbox: changes of links on their way to the feed. A row has the changes of one transaction, or a part of them.
 
 use super::calls::{Store, run};
+use super::classes::Class;
 use super::error::{Fault, StoreError};
 use super::packed::{CutOff, Packed};
 use super::session::Session;
@@ -18,7 +19,9 @@ pub const MAX_BATCH_BYTES: usize = 64 << 10;
 impl Store {
     /// How much waits to be published.
     pub async fn outbox_size(&self) -> Result<OutboxSize, StoreError> {
-        let call = self.read("outbox_size", "measuring the outbox");
+        let call = self
+            .read("outbox_size", "measuring the outbox")
+            .of(Class::Control);
         run!(call, |session| {
             let (now, clock) = session.dialect().clock();
             let query = sql(format!(

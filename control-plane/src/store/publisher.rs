@@ -7,6 +7,7 @@ pub use state::{FeedKind, LeaseClaim, OTHER_KIND_WAIT_MILLIS, PublisherState};
 
 use super::bounds::{self, Drawn};
 use super::calls::{Store, run};
+use super::classes::Class;
 use super::dialect::Dialect;
 use super::error::{Fault, Remedy, StoreError};
 use super::ids::skip_ids;
@@ -31,7 +32,9 @@ const FLUSHED: &str = "flushed_in";
 impl Store {
     /// The row that the replicas agree on.
     pub async fn publisher(&self) -> Result<PublisherState, StoreError> {
-        let call = self.read("publisher", "reading the row of the publisher");
+        let call = self
+            .read("publisher", "reading the row of the publisher")
+            .of(Class::Control);
         let read = run!(call, |session| read(session, "").await);
         read.inspect(|state| self.note(state))
     }
@@ -69,35 +72,42 @@ impl Store {
 
     /// The oldest changes that are not published yet, in `limit` batches at most, and the row as of the same moment.
     pub async fn pending(&self, limit: u32) -> Result<Pending, StoreError> {
-        run!(self.read("pending", "reading the outbox"), |session| {
-            // Sorted by numbers alone: MariaDB would copy all rows with their contents into a temporary table.
-            let query = select(
-                session.dialect(),
-                ", o.id, o.link_keys, o.records",
-                "LEFT JOIN (SELECT id FROM outbox ORDER BY id LIMIT ?) AS oldest ON TRUE \
+        run!(
+            self.read("pending", "reading the outbox")
+                .of(Class::Control),
+            |session| {
+                // Sorted by numbers alone: MariaDB would copy all rows with their contents into a temporary table.
+                let query = select(
+                    session.dialect(),
+                    ", o.id, o.link_keys, o.records",
+                    "LEFT JOIN (SELECT id FROM outbox ORDER BY id LIMIT ?) AS oldest ON TRUE \
                  LEFT JOIN outbox o ON o.id = oldest.id WHERE p.id = 1",
-            );
-            let mut pending = Pending::default();
-            for row in session.fetch_all::<PendingRow>(query.bind(limit)).await? {
-                pending.state = row.publisher.into_state();
-                if let (Some(id), Some(keys), Some(records)) = (row.id, row.link_keys, row.records)
-                {
-                    pending.batches.push(PendingBatch {
-                        id,
-                        keys: keys.into(),
-                        records: records.into(),
-                    });
+                );
+                let mut pending = Pending::default();
+                for row in session.fetch_all::<PendingRow>(query.bind(limit)).await? {
+                    pending.state = row.publisher.into_state();
+                    if let (Some(id), Some(keys), Some(records)) =
+                        (row.id, row.link_keys, row.records)
+                    {
+                        pending.batches.push(PendingBatch {
+                            id,
+                            keys: keys.into(),
+                            records: records.into(),
+                        });
+                    }
                 }
+                pending.batches.sort_by_key(|batch| batch.id);
+                self.note(&pending.state);
+                Ok(pending)
             }
-            pending.batches.sort_by_key(|batch| batch.id);
-            self.note(&pending.state);
-            Ok(pending)
-        })
+        )
     }
 
     /// The keys of changes that are not published yet, of `limit` batches at most, and the row as of the same moment.
     pub async fn pending_keys(&self, limit: u32) -> Result<PendingKeys, StoreError> {
-        let call = self.read("pending_keys", "reading the keys of the outbox");
+        let call = self
+            .read("pending_keys", "reading the keys of the outbox")
+            .of(Class::Lookups);
         run!(call, |session| {
             let query = select(
                 session.dialect(),
@@ -120,7 +130,9 @@ impl Store {
         &self,
         claim: &LeaseClaim<'_>,
     ) -> Result<Option<PublisherState>, StoreError> {
-        let call = self.write("take_publisher_lease", "taking the publisher's lease");
+        let call = self
+            .write("take_publisher_lease", "taking the publisher's lease")
+            .of(Class::Control);
         run!(call, |session| {
             let mut state = begin_and_lock(session).await?;
             if !state.admits(claim) {
@@ -136,10 +148,12 @@ impl Store {
 
     /// Gives the lease back before its time if `owner` has it.
     pub async fn release_publisher_lease(&self, owner: &str) -> Result<(), StoreError> {
-        let call = self.write(
-            "release_publisher_lease",
-            "giving back the publisher's lease",
-        );
+        let call = self
+            .write(
+                "release_publisher_lease",
+                "giving back the publisher's lease",
+            )
+            .of(Class::Control);
         run!(call, |session| {
             let mut state = begin_and_lock(session).await?;
             if state.owner != owner {
@@ -158,7 +172,9 @@ impl Store {
         position: FeedPosition,
         ids: &[u64],
     ) -> Result<bool, StoreError> {
-        let call = self.write("forget_published", "clearing the outbox");
+        let call = self
+            .write("forget_published", "clearing the outbox")
+            .of(Class::Control);
         run!(call, |session| {
             session.begin().await?;
             // A late call never sets the position back.
@@ -185,7 +201,9 @@ impl Store {
         token: u64,
         past: Past,
     ) -> Result<Option<PublisherState>, StoreError> {
-        let call = self.write("begin_generation", "beginning a generation");
+        let call = self
+            .write("begin_generation", "beginning a generation")
+            .of(Class::Control);
         run!(call, |session| {
             let mut state = begin_and_lock(session).await?;
             if state.token != token {
@@ -212,25 +230,29 @@ impl Store {
         &self,
         reason: FlushReason,
     ) -> Result<(PublisherState, Option<Skipped>), StoreError> {
-        run!(self.write("flush", "flushing the caches"), |session| {
-            let mut state = begin_and_lock(session).await?;
-            state.begin_generation();
-            state.rev_floor = state.now.max(state.rev_floor);
-            let skipped = match reason {
-                FlushReason::Caches => {
-                    note_generation(session, FLUSHED, state.generation).await?;
-                    None
-                }
-                FlushReason::Restored { links_since } => {
-                    let drawn = Drawn::default();
-                    Some(skip_numbers(session, &mut state, links_since, drawn).await?)
-                }
-            };
-            state.flushed_in = state.generation;
-            write_and_commit(session, &state).await?;
-            self.note(&state);
-            Ok((state, skipped))
-        })
+        run!(
+            self.write("flush", "flushing the caches")
+                .of(Class::Control),
+            |session| {
+                let mut state = begin_and_lock(session).await?;
+                state.begin_generation();
+                state.rev_floor = state.now.max(state.rev_floor);
+                let skipped = match reason {
+                    FlushReason::Caches => {
+                        note_generation(session, FLUSHED, state.generation).await?;
+                        None
+                    }
+                    FlushReason::Restored { links_since } => {
+                        let drawn = Drawn::default();
+                        Some(skip_numbers(session, &mut state, links_since, drawn).await?)
+                    }
+                };
+                state.flushed_in = state.generation;
+                write_and_commit(session, &state).await?;
+                self.note(&state);
+                Ok((state, skipped))
+            }
+        )
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::analytics;
 use super::calls::{Store, run};
+use super::classes::Class;
 use super::error::{Fault, StoreError};
 use super::events::{Events, LinkEvent};
 use super::outbox::OutboxBatches;
@@ -18,7 +19,9 @@ impl Store {
     /// they were. As after any deletion the change is published, and a tombstone stays. Target, title, tags and details
     /// are removed at once.
     pub async fn purge_expired(&self, grace_seconds: u64, limit: u32) -> Result<u64, StoreError> {
-        let call = self.write("sweep_expired", "deleting links past their validity");
+        let call = self
+            .write("sweep_expired", "deleting links past their validity")
+            .of(Class::Background);
         let events = self.events.as_deref();
         let swept = run!(call, |session| sweep(session, grace_seconds, limit, events)
             .await);
@@ -28,7 +31,9 @@ impl Store {
 
     /// Counts the links that [`Store::sweep_expired`] would delete, up to `limit`.
     pub async fn count_expired(&self, grace_seconds: u64, limit: u32) -> Result<u64, StoreError> {
-        let call = self.read("count_expired", "counting links past their validity");
+        let call = self
+            .read("count_expired", "counting links past their validity")
+            .of(Class::Background);
         run!(call, |session| {
             let dialect = session.dialect();
             let (now, index) = (
@@ -53,7 +58,9 @@ impl Store {
         kept_millis: u64,
         limit: u32,
     ) -> Result<Option<u64>, StoreError> {
-        let call = self.write("purge_tombstones", "purging tombstones");
+        let call = self
+            .write("purge_tombstones", "purging tombstones")
+            .of(Class::Background);
         run!(call, |session| purge(session, kept_millis, limit).await)
     }
 }

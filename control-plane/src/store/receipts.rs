@@ -1,7 +1,9 @@
 //! Receipts: the answers to requests with an Idempotency-Key, so that a repeated request creates no link.
 
 use super::calls::{Store, run};
+use super::classes::Class;
 use super::error::{Fault, StoreError};
+use super::lines::RowLine;
 use super::session::Session;
 use super::sql::{Value, insert_literally, lookups, pieces, sql};
 use crate::links::model::Link;
@@ -18,7 +20,9 @@ impl Store {
         request: &[u8; 32],
         fingerprint: &[u8; 32],
     ) -> Result<bool, StoreError> {
-        run!(self.write("claim_request", "noting a request"), |session| {
+        let call = self.write("claim_request", "noting a request");
+        let call = call.of(Class::Creations);
+        run!(call.locking([RowLine::Request(*request)]), |session| {
             let (now, insert_ignore) = (
                 session.dialect().now_millis,
                 session.dialect().insert_ignore,
@@ -41,13 +45,17 @@ impl Store {
         &self,
         receipts: &[&Receipt],
     ) -> Result<Vec<Option<StoredReceipt>>, StoreError> {
-        let call = self.read("receipts", "finding receipts");
+        let call = self
+            .read("receipts", "finding receipts")
+            .of(Class::Creations);
         run!(call, |session| find_receipts(session, receipts).await)
     }
 
     /// Removes receipts that are older than `kept_millis` by the database's clock, `limit` at most; how many they were.
     pub async fn purge_receipts(&self, kept_millis: u64, limit: u32) -> Result<u64, StoreError> {
-        let call = self.write("purge_receipts", "purging receipts");
+        let call = self
+            .write("purge_receipts", "purging receipts")
+            .of(Class::Background);
         run!(call, |session| {
             let dialect = session.dialect();
             let old = format!("created_at < CAST({} AS SIGNED) - ?", dialect.now_millis);

@@ -4,6 +4,7 @@ use super::accounts::lock_tenant;
 use super::audit::{Actor, Entry, append};
 use super::calls::{Store, run};
 use super::error::{Fault, StoreError};
+use super::lines::RowLine;
 use super::rows::name;
 use super::session::Session;
 use super::sql::{Sql, Value, sql};
@@ -160,6 +161,7 @@ impl Store {
         max: u64,
     ) -> Result<Reported, StoreError> {
         let call = self.write("insert_report", "adding a report of abuse");
+        let call = call.locking([RowLine::Tenant(FIRST_TENANT)]);
         run!(call, |session| {
             session.begin().await?;
             // One after another, so that they are counted.
@@ -210,6 +212,7 @@ impl Store {
         actor: &Actor,
     ) -> Result<Option<ReportRow>, StoreError> {
         let call = self.write("change_report", "changing a report of abuse");
+        let call = call.locking([RowLine::Report(id)]);
         run!(call, |session| {
             session.begin().await?;
             let changed = change(session, (reviewer, id), is_open, actor).await?;

@@ -1,9 +1,11 @@
 //! A borrowed connection that is returned only if it is known to be usable.
 
+use super::classes::ConnectionPermit;
 use super::dialect::{self, Dialect};
 use super::error::Fault;
 use super::nodes::Nodes;
 use super::sql::Sql;
+use crate::deadline;
 use crate::telemetry::traces::{self, Span};
 use sqlx::mysql::{MySqlArguments, MySqlPool, MySqlRow};
 use sqlx::pool::PoolConnection;
@@ -13,7 +15,8 @@ use sqlx::{
 };
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{Instant, timeout_at};
+use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep, timeout_at};
 
 /// Connections that are idle for this long are closed.
 pub(super) const IDLE_TIMEOUT: Duration = Duration::from_mins(10);
@@ -24,8 +27,19 @@ pub(super) const MAX_LIFETIME: Duration = Duration::from_mins(30);
 /// Connections to a database.
 #[derive(Clone, Debug)]
 pub(super) enum Pool {
-    MySql(MySqlPool, Arc<Nodes>),
+    MySql(MySqlConnections),
     Sqlite(SqlitePool),
+}
+
+/// Connections to one of the servers of a URL.
+#[derive(Clone, Debug)]
+pub(super) struct MySqlConnections {
+    pub(super) pool: MySqlPool,
+    /// All pools of the store, which move to another server together.
+    pub(super) pools: Arc<[MySqlPool]>,
+    pub(super) nodes: Arc<Nodes>,
+    /// How long the server lets a statement wait for a lock.
+    pub(super) lock_wait: Duration,
 }
 
 /// A connection of a pool.
@@ -48,16 +62,29 @@ impl<T> Row for T where
 /// One connection for the length of one call.
 ///
 /// Dropped without [`Session::return_to_pool`] (an error, a timeout, a cancelled caller), the connection is closed: its
-/// state is unknown, and an answer may still be under way on it.
+/// state is unknown, and an answer may still be under way on it. The server does not notice at once, and may wait for a lock still:
+/// the permit of the connection lasts for as long.
 pub(super) struct Session {
     connection: PooledConnection,
     dialect: &'static Dialect,
-    timeout: Duration,
-    deadline: Instant,
+    watch: Watch,
     effect: Effect,
     is_reusable: bool,
+    /// How long the server may go on with a statement that is given up.
+    lock_wait: Duration,
+    permit: Option<ConnectionPermit>,
     /// The span of the call, where the request is sampled.
     span: Option<Span>,
+}
+
+/// The time that statements have.
+struct Watch {
+    timeout: Duration,
+    deadline: Instant,
+    /// Until when the client waits, if that is known.
+    client_waits_until: Option<Instant>,
+    /// Whether a statement was sent, and has no answer.
+    is_unanswered: bool,
 }
 
 /// The rows for which a commit gets the configured time once more.
@@ -78,38 +105,48 @@ macro_rules! on_connection {
         match &mut $session.connection {
             PooledConnection::MySql(connection) => {
                 let $connection = &mut **connection;
-                within(&mut $session.deadline, $session.timeout, $statement).await
+                $session.watch.run($statement).await
             }
             PooledConnection::Sqlite(connection) => {
                 let $connection = &mut **connection;
-                within(&mut $session.deadline, $session.timeout, $statement).await
+                $session.watch.run($statement).await
             }
         }
     };
 }
 
 impl Session {
-    /// Takes a connection from `pool` for a call of that name. The wait and the first statement together may take `timeout`.
+    /// Takes a connection from `pool` for a call of that name, and with a permit if calls of it need one. The wait and the first
+    /// statement together may take until `deadline`, and each further statement `timeout`.
     pub(super) async fn open(
         pool: &Pool,
-        timeout: Duration,
+        permit: impl Future<Output = Result<Option<ConnectionPermit>, Fault>>,
+        (deadline, timeout): (Instant, Duration),
         operation: &'static str,
     ) -> Result<Self, Fault> {
         let mut span = traces::database_span(pool.dialect().name(), operation);
-        let deadline = Instant::now() + timeout;
-        let acquired = timeout_at(deadline, pool.acquire()).await;
-        let acquired = acquired
-            .map_err(|_| Fault::TimedOut(timeout.as_millis()))
-            .and_then(|connection| Ok(connection?));
-        let connection = acquired.inspect_err(|fault| note_failure(&mut span, fault))?;
-        let dialect = pool.dialect();
-        Ok(Self {
-            connection,
-            dialect,
+        let watch = Watch {
             timeout,
             deadline,
+            client_waits_until: deadline::of_task(),
+            is_unanswered: false,
+        };
+        let acquired = async {
+            let permit = permit.await?;
+            let (deadline, given_up) = watch.end();
+            let connection = timeout_at(deadline, pool.acquire()).await;
+            Ok((permit, connection.map_err(|_| given_up)??))
+        };
+        let acquired = acquired.await;
+        let (permit, connection) = acquired.inspect_err(|fault| note_failure(&mut span, fault))?;
+        Ok(Self {
+            connection,
+            dialect: pool.dialect(),
+            watch,
             effect: Effect::None,
             is_reusable: false,
+            lock_wait: pool.lock_wait(),
+            permit,
             span,
         })
     }
@@ -147,16 +184,16 @@ impl Session {
     ) -> Result<Option<u64>, Fault> {
         self.effect = Effect::Possible;
         let (text, values) = (AssertSqlSafe(sql.text), sql.values);
-        let Self { deadline, .. } = self;
+        let Self { watch, .. } = self;
         match &mut self.connection {
             PooledConnection::MySql(connection) => {
                 let statement = query_with(text, values).execute(&mut **connection);
-                let done = within(deadline, self.timeout, statement).await?;
+                let done = watch.run(statement).await?;
                 Ok((done.rows_affected() > 0).then(|| done.last_insert_id()))
             }
             PooledConnection::Sqlite(connection) => {
                 let statement = query_scalar_with(text, values).fetch_optional(&mut **connection);
-                let answer: Option<i64> = within(deadline, self.timeout, statement).await?;
+                let answer: Option<i64> = watch.run(statement).await?;
                 Ok(answer.map(i64::cast_unsigned))
             }
         }
@@ -198,10 +235,11 @@ impl Session {
         self.control(self.dialect.begin).await
     }
 
-    /// Commits the transaction, after `rows` were written: from here on it is possibly committed.
+    /// Commits the transaction, after `rows` were written: from here on it is possibly committed. The client may wait no longer.
     pub(super) async fn commit(&mut self, rows: usize) -> Result<(), Fault> {
         let shares = u32::try_from(rows / ROWS_PER_TIMEOUT).unwrap_or(u32::MAX);
-        self.deadline = Instant::now() + self.timeout * shares.saturating_add(1);
+        self.watch.client_waits_until = None;
+        self.watch.deadline = Instant::now() + self.watch.timeout * shares.saturating_add(1);
         self.effect = Effect::Possible;
         self.control("COMMIT").await
     }
@@ -225,7 +263,7 @@ impl Session {
             return true;
         };
         let count = query_scalar_with(SQL, MySqlArguments::default()).fetch_one(&mut **connection);
-        let count: Result<i64, Fault> = within(&mut self.deadline, self.timeout, count).await;
+        let count: Result<i64, Fault> = self.watch.run(count).await;
         !matches!(count, Ok(0))
     }
 
@@ -251,16 +289,29 @@ fn note_failure(span: &mut Option<Span>, fault: &Fault) {
     }
 }
 
-async fn within<T>(
-    deadline: &mut Instant,
-    timeout: Duration,
-    statement: impl Future<Output = Result<T, sqlx::Error>>,
-) -> Result<T, Fault> {
-    let answer = timeout_at(*deadline, statement)
-        .await
-        .map_err(|_| Fault::TimedOut(timeout.as_millis()))??;
-    *deadline = Instant::now() + timeout;
-    Ok(answer)
+impl Watch {
+    /// When a statement is given up, and why.
+    fn end(&self) -> (Instant, Fault) {
+        match self.client_waits_until {
+            Some(until) if until < self.deadline => (until, Fault::Late),
+            _ => (self.deadline, Fault::TimedOut(self.timeout.as_millis())),
+        }
+    }
+
+    /// Runs a statement; the next one has all of its time.
+    async fn run<T>(
+        &mut self,
+        statement: impl Future<Output = Result<T, sqlx::Error>>,
+    ) -> Result<T, Fault> {
+        self.is_unanswered = true;
+        let (deadline, given_up) = self.end();
+        let answer = timeout_at(deadline, statement).await;
+        let answer = answer.map_err(|_| given_up)?;
+        self.is_unanswered = false;
+        let answer = answer?;
+        self.deadline = Instant::now() + self.timeout;
+        Ok(answer)
+    }
 }
 
 impl Drop for Session {
@@ -272,38 +323,57 @@ impl Drop for Session {
             PooledConnection::MySql(connection) => connection.close_on_drop(),
             PooledConnection::Sqlite(connection) => connection.close_on_drop(),
         }
+        if self.watch.is_unanswered
+            && let Some(permit) = self.permit.take()
+            && let Ok(runtime) = Handle::try_current()
+        {
+            let lock_wait = self.lock_wait;
+            runtime.spawn(async move {
+                sleep(lock_wait).await;
+                drop(permit);
+            });
+        }
     }
 }
 
 impl Pool {
     async fn acquire(&self) -> Result<PooledConnection, sqlx::Error> {
         Ok(match self {
-            Self::MySql(pool, nodes) => {
-                nodes.settle(pool).await;
-                PooledConnection::MySql(pool.acquire().await?)
+            Self::MySql(mysql) => {
+                mysql.nodes.settle(&mysql.pools).await;
+                PooledConnection::MySql(mysql.pool.acquire().await?)
             }
             Self::Sqlite(pool) => PooledConnection::Sqlite(pool.acquire().await?),
         })
     }
 
-    fn dialect(&self) -> &'static Dialect {
+    /// How long the server may go on with a statement that is given up. SQLite's are those of this process.
+    fn lock_wait(&self) -> Duration {
         match self {
-            Self::MySql(..) => &dialect::MYSQL,
+            Self::MySql(mysql) => mysql.lock_wait,
+            Self::Sqlite(_) => Duration::ZERO,
+        }
+    }
+
+    /// The dialect of the database.
+    pub(super) fn dialect(&self) -> &'static Dialect {
+        match self {
+            Self::MySql(_) => &dialect::MYSQL,
             Self::Sqlite(_) => &dialect::SQLITE,
         }
     }
 
     /// Notes that the server may have failed: where there are others, the next call asks which of them takes writes.
     pub(super) fn suspect(&self) {
-        if let Self::MySql(_, nodes) = self {
-            nodes.suspect();
+        if let Self::MySql(mysql) = self {
+            mysql.nodes.suspect();
         }
     }
 
     /// The most connections.
     pub(super) fn max_connections(&self) -> u32 {
         match self {
-            Self::MySql(pool, _) => pool.options().get_max_connections(),
+            Self::MySql(mysql) => mysql.pool.options().get_max_connections(),
             Self::Sqlite(pool) => pool.options().get_max_connections(),
         }
     }

@@ -2,6 +2,7 @@
 
 use super::audit::{Actor, Entry, append};
 use super::calls::{Store, run};
+use super::classes::Class;
 use super::error::{Fault, StoreError};
 use super::rows::name;
 use super::session::Session;
@@ -66,7 +67,9 @@ impl Store {
         new: &NewSession,
         limits: SessionLimits,
     ) -> Result<(), StoreError> {
-        let call = self.write("insert_session", "adding a session of the console");
+        let call = self
+            .write("insert_session", "adding a session of the console")
+            .of(Class::Accounts);
         run!(call, |session| {
             session.begin().await?;
             insert(session, new, limits).await?;
@@ -107,7 +110,9 @@ impl Store {
         token_hash: &[u8; 32],
         limits: SessionLimits,
     ) -> Result<Option<(StoredSession, Times, u64)>, StoreError> {
-        let call = self.read("find_session", "finding a session of the console");
+        let call = self
+            .read("find_session", "finding a session of the console")
+            .of(Class::Accounts);
         let found = run!(call, |session| find(session, token_hash).await)?;
         Ok(found.and_then(|(found, times)| {
             let end = times.created_at.saturating_add(millis(limits.total));
@@ -120,7 +125,9 @@ impl Store {
         token_hash: &[u8; 32],
         expires_at: u64,
     ) -> Result<(), StoreError> {
-        let call = self.write("extend_session", "extending a session of the console");
+        let call = self
+            .write("extend_session", "extending a session of the console")
+            .of(Class::Accounts);
         run!(call, |session| {
             let extend = sql("UPDATE console_sessions SET expires_at = ? WHERE token_hash = ?");
             let extend = extend.bind(expires_at).bind(token_hash);
@@ -131,11 +138,13 @@ impl Store {
     /// Ends a session, if there is one. The audit log says so.
     pub async fn remove_session(&self, token_hash: &[u8; 32]) -> Result<(), StoreError> {
         let call = self.read("find_session", "finding a session of the console");
+        let call = call.of(Class::Accounts);
         let owner = run!(call, |session| owner(session, token_hash).await)?;
         let Some(owner) = owner else {
             return Ok(());
         };
         let call = self.write("remove_session", "ending a session of the console");
+        let call = call.of(Class::Accounts);
         run!(call, |session| {
             session.begin().await?;
             let remove = sql("DELETE FROM console_sessions WHERE token_hash = ?");
@@ -156,7 +165,9 @@ impl Store {
 
     /// Removes sessions that have ended, `limit` at most; how many they were.
     pub async fn purge_sessions(&self, limit: u32) -> Result<u64, StoreError> {
-        let call = self.write("purge_sessions", "purging sessions of the console");
+        let call = self
+            .write("purge_sessions", "purging sessions of the console")
+            .of(Class::Background);
         run!(call, |session| {
             let dialect = session.dialect();
             let ended = format!("expires_at <= {} ORDER BY expires_at", dialect.now_millis);

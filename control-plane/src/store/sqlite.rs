@@ -1,6 +1,6 @@
 //! The embedded database: one file, one process that writes.
 
-use super::calls::Store;
+use super::calls::{Connections, Pools, Store};
 use super::error::{Fault, StoreError};
 use super::secret_place::SecretPlace;
 use super::session::{IDLE_TIMEOUT, Pool};
@@ -46,15 +46,24 @@ pub(super) async fn connect(url: &str, config: &StoreConfig) -> Result<Store, St
         .idle_timeout(None)
         .max_lifetime(None);
     let writers = open(writer, &connect, config.timeout_ms).await?;
-    let readers = pool
-        .max_connections(config.max_connections.saturating_sub(1).max(1))
-        .idle_timeout(IDLE_TIMEOUT)
-        .connect_lazy_with(connect.read_only(true));
+    let connect = connect.read_only(true);
+    let readers = |connections| {
+        let pool = pool.clone().max_connections(connections);
+        let pool = pool.idle_timeout(IDLE_TIMEOUT);
+        Pools {
+            readers: Pool::Sqlite(pool.connect_lazy_with(connect.clone())),
+            writers: Pool::Sqlite(writers.clone()),
+        }
+    };
+    let most_readers = config.max_connections.saturating_sub(1).max(1);
+    let connections = Connections {
+        shared: readers(most_readers),
+        control: readers(config.control_connections),
+        bulkheads: Connections::bulkheads(config, most_readers),
+    };
     let max_bytes = Arc::new(AtomicUsize::new(MAX_BYTES));
     let secrets = SecretPlace::beside(parse(url)?.get_filename());
-    let (readers, writers) = (Pool::Sqlite(readers), Pool::Sqlite(writers));
-    let timeout = config.timeout_ms;
-    Ok(Store::new(readers, writers, timeout, max_bytes, secrets))
+    Ok(Store::new(connections, config, max_bytes, secrets))
 }
 
 /// The file that a URL names; `None` if it names none.

@@ -7,6 +7,7 @@ use super::audit::{self, Actor, AuditQuery, Entry};
 use super::calls::{Store, run};
 use super::error::{Fault, StoreError};
 use super::events::LinkEvent;
+use super::lines::RowLine;
 use super::revisions::Revisions;
 use super::rows::{StoredContent, links_by_id, numbers};
 use super::session::Session;
@@ -112,7 +113,9 @@ impl Store {
         tag: &str,
         by: Option<&str>,
     ) -> Result<usize, StoreError> {
-        run!(self.write("replace_tag", "replacing a tag"), |session| {
+        let call = self.write("replace_tag", "replacing a tag");
+        let call = call.locking([RowLine::Tag(actor.tenant_id, tag.to_owned())]);
+        run!(call, |session| {
             session.begin().await?;
             let max_bytes = self.max_bytes.load(Ordering::Relaxed);
             let tenant_id = actor.tenant_id;

@@ -1,6 +1,7 @@
 //! Finds twins: links with the same domain and content.
 
 use super::calls::{Store, run};
+use super::classes::Class;
 use super::error::{Fault, StoreError};
 use super::rows::{content_hash, links_by_id, numbers, url_hash};
 use super::session::Session;
@@ -23,12 +24,15 @@ impl Store {
     pub async fn find_like(&self, wanted: &[Wanted<'_>]) -> Result<Vec<Option<Link>>, StoreError> {
         let candidates: Vec<_> = wanted.iter().map(Candidate::new).collect();
         let call = self.read("find_like", "finding links like others");
+        let call = call.of(Class::Creations);
         run!(call, |session| find_like(session, &candidates).await)
     }
 
     /// Hashes links from before version 36 of the schema, `limit` at most; how many they were.
     pub async fn hash_contents(&self, limit: u32) -> Result<u64, StoreError> {
-        let call = self.write("hash_contents", "hashing links from before");
+        let call = self
+            .write("hash_contents", "hashing links from before")
+            .of(Class::Background);
         run!(call, |session| {
             session.begin().await?;
             let index = session.dialect().force_index("links_content");

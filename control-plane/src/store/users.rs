@@ -3,8 +3,10 @@
 use super::accounts::{AccountError, admin_keys, is_last_admin_gone, lock_tenant, role};
 use super::audit::{Actor, Entry, append};
 use super::calls::{Store, run};
+use super::classes::Class;
 use super::error::{Fault, StoreError};
 use super::ids::{IdTable, next_id};
+use super::lines::RowLine;
 use super::rows::name;
 use super::session::Session;
 use super::sql::{Sql, Value, sql};
@@ -73,7 +75,9 @@ impl Store {
         actor: &Actor,
     ) -> Result<Result<UserRow, AccountError>, StoreError> {
         let token = self.newest.token();
-        run!(self.write("insert_user", "adding a user"), |session| {
+        let call = self.write("insert_user", "adding a user");
+        let call = call.locking([RowLine::Tenant(actor.tenant_id)]);
+        run!(call, |session| {
             session.begin().await?;
             lock_tenant(session, actor.tenant_id).await?;
             let made = match insert(session, (name, role, password), actor, token).await {
@@ -102,7 +106,8 @@ impl Store {
         tenant: &AccountName,
         name: &AccountName,
     ) -> Result<Option<(UserRow, Logins)>, StoreError> {
-        run!(self.read("user_of_login", "finding a user"), |session| {
+        let call = self.read("user_of_login", "finding a user");
+        run!(call.of(Class::Accounts), |session| {
             let query = select(
                 "name = ? AND tenant_id = (SELECT id FROM tenants WHERE name = ?) AND NOT disabled",
             );
@@ -134,7 +139,9 @@ impl Store {
         patch: &UserPatch,
         actor: &Actor,
     ) -> Result<Result<UserRow, AccountError>, StoreError> {
-        run!(self.write("change_user", "changing a user"), |session| {
+        let call = self.write("change_user", "changing a user");
+        let call = call.locking([RowLine::Tenant(actor.tenant_id)]);
+        run!(call, |session| {
             session.begin().await?;
             let changed = match change_locked(session, id, patch, actor).await {
                 Err(fault) if fault.is_duplicate() => Err(AccountError::NameTaken),

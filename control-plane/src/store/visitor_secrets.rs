@@ -1,6 +1,7 @@
 //! Secrets of visitor tokens: reading, making, and removing them.
 
 use super::calls::{Store, run};
+use super::classes::Class;
 use super::error::StoreError;
 use super::secret_place::{SecretPlace, remove_files};
 use super::sql::sql;
@@ -38,10 +39,12 @@ impl Store {
                 source: error.into(),
             });
         }
-        let call = self.write(
-            "forget_visitor_secrets",
-            "removing secrets of visitor tokens",
-        );
+        let call = self
+            .write(
+                "forget_visitor_secrets",
+                "removing secrets of visitor tokens",
+            )
+            .of(Class::Background);
         let removed = run!(call, |session| {
             let remove = sql("DELETE FROM visitor_secrets WHERE day < ?").bind(today);
             session.autocommit(remove).await
@@ -54,7 +57,9 @@ impl Store {
 
     /// Writes the table into a file of its own again. A deleted row stays in its page until another one takes its place.
     async fn rebuild_visitor_secrets(&self) {
-        let call = self.write("rebuild_visitor_secrets", "rebuilding the table");
+        let call = self
+            .write("rebuild_visitor_secrets", "rebuilding the table")
+            .of(Class::Background);
         let rebuilt = run!(call, |session| {
             let rebuild = sql("ALTER TABLE visitor_secrets FORCE");
             session.autocommit(rebuild).await

@@ -11,8 +11,10 @@ use self::ledger::{Limited, begin, find, lock, write_leases};
 use self::moving::follow;
 use super::audit::{Actor, Entry, append};
 use super::calls::{Store, run};
+use super::classes::Class;
 use super::error::{Fault, StoreError};
 use super::events::{Events, LinkEvent};
+use super::lines::RowLine;
 use super::link_changes::subject;
 use super::rows::links_by_id;
 use super::session::Session;
@@ -35,6 +37,9 @@ impl Store {
         config: &VisitsConfig,
     ) -> Result<Result<VisitsAnswer, StaleRequest>, StoreError> {
         let call = self.write("lease_visits", "leasing visits of a link");
+        let call = call
+            .of(Class::Visits)
+            .locking([RowLine::Visits(key.clone())]);
         run!(call, |session| {
             for _ in 0..MAX_ROUNDS {
                 let Some(asked) = find(session, key).await? else {
@@ -65,6 +70,9 @@ impl Store {
         config: &VisitsConfig,
     ) -> Result<bool, StoreError> {
         let call = self.write("take_visit", "taking a visit of a link");
+        let call = call
+            .of(Class::Visits)
+            .locking([RowLine::Visits(key.clone())]);
         run!(call, |session| {
             for _ in 0..MAX_ROUNDS {
                 let limited = find(session, key).await?;
@@ -83,7 +91,9 @@ impl Store {
 
     /// Whether visits of a link are left that are not used, be they leased.
     pub async fn has_visits(&self, key: &LinkKey) -> Result<bool, StoreError> {
-        let call = self.read("has_visits", "looking for visits of a link");
+        let call = self
+            .read("has_visits", "looking for visits of a link")
+            .of(Class::Visits);
         run!(call, |session| {
             let limited = find(session, key).await?;
             Ok(limited.is_some_and(|limited| !limited.is_used_up()))
@@ -104,7 +114,9 @@ impl Store {
 
     /// Removes leases of which nothing more is expected, `limit` at most; how many they were.
     pub async fn purge_visit_leases(&self, limit: u32) -> Result<u64, StoreError> {
-        let call = self.write("purge_visit_leases", "removing old leases of visits");
+        let call = self
+            .write("purge_visit_leases", "removing old leases of visits")
+            .of(Class::Background);
         run!(call, |session| {
             let dialect = session.dialect();
             let now = dialect.now_millis;

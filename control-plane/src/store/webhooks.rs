@@ -6,6 +6,7 @@ use super::calls::{Store, run};
 use super::error::{Fault, StoreError};
 use super::events::{Events, LinkEvent, ShowLink};
 use super::ids::{IdTable, next_id};
+use super::lines::RowLine;
 use super::rows::name;
 use super::session::Session;
 use super::sql::{Sql, sql};
@@ -127,6 +128,7 @@ impl Store {
     ) -> Result<Result<WebhookRow, WebhookError>, StoreError> {
         let token = self.newest.token();
         let call = self.write("insert_webhook", "adding a webhook");
+        let call = call.locking([RowLine::Tenant(actor.tenant_id)]);
         let made = run!(call, |session| {
             session.begin().await?;
             lock_tenant(session, actor.tenant_id).await?;
@@ -177,6 +179,7 @@ impl Store {
         change: WebhookChange,
     ) -> Result<Result<WebhookRow, WebhookError>, StoreError> {
         let call = self.write("change_webhook", "changing a webhook");
+        let call = call.locking([RowLine::Webhook(id)]);
         let changed = run!(call, |session| {
             session.begin().await?;
             let for_update = session.dialect().for_update;
@@ -207,6 +210,7 @@ impl Store {
         actor: &Actor,
     ) -> Result<Result<(), WebhookError>, StoreError> {
         let call = self.write("delete_webhook", "removing a webhook");
+        let call = call.locking([RowLine::Webhook(id)]);
         let deleted = run!(call, |session| {
             session.begin().await?;
             let delete = sql("DELETE FROM webhooks WHERE id = ? AND tenant_id = ?");

@@ -69,6 +69,22 @@ fn nonsense() -> Vec<(&'static str, Behaviour)> {
     ]
 }
 
+/// Envoy says so with every callout, and the control plane refuses in time what it cannot answer in time.
+#[tokio::test]
+async fn lookups_say_how_long_the_edge_waits_for_them() {
+    let control_plane = ScriptedControlPlane::start().await;
+    let envoy = Envoy::start(&EnvoyOptions::default(), &[control_plane.address()]).await;
+    let known = Reply::Link(link("https://example.com/known"));
+    control_plane.script("known", Behaviour::Reply(known));
+    assert_eq!(envoy.follow("/known").await.status, 302);
+    let heads = control_plane.lookup_heads("known");
+    let head = heads.first().expect("a lookup").to_ascii_lowercase();
+    assert!(
+        head.contains("x-envoy-expected-rq-timeout-ms: 800\r\n"),
+        "{head}"
+    );
+}
+
 #[tokio::test]
 async fn nonsense_is_unavailable_in_bounded_time_and_harms_no_visitor() {
     let control_plane = ScriptedControlPlane::start().await;

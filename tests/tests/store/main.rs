@@ -16,6 +16,7 @@ mod conversions;
 mod counters;
 mod crash;
 mod creating;
+mod crowding;
 mod domains;
 mod edge_health;
 mod idempotent;

@@ -4,6 +4,7 @@ use super::docs::{DAYS, DocKey, DocKind, HOURS, Head, decode, whole};
 use super::state::State;
 use crate::analytics::rollup::Rollup;
 use crate::store::calls::{Store, run};
+use crate::store::classes::Class;
 use crate::store::error::{Fault, StoreError};
 use crate::store::session::Session;
 use crate::store::sql::sql;
@@ -79,7 +80,9 @@ impl Store {
         progress: DayProgress,
         max_values: usize,
     ) -> Result<Option<DayProgress>, StoreError> {
-        let call = self.write("build_day", "summing up the clicks of a day");
+        let call = self
+            .write("build_day", "summing up the clicks of a day")
+            .of(Class::Background);
         run!(call, |session| {
             session.begin().await?;
             let state = State::lock(session).await?;

@@ -2,6 +2,7 @@
 
 use crate::clock;
 use crate::store::calls::{Store, run};
+use crate::store::classes::Class;
 use crate::store::error::{Fault, StoreError};
 use crate::store::rows::name;
 use crate::store::sql::{pieces, sql};
@@ -16,14 +17,19 @@ impl Store {
     /// The same, with their clicks.
     pub async fn hot_clicks(&self, limit: u32) -> Result<Vec<(String, u64)>, StoreError> {
         let now = clock::unix_seconds();
-        run!(self.read("hot_keys", "finding the hot links"), |session| {
-            let query = sql(
-                "SELECT link_key, clicks FROM hot_links WHERE until > ? ORDER BY place LIMIT ?",
-            );
-            let rows: Vec<(Vec<u8>, u64)> = session.fetch_all(query.bind(now).bind(limit)).await?;
-            let link = |(key, clicks): (Vec<u8>, u64)| Ok::<_, Fault>((name(&key)?, clicks));
-            rows.into_iter().map(link).collect()
-        })
+        run!(
+            self.read("hot_keys", "finding the hot links")
+                .of(Class::Lookups),
+            |session| {
+                let query = sql(
+                    "SELECT link_key, clicks FROM hot_links WHERE until > ? ORDER BY place LIMIT ?",
+                );
+                let rows: Vec<(Vec<u8>, u64)> =
+                    session.fetch_all(query.bind(now).bind(limit)).await?;
+                let link = |(key, clicks): (Vec<u8>, u64)| Ok::<_, Fault>((name(&key)?, clicks));
+                rows.into_iter().map(link).collect()
+            }
+        )
     }
 
     /// Replaces the links followed most, the hottest first. They count until then, unix seconds.
@@ -32,7 +38,9 @@ impl Store {
         links: &[(String, u64)],
         until: u64,
     ) -> Result<(), StoreError> {
-        let call = self.write("replace_hot_links", "noting the hot links");
+        let call = self
+            .write("replace_hot_links", "noting the hot links")
+            .of(Class::Background);
         run!(call, |session| {
             session.begin().await?;
             session.execute(sql("DELETE FROM hot_links")).await?;

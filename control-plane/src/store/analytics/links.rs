@@ -2,6 +2,7 @@
 
 use crate::links::utm;
 use crate::store::calls::{Store, run};
+use crate::store::classes::Class;
 use crate::store::error::{Fault, StoreError};
 use crate::store::rows::{details_from_text, name, tags_from_text};
 use crate::store::session::Session;
@@ -54,7 +55,9 @@ impl Store {
             codes.sort_unstable();
             codes.dedup();
             for codes in codes.chunks(LONGEST) {
-                let call = self.read("clicked_links", "finding links that were followed");
+                let call = self
+                    .read("clicked_links", "finding links that were followed")
+                    .of(Class::Background);
                 links.extend(run!(call, |session| {
                     clicked_links(session, domain, codes).await
                 })?);
@@ -68,7 +71,9 @@ impl Store {
         &self,
         names: &[&str],
     ) -> Result<Vec<(String, ClickedDomain)>, StoreError> {
-        let call = self.read("clicked_domains", "finding domains that were visited");
+        let call = self
+            .read("clicked_domains", "finding domains that were visited")
+            .of(Class::Background);
         run!(call, |session| {
             let mut domains = Vec::with_capacity(names.len());
             for names in names.chunks(LONGEST) {

@@ -3,6 +3,7 @@
 use super::insert_reports;
 use crate::clock;
 use crate::store::calls::{Store, run};
+use crate::store::classes::Class;
 use crate::store::clicks::settle_accounts;
 use crate::store::error::{Fault, StoreError};
 use crate::store::session::Session;
@@ -16,7 +17,9 @@ impl Store {
     /// Takes clicks that older control planes have counted into the queue, as clicks of now of which nothing else is known, of some links;
     /// how many they were. The accounts have them from then on.
     pub async fn take_older_clicks(&self) -> Result<u64, StoreError> {
-        let call = self.write("take_older_clicks", "taking clicks of older control planes");
+        let call = self
+            .write("take_older_clicks", "taking clicks of older control planes")
+            .of(Class::Background);
         run!(call, |session| take(session).await)
     }
 }

@@ -4,6 +4,7 @@ use super::docs::{DAYS, DocKind, Docs, HOURS};
 use super::retention::ClickRetention;
 use super::state::State;
 use crate::store::calls::{Store, run};
+use crate::store::classes::Class;
 use crate::store::clicks::MAX_ROWS;
 use crate::store::error::{Fault, StoreError};
 use crate::store::session::Session;
@@ -31,7 +32,9 @@ impl Store {
             + self
                 .fold_click_accounts(now, kept, (MAX_ROWS, limit))
                 .await?;
-        let call = self.write("purge_clicks", "removing old clicks");
+        let call = self
+            .write("purge_clicks", "removing old clicks")
+            .of(Class::Background);
         run!(call, |session| {
             let mut purged = of_accounts + purge_reports(session, now, kept, limit).await?;
             let today = now / DAY_MILLIS;

@@ -2,6 +2,7 @@
 
 use super::docs::sized;
 use crate::store::calls::{Store, run};
+use crate::store::classes::Class;
 use crate::store::error::{Fault, StoreError};
 use crate::store::session::Session;
 use crate::store::sql::{pieces, sql};
@@ -30,7 +31,9 @@ impl Store {
         max_rows: u64,
         max_bytes: u64,
     ) -> Result<Vec<QueuedReport>, StoreError> {
-        let call = self.read("queued_reports", "reading reports of clicks");
+        let call = self
+            .read("queued_reports", "reading reports of clicks")
+            .of(Class::Background);
         run!(call, |session| {
             let index = session.dialect().force_index("click_queue_waiting");
             let query = sql(format!(
@@ -72,7 +75,9 @@ impl Store {
 
     /// Sets a report aside that cannot be read: it is not read again.
     pub async fn set_report_aside(&self, id: u64) -> Result<(), StoreError> {
-        let call = self.write("set_report_aside", "setting a report of clicks aside");
+        let call = self
+            .write("set_report_aside", "setting a report of clicks aside")
+            .of(Class::Background);
         run!(call, |session| {
             let set = sql("UPDATE click_queue SET aside = 1 WHERE id = ?");
             session.autocommit(set.bind(id)).await.map(drop)
@@ -81,7 +86,9 @@ impl Store {
 
     /// The bytes of the reports that wait.
     pub async fn queued_bytes(&self) -> Result<u64, StoreError> {
-        let call = self.read("queued_bytes", "measuring reports of clicks");
+        let call = self
+            .read("queued_bytes", "measuring reports of clicks")
+            .of(Class::Clicks);
         run!(call, |session| {
             let index = session.dialect().force_index("click_queue_waiting");
             let query = sql(format!(
@@ -94,7 +101,9 @@ impl Store {
 
     /// When the oldest report that waits came in: unix time in milliseconds. `None` if none waits.
     pub async fn oldest_report(&self) -> Result<Option<u64>, StoreError> {
-        let call = self.read("oldest_report", "looking for the oldest report of clicks");
+        let call = self
+            .read("oldest_report", "looking for the oldest report of clicks")
+            .of(Class::Background);
         run!(call, |session| {
             let index = session.dialect().force_index("click_queue_waiting");
             let query = sql(format!(

@@ -8,6 +8,7 @@ use super::totals;
 use crate::analytics::rollup::{Added, Rollup, Tally};
 use crate::runtime::aside;
 use crate::store::calls::{Store, run};
+use crate::store::classes::Class;
 use crate::store::error::{Fault, StoreError};
 use crate::store::session::Session;
 use crate::store::sql::{LONGEST, sql};
@@ -38,7 +39,9 @@ pub struct ClickWrite<'a> {
 impl Store {
     /// Writes clicks, all of them or none. A transient error, and nothing is written, if one of their rows is not in the queue any more.
     pub async fn write_clicks(&self, write: &ClickWrite<'_>) -> Result<(), StoreError> {
-        let call = self.write("write_clicks", "writing clicks");
+        let call = self
+            .write("write_clicks", "writing clicks")
+            .of(Class::Background);
         run!(call, |session| {
             session.begin().await?;
             let state = State::lock(session).await?;
@@ -59,7 +62,9 @@ impl Store {
     /// Marks rows of the queue as those of an insert outside of this database, all of them or none. A transient error if one of them is
     /// marked, or not in the queue any more.
     pub async fn mark_reports(&self, rows: &[u64], insert_id: u64) -> Result<(), StoreError> {
-        let call = self.write("mark_reports", "marking reports of clicks");
+        let call = self
+            .write("mark_reports", "marking reports of clicks")
+            .of(Class::Background);
         run!(call, |session| {
             session.begin().await?;
             let mut marked = 0;
@@ -84,7 +89,9 @@ impl Store {
         totals: &[(u64, Tally)],
         orphan_days: &[((u32, u64), u64)],
     ) -> Result<(), StoreError> {
-        let call = self.write("settle_insert", "removing reports of clicks");
+        let call = self
+            .write("settle_insert", "removing reports of clicks")
+            .of(Class::Background);
         run!(call, |session| {
             session.begin().await?;
             State::lock(session).await?;

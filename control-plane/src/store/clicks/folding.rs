@@ -4,6 +4,7 @@ use super::accounts::{AccountKey, Grain, add_sums};
 use super::batch::ClickAccounts;
 use crate::store::analytics::ClickRetention;
 use crate::store::calls::{Store, run};
+use crate::store::classes::Class;
 use crate::store::error::{Fault, StoreError};
 use crate::store::session::Session;
 use crate::store::sql::{LONGEST, sql};
@@ -74,7 +75,9 @@ impl Store {
             let until = self.fold_until(grain, most).await?;
             let until = until.max(grain.kept_from(now, kept));
             loop {
-                let call = self.write("fold_click_accounts", "folding accounts of clicks");
+                let call = self
+                    .write("fold_click_accounts", "folding accounts of clicks")
+                    .of(Class::Background);
                 let count = run!(call, |session| fold(session, grain, until).await)?;
                 folded += count;
                 if count < FOLDED.into() || folded >= limit.into() {
@@ -87,7 +90,9 @@ impl Store {
 
     /// The first hour that is kept if there are so many rows of a grain at most.
     async fn fold_until(&self, grain: Grain, most: u64) -> Result<u64, StoreError> {
-        let call = self.read("fold_click_accounts", "counting accounts of clicks");
+        let call = self
+            .read("fold_click_accounts", "counting accounts of clicks")
+            .of(Class::Background);
         run!(call, |session| {
             let index = session.dialect().force_index("PRIMARY");
             let query = sql(format!(
@@ -109,7 +114,9 @@ impl Store {
         let mut first = WorkerId::default();
         // Without chance it begins with the first one.
         let _ = getrandom::fill(&mut first);
-        let call = self.write("forget_click_workers", "forgetting workers");
+        let call = self
+            .write("forget_click_workers", "forgetting workers")
+            .of(Class::Background);
         run!(call, |session| {
             let index = session.dialect().force_index("PRIMARY");
             let query = sql(format!(
