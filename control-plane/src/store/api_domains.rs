@@ -118,7 +118,9 @@ impl Store {
         token: &str,
         is_there: bool,
     ) -> Result<(), StoreError> {
-        let call = self.write("note_domain_record", "noting what the DNS says of a domain");
+        let call = self
+            .write("note_domain_record", "noting what the DNS says of a domain")
+            .of(Class::Background);
         run!(call, |session| {
             let now = session.dialect().now_millis;
             let (seen_at, missing_since) = if is_there {

@@ -3,6 +3,7 @@
 use super::accounts::lock_tenant;
 use super::audit::{Actor, Entry, append};
 use super::calls::{Store, run};
+use super::classes::Class;
 use super::error::{Fault, StoreError};
 use super::session::Session;
 use super::sql::{Value, sql};
@@ -50,7 +51,9 @@ impl Store {
         account: FailedAccount,
         sum: FailedSum,
     ) -> Result<bool, StoreError> {
-        let call = self.write("note_failed_logins", "noting logins that failed");
+        let call = self
+            .write("note_failed_logins", "noting logins that failed")
+            .of(Class::Accounts);
         run!(call, |session| {
             session.begin().await?;
             // Processes that note them count one after another.

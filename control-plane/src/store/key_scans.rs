@@ -1,6 +1,7 @@
 //! How far the scans of all keys have come, each in a process of its own: for `edgelink doctor`, which asks the database alone.
 
 use super::calls::{Store, run};
+use super::classes::Class;
 use super::error::{Fault, StoreError};
 use super::rows::name;
 use super::sql::sql;
@@ -64,7 +65,9 @@ impl Store {
         process: &str,
         progress: &ScanProgress,
     ) -> Result<(), StoreError> {
-        let call = self.write("note_scan", "noting how far the scan of all keys has come");
+        let call = self
+            .write("note_scan", "noting how far the scan of all keys has come")
+            .of(Class::Background);
         run!(call, |session| {
             let dialect = session.dialect();
             let now = dialect.now_millis;

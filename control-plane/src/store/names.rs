@@ -3,6 +3,7 @@
 use super::accounts::lock_tenant;
 use super::audit::{Actor, Entry, append};
 use super::calls::{Store, run};
+use super::classes::Class;
 use super::error::{Fault, StoreError};
 use super::session::Session;
 use super::sql::{Value, sql};
@@ -76,7 +77,9 @@ impl Store {
     }
 
     async fn rename(&self, table: NamedTable, row: &Row) -> Result<(), StoreError> {
-        let call = self.write("normalize_name", "normalizing the name of an account");
+        let call = self
+            .write("normalize_name", "normalizing the name of an account")
+            .of(Class::Background);
         let renamed = run!(call, |session| {
             session.begin().await?;
             let renamed = rename(session, table, row).await?;

@@ -4,6 +4,7 @@ use super::accounts::AccountError;
 use super::api_keys::{ApiKeyRow, insert as insert_key};
 use super::audit::{Actor, Entry, append};
 use super::calls::{Store, run};
+use super::classes::Class;
 use super::error::{Fault, StoreError};
 use super::ids::{IdTable, next_id};
 use super::session::Session;
@@ -49,9 +50,11 @@ impl Store {
 
     /// The id of the tenant of a name.
     pub async fn find_tenant(&self, name: &AccountName) -> Result<Option<u32>, StoreError> {
-        run!(self.read("find_tenant", "finding a tenant"), |session| {
-            find(session, name).await
-        })
+        run!(
+            self.read("find_tenant", "finding a tenant")
+                .of(Class::Accounts),
+            |session| find(session, name).await
+        )
     }
 
     /// Tenants with a greater id than `after`, in the order of their ids.
