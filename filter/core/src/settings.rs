@@ -183,11 +183,12 @@ impl Settings {
         Ok(written.into())
     }
 
-    /// The settings of a host that has one edge for all workers, and connects to Redis by itself.
+    /// The settings of a host that has one edge for so many workers, and connects to Redis by itself. What visitors and lookups of a worker may
+    /// take is there for each of them.
     ///
     /// # Errors
     /// The [`SettingsError`] that names the field that such a host needs.
-    pub fn for_process(self) -> Result<Self, SettingsError> {
+    pub fn for_process(self, workers: u32) -> Result<Self, SettingsError> {
         let servers = self.redis.as_ref().map(|redis| &redis.servers.addresses);
         if servers.is_some_and(Vec::is_empty) {
             let mut problems = Problems::default();
@@ -195,14 +196,26 @@ impl Settings {
             problems.refuse("redis.servers", must);
             problems.into_result().map_err(SettingsError)?;
         }
+        let workers = usize::try_from(workers).unwrap_or(usize::MAX).max(1);
+        let of_all = |bound: usize| bound.saturating_mul(workers);
         let redis = self.redis.map(|mut redis| {
-            redis.lookups.is_flushed = true;
+            let lookups = &mut redis.lookups;
+            lookups.is_flushed = true;
+            lookups.max_waiting = of_all(lookups.max_waiting);
+            lookups.max_unanswered_bytes = of_all(lookups.max_unanswered_bytes);
             redis
         });
+        let control_plane = ControlPlane {
+            max_pending: of_all(self.control_plane.max_pending),
+            max_waiting: of_all(self.control_plane.max_waiting),
+            ..self.control_plane
+        };
         // What the workers would share in slots is in the cache that all of them have.
         Ok(Self {
             slots: 0,
             redis,
+            control_plane,
+            max_limited_links: of_all(self.max_limited_links),
             ..self
         })
     }

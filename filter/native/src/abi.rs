@@ -110,6 +110,7 @@ const SUCCESS: u32 = 0;
 unsafe extern "C" {
     fn envoy_dynamic_module_callback_log(level: u32, message: Buffer);
     fn envoy_dynamic_module_callback_is_validation_mode() -> bool;
+    fn envoy_dynamic_module_callback_get_concurrency() -> u32;
     fn envoy_dynamic_module_callback_http_get_headers_size(filter: Object, kind: u32) -> usize;
     fn envoy_dynamic_module_callback_http_get_headers(filter: Object, kind: u32, out: *mut RawHeader) -> bool;
     fn envoy_dynamic_module_callback_http_get_header(filter: Object, kind: u32, name: Buffer, out: *mut Buffer, index: usize, count: *mut usize) -> bool;

@@ -157,9 +157,9 @@ pub(crate) fn begin(
     envoy: Configuration<'_>,
     name: &[u8],
     json: &[u8],
-    is_validated: bool,
+    (is_validated, workers): (bool, u32),
 ) -> Option<Config> {
-    let settings = Settings::parse(json).and_then(Settings::for_process);
+    let settings = Settings::parse(json).and_then(|settings| settings.for_process(workers));
     let settings = match settings {
         Ok(settings) => settings,
         Err(error) => {

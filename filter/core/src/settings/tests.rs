@@ -163,3 +163,23 @@ fn the_token_is_never_repeated() {
     let error = parse(&with("/controlPlane/token", json!("secret word"))).unwrap_err();
     assert!(!error.to_string().contains("secret"), "{error}");
 }
+
+#[test]
+fn a_process_has_the_bounds_of_each_of_its_workers() {
+    let json = r#"{"domains":["go.example"],"controlPlane":{"cluster":"c","maxPending":2,"maxWaiting":3},"poll":{},
+        "redis":{"mode":"pooled","servers":["a:1"],"maxPending":5,"maxBufferedBytes":2048},"visits":{"maxLinks":7}}"#;
+    for (workers, times) in [(0, 1), (1, 1), (32, 32)] {
+        let settings = Settings::parse(json.as_bytes()).unwrap();
+        let settings = settings.for_process(workers).unwrap();
+        let (control_plane, redis) = (settings.control_plane, settings.redis.unwrap());
+        let bounds = [
+            control_plane.max_pending,
+            control_plane.max_waiting,
+            redis.lookups.max_waiting,
+            redis.lookups.max_unanswered_bytes,
+            settings.max_limited_links,
+        ];
+        assert_eq!(bounds, [2, 3, 5, 2_048, 7].map(|bound| bound * times));
+        assert_eq!(settings.slots, 0);
+    }
+}

@@ -39,15 +39,20 @@ extern "C" fn envoy_dynamic_module_on_http_filter_config_new(
     name: Buffer,
     json: Buffer,
 ) -> *const c_void {
-    let is_validated = {
-        // SAFETY: it may be asked on the main thread, which this is.
-        unsafe { super::envoy_dynamic_module_callback_is_validation_mode() }
+    let (is_validated, workers) = {
+        // SAFETY: both may be asked on the main thread, which this is.
+        unsafe {
+            (
+                super::envoy_dynamic_module_callback_is_validation_mode(),
+                super::envoy_dynamic_module_callback_get_concurrency(),
+            )
+        }
     };
     let begun = caught("config_new", || {
         // SAFETY: both are there until the hook returns.
         let (name, json) = unsafe { (name.bytes(), json.bytes()) };
         let envoy = Configuration(envoy, PhantomData);
-        main_thread::begin(envoy, name, json, is_validated)
+        main_thread::begin(envoy, name, json, (is_validated, workers))
     });
     match begun {
         Ok(Some(config)) => Box::into_raw(Box::new(config)).cast_const().cast(),

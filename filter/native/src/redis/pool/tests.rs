@@ -133,8 +133,8 @@ fn settings(ports: [u16; 2]) -> RedisSettings {
         ports[1],
         TIMEOUT.as_millis(),
     );
-    let settings = Settings::parse(json.as_bytes()).and_then(Settings::for_process);
-    settings.unwrap().redis.unwrap()
+    let settings = Settings::parse(json.as_bytes()).unwrap();
+    settings.for_process(1).unwrap().redis.unwrap()
 }
 
 /// A key in one of the halves.

@@ -121,6 +121,9 @@ exports! {
     fn envoy_dynamic_module_callback_is_validation_mode() -> bool {
         false
     }
+    fn envoy_dynamic_module_callback_get_concurrency() -> u32 {
+        1
+    }
     fn envoy_dynamic_module_callback_http_get_headers_size(filter: Object, _kind: u32) -> usize {
         request(filter).headers.len()
     }
