@@ -23,3 +23,4 @@ mod shlink;
 pub(crate) mod tenant_links;
 mod unlock;
 mod visit;
+mod visit_workers;

@@ -190,6 +190,8 @@ impl Server {
         let edge_health = tokio::spawn(async move { app.edge_health.keep_writing().await });
         let app = self.app.clone();
         let failed_logins = tokio::spawn(async move { app.failed_logins.keep_writing().await });
+        let app = self.app.clone();
+        let visit_workers = tokio::spawn(async move { app.visit_workers.keep_writing().await });
         let acceptor = Acceptor::new(doors, config);
         let stop = async {
             shutdown.await;
@@ -205,6 +207,7 @@ impl Server {
         key_uses.abort();
         edge_health.abort();
         failed_logins.abort();
+        visit_workers.abort();
         self.app.keys.uses().write().await;
         self.app.failed_logins.write().await;
         self.minter.shutdown().await;

@@ -12,7 +12,7 @@ mod faults;
 mod history;
 mod logs;
 mod part;
-mod proxy;
+pub mod proxy;
 mod receiver;
 mod rollups;
 

@@ -14,6 +14,7 @@ use crate::http::health::Health;
 use crate::http::pages::Pages;
 use crate::http::seal::Seal;
 use crate::http::tenant_links::TenantLinks;
+use crate::http::visit_workers::WorkerNotes;
 use crate::limits::Limiter;
 use crate::limits::tries::{LOGINS, PASSWORDS, PROVIDER_LOGINS, Tries};
 use crate::links::creating::Creator;
@@ -53,6 +54,8 @@ pub(crate) struct App {
     pub(crate) health: Health,
     /// How the workers of edges are doing.
     pub(crate) edge_health: HealthNotes,
+    /// The last words of workers of edges that hold visits.
+    pub(crate) visit_workers: WorkerNotes,
     /// Takes reports of clicks.
     pub(crate) reports: Reports,
     /// Keeps clicks, and answers questions about them.
@@ -142,6 +145,7 @@ impl App {
             pages: Pages::new(&config.pages),
             link_paths: LinkPaths::unless_plain(links.prefix.clone(), links.trailing_slash),
             edge_health: HealthNotes::new(store.clone()),
+            visit_workers: WorkerNotes::new(store.clone(), &config.visits),
             health: Health::new(
                 store.clone(),
                 lookups.feed.clone(),

@@ -4,6 +4,7 @@
 mod feed;
 
 use super::unlock;
+use super::visit_workers::note_worker;
 use crate::clicks::IngestError;
 use crate::clock;
 use crate::http::app::App;
@@ -25,6 +26,7 @@ use edgelink_wire::clicks::{EDGE_HEADER, edge_name};
 use edgelink_wire::domain_record::domain_key;
 use edgelink_wire::health;
 use edgelink_wire::password::{MAX_FORM_LENGTH, VISITOR_HEADER};
+use edgelink_wire::visits::{ReturnOutcome, VisitReturns};
 use edgelink_wire::{
     Code, Domain, LinkAnswer, LinkKey, LinkRecord, Record, Snapshot, VisitsAnswer, VisitsRequest,
     link_batch, visits,
@@ -65,9 +67,14 @@ pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
             "/visits/{domain}/{code}",
             post(lease_visits).layer(DefaultBodyLimit::max(visits::MAX_LENGTH)),
         )
+        .route(
+            "/visits",
+            post(return_visits).layer(DefaultBodyLimit::max(visits::MAX_RETURNS_LENGTH)),
+        )
         .fallback(nothing_here)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(from_fn(heed_edge_timeout))
+        .layer(from_fn_with_state(app.clone(), note_worker))
         .layer(from_fn_with_state(
             app.edge_tokens.clone(),
             require_edge_token,
@@ -78,6 +85,7 @@ pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
 pub(crate) fn waiting_routes(app: &Arc<App>) -> Router<Arc<App>> {
     Router::new()
         .route("/feed", get(feed::poll))
+        .layer(from_fn_with_state(app.clone(), note_worker))
         .layer(from_fn_with_state(
             app.edge_tokens.clone(),
             require_edge_token,
@@ -355,6 +363,7 @@ async fn lease_visits(
     let body = body.map_err(|_| invalid())?;
     let request =
         VisitsRequest::decode(&body).map_err(|error| invalid().with_detail(error.to_string()))?;
+    app.visit_workers.note(&request.worker);
     let leased = app
         .store
         .lease_visits(&key, &request, &app.config.visits)
@@ -362,6 +371,43 @@ async fn lease_visits(
     let answer = leased.map_err(|_| Problem::new(Kind::StaleVisits))?;
     counter!(VISITS_LEASED).increment(answer.visits);
     Ok(binary(VisitsAnswer::MEDIA_TYPE, answer.to_bytes()).into_response())
+}
+
+/// `POST /edge/v1/visits`: notes what a worker gives back of several links. What has become of each is in the answer.
+async fn return_visits(
+    State(app): State<Arc<App>>,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, Problem> {
+    let invalid = || Problem::new(Kind::InvalidVisits);
+    let body = body.map_err(|rejection| match rejection.status() {
+        StatusCode::PAYLOAD_TOO_LARGE => Problem::new(Kind::BodyTooLarge),
+        _ => invalid(),
+    })?;
+    let VisitReturns { worker, returns } =
+        VisitReturns::decode(&body).map_err(|error| invalid().with_detail(error.to_string()))?;
+    app.visit_workers.note(&worker);
+    let mut outcomes = vec![ReturnOutcome::Later; returns.len()];
+    // A key that this version cannot read is left for one that can: it holds up no other.
+    let readable = returns.iter().enumerate().filter_map(|(place, returned)| {
+        let key = parse_line(returned.key).ok()?;
+        let request = VisitsRequest {
+            worker,
+            number: returned.number,
+            settled: returned.settled,
+            wants: false,
+        };
+        Some((place, (key, request)))
+    });
+    let (places, readable): (Vec<_>, Vec<_>) = readable.unzip();
+    let config = &app.config.visits;
+    let noted = app.store.return_visits(worker, &readable, config).await?;
+    for (place, outcome) in places.into_iter().zip(noted) {
+        if let Some(of_place) = outcomes.get_mut(place) {
+            *of_place = outcome;
+        }
+    }
+    let outcomes = ReturnOutcome::to_bytes(&outcomes);
+    Ok(binary(visits::RETURNS_MEDIA_TYPE, outcomes).into_response())
 }
 
 impl From<IngestError> for Problem {

@@ -15,6 +15,8 @@ pub(super) struct Dialect {
     pub(super) begin: &'static str,
     /// Locks the rows of a query. In SQLite, a transaction that writes has the whole file for itself.
     pub(super) for_update: &'static str,
+    /// The same for those rows that no other transaction has locked: the others are not in the answer.
+    pub(super) skip_locked: &'static str,
     /// Keeps the rows of a query as they are until the transaction ends, and lets others read them.
     pub(super) for_share: &'static str,
     /// The greater of two values.
@@ -48,6 +50,7 @@ pub(super) static MYSQL: Dialect = Dialect {
     now_seconds: "CAST(UNIX_TIMESTAMP() AS SIGNED)",
     begin: "START TRANSACTION",
     for_update: " FOR UPDATE",
+    skip_locked: " FOR UPDATE SKIP LOCKED",
     // MariaDB has no FOR SHARE.
     for_share: " LOCK IN SHARE MODE",
     greatest: "GREATEST",
@@ -69,6 +72,7 @@ pub(super) static SQLITE: Dialect = Dialect {
     // A transaction that starts as a reader and then writes can fail as busy at once, without waiting.
     begin: "BEGIN IMMEDIATE",
     for_update: "",
+    skip_locked: "",
     for_share: "",
     greatest: "MAX",
     least: "MIN",

@@ -3,11 +3,12 @@
 
 mod ledger;
 mod moving;
+mod returning;
 
 pub(super) use self::ledger::{is_any, remove};
 pub(super) use self::moving::carry;
 
-use self::ledger::{Limited, begin, find, lock, write_leases};
+use self::ledger::{Limited, LockedVisits, begin, find, find_by_id, lock, write};
 use self::moving::follow;
 use super::audit::{Actor, Entry, append};
 use super::calls::{Store, run};
@@ -16,11 +17,12 @@ use super::error::{Fault, StoreError};
 use super::events::{Events, LinkEvent};
 use super::lines::RowLine;
 use super::link_changes::subject;
-use super::rows::links_by_id;
+use super::rows::{links_by_id, numbers};
 use super::session::Session;
-use super::sql::sql;
+use super::sql::{pieces, sql};
 use crate::config::VisitsConfig;
-use crate::visits::{KEPT_MILLIS, Ledger, StaleRequest};
+use crate::visits::{KEPT_MILLIS, Ledger, StaleRequest, VisitLease};
+use edgelink_wire::clicks::WorkerId;
 use edgelink_wire::{LinkKey, VisitsAnswer, VisitsRequest};
 use serde_json::json;
 
@@ -40,22 +42,33 @@ impl Store {
         let call = call
             .of(Class::Visits)
             .locking([RowLine::Visits(key.clone())]);
+        let holder = request.worker;
+        let of_no_link = || {
+            let mut mine = VisitLease::none(holder, holder);
+            Ledger::default().lease(&mut mine, 0, request, config, 0)
+        };
         run!(call, |session| {
             for _ in 0..MAX_ROUNDS {
                 let Some(asked) = find(session, key).await? else {
-                    return Ok(Ledger::default().lease(0, request, config, 0));
+                    return Ok(of_no_link());
                 };
                 let Some((limited, request)) = follow(session, &asked, request).await? else {
-                    return Ok(Ledger::default().lease(0, request, config, 0));
+                    return Ok(of_no_link());
                 };
                 // A link that has moved only gets visits back.
                 let max = match limited.id == asked.id {
                     true => limited.max(),
                     false => 0,
                 };
-                let lease = |ledger: &mut Ledger, now| ledger.lease(max, &request, config, now);
-                let events = self.events.as_deref();
-                if let Some(answer) = change(session, &limited, events, lease).await? {
+                let lease = |visits: &mut LockedVisits| {
+                    let none = || VisitLease::none(request.worker, holder);
+                    let mine = visits.mine.get_or_insert_with(none);
+                    let now = visits.row.now_millis;
+                    visits.ledger.lease(mine, max, &request, config, now)
+                };
+                let worker = Some(request.worker);
+                let changer = self.changer(config);
+                if let Some(answer) = changer.change(session, &limited, worker, lease).await? {
                     return Ok(answer);
                 }
             }
@@ -79,9 +92,9 @@ impl Store {
                 let Some(limited) = limited.filter(|limited| !limited.is_used_up()) else {
                     return Ok(false);
                 };
-                let take = |ledger: &mut Ledger, now| ledger.take(limited.max(), config, now);
-                let events = self.events.as_deref();
-                if let Some(was_there) = change(session, &limited, events, take).await? {
+                let take = |visits: &mut LockedVisits| visits.ledger.take(limited.max());
+                let changer = self.changer(config);
+                if let Some(was_there) = changer.change(session, &limited, None, take).await? {
                     return Ok(was_there);
                 }
             }
@@ -104,29 +117,87 @@ impl Store {
     pub async fn find_visits(&self, link_id: u64) -> Result<VisitCounts, StoreError> {
         let call = self.read("find_visits", "counting visits of a link");
         run!(call, |session| {
-            let query = sql(
-                "SELECT CAST(COALESCE((SELECT used FROM visits WHERE link_id = ?), 0) AS UNSIGNED) AS used, \
-                 CAST(COALESCE(SUM(size), 0) AS UNSIGNED) AS leased FROM visit_leases WHERE link_id = ?",
-            );
-            session.fetch_one(query.bind(link_id).bind(link_id)).await
+            let leases = "(SELECT CAST(COALESCE(SUM(size), 0) AS UNSIGNED) FROM visit_leases l WHERE l.link_id = v.link_id)";
+            let query = sql(format!(
+                "SELECT used, CAST(CASE WHEN summed = changes THEN leased ELSE {leases} END AS UNSIGNED) AS leased \
+                 FROM visits v WHERE link_id = ?"
+            ));
+            let counts: Option<_> = session.fetch_optional(query.bind(link_id)).await?;
+            Ok(counts.unwrap_or_default())
         })
     }
 
-    /// Removes leases of which nothing more is expected, `limit` at most; how many they were.
+    /// Notes that workers were heard of.
+    pub async fn note_workers(&self, workers: &[WorkerId]) -> Result<(), StoreError> {
+        let call = self
+            .write("note_workers", "noting which workers were heard of")
+            .of(Class::Visits);
+        run!(call, |session| {
+            let dialect = session.dialect();
+            let (row, heard_at) = (
+                format!("(?, {})", dialect.now_millis),
+                dialect.inserted("heard_at"),
+            );
+            let update = dialect.on_duplicate("worker");
+            for workers in pieces(workers) {
+                let insert = sql("INSERT INTO visit_workers (worker, heard_at) VALUES ");
+                let insert = insert.join(", ", workers, |sql, worker| {
+                    sql.push(&row).bind(worker.as_slice())
+                });
+                let insert = insert.push(&format!("{update} heard_at = {heard_at}"));
+                session.autocommit(insert).await?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Removes leases of which nothing more is expected, and workers that were not heard of for as long, `limit` of each at most; how
+    /// many they were. Blocks that are out come back.
     pub async fn purge_visit_leases(&self, limit: u32) -> Result<u64, StoreError> {
         let call = self
             .write("purge_visit_leases", "removing old leases of visits")
             .of(Class::Background);
+        // Whatever the grace is, this is later.
+        let config = &VisitsConfig::default();
         run!(call, |session| {
             let dialect = session.dialect();
             let now = dialect.now_millis;
-            let old = format!("lease_until < CAST({now} AS SIGNED) - ? ORDER BY lease_until");
-            let purge = sql(dialect.delete_some("visit_leases", "link_id, worker", &old));
-            let purge = purge.bind(KEPT_MILLIS).bind(limit);
-            session.autocommit(purge).await
+            let old = |column: &str| format!("{column} < CAST({now} AS SIGNED) - ?");
+            let out = sql(format!(
+                "SELECT DISTINCT link_id FROM (SELECT link_id FROM visit_leases WHERE {} AND size > 0 ORDER BY lease_until LIMIT ?) AS o",
+                old("lease_until")
+            ));
+            let out = numbers(session, out.bind(KEPT_MILLIS).bind(limit.min(MOST_OUT))).await?;
+            for link_id in out {
+                if let Some(limited) = find_by_id(session, link_id).await? {
+                    let changer = self.changer(config);
+                    let nothing = |_: &mut LockedVisits| {};
+                    changer.change(session, &limited, None, nothing).await?;
+                }
+            }
+            let mut purged = 0;
+            let leases = old("lease_until") + " AND size = 0 ORDER BY lease_until";
+            let workers = old("heard_at") + " ORDER BY heard_at";
+            for (table, key, old) in [
+                ("visit_leases", "link_id, worker", leases),
+                ("visit_workers", "worker", workers),
+            ] {
+                let purge = sql(dialect.delete_some(table, key, &old));
+                let purge = purge.bind(KEPT_MILLIS).bind(limit);
+                purged += session.autocommit(purge).await?;
+            }
+            Ok(purged)
         })
     }
+
+    fn changer<'a>(&'a self, config: &'a VisitsConfig) -> Changer<'a> {
+        let events = self.events.as_deref();
+        Changer { config, events }
+    }
 }
+
+/// The most blocks that come back with one purge because they are out for so long.
+const MOST_OUT: u32 = 64;
 
 /// How often a link is looked up again that has moved, or was purged, before its visits were locked.
 const MAX_ROUNDS: usize = 4;
@@ -140,65 +211,89 @@ pub struct VisitCounts {
     pub leased: u64,
 }
 
-/// Changes the ledger of a link, in one transaction. `None`, and nothing is changed, if the link has moved meanwhile, or is not
-/// there any more.
-async fn change<T>(
-    session: &mut Session,
-    limited: &Limited,
-    events: Option<&Events>,
-    act: impl FnOnce(&mut Ledger, u64) -> T,
-) -> Result<Option<T>, Fault> {
-    if limited.used.is_none() {
-        session.autocommit(begin(session, limited.id)).await?;
-    }
-    session.begin().await?;
-    let locked = lock(session, limited.id).await?;
-    let unmoved = locked.filter(|(locked, _)| locked.moved_to == limited.moved_to);
-    let Some((locked, before)) = unmoved else {
-        session.rollback().await?;
-        return Ok(None);
-    };
-    let now = locked.now_millis;
-    let mut after = before.clone();
-    let outcome = act(&mut after, now);
-    write_leases(session, limited.id, now, &before, &mut after).await?;
-    let max = limited.max.filter(|_| limited.is_live);
-    let reached = max.filter(|max| after.used >= *max);
-    if after != before || reached != locked.reached {
-        // The lock is that of one node: a transaction on another one conflicts with this one by the row that both write.
-        let update =
-            sql("UPDATE visits SET used = ?, reached = ?, changes = changes + 1 WHERE link_id = ?");
-        let update = update.bind(after.used).bind(reached);
-        session.execute(update.bind(limited.id)).await?;
-    }
-    if reached.is_some() && reached != locked.reached {
-        on_limit_reached(session, limited, (after.used, now), events).await?;
-    }
-    session.commit(1).await?;
-    Ok(Some(outcome))
+/// Changes visits, by the settings.
+#[derive(Clone, Copy)]
+struct Changer<'a> {
+    config: &'a VisitsConfig,
+    /// Writes events for webhooks; `None` if there are none.
+    events: Option<&'a Events>,
 }
 
-/// The limit of a link is reached, for the first time since it was set: what the world is told of it is a part of the
-/// transaction.
-async fn on_limit_reached(
-    session: &mut Session,
-    limited: &Limited,
-    (used, now): (u64, u64),
-    events: Option<&Events>,
-) -> Result<(), Fault> {
-    let links = links_by_id(session, &[limited.id]).await?;
-    for link in &links {
-        let entry = Entry {
-            actor: &Actor::command_line(limited.tenant_id),
-            action: "link.limit-reached",
-            subject: subject(&link.key()),
-            detail: json!({ "maxVisits": limited.max, "used": used }),
+impl Changer<'_> {
+    /// Changes the visits of a link, in one transaction; `worker` is the one that asks. `None`, and nothing is changed, if the link has
+    /// moved meanwhile, or is not there any more.
+    async fn change<T>(
+        self,
+        session: &mut Session,
+        limited: &Limited,
+        worker: Option<WorkerId>,
+        act: impl FnOnce(&mut LockedVisits) -> T,
+    ) -> Result<Option<T>, Fault> {
+        if limited.used.is_none() {
+            session.autocommit(begin(session, limited.id)).await?;
+        }
+        session.begin().await?;
+        let locked = lock(session, limited.id, worker, self.config).await?;
+        let unmoved = locked.filter(|locked| locked.row.moved_to == limited.moved_to);
+        let Some(mut visits) = unmoved else {
+            session.rollback().await?;
+            return Ok(None);
         };
-        append(session, &entry).await?;
+        let outcome = act(&mut visits);
+        self.finish(session, &[(limited, &visits)]).await?;
+        Ok(Some(outcome))
     }
-    if let Some(events) = events {
-        let reached = links.iter().map(|link| (LinkEvent::LimitReached, link));
-        events.append(session, now, reached).await?;
+
+    /// Writes changed visits, and ends the transaction.
+    async fn finish(
+        self,
+        session: &mut Session,
+        changed: &[(&Limited, &LockedVisits)],
+    ) -> Result<(), Fault> {
+        let reached = changed.iter().map(|(limited, visits)| {
+            let max = limited.max.filter(|_| limited.is_live);
+            (*visits, max.filter(|max| visits.ledger.used >= *max))
+        });
+        let written: Vec<_> = reached.collect();
+        let rows = write(session, &written).await?;
+        let newly = changed.iter().zip(&written);
+        let newly = newly
+            .filter(|(_, (visits, reached))| reached.is_some() && *reached != visits.row.reached);
+        let newly: Vec<_> = newly.map(|(changed, _)| *changed).collect();
+        if !newly.is_empty() {
+            self.on_limit_reached(session, &newly).await?;
+        }
+        session.commit(rows.max(1)).await
     }
-    Ok(())
+
+    /// The limits of links are reached, for the first time since they were set: what the world is told of it is a part of the
+    /// transaction.
+    async fn on_limit_reached(
+        self,
+        session: &mut Session,
+        reached: &[(&Limited, &LockedVisits)],
+    ) -> Result<(), Fault> {
+        let ids: Vec<u64> = reached.iter().map(|(limited, _)| limited.id).collect();
+        let links = links_by_id(session, &ids).await?;
+        let mut now = 0;
+        for link in &links {
+            let of_link = |(limited, _): &&(&Limited, &LockedVisits)| limited.id == link.id;
+            let Some((limited, visits)) = reached.iter().find(of_link) else {
+                continue;
+            };
+            now = visits.row.now_millis;
+            let entry = Entry {
+                actor: &Actor::command_line(limited.tenant_id),
+                action: "link.limit-reached",
+                subject: subject(&link.key()),
+                detail: json!({ "maxVisits": limited.max, "used": visits.ledger.used }),
+            };
+            append(session, &entry).await?;
+        }
+        if let Some(events) = self.events {
+            let reached = links.iter().map(|link| (LinkEvent::LimitReached, link));
+            events.append(session, now, reached).await?;
+        }
+        Ok(())
+    }
 }

@@ -14,7 +14,8 @@
 //! block came (0 if there is none), and how many visits of it were spent. The answer ([`ReturnOutcome`]): version (1 byte), how many
 //! returns, and for each, in the same order, 0 if it is settled, or 1 if it is to come again.
 //!
-//! A worker that holds blocks names itself in the header [`WORKER_HEADER`] of all its background requests, so that it is known to live.
+//! A worker that holds blocks names itself in the header [`WORKER_HEADER`] of all its background requests: as long as a worker is heard
+//! of, no block of it is leased to others.
 
 use crate::clicks::WorkerId;
 use crate::code::MAX_CODE_LENGTH;

@@ -17,7 +17,7 @@ const ON_THE_WAY: usize = 256;
 
 /// What becomes of the bytes of one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Flow {
+pub enum Flow {
     /// They are forwarded at once.
     Open,
     /// They wait until the cut ends, as they do where packets are lost and sent again.
@@ -28,7 +28,7 @@ pub(super) enum Flow {
 
 /// A direction, as the connecting side sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Direction {
+pub enum Direction {
     /// What is sent to the target.
     Requests,
     /// What the target sends.
@@ -56,7 +56,7 @@ impl State {
 
 /// A proxy on a port of its own. It ends when it is dropped.
 #[derive(Debug)]
-pub(super) struct Proxy {
+pub struct Proxy {
     address: SocketAddr,
     state: watch::Sender<State>,
     task: JoinHandle<()>,
@@ -67,7 +67,7 @@ impl Proxy {
     ///
     /// # Panics
     /// Where no port can be listened on.
-    pub(super) async fn start(target: SocketAddr) -> Self {
+    pub async fn start(target: SocketAddr) -> Self {
         let address = local(free_port());
         let listener = TcpListener::bind(address).await.expect("a free port");
         let (state, seen) = watch::channel(State {
@@ -87,12 +87,12 @@ impl Proxy {
 
     /// Where it listens.
     #[must_use]
-    pub(super) fn address(&self) -> SocketAddr {
+    pub fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// Cuts, delays or opens one direction.
-    pub(super) fn set(&self, direction: Direction, flow: Flow) {
+    pub fn set(&self, direction: Direction, flow: Flow) {
         self.state.send_modify(|state| match direction {
             Direction::Requests => state.requests = flow,
             Direction::Answers => state.answers = flow,
@@ -100,7 +100,7 @@ impl Proxy {
     }
 
     /// Breaks every connection and refuses new ones, or takes them again.
-    pub(super) fn refuse(&self, is_refusing: bool) {
+    pub fn refuse(&self, is_refusing: bool) {
         self.state.send_modify(|state| {
             state.is_refusing = is_refusing;
             state.generation += 1;
@@ -108,7 +108,7 @@ impl Proxy {
     }
 
     /// Sends new connections elsewhere and breaks those that stand.
-    pub(super) fn repoint(&self, target: SocketAddr) {
+    pub fn repoint(&self, target: SocketAddr) {
         self.state.send_modify(|state| {
             state.target = target;
             state.generation += 1;
@@ -116,7 +116,7 @@ impl Proxy {
     }
 
     /// Forwards everything again.
-    pub(super) fn heal(&self) {
+    pub fn heal(&self) {
         self.state.send_modify(|state| {
             state.requests = Flow::Open;
             state.answers = Flow::Open;

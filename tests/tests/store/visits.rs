@@ -5,8 +5,9 @@ use edgelink_control_plane::config::VisitsConfig;
 use edgelink_control_plane::store::{Actor, AuditQuery, LinkMove, NewLink, Store, VisitCounts};
 use edgelink_control_plane::visits::StaleRequest;
 use edgelink_tests::stack::until;
-use edgelink_wire::visits::SettledBlock;
-use edgelink_wire::{VisitsAnswer, VisitsRequest};
+use edgelink_wire::visits::{ReturnOutcome, SettledBlock};
+use edgelink_wire::{LinkKey, VisitsAnswer, VisitsRequest};
+use sqlx::{Connection, MySqlConnection};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -24,6 +25,14 @@ on_every_database!(
     a_link_that_goes_while_its_visits_are_taken_has_none,
     visits_of_a_link_that_had_a_limit_go_with_it,
     old_leases_are_purged_in_batches,
+    blocks_that_are_out_for_a_day_come_back_with_a_purge,
+    returns_of_many_links_are_settled_together_and_once,
+    a_return_of_a_link_that_has_moved_counts_where_it_is_then,
+    limits_that_returns_reach_are_told_once,
+    a_block_stays_out_as_long_as_its_worker_is_heard_of,
+    a_block_of_a_link_that_moves_stays_out_as_long_as_its_worker_is_heard_of,
+    sums_are_right_beside_control_planes_that_do_not_know_them,
+    visits_of_before_the_sums_are_added_up,
 );
 
 fn limited(id: u64, code: &str, max_visits: u64) -> NewLink {
@@ -336,4 +345,238 @@ async fn old_leases_are_purged_in_batches(database: Database) {
     let purged = async || store.purge_visit_leases(3).await.unwrap();
     assert_eq!([purged().await, purged().await, purged().await], [3, 2, 0]);
     assert_eq!(counts(&store, 1).await, (0, 50));
+}
+
+async fn blocks_that_are_out_for_a_day_come_back_with_a_purge(database: Database) {
+    let store = database.store().await;
+    create(&store, limited(1, "a", 100)).await.unwrap();
+    block(&store, request(1, 1, None)).await;
+    store.note_workers(&[[1; 16], [2; 16]]).await.unwrap();
+    database
+        .execute("UPDATE visit_leases SET lease_until = 1, back_at = 1; UPDATE visit_workers SET heard_at = 1")
+        .await;
+    assert_eq!(store.purge_visit_leases(10).await.unwrap(), 3);
+    assert_eq!(counts(&store, 1).await, (0, 0));
+    for table in ["visit_leases", "visit_workers"] {
+        assert_eq!(database.count(table).await, 0, "{table}");
+    }
+}
+
+fn returned(code: &str, number: u64, settled: (u64, u64)) -> (LinkKey, VisitsRequest) {
+    let request = VisitsRequest {
+        wants: false,
+        ..request(1, number, Some(settled))
+    };
+    (key(&format!("a.example/{code}")), request)
+}
+
+/// The outcomes of returns of worker 1.
+async fn give_back(store: &Store, returns: &[(LinkKey, VisitsRequest)]) -> Vec<ReturnOutcome> {
+    let config = VisitsConfig::default();
+    let outcomes = store.return_visits([1; 16], returns, &config).await;
+    outcomes.expect("outcomes")
+}
+
+async fn returns_of_many_links_are_settled_together_and_once(database: Database) {
+    const LINKS: u64 = 100;
+    let store = database.store().await;
+    for id in 1..=LINKS {
+        create(&store, limited(id, &format!("a{id}"), 9))
+            .await
+            .unwrap();
+        let code = format!("a{id}");
+        assert_eq!(block_of(&store, &code, request(1, id, None)).await, 4);
+        assert_eq!(block_of(&store, &code, request(2, id, None)).await, 1);
+    }
+    create(&store, link(LINKS + 1, "unlimited")).await.unwrap();
+    let spent = |id: u64| id % 5;
+    let mut returns: Vec<_> = (1..=LINKS)
+        .rev()
+        .map(|id| returned(&format!("a{id}"), LINKS + id, (id, spent(id))))
+        .collect();
+    returns.push(returned("unlimited", 1_000, (1, 1)));
+    returns.push(returned("none", 1_001, (1, 1)));
+    for _ in 0..2 {
+        let outcomes = give_back(&store, &returns).await;
+        assert_eq!(outcomes, vec![ReturnOutcome::Settled; returns.len()]);
+        for id in 1..=LINKS {
+            assert_eq!(counts(&store, id).await, (spent(id), 1), "{id}");
+        }
+    }
+    // One that a later request has overtaken says nothing new.
+    block_of(&store, "a4", request(1, 2_000, None)).await;
+    let leased = counts(&store, 4).await.1;
+    let late = [returned("a4", 1_500, (4, 4))];
+    assert_eq!(give_back(&store, &late).await, [ReturnOutcome::Settled]);
+    assert_eq!(counts(&store, 4).await, (4, leased));
+}
+
+async fn a_return_of_a_link_that_has_moved_counts_where_it_is_then(database: Database) {
+    let store = database.store().await;
+    for (id, code) in [(1, "a"), (2, "b")] {
+        create(&store, limited(id, code, 100)).await.unwrap();
+        assert_eq!(block_of(&store, code, request(1, id, None)).await, 50);
+    }
+    relocate(&store, "a", "c", 3, false).await;
+    let returns = [returned("a", 3, (1, 20)), returned("b", 4, (2, 30))];
+    for _ in 0..2 {
+        let outcomes = give_back(&store, &returns).await;
+        assert_eq!(outcomes, [ReturnOutcome::Settled; 2]);
+        assert_eq!(counts(&store, 3).await, (20, 0));
+        assert_eq!(counts(&store, 2).await, (30, 0));
+    }
+}
+
+async fn limits_that_returns_reach_are_told_once(database: Database) {
+    let store = database.store().await;
+    for (id, code) in [(1, "a"), (2, "b"), (3, "c")] {
+        create(&store, limited(id, code, 1)).await.unwrap();
+        assert_eq!(block_of(&store, code, request(1, id, None)).await, 1);
+    }
+    let returns = [
+        returned("a", 4, (1, 1)),
+        returned("b", 5, (2, 1)),
+        returned("c", 6, (3, 0)),
+    ];
+    for _ in 0..2 {
+        give_back(&store, &returns).await;
+        let mut query = AuditQuery::of_tenant(1, 10);
+        query.action = Some("link.limit-reached".to_owned());
+        let entries = store.audit_entries(&query).await.unwrap();
+        let mut subjects: Vec<_> = entries.iter().map(|entry| &*entry.subject).collect();
+        subjects.sort_unstable();
+        assert_eq!(subjects, ["link:a.example/a", "link:a.example/b"]);
+    }
+}
+
+/// Makes every block one that is over and of which nothing was heard for long.
+const OVERDUE: &str = "UPDATE visit_leases SET lease_until = 1, back_at = 1 WHERE size > 0";
+
+async fn a_block_stays_out_as_long_as_its_worker_is_heard_of(database: Database) {
+    let store = database.store().await;
+    create(&store, limited(1, "a", 1)).await.unwrap();
+    assert_eq!(block(&store, request(1, 1, None)).await, 1);
+    store.note_workers(&[[1; 16]]).await.unwrap();
+    database.execute(OVERDUE).await;
+    assert_eq!(block(&store, request(2, 1, None)).await, 0, "it lives");
+    let late = "visit_leases WHERE size = 1 AND back_at > 1";
+    assert_eq!(database.count(late).await, 1, "it is looked at later");
+    assert!(
+        !store
+            .take_visit(&key("a.example/a"), &VisitsConfig::default())
+            .await
+            .unwrap()
+    );
+    database.execute(OVERDUE).await;
+    database
+        .execute("UPDATE visit_workers SET heard_at = 1")
+        .await;
+    assert_eq!(block(&store, request(2, 2, None)).await, 1, "it is silent");
+    assert_eq!(counts(&store, 1).await, (0, 1));
+}
+
+async fn a_block_of_a_link_that_moves_stays_out_as_long_as_its_worker_is_heard_of(
+    database: Database,
+) {
+    let store = database.store().await;
+    create(&store, limited(1, "a", 1)).await.unwrap();
+    assert_eq!(block(&store, request(1, 1, None)).await, 1);
+    relocate(&store, "a", "b", 2, false).await;
+    relocate(&store, "b", "c", 3, false).await;
+    store.note_workers(&[[1; 16]]).await.unwrap();
+    assert_eq!(block_of(&store, "c", request(2, 1, None)).await, 0);
+    database.execute(OVERDUE).await;
+    assert_eq!(block_of(&store, "c", request(2, 2, None)).await, 0);
+    give_back(&store, &[returned("a", 2, (1, 0))]).await;
+    assert_eq!(block_of(&store, "c", request(2, 3, None)).await, 1);
+}
+
+/// The statements of a control plane of before the sums where a worker leases visits of the link 1.
+fn of_before(worker: u8, size: u64, until: &str) -> String {
+    let worker = format!("X'{}'", format!("{worker:02x}").repeat(16));
+    format!(
+        "DELETE FROM visit_leases WHERE link_id = 1 AND worker = {worker}; \
+         INSERT INTO visit_leases (link_id, worker, number, size, settled, lease_until) VALUES (1, {worker}, 7, {size}, 0, {until}); \
+         UPDATE visits SET changes = changes + 1 WHERE link_id = 1"
+    )
+}
+
+const FAR: &str = "9000000000000";
+
+async fn sums_are_right_beside_control_planes_that_do_not_know_them(database: Database) {
+    let store = database.store().await;
+    create(&store, limited(1, "a", 100)).await.unwrap();
+    assert_eq!(block(&store, request(1, 1, None)).await, 50);
+    database.execute(&of_before(2, 40, FAR)).await;
+    assert_eq!(counts(&store, 1).await, (0, 90));
+    assert_eq!(
+        block(&store, request(3, 1, None)).await,
+        1,
+        "of 10, for 3 workers"
+    );
+    assert_eq!(counts(&store, 1).await, (0, 91));
+    // It has changed the block of one that is known here, and made one that is over.
+    database.execute(&of_before(1, 0, FAR)).await;
+    database.execute(&of_before(4, 9, "1")).await;
+    assert!(
+        store
+            .take_visit(&key("a.example/a"), &VisitsConfig::default())
+            .await
+            .unwrap()
+    );
+    assert_eq!(counts(&store, 1).await, (1, 41));
+    // Its purge has removed what was out.
+    database
+        .execute("DELETE FROM visit_leases WHERE size > 1")
+        .await;
+    block(&store, request(3, 2, Some((1, 1)))).await;
+    let (used, leased) = counts(&store, 1).await;
+    assert_eq!(used, 2);
+    let sum = format!("visit_leases WHERE size = {leased}");
+    assert_eq!(database.count(&sum).await, 1);
+}
+
+async fn visits_of_before_the_sums_are_added_up(database: Database) {
+    let out = of_before(2, 40, FAR);
+    let statements = ["INSERT INTO visits (link_id, used) VALUES (1, 30)", &out];
+    database.begin_at(103, &statements).await;
+    let store = database.store().await;
+    create(&store, limited(1, "a", 100)).await.unwrap();
+    assert_eq!(counts(&store, 1).await, (30, 40));
+    assert_eq!(block(&store, request(3, 1, None)).await, 7);
+    let settled = request(2, 8, Some((7, 25)));
+    block(&store, settled).await;
+    assert_eq!(counts(&store, 1).await.0, 55);
+}
+
+/// Rows are locked in servers alone.
+#[tokio::test]
+async fn a_return_of_a_locked_link_is_for_later_and_holds_up_no_other() {
+    let database = Database::on_server().await;
+    let store = database.store().await;
+    for (id, code) in [(1, "a"), (2, "b"), (3, "c")] {
+        create(&store, limited(id, code, 1)).await.unwrap();
+        assert_eq!(block_of(&store, code, request(1, id, None)).await, 1);
+    }
+    let mut other = MySqlConnection::connect(database.url()).await.unwrap();
+    let lock = "START TRANSACTION; SELECT * FROM visits WHERE link_id = 2 FOR UPDATE";
+    sqlx::raw_sql(lock).execute(&mut other).await.unwrap();
+    let returns = [
+        returned("a", 4, (1, 1)),
+        returned("b", 5, (2, 1)),
+        returned("c", 6, (3, 1)),
+    ];
+    let expected = [
+        ReturnOutcome::Settled,
+        ReturnOutcome::Later,
+        ReturnOutcome::Settled,
+    ];
+    assert_eq!(give_back(&store, &returns).await, expected);
+    assert_eq!(counts(&store, 1).await, (1, 0));
+    assert_eq!(counts(&store, 2).await, (0, 1));
+    assert_eq!(counts(&store, 3).await, (1, 0));
+    sqlx::raw_sql("ROLLBACK").execute(&mut other).await.unwrap();
+    let outcomes = give_back(&store, &returns).await;
+    assert_eq!(outcomes, [ReturnOutcome::Settled; 3]);
+    assert_eq!(counts(&store, 2).await, (1, 0));
 }

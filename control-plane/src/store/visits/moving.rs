@@ -1,12 +1,11 @@
 //! Visits of links that move. What a link has used, and the blocks that workers have of it, are those of the link that it becomes;
 //! what workers say of the blocks comes under the old key, and is noted there as well.
 
-use super::ledger::{Limited, begin, find_by_id, lock, remove, write_leases};
+use super::ledger::{Limited, begin, find_by_id, leases_out, lock_sums, remove, write_leases};
 use crate::links::model::Link;
 use crate::store::error::Fault;
 use crate::store::session::Session;
 use crate::store::sql::sql;
-use crate::visits::Ledger;
 use edgelink_wire::VisitsRequest;
 use edgelink_wire::clicks::WorkerId;
 
@@ -34,25 +33,22 @@ pub(in crate::store) async fn carry(
     if from.content.details.max_visits.is_some() {
         session.execute(begin(session, from.id)).await?;
     }
-    let Some((locked, ledger)) = lock(session, from.id).await? else {
+    let Some(locked) = lock_sums(session, from.id).await? else {
         return Ok(());
     };
+    // Without sums: the next change adds its leases up.
     let insert = sql("INSERT INTO visits (link_id, used, reached) VALUES (?, ?, ?)");
     let insert = insert.bind(to).bind(locked.used).bind(locked.reached);
     session.execute(insert).await?;
     if keeps_old {
         return Ok(());
     }
-    let mut carried_over = Ledger {
-        leases: ledger.leases,
-        ..Ledger::default()
-    };
-    carried_over.leases.retain(|lease| lease.size > 0);
-    for lease in &mut carried_over.leases {
+    let mut leases = leases_out(session, from.id).await?;
+    for lease in &mut leases {
         lease.worker = carried(lease.worker, from.id, to);
     }
-    let (now, none) = (locked.now_millis, Ledger::default());
-    write_leases(session, to, now, &none, &mut carried_over).await?;
+    let leases: Vec<_> = leases.iter().map(|lease| (to, lease)).collect();
+    write_leases(session, &leases).await?;
     let note = sql("UPDATE visits SET moved_to = ? WHERE link_id = ?");
     session.execute(note.bind(to).bind(from.id)).await.map(drop)
 }

@@ -1,0 +1,103 @@
+//! The last words of workers of edges that hold visits, gathered until they are written.
+
+use crate::config::VisitsConfig;
+use crate::http::app::App;
+use crate::latest::Latest;
+use crate::store::Store;
+use crate::telemetry::LogThrottle;
+use crate::visits::NOTED_SHARE;
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::Response;
+use edgelink_wire::clicks::WorkerId;
+use edgelink_wire::visits;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The longest wait until it is written: in one statement for many workers.
+const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The most workers that are waited for and remembered: those of 10,000 edges with 16 workers each hold no visits all at once. Further
+/// ones are noted with a later request of theirs.
+const MAX_WORKERS: usize = 65_536;
+
+/// The last words of workers. Each is noted once in a part of the grace, so that what they ask costs no write.
+pub(crate) struct WorkerNotes {
+    store: Arc<Store>,
+    latest: Latest<WorkerId, ()>,
+    noted_at: Mutex<HashMap<WorkerId, Instant>>,
+    interval: Duration,
+}
+
+impl WorkerNotes {
+    pub(crate) fn new(store: Arc<Store>, config: &VisitsConfig) -> Self {
+        Self {
+            store,
+            latest: Latest::new(MAX_WORKERS),
+            noted_at: Mutex::default(),
+            interval: config.grace_ms / NOTED_SHARE,
+        }
+    }
+
+    /// Notes that a worker was heard of.
+    pub(crate) fn note(&self, worker: &WorkerId) {
+        let now = Instant::now();
+        let mut noted_at = self.noted_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = noted_at.get(worker);
+        if last.is_some_and(|last| now.duration_since(*last) < self.interval) {
+            return;
+        }
+        if last.is_some() || noted_at.len() < MAX_WORKERS {
+            noted_at.insert(*worker, now);
+        }
+        self.latest.note(worker, (), |(), ()| ());
+    }
+
+    /// Writes it, for ever. What cannot be written is written with a later word of the worker.
+    pub(crate) async fn keep_writing(&self) {
+        static LOG: LogThrottle = LogThrottle::new();
+        let pause = (self.interval / 2).min(FLUSH_INTERVAL);
+        loop {
+            tokio::time::sleep(pause).await;
+            self.forget_old();
+            let workers = self.latest.take().into_iter();
+            let workers: Vec<WorkerId> = workers.map(|(worker, ())| worker).collect();
+            if workers.is_empty() {
+                continue;
+            }
+            if let Err(error) = self.store.note_workers(&workers).await {
+                self.forget(&workers);
+                if let Some(suppressed) = LOG.admit(Instant::now()) {
+                    tracing::warn!(%error, suppressed, "that workers were heard of is not written: it is tried again with their next requests");
+                }
+            }
+        }
+    }
+
+    fn forget_old(&self) {
+        let now = Instant::now();
+        let mut noted_at = self.noted_at.lock().unwrap_or_else(PoisonError::into_inner);
+        noted_at.retain(|_, at| now.duration_since(*at) < self.interval);
+    }
+
+    fn forget(&self, workers: &[WorkerId]) {
+        let mut noted_at = self.noted_at.lock().unwrap_or_else(PoisonError::into_inner);
+        for worker in workers {
+            noted_at.remove(worker);
+        }
+    }
+}
+
+/// Notes the worker that a request of the edge API names.
+pub(super) async fn note_worker(
+    State(app): State<Arc<App>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let worker = request.headers().get(visits::WORKER_HEADER);
+    if let Some(worker) = worker.and_then(|worker| visits::worker_of(worker.as_bytes())) {
+        app.visit_workers.note(&worker);
+    }
+    next.run(request).await
+}
