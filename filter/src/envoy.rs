@@ -142,6 +142,11 @@ impl Clients for Envoy {
         cookies.map_or_else(Vec::new, |cookies| cookies.to_vec())
     }
 
+    fn user_agent(&self) -> Vec<u8> {
+        let user_agent = abi::header(Map::RequestHeaders, "user-agent");
+        user_agent.map_or_else(Vec::new, |user_agent| user_agent.to_vec())
+    }
+
     fn describe(&self, what: Described, value: &[u8]) {
         let name = match what {
             Described::Outcome => "edgelink.outcome",

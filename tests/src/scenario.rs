@@ -288,7 +288,7 @@ pub fn visits_of(code: &str) -> String {
 /// alone. `None` if the path is another one.
 ///
 /// # Panics
-/// Where the body has no returns.
+/// If the body has no returns.
 #[must_use]
 pub fn returns_of(path: &str, body: &[u8]) -> Option<Vec<(String, VisitsRequest)>> {
     if path != RETURNS_PATH {
@@ -496,6 +496,8 @@ macro_rules! for_each_scenario {
                 waiters_share_the_requests_for_blocks,
                 what_is_left_of_a_block_comes_back,
                 a_request_for_visits_that_fails_is_503_and_not_410,
+                what_is_loaded_ahead_uses_no_visit,
+                bots_that_are_spared_use_no_visit,
             }
             properties {
                 a_link_that_is_over_leads_to_where_its_owner_says,

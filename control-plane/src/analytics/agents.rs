@@ -10,6 +10,7 @@ mod device;
 use super::model::Agent;
 use bots::BotList;
 use edgelink_wire::clicks::events::MAX_TEXT;
+use edgelink_wire::rules::is_bot;
 use moka::sync::Cache;
 use std::sync::{Arc, LazyLock};
 
@@ -85,7 +86,7 @@ impl Parser {
             device: device::class(os, device, user_agent),
             browser: family(browser.as_ref().map_or("", |browser| &browser.family)),
             os: family(os),
-            is_bot: is_spider || self.bots.has(user_agent),
+            is_bot: is_spider || self.bots.has(user_agent) || is_bot(user_agent.as_bytes()),
         }
     }
 }

@@ -118,8 +118,13 @@ async fn admit(
         return Ok(true);
     };
     let max_visits = Extension::decode_again(&link.extension).max_visits;
-    if max_visits.is_none() || decide(key, record, visit).outcome != Outcome::Redirect {
+    if max_visits.is_none() {
         return Ok(true);
+    }
+    match decide(key, record, visit).outcome {
+        Outcome::Redirect => {}
+        Outcome::Withheld => return app.store.has_visits(key).await,
+        _ => return Ok(true),
     }
     let is_visit = is_visit(method.as_str().as_bytes());
     let has_one = match is_visit {
@@ -273,6 +278,8 @@ pub(crate) fn page(app: &App, outcome: Outcome, brand: Brand<'_>) -> Response {
             let allow = [(header::ALLOW, HeaderValue::from_static(ALLOW))];
             (allow, Problem::new(Kind::MethodNotAllowed)).into_response()
         }
-        Outcome::Redirect | Outcome::Expired | Outcome::Unavailable => app.pages.unavailable(brand),
+        Outcome::Redirect | Outcome::Expired | Outcome::Unavailable | Outcome::Withheld => {
+            app.pages.unavailable(brand)
+        }
     }
 }

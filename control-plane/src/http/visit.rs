@@ -24,10 +24,15 @@ pub(super) fn behind_code(path: &str) -> (&str, &str) {
 
 /// Whether a request may be a click or an orphan visit: what is loaded before its visitor wants it is none.
 pub(super) fn is_counted(method: &Method, headers: &HeaderMap) -> bool {
-    let is_prefetch = |(name, value): (&HeaderName, &HeaderValue)| {
+    is_visit(method.as_str().as_bytes()) && !is_prefetch(headers)
+}
+
+/// True for a request that is made before its visitor wants it.
+fn is_prefetch(headers: &HeaderMap) -> bool {
+    let says_so = |(name, value): (&HeaderName, &HeaderValue)| {
         attributes::is_prefetch(name.as_str().as_bytes(), value.as_bytes())
     };
-    is_visit(method.as_str().as_bytes()) && !headers.iter().any(is_prefetch)
+    headers.iter().any(says_so)
 }
 
 /// Whether a visitor does not want to be described.
@@ -135,6 +140,10 @@ impl Visitor for Visit<'_> {
 
     fn is_used_up(&self) -> bool {
         self.is_used_up
+    }
+
+    fn is_prefetch(&self) -> bool {
+        is_prefetch(self.headers)
     }
 
     fn has_other_method(&self) -> bool {

@@ -163,6 +163,7 @@ impl CheckedContent {
                 LinkDetails {
                     notes,
                     max_visits,
+                    spares_bots,
                     rules: _,
                     expired_url: _,
                     forward_path,
@@ -186,6 +187,7 @@ impl CheckedContent {
             archived,
             notes,
             max_visits,
+            spares_bots,
             forward_path,
             crawlable,
             track_conversions,
@@ -215,6 +217,7 @@ pub struct OtherProperties<'c> {
     pub archived: &'c mut bool,
     pub notes: &'c mut Option<String>,
     pub max_visits: &'c mut Option<u64>,
+    pub spares_bots: &'c mut bool,
     pub forward_path: &'c mut bool,
     pub crawlable: &'c mut bool,
     pub track_conversions: &'c mut bool,

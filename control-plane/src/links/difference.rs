@@ -50,6 +50,9 @@ fn properties(content: &LinkContent) -> Map<String, Value> {
         _ => Map::new(),
     };
     properties.remove("kept");
+    if let Some(Value::Bool(spares_bots)) = properties.remove("sparesBots") {
+        properties.insert("botsUseVisits".to_owned(), json!(!spares_bots));
+    }
     for (name, value) in [
         ("longUrl", json!(target.as_str())),
         ("redirectStatus", json!(redirect.code())),

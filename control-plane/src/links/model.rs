@@ -71,6 +71,9 @@ pub struct LinkDetails {
     /// How many visits it has; `None` without a limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_visits: Option<u64>,
+    /// True if bots use none of these.
+    #[serde(skip_serializing_if = "is_false")]
+    pub spares_bots: bool,
     /// Conditional targets, the first of which counts whose conditions hold.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<Rule>,
@@ -114,6 +117,8 @@ impl LinkDetails {
             crawlable: self.crawlable,
             track_conversions: self.track_conversions,
             max_visits: self.max_visits,
+            // Older edges can read the record of a link for which it makes no difference.
+            spares_bots: self.spares_bots && self.max_visits.is_some(),
             unlock_key: self.password.as_ref().map(|hash| {
                 let key = key().to_string();
                 UnlockKey::new(hash, key.as_bytes())
@@ -182,6 +187,7 @@ impl LinkContent {
                 LinkDetails {
                     notes: _,
                     max_visits: _,
+                    spares_bots: _,
                     rules,
                     expired_url,
                     forward_path: _,

@@ -75,7 +75,7 @@ metrics! {
     /// Lookups by edges.
     EDGE_LOOKUPS: Counter "edgelink_edge_lookups_total", "`outcome` (link, absent, failed)";
     /// Visitors answered by the control plane itself.
-    REDIRECTS: Counter "edgelink_redirects_total", "`outcome` (redirect, expired, locked, not_allowed, not_found, gone, unavailable)";
+    REDIRECTS: Counter "edgelink_redirects_total", "`outcome` (redirect, expired, locked, not_allowed, withheld, not_found, gone, unavailable)";
     /// Visits of links that have a limit, leased to workers of edges or taken by visitors of the control plane itself.
     VISITS_LEASED: Counter "edgelink_visits_leased_total";
     /// Passwords that visitors gave, also at edges.

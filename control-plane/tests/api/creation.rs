@@ -38,6 +38,7 @@ async fn a_link_needs_a_target_and_nothing_else() {
             "forwardPath": false,
             "crawlable": false,
             "trackConversions": false,
+            "botsUseVisits": true,
             "hasPassword": false,
             "utmSource": null,
             "utmMedium": null,

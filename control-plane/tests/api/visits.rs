@@ -1,10 +1,15 @@
 //! Links that have a limit of visits.
 
 use crate::helpers::{Answer, Running, send};
-use edgelink_wire::visits::SettledBlock;
+use edgelink_tests::stack::until;
+use edgelink_wire::visits::{
+    MAX_RETURNS_LENGTH, RETURNS_MEDIA_TYPE, RETURNS_PATH, ReturnOutcome, SettledBlock, VisitReturn,
+    VisitReturns, WORKER_HEADER, worker_text,
+};
 use edgelink_wire::{VisitsAnswer, VisitsRequest};
 use reqwest::Method;
 use serde_json::{Value, json};
+use std::time::{Duration, Instant};
 
 const TARGET: &str = "https://example.com/";
 
@@ -191,4 +196,163 @@ async fn a_restored_link_goes_on_and_a_new_one_begins_at_0() {
     let moved = moved.json(&json!({ "customSlug": "b" }));
     send(moved).await;
     assert_eq!(visits(&server, "b").await["used"], 1);
+}
+
+async fn give_back(server: &Running, body: Vec<u8>) -> Answer {
+    let request = server.plain(Method::POST, RETURNS_PATH);
+    let request = request.bearer_auth("first-token-of-the-edges").body(body);
+    send(request).await
+}
+
+fn returns(keys: &[&str]) -> Vec<u8> {
+    let settled = Some(SettledBlock {
+        number: 1,
+        spent: 1,
+    });
+    let returned = |key: &&str| VisitReturn {
+        key: format!("go.example:8080/{key}").into_bytes().leak(),
+        number: 2,
+        settled,
+    };
+    let returns = VisitReturns {
+        worker: [7; 16],
+        returns: keys.iter().map(returned).collect(),
+    };
+    returns.to_bytes()
+}
+
+#[tokio::test]
+async fn blocks_of_several_links_come_back_by_one_request() {
+    let server = Running::start().await;
+    for slug in ["a", "b"] {
+        create(&server, slug, 10).await;
+        assert_eq!(lease(&server, slug, 1, None).await, 5);
+    }
+    let body = returns(&["a", "none", "no code", "b"]);
+    for _ in 0..2 {
+        let answer = give_back(&server, body.clone()).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        assert_eq!(answer.header("content-type"), RETURNS_MEDIA_TYPE);
+        let outcomes = ReturnOutcome::decode(&answer.body, 4).unwrap();
+        let [settled, later] = [ReturnOutcome::Settled, ReturnOutcome::Later];
+        assert_eq!(outcomes, [settled, settled, later, settled]);
+        for slug in ["a", "b"] {
+            let shown = visits(&server, slug).await;
+            assert_eq!(shown, json!({ "used": 1, "leased": 0 }));
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_are_no_returns_is_refused_and_the_field_is_named() {
+    let server = Running::start().await;
+    let head = b"\x010123456789abcdef";
+    for (tail, field) in [
+        (&b"\x01\x03d/a\x05\x00\x01"[..], "spent"),
+        (b"\x81\x02", "returns"),
+    ] {
+        let answer = give_back(&server, [&head[..], tail].concat()).await;
+        answer.problem(400, "invalid-visits");
+        let text = String::from_utf8(answer.body.to_vec()).unwrap();
+        assert!(text.contains(field), "{text}");
+    }
+    let answer = give_back(&server, vec![1; MAX_RETURNS_LENGTH + 1]).await;
+    answer.problem(413, "body-too-large");
+    let answer = send(server.plain(Method::POST, RETURNS_PATH)).await;
+    answer.problem(401, "unauthorized");
+}
+
+#[tokio::test]
+async fn the_block_of_a_worker_that_is_heard_of_is_leased_to_no_other() {
+    let server = Running::with(&[
+        ("EDGELINK_VISITS_LEASE_MS", "100"),
+        ("EDGELINK_VISITS_GRACE_MS", "400"),
+    ])
+    .await;
+    create(&server, "a", 1).await;
+    assert_eq!(lease(&server, "a", 1, None).await, 1);
+    let ask = async |worker: u8, number: u64| {
+        let request = VisitsRequest {
+            worker: [worker; 16],
+            number,
+            settled: None,
+            wants: true,
+        };
+        let answer = ask(&server, "a", request.to_bytes()).await;
+        VisitsAnswer::decode(&answer.body).unwrap().visits
+    };
+    let poll = async |worker: &str| {
+        let request = server.plain(Method::GET, "/edge/v1/feed?after=0-0&generation=0&waitMs=0");
+        let request = request.bearer_auth("first-token-of-the-edges");
+        send(request.header(WORKER_HEADER, worker)).await
+    };
+    // Ten times as long as a block of a silent worker stays out.
+    let end = Instant::now() + Duration::from_secs(8);
+    let mut number = 0;
+    while Instant::now() < end {
+        poll(&worker_text(&[7; 16])).await;
+        number += 1;
+        assert_eq!(ask(8, number).await, 0);
+    }
+    until(
+        "the block comes back",
+        Duration::from_secs(20),
+        async || {
+            poll("of no worker").await;
+            number += 1;
+            (ask(8, number).await == 1).then_some(())
+        },
+    )
+    .await;
+}
+
+const BOT: &str = "facebookexternalhit/1.1 (+http://www.facebook.com/externalhit_uatext.php)";
+
+#[tokio::test]
+async fn what_is_loaded_ahead_and_bots_that_are_spared_use_no_visit_of_the_control_plane() {
+    let server = Running::start().await;
+    create(&server, "a", 1).await;
+    for (name, value) in [
+        ("sec-purpose", "prefetch"),
+        ("purpose", "prefetch"),
+        ("x-moz", "prefetch"),
+    ] {
+        let request = server.plain(Method::GET, "/a").header(name, value);
+        let answer = send(request).await;
+        assert_eq!(answer.status, 503, "{answer:?}");
+        assert_eq!(answer.header("cache-control"), "no-store");
+        assert_eq!(answer.header("location"), "");
+        assert_eq!(visits(&server, "a").await["used"], 0);
+    }
+    let link = server.get("/links/a").await.expect(200);
+    assert_eq!(link["botsUseVisits"], true);
+    let ask = async |user_agent: &str| {
+        let request = server.plain(Method::GET, "/a");
+        send(request.header("user-agent", user_agent)).await.status
+    };
+    let spared = json!({ "botsUseVisits": false });
+    let changed = server.patch("/links/a", &spared).await.expect(200);
+    assert_eq!(changed["botsUseVisits"], false);
+    let history = server.get("/links/a/history").await.expect(200);
+    let change = r#""botsUseVisits":{"from":null,"to":false}"#;
+    assert!(history.to_string().contains(change), "{history}");
+    assert_eq!(ask(BOT).await, 503);
+    let dry_run = server.api(Method::POST, "/links/a/resolve");
+    let dry_run = dry_run.json(&json!({ "userAgent": BOT }));
+    let dry_run = send(dry_run).await.expect(200);
+    assert_eq!(
+        (&dry_run["outcome"], &dry_run["status"]),
+        (&json!("withheld"), &json!(503))
+    );
+    assert_eq!(visits(&server, "a").await["used"], 0);
+    assert_eq!(ask("Mozilla/5.0 Firefox/127.0").await, 302);
+    assert_eq!(ask(BOT).await, 410, "none are left");
+    let change = json!({ "botsUseVisits": null, "maxVisits": 2 });
+    let changed = server.patch("/links/a", &change).await.expect(200);
+    assert_eq!(changed["botsUseVisits"], true);
+    assert_eq!(ask(BOT).await, 302);
+    let wrong = server
+        .patch("/links/a", &json!({ "botsUseVisits": 1 }))
+        .await;
+    assert_eq!(wrong.problem(422, "validation"), ["botsUseVisits"]);
 }

@@ -86,6 +86,11 @@ impl<'a> Answer<'a> {
                 more: More::NotAllowed,
                 ..Self::not_found(tier, settings)
             },
+            (None, Outcome::Withheld) => Self {
+                retry_after: None,
+                outcome: Outcome::Withheld,
+                ..Self::unavailable(tier, settings)
+            },
             (None, _) => Self::not_found(tier, settings),
         }
     }
@@ -253,7 +258,7 @@ fn more(noindex: bool) -> More {
 mod tests {
     use super::*;
     use crate::fake::{Host, settings};
-    use crate::request::Headers;
+    use crate::request::Head;
     use edgelink_wire::redirect::CACHE_CONTROL;
     use edgelink_wire::{LinkRecord, LinkState};
 
@@ -273,7 +278,7 @@ mod tests {
         let host = Host::default();
         let visit = || Visit {
             key: b"go.example/a",
-            headers: Headers::default(),
+            head: Head::default(),
             below: b"",
             query,
             now,

@@ -103,6 +103,7 @@ pub(crate) struct Host {
     pub(crate) client: Option<IpAddr>,
     /// The header `Cookie` of the request at hand.
     pub(crate) cookies: Vec<u8>,
+    pub(crate) user_agent: Vec<u8>,
     /// What was said of requests.
     pub(crate) described: RefCell<Vec<String>>,
 }
@@ -114,6 +115,10 @@ impl Clients for Host {
 
     fn cookies(&self) -> Vec<u8> {
         self.cookies.clone()
+    }
+
+    fn user_agent(&self) -> Vec<u8> {
+        self.user_agent.clone()
     }
 
     fn describe(&self, what: Described, value: &[u8]) {

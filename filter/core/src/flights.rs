@@ -56,9 +56,10 @@ pub struct Waiter {
     pub is_below: bool,
     /// Whether a redirect of it is a click.
     pub is_click: bool,
-    /// Whether clicks are counted, and a redirect of it is one: it is no [prefetch](Head::is_prefetch), which is known when it
-    /// begins to wait.
+    /// True if clicks are counted, and a redirect of it is one: it is no prefetch.
     pub is_counted: bool,
+    /// True for a [prefetch](Head::is_prefetch), which is known when it begins to wait.
+    pub is_prefetch: bool,
     /// Whether its method is neither GET nor HEAD.
     pub is_other: bool,
     /// Whether it is a form, which is held for its link ([`crate::forms`]).
@@ -68,8 +69,10 @@ pub struct Waiter {
 impl Waiter {
     /// The stream as it waits, with what its headers say of clicks.
     pub(crate) fn of(self, head: &Head<'_>) -> Self {
+        let is_prefetch = head.is_prefetch();
         Self {
-            is_counted: self.is_counted && !head.is_prefetch(),
+            is_counted: self.is_counted && !is_prefetch,
+            is_prefetch,
             ..self
         }
     }
@@ -491,6 +494,7 @@ mod tests {
             is_below: false,
             is_click: true,
             is_counted: true,
+            is_prefetch: false,
             is_other: false,
             is_form: false,
         }

@@ -65,6 +65,9 @@ pub trait Clients {
     /// The header `Cookie` of its request; empty without one.
     fn cookies(&self) -> Vec<u8>;
 
+    /// The header `User-Agent` of its request; empty without one.
+    fn user_agent(&self) -> Vec<u8>;
+
     /// Says that of its request, for access logs and traces.
     fn describe(&self, what: Described, value: &[u8]);
 }

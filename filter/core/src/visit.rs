@@ -2,7 +2,7 @@
 
 use crate::clicks::ClickEvents;
 use crate::host::Clients;
-use crate::request::Headers;
+use crate::request::Head;
 use crate::settings::GeoHeaders;
 use edgelink_wire::Outcome;
 use edgelink_wire::clicks::ClickId;
@@ -14,7 +14,7 @@ use std::net::IpAddr;
 pub(crate) struct Visit<'v, C> {
     /// The link key.
     pub(crate) key: &'v [u8],
-    pub(crate) headers: Headers<'v>,
+    pub(crate) head: Head<'v>,
     /// What follows the code in the path.
     pub(crate) below: &'v [u8],
     /// The query without its `?`.
@@ -45,11 +45,11 @@ impl<C> Visit<'_, C> {
 
 impl<C: Clients> Visitor for Visit<'_, C> {
     fn user_agent(&self) -> &[u8] {
-        self.headers.get("user-agent")
+        self.head.headers.get("user-agent")
     }
 
     fn accept_language(&self) -> &[u8] {
-        self.headers.get("accept-language")
+        self.head.headers.get("accept-language")
     }
 
     fn query(&self) -> &[u8] {
@@ -64,16 +64,22 @@ impl<C: Clients> Visitor for Visit<'_, C> {
         self.is_used_up
     }
 
+    fn is_prefetch(&self) -> bool {
+        self.head.is_prefetch()
+    }
+
     fn has_other_method(&self) -> bool {
         self.is_other
     }
 
     fn cookies(&self) -> &[u8] {
-        self.headers.get("cookie")
+        self.head.headers.get("cookie")
     }
 
     fn click_id(&self) -> Option<ClickId> {
-        let events = self.events.filter(|_| !self.headers.are_of_an_opt_out());
+        let events = self
+            .events
+            .filter(|_| !self.head.headers.are_of_an_opt_out());
         events.and_then(ClickEvents::give_id)
     }
 
@@ -83,12 +89,12 @@ impl<C: Clients> Visitor for Visit<'_, C> {
 
     fn country(&self) -> &[u8] {
         let name = self.geo.country.as_deref();
-        name.map_or(&[], |name| self.headers.get(name))
+        name.map_or(&[], |name| self.head.headers.get(name))
     }
 
     fn city(&self) -> &[u8] {
         let name = self.geo.city.as_deref();
-        name.map_or(&[], |name| self.headers.get(name))
+        name.map_or(&[], |name| self.head.headers.get(name))
     }
 
     fn now(&self) -> u64 {

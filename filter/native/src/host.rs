@@ -233,6 +233,10 @@ impl Clients for Client<'_> {
         self.0.header("cookie").to_vec()
     }
 
+    fn user_agent(&self) -> Vec<u8> {
+        self.0.header("user-agent").to_vec()
+    }
+
     fn describe(&self, what: Described, value: &[u8]) {
         self.0.set_metadata(what.word(), value);
     }
@@ -285,6 +289,10 @@ impl Clients for Visited<'_, '_> {
 
     fn cookies(&self) -> Vec<u8> {
         self.client.cookies()
+    }
+
+    fn user_agent(&self) -> Vec<u8> {
+        self.client.user_agent()
     }
 
     fn describe(&self, what: Described, value: &[u8]) {

@@ -140,7 +140,10 @@ impl DryRun {
             (Outcome::Gone, _) => 410,
             (Outcome::Locked, _) => Notice::Locked.status(),
             (Outcome::NotAllowed, _) => 405,
-            (Outcome::Redirect | Outcome::Expired | Outcome::Unavailable, None) => 503,
+            (
+                Outcome::Redirect | Outcome::Expired | Outcome::Unavailable | Outcome::Withheld,
+                None,
+            ) => 503,
         };
         let location = decision.sent_to.as_ref();
         let location = location.map(|to| String::from_utf8_lossy(&to.location).into_owned());

@@ -4,7 +4,7 @@ use crate::clicks::click_id::{self, ClickId};
 use crate::path;
 use crate::query;
 use crate::record::{DomainTargets, Extension, LinkRecord, LinkState, Record, RedirectStatus};
-use crate::rules::{self, Visitor};
+use crate::rules::{self, Visitor, is_bot};
 use std::borrow::Cow;
 
 /// The `Cache-Control` of every answer that is no failure: shared caches do not keep it, and browsers ask again at every
@@ -45,11 +45,14 @@ pub enum Outcome {
     Locked,
     /// 405: the status of the link is one for GET and HEAD, and the request has another method.
     NotAllowed,
+    /// 503: the link has a limit of visits, and the request is to use none: it is made before its visitor wants it, or by a bot where the
+    /// link says so. Browsers that get it for what they load ahead ask again when the visitor wants it.
+    Withheld,
 }
 
 impl Outcome {
     /// Every outcome.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Redirect,
         Self::NotFound,
         Self::Gone,
@@ -57,6 +60,7 @@ impl Outcome {
         Self::Expired,
         Self::Locked,
         Self::NotAllowed,
+        Self::Withheld,
     ];
 
     /// The outcome for a record at `now`, unix time in seconds, by state and validity alone: [`Decision`] is what counts.
@@ -85,6 +89,7 @@ impl Outcome {
             Self::Expired => "expired",
             Self::Locked => "locked",
             Self::NotAllowed => "not_allowed",
+            Self::Withheld => "withheld",
         }
     }
 
@@ -93,7 +98,7 @@ impl Outcome {
     pub fn cache_control(self) -> &'static str {
         match self {
             Self::Redirect | Self::NotFound | Self::Gone | Self::Expired => CACHE_CONTROL,
-            Self::Unavailable | Self::Locked | Self::NotAllowed => NO_STORE,
+            Self::Unavailable | Self::Locked | Self::NotAllowed | Self::Withheld => NO_STORE,
         }
     }
 }
@@ -159,6 +164,7 @@ impl<T> DomainTargets<T> {
             | Outcome::Expired
             | Outcome::Locked
             | Outcome::NotAllowed
+            | Outcome::Withheld
             | Outcome::Unavailable => None,
         }
     }
@@ -236,8 +242,13 @@ impl<'a> Decision<'a> {
         key: &[u8],
         visitor: &impl Visitor,
     ) -> Self {
-        match visitor.is_used_up() {
-            true => Self::over(extension),
+        if visitor.is_used_up() {
+            return Self::over(extension);
+        }
+        let is_limited = extension.max_visits.is_some();
+        let is_bot = || is_bot(visitor.user_agent());
+        match is_limited && extension.withholds(visitor.is_prefetch(), is_bot) {
+            true => Self::page(Outcome::Withheld),
             false => Self::redirect_extended(link, extension, key, visitor),
         }
     }

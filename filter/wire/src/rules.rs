@@ -19,6 +19,7 @@ pub use encoded::Rules;
 pub use evaluate::{Chosen, ExplainedCondition, ExplainedRule, Visitor, evaluate, explain};
 pub use language::MIN_QUALITY;
 pub use reading::{CheckTarget, FIELD, read, read_list, read_text};
+pub use user_agent::is_bot;
 pub use words::{Browser, ConditionType, Device};
 pub use written::{
     Condition, MAX_CONDITIONS, MAX_ENCODED_LENGTH, MAX_HEADER_BYTES, MAX_QUERY_BYTES, MAX_RULES,

@@ -483,6 +483,12 @@ fn visits() {
         ..Extension::default()
     };
     assert_eq!(extension.to_bytes(), b"\x05\x02\xe8\x07");
+    let spares_bots = true;
+    let extension = Extension {
+        spares_bots,
+        ..extension
+    };
+    assert_eq!(extension.to_bytes(), b"\x03\x01\x08\x05\x02\xe8\x07");
     let request = VisitsRequest {
         worker: *b"0123456789abcdef",
         number: 300,

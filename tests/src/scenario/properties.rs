@@ -11,6 +11,7 @@ const FORWARDING: Extension<'_> = Extension {
     expired_url: None,
     crawlable: false,
     track_conversions: false,
+    spares_bots: false,
     max_visits: None,
     domain: None,
     unlock_key: None,

@@ -1,7 +1,8 @@
 //! Links that have a limit of visits: what the control plane leases is served, and no more.
 
-use super::{Answer, Edge, Reply, Request, visits_of, with_limit};
+use super::{Answer, Edge, Reply, Request, extended, visits_of, with_limit};
 use edgelink_wire::VisitsRequest;
+use edgelink_wire::record::Extension;
 use edgelink_wire::visits::SettledBlock;
 use std::time::Duration;
 
@@ -126,4 +127,50 @@ pub async fn a_request_for_visits_that_fails_is_503_and_not_410(edge: &mut impl 
         lease(edge, &code, 1, LONG).await;
         assert_served(&edge.follow(&code).await);
     }
+}
+
+fn assert_withheld(answer: &Answer) {
+    assert_eq!(
+        (answer.status, answer.location()),
+        (503, None),
+        "{answer:?}"
+    );
+    assert_eq!(answer.header("cache-control"), Some("no-store"));
+}
+
+/// Neither where the link is known nor where it is asked for first; the visit is there for who wants it.
+pub async fn what_is_loaded_ahead_uses_no_visit(edge: &mut impl Edge) {
+    limited(edge, "ahead", 1, LONG).await;
+    for (name, value) in [
+        ("sec-purpose", "prefetch;prerender"),
+        ("purpose", "prefetch"),
+        ("x-moz", "prefetch"),
+    ] {
+        let request = Request::get("/ahead").header(name, value.as_bytes());
+        assert_withheld(&edge.visit(request).await);
+    }
+    assert!(edge.visit_requests("ahead").await.is_empty());
+    assert_served(&edge.follow("ahead").await);
+}
+
+/// Neither where the link is known nor where it is asked for first. Others are redirected as ever.
+pub async fn bots_that_are_spared_use_no_visit(edge: &mut impl Edge) {
+    let sparing = Extension {
+        max_visits: Some(1_000),
+        spares_bots: true,
+        ..Extension::default()
+    };
+    let link = extended(TARGET, &sparing);
+    edge.script("sparing", Reply::Link(link)).await;
+    lease(edge, "sparing", 1, LONG).await;
+    let bot = || Request::get("/sparing").header("user-agent", b"Slackbot-LinkExpanding 1.0");
+    for _ in 0..2 {
+        assert_withheld(&edge.visit(bot()).await);
+    }
+    assert!(edge.visit_requests("sparing").await.is_empty());
+    let person = Request::get("/sparing").header("user-agent", b"Mozilla/5.0 Firefox/127.0");
+    assert_served(&edge.visit(person).await);
+    assert_withheld(&edge.visit(bot()).await);
+    let requests = edge.visit_requests("sparing").await;
+    assert_eq!(settled(&requests)[0], None, "{requests:?}");
 }

@@ -25,6 +25,7 @@ pub(crate) struct Properties {
     external_id: Option<Option<String>>,
     archived: Option<bool>,
     max_visits: Option<Option<u64>>,
+    bots_use_visits: Option<bool>,
     expired_url: Option<Option<CheckedTarget>>,
     forward_path: Option<bool>,
     crawlable: Option<bool>,
@@ -76,6 +77,7 @@ impl Properties {
             crawlable: or_false(fields.change("crawlable", values::flag)),
             track_conversions: or_false(fields.change("trackConversions", values::flag)),
             max_visits: fields.change("maxVisits", values::max_visits),
+            bots_use_visits: or_true(fields.change("botsUseVisits", values::flag)),
             password: fields.change("password", values::password),
             utm: UTM_FIELDS.map(|field| fields.change(field, values::utm)),
             caller: None,
@@ -136,6 +138,8 @@ impl Properties {
         set(new.external_id, self.external_id.as_ref());
         set(new.archived, self.archived.as_ref());
         set(new.max_visits, self.max_visits.as_ref());
+        let spares_bots = self.bots_use_visits.map(|use_visits| !use_visits);
+        set(new.spares_bots, spares_bots.as_ref());
         set(new.forward_path, self.forward_path.as_ref());
         set(new.crawlable, self.crawlable.as_ref());
         set(new.track_conversions, self.track_conversions.as_ref());

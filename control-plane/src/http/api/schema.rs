@@ -57,6 +57,9 @@ macro_rules! links {
                 /// How many visits the link has; then visitors get 410, or are sent to `expiredUrl`. By default there is no limit.
                 #[schema(minimum = 1, maximum = 1_000_000_000_000_u64)]
                 max_visits: Option<u64>,
+                /// False keeps bots from using visits of a link that has `maxVisits`; by default true. They get 503 of such a link then, and
+                /// use none.
+                bots_use_visits: Option<bool>,
                 /// Where visitors are sent from `validUntil` on, or when no visits are left; by default they get 410. As `longUrl`.
                 #[schema(format = "target-url", max_length = 8000)]
                 expired_url: Option<String>,
@@ -165,7 +168,7 @@ links! {
         "validSince": "2020-01-01T00:00:00Z", "validUntil": "2099-12-31T23:59:59Z", "redirectStatus": 302,
         "forwardQuery": true, "title": "Summer sale", "tags": ["summer"], "notes": "For the newsletter", "state": "active",
         "utmSource": "newsletter", "archived": false, "expiredUrl": "https://example.com/over", "forwardPath": false,
-        "crawlable": true, "trackConversions": false, "maxVisits": 1000, "findIfExists": false,
+        "crawlable": true, "trackConversions": false, "maxVisits": 1000, "botsUseVisits": true, "findIfExists": false,
     }))]
     struct NewLink {
         /// Where the link goes: http or https, without user and password, and neither on a domain of this shortener nor on a

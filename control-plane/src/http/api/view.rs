@@ -36,6 +36,7 @@ pub(crate) struct LinkView<'a> {
     external_id: Option<&'a str>,
     archived: bool,
     max_visits: Option<u64>,
+    bots_use_visits: bool,
     /// Only of a single link that has a limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     visits: Option<VisitsView>,
@@ -107,6 +108,7 @@ impl<'a> LinkView<'a> {
             external_id: content.external_id.as_deref(),
             archived: content.archived,
             max_visits: content.details.max_visits,
+            bots_use_visits: !content.details.spares_bots,
             visits: None,
             expired_url: content.details.expired_url.as_deref(),
             forward_path: content.details.forward_path,

@@ -153,6 +153,7 @@ fn those_who_wait_are_answered_once_it_is_known_and_not_later_than_the_bound() {
         is_below: false,
         is_click: true,
         is_counted: true,
+        is_prefetch: false,
         is_other: false,
         is_form: false,
     };

@@ -261,7 +261,7 @@ fn visit<'v, C>(
     let (below, query) = request::behind_code(head.path);
     Visit {
         key,
-        headers: head.headers,
+        head: *head,
         below,
         query,
         now,
@@ -277,7 +277,7 @@ fn visit<'v, C>(
 #[inline(always)]
 fn or_elsewhere<'a>(answer: Answer<'a>, key: &[u8], domains: &'a ApiDomains) -> Answer<'a> {
     match answer.outcome() {
-        Outcome::Redirect | Outcome::Expired | Outcome::Unavailable => answer,
+        Outcome::Redirect | Outcome::Expired | Outcome::Unavailable | Outcome::Withheld => answer,
         outcome => {
             let targets = domains.targets_of_key(key);
             answer.instead(targets.and_then(|targets| targets.instead_of(outcome)))

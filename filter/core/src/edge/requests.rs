@@ -78,6 +78,7 @@ impl Edge {
             is_below,
             is_click,
             is_counted: is_click && self.settings.clicks.is_some(),
+            is_prefetch: false,
             is_other,
             is_form: false,
         };

@@ -13,6 +13,7 @@ use crate::time::Moment;
 use crate::visits::{AskedRecord, Visit};
 use edgelink_wire::password::UnlockKey;
 use edgelink_wire::record::{Extension, has_extension};
+use edgelink_wire::rules::is_bot;
 use edgelink_wire::{Outcome, Record};
 use std::sync::Arc;
 
@@ -43,10 +44,11 @@ impl Edge {
                 && (!visitor.is_other || limited.keeps_method)
                 && !limited.is_locked(client, &self.key, now)
         };
-        let Some(Limited { rev, .. }) = Limited::of(record, now).filter(is_visit) else {
+        let Some(limited) = Limited::of(record, now).filter(is_visit) else {
             return Step::Answer(Content::Found(found), refresh);
         };
-        let admitted = if visitor.is_click {
+        let rev = limited.rev;
+        let admitted = if visitor.is_click && !limited.withholds(client, visitor) {
             let asked = AskedRecord {
                 record: record.into(),
                 rev,
@@ -115,11 +117,13 @@ impl Edge {
             return vec![Action::Resume(resumed)];
         };
         match Limited::of(record, self.wall.seconds(self.now)) {
-            // Each is looked at for itself, when the host has its cookies at hand.
-            Some(limited) if limited.unlock_key.is_some() => vec![Action::Resume(Resumed {
-                visits: Visits::Unknown,
-                ..resumed
-            })],
+            // Each is looked at for itself, when the host has its headers at hand.
+            Some(limited) if limited.unlock_key.is_some() || limited.spares_bots => {
+                vec![Action::Resume(Resumed {
+                    visits: Visits::Unknown,
+                    ..resumed
+                })]
+            }
             Some(Limited { rev, .. }) => {
                 let asked = AskedRecord {
                     record: record.into(),
@@ -134,8 +138,8 @@ impl Edge {
         }
     }
 
-    /// Takes a visit for a waiter of a link that has both a password and a limit, if it has given the password: its request is at
-    /// hand. `None` if it is to be answered as it is.
+    /// Takes a visit for a waiter of a link that has a limit, and a password too, or spares bots: if it has given the password, and is no
+    /// bot. Its request is at hand. `None` if it is to be answered as it is.
     pub fn admit_unlocked(
         &mut self,
         client: &impl Clients,
@@ -146,7 +150,7 @@ impl Edge {
         let record = record.filter(|_| resumed.visits == Visits::Unknown)?;
         let now = self.wall.seconds(self.now);
         let limited = Limited::of(record, now)?;
-        if limited.is_locked(client, &resumed.key, now) {
+        if limited.is_locked(client, &resumed.key, now) || limited.withholds(client, waiter) {
             return None;
         }
         let asked = AskedRecord {
@@ -290,6 +294,7 @@ impl Edge {
 /// A link that has a limit of visits and redirects.
 struct Limited {
     rev: u64,
+    spares_bots: bool,
     unlock_key: Option<UnlockKey>,
     forward_path: bool,
     keeps_method: bool,
@@ -306,10 +311,16 @@ impl Limited {
         extension.max_visits?;
         (Outcome::of(&record, now) == Outcome::Redirect).then_some(Self {
             rev: link.rev,
+            spares_bots: extension.spares_bots,
             unlock_key: extension.unlock_key,
             forward_path: extension.forward_path,
             keeps_method: link.redirect.keeps_method(),
         })
+    }
+
+    /// True for a request that uses no visit, and is not redirected: a prefetch, or that of a bot which the link spares.
+    fn withholds(&self, client: &impl Clients, visitor: Waiter) -> bool {
+        visitor.is_prefetch || self.spares_bots && is_bot(&client.user_agent())
     }
 
     /// Whether it has a password that the request at hand does not give at `now`.
@@ -341,6 +352,7 @@ impl Redirects {
     /// Whether a visitor takes a visit. A form takes none before it is released.
     fn take_visit_of(self, waiter: Waiter) -> bool {
         waiter.is_click
+            && !waiter.is_prefetch
             && !waiter.is_form
             && (!waiter.is_below || self.below)
             && (!waiter.is_other || self.other_methods)

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | 1 | rules, see [`crate::rules`] |
 //! | 2 | where visitors are sent when the link is over: visible ASCII, 1 to [`MAX_URL_LENGTH`] bytes |
-//! | 3 | flags, one byte and not 0: bit 0 forward path, bit 1 crawlable, bit 2 track conversions |
+//! | 3 | flags, one byte and not 0: bit 0 forward path, bit 1 crawlable, bit 2 track conversions, bit 3 bots use no visits |
 //! | 4 | the unlock key of a link with a password, 32 bytes, see [`crate::password`] |
 //! | 5 | the limit of visits, a number from 1; see [`crate::visits`] |
 //! | 6 | targets of a domain, see [`DomainTargets`] |
@@ -31,6 +31,7 @@ const DOMAIN: u64 = 6;
 const FORWARD_PATH: u8 = 0b01;
 const CRAWLABLE: u8 = 0b10;
 const TRACK_CONVERSIONS: u8 = 0b100;
+const SPARES_BOTS: u8 = 0b1000;
 
 /// The most bytes of an extension: of rules, of one more target, and 256 for all else.
 pub const MAX_EXTENSION_LENGTH: usize = rules::MAX_ENCODED_LENGTH + MAX_URL_LENGTH + 256;
@@ -54,6 +55,8 @@ pub struct Extension<'a> {
     pub unlock_key: Option<UnlockKey>,
     /// How many visits the link has, at least 1; `None` without a limit.
     pub max_visits: Option<u64>,
+    /// True if bots use none of these: they are not redirected.
+    pub spares_bots: bool,
     /// The targets of the domain whose record it is; `None` for a link.
     pub domain: Option<DomainTargets<&'a str>>,
 }
@@ -89,11 +92,19 @@ impl<'a> Extension<'a> {
         out
     }
 
+    /// True for a request that is not redirected because the link has a limit of visits, and it is to use none: it is made before its
+    /// visitor wants it, or by a bot that the link spares.
+    #[must_use]
+    pub fn withholds(&self, is_prefetch: bool, is_bot: impl FnOnce() -> bool) -> bool {
+        self.max_visits.is_some() && (is_prefetch || self.spares_bots && is_bot())
+    }
+
     fn flags(&self) -> [u8; 1] {
         let when = |is_set, flag| if is_set { flag } else { 0 };
         [when(self.forward_path, FORWARD_PATH)
             | when(self.crawlable, CRAWLABLE)
-            | when(self.track_conversions, TRACK_CONVERSIONS)]
+            | when(self.track_conversions, TRACK_CONVERSIONS)
+            | when(self.spares_bots, SPARES_BOTS)]
     }
 
     /// Reads an extension that takes up all of `bytes`.
@@ -117,10 +128,11 @@ impl<'a> Extension<'a> {
 impl Extension<'_> {
     fn read_flags(&mut self, value: &[u8]) -> Result<(), RecordError> {
         match value {
-            [flags @ 1..=7] => {
+            [flags @ 1..=15] => {
                 self.forward_path = flags & FORWARD_PATH != 0;
                 self.crawlable = flags & CRAWLABLE != 0;
                 self.track_conversions = flags & TRACK_CONVERSIONS != 0;
+                self.spares_bots = flags & SPARES_BOTS != 0;
                 Ok(())
             }
             _ => Err(MALFORMED),
@@ -178,6 +190,7 @@ mod tests {
                         forward_path,
                         crawlable,
                         track_conversions: forward_path && crawlable,
+                        spares_bots: forward_path && expired_url.is_none(),
                         ..Extension::default()
                     };
                     let bytes = extension.to_bytes();
@@ -214,7 +227,7 @@ mod tests {
             entry(2, &[b'a'; MAX_URL_LENGTH + 1]),
             entry(3, b""),
             entry(3, &[0]),
-            entry(3, &[8]),
+            entry(3, &[16]),
             entry(3, &[1, 1]),
             entry(4, &[0; 31]),
             entry(4, &[0; 33]),

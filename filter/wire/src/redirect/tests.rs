@@ -349,6 +349,7 @@ fn only_outcomes_without_a_link_that_redirects_have_a_target() {
         (Outcome::Gone, Some("https://brand.example/over")),
         (Outcome::Expired, None),
         (Outcome::Unavailable, None),
+        (Outcome::Withheld, None),
     ] {
         assert_eq!(targets.instead_of(outcome).copied(), target, "{outcome:?}");
     }

@@ -31,6 +31,11 @@ pub trait Visitor {
         false
     }
 
+    /// True if the request is made before its visitor wants it ([`attributes::is_prefetch`](crate::clicks::attributes::is_prefetch)).
+    fn is_prefetch(&self) -> bool {
+        false
+    }
+
     /// Whether the method is neither GET nor HEAD: links of 307 and 308 redirect these too.
     fn has_other_method(&self) -> bool {
         false

@@ -1,7 +1,8 @@
 //! Devices and browsers by the header `User-Agent`: by the words that they put there, the more particular ones first, because
-//! each names those that it wants to be taken for as well.
+//! each names those that it wants to be taken for as well. Bots by theirs.
 
 use super::words::{Browser, Device};
+use super::written::MAX_HEADER_BYTES;
 
 /// The device that the words name: one of the six that are no groups; `None` if they name none.
 pub(super) fn device(user_agent: &[u8]) -> Option<Device> {
@@ -44,6 +45,79 @@ pub(super) fn browser(user_agent: &[u8]) -> Option<Browser> {
     })
 }
 
+/// Parts of words, in lower case, that bots call themselves by.
+const BOT_STEMS: [&[u8]; 11] = [
+    b"bot",
+    b"crawl",
+    b"spider",
+    b"slurp",
+    b"preview",
+    b"unfurl",
+    b"scanner",
+    b"externalhit",
+    b"httpclient",
+    b"fetcher",
+    b"headless",
+];
+
+/// Words, in lower case, by which programs and services are known that fetch what their users have not opened.
+const BOT_WORDS: [&[u8]; 32] = [
+    b"aiohttp",
+    b"axios",
+    b"curl",
+    b"embedly",
+    b"facebookcatalog",
+    b"faraday",
+    b"googleother",
+    b"guzzlehttp",
+    b"httpie",
+    b"httpx",
+    b"iframely",
+    b"imgproxy",
+    b"libcurl",
+    b"libwww",
+    b"lighthouse",
+    b"mastodon",
+    b"mediapartners",
+    b"okhttp",
+    b"phantomjs",
+    b"playwright",
+    b"postmanruntime",
+    b"powershell",
+    b"puppeteer",
+    b"pycurl",
+    b"python",
+    b"reqwest",
+    b"scrapy",
+    b"selenium",
+    b"undici",
+    b"wget",
+    b"whatsapp",
+    b"winhttp",
+];
+
+/// True for the `User-Agent` of a bot, a link preview or a program. Those that call themselves browsers are not known.
+#[must_use]
+pub fn is_bot(user_agent: &[u8]) -> bool {
+    let beginning = user_agent.get(..MAX_HEADER_BYTES);
+    words(beginning.unwrap_or(user_agent)).any(is_of_bots)
+}
+
+fn is_of_bots(word: &[u8]) -> bool {
+    let mut room = [0; 32];
+    let Some(word) = room.get_mut(..word.len()).map(|room| {
+        room.copy_from_slice(word);
+        room.make_ascii_lowercase();
+        &*room
+    }) else {
+        return false;
+    };
+    // Telephones of that name.
+    let is_device = word == b"cubot";
+    let has_stem = |stem: &&[u8]| word.windows(stem.len()).any(|part| part == *stem);
+    BOT_WORDS.contains(&word) || !is_device && BOT_STEMS.iter().any(has_stem)
+}
+
 impl Device {
     /// Whether `device`, which is no group, is that one or one of that group.
     pub(super) fn includes(self, device: Self) -> bool {
@@ -79,6 +153,35 @@ fn most_particular<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bots_and_programs_are_known_by_their_words_and_browsers_are_not_taken_for_them() {
+        for user_agent in [
+            "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)",
+            "facebookexternalhit/1.1 (+http://www.facebook.com/externalhit_uatext.php)",
+            "Slackbot-LinkExpanding 1.0 (+https://api.slack.com/robots)",
+            "WhatsApp/2.23.20.0",
+            "Mozilla/5.0 (Windows NT 6.1; WOW64) SkypeUriPreview Preview/0.5",
+            "curl/8.8.0",
+            "Wget/1.24.5",
+            "python-requests/2.32.3",
+            "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) HeadlessChrome/126.0.0.0 Safari/537.36",
+        ] {
+            assert!(is_bot(user_agent.as_bytes()), "{user_agent}");
+        }
+        let long = format!("{} bot", "x".repeat(MAX_HEADER_BYTES));
+        for user_agent in [
+            "",
+            WINDOWS,
+            IPHONE,
+            ANDROID,
+            "Mozilla/5.0 (Linux; Android 9; CUBOT NOTE 20) Chrome/126.0.0.0 Mobile Safari/537.36",
+            &format!("{} bot", "w".repeat(33))[..33],
+            &long,
+        ] {
+            assert!(!is_bot(user_agent.as_bytes()), "{user_agent}");
+        }
+    }
 
     const IPHONE: &str = "Mozilla/5.0 (iPhone; CPU iPhone OS 17_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko)";
     const ANDROID: &str =

@@ -260,6 +260,10 @@ impl Clients for Host {
         Vec::new()
     }
 
+    fn user_agent(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
     fn describe(&self, _: Described, _: &[u8]) {}
 }
 

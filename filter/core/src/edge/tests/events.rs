@@ -14,7 +14,7 @@ const ALL: &str = r#","clicks":{"orphans":true,
 const AGENT: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:127.0) Gecko/20100101 Firefox/127.0";
 
 /// A header map in the form of the proxy.
-fn map(headers: &[(&str, &[u8])]) -> Vec<u8> {
+pub(super) fn map(headers: &[(&str, &[u8])]) -> Vec<u8> {
     let length = |text: &[u8]| u32::try_from(text.len()).unwrap().to_le_bytes();
     let count = u32::try_from(headers.len()).unwrap().to_le_bytes().to_vec();
     let lengths = headers

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::control_plane::BackgroundKind;
+use crate::request::Headers;
 use edgelink_wire::record::Extension;
 use edgelink_wire::visits::{
     RETURNS_MEDIA_TYPE, ReturnOutcome, SettledBlock, VisitReturn, VisitReturns, worker_text,
@@ -541,4 +542,100 @@ fn a_worker_names_itself_as_long_as_it_holds_visits() {
     world.answer_poll(&super::background::batch(5, &[]));
     world.pass(100);
     assert_eq!(named(&world), None);
+}
+
+/// A request with these headers.
+fn with_headers<'h>(path: &'h str, headers: &'h [u8]) -> Head<'h> {
+    Head {
+        headers: Headers(headers),
+        ..get(path)
+    }
+}
+
+fn headers(name: &str, value: &str) -> Vec<u8> {
+    super::events::map(&[(name, value.as_bytes())])
+}
+
+impl World {
+    fn status(&mut self, head: &Head<'_>) -> (u16, Option<Token>) {
+        self.last_stream += 1;
+        let stream = self.last_stream;
+        match self.request(stream, head) {
+            Step::Answer(answer, None) => (answer.status, None),
+            Step::Wait(Some(callout)) => (0, Some(self.send(&callout))),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn what_is_loaded_before_it_is_wanted_uses_no_visit_and_is_not_redirected() {
+    let mut world = World::new();
+    let first = world.limited("a");
+    world.lease(&first, 2);
+    let headers = headers("sec-purpose", "prefetch;prerender");
+    for _ in 0..3 {
+        assert_eq!(world.status(&with_headers("/a", &headers)), (503, None));
+    }
+    assert_eq!(world.counted("requests.lru.withheld"), 3);
+    assert_eq!(world.visit("/a"), Answered(served()), "it is there");
+    let second = world.ask_visit("a");
+    assert_eq!(second.settled, Some((1, 2)));
+    world.lease(&second, 0);
+    assert_eq!(world.status(&with_headers("/a", &headers)), (410, None));
+    // A link without a limit is redirected, ahead or not.
+    world.know("b", link(TARGET, 1));
+    assert_eq!(world.status(&with_headers("/b", &headers)), (302, None));
+}
+
+#[test]
+fn a_prefetch_that_waits_for_its_link_asks_for_no_visit() {
+    let mut world = World::new();
+    let headers = headers("purpose", "prefetch");
+    let (_, token) = world.status(&with_headers("/a", &headers));
+    let extension = extension();
+    let body = aged("go.example/a", limited(&extension, 1), 0);
+    let response = Response {
+        status: b"200",
+        content_type: LinkAnswer::MEDIA_TYPE.as_bytes(),
+        body: &body,
+    };
+    let now = Moment::from_millis(world.now);
+    let token = token.unwrap();
+    let mut actions = world
+        .edge
+        .on_callout_end(&mut world.host, token, response, now);
+    let Some(Action::Resume(resumed)) = actions.pop() else {
+        panic!("{actions:?}");
+    };
+    let head = with_headers("/a", &headers);
+    let waiter = resumed.waiters[0];
+    let answer = world.edge.answer(&world.host, waiter, &resumed, &head);
+    assert_eq!(answer.unwrap().status, 503);
+    assert!(actions.is_empty());
+    assert_eq!(world.edge.background.visits.leases.len(), 0);
+}
+
+#[test]
+fn bots_use_no_visits_of_a_link_that_spares_them_and_those_of_others() {
+    const BOT: &str = "Slackbot-LinkExpanding 1.0";
+    let bot = headers("user-agent", BOT);
+    let mut world = World::new();
+    let sparing = Extension {
+        max_visits: Some(1_000),
+        spares_bots: true,
+        ..Extension::default()
+    };
+    let lookup = world.ask("/a");
+    world.end_with(lookup, "go.example/a", limited(&sparing.to_bytes(), 1));
+    world.host.user_agent = BOT.into();
+    assert_eq!(world.status(&with_headers("/a", &bot)), (503, None));
+    assert_eq!(world.counted("requests.lru.withheld"), 1);
+    world.host.user_agent = "Mozilla/5.0 (X11; Linux x86_64; rv:127.0) Firefox/127.0".into();
+    let first = world.ask_visit("a");
+    assert_eq!(world.lease(&first, 1).len(), 1);
+    let first = world.limited("b");
+    world.lease(&first, 2);
+    world.host.user_agent = BOT.into();
+    assert_eq!(world.status(&with_headers("/b", &bot)), (302, None));
 }
