@@ -38,7 +38,7 @@ use edgelink_wire::clicks::WorkerId;
 use edgelink_wire::domain_record::is_key_of_domain;
 use foldhash::SharedSeed;
 use foldhash::fast::SeedableRandomState;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Milliseconds within which a feed should begin. Until then, nothing counts as fresh.
 const FEED_BEGINS_WITHIN_MILLIS: u64 = 2_000;
@@ -51,6 +51,9 @@ const GRACE_MILLIS: u64 = 1_000;
 /// nonsense does so at once, and may do so for one link only. One that lets callouts time out makes visitors wait for
 /// nothing, so timeouts, and only those, count.
 const TIMEOUTS_TO_OPEN: u32 = 8;
+
+/// How often a lookup is asked again whose link has changed while it was under way.
+const MAX_REPEATS: u32 = 3;
 
 /// A worker's state: its settings, caches, lookups and connections.
 pub struct Edge {
@@ -153,8 +156,9 @@ impl Edge {
     /// worker's hash tables. So is its name, by which the control plane knows it.
     #[must_use]
     pub fn new(settings: Arc<Settings>, name: WorkerId, seed: u64, wall: WallClock) -> Self {
-        // The hasher wants it to live for ever, and there is one edge a VM.
-        let shared = Box::leak(Box::new(SharedSeed::from_u64(seed)));
+        // The hasher wants it to live for ever: there is one for all edges of a process, of which another one begins after a panic.
+        static SHARED: OnceLock<SharedSeed> = OnceLock::new();
+        let shared = SHARED.get_or_init(|| SharedSeed::from_u64(seed));
         let hasher = SeedableRandomState::with_seed(seed.rotate_left(32), shared);
         Self {
             now: wall.read_at(),
@@ -307,10 +311,8 @@ impl Edge {
         if let Some(completed) = self.visits.complete_token(token) {
             return self.on_visits_end(completed, response);
         }
-        match self.on_lookup_end(host, token, response, now) {
-            Some(resumed) => self.admit_resumed(resumed),
-            None => Vec::new(),
-        }
+        let ended = self.on_lookup_end(host, token, response, now);
+        self.admit_actions(ended.into_iter().collect())
     }
 
     fn on_lookup_end(
@@ -319,12 +321,15 @@ impl Edge {
         token: Token,
         response: Response<'_>,
         now: Moment,
-    ) -> Option<Resumed> {
+    ) -> Option<Action> {
         let completed = self.flights.complete_token(token)?;
         host.record(Metric::CalloutMillis, completed.sent.age(now));
-        let Answered { record, age_millis } = match callout::read(response, &completed.asked.key) {
+        let started = completed.asked.started;
+        let answered = callout::read(response, &completed.asked.key);
+        let answered = answered.and_then(|answered| answered.by_age(started.age(now)));
+        let Answered { record, age_millis } = match answered {
             Ok(answered) => answered,
-            Err(failure) => return Some(self.fail(host, completed, failure)),
+            Err(failure) => return Some(Action::Resume(self.fail(host, completed, failure))),
         };
         self.breaker.succeed();
         self.note(host, LookupState::Answering, "");
@@ -335,25 +340,46 @@ impl Edge {
         if is_key_of_domain(&completed.asked.key) {
             return Some(self.on_host_answer(host, completed, Answered { record, age_millis }));
         }
+        if completed.overtaken.is_ahead_of(record.rev) {
+            return Some(self.ask_again(host, completed));
+        }
         let fetched = Fetched {
             record,
             // What changes on the way is not in it.
-            at: completed.asked.started.before(age_millis),
+            at: started.before(age_millis),
             source: Source::ControlPlane,
         };
         let inserted = self
             .caches
             .insert_fetched(host, &completed.asked, fetched, self.now);
         if inserted == Inserted::Older {
-            return Some(self.fall_back(host, completed));
+            return Some(Action::Resume(self.fall_back(host, completed)));
         }
-        Some(Resumed {
+        Some(Action::Resume(Resumed {
             waiters: completed.waiters,
             key: completed.asked.key,
             tier: Tier::ControlPlane,
             record: Some(record.bytes.to_vec()),
             visits: Visits::default(),
-        })
+        }))
+    }
+
+    /// The link has changed while its lookup was under way, and the answer is of before: no visitor gets it, and no cache. They get what the
+    /// feed has brought, if it is still here, and otherwise the answer to another lookup.
+    fn ask_again(&mut self, data: &mut impl SharedData, completed: Completed) -> Action {
+        let key = Arc::clone(&completed.asked.key);
+        let is_known = matches!(self.caches.look_up(data, &key, self.now), Lookup::Fresh(_));
+        let pause = self.settings.retry_after_millis;
+        if is_known
+            || completed.repeats >= MAX_REPEATS
+            || !self.breaker.permits(self.now.millis(), pause)
+        {
+            return Action::Resume(self.fall_back(data, completed));
+        }
+        match self.flights.repeat(completed, self.now) {
+            Ok(flight) => Action::Send(Callout::new(flight, &key)),
+            Err(completed) => Action::Resume(self.fall_back(data, completed)),
+        }
     }
 
     /// Time has passed. Lookups that the proxy has forgotten are given up, and everything counted is handed over.

@@ -4,6 +4,7 @@ use crate::admission::Gate;
 use crate::api_domains::ApiDomains;
 use crate::cache::{Caches, Update};
 use crate::control_plane::Warm;
+use crate::flights::Flights;
 use crate::host::{Log, SharedData};
 use crate::metrics::{Counts, FeedOutcome, Metric};
 use crate::time::Moment;
@@ -18,6 +19,8 @@ pub(crate) struct FeedApplier<'a> {
     pub(crate) domains: &'a mut ApiDomains,
     pub(crate) warm: &'a mut Warm,
     pub(crate) counts: &'a mut Counts,
+    /// Lookups that are under way.
+    pub(crate) flights: &'a mut Flights,
     /// Up to when everything was read before: what comes now was committed later.
     pub(crate) read_until: Option<Moment>,
 }
@@ -79,6 +82,7 @@ impl FeedApplier<'_> {
         // There may be a link now.
         self.admit(key);
         self.warm.on_change(key.as_bytes());
+        self.flights.overtake(key.as_bytes(), None);
         self.caches.mark_stale(key.as_bytes(), now);
     }
 
@@ -98,6 +102,7 @@ impl FeedApplier<'_> {
             self.admit(key);
         }
         self.warm.on_change(key.as_bytes());
+        self.flights.overtake(key.as_bytes(), Some(record.rev()));
         let at = self
             .read_until
             .unwrap_or_else(|| self.caches.unknown_age(now));

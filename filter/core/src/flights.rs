@@ -13,6 +13,7 @@ use hashbrown::{HashMap, HashTable};
 use slab::Slab;
 use std::hash::BuildHasher;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 type Map<K, V> = HashMap<K, V, SeedableRandomState>;
 
@@ -27,8 +28,13 @@ pub type Token = u32;
 pub struct FlightId {
     purpose: Purpose,
     place: u32,
-    serial: u32,
+    serial: u64,
 }
+
+/// The first serial number of the next table. Each has as many numbers of its own as it will ever give: a table that takes the place of another
+/// one, after a panic, knows none of the lookups of before.
+static NEXT_SERIALS: AtomicU64 = AtomicU64::new(0);
+const SERIALS_A_TABLE: u64 = 1 << 40;
 
 /// What is asked for in a table of flights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,13 +94,32 @@ pub(crate) struct PendingLookup {
     pub(crate) version: Version,
 }
 
+/// What came from the feed about the key of a lookup while it was under way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Overtaken {
+    /// The greatest revision.
+    rev: u64,
+    /// Whether the link has changed, and it is not known into what.
+    is_unknown: bool,
+}
+
+impl Overtaken {
+    /// Whether an answer with that revision may be from before it.
+    pub(crate) fn is_ahead_of(self, rev: u64) -> bool {
+        self.is_unknown || rev < self.rev
+    }
+}
+
 /// One lookup.
 #[derive(Debug)]
 struct Flight {
-    serial: u32,
+    serial: u64,
     /// As it was wanted.
     of: Subject,
     asked: PendingLookup,
+    overtaken: Overtaken,
+    /// How often it was asked again.
+    repeats: u32,
     sent: Moment,
     token: Option<Token>,
     /// In the order in which they came, which is that of their numbers until those wrap around.
@@ -110,7 +135,7 @@ pub(crate) struct Flights {
     by_key: HashTable<u32>,
     by_token: Map<Token, FlightId>,
     waiting: Map<StreamId, FlightId>,
-    serial: u32,
+    serial: u64,
     /// How many are of keys whose link the caches do not hold.
     unknown: usize,
     /// How many are of hosts.
@@ -226,6 +251,10 @@ pub(crate) enum Join {
 #[derive(Debug)]
 pub(crate) struct Completed {
     pub(crate) asked: PendingLookup,
+    pub(crate) overtaken: Overtaken,
+    /// How often it was asked again.
+    pub(crate) repeats: u32,
+    is_held: bool,
     /// When it was sent.
     pub(crate) sent: Moment,
     /// The waiters that have not left, in the order in which they came.
@@ -241,7 +270,7 @@ impl Flights {
             by_key: HashTable::new(),
             by_token: Map::with_hasher(hasher.clone()),
             waiting: Map::with_hasher(hasher.clone()),
-            serial: 0,
+            serial: NEXT_SERIALS.fetch_add(SERIALS_A_TABLE, Ordering::Relaxed),
             unknown: 0,
             hosts: 0,
             bounds,
@@ -362,9 +391,83 @@ impl Flights {
         }
         Some(Completed {
             asked: flight.asked,
+            overtaken: flight.overtaken,
+            repeats: flight.repeats,
+            is_held: flight.is_held,
             sent: flight.sent,
             waiters: flight.waiters,
         })
+    }
+
+    /// Asks again for what has ended, at `now`, with its waiters. The error is what has ended, if there is no room.
+    pub(crate) fn repeat(
+        &mut self,
+        completed: Completed,
+        now: Moment,
+    ) -> Result<FlightId, Completed> {
+        let key = &completed.asked.key;
+        let wanted = Wanted {
+            is_held: completed.is_held,
+            version: completed.asked.version,
+            now,
+        };
+        let Some(id) = self.open(self.hasher.hash_one(&**key), key, wanted) else {
+            return Err(completed);
+        };
+        for waiter in &completed.waiters {
+            self.waiting.insert(waiter.stream, id);
+        }
+        if let Some(flight) = self.flight_mut(id) {
+            flight.waiters = completed.waiters;
+            flight.repeats = completed.repeats + 1;
+            // An answer may still come from a place that the feed has not reached.
+            flight.overtaken.rev = completed.overtaken.rev;
+        }
+        Ok(id)
+    }
+
+    /// A lookup is asked elsewhere, at `now`: what it is to say by then is known.
+    pub(crate) fn restart(&mut self, id: FlightId, now: Moment) {
+        if let Some(flight) = self.flight_mut(id) {
+            flight.asked.started = now;
+            flight.overtaken.is_unknown = false;
+        }
+    }
+
+    /// What came from the feed meanwhile about the key of a lookup.
+    pub(crate) fn overtaken(&self, id: FlightId) -> Overtaken {
+        let flight = self.flights.get(id.place as usize);
+        let flight = flight.filter(|flight| flight.serial == id.serial);
+        flight.map_or_else(Overtaken::default, |flight| flight.overtaken)
+    }
+
+    /// The link of that key has changed, into the one with that revision if it is known: answers to lookups that are under way may be from
+    /// before that.
+    pub(crate) fn overtake(&mut self, key: &[u8], rev: Option<u64>) {
+        if self.flights.is_empty() {
+            return;
+        }
+        let mark = |flight: &mut Flight| {
+            let Overtaken {
+                rev: known,
+                is_unknown,
+            } = &mut flight.overtaken;
+            *known = rev.unwrap_or(0).max(*known);
+            *is_unknown |= rev.is_none();
+        };
+        // One that was too old for others to wait for it is found by its key no more.
+        if self.by_key.len() < self.flights.len() {
+            for (_, flight) in &mut self.flights {
+                if *flight.asked.key == *key {
+                    mark(flight);
+                }
+            }
+            return;
+        }
+        let found = self.find(self.hasher.hash_one(key), key);
+        if let Some(flight) = found.and_then(|id| self.flight_mut(id)) {
+            mark(flight);
+        }
     }
 
     /// The lookups that have been under way for `limit` milliseconds.
@@ -408,7 +511,7 @@ impl Flights {
             }
             Subject::UnknownLink | Subject::Host => return None,
         }
-        self.serial = self.serial.wrapping_add(1);
+        self.serial += 1;
         let flight = Flight {
             serial: self.serial,
             of,
@@ -417,6 +520,8 @@ impl Flights {
                 started: now,
                 version,
             },
+            overtaken: Overtaken::default(),
+            repeats: 0,
             sent: now,
             token: None,
             waiters: Vec::new(),
@@ -540,6 +645,48 @@ mod tests {
         assert_eq!(flights.start(b"k", NOW), None, "it is under way");
         assert_eq!(flights.complete(id).unwrap().waiters, [waiter(2)]);
         flights.leave(2);
+        assert!(is_empty(&flights));
+    }
+
+    /// As that of an edge which takes the place of one that has panicked.
+    #[test]
+    fn lookups_of_another_table_have_other_numbers() {
+        let (mut one, mut other) = (flights(), flights());
+        let before = one.start(b"a", NOW).unwrap();
+        let id = other.start(b"b", NOW).unwrap();
+        assert_ne!(before, id);
+        assert_eq!(other.get(before), None);
+        assert!(other.complete(before).is_none());
+        assert_eq!(other.get(id).unwrap().key, asked(b"b").key);
+    }
+
+    #[test]
+    fn a_change_marks_every_lookup_of_its_key_and_no_other() {
+        let mut flights = flights();
+        let old = started(flights.join(b"a", WANTED, waiter(1)));
+        let later = Wanted {
+            now: NOW.after(5_000),
+            ..WANTED
+        };
+        let new = started(flights.join(b"a", later, waiter(2)));
+        flights.overtake(b"b", Some(9));
+        assert_eq!(flights.overtaken(new), Overtaken::default());
+        flights.overtake(b"a", Some(7));
+        flights.overtake(b"a", Some(6));
+        for id in [old, new] {
+            let overtaken = flights.overtaken(id);
+            assert!(overtaken.is_ahead_of(6) && !overtaken.is_ahead_of(7));
+        }
+        flights.complete(old).unwrap();
+        flights.overtake(b"a", None);
+        assert!(flights.overtaken(new).is_ahead_of(u64::MAX));
+        let completed = flights.complete(new).unwrap();
+        let id = flights.repeat(completed, NOW).unwrap();
+        assert_eq!(flights.waiters(id), [waiter(2)]);
+        let overtaken = flights.overtaken(id);
+        assert!(overtaken.is_ahead_of(6) && !overtaken.is_ahead_of(7));
+        flights.leave(2);
+        assert_eq!(flights.complete(id).unwrap().repeats, 1);
         assert!(is_empty(&flights));
     }
 

@@ -105,6 +105,9 @@ pub(crate) enum CalloutError {
     /// The answer is none to what was asked.
     #[error("status {0}, or an answer that does not fit it")]
     Answer(u16),
+    /// The answer is right for a time too long ago.
+    #[error("an answer that may be {0} ms old")]
+    TooOld(u64),
 }
 
 /// A record as another tier has it.
@@ -144,6 +147,21 @@ pub(crate) struct Answered<'a> {
     pub(crate) record: FetchedRecord<&'a [u8]>,
     /// How long before the answer that was right, in milliseconds, if not later.
     pub(crate) age_millis: u64,
+}
+
+/// The greatest age of an answer, in milliseconds: what a visitor gets was right 5 s before, or says that it is stale. Settings of a
+/// control plane, or of this edge, may let it be older.
+const MAX_AGE_MILLIS: u64 = 5_000;
+
+impl Answered<'_> {
+    /// The answer, unless it is too old after `elapsed` milliseconds since it was asked for.
+    pub(crate) fn by_age(self, elapsed: u64) -> Result<Self, CalloutError> {
+        let age = self.age_millis.saturating_add(elapsed);
+        match age <= MAX_AGE_MILLIS {
+            true => Ok(self),
+            false => Err(CalloutError::TooOld(age)),
+        }
+    }
 }
 
 /// Reads the answer to the lookup of `key`. Only what is beyond doubt counts: anything else is a failure, and never an

@@ -412,6 +412,7 @@ impl Edge {
             domains: &mut self.api_domains,
             warm,
             counts: &mut self.counts,
+            flights: &mut self.flights,
             read_until: poll.read_until(),
         };
         let ended = poll.on_answer(host, now, response, &mut feed);

@@ -156,10 +156,16 @@ impl Edge {
             let LookupAnswer { flight, record, at } = answer;
             // One that was given up meanwhile is not asked for again.
             let asked = self.flights.get(flight)?;
-            match record.and_then(|record| self.insert_from_redis(host, &asked, record, at)) {
+            let overtaken = self.flights.overtaken(flight);
+            let current = record.and_then(|record| match overtaken.is_ahead_of(record.rev) {
+                true => Err(RedisOutcome::Older),
+                false => Ok(record),
+            });
+            match current.and_then(|record| self.insert_from_redis(host, &asked, record, at)) {
                 Ok(bytes) => self.complete_from_redis(flight, bytes),
                 Err(outcome) => {
                     self.counts.count(Metric::Redis(outcome));
+                    self.flights.restart(flight, self.now);
                     self.ask_control_plane(host, flight, &asked.key)
                 }
             }

@@ -247,7 +247,7 @@ fn a_change_that_is_not_understood_has_the_link_asked_for_again_and_only_that_on
 }
 
 #[test]
-fn a_lookup_from_before_a_change_that_is_not_understood_is_not_kept() {
+fn a_lookup_from_before_a_change_that_is_not_understood_is_asked_again() {
     let mut world = World::with_feed();
     let token = world.ask("/a");
     world.pass(10);
@@ -255,8 +255,75 @@ fn a_lookup_from_before_a_change_that_is_not_understood_is_not_kept() {
         key: "go.example/a",
     }]);
     let answers = world.end_with(token, "go.example/a", link("https://old/", 1));
-    assert_eq!(answers, [redirect("https://old/", "control-plane")]);
-    world.ask("/a");
+    assert_eq!(answers, []);
+    let again = world.last_token;
+    assert!(again > token);
+    let answers = world.end_with(again, "go.example/a", link("https://new/", 2));
+    assert_eq!(answers, [redirect("https://new/", "control-plane")]);
+    assert_eq!(world.visit("/a"), Answered(redirect("https://new/", "lru")));
+}
+
+/// An import brings more changes than the LRU protects, within the time of a lookup.
+#[test]
+fn an_answer_from_before_a_change_that_the_caches_have_dropped_is_given_to_no_visitor() {
+    let mut world = World::with_feed();
+    let token = world.ask("/a");
+    let (joined, _) = world.visit_and_send("/a");
+    assert_eq!(joined, Waiting(world.last_stream));
+    world.pass(10);
+    world.receive(&[put("https://new/", 9)]);
+    let target = format!("https://other/{}", "x".repeat(2_000));
+    for part in 0..40 {
+        let keys: Vec<String> = (0..100)
+            .map(|number| format!("go.example/other{part}-{number}"))
+            .collect();
+        let puts = keys.iter().map(|key| FeedMessage::Put {
+            key,
+            record: link(&target, 1),
+            hot: false,
+        });
+        world.receive(&puts.collect::<Vec<_>>());
+    }
+    let lookups = world.lookups;
+    let answers = world.end_with(token, "go.example/a", link("https://old/", 8));
+    assert_eq!(answers, []);
+    assert_eq!(world.lookups, lookups + 1);
+    // The control plane that is asked may be behind as well.
+    let answers = world.end_with(world.last_token, "go.example/a", link("https://old/", 8));
+    assert_eq!(answers, []);
+    let answers = world.end_with(world.last_token, "go.example/a", link("https://new/", 9));
+    assert_eq!(answers, vec![redirect("https://new/", "control-plane"); 2]);
+    assert_eq!(world.visit("/a"), Answered(redirect("https://new/", "lru")));
+}
+
+#[test]
+fn a_lookup_that_is_overtaken_again_and_again_ends() {
+    let mut world = World::with_feed();
+    let mut token = world.ask("/a");
+    for _ in 0..MAX_REPEATS {
+        world.receive(&[FeedMessage::Changed {
+            key: "go.example/a",
+        }]);
+        assert_eq!(
+            world.end_with(token, "go.example/a", link("https://old/", 1)),
+            []
+        );
+        token = world.last_token;
+    }
+    world.receive(&[FeedMessage::Changed {
+        key: "go.example/a",
+    }]);
+    let answers = world.end_with(token, "go.example/a", link("https://old/", 1));
+    assert_eq!(answers, [unavailable()]);
+}
+
+#[test]
+fn a_change_that_is_in_the_answer_already_has_nothing_asked_again() {
+    let mut world = World::with_feed();
+    let token = world.ask("/a");
+    world.receive(&[put("https://new/", 9)]);
+    let answers = world.end_with(token, "go.example/a", link("https://newer/", 10));
+    assert_eq!(answers, [redirect("https://newer/", "control-plane")]);
 }
 
 #[test]

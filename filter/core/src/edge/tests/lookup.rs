@@ -148,6 +148,21 @@ fn a_lookup_that_began_long_ago_is_not_joined() {
     assert_eq!(world.visit("/a"), Answered(redirect("https://new/", "lru")));
 }
 
+/// As settings of the control plane and of the edge may let it be, each within its range.
+#[test]
+fn an_answer_that_may_be_too_old_is_none() {
+    let mut world = World::new();
+    let token = world.ask("/a");
+    world.stand_still(1_000);
+    let answers = world.end_with_age(token, "go.example/a", link("https://old/", 1), 4_001);
+    assert_eq!(answers, [unavailable()]);
+    world.pass(1_000);
+    let token = world.ask("/a");
+    world.stand_still(1_000);
+    let answers = world.end_with_age(token, "go.example/a", link("https://e/", 1), 4_000);
+    assert_eq!(answers, [redirect("https://e/", "control-plane")]);
+}
+
 #[test]
 fn a_callout_without_waiters_still_fills_the_caches() {
     let mut world = World::new();
