@@ -1,6 +1,6 @@
 //! The edge with its host and the requests that wait.
 
-use crate::abi::{Filter, Scheduler, Wake};
+use crate::abi::{Filter, Scheduler, Wake, system};
 use crate::host::{Call, Client, Host, Sent, Visited};
 use crate::main_thread::{CalloutEnd, Order, Request};
 use crate::metrics::Changes;
@@ -21,7 +21,7 @@ use edgelink_wire::{TRACEPARENT, clicks, link_batch};
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 use std::thread::{self, ThreadId};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The edge, and what belongs to it.
 pub(crate) struct Worker {
@@ -305,11 +305,15 @@ impl Worker {
 
     /// A request has ended.
     pub(crate) fn end_stream(&mut self, stream: StreamId) {
+        // First: whatever panics below, nothing wakes a request that Envoy has destroyed.
+        let waits = self.waiting.remove(&stream);
         if self.flusher.is_some_and(|(flusher, _)| flusher == stream) {
             self.flush();
         }
+        #[cfg(test)]
+        panics::asked::panic_in("end_stream");
         self.edge.on_stream_end(stream);
-        let Some(waits) = self.waiting.remove(&stream) else {
+        let Some(waits) = waits else {
             return;
         };
         for event in waits.events {
@@ -522,13 +526,14 @@ fn host_name() -> Option<String> {
     clicks::edge_name(name.trim().as_bytes()).map(str::to_owned)
 }
 
-/// What the monotonic clock shows when it is read first, so that moments before that exist as well.
+/// The clock when it is read first, so that moments before that exist as well.
 const START_MILLIS: u64 = 1 << 32;
 
-/// The moment at which this is called.
+/// The moment at which this is called, by the clock that goes on while the machine is suspended: what is known ages meanwhile.
 fn now() -> Moment {
-    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
-    let millis = u64::try_from(START.elapsed().as_millis()).unwrap_or(u64::MAX);
+    static START: LazyLock<Duration> = LazyLock::new(system::since_boot);
+    let since = system::since_boot().saturating_sub(*START);
+    let millis = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
     Moment::from_millis(START_MILLIS.saturating_add(millis))
 }
 

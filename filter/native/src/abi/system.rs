@@ -1,6 +1,7 @@
 //! What the system is asked.
 
 use std::io;
+use std::time::Duration;
 
 /// Has the system run this thread behind those that it finds at work (`SCHED_BATCH`, sched(7)): it gets its share of the processors,
 /// and one that is idle at once, but interrupts no other thread when it is woken.
@@ -13,5 +14,32 @@ pub(crate) fn run_as_batch() -> io::Result<()> {
     match unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const parameters) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// The time since the machine has started, suspensions included (`CLOCK_BOOTTIME`, clock_gettime(2)).
+pub(crate) fn since_boot() -> Duration {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the system writes into `time`, which lives for the call. It cannot fail: Linux has had this clock since 2.6.39.
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut time) };
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);
+    Duration::new(seconds, nanos)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_is_that_of_the_machine_since_it_started() {
+        let uptime = std::fs::read_to_string("/proc/uptime").unwrap();
+        let uptime: f64 = uptime.split(' ').next().unwrap().parse().unwrap();
+        let (first, second) = (since_boot(), since_boot());
+        assert!(first <= second);
+        assert!(second.as_secs_f64() >= uptime, "{second:?} {uptime}");
     }
 }

@@ -47,6 +47,20 @@ fn a_panic_costs_one_request() {
     assert!(module.count("edgelink.panics") > 0);
 }
 
+/// Whatever panics when it ends.
+#[test]
+fn a_request_that_has_left_is_woken_no_more() {
+    let _turn = turn();
+    let module = Module::new("leaves");
+    let before = SCHEDULERS.load(Ordering::Relaxed);
+    let waits = module.visit("/waits");
+    assert_eq!(SCHEDULERS.load(Ordering::Relaxed), before + 1);
+    asked::arm(b"end_stream");
+    drop(waits);
+    assert_eq!(SCHEDULERS.load(Ordering::Relaxed), before);
+    asked::arm(b"none");
+}
+
 /// As one would over what it finds in the edge again and again.
 #[test]
 fn a_tick_that_panics_each_time_leaves_time_to_requests_in_between() {
