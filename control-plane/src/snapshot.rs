@@ -10,12 +10,12 @@ use bytes::Bytes;
 use edgelink_wire::domain_record::domain_key;
 use edgelink_wire::snapshot::{MAX_DOMAINS, MAX_HOT, MAX_HOT_BYTES};
 use edgelink_wire::{CodeLength, Domain, Entry, PermutationKey, Record, Snapshot};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::sync::Mutex;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// How long a snapshot is reused: many workers start at once.
+/// How long a snapshot is reused once it is complete: many workers start at once.
 const LIFETIME: Duration = Duration::from_secs(1);
 
 /// The settings that every snapshot carries.
@@ -33,18 +33,16 @@ pub struct SnapshotSettings {
 
 /// Makes snapshots, and keeps the last one.
 pub struct Snapshots {
+    maker: Arc<SnapshotMaker>,
+    last: LastMade<Result<Bytes, Arc<SnapshotError>>>,
+}
+
+/// The sources of snapshots.
+struct SnapshotMaker {
     store: Arc<Store>,
     known_keys: Arc<KnownKeys>,
     feed: Arc<Feed>,
     settings: SnapshotSettings,
-    last: Mutex<Option<CachedSnapshot>>,
-}
-
-/// The last snapshot.
-struct CachedSnapshot {
-    at: Instant,
-    generation: u64,
-    bytes: Bytes,
 }
 
 /// Why there is no snapshot.
@@ -70,39 +68,102 @@ impl Snapshots {
         feed: Arc<Feed>,
         settings: SnapshotSettings,
     ) -> Self {
-        Self {
+        let maker = Arc::new(SnapshotMaker {
             store,
             known_keys,
             feed,
             settings,
-            last: Mutex::new(None),
+        });
+        Self {
+            maker,
+            last: LastMade::default(),
         }
     }
 
-    /// An encoded snapshot, at most a second old, while the feed is current: an edge continues with the feed from there.
+    /// An encoded snapshot that is being made, or was complete at most a second ago, while the feed is current: an edge continues with
+    /// the feed from there.
     ///
     /// # Errors
     /// The [`SnapshotError`] that says what is missing.
-    pub async fn get(&self) -> Result<Bytes, SnapshotError> {
-        let mut last = self.last.lock().await;
-        let generation = self.generation()?;
-        let is_usable = |cached: &&CachedSnapshot| {
-            cached.generation == generation && cached.at.elapsed() < LIFETIME
-        };
-        if let Some(cached) = last.as_ref().filter(is_usable) {
-            return Ok(cached.bytes.clone());
-        }
-        let at = Instant::now();
-        let bytes = self.make(generation).await?;
-        *last = Some(CachedSnapshot {
-            at,
-            generation,
-            bytes: bytes.clone(),
-        });
-        Ok(bytes)
+    pub async fn get(&self) -> Result<Bytes, Arc<SnapshotError>> {
+        let generation = self.maker.generation()?;
+        let maker = Arc::clone(&self.maker);
+        let make = async move { maker.make(generation).await.map_err(Arc::new) };
+        let made = self.last.get(generation, make, Result::is_ok).await;
+        // The task has ended without an outcome: the process stops.
+        made.unwrap_or_else(|| Err(Arc::new(SnapshotError::NotReady)))
+    }
+}
+
+/// A value that is made once for all who ask meanwhile, however long that takes, and does not depend on any of them.
+#[derive(Debug)]
+struct LastMade<T>(Mutex<Option<Making<T>>>);
+
+/// A value that is being made, or was made, in a generation.
+#[derive(Debug)]
+struct Making<T> {
+    generation: u64,
+    /// The value, and when it was complete.
+    made: watch::Receiver<Option<(Instant, T)>>,
+}
+
+impl<T> Default for LastMade<T> {
+    fn default() -> Self {
+        Self(Mutex::new(None))
+    }
+}
+
+impl<T: Clone + Send + Sync + 'static> LastMade<T> {
+    /// The value of that generation that is being made, or was complete a short while ago and is `usable`; or else the one that `make`
+    /// makes. `None` if that is cut off.
+    async fn get(
+        &self,
+        generation: u64,
+        make: impl Future<Output = T> + Send + 'static,
+        usable: fn(&T) -> bool,
+    ) -> Option<T> {
+        let mut made = self.share(generation, make, usable);
+        let made = made.wait_for(Option::is_some).await.ok()?;
+        made.as_ref().map(|(_, value)| value.clone())
     }
 
-    fn generation(&self) -> Result<u64, FeedError> {
+    fn share(
+        &self,
+        generation: u64,
+        make: impl Future<Output = T> + Send + 'static,
+        usable: fn(&T) -> bool,
+    ) -> watch::Receiver<Option<(Instant, T)>> {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let shared = last
+            .as_ref()
+            .filter(|making| making.generation == generation && making.is_usable(usable));
+        if let Some(making) = shared {
+            return making.made.clone();
+        }
+        let (sender, made) = watch::channel(None);
+        tokio::spawn(async move {
+            let value = make.await;
+            sender.send_replace(Some((Instant::now(), value)));
+        });
+        *last = Some(Making {
+            generation,
+            made: made.clone(),
+        });
+        made
+    }
+}
+
+impl<T> Making<T> {
+    fn is_usable(&self, usable: fn(&T) -> bool) -> bool {
+        match &*self.made.borrow() {
+            Some((at, value)) => usable(value) && at.elapsed() < LIFETIME,
+            None => self.made.has_changed().is_ok(),
+        }
+    }
+}
+
+impl SnapshotMaker {
+    fn generation(&self) -> Result<u64, SnapshotError> {
         let current = self.feed.current().ok_or(FeedError::NotCurrent)?;
         Ok(current.generation)
     }
@@ -177,6 +238,8 @@ mod tests {
     use edgelink_wire::code_filter::CodeFilter;
     use edgelink_wire::domain_record::MAX_DOMAIN_RECORDS;
     use edgelink_wire::record::MAX_DOMAIN_TARGET_LENGTH;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use tokio::time::{advance, sleep};
 
     /// The longest snapshot that an edge takes by default.
     const MAX_BYTES: usize = 16 << 20;
@@ -191,6 +254,36 @@ mod tests {
         let made = (0..count).map(|number| Domain::parse(&format!("{number}.example")).unwrap());
         made.map(|domain| (domain_key(&domain), targets.record(&domain, 1)))
             .collect()
+    }
+
+    /// Asks for the value of a generation, which takes long, and is the number of those that were begun.
+    async fn ask(last: &LastMade<u32>, begun: &Arc<AtomicU32>, generation: u64) -> Option<u32> {
+        let begun = Arc::clone(begun);
+        let make = async move {
+            let number = begun.fetch_add(1, Ordering::Relaxed) + 1;
+            sleep(LIFETIME * 5).await;
+            number
+        };
+        last.get(generation, make, |number| *number != 3).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_value_that_takes_long_is_made_once_for_all_who_ask_meanwhile() {
+        let last = LastMade::default();
+        let begun = Arc::new(AtomicU32::new(0));
+        let ask = |generation| ask(&last, &begun, generation);
+        // The first one goes before it is made.
+        assert!(tokio::time::timeout(LIFETIME * 3, ask(7)).await.is_err());
+        let (one, other) = tokio::join!(ask(7), ask(7));
+        assert_eq!((one, other), (Some(1), Some(1)));
+        advance(LIFETIME / 2).await;
+        assert_eq!(ask(7).await, Some(1));
+        advance(LIFETIME).await;
+        assert_eq!(ask(7).await, Some(2));
+        // Of another generation.
+        assert_eq!(ask(8).await, Some(3));
+        // One that is not usable is not given out again.
+        assert_eq!(ask(8).await, Some(4));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use crate::config::ClicksConfig;
 use crate::store::{Store, StoreError};
 use edgelink_wire::feed::FeedMessage;
 use edgelink_wire::{LinkKey, Record};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
@@ -15,18 +15,22 @@ const MAX_CHANGED: usize = 100_000;
 /// The key of a hot link, and its record.
 pub type HotLink = (String, Record<String>);
 
-/// Reads the hot links and their records.
+/// The most hot links that are read together.
+const PAGE: usize = 1_024;
+
+/// Reads the hot links and their records, the hottest first.
 pub async fn hot_links(store: &Store, config: &ClicksConfig) -> Result<Vec<HotLink>, StoreError> {
-    let mut links = Vec::new();
-    for text in store.hot_keys(config.hot_count).await? {
-        // Reported keys that are no link keys are left out.
-        let Ok(key) = text.parse::<LinkKey>() else {
-            continue;
-        };
-        let record = store.resolve(&key).await?;
-        if matches!(record, Record::Link(_)) {
-            links.push((text, record));
-        }
+    // Reported keys that are no link keys are left out.
+    let keys = store.hot_keys(config.hot_count).await?.into_iter();
+    let keys: Vec<LinkKey> = keys.filter_map(|text| text.parse().ok()).collect();
+    let mut links = Vec::with_capacity(keys.len());
+    for keys in keys.chunks(PAGE) {
+        let mut records: HashMap<LinkKey, _> =
+            store.resolve_links(keys).await?.into_iter().collect();
+        let found = keys
+            .iter()
+            .filter_map(|key| Some((key.to_string(), records.remove(key)?)));
+        links.extend(found);
     }
     Ok(links)
 }

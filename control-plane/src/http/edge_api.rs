@@ -288,14 +288,14 @@ async fn snapshot(State(app): State<Arc<App>>) -> Result<Response, Problem> {
     Ok(binary(Snapshot::MEDIA_TYPE, bytes).into_response())
 }
 
-impl From<SnapshotError> for Problem {
-    fn from(error: SnapshotError) -> Self {
-        match error {
+impl From<Arc<SnapshotError>> for Problem {
+    fn from(error: Arc<SnapshotError>) -> Self {
+        match &*error {
             SnapshotError::NotReady => {
                 Self::new(Kind::Overloaded).with_detail("not all keys are known yet")
             }
-            SnapshotError::Feed(error) => Self::from(error),
-            SnapshotError::Store(error) => Self::store(&error),
+            SnapshotError::Feed(error) => Self::from(*error),
+            SnapshotError::Store(error) => Self::store(error),
         }
     }
 }

@@ -5,9 +5,9 @@ use super::classes::Class;
 use super::domains::DomainNames;
 use super::error::{Fault, StoreError};
 use super::revisions::Revisions;
-use super::rows::{LINK_COLUMNS, LinkRow, check_known};
+use super::rows::{LINK_COLUMNS, LinkRow, check_known, numbers};
 use super::session::Session;
-use super::sql::{LONGEST, sql};
+use super::sql::{LONGEST, lookups, sql};
 use crate::links::model::Link;
 use edgelink_wire::{Code, Domain, LinkKey, Record};
 use sqlx::mysql::MySqlRow;
@@ -63,6 +63,34 @@ impl Store {
             self.read("resolve", "resolving a link").of(Class::Lookups),
             |session| record(look_up(session, key).await?)
         )
+    }
+
+    /// The records of the links that there are of these keys, in no order, read together.
+    pub async fn resolve_links(
+        &self,
+        keys: &[LinkKey],
+    ) -> Result<Vec<(LinkKey, Record<String>)>, StoreError> {
+        run!(self.read("resolve_links", "resolving links"), |session| {
+            let mut ids = Vec::with_capacity(keys.len());
+            for keys in lookups(keys) {
+                // Each part finds one row by unique keys: no other plan can be chosen.
+                let of_key = "SELECT l.id FROM domains d JOIN links l ON l.domain_id = d.id AND l.code = ? WHERE d.name = ?";
+                let query = sql("").join(" UNION ALL ", keys, |sql, key| {
+                    sql.push(of_key).bind(&key.code).bind(&key.domain)
+                });
+                ids.extend(numbers(session, query).await?);
+            }
+            let mut records = Vec::with_capacity(ids.len());
+            for ids in ids.chunks(LONGEST) {
+                for FoundRow { revisions, link } in found_rows(session, ids).await? {
+                    if let Some(row) = link.filter(|row| !row.is_tombstone()) {
+                        let link = published(&revisions, row)?;
+                        records.push((link.key(), link.record().to_owned_record()));
+                    }
+                }
+            }
+            Ok(records)
+        })
     }
 
     /// A page of the keys of all links, deleted ones included, in the order of their numbers, after `after`. It joins nothing: the
@@ -147,6 +175,16 @@ macro_rules! found_row_from {
 }
 found_row_from!(MySqlRow, SqliteRow);
 
+/// The rows of these numbers, tombstones among them, and what the next revisions follow from, as of one moment.
+pub(super) async fn found_rows(session: &mut Session, ids: &[u64]) -> Result<Vec<FoundRow>, Fault> {
+    let now = session.dialect().now_micros;
+    let query = sql(format!(
+        "SELECT p.rev_floor, {now} AS now_micros, {LINK_COLUMNS} FROM publisher p, links l \
+         JOIN domains d ON d.id = l.domain_id WHERE p.id = 1 AND l.id IN "
+    ));
+    session.fetch_all(query.list(ids)).await
+}
+
 /// The link of that key, or its tombstone, and what the next revisions follow from, as of one moment.
 async fn look_up(session: &mut Session, key: &LinkKey) -> Result<FoundRow, Fault> {
     let now = session.dialect().now_micros;
@@ -167,14 +205,20 @@ fn record(found: FoundRow) -> Result<Record<String>, Fault> {
             rev: revisions.effective(0),
         });
     };
-    let rev = revisions.effective(row.rev());
     if row.is_tombstone() {
+        let rev = revisions.effective(row.rev());
         return Ok(Record::Absent { rev });
     }
+    Ok(published(&revisions, row)?.record().to_owned_record())
+}
+
+/// The link of a row that is no tombstone, with the revision that is published.
+fn published(revisions: &Revisions, row: LinkRow) -> Result<Link, Fault> {
+    let rev = revisions.effective(row.rev());
     let link = Link {
         rev,
         ..row.into_link()?
     };
     check_known(&link)?;
-    Ok(link.record().to_owned_record())
+    Ok(link)
 }

@@ -7,12 +7,10 @@ use super::error::Fault;
 use super::events::{Events, LinkEvent};
 use super::external_ids::external_ids;
 use super::link_changes::{ChangeError, ChangeOutcome, LinkChange, subject};
-use super::links::FoundRow;
+use super::links::{FoundRow, found_rows};
 use super::outbox::OutboxBatches;
 use super::revisions::Revisions;
-use super::rows::{
-    CONTENT_COLUMNS, LINK_COLUMNS, ROW_COLUMNS, ROW_LENGTH, StoredContent, check_known, numbers,
-};
+use super::rows::{CONTENT_COLUMNS, ROW_COLUMNS, ROW_LENGTH, StoredContent, check_known, numbers};
 use super::session::Session;
 use super::sql::{LONGEST, Value, pieces, sql};
 use super::terms;
@@ -88,13 +86,7 @@ impl LockedRows {
     }
 
     async fn read(&mut self, session: &mut Session, ids: &[u64]) -> Result<(), Fault> {
-        let now = session.dialect().now_micros;
-        let query = sql(format!(
-            "SELECT p.rev_floor, {now} AS now_micros, {LINK_COLUMNS} FROM publisher p, links l \
-             JOIN domains d ON d.id = l.domain_id WHERE p.id = 1 AND l.id IN "
-        ));
-        let found: Vec<FoundRow> = session.fetch_all(query.list(ids)).await?;
-        for FoundRow { revisions, link } in found {
+        for FoundRow { revisions, link } in found_rows(session, ids).await? {
             let Some(row) = link else { continue };
             self.revisions.get_or_insert(revisions);
             let (domain_id, deleted_at) = (row.domain_id, row.deleted_at);

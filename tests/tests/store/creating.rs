@@ -5,11 +5,12 @@ use edgelink_control_plane::links::model::{History, LinkContent, LinkDetails};
 use edgelink_control_plane::store::{CreateError, NewLink, Store, Twin};
 use edgelink_control_plane::tenancy::Scope;
 use edgelink_wire::target::TargetUrl;
-use edgelink_wire::{LinkState, Record, RedirectStatus};
+use edgelink_wire::{LinkKey, LinkState, Record, RedirectStatus};
 use std::sync::Arc;
 
 on_every_database!(
     a_created_link_reads_back_in_every_field,
+    links_that_are_resolved_together_are_as_each_by_itself,
     codes_that_differ_only_in_case_are_different_links,
     a_domain_with_a_port_is_another_domain,
     a_taken_code_is_refused_and_its_link_stays_as_it_was,
@@ -69,6 +70,32 @@ async fn a_created_link_reads_back_in_every_field(database: Database) {
     assert_eq!(found.as_ref(), Some(&created));
     let record = store.resolve(&full.key).await.unwrap();
     assert_eq!(record, created.record().to_owned_record());
+}
+
+async fn links_that_are_resolved_together_are_as_each_by_itself(database: Database) {
+    let store = database.store().await;
+    let keys: Vec<LinkKey> = (0..150)
+        .map(|number| key(&format!("d{}.example/c{number}", number % 3)))
+        .collect();
+    let links = keys.iter().zip(1..).map(|(key, id)| {
+        let content = content(&format!("https://x.example/{key}"));
+        NewLink::new(id, key.clone(), content)
+    });
+    let created = store.create_links(links.collect()).await.unwrap();
+    assert!(created.iter().all(Result::is_ok));
+    assert!(delete(&store, &keys[7]).await.unwrap());
+    database
+        .execute("UPDATE publisher SET rev_floor = rev_floor + 100000000000")
+        .await;
+    let absent = [key("d0.example/absent"), key("absent.example/c1")];
+    let asked = [&keys[..], &absent].concat();
+    let together = store.resolve_links(&asked).await.unwrap();
+    assert_eq!(together.len(), keys.len() - 1);
+    for (key, record) in together {
+        assert_ne!(key, keys[7]);
+        assert_eq!(record, store.resolve(&key).await.unwrap(), "{key}");
+    }
+    assert_eq!(store.resolve_links(&[]).await.unwrap(), []);
 }
 
 async fn codes_that_differ_only_in_case_are_different_links(database: Database) {
