@@ -256,14 +256,15 @@ fn of_mysql(number: u16) -> Remedy {
     match number {
         // An error during COMMIT, which is possibly committed.
         1180 => Remedy::Later,
-        // Lock wait timeout, deadlock, and MariaDB's "record has changed since last read".
-        1205 | 1213 | 1020 => Remedy::Retry,
+        // Lock wait timeout, deadlock, MariaDB's "record has changed since last read", and a transaction that Group Replication has rolled
+        // back during its commit, because another member has changed the same rows.
+        1205 | 1213 | 1020 | 3101 => Remedy::Retry,
         // Too many connections (of the server, of the user), host blocked, shutdown, connection killed (also MariaDB's
         // 1927), network errors, and a statement that was interrupted (by hand, by MariaDB's or MySQL's own bound).
         1040 | 1203 | 1226 | 1129 | 1053 | 1927 | 1158..=1161 | 1317 | 1969 | 3024 => Remedy::Later,
         // A primary that has become a replica (--read-only, read-only transaction, read-only mode), a cluster node that
-        // is not ready, a server that is in offline mode or restarting.
-        1290 | 1792 | 1836 | 1047 | 3032 | 3168 => Remedy::Later,
+        // is not ready, a member of Group Replication that is cut off from the others, a server that is in offline mode or restarting.
+        1290 | 1792 | 1836 | 1047 | 3100 | 3032 | 3168 => Remedy::Later,
         // There is no such database (yet, or while it is restored).
         1049 => Remedy::Later,
         _ => Remedy::GiveUp,
@@ -297,6 +298,14 @@ mod tests {
                 "{fault}"
             );
         }
+    }
+
+    #[test]
+    fn a_transaction_that_group_replication_refuses_is_tried_again() {
+        assert_eq!(of_mysql(3101), Remedy::Retry);
+        assert_eq!(of_mysql(3100), Remedy::Later);
+        assert!(of_mysql(3100).is_transient());
+        assert_eq!(of_mysql(3102), Remedy::GiveUp);
     }
 
     /// An answer of 500 would say that nothing was committed, and links of a batch would be created one by one after a

@@ -157,9 +157,11 @@ async fn prepare(
     raw_sql("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
         .execute(&mut *connection)
         .await?;
-    let (packet, flush, version, switches): (u64, i64, String, String) = sqlx::query_as(
+    type Settings = (u64, i64, i64, i64, String, String);
+    let (packet, flush, log, sync, version, switches): Settings = sqlx::query_as(
         "SELECT CAST(@@max_allowed_packet AS UNSIGNED), CAST(@@innodb_flush_log_at_trx_commit AS SIGNED), \
-         CONVERT(VERSION() USING utf8mb4), CONVERT(@@optimizer_switch USING utf8mb4)",
+         CAST(@@log_bin AS SIGNED), CAST(@@sync_binlog AS SIGNED), CONVERT(VERSION() USING utf8mb4), \
+         CONVERT(@@optimizer_switch USING utf8mb4)",
     )
     .fetch_one(&mut *connection)
     .await?;
@@ -185,7 +187,8 @@ async fn prepare(
     server
         .max_bytes
         .store(packet.min(MAX_BYTES), Ordering::Relaxed);
-    warn_unless_durable(flush, &server.warned);
+    let found = not_durable(flush, (log != 0).then_some(sync));
+    warn_unless_durable(found, &server.warned);
     Ok(())
 }
 
@@ -217,12 +220,25 @@ pub(super) async fn lift_limits(connection: &mut MySqlConnection) -> Result<(), 
     raw_sql(set).execute(connection).await.map(drop)
 }
 
-fn warn_unless_durable(flush: i64, warned: &AtomicBool) {
-    if flush == 1 {
+/// The setting by which what was committed can be lost, and its value; `None` if all is written to disk with each commit. `sync`: that of the
+/// binary log, if there is one, by which a server that starts after a crash decides what was committed.
+fn not_durable(flush: i64, sync: Option<i64>) -> Option<(&'static str, i64)> {
+    match (flush, sync) {
+        (1, None | Some(1)) => None,
+        (1, Some(sync)) => Some(("sync_binlog", sync)),
+        (flush, _) => Some(("innodb_flush_log_at_trx_commit", flush)),
+    }
+}
+
+fn warn_unless_durable(found: Option<(&'static str, i64)>, warned: &AtomicBool) {
+    let Some((setting, value)) = found else {
         warned.store(false, Ordering::Relaxed);
-    } else if !warned.swap(true, Ordering::Relaxed) {
+        return;
+    };
+    if !warned.swap(true, Ordering::Relaxed) {
         tracing::warn!(
-            innodb_flush_log_at_trx_commit = flush,
+            setting,
+            value,
             "links that were acknowledged can be lost when the database crashes: the setting should be 1"
         );
     }
@@ -283,6 +299,21 @@ mod tests {
             ("hash_join_cardinality=off", ""),
         ] {
             assert_eq!(without_join_buffers(switches), off);
+        }
+    }
+
+    #[test]
+    fn a_server_that_does_not_write_each_commit_to_disk_is_not_durable() {
+        for (flush, sync, setting) in [
+            (1, None, None),
+            (1, Some(1), None),
+            (1, Some(0), Some("sync_binlog")),
+            (1, Some(100), Some("sync_binlog")),
+            (2, Some(0), Some("innodb_flush_log_at_trx_commit")),
+            (0, None, Some("innodb_flush_log_at_trx_commit")),
+        ] {
+            let found = not_durable(flush, sync).map(|(name, _)| name);
+            assert_eq!(found, setting, "{flush} {sync:?}");
         }
     }
 
