@@ -12,6 +12,7 @@ use fred::types::config::{
     ClusterDiscoveryPolicy, Config, ReconnectPolicy, Server, TcpConfig, TlsConnector,
 };
 use fred::types::{Builder, Expiration, Message, Value};
+use rand::random;
 use rustls::ClientConfig;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,6 +41,17 @@ const PROBE_SECONDS: i64 = 10;
 
 /// The channel of reports of clicks that were committed.
 const REPORTS: &str = "edgelink:clicks";
+
+/// The channel on which a process hears its own signs of life; its name follows.
+const ALIVE: &str = "edgelink:alive:";
+
+/// The pause between two of them, and how long one may be under way: a connection of which the other end is gone without a word (a
+/// restarted host, a firewall that has forgotten it) would get no messages for ever.
+const ALIVE_PERIOD: Duration = Duration::from_secs(1);
+const ALIVE_LIMIT: Duration = Duration::from_secs(2);
+
+/// How long the answer to a PING may take on the other connections.
+const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 
 /// The key that is there while a replica follows reports, and for how many seconds after it was set.
 const LISTENERS: &str = "edgelink:listeners";
@@ -139,18 +151,63 @@ impl Redis {
         let stop = || self.stop.clone();
         let (commands, reader) = (self.commands.clone(), self.reader.clone());
         let reports = self.reports.clone();
-        self.tasks.spawn(keep_connected(reports, stop()));
-        self.tasks.spawn(keep_connected(commands, stop()));
-        self.tasks.spawn(keep_connected(reader, stop()));
+        for client in [commands, reader, reports] {
+            self.tasks.spawn(keep_connected(client.clone(), stop()));
+            // In a cluster all nodes would be connected to again because of one.
+            if !client.is_clustered() {
+                let stop = stop();
+                self.tasks.spawn(async move {
+                    stop.run_until_cancelled(watch(client)).await;
+                });
+            }
+        }
         let subscriber = self.subscriber.clone();
         self.tasks.spawn(keep_connected(subscriber.clone(), stop()));
-        self.tasks.spawn(subscribe(subscriber, stop()));
+        let alive = format!("{ALIVE}{:032x}", random::<u128>());
+        self.tasks
+            .spawn(subscribe(subscriber, alive.clone(), stop()));
+        let redis = Arc::clone(self);
+        self.tasks.spawn(async move {
+            let stop = redis.stop.clone();
+            stop.run_until_cancelled(redis.watch_subscriber(&alive))
+                .await;
+        });
     }
 
     /// Nudges the publisher, which polls the outbox if the nudge is lost.
     pub async fn nudge(&self) -> Result<(), RedisError> {
         let client = self.in_background();
         measured("nudge", client.publish::<(), _, _>(NUDGES, "")).await
+    }
+
+    /// Has the subscriber connect again when what this process publishes on its own channel does not come back. While Redis takes
+    /// nothing, that says nothing of the subscriber.
+    async fn watch_subscriber(&self, alive: &str) {
+        loop {
+            sleep(ALIVE_PERIOD).await;
+            let mut messages = self.subscriber.message_rx();
+            let client = self.for_reports();
+            let published = measured("alive", client.publish::<(), _, _>(alive, "")).await;
+            let came = timeout(ALIVE_LIMIT, async {
+                loop {
+                    match messages.recv().await {
+                        Ok(message) if message.channel != alive => {}
+                        Ok(_) | Err(RecvError::Lagged(_)) => return,
+                        Err(RecvError::Closed) => std::future::pending::<()>().await,
+                    }
+                }
+            });
+            if published.is_err() || came.await.is_ok() || !self.subscriber.is_connected() {
+                continue;
+            }
+            tracing::warn!(
+                "the connection to Redis for nudges gets no messages: it is opened again"
+            );
+            let reconnected = self.subscriber.force_reconnection();
+            if let Err(error) = reconnected.await {
+                tracing::debug!(%error, "opening the connection for nudges again failed: it is retried");
+            }
+        }
     }
 
     /// Publishes a report of clicks to the replicas that follow them.
@@ -280,12 +337,32 @@ async fn keep_connected<C: ClientLike>(client: C, stop: CancellationToken) {
     }
 }
 
-/// Subscribes to nudges, and again after every reconnection.
-async fn subscribe(subscriber: SubscriberClient, stop: CancellationToken) {
+/// Has a client connect again that gets no answers. It would do so by itself, but counts from the command that it has sent last: with an end
+/// that has vanished it would wait for as long as it is asked again and again.
+async fn watch(client: Client) {
+    loop {
+        sleep(ALIVE_PERIOD).await;
+        let answers = async { timeout(ANSWER_LIMIT, client.ping::<()>(None)).await.is_ok() };
+        if client.is_connected() && !answers.await {
+            tracing::warn!("a connection to Redis gets no answers: it is opened again");
+            reconnect(&client).await;
+        }
+    }
+}
+
+async fn reconnect(client: &impl ClientLike) {
+    if let Err(error) = client.force_reconnection().await {
+        tracing::debug!(%error, "opening a connection to Redis again failed: it is retried");
+    }
+}
+
+/// Subscribes to nudges and to a channel of this process, and again after every reconnection.
+async fn subscribe(subscriber: SubscriberClient, alive: String, stop: CancellationToken) {
     let again = subscriber.manage_subscriptions();
     let first = async {
         while subscriber.wait_for_connect().await.is_err()
             || subscriber.subscribe(NUDGES).await.is_err()
+            || subscriber.subscribe(alive.as_str()).await.is_err()
         {
             sleep(Duration::from_millis(RECONNECT_MILLIS.0.into())).await;
         }

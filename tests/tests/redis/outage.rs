@@ -4,7 +4,13 @@ use crate::fixture::{GENERATION, KEY, LIMIT, client, connected, looked_up, start
 use edgelink_control_plane::redis::{Lookup, Redis, RedisError};
 use edgelink_tests::servers::RedisServer;
 use edgelink_tests::stack::until;
+use std::future::pending;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 /// The pause after a failed lookup.
 const COOL_OFF: Duration = Duration::from_millis(250);
@@ -91,4 +97,66 @@ async fn what_is_no_url_of_redis_is_refused() {
     for url in ["", "127.0.0.1:6379", "redis-sentinel://127.0.0.1:26379"] {
         assert!(matches!(start(url), Err(RedisError::Url(_))), "{url}");
     }
+}
+
+/// A host between a client and Redis that can vanish: the connections through it stay open, and carry nothing.
+struct Between {
+    port: u16,
+    vanishes: Arc<Mutex<CancellationToken>>,
+}
+
+impl Between {
+    async fn start(server: &RedisServer) -> Self {
+        let url = server.url();
+        let redis = url.trim_start_matches("redis://").to_owned();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let vanishes = Arc::new(Mutex::new(CancellationToken::new()));
+        let current = Arc::clone(&vanishes);
+        tokio::spawn(async move {
+            loop {
+                let (mut client, _) = listener.accept().await.unwrap();
+                let vanished = current.lock().unwrap().clone();
+                let redis = redis.clone();
+                tokio::spawn(async move {
+                    let mut server = TcpStream::connect(redis).await.unwrap();
+                    let carried = copy_bidirectional(&mut client, &mut server);
+                    if vanished.run_until_cancelled(carried).await.is_none() {
+                        // Both ends stay open.
+                        pending::<()>().await;
+                    }
+                });
+            }
+        });
+        Self { port, vanishes }
+    }
+
+    fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// Vanishes, with all connections so far. New ones are carried.
+    fn vanish(&self) {
+        std::mem::take(&mut *self.vanishes.lock().unwrap()).cancel();
+    }
+}
+
+#[tokio::test]
+async fn a_connection_for_nudges_whose_other_end_has_vanished_is_opened_again() {
+    let server = RedisServer::start().await;
+    let between = Between::start(&server).await;
+    let redis = connected(&between.url()).await;
+    let other = connected(&server.url()).await;
+    let nudged = async || {
+        let mut nudges = redis.nudges();
+        until("a nudge", LIMIT, async || {
+            other.nudge().await.unwrap();
+            let came = timeout(Duration::from_millis(100), nudges.next());
+            came.await.ok()
+        })
+        .await;
+    };
+    nudged().await;
+    between.vanish();
+    nudged().await;
 }
