@@ -11,14 +11,20 @@ pub use reports::{OnReport, Reports};
 use crate::store::{BatchHead, ClickReport, StoreError};
 use bytes::Bytes;
 use edgelink_wire::RecordError;
-use edgelink_wire::clicks::{ClickBatch, decode};
+use edgelink_wire::clicks::{ClickBatch, decode, encode};
 use std::sync::Arc;
 
 /// A worker's clock that is further ahead than this, in seconds, is not believed.
 const MAX_AHEAD: u64 = 300;
 
-/// A worker's clock that is further behind than this, in seconds, is not believed. Batches wait at edges for less.
-pub(crate) const MAX_BEHIND: u64 = 3600;
+/// A batch that was closed longer ago than this, in seconds, counts at the time at which it came in. Batches wait at edges for less.
+pub(crate) const MAX_BEHIND: u64 = 86_400;
+
+/// The same for a report that does not say when it was sent: how far its clock is behind cannot be told from how long it has waited.
+const MAX_BEHIND_UNSAID: u64 = 3600;
+
+/// A worker's clock that differs from this process's by more than this when it sends, in seconds, is not believed.
+const MAX_SKEW: u64 = 300;
 
 /// The name of this process among edges: it redirects too.
 pub(crate) const OWN_NAME: &str = "control-plane";
@@ -46,22 +52,42 @@ pub enum IngestError {
     Store(#[from] StoreError),
 }
 
-/// Reads the body of a report that comes in at `now` (unix milliseconds).
+/// Reads the body of a report that comes in at `now` (unix milliseconds), and was sent at `sent_at` by its worker's clock (unix seconds).
 ///
 /// # Errors
 /// [`IngestError::Undecodable`] or [`IngestError::Malformed`]: a retry is of no use.
-pub fn read_report(body: Bytes, now: u64) -> Result<ClickReport, IngestError> {
-    let batches = decode(&body)?;
+pub fn read_report(
+    body: Bytes,
+    now: u64,
+    sent_at: Option<u64>,
+) -> Result<ClickReport, IngestError> {
+    let mut batches = decode(&body)?;
     if !batches.iter().all(is_believable) {
         return Err(IngestError::Malformed);
     }
     let heads = batches.iter().map(head).collect();
+    let earliest = earliest(now / 1000, sent_at);
+    let mut is_changed = false;
+    for batch in batches.iter_mut().filter(|batch| batch.at < earliest) {
+        // Before all that is believed: its clicks count at the time at which it came in.
+        is_changed |= std::mem::take(&mut batch.at) > 0;
+    }
+    let changed = is_changed.then(|| encode(&batches).into());
     Ok(ClickReport {
         received_at: now,
         edge: Arc::default(),
         heads,
-        body,
+        body: changed.unwrap_or(body),
     })
+}
+
+/// The earliest time at which a batch can have been closed, as far as its worker's clock is believed (unix seconds).
+fn earliest(now: u64, sent_at: Option<u64>) -> u64 {
+    match sent_at {
+        None => now.saturating_sub(MAX_BEHIND_UNSAID),
+        Some(sent_at) if sent_at.abs_diff(now) <= MAX_SKEW => now.saturating_sub(MAX_BEHIND),
+        Some(_) => u64::MAX,
+    }
 }
 
 fn is_believable(batch: &ClickBatch<'_>) -> bool {
@@ -117,7 +143,6 @@ impl BatchTimes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use edgelink_wire::clicks::encode;
 
     const NOW: u64 = 1_767_225_600_000;
 
@@ -142,7 +167,7 @@ mod tests {
             (now + 60, now + 90, now + 60),
             (now + 86_400, now + 86_390, now - 10),
             (0, 0, now),
-            (now, now - 86_400, now - MAX_BEHIND),
+            (now, now - 90_000, now - MAX_BEHIND),
             (now - MAX_BEHIND, 0, now - MAX_BEHIND),
         ] {
             assert_eq!(
@@ -153,9 +178,38 @@ mod tests {
         }
     }
 
+    /// A control plane was away for hours: what an edge has kept meanwhile counts when it was, if the edge's clock is right.
+    #[test]
+    fn clicks_when_they_have_waited_for_hours_count_at_their_time() {
+        let now = NOW / 1000;
+        for (closed, sent_at, at) in [
+            (now - 8 * 3600, Some(now - 2), now - 8 * 3600),
+            (now - 8 * 3600, Some(now + 300), now - 8 * 3600),
+            (now - 90_000, Some(now), now),
+            // A clock that is wrong when the report is sent was wrong before.
+            (now - 8 * 3600, Some(now - 8 * 3600), now),
+            (now - 400, Some(now - 301), now),
+            (now + 400, Some(now + 400), now),
+            // Edges that do not say when they send.
+            (now - 3000, None, now - 3000),
+            (now - 8 * 3600, None, now),
+        ] {
+            let body = encode(&[batch(closed, 1)]);
+            let report = read_report(body.into(), NOW, sent_at).unwrap();
+            let batches = decode(&report.body).unwrap();
+            let times = BatchTimes::new(batches[0].at, now);
+            assert_eq!(
+                (times.at, times.of(batches[0].at)),
+                (at, at),
+                "{closed} {sent_at:?}"
+            );
+            assert_eq!(batches[0].clicks, batch(closed, 1).clicks);
+        }
+    }
+
     #[test]
     fn numbers_that_the_database_cannot_keep_are_refused() {
-        let read = |batch: ClickBatch<'_>| read_report(encode(&[batch]).into(), NOW);
+        let read = |batch: ClickBatch<'_>| read_report(encode(&[batch]).into(), NOW, None);
         let report = read(batch(0, MAX_CLICKS)).unwrap();
         assert_eq!(report.heads[0].clicks, MAX_CLICKS);
         let mut wrong = batch(0, 1);
@@ -172,7 +226,7 @@ mod tests {
         for wrong in [batch(0, MAX_CLICKS + 1), wrong, long, undescribed] {
             assert!(matches!(read(wrong), Err(IngestError::Malformed)));
         }
-        let undecodable = read_report(Bytes::from_static(b"\x09"), NOW);
+        let undecodable = read_report(Bytes::from_static(b"\x09"), NOW, None);
         assert!(matches!(undecodable, Err(IngestError::Undecodable(_))));
     }
 }

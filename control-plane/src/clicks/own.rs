@@ -169,7 +169,10 @@ impl OwnClicks {
         let Some(body) = waiting.clone() else {
             return true;
         };
-        match reports.count(body, OWN_NAME.into()).await {
+        match reports
+            .count(body, OWN_NAME.into(), Some(clock::unix_seconds()))
+            .await
+        {
             Ok(()) => *waiting = None,
             Err(error) => log_failure(&error),
         }

@@ -75,13 +75,18 @@ impl Reports {
         Self { jobs }
     }
 
-    /// Takes a report of an edge of that name, each of whose batches counts once however often it is sent. It is committed when this returns `Ok`.
+    /// Takes a report of an edge of that name that was sent at `sent_at` by its clock (unix seconds), each of whose batches counts once however often it is sent. It is committed when this returns `Ok`.
     ///
     /// # Errors
     /// [`IngestError::Undecodable`] or [`IngestError::Malformed`] if a retry is of no use, [`IngestError::Full`], or the failure
     /// of the database.
-    pub async fn count(&self, body: Bytes, edge: Arc<str>) -> Result<(), IngestError> {
-        let report = read_report(body, clock::unix_millis())?;
+    pub async fn count(
+        &self,
+        body: Bytes,
+        edge: Arc<str>,
+        sent_at: Option<u64>,
+    ) -> Result<(), IngestError> {
+        let report = read_report(body, clock::unix_millis(), sent_at)?;
         let report = ClickReport { edge, ..report };
         if report.heads.is_empty() {
             return Ok(());

@@ -22,7 +22,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use edgelink_wire::clicks::visitor_keys::VisitorKeys;
-use edgelink_wire::clicks::{EDGE_HEADER, edge_name};
+use edgelink_wire::clicks::{EDGE_HEADER, SENT_AT_HEADER, edge_name};
 use edgelink_wire::domain_record::domain_key;
 use edgelink_wire::health;
 use edgelink_wire::password::{MAX_FORM_LENGTH, VISITOR_HEADER};
@@ -303,7 +303,7 @@ impl From<Arc<SnapshotError>> for Problem {
 /// `POST /edge/v1/clicks`: batches of clicks. 204 when they are in the queue of the database; a batch counts once however often it
 /// is sent. 400 if a retry is of no use, 503 while the queue is full. With `?visitorKeys=U`, 200 and [`VisitorKeys`] if there are
 /// secrets of visitor tokens that count longer than until U (unix seconds). The header `x-edgelink-edge` names the edge,
-/// and `x-edgelink-health` says how the worker is doing.
+/// `x-edgelink-sent-at` says when the report was sent by its clock, and `x-edgelink-health` how the worker is doing.
 async fn report(
     State(app): State<Arc<App>>,
     uri: Uri,
@@ -322,7 +322,9 @@ async fn report(
     if let Some(header) = headers.get(health::HEADER) {
         app.edge_health.note(edge, header.as_bytes());
     }
-    app.reports.count(body, edge.into()).await?;
+    let sent_at = headers.get(SENT_AT_HEADER);
+    let sent_at = sent_at.and_then(|at| at.to_str().ok()?.parse().ok());
+    app.reports.count(body, edge.into(), sent_at).await?;
     let keys = match until {
         Some(until) => app.visitors.later_than(until, clock::unix_seconds()).await,
         None => None,

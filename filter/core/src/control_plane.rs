@@ -39,6 +39,8 @@ pub struct BackgroundCallout {
     pub accept: &'static str,
     /// The value of `content-type`; `None` without a body.
     pub content_type: Option<&'static str>,
+    /// When a report is sent, as the value of the header [`SENT_AT_HEADER`](edgelink_wire::clicks::SENT_AT_HEADER); `None` of others.
+    pub sent_at: Option<String>,
     /// How the worker is doing, as the value of the header [`HEADER`](edgelink_wire::health::HEADER); `None` if it is not said.
     pub health: Option<String>,
     /// The worker, as the value of the header [`WORKER_HEADER`](edgelink_wire::visits::WORKER_HEADER); `None` if it holds no visits of

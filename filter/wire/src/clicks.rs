@@ -55,6 +55,9 @@ pub const MEDIA_TYPE: &str = "application/vnd.edgelink.clicks";
 /// The header of a report in which an edge gives its [name](edge_name).
 pub const EDGE_HEADER: &str = "x-edgelink-edge";
 
+/// The header of a report with the time at which it is sent, by the clock that the batches have: unix time in seconds.
+pub const SENT_AT_HEADER: &str = "x-edgelink-sent-at";
+
 /// The longest name of an edge in bytes.
 pub const MAX_EDGE_NAME: usize = 64;
 

@@ -409,7 +409,7 @@ fn report(seq: u64, clicks: u64) -> ClickReport {
         total: 100,
         ..ClickBatch::default()
     };
-    read_report(encode(&[batch]).into(), now * 1000).expect("a report")
+    read_report(encode(&[batch]).into(), now * 1000, Some(now)).expect("a report")
 }
 
 /// Writes the queue of an engine.

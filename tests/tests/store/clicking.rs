@@ -122,7 +122,7 @@ pub(crate) fn batch(worker: [u8; 16], seq: u64) -> ClickBatch<'static> {
 
 /// A report that comes in then, unix seconds.
 pub(crate) fn report(batches: &[ClickBatch<'_>], at: u64) -> ClickReport {
-    read_report(encode(batches).into(), at * 1000).expect("a report")
+    read_report(encode(batches).into(), at * 1000, Some(at)).expect("a report")
 }
 
 /// A click without attributes.

@@ -119,7 +119,7 @@ async fn a_report_that_fails_is_sent_again_as_it_was_and_the_rest_when_the_proce
     clicks.count("a.example/x");
     let body = clicks.encode(&clicks.take().expect("clicks"), &mut seq);
     reports
-        .count(body.clone(), Arc::default())
+        .count(body.clone(), Arc::default(), None)
         .await
         .expect("counted");
     waiting = Some(body);

@@ -130,6 +130,7 @@ impl ClickReports {
             path,
             accept,
             content_type: Some(MEDIA_TYPE),
+            sent_at: Some(seconds.to_string()),
             health: health.map(|health| health.to_header()),
             worker: None,
             body,

@@ -5,7 +5,7 @@ use super::callout::Callout;
 use crate::forms::{UNLOCK_TIMEOUT_MILLIS, UnlockCallout};
 use crate::metrics::BackgroundKind;
 use crate::settings::Settings;
-use edgelink_wire::clicks::EDGE_HEADER;
+use edgelink_wire::clicks::{EDGE_HEADER, SENT_AT_HEADER};
 use edgelink_wire::password::{FORM_MEDIA_TYPE, VISITOR_HEADER};
 use edgelink_wire::{TRACEPARENT, health, link_batch, visits};
 
@@ -81,6 +81,7 @@ impl<'a> Outgoing<'a> {
             ("accept", Some(callout.accept)),
             ("content-type", callout.content_type),
             (EDGE_HEADER, edge_name),
+            (SENT_AT_HEADER, callout.sent_at.as_deref()),
             (health::HEADER, callout.health.as_deref()),
             (visits::WORKER_HEADER, callout.worker.as_deref()),
         ];
@@ -144,6 +145,7 @@ mod tests {
                 path: "/".to_owned(),
                 accept: "a/b",
                 content_type: None,
+                sent_at: None,
                 health: None,
                 worker: None,
                 body: Vec::new(),

@@ -116,6 +116,7 @@ impl Poll {
             path: format!("/edge/v1/feed?after={position}&generation={generation}&waitMs={wait}"),
             accept: FeedBatch::MEDIA_TYPE,
             content_type: None,
+            sent_at: None,
             health: None,
             worker: None,
             body: Vec::new(),

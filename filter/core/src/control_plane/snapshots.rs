@@ -76,6 +76,7 @@ impl Snapshots {
             path: PATH.to_owned(),
             accept: Snapshot::MEDIA_TYPE,
             content_type: None,
+            sent_at: None,
             health: None,
             worker: None,
             body: Vec::new(),

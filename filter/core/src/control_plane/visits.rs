@@ -138,6 +138,7 @@ impl Visits {
             path,
             accept: media_type,
             content_type: Some(media_type),
+            sent_at: None,
             health: None,
             worker: None,
             body,

@@ -26,7 +26,7 @@ async fn of_too_many_accounts_the_oldest_become_coarser_before_their_time() {
             ..ClickBatch::default()
         };
         let at = now - number * 60 * 60 * 1000;
-        let report = read_report(encode(&[batch]).into(), at).expect("a report");
+        let report = read_report(encode(&[batch]).into(), at, None).expect("a report");
         store.count_clicks(&[report]).await.expect("a commit");
     }
     let fold = async |most| store.fold_click_accounts(now, KEPT, (most, 100)).await;
