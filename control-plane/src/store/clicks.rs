@@ -1,11 +1,15 @@
-//! Takes reports of clicks into the queue, each batch once.
+//! Takes reports of clicks into the queue, each batch once: the row of its worker, which the transaction locks, has the numbers of those
+//! that were taken.
 
 mod accounts;
 mod batch;
 mod folding;
+mod older;
+mod taken;
 
 pub(super) use accounts::settle_accounts;
 pub(super) use folding::MAX_ROWS;
+pub(super) use older::OlderPlanes;
 
 pub use accounts::{AccountGroup, GroupAccounts, GroupedAccounts};
 pub use batch::{BatchHead, ClickAccounts};
@@ -15,7 +19,6 @@ use super::calls::{Store, run};
 use super::classes::Class;
 use super::error::{Fault, StoreError};
 use super::session::Session;
-use super::sql::{LONGEST, pieces, sql};
 use batch::{Place, Placed};
 use bytes::Bytes;
 use edgelink_wire::clicks;
@@ -56,28 +59,45 @@ pub struct NewBatches {
 impl Store {
     /// Takes reports into the queue in one transaction, without the batches that were taken before; what is new of each report.
     pub async fn count_clicks(&self, reports: &[ClickReport]) -> Result<TakenReports, StoreError> {
+        let now = self.now().await?;
         let call = self
             .write("count_clicks", "counting clicks")
             .of(Class::Clicks);
-        run!(call, |session| count(session, reports).await)
+        run!(call, |session| {
+            let has_older = self.has_older_planes(session, now).await?;
+            count(session, reports, (now, has_older)).await
+        })
     }
 }
 
-async fn count(session: &mut Session, reports: &[ClickReport]) -> Result<TakenReports, Fault> {
+/// For how long rows of `click_batches` are kept, in milliseconds.
+pub(super) const BATCH_MILLIS: u64 = 3 * 24 * 60 * 60 * 1000;
+
+async fn count(
+    session: &mut Session,
+    reports: &[ClickReport],
+    (now, has_older): (u64, bool),
+) -> Result<TakenReports, Fault> {
     let batches = in_order(reports);
     session.begin().await?;
-    let mut new = batches.clone();
-    if !note_all(session, &batches).await? {
-        // Some were noted before.
-        session.rollback().await?;
-        session.begin().await?;
-        new = unknown(session, &batches).await?;
-        if !note_all(session, &new).await? {
-            // Another process has noted some meanwhile.
-            return Err(Fault::Contended);
+    let mut workers = accounts::lock(session, &batches).await?;
+    let mut new = Vec::with_capacity(batches.len());
+    for batches in batches.chunk_by(|one, other| one.head.worker == other.head.worker) {
+        let worker = batches.first().map(|batch| batch.head.worker);
+        let Some(worker) = worker.and_then(|id| workers.get_mut(&id)) else {
+            continue;
+        };
+        let is_new = |batch: &&Placed<'_>| worker.taken.take(batch.head.seq);
+        let untaken: Vec<_> = batches.iter().filter(is_new).copied().collect();
+        match has_older {
+            true => new.extend(older::without_row(session, &untaken).await?),
+            false => new.extend(untaken),
         }
     }
-    let accounts = accounts::add(session, &new).await?;
+    if has_older && !older::write_rows(session, &new, now).await? {
+        return Err(Fault::Contended);
+    }
+    let accounts = accounts::add(session, workers, &new, now).await?;
     let new: HashSet<Place> = new.into_iter().map(|batch| batch.place).collect();
     let new_part = |(place, report)| new_part(report, place, &new);
     let taken: Vec<NewBatches> = reports.iter().enumerate().map(new_part).collect();
@@ -109,58 +129,6 @@ fn in_order(reports: &[ClickReport]) -> Vec<Placed<'_>> {
     batches.sort_by_key(|batch| (batch.head.worker, batch.head.seq));
     batches.dedup_by_key(|batch| (batch.head.worker, batch.head.seq));
     batches
-}
-
-/// Notes batches; `false`, and it is not known which, if some were noted before.
-async fn note_all(session: &mut Session, batches: &[Placed<'_>]) -> Result<bool, Fault> {
-    for batches in pieces(batches) {
-        if note(session, batches).await? < batches.len() as u64 {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
-/// Those of the batches that were not noted before.
-async fn unknown<'a>(
-    session: &mut Session,
-    batches: &[Placed<'a>],
-) -> Result<Vec<Placed<'a>>, Fault> {
-    let mut unknown = Vec::new();
-    for of_worker in batches.chunk_by(|one, other| one.head.worker == other.head.worker) {
-        for batches in of_worker.chunks(LONGEST) {
-            let seqs: Vec<u64> = batches.iter().map(|batch| batch.head.seq).collect();
-            let Some(first) = batches.first() else {
-                continue;
-            };
-            let query = sql("SELECT seq FROM click_batches WHERE worker = ? AND seq IN ");
-            let query = query.bind(first.head.worker.as_slice()).list(&seqs);
-            let known: Vec<(u64,)> = session.fetch_all(query).await?;
-            let is_new = |batch: &&Placed<'_>| !known.contains(&(batch.head.seq,));
-            unknown.extend(batches.iter().filter(is_new).copied());
-        }
-    }
-    Ok(unknown)
-}
-
-/// Notes batches that were not noted before; how many they are.
-async fn note(session: &mut Session, batches: &[Placed<'_>]) -> Result<u64, Fault> {
-    let insert_ignore = session.dialect().insert_ignore;
-    let rows = batches.iter().map(
-        |Placed {
-             head, received_at, ..
-         }| {
-            [
-                head.worker.as_slice().into(),
-                head.seq.into(),
-                (*received_at).into(),
-            ]
-        },
-    );
-    let note = sql(format!(
-        "{insert_ignore} click_batches (worker, seq, received_at) "
-    ));
-    session.execute(note.rows(rows)).await
 }
 
 /// What of the report was not taken before.

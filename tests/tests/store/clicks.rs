@@ -11,6 +11,9 @@ use std::sync::Arc;
 
 on_every_database!(
     a_batch_is_counted_once,
+    batches_that_come_in_order_leave_one_row_of_their_worker,
+    a_batch_is_counted_once_whatever_clocks_show,
+    a_batch_that_an_older_control_plane_has_taken_is_not_counted_again,
     only_new_batches_of_a_report_wait,
     batches_that_come_at_once_are_all_counted,
     reports_are_read_in_their_order_and_within_bounds,
@@ -55,6 +58,96 @@ async fn a_batch_is_counted_once(database: Database) {
     };
     assert_eq!(store.click_accounts().await.unwrap(), accounts);
     assert_eq!(database.count("click_queue").await, 3);
+}
+
+async fn batches_that_come_in_order_leave_one_row_of_their_worker(database: Database) {
+    let store = database.store().await;
+    for seq in 1..=50 {
+        let reports = reports(&[of(1, seq, &[("a.example/x", 1)])]);
+        let taken = store.count_clicks(&reports).await.unwrap();
+        assert_eq!(taken.accounts.counted, 1);
+    }
+    assert_eq!(database.count("click_batches").await, 0);
+    let row = "click_workers WHERE counted = 50 AND LENGTH(taken) <= 4";
+    assert_eq!(database.count(row).await, 1);
+}
+
+/// That of the control plane which takes it is behind by more than is kept, and then there is a purge.
+async fn a_batch_is_counted_once_whatever_clocks_show(database: Database) {
+    let store = database.store().await;
+    let batch = of(1, 1, &[("a.example/x", 1)]);
+    let count = async |at: u64| {
+        let report = report(std::slice::from_ref(&batch), at);
+        let taken = store.count_clicks(&[report]).await.unwrap();
+        taken.accounts.counted
+    };
+    assert_eq!(count(now() - 800 * 86_400).await, 1);
+    let kept = ClickRetention {
+        hours: 35,
+        days: 730,
+        raw: 30,
+    };
+    store.purge_clicks(kept, 100).await.unwrap();
+    assert_eq!(count(now()).await, 0);
+    assert_eq!(count(now() + 800 * 86_400).await, 0);
+}
+
+/// Control planes from before `click_workers.taken` run beside this one: each knows what the other one has taken.
+async fn a_batch_that_an_older_control_plane_has_taken_is_not_counted_again(database: Database) {
+    let store = database.store().await;
+    let millis = now() * 1000;
+    let worker = |name: u8| format!("X'{}'", format!("{name:02x}").repeat(16));
+    let taken_before = |name: u8, seq: u64| {
+        format!(
+            "INSERT INTO click_batches (worker, seq, received_at) VALUES ({}, {seq}, {millis})",
+            worker(name)
+        )
+    };
+    let row = |name: u8| {
+        format!(
+            "INSERT INTO click_workers (worker, sent, dropped, undescribed, counted, seen_at) \
+             VALUES ({}, 9, 0, 0, 3, {millis})",
+            worker(name)
+        )
+    };
+    let script = [
+        row(1),
+        taken_before(1, 1),
+        taken_before(1, 2),
+        taken_before(1, 5),
+    ];
+    database.execute(&script.join("; ")).await;
+    let count = async |name: u8, seqs: &[u64]| {
+        let clicks = [("a.example/x", 1)];
+        let batches: Vec<_> = seqs.iter().map(|seq| of(name, *seq, &clicks)).collect();
+        let taken = store.count_clicks(&reports(&batches)).await.unwrap();
+        taken.accounts.counted
+    };
+    assert_eq!(count(1, &[1, 2, 3, 4, 5]).await, 2);
+    // The row is known by now, and the older one goes on.
+    database.execute(&taken_before(1, 6)).await;
+    assert_eq!(count(1, &[6]).await, 0);
+    assert_eq!(count(1, &[6, 7]).await, 1);
+    // What this one has taken has rows that the older one finds, and that do not say that it runs.
+    let backdated = millis - 2 * 86_400_000;
+    let rows = format!("click_batches WHERE seq IN (3, 4, 7) AND received_at < {backdated}");
+    assert_eq!(database.count(&rows).await, 3);
+    // An hour later they go, and a day after its last one the older control plane counts as gone.
+    database
+        .execute("UPDATE click_batches SET received_at = received_at - 2 * 86400000")
+        .await;
+    let kept = ClickRetention {
+        hours: 35,
+        days: 730,
+        raw: 30,
+    };
+    assert_eq!(store.purge_clicks(kept, 100).await.unwrap(), 3);
+    let alone = database.store().await;
+    let clicks = [("a.example/x", 1)];
+    let both = reports(&[of(1, 7, &clicks), of(1, 8, &clicks)]);
+    let taken = alone.count_clicks(&both).await.unwrap();
+    assert_eq!(taken.accounts.counted, 1);
+    assert_eq!(database.count("click_batches WHERE seq = 8").await, 0);
 }
 
 async fn only_new_batches_of_a_report_wait(database: Database) {
@@ -174,15 +267,20 @@ async fn the_links_followed_most_come_first(database: Database) {
 
 async fn what_is_old_is_removed_in_small_parts(database: Database) {
     let store = database.store().await;
-    // Five of the ten batches are too old.
-    for seq in 1..=10 {
+    let first = reports(&[of(1, 1, &[("a.example/x", 1)])]);
+    let taken = store.count_clicks(&first).await.unwrap();
+    assert_eq!(taken.accounts.counted, 1);
+    // Five of the ten rows that older control planes have left are too old.
+    let rows = (1..=10).map(|seq| {
         let hours = if seq <= 5 { 73 } else { 0 };
-        let report = report(
-            &[of(1, seq, &[("a.example/x", 1)])],
-            now() - hours * 60 * 60,
-        );
-        store.count_clicks(&[report]).await.unwrap();
-    }
+        let at = (now() - hours * 60 * 60) * 1000;
+        format!("(X'{}', {seq}, {at})", "02".repeat(16))
+    });
+    let rows: Vec<String> = rows.collect();
+    let insert = "INSERT INTO click_batches (worker, seq, received_at) VALUES";
+    database
+        .execute(&format!("{insert} {}", rows.join(", ")))
+        .await;
     let kept = ClickRetention {
         hours: 35,
         days: 730,
@@ -191,9 +289,10 @@ async fn what_is_old_is_removed_in_small_parts(database: Database) {
     assert_eq!(store.purge_clicks(kept, 4).await.unwrap(), 4);
     assert_eq!(store.purge_clicks(kept, 4).await.unwrap(), 1);
     assert_eq!(store.purge_clicks(kept, 4).await.unwrap(), 0);
-    assert_eq!(store.click_accounts().await.unwrap().counted, 10);
-    assert_eq!(database.count("click_queue").await, 10);
-    let last = reports(&[of(1, 10, &[("a.example/x", 1)])]);
+    assert_eq!(store.click_accounts().await.unwrap().counted, 1);
+    assert_eq!(database.count("click_queue").await, 1);
+    assert_eq!(database.count("click_batches").await, 5);
+    let last = reports(&[of(1, 1, &[("a.example/x", 1)])]);
     let taken = store.count_clicks(&last).await.unwrap();
     assert_eq!(
         taken,

@@ -5,7 +5,7 @@ use super::retention::ClickRetention;
 use super::state::State;
 use crate::store::calls::{Store, run};
 use crate::store::classes::Class;
-use crate::store::clicks::MAX_ROWS;
+use crate::store::clicks::{BATCH_MILLIS, MAX_ROWS};
 use crate::store::error::{Fault, StoreError};
 use crate::store::session::Session;
 use crate::store::sql::sql;
@@ -15,9 +15,6 @@ const DAY_MILLIS: u64 = 24 * 60 * 60 * 1000;
 const DAY_SECONDS: u64 = 86_400;
 
 const DAY_HOURS: u64 = 24;
-
-/// Retention of the numbers of counted batches: a weekend, in which an edge may be cut off from all control planes.
-const BATCH_MILLIS: u64 = 3 * DAY_MILLIS;
 
 /// Retention of clicks that were counted by the minute before there were rollups.
 const MINUTES: u64 = 7 * 24 * 60;

@@ -5,6 +5,8 @@
 //! what the workers said last, however reports come: again, out of order, or through several control planes.
 
 use super::batch::{BatchHead, ClickAccounts, Placed};
+use super::older;
+use super::taken::TakenBatches;
 use crate::store::calls::{Store, run};
 use crate::store::error::{Fault, StoreError};
 use crate::store::rows::name;
@@ -208,37 +210,29 @@ fn read(row: GroupRow) -> Result<(GroupAccounts, ClickAccounts), Fault> {
     Ok((group, all))
 }
 
-/// Adds new batches to the accounts; what they add. Part of a transaction. The batches are in the order of workers and numbers.
+/// Adds new batches to the accounts of workers whose rows are locked; what they add. Part of a transaction. The batches are in the order of
+/// workers and numbers. `now`: unix milliseconds by the database's clock.
 pub(super) async fn add(
     session: &mut Session,
+    mut workers: LockedWorkers,
     batches: &[Placed<'_>],
+    now: u64,
 ) -> Result<ClickAccounts, Fault> {
-    let of_workers: Vec<_> = batches
-        .chunk_by(|one, other| one.head.worker == other.head.worker)
-        .collect();
     let mut sums = BTreeMap::new();
     let mut all = ClickAccounts::default();
-    for of_workers in of_workers.chunks(LONGEST) {
-        let positions = lock(session, of_workers).await?;
-        let mut workers = Vec::with_capacity(of_workers.len());
-        for batches in of_workers {
-            let Some(first) = batches.first() else {
-                continue;
-            };
-            let said = positions.get(&first.head.worker).copied();
-            let mut worker = Worker::new(said.unwrap_or_default());
-            for batch in *batches {
-                let added = worker.add(batch.head);
-                all.add(&added);
-                sums.entry(batch.account_key())
-                    .or_insert_with(ClickAccounts::default)
-                    .add(&added);
-                worker.seen_at = worker.seen_at.max(batch.received_at);
-            }
-            workers.push((first.head.worker, worker));
-        }
-        note_workers(session, &workers).await?;
+    for batch in batches {
+        let Some(worker) = workers.get_mut(&batch.head.worker) else {
+            continue;
+        };
+        let added = worker.add(batch.head);
+        all.add(&added);
+        sums.entry(batch.account_key())
+            .or_insert_with(ClickAccounts::default)
+            .add(&added);
     }
+    // Where nothing is new, the row stays as it is.
+    workers.retain(|_, worker| worker.has_new);
+    note_workers(session, &workers, now).await?;
     add_sums(session, &sums).await?;
     Ok(all)
 }
@@ -254,29 +248,26 @@ impl Placed<'_> {
     }
 }
 
+/// Workers whose rows are locked.
+pub(super) type LockedWorkers = BTreeMap<WorkerId, Worker>;
+
 /// What a worker has said, and what of it is new.
-struct Worker {
-    said: Said,
+#[derive(Debug, Default)]
+pub(super) struct Worker {
+    /// How many clicks it has sent and dropped, as it said last.
+    said: (u64, u64),
+    /// The batches that were taken.
+    pub(super) taken: TakenBatches,
     added: ClickAccounts,
-    seen_at: u64,
+    has_new: bool,
 }
 
-/// What a worker has said last: how many clicks it has sent and dropped.
-type Said = (u64, u64);
-
 impl Worker {
-    fn new(said: Said) -> Self {
-        Self {
-            said,
-            added: ClickAccounts::default(),
-            seen_at: 0,
-        }
-    }
-
     /// What a new batch adds.
     fn add(&mut self, head: &BatchHead) -> ClickAccounts {
         let (sent, dropped) = self.said;
         self.said = (sent.max(head.sent), dropped.max(head.dropped));
+        self.has_new = true;
         let added = ClickAccounts {
             sent: self.said.0 - sent,
             counted: head.clicks,
@@ -288,20 +279,34 @@ impl Worker {
     }
 }
 
-/// What the workers have said last. Their rows are locked, and are there: those of workers that are not known are made, so that
-/// another process which meets such a worker as well waits.
-async fn lock(
+/// The workers of batches, which are in their order. Their rows are locked, and are there: those of workers that are not known are
+/// made, so that another process which meets such a worker as well waits.
+pub(super) async fn lock(
     session: &mut Session,
-    of_workers: &[&[Placed<'_>]],
-) -> Result<BTreeMap<WorkerId, Said>, Fault> {
-    let firsts = of_workers.iter().filter_map(|batches| batches.first());
-    let workers: Vec<&WorkerId> = firsts.map(|batch| &batch.head.worker).collect();
-    let ids: Vec<&[u8]> = workers.iter().map(|worker| worker.as_slice()).collect();
-    let mut said = locked(session, &ids).await?;
-    let missing = workers.iter().filter(|worker| !said.contains_key(**worker));
-    let missing: Vec<&[u8]> = missing.map(|worker| worker.as_slice()).collect();
+    batches: &[Placed<'_>],
+) -> Result<LockedWorkers, Fault> {
+    let mut ids: Vec<&[u8]> = batches
+        .iter()
+        .map(|batch| batch.head.worker.as_slice())
+        .collect();
+    ids.dedup();
+    let mut workers = LockedWorkers::new();
+    for ids in ids.chunks(LONGEST) {
+        lock_some(session, ids, &mut workers).await?;
+    }
+    Ok(workers)
+}
+
+async fn lock_some(
+    session: &mut Session,
+    ids: &[&[u8]],
+    workers: &mut LockedWorkers,
+) -> Result<(), Fault> {
+    locked(session, ids, workers).await?;
+    let is_missing = |id: &&&[u8]| workers.keys().all(|known| known.as_slice() != **id);
+    let missing: Vec<&[u8]> = ids.iter().filter(is_missing).copied().collect();
     if missing.is_empty() {
-        return Ok(said);
+        return Ok(());
     }
     let insert_ignore = session.dialect().insert_ignore;
     for missing in pieces(&missing) {
@@ -314,48 +319,78 @@ async fn lock(
             .map(|id| [(*id).into(), zero(), zero(), zero(), zero(), zero()]);
         session.execute(insert.rows(rows)).await?;
     }
-    said.extend(locked(session, &missing).await?);
-    Ok(said)
+    locked(session, &missing, workers).await
 }
 
-async fn locked(session: &mut Session, ids: &[&[u8]]) -> Result<BTreeMap<WorkerId, Said>, Fault> {
+type WorkerRow = (Vec<u8>, u64, u64, Option<Vec<u8>>);
+
+async fn locked(
+    session: &mut Session,
+    ids: &[&[u8]],
+    workers: &mut LockedWorkers,
+) -> Result<(), Fault> {
     let dialect = session.dialect();
     let (index, for_update) = (dialect.force_index("PRIMARY"), dialect.for_update);
-    let query = format!("SELECT worker, sent, dropped FROM click_workers{index} WHERE worker IN ");
+    let query =
+        format!("SELECT worker, sent, dropped, taken FROM click_workers{index} WHERE worker IN ");
     let query = sql(query).list(ids).push(for_update);
-    let rows: Vec<(Vec<u8>, u64, u64)> = session.fetch_all(query).await?;
-    let said = |(worker, sent, dropped): (Vec<u8>, u64, u64)| {
-        let worker = WorkerId::try_from(worker.as_slice());
-        let worker = worker.map_err(|error| Fault::corrupt("worker", &error))?;
-        Ok((worker, (sent, dropped)))
-    };
-    rows.into_iter().map(said).collect()
+    let rows: Vec<WorkerRow> = session.fetch_all(query).await?;
+    for (id, sent, dropped, taken) in rows {
+        let id = WorkerId::try_from(id.as_slice());
+        let id = id.map_err(|error| Fault::corrupt("worker", &error))?;
+        let taken = match taken {
+            Some(taken) => TakenBatches::decode(&taken)?,
+            None => older::taken(session, &id).await?,
+        };
+        let worker = Worker {
+            said: (sent, dropped),
+            taken,
+            ..Worker::default()
+        };
+        workers.insert(id, worker);
+    }
+    Ok(())
 }
 
-/// Notes what workers have said, and adds what is counted.
-async fn note_workers(session: &mut Session, workers: &[(WorkerId, Worker)]) -> Result<(), Fault> {
+/// Notes what workers have said and which batches were taken, and adds what is counted.
+async fn note_workers(
+    session: &mut Session,
+    workers: &LockedWorkers,
+    now: u64,
+) -> Result<(), Fault> {
     let dialect = session.dialect();
-    let columns = ["sent", "dropped", "undescribed", "counted", "seen_at"];
-    let [sent, dropped, undescribed, counted, seen_at] =
+    let columns = [
+        "sent",
+        "dropped",
+        "undescribed",
+        "counted",
+        "seen_at",
+        "taken",
+    ];
+    let [sent, dropped, undescribed, counted, seen_at, taken] =
         columns.map(|column| dialect.inserted(column));
     let update = format!(
         "{} sent = {sent}, dropped = {dropped}, undescribed = undescribed + {undescribed}, \
-         counted = counted + {counted}, seen_at = {seen_at}",
+         counted = counted + {counted}, seen_at = {seen_at}, taken = {taken}",
         dialect.on_duplicate("worker")
     );
-    for workers in pieces(workers) {
-        let rows = workers.iter().map(|(id, worker)| {
+    let encoded = workers.values().map(|worker| worker.taken.encode());
+    let encoded: Vec<Vec<u8>> = encoded.collect();
+    let workers: Vec<_> = workers.iter().zip(&encoded).collect();
+    for workers in pieces(&workers) {
+        let rows = workers.iter().map(|((id, worker), taken)| {
             [
                 id.as_slice().into(),
                 worker.said.0.into(),
                 worker.said.1.into(),
                 worker.added.undescribed.into(),
                 worker.added.counted.into(),
-                worker.seen_at.into(),
+                now.into(),
+                taken.as_slice().into(),
             ]
         });
         let add = sql(
-            "INSERT INTO click_workers (worker, sent, dropped, undescribed, counted, seen_at) ",
+            "INSERT INTO click_workers (worker, sent, dropped, undescribed, counted, seen_at, taken) ",
         );
         session.execute(add.rows(rows).push(&update)).await?;
     }

@@ -1,0 +1,2 @@
+-- The same as in migrations/mysql.
+ALTER TABLE click_workers ADD COLUMN taken BLOB NULL;
