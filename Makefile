@@ -170,12 +170,13 @@ $(DRILLS): setup wasm
 	EDGELINK_TEST_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target))/$(DRILL_FOLDER)/edgelink \
 	  cargo test $(NATIVE) --test drill -- --ignored --exact --nocapture --test-threads 1 $(DRILL)
 
+# `make ROW=snapshot_transaction pressure` has one of them.
 .PHONY: pressure
 pressure: DRILL := pressure::
 pressure: setup wasm ## What others notice of one locked row, one client, one long transaction: figures of each
 	cargo build --profile $(DRILL_PROFILE) $(NATIVE) --bin edgelink
 	EDGELINK_TEST_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target))/$(DRILL_FOLDER)/edgelink \
-	  cargo test $(NATIVE) --test drill -- --ignored --nocapture --test-threads 1 $(DRILL)
+	  cargo test $(NATIVE) --test drill -- --ignored --nocapture --test-threads 1 $(DRILL)$(ROW)
 
 .PHONY: plans
 plans: setup ## Explain and run every statement of the store on a million links (LINKS), with old and new statistics

@@ -23,6 +23,7 @@ mod lease;
 mod limits;
 pub mod links;
 mod live;
+mod low_water;
 pub mod memory;
 pub mod numbers;
 mod oidc;

@@ -13,7 +13,8 @@
 //! and numbers continue above all that may have been used.
 //!
 //! A beat says that everything is published that was committed by a certain moment of the database's clock. It is sent
-//! only after a read of the whole outbox, so caches are fresh while beats arrive.
+//! only after a read of the outbox above its low-water mark and a look below it ([`crate::low_water`]), so caches are fresh while beats
+//! arrive.
 
 mod bound;
 mod destination;
@@ -33,8 +34,9 @@ pub use status::{PublishedBy, PublisherStatus};
 use crate::clicks::HotLinks;
 use crate::config::{ClicksConfig, PublisherConfig};
 use crate::feed::Feed;
+use crate::low_water::LowWater;
 use crate::redis::Nudges;
-use crate::store::{FeedKind, Store};
+use crate::store::{FeedKind, Queue, Store};
 use crate::telemetry::prometheus::{FEED_AGE, OUTBOX_AGE, OUTBOX_ROWS, PUBLISHER_FAILURES};
 use bound::BoundKeeper;
 use edgelink_wire::FeedPosition;
@@ -87,6 +89,7 @@ pub struct Publisher {
     lease: Lease,
     bound: BoundKeeper,
     hot: HotLinks,
+    low_water: LowWater,
     wake: Arc<Notify>,
     status: PublisherStatus,
     /// The generation and position that are written to; `None` without the lease.
@@ -160,6 +163,7 @@ impl Publisher {
             lease: Lease::new(store.clone(), feed.clone(), kind, config.lease_ms),
             bound: BoundKeeper::new(bound),
             hot: HotLinks::new(store.clone(), clicks.clone()),
+            low_water: LowWater::new(Queue::Outbox),
             store,
             destination,
             feed,
@@ -372,6 +376,7 @@ impl Publisher {
     fn stop_writing(&mut self) {
         self.writing = None;
         self.hot.clear();
+        self.low_water.clear();
     }
 
     /// Measures the outbox, the age of the feed, and how far numbers were drawn.

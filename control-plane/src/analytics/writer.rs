@@ -12,7 +12,8 @@ use crate::clicks::MAX_BEHIND;
 use crate::clock;
 use crate::config::{AnalyticsConfig, ClicksConfig};
 use crate::lease::NamedLease;
-use crate::store::{IdentifiedClick, QueuedReport, Store, StoreError};
+use crate::low_water::LowWater;
+use crate::store::{IdentifiedClick, Queue, QueuedReport, Store, StoreError};
 use crate::telemetry::prometheus::{
     CLICK_QUEUE_AGE, CLICK_WRITE_FAILURES, CLICKS_ASIDE, CLICKS_WRITTEN,
 };
@@ -49,6 +50,9 @@ const UPKEEP: Duration = Duration::from_secs(1);
 /// How often clicks of older control planes are looked for.
 const OLDER: Duration = Duration::from_secs(5);
 
+/// How often reports of transactions that have committed late are looked for.
+const LATE: Duration = Duration::from_secs(2);
+
 /// The pause of upkeep after a failure.
 const LATER: Duration = Duration::from_secs(30);
 
@@ -71,12 +75,14 @@ pub struct ClickWriter {
     wake: Arc<Notify>,
     lease: NamedLease,
     held: bool,
+    low_water: LowWater,
     hot: HotCounts,
     /// Whether there were clicks since the hot links were noted.
     is_hot_new: bool,
     hot_at: Instant,
     upkeep_at: Instant,
     older_at: Instant,
+    late_at: Instant,
     /// How many reports are read at once: half as many after each failure, twice as many after each success. Their bytes and
     /// clicks are bounded by as much less.
     most: u64,
@@ -128,11 +134,13 @@ impl ClickWriter {
             clicks: clicks.clone(),
             wake,
             held: false,
+            low_water: LowWater::new(Queue::Clicks),
             hot: HotCounts::new(clicks.hot_window_minutes),
             is_hot_new: false,
             hot_at: Instant::now(),
             upkeep_at: Instant::now(),
             older_at: Instant::now(),
+            late_at: Instant::now(),
             most: MAX_REPORTS,
             chunk_clicks: settings.chunk_clicks,
             has_more: false,
@@ -183,6 +191,7 @@ impl ClickWriter {
         let asked = self.lease.hold().await;
         if !self.lease.is_held() {
             self.held = false;
+            self.low_water.clear();
             gauge!(CLICK_QUEUE_AGE).set(0.0);
             return Ok(asked.map(|_| Turn::Elsewhere)?);
         }
@@ -203,6 +212,9 @@ impl ClickWriter {
         };
         let turn = written?;
         // What fails of these has no part in writing.
+        if let Err(error) = self.look_for_late_reports().await {
+            tracing::warn!(%error, "looking for late reports of clicks failed: it is retried");
+        }
         if let Err(error) = self.note_hot().await {
             tracing::warn!(%error, "noting the hot links failed: they are noted later");
         }
@@ -233,17 +245,24 @@ impl ClickWriter {
         while !rest.is_empty() && self.lease.hold().await? {
             let read = reading::read(rest, &self.resolver, clicks.min(self.chunk_clicks)).await?;
             rest = rest.get(read.reports..).unwrap_or_default();
-            self.write_chunk(read).await?;
+            self.write_chunk(read, self.lease.half()).await?;
         }
         self.has_more = reports.len() as u64 >= self.most;
         Ok(Turn::Written)
     }
 
-    async fn write_chunk(&mut self, read: Read) -> Result<(), TurnError> {
+    async fn write_chunk(
+        &mut self,
+        read: Read,
+        send_until: Option<Instant>,
+    ) -> Result<(), TurnError> {
         for (id, error) in read.malformed {
             self.set_aside(id, error).await?;
         }
-        let chunk = read.chunk;
+        let chunk = Chunk {
+            send_until,
+            ..read.chunk
+        };
         if chunk.rows.is_empty() {
             return Ok(());
         }
@@ -266,6 +285,12 @@ impl ClickWriter {
             }
         }
         counter!(CLICKS_WRITTEN).increment(chunk.sum());
+        // In the order of their numbers: all up to the last one that were there are removed.
+        let last = chunk.rows.last().copied().unwrap_or_default();
+        let mark = self.low_water.removed(last, Instant::now());
+        if mark > 0 {
+            self.store.raise_queue_mark(mark).await?;
+        }
         self.hot.add(&chunk, clock::unix_seconds());
         self.is_hot_new = true;
         Ok(())
@@ -310,6 +335,21 @@ impl ClickWriter {
         let links = self.hot.hottest(most, seconds);
         let until = seconds + self.clicks.hot_window_minutes * 60;
         self.store.replace_hot_links(&links, until).await
+    }
+
+    /// Has reports below the low-water mark of the queue read with the next turn, if there are any.
+    async fn look_for_late_reports(&mut self) -> Result<(), StoreError> {
+        let now = Instant::now();
+        if now < self.late_at {
+            return Ok(());
+        }
+        self.late_at = now + LATE;
+        let mark = self.store.queue_mark().await?;
+        if let Some(row) = self.low_water.look(&self.store, mark).await {
+            self.low_water.clear();
+            self.store.lower_queue_mark(row).await?;
+        }
+        Ok(())
     }
 
     /// Takes clicks that older control planes count into the queue.

@@ -64,12 +64,30 @@ impl Publisher {
                 if bound.is_none() {
                     bound = self.due_bound().await?;
                 }
-                return match bound {
-                    Some(bound) => self.beat(read, bound).await,
-                    None => Ok(()),
+                let Some(bound) = bound else {
+                    return Ok(());
                 };
+                self.look_for_late_changes().await?;
+                return self.beat(read, bound).await;
             }
         }
+    }
+
+    /// Has the round repeated from the oldest change below the low-water mark of the outbox, if there is one.
+    async fn look_for_late_changes(&mut self) -> Result<(), PublishError> {
+        let (token, _) = self.writing()?;
+        let mark = self.lease.state().outbox_mark;
+        let Some(row) = self.low_water.look(&self.store, mark).await else {
+            return Ok(());
+        };
+        tracing::info!(
+            row,
+            mark,
+            "a change was committed long after later ones: it is published now"
+        );
+        self.low_water.clear();
+        self.store.lower_outbox_mark(token, row).await?;
+        Err(PublishError::Restart)
     }
 
     /// Checks that the row shows this process's lease and generation, and that the database did not go back.
@@ -109,13 +127,21 @@ impl Publisher {
             self.hot.note(some);
         }
         let (token, writing) = self.writing()?;
-        let position = writing.position;
+        let (generation, position) = (writing.generation, writing.position);
         let ids: Vec<u64> = batches.iter().map(|batch| batch.id).collect();
-        if !self.store.forget_published(token, position, &ids).await? {
+        // In the order of their numbers: all up to the last one that were there are removed.
+        let last = ids.last().copied().unwrap_or_default();
+        let mark = self.low_water.removed(last, Instant::now());
+        if !self
+            .store
+            .forget_published(token, position, &ids, mark)
+            .await?
+        {
             self.stop_writing();
             self.lease.mark_lost();
             return Err(PublishError::Restart);
         }
+        self.lease.note_position(generation, position);
         counter!(PUBLISHER_CHANGES).increment(messages.len() as u64);
         Ok(())
     }

@@ -1,11 +1,14 @@
 //! The store, and how a call of it is made: measured, bounded in time, and retried where the database allows it.
 
 use super::classes::{Bulkheads, Class, ConnectionShares};
+use super::clicks::OlderPlanes;
+use super::deliveries::DeliveryMarks;
 use super::domains::{self, Configured, DomainKeys};
 use super::error::{Fault, Remedy, StoreError};
 use super::events::Events;
 use super::lines::{RowLine, RowLines, RowTurns};
 use super::newest::NewestRow;
+use super::outbox::OutboxMark;
 use super::revisions::{LastRevisions, Revisions};
 use super::secret_place::SecretPlace;
 use super::session::{Pool, Session};
@@ -39,6 +42,9 @@ pub struct Store {
     pub(super) domains: Arc<DomainKeys>,
     pub(super) last_revisions: Arc<LastRevisions>,
     pub(super) newest: Arc<NewestRow>,
+    pub(super) outbox_mark: Arc<OutboxMark>,
+    pub(super) older_planes: Arc<OlderPlanes>,
+    pub(super) delivery_marks: Arc<DeliveryMarks>,
     on_change: Option<OnChange>,
     /// The domains that no tenant has made.
     pub(super) configured: Configured,
@@ -139,6 +145,9 @@ impl Store {
             domains: Arc::default(),
             last_revisions: Arc::default(),
             newest: Arc::default(),
+            outbox_mark: Arc::default(),
+            older_planes: Arc::default(),
+            delivery_marks: Arc::default(),
             on_change: None,
             configured: None,
             events: None,

@@ -5,11 +5,14 @@ use super::classes::Class;
 use super::error::{Fault, StoreError};
 use super::events::{NewDeliveries, NewDelivery, body, message_id};
 use super::lines::RowLine;
-use super::rows::name;
+use super::rows::{name, numbers};
 use super::session::Session;
-use super::sql::{Sql, sql};
+use super::sql::{Sql, lookups, sql};
 use super::webhooks::{Row, WebhookRow, select};
 use serde_json::json;
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// The event of a delivery that only tests the webhook.
 pub const PING: &str = "ping";
@@ -127,16 +130,33 @@ impl Store {
         busy_tenants: &[u32],
         limit: u32,
     ) -> Result<Vec<WebhookRow>, StoreError> {
+        let settled = self.now().await?.saturating_sub(SETTLE_MILLIS);
+        let marks = self.delivery_marks.all();
         let call = self
             .read("due_webhooks", "looking for deliveries")
             .of(Class::Background);
         run!(call, |session| {
             let now = session.dialect().now_millis;
+            let due = due_from(session, &marks).await?;
+            for (id, _) in &marks {
+                if !due.contains(id) {
+                    self.delivery_marks.note(*id, settled);
+                }
+            }
+            let marked: Vec<u64> = marks.iter().map(|(id, _)| *id).collect();
             let query = select(&format!(
-                "state = 'active' AND id > ? AND next_at <= {now} AND EXISTS (SELECT 1 FROM webhook_deliveries d \
-                 WHERE d.waiting = webhooks.id AND d.next_at <= {now})"
+                "state = 'active' AND id > ? AND next_at <= {now} AND ("
             ));
             let mut query = query.bind(after);
+            if !due.is_empty() {
+                query = query.push("id IN ").list(&due).push(" OR ");
+            }
+            if !marked.is_empty() {
+                query = query.push("id NOT IN ").list(&marked).push(" AND ");
+            }
+            query = query.push(&format!(
+                "EXISTS (SELECT 1 FROM webhook_deliveries d WHERE d.waiting = webhooks.id AND d.next_at <= {now}))"
+            ));
             if !busy.is_empty() {
                 query = query.push(" AND id NOT IN ").list(busy);
             }
@@ -157,6 +177,8 @@ impl Store {
         under_way: &[u64],
         limit: usize,
     ) -> Result<Option<(WebhookRow, Vec<Delivery>)>, StoreError> {
+        let settled = self.now().await?.saturating_sub(SETTLE_MILLIS);
+        let from = self.delivery_marks.of(webhook_id);
         let call = self
             .read("due_deliveries", "looking for deliveries")
             .of(Class::Background);
@@ -170,13 +192,21 @@ impl Store {
             let is_probed = webhook.failures >= MANY_FAILURES;
             let limit = if is_probed { 1 } else { limit };
             let free = limit.saturating_sub(under_way.len());
-            let query = deliveries_of(&format!("waiting = ? AND next_at <= {now}"));
-            let mut query = query.bind(webhook_id);
+            let query = deliveries_of(&format!(
+                "waiting = ? AND next_at >= ? AND next_at <= {now}"
+            ));
+            let mut query = query.bind(webhook_id).bind(from);
             if !under_way.is_empty() {
                 query = query.push(" AND id NOT IN ").list(under_way);
             }
             let query = query.push(" ORDER BY next_at, id LIMIT ?");
             let due = read(session, query.bind(free as u64)).await?;
+            // Those that are under way wait as well.
+            if under_way.is_empty() {
+                let oldest = due.first().and_then(|delivery| delivery.next_at);
+                let from = oldest.map_or(settled, |oldest| oldest.min(settled));
+                self.delivery_marks.note(webhook_id, from);
+            }
             Ok(Some((webhook, due)))
         })
     }
@@ -234,11 +264,11 @@ impl Store {
             .of(Class::Background);
         let disabled = run!(call, |session| {
             let count = sql(
-                "SELECT COUNT(*) FROM (SELECT 1 FROM webhook_deliveries WHERE waiting = ? LIMIT ?) some",
+                "SELECT COUNT(*) FROM (SELECT 1 FROM webhook_deliveries WHERE waiting = ? AND next_at >= ? LIMIT ?) some",
             );
-            let (waiting,): (i64,) = session
-                .fetch_one(count.bind(webhook_id).bind(max + 1))
-                .await?;
+            let from = self.delivery_marks.of(webhook_id);
+            let count = count.bind(webhook_id).bind(from).bind(max + 1);
+            let (waiting,): (i64,) = session.fetch_one(count).await?;
             if waiting.cast_unsigned() <= max {
                 return Ok(false);
             }
@@ -274,6 +304,76 @@ impl Store {
             session.autocommit(purge).await
         })
     }
+}
+
+/// How long ago a delivery was due that is the first to wait, if it is not known which one is: transactions are shorter.
+const SETTLE_MILLIS: u64 = 10_000;
+
+/// How long a mark counts. Then all is read once more: a transaction may have taken longer, or the database's clock have gone back.
+const MARKED: Duration = Duration::from_secs(30);
+
+/// The most webhooks that have marks.
+const MAX_MARKED: usize = 256;
+
+/// From when on deliveries to webhooks wait, unix milliseconds, as this process has read it: an open snapshot keeps those that wait no more
+/// in the index, and reads begin behind them.
+#[derive(Debug, Default)]
+pub(super) struct DeliveryMarks(Mutex<HashMap<u64, (Instant, u64)>>);
+
+impl DeliveryMarks {
+    /// The mark of a webhook; 0 if there is none that counts.
+    fn of(&self, webhook_id: u64) -> u64 {
+        let marks = self.lock();
+        let mark = marks.get(&webhook_id).copied();
+        mark.filter(|(until, _)| Instant::now() < *until)
+            .map_or(0, |(_, from)| from)
+    }
+
+    /// All webhooks that have marks, with them; with 0 where one counts no more.
+    fn all(&self) -> Vec<(u64, u64)> {
+        let now = Instant::now();
+        let of = |(id, (until, from)): (&u64, &(Instant, u64))| {
+            (*id, if now < *until { *from } else { 0 })
+        };
+        let mut all: Vec<_> = self.lock().iter().map(of).collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// Notes a mark: a later one counts as long as the one before would have.
+    fn note(&self, webhook_id: u64, from: u64) {
+        let now = Instant::now();
+        let mut marks = self.lock();
+        if marks.len() >= MAX_MARKED && !marks.contains_key(&webhook_id) {
+            marks.retain(|_, (until, _)| now < *until);
+            if marks.len() >= MAX_MARKED {
+                return;
+            }
+        }
+        let mark = marks.entry(webhook_id).or_insert((now + MARKED, from));
+        let until = if now < mark.0 { mark.0 } else { now + MARKED };
+        *mark = (until, from);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, (Instant, u64)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The webhooks that have a delivery which is due, of those with their marks.
+async fn due_from(session: &mut Session, marks: &[(u64, u64)]) -> Result<Vec<u64>, Fault> {
+    let (now, part) = (session.dialect().now_millis, session.dialect().part);
+    let first = format!(
+        "{part}SELECT waiting FROM webhook_deliveries WHERE waiting = ? AND next_at >= ? AND next_at <= {now} LIMIT 1)"
+    );
+    let mut due = Vec::new();
+    for marks in lookups(marks) {
+        let query = sql("").join(" UNION ALL ", marks, |sql, (id, from)| {
+            sql.push(&first).bind(*id).bind(*from)
+        });
+        due.extend(numbers(session, query).await?);
+    }
+    Ok(due)
 }
 
 /// Notes an attempt, unless the delivery no longer waits: another process has made it too.

@@ -1,4 +1,9 @@
 //! The outbox: changes of links on their way to the feed. A row has the changes of one transaction, or a part of them.
+//!
+//! Reads begin behind a low-water mark, up to which rows were removed: while a snapshot is open (a dump, a long transaction), the
+//! database keeps what was removed, and a read from the beginning walks all of it. Numbers are given out before transactions
+//! commit, so the mark stays behind what was removed by more than transactions take, and whatever a transaction leaves below it
+//! nevertheless is found by [`Store::oldest_of`].
 
 use super::calls::{Store, run};
 use super::classes::Class;
@@ -12,29 +17,69 @@ use edgelink_wire::{Record, RecordError};
 use std::fmt::Display;
 use std::io::Write;
 use std::str::Utf8Error;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The most bytes of keys and records in a batch. It bounds what is read and published at once.
 pub const MAX_BATCH_BYTES: usize = 64 << 10;
 
 impl Store {
-    /// How much waits to be published.
+    /// How much waits to be published, above the low-water mark.
     pub async fn outbox_size(&self) -> Result<OutboxSize, StoreError> {
+        let mark = self.publisher().await?.outbox_mark;
         let call = self
             .read("outbox_size", "measuring the outbox")
             .of(Class::Control);
         run!(call, |session| {
             let (now, clock) = session.dialect().clock();
             let query = sql(format!(
-                "SELECT {now} AS now, (SELECT created_at FROM outbox ORDER BY id LIMIT 1) AS oldest, \
-                 (SELECT COUNT(*) FROM (SELECT id FROM outbox LIMIT 100000) AS waiting) AS rows_waiting"
+                "SELECT {now} AS now, (SELECT created_at FROM outbox WHERE id > ? ORDER BY id LIMIT 1) AS oldest, \
+                 (SELECT COUNT(*) FROM (SELECT id FROM outbox WHERE id > ? LIMIT 100000) AS waiting) AS rows_waiting"
             ));
-            let query = query.bind_all(clock);
+            let query = query.bind_all(clock).bind(mark).bind(mark);
             let (now, oldest, rows): (u64, Option<u64>, i64) = session.fetch_one(query).await?;
             Ok(OutboxSize {
                 rows: rows.cast_unsigned(),
                 age_millis: (now / 1000).saturating_sub(oldest.unwrap_or(u64::MAX)),
             })
         })
+    }
+
+    /// Lowers the low-water mark of the outbox below that row; `false`, and nothing happens, if `token` is not the newest one.
+    pub async fn lower_outbox_mark(&self, token: u64, row: u64) -> Result<bool, StoreError> {
+        let call = self
+            .write("lower_outbox_mark", "lowering the mark of the outbox")
+            .of(Class::Control);
+        let mark = row.saturating_sub(1);
+        let is_ours = run!(call, |session| {
+            let least = session.dialect().least;
+            let lower = sql(format!(
+                "UPDATE publisher SET outbox_mark = {least}(outbox_mark, ?) WHERE id = 1 AND token = ?"
+            ));
+            Ok(session.autocommit(lower.bind(mark).bind(token)).await? > 0)
+        })?;
+        if is_ours {
+            self.outbox_mark.lower(mark);
+        }
+        Ok(is_ours)
+    }
+}
+
+/// The low-water mark of the outbox, as this process has read it last.
+#[derive(Debug, Default)]
+pub(super) struct OutboxMark(AtomicU64);
+
+impl OutboxMark {
+    pub(super) fn get(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Notes the mark of the row that was read last. A late answer to an earlier read does no harm: it is corrected by the next one.
+    pub(super) fn set(&self, mark: u64) {
+        self.0.store(mark, Ordering::Release);
+    }
+
+    fn lower(&self, mark: u64) {
+        self.0.fetch_min(mark, Ordering::AcqRel);
     }
 }
 

@@ -68,60 +68,82 @@ impl Store {
         if self.newest.note(state.token, state.skipped_in) {
             self.domains.clear();
         }
+        self.outbox_mark.set(state.outbox_mark);
     }
 
-    /// The oldest changes that are not published yet, in `limit` batches at most, and the row as of the same moment.
+    /// The oldest changes above the low-water mark that are not published yet, in `limit` batches at most, and the row as of the same
+    /// moment.
     pub async fn pending(&self, limit: u32) -> Result<Pending, StoreError> {
-        run!(
-            self.read("pending", "reading the outbox")
-                .of(Class::Control),
-            |session| {
-                // Sorted by numbers alone: MariaDB would copy all rows with their contents into a temporary table.
-                let query = select(
-                    session.dialect(),
-                    ", o.id, o.link_keys, o.records",
-                    "LEFT JOIN (SELECT id FROM outbox ORDER BY id LIMIT ?) AS oldest ON TRUE \
-                 LEFT JOIN outbox o ON o.id = oldest.id WHERE p.id = 1",
-                );
-                let mut pending = Pending::default();
-                for row in session.fetch_all::<PendingRow>(query.bind(limit)).await? {
-                    pending.state = row.publisher.into_state();
-                    if let (Some(id), Some(keys), Some(records)) =
-                        (row.id, row.link_keys, row.records)
-                    {
-                        pending.batches.push(PendingBatch {
-                            id,
-                            keys: keys.into(),
-                            records: records.into(),
-                        });
-                    }
+        let call = self
+            .read("pending", "reading the outbox")
+            .of(Class::Control);
+        run!(call, |session| {
+            // Sorted by numbers alone: MariaDB would copy all rows with their contents into a temporary table.
+            let columns = ", o.id, o.link_keys, o.records";
+            let join = "LEFT JOIN (SELECT id FROM outbox WHERE id > ? ORDER BY id LIMIT ?) AS oldest ON TRUE \
+                        LEFT JOIN outbox o ON o.id = oldest.id WHERE p.id = 1";
+            let rows = self.above_mark(session, columns, join, limit).await?;
+            let mut pending = Pending::default();
+            for row in rows {
+                pending.state = row.publisher.into_state();
+                if let (Some(id), Some(keys), Some(records)) = (row.id, row.link_keys, row.records)
+                {
+                    pending.batches.push(PendingBatch {
+                        id,
+                        keys: keys.into(),
+                        records: records.into(),
+                    });
                 }
-                pending.batches.sort_by_key(|batch| batch.id);
-                self.note(&pending.state);
-                Ok(pending)
             }
-        )
+            pending.batches.sort_by_key(|batch| batch.id);
+            Ok(pending)
+        })
     }
 
-    /// The keys of changes that are not published yet, of `limit` batches at most, and the row as of the same moment.
+    /// The keys of changes above the low-water mark that are not published yet, of `limit` batches at most, and the row as of the same
+    /// moment.
     pub async fn pending_keys(&self, limit: u32) -> Result<PendingKeys, StoreError> {
         let call = self
             .read("pending_keys", "reading the keys of the outbox")
             .of(Class::Lookups);
         run!(call, |session| {
-            let query = select(
-                session.dialect(),
-                ", o.link_keys",
-                "LEFT JOIN outbox o ON o.id >= 0 WHERE p.id = 1 LIMIT ?",
-            );
+            let join = "LEFT JOIN outbox o ON o.id > ? WHERE p.id = 1 LIMIT ?";
+            let rows = self
+                .above_mark(session, ", o.link_keys", join, limit)
+                .await?;
             let mut pending = PendingKeys::default();
-            for row in session.fetch_all::<PendingRow>(query.bind(limit)).await? {
+            for row in rows {
                 pending.state = row.publisher.into_state();
                 pending.keys.extend(row.link_keys.map(Packed::from));
             }
-            self.note(&pending.state);
             Ok(pending)
         })
+    }
+
+    /// The row with rows of the outbox above the mark in that row. The mark that is known here is asked for as a value, because no
+    /// database looks a range up by a column; where it is above that of the row, the database has gone back, or another process has
+    /// lowered the mark.
+    async fn above_mark(
+        &self,
+        session: &mut Session,
+        columns: &str,
+        join: &str,
+        limit: u32,
+    ) -> Result<Vec<PendingRow>, Fault> {
+        loop {
+            let mark = self.outbox_mark.get();
+            let query = select(session.dialect(), columns, join);
+            let query = query.bind(mark).bind(limit);
+            let rows: Vec<PendingRow> = session.fetch_all(query).await?;
+            let Some(row) = rows.first() else {
+                return Err(Fault::Sql(sqlx::Error::RowNotFound));
+            };
+            let state = &row.publisher.state;
+            self.note(state);
+            if state.outbox_mark >= mark {
+                return Ok(rows);
+            }
+        }
     }
 
     /// Takes or renews the lease and raises the token; the row after that, or `None` if another replica has the lease,
@@ -164,13 +186,14 @@ impl Store {
         })
     }
 
-    /// Removes batches that are published, the last of them as the entry at `position`. `false`, and none is removed, if
-    /// `token` is not the newest one.
+    /// Removes batches that are published, the last of them as the entry at `position`, and raises the low-water mark of the outbox to
+    /// `mark` if it is lower. `false`, and none is removed, if `token` is not the newest one.
     pub async fn forget_published(
         &self,
         token: u64,
         position: FeedPosition,
         ids: &[u64],
+        mark: u64,
     ) -> Result<bool, StoreError> {
         let call = self
             .write("forget_published", "clearing the outbox")
@@ -178,12 +201,13 @@ impl Store {
         run!(call, |session| {
             session.begin().await?;
             // A late call never sets the position back.
-            let note = sql(
-                "UPDATE publisher SET position_millis = ?, position_sequence = ? WHERE id = 1 AND token = ? \
-             AND (position_millis < ? OR position_millis = ? AND position_sequence <= ?)",
-            );
+            let greatest = session.dialect().greatest;
+            let note = sql(format!(
+                "UPDATE publisher SET position_millis = ?, position_sequence = ?, outbox_mark = {greatest}(outbox_mark, ?) \
+                 WHERE id = 1 AND token = ? AND (position_millis < ? OR position_millis = ? AND position_sequence <= ?)"
+            ));
             let (millis, sequence) = (position.millis, position.sequence);
-            let note = note.bind_all([millis, sequence, token, millis, millis, sequence]);
+            let note = note.bind_all([millis, sequence, mark, token, millis, millis, sequence]);
             if session.execute(note).await? == 0 {
                 session.rollback().await?;
                 return Ok(false);
@@ -350,7 +374,7 @@ fn select<'v>(dialect: &Dialect, columns: &str, rest: &str) -> Sql<'v> {
     let (now, clock) = dialect.clock();
     sql(format!(
         "SELECT {now} AS now, CAST(p.owner AS CHAR) AS owner, p.lease_until, p.token, p.generation, p.position_millis, \
-         p.position_sequence, CAST(p.kind AS CHAR) AS kind, p.rev_floor, CAST(p.installation AS CHAR) AS installation, \
+         p.position_sequence, CAST(p.kind AS CHAR) AS kind, p.rev_floor, p.outbox_mark, CAST(p.installation AS CHAR) AS installation, \
          CAST(COALESCE((SELECT value FROM counters WHERE name = '{SKIPPED}'), 0) AS UNSIGNED) AS skipped_in, \
          CAST(COALESCE((SELECT MAX(value) FROM counters WHERE name IN ('{SKIPPED}', '{FLUSHED}')), 0) AS UNSIGNED) \
          AS flushed_in{columns} \

@@ -7,3 +7,4 @@ mod many_leases;
 mod memory;
 mod one_time_links;
 mod restart;
+mod snapshot_transaction;

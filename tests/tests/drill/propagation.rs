@@ -35,7 +35,7 @@ async fn propagation() {
     for change in 1..=CHANGES {
         let link = change % LINKS;
         let code = alias(PREFIX, link);
-        let body = json!({ "longUrl": target(change) });
+        let body = json!({ "longUrl": change_to(change) });
         let path = format!("/links/{code}");
         let answer = production.control_planes[0].api_over(&mut api, "PATCH", &path, &body);
         assert_eq!(answer.await.expect("an answer").status, 200);
@@ -64,11 +64,13 @@ async fn propagation() {
 
 const PREFIX: &str = "hot";
 
-fn target(change: usize) -> String {
+/// Where a link leads after a change.
+pub(crate) fn change_to(change: usize) -> String {
     format!("https://example.com/change/{change}")
 }
 
-async fn watchers(production: &Production) -> Vec<Connection> {
+/// Connections to each worker of each Envoy.
+pub(crate) async fn watchers(production: &Production) -> Vec<Connection> {
     let mut watchers = Vec::new();
     for envoy in &production.envoys {
         for _ in 0..WATCHERS {
@@ -85,14 +87,14 @@ async fn watchers(production: &Production) -> Vec<Connection> {
 }
 
 /// Asks every connection until it has the new target.
-async fn await_everywhere(
+pub(crate) async fn await_everywhere(
     watchers: &mut [Connection],
     code: &str,
     change: usize,
     answered: Instant,
 ) -> Duration {
     let request = Request::get(&format!("/{code}"));
-    let wanted = target(change);
+    let wanted = change_to(change);
     let mut old: Vec<&mut Connection> = watchers.iter_mut().collect();
     while !old.is_empty() {
         let mut still_old = Vec::new();

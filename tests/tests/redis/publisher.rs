@@ -248,6 +248,25 @@ async fn every_change_is_published_once_it_is_committed() {
     replica.end().await;
 }
 
+/// As if it were of a transaction that has committed long after later ones.
+#[tokio::test]
+async fn a_change_below_the_mark_of_the_outbox_is_published() {
+    let setting = Setting::new().await;
+    let replica = setting.replica();
+    replica.publishes().await;
+    setting
+        .execute("UPDATE publisher SET outbox_mark = 1000000000".to_owned())
+        .await;
+    setting.create(0..35).await;
+    until("all of them on the feed", LIMIT, async || {
+        (setting.published().await == keys(0..35)).then_some(())
+    })
+    .await;
+    setting.await_empty_outbox().await;
+    assert!(setting.state().await.outbox_mark < 1_000_000);
+    replica.end().await;
+}
+
 #[tokio::test]
 async fn nothing_is_lost_while_redis_is_away() {
     let mut setting = Setting::new().await;
@@ -306,6 +325,7 @@ async fn a_replica_that_stops_in_order_publishes_the_rest_and_is_followed_at_onc
         kind: FeedKind::Local,
         lease_millis: 1,
         published: None,
+        seen: (0, FeedPosition::START),
         lost: None,
     };
     let taken = setting.store.take_publisher_lease(&claim).await.unwrap();
@@ -556,6 +576,30 @@ async fn a_database_that_went_back_is_noticed_by_the_publisher_that_goes_on() {
     let skipped =
         setting.store.bound_state().await.unwrap().drawn.allocated - numbers.drawn.allocated;
     assert_eq!(skipped, (numbers.bound - numbers.drawn.allocated) / 2);
+}
+
+/// The row is exactly as the publisher has read it last: it has written since, and not read.
+#[tokio::test]
+async fn a_database_that_went_back_by_the_last_change_alone_is_noticed() {
+    let setting = Setting::new().await;
+    let seldom = PublisherConfig {
+        poll_ms: LIMIT * 10,
+        heartbeat_ms: LIMIT * 10,
+        ..config(MAX_LEASE)
+    };
+    let replica = replica_of(&setting.store, &setting.redis, &seldom);
+    replica.publishes().await;
+    let backup = setting.state().await;
+    setting.create(0..5).await;
+    replica.wake.notify_one();
+    setting.await_empty_outbox().await;
+    let lost = setting.state().await;
+    assert!(lost.token == backup.token && lost.position > backup.position);
+    set_back(&setting, &backup).await;
+    replica.wake.notify_one();
+    let after = setting.await_generation(&replica, lost.generation).await;
+    assert_eq!(after.skipped_in, after.generation);
+    assert!(setting.generations().await.1, "caches drop everything");
 }
 
 #[tokio::test]
@@ -895,7 +939,7 @@ async fn a_publisher_that_was_paused_publishes_nothing_once_another_one_does() {
     setting.create(0..5).await;
     let is_done = setting
         .store
-        .forget_published(state.token, state.position, &ids)
+        .forget_published(state.token, state.position, &ids, 0)
         .await;
     assert!(!is_done.unwrap());
 }

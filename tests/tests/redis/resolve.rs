@@ -377,7 +377,7 @@ async fn an_entry_that_redis_has_lost_denies_nothing() {
     let ids: Vec<u64> = rows.iter().map(|row| row.id).collect();
     let is_done = setting
         .store
-        .forget_published(state.token, lost, &ids)
+        .forget_published(state.token, lost, &ids, 0)
         .await;
     assert!(is_done.unwrap());
     let last = setting.redis.newest().await.unwrap().to_string();

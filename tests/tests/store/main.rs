@@ -26,6 +26,7 @@ mod link_clicks;
 mod listing;
 mod plans;
 mod publisher;
+mod queues;
 mod reports;
 mod restored;
 mod scopes;

@@ -267,7 +267,7 @@ pub(crate) async fn remove_from_outbox(store: &Store, ids: &[u64]) {
     let state = store.take_publisher_lease(&claim("one")).await.unwrap();
     let state = state.expect("the lease");
     let position = FeedPosition::new(state.position.millis + 1, 0);
-    let is_done = store.forget_published(state.token, position, ids).await;
+    let is_done = store.forget_published(state.token, position, ids, 0).await;
     assert!(is_done.unwrap());
 }
 
@@ -277,6 +277,7 @@ fn claim(owner: &str) -> LeaseClaim<'_> {
         kind: FeedKind::Redis,
         lease_millis: MAX_LEASE_MILLIS,
         published: None,
+        seen: (0, FeedPosition::START),
         lost: None,
     }
 }
@@ -292,8 +293,12 @@ async fn the_publisher_lease_is_fenced_by_a_token_that_grows(database: Database)
     create(store.as_ref(), link(1, "x")).await.unwrap();
     let ids = [store.pending(1).await.unwrap().batches[0].id];
     let at = |millis| FeedPosition::new(millis, 1);
-    let forget =
-        async |token, position| store.forget_published(token, position, &ids).await.unwrap();
+    let forget = async |token, position| {
+        store
+            .forget_published(token, position, &ids, 0)
+            .await
+            .unwrap()
+    };
     assert!(!forget(first.token, at(7)).await);
     assert_eq!(outbox(store.as_ref()).await.len(), 1);
     assert!(forget(renewed.token, at(7)).await);

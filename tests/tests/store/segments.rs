@@ -5,6 +5,7 @@ use edgelink_control_plane::numbers::{NumberSource, SegmentOptions, counter, seg
 use edgelink_control_plane::store::{
     Drawn, FeedKind, LeaseClaim, NUMBERS_SKIPPED, Past, PublisherState, Segment, Store,
 };
+use edgelink_wire::FeedPosition;
 use std::sync::Arc;
 
 on_every_database!(
@@ -93,6 +94,7 @@ async fn take_lease(store: &Store) -> PublisherState {
         kind: FeedKind::Redis,
         lease_millis: 1000,
         published: None,
+        seen: (0, FeedPosition::START),
         lost: None,
     };
     let taken = store.take_publisher_lease(&claim).await.unwrap();

@@ -1,4 +1,5 @@
-//! The click queue: reports that are acknowledged and not written yet.
+//! The click queue: reports that are acknowledged and not written yet. Reads begin behind its low-water mark: see
+//! [`crate::low_water`].
 
 use super::docs::sized;
 use crate::store::calls::{Store, run};
@@ -25,6 +26,34 @@ pub struct QueuedReport {
 }
 
 impl Store {
+    /// The low-water mark: reports up to there were removed, but for those of transactions that have committed much later than they wrote
+    /// them.
+    pub async fn queue_mark(&self) -> Result<u64, StoreError> {
+        let call = self.read("queue_mark", "reading the mark of the click queue");
+        run!(call, |session| mark(session).await)
+    }
+
+    /// Raises the low-water mark to `to` if it is lower.
+    pub async fn raise_queue_mark(&self, to: u64) -> Result<(), StoreError> {
+        let call = self.write("raise_queue_mark", "raising the mark of the click queue");
+        run!(call, |session| {
+            let raise =
+                sql("UPDATE click_state SET queue_mark = ? WHERE id = 1 AND queue_mark < ?");
+            session.autocommit(raise.bind(to).bind(to)).await.map(drop)
+        })
+    }
+
+    /// Lowers the low-water mark below that row.
+    pub async fn lower_queue_mark(&self, row: u64) -> Result<(), StoreError> {
+        let call = self.write("lower_queue_mark", "lowering the mark of the click queue");
+        let to = row.saturating_sub(1);
+        run!(call, |session| {
+            let lower =
+                sql("UPDATE click_state SET queue_mark = ? WHERE id = 1 AND queue_mark > ?");
+            session.autocommit(lower.bind(to).bind(to)).await.map(drop)
+        })
+    }
+
     /// The reports that wait longest: as many as have `max_bytes` together, and one at least. Those of an insert come together.
     pub async fn queued_reports(
         &self,
@@ -37,10 +66,10 @@ impl Store {
         run!(call, |session| {
             let index = session.dialect().force_index("click_queue_waiting");
             let query = sql(format!(
-                "SELECT id, bytes, insert_id FROM click_queue{index} WHERE aside = 0 ORDER BY id LIMIT ?"
+                "SELECT id, bytes, insert_id FROM click_queue{index} WHERE aside = 0 AND id > ? ORDER BY id LIMIT ?"
             ));
-            let rows: Vec<(u64, u64, Option<u64>)> =
-                session.fetch_all(query.bind(MAX_ROWS)).await?;
+            let query = query.bind(mark(session).await?).bind(MAX_ROWS);
+            let rows: Vec<(u64, u64, Option<u64>)> = session.fetch_all(query).await?;
             let most = usize::try_from(max_rows).unwrap_or(usize::MAX);
             let insert_of = |place: usize| rows.get(place).and_then(|(.., insert_id)| *insert_id);
             let mut room = max_bytes;
@@ -92,8 +121,9 @@ impl Store {
         run!(call, |session| {
             let index = session.dialect().force_index("click_queue_waiting");
             let query = sql(format!(
-                "SELECT CAST(COALESCE(SUM(bytes), 0) AS UNSIGNED) AS bytes FROM click_queue{index} WHERE aside = 0"
+                "SELECT CAST(COALESCE(SUM(bytes), 0) AS UNSIGNED) AS bytes FROM click_queue{index} WHERE aside = 0 AND id > ?"
             ));
+            let query = query.bind(mark(session).await?);
             let (bytes,): (u64,) = session.fetch_one(query).await?;
             Ok(bytes)
         })
@@ -107,12 +137,20 @@ impl Store {
         run!(call, |session| {
             let index = session.dialect().force_index("click_queue_waiting");
             let query = sql(format!(
-                "SELECT received_at FROM click_queue{index} WHERE aside = 0 ORDER BY id LIMIT 1"
+                "SELECT received_at FROM click_queue{index} WHERE aside = 0 AND id > ? ORDER BY id LIMIT 1"
             ));
+            let query = query.bind(mark(session).await?);
             let row: Option<(u64,)> = session.fetch_optional(query).await?;
             Ok(row.map(|(received_at,)| received_at))
         })
     }
+}
+
+/// The low-water mark.
+async fn mark(session: &mut Session) -> Result<u64, Fault> {
+    let query = sql("SELECT queue_mark FROM click_state WHERE id = 1");
+    let (mark,): (u64,) = session.fetch_one(query).await?;
+    Ok(mark)
 }
 
 /// Inserts reports, with the times at which they came in.

@@ -1,0 +1,157 @@
+//! Low-water marks of queues: how far reads may leave out what was removed, and the looks for late rows below them.
+//!
+//! An open snapshot (a dump, a long transaction) keeps removed rows in the table, and a read from the beginning walks all of them.
+//!
+//! Numbers of rows are given out before their transactions commit, in whatever order these do. A row that was read says that all lower
+//! numbers were given out by then, so the mark is raised to a row only [`SETTLE`] after that. A transaction that takes longer
+//! between its row and its commit (its control plane was stopped, or its COMMIT was under way in a network that was cut) leaves a
+//! row below the mark, which a look finds. Readers wait [`PATIENCE`] for looks: they end sooner, unless a snapshot keeps very many
+//! removed rows; a late row is read seconds later then.
+
+use crate::store::{Queue, Store};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, timeout};
+use tokio_util::task::AbortOnDropHandle;
+
+/// For how long rows were removed before the mark is raised behind them: longer than transactions are open, whose statements are
+/// bounded by `store.timeout_ms`.
+const SETTLE: Duration = Duration::from_secs(10);
+
+/// Rows that were removed in a time this long share an entry.
+const GRAIN: Duration = Duration::from_secs(1);
+
+/// How long a reader waits for a look.
+const PATIENCE: Duration = Duration::from_millis(10);
+
+/// Looks rest for so many times as long as the last one took, and [`MAX_REST`] at most.
+const REST: u32 = 4;
+const MAX_REST: Duration = Duration::from_secs(3);
+
+/// How many numbers below the mark are looked through first. Each further part is [`GROWTH`] times as long as the one before.
+const FIRST_PART: u64 = 65_536;
+const GROWTH: u64 = 8;
+
+/// The low-water mark of a queue, as the process that empties it raises it.
+#[derive(Debug)]
+pub(crate) struct LowWater {
+    queue: Queue,
+    /// When rows were removed, rounded up to [`GRAIN`], and the last of them.
+    removed: VecDeque<(Instant, u64)>,
+    look: Option<Look>,
+    rests_until: Option<Instant>,
+}
+
+/// A look for late rows.
+#[derive(Debug)]
+struct Look {
+    begun: Instant,
+    task: AbortOnDropHandle<Option<u64>>,
+}
+
+impl LowWater {
+    /// A queue of which nothing is removed.
+    pub(crate) fn new(queue: Queue) -> Self {
+        Self {
+            queue,
+            removed: VecDeque::new(),
+            look: None,
+            rests_until: None,
+        }
+    }
+
+    /// Forgets what was removed, and a look that is under way: another process may empty the queue.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::new(self.queue);
+    }
+
+    /// Notes that all rows up to `last` that were there are removed; the mark up to which that was long ago, 0 if there is none.
+    pub(crate) fn removed(&mut self, last: u64, now: Instant) -> u64 {
+        match self.removed.back_mut() {
+            Some((until, row)) if now <= *until => *row = last.max(*row),
+            _ => self.removed.push_back((now + GRAIN, last)),
+        }
+        self.settled(now)
+    }
+
+    fn settled(&mut self, now: Instant) -> u64 {
+        let is_settled = |(at, _): &&(Instant, u64)| now.saturating_duration_since(*at) >= SETTLE;
+        let settled = self.removed.iter().take_while(is_settled).count();
+        let last = self.removed.drain(..settled).next_back();
+        last.map_or(0, |(_, row)| row)
+    }
+
+    /// Looks for late rows below the mark, or waits a moment for the look that is under way; the lowest of them.
+    pub(crate) async fn look(&mut self, store: &Arc<Store>, mark: u64) -> Option<u64> {
+        let now = Instant::now();
+        let rests = self.rests_until.is_some_and(|until| now < until);
+        if self.look.is_none() && (rests || mark == 0) {
+            return None;
+        }
+        let queue = self.queue;
+        let look = self.look.get_or_insert_with(|| {
+            let store = Arc::clone(store);
+            let task = tokio::spawn(async move { look_below(&store, queue, mark).await });
+            Look {
+                begun: now,
+                task: AbortOnDropHandle::new(task),
+            }
+        });
+        let found = timeout(PATIENCE, &mut look.task).await.ok()?;
+        let took = look.begun.elapsed();
+        self.look = None;
+        if took > PATIENCE {
+            self.rests_until = Some(Instant::now() + MAX_REST.min(took * REST));
+        }
+        // A task that was cut off has found none.
+        found.ok().flatten()
+    }
+}
+
+/// The lowest row in the first part below the mark that has any: parts become longer with their distance, because late rows are near the
+/// mark.
+async fn look_below(store: &Store, queue: Queue, mark: u64) -> Option<u64> {
+    let (mut to, mut length) = (mark, FIRST_PART);
+    while to > 0 {
+        let from = to.saturating_sub(length);
+        match store.oldest_of(queue, from, to).await {
+            Ok(None) => {}
+            Ok(row) => return row,
+            Err(error) => {
+                tracing::warn!(%error, ?queue, from, to, "looking for late rows of a queue failed: they wait for the next look");
+                return None;
+            }
+        }
+        (to, length) = (from, length.saturating_mul(GROWTH));
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mark_when_rows_are_removed_is_raised_long_afterwards() {
+        let start = Instant::now();
+        let at = |millis| start + Duration::from_millis(millis);
+        let mut water = LowWater::new(Queue::Outbox);
+        for (millis, last, mark) in [
+            (0, 5, 0),
+            (900, 9, 0),
+            // A lower number that was committed later does not set it back.
+            (950, 7, 0),
+            (1_100, 12, 0),
+            (10_999, 20, 0),
+            (11_000, 21, 9),
+            (11_500, 22, 0),
+            (12_100, 30, 12),
+        ] {
+            assert_eq!(water.removed(last, at(millis)), mark, "{millis}");
+        }
+        assert!(water.removed.len() <= 12);
+        water.clear();
+        assert_eq!(water.removed(40, at(60_000)), 0);
+    }
+}

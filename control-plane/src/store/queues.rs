@@ -1,0 +1,42 @@
+//! Queues, whose rows are numbered, read in the order of their numbers, and removed.
+
+use super::calls::{Store, run};
+use super::error::StoreError;
+use super::sql::sql;
+
+/// A queue with a low-water mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Queue {
+    /// Changes that are to be published.
+    Outbox,
+    /// Reports of clicks that are to be written.
+    Clicks,
+}
+
+impl Store {
+    /// The oldest row of a queue above `from` and up to `to`. Below the low-water mark, it is that of a transaction that has committed
+    /// long after it wrote the row, and the read walks what was removed there and is kept for open snapshots.
+    pub async fn oldest_of(
+        &self,
+        queue: Queue,
+        from: u64,
+        to: u64,
+    ) -> Result<Option<u64>, StoreError> {
+        let call = self.read("oldest_of_queue", "looking for late rows of a queue");
+        run!(call, |session| {
+            let dialect = session.dialect();
+            let (table, waits) = match queue {
+                Queue::Outbox => (format!("outbox{}", dialect.force_index("PRIMARY")), ""),
+                Queue::Clicks => (
+                    format!("click_queue{}", dialect.force_index("click_queue_waiting")),
+                    "aside = 0 AND ",
+                ),
+            };
+            let query = sql(format!(
+                "SELECT id FROM {table} WHERE {waits}id > ? AND id <= ? ORDER BY id LIMIT 1"
+            ));
+            let row: Option<(u64,)> = session.fetch_optional(query.bind(from).bind(to)).await?;
+            Ok(row.map(|(id,)| id))
+        })
+    }
+}
