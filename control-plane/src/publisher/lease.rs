@@ -48,7 +48,7 @@ impl UnrepairedLoss {
     }
 }
 
-/// The newest row read so far: it never goes back, unless the database does.
+/// The newest row read or written so far: it never goes back, unless the database does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct SeenRow {
     token: u64,
@@ -180,6 +180,7 @@ impl Lease {
             kind: self.kind,
             lease_millis: u64::try_from(self.duration.as_millis()).unwrap_or(u64::MAX),
             published,
+            seen: (self.seen.generation, self.seen.position),
             lost: self.lost.map(|lost| lost.token),
         }
     }
@@ -214,6 +215,14 @@ impl Lease {
         }
         self.state = state;
         is_older
+    }
+
+    /// Notes that the row has this position in the generation of the feed, because it was written: a read that shows an earlier one is
+    /// of a database that went back, even by that write alone.
+    pub(super) fn note_position(&mut self, generation: u64, position: FeedPosition) {
+        if generation == self.seen.generation {
+            self.seen.position = self.seen.position.max(position);
+        }
     }
 
     /// Notes the row of a new generation of this process, with which the database is repaired.

@@ -39,6 +39,9 @@ pub struct PublisherState {
     pub kind: String,
     /// No greater revision was published of a link that has no row, or of which the row is older.
     pub rev_floor: u64,
+    /// The low-water mark of the outbox: rows up to there were removed, but for those of transactions that have committed much later
+    /// than they wrote them.
+    pub outbox_mark: u64,
     /// The name of this database.
     pub installation: String,
     /// The generation in which numbers were skipped last, because the database had gone back; 0 if they never were.
@@ -59,6 +62,9 @@ pub struct LeaseClaim<'a> {
     pub lease_millis: u64,
     /// The generation that it publishes in, and the last entry that is known to be published there.
     pub published: Option<(u64, FeedPosition)>,
+    /// A generation, and a position that the row is known to have had in it. In a row that is behind it the position stays as it is:
+    /// it shows that the database went back.
+    pub seen: (u64, FeedPosition),
     /// The greatest token before the database went back; `None` if it is not known to have. A lease of the same kind
     /// with no greater token is void, because its owner does not know.
     pub lost: Option<u64>,
@@ -121,9 +127,11 @@ impl PublisherState {
         claim.kind.as_str().clone_into(&mut self.kind);
         self.lease_until = (self.now / 1000).saturating_add(claim.lease_millis);
         self.token += 1;
+        let (generation, seen) = claim.seen;
+        let went_back = generation == self.generation && self.position < seen;
         let published = claim
             .published
-            .filter(|(generation, _)| *generation == self.generation);
+            .filter(|(generation, _)| *generation == self.generation && !went_back);
         // A late call never sets the position back.
         self.position =
             published.map_or(self.position, |(_, position)| position.max(self.position));
@@ -140,7 +148,34 @@ mod tests {
             kind,
             lease_millis: 1,
             published: None,
+            seen: (0, FeedPosition::START),
             lost: None,
+        }
+    }
+
+    #[test]
+    fn a_position_when_the_row_is_behind_what_was_seen_stays() {
+        let at = |millis| FeedPosition::new(millis, 0);
+        for (seen, published, position) in [
+            ((7, at(5)), (7, at(9)), at(9)),
+            ((7, at(4)), (7, at(9)), at(9)),
+            // The row was behind it.
+            ((7, at(6)), (7, at(9)), at(5)),
+            ((6, at(6)), (7, at(9)), at(9)),
+            ((7, at(5)), (6, at(9)), at(5)),
+            ((7, at(5)), (7, at(4)), at(5)),
+        ] {
+            let mut state = PublisherState {
+                generation: 7,
+                position: at(5),
+                ..PublisherState::default()
+            };
+            state.grant(&LeaseClaim {
+                published: Some(published),
+                seen,
+                ..claim("one", FeedKind::Redis)
+            });
+            assert_eq!(state.position, position, "{seen:?} {published:?}");
         }
     }
 
