@@ -37,6 +37,12 @@ impl NamedLease {
         self.until.is_some_and(|until| Instant::now() < until)
     }
 
+    /// The middle of the time for which it is held; `None` if it is not.
+    pub(crate) fn half(&self) -> Option<Instant> {
+        let until = self.until?;
+        until.checked_sub(self.duration / 2)
+    }
+
     /// Takes or renews the lease after each third of its duration; whether this process holds it.
     pub(crate) async fn hold(&mut self) -> Result<bool, StoreError> {
         let now = Instant::now();

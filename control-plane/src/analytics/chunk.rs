@@ -9,6 +9,7 @@ use edgelink_wire::clicks::events::UTM;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::sync::Arc;
+use tokio::time::Instant;
 
 /// The texts of a click that have a column of their own: country, city, referrer, language, UTM parameters.
 pub(super) const TEXTS: usize = 4 + UTM;
@@ -25,6 +26,9 @@ pub struct Chunk {
     pub rows: Vec<u64>,
     /// The insert outside of the database that the rows are marked with; `None` if they are not.
     pub insert_id: Option<u64>,
+    /// Until when it may be sent out of the database; `None` for any time. A writer that was stopped longer than its lease lasts would send
+    /// what its successor has written long before.
+    pub send_until: Option<Instant>,
     /// The clicks in them.
     pub(super) clicks: Columns,
     /// The links that were followed.

@@ -130,7 +130,7 @@ impl Connection {
                 self.call(client.query_raw(view).execute()).await?;
             }
             if dialect == Dialect::Modern {
-                self.set_retention(&client, table).await?;
+                self.bring_up_to_date(&client, table).await?;
             }
         }
         tracing::info!(version, "ClickHouse has the tables of analytics");
@@ -154,23 +154,25 @@ impl Connection {
         })
     }
 
-    /// Has rows go as the settings say, where they said something else when the table was made.
-    async fn set_retention(&self, client: &Client, table: &Table) -> Result<(), EngineError> {
-        let Some(ttl) = table.ttl(&self.settings) else {
-            return Ok(());
-        };
+    /// Has rows go as the settings say, and inserts be known, where the table was made with other settings or by an earlier version.
+    async fn bring_up_to_date(&self, client: &Client, table: &Table) -> Result<(), EngineError> {
         let made = client
             .query("SELECT create_table_query FROM system.tables WHERE database = currentDatabase() AND name = ?")
             .bind(table.name);
         let made: String = self.call(made.fetch_one()).await?;
-        if made.contains(&ttl) {
-            return Ok(());
+        if let Some(change) = table.set_deduplication(&made) {
+            self.call(client.query_raw(&change).execute()).await?;
         }
-        let change = format!(
-            "ALTER TABLE {} MODIFY TTL {ttl} SETTINGS materialize_ttl_after_modify = 0",
-            table.name
-        );
-        self.call(client.query_raw(&change).execute()).await
+        match table.ttl(&self.settings) {
+            Some(ttl) if !made.contains(&ttl) => {
+                let change = format!(
+                    "ALTER TABLE {} MODIFY TTL {ttl} SETTINGS materialize_ttl_after_modify = 0",
+                    table.name
+                );
+                self.call(client.query_raw(&change).execute()).await
+            }
+            _ => Ok(()),
+        }
     }
 
     /// All rows that a statement answers.

@@ -41,6 +41,7 @@ pub(super) async fn write(
         connection,
         table,
         id: insert_id,
+        send_until: chunk.send_until,
         dialect,
     };
     let clicks = insert("clicks");
@@ -92,6 +93,7 @@ struct Insert<'a> {
     connection: &'a Connection,
     table: &'static str,
     id: u64,
+    send_until: Option<Instant>,
     dialect: Dialect,
 }
 
@@ -100,6 +102,10 @@ impl Insert<'_> {
     async fn send(&self, block: Vec<u8>) -> Result<(), EngineError> {
         let (client, _) = self.connection.ready().await?;
         let limit = self.connection.settings().clickhouse_timeout_ms;
+        if self.send_until.is_some_and(|until| Instant::now() > until) {
+            let late = "the lease of the writer of clicks is half over before they are sent: they are read again";
+            return Err(EngineError::ClickHouse(late.to_owned()));
+        }
         let mut block = Bytes::from(block);
         let send = async {
             let mut insert = client

@@ -3,8 +3,22 @@
 use super::{Content, Dialect, Kept, Table, WORD};
 use crate::config::AnalyticsConfig;
 
+/// How many of the last inserts a table knows the tokens of. Which of the settings counts depends on the engine, which the database may choose
+/// (Replicated, Shared); in these, for a week at most.
+const DEDUPLICATED: [(&str, u32); 3] = [
+    ("non_replicated_deduplication_window", 10_000),
+    ("replicated_deduplication_window", 10_000),
+    ("replicated_deduplication_window_seconds", 604_800),
+];
+
 /// How many rows lie between two marks of the index as a rule.
 const ROWS_OF_MARK: u32 = 8_192;
+
+/// The settings by which an insert with a token that is known is dropped.
+fn deduplication() -> String {
+    let settings = DEDUPLICATED.map(|(name, value)| format!("{name} = {value}"));
+    settings.join(", ")
+}
 
 impl Table {
     pub(super) fn create_table(&self, dialect: Dialect, settings: &AnalyticsConfig) -> String {
@@ -46,7 +60,7 @@ impl Table {
                 true => " SETTINGS merge_with_ttl_timeout = 2592000, ",
                 false => " SETTINGS ttl_only_drop_parts = 1, ",
             });
-            sql.push_str("non_replicated_deduplication_window = 1000, ");
+            sql.push_str(&format!("{}, ", deduplication()));
             if rows < ROWS_OF_MARK {
                 // What lies between two marks is read without its neighbours; and each part is looked into for each link, so that
                 // parts of a partition become one when they are some hours old.
@@ -59,6 +73,18 @@ impl Table {
         }
         sql.push_str(&format!("index_granularity = {rows}"));
         sql
+    }
+
+    /// Has the table know the tokens of as many inserts; `None` if `made`, its CREATE TABLE, says so, or if it has no rows of its own.
+    pub(in super::super) fn set_deduplication(&self, made: &str) -> Option<String> {
+        let knows = |(name, value)| made.contains(&format!(" {name} = {value}"));
+        let is_right = !made.contains("MergeTree") || DEDUPLICATED.into_iter().all(knows);
+        let set = format!(
+            "ALTER TABLE {} MODIFY SETTING {}",
+            self.name,
+            deduplication()
+        );
+        (!is_right).then_some(set)
     }
 
     /// What a part of it may have rows of.
@@ -100,5 +126,26 @@ impl Table {
         let days = self.kept.days(settings)?;
         let (slot, ..) = self.kept.slot();
         Some(format!("{slot} + toIntervalDay({days})"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::TABLES;
+    use super::*;
+
+    #[test]
+    fn tables_of_any_engine_know_the_last_inserts() {
+        let settings = AnalyticsConfig::default();
+        for table in TABLES.iter().filter(|table| table.is_in(Dialect::Modern)) {
+            let made = table.create_table(Dialect::Modern, &settings);
+            assert_eq!(table.set_deduplication(&made), None, "{made}");
+            let before = made.replace("10000", "1000");
+            let set = table.set_deduplication(&before).unwrap();
+            for (name, value) in DEDUPLICATED {
+                assert!(set.contains(&format!("{name} = {value}")), "{set}");
+            }
+            assert_eq!(table.set_deduplication("CREATE VIEW a AS SELECT 1"), None);
+        }
     }
 }
