@@ -8,7 +8,7 @@
 //! row below the mark, which a look finds. Readers wait [`PATIENCE`] for looks: they end sooner, unless a snapshot keeps very many
 //! removed rows; a late row is read seconds later then.
 
-use crate::store::{Queue, Store};
+use crate::store::{MarkedQueue, Store};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,23 +36,23 @@ const GROWTH: u64 = 8;
 /// The low-water mark of a queue, as the process that empties it raises it.
 #[derive(Debug)]
 pub(crate) struct LowWater {
-    queue: Queue,
+    queue: MarkedQueue,
     /// When rows were removed, rounded up to [`GRAIN`], and the last of them.
     removed: VecDeque<(Instant, u64)>,
-    look: Option<Look>,
+    look: Option<LateLook>,
     rests_until: Option<Instant>,
 }
 
 /// A look for late rows.
 #[derive(Debug)]
-struct Look {
+struct LateLook {
     begun: Instant,
     task: AbortOnDropHandle<Option<u64>>,
 }
 
 impl LowWater {
     /// A queue of which nothing is removed.
-    pub(crate) fn new(queue: Queue) -> Self {
+    pub(crate) fn new(queue: MarkedQueue) -> Self {
         Self {
             queue,
             removed: VecDeque::new(),
@@ -93,7 +93,7 @@ impl LowWater {
         let look = self.look.get_or_insert_with(|| {
             let store = Arc::clone(store);
             let task = tokio::spawn(async move { look_below(&store, queue, mark).await });
-            Look {
+            LateLook {
                 begun: now,
                 task: AbortOnDropHandle::new(task),
             }
@@ -111,7 +111,7 @@ impl LowWater {
 
 /// The lowest row in the first part below the mark that has any: parts become longer with their distance, because late rows are near the
 /// mark.
-async fn look_below(store: &Store, queue: Queue, mark: u64) -> Option<u64> {
+async fn look_below(store: &Store, queue: MarkedQueue, mark: u64) -> Option<u64> {
     let (mut to, mut length) = (mark, FIRST_PART);
     while to > 0 {
         let from = to.saturating_sub(length);
@@ -136,7 +136,7 @@ mod tests {
     fn the_mark_when_rows_are_removed_is_raised_long_afterwards() {
         let start = Instant::now();
         let at = |millis| start + Duration::from_millis(millis);
-        let mut water = LowWater::new(Queue::Outbox);
+        let mut water = LowWater::new(MarkedQueue::Outbox);
         for (millis, last, mark) in [
             (0, 5, 0),
             (900, 9, 0),

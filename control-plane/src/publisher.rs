@@ -36,7 +36,7 @@ use crate::config::{ClicksConfig, PublisherConfig};
 use crate::feed::Feed;
 use crate::low_water::LowWater;
 use crate::redis::Nudges;
-use crate::store::{FeedKind, Queue, Store};
+use crate::store::{FeedKind, MarkedQueue, Store};
 use crate::telemetry::prometheus::{FEED_AGE, OUTBOX_AGE, OUTBOX_ROWS, PUBLISHER_FAILURES};
 use bound::BoundKeeper;
 use edgelink_wire::FeedPosition;
@@ -163,7 +163,7 @@ impl Publisher {
             lease: Lease::new(store.clone(), feed.clone(), kind, config.lease_ms),
             bound: BoundKeeper::new(bound),
             hot: HotLinks::new(store.clone(), clicks.clone()),
-            low_water: LowWater::new(Queue::Outbox),
+            low_water: LowWater::new(MarkedQueue::Outbox),
             store,
             destination,
             feed,

@@ -34,7 +34,7 @@ pub struct SnapshotSettings {
 /// Makes snapshots, and keeps the last one.
 pub struct Snapshots {
     maker: Arc<SnapshotMaker>,
-    last: LastMade<Result<Bytes, Arc<SnapshotError>>>,
+    last: SharedValue<Result<Bytes, Arc<SnapshotError>>>,
 }
 
 /// The sources of snapshots.
@@ -76,7 +76,7 @@ impl Snapshots {
         });
         Self {
             maker,
-            last: LastMade::default(),
+            last: SharedValue::default(),
         }
     }
 
@@ -97,23 +97,23 @@ impl Snapshots {
 
 /// A value that is made once for all who ask meanwhile, however long that takes, and does not depend on any of them.
 #[derive(Debug)]
-struct LastMade<T>(Mutex<Option<Making<T>>>);
+struct SharedValue<T>(Mutex<Option<GenerationValue<T>>>);
 
 /// A value that is being made, or was made, in a generation.
 #[derive(Debug)]
-struct Making<T> {
+struct GenerationValue<T> {
     generation: u64,
     /// The value, and when it was complete.
     made: watch::Receiver<Option<(Instant, T)>>,
 }
 
-impl<T> Default for LastMade<T> {
+impl<T> Default for SharedValue<T> {
     fn default() -> Self {
         Self(Mutex::new(None))
     }
 }
 
-impl<T: Clone + Send + Sync + 'static> LastMade<T> {
+impl<T: Clone + Send + Sync + 'static> SharedValue<T> {
     /// The value of that generation that is being made, or was complete a short while ago and is `usable`; or else the one that `make`
     /// makes. `None` if that is cut off.
     async fn get(
@@ -136,16 +136,16 @@ impl<T: Clone + Send + Sync + 'static> LastMade<T> {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let shared = last
             .as_ref()
-            .filter(|making| making.generation == generation && making.is_usable(usable));
-        if let Some(making) = shared {
-            return making.made.clone();
+            .filter(|value| value.generation == generation && value.is_usable(usable));
+        if let Some(value) = shared {
+            return value.made.clone();
         }
         let (sender, made) = watch::channel(None);
         tokio::spawn(async move {
             let value = make.await;
             sender.send_replace(Some((Instant::now(), value)));
         });
-        *last = Some(Making {
+        *last = Some(GenerationValue {
             generation,
             made: made.clone(),
         });
@@ -153,7 +153,7 @@ impl<T: Clone + Send + Sync + 'static> LastMade<T> {
     }
 }
 
-impl<T> Making<T> {
+impl<T> GenerationValue<T> {
     fn is_usable(&self, usable: fn(&T) -> bool) -> bool {
         match &*self.made.borrow() {
             Some((at, value)) => usable(value) && at.elapsed() < LIFETIME,
@@ -257,7 +257,7 @@ mod tests {
     }
 
     /// Asks for the value of a generation, which takes long, and is the number of those that were begun.
-    async fn ask(last: &LastMade<u32>, begun: &Arc<AtomicU32>, generation: u64) -> Option<u32> {
+    async fn ask(last: &SharedValue<u32>, begun: &Arc<AtomicU32>, generation: u64) -> Option<u32> {
         let begun = Arc::clone(begun);
         let make = async move {
             let number = begun.fetch_add(1, Ordering::Relaxed) + 1;
@@ -269,7 +269,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_value_that_takes_long_is_made_once_for_all_who_ask_meanwhile() {
-        let last = LastMade::default();
+        let last = SharedValue::default();
         let begun = Arc::new(AtomicU32::new(0));
         let ask = |generation| ask(&last, &begun, generation);
         // The first one goes before it is made.

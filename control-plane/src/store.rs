@@ -112,7 +112,7 @@ pub use publisher::{
     FeedKind, FlushReason, LeaseClaim, NUMBERS_SKIPPED, OTHER_KIND_WAIT_MILLIS, Past, Pending,
     PendingKeys, PublisherState, Skipped,
 };
-pub use queues::Queue;
+pub use queues::MarkedQueue;
 pub use receipts::{Receipt, StoredReceipt};
 pub use reports::{
     MAX_OPEN_OF_LINK, NewReport, ReportQuery, ReportReason, ReportRow, Reported, Reviewer,

@@ -13,7 +13,7 @@ use crate::clock;
 use crate::config::{AnalyticsConfig, ClicksConfig};
 use crate::lease::NamedLease;
 use crate::low_water::LowWater;
-use crate::store::{IdentifiedClick, Queue, QueuedReport, Store, StoreError};
+use crate::store::{IdentifiedClick, MarkedQueue, QueuedReport, Store, StoreError};
 use crate::telemetry::prometheus::{
     CLICK_QUEUE_AGE, CLICK_WRITE_FAILURES, CLICKS_ASIDE, CLICKS_WRITTEN,
 };
@@ -134,7 +134,7 @@ impl ClickWriter {
             clicks: clicks.clone(),
             wake,
             held: false,
-            low_water: LowWater::new(Queue::Clicks),
+            low_water: LowWater::new(MarkedQueue::Clicks),
             hot: HotCounts::new(clicks.hot_window_minutes),
             is_hot_new: false,
             hot_at: Instant::now(),

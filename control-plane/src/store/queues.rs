@@ -6,7 +6,7 @@ use super::sql::sql;
 
 /// A queue with a low-water mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Queue {
+pub enum MarkedQueue {
     /// Changes that are to be published.
     Outbox,
     /// Reports of clicks that are to be written.
@@ -18,7 +18,7 @@ impl Store {
     /// long after it wrote the row, and the read walks what was removed there and is kept for open snapshots.
     pub async fn oldest_of(
         &self,
-        queue: Queue,
+        queue: MarkedQueue,
         from: u64,
         to: u64,
     ) -> Result<Option<u64>, StoreError> {
@@ -26,8 +26,8 @@ impl Store {
         run!(call, |session| {
             let dialect = session.dialect();
             let (table, waits) = match queue {
-                Queue::Outbox => (format!("outbox{}", dialect.force_index("PRIMARY")), ""),
-                Queue::Clicks => (
+                MarkedQueue::Outbox => (format!("outbox{}", dialect.force_index("PRIMARY")), ""),
+                MarkedQueue::Clicks => (
                     format!("click_queue{}", dialect.force_index("click_queue_waiting")),
                     "aside = 0 AND ",
                 ),

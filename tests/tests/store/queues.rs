@@ -2,7 +2,7 @@
 
 use crate::clicking::{batch, now, report};
 use crate::fixture::{Database, create, link, migrated, patient};
-use edgelink_control_plane::store::{FeedKind, LeaseClaim, Queue, Store};
+use edgelink_control_plane::store::{FeedKind, LeaseClaim, MarkedQueue, Store};
 use edgelink_tests::servers::MariaDb;
 use edgelink_wire::FeedPosition;
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, raw_sql};
@@ -59,7 +59,7 @@ async fn changes_up_to_the_mark_when_it_is_lowered_are_read(database: Database) 
     // Late calls do not set it back.
     forget(ids[0], 0).await;
     assert_eq!(waiting(&store).await, ids[2..]);
-    let oldest = async |to| store.oldest_of(Queue::Outbox, 0, to).await.unwrap();
+    let oldest = async |to| store.oldest_of(MarkedQueue::Outbox, 0, to).await.unwrap();
     assert_eq!(oldest(ids[1]).await, Some(ids[1]));
     assert_eq!(oldest(ids[0]).await, None);
     assert!(!store.lower_outbox_mark(token - 1, ids[1]).await.unwrap());
@@ -89,7 +89,10 @@ async fn reports_up_to_the_mark_when_it_is_lowered_are_read(database: Database) 
     assert_eq!(waiting().await, ids[2..]);
     store.raise_queue_mark(ids[0]).await.unwrap();
     assert_eq!(waiting().await, ids[2..]);
-    let oldest = store.oldest_of(Queue::Clicks, 0, ids[1]).await.unwrap();
+    let oldest = store
+        .oldest_of(MarkedQueue::Clicks, 0, ids[1])
+        .await
+        .unwrap();
     assert_eq!(oldest, Some(ids[0]));
     store.lower_queue_mark(ids[1]).await.unwrap();
     assert_eq!(waiting().await, ids[1..]);
