@@ -159,6 +159,14 @@ async fn old_accounts_become_coarser_and_keep_their_sums(database: Database) {
     }
     let gone = [from_edge("c", 253, 1, noon - 800 * DAY)];
     store.count_clicks(&gone).await.unwrap();
+    // When a worker was heard of is by the clock of the database.
+    database
+        .execute(&format!(
+            "UPDATE click_workers SET seen_at = seen_at - {} WHERE worker = X'{}'",
+            800 * DAY * 1000,
+            "fd".repeat(16)
+        ))
+        .await;
     let all = store.click_accounts().await.unwrap();
     assert_eq!((all.sent, all.counted), (2 * 80 + 10, 2 * 36 + 1));
     // Workers are looked at from a random one on, and these are among the last ones.
