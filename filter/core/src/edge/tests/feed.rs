@@ -266,7 +266,10 @@ fn a_lookup_from_before_a_change_that_is_not_understood_is_asked_again() {
 /// An import brings more changes than the LRU protects, within the time of a lookup.
 #[test]
 fn an_answer_from_before_a_change_that_the_caches_have_dropped_is_given_to_no_visitor() {
-    let mut world = World::with_feed();
+    let mut world = World::with_background(r#","poll":{},"lru":{"maxBytes":1048576}"#);
+    world.answer_poll(&gap(0));
+    world.pass(1);
+    world.quiet_seconds(6);
     let token = world.ask("/a");
     let (joined, _) = world.visit_and_send("/a");
     assert_eq!(joined, Waiting(world.last_stream));
