@@ -1,6 +1,7 @@
 //! Queues, whose rows are numbered, read in the order of their numbers, and removed.
 
 use super::calls::{Store, run};
+use super::classes::Class;
 use super::error::StoreError;
 use super::sql::sql;
 
@@ -22,7 +23,13 @@ impl Store {
         from: u64,
         to: u64,
     ) -> Result<Option<u64>, StoreError> {
-        let call = self.read("oldest_of_queue", "looking for late rows of a queue");
+        let class = match queue {
+            Queue::Outbox => Class::Control,
+            Queue::Clicks => Class::Background,
+        };
+        let call = self
+            .read("oldest_of_queue", "looking for late rows of a queue")
+            .of(class);
         run!(call, |session| {
             let dialect = session.dialect();
             let (table, waits) = match queue {
