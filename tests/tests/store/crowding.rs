@@ -1,6 +1,6 @@
 //! Rows that stay locked, and crowds that want them: what others notice.
 
-use crate::fixture::{Database, content, create, key, link, migrated};
+use crate::fixture::{Database, checked, content, create, key, link, migrated};
 use edgelink_control_plane::config::{StoreConfig, VisitsConfig};
 use edgelink_control_plane::links::model::{Link, LinkContent, LinkDetails};
 use edgelink_control_plane::store::{
@@ -99,7 +99,7 @@ impl Crowd {
 }
 
 async fn change(store: &Store, key: &LinkKey) -> Result<(), StoreError> {
-    let change = Box::new(|_: &Link| Ok(content("https://new.example/")));
+    let change = Box::new(|_: &Link| Ok(checked(&content("https://new.example/"))));
     let actor = Actor::command_line(1);
     store.update_link(key, change, &actor).await.map(drop)
 }
