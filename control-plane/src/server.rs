@@ -144,7 +144,6 @@ impl Server {
             domains: background.domains.clone(),
             known_keys: background.known_keys(),
             resolver: background.resolver(&config, &store),
-            known_keys: background.known_keys(),
             snapshots: background.snapshots(&config, &store),
             clicks,
             redis: background.redis.clone(),

@@ -107,7 +107,6 @@ pub(crate) struct Lookups {
     pub(crate) domains: Arc<Domains>,
     pub(crate) known_keys: Arc<KnownKeys>,
     pub(crate) resolver: Resolver,
-    pub(crate) known_keys: Arc<KnownKeys>,
     pub(crate) snapshots: Snapshots,
     pub(crate) clicks: Clicks,
     pub(crate) live: Arc<Live>,
@@ -132,7 +131,7 @@ impl App {
             creator: Creator::new(
                 store.clone(),
                 minter,
-                lookups.known_keys,
+                lookups.known_keys.clone(),
                 &config.store,
                 links.max_code_tries,
             ),

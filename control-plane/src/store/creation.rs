@@ -107,11 +107,9 @@ impl Store {
         run!(call.of(Class::Creations), |session| {
             let domains = domains::find_all(session, &names).await?;
             // No row has the key 0: a domain without a row has no links.
-            let place = |link: &WantedNames<'_>| {
-                let domain = domains.get(link.domain);
-                (domain.map_or(0, |domain| domain.id), link.code)
-            };
-            let places: Vec<(u32, Option<&Code>)> = links.iter().map(place).collect();
+            let id_of = |name: &Domain| domains.get(name).map_or(0, |domain| domain.id);
+            let places = links.iter().map(|link| (id_of(link.domain), link.code));
+            let places: Vec<(u32, Option<&Code>)> = places.collect();
             let codes = places.iter().filter_map(|(id, code)| Some((*id, (*code)?)));
             let codes: Vec<(u32, &Code)> = codes.collect();
             let mut conflicts = Conflicts::default();

@@ -71,7 +71,7 @@ impl Store {
         let token = self.newest.token();
         let call = self.write("log_in_identity", "finding the user of a login");
         let call = call.of(Class::Accounts);
-        let call = call.locking([RowLine::Login(tenant.to_owned())]);
+        let call = call.locking([RowLine::Login(tenant.to_string())]);
         run!(call, |session| {
             session.begin().await?;
             let found = find_or_make(session, tenant, identity, token).await?;

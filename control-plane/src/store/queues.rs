@@ -24,8 +24,8 @@ impl Store {
         to: u64,
     ) -> Result<Option<u64>, StoreError> {
         let class = match queue {
-            Queue::Outbox => Class::Control,
-            Queue::Clicks => Class::Background,
+            MarkedQueue::Outbox => Class::Control,
+            MarkedQueue::Clicks => Class::Background,
         };
         let call = self
             .read("oldest_of_queue", "looking for late rows of a queue")

@@ -338,7 +338,10 @@ impl Edge {
             RecordKind::Absent => CalloutOutcome::Absent,
         });
         if is_key_of_domain(&completed.asked.key) {
-            return Some(self.on_host_answer(host, completed, Answered { record, age_millis }));
+            let answered = Answered { record, age_millis };
+            return Some(Action::Resume(
+                self.on_host_answer(host, completed, answered),
+            ));
         }
         if completed.overtaken.is_ahead_of(record.rev) {
             return Some(self.ask_again(host, completed));

@@ -254,7 +254,7 @@ pub(crate) struct Completed {
     pub(crate) overtaken: Overtaken,
     /// How often it was asked again.
     pub(crate) repeats: u32,
-    is_held: bool,
+    of: Subject,
     /// When it was sent.
     pub(crate) sent: Moment,
     /// The waiters that have not left, in the order in which they came.
@@ -393,7 +393,7 @@ impl Flights {
             asked: flight.asked,
             overtaken: flight.overtaken,
             repeats: flight.repeats,
-            is_held: flight.is_held,
+            of: flight.of,
             sent: flight.sent,
             waiters: flight.waiters,
         })
@@ -407,7 +407,7 @@ impl Flights {
     ) -> Result<FlightId, Completed> {
         let key = &completed.asked.key;
         let wanted = Wanted {
-            is_held: completed.is_held,
+            of: completed.of,
             version: completed.asked.version,
             now,
         };

@@ -7,7 +7,7 @@ use edgelink_control_plane::store::{
     Actor, CreateError, FeedKind, LeaseClaim, Limit, NewLink, Store, StoreError, WantedNames,
 };
 use edgelink_tests::stack::until;
-use edgelink_wire::LinkKey;
+use edgelink_wire::{FeedPosition, LinkKey};
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, raw_sql};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -149,6 +149,7 @@ async fn assert_publisher_goes_on(store: &Store, owner: &str) {
         kind: FeedKind::Local,
         lease_millis: 60_000,
         published: None,
+        seen: (0, FeedPosition::START),
         lost: None,
     };
     for _ in 0..3 {
@@ -158,7 +159,10 @@ async fn assert_publisher_goes_on(store: &Store, owner: &str) {
         store.add_bound(bound.bound + 1).await.unwrap();
         store.pending(100).await.unwrap();
         let position = store.publisher().await.unwrap().position;
-        let kept = store.forget_published(token, position, &[0]).await.unwrap();
+        let kept = store
+            .forget_published(token, position, &[0], 0)
+            .await
+            .unwrap();
         assert!(kept);
         store.draw_segment(7, 10).await.unwrap();
         store.outbox_size().await.unwrap();

@@ -8,7 +8,7 @@ use edgelink_control_plane::store::{
 };
 use edgelink_control_plane::tenancy::{Bounds, Role};
 use edgelink_tests::servers::MariaDb;
-use edgelink_wire::Domain;
+use edgelink_wire::{Domain, FeedPosition};
 use serde_json::json;
 use std::fs;
 use std::path::Path;
@@ -105,6 +105,7 @@ fn claim() -> LeaseClaim<'static> {
         kind: FeedKind::Redis,
         lease_millis: MAX_LEASE_MILLIS,
         published: None,
+        seen: (0, FeedPosition::START),
         lost: None,
     }
 }
