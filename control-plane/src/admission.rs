@@ -10,138 +10,18 @@
 //!   holds most the one whose client has paid least for its time.
 //! - A permit ends with what it pays for, as a value that is dropped with it.
 
+mod claim;
 mod ledger;
 
+pub(crate) use claim::{Bounds, Claim, Refusal};
+
 use crate::telemetry::prometheus::ADMISSION_REFUSALS;
-use ledger::{Ledger, Lines};
+use ledger::{Ledger, Lines, Notice};
 use metrics::counter;
 use std::fmt;
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
-use tokio_util::sync::CancellationToken;
-
-/// How much there is of something, and how much of it one party may have.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Bounds {
-    /// The setting that bounds it, or its name, which refusals repeat.
-    pub(crate) name: &'static str,
-    /// Permits at once.
-    pub(crate) permits: usize,
-    /// Bytes of all permits together, and the setting that bounds them.
-    pub(crate) bytes: usize,
-    pub(crate) bytes_name: &'static str,
-    /// Claims that may wait at once.
-    pub(crate) waiting: usize,
-    /// Permits of one address at once.
-    pub(crate) of_address: usize,
-    /// Permits of one key at once.
-    pub(crate) of_key: usize,
-    /// Permits of one tenant at once.
-    pub(crate) of_tenant: usize,
-}
-
-impl Bounds {
-    /// So many permits, for which no claim waits, and of which a party may have all.
-    pub(crate) const fn new(name: &'static str, permits: usize) -> Self {
-        Self {
-            name,
-            permits,
-            bytes: usize::MAX,
-            bytes_name: name,
-            waiting: 0,
-            of_address: usize::MAX,
-            of_key: usize::MAX,
-            of_tenant: usize::MAX,
-        }
-    }
-
-    /// The same permits, of which a tenant leaves one to others, and a key half of them. A single one is for all.
-    pub(crate) const fn shared(self) -> Self {
-        let of_tenant = self.permits.saturating_sub(1);
-        Self {
-            of_tenant: if of_tenant == 0 { 1 } else { of_tenant },
-            of_key: self.permits.div_ceil(2),
-            ..self
-        }
-    }
-}
-
-/// One of those who share permits.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Party {
-    /// An address, or its network.
-    Address(IpAddr),
-    /// An API key, or a session.
-    Key(Box<str>),
-    /// A tenant.
-    Tenant(u32),
-}
-
-/// The parties for which a permit is wanted, as far as they are known.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Claim {
-    parties: [Option<Party>; 3],
-}
-
-impl Claim {
-    /// A claim of a client with this address.
-    pub(crate) fn of_address(address: IpAddr) -> Self {
-        Self {
-            parties: [Some(Party::Address(address)), None, None],
-        }
-    }
-
-    /// The same claim by a key of a tenant.
-    pub(crate) fn by(self, tenant_id: u32, key_id: &str) -> Self {
-        let [address, ..] = self.parties;
-        let (key, tenant) = (Party::Key(key_id.into()), Party::Tenant(tenant_id));
-        Self {
-            parties: [address, Some(key), Some(tenant)],
-        }
-    }
-
-    fn parties(&self) -> impl Iterator<Item = &Party> {
-        self.parties.iter().flatten()
-    }
-}
-
-/// Why there is no permit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
-    /// All are taken.
-    Full(&'static str),
-    /// The address, key or tenant has its share.
-    Share(&'static str),
-    /// There is none by the deadline, as far as that can be known.
-    Late(&'static str),
-}
-
-impl Refusal {
-    fn reason(self) -> &'static str {
-        match self {
-            Self::Full(_) => "full",
-            Self::Share(_) => "share",
-            Self::Late(_) => "late",
-        }
-    }
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Full(name) => write!(f, "{name} is reached"),
-            Self::Share(name) => {
-                write!(f, "your share of {name} is reached: wait for your requests")
-            }
-            Self::Late(name) => write!(f, "{name} is reached, and too many wait already"),
-        }
-    }
-}
-
-impl std::error::Error for Refusal {}
 
 /// Something that is bounded.
 #[derive(Clone)]
@@ -169,8 +49,8 @@ impl fmt::Debug for Admission {
 pub(crate) struct Permit {
     admission: Admission,
     id: u64,
-    /// Cancelled when the permit has given way; `None` if it never does.
-    gone: Option<CancellationToken>,
+    /// Notes that the permit has given way; `None` if it never does.
+    gone: Option<Notice>,
 }
 
 impl Admission {
@@ -205,14 +85,13 @@ impl Admission {
         claim: Claim,
         deadline: Instant,
     ) -> Result<Permit, Refusal> {
-        self.wait(claim, Some(CancellationToken::new()), deadline)
-            .await
+        self.wait(claim, Some(Notice::default()), deadline).await
     }
 
     async fn wait(
         &self,
         claim: Claim,
-        gone: Option<CancellationToken>,
+        gone: Option<Notice>,
         deadline: Instant,
     ) -> Result<Permit, Refusal> {
         let lines = self
@@ -246,7 +125,7 @@ impl Admission {
     /// # Errors
     /// Why there is none.
     pub(crate) fn try_take_yielding(&self, claim: Claim, bytes: usize) -> Result<Permit, Refusal> {
-        let gone = CancellationToken::new();
+        let gone = Notice::default();
         let now = Instant::now();
         let taken = self.0.ledger().take(claim, bytes, Some(gone.clone()), now);
         self.permit(taken, Some(gone))
@@ -257,11 +136,7 @@ impl Admission {
         self.0.ledger().stuck_for(Instant::now())
     }
 
-    fn permit(
-        &self,
-        taken: Result<u64, Refusal>,
-        gone: Option<CancellationToken>,
-    ) -> Result<Permit, Refusal> {
+    fn permit(&self, taken: Result<u64, Refusal>, gone: Option<Notice>) -> Result<Permit, Refusal> {
         let admission = self.clone();
         match taken {
             Ok(id) => Ok(Permit {
@@ -326,15 +201,21 @@ impl Permit {
         let gone = self.gone.clone();
         async move {
             match gone {
-                Some(gone) => gone.cancelled_owned().await,
+                Some(gone) => gone.sent().await,
                 None => std::future::pending().await,
             }
         }
     }
 
+    /// Whether it has given way.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.as_ref().is_some_and(Notice::is_sent)
+    }
+
     /// The refusal of a permit that has given way.
     pub(crate) fn refusal(&self) -> Refusal {
-        Refusal::Full(self.admission.0.bounds.name)
+        let bound = self.gone.as_ref().and_then(Notice::bound);
+        Refusal::Full(bound.unwrap_or(self.admission.0.bounds.name))
     }
 
     fn ledger(&self) -> MutexGuard<'_, Ledger> {
@@ -347,9 +228,6 @@ impl Drop for Permit {
         self.ledger().leave(self.id, Instant::now());
     }
 }
-
-/// Tells a claim that waits that it has its permit; dropped, that it gives way.
-type Grant = oneshot::Sender<()>;
 
 #[cfg(test)]
 mod tests;

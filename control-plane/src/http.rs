@@ -1,9 +1,13 @@
 //! The HTTP interface: admin API, edge API, redirects, probes and metrics, and the layers around them.
 
+pub(crate) mod admitted;
+mod answers;
 pub(crate) mod api;
 pub(crate) mod app;
+pub(crate) mod arriving;
 pub(crate) mod asking;
 pub mod auth;
+pub(crate) mod bounded;
 pub(crate) mod client_address;
 mod counting;
 mod edge_api;
@@ -14,11 +18,9 @@ pub(crate) mod limits;
 pub(crate) mod observe;
 mod openapi;
 mod pages;
-mod places;
 pub(crate) mod redirect;
 pub(crate) mod routes;
 mod seal;
-mod shares;
 mod shlink;
 pub(crate) mod tenant_links;
 mod unlock;

@@ -2,7 +2,6 @@
 //!
 //! [`server::run`] runs it; [`cli`] is the command line.
 
-#[expect(dead_code, reason = "what is bounded comes to it one by one")]
 mod admission;
 #[cfg(test)]
 mod allocations;

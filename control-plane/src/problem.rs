@@ -1,5 +1,6 @@
 //! Errors as HTTP: `application/problem+json` (RFC 9457). This is the one place where an error becomes a status code.
 
+use crate::admission::Refusal;
 use crate::analytics::EngineError;
 use crate::store::StoreError;
 use crate::telemetry::LogThrottle;
@@ -141,9 +142,9 @@ kinds! {
     AnalyticsUnavailable: SERVICE_UNAVAILABLE "analytics-unavailable", "Clicks cannot be read at the moment";
     /// the database does not answer; the change may have happened nevertheless
     StoreUnavailable: SERVICE_UNAVAILABLE "store-unavailable", "The database does not answer";
-    /// a bound is reached: requests, bulk requests, polls, key lookups, links that wait for their commit, calls that wait for a row or
-    /// a connection of the database (`detail` names the setting). From the edge API
-    /// also: the feed is not current, or not all keys are known yet
+    /// a bound is reached, which the detail names: requests, bodies on their way, bulk requests, answers, passwords, polls, key lookups,
+    /// links that wait for their commit, calls that wait for a row or a connection of the database. From the edge API also: the feed is
+    /// not current, or not all keys are known yet
     Overloaded: SERVICE_UNAVAILABLE "overloaded", "Too many requests are being worked on";
     /// longer than `server.request_timeout_ms`; it may have happened nevertheless
     RequestTimeout: SERVICE_UNAVAILABLE "request-timeout", "The request took too long";
@@ -178,6 +179,12 @@ pub(crate) struct FieldError {
     pub(crate) field: Cow<'static, str>,
     /// What is wrong with it.
     pub(crate) reason: Cow<'static, str>,
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        Self::new(Kind::Overloaded).with_detail(refusal.to_string())
+    }
 }
 
 impl Problem {

@@ -12,6 +12,7 @@ mod strings;
 use crate::console::api::Console;
 use crate::console::assets;
 use crate::domains::model::Brand;
+use crate::http::admitted::Admitted;
 use crate::http::app::App;
 use axum::Router;
 use axum::extract::{Request, State};
@@ -38,8 +39,9 @@ pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
 
 /// Lets so many requests through at once, so that pages leave room for what edges ask.
 async fn limit(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
-    let Ok(_permit) = app.page_permits.try_acquire() else {
-        return app.pages.unavailable(Brand::default());
-    };
-    next.run(request).await
+    let admitted = Admitted::of(request.extensions());
+    match admitted.take(&app.bounded.pages, admitted.claim()) {
+        Ok(()) => next.run(request).await,
+        Err(_) => app.pages.unavailable(Brand::default()),
+    }
 }

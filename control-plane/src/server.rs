@@ -1,11 +1,11 @@
 //! The server: its start, from the configuration to open connections, and its stop in order.
 
-mod addresses;
 mod background;
 mod certificate;
 mod connections;
 mod handshake;
 mod requests;
+mod seat;
 mod tls;
 mod unsent;
 
@@ -16,6 +16,7 @@ use crate::domains::recheck::Rechecker;
 use crate::http::api::show_link;
 use crate::http::app::{App, Lookups};
 use crate::http::auth::{AdminKeyError, EdgeTokens, ensure_admin_key};
+use crate::http::bounded::ListenerAdmission;
 use crate::http::{observe, routes};
 use crate::numbers::{self, Minter};
 use crate::oidc::Oidc;
@@ -215,17 +216,21 @@ impl Server {
     }
 
     fn doors(&mut self) -> Vec<Door> {
-        let door = |Bound { config, listener }| Door {
-            listener,
-            routers: Routers {
-                all: routes::router(&self.app, &config.serves),
-                health: routes::health_router(&self.app, &config.serves),
-            },
-            tls: self
-                .tls
-                .clone()
-                .filter(|_| self.app.config.tls.listeners.contains(&config.kind)),
-            kind: config.kind,
+        let door = |Bound { config, listener }| {
+            let admission = ListenerAdmission::new(&self.app.config.server);
+            Door {
+                listener,
+                routers: Routers {
+                    all: routes::router(&self.app, &config.serves, &admission),
+                    health: routes::health_router(&self.app, &config.serves, &admission),
+                },
+                admission,
+                tls: self
+                    .tls
+                    .clone()
+                    .filter(|_| self.app.config.tls.listeners.contains(&config.kind)),
+                kind: config.kind,
+            }
         };
         std::mem::take(&mut self.listeners)
             .into_iter()

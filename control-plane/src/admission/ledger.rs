@@ -1,8 +1,9 @@
 //! The books of an admission: who holds what, and who waits.
 
-use super::{Bounds, Claim, Grant, Party, Refusal};
+use super::claim::{Bounds, Claim, Party, Refusal};
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -26,6 +27,37 @@ pub(super) struct Ledger {
     refused_since: Option<Instant>,
 }
 
+/// Tells that a permit has given way, and which bound was reached.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Notice {
+    token: CancellationToken,
+    bound: Arc<OnceLock<&'static str>>,
+}
+
+impl Notice {
+    pub(super) fn is_sent(&self) -> bool {
+        self.token.is_cancelled()
+    }
+
+    /// Done when it is sent.
+    pub(super) async fn sent(self) {
+        self.token.cancelled_owned().await;
+    }
+
+    /// The bound that was reached; `None` until it is sent.
+    pub(super) fn bound(&self) -> Option<&'static str> {
+        self.bound.get().copied()
+    }
+
+    fn send(&self, bound: &'static str) {
+        let _ = self.bound.set(bound);
+        self.token.cancel();
+    }
+}
+
+/// Tells a claim that waits that it has its permit; dropped, that it gives way.
+type Grant = oneshot::Sender<()>;
+
 /// A permit that is out.
 struct Held {
     claim: Claim,
@@ -34,13 +66,13 @@ struct Held {
     /// What its client has paid of its time.
     paid: usize,
     /// Whether it gives way at the moment, and how it is told; `None` if it never does.
-    yields: Option<(bool, CancellationToken)>,
+    yields: Option<(bool, Notice)>,
 }
 
 struct Waiting {
     id: u64,
     claim: Claim,
-    gone: Option<CancellationToken>,
+    gone: Option<Notice>,
     grant: Grant,
 }
 
@@ -81,7 +113,7 @@ impl Ledger {
         &mut self,
         claim: Claim,
         bytes: usize,
-        gone: Option<CancellationToken>,
+        gone: Option<Notice>,
         now: Instant,
     ) -> Result<u64, Refusal> {
         if let Err(refusal) = self.take_now(&claim, bytes, now) {
@@ -100,7 +132,7 @@ impl Ledger {
     pub(super) fn line_up(
         &mut self,
         claim: Claim,
-        gone: Option<CancellationToken>,
+        gone: Option<Notice>,
         deadline: Instant,
         now: Instant,
     ) -> Result<Lines, Refusal> {
@@ -323,7 +355,11 @@ impl Ledger {
     fn make_room_within_share(&mut self, claim: &Claim, now: Instant) -> Result<(), Refusal> {
         while let Some(party) = self.exhausted(claim) {
             let is_of_party = |held: &Held| held.claim.parties().any(|other| other == party);
-            if !self.give_way(|_, held| is_of_party(held), |_| Measure::default(), now) {
+            if !self.give_way(
+                |_, held| is_of_party(held),
+                |_| Measure::default(),
+                (self.bounds.name, now),
+            ) {
                 return Err(Refusal::Share(self.bounds.name));
             }
         }
@@ -359,11 +395,12 @@ impl Ledger {
                 .filter(|(_, measure)| counts(measure))
                 .collect();
             let measure_of = |id: u64| measures.get(&id).copied().unwrap_or_default();
-            if !self.give_way(|id, _| measures.contains_key(&id), measure_of, now) {
-                return Err(Refusal::Full(match needs_bytes {
-                    true => self.bounds.bytes_name,
-                    false => self.bounds.name,
-                }));
+            let bound = match needs_bytes {
+                true => self.bounds.bytes_name,
+                false => self.bounds.name,
+            };
+            if !self.give_way(|id, _| measures.contains_key(&id), measure_of, (bound, now)) {
+                return Err(Refusal::Full(bound));
             }
         }
     }
@@ -374,7 +411,7 @@ impl Ledger {
         &mut self,
         is_among: impl Fn(u64, &Held) -> bool,
         measure: impl Fn(u64) -> Measure,
-        now: Instant,
+        (bound, now): (&'static str, Instant),
     ) -> bool {
         let among = self.held.iter();
         let among = among.filter(|(id, held)| held.gives_way() && is_among(**id, held));
@@ -390,7 +427,7 @@ impl Ledger {
         };
         let removed = self.remove(id);
         if let Some((_, gone)) = removed.and_then(|held| held.yields) {
-            gone.cancel();
+            gone.send(bound);
         }
         true
     }
@@ -467,7 +504,7 @@ impl Ledger {
 }
 
 impl Held {
-    fn new(claim: Claim, bytes: usize, gone: Option<CancellationToken>, now: Instant) -> Self {
+    fn new(claim: Claim, bytes: usize, gone: Option<Notice>, now: Instant) -> Self {
         Self {
             claim,
             since: now,

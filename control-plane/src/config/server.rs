@@ -35,25 +35,44 @@ edgelink_wire::settings! {
         /// and gets 503 `overloaded` as its outcome; of an item that is refused the reasons are left out then, and of one that changes a
         /// link, or finds one, the link.
         pub max_bulk_answer_bytes: usize = 33_554_432, 65_536..=268_435_456;
-        /// Bulk requests worked on at once, each of which may hold a body's worth of memory; then 503.
+        /// Bulk requests and uploads worked on at once, each of which may hold a body's worth of memory. A tenant has all but one of them,
+        /// a key half of them. Four times as many wait for their turn, those first whose tenant and key have fewest; then 503.
         pub max_bulk_requests: usize = 4, 1..=1_000;
-        /// Open connections of a listener. Further ones have those of `health_connections`.
+        /// Bodies that are on their way at once, for which no permit of `max_requests` or `max_bulk_requests` is taken yet. Where there are
+        /// more, one of the address, key or tenant that has most gives way, of which least has come for its time: 503.
+        pub max_waiting_bodies: usize = 1_024, 1..=100_000;
+        /// Bytes of these bodies together, until those of bulk requests have their turn; then one gives way as well. It counts as
+        /// `max_bulk_body_bytes` at least.
+        pub max_waiting_body_bytes: usize = 134_217_728, 65_536..=17_179_869_184;
+        /// Bytes of answers of more than 64 KiB together that are being sent. Where there are more, one of the address, key or tenant that
+        /// has most is cut off, of which the client has taken least for its time; a further one to a read that has most itself is 503.
+        pub max_answer_bytes: usize = 268_435_456, 65_536..=17_179_869_184;
+        /// Open connections of a listener. Where there are more, an idle one is closed, of the address that has most: first those that never
+        /// brought a request. While requests are in flight in all of them, further ones have those of `health_connections`.
         pub max_connections: usize = 4_096, 1..=1_000_000;
-        /// Open connections of one client address (IPv6: one /64) to a listener; further ones are closed. Raise it where one proxy
-        /// brings all the traffic.
+        /// Open connections of one client address (IPv6: one /64) to a listener; a further one takes the place of one that is idle, and is
+        /// closed if none is. Raise it where one proxy brings all the traffic.
         pub max_connections_per_address: usize = 1_024, 1..=1_000_000;
         /// Connections to a listener beyond `max_connections`, for `/health/*` and `/metrics` only; all else is 503 in them, and they
         /// are closed then. They are in HTTP/1.1 with one request each. Further connections wait in the kernel's queue.
         pub health_connections: usize = 16, 0..=1_000;
-        /// Requests to a listener worked on at once, without health, metrics and polls; then 503.
+        /// Requests to a listener worked on at once, without health, metrics and polls; then 503. An address leaves an eighth of them to
+        /// others, a tenant a quarter, a key half. Bodies are awaited before.
         pub max_requests: usize = 512, 1..=100_000;
+        /// `/health/ready` of a listener is 503 once it has refused every request, or every connection, for so long, and none of those that
+        /// it works on has ended. Under mere load some always end, so that no balancer takes a crowded fleet away.
+        pub unready_after_ms: Duration = Duration::from_secs(5), 100..=600_000;
+        /// Time for the head of the first request of a connection; then it is closed.
+        pub first_header_timeout_ms: Duration = Duration::from_secs(10), 100..=600_000;
         /// Time for the head of a request, and for idle connections. Keep it above the idle timeout of proxies in front (Envoy's
         /// bootstrap: 30 s), because the side that sends must be the one that closes.
         pub header_timeout_ms: Duration = Duration::from_mins(1), 100..=600_000;
         /// Time for a client that reads nothing of its answer; then its connection is closed, or in HTTP/2 the stream of the answer.
         pub write_timeout_ms: Duration = Duration::from_secs(10), 100..=600_000;
-        /// Time for a body; then 408. A bulk body has a second more for each 64 KiB that have come.
+        /// Time for a body; then 408. It has a second more for each 64 KiB that have come.
         pub body_timeout_ms: Duration = Duration::from_secs(5), 100..=60_000;
+        /// The same for the short forms of visitors and of the console's login; at most `body_timeout_ms`.
+        pub form_timeout_ms: Duration = Duration::from_secs(2), 100..=60_000;
         /// Time for a whole request, for a bulk request from the end of its body on; then 503, and it may have taken effect
         /// nevertheless.
         pub request_timeout_ms: Duration = Duration::from_secs(10), 100..=600_000;

@@ -10,20 +10,20 @@ use super::form::{FORM_TOKEN, Form};
 use super::signed_in::SignedIn;
 use super::upload::read_upload;
 use super::{errors, jobs, strings as t};
-use crate::config::ServerConfig;
+use crate::http::app::App;
+use crate::http::arriving::Arriving;
 use crate::http::auth::sessions::Token;
+use crate::http::auth::{Caller, identify};
 use crate::oidc::{BEGIN, CALLBACK};
 use crate::problem::{Kind, Problem};
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Redirect, Response};
-use bytes::{Bytes, BytesMut};
 use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use std::sync::Arc;
-use std::time::Duration;
 use url::{Position, Url};
 
 const COOKIE: Cookie = Cookie {
@@ -90,6 +90,14 @@ pub(super) async fn guard(
         Ok(signed_in) => signed_in,
         Err(problem) => return problem.into_response(),
     };
+    if let Some(signed_in) = &signed_in {
+        let caller = signed_in.caller().clone();
+        if let Err(refusal) = identify(&request, &caller) {
+            let refusal = Problem::from(refusal).into_response();
+            return errors::translate(refusal, Some(signed_in));
+        }
+        request.extensions_mut().insert(caller);
+    }
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         if signed_in.is_none() && is_upload(&request) {
             return match check_origin(request.headers()) {
@@ -112,10 +120,7 @@ pub(super) async fn guard(
             false => to_login(&request),
         };
     };
-    let caller = signed_in.caller().clone();
-    let extensions = request.extensions_mut();
-    extensions.insert(caller);
-    extensions.insert(signed_in.clone());
+    request.extensions_mut().insert(signed_in.clone());
     let response = next.run(request).await;
     errors::translate(response, Some(&signed_in))
 }
@@ -185,7 +190,7 @@ async fn with_form(
             head.extensions.insert(upload);
             (head, form)
         }
-        _ => read_form(&console.app.config.server, request).await?,
+        _ => read_form(&console.app, request).await?,
     };
     let Some(token) = token else {
         return Err(Problem::new(Kind::Forbidden).with_detail(t::NO_COOKIE));
@@ -198,13 +203,19 @@ async fn with_form(
 }
 
 /// The head of a request and its form, of which the browser does not say that another site has sent it.
-pub(crate) async fn read_form(
-    server: &ServerConfig,
-    request: Request,
-) -> Result<(Parts, Form), Problem> {
+pub(crate) async fn read_form(app: &App, request: Request) -> Result<(Parts, Form), Problem> {
     check_origin(request.headers())?;
+    let server = &app.config.server;
+    // Strangers have short forms alone.
+    let time = match request.extensions().get::<Caller>() {
+        Some(_) => server.body_timeout_ms,
+        None => server.form_timeout_ms.min(server.body_timeout_ms),
+    };
     let (head, body) = request.into_parts();
-    let body = read(body, server.max_body_bytes, server.body_timeout_ms).await?;
+    let bounds = (server.max_body_bytes, time);
+    let (body, _) = Arriving::new(app, &head.extensions, body, bounds)
+        .whole()
+        .await?;
     Ok((head, Form::parse(&body)))
 }
 
@@ -216,16 +227,6 @@ fn is_upload(request: &Request) -> bool {
 fn multipart_boundary(headers: &HeaderMap) -> Option<String> {
     let kind = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
     multer::parse_boundary(kind).ok()
-}
-
-/// A body of at most `limit` bytes.
-async fn read(body: Body, limit: usize, time: Duration) -> Result<Bytes, Problem> {
-    let mut pieces = Pieces::new(body, limit, time);
-    let mut bytes = BytesMut::new();
-    while let Some(piece) = pieces.next().await.map_err(BodyError::problem)? {
-        bytes.extend_from_slice(&piece);
-    }
-    Ok(bytes.freeze())
 }
 
 /// Refuses a form of which the browser says that another site has sent it. A browser that does not say so itself names the origin of

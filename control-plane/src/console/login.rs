@@ -7,6 +7,7 @@ use super::guard;
 use super::layout::{self, Layout};
 use super::signed_in::SignedIn;
 use super::strings as t;
+use crate::admission::Claim;
 use crate::http::auth::failed_logins::LoginFailure;
 use crate::http::auth::sessions::Token;
 use crate::http::client_address::Peer;
@@ -183,7 +184,8 @@ async fn by_password(console: &Console, form: &Form, address: IpAddr) -> Result<
     let hash = user.and_then(|(_, logins)| logins.password_hash.as_deref());
     let password = form.get("password").as_bytes().to_vec();
     let checked = hash.unwrap_or(NO_HASH).to_owned();
-    let is_right = app.passwords.check(checked, password).await?;
+    let giver = Claim::of_address(address);
+    let is_right = app.passwords.check(checked, password, giver).await?;
     match (user, hash) {
         (Some((user, _)), Some(hash)) if is_right => {
             of_address.give_back().await;

@@ -142,7 +142,8 @@ async fn change(
         let too_many = |_| Problem::new(Kind::RateLimited).with_detail(t::TOO_MANY_TRIES);
         let taken = taken.map_err(too_many)?;
         let current = form.get("current").as_bytes().to_vec();
-        if !app.passwords.check(hash.clone(), current).await? {
+        let giver = me.caller().claim();
+        if !app.passwords.check(hash.clone(), current, giver).await? {
             let account = FailedAccount {
                 tenant_id: user.tenant_id,
                 user_id: Some(user.id),
@@ -155,7 +156,7 @@ async fn change(
     }
     let password = password_of_user(&form.get("password").into());
     let password = password.map_err(|reason| Problem::of_field("password", reason))?;
-    app.passwords.hash(&password).await?;
+    app.passwords.hash(&password, me.caller().claim()).await?;
     let patch = UserPatch {
         password: Some(Some(Secret::new(password.hash()))),
         ..UserPatch::default()

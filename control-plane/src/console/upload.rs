@@ -23,7 +23,7 @@ use std::task::{Context, Poll, ready};
 use tempfile::TempDir;
 use tokio::fs::{self, File};
 use tokio::io::AsyncWriteExt;
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
 
 /// The most fields of a form.
 const MAX_FIELDS: usize = 64;
@@ -68,12 +68,9 @@ pub(super) async fn read_upload(
 ) -> Result<(Form, Upload), Problem> {
     let server = &console.app.config.server;
     // Until the file is on the disk.
-    let _permit: OwnedSemaphorePermit = console
-        .app
-        .bulk_permits
-        .clone()
-        .try_acquire_owned()
-        .map_err(|_| Problem::new(Kind::Overloaded))?;
+    let deadline = Instant::now() + server.request_timeout_ms;
+    let bulk = &console.app.bounded.bulk;
+    let _permit = bulk.take(caller.claim(), deadline).await?;
     let unread = Arc::new(AtomicUsize::new(0));
     let pieces = OneByOne {
         pieces: Pieces::new(body, server.max_bulk_body_bytes, server.body_timeout_ms)

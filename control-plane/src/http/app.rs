@@ -1,7 +1,6 @@
 //! The state that handlers share.
 
-use super::places::Places;
-use super::shares::Shares;
+use super::bounded::Bounded;
 use crate::analytics::{Engine, VisitorSecrets};
 use crate::clicks::{OwnClicks, Reports};
 use crate::config::Config;
@@ -32,7 +31,7 @@ use crate::telemetry::traces::Tracer;
 use axum::extract::FromRef;
 use edgelink_wire::LinkPaths;
 use std::sync::Arc;
-use tokio::sync::{OnceCell, Semaphore};
+use tokio::sync::OnceCell;
 
 /// The state that handlers share.
 pub(crate) struct App {
@@ -49,8 +48,6 @@ pub(crate) struct App {
     pub(crate) feed: Arc<Feed>,
     pub(crate) resolver: Resolver,
     pub(crate) snapshots: Snapshots,
-    /// One permit for each poll that may wait at once.
-    pub(crate) poll_permits: Semaphore,
     pub(crate) health: Health,
     /// How the workers of edges are doing.
     pub(crate) edge_health: HealthNotes,
@@ -81,18 +78,10 @@ pub(crate) struct App {
     pub(crate) visitors: Arc<VisitorSecrets>,
     /// The clicks of redirects that this process answers.
     pub(crate) own_clicks: Arc<OwnClicks>,
-    /// One permit for every request for a page for visitors that may be worked on at once.
-    pub(crate) page_permits: Semaphore,
-    /// One permit for every bulk request that may be worked on at once.
-    pub(crate) bulk_permits: Arc<Semaphore>,
+    /// How much of what there is for requests.
+    pub(crate) bounded: Bounded,
     /// The live stream of clicks.
     pub(crate) live: Arc<Live>,
-    /// One permit for every question about clicks that is answered at once.
-    pub(super) questions: Places,
-    /// The files of clicks that are sent.
-    pub(super) exports: Shares,
-    /// The clients that listen to clicks.
-    pub(crate) streams: Shares,
     /// Traces requests; `None` if nothing is traced.
     pub(crate) tracer: Option<Tracer>,
     /// See [`App::seal`].
@@ -151,7 +140,7 @@ impl App {
                 lookups.publisher,
                 lookups.redis.clone(),
                 lookups.known_keys,
-                config.feed.max_age_ms,
+                [config.feed.max_age_ms, config.server.unready_after_ms],
             ),
             verifier: Verifier::new(&config.domains),
             domains: lookups.domains,
@@ -171,13 +160,8 @@ impl App {
             reports: lookups.clicks.reports,
             engine: lookups.clicks.engine,
             snapshots: lookups.snapshots,
-            poll_permits: Semaphore::new(config.feed.max_polls),
-            page_permits: Semaphore::new(config.pages.max_requests),
-            bulk_permits: Arc::new(Semaphore::new(config.server.max_bulk_requests)),
             live: lookups.live,
-            questions: Places::new(config.analytics.max_queries),
-            exports: Shares::default(),
-            streams: Shares::default(),
+            bounded: Bounded::new(&config),
             tracer: lookups.tracer,
             seal: OnceCell::new(),
             store,

@@ -2,26 +2,23 @@
 
 use super::app::App;
 use super::auth::Caller;
-use super::shares::Share;
+use crate::admission::{Claim, Permit};
 use crate::analytics::{Engine, delete_clicks};
 use crate::links::model::Link;
-use crate::problem::{Kind, Problem};
+use crate::problem::Problem;
 use crate::store::{Actor, Entry};
 use serde_json::json;
 use std::ops::Deref;
-use tokio::sync::OwnedSemaphorePermit;
+use std::time::Duration;
+use tokio::time::Instant;
 
-/// The files of clicks that are sent at once; further ones are refused.
-const MAX_EXPORTS: usize = 20;
-
-/// The same of one tenant, and of one key.
-const EXPORTS_OF_TENANT: usize = 4;
-const EXPORTS_OF_KEY: usize = 2;
+/// How long a question waits for others to be answered.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The engine, for one request.
 pub(crate) struct Asking<'a> {
     engine: &'a dyn Engine,
-    _permits: [OwnedSemaphorePermit; 3],
+    _permit: Permit,
 }
 
 impl<'a> Deref for Asking<'a> {
@@ -39,18 +36,17 @@ impl App {
     }
 
     async fn ask_as(&self, tenant_id: u32, key_id: &str) -> Result<Asking<'_>, Problem> {
-        let permits = self.questions.take(tenant_id, key_id).await;
+        let claim = Claim::default().by(tenant_id, key_id);
+        let deadline = Instant::now() + PATIENCE;
         Ok(Asking {
             engine: self.engine.as_ref(),
-            _permits: permits.ok_or_else(|| Problem::new(Kind::Overloaded))?,
+            _permit: self.bounded.questions.take(claim, deadline).await?,
         })
     }
 
     /// A file of clicks for the caller, unless as many are sent as may be.
-    pub(crate) fn export(&self, caller: &Caller) -> Result<Share, Problem> {
-        let most = [MAX_EXPORTS, EXPORTS_OF_TENANT, EXPORTS_OF_KEY];
-        let share = self.exports.take(caller, most);
-        share.ok_or_else(|| Problem::new(Kind::Overloaded))
+    pub(crate) fn export(&self, caller: &Caller) -> Result<Permit, Problem> {
+        Ok(self.bounded.exports.try_take(caller.claim())?)
     }
 
     /// Removes the clicks of a link, and its conversions; how many clicks there were.

@@ -18,6 +18,8 @@ pub(crate) use key_verifier::KeyVerifier;
 pub(crate) use permission::Caller;
 use permission::Login;
 
+use super::admitted::Admitted;
+use crate::admission::Refusal;
 use crate::config::{AuthConfig, Secret};
 use crate::problem::{Kind, Problem};
 use crate::reloaded::Reloaded;
@@ -96,8 +98,16 @@ pub(crate) async fn require_api_key(
     if let Some(refusal) = refusal {
         return refusal;
     }
+    if let Err(refusal) = identify(&request, &caller) {
+        return Problem::from(refusal).into_response();
+    }
     request.extensions_mut().insert(caller);
     next.run(request).await
+}
+
+/// Counts the permits of a request as those of its caller.
+pub(crate) fn identify(request: &Request, caller: &Caller) -> Result<(), Refusal> {
+    Admitted::of(request.extensions()).identify(caller.tenant_id(), caller.id())
 }
 
 /// Lets requests of the console through that its caller may send.

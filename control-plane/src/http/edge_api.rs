@@ -3,8 +3,8 @@
 
 mod feed;
 
-use super::unlock;
 use super::visit_workers::note_worker;
+use super::{arriving, unlock};
 use crate::clicks::IngestError;
 use crate::clock;
 use crate::http::app::App;
@@ -19,7 +19,7 @@ use axum::extract::rejection::{BytesRejection, PathRejection};
 use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{MethodRouter, get, post};
 use axum::{Json, Router};
 use edgelink_wire::clicks::visitor_keys::VisitorKeys;
 use edgelink_wire::clicks::{EDGE_HEADER, SENT_AT_HEADER, edge_name};
@@ -52,20 +52,17 @@ pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
         .route("/domains/{host}", get(domain_of_host))
         .route(
             "/links",
-            post(resolve_batch).layer(DefaultBodyLimit::max(link_batch::MAX_LENGTH)),
+            with_body(post(resolve_batch), app, link_batch::MAX_LENGTH),
         )
         .route(
             "/unlock/{domain}/{code}",
-            post(unlock).layer(DefaultBodyLimit::max(MAX_FORM_LENGTH)),
+            with_body(post(unlock), app, MAX_FORM_LENGTH),
         )
         .route("/snapshot", get(snapshot))
-        .route(
-            "/clicks",
-            post(report).layer(DefaultBodyLimit::max(MAX_CLICKS_BODY)),
-        )
+        .route("/clicks", with_body(post(report), app, MAX_CLICKS_BODY))
         .route(
             "/visits/{domain}/{code}",
-            post(lease_visits).layer(DefaultBodyLimit::max(visits::MAX_LENGTH)),
+            with_body(post(lease_visits), app, visits::MAX_LENGTH),
         )
         .route(
             "/visits",
@@ -79,6 +76,17 @@ pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
             app.edge_tokens.clone(),
             require_edge_token,
         ))
+}
+
+/// A route whose requests have bodies of at most so many bytes, which are waited for before.
+fn with_body(
+    route: MethodRouter<Arc<App>>,
+    app: &Arc<App>,
+    limit: usize,
+) -> MethodRouter<Arc<App>> {
+    route
+        .layer(DefaultBodyLimit::max(limit))
+        .layer(from_fn_with_state((app.clone(), limit), arriving::ahead))
 }
 
 /// The route on which edges wait. It takes no work meanwhile, so it is outside of the bounds on requests.
@@ -278,7 +286,7 @@ async fn unlock(
     let address = headers.get(VISITOR_HEADER);
     let address = address.and_then(|address| address.to_str().ok()?.parse().ok());
     let address = address.unwrap_or(Ipv4Addr::UNSPECIFIED.into());
-    let unlocking = unlock::unlock(&app, (&key, false), &form, address).await?;
+    let unlocking = unlock::unlock(&app, (&key, false), async { Ok(form) }, address).await?;
     Ok(unlock::for_edge(unlocking))
 }
 

@@ -1,13 +1,14 @@
 //! `/health/live`: whether the process answers. `/health/ready`: whether to send it requests.
 
+use super::bounded::ListenerAdmission;
 use crate::feed::Feed;
 use crate::publisher::PublisherStatus;
 use crate::redis::Redis;
 use crate::resolve::KnownKeys;
 use crate::store::{FeedKind, PublisherState, Store};
-use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use edgelink_wire::FeedPosition;
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -31,6 +32,8 @@ pub(crate) struct Health {
     known_keys: Arc<KnownKeys>,
     /// For how long what is published may be missing here.
     max_age: Duration,
+    /// For how long a listener may refuse all.
+    unready_after: Duration,
     readiness: Arc<Readiness>,
 }
 
@@ -69,6 +72,7 @@ enum NotReady {
     Stopping,
     Store,
     Feed,
+    Crowded,
 }
 
 impl Look {
@@ -130,7 +134,7 @@ impl Health {
         publisher: PublisherStatus,
         redis: Option<Arc<Redis>>,
         known_keys: Arc<KnownKeys>,
-        max_age: Duration,
+        [max_age, unready_after]: [Duration; 2],
     ) -> Self {
         Self {
             store,
@@ -139,6 +143,7 @@ impl Health {
             redis,
             known_keys,
             max_age,
+            unready_after,
             readiness: Arc::default(),
         }
     }
@@ -233,13 +238,26 @@ pub(crate) async fn live() -> Response {
     Json(json!({ "status": "live" })).into_response()
 }
 
-pub(crate) async fn ready(State(health): State<Health>) -> Response {
-    match health.check().await {
+/// Whether to send requests to a listener. It is not ready while it does nothing but refuse: then others lose nothing by its going. A
+/// listener that is crowded and gets on is ready, so that load takes no control plane away from the others, which would have it then.
+pub(crate) async fn ready(
+    State(health): State<Health>,
+    Extension(listener): Extension<ListenerAdmission>,
+) -> Response {
+    let is_crowded = listener.stuck_for() >= health.unready_after;
+    let checked = match health.check().await {
+        Ok(()) if is_crowded => Err(NotReady::Crowded),
+        checked => checked,
+    };
+    match checked {
         Ok(()) => health.answer(StatusCode::OK, "ready"),
         Err(NotReady::Stopping) => health.answer(StatusCode::SERVICE_UNAVAILABLE, "stopping"),
         Err(NotReady::Store) => health.answer(StatusCode::SERVICE_UNAVAILABLE, "store unavailable"),
         Err(NotReady::Feed) => {
             health.answer(StatusCode::SERVICE_UNAVAILABLE, "cut off from the feed")
+        }
+        Err(NotReady::Crowded) => {
+            health.answer(StatusCode::SERVICE_UNAVAILABLE, "every request is refused")
         }
     }
 }

@@ -1,5 +1,8 @@
 //! Layers around all requests: bounds, panics, caching.
 
+use super::admitted::Admitted;
+use super::limits;
+use crate::admission::{Admission, Claim, Refusal};
 use crate::config::Origin;
 use crate::deadline;
 use crate::feed::AwaitedChanges;
@@ -12,23 +15,32 @@ use http::{HeaderName, HeaderValue, Method, header};
 use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Semaphore;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
 /// How long browsers may remember what the API allows to an origin.
 const CORS_MAX_AGE: Duration = Duration::from_hours(1);
 
-/// Answers 503 at once if all permits are taken.
+/// Answers 503 at once if there is no permit for the client. A request puts it down while it waits for its body.
 pub(crate) async fn limit_requests(
-    State(permits): State<Arc<Semaphore>>,
-    request: Request,
+    State((app, requests)): State<(Arc<App>, Admission)>,
+    mut request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
-    let Ok(_permit) = permits.try_acquire() else {
-        return Err(Problem::new(Kind::Overloaded));
-    };
+    let _admitted = admit(&app, &requests, &mut request)?;
     Ok(next.run(request).await)
+}
+
+/// Gives a request its permit, which it has as long as what this returns.
+pub(super) fn admit(
+    app: &App,
+    requests: &Admission,
+    request: &mut Request,
+) -> Result<Admitted, Refusal> {
+    let admitted = Admitted::default();
+    admitted.take(requests, Claim::of_address(limits::address(app, request)))?;
+    request.extensions_mut().insert(admitted.clone());
+    Ok(admitted)
 }
 
 /// Sends the response to a change when the feed has carried it. Waiting holds no permit and no connection to the database, and

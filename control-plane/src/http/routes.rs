@@ -1,50 +1,55 @@
 //! Which handler serves a path, and through which layers.
 
+use super::bounded::ListenerAdmission;
 use super::visit::SentPath;
-use super::{api, edge_api, health, openapi, redirect, shlink, unlock};
+use super::{answers, api, edge_api, health, openapi, redirect, shlink, unlock};
 use super::{layers, observe};
+use crate::admission::Admission;
 use crate::config::ListenerKind;
 use crate::console;
 use crate::domains::model::Brand;
 use crate::http::app::App;
 use crate::problem::{self, Kind, Problem, method_not_allowed};
 use crate::public::{self, home, preview};
-use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::{from_fn, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use axum::{Extension, Router};
 use edgelink_wire::Outcome;
 use http::uri::PathAndQuery;
 use http::{Method, Uri};
 use std::sync::Arc;
-use tokio::sync::Semaphore;
-
-/// One permit for each request of a listener that may be worked on at once.
-type Permits = Arc<Semaphore>;
 
 /// The router of a listener that serves these. Each has its own permits for requests. Polls have a bound of their own, and so has the
 /// time of bulk requests. Probes and metrics have none, because they matter most when all else is busy.
-pub(crate) fn router(app: &Arc<App>, serves: &[ListenerKind]) -> Router {
-    let permits = Permits::new(Semaphore::new(app.config.server.max_requests));
-    let mut routes = health_routes(serves);
+pub(crate) fn router(
+    app: &Arc<App>,
+    serves: &[ListenerKind],
+    admission: &ListenerAdmission,
+) -> Router {
+    let ListenerAdmission { requests, .. } = admission;
+    let mut routes = health_routes(serves, admission);
     if serves.contains(&ListenerKind::Main) {
-        routes = routes.merge(main_routes(app, &permits));
+        routes = routes.merge(main_routes(app, requests));
     }
     if serves.contains(&ListenerKind::Edge) {
-        routes = routes.merge(edge_routes(app, &permits));
+        routes = routes.merge(edge_routes(app, requests));
     }
     let routes = match serves.contains(&ListenerKind::Public) {
-        true => routes.merge(visitor_routes(app, &permits)).fallback(
-            move |State(app): State<Arc<App>>, request| nothing_here(app, permits, request),
-        ),
+        true => {
+            let bounds = requests.clone();
+            routes.merge(visitor_routes(app, requests)).fallback(
+                move |State(app): State<Arc<App>>, request| nothing_here(app, bounds, request),
+            )
+        }
         false => routes.fallback(problem::nothing_here),
     };
     observed(routes, app).with_state(app.clone())
 }
 
-fn main_routes(app: &Arc<App>, permits: &Permits) -> Router<Arc<App>> {
+fn main_routes(app: &Arc<App>, requests: &Admission) -> Router<Arc<App>> {
     let api = Router::new()
         .nest("/api/v1", api::routes(app))
         .layer(from_fn_with_state(app.clone(), layers::limit_time))
@@ -53,8 +58,8 @@ fn main_routes(app: &Arc<App>, permits: &Permits) -> Router<Arc<App>> {
         .nest("/rest/v3", shlink::routes(app))
         .route("/rest/v3/health", get(shlink::health))
         .layer(from_fn_with_state(app.clone(), layers::limit_time));
-    let shlink = bounded(shlink, app, permits).layer(from_fn(shlink::translate));
-    let api = bounded(api, app, permits)
+    let shlink = bounded(sent(shlink, app), app, requests).layer(from_fn(shlink::translate));
+    let api = bounded(sent(api, app), app, requests)
         .merge(shlink)
         .layer(map_response(layers::forbid_caching));
     let api = match layers::cors(&app.config.server.cors_origins) {
@@ -65,12 +70,12 @@ fn main_routes(app: &Arc<App>, permits: &Permits) -> Router<Arc<App>> {
         .route("/openapi.json", get(openapi::json))
         .route("/api/docs", get(openapi::page))
         .layer(from_fn_with_state(app.clone(), layers::limit_time));
-    let console = bounded(console::routes(app), app, permits);
-    api.merge(bounded(docs, app, permits))
+    let console = bounded(sent(console::routes(app), app), app, requests);
+    api.merge(bounded(docs, app, requests))
         .merge(console::finish(console))
 }
 
-fn edge_routes(app: &Arc<App>, permits: &Permits) -> Router<Arc<App>> {
+fn edge_routes(app: &Arc<App>, requests: &Admission) -> Router<Arc<App>> {
     let nested = |routes: Router<Arc<App>>| {
         Router::new().nest(
             "/edge/v1",
@@ -79,38 +84,52 @@ fn edge_routes(app: &Arc<App>, permits: &Permits) -> Router<Arc<App>> {
     };
     let routes = nested(edge_api::routes(app));
     let routes = routes.layer(from_fn_with_state(app.clone(), layers::limit_time));
-    bounded(routes, app, permits).merge(nested(edge_api::waiting_routes(app)))
+    bounded(routes, app, requests).merge(nested(edge_api::waiting_routes(app)))
 }
 
-fn visitor_routes(app: &Arc<App>, permits: &Permits) -> Router<Arc<App>> {
+fn visitor_routes(app: &Arc<App>, requests: &Admission) -> Router<Arc<App>> {
     // Behind a prefix the root is of others.
     let routes = Router::new()
         .route(app.config.links.prefix.as_str(), get(root))
         .route("/{code}", get(visit).fallback(other_method))
         .merge(public::routes(app))
         .layer(from_fn_with_state(app.clone(), layers::limit_time));
-    bounded(routes, app, permits)
+    bounded(routes, app, requests)
 }
 
-fn bounded(routes: Router<Arc<App>>, app: &Arc<App>, permits: &Permits) -> Router<Arc<App>> {
+fn bounded(routes: Router<Arc<App>>, app: &Arc<App>, requests: &Admission) -> Router<Arc<App>> {
     routes
-        .layer(from_fn_with_state(permits.clone(), layers::limit_requests))
+        .layer(from_fn_with_state(
+            (app.clone(), requests.clone()),
+            layers::limit_requests,
+        ))
         .layer(from_fn_with_state(
             app.clone(),
             layers::wait_until_published,
         ))
 }
 
+/// Routes whose answers may be large, and take memory until they are sent.
+fn sent(routes: Router<Arc<App>>, app: &Arc<App>) -> Router<Arc<App>> {
+    routes.layer(from_fn_with_state(app.clone(), answers::admit))
+}
+
 /// The router of further connections to a listener that serves these when all are taken: probes and metrics.
-pub(crate) fn health_router(app: &Arc<App>, serves: &[ListenerKind]) -> Router {
-    observed(health_routes(serves).fallback(overloaded), app).with_state(app.clone())
+pub(crate) fn health_router(
+    app: &Arc<App>,
+    serves: &[ListenerKind],
+    admission: &ListenerAdmission,
+) -> Router {
+    let routes = health_routes(serves, admission).fallback(overloaded);
+    observed(routes, app).with_state(app.clone())
 }
 
 /// Probes are answered by every listener: balancers ask the one that they send requests to.
-fn health_routes(serves: &[ListenerKind]) -> Router<Arc<App>> {
+fn health_routes(serves: &[ListenerKind], admission: &ListenerAdmission) -> Router<Arc<App>> {
     let routes = Router::new()
         .route("/health/live", get(health::live))
-        .route("/health/ready", get(health::ready));
+        .route("/health/ready", get(health::ready))
+        .layer(Extension(admission.clone()));
     match serves.contains(&ListenerKind::Metrics) {
         true => routes.route("/metrics", get(observe::metrics)),
         false => routes,
@@ -130,13 +149,13 @@ async fn overloaded() -> Problem {
 
 /// Answers a path that nothing is served at: it may go on behind the code of a link. Otherwise visitors get a page, programs a
 /// problem.
-async fn nothing_here(app: Arc<App>, permits: Permits, request: Request) -> Response {
+async fn nothing_here(app: Arc<App>, requests: Admission, request: Request) -> Response {
     let nothing = || Problem::new(Kind::NotFound).into_response();
     if is_for_programs(request.uri()) {
         return nothing();
     }
     let is_visit = matches!(*request.method(), Method::GET | Method::HEAD);
-    let Some(request) = among_links(&app, request) else {
+    let Some(mut request) = among_links(&app, request) else {
         return match is_visit {
             true => redirect::page(&app, Outcome::NotFound, Brand::default()),
             false => nothing(),
@@ -145,10 +164,17 @@ async fn nothing_here(app: Arc<App>, permits: Permits, request: Request) -> Resp
     let may_be_link = redirect::may_be_link(request.uri());
     let is_followed = may_be_link || preview::requested_code(request.uri()).is_some();
     match is_visit {
-        true if is_followed => Box::pin(within_bounds(&app, &permits, follow(&app, request))).await,
-        true => redirect::no_code(&app, &request),
-        false if may_be_link => Box::pin(within_bounds(&app, &permits, send(&app, request))).await,
-        false => nothing(),
+        true if !is_followed => return redirect::no_code(&app, &request),
+        false if !may_be_link => return nothing(),
+        _ => {}
+    }
+    let _admitted = match layers::admit(&app, &requests, &mut request) {
+        Ok(admitted) => admitted,
+        Err(refusal) => return Problem::from(refusal).into_response(),
+    };
+    match is_visit {
+        true => Box::pin(within_time(&app, follow(&app, request))).await,
+        false => Box::pin(within_time(&app, send(&app, request))).await,
     }
 }
 
@@ -190,7 +216,8 @@ async fn visit(State(app): State<Arc<App>>, request: Request) -> Response {
 async fn follow(app: &Arc<App>, request: Request) -> Response {
     match preview::requested_code(request.uri()) {
         Some(code) if app.config.pages.previews => {
-            preview::answer(app, code, request.headers()).await
+            let parts = (request.headers(), request.extensions());
+            preview::answer(app, code, parts).await
         }
         _ => redirect::follow(app, request).await,
     }
@@ -223,15 +250,8 @@ async fn send(app: &Arc<App>, request: Request) -> Response {
     }
 }
 
-/// An answer within the bounds of all requests.
-async fn within_bounds(
-    app: &App,
-    permits: &Semaphore,
-    answer: impl Future<Output = Response>,
-) -> Response {
-    let Ok(_permit) = permits.try_acquire() else {
-        return Problem::new(Kind::Overloaded).into_response();
-    };
+/// An answer within the time of all requests.
+async fn within_time(app: &App, answer: impl Future<Output = Response>) -> Response {
     let limit = app.config.server.request_timeout_ms;
     let answered = tokio::time::timeout(limit, answer).await;
     answered.unwrap_or_else(|_| Problem::new(Kind::RequestTimeout).into_response())

@@ -4,13 +4,14 @@
 use super::client_address::{Peer, client_address, network};
 use super::pages::password_page;
 use super::redirect::{may_be_link, requested_key};
+use crate::admission::Claim;
 use crate::clock;
 use crate::domains::model::Brand;
 use crate::http::app::App;
+use crate::http::arriving::{Arriving, BodyError};
 use crate::http::visit::{SentPath, behind_code};
 use crate::problem::{Kind, Problem};
 use crate::telemetry::prometheus::UNLOCKS;
-use axum::body::Body;
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -21,9 +22,9 @@ use edgelink_wire::password::{
 };
 use edgelink_wire::redirect::{NO_STORE, is_locked};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use http_body_util::{BodyExt, Limited};
 use metrics::counter;
 use std::net::{IpAddr, Ipv4Addr};
+use tokio::time::Instant;
 
 /// What became of a password.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,11 +39,12 @@ pub(super) enum Unlocking {
     NotLocked,
 }
 
-/// Checks the password in a form for a link, or for a path that goes on behind its code. `address` is that of the visitor.
+/// Checks the password in a form for a link, or for a path that goes on behind its code. The form is waited for only if the link has a
+/// password. `address` is that of the visitor.
 pub(super) async fn unlock(
     app: &App,
     (key, is_below): (&LinkKey, bool),
-    form: &[u8],
+    form: impl Future<Output = Result<Bytes, BodyError>>,
     address: IpAddr,
 ) -> Result<Unlocking, Problem> {
     let unlocking = check(app, (key, is_below), form, address).await;
@@ -60,7 +62,7 @@ pub(super) async fn unlock(
 async fn check(
     app: &App,
     (key, is_below): (&LinkKey, bool),
-    form: &[u8],
+    form: impl Future<Output = Result<Bytes, BodyError>>,
     address: IpAddr,
 ) -> Result<Unlocking, Problem> {
     // What has no password costs no more than a lookup.
@@ -68,26 +70,35 @@ async fn check(
     if !is_locked(&record.as_bytes(), is_below, clock::unix_seconds()) {
         return Ok(Unlocking::NotLocked);
     }
-    if let Err(seconds) = app.tries.take(key, network(address)).await {
-        return Ok(Unlocking::Limited(seconds));
-    }
+    let form = form.await?;
+    // A try is taken before the password is looked at, and comes back if that is right. Of an address few are under way at once, so that
+    // those with the right one do not use up its tries.
+    let address = network(address);
+    let giver = Claim::of_address(address);
+    let deadline = Instant::now() + app.config.server.request_timeout_ms;
+    let _permit = app.bounded.unlocks.take(giver.clone(), deadline).await?;
+    let taken = match app.tries.take_of(Some(key), Some(address)).await {
+        Ok(taken) => taken,
+        Err(seconds) => return Ok(Unlocking::Limited(seconds)),
+    };
     let link = app.store.find_link(key).await?;
     let Some(hash) = link.and_then(|link| link.content.details.password) else {
         return Ok(Unlocking::NotLocked);
     };
-    let Some(password) = password_of_form(form) else {
+    let Some(password) = password_of_form(&form) else {
         return Ok(Unlocking::Wrong);
     };
-    if !app.passwords.check(hash.clone(), password).await? {
+    if !app.passwords.check(hash.clone(), password, giver).await? {
         return Ok(Unlocking::Wrong);
     }
+    taken.give_back().await;
     let key = key.to_string();
     let end = clock::unix_seconds() + COOKIE_SECONDS;
     let cookie = UnlockKey::new(&hash, key.as_bytes()).cookie(key.as_bytes(), end);
     Ok(Unlocking::Opened(cookie))
 }
 
-/// Answers a form that a visitor has sent to the address of a link. `None` if it is no form, or for a link without a password, or
+/// Answers a form that a visitor has sent to the address of a link. `None` if it is no form, does not come, or is for a link without a password, or
 /// one that is over.
 pub(super) async fn answer(app: &App, request: Request) -> Option<Response> {
     let (head, body) = request.into_parts();
@@ -106,12 +117,15 @@ pub(super) async fn answer(app: &App, request: Request) -> Option<Response> {
     let peer = head.extensions.get::<Peer>();
     let peer = peer.map_or(Ipv4Addr::UNSPECIFIED.into(), |peer| peer.0);
     let address = client_address(peer, &head.headers, &app.config.server.trusted_proxies);
-    let form = read(app, body).await?;
+    let server = &app.config.server;
+    let time = server.form_timeout_ms.min(server.body_timeout_ms);
+    let arriving = Arriving::new(app, &head.extensions, body, (MAX_FORM_LENGTH, time));
+    let form = async { Ok(arriving.whole().await?.0) };
     let sent = head.extensions.get::<SentPath>();
     let path = sent.map_or(&head.uri, |sent| &sent.0).path_and_query();
     let path = path.map_or("/", |path| path.as_str());
     let is_below = !behind_code(head.uri.path()).1.is_empty();
-    match unlock(app, (&key, is_below), &form, address).await {
+    match unlock(app, (&key, is_below), form, address).await {
         Ok(Unlocking::Opened(cookie)) => {
             let proto = head.headers.get("x-forwarded-proto");
             let is_secure = proto.is_some_and(|proto| proto == "https");
@@ -131,15 +145,10 @@ pub(super) async fn answer(app: &App, request: Request) -> Option<Response> {
             Some(response)
         }
         Ok(Unlocking::NotLocked) => None,
+        // It is no form, or has not come.
+        Err(problem) if problem.status().is_client_error() => None,
         Err(_) => Some(app.pages.unavailable(brand)),
     }
-}
-
-/// The body; `None` if it is longer than a form, or does not come.
-async fn read(app: &App, body: Body) -> Option<Bytes> {
-    let body = Limited::new(body, MAX_FORM_LENGTH).collect();
-    let body = tokio::time::timeout(app.config.server.body_timeout_ms, body).await;
-    Some(body.ok()?.ok()?.to_bytes())
 }
 
 /// 303 to the address of the form.

@@ -1,11 +1,13 @@
 //! Passwords of links: hashed and checked with Argon2id (RFC 9106), a few at a time, on threads that may block.
 
+use crate::admission::{Admission, Bounds, Claim, Permit};
 use crate::problem::{Kind, Problem};
 use argon2::password_hash::phc::PasswordHash;
 use argon2::{Algorithm, Argon2, Params, PasswordHasher, PasswordVerifier, Version};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
-use tokio::sync::Semaphore;
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// What one hash takes, by the OWASP Password Storage Cheat Sheet: memory in KiB, passes over it, and threads.
 const MEMORY_KIB: u32 = 19_456;
@@ -15,8 +17,11 @@ const THREADS: u32 = 1;
 /// How many passwords are hashed at once, and how many are checked: each takes a core, and [`MEMORY_KIB`].
 const AT_ONCE: usize = 2;
 
-/// How many more wait for their turn; further ones are refused.
-const MAX_WAITING: usize = 64;
+/// How many more wait for their turn. Where there are more, the last one of the address, key or tenant that has most is refused.
+const MAX_WAITING: usize = 512;
+
+/// How long a password waits for its turn at most.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The most items of a request that set a password: hashing one takes some ten milliseconds of a core.
 pub(crate) const MAX_PER_REQUEST: usize = 100;
@@ -57,77 +62,69 @@ impl NewPassword {
 
 /// Hashes and checks passwords, each within bounds of its own, so that visitors and the API do not wait for each other.
 pub(crate) struct Passwords {
-    hashing: Turns,
-    checking: Turns,
-}
-
-struct Turns {
-    running: Arc<Semaphore>,
-    waiting: Semaphore,
+    hashing: Admission,
+    checking: Admission,
 }
 
 impl Passwords {
     pub(crate) fn new() -> Self {
+        let turns = |name| {
+            Admission::new(Bounds {
+                waiting: MAX_WAITING,
+                ..Bounds::new(name, AT_ONCE)
+            })
+        };
         Self {
-            hashing: Turns::new(),
-            checking: Turns::new(),
+            hashing: turns("the number of passwords that are hashed at once"),
+            checking: turns("the number of passwords that are checked at once"),
         }
     }
 
-    /// Hashes a new password, for all who hold it.
+    /// Hashes a new password, for all who hold it, when it is the turn of who sets it.
     ///
     /// # Errors
     /// A problem if too many wait.
-    pub(crate) async fn hash(&self, password: &NewPassword) -> Result<(), Problem> {
+    pub(crate) async fn hash(&self, password: &NewPassword, setter: Claim) -> Result<(), Problem> {
+        let turn = self.hashing.take(setter, Instant::now() + PATIENCE).await?;
         let held = password.clone();
-        let hash = self.hashing.run(move || hash(held.text())).await??;
+        let hash = run(turn, move || hash(held.text())).await??;
         // It is the first, or as good.
         let _ = password.0.hash.set(hash);
         Ok(())
     }
 
-    /// Whether that is the password with that hash. Hashes are compared in constant time.
+    /// Whether that is the password with that hash, when it is the turn of who gives it. Hashes are compared in constant time.
     ///
     /// # Errors
     /// A problem if too many wait.
-    pub(crate) async fn check(&self, hash: String, password: Vec<u8>) -> Result<bool, Problem> {
+    pub(crate) async fn check(
+        &self,
+        hash: String,
+        password: Vec<u8>,
+        giver: Claim,
+    ) -> Result<bool, Problem> {
+        let turn = self.checking.take(giver, Instant::now() + PATIENCE).await?;
         let is_right = move || {
             let hash = PasswordHash::new(&hash);
             hash.is_ok_and(|hash| Argon2::default().verify_password(&password, &hash).is_ok())
         };
-        self.checking.run(is_right).await
+        run(turn, is_right).await
     }
 }
 
-impl Turns {
-    fn new() -> Self {
-        Self {
-            running: Arc::new(Semaphore::new(AT_ONCE)),
-            waiting: Semaphore::new(MAX_WAITING),
-        }
-    }
-
-    /// Runs `work` when it is its turn. A request that is given up while it runs keeps its turn until it has run.
-    async fn run<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, Problem> {
-        let waits = self.waiting.try_acquire();
-        let Ok(waits) = waits else {
-            return Err(Problem::new(Kind::Overloaded).with_detail("too many passwords wait"));
-        };
-        let turn = Arc::clone(&self.running).acquire_owned().await;
-        let turn = turn.map_err(|_| Problem::new(Kind::Stopping))?;
-        drop(waits);
-        let work = move || {
-            let done = work();
-            drop(turn);
-            done
-        };
-        tokio::task::spawn_blocking(work)
-            .await
-            .map_err(|_| Problem::new(Kind::Internal))
-    }
+/// Runs `work` on a thread that may block. A request that is given up while it runs keeps its turn until it has run.
+async fn run<T: Send + 'static>(
+    turn: Permit,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Problem> {
+    let work = move || {
+        let done = work();
+        drop(turn);
+        done
+    };
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|_| Problem::new(Kind::Internal))
 }
 
 fn hash(password: &[u8]) -> Result<String, Problem> {
@@ -151,42 +148,53 @@ mod tests {
         let (one, same) = (NewPassword::new("secret"), NewPassword::new("secret"));
         assert_eq!(one.hash(), "");
         let shared = one.clone();
-        passwords.hash(&one).await.unwrap();
-        passwords.hash(&same).await.unwrap();
+        passwords.hash(&one, Claim::default()).await.unwrap();
+        passwords.hash(&same, Claim::default()).await.unwrap();
         assert!(one.hash().starts_with("$argon2id$v=19$m=19456,t=2,p=1$"));
         assert_eq!(shared.hash(), one.hash());
         assert_ne!(same.hash(), one.hash(), "each has a salt of its own");
         for (password, is_right) in [("secret", true), ("Secret", false), ("", false)] {
             let checked = passwords
-                .check(one.hash().to_owned(), password.into())
+                .check(one.hash().to_owned(), password.into(), Claim::default())
                 .await;
             assert_eq!(checked.unwrap(), is_right, "{password}");
         }
         for no_hash in ["", "secret", "$argon2id$v=19$m=19456,t=2,p=1$"] {
-            let checked = passwords.check(no_hash.to_owned(), no_hash.into()).await;
+            let checked = passwords
+                .check(no_hash.to_owned(), no_hash.into(), Claim::default())
+                .await;
             assert!(!checked.unwrap(), "{no_hash}");
         }
         assert_eq!(format!("{one:?}"), "NewPassword(..)");
     }
 
     #[tokio::test]
-    async fn few_run_at_once_and_some_wait() {
-        let turns = Arc::new(Turns::new());
-        let all = turns.running.clone();
-        let taken = all.acquire_many(u32::try_from(AT_ONCE).unwrap()).await;
-        let mut waiting = Vec::new();
-        for _ in 0..MAX_WAITING {
-            let turns = Arc::clone(&turns);
-            waiting.push(tokio::spawn(async move { turns.run(|| ()).await.is_ok() }));
+    async fn one_who_sets_many_holds_up_no_others() {
+        let passwords = Arc::new(Passwords::new());
+        let running = [0; AT_ONCE].map(|_| passwords.hashing.try_take(of_tenant(1)).unwrap());
+        let set = |tenant_id| {
+            let passwords = passwords.clone();
+            let hashed = async move {
+                let password = NewPassword::new("a");
+                passwords.hash(&password, of_tenant(tenant_id)).await
+            };
+            tokio::spawn(hashed)
+        };
+        let mut many: Vec<_> = (0..MAX_WAITING).map(|_| set(1)).collect();
+        tokio::task::yield_now().await;
+        let refused = passwords.hash(&NewPassword::new("a"), of_tenant(1)).await;
+        assert_eq!(refused.unwrap_err().kind(), Kind::Overloaded);
+        let other = set(2);
+        let last = many.pop().unwrap().await.unwrap();
+        assert_eq!(last.unwrap_err().kind(), Kind::Overloaded);
+        drop(running);
+        assert!(other.await.unwrap().is_ok());
+        for each in many {
+            each.abort();
         }
-        while turns.waiting.available_permits() > 0 {
-            tokio::task::yield_now().await;
-        }
-        let refused = turns.run(|| ()).await.unwrap_err();
-        assert_eq!(refused.kind(), Kind::Overloaded);
-        drop(taken);
-        for each in waiting {
-            assert!(each.await.unwrap());
-        }
+    }
+
+    fn of_tenant(tenant_id: u32) -> Claim {
+        Claim::default().by(tenant_id, "key")
     }
 }

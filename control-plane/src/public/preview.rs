@@ -4,6 +4,7 @@ use super::frame::Frame;
 use super::strings as t;
 use crate::clock;
 use crate::domains::model::Brand;
+use crate::http::admitted::Admitted;
 use crate::http::app::App;
 use crate::http::redirect::{page, requested_domain, unknown_host};
 use crate::links::model::Link;
@@ -14,7 +15,7 @@ use axum::response::Response;
 use edgelink_wire::record::Extension;
 use edgelink_wire::redirect::{CACHE_CONTROL, NO_STORE};
 use edgelink_wire::{Code, LinkKey, LinkPrefix, Outcome, Record};
-use http::{HeaderMap, StatusCode, Uri};
+use http::{Extensions, HeaderMap, StatusCode, Uri};
 use std::sync::Arc;
 use url::Url;
 
@@ -75,13 +76,18 @@ enum Seen {
 }
 
 /// Answers a visitor who asks where a link leads.
-pub(crate) async fn answer(app: &App, code: Code, headers: &HeaderMap) -> Response {
+pub(crate) async fn answer(
+    app: &App,
+    code: Code,
+    (headers, extensions): (&HeaderMap, &Extensions),
+) -> Response {
     let domains = app.domains.current();
     let Some(domain) = requested_domain(app, &domains, headers) else {
         return unknown_host(app);
     };
     let brand = domains.brand(domain);
-    let Ok(_permit) = app.page_permits.try_acquire() else {
+    let admitted = Admitted::of(extensions);
+    let Ok(_permit) = app.bounded.pages.try_take(admitted.claim()) else {
         return page(app, Outcome::Unavailable, brand);
     };
     let key = LinkKey::new(domain.clone(), code);

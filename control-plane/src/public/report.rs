@@ -88,11 +88,16 @@ pub(super) async fn take(State(app): State<Arc<App>>, request: Request) -> Respo
         return page_of(&app, Outcome::NotFound, brand);
     }
     let address = limits::address(&app, &request);
-    let form = match guard::read_form(&app.config.server, request).await {
+    // Before the form is waited for, so that an address has no more forms on their way than it may send.
+    let taken = app.reportings.take_of(None::<&str>, Some(address)).await;
+    if let Err(seconds) = taken {
+        return Message::too_many(seconds, brand);
+    }
+    let form = match guard::read_form(&app, request).await {
         Ok((_, form)) => form,
         Err(problem) => return Message::of_problem(&problem, brand),
     };
-    if let Err(seconds) = app.reportings.take(ALL, address).await {
+    if let Err(seconds) = app.reportings.take_of(Some(ALL), None).await {
         return Message::too_many(seconds, brand);
     }
     let reported = keep(&app, domain, &form).await;

@@ -1,11 +1,13 @@
 //! Accepts connections, serves them, and closes them in order.
 
-use super::addresses::{AddressCounts, CountedConnection};
 use super::handshake::{Handshake, Sender};
 use super::requests::Http;
+use super::seat::Occupied;
 use super::tls::{Protocols, Tls};
-use crate::config::{Config, ListenerKind, Network, ServerConfig};
-use crate::http::client_address::Peer;
+use crate::admission::{Claim, Permit, Refusal};
+use crate::config::{Config, ListenerKind, Network};
+use crate::http::bounded::ListenerAdmission;
+use crate::http::client_address::{Peer, network};
 use crate::telemetry::LogThrottle;
 use crate::telemetry::prometheus::CONNECTIONS_REFUSED;
 use axum::Router;
@@ -17,7 +19,6 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use tokio_io_timeout::TimeoutStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -28,7 +29,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
 /// Accepts connections of all listeners.
 pub(super) struct Acceptor {
-    doors: Vec<(Door, Bounds)>,
+    doors: Vec<Door>,
+    first_head: Duration,
+    handshake: Duration,
     write_timeout: Duration,
     trusted_proxies: Vec<Network>,
     http: Http,
@@ -40,6 +43,7 @@ pub(super) struct Door {
     pub(super) listener: TcpListener,
     pub(super) kind: ListenerKind,
     pub(super) routers: Routers,
+    pub(super) admission: ListenerAdmission,
     /// `None` if it takes no TLS.
     pub(super) tls: Option<Arc<Tls>>,
 }
@@ -53,61 +57,12 @@ pub(super) struct Routers {
     pub(super) health: Router,
 }
 
-/// The connections of a listener that may still be opened, with some more for probes. Each has its own, so that visitors shut out
-/// neither edges nor people who look after the system.
-struct Bounds {
-    all: Arc<Semaphore>,
-    health: Arc<Semaphore>,
-    addresses: Arc<AddressCounts>,
-}
-
-/// A permit for a connection, held until it is dropped.
-struct Seat {
-    kind: SeatKind,
-    _permit: OwnedSemaphorePermit,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum SeatKind {
-    All,
-    Health,
-}
-
-impl Bounds {
-    fn new(config: &ServerConfig) -> Self {
-        Self {
-            all: Arc::new(Semaphore::new(config.max_connections)),
-            health: Arc::new(Semaphore::new(config.health_connections)),
-            addresses: AddressCounts::new(config.max_connections_per_address),
-        }
-    }
-
-    /// Waits for a seat. The error never comes, since the semaphores are never closed.
-    async fn wait(&self) -> Result<Seat, AcquireError> {
-        tokio::select! {
-            biased;
-            permit = self.all.clone().acquire_owned() => Ok(SeatKind::All.with(permit?)),
-            permit = self.health.clone().acquire_owned() => Ok(SeatKind::Health.with(permit?)),
-        }
-    }
-
-    /// Exchanges a seat for probes for a full one if one has become free.
-    fn improve(&self, seat: Seat) -> Seat {
-        if seat.kind == SeatKind::All {
-            return seat;
-        }
-        let permit = self.all.clone().try_acquire_owned();
-        permit.map_or(seat, |permit| SeatKind::All.with(permit))
-    }
-}
-
-impl SeatKind {
-    fn with(self, permit: OwnedSemaphorePermit) -> Seat {
-        Seat {
-            kind: self,
-            _permit: permit,
-        }
-    }
+/// The permit of a connection, which it has while it is open.
+enum Seat {
+    /// Within `max_connections`. While no request is in flight it gives way to others.
+    All(Arc<Occupied>),
+    /// Beyond: for probes only.
+    Health(Permit),
 }
 
 /// Connections that are still open.
@@ -119,9 +74,10 @@ pub(super) struct Connections {
 
 impl Acceptor {
     pub(super) fn new(doors: Vec<Door>, config: &Config) -> Self {
-        let bounded = |door| (door, Bounds::new(&config.server));
         Self {
-            doors: doors.into_iter().map(bounded).collect(),
+            doors,
+            first_head: config.server.first_header_timeout_ms,
+            handshake: config.tls.handshake_timeout_ms,
             write_timeout: config.server.write_timeout_ms,
             trusted_proxies: config.server.trusted_proxies.clone(),
             http: Http::new(config),
@@ -145,19 +101,16 @@ impl Acceptor {
 
     async fn accept_all(&self, connections: &Connections) {
         let doors = self.doors.iter();
-        join_all(doors.map(|(door, bounds)| self.accept(door, bounds, connections))).await;
+        join_all(doors.map(|door| self.accept(door, connections))).await;
     }
 
     /// Accepts connections of a listener for ever.
-    async fn accept(&self, door: &Door, bounds: &Bounds, connections: &Connections) {
-        while let Ok(seat) = bounds.wait().await {
+    async fn accept(&self, door: &Door, connections: &Connections) {
+        loop {
             match door.listener.accept().await {
-                Ok((stream, peer)) => match bounds.addresses.admit(peer.ip()) {
-                    Some(counted) => {
-                        let place = (bounds.improve(seat), counted);
-                        self.begin(door, (stream, Peer(peer.ip())), connections, place);
-                    }
-                    None => report_refusal(door.kind, peer.ip()),
+                Ok((stream, peer)) => match seat(&door.admission, peer.ip()).await {
+                    Ok(seat) => self.begin(door, (stream, Peer(peer.ip())), connections, seat),
+                    Err(_) => report_refusal(door.kind, peer.ip()),
                 },
                 Err(error) => pause_unless_client_left(&error).await,
             }
@@ -177,15 +130,15 @@ impl Acceptor {
         door: &Door,
         (stream, peer): (TcpStream, Peer),
         connections: &Connections,
-        place: (Seat, CountedConnection),
+        seat: Seat,
     ) {
         // Without it small answers wait for the client's acknowledgement; if it fails they only come later.
         let _ = stream.set_nodelay(true);
         let mut stream = TimeoutStream::new(stream);
         stream.set_write_timeout(Some(self.write_timeout));
-        let (http, router, protocols) = match place.0.kind {
-            SeatKind::All => (&self.http, &door.routers.all, Protocols::All),
-            SeatKind::Health => (&self.probe_http, &door.routers.health, Protocols::Http1),
+        let (http, router, protocols) = match &seat {
+            Seat::All(_) => (&self.http, &door.routers.all, Protocols::All),
+            Seat::Health(_) => (&self.probe_http, &door.routers.health, Protocols::Http1),
         };
         let service = TowerToHyperService::new(AddExtension::new(router.clone(), peer));
         let handshake = door.tls.as_ref().map(|tls| Handshake {
@@ -195,11 +148,51 @@ impl Acceptor {
             sender: self.sender(peer),
         });
         let (http, stop) = (http.clone(), connections.stop.clone());
-        connections.spawn(place, async move {
-            http.serve(Box::pin(stream), service, handshake, &stop)
-                .await;
+        let first_head = match handshake {
+            Some(_) => self.first_head + self.handshake,
+            None => self.first_head,
+        };
+        connections.spawn(async move {
+            match seat {
+                Seat::All(seat) => {
+                    let serving = http.serve(
+                        Box::pin(stream),
+                        (service, Some(seat.clone())),
+                        handshake,
+                        &stop,
+                    );
+                    Box::pin(seat.keep(serving, first_head)).await;
+                }
+                Seat::Health(_permit) => {
+                    http.serve(Box::pin(stream), (service, None), handshake, &stop)
+                        .await;
+                }
+            }
         });
     }
+}
+
+/// Waits for a seat for a connection of an address: at the expense of an idle one, or one for probes, or one of which the request ends.
+async fn seat(admission: &ListenerAdmission, address: IpAddr) -> Result<Seat, Refusal> {
+    let claim = Claim::of_address(network(address));
+    let occupied = |permit| Seat::All(Arc::new(Occupied::new(permit)));
+    match admission.connections.try_take_yielding(claim.clone(), 0) {
+        Ok(permit) => return Ok(occupied(permit)),
+        Err(refusal @ Refusal::Share(_)) => return Err(refusal),
+        Err(_) => {}
+    }
+    let health = Claim::default();
+    tokio::select! {
+        biased;
+        Ok(permit) = admission.connections.take_yielding(claim, far()) => Ok(occupied(permit)),
+        Ok(permit) = admission.health.take(health, far()) => Ok(Seat::Health(permit)),
+        else => Err(Refusal::Full("server.max_connections")),
+    }
+}
+
+/// A deadline that no wait reaches.
+fn far() -> tokio::time::Instant {
+    tokio::time::Instant::now() + Duration::from_hours(24 * 365)
 }
 
 fn report_refusal(listener: ListenerKind, address: IpAddr) {
@@ -230,14 +223,9 @@ async fn pause_unless_client_left(error: &io::Error) {
 }
 
 impl Connections {
-    fn spawn(
-        &self,
-        place: (Seat, CountedConnection),
-        connection: impl Future<Output = ()> + Send + 'static,
-    ) {
+    fn spawn(&self, connection: impl Future<Output = ()> + Send + 'static) {
         let cut = self.cut.clone();
         self.tasks.spawn(async move {
-            let _place = place;
             cut.run_until_cancelled(connection).await;
         });
     }

@@ -1,6 +1,7 @@
 //! Serves the requests of a connection: HTTP/1.1, and over TLS HTTP/2 as well.
 
 use super::handshake::{Handshake, Sender};
+use super::seat::{InFlight, Occupied, held};
 use super::unsent::{Streams, watched};
 use crate::config::Config;
 use crate::http::client_address::Peer;
@@ -96,16 +97,14 @@ impl Http {
     pub(super) async fn serve(
         &self,
         stream: Stream,
-        handler: Handler,
+        (handler, seat): (Handler, Option<Arc<Occupied>>),
         handshake: Option<Handshake>,
         stop: &CancellationToken,
     ) {
+        let requests = Requests::new(handler, seat);
         let ended = match handshake {
-            None => {
-                self.serve_http1(stream, Requests::new(handler, None), stop)
-                    .await
-            }
-            Some(handshake) => self.serve_tls(stream, handler, handshake, stop).await,
+            None => self.serve_http1(stream, requests, stop).await,
+            Some(handshake) => self.serve_tls(stream, requests, handshake, stop).await,
         };
         if let Err(error) = ended {
             tracing::debug!(error, "connection ended early");
@@ -115,7 +114,7 @@ impl Http {
     async fn serve_tls(
         &self,
         stream: Stream,
-        handler: Handler,
+        requests: Requests,
         handshake: Handshake,
         stop: &CancellationToken,
     ) -> Result<(), String> {
@@ -125,7 +124,10 @@ impl Http {
             return Ok(());
         };
         let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-        let requests = Requests::new(handler, Some(sender));
+        let requests = Requests {
+            over_tls: Some(sender),
+            ..requests
+        };
         match is_http2 {
             true => self.serve_http2(stream, requests, stop).await,
             false => self.serve_http1(stream, requests, stop).await,
@@ -138,6 +140,14 @@ impl Http {
         requests: Requests,
         stop: &CancellationToken,
     ) -> Result<(), String> {
+        let requests = service_fn(move |request| {
+            let in_flight = requests.begin();
+            let answer = requests.call(request);
+            async move {
+                let in_flight = or_never(in_flight).await;
+                answer.await.map(|answer| held(answer, in_flight))
+            }
+        });
         let connection = self.http1.serve_connection(TokioIo::new(stream), requests);
         finish(connection, stop.cancelled(), pending()).await
     }
@@ -157,8 +167,14 @@ impl Http {
         };
         let requests = service_fn(move |request| {
             let open = requests.streams.open();
+            let in_flight = requests.begin();
             let answer = requests.call(request);
-            async move { answer.await.map(|answer| watched(answer, open)) }
+            async move {
+                let in_flight = or_never(in_flight).await;
+                answer
+                    .await
+                    .map(|answer| watched(answer, (open, in_flight)))
+            }
         });
         let connection = self.http2.serve_connection(TokioIo::new(stream), requests);
         finish(connection, asked, streams.idle(GOAWAY_TIMEOUT)).await
@@ -229,6 +245,8 @@ impl Drop for OpenStream {
 #[derive(Clone)]
 struct Requests {
     handler: Handler,
+    /// `None` in connections for probes.
+    seat: Option<Arc<Occupied>>,
     /// `None` without TLS.
     over_tls: Option<Sender>,
     /// Those in HTTP/2.
@@ -236,12 +254,30 @@ struct Requests {
 }
 
 impl Requests {
-    fn new(handler: Handler, over_tls: Option<Sender>) -> Self {
+    /// Requests without TLS, of a connection with this seat.
+    fn new(handler: Handler, seat: Option<Arc<Occupied>>) -> Self {
         Self {
             handler,
-            over_tls,
+            seat,
+            over_tls: None,
             streams: Arc::default(),
         }
+    }
+
+    /// Begins a request, which keeps the seat of its connection while it is in flight. `None` if the connection is about to be closed.
+    fn begin(&self) -> Option<Option<InFlight>> {
+        match &self.seat {
+            Some(seat) => seat.begin().map(Some),
+            None => Some(None),
+        }
+    }
+}
+
+/// The value, or no end: the connection that waits for it is closed.
+async fn or_never<T>(value: Option<T>) -> T {
+    match value {
+        Some(value) => value,
+        None => pending().await,
     }
 }
 

@@ -3,7 +3,10 @@
 use crate::helpers::{Running, read_all, send, until};
 use futures_util::FutureExt;
 use reqwest::Method;
+use serde_json::json;
+use sqlx::{Connection, Executor, SqliteConnection};
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::tcp::OwnedReadHalf;
@@ -12,22 +15,56 @@ use tokio::net::{TcpSocket, TcpStream};
 /// A request whose body does not come.
 async fn hang(server: &Running) -> TcpStream {
     let mut stream = server.connect().await;
-    let head = format!(
-        "POST /api/v1/links HTTP/1.1\r\nhost: x\r\nx-api-key: {}\r\ncontent-type: application/json\r\n\
-         content-length: 100\r\nconnection: close\r\n\r\n",
-        server.admin_key
-    );
-    stream.write_all(head.as_bytes()).await.unwrap();
+    stream
+        .write_all(unfinished(server, "").as_bytes())
+        .await
+        .unwrap();
     stream
 }
 
+/// A connection from an address, with a request in flight whose body is waited for by now.
+async fn busy(server: &Running, address: [u8; 4]) -> TcpStream {
+    let mut stream = connect_from(server, address).await;
+    let head = unfinished(server, "expect: 100-continue\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let expected = b"HTTP/1.1 100 Continue\r\n\r\n";
+    let mut answer = [0; 25];
+    stream.read_exact(&mut answer).await.unwrap();
+    assert_eq!(&answer, expected);
+    stream
+}
+
+fn unfinished(server: &Running, header: &str) -> String {
+    format!(
+        "POST /api/v1/links HTTP/1.1\r\nhost: x\r\nx-api-key: {}\r\ncontent-type: application/json\r\n\
+         content-length: 100\r\nconnection: close\r\n{header}\r\n",
+        server.admin_key
+    )
+}
+
+/// A request that is worked on until the lock is gone: creating a link waits for it.
+async fn work_on(server: &Arc<Running>) -> SqliteConnection {
+    let mut lock = SqliteConnection::connect(&server.database()).await.unwrap();
+    lock.execute("BEGIN IMMEDIATE").await.unwrap();
+    let busy = server.clone();
+    tokio::spawn(async move {
+        busy.post(&json!({ "longUrl": "https://example.com/" }))
+            .await;
+    });
+    lock
+}
+
+const PATIENT_STORE: (&str, &str) = ("EDGELINK_STORE_TIMEOUT_MS", "9000");
+
 #[tokio::test]
 async fn more_requests_than_configured_are_answered_503_while_health_is_answered() {
-    let server = Running::with(&[("EDGELINK_SERVER_MAX_REQUESTS", "1")]).await;
-    let busy = hang(&server).await;
+    let server = Running::with(&[("EDGELINK_SERVER_MAX_REQUESTS", "1"), PATIENT_STORE]).await;
+    let server = Arc::new(server);
+    let mut lock = work_on(&server).await;
     let get = || send(server.plain(Method::GET, "/x"));
     until("overload", async || get().await.status == 503).await;
     get().await.problem(503, "overloaded");
+    assert!(get().await.text().contains("server.max_requests"));
     for path in ["/x", "/x/y"] {
         let form = server.plain(Method::POST, path).body("password=x");
         let form = form.header("content-type", "application/x-www-form-urlencoded");
@@ -35,8 +72,183 @@ async fn more_requests_than_configured_are_answered_503_while_health_is_answered
     }
     assert_eq!(server.follow("/health/ready").await.status, 200);
     assert_eq!(server.follow("/metrics").await.status, 200);
-    drop(busy);
+    lock.execute("ROLLBACK").await.unwrap();
     until("room again", async || get().await.status == 404).await;
+}
+
+#[tokio::test]
+async fn a_listener_that_refuses_all_for_a_while_is_not_ready_until_a_request_ends() {
+    let server = Running::with(&[
+        ("EDGELINK_SERVER_MAX_REQUESTS", "1"),
+        ("EDGELINK_SERVER_UNREADY_AFTER_MS", "300"),
+        PATIENT_STORE,
+    ])
+    .await;
+    let server = Arc::new(server);
+    let mut lock = work_on(&server).await;
+    let ready = async || server.follow("/health/ready").await;
+    until("overload", async || server.follow("/x").await.status == 503).await;
+    until("the probe", async || ready().await.status == 503).await;
+    let answer = ready().await;
+    assert!(
+        answer.text().contains("every request is refused"),
+        "{answer:?}"
+    );
+    assert_eq!(server.follow("/health/live").await.status, 200);
+    lock.execute("ROLLBACK").await.unwrap();
+    until("room again", async || ready().await.status == 200).await;
+}
+
+/// Requests whose bodies do not come, one for each of these paths.
+async fn silent(server: &Running, paths: &[&str], times: usize) -> Vec<TcpStream> {
+    let mut streams = Vec::new();
+    for path in paths.iter().cycle().take(paths.len() * times) {
+        let mut stream = connect_from(server, [127, 0, 0, 2]).await;
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: x\r\n{}\r\ncontent-length: 64\r\n\r\n[",
+            headers(server, path)
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        streams.push(stream);
+    }
+    streams
+}
+
+/// What a request to a path has to have, so that its body is waited for.
+fn headers(server: &Running, path: &str) -> String {
+    match path {
+        path if path.starts_with("/api/") => format!(
+            "x-api-key: {}\r\ncontent-type: application/json",
+            server.admin_key
+        ),
+        path if path.starts_with("/edge/") => {
+            "authorization: Bearer first-token-of-the-edges".to_owned()
+        }
+        _ => "content-type: application/x-www-form-urlencoded".to_owned(),
+    }
+}
+
+#[tokio::test]
+async fn bodies_that_do_not_come_take_no_permit_and_the_oldest_give_way() {
+    let server = Running::with(&[
+        ("EDGELINK_SERVER_MAX_REQUESTS", "16"),
+        ("EDGELINK_SERVER_MAX_BULK_REQUESTS", "1"),
+        ("EDGELINK_PAGES_MAX_REQUESTS", "4"),
+        ("EDGELINK_SERVER_MAX_WAITING_BODIES", "20"),
+        ("EDGELINK_SERVER_BODY_TIMEOUT_MS", "60000"),
+        ("EDGELINK_SERVER_FORM_TIMEOUT_MS", "60000"),
+        ("EDGELINK_SERVER_REQUEST_TIMEOUT_MS", "60000"),
+        ("EDGELINK_REPORTS_PER_HOUR", "1000"),
+        ("EDGELINK_REPORTS_ALL_PER_HOUR", "1000"),
+    ])
+    .await;
+    let locked =
+        json!({ "longUrl": "https://example.com/", "customSlug": "locked", "password": "p" });
+    server.post(&locked).await.expect(201);
+    let paths = [
+        "/api/v1/links",
+        "/api/v1/links/bulk",
+        "/locked",
+        "/nothing",
+        "/console/login",
+        "/+/report",
+        "/edge/v1/links",
+        "/edge/v1/clicks",
+    ];
+    let mut silent = silent(&server, &paths, 5).await;
+    // Those of no link, and of no lock, are answered without their body. Of the others as many wait as may.
+    let refused = async |stream: &mut TcpStream| {
+        let mut answer = vec![0; 4_096];
+        let length = stream.read(&mut answer).await.unwrap();
+        String::from_utf8_lossy(&answer[..length]).into_owned()
+    };
+    let first = refused(&mut silent[0]).await;
+    assert!(first.starts_with("HTTP/1.1 503 "), "{first}");
+    assert!(
+        first.contains("server.max_waiting_bodies is reached"),
+        "{first}"
+    );
+    let nothing = refused(&mut silent[3]).await;
+    assert!(nothing.starts_with("HTTP/1.1 404 "), "{nothing}");
+    for _ in 0..5 {
+        server.get("/links").await.expect(200);
+        assert_eq!(server.follow("/console/login").await.status, 200);
+        assert_eq!(server.follow("/nothing").await.status, 404);
+        assert_eq!(server.follow("/locked+").await.status, 200);
+        assert_eq!(server.resolve("go.example:8080/nothing").await.status, 404);
+        server
+            .post(&json!({ "longUrl": "https://example.com/" }))
+            .await
+            .expect(201);
+        let items = json!([{ "longUrl": "https://example.com/" }]);
+        send(server.api(Method::POST, "/links/bulk").json(&items))
+            .await
+            .expect(200);
+    }
+}
+
+#[tokio::test]
+async fn bodies_on_their_way_have_so_many_bytes_together() {
+    let server = Running::with(&[
+        ("EDGELINK_SERVER_MAX_WAITING_BODY_BYTES", "65536"),
+        ("EDGELINK_SERVER_MAX_BULK_BODY_BYTES", "65536"),
+        ("EDGELINK_SERVER_BODY_TIMEOUT_MS", "60000"),
+    ])
+    .await;
+    let head = format!(
+        "POST /api/v1/links/bulk HTTP/1.1\r\nhost: x\r\nx-api-key: {}\r\ncontent-type: application/json\r\n\
+         content-length: 65000\r\nconnection: close\r\n\r\n[",
+        server.admin_key
+    );
+    let mut first = server.connect().await;
+    first.write_all(head.as_bytes()).await.unwrap();
+    let mut second = connect_from(&server, [127, 0, 0, 2]).await;
+    second.write_all(head.as_bytes()).await.unwrap();
+    first.write_all(&vec![b' '; 50_000]).await.unwrap();
+    second.write_all(&vec![b' '; 20_000]).await.unwrap();
+    // It holds more.
+    let answer = read_all(&mut first).await;
+    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    let limit = "server.max_waiting_body_bytes is reached";
+    assert!(answer.contains(limit), "{answer}");
+    let rest = vec![b' '; 65_000 - 20_001 - 1];
+    second.write_all(&rest).await.unwrap();
+    second.write_all(b"]").await.unwrap();
+    let answer = read_all(&mut second).await;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+}
+
+#[tokio::test]
+async fn large_answers_have_so_many_bytes_together_and_those_to_changes_are_never_refused() {
+    let server = Running::with(&[("EDGELINK_SERVER_MAX_ANSWER_BYTES", "500000")]).await;
+    let url = format!("https://example.com/{}", "x".repeat(7_900));
+    let link = |number| json!({ "longUrl": format!("{url}{number}") });
+    let items: Vec<_> = (0..150).map(link).collect();
+    let made = send(server.api(Method::POST, "/links/bulk").json(&items)).await;
+    assert!(made.body.len() > 1 << 20, "{}", made.body.len());
+    assert_eq!(made.expect(200)["created"], 150);
+    let refused = server.get("/links?limit=100").await;
+    refused.problem(503, "overloaded");
+    assert!(
+        refused
+            .text()
+            .contains("server.max_answer_bytes is reached")
+    );
+
+    // Two fit not. The client that takes nothing is cut off.
+    let list = format!(
+        "GET /api/v1/links?limit=50 HTTP/1.1\r\nhost: x\r\nx-api-key: {}\r\nconnection: close\r\n\r\n",
+        server.admin_key
+    );
+    let mut silent = connect_from(&server, [127, 0, 0, 2]).await;
+    silent.write_all(list.as_bytes()).await.unwrap();
+    silent.readable().await.unwrap();
+    let answer = server.get("/links?limit=50").await;
+    let whole = answer.body.len();
+    assert_eq!(answer.expect(200)["links"].as_array().unwrap().len(), 50);
+    let answer = read_all(&mut silent).await;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{}", &answer[..20]);
+    assert!(answer.len() < whole, "{} of {whole}", answer.len());
 }
 
 #[tokio::test]
@@ -90,22 +302,60 @@ async fn connections_beyond_the_bound_wait_for_their_turn() {
     ])
     .await;
     let request = b"GET /health/live HTTP/1.1\r\nhost: x\r\n\r\n";
-    let mut first = server.connect().await;
     let mut answer = [0; 512];
-    first.write_all(request).await.unwrap();
-    assert!(first.read(&mut answer).await.unwrap() > 0);
-
+    let mut first = busy(&server, [127, 0, 0, 1]).await;
     let mut second = server.connect().await;
     second.write_all(request).await.unwrap();
-    first.write_all(request).await.unwrap();
-    assert!(first.read(&mut answer).await.unwrap() > 0);
     assert!(
         second.try_read(&mut answer).is_err(),
         "the second connection has to wait"
     );
-
-    drop(first);
+    first.write_all(&[b'x'; 100]).await.unwrap();
+    assert!(read_all(&mut first).await.starts_with("HTTP/1.1 400 "));
     assert!(second.read(&mut answer).await.unwrap() > 0);
+}
+
+#[tokio::test]
+async fn idle_connections_make_room_for_others_and_those_without_a_request_first() {
+    let server = Running::with(&[
+        ("EDGELINK_SERVER_MAX_CONNECTIONS", "3"),
+        ("EDGELINK_SERVER_HEALTH_CONNECTIONS", "0"),
+    ])
+    .await;
+    let request = b"GET /health/live HTTP/1.1\r\nhost: x\r\n\r\n";
+    let mut answer = [0; 512];
+    let mut used = connect_from(&server, [127, 0, 0, 2]).await;
+    used.write_all(request).await.unwrap();
+    assert!(used.read(&mut answer).await.unwrap() > 0);
+    let mut silent = Vec::new();
+    for _ in 0..2 {
+        silent.push(connect_from(&server, [127, 0, 0, 2]).await);
+    }
+    // One after another of the silent ones goes, whoever comes; what comes is served.
+    for address in [[127, 0, 0, 3], [127, 0, 0, 4]] {
+        let mut other = connect_from(&server, address).await;
+        other.write_all(request).await.unwrap();
+        assert!(other.read(&mut answer).await.unwrap() > 0);
+        silent.push(other);
+    }
+    assert_eq!(silent[0].read(&mut answer).await.unwrap(), 0);
+    assert_eq!(silent[1].read(&mut answer).await.unwrap(), 0);
+    used.write_all(request).await.unwrap();
+    assert!(used.read(&mut answer).await.unwrap() > 0);
+}
+
+#[tokio::test]
+async fn a_connection_without_a_request_is_closed_early() {
+    let server = Running::with(&[("EDGELINK_SERVER_FIRST_HEADER_TIMEOUT_MS", "100")]).await;
+    let request = b"GET /health/live HTTP/1.1\r\nhost: x\r\n\r\n";
+    let mut answer = [0; 512];
+    let mut used = server.connect().await;
+    used.write_all(request).await.unwrap();
+    assert!(used.read(&mut answer).await.unwrap() > 0);
+    let mut silent = server.connect().await;
+    assert_eq!(silent.read(&mut answer).await.unwrap(), 0);
+    used.write_all(request).await.unwrap();
+    assert!(used.read(&mut answer).await.unwrap() > 0);
 }
 
 /// A connection from another address of this machine, with a small buffer for what comes back.
@@ -152,13 +402,11 @@ async fn one_address_has_no_more_than_its_share_of_the_connections() {
     let server = Running::with(&[("EDGELINK_SERVER_MAX_CONNECTIONS_PER_ADDRESS", "1")]).await;
     let request = b"GET /health/live HTTP/1.1\r\nhost: x\r\n\r\n";
     let mut answer = [0; 512];
-    let mut first = connect_from(&server, [127, 0, 0, 2]).await;
-    first.write_all(request).await.unwrap();
-    assert!(first.read(&mut answer).await.unwrap() > 0);
+    let first = busy(&server, [127, 0, 0, 2]).await;
 
     let mut second = connect_from(&server, [127, 0, 0, 2]).await;
     let _ = second.write_all(request).await; // perhaps it is closed already
-    assert_eq!(read_all(&mut second).await, "");
+    assert!(!matches!(second.read(&mut answer).await, Ok(1..)));
     let mut other = connect_from(&server, [127, 0, 0, 3]).await;
     other.write_all(request).await.unwrap();
     assert!(other.read(&mut answer).await.unwrap() > 0);
@@ -182,13 +430,7 @@ async fn one_address_has_no_more_than_its_share_of_the_connections() {
 #[tokio::test]
 async fn health_is_answered_where_all_connections_are_taken() {
     let server = Running::with(&[("EDGELINK_SERVER_MAX_CONNECTIONS", "1")]).await;
-    let mut answer = [0; 512];
-    let mut first = server.connect().await;
-    first
-        .write_all(b"GET /health/live HTTP/1.1\r\nhost: x\r\n\r\n")
-        .await
-        .unwrap();
-    assert!(first.read(&mut answer).await.unwrap() > 0);
+    let _first = busy(&server, [127, 0, 0, 1]).await;
     // No `connection: close`: the server ends these connections after one answer.
     for (path, status) in [
         ("/health/live", "200"),

@@ -1,6 +1,7 @@
 //! Links with a password, as the API has them.
 
 use crate::helpers::{Answer, Running, send};
+use futures_util::future::join_all;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -463,6 +464,29 @@ async fn an_edge_has_a_form_checked() {
     send(stranger).await.problem(401, "unauthorized");
     let long = unlock(&server, key, "192.0.2.1", &"x".repeat(2_000)).await;
     long.problem(413, "body-too-large");
+}
+
+#[tokio::test]
+async fn right_passwords_of_one_address_cost_no_try_and_wrong_ones_do() {
+    let server = with_link("a").await;
+    let key = "go.example:8080/a";
+    // More than an address has tries, one after another and at the same time.
+    for _ in 0..15 {
+        let opened = unlock(&server, key, "192.0.2.1", "open+sesame").await;
+        assert_eq!(opened.status, 200, "{opened:?}");
+    }
+    let people = (0..15).map(|_| give(&server, "/a", PASSWORD));
+    for opened in join_all(people).await {
+        assert_eq!(opened.status, 303, "{opened:?}");
+    }
+    let mut wrong = 0;
+    while unlock(&server, key, "192.0.2.1", "x").await.status == 403 {
+        wrong += 1;
+    }
+    assert!(wrong >= 10, "{wrong}");
+    // Without a try the right one is not told from a wrong one.
+    let limited = unlock(&server, key, "192.0.2.1", "open+sesame").await;
+    limited.problem(429, "rate-limited");
 }
 
 #[tokio::test]

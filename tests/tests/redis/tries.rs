@@ -49,16 +49,20 @@ async fn exchange(address: SocketAddr, request: &Request, body: &str) -> Answer 
 
 /// Tries a wrong password; whether it was checked.
 async fn is_checked(control_plane: SocketAddr, visitor: &str) -> bool {
-    let form = Request::new("POST", b"/a")
-        .header("host", b"go.example")
-        .header("x-forwarded-for", visitor.as_bytes())
-        .header("content-type", b"application/x-www-form-urlencoded");
-    let answer = exchange(control_plane, &form, "password=wrong").await;
-    match answer.status {
+    match give(control_plane, visitor, "wrong").await {
         403 => true,
         429 => false,
         status => panic!("{status}"),
     }
+}
+
+async fn give(control_plane: SocketAddr, visitor: &str, password: &str) -> u16 {
+    let form = Request::new("POST", b"/a")
+        .header("host", b"go.example")
+        .header("x-forwarded-for", visitor.as_bytes())
+        .header("content-type", b"application/x-www-form-urlencoded");
+    let body = format!("password={password}");
+    exchange(control_plane, &form, &body).await.status
 }
 
 /// What the bucket of that name held when it was used last.
@@ -89,6 +93,21 @@ async fn control_planes_count_tries_together() {
     let left = level(&server, "192.0.2.1");
     assert!(left < PRICE, "{left}");
     assert!(is_checked(replicas.addresses[1], "192.0.2.2").await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_right_password_gives_its_try_back_to_all_control_planes() {
+    let server = RedisServer::start().await;
+    let replicas = start(&server.url()).await;
+    for attempt in 0..30 {
+        let address = replicas.addresses[attempt % 2];
+        assert_eq!(give(address, "192.0.2.1", "open").await, 303, "{attempt}");
+    }
+    // A bucket that is full is not kept.
+    let bucket = server.ask(&["GET", "{limits}:try:192.0.2.1"]);
+    assert_eq!(bucket.trim(), "");
+    assert!(is_checked(replicas.addresses[0], "192.0.2.1").await);
+    assert_eq!(level(&server, "192.0.2.1"), FULL - PRICE);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

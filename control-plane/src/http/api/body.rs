@@ -1,16 +1,12 @@
 //! Reads the body of a request: a JSON object within bounds.
 
 use crate::http::app::App;
+use crate::http::arriving::Arriving;
 use crate::http::auth::{Caller, check_again};
 use crate::problem::{Kind, Problem};
-use axum::body::Body;
 use axum::extract::{FromRequest, Request};
-use bytes::Bytes;
-use futures_util::FutureExt;
 use http::{HeaderMap, header};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::{Map, Value};
-use std::pin::pin;
 use std::sync::Arc;
 
 /// A body that is a JSON object with a JSON content type.
@@ -24,16 +20,14 @@ impl FromRequest<Arc<App>> for JsonObject {
             return Err(Problem::new(Kind::UnsupportedMediaType)
                 .with_detail("send the body with 'Content-Type: application/json'"));
         }
-        let limits = &app.config.server;
+        let server = &app.config.server;
         let (parts, body) = request.into_parts();
-        let mut body = pin!(read(body, limits.max_body_bytes));
-        if let Some(bytes) = body.as_mut().now_or_never() {
-            return parse(&bytes?);
-        }
-        let bytes = tokio::time::timeout(limits.body_timeout_ms, body)
-            .await
-            .map_err(|_| Problem::new(Kind::BodyTimeout))??;
-        if let Some(caller) = parts.extensions.get::<Caller>() {
+        let bounds = (server.max_body_bytes, server.body_timeout_ms);
+        let arriving = Arriving::new(app, &parts.extensions, body, bounds);
+        let (bytes, arrived) = arriving.whole().await?;
+        if arrived.was_waited_for()
+            && let Some(caller) = parts.extensions.get::<Caller>()
+        {
             check_again(&app.keys, &parts.headers, caller).await?;
         }
         parse(&bytes)
@@ -57,15 +51,6 @@ pub(super) fn is_json(headers: &HeaderMap) -> bool {
     match essence.strip_prefix("application/") {
         Some(subtype) => subtype == "json" || subtype.ends_with("+json"),
         None => false,
-    }
-}
-
-async fn read(body: Body, limit: usize) -> Result<Bytes, Problem> {
-    match Limited::new(body, limit).collect().await {
-        Ok(body) => Ok(body.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(Problem::new(Kind::BodyTooLarge)
-            .with_detail(format!("the body may have at most {limit} bytes"))),
-        Err(_) => Err(Problem::new(Kind::InvalidBody).with_detail("the body ended too early")),
     }
 }
 

@@ -66,24 +66,24 @@ pub(crate) async fn create_many(
     request: Request,
 ) -> Result<Response, Problem> {
     let id = RequestId::of(request.headers(), &caller, Route::Bulk)?;
-    let _permit = bulk_items::admit(&app, request.headers())?;
+    bulk_items::check_type(request.headers())?;
     let mut whole = WholeRequest::default();
     let mut room = AnswerRoom::of(&app.config.server);
     let links = &app.links(&caller);
     let (parts, body) = request.into_parts();
-    let parsed = bulk_items::read(&app.config.server, body, |index, value| {
+    let parsed = bulk_items::read(&app, &parts.extensions, body, |index, value| {
         if let Some(id) = &id {
             whole.add(id, &value);
         }
         let parsed = parse(index, value, id.as_ref(), links, &caller);
         room.admit(parsed, Draft::content)
     });
-    let parsed = parsed.await?;
+    let (parsed, _permit) = parsed.await?;
     check_again(&app.keys, &parts.headers, &caller).await?;
     if let Some(id) = &id {
         id.claim(app.store.as_ref(), whole).await?;
     }
-    let parsed = hash_passwords(&app, parsed).await;
+    let parsed = hash_passwords(&app, &caller, parsed).await;
     let is_alias = |item: &Result<Order, _>| matches!(item, Ok(order) if order.alias.is_some());
     let are_aliases: Vec<bool> = parsed.iter().map(is_alias).collect();
     let from = app.feed.end();
@@ -115,9 +115,11 @@ fn parse(
 /// Hashes the passwords of items; the orders with the hashes.
 pub(super) async fn hash_passwords(
     app: &App,
+    caller: &Caller,
     mut parsed: Vec<Parsed>,
 ) -> Vec<Result<Order, Problem>> {
-    hash_all(&app.passwords, &mut parsed, Draft::new_password).await;
+    let setter = caller.claim();
+    hash_all(&app.passwords, &mut parsed, Draft::new_password, &setter).await;
     let parsed = parsed.into_iter();
     parsed.map(|item| item.map(Draft::hashed)).collect()
 }

@@ -136,18 +136,19 @@ async fn change_many(
     request: Request,
     parse: impl Fn(Map<String, Value>, &TenantLinks<'_>, &Caller) -> Parsed,
 ) -> Result<(Vec<Outcome>, AwaitedChanges), Problem> {
-    let _permit = bulk_items::admit(app, request.headers())?;
+    bulk_items::check_type(request.headers())?;
     let mut room = AnswerRoom::of(&app.config.server);
     let links = &app.links(caller);
     let (parts, body) = request.into_parts();
-    let parsed = bulk_items::read(&app.config.server, body, |_, value| {
+    let parsed = bulk_items::read(app, &parts.extensions, body, |_, value| {
         let parsed = bulk_items::object(value).and_then(|object| parse(object, links, caller));
         parsed.map_err(|problem| room.fitting(problem))
     });
-    let mut parsed = parsed.await?;
+    let (mut parsed, _permit) = parsed.await?;
     check_again(&app.keys, &parts.headers, caller).await?;
     let passwords = &app.passwords;
-    hash_all(passwords, &mut parsed, |item| item.2.as_ref()).await;
+    let setter = caller.claim();
+    hash_all(passwords, &mut parsed, |item| item.2.as_ref(), &setter).await;
     let change = |(key, change, _): ParsedItem| (key, change);
     let parsed: Vec<_> = parsed.into_iter().map(|item| item.map(change)).collect();
     let from = app.feed.end();

@@ -3,50 +3,56 @@
 use super::body::is_json;
 use super::items::Items;
 use super::view::LinkView;
-use crate::config::{LinksConfig, ServerConfig};
+use crate::admission::Permit;
+use crate::config::LinksConfig;
+use crate::http::admitted::Admitted;
 use crate::http::app::App;
+use crate::http::arriving::{Arrived, Arriving};
+use crate::http::auth::Caller;
 use crate::links::model::Link;
 use crate::problem::{Document, Kind, Problem};
 use axum::body::Body;
-use http::{HeaderMap, StatusCode};
-use http_body_util::BodyExt;
+use http::{Extensions, HeaderMap, StatusCode};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::time::Duration;
-use tokio::sync::SemaphorePermit;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout};
 use utoipa::ToSchema;
 
 /// The most items of one request.
 const MAX_ITEMS: usize = 10_000;
 
-/// The slowest rate of a large body, in bytes a second.
-pub(crate) const MIN_BODY_RATE: usize = 65_536;
-
-/// Checks the type of the body, and takes the permit to hold it.
-pub(super) fn admit<'a>(app: &'a App, headers: &HeaderMap) -> Result<SemaphorePermit<'a>, Problem> {
-    if !is_json(headers) {
-        return Err(Problem::new(Kind::UnsupportedMediaType)
-            .with_detail("send the body with 'Content-Type: application/json'"));
+/// Checks the type of the body.
+pub(super) fn check_type(headers: &HeaderMap) -> Result<(), Problem> {
+    match is_json(headers) {
+        true => Ok(()),
+        false => Err(Problem::new(Kind::UnsupportedMediaType)
+            .with_detail("send the body with 'Content-Type: application/json'")),
     }
-    let permit = app.bulk_permits.try_acquire();
-    permit.map_err(|_| Problem::new(Kind::Overloaded))
 }
 
 /// Reads a body that is an array: what `parse` makes of each item, which is given its place. Either the body is refused as a
-/// whole, or every item is parsed. One item and what was parsed so far are held, both bounded.
+/// whole, or every item is parsed. One item and what was parsed so far are held, both bounded. Once all of it has come, it waits for
+/// the permit to work on it: no client holds one by sending slowly.
 pub(super) async fn read<T>(
-    config: &ServerConfig,
+    app: &App,
+    extensions: &Extensions,
     body: Body,
     parse: impl FnMut(usize, Value) -> T,
-) -> Result<Vec<T>, Problem> {
-    let reader = Reader {
-        config,
-        parse,
-        parsed: Vec::new(),
-        bytes: 0,
+) -> Result<(Vec<T>, Permit), Problem> {
+    let server = &app.config.server;
+    let bounds = (server.max_bulk_body_bytes, server.body_timeout_ms);
+    let arriving = Arriving::new(app, extensions, body, bounds);
+    let mut items = Items::new(server.max_body_bytes);
+    let parsed = Vec::new();
+    let (parsed, _arrived) = Reader { parse, parsed }.read(arriving, &mut items).await?;
+    let claim = match extensions.get::<Caller>() {
+        Some(caller) => caller.claim(),
+        None => Admitted::of(extensions).claim(),
     };
-    reader.read(body).await
+    let deadline = Instant::now() + server.request_timeout_ms;
+    let permit = app.bounded.bulk.take(claim, deadline).await?;
+    Ok((parsed, permit))
 }
 
 /// Carries out the valid ones of the parsed items by `run`, which gives their outcomes in order and may leave out the last; these
@@ -103,48 +109,22 @@ pub(super) fn object(value: Value) -> Result<Map<String, Value>, Problem> {
     }
 }
 
-struct Reader<'a, T, F> {
-    config: &'a ServerConfig,
+struct Reader<T, F> {
     parse: F,
     parsed: Vec<T>,
-    bytes: usize,
 }
 
-impl<T, F: FnMut(usize, Value) -> T> Reader<'_, T, F> {
-    async fn read(mut self, mut body: Body) -> Result<Vec<T>, Problem> {
-        let mut items = Items::new(self.config.max_body_bytes);
-        let start = Instant::now();
-        while let Some(frame) = timeout_at(start + self.allowed(), body.frame())
-            .await
-            .map_err(|_| Problem::new(Kind::BodyTimeout))?
-        {
-            let frame = frame.map_err(|_| {
-                Problem::new(Kind::InvalidBody).with_detail("the body ended too early")
-            })?;
-            let Some(data) = frame.data_ref() else {
-                continue;
-            };
-            self.count(data.len())?;
-            items.feed(data, |element| self.item(element))?;
+impl<T, F: FnMut(usize, Value) -> T> Reader<T, F> {
+    async fn read(
+        mut self,
+        mut arriving: Arriving<'_>,
+        items: &mut Items,
+    ) -> Result<(Vec<T>, Arrived), Problem> {
+        while let Some(bytes) = arriving.next().await? {
+            items.feed(&bytes, |element| self.item(element))?;
         }
         items.finish()?;
-        Ok(self.parsed)
-    }
-
-    /// How long the body may take, by the bytes that have come.
-    fn allowed(&self) -> Duration {
-        let seconds = u64::try_from(self.bytes / MIN_BODY_RATE).unwrap_or(u64::MAX);
-        self.config.body_timeout_ms + Duration::from_secs(seconds)
-    }
-
-    fn count(&mut self, more: usize) -> Result<(), Problem> {
-        self.bytes += more;
-        let limit = self.config.max_bulk_body_bytes;
-        if self.bytes > limit {
-            return Err(Problem::new(Kind::BodyTooLarge)
-                .with_detail(format!("the body may have at most {limit} bytes")));
-        }
-        Ok(())
+        Ok((self.parsed, arriving.arrived()?))
     }
 
     fn item(&mut self, element: &[u8]) -> Result<(), Problem> {

@@ -1,5 +1,6 @@
 //! Passwords that the items of a bulk request set.
 
+use crate::admission::Claim;
 use crate::links::passwords::{MAX_PER_REQUEST, NewPassword, Passwords};
 use crate::problem::Problem;
 
@@ -9,13 +10,14 @@ pub(super) async fn hash_all<T>(
     passwords: &Passwords,
     items: &mut [Result<T, Problem>],
     password_of: fn(&T) -> Option<&NewPassword>,
+    setter: &Claim,
 ) {
     refuse_beyond(MAX_PER_REQUEST, items, password_of);
     for item in items {
         let Ok(Some(password)) = item.as_ref().map(password_of) else {
             continue;
         };
-        if let Err(problem) = passwords.hash(&password.clone()).await {
+        if let Err(problem) = passwords.hash(&password.clone(), setter.clone()).await {
             *item = Err(problem);
         }
     }
@@ -55,7 +57,8 @@ mod tests {
             Ok(None),
         ];
         refuse_beyond(2, &mut items, Option::as_ref);
-        hash_all(&Passwords::new(), &mut items, Option::as_ref).await;
+        let setter = Claim::default();
+        hash_all(&Passwords::new(), &mut items, Option::as_ref, &setter).await;
         let outcome = |item: &Result<Option<NewPassword>, Problem>| match item {
             Ok(Some(password)) => password.hash().starts_with("$argon2id$").to_string(),
             Ok(None) => "none".to_owned(),

@@ -58,7 +58,7 @@ pub(crate) async fn create(
     let id = RequestId::of(&headers, &caller, Route::One)?;
     let receipt = id.map(|id| id.receipt(0, &object));
     let draft = parse(object, links, &caller, receipt)?;
-    let order = draft.hash(&app.passwords).await?;
+    let order = draft.hash(&app.passwords, caller.claim()).await?;
     let (made, awaited) = carry_out(&app, &caller, order).await?;
     Ok(awaited.attach_to(answer(&made, links)))
 }

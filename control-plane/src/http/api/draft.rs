@@ -1,5 +1,6 @@
 //! Orders whose passwords are not hashed yet.
 
+use crate::admission::Claim;
 use crate::links::model::LinkContent;
 use crate::links::order::Order;
 use crate::links::passwords::{NewPassword, Passwords};
@@ -27,9 +28,9 @@ impl Draft {
     }
 
     /// The order with the hash of its password, which takes a while if it has one.
-    pub(crate) async fn hash(self, passwords: &Passwords) -> Result<Order, Problem> {
+    pub(crate) async fn hash(self, passwords: &Passwords, setter: Claim) -> Result<Order, Problem> {
         if let Some(password) = self.new_password() {
-            passwords.hash(password).await?;
+            passwords.hash(password, setter).await?;
         }
         Ok(self.hashed())
     }

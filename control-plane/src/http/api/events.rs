@@ -4,10 +4,10 @@ use super::clicks::filter;
 use super::fields::Fields;
 use super::list::filter_tags;
 use super::{one, schema, values};
+use crate::admission::Permit;
 use crate::http::app::App;
 use crate::http::auth::{Caller, check_again};
-use crate::http::shares::Share;
-use crate::live::{ListenerFilter, LiveEvent, MAX_LISTENERS, Subscription};
+use crate::live::{ListenerFilter, LiveEvent, Subscription};
 use crate::problem::{Kind, Problem};
 use axum::extract::{Extension, RawQuery, State};
 use axum::response::sse::{Event, Sse};
@@ -24,10 +24,6 @@ const CHECKED_EVERY: Duration = Duration::from_secs(5);
 
 /// How long a stream goes on whose key cannot be checked.
 const UNCHECKED: Duration = Duration::from_mins(1);
-
-/// The streams of a tenant, and of a key.
-const STREAMS_OF_TENANT: usize = MAX_LISTENERS / 2;
-const STREAMS_OF_KEY: usize = 10;
 
 /// Streams clicks as they are reported, as server-sent events.
 ///
@@ -66,9 +62,7 @@ pub(crate) async fn stream(
         let link = one::find(&app, &caller, &LinkKey::new(domain, code)).await?;
         filter.link_id = Some(link.id);
     }
-    let most = [MAX_LISTENERS, STREAMS_OF_TENANT, STREAMS_OF_KEY];
-    let share = app.streams.take(&caller, most);
-    let share = share.ok_or_else(|| Problem::new(Kind::Overloaded))?;
+    let permit = app.bounded.streams.try_take(caller.claim())?;
     let subscription = app.live.listen(filter).await;
     let subscription = subscription
         .map_err(|error| Problem::new(Kind::Overloaded).with_detail(error.to_string()))?;
@@ -79,7 +73,7 @@ pub(crate) async fn stream(
         subscription,
         checked: None,
         tried: Instant::now(),
-        _share: share,
+        _permit: permit,
     };
     let events = stream::unfold(stream, async |mut stream| {
         let event = stream.next().await?;
@@ -100,7 +94,7 @@ struct Stream {
     checked: Option<Instant>,
     /// When that was tried last.
     tried: Instant,
-    _share: Share,
+    _permit: Permit,
 }
 
 impl Stream {

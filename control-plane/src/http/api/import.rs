@@ -120,23 +120,23 @@ fn agreed(bound: u64) -> u64 {
 impl Importer<'_> {
     async fn run(&self, request: Request, id: Option<RequestId>) -> Result<Response, Problem> {
         let app = self.app;
-        let _permit = bulk_items::admit(app, request.headers())?;
+        bulk_items::check_type(request.headers())?;
         let mut whole = WholeRequest::default();
         let config = &app.config.server;
         let mut room = AnswerRoom::of(config);
         let (parts, body) = request.into_parts();
-        let parsed = bulk_items::read(config, body, |index, value| {
+        let parsed = bulk_items::read(app, &parts.extensions, body, |index, value| {
             if let Some(id) = &id {
                 whole.add(id, &value);
             }
             room.admit(self.parse(index, value, id.as_ref()), Draft::content)
         });
-        let parsed = parsed.await?;
+        let (parsed, _permit) = parsed.await?;
         check_again(&app.keys, &parts.headers, self.caller).await?;
         if let Some(id) = &id {
             id.claim(app.store.as_ref(), whole).await?;
         }
-        let parsed = bulk::hash_passwords(app, parsed).await;
+        let parsed = bulk::hash_passwords(app, self.caller, parsed).await;
         let from = app.feed.end();
         let limit = config.request_timeout_ms;
         let run = async |orders: Vec<Order>, by: Deadlines| {
@@ -152,14 +152,14 @@ impl Importer<'_> {
     /// Answers what an import would, and changes nothing.
     async fn try_out(&self, request: Request) -> Result<Response, Problem> {
         let app = self.app;
-        let _permit = bulk_items::admit(app, request.headers())?;
+        bulk_items::check_type(request.headers())?;
         let config = &app.config.server;
         let (parts, body) = request.into_parts();
         let mut room = AnswerRoom::of(config);
-        let parsed = bulk_items::read(config, body, |index, value| {
+        let parsed = bulk_items::read(app, &parts.extensions, body, |index, value| {
             room.admit(self.parse(index, value, None), Draft::content)
         });
-        let parsed = parsed.await?;
+        let (parsed, _permit) = parsed.await?;
         check_again(&app.keys, &parts.headers, self.caller).await?;
         let parsed = bulk::without_hashes(parsed);
         let limit = config.request_timeout_ms;

@@ -60,7 +60,7 @@ pub(crate) async fn carry_out(
 ) -> Result<(Link, AwaitedChanges), Problem> {
     let patch = patch.by(&caller);
     if let Some(password) = patch.new_password() {
-        app.passwords.hash(password).await?;
+        app.passwords.hash(password, caller.claim()).await?;
     }
     let apply = move |content| patch.apply(content);
     one::change(app, caller, key, if_match, apply).await

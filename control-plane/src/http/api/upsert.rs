@@ -104,7 +104,7 @@ impl Upsert {
             external_id: external_id
                 .ok_or_else(|| Problem::of_field("externalId", "is required"))?,
             order: Draft::new(order, properties.new_password().cloned())
-                .hash(&app.passwords)
+                .hash(&app.passwords, caller.claim())
                 .await?,
             is_on_domain,
             properties: Arc::new(properties),

@@ -99,7 +99,7 @@ pub(crate) async fn create(
     // A missing name was refused above.
     let name = name.ok_or_else(|| Problem::new(Kind::Validation))?;
     let password = match password {
-        Some(password) => Some(hashed(&app, &password).await?),
+        Some(password) => Some(hashed(&app, &caller, &password).await?),
         None => None,
     };
     let actor = caller.actor();
@@ -186,7 +186,7 @@ pub(crate) async fn patch(
     let password = fields.change("password", accounts::password);
     fields.finish()?;
     patch.password = match password {
-        Some(Some(password)) => Some(Some(hashed(&app, &password).await?)),
+        Some(Some(password)) => Some(Some(hashed(&app, &caller, &password).await?)),
         Some(None) => Some(None),
         None => None,
     };
@@ -204,7 +204,7 @@ fn forgotten(value: &Value) -> Result<(), Reason> {
 }
 
 /// The hash of a password that is to be kept.
-async fn hashed(app: &App, password: &NewPassword) -> Result<Secret, Problem> {
-    app.passwords.hash(password).await?;
+async fn hashed(app: &App, caller: &Caller, password: &NewPassword) -> Result<Secret, Problem> {
+    app.passwords.hash(password, caller.claim()).await?;
     Ok(Secret::new(password.hash()))
 }

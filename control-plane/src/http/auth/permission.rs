@@ -7,6 +7,7 @@
 #[cfg(test)]
 mod matrix;
 
+use crate::admission::Claim;
 use crate::links::model::Link;
 use crate::problem::{Kind, Problem};
 use crate::store::{Actor, ChangeError, KeyHolder};
@@ -106,6 +107,11 @@ impl Caller {
     /// Whether the key has a quota of links.
     pub(crate) fn has_quota(&self) -> bool {
         self.holder.key.quota.is_some()
+    }
+
+    /// A claim of a permit for the caller.
+    pub(crate) fn claim(&self) -> Claim {
+        Claim::default().by(self.tenant_id(), self.id())
     }
 
     /// The caller, for the audit log.

@@ -3,6 +3,7 @@
 //! which to continue. 503 if the feed here is not current, or is behind that position: the edge asks another control plane.
 
 use super::wants_json;
+use crate::admission::Claim;
 use crate::feed::{ChangeBatch, FeedError};
 use crate::http::app::App;
 use crate::problem::{Kind, Problem};
@@ -29,9 +30,7 @@ pub(crate) async fn poll(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let query = FeedQuery::parse(uri.query().unwrap_or_default())?;
-    let Ok(_permit) = app.poll_permits.try_acquire() else {
-        return Err(Problem::new(Kind::Overloaded));
-    };
+    let _permit = app.bounded.polls.try_take(Claim::default())?;
     let wait = query.wait.min(app.config.feed.max_wait_ms);
     let batch = app.feed.poll(query.place(), wait).await?;
     if wants_json(&headers) {

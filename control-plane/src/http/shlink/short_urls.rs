@@ -25,7 +25,7 @@ pub(super) async fn create(
     let foreign = take_foreign(&mut object, links);
     let order = creating::parse(object, links, &caller, None);
     let draft = unless_wrong(foreign, order)?;
-    let order = draft.hash(&app.passwords).await?;
+    let order = draft.hash(&app.passwords, caller.claim()).await?;
     let taken = |problem: Problem| match problem.kind() {
         Kind::SlugTaken => Failure::from(problem).with("customSlug", slug.unwrap_or_default()),
         _ => problem.into(),

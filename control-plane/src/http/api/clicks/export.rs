@@ -5,10 +5,10 @@ use super::super::fields::{Fields, Reason};
 use super::super::{page, values};
 use super::filter;
 use super::view::{self, ClickView, Conversions};
+use crate::admission::Permit;
 use crate::analytics::{Bots, Engine, EngineError, RawClick, RawPlace, RawQuery, Scope};
 use crate::http::app::App;
 use crate::http::auth::Caller;
-use crate::http::shares::Share;
 use crate::problem::Problem;
 use crate::store::{Store, StoreError};
 use axum::Json;
@@ -102,8 +102,8 @@ impl RawAsked {
         match self.format {
             Format::Json => one_page(app, caller, query, self.limit).await,
             format => {
-                let share = app.export(caller)?;
-                export(app, share, query, format, self.limit).await
+                let permit = app.export(caller)?;
+                export(app, permit, query, format, self.limit).await
             }
         }
     }
@@ -147,13 +147,13 @@ struct Export {
     /// Whether the next part is the first one.
     is_first: bool,
     until: Instant,
-    _share: Share,
+    _permit: Permit,
 }
 
 /// Sends a file. The first part is read before, so that a failure has its answer; later ones close the connection.
 async fn export(
     app: &App,
-    share: Share,
+    permit: Permit,
     query: RawQuery,
     format: Format,
     most: u32,
@@ -166,7 +166,7 @@ async fn export(
         left: most,
         is_first: true,
         until: Instant::now() + LONGEST,
-        _share: share,
+        _permit: permit,
     };
     let first = export.next().await?.unwrap_or_default();
     let rest = stream::try_unfold(export, async |mut export: Export| {

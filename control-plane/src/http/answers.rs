@@ -1,0 +1,121 @@
+//! Large answers that are being sent. They have a room of their own (`server.max_answer_bytes`), where those give way whose clients hold
+//! most and take least: the permit of a request, for which others wait, does not depend on how fast its client reads.
+
+use super::admitted::Admitted;
+use super::app::App;
+use crate::admission::Permit;
+use crate::problem::Problem;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::Response;
+use bytes::Bytes;
+use hyper::body::{Body as _, Frame, SizeHint};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+/// Shorter answers are in the buffer of their connection.
+const LARGE_BYTES: usize = 65_536;
+
+/// How many bytes are handed on to be sent at once; the rest is held here, and counted.
+const CHUNK_BYTES: usize = 65_536;
+
+/// Gives large answers a permit of the room, until they are sent. Where there is none for the answer to a change, it is sent with the
+/// permits of its request: what was done is not to be reported as refused.
+pub(super) async fn admit(
+    State(app): State<Arc<App>>,
+    request: Request,
+    next: Next,
+) -> Result<Response, Problem> {
+    let admitted = Admitted::of(request.extensions());
+    let is_read = request.method().is_safe();
+    let response = next.run(request).await;
+    let length = response.body().size_hint().exact();
+    let length = length.and_then(|length| usize::try_from(length).ok());
+    let Some(length) = length.filter(|length| *length > LARGE_BYTES) else {
+        return Ok(response);
+    };
+    let paid_by = match app
+        .bounded
+        .answers
+        .try_take_yielding(admitted.claim(), length)
+    {
+        Ok(seat) => PaidBy::Room(seat),
+        Err(refusal) if is_read => return Err(refusal.into()),
+        Err(_) => PaidBy::Request(admitted),
+    };
+    Ok(response.map(|body| Body::new(SentBody::new(body, paid_by))))
+}
+
+/// What pays for an answer while it is sent.
+enum PaidBy {
+    Room(Permit),
+    Request(#[expect(dead_code, reason = "held until it is dropped")] Admitted),
+}
+
+/// The body of an answer, which holds what pays for it, and ends early if that has given way.
+struct SentBody {
+    body: Body,
+    /// What the body has handed over, and is not handed on.
+    rest: Bytes,
+    paid_by: PaidBy,
+    given_way: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+impl SentBody {
+    fn new(body: Body, paid_by: PaidBy) -> Self {
+        let given_way: Pin<Box<dyn Future<Output = ()> + Send>> = match &paid_by {
+            PaidBy::Room(seat) => Box::pin(seat.given_way()),
+            PaidBy::Request(_) => Box::pin(std::future::pending()),
+        };
+        Self {
+            body,
+            rest: Bytes::new(),
+            paid_by,
+            given_way,
+        }
+    }
+}
+
+impl hyper::body::Body for SentBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let this = &mut *self;
+        if let PaidBy::Room(seat) = &this.paid_by
+            && this.given_way.as_mut().poll(cx).is_ready()
+        {
+            return Poll::Ready(Some(Err(axum::Error::new(seat.refusal()))));
+        }
+        if this.rest.is_empty() {
+            match ready!(Pin::new(&mut this.body).poll_frame(cx)) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(bytes) => this.rest = bytes,
+                    Err(frame) => return Poll::Ready(Some(Ok(frame))),
+                },
+                other => return Poll::Ready(other),
+            }
+        }
+        let chunk = this.rest.split_to(this.rest.len().min(CHUNK_BYTES));
+        if let PaidBy::Room(seat) = &this.paid_by {
+            seat.pay(chunk.len());
+        }
+        Poll::Ready(Some(Ok(Frame::data(chunk))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self.body.size_hint().exact() {
+            Some(length) => SizeHint::with_exact(length + self.rest.len() as u64),
+            None => SizeHint::new(),
+        }
+    }
+}

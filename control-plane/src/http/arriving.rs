@@ -1,0 +1,202 @@
+//! Bodies of requests that are on their way. They are waited for outside of the permits of their requests, in a room of their own
+//! (`server.max_waiting_bodies`), where those give way whose clients hold most and have sent least: no client can hold a permit by not
+//! sending.
+
+use super::admitted::Admitted;
+use super::app::App;
+use crate::admission::{Admission, Permit, Refusal};
+use crate::problem::{Kind, Problem};
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::Response;
+use bytes::{Bytes, BytesMut};
+use futures_util::FutureExt;
+use http::Extensions;
+use http_body_util::BodyExt;
+use hyper::body::Frame;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
+
+/// The slowest rate of a large body, in bytes a second.
+const MIN_RATE: usize = 65_536;
+
+/// A body of which more is to come.
+pub(crate) struct Arriving<'a> {
+    room: &'a Admission,
+    admitted: Admitted,
+    body: Body,
+    limit: usize,
+    start: Instant,
+    time: Duration,
+    came: usize,
+    /// Its permit in the room, once it was waited for.
+    seat: Option<Permit>,
+}
+
+/// A body that has come as a whole, and holds its room until this is dropped.
+#[must_use]
+pub(crate) struct Arrived {
+    seat: Option<Permit>,
+}
+
+impl Arrived {
+    /// Whether it was waited for: what was known of its sender may have changed meanwhile.
+    pub(crate) fn was_waited_for(&self) -> bool {
+        self.seat.is_some()
+    }
+}
+
+/// Why a body has not come.
+#[derive(Debug)]
+pub(crate) enum BodyError {
+    /// It took too long.
+    Late,
+    /// It ended too early.
+    Cut,
+    /// It has more bytes than that.
+    TooLarge(usize),
+    /// It had to give way, or there was no permit for its request any more.
+    Refused(Refusal),
+}
+
+impl From<Refusal> for BodyError {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl From<BodyError> for Problem {
+    fn from(error: BodyError) -> Self {
+        match error {
+            BodyError::Late => Self::new(Kind::BodyTimeout),
+            BodyError::Cut => Self::new(Kind::InvalidBody).with_detail("the body ended too early"),
+            BodyError::TooLarge(limit) => Self::new(Kind::BodyTooLarge)
+                .with_detail(format!("the body may have at most {limit} bytes")),
+            BodyError::Refused(refusal) => refusal.into(),
+        }
+    }
+}
+
+impl<'a> Arriving<'a> {
+    /// The body of a request with these extensions, which may have so many bytes. It has so long, and a second more for each
+    /// [`MIN_RATE`] bytes that have come.
+    pub(crate) fn new(
+        app: &'a App,
+        extensions: &Extensions,
+        body: Body,
+        (limit, time): (usize, Duration),
+    ) -> Self {
+        Self {
+            room: &app.bounded.bodies,
+            admitted: Admitted::of(extensions),
+            body,
+            limit,
+            start: Instant::now(),
+            time,
+            came: 0,
+            seat: None,
+        }
+    }
+
+    /// The next bytes; `None` at the end.
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
+        loop {
+            let Some(frame) = self.frame().await? else {
+                return Ok(None);
+            };
+            let Ok(bytes) = frame.into_data() else {
+                continue;
+            };
+            self.came += bytes.len();
+            if self.came > self.limit {
+                return Err(BodyError::TooLarge(self.limit));
+            }
+            if let Some(seat) = &self.seat {
+                seat.grow(bytes.len())?;
+            }
+            return Ok(Some(bytes));
+        }
+    }
+
+    /// The request goes on: it takes its permits again.
+    pub(crate) fn arrived(self) -> Result<Arrived, BodyError> {
+        if let Some(seat) = &self.seat {
+            if !seat.settle() {
+                return Err(seat.refusal().into());
+            }
+            self.admitted.take_up()?;
+        }
+        Ok(Arrived { seat: self.seat })
+    }
+
+    /// The whole body.
+    pub(crate) async fn whole(mut self) -> Result<(Bytes, Arrived), BodyError> {
+        let mut whole = BytesMut::new();
+        let first = self.next().await?.unwrap_or_default();
+        while let Some(bytes) = self.next().await? {
+            if whole.is_empty() {
+                whole.extend_from_slice(&first);
+            }
+            whole.extend_from_slice(&bytes);
+        }
+        let bytes = match whole.is_empty() {
+            true => first,
+            false => whole.freeze(),
+        };
+        Ok((bytes, self.arrived()?))
+    }
+
+    async fn frame(&mut self) -> Result<Option<Frame<Bytes>>, BodyError> {
+        let frame = match self.body.frame().now_or_never() {
+            Some(frame) => frame,
+            None => self.wait_for_frame().await?,
+        };
+        frame.transpose().map_err(|_| BodyError::Cut)
+    }
+
+    /// Waits for bytes, with a permit of the room in place of those of the request.
+    async fn wait_for_frame(
+        &mut self,
+    ) -> Result<Option<Result<Frame<Bytes>, axum::Error>>, BodyError> {
+        let seat = match &self.seat {
+            Some(seat) => seat,
+            None => {
+                let seat = self
+                    .room
+                    .try_take_yielding(self.admitted.claim(), self.came)?;
+                self.admitted.put_down();
+                &*self.seat.insert(seat)
+            }
+        };
+        let seconds = u64::try_from(self.came / MIN_RATE).unwrap_or(u64::MAX);
+        let end = self.start + self.time + Duration::from_secs(seconds);
+        tokio::select! {
+            biased;
+            frame = timeout_at(end, self.body.frame()) => frame.map_err(|_| BodyError::Late),
+            () = seat.given_way() => Err(seat.refusal().into()),
+        }
+    }
+}
+
+/// Waits for the bodies of a route, which may have so many bytes, before its handler. The handler refuses one that has more.
+pub(super) async fn ahead(
+    State((app, limit)): State<(Arc<App>, usize)>,
+    request: Request,
+    next: Next,
+) -> Result<Response, Problem> {
+    let (head, body) = request.into_parts();
+    let time = app.config.server.body_timeout_ms;
+    let mut arriving = Arriving::new(&app, &head.extensions, body, (usize::MAX, time));
+    let mut bytes = BytesMut::new();
+    while let Some(more) = arriving.next().await? {
+        bytes.extend_from_slice(&more);
+        if bytes.len() > limit {
+            break;
+        }
+    }
+    let _arrived = arriving.arrived()?;
+    let request = Request::from_parts(head, Body::from(bytes.freeze()));
+    Ok(next.run(request).await)
+}

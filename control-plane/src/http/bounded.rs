@@ -1,0 +1,172 @@
+//! How much of what there is for requests, and how much of it an address, a key or a tenant may have: one page for all of it.
+
+use crate::admission::{Admission, Bounds};
+use crate::config::{AnalyticsConfig, Config, PagesConfig, ServerConfig};
+use crate::live::MAX_LISTENERS;
+use std::time::Duration;
+
+/// How many wait for each that is worked on.
+const WAITING_FOR_EACH: usize = 4;
+
+/// The questions about clicks that wait at least: they wait for a second alone.
+const MIN_WAITING_QUESTIONS: usize = 64;
+
+/// The files of clicks that are sent at once, in all, of a tenant, and of a key.
+const EXPORTS: Bounds = Bounds {
+    of_tenant: 4,
+    of_key: 2,
+    ..Bounds::new("the number of files of clicks that are sent at once", 20)
+};
+
+/// The streams of clicks.
+const STREAMS: Bounds = Bounds {
+    of_tenant: MAX_LISTENERS / 2,
+    of_key: 10,
+    ..Bounds::new("the number of streams of clicks", MAX_LISTENERS)
+};
+
+/// Passwords that visitors give, from their try on. Of an address there are fewer at once than it has tries, so that those who give the
+/// right one, whose try comes back, do not use them up.
+const UNLOCKS: Bounds = Bounds {
+    waiting: 512,
+    of_address: 2,
+    ..Bounds::new(
+        "the number of passwords of links that are looked at once",
+        64,
+    )
+};
+
+/// What is bounded for all listeners together.
+pub(crate) struct Bounded {
+    /// Polls of edges that wait.
+    pub(crate) polls: Admission,
+    /// Bodies of requests that are on their way.
+    pub(crate) bodies: Admission,
+    /// Large answers that are being sent.
+    pub(crate) answers: Admission,
+    /// Requests for pages for visitors.
+    pub(crate) pages: Admission,
+    /// Passwords of links that visitors give.
+    pub(crate) unlocks: Admission,
+    /// Bulk requests, and uploads.
+    pub(crate) bulk: Admission,
+    /// Questions about clicks.
+    pub(crate) questions: Admission,
+    /// Files of clicks.
+    pub(crate) exports: Admission,
+    /// Clients that listen to clicks.
+    pub(crate) streams: Admission,
+}
+
+impl Bounded {
+    pub(super) fn new(config: &Config) -> Self {
+        Self {
+            polls: Admission::new(Bounds::new("feed.max_polls", config.feed.max_polls)),
+            bodies: Admission::new(bodies(&config.server)),
+            answers: Admission::new(answers(&config.server)),
+            pages: Admission::new(pages(&config.pages)),
+            unlocks: Admission::new(UNLOCKS),
+            bulk: Admission::new(bulk(&config.server)),
+            questions: Admission::new(questions(&config.analytics)),
+            exports: Admission::new(EXPORTS),
+            streams: Admission::new(STREAMS),
+        }
+    }
+}
+
+/// The bounds of a listener. Each has its own, so that visitors shut out neither edges nor people who look after the system.
+#[derive(Clone)]
+pub(crate) struct ListenerAdmission {
+    /// Requests that are worked on.
+    pub(super) requests: Admission,
+    /// Open connections.
+    pub(crate) connections: Admission,
+    /// Connections beyond these, for probes.
+    pub(crate) health: Admission,
+}
+
+impl ListenerAdmission {
+    pub(crate) fn new(config: &ServerConfig) -> Self {
+        Self {
+            requests: Admission::new(requests(config)),
+            connections: Admission::new(connections(config)),
+            health: Admission::new(health_connections(config)),
+        }
+    }
+
+    /// For how long every request, or every connection, has been refused while none ended.
+    pub(super) fn stuck_for(&self) -> Duration {
+        self.requests.stuck_for().max(self.connections.stuck_for())
+    }
+}
+
+/// The requests of a listener. No address, key or tenant can have all of them.
+fn requests(server: &ServerConfig) -> Bounds {
+    let requests = server.max_requests;
+    let but = |part: usize| (requests - requests.div_ceil(part)).max(1);
+    Bounds {
+        of_address: but(8),
+        of_tenant: but(4),
+        of_key: requests.div_ceil(2),
+        ..Bounds::new("server.max_requests", requests)
+    }
+}
+
+/// The connections of a listener. Those that are idle give way.
+fn connections(server: &ServerConfig) -> Bounds {
+    Bounds {
+        waiting: 1,
+        of_address: server.max_connections_per_address,
+        ..Bounds::new("server.max_connections", server.max_connections)
+    }
+}
+
+/// The connections of a listener beyond these, for probes.
+fn health_connections(server: &ServerConfig) -> Bounds {
+    Bounds {
+        waiting: 1,
+        ..Bounds::new("server.health_connections", server.health_connections)
+    }
+}
+
+fn bodies(server: &ServerConfig) -> Bounds {
+    Bounds {
+        bytes: server
+            .max_waiting_body_bytes
+            .max(server.max_bulk_body_bytes),
+        bytes_name: "server.max_waiting_body_bytes",
+        ..Bounds::new("server.max_waiting_bodies", server.max_waiting_bodies)
+    }
+}
+
+/// Answers are bounded by their bytes alone.
+fn answers(server: &ServerConfig) -> Bounds {
+    Bounds {
+        bytes: server.max_answer_bytes,
+        ..Bounds::new("server.max_answer_bytes", usize::MAX)
+    }
+}
+
+fn pages(pages: &PagesConfig) -> Bounds {
+    let requests = pages.max_requests;
+    Bounds {
+        of_address: (requests - requests.div_ceil(8)).max(1),
+        ..Bounds::new("pages.max_requests", requests)
+    }
+}
+
+fn bulk(server: &ServerConfig) -> Bounds {
+    let requests = server.max_bulk_requests;
+    Bounds {
+        waiting: WAITING_FOR_EACH * requests,
+        ..Bounds::new("server.max_bulk_requests", requests).shared()
+    }
+}
+
+fn questions(analytics: &AnalyticsConfig) -> Bounds {
+    let queries = analytics.max_queries;
+    Bounds {
+        waiting: MIN_WAITING_QUESTIONS.max(WAITING_FOR_EACH * queries),
+        ..Bounds::new("analytics.max_queries", queries).shared()
+    }
+}
