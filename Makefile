@@ -134,10 +134,9 @@ test-import: ## Import 100,000 links each in the formats of Shlink and YOURLS, t
 
 # Drills, on a control plane built for release: `make DRILL_PROFILE=dev chaos-issuers` for a quicker build.
 DRILL_PROFILE ?= release
-EXACT := --exact
 DRILL_FOLDER := $(if $(filter dev,$(DRILL_PROFILE)),debug,$(DRILL_PROFILE))
 DRILLS := chaos-issuers skipped-numbers stalled-database throughput import-urls issuer-sources galera \
-  show-redis cluster-failover click-accounting front-crowd pressure restore soak
+  show-redis cluster-failover click-accounting front-crowd restore soak
 chaos-issuers: DRILL := chaos::chaos
 skipped-numbers: DRILL := restarts::skipped
 stalled-database: DRILL := stall::stalled
@@ -149,8 +148,6 @@ show-redis: DRILL := connections::connections propagation::propagation scanning:
 cluster-failover: DRILL := failover::failover
 click-accounting: DRILL := clicks::clicks clicks::clicks_in_clickhouse clicks::losses
 front-crowd: DRILL := crowd::crowd
-pressure: DRILL := pressure::
-pressure: EXACT :=
 restore: DRILL := restore::restore
 soak: DRILL := soak::soak
 
@@ -165,14 +162,13 @@ show-redis: ## Connections, changes, scans and FLUSHALL at two Envoys: figures o
 cluster-failover: ## Kill a master of Redis Cluster under load
 click-accounting: ## Count a million clicks, in both engines, while all parts are killed and stopped; and losses
 front-crowd: ## Follow links through nginx beside 10,000 idle connections, slow clients and resets of HTTP/2: figures of each
-pressure: ## What one client, one row or one crowd takes from all others: each row beside its goal
 soak: ## Change the listener of an Envoy under mixed load for an hour: it does not grow, and no answer is wrong
 galera: setup-galera ## Kill nodes of a Galera cluster in turn while two control planes create: nothing lost, nothing twice
 restore: setup-restore ## Lose the database, and restore it by the runbook's commands: nothing stale, no number twice
 $(DRILLS): setup wasm
 	cargo build --profile $(DRILL_PROFILE) $(NATIVE) --bin edgelink
 	EDGELINK_TEST_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target))/$(DRILL_FOLDER)/edgelink \
-	  cargo test $(NATIVE) --test drill -- --ignored $(EXACT) --nocapture --test-threads 1 $(DRILL)
+	  cargo test $(NATIVE) --test drill -- --ignored --exact --nocapture --test-threads 1 $(DRILL)
 
 # `make ROW=snapshot_transaction pressure` has one of them.
 .PHONY: pressure
