@@ -207,11 +207,6 @@ impl Permit {
         }
     }
 
-    /// Whether it has given way.
-    pub(crate) fn is_gone(&self) -> bool {
-        self.gone.as_ref().is_some_and(Notice::is_sent)
-    }
-
     /// The refusal of a permit that has given way.
     pub(crate) fn refusal(&self) -> Refusal {
         let bound = self.gone.as_ref().and_then(Notice::bound);

@@ -35,10 +35,6 @@ pub(super) struct Notice {
 }
 
 impl Notice {
-    pub(super) fn is_sent(&self) -> bool {
-        self.token.is_cancelled()
-    }
-
     /// Done when it is sent.
     pub(super) async fn sent(self) {
         self.token.cancelled_owned().await;
@@ -117,8 +113,9 @@ impl Ledger {
         now: Instant,
     ) -> Result<u64, Refusal> {
         if let Err(refusal) = self.take_now(&claim, bytes, now) {
-            // Others may have a permit where one party has its share.
-            if !matches!(refusal, Refusal::Share(_)) {
+            // Others may have a permit where one party has its share, unless that is all there are.
+            let is_full = self.held.len() >= self.bounds.permits;
+            if is_full || !matches!(refusal, Refusal::Share(_)) {
                 self.note_refusal(now);
             }
             return Err(refusal);

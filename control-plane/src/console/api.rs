@@ -45,7 +45,7 @@ impl Console {
         Self {
             api: routes_of_callers().with_state(app.clone()),
             app: app.clone(),
-            imports: Arc::new(Imports::new(&app.config.console)),
+            imports: Arc::default(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! The body of a form, piece by piece, within its bounds.
 
-use crate::http::api::MIN_BODY_RATE;
+use crate::http::arriving::MIN_RATE;
 use crate::problem::{Kind, Problem};
 use axum::body::Body;
 use bytes::Bytes;
@@ -61,7 +61,7 @@ impl Pieces {
     /// The next piece; `None` at the end.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
         loop {
-            let seconds = u64::try_from(self.bytes / MIN_BODY_RATE).unwrap_or(u64::MAX);
+            let seconds = u64::try_from(self.bytes / MIN_RATE).unwrap_or(u64::MAX);
             let end = self.start + self.time + Duration::from_secs(seconds);
             let frame = timeout_at(end, self.body.frame()).await;
             match frame.map_err(|_| BodyError::Late)? {

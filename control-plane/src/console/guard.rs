@@ -4,7 +4,6 @@
 //! sent it. The cookie is `SameSite=Strict`, so that other sites do not even send it.
 
 use super::api::Console;
-use super::body::{BodyError, Pieces};
 use super::cookies::{Cookie, host};
 use super::form::{FORM_TOKEN, Form};
 use super::signed_in::SignedIn;

@@ -47,7 +47,6 @@ mod view;
 mod webhooks;
 
 pub(crate) use accounts::password as password_of_user;
-pub(crate) use bulk_items::MIN_BODY_RATE;
 
 use crate::config::LinksConfig;
 use crate::http::app::App;

@@ -20,7 +20,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 /// The slowest rate of a large body, in bytes a second.
-const MIN_RATE: usize = 65_536;
+pub(crate) const MIN_RATE: usize = 65_536;
 
 /// A body of which more is to come.
 pub(crate) struct Arriving<'a> {

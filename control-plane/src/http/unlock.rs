@@ -77,7 +77,7 @@ async fn check(
     let giver = Claim::of_address(address);
     let deadline = Instant::now() + app.config.server.request_timeout_ms;
     let _permit = app.bounded.unlocks.take(giver.clone(), deadline).await?;
-    let taken = match app.tries.take_of(Some(key), Some(address)).await {
+    let taken = match app.tries.take(key, address).await {
         Ok(taken) => taken,
         Err(seconds) => return Ok(Unlocking::Limited(seconds)),
     };
