@@ -119,3 +119,28 @@ impl hyper::body::Body for SentBody {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admission::{Admission, Bounds, Claim};
+    use http_body_util::BodyExt;
+
+    /// On this machine's own network the system takes megabytes for a client that reads nothing.
+    #[tokio::test]
+    async fn an_answer_that_gives_way_ends_early() {
+        let room = Admission::new(Bounds {
+            bytes: 100_000,
+            ..Bounds::new("server.max_answer_bytes", 10)
+        });
+        let of = |last| Claim::of_address([192, 0, 2, last].into());
+        let seat = room.try_take_yielding(of(1), 90_000).unwrap();
+        let answer = Body::from(vec![0; 90_000]);
+        let mut sent = SentBody::new(answer, PaidBy::Room(seat));
+        let first = sent.frame().await.unwrap().unwrap();
+        assert_eq!(first.into_data().unwrap().len(), CHUNK_BYTES);
+        let other = room.try_take_yielding(of(2), 20_000);
+        assert!(other.is_ok(), "the client that holds most makes room");
+        assert!(sent.frame().await.unwrap().is_err());
+    }
+}

@@ -18,7 +18,7 @@ const COUNTERS: usize = 4096;
 
 /// The size of an entry beside its texts, in bytes: its places in the tables of the cache, which are up to half empty, the places of
 /// the key and of the record, and what the allocator adds.
-const OVERHEAD: usize = 640;
+const OVERHEAD: usize = 704;
 
 /// What a lookup found.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -117,13 +117,12 @@ impl Store {
             let wanted = links.iter().filter_map(WantedNames::external_id);
             conflicts.find_external_ids(session, wanted).await?;
             let error = |(link, (domain_id, code)): (&WantedNames<'_>, &(u32, Option<&Code>))| {
-                let row = code.and_then(|code| conflicts.of_code(*domain_id, code));
-                if row.is_some_and(|row| row.deleted_at.is_none()) {
-                    return Some(CreateError::CodeTaken);
+                let has_taken_id = |id| conflicts.external_ids.contains(&id);
+                if link.external_id().is_some_and(has_taken_id) {
+                    return Some(CreateError::ExternalIdTaken);
                 }
-                let external_id = link.external_id()?;
-                let is_taken = conflicts.external_ids.contains(&external_id);
-                is_taken.then_some(CreateError::ExternalIdTaken)
+                let row = code.and_then(|code| conflicts.of_code(*domain_id, code))?;
+                row.deleted_at.is_none().then_some(CreateError::CodeTaken)
             };
             Ok(links.iter().zip(&places).map(error).collect())
         })

@@ -234,21 +234,8 @@ async fn large_answers_have_so_many_bytes_together_and_those_to_changes_are_neve
             .text()
             .contains("server.max_answer_bytes is reached")
     );
-
-    // Two fit not. The client that takes nothing is cut off.
-    let list = format!(
-        "GET /api/v1/links?limit=50 HTTP/1.1\r\nhost: x\r\nx-api-key: {}\r\nconnection: close\r\n\r\n",
-        server.admin_key
-    );
-    let mut silent = connect_from(&server, [127, 0, 0, 2]).await;
-    silent.write_all(list.as_bytes()).await.unwrap();
-    silent.readable().await.unwrap();
     let answer = server.get("/links?limit=50").await;
-    let whole = answer.body.len();
     assert_eq!(answer.expect(200)["links"].as_array().unwrap().len(), 50);
-    let answer = read_all(&mut silent).await;
-    assert!(answer.starts_with("HTTP/1.1 200 "), "{}", &answer[..20]);
-    assert!(answer.len() < whole, "{} of {whole}", answer.len());
 }
 
 #[tokio::test]

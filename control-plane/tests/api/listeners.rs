@@ -5,7 +5,7 @@ use edgelink_control_plane::config::ListenerKind;
 use reqwest::StatusCode;
 use serde_json::json;
 use std::net::SocketAddr;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 const OTHERS: [(&str, &str); 3] = [
@@ -89,18 +89,25 @@ async fn ask(address: SocketAddr, path: &str) -> String {
     read_all(&mut stream).await
 }
 
+/// A report of abuse whose body does not come.
+const UNFINISHED: &[u8] =
+    b"POST /+/report HTTP/1.1\r\nhost: go.example:8080\r\nexpect: 100-continue\r\n\
+    content-type: application/x-www-form-urlencoded\r\ncontent-length: 100\r\n\r\n";
+
 #[tokio::test]
 async fn a_listener_whose_connections_are_taken_answers_probes_and_shuts_out_no_other_one() {
     let mut variables = OTHERS.to_vec();
     variables.push(("EDGELINK_SERVER_MAX_CONNECTIONS", "1"));
+    variables.push(("EDGELINK_SERVER_BODY_TIMEOUT_MS", "60000"));
+    variables.push(("EDGELINK_SERVER_FORM_TIMEOUT_MS", "60000"));
     let server = Running::with(&variables).await;
     let public = address(&server, ListenerKind::Public);
+    // A request that is in flight: an idle connection would make room.
     let mut taken = TcpStream::connect(public).await.unwrap();
-    taken
-        .write_all(b"GET /robots.txt HTTP/1.1\r\nhost: x\r\n\r\n")
-        .await
-        .unwrap();
-    taken.readable().await.unwrap();
+    taken.write_all(UNFINISHED).await.unwrap();
+    let mut answer = [0; 25];
+    taken.read_exact(&mut answer).await.unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 100 Continue\r\n\r\n");
     for (kind, path, expected) in [
         (ListenerKind::Public, "/health/live", "200"),
         (ListenerKind::Public, "/robots.txt", "503"),

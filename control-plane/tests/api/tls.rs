@@ -231,11 +231,18 @@ async fn a_connection_for_probes_is_offered_http_1_alone() {
     let identity = authority.issue("server");
     let mut variables = variables(&identity);
     variables.push(("EDGELINK_SERVER_MAX_CONNECTIONS", "1"));
+    variables.push(("EDGELINK_SERVER_BODY_TIMEOUT_MS", "60000"));
+    variables.push(("EDGELINK_SERVER_FORM_TIMEOUT_MS", "60000"));
     let server = Running::with(&variables).await;
-    let stream = authority.connect(server.address, "h2", None).await.unwrap();
-    let mut first = Http2Connection::over(stream);
-    let answer = first.request(&PAGE).await.unwrap();
-    assert_eq!(answer, Http2Answer::Status(404));
+    // A request that is in flight: an idle connection would make room.
+    let connected = authority.connect(server.address, "http/1.1", None).await;
+    let mut first = connected.unwrap();
+    let head = b"POST /+/report HTTP/1.1\r\nhost: go.example:8080\r\nexpect: 100-continue\r\n\
+        content-type: application/x-www-form-urlencoded\r\ncontent-length: 100\r\n\r\n";
+    first.write_all(head).await.unwrap();
+    let mut answer = [0; 25];
+    first.read_exact(&mut answer).await.unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 100 Continue\r\n\r\n");
     assert!(authority.connect(server.address, "h2", None).await.is_err());
     assert!(is_live(&authority, server.address, None).await);
     drop(first);
