@@ -360,8 +360,8 @@ fn certificates_and_tokens_are_replaced_without_any_excuse() {
         let story = created().broken(kind, "envoy-0", 5000, 8000);
         story.ends(unavailable, 6000, 6001).breaks()
     };
-    assert_eq!(meanwhile("certificate rotated"), [Promise::Recovered]);
-    assert_eq!(meanwhile("token rotated"), [Promise::Recovered]);
+    assert_eq!(meanwhile("certificate rotated"), [Promise::Available]);
+    assert_eq!(meanwhile("token rotated"), [Promise::Available]);
     assert_eq!(meanwhile("certificate wrong"), []);
 }
 

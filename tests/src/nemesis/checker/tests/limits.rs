@@ -74,6 +74,9 @@ fn a_link_is_served_as_often_as_its_limit_says() {
     assert_eq!(raised.visits(3, 4000).breaks(), [Promise::LimitsKept]);
 }
 
+/// The largest block of the link of [`limited`]: all its visits.
+const BLOCK: u64 = 3;
+
 #[test]
 fn each_worker_that_is_killed_costs_a_block() {
     let story = |count| {
@@ -81,8 +84,8 @@ fn each_worker_that_is_killed_costs_a_block() {
             .broken("kill", "envoy-0", 2010, 2020)
             .visits(count, 2000)
     };
-    assert_eq!(story(3 + 2 * 20).breaks(), []);
-    assert_eq!(story(3 + 2 * 20 + 1).breaks(), [Promise::LimitsKept]);
+    assert_eq!(story(3 + 2 * BLOCK).breaks(), []);
+    assert_eq!(story(3 + 2 * BLOCK + 1).breaks(), [Promise::LimitsKept]);
     let other = limited().broken("kill", "cp-0", 2010, 2020);
     assert_eq!(other.visits(4, 2000).breaks(), [Promise::LimitsKept]);
 }
@@ -95,11 +98,14 @@ fn workers_that_reach_no_control_plane_for_long_cost_a_block() {
             .broken("isolate", "cp-1", 2000, until)
             .visits(count, 2000)
     };
-    assert_eq!(story(9000, 3 + 4 * 20).breaks(), []);
-    assert_eq!(story(9000, 3 + 4 * 20 + 1).breaks(), [Promise::LimitsKept]);
+    assert_eq!(story(9000, 3 + 4 * BLOCK).breaks(), []);
+    assert_eq!(
+        story(9000, 3 + 4 * BLOCK + 1).breaks(),
+        [Promise::LimitsKept]
+    );
     assert_eq!(story(3000, 4).breaks(), [Promise::LimitsKept]);
     let unknown = limited().broken("certificate wrong", "envoy-0", 2000, 9000);
-    assert_eq!(unknown.visits(3 + 2 * 20, 2000).breaks(), []);
+    assert_eq!(unknown.visits(3 + 2 * BLOCK, 2000).breaks(), []);
     let redis = limited().broken("stop", "redis-0", 2000, 40_000);
     assert_eq!(redis.visits(4, 2000).breaks(), [Promise::LimitsKept]);
 }
@@ -116,11 +122,11 @@ fn workers_that_are_drained_cost_nothing_unless_they_reach_no_control_plane() {
     };
     assert_eq!(story().visits(4, 2000).breaks(), [Promise::LimitsKept]);
     let cut_off = || story().broken("kill", "mariadb", 2000, 2100);
-    assert_eq!(cut_off().visits(3 + 2 * 4 * 20, 2000).breaks(), []);
-    let more = cut_off().visits(3 + 2 * 4 * 20 + 1, 2000);
+    assert_eq!(cut_off().visits(3 + 2 * 4 * BLOCK, 2000).breaks(), []);
+    let more = cut_off().visits(3 + 2 * 4 * BLOCK + 1, 2000);
     assert_eq!(more.breaks(), [Promise::LimitsKept]);
     let moved = limited().broken("clock moved", "mariadb +90 s", 2000, 2100);
-    assert_eq!(moved.visits(3 + 2 * 4 * 20, 2000).breaks(), []);
+    assert_eq!(moved.visits(3 + 2 * 4 * BLOCK, 2000).breaks(), []);
     let other = limited().broken("clock moved", "envoy-0 +90 s", 2000, 30_000);
     assert_eq!(other.visits(4, 2000).breaks(), [Promise::LimitsKept]);
 }
