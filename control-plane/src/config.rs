@@ -30,6 +30,7 @@ pub use error::ConfigError;
 pub use feed::{FeedConfig, PublisherConfig};
 pub use home::{HomeConfig, ReportsConfig};
 pub use limits::LimitsConfig;
+pub(crate) use links::SNOWFLAKE_CODE_LENGTH;
 pub use links::{LinksConfig, NumberSourceKind, NumbersConfig, Scheme, UnknownHosts};
 pub use network::{Network, Origin};
 pub(crate) use oidc::trusted_url;

@@ -39,6 +39,7 @@ mod link_clicks;
 mod links;
 mod listing;
 mod locked_rows;
+mod marks;
 mod migrate;
 mod moving;
 mod mysql;

@@ -1,12 +1,15 @@
 //! Settings of links: domains, codes, short URLs, and the number source.
 
 use super::value::{FileText, Header, Secret};
-use crate::numbers::{ZookeeperAuth, snowflake};
+use crate::numbers::ZookeeperAuth;
 use edgelink_wire::settings::Problems;
 use edgelink_wire::target::HostPattern;
 use edgelink_wire::{Code, CodeLength, CodeSpace, Domain, LinkPrefix, PermutationKey};
 use std::collections::HashSet;
 use std::time::Duration;
+
+/// The only code length that holds the numbers of the source `snowflake`.
+pub(crate) const SNOWFLAKE_CODE_LENGTH: u8 = 10;
 
 edgelink_wire::settings! {
     snake_case;
@@ -196,7 +199,7 @@ impl NumbersConfig {
     }
 
     fn check_source(&self, links: &LinksConfig) -> Result<(), String> {
-        let (length, needed) = (links.code_length, snowflake::CODE_LENGTH);
+        let (length, needed) = (links.code_length, SNOWFLAKE_CODE_LENGTH);
         match self.source {
             NumberSourceKind::Zookeeper if self.zookeeper_servers.is_none() => {
                 Err("is 'zookeeper', which needs numbers.zookeeper_servers".to_owned())

@@ -3,7 +3,6 @@
 
 mod feed;
 
-use super::visit_workers::note_worker;
 use super::{arriving, unlock};
 use crate::clicks::IngestError;
 use crate::clock;
@@ -16,8 +15,8 @@ use crate::snapshot::SnapshotError;
 use crate::telemetry::prometheus::{EDGE_LOOKUPS, VISITS_LEASED};
 use axum::body::Bytes;
 use axum::extract::rejection::{BytesRejection, PathRejection};
-use axum::extract::{DefaultBodyLimit, Path, State};
-use axum::middleware::{from_fn, from_fn_with_state};
+use axum::extract::{DefaultBodyLimit, Path, Request, State};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
 use axum::{Json, Router};
@@ -430,4 +429,13 @@ impl From<IngestError> for Problem {
             IngestError::Store(error) => Self::store(&error),
         }
     }
+}
+
+/// Notes the worker that a request of the edge API names.
+async fn note_worker(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let worker = request.headers().get(visits::WORKER_HEADER);
+    if let Some(worker) = worker.and_then(|worker| visits::worker_of(worker.as_bytes())) {
+        app.visit_workers.note(&worker);
+    }
+    next.run(request).await
 }

@@ -1,16 +1,11 @@
 //! The last words of workers of edges that hold visits, gathered until they are written.
 
 use crate::config::VisitsConfig;
-use crate::http::app::App;
 use crate::latest::Latest;
 use crate::store::Store;
 use crate::telemetry::LogThrottle;
 use crate::visits::NOTED_SHARE;
-use axum::extract::{Request, State};
-use axum::middleware::Next;
-use axum::response::Response;
 use edgelink_wire::clicks::WorkerId;
-use edgelink_wire::visits;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -87,17 +82,4 @@ impl WorkerNotes {
             noted_at.remove(worker);
         }
     }
-}
-
-/// Notes the worker that a request of the edge API names.
-pub(super) async fn note_worker(
-    State(app): State<Arc<App>>,
-    request: Request,
-    next: Next,
-) -> Response {
-    let worker = request.headers().get(visits::WORKER_HEADER);
-    if let Some(worker) = worker.and_then(|worker| visits::worker_of(worker.as_bytes())) {
-        app.visit_workers.note(&worker);
-    }
-    next.run(request).await
 }

@@ -12,6 +12,7 @@ mod workers;
 
 use super::source::{IssueError, NumberSource};
 use crate::clock::unix_millis;
+use crate::config::SNOWFLAKE_CODE_LENGTH;
 use crate::store::Store;
 use async_trait::async_trait;
 use std::ops::Range;
@@ -21,9 +22,6 @@ use workers::StoredWorkers;
 
 /// The source as it is configured.
 const NAME: &str = "snowflake";
-
-/// The only code length that holds the numbers.
-pub(crate) const CODE_LENGTH: u8 = 10;
 
 /// 2025-01-01T00:00:00Z in unix milliseconds.
 const EPOCH_MILLIS: u64 = 1_735_689_600_000;
@@ -243,7 +241,7 @@ fn number(now: u64, worker: u16, sequence: u64) -> Result<u64, IssueError> {
         })?;
     if time >> TIME_BITS != 0 {
         return Err(IssueError::Exhausted {
-            length: CODE_LENGTH,
+            length: SNOWFLAKE_CODE_LENGTH,
         });
     }
     Ok(time << (WORKER_BITS + SEQUENCE_BITS) | u64::from(worker) << SEQUENCE_BITS | sequence)

@@ -169,7 +169,7 @@ impl Redis {
         let redis = Arc::clone(self);
         self.tasks.spawn(async move {
             let stop = redis.stop.clone();
-            stop.run_until_cancelled(redis.watch_subscriber(&alive))
+            stop.run_until_cancelled(Box::pin(redis.watch_subscriber(&alive)))
                 .await;
         });
     }

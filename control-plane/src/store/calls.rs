@@ -1,14 +1,12 @@
 //! The store, and how a call of it is made: measured, bounded in time, and retried where the database allows it.
 
 use super::classes::{Bulkheads, Class, ConnectionShares};
-use super::clicks::OlderPlanes;
-use super::deliveries::DeliveryMarks;
 use super::domains::{self, Configured, DomainKeys};
 use super::error::{Fault, Remedy, StoreError};
 use super::events::Events;
 use super::lines::{RowLine, RowLines, RowTurns};
+use super::marks::{DeliveryMarks, OlderPlanes, OutboxMark};
 use super::newest::NewestRow;
-use super::outbox::OutboxMark;
 use super::revisions::{LastRevisions, Revisions};
 use super::secret_place::SecretPlace;
 use super::session::{Pool, Session};

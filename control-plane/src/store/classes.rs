@@ -4,6 +4,11 @@
 //! than three quarters. A class whose calls do not come back (rows that are locked, queries that take long) so leaves every other
 //! one its own connections, and some of the rest. The publisher and what hangs on it have connections of their own altogether.
 
+#![allow(
+    clippy::disallowed_types,
+    reason = "an `Admission` before them has queues and shares; these two tell what is the class's own from the rest"
+)]
+
 use super::error::{Fault, Limit};
 use crate::admission::{Admission, Bounds, Claim, Permit, Refusal};
 use std::sync::Arc;

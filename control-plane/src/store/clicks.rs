@@ -9,10 +9,10 @@ mod taken;
 
 pub(super) use accounts::settle_accounts;
 pub(super) use folding::MAX_ROWS;
-pub(super) use older::OlderPlanes;
 
 pub use accounts::{AccountGroup, GroupAccounts, GroupedAccounts};
 pub use batch::{BatchHead, ClickAccounts};
+pub(super) use older::BATCH_MILLIS;
 
 use super::analytics::insert_reports;
 use super::calls::{Store, run};
@@ -69,9 +69,6 @@ impl Store {
         })
     }
 }
-
-/// For how long rows of `click_batches` are kept, in milliseconds.
-pub(super) const BATCH_MILLIS: u64 = 3 * 24 * 60 * 60 * 1000;
 
 async fn count(
     session: &mut Session,

@@ -10,9 +10,6 @@ use super::session::Session;
 use super::sql::{Sql, lookups, sql};
 use super::webhooks::{Row, WebhookRow, select};
 use serde_json::json;
-use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 
 /// The event of a delivery that only tests the webhook.
 pub const PING: &str = "ping";
@@ -308,57 +305,6 @@ impl Store {
 
 /// How long ago a delivery was due that is the first to wait, if it is not known which one is: transactions are shorter.
 const SETTLE_MILLIS: u64 = 10_000;
-
-/// How long a mark counts. Then all is read once more: a transaction may have taken longer, or the database's clock have gone back.
-const MARKED: Duration = Duration::from_secs(30);
-
-/// The most webhooks that have marks.
-const MAX_MARKED: usize = 256;
-
-/// From when on deliveries to webhooks wait, unix milliseconds, as this process has read it: an open snapshot keeps those that wait no more
-/// in the index, and reads begin behind them.
-#[derive(Debug, Default)]
-pub(super) struct DeliveryMarks(Mutex<HashMap<u64, (Instant, u64)>>);
-
-impl DeliveryMarks {
-    /// The mark of a webhook; 0 if there is none that counts.
-    fn of(&self, webhook_id: u64) -> u64 {
-        let marks = self.lock();
-        let mark = marks.get(&webhook_id).copied();
-        mark.filter(|(until, _)| Instant::now() < *until)
-            .map_or(0, |(_, from)| from)
-    }
-
-    /// All webhooks that have marks, with them; with 0 where one counts no more.
-    fn all(&self) -> Vec<(u64, u64)> {
-        let now = Instant::now();
-        let of = |(id, (until, from)): (&u64, &(Instant, u64))| {
-            (*id, if now < *until { *from } else { 0 })
-        };
-        let mut all: Vec<_> = self.lock().iter().map(of).collect();
-        all.sort_unstable();
-        all
-    }
-
-    /// Notes a mark: a later one counts as long as the one before would have.
-    fn note(&self, webhook_id: u64, from: u64) {
-        let now = Instant::now();
-        let mut marks = self.lock();
-        if marks.len() >= MAX_MARKED && !marks.contains_key(&webhook_id) {
-            marks.retain(|_, (until, _)| now < *until);
-            if marks.len() >= MAX_MARKED {
-                return;
-            }
-        }
-        let mark = marks.entry(webhook_id).or_insert((now + MARKED, from));
-        let until = if now < mark.0 { mark.0 } else { now + MARKED };
-        *mark = (until, from);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, (Instant, u64)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// The webhooks that have a delivery which is due, of those with their marks.
 async fn due_from(session: &mut Session, marks: &[(u64, u64)]) -> Result<Vec<u64>, Fault> {

@@ -17,7 +17,6 @@ use edgelink_wire::{Record, RecordError};
 use std::fmt::Display;
 use std::io::Write;
 use std::str::Utf8Error;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The most bytes of keys and records in a batch. It bounds what is read and published at once.
 pub const MAX_BATCH_BYTES: usize = 64 << 10;
@@ -61,25 +60,6 @@ impl Store {
             self.outbox_mark.lower(mark);
         }
         Ok(is_ours)
-    }
-}
-
-/// The low-water mark of the outbox, as this process has read it last.
-#[derive(Debug, Default)]
-pub(super) struct OutboxMark(AtomicU64);
-
-impl OutboxMark {
-    pub(super) fn get(&self) -> u64 {
-        self.0.load(Ordering::Acquire)
-    }
-
-    /// Notes the mark of the row that was read last. A late answer to an earlier read does no harm: it is corrected by the next one.
-    pub(super) fn set(&self, mark: u64) {
-        self.0.store(mark, Ordering::Release);
-    }
-
-    fn lower(&self, mark: u64) {
-        self.0.fetch_min(mark, Ordering::AcqRel);
     }
 }
 

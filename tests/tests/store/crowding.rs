@@ -244,7 +244,7 @@ async fn a_publisher_goes_on_while_every_class_has_used_its_connections_up() {
             let mut failures = 0;
             while !stop.load(Ordering::Relaxed) {
                 failures += u64::from(store.find_link(&key).await.is_err());
-                failures += u64::from(store.find_links(&[key.clone()]).await.is_err());
+                failures += u64::from(store.find_links(std::slice::from_ref(&key)).await.is_err());
                 failures += u64::from(visit(&store, &key).await.is_err());
                 let new = link(1000 + n as u64, &format!("new-{n}"));
                 failures += u64::from(store.create_links(vec![new]).await.is_err());

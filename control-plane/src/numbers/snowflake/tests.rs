@@ -121,8 +121,8 @@ async fn a_number_is_time_worker_and_sequence() {
 fn every_number_fits_the_codes_of_ten_digits_and_of_no_shorter_ones() {
     let last = number(EPOCH_MILLIS + (1 << 41) - 1, 1023, SEQUENCES - 1).unwrap();
     assert_eq!(last, (1 << 59) - 1);
-    assert!(last < CodeLength::new(CODE_LENGTH).unwrap().count());
-    assert!(last >= CodeLength::new(CODE_LENGTH - 1).unwrap().count());
+    assert!(last < CodeLength::new(SNOWFLAKE_CODE_LENGTH).unwrap().count());
+    assert!(last >= CodeLength::new(SNOWFLAKE_CODE_LENGTH - 1).unwrap().count());
     let error = number(EPOCH_MILLIS + (1 << 41), 0, 0).unwrap_err();
     assert!(matches!(error, IssueError::Exhausted { length: 10 }));
 }

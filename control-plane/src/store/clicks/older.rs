@@ -10,8 +10,9 @@ use crate::store::error::Fault;
 use crate::store::session::Session;
 use crate::store::sql::{LONGEST, pieces, sql};
 use edgelink_wire::clicks::WorkerId;
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+
+/// For how long rows of `click_batches` are kept, in milliseconds.
+pub(in crate::store) const BATCH_MILLIS: u64 = 3 * 24 * 60 * 60 * 1000;
 
 const HOUR_MILLIS: u64 = 60 * 60 * 1000;
 
@@ -19,14 +20,7 @@ const HOUR_MILLIS: u64 = 60 * 60 * 1000;
 const SEEN_MILLIS: u64 = 24 * HOUR_MILLIS;
 
 /// The age with which rows of this version are written: they are removed an hour later.
-const BACKDATED_MILLIS: u64 = super::BATCH_MILLIS - HOUR_MILLIS;
-
-/// How long an answer counts.
-const REMEMBERED: Duration = Duration::from_secs(5);
-
-/// Whether older control planes run, as this process knows.
-#[derive(Debug, Default)]
-pub(in crate::store) struct OlderPlanes(Mutex<Option<(Instant, bool)>>);
+const BACKDATED_MILLIS: u64 = BATCH_MILLIS - HOUR_MILLIS;
 
 impl Store {
     /// Whether control planes run that know of batches by `click_batches` alone.
@@ -43,19 +37,6 @@ impl Store {
         let row: Option<(u64,)> = session.fetch_optional(query).await?;
         self.older_planes.note(row.is_some());
         Ok(row.is_some())
-    }
-}
-
-impl OlderPlanes {
-    fn known(&self) -> Option<bool> {
-        let known = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (at, has) = known?;
-        (at.elapsed() < REMEMBERED).then_some(has)
-    }
-
-    fn note(&self, has: bool) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *known = Some((Instant::now(), has));
     }
 }
 

@@ -1,0 +1,96 @@
+//! What a process remembers of tables, so that it need not read them from their beginning, or again.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a mark counts. Then all is read once more: a transaction may have taken longer, or the database's clock have gone back.
+const MARKED: Duration = Duration::from_secs(30);
+
+/// The most webhooks that have marks.
+const MAX_MARKED: usize = 256;
+
+/// How long an answer counts.
+const REMEMBERED: Duration = Duration::from_secs(5);
+
+/// The low-water mark of the outbox, as this process has read it last.
+#[derive(Debug, Default)]
+pub(super) struct OutboxMark(AtomicU64);
+
+impl OutboxMark {
+    pub(super) fn get(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Notes the mark of the row that was read last. A late answer to an earlier read does no harm: it is corrected by the next one.
+    pub(super) fn set(&self, mark: u64) {
+        self.0.store(mark, Ordering::Release);
+    }
+
+    pub(super) fn lower(&self, mark: u64) {
+        self.0.fetch_min(mark, Ordering::AcqRel);
+    }
+}
+
+/// From when on deliveries to webhooks wait, unix milliseconds, as this process has read it: an open snapshot keeps those that wait no more
+/// in the index, and reads begin behind them.
+#[derive(Debug, Default)]
+pub(super) struct DeliveryMarks(Mutex<HashMap<u64, (Instant, u64)>>);
+
+impl DeliveryMarks {
+    /// The mark of a webhook; 0 if there is none that counts.
+    pub(super) fn of(&self, webhook_id: u64) -> u64 {
+        let marks = self.lock();
+        let mark = marks.get(&webhook_id).copied();
+        mark.filter(|(until, _)| Instant::now() < *until)
+            .map_or(0, |(_, from)| from)
+    }
+
+    /// All webhooks that have marks, with them; with 0 where one counts no more.
+    pub(super) fn all(&self) -> Vec<(u64, u64)> {
+        let now = Instant::now();
+        let of = |(id, (until, from)): (&u64, &(Instant, u64))| {
+            (*id, if now < *until { *from } else { 0 })
+        };
+        let mut all: Vec<_> = self.lock().iter().map(of).collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// Notes a mark: a later one counts as long as the one before would have.
+    pub(super) fn note(&self, webhook_id: u64, from: u64) {
+        let now = Instant::now();
+        let mut marks = self.lock();
+        if marks.len() >= MAX_MARKED && !marks.contains_key(&webhook_id) {
+            marks.retain(|_, (until, _)| now < *until);
+            if marks.len() >= MAX_MARKED {
+                return;
+            }
+        }
+        let mark = marks.entry(webhook_id).or_insert((now + MARKED, from));
+        let until = if now < mark.0 { mark.0 } else { now + MARKED };
+        *mark = (until, from);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, (Instant, u64)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The knowledge of this process whether older control planes run.
+#[derive(Debug, Default)]
+pub(super) struct OlderPlanes(Mutex<Option<(Instant, bool)>>);
+
+impl OlderPlanes {
+    pub(super) fn known(&self) -> Option<bool> {
+        let known = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (at, has) = known?;
+        (at.elapsed() < REMEMBERED).then_some(has)
+    }
+
+    pub(super) fn note(&self, has: bool) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *known = Some((Instant::now(), has));
+    }
+}
