@@ -56,7 +56,7 @@ async fn restart_with_many_links() {
         println!(
             "{what} after {:.1} s (goal: all within {goal} s)",
             start.elapsed().as_secs_f64()
-        )
+        );
     };
     redis.restart().await;
     database.restart();
