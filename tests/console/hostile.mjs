@@ -28,8 +28,8 @@ const PAGES = ['/console/links', '/console/links/x', '/console/links/x/edit', '/
 // They grow with each change.
 const LOGS = ['/console/links/x/history', '/console/audit'];
 
-// As much of it as a name may have.
-const nameOf = (text) => [...text].slice(0, 100).join('');
+// As much of it as a name may have, as names are kept.
+const nameOf = (text) => [...text.normalize('NFC')].slice(0, 100).join('').trim();
 
 // Texts of links, users and keys.
 async function stored(person) {
