@@ -4,6 +4,7 @@ use crate::helpers::{EDGE_TOKENS, Running, client, read_all, until};
 use edgelink_control_plane::config::ListenerKind;
 use reqwest::StatusCode;
 use serde_json::json;
+use sqlx::{Connection, Executor, SqliteConnection};
 use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -127,13 +128,18 @@ async fn a_listener_whose_connections_are_taken_answers_probes_and_shuts_out_no_
 async fn requests_to_a_listener_take_no_permits_of_another_one() {
     let mut variables = OTHERS.to_vec();
     variables.push(("EDGELINK_SERVER_MAX_REQUESTS", "1"));
+    variables.push(("EDGELINK_STORE_TIMEOUT_MS", "10000"));
     let server = Running::with(&variables).await;
     let public = address(&server, ListenerKind::Public);
+    let link = json!({ "longUrl": "https://example.com/", "customSlug": "here" });
+    server.post(&link).await.expect(201);
+    // A report of abuse is worked on until the lock is gone.
+    let mut lock = SqliteConnection::connect(&server.database()).await.unwrap();
+    lock.execute("BEGIN IMMEDIATE").await.unwrap();
     let mut busy = TcpStream::connect(public).await.unwrap();
-    // A form whose body does not come.
-    let head: &[u8] = b"POST /here HTTP/1.1\r\nhost: go.example:8080\r\ncontent-type: application/x-www-form-urlencoded\r\n\
-        content-length: 100\r\n\r\n";
-    busy.write_all(head).await.unwrap();
+    let report: &[u8] = b"POST /+/report HTTP/1.1\r\nhost: go.example:8080\r\ncontent-type: application/x-www-form-urlencoded\r\n\
+        content-length: 21\r\n\r\ncode=here&reason=spam";
+    busy.write_all(report).await.unwrap();
     until("the public listener is busy", async || {
         ask(public, "/robots.txt")
             .await

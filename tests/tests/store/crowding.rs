@@ -364,7 +364,8 @@ async fn assert_names_are_known(store: &Store) {
         Some(CreateError::CodeTaken),
         Some(CreateError::ExternalIdTaken),
         None,
-        Some(CreateError::CodeTaken),
+        // The external id comes first, as it does where links are created.
+        Some(CreateError::ExternalIdTaken),
         None,
     ];
     assert_eq!(found, expected);
