@@ -105,7 +105,9 @@ const OF_THE_API = {
     const { status, body } = await api('/links/ruled/rules', input);
     if (status === 200) return { reason: null, value: null };
     assert.equal(status, 422, JSON.stringify({ input, body }));
-    return { reason: body.errors.map(({ field, reason }) => `${field} ${reason}`).sort(), value: null };
+    // It names so many mistakes, and counts the others.
+    const more = Number(/there are (\d+) more$/.exec(body.detail ?? '')?.[1] ?? 0);
+    return { reason: body.errors.map(({ field, reason }) => `${field} ${reason}`).sort(), value: null, more };
   },
 };
 
@@ -170,7 +172,13 @@ await withPage('<body></body>', async (page) => {
     const [browser, server] = [await ofTheBrowser(page, kind, inputs), await ofTheApi(kind, inputs)];
     const reasons = new Map();
     inputs.forEach((input, index) => {
-      assert.deepEqual(browser[index], server[index], JSON.stringify(input));
+      const { more = 0, ...named } = server[index];
+      if (more > 0) {
+        const all = browser[index].reason;
+        assert.equal(all.length, named.reason.length + more, JSON.stringify(input));
+        browser[index].reason = all.filter((reason) => named.reason.includes(reason));
+      }
+      assert.deepEqual(browser[index], named, JSON.stringify(input));
       const reason = server[index].reason === null ? 'right' : [server[index].reason].flat()[0].replace(/^redirectRules\S* /, '');
       reasons.set(reason, (reasons.get(reason) ?? 0) + 1);
     });
