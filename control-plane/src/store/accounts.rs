@@ -21,7 +21,7 @@ pub enum AccountError {
     /// The first user of a tenant logs in by key or password alone.
     #[error("the first user of a tenant logs in by no provider")]
     FirstUser,
-    /// The user is somebody at the provider already, which has to be forgotten first.
+    /// The user is bound to an identity of the provider already, which has to be removed first.
     #[error("the user has an identity")]
     HasIdentity,
     /// The tenant would have no admin key that is bound to nothing and does not expire, or the first user would not be

@@ -318,7 +318,7 @@ async fn idle_connections_make_room_for_others_and_those_without_a_request_first
     for _ in 0..2 {
         silent.push(connect_from(&server, [127, 0, 0, 2]).await);
     }
-    // One after another of the silent ones goes, whoever comes; what comes is served.
+    // The silent connections go one after another, and each new connection is served.
     for address in [[127, 0, 0, 3], [127, 0, 0, 4]] {
         let mut other = connect_from(&server, address).await;
         other.write_all(request).await.unwrap();

@@ -162,7 +162,7 @@ async fn who_takes_the_name_of_a_user_does_not_become_it_unless_an_admin_awaits_
         ),
         (&json!(true), &json!(false), &Value::Null)
     );
-    // Neither one who is somebody already, nor the first user of the tenant.
+    // Neither a user who is bound already, nor the first user of the tenant.
     for of in [path.as_str(), "/users/1"] {
         let answer = server.patch(of, &json!({ "awaitsIdentity": true })).await;
         assert_eq!(answer.problem(409, "not-awaitable"), ["awaitsIdentity"]);
