@@ -208,11 +208,11 @@ nemesis: setup wasm ## Break everything at random while clients watch, and judge
 	  NEMESIS_CHECK=$(abspath $(CHECK)) NEMESIS_FAULTS="$(FAULTS)" NEMESIS_PRESSURE=$(PRESSURE) NEMESIS_KEEP=$(KEEP) \
 	  cargo test $(NATIVE) --test nemesis -- --ignored --exact --nocapture nemesis
 
-# Whether the nemesis bites: `make WITHOUT=FILE.patch FAULTS='row locked' BREAKS='available' nemesis-bites` takes something out by a patch, and
-# fails unless that promise is found broken.
+# Whether the nemesis bites: each patch of tests/bites takes something out of the control plane, and the nemesis has to find it.
+# `make WITHOUT=tests/bites/grace.patch nemesis-bites` has one of them.
 .PHONY: nemesis-bites
-nemesis-bites: setup wasm ## Take something out of the control plane, and have the nemesis find it (WITHOUT, FAULTS, BREAKS, MINUTES)
-	NEMESIS_MINUTES=$(or $(MINUTES),10) NEMESIS_SEED=$(SEED) tests/bites.sh "$(WITHOUT)" "$(FAULTS)" "$(BREAKS)"
+nemesis-bites: setup wasm ## Take parts out of the control plane, one at a time, and have the nemesis find each (WITHOUT, MINUTES, SEED)
+	NEMESIS_MINUTES=$(or $(MINUTES),10) NEMESIS_SEED=$(SEED) tests/bites.sh $(or $(WITHOUT),$(wildcard tests/bites/*.patch))
 
 # Benchmarks, beside a control plane built for release: `make BENCH_PROFILE=dev BENCH_OPTIONS=--short bench` to try them
 # out. One table alone: `make bench-zipf`; `make bench-redirects BENCH_OPTIONS='--only lru'`.
@@ -252,6 +252,7 @@ lint: setup-lint ## Check formatting, lints, scripts, circles of imports, and th
 	cargo clippy $(WASM_PACKAGES) $(HELLO_PACKAGES) -p edgelink-abi-probe --profile wasm --target $(WASM_TARGET) -- -D warnings
 	@if command -v shellcheck >/dev/null; then shellcheck $$(git ls-files '*.sh' .ci/run); else echo "shellcheck is not installed: scripts not checked"; fi
 	tests/circles.py
+	@for patch in tests/bites/*.patch; do git apply --check $$patch || exit; done
 	tests/deny.sh
 
 .PHONY: setup
