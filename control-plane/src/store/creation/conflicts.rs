@@ -24,8 +24,6 @@ pub(super) struct TakenRow {
     code: Vec<u8>,
     pub(super) rev: u64,
     pub(super) deleted_at: Option<u64>,
-    /// Whether visits of it were leased.
-    pub(super) has_visits: bool,
 }
 
 impl Conflicts {
@@ -56,8 +54,7 @@ impl Conflicts {
             for group in codes.chunk_by(|(a, _), (b, _)| a == b) {
                 let domain_id = group[0].0;
                 let codes: Vec<&Code> = group.iter().map(|(_, code)| *code).collect();
-                let query = sql("SELECT id, code, rev, deleted_at, \
-                     EXISTS (SELECT 1 FROM visits v WHERE v.link_id = links.id) AS has_visits FROM links \
+                let query = sql("SELECT id, code, rev, deleted_at FROM links \
                      WHERE domain_id = ? AND code IN ");
                 let query = query.bind(domain_id).list(&codes);
                 let rows: Vec<TakenRow> = session.fetch_all(query).await?;

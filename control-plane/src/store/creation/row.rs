@@ -291,9 +291,7 @@ impl NewRow {
             .bind_all([tombstone.id, tombstone.rev]);
         let revived = session.execute(revive).await?;
         if revived > 0 {
-            if tombstone.has_visits {
-                visits::remove(session, &[tombstone.id]).await?;
-            }
+            visits::remove(session, &[tombstone.id]).await?;
             analytics::forget_total(session, tombstone.id).await?;
         }
         Ok(revived)

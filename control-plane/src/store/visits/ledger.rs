@@ -131,11 +131,13 @@ async fn read(session: &mut Session, query: Sql<'_>) -> Result<Option<Limited>, 
     row.map(LimitedRow::into_limited).transpose()
 }
 
-/// The statement that makes the row of a link that has none; not that of a link that was purged.
+/// The statement that makes the row of a link that has none; not that of a link that was purged. It locks the link: whoever is
+/// removing it removes the row as well, or is waited for.
 pub(super) fn begin<'v>(session: &Session, link_id: u64) -> Sql<'v> {
-    let insert_ignore = session.dialect().insert_ignore;
+    let dialect = session.dialect();
+    let (insert_ignore, for_share) = (dialect.insert_ignore, dialect.for_share);
     let begin = format!(
-        "{insert_ignore} visits (link_id, used, summed) SELECT id, 0, 0 FROM links WHERE id = ?"
+        "{insert_ignore} visits (link_id, used, summed) SELECT id, 0, 0 FROM links WHERE id = ?{for_share}"
     );
     sql(begin).bind(link_id)
 }
