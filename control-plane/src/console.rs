@@ -7,7 +7,6 @@
 pub(crate) mod api;
 pub(crate) mod assets;
 mod audit;
-mod body;
 mod bulk;
 mod clicks;
 mod confirm;

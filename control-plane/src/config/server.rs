@@ -35,7 +35,7 @@ edgelink_wire::settings! {
         /// and gets 503 `overloaded` as its outcome; of an item that is refused the reasons are left out then, and of one that changes a
         /// link, or finds one, the link.
         pub max_bulk_answer_bytes: usize = 33_554_432, 65_536..=268_435_456;
-        /// Bulk requests and uploads worked on at once, each of which may hold a body's worth of memory. A tenant has all but one of them,
+        /// Bulk requests worked on at once, each of which may hold a body's worth of memory. A tenant has all but one of them,
         /// a key half of them. Four times as many wait for their turn, those first whose tenant and key have fewest; then 503.
         pub max_bulk_requests: usize = 4, 1..=1_000;
         /// Bodies that are on their way at once, for which no permit of `max_requests` or `max_bulk_requests` is taken yet. Where there are

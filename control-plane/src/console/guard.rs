@@ -184,7 +184,7 @@ async fn with_form(
         (Some(boundary), Some(importer)) => {
             check_origin(request.headers())?;
             let (mut head, body) = request.into_parts();
-            let caller = importer.caller();
+            let caller = (importer.caller(), &head.extensions);
             let (form, upload) = read_upload(console, caller, body, boundary).await?;
             head.extensions.insert(upload);
             (head, form)
@@ -230,7 +230,7 @@ fn multipart_boundary(headers: &HeaderMap) -> Option<String> {
 
 /// Refuses a form of which the browser says that another site has sent it. A browser that does not say so itself names the origin of
 /// the form; proxies may have changed the host that it is compared with.
-fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
+pub(super) fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
     let is_same_origin = |origin: &HeaderValue| {
         let origin = origin
             .to_str()

@@ -115,8 +115,9 @@ pub(super) async fn begin(
     Query(query): Query,
 ) -> Result<Response, Problem> {
     let oidc = client(&console)?;
-    // The browser's session ends now: its cookie does not come along from the provider's site.
-    if let Some(former) = guard::token(&headers) {
+    // The browser's session ends now, for its cookie does not come along from the provider's site; but no other site ends it.
+    let former = guard::token(&headers).filter(|_| guard::check_origin(&headers).is_ok());
+    if let Some(former) = former {
         console.app.keys.log_out(&former).await?;
     }
     let begun = Begun {

@@ -1,17 +1,18 @@
 //! A form with a file. The file is written to the disk while it comes, and is never held in memory.
 
 use super::api::Console;
-use super::body::{BodyError, Pieces};
 use super::disk::DiskShare;
 use super::form::Form;
 use super::jobs::{FILE, locked};
+use crate::http::arriving::{Arriving, BodyError};
 use crate::http::auth::Caller;
 use crate::problem::{Kind, Problem};
 use axum::body::Body;
 use axum::extract::FromRequestParts;
 use bytes::Bytes;
-use futures_util::stream::BoxStream;
+use futures_util::stream::{BoxStream, try_unfold};
 use futures_util::{Stream, StreamExt};
+use http::Extensions;
 use http::request::Parts;
 use multer::{Field, Multipart};
 use std::convert::Infallible;
@@ -23,7 +24,6 @@ use std::task::{Context, Poll, ready};
 use tempfile::TempDir;
 use tokio::fs::{self, File};
 use tokio::io::AsyncWriteExt;
-use tokio::time::Instant;
 
 /// The most fields of a form.
 const MAX_FIELDS: usize = 64;
@@ -59,23 +59,25 @@ impl<S: Sync> FromRequestParts<S> for Upload {
     }
 }
 
-/// Reads the body of a form with a file. It has the bounds of a bulk request, but for its other fields, which have those of any form.
+/// Reads the body of a form with a file, of a request with these extensions. It may be as long as that of a bulk request, but for its
+/// other fields, which have the bounds of any form.
 pub(super) async fn read_upload(
     console: &Console,
-    caller: &Caller,
+    (caller, extensions): (&Caller, &Extensions),
     body: Body,
     boundary: String,
 ) -> Result<(Form, Upload), Problem> {
     let server = &console.app.config.server;
-    // Until the file is on the disk.
-    let deadline = Instant::now() + server.request_timeout_ms;
-    let bulk = &console.app.bounded.bulk;
-    let _permit = bulk.take(caller.claim(), deadline).await?;
+    let bounds = (server.max_bulk_body_bytes, server.body_timeout_ms);
+    let arriving = Arriving::new(&console.app, extensions, body, bounds);
+    let mut arriving = arriving.keeping(server.max_body_bytes);
     let unread = Arc::new(AtomicUsize::new(0));
+    let pieces = try_unfold(&mut arriving, async |arriving| {
+        let piece = arriving.next().await?;
+        Ok(piece.map(|piece| (piece, arriving)))
+    });
     let pieces = OneByOne {
-        pieces: Pieces::new(body, server.max_bulk_body_bytes, server.body_timeout_ms)
-            .stream()
-            .boxed(),
+        pieces: pieces.map(|piece| piece.map_err(PieceError::Body)).boxed(),
         unread: unread.clone(),
         pauses: false,
     };
@@ -102,6 +104,8 @@ pub(super) async fn read_upload(
         unread.store(0, Ordering::Relaxed);
         reader.read(field).await?;
     }
+    drop(multipart);
+    let _arrived = arriving.arrived()?;
     let upload = Upload(Arc::new(Mutex::new(reader.file)));
     Ok((Form::of(reader.pairs), upload))
 }
@@ -219,26 +223,36 @@ fn failed(error: &io::Error) -> Problem {
 
 fn refusal(error: &multer::Error) -> Problem {
     let cause = match error {
-        multer::Error::StreamReadFailed(cause) => cause.downcast_ref::<BodyError>(),
+        multer::Error::StreamReadFailed(cause) => cause.downcast_ref::<PieceError>(),
         _ => None,
     };
     match cause {
-        Some(cause) => cause.problem(),
+        Some(PieceError::Body(cause)) => (*cause).into(),
+        Some(head) => Problem::new(Kind::BodyTooLarge).with_detail(head.to_string()),
         None => Problem::new(Kind::InvalidBody).with_detail(error.to_string()),
     }
 }
 
+/// Why there is no next piece.
+#[derive(Debug, thiserror::Error)]
+enum PieceError {
+    #[error(transparent)]
+    Body(BodyError),
+    #[error("the heads of the fields of a form have at most {MAX_HEAD_BYTES} bytes")]
+    Heads,
+}
+
 /// The pieces of a body. The parser takes all that is there at once: after each piece there is nothing for a moment, so that it does with
 /// that one first.
-struct OneByOne {
-    pieces: BoxStream<'static, Result<Bytes, BodyError>>,
+struct OneByOne<'a> {
+    pieces: BoxStream<'a, Result<Bytes, PieceError>>,
     /// Bytes of which the parser has made nothing yet.
     unread: Arc<AtomicUsize>,
     pauses: bool,
 }
 
-impl Stream for OneByOne {
-    type Item = Result<Bytes, BodyError>;
+impl Stream for OneByOne<'_> {
+    type Item = Result<Bytes, PieceError>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         if std::mem::take(&mut self.pauses) {
@@ -252,7 +266,7 @@ impl Stream for OneByOne {
             unread > MAX_HEAD_BYTES
         };
         Poll::Ready(match piece {
-            Some(Ok(piece)) if is_too_much(&piece) => Some(Err(BodyError::Head(MAX_HEAD_BYTES))),
+            Some(Ok(piece)) if is_too_much(&piece) => Some(Err(PieceError::Heads)),
             piece => piece,
         })
     }

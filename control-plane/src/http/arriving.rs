@@ -31,6 +31,8 @@ pub(crate) struct Arriving<'a> {
     start: Instant,
     time: Duration,
     came: usize,
+    /// How many bytes of it stay in memory at most.
+    kept: usize,
     /// Its permit in the room, once it was waited for.
     seat: Option<Permit>,
 }
@@ -49,15 +51,16 @@ impl Arrived {
 }
 
 /// Why a body has not come.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug, thiserror::Error)]
 pub(crate) enum BodyError {
-    /// It took too long.
+    #[error("the body took too long")]
     Late,
-    /// It ended too early.
+    #[error("the body ended too early")]
     Cut,
-    /// It has more bytes than that.
+    #[error("the body may have at most {0} bytes")]
     TooLarge(usize),
     /// It had to give way, or there was no permit for its request any more.
+    #[error(transparent)]
     Refused(Refusal),
 }
 
@@ -71,9 +74,8 @@ impl From<BodyError> for Problem {
     fn from(error: BodyError) -> Self {
         match error {
             BodyError::Late => Self::new(Kind::BodyTimeout),
-            BodyError::Cut => Self::new(Kind::InvalidBody).with_detail("the body ended too early"),
-            BodyError::TooLarge(limit) => Self::new(Kind::BodyTooLarge)
-                .with_detail(format!("the body may have at most {limit} bytes")),
+            BodyError::Cut => Self::new(Kind::InvalidBody).with_detail(error.to_string()),
+            BodyError::TooLarge(_) => Self::new(Kind::BodyTooLarge).with_detail(error.to_string()),
             BodyError::Refused(refusal) => refusal.into(),
         }
     }
@@ -96,8 +98,14 @@ impl<'a> Arriving<'a> {
             start: Instant::now(),
             time,
             came: 0,
+            kept: usize::MAX,
             seat: None,
         }
+    }
+
+    /// The body, of which no more than so many bytes stay in memory: others are written to the disk as they come.
+    pub(crate) fn keeping(self, kept: usize) -> Self {
+        Self { kept, ..self }
     }
 
     /// The next bytes; `None` at the end.
@@ -109,12 +117,15 @@ impl<'a> Arriving<'a> {
             let Ok(bytes) = frame.into_data() else {
                 continue;
             };
+            let before = self.came;
             self.came += bytes.len();
             if self.came > self.limit {
                 return Err(BodyError::TooLarge(self.limit));
             }
             if let Some(seat) = &self.seat {
-                seat.grow(bytes.len())?;
+                let kept = bytes.len().min(self.kept.saturating_sub(before));
+                seat.grow(kept)?;
+                seat.pay(bytes.len() - kept);
             }
             return Ok(Some(bytes));
         }
@@ -165,7 +176,7 @@ impl<'a> Arriving<'a> {
             None => {
                 let seat = self
                     .room
-                    .try_take_yielding(self.admitted.claim(), self.came)?;
+                    .try_take_yielding(self.admitted.claim(), self.came.min(self.kept))?;
                 self.admitted.put_down();
                 &*self.seat.insert(seat)
             }

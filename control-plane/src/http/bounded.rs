@@ -48,7 +48,7 @@ pub(crate) struct Bounded {
     pub(crate) pages: Admission,
     /// Passwords of links that visitors give.
     pub(crate) unlocks: Admission,
-    /// Bulk requests, and uploads.
+    /// Bulk requests.
     pub(crate) bulk: Admission,
     /// Questions about clicks.
     pub(crate) questions: Admission,

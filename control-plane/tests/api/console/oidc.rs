@@ -222,6 +222,11 @@ async fn a_user_logs_in_and_out_by_the_provider() {
     );
     let audit = server.get("/audit?action=user.update").await.expect(200);
     assert_eq!(audit["entries"][0]["actor"], "oidc", "{audit}");
+    // A page of another origin of this site can lead browsers there; it ends no session.
+    let led = browser.request(Method::GET, "/console/oidc/login");
+    let led = send(led.header("sec-fetch-site", "same-site")).await;
+    assert_eq!(led.status, 303);
+    assert_eq!(browser.get("/console/links").await.status, 200);
     browser.submit("/console/logout", &[]).await;
     assert_eq!(browser.get("/console/links").await.status, 303);
 }
