@@ -87,6 +87,10 @@ def right_owners(root):
     for name in ("secrets", "edgelink.env", "edge.env"):
         if (root / "etc/edgelink" / name).stat().st_mode & 0o077:
             yield f"tmpfiles.conf: others than root can read {name}"
+    settings = (root / "etc/edgelink/edgelink.toml").stat()
+    group = next(line.split(":")[2] for line in (root / "etc/group").read_text().splitlines() if line.startswith("edgelink:"))
+    if settings.st_mode & 0o777 != 0o640 or settings.st_gid != int(group):
+        yield f"tmpfiles.conf: edgelink.toml is {settings.st_mode & 0o777:o} of group {settings.st_gid}, not 640 of edgelink's"
 
 
 def envoy_takes_it(root, edge):

@@ -14,7 +14,8 @@ use edgelink_wire::{CodeFilter, CodeSpace, LinkKey, RecordError};
 use futures_util::FutureExt;
 use rand_09::SeedableRng;
 use rand_09::rngs::SmallRng;
-use scalable_cuckoo_filter::{DefaultHasher, ScalableCuckooFilter, ScalableCuckooFilterBuilder};
+use scalable_cuckoo_filter::{ScalableCuckooFilter, ScalableCuckooFilterBuilder};
+use std::hash::{BuildHasher, DefaultHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -57,6 +58,8 @@ impl KeyFilters {
         let keys = ScalableCuckooFilterBuilder::new()
             .initial_capacity(INITIAL_KEYS)
             .false_positive_probability(FALSE_POSITIVES)
+            // With a random key: who chooses aliases cannot compute which of them collide.
+            .hasher(RandomState::new().build_hasher())
             // Only chooses which entry makes room.
             .rng(SmallRng::seed_from_u64(0))
             .finish();

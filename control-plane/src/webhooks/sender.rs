@@ -128,16 +128,19 @@ fn address_lookup(settings: &Arc<WebhooksConfig>) -> AddressLookup {
             let is_allowed =
                 |address: &SocketAddr| is_allowed(address.ip(), &settings.allowed_networks);
             match found.iter().find(|address| !is_allowed(address)) {
-                Some(address) => Err(io::Error::other(not_public(address.ip()))),
+                Some(address) => {
+                    // The error is shown to the tenant, whom it must not tell what is inside.
+                    tracing::warn!(%name, address = %address.ip(), "a webhook is not sent: its host has an address that is not public");
+                    Err(io::Error::other(NOT_PUBLIC))
+                }
                 None => Ok(found.into_iter()),
             }
         }
     }))
 }
 
-fn not_public(address: IpAddr) -> String {
-    format!("the address {address} is not public")
-}
+/// The error of a host with an address that is not allowed.
+const NOT_PUBLIC: &str = "the host has an address that is not public";
 
 /// A URL to which events may be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -268,7 +271,12 @@ mod tests {
             .unwrap()
             .send(&webhook, &delivery())
             .await;
-        assert!(sent.error.unwrap().ends_with("is not public"));
+        let error = sent.error.unwrap();
+        assert!(error.ends_with(NOT_PUBLIC), "{error}");
+        assert!(
+            !error.contains("127.0.0.1") && !error.contains("::1"),
+            "{error}"
+        );
         let accepted = tokio::time::timeout(std::time::Duration::ZERO, listener.accept());
         assert!(accepted.await.is_err());
     }

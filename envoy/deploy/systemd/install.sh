@@ -26,5 +26,5 @@ install -D -m 644 "$here/sysusers.conf" "$root/usr/lib/sysusers.d/edgelink.conf"
 install -D -m 644 "$here/tmpfiles.conf" "$root/usr/lib/tmpfiles.d/edgelink.conf"
 install -D -m 644 "$here/logrotate.conf" "$root/etc/logrotate.d/edgelink"
 if [[ ! -e $root/etc/edgelink/edgelink.toml ]]; then
-  install -D -m 644 "$source/control-plane/edgelink.example.toml" "$root/etc/edgelink/edgelink.toml"
+  install -D -m 640 "$source/control-plane/edgelink.example.toml" "$root/etc/edgelink/edgelink.toml"
 fi
