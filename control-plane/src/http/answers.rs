@@ -10,6 +10,7 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
 use bytes::Bytes;
+use http::header::CONTENT_LENGTH;
 use hyper::body::{Body as _, Frame, SizeHint};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -31,9 +32,7 @@ pub(super) async fn admit(
     let admitted = Admitted::of(request.extensions());
     let is_read = request.method().is_safe();
     let response = next.run(request).await;
-    let length = response.body().size_hint().exact();
-    let length = length.and_then(|length| usize::try_from(length).ok());
-    let Some(length) = length.filter(|length| *length > LARGE_BYTES) else {
+    let Some(length) = length(&response).filter(|length| *length > LARGE_BYTES) else {
         return Ok(response);
     };
     let paid_by = match app
@@ -46,6 +45,14 @@ pub(super) async fn admit(
         Err(_) => PaidBy::Request(admitted),
     };
     Ok(response.map(|body| Body::new(SentBody::new(body, paid_by))))
+}
+
+/// The length of an answer, where it is known before it is sent.
+fn length(response: &Response) -> Option<usize> {
+    let stated = response.headers().get(CONTENT_LENGTH);
+    let stated = || stated?.to_str().ok()?.parse().ok();
+    let length = response.body().size_hint().exact().or_else(stated)?;
+    usize::try_from(length).ok()
 }
 
 /// What pays for an answer while it is sent.

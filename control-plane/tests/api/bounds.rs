@@ -226,6 +226,7 @@ async fn large_answers_have_so_many_bytes_together_and_those_to_changes_are_neve
     let items: Vec<_> = (0..150).map(link).collect();
     let made = send(server.api(Method::POST, "/links/bulk").json(&items)).await;
     assert!(made.body.len() > 1 << 20, "{}", made.body.len());
+    assert_eq!(made.header("content-length"), made.body.len().to_string());
     assert_eq!(made.expect(200)["created"], 150);
     let refused = server.get("/links?limit=100").await;
     refused.problem(503, "overloaded");

@@ -20,9 +20,14 @@ const LIMIT: Duration = Duration::from_secs(60);
 struct Outsider(MySqlConnection);
 
 impl Outsider {
+    /// Locks the rows that it names and no other: at READ COMMITTED neither gaps nor rows that a scan only passes stay locked.
     async fn new(database: &Database) -> Self {
         let connection = MySqlConnection::connect(database.url()).await;
-        Self(connection.expect("a connection"))
+        let mut outsider = Self(connection.expect("a connection"));
+        outsider
+            .execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+            .await;
+        outsider
     }
 
     async fn execute(&mut self, script: &str) {

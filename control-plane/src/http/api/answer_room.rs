@@ -12,6 +12,7 @@ use futures_util::stream::unfold;
 use http::{HeaderValue, header};
 use serde::Serialize;
 use std::convert::Infallible;
+use std::io;
 use std::sync::Arc;
 
 /// What a link takes in an answer beside its texts, in bytes: the names of its fields, times, numbers, domain and code.
@@ -23,6 +24,9 @@ const ERROR_BYTES: usize = 48;
 
 /// How many bytes of an answer are written at once.
 const PIECE_BYTES: usize = 65_536;
+
+/// What ends an answer.
+const END: &[u8] = b"]}";
 
 /// How many bytes the answer to a request may still get, but for what every item takes: some hundred bytes.
 #[derive(Debug)]
@@ -117,8 +121,22 @@ fn written(text: &str) -> usize {
     text.len() + text.bytes().map(more).sum::<usize>()
 }
 
+/// Counts what is written to it.
+struct Length(usize);
+
+impl io::Write for Length {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// The answer to a bulk request: `counts`, which is an object, with the views of all outcomes as its `results`. They are written as
-/// they are sent.
+/// they are sent, and a first time to know how long they are: large answers are admitted by their length.
 pub(super) fn answer<O: Send + 'static>(
     app: &Arc<App>,
     counts: &impl Serialize,
@@ -129,13 +147,18 @@ pub(super) fn answer<O: Send + 'static>(
     let mut head = serde_json::to_vec(counts).unwrap_or_default();
     head.pop();
     head.extend_from_slice(b",\"results\":[");
+    let commas = outcomes.len().saturating_sub(1);
+    let mut length = Length(head.len() + commas + END.len());
+    for (index, outcome) in outcomes.iter().enumerate() {
+        let _ = serde_json::to_writer(&mut length, &view(index, outcome, &app.config.links));
+    }
     let app = app.clone();
     let mut items = outcomes.into_iter().enumerate();
     let state = (head, false);
     let pieces = unfold(state, move |(mut piece, mut is_whole)| {
         while !is_whole && piece.len() < PIECE_BYTES {
             let Some((index, outcome)) = items.next() else {
-                piece.extend_from_slice(b"]}");
+                piece.extend_from_slice(END);
                 is_whole = true;
                 break;
             };
@@ -151,8 +174,11 @@ pub(super) fn answer<O: Send + 'static>(
         });
         std::future::ready(next)
     });
-    let json = HeaderValue::from_static("application/json");
-    ([(header::CONTENT_TYPE, json)], Body::from_stream(pieces)).into_response()
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
+        (header::CONTENT_LENGTH, HeaderValue::from(length.0)),
+    ];
+    (headers, Body::from_stream(pieces)).into_response()
 }
 
 #[cfg(test)]
