@@ -170,3 +170,52 @@ fn questions(analytics: &AnalyticsConfig) -> Bounds {
         ..Bounds::new("analytics.max_queries", queries).shared()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admission::{Claim, Permit, Refusal};
+
+    /// How many permits each of some claims gets, one after another.
+    fn taken(bounds: Bounds, claims: impl Iterator<Item = Claim>) -> usize {
+        let room = Admission::new(bounds);
+        let mut permits: Vec<Permit> = Vec::new();
+        for claim in claims {
+            match room.try_take(claim) {
+                Ok(permit) => permits.push(permit),
+                Err(refusal) => {
+                    assert!(matches!(refusal, Refusal::Share(_)), "{refusal:?}");
+                    break;
+                }
+            }
+        }
+        permits.len()
+    }
+
+    fn of_address(last: u8) -> Claim {
+        Claim::of_address([192, 0, 2, last].into())
+    }
+
+    #[test]
+    fn requests_of_one_address_key_or_tenant_leave_places_to_others() {
+        let server = ServerConfig {
+            max_requests: 8,
+            ..ServerConfig::default()
+        };
+        let of = |claims: &dyn Fn(u8) -> Claim| taken(requests(&server), (0..8).map(claims));
+        assert_eq!(of(&|_| of_address(1)), 7);
+        assert_eq!(of(&|n| of_address(n).by(1, "key")), 4);
+        assert_eq!(of(&|n| of_address(n).by(1, &n.to_string())), 6);
+    }
+
+    #[test]
+    fn bulk_requests_of_one_key_or_tenant_leave_places_to_others() {
+        let server = ServerConfig {
+            max_bulk_requests: 4,
+            ..ServerConfig::default()
+        };
+        let of = |claims: &dyn Fn(u8) -> Claim| taken(bulk(&server), (0..4).map(claims));
+        assert_eq!(of(&|n| of_address(n).by(1, "key")), 2);
+        assert_eq!(of(&|n| of_address(n).by(1, &n.to_string())), 3);
+    }
+}

@@ -189,6 +189,18 @@ mod tests {
         assert_eq!(tries.take(key("b"), address(2)).await.map(drop), Ok(()));
     }
 
+    /// A /48 is one customer, with 65,536 networks of a /64.
+    #[tokio::test]
+    async fn a_network_that_is_given_whole_has_the_tries_of_some_addresses() {
+        let tries = Tries::new(LOGINS, None);
+        let mut made = 0;
+        for network in 0..256_u16 {
+            let address = IpAddr::from([0x2001, 0xdb8, 0, network << 8, 0, 0, 0, 1]);
+            made += usize::from(tries.take_of(None::<&str>, Some(address)).await.is_ok());
+        }
+        assert!((160..200).contains(&made), "{made}");
+    }
+
     #[tokio::test]
     async fn an_api_key_is_counted_by_the_address_alone() {
         let tries = Tries::new(LOGINS, None);

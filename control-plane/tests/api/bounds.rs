@@ -2,6 +2,7 @@
 
 use crate::helpers::{Running, read_all, send, until};
 use futures_util::FutureExt;
+use futures_util::future::select_all;
 use reqwest::Method;
 use serde_json::json;
 use sqlx::{Connection, Executor, SqliteConnection};
@@ -250,6 +251,40 @@ async fn a_body_that_does_not_come_is_given_up() {
     );
 }
 
+/// Forms of strangers are short: they have less time than other bodies.
+#[tokio::test]
+async fn a_form_of_a_stranger_that_does_not_come_is_given_up_early() {
+    let server = Running::with(&[
+        ("EDGELINK_SERVER_FORM_TIMEOUT_MS", "100"),
+        ("EDGELINK_SERVER_BODY_TIMEOUT_MS", "600000"),
+        ("EDGELINK_SERVER_REQUEST_TIMEOUT_MS", "600000"),
+    ])
+    .await;
+    let locked =
+        json!({ "longUrl": "https://example.com/", "customSlug": "locked", "password": "p" });
+    server.post(&locked).await.expect(201);
+    for stream in &mut silent(&server, &["/console/login", "/+/report", "/locked"], 1).await {
+        let answer = read_all(stream).await;
+        assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    }
+}
+
+/// An address has no more forms on their way than it may send.
+#[tokio::test]
+async fn a_report_counts_before_its_form_has_come() {
+    let server = Running::with(&[
+        ("EDGELINK_REPORTS_PER_HOUR", "2"),
+        ("EDGELINK_SERVER_FORM_TIMEOUT_MS", "600000"),
+        ("EDGELINK_SERVER_BODY_TIMEOUT_MS", "600000"),
+        ("EDGELINK_SERVER_REQUEST_TIMEOUT_MS", "600000"),
+    ])
+    .await;
+    let mut waiting = silent(&server, &["/+/report"], 3).await;
+    let answers = waiting.iter_mut().map(|stream| Box::pin(read_all(stream)));
+    let (first, ..) = select_all(answers).await;
+    assert!(first.starts_with("HTTP/1.1 429 "), "{first}");
+}
+
 #[tokio::test]
 async fn a_request_that_takes_too_long_is_given_up() {
     let server = Running::with(&[("EDGELINK_SERVER_REQUEST_TIMEOUT_MS", "100")]).await;
@@ -308,6 +343,9 @@ async fn idle_connections_make_room_for_others_and_those_without_a_request_first
     let server = Running::with(&[
         ("EDGELINK_SERVER_MAX_CONNECTIONS", "3"),
         ("EDGELINK_SERVER_HEALTH_CONNECTIONS", "0"),
+        // They end by giving way alone.
+        ("EDGELINK_SERVER_FIRST_HEADER_TIMEOUT_MS", "600000"),
+        ("EDGELINK_SERVER_HEADER_TIMEOUT_MS", "600000"),
     ])
     .await;
     let request = b"GET /health/live HTTP/1.1\r\nhost: x\r\n\r\n";

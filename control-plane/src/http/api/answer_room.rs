@@ -175,7 +175,10 @@ pub(super) fn answer<O: Send + 'static>(
         std::future::ready(next)
     });
     let headers = [
-        (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
+        (
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/json"),
+        ),
         (header::CONTENT_LENGTH, HeaderValue::from(length.0)),
     ];
     (headers, Body::from_stream(pieces)).into_response()
