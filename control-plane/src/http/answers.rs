@@ -131,7 +131,18 @@ impl hyper::body::Body for SentBody {
 mod tests {
     use super::*;
     use crate::admission::{Admission, Bounds, Claim};
+    use futures_util::stream::iter;
     use http_body_util::BodyExt;
+    use std::convert::Infallible;
+
+    #[test]
+    fn an_answer_has_the_length_of_its_body_or_the_one_that_it_states() {
+        let pieces = || Body::from_stream(iter([Ok::<_, Infallible>("x")]));
+        assert_eq!(length(&Response::new(Body::from("xy"))), Some(2));
+        assert_eq!(length(&Response::new(pieces())), None);
+        let stated = Response::builder().header(CONTENT_LENGTH, "1");
+        assert_eq!(length(&stated.body(pieces()).unwrap()), Some(1));
+    }
 
     /// On this machine's own network the system takes megabytes for a client that reads nothing.
     #[tokio::test]
