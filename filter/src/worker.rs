@@ -256,7 +256,7 @@ fn run(callout: &BackgroundCallout) {
         Some(token) => worker.edge.on_background_sent(callout.kind, token),
         None => worker
             .edge
-            .on_background_refused(&mut worker.envoy, callout.kind, now),
+            .on_background_refused(&mut worker.envoy, (callout.kind, None), now),
     });
 }
 
@@ -352,7 +352,7 @@ fn decide_again(waiter: Waiter, head: &Head<'_>, again: Again) {
             abi::continue_request();
             None
         }
-        // Forms do not wait for their domain.
+        // Those that have waited for their domain are not held.
         Some(Step::Hold(..)) | None => None,
     };
     if let Some(callout) = callout {

@@ -156,10 +156,7 @@ impl Edge {
     /// worker's hash tables. So is its name, by which the control plane knows it.
     #[must_use]
     pub fn new(settings: Arc<Settings>, name: WorkerId, seed: u64, wall: WallClock) -> Self {
-        // The hasher wants it to live for ever: there is one for all edges of a process, of which another one begins after a panic.
-        static SHARED: OnceLock<SharedSeed> = OnceLock::new();
-        let shared = SHARED.get_or_init(|| SharedSeed::from_u64(seed));
-        let hasher = SeedableRandomState::with_seed(seed.rotate_left(32), shared);
+        let hasher = SeedableRandomState::with_seed(seed.rotate_left(32), shared_seed(seed));
         Self {
             now: wall.read_at(),
             wall,
@@ -183,7 +180,7 @@ impl Edge {
                 seed,
             ),
             hasher,
-            forms: Forms::default(),
+            forms: Forms::new(settings.max_forms),
             traces: Traces::default(),
             has_traffic: false,
             is_busy: false,
@@ -219,6 +216,7 @@ impl Edge {
         }
         self.caches.configure(&settings);
         self.events.configure(&settings);
+        self.forms.set_most(settings.max_forms);
         self.configure_background(&settings);
         self.here = Arc::clone(&settings);
         self.settings = settings;
@@ -521,6 +519,13 @@ impl Edge {
                 .await_feed(self.now.after(FEED_BEGINS_WITHIN_MILLIS));
         }
     }
+}
+
+/// The part of the seed that the hasher wants to live for ever: there is one for all edges of a process, of which another one begins
+/// after a panic. It is of the `seed` of the first.
+fn shared_seed(seed: u64) -> &'static SharedSeed {
+    static SHARED: OnceLock<SharedSeed> = OnceLock::new();
+    SHARED.get_or_init(|| SharedSeed::from_u64(seed))
 }
 
 /// A key that does not leave the worker, of its seed and its name, which are random.

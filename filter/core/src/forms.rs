@@ -14,11 +14,11 @@ use crate::time::Moment;
 use edgelink_wire::password::{
     self, MAX_FORM_LENGTH, Notice, UNLOCK_PATH, address_of_form, set_cookie,
 };
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// The most forms of a worker. A further one takes the place of the oldest whose body has not come, or gets 503 if all of them have
+/// The most forms of a worker, as of [`Settings::max_forms`]. A further one takes the place of the oldest whose body has not come, or gets 503 if all of them have
 /// theirs.
 pub(crate) const MAX_FORMS: usize = 256;
 
@@ -117,7 +117,10 @@ enum Body {
 /// The forms of a worker.
 #[derive(Debug, Default)]
 pub(crate) struct Forms {
+    most: usize,
     forms: HashMap<StreamId, Form>,
+    /// Those whose bodies are awaited, the oldest first.
+    without_body: BTreeSet<(Moment, StreamId)>,
     by_token: HashMap<Token, StreamId>,
     /// The streams of those that are released, while they wait.
     released: HashSet<StreamId>,
@@ -134,15 +137,29 @@ pub(crate) fn is_form(headers: Headers<'_>) -> bool {
 }
 
 impl Forms {
-    /// Whether there is room for another one, or can be.
-    pub(crate) fn has_room(&self) -> bool {
-        self.forms.len() < MAX_FORMS || self.oldest_without_body().is_some()
+    /// None yet, and `most` at a time.
+    pub(crate) fn new(most: usize) -> Self {
+        Self {
+            most,
+            ..Self::default()
+        }
     }
 
-    fn oldest_without_body(&self) -> Option<StreamId> {
-        let forms = self.forms.iter().filter(|(_, form)| form.awaits_body());
-        let oldest = forms.min_by_key(|(stream, form)| (form.since, **stream));
-        oldest.map(|(stream, _)| *stream)
+    /// Changes the bound, for forms that come.
+    pub(crate) fn set_most(&mut self, most: usize) {
+        self.most = most;
+    }
+
+    /// Whether there is room for another one, or can be.
+    pub(crate) fn has_room(&self) -> bool {
+        self.forms.len() < self.most || !self.without_body.is_empty()
+    }
+
+    /// Takes a form out. `None` if there is no such form.
+    fn take(&mut self, stream: StreamId) -> Option<Form> {
+        let form = self.forms.remove(&stream)?;
+        self.without_body.remove(&(form.since, stream));
+        Some(form)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -162,8 +179,9 @@ impl Forms {
         is_locked: bool,
         now: Moment,
     ) -> Option<FormEnd> {
-        let is_full = self.forms.len() >= MAX_FORMS;
-        let oldest = is_full.then(|| self.oldest_without_body()).flatten();
+        let is_full = self.forms.len() >= self.most;
+        let oldest = self.without_body.first().filter(|_| is_full);
+        let oldest = oldest.map(|(_, stream)| *stream);
         let ended = oldest.and_then(|oldest| self.end(oldest, FormResult::Unavailable));
         let form = Form {
             key: key.into(),
@@ -172,7 +190,9 @@ impl Forms {
             is_locked,
             body: Body::Awaited,
         };
+        self.take(stream);
         self.forms.insert(stream, form);
+        self.without_body.insert((now, stream));
         ended
     }
 
@@ -187,7 +207,7 @@ impl Forms {
                 form.ask(stream)
             }
             Some(false) => {
-                self.forms.remove(&stream);
+                self.take(stream);
                 self.released.insert(stream);
                 FormStep::Pass
             }
@@ -205,6 +225,7 @@ impl Forms {
             return FormStep::Hold;
         };
         form.body = Body::Whole(body.to_vec());
+        self.without_body.remove(&(form.since, stream));
         form.ask(stream)
     }
 
@@ -249,7 +270,7 @@ impl Forms {
 
     /// Ends a form. `None` if there is no such form.
     pub(crate) fn end(&mut self, stream: StreamId, result: FormResult) -> Option<FormEnd> {
-        let Form { key, .. } = self.forms.remove(&stream)?;
+        let Form { key, .. } = self.take(stream)?;
         Some(FormEnd {
             stream,
             key,
@@ -260,7 +281,7 @@ impl Forms {
     /// The stream of a form has ended, is answered or goes on, if it is one.
     pub(crate) fn leave(&mut self, stream: StreamId) {
         if !self.is_empty() {
-            self.forms.remove(&stream);
+            self.take(stream);
             self.released.remove(&stream);
         }
     }

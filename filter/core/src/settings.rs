@@ -12,7 +12,8 @@ pub use route::Route;
 pub use written::{ClicksSection, Described, SnapshotSection, UnknownCodes, UnknownHosts};
 
 use crate::cache::freshness::Lifetimes;
-use edgelink_wire::clicks;
+use crate::forms::MAX_FORMS;
+use edgelink_wire::clicks::{self, events};
 use edgelink_wire::password::Notice;
 use edgelink_wire::settings::{Problem, Problems, SettingValue};
 use edgelink_wire::{Domain, DomainSet, LinkPaths};
@@ -50,6 +51,8 @@ pub struct Settings {
     pub clicks: Option<ClicksSection>,
     /// The most links that have a limit and of which a worker holds visits.
     pub max_limited_links: usize,
+    /// The most forms with passwords that a worker holds.
+    pub max_forms: usize,
     /// The bound of the LRU in bytes; 0 for none.
     pub lru_max_bytes: usize,
     /// The number of slots in shared data; 0 for none.
@@ -183,8 +186,8 @@ impl Settings {
         Ok(written.into())
     }
 
-    /// The settings of a host that has one edge for so many workers, and connects to Redis by itself. What visitors and lookups of a worker may
-    /// take is there for each of them.
+    /// The settings of a host that has one edge for so many workers, and connects to Redis by itself. What visitors, lookups, forms and clicks
+    /// of a worker may take is there for each of them.
     ///
     /// # Errors
     /// The [`SettingsError`] that names the field that such a host needs.
@@ -215,7 +218,9 @@ impl Settings {
             slots: 0,
             redis,
             control_plane,
+            clicks: self.clicks.map(|clicks| clicks.of_all(of_all)),
             max_limited_links: of_all(self.max_limited_links),
+            max_forms: of_all(self.max_forms),
             ..self
         })
     }
@@ -372,6 +377,20 @@ impl Written {
 }
 
 impl ClicksSection {
+    /// What is in no batch yet is that of all workers, as far as there is room for it in one batch of each kind. As much may wait as did,
+    /// and at least what has to have room.
+    fn of_all(self, of_all: impl Fn(usize) -> usize) -> Self {
+        let of_batch = |bound| of_all(bound).min(events::MAX_BYTES);
+        let mut clicks = Self {
+            max_bytes: of_all(self.max_bytes),
+            max_event_bytes: of_batch(self.max_event_bytes),
+            max_orphan_bytes: of_batch(self.max_orphan_bytes),
+            ..self
+        };
+        clicks.max_unsent_bytes = clicks.max_unsent_bytes.max(clicks.least_unsent_bytes());
+        clicks
+    }
+
     /// One full batch of each kind, and events that come while it is under way: with less room, nothing that is described would
     /// arrive even while the control plane answers.
     fn least_unsent_bytes(&self) -> usize {
@@ -415,6 +434,7 @@ impl From<Written> for Settings {
             background,
             clicks: written.clicks,
             max_limited_links: written.visits.max_links,
+            max_forms: MAX_FORMS,
             lru_max_bytes: written.lru.max_bytes,
             slots: written.shared_data.slots,
             max_value_bytes: written.shared_data.max_value_bytes,

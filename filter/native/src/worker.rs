@@ -506,10 +506,10 @@ impl Worker {
         let actions = match &order.request {
             Request::Lookup(callout, _) => self.edge.on_refused(&mut self.host, callout.flight),
             Request::Background(callout) => {
-                let now = now();
-                self.edge
-                    .on_background_refused(&mut self.host, callout.kind, now);
-                return;
+                let refused = (callout.kind, Some(order.token));
+                return self
+                    .edge
+                    .on_background_refused(&mut self.host, refused, now());
             }
             Request::Form(callout) => {
                 let ended = self.edge.on_form_refused(callout.stream);

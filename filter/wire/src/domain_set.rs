@@ -93,12 +93,16 @@ impl DomainSet {
         }
         let host = FoldedHost::of(host)?;
         let host = host.as_bytes();
-        let is_it = |place: &u32| {
-            let domain = self.domains.get(*place as usize);
-            domain.is_some_and(|domain| domain.as_str().as_bytes() == host)
-        };
-        let place = self.places.find(hash(host), is_it)?;
-        self.domains.get(*place as usize)
+        self.hashed(host, |domain| domain.as_str().as_bytes() == host)
+    }
+
+    /// Finds the one that `is_it` among the domains with the hash of a host.
+    fn hashed(&self, host: &[u8], mut is_it: impl FnMut(&Domain) -> bool) -> Option<&Domain> {
+        let domain = |place: &u32| self.domains.get(*place as usize);
+        let place = self
+            .places
+            .find(hash(host), |place| domain(place).is_some_and(&mut is_it))?;
+        domain(place)
     }
 }
 
@@ -187,6 +191,24 @@ mod tests {
                 assert_eq!(requested(None), named, "{host:?}");
             }
         }
+    }
+
+    #[test]
+    fn many_domains_when_a_host_is_looked_up_are_hardly_compared() {
+        let [few, many] = sets(&["b.example"]);
+        assert_eq!((few.places.len(), few.len()), (0, 1));
+        assert_eq!((many.places.len(), many.len()), (1000, 1000));
+        let compared = |host: &str| {
+            let mut compared = 0;
+            many.hashed(host.as_bytes(), |domain| {
+                compared += 1;
+                domain.matches(host.as_bytes())
+            });
+            compared
+        };
+        let most = many.iter().map(|domain| compared(domain.as_str())).max();
+        assert!(most <= Some(4), "{most:?} of 1000");
+        assert!(compared("unknown.example") <= 4);
     }
 
     proptest! {

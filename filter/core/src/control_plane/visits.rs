@@ -158,7 +158,7 @@ impl Visits {
         }
     }
 
-    /// The proxy has refused that request. How many have failed in a row.
+    /// The proxy has refused the request that was asked for first of those it had not taken. How many have failed in a row.
     pub(crate) fn on_refused(&mut self, now: Moment) -> u32 {
         let place = self.lanes.iter().position(Lane::is_unsent);
         place.map_or(self.failures, |place| self.fail(place, now))

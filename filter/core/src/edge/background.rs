@@ -140,10 +140,23 @@ impl Edge {
         }
     }
 
-    /// The proxy has refused to send a background callout, at `now` by the exact clock.
-    pub fn on_background_refused(&mut self, log: &mut impl Log, kind: BackgroundKind, now: Moment) {
+    /// The proxy has refused to send a background callout, at `now` by the exact clock. Hosts that give a callout its token before the proxy
+    /// takes it say which; nothing is to be done then if it was given up.
+    pub fn on_background_refused(
+        &mut self,
+        log: &mut impl Log,
+        (kind, token): (BackgroundKind, Option<Token>),
+        now: Moment,
+    ) {
+        if token.is_some_and(|token| self.background.carries(token) != Some(kind)) {
+            return;
+        }
         if kind == BackgroundKind::Visits {
-            let failures = self.background.visits.on_refused(now);
+            let visits = &mut self.background.visits;
+            let failures = match token {
+                Some(token) => visits.on_failure(token, now),
+                None => visits.on_refused(now),
+            };
             return self.note_failure(log, kind, (CalloutError::Reset, failures));
         }
         self.fail_background(log, kind, CalloutError::Reset, now);

@@ -70,8 +70,8 @@ impl Edge {
         Ok(())
     }
 
-    /// Writes the key of the request at hand for a form, which does not wait until it is known what its host is: where that is in doubt,
-    /// it is for the domain that its page was for.
+    /// Writes the key of the request at hand for a form, whose body does not come while its host is asked for: where that is in doubt and
+    /// unknown hosts stand for a domain, it is for that, as its page was.
     ///
     /// # Errors
     /// The reason for which it has no domain.
@@ -194,6 +194,11 @@ impl Edge {
             record: Some(record.bytes.to_vec()),
             visits: Visits::default(),
         }
+    }
+
+    /// Whether unknown hosts stand for a domain.
+    pub(super) fn has_default_domain(&self) -> bool {
+        default_domain(&self.here).is_some()
     }
 
     /// Writes the key of the request at hand as one for the default domain; `false` if other hosts do not stand for that.

@@ -48,7 +48,11 @@ impl Edge {
         let link = match self.name_key_of_form(head.authority, requested.code) {
             Ok(()) => self.find_for_form(host, form),
             Err(NoDomain::Unknown(_)) => FormLink::Absent,
-            Err(NoDomain::Awaited | NoDomain::Doubtful) => FormLink::Unknown,
+            Err(NoDomain::Awaited | NoDomain::Doubtful) if self.has_default_domain() => {
+                FormLink::Unknown
+            }
+            // It is a form only if its host turns out to be a domain: it waits for that as others do.
+            Err(NoDomain::Awaited | NoDomain::Doubtful) => return None,
         };
         let (is_locked, callout) = match link {
             FormLink::Known(found) if !self.locks(self.caches.record(found), form) => return None,
@@ -64,6 +68,20 @@ impl Edge {
             .forms
             .hold(form.stream, &self.key, visitor, is_locked, self.now);
         Some(Step::Hold(callout, ended))
+    }
+
+    /// A request has come whose method is neither GET nor HEAD, and has waited for its domain, so that its body cannot come first any more. A form
+    /// is refused; the next one is held, for its domain is known now. `None` if it is no form, or still has no domain.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn refuse_late_form(
+        &mut self,
+        head: &Head<'_>,
+        requested: Requested<'_>,
+    ) -> Option<Step<Content>> {
+        let is_form = head.method == b"POST" && is_form(head.headers);
+        let is_for_link = is_form && self.name_key(head.authority, requested.code).is_ok();
+        is_for_link.then_some(Step::Answer(Content::Unavailable, None))
     }
 
     /// As for a visitor, but nothing is refreshed, and stale records will do.

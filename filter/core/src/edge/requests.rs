@@ -82,12 +82,12 @@ impl Edge {
             is_other,
             is_form: false,
         };
-        let held = match is_other && patience == Patience::Waits {
-            true => self.hold_form(host, head, requested, visitor),
-            // Forms do not wait for their domain.
-            false => None,
+        let of_form = match (is_other, patience) {
+            (false, _) => None,
+            (true, Patience::Waits) => self.hold_form(host, head, requested, visitor),
+            (true, Patience::HasWaited(_)) => self.refuse_late_form(head, requested),
         };
-        let step = match held {
+        let step = match of_form {
             Some(step) => step,
             None => match self.name_key(head.authority, requested.code) {
                 Ok(()) => self.decide(host, visitor, head),

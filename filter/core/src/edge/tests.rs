@@ -328,3 +328,9 @@ impl World {
             .unwrap_or_default()
     }
 }
+
+#[test]
+fn shared_seed_when_another_edge_begins_is_that_of_the_first() {
+    let [first, second] = [1, 2].map(shared_seed);
+    assert!(std::ptr::eq(first, second));
+}

@@ -167,10 +167,21 @@ fn the_token_is_never_repeated() {
 #[test]
 fn a_process_has_the_bounds_of_each_of_its_workers() {
     let json = r#"{"domains":["go.example"],"controlPlane":{"cluster":"c","maxPending":2,"maxWaiting":3},"poll":{},
-        "redis":{"mode":"pooled","servers":["a:1"],"maxPending":5,"maxBufferedBytes":2048},"visits":{"maxLinks":7}}"#;
+        "redis":{"mode":"pooled","servers":["a:1"],"maxPending":5,"maxBufferedBytes":2048},"visits":{"maxLinks":7},
+        "clicks":{"maxBytes":1048576,"maxEventBytes":16384,"maxOrphanBytes":65536,"attributes":["userAgent"],"orphans":true}}"#;
     for (workers, times) in [(0, 1), (1, 1), (32, 32)] {
         let settings = Settings::parse(json.as_bytes()).unwrap();
         let settings = settings.for_process(workers).unwrap();
+        let clicks = settings.clicks.unwrap();
+        assert_eq!(clicks.max_bytes, times << 20);
+        assert_eq!(clicks.max_event_bytes, 16_384 * times);
+        assert_eq!(
+            clicks.max_orphan_bytes,
+            (65_536 * times).min(1 << 20),
+            "of a batch"
+        );
+        assert!(clicks.max_unsent_bytes >= clicks.least_unsent_bytes());
+        assert_eq!(settings.max_forms, 256 * times);
         let (control_plane, redis) = (settings.control_plane, settings.redis.unwrap());
         let bounds = [
             control_plane.max_pending,

@@ -306,7 +306,7 @@ fn a_background_callout_that_is_refused_or_never_ends_is_tried_again() {
     let now = Moment::from_millis(world.now);
     world
         .edge
-        .on_background_refused(&mut world.host, callout.kind, now);
+        .on_background_refused(&mut world.host, (callout.kind, None), now);
     assert_eq!(world.counted("snapshot.failed"), 2);
     world.pass(1_000);
     world.answer_snapshot(&snapshot(5));

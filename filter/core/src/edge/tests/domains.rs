@@ -1,8 +1,10 @@
 //! Domains that the API has made.
 
 use super::background::{BOUND, batch, gap, path};
+use super::rules::map;
 use super::*;
 use crate::control_plane::BackgroundKind;
+use crate::request::Headers;
 use edgelink_wire::domain::Domain;
 use edgelink_wire::feed::FeedMessage;
 use edgelink_wire::{CodeFilter, CodeLength, DomainTargets, Entry, FeedPosition, Snapshot};
@@ -529,6 +531,93 @@ fn a_failure_does_not_refuse_a_host_that_stands_for_no_domain() {
     world.decided.clear();
     world.end_with(world.last_token, "unknown.example/", NONE);
     assert_eq!(world.decided, [Answered(page(404, "unknown-host"))]);
+}
+
+impl World {
+    /// A form that is sent to `/sale` of a host, or goes on after it has waited.
+    fn form_to(&mut self, host: &str, again: Option<Again>) -> Became {
+        let headers = map(&[
+            ("content-type", "application/x-www-form-urlencoded"),
+            ("content-length", "15"),
+        ]);
+        let head = Head {
+            method: b"POST",
+            authority: host.as_bytes(),
+            headers: Headers(&headers),
+            ..get("/sale")
+        };
+        self.last_stream += u32::from(again.is_none());
+        let (stream, now) = (self.last_stream, Moment::from_millis(self.now));
+        let World { edge, host, .. } = self;
+        let step = match again {
+            None => edge.on_request(host, stream, &head, now),
+            Some(again) => edge.on_request_again(host, stream, &head, now, again),
+        };
+        let (became, callout) = match step {
+            Step::Pass => (Passed, None),
+            Step::Answer(answer, callout) => (Answered(seen(&answer)), callout),
+            Step::Wait(callout) | Step::Hold(callout, _) => (Waiting(stream), callout),
+        };
+        if let Some(callout) = callout {
+            self.send(&callout);
+        }
+        became
+    }
+
+    /// A form that waits for its host: what becomes of it once the control plane says that.
+    fn form_after(&mut self, host: &str, status: &[u8], record: Record<&str>) -> Became {
+        let Waiting(stream) = self.form_to(host, None) else {
+            panic!("the control plane is asked for {host}");
+        };
+        assert!(!self.edge.holds_form(stream), "it may be none");
+        let response = Response {
+            status,
+            content_type: LinkAnswer::MEDIA_TYPE.as_bytes(),
+            body: &aged(&format!("{host}/"), record, 0),
+        };
+        let (token, now) = (self.last_token, Moment::from_millis(self.now));
+        let mut actions = self
+            .edge
+            .on_callout_end(&mut self.host, token, response, now);
+        let Some(Action::Resume(resumed)) = actions.pop() else {
+            panic!("{actions:?}");
+        };
+        assert!(!resumed.waiters[0].is_form);
+        self.form_to(host, resumed.again())
+    }
+}
+
+#[test]
+fn form_when_its_host_is_in_doubt_and_stands_for_no_domain_passes_once_the_host_is_none() {
+    let unknown = r#","unknownHosts":"notFound""#;
+    let mut world = silent(unknown);
+    let passed = world.form_after("unknown.example", b"404", NONE);
+    assert_eq!(passed, Passed);
+    let known = world.form_to("unknown.example", None);
+    assert_eq!((known, world.lookups), (Passed, 1), "it is kept");
+    let passed = without_domains(unknown).form_after("unknown.example", b"404", NONE);
+    assert_eq!(passed, Passed, "before the first snapshot");
+}
+
+#[test]
+fn form_when_nothing_says_what_its_host_is_is_503() {
+    let mut world = silent(r#","unknownHosts":"notFound""#);
+    let after = world.form_after("unknown.example", b"503", NONE);
+    assert_eq!(after, Answered(unavailable()));
+    let at_once = world.form_to("other.example", None);
+    assert_eq!(at_once, Answered(unavailable()));
+}
+
+#[test]
+fn form_when_its_host_turns_out_to_be_a_domain_is_503_and_the_next_is_held() {
+    let mut world = silent(r#","unknownHosts":"notFound""#);
+    let made = record("made.example", TARGETS, 3);
+    let after = world.form_after("made.example", b"200", made.as_deref());
+    assert_eq!(after, Answered(unavailable()));
+    let Waiting(next) = world.form_to("made.example", None) else {
+        panic!("its link is looked up");
+    };
+    assert!(world.edge.holds_form(next));
 }
 
 #[test]

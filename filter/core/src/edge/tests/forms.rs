@@ -422,6 +422,30 @@ fn forms_without_a_body_make_room_for_others() {
 }
 
 #[test]
+fn forms_when_the_edge_is_that_of_several_workers_have_the_room_of_each() {
+    let settings = settings().for_process(3).unwrap();
+    let mut world = World::with(settings.clone());
+    world.know("a", locked(&extension(None)));
+    // Those that end none are held.
+    let oldest = world.form("/a").0;
+    for _ in 1..3 * MAX_FORMS {
+        world.form("/a");
+    }
+    let headers = map(&FORM);
+    let next = |world: &mut World| {
+        world.last_stream += 1;
+        match world.request(world.last_stream, &post("/a", &headers)) {
+            Step::Hold(None, ended) => ended.map(|ended| ended.stream),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(next(&mut world), Some(oldest));
+    let settings = settings.for_process(2).unwrap();
+    world.edge.configure(&mut world.host, Arc::new(settings));
+    assert_eq!(next(&mut world), None);
+}
+
+#[test]
 fn forms_are_bounded_in_time() {
     let mut world = World::new();
     world.know("a", locked(&extension(None)));

@@ -258,6 +258,29 @@ fn what_is_left_comes_back_when_its_time_is_over() {
 }
 
 #[test]
+fn a_return_that_was_given_its_token_before_it_is_refused_fails_at_once_and_once() {
+    let mut world = World::new();
+    world.spend("a", 5_000);
+    world.pass(100);
+    let (token, request) = world.returned();
+    assert_eq!(request, (2, Some((1, 1)), false));
+    let refused = (BackgroundKind::Visits, Some(token));
+    for _ in 0..2 {
+        let now = Moment::from_millis(world.now);
+        world
+            .edge
+            .on_background_refused(&mut world.host, refused, now);
+    }
+    assert_eq!(world.counted("visit_return.failed"), 1);
+    world.pass(200);
+    let (token, request) = world.returned();
+    assert_eq!(request, (3, Some((1, 1)), false));
+    world.end_return(token);
+    world.pass(10_000);
+    assert_eq!(world.counted("visit_return.failed"), 1);
+}
+
+#[test]
 fn a_block_that_is_used_up_is_told_at_the_next_tick() {
     let mut world = World::new();
     let first = world.limited("a");

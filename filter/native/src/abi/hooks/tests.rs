@@ -6,8 +6,10 @@ mod panics;
 
 use super::*;
 use crate::process::Process;
+use edgelink_wire::record::Extension;
 use edgelink_wire::{
-    BatchHead, FeedBatch, FeedPosition, LinkAnswer, LinkRecord, Record, link_batch,
+    BatchHead, FeedBatch, FeedPosition, LinkAnswer, LinkRecord, Record, VisitsAnswer,
+    VisitsRequest, link_batch,
 };
 use fake::{Answer, Callout, LOG, Plugin, Request, SCHEDULERS};
 use std::sync::Mutex;
@@ -334,6 +336,59 @@ fn a_callout_that_fails_or_that_envoy_does_not_send_is_503() {
     assert!(module.callouts().is_empty());
     visit.resume();
     assert_eq!(visit.answer().status, 503);
+}
+
+#[test]
+fn return_of_visits_when_envoy_does_not_send_it_fails_at_once_and_once() {
+    const VISITS: &str = "/edge/v1/visits";
+    let _turn = turn();
+    let module = Module::new("returns");
+    let process = Process::named(b"returns");
+    let visit = module.visit("/abc");
+    let extension = Extension {
+        max_visits: Some(9),
+        ..Extension::default()
+    }
+    .to_bytes();
+    let record = Record::Link(LinkRecord {
+        extension: &extension[..],
+        ..LinkRecord::ordinary("https://example.com/", 1)
+    });
+    let answer = LinkAnswer {
+        age_millis: 0,
+        key: b"go.example/abc",
+        record: &record.to_bytes(),
+    };
+    let end = |callout: &Callout, media_type: &str, body: &[u8]| {
+        let headers = [(":status", "200"), ("content-type", media_type)];
+        module.end_callout(callout.id, &headers, body);
+    };
+    end(
+        &module.callouts()[0],
+        LinkAnswer::MEDIA_TYPE,
+        &answer.to_bytes(),
+    );
+    let asked = module.callouts().remove(0);
+    let answer = VisitsAnswer {
+        number: VisitsRequest::decode(&asked.body).unwrap().number,
+        visits: 1,
+        millis: 5_000,
+    };
+    end(&asked, VisitsAnswer::MEDIA_TYPE, &answer.to_bytes());
+    visit.resume();
+    assert_eq!(visit.answer().status, 302);
+
+    module.plugin.refuses.store(true, Ordering::Relaxed);
+    process.with(crate::worker::Worker::tick).unwrap();
+    assert!(module.callouts().is_empty());
+    module.plugin.refuses.store(false, Ordering::Relaxed);
+    process.with(crate::worker::Worker::tick).unwrap();
+    let [again] = &module.callouts()[..] else {
+        panic!("the visits are returned again");
+    };
+    assert_eq!(again.headers[":path"], VISITS);
+    process.with(crate::worker::Worker::tick).unwrap();
+    assert_eq!(module.count("edgelink.visit_return|failed"), 1);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::abi::{Buffer, Object, RawHeader};
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::c_void;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// A request at Envoy.
 #[derive(Default)]
@@ -42,6 +42,8 @@ pub(super) struct Answer {
 pub(super) struct Plugin {
     pub(super) callouts: Mutex<VecDeque<Callout>>,
     pub(super) made: AtomicUsize,
+    /// Whether it sends no callout.
+    pub(super) refuses: AtomicBool,
     pub(super) woken: AtomicUsize,
     pub(super) names: Mutex<Vec<String>>,
     pub(super) metrics: Mutex<BTreeMap<String, i64>>,
@@ -209,7 +211,7 @@ exports! {
     }
     fn envoy_dynamic_module_callback_http_filter_config_http_callout(config: Object, id: *mut u64, cluster: Buffer, headers: *const RawHeader, count: usize, body: Buffer, _timeout: u64) -> u32 {
         let plugin = plugin(config);
-        if text(cluster) != "control_plane" {
+        if text(cluster) != "control_plane" || plugin.refuses.load(Ordering::Relaxed) {
             return 2;
         }
         let made = plugin.made.fetch_add(1, Ordering::Relaxed) as u64 + 1;
