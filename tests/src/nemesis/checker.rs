@@ -24,7 +24,9 @@ mod verdict;
 mod webhooks;
 
 use super::faults::is_pressure;
-use super::history::{Ask, Event, Micros, OperationOutcome, Purpose, Step, Value, Via, View, What};
+use super::history::{
+    Ask, CLOSED, Event, Micros, OperationOutcome, Purpose, Step, Value, Via, View, What,
+};
 use quiet::QuietTimes;
 use std::collections::{BTreeMap, HashMap};
 
@@ -196,8 +198,15 @@ pub(crate) struct Attempt {
 }
 
 impl Attempt {
+    /// Whether it was answered with yes, or with a no that says why. No limit of requests is set, so that 429 is no answer either.
     fn is_answered(&self) -> bool {
-        self.end.starts_with('2') || self.end.starts_with('4')
+        let status = self.end.parse::<u16>();
+        matches!(status, Ok(200..=399 | 400 | 404 | 409 | 410 | 412 | 422))
+    }
+
+    /// Whether its connection was an earlier one that was closed meanwhile, which is no answer and no failure.
+    fn is_closed(&self) -> bool {
+        self.end.split(' ').next() == Some(CLOSED)
     }
 }
 

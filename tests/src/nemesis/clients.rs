@@ -15,13 +15,14 @@ pub(super) use link::read_back;
 use super::Pressure;
 use super::deployment::{CONTROL_PLANES, DisturbedDeployment, ENVOYS};
 use super::history::{
-    Ask, History, Host, Micros, OperationOutcome, PICK, Purpose, Value, Via, What,
+    Ask, CLOSED, History, Host, Micros, OperationOutcome, PICK, Purpose, Value, Via, What,
 };
 use crate::scenario::{Answer, DOMAIN, Request};
 use crate::stack::Connection;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use std::collections::VecDeque;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -188,6 +189,34 @@ impl Clients {
     }
 }
 
+/// Why there is no answer.
+#[derive(Debug, PartialEq, Eq)]
+enum AskError {
+    /// The connection was kept open from an earlier request, and the other side has closed it. That is its right at any time, and
+    /// says nothing of whether it answers.
+    Closed(String),
+    /// Everything else.
+    Failed(String),
+}
+
+impl AskError {
+    /// What an error means on a connection that was opened for this request.
+    fn when_opened(kind: ErrorKind) -> Self {
+        Self::Failed(kind.to_string())
+    }
+
+    /// What it means on one that was kept open.
+    fn when_kept(kind: ErrorKind) -> Self {
+        match kind {
+            ErrorKind::UnexpectedEof
+            | ErrorKind::ConnectionReset
+            | ErrorKind::ConnectionAborted
+            | ErrorKind::BrokenPipe => Self::Closed(kind.to_string()),
+            _ => Self::Failed(kind.to_string()),
+        }
+    }
+}
+
 /// A connection to one part, opened when it is needed.
 pub(super) struct Client {
     via: Via,
@@ -217,7 +246,7 @@ impl Client {
         op: u64,
         request: &Request,
         body: &[u8],
-    ) -> (Micros, Result<Answer, String>) {
+    ) -> (Micros, Result<Answer, AskError>) {
         let since = shared.history.now();
         let answer = self.ask(shared, request, body).await;
         shared.history.add(What::Attempt {
@@ -235,9 +264,15 @@ impl Client {
         shared: &ClientContext,
         request: &Request,
         body: &[u8],
-    ) -> Result<Answer, String> {
-        let address = shared.address(self.via).ok_or("is not up")?;
+    ) -> Result<Answer, AskError> {
+        let failed = |why: &str| AskError::Failed(why.to_owned());
+        let address = shared.address(self.via);
+        let address = address.ok_or_else(|| failed("is not up"))?;
         let connection = self.connection.take();
+        let why = match connection {
+            Some(_) => AskError::when_kept,
+            None => AskError::when_opened,
+        };
         let exchange = async {
             let mut connection = match connection {
                 Some(connection) => connection,
@@ -248,8 +283,8 @@ impl Client {
         };
         let (connection, answer) = timeout(LIMIT, exchange)
             .await
-            .map_err(|_| "timed out".to_owned())?
-            .map_err(|error| error.kind().to_string())?;
+            .map_err(|_| failed("timed out"))?
+            .map_err(|error| why(error.kind()))?;
         if answer.header("connection") != Some("close") {
             self.connection = Some(connection);
         }
@@ -280,22 +315,20 @@ impl Client {
             picks,
             host,
         };
-        let was_open = self.connection.is_some();
-        if self.request_link(shared, ask.clone(), was_open).await {
-            self.request_link(shared, ask, false).await;
+        if self.request_link(shared, ask.clone()).await {
+            self.request_link(shared, ask).await;
         }
     }
 
     /// Visits a link that has a limit, once.
     async fn visit(&mut self, shared: &ClientContext, code: &str, purpose: Purpose) {
         let (code, via) = (code.to_owned(), self.via);
-        let was_open = self.connection.is_some();
         let ask = Ask::Visit { code, via, purpose };
-        self.request_link(shared, ask, was_open).await;
+        self.request_link(shared, ask).await;
     }
 
     /// Asks for a link as `ask` says; whether there is no answer because a kept connection was closed.
-    async fn request_link(&mut self, shared: &ClientContext, ask: Ask, was_open: bool) -> bool {
+    async fn request_link(&mut self, shared: &ClientContext, ask: Ask) -> bool {
         let (request, query) = request_of(&ask);
         let purpose = match &ask {
             Ask::Visit { purpose, .. } => *purpose,
@@ -309,8 +342,8 @@ impl Client {
                 (OperationOutcome::Unavailable { status }, false)
             }
             Ok(answer) => (followed(&answer, &query), false),
-            Err(error) if was_open && is_closed(&error) => (OperationOutcome::Unknown, true),
-            Err(error) => (OperationOutcome::NoAnswer { error }, false),
+            Err(AskError::Closed(_)) => (OperationOutcome::Unknown, true),
+            Err(AskError::Failed(error)) => (OperationOutcome::NoAnswer { error }, false),
         };
         shared.history.complete(op, outcome);
         is_closed
@@ -354,23 +387,22 @@ fn request_of(ask: &Ask) -> (Request, String) {
 }
 
 /// What came of a request whose answer does not say what was asked for.
-fn failed(answer: Result<Answer, String>) -> OperationOutcome {
+fn failed(answer: Result<Answer, AskError>) -> OperationOutcome {
     match answer {
         Ok(answer) => OperationOutcome::Unavailable {
             status: answer.status,
         },
-        // A kept connection was closed meanwhile: nothing is wrong with the part that is asked.
-        Err(error) if is_closed(&error) => OperationOutcome::Unknown,
-        Err(error) => OperationOutcome::NoAnswer { error },
+        Err(AskError::Closed(_)) => OperationOutcome::Unknown,
+        Err(AskError::Failed(error)) => OperationOutcome::NoAnswer { error },
     }
 }
 
 /// How an attempt to write ended, for the history.
-fn end_of(answer: &Result<Answer, String>) -> String {
+fn end_of(answer: &Result<Answer, AskError>) -> String {
     match answer {
         Ok(answer) => answer.status.to_string(),
-        Err(error) if is_closed(error) => format!("499 {error}"),
-        Err(error) => error.clone(),
+        Err(AskError::Closed(error)) => format!("{CLOSED} {error}"),
+        Err(AskError::Failed(error)) => error.clone(),
     }
 }
 
@@ -378,12 +410,6 @@ fn end_of(answer: &Result<Answer, String>) -> String {
 fn is_put_off(answer: &Answer, purpose: Purpose) -> bool {
     let is_said = matches!(answer.status, 404 | 410) || (300..400).contains(&answer.status);
     purpose == Purpose::Prefetch && !is_said
-}
-
-fn is_closed(error: &str) -> bool {
-    ["end of file", "reset", "broken pipe", "aborted"]
-        .iter()
-        .any(|kind| error.contains(kind))
 }
 
 /// What a visitor was answered. The query is merged into the target.
@@ -410,4 +436,37 @@ fn followed(answer: &Answer, query: &str) -> OperationOutcome {
 /// The number in a target.
 pub(super) fn version(target: Option<&str>) -> Option<u64> {
     target?.strip_prefix(TARGET)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BREAKS: [ErrorKind; 4] = [
+        ErrorKind::UnexpectedEof,
+        ErrorKind::ConnectionReset,
+        ErrorKind::ConnectionAborted,
+        ErrorKind::BrokenPipe,
+    ];
+
+    #[test]
+    fn a_connection_that_breaks_when_it_was_kept_open_is_closed() {
+        for kind in BREAKS {
+            let end = end_of(&Err(AskError::when_kept(kind)));
+            assert_eq!(end, format!("499 {kind}"));
+        }
+        let refused = end_of(&Err(AskError::when_kept(ErrorKind::ConnectionRefused)));
+        assert_eq!(refused, "connection refused");
+    }
+
+    #[test]
+    fn a_connection_that_breaks_when_it_was_just_opened_is_no_answer() {
+        for kind in BREAKS {
+            let end = end_of(&Err(AskError::when_opened(kind)));
+            assert_eq!(end, kind.to_string());
+            let error = kind.to_string();
+            let outcome = failed(Err(AskError::when_opened(kind)));
+            assert_eq!(outcome, OperationOutcome::NoAnswer { error });
+        }
+    }
 }

@@ -35,6 +35,9 @@ pub enum Value {
 /// What a visitor sends in the query to meet the condition of a rule.
 pub(super) const PICK: &str = "pick=1";
 
+/// How an attempt ends, instead of a status, whose connection was kept open from an earlier request and is closed meanwhile.
+pub(super) const CLOSED: &str = "499";
+
 /// How much of a value is seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum View {
@@ -255,7 +258,7 @@ pub enum What {
         since: Micros,
         /// Who was asked.
         via: Via,
-        /// The status, or why there was none.
+        /// The status, [`CLOSED`], or why there was none.
         end: String,
     },
     /// A client knows what became of it.

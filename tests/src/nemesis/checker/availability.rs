@@ -1,9 +1,17 @@
 //! Whether there is an answer where there has to be one. An answer that makes no sense is never right.
 
-use super::super::history::{Ask, OperationOutcome, Purpose};
+use super::super::history::{Ask, Micros, OperationOutcome, Purpose};
 use super::effects::Question;
 use super::{Attempt, Operation, Promise, Run, Verdict, Violation};
 use std::collections::BTreeSet;
+
+/// How long a visitor may wait where nothing excuses it. That is several times what builds for development need that share two
+/// processors with everything else, with an edge that is far, whose way to a control plane and back takes 160 ms.
+const VISIT_IN: Micros = 2_000_000;
+/// How long a client of the API may who reads: a link takes two requests.
+const READ_IN: Micros = 3_000_000;
+/// How long one may who writes, which waits for a row, and for control planes to have read the change.
+const WRITE_IN: Micros = 4_000_000;
 
 pub(super) fn check(run: &Run, verdict: &mut Verdict) {
     for operation in run.operations.values() {
@@ -20,7 +28,8 @@ pub(super) fn check(run: &Run, verdict: &mut Verdict) {
                 continue;
             }
             OperationOutcome::Answer { .. } | OperationOutcome::Counted { .. } => {
-                note_pressed(run, question, &operation.kind(), true, verdict);
+                let text = format!("{:?}", operation.ask);
+                judge_answer(run, question, (operation, text), verdict);
                 continue;
             }
             _ => continue,
@@ -35,7 +44,7 @@ pub(super) fn check(run: &Run, verdict: &mut Verdict) {
         );
         if !is_prefetch {
             let text = format!("{:?}: {failure}", operation.ask);
-            judge(run, question, (operation, text), verdict);
+            judge_failure(run, question, (operation, text), verdict);
         }
     }
     for attempt in &run.attempts {
@@ -46,30 +55,63 @@ pub(super) fn check(run: &Run, verdict: &mut Verdict) {
 }
 
 fn check_attempt(run: &Run, attempt: &Attempt, operation: &Operation, verdict: &mut Verdict) {
+    if attempt.is_closed() {
+        return;
+    }
     let question = Question::of(operation, Some(attempt.via), attempt.time);
+    let text = format!("a write by {}: {}", attempt.via, attempt.end);
     match attempt.is_answered() {
-        true => note_pressed(run, question, WRITE, true, verdict),
-        false => {
-            let text = format!("a write by {}: {}", attempt.via, attempt.end);
-            judge(run, question, (operation, text), verdict);
-        }
+        true => judge_answer(run, question, (operation, text), verdict),
+        false => judge_failure(run, question, (operation, text), verdict),
     }
 }
 
-const WRITE: &str = "write";
+/// The kind of an operation, as it is counted.
+fn kind_of(operation: &Operation) -> String {
+    match operation.ask {
+        Ask::Write { .. } => "write".to_owned(),
+        _ => operation.kind(),
+    }
+}
 
-/// Judges something that was not answered.
-fn judge(
+/// How long an answer may take.
+fn bound_of(ask: &Ask) -> Micros {
+    match ask {
+        Ask::Follow { .. } | Ask::Visit { .. } => VISIT_IN,
+        Ask::Read { .. } | Ask::Count { .. } => READ_IN,
+        Ask::Write { .. } | Ask::Limit { .. } => WRITE_IN,
+    }
+}
+
+/// Judges something that was answered: whether in time.
+fn judge_answer(
     run: &Run,
     question: Question<'_>,
     (operation, text): (&Operation, String),
     verdict: &mut Verdict,
 ) {
-    let kind = match operation.ask {
-        Ask::Write { .. } => WRITE.to_owned(),
-        _ => operation.kind(),
-    };
-    note_pressed(run, question, &kind, false, verdict);
+    note_pressed(run, question, &kind_of(operation), true, verdict);
+    let (from, to) = question.time;
+    if to - from > bound_of(question.ask) {
+        let seconds = (to - from) as f64 / 1e6;
+        let text = format!("{text}, answered after {seconds:.1} s");
+        blame(run, question, text, verdict);
+    }
+}
+
+/// Judges something that was not answered.
+fn judge_failure(
+    run: &Run,
+    question: Question<'_>,
+    (operation, text): (&Operation, String),
+    verdict: &mut Verdict,
+) {
+    note_pressed(run, question, &kind_of(operation), false, verdict);
+    blame(run, question, text, verdict);
+}
+
+/// Adds a violation, unless a fault excuses it.
+fn blame(run: &Run, question: Question<'_>, text: String, verdict: &mut Verdict) {
     if !question.must_be_answered(run) {
         return;
     }

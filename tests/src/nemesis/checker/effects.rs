@@ -17,7 +17,8 @@ pub(super) enum Effect {
 }
 
 /// What of the product has failed.
-enum Broken {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Broken {
     Redis,
     Database,
     /// The control plane with that number; one after the other, if there is none.
@@ -138,7 +139,7 @@ fn number(part: &str, kind: &str) -> Option<usize> {
 }
 
 impl FaultSpan {
-    fn breaks(&self) -> Broken {
+    pub(super) fn breaks(&self) -> Broken {
         match self.kind.as_str() {
             "redis refuses writes"
             | "redis is read-only"
@@ -160,7 +161,7 @@ impl FaultSpan {
 }
 
 /// What a part is, or a connection.
-fn broken_part(part: &str) -> Broken {
+pub(super) fn broken_part(part: &str) -> Broken {
     let (from, to) = part.split_once('>').unwrap_or((part, ""));
     let (envoy, control_plane) = (number(from, "envoy-"), number(from, "cp-"));
     match (envoy, control_plane, to) {

@@ -106,6 +106,10 @@ impl<'a> Limited<'a> {
             let (at, OperationOutcome::Answer { value, .. }) = visit.end.as_ref()? else {
                 return None;
             };
+            if self.is_target(visit) && is_prefetch(visit) {
+                let text = format!("a prefetch of '{}' was answered with its target", self.code);
+                return Some((Promise::LimitsKept, (visit.invoked, *at), text));
+            }
             let promise = match value {
                 Value::Target(target) if *target == self.target => return None,
                 Value::Target(expired) if Some(*expired) == self.expired => return None,
@@ -121,8 +125,18 @@ impl<'a> Limited<'a> {
     }
 
     fn must_be_there(&self, visit: &Operation) -> bool {
-        let is_old = |at: Micros| at + WINDOW < visit.invoked;
-        self.created.is_some_and(is_old) && self.run.restores.is_empty()
+        let Some(created) = self.created else {
+            return false;
+        };
+        let asked = self.limits.first().map_or(created, |(at, _)| *at);
+        let ended = visit.end.as_ref().map_or(Micros::MAX, |(at, _)| *at);
+        let mut restores = self.run.restores.iter();
+        // The copy was made before the link, and took the place of the database after that, when the visit had not ended yet.
+        let is_forgotten = restores.any(|restore| {
+            let (since, until) = restore.restored;
+            restore.copied.0 <= created && until >= asked && since <= ended
+        });
+        created + WINDOW < visit.invoked && !is_forgotten
     }
 
     fn served_at_most(&self) -> Option<Wrong> {
@@ -207,7 +221,12 @@ impl<'a> Limited<'a> {
         })
     }
 
+    /// Whether it was sent to the target, which uses a visit. A prefetch is not to be.
     fn is_served(&self, visit: &Operation) -> bool {
+        self.is_target(visit) && !is_prefetch(visit)
+    }
+
+    fn is_target(&self, visit: &Operation) -> bool {
         let answer = |value| value == Value::Target(self.target);
         matches!(visit.end, Some((_, OperationOutcome::Answer { value, .. })) if answer(value))
     }
@@ -222,12 +241,8 @@ impl<'a> Limited<'a> {
                 ..
             }
         );
-        if let Ask::Visit {
-            purpose: Purpose::Prefetch,
-            ..
-        } = visit.ask
-        {
-            return self.is_served(visit);
+        if is_prefetch(visit) {
+            return false;
         }
         match &visit.end {
             None | Some((_, OperationOutcome::NoAnswer { .. } | OperationOutcome::Unknown)) => true,
@@ -235,4 +250,15 @@ impl<'a> Limited<'a> {
             _ => self.is_served(visit),
         }
     }
+}
+
+/// Whether it uses no visit.
+fn is_prefetch(visit: &Operation) -> bool {
+    matches!(
+        visit.ask,
+        Ask::Visit {
+            purpose: Purpose::Prefetch,
+            ..
+        }
+    )
 }

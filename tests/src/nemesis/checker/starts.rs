@@ -1,22 +1,17 @@
 //! Whether a process that starts is ready in time, whatever presses and however much data there is.
 
 use super::super::history::Micros;
+use super::effects::{Broken, broken_part};
 use super::{FaultSpan, Promise, Run, Start, Verdict, Violation};
 
-/// How long it may take where nothing else is broken.
+/// How long it may take where nothing that it needs is broken meanwhile.
 const READY_IN: Micros = 30_000_000;
-/// Faults that start parts of their own accord.
-const ROLLING: [&str; 2] = ["rolling restart", "control plane without redis"];
 
 pub(super) fn check(run: &Run, verdict: &mut Verdict) {
     for start in &run.starts {
         let (from, to) = start.time;
         let is_late = !start.is_ready || to - from > READY_IN;
-        let mut others = run.faults.values().filter(|fault| !is_of(fault, start));
-        let is_excused = others.any(|fault| {
-            !fault.presses() && fault.from <= to && fault.to.saturating_add(READY_IN) >= from
-        });
-        if is_late && !is_excused {
+        if is_late && !run.faults.values().any(|fault| excuses(fault, start)) {
             let seconds = (to - from) as f64 / 1e6;
             let text = format!("{} was not ready within {seconds:.1} s", start.part);
             verdict.violations.push(Violation {
@@ -30,9 +25,31 @@ pub(super) fn check(run: &Run, verdict: &mut Verdict) {
     }
 }
 
-/// Whether that fault has started the part.
-fn is_of(fault: &FaultSpan, start: &Start) -> bool {
-    let is_meanwhile = fault.from <= start.time.0 && fault.to >= start.time.1;
-    let is_own = fault.part() == start.part || ROLLING.contains(&fault.kind.as_str());
-    is_meanwhile && is_own
+/// Whether a fault was there while the part had to get ready, and may have kept it from that.
+fn excuses(fault: &FaultSpan, start: &Start) -> bool {
+    let (from, to) = start.time;
+    let is_meanwhile = fault.from <= to.min(from + READY_IN) && fault.to >= from;
+    // Its start is the end of that fault.
+    let is_own = fault.kind == "kill" && fault.part() == start.part;
+    is_meanwhile && !is_own && may_hinder(fault, &start.part)
+}
+
+/// Whether a fault may keep a part from getting ready. A control plane needs the database, and its own way to Redis where others
+/// have theirs; without Redis it is ready. An Envoy needs no other part. Restarts of control planes, in turn, hinder none.
+fn may_hinder(fault: &FaultSpan, part: &str) -> bool {
+    let broken = match fault.kind.as_str() {
+        "database restored" => Broken::Database,
+        "clock moved" | "certificate wrong" => broken_part(fault.part()),
+        _ => fault.breaks(),
+    };
+    match (broken_part(part), broken) {
+        (_, Broken::Else) => false,
+        (Broken::ControlPlane(_), Broken::Database) => true,
+        (Broken::ControlPlane(own), Broken::DatabaseOf(other)) => own == Some(other),
+        (Broken::ControlPlane(_), Broken::Redis) => fault
+            .part()
+            .split_once('>')
+            .is_some_and(|(of, _)| of == part),
+        (own, broken) => own == broken,
+    }
 }

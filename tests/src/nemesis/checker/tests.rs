@@ -221,7 +221,7 @@ fn what_was_so_within_five_seconds_is_right() {
 
 #[test]
 fn an_older_answer_is_old() {
-    let story = changed().follow(Target(1), 15_011, 20_000);
+    let story = changed().follow(Target(1), 15_011, 17_000);
     assert_eq!(story.breaks(), [Promise::NothingOld]);
 }
 

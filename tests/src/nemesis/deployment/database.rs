@@ -129,7 +129,7 @@ impl DisturbedDeployment {
         }
     }
 
-    /// Runs `sql` in a transaction that is left open for that time, and rolled back then.
+    /// Runs `sql` in a transaction that is left open for that time, and rolled back then; gives what `sql` prints.
     ///
     /// # Errors
     /// What the client says.
@@ -138,10 +138,26 @@ impl DisturbedDeployment {
         start: &str,
         sql: &str,
         time: Duration,
-    ) -> Result<(), String> {
+    ) -> Result<String, String> {
         let seconds = time.as_secs_f64();
         let script = format!("USE {NAME}; {start}; {sql}; DO SLEEP({seconds}); ROLLBACK");
-        self.run_sql(&script, time + SQL_LIMIT).await.map(|_| ())
+        self.run_sql(&script, time + SQL_LIMIT).await
+    }
+
+    /// Keeps the row of a link of the default domain locked for that time, and no other row.
+    ///
+    /// # Errors
+    /// What the client says, or how many rows were locked instead.
+    pub(in crate::nemesis) async fn lock_link(
+        &self,
+        code: &str,
+        time: Duration,
+    ) -> Result<(), String> {
+        let id = self.sql(&id_of(code)).await?;
+        let id = id.trim().parse();
+        let id: u64 = id.map_err(|_| format!("there is no link '{code}'"))?;
+        let locked = self.hold_transaction(LOCKING, &lock_of(id), time).await?;
+        only_one(&locked)
     }
 
     /// Copies the files of the database as they are at one moment, which is what a machine that fails leaves behind.
@@ -293,6 +309,34 @@ impl DisturbedDeployment {
     }
 }
 
+/// Begins a transaction that locks the rows that it finds, and neither those that it passes nor the gaps between them.
+const LOCKING: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION";
+
+/// Finds the id of a link of the default domain, and locks nothing.
+fn id_of(code: &str) -> String {
+    format!(
+        "SELECT l.id FROM {NAME}.links l JOIN {NAME}.domains d ON d.id = l.domain_id \
+         WHERE d.name = '{DOMAIN}' AND l.code = '{code}'"
+    )
+}
+
+/// Locks a link by its primary key: a search without an index locks every row that it passes. The last line that it prints is how
+/// many rows are locked.
+fn lock_of(id: u64) -> String {
+    format!(
+        "SELECT id FROM links WHERE id = {id} FOR UPDATE; SELECT trx_rows_locked \
+         FROM information_schema.innodb_trx WHERE trx_mysql_thread_id = CONNECTION_ID()"
+    )
+}
+
+/// Whether what [`lock_of`] prints says that one row is locked.
+fn only_one(printed: &str) -> Result<(), String> {
+    match printed.lines().last().unwrap_or("0") {
+        "1" => Ok(()),
+        other => Err(format!("{other} rows are locked")),
+    }
+}
+
 fn unhex(text: &str) -> Result<Vec<u8>, String> {
     let digit = |digit: u8| (digit as char).to_digit(16).map(|digit| digit as u8);
     let byte = |pair: &[u8]| match pair {
@@ -301,4 +345,30 @@ fn unhex(text: &str) -> Result<Vec<u8>, String> {
     };
     let bytes: Option<Vec<u8>> = text.as_bytes().chunks(2).map(byte).collect();
     bytes.ok_or_else(|| format!("{text} is not hexadecimal"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_is_locked_by_its_id_when_its_row_is_held() {
+        assert!(LOCKING.contains("READ COMMITTED"), "{LOCKING}");
+        let found = id_of("crowded");
+        assert!(!found.contains("FOR UPDATE"), "{found}");
+        let conditions = format!("d.name = '{DOMAIN}' AND l.code = 'crowded'");
+        assert!(found.ends_with(&conditions), "{found}");
+        let lock = lock_of(7);
+        assert!(lock.contains("WHERE id = 7 FOR UPDATE"), "{lock}");
+        assert!(!lock.contains("code"), "{lock}");
+    }
+
+    #[test]
+    fn locked_rows_are_reported_when_they_are_not_exactly_one() {
+        assert_eq!(only_one("7\n1\n"), Ok(()));
+        let reported = |printed| only_one(printed).unwrap_err();
+        assert_eq!(reported("7\n2904\n"), "2904 rows are locked");
+        assert_eq!(reported("0\n"), "0 rows are locked");
+        assert_eq!(reported(""), "0 rows are locked");
+    }
 }

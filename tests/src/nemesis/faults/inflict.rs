@@ -176,10 +176,7 @@ impl Nemesis {
             Fault::CrowdedRow => crowd::patch(&self.clients, lasts).await,
             Fault::LockedRow => {
                 crowd::make_link(&self.clients).await;
-                let sql = format!("SELECT id FROM links WHERE code = '{CROWDED}' FOR UPDATE");
-                let locked = self
-                    .deployment
-                    .hold_transaction("START TRANSACTION", &sql, lasts);
+                let locked = self.deployment.lock_link(CROWDED, lasts);
                 let (locked, ()) = tokio::join!(locked, crowd::patch(&self.clients, lasts));
                 self.note(number, &locked.err().unwrap_or_default());
             }

@@ -40,6 +40,12 @@ impl Story {
         self
     }
 
+    /// A question at 35 s that is answered so many milliseconds later.
+    fn answered_after(mut self, ask: Ask, outcome: OperationOutcome, millis: u64) -> Self {
+        self.operation(35_000, 35_000 + millis, ask, outcome);
+        self
+    }
+
     fn started(mut self, part: &str, from: u64, to: u64, is_ready: bool) -> Self {
         let (part, since) = (part.to_owned(), from * 1000);
         self.add(
@@ -232,4 +238,161 @@ fn a_part_that_starts_is_ready_in_time() {
     let without_database = story().broken("stop", "mariadb", 11_000, 20_000);
     let without_database = without_database.started("cp-0", 12_000, 43_000, true);
     assert_eq!(without_database.breaks(), []);
+}
+
+#[test]
+fn a_part_that_starts_late_is_excused_when_what_it_needs_is_broken_meanwhile() {
+    let late = |part: &str, (kind, of): (&str, &str), (from, to)| {
+        Story::default()
+            .broken("kill", part, 10_000, 80_000)
+            .broken(kind, of, from, to)
+            .started(part, 12_000, 43_000, true)
+            .breaks()
+    };
+    for (part, fault) in [
+        ("cp-0", ("database copied", "copy 7")),
+        ("cp-0", ("database restored", "")),
+        ("cp-0", ("isolate", "mariadb")),
+        ("cp-0", ("isolate", "cp-0")),
+        ("cp-0", ("cut", "cp-0>mariadb [Requests]")),
+        ("cp-0", ("cut", "cp-0>redis [Requests]")),
+        ("cp-0", ("certificate wrong", "cp-0")),
+        ("redis-0", ("redis failover", "; redis-1 to redis-0")),
+        ("envoy-0", ("clock moved", "envoy-0 +90 s")),
+    ] {
+        assert_eq!(late(part, fault, (13_000, 14_000)), [], "{part} {fault:?}");
+        // All through the start, too.
+        assert_eq!(late(part, fault, (11_000, 60_000)), [], "{part} {fault:?}");
+        let before = late(part, fault, (10_500, 11_500));
+        assert_eq!(before, [Promise::Available], "{part} {fault:?}");
+        let after_the_bound = late(part, fault, (42_500, 42_800));
+        assert_eq!(after_the_bound, [Promise::Available], "{part} {fault:?}");
+    }
+}
+
+#[test]
+fn a_part_that_starts_late_is_not_excused_when_something_else_is_broken() {
+    for (part, (kind, of)) in [
+        ("cp-0", ("stop", "cp-1")),
+        ("cp-0", ("cut", "cp-1>mariadb [Requests]")),
+        ("cp-0", ("stop", "redis-0")),
+        ("cp-0", ("cut", "cp-1>redis [Requests]")),
+        ("cp-0", ("envoy reconfigured", "envoy-0 []")),
+        ("cp-0", ("certificate rotated", "Redis")),
+        ("cp-0", ("token rotated", "")),
+        ("cp-0", ("flushed", "")),
+        ("envoy-0", ("stop", "envoy-1")),
+        ("envoy-0", ("stop", "mariadb")),
+        ("envoy-0", ("rolling restart", "")),
+        ("mariadb", ("stop", "cp-0")),
+        ("redis-0", ("stop", "mariadb")),
+    ] {
+        let story = Story::default()
+            .broken("kill", part, 10_000, 80_000)
+            .broken(kind, of, 13_000, 14_000)
+            .started(part, 12_000, 43_000, true);
+        assert_eq!(story.breaks(), [Promise::Available], "{part} {kind} {of}");
+    }
+}
+
+#[test]
+fn a_restart_in_turn_is_late_when_nothing_else_is_broken() {
+    for kind in ["rolling restart", "control plane without redis"] {
+        let story = Story::default().broken(kind, "", 10_000, 80_000);
+        let story = story.started("cp-0", 12_000, 43_000, true);
+        assert_eq!(story.breaks(), [Promise::Available], "{kind}");
+    }
+}
+
+#[test]
+fn an_attempt_is_judged_by_how_it_ends_when_nothing_is_broken() {
+    let broken = |end| {
+        let story = created().attempt(Via::ControlPlane(0), end, 35_000);
+        story.breaks()
+    };
+    for end in [
+        "200",
+        "201",
+        "204",
+        "400",
+        "404",
+        "409",
+        "410",
+        "412",
+        "422",
+        "499 connection reset",
+    ] {
+        assert_eq!(broken(end), [], "{end}");
+    }
+    for end in [
+        "401",
+        "403",
+        "408",
+        "429",
+        "500",
+        "503",
+        "connection reset",
+        "unexpected end of file",
+        "timed out",
+    ] {
+        assert_eq!(broken(end), [Promise::Recovered], "{end}");
+    }
+}
+
+#[test]
+fn a_connection_that_was_closed_is_not_counted_when_answers_are() {
+    let story = created().broken("row locked", "", 30_000, 40_000).attempt(
+        Via::ControlPlane(0),
+        "499 broken pipe",
+        35_000,
+    );
+    assert_eq!(story.verdict().pressed.len(), 0);
+}
+
+#[test]
+fn an_answer_is_late_when_it_exceeds_the_bound_of_its_kind() {
+    let (code, via) = (|| "x".to_owned(), Via::ControlPlane(0));
+    let answer = OperationOutcome::Answer {
+        value: Target(1),
+        tier: None,
+    };
+    let counted = OperationOutcome::Counted { used: 0, leased: 0 };
+    let read = Ask::Read { code: code(), via };
+    let count = Ask::Count { code: code(), via };
+    for (ask, outcome, bound) in [
+        (follow("x"), answer.clone(), 2000),
+        (read, answer, 3000),
+        (count, counted, 3000),
+    ] {
+        let after = |millis| created().answered_after(ask.clone(), outcome.clone(), millis);
+        assert_eq!(after(bound).breaks(), [], "{ask:?}");
+        assert_eq!(after(bound + 1).breaks(), [Promise::Recovered], "{ask:?}");
+        let pressed = after(bound + 1).broken("edge far", "envoy-0", 34_000, 36_000);
+        assert_eq!(pressed.breaks(), [Promise::Available], "{ask:?}");
+        let harmed = after(bound + 1)
+            .broken("kill", "cp-0", 34_000, 36_000)
+            .broken("stop", "mariadb", 34_000, 36_000);
+        assert_eq!(harmed.breaks(), [], "{ask:?}");
+    }
+}
+
+#[test]
+fn an_attempt_is_late_when_it_is_answered_after_four_seconds() {
+    let attempt = |millis: u64| {
+        let mut story = created().unknown("change", Target(2), 35_000, 41_000);
+        let (op, since, via) = (story.number, 35_000_000, Via::ControlPlane(0));
+        let end = "200".to_owned();
+        story.add(
+            35_000 + millis,
+            What::Attempt {
+                op,
+                since,
+                via,
+                end,
+            },
+        );
+        story.breaks()
+    };
+    assert_eq!(attempt(4000), []);
+    assert_eq!(attempt(4001), [Promise::Recovered]);
 }

@@ -242,3 +242,40 @@ fn a_prefetch_without_the_target_uses_nothing() {
     let story = prefetch(unavailable, 2000);
     assert_eq!(story.count(1, 0, 3000).breaks(), [Promise::LimitsKept]);
 }
+
+#[test]
+fn a_prefetch_breaks_the_limit_when_it_is_answered_with_the_target() {
+    let prefetched = || {
+        let (code, via) = ("x".to_owned(), Via::Envoy(0));
+        let purpose = Purpose::Prefetch;
+        let value = Target(1);
+        let answer = OperationOutcome::Answer { value, tier: None };
+        let mut story = limited();
+        story.operation(2000, 2001, Ask::Visit { code, via, purpose }, answer);
+        story
+    };
+    assert_eq!(prefetched().breaks(), [Promise::LimitsKept]);
+    // Nor may it be among the visits that are used.
+    let counted = prefetched().count(1, 0, 3000);
+    assert_eq!(counted.breaks(), [Promise::LimitsKept, Promise::LimitsKept]);
+    let visited = prefetched().visits(3, 2500);
+    assert_eq!(visited.breaks(), [Promise::LimitsKept]);
+}
+
+#[test]
+fn a_limited_link_may_be_missing_when_a_restored_database_is_older() {
+    let missing_after = |copied: u64, restored: (u64, u64)| {
+        let story = Story::default().limit(3, 10_000, 10_010);
+        let story = story.copied(copied, copied + 100);
+        let story = story.restored(restored.0, restored.1);
+        story.visit(Absent, 40_000).breaks()
+    };
+    assert_eq!(missing_after(5000, (20_000, 22_000)), []);
+    assert_eq!(missing_after(5000, (9000, 10_005)), []);
+    let younger = missing_after(12_000, (20_000, 22_000));
+    assert_eq!(younger, [Promise::NothingMissing]);
+    let ended_before = missing_after(5000, (7000, 8000));
+    assert_eq!(ended_before, [Promise::NothingMissing]);
+    let begun_later = missing_after(5000, (50_000, 52_000));
+    assert_eq!(begun_later, [Promise::NothingMissing]);
+}
