@@ -292,7 +292,9 @@ impl Publisher {
         let now = Instant::now();
         let since = *self.store_fails_since.get_or_insert(now);
         let is_publishing = self.lease.token().is_some() || self.writing.is_some();
-        if !is_publishing || now < since + self.config.lease_ms {
+        // Without Redis each process has a feed of its own, and no other one could go on with it.
+        let is_shared = self.destination.kind() != FeedKind::Local;
+        if !is_publishing || !is_shared || now < since + self.config.lease_ms {
             return;
         }
         self.store_fails_since = None;

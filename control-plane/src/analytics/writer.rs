@@ -289,7 +289,10 @@ impl ClickWriter {
         let last = chunk.rows.last().copied().unwrap_or_default();
         let mark = self.low_water.removed(last, Instant::now());
         if mark > 0 {
-            self.store.raise_queue_mark(mark).await?;
+            // What is written stays written; only reads walk further meanwhile.
+            if let Err(error) = self.store.raise_queue_mark(mark).await {
+                tracing::warn!(%error, mark, "raising the mark of the click queue failed: it is raised after a later chunk");
+            }
         }
         self.hot.add(&chunk, clock::unix_seconds());
         self.is_hot_new = true;

@@ -77,16 +77,16 @@ impl Rechecker {
     async fn check(&self, watched: &WatchedDomain) -> Result<(), StoreError> {
         let WatchedDomain { domain, token, .. } = watched;
         let is_there = match self.verifier.verify(domain, token).await {
-            Verdict::Verified => true,
-            Verdict::NotFound => false,
-            // A DNS that does not answer says nothing about the owner.
-            Verdict::NoAnswer => return Ok(()),
+            Verdict::Verified => Some(true),
+            Verdict::NotFound => Some(false),
+            // It says nothing about the owner, but others are asked about before it is asked again.
+            Verdict::NoAnswer => None,
         };
         self.store
             .note_domain_record(domain, token, is_there)
             .await?;
         let (limit, missing) = (self.settings.missing_seconds, watched.missing);
-        if is_there {
+        if is_there != Some(false) {
             return Ok(());
         }
         if missing.is_some_and(|missing| missing >= limit) {

@@ -111,26 +111,26 @@ impl Store {
         })
     }
 
-    /// Notes that the DNS has answered about a domain of that token, and whether it had the record.
+    /// Notes that the DNS was asked about a domain of that token, and whether it had the record; `None` if it has not answered.
     pub async fn note_domain_record(
         &self,
         domain: &Domain,
         token: &str,
-        is_there: bool,
+        is_there: Option<bool>,
     ) -> Result<(), StoreError> {
         let call = self
             .write("note_domain_record", "noting what the DNS says of a domain")
             .of(Class::Background);
         run!(call, |session| {
             let now = session.dialect().now_millis;
-            let (seen_at, missing_since) = if is_there {
-                (now, "NULL".to_owned())
-            } else {
-                let first = format!("COALESCE(missing_since, {now})");
-                (
-                    "seen_at",
-                    format!("CASE WHEN seen_at IS NULL THEN NULL ELSE {first} END"),
-                )
+            let (seen_at, missing_since) = match is_there {
+                Some(true) => (now, "NULL".to_owned()),
+                Some(false) => {
+                    let first = format!("COALESCE(missing_since, {now})");
+                    let since = format!("CASE WHEN seen_at IS NULL THEN NULL ELSE {first} END");
+                    ("seen_at", since)
+                }
+                None => ("seen_at", "missing_since".to_owned()),
             };
             let update = sql(format!(
                 "UPDATE domains SET checked_at = {now}, missing_since = {missing_since}, seen_at = {seen_at} \

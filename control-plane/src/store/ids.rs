@@ -6,9 +6,16 @@ use super::session::Session;
 use super::sql::sql;
 use crate::tenancy::FIRST_TENANT;
 
-/// How many ids are skipped at most in each table where the database went back: more than were given out since any backup. Half
+/// How many ids are skipped at least in each table where the database went back: more than were given out since any backup. Half
 /// of those that are left, if that is less.
 pub const IDS_SKIPPED: u64 = 1_000_000;
+
+/// The beginning of 2026, in unix microseconds. Ids after a repair are beyond one for each [`TIME_OF_AN_ID`] since then: so they are
+/// others than those after an earlier repair, even where a copy from before that one is put back.
+const EPOCH: u64 = 1_767_225_600_000_000;
+
+/// An eighth of a second, in microseconds: 32 bits last for 17 years, and no more ids are given out in the mean.
+const TIME_OF_AN_ID: u64 = 125_000;
 
 /// A table whose ids are counted up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,25 +90,29 @@ fn floor(table: IdTable) -> String {
     format!("ids of {}", table.name())
 }
 
-/// Skips ids in every table, as a part of a transaction; how many in the one in which they were fewest.
-pub(super) async fn skip_ids(session: &mut Session) -> Result<u64, Fault> {
-    let mut least = IDS_SKIPPED;
+/// Skips ids in every table, as a part of a transaction that repairs the database in a generation, in unix microseconds; how many in
+/// the table in which they were fewest.
+pub(super) async fn skip_ids(session: &mut Session, generation: u64) -> Result<u64, Fault> {
+    let since = generation.saturating_sub(EPOCH) / TIME_OF_AN_ID;
+    let mut least = u64::MAX;
     for table in IdTable::ALL {
-        least = least.min(skip(session, table).await?);
+        least = least.min(skip(session, table, since).await?);
     }
     Ok(least)
 }
 
 /// Inserts a row with a greater id, and removes it: that id and the lower ones are not given out any more. No statement that
 /// changes the table, which would end the transaction.
-async fn skip(session: &mut Session, table: IdTable) -> Result<u64, Fault> {
+async fn skip(session: &mut Session, table: IdTable, since: u64) -> Result<u64, Fault> {
     let dialect = session.dialect();
     let next = dialect.next_id(table.name(), &floor(table));
     put(session, table, &next).await?;
     let query = sql(format!("SELECT {} AS id", dialect.last_id));
     let (next,): (u64,) = session.fetch_one(query).await?;
     remove(session, table, next).await?;
-    let skipped = IDS_SKIPPED.min(table.greatest().saturating_sub(next) / 2);
+    let left = table.greatest().saturating_sub(next);
+    let wanted = since.saturating_sub(next).saturating_add(IDS_SKIPPED);
+    let skipped = wanted.min(left / 2);
     let last = next.saturating_add(skipped);
     put(session, table, &last.to_string()).await?;
     remove(session, table, last).await?;

@@ -70,7 +70,8 @@ impl Store {
         &self,
         keys: &[LinkKey],
     ) -> Result<Vec<(LinkKey, Record<String>)>, StoreError> {
-        run!(self.read("resolve_links", "resolving links"), |session| {
+        let call = self.read("resolve_links", "resolving links");
+        run!(call.of(Class::Lookups), |session| {
             let mut ids = Vec::with_capacity(keys.len());
             for keys in lookups(keys) {
                 // Each part finds one row by unique keys: no other plan can be chosen.

@@ -424,7 +424,7 @@ async fn skip_numbers(
     drawn: Drawn,
 ) -> Result<Skipped, Fault> {
     let mut skipped = advance_issuers(session, wanted, drawn).await?;
-    skipped.ids = skip_ids(session).await?;
+    skipped.ids = skip_ids(session, state.generation).await?;
     let update = session.dialect().on_duplicate("name");
     let (value, greatest) = (
         session.dialect().inserted("value"),

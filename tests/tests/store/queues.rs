@@ -1,14 +1,12 @@
 //! Queues while removed rows stay in their tables, and rows of transactions that commit late.
 
 use crate::clicking::{batch, now, report};
-use crate::fixture::{Database, create, key, link, migrated, patient};
-use edgelink_control_plane::config::VisitsConfig;
+use crate::fixture::{Database, create, link, migrated, patient};
 use edgelink_control_plane::store::{FeedKind, LeaseClaim, MarkedQueue, Store};
 use edgelink_tests::servers::MariaDb;
-use edgelink_wire::{FeedPosition, VisitsRequest};
+use edgelink_wire::FeedPosition;
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, raw_sql};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 on_every_database!(
     changes_up_to_the_mark_when_it_is_lowered_are_read,
@@ -256,36 +254,4 @@ async fn reads_of_deliveries_when_a_snapshot_keeps_those_that_are_made_do_not_wa
     let due = server.store.due_webhooks(0, &[], &[], 10).await.unwrap();
     assert_eq!(due.len(), 1);
     drop(dump);
-}
-
-/// A lease reads the row of its worker and a few of others, however many have one.
-#[tokio::test]
-async fn a_lease_of_visits_beside_thousands_reads_as_few_pages_as_one_alone() {
-    let mut server = Server::start().await;
-    let mut limited = link(1, "limited");
-    limited.content.details.max_visits = Some(1_000_000);
-    create(&server.store, limited).await.unwrap();
-    let key = key("a.example/limited");
-    let number = AtomicU64::new(0);
-    let lease = async |store: &Store| {
-        let request = VisitsRequest {
-            worker: [255; 16],
-            number: number.fetch_add(1, Ordering::Relaxed) + 1,
-            settled: None,
-            wants: true,
-        };
-        let leased = store.lease_visits(&key, &request, &VisitsConfig::default());
-        assert!(leased.await.unwrap().unwrap().visits > 0);
-    };
-    let alone = server.pages_of(&lease).await;
-    // Sums are made by the first lease after them.
-    let later = now() + 3_600_000;
-    server
-        .execute(&format!(
-            "INSERT INTO visit_leases (link_id, worker, number, size, settled, lease_until, back_at) \
-             SELECT 1, UNHEX(LPAD(HEX(seq), 32, '0')), 1, 1, FALSE, {later}, {later} FROM seq_1_to_8000"
-        ))
-        .await;
-    let beside = server.pages_of(&lease).await;
-    assert!(beside < alone + 60, "{beside} pages instead of {alone}");
 }

@@ -352,7 +352,7 @@ pub(crate) async fn verify(
     };
     let verified = change(&app, &caller, &which, &patch).await?;
     app.store
-        .note_domain_record(&which.domain, &token, true)
+        .note_domain_record(&which.domain, &token, Some(true))
         .await?;
     Ok(verified)
 }

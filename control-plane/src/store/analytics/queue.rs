@@ -29,13 +29,17 @@ impl Store {
     /// The low-water mark: reports up to there were removed, but for those of transactions that have committed much later than they wrote
     /// them.
     pub async fn queue_mark(&self) -> Result<u64, StoreError> {
-        let call = self.read("queue_mark", "reading the mark of the click queue");
+        let call = self
+            .read("queue_mark", "reading the mark of the click queue")
+            .of(Class::Background);
         run!(call, |session| mark(session).await)
     }
 
     /// Raises the low-water mark to `to` if it is lower.
     pub async fn raise_queue_mark(&self, to: u64) -> Result<(), StoreError> {
-        let call = self.write("raise_queue_mark", "raising the mark of the click queue");
+        let call = self
+            .write("raise_queue_mark", "raising the mark of the click queue")
+            .of(Class::Background);
         run!(call, |session| {
             let raise =
                 sql("UPDATE click_state SET queue_mark = ? WHERE id = 1 AND queue_mark < ?");
@@ -45,7 +49,9 @@ impl Store {
 
     /// Lowers the low-water mark below that row.
     pub async fn lower_queue_mark(&self, row: u64) -> Result<(), StoreError> {
-        let call = self.write("lower_queue_mark", "lowering the mark of the click queue");
+        let call = self
+            .write("lower_queue_mark", "lowering the mark of the click queue")
+            .of(Class::Background);
         let to = row.saturating_sub(1);
         run!(call, |session| {
             let lower =

@@ -6,6 +6,7 @@ use super::ledger::{Limited, LockedVisits, find_all, leases_of, lock_free};
 use crate::clock;
 use crate::config::VisitsConfig;
 use crate::store::calls::{Store, run};
+use crate::store::classes::Class;
 use crate::store::error::{Fault, StoreError};
 use crate::store::session::Session;
 use crate::visits::VisitLease;
@@ -59,7 +60,9 @@ impl Store {
             if attempt > 1 {
                 tokio::time::sleep(clock::pause_after(attempt - 1, PAUSES)).await;
             }
-            let call = self.write("return_visits", "taking visits of links back");
+            let call = self
+                .write("return_visits", "taking visits of links back")
+                .of(Class::Visits);
             let changer = self.changer(config);
             let mut outcomes = run!(call, |session| {
                 return_together(session, changer, worker, &locked).await
