@@ -41,6 +41,11 @@ pub(crate) fn of_task() -> Option<Instant> {
     CLIENT_WAITS_UNTIL.try_with(|until| *until).ok()
 }
 
+/// That time, or until when the client of the task waits, if that is sooner.
+pub(crate) fn or_sooner(time: Instant) -> Instant {
+    of_task().map_or(time, |until| until.min(time))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -223,6 +223,8 @@ impl Ledger {
             if let Some((gives_way, _)) = held.yields.as_mut() {
                 *gives_way = true;
             }
+            // It makes room for others, as one that has come back does.
+            self.refused_since = None;
         }
         self.serve_line(now);
     }
@@ -391,6 +393,15 @@ impl Ledger {
                 .map(|(id, held)| (*id, self.measure(&held.claim, of)))
                 .filter(|(_, measure)| counts(measure))
                 .collect();
+            let held_by = |id: &u64| self.held.get(id).map_or(0, |held| held.bytes);
+            let missing = self
+                .bytes
+                .saturating_add(bytes)
+                .saturating_sub(self.bounds.bytes);
+            if measures.keys().map(held_by).sum::<usize>() < missing {
+                // None gives way where that would not do.
+                return Err(Refusal::Full(self.bounds.bytes_name));
+            }
             let measure_of = |id: u64| measures.get(&id).copied().unwrap_or_default();
             let bound = match needs_bytes {
                 true => self.bounds.bytes_name,

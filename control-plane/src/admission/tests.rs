@@ -287,6 +287,21 @@ async fn who_holds_most_bytes_gives_way_where_there_is_no_room_for_more() {
     assert!(admission.0.ledger().is_forgotten());
 }
 
+#[tokio::test]
+async fn none_gives_way_to_a_claim_that_has_no_room_even_then() {
+    let room = Admission::new(Bounds {
+        bytes: 100,
+        ..Bounds::new("test", 10)
+    });
+    let kept = room.try_take_yielding(address(1), 60).unwrap();
+    let settled = room.try_take_yielding(address(2), 30).unwrap();
+    assert!(settled.settle());
+    assert!(room.try_take_yielding(address(1), 80).is_err());
+    assert_eq!(now(kept.given_way()), None);
+    assert!(room.try_take_yielding(address(1), 70).is_ok());
+    assert_eq!(now(kept.given_way()), Some(()));
+}
+
 #[tokio::test(start_paused = true)]
 async fn it_is_stuck_while_none_is_admitted_and_none_comes_back() {
     let admission = Admission::new(Bounds::new("test", 2));

@@ -38,10 +38,10 @@ edgelink_wire::settings! {
         /// Bulk requests worked on at once, each of which may hold a body's worth of memory. A tenant has all but one of them,
         /// a key half of them. Four times as many wait for their turn, those first whose tenant and key have fewest; then 503.
         pub max_bulk_requests: usize = 4, 1..=1_000;
-        /// Bodies that are on their way at once, for which no permit of `max_requests` or `max_bulk_requests` is taken yet. Where there are
+        /// Bodies of a listener that are on their way at once, for which no permit of `max_requests` or `max_bulk_requests` is taken yet. Where there are
         /// more, one of the address, key or tenant that has most gives way, of which least has come for its time: 503.
         pub max_waiting_bodies: usize = 1_024, 1..=100_000;
-        /// Bytes of these bodies together, until those of bulk requests have their turn; then one gives way as well. It counts as
+        /// Bytes of these bodies of a listener together, until those of bulk requests have their turn; then one gives way as well. It counts as
         /// `max_bulk_body_bytes` at least.
         pub max_waiting_body_bytes: usize = 134_217_728, 65_536..=17_179_869_184;
         /// Bytes of answers of more than 64 KiB together that are being sent. Where there are more, one of the address, key or tenant that

@@ -212,7 +212,7 @@ pub(crate) async fn read_form(app: &App, request: Request) -> Result<(Parts, For
     };
     let (head, body) = request.into_parts();
     let bounds = (server.max_body_bytes, time);
-    let (body, _) = Arriving::new(app, &head.extensions, body, bounds)
+    let (body, _) = Arriving::new(&head.extensions, body, bounds)
         .whole()
         .await?;
     Ok((head, Form::parse(&body)))

@@ -24,6 +24,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use metrics::counter;
 use std::net::IpAddr;
+use tokio::time::Instant;
 use url::Url;
 
 /// What a password is compared with where there is no user, so that the time does not show that: a hash of none.
@@ -165,6 +166,10 @@ impl NamedUser {
 
 async fn by_password(console: &Console, form: &Form, address: IpAddr) -> Result<Outcome, Problem> {
     let app = &console.app;
+    // Of an address few are under way at once, so that those with the right password do not use up its tries.
+    let giver = Claim::of_address(address);
+    let deadline = Instant::now() + app.config.server.request_timeout_ms;
+    let _permit = app.bounded.logins.take(giver.clone(), deadline).await?;
     // Before the user is looked for, which strangers could have done without end.
     let of_address = match app.logins.take_of(None::<&str>, Some(address)).await {
         Ok(taken) => taken,
@@ -184,8 +189,15 @@ async fn by_password(console: &Console, form: &Form, address: IpAddr) -> Result<
     let hash = user.and_then(|(_, logins)| logins.password_hash.as_deref());
     let password = form.get("password").as_bytes().to_vec();
     let checked = hash.unwrap_or(NO_HASH).to_owned();
-    let giver = Claim::of_address(address);
-    let is_right = app.passwords.check(checked, password, giver).await?;
+    let is_right = match app.passwords.check(checked, password, giver).await {
+        Ok(is_right) => is_right,
+        Err(problem) => {
+            // What fails here costs its sender nothing.
+            of_address.give_back().await;
+            of_account.give_back().await;
+            return Err(problem);
+        }
+    };
     match (user, hash) {
         (Some((user, _)), Some(hash)) if is_right => {
             of_address.give_back().await;

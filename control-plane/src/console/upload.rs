@@ -69,7 +69,7 @@ pub(super) async fn read_upload(
 ) -> Result<(Form, Upload), Problem> {
     let server = &console.app.config.server;
     let bounds = (server.max_bulk_body_bytes, server.body_timeout_ms);
-    let arriving = Arriving::new(&console.app, extensions, body, bounds);
+    let arriving = Arriving::new(extensions, body, bounds);
     let mut arriving = arriving.keeping(server.max_body_bytes);
     let unread = Arc::new(AtomicUsize::new(0));
     let pieces = try_unfold(&mut arriving, async |arriving| {

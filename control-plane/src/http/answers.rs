@@ -13,8 +13,9 @@ use bytes::Bytes;
 use http::header::CONTENT_LENGTH;
 use hyper::body::{Body as _, Frame, SizeHint};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
+use tokio_util::task::AbortOnDropHandle;
 
 /// Shorter answers are in the buffer of their connection.
 const LARGE_BYTES: usize = 65_536;
@@ -22,8 +23,8 @@ const LARGE_BYTES: usize = 65_536;
 /// How many bytes are handed on to be sent at once; the rest is held here, and counted.
 const CHUNK_BYTES: usize = 65_536;
 
-/// Gives large answers a permit of the room, until they are sent. Where there is none for the answer to a change, it is sent with the
-/// permits of its request: what was done is not to be reported as refused.
+/// Gives large answers a permit of the room, until they are sent. The answer to a change does not give way, and where there is no permit
+/// for it, it is sent with those of its request: what was done is not to be reported as refused.
 pub(super) async fn admit(
     State(app): State<Arc<App>>,
     request: Request,
@@ -40,7 +41,12 @@ pub(super) async fn admit(
         .answers
         .try_take_yielding(admitted.claim(), length)
     {
-        Ok(seat) => PaidBy::Room(seat),
+        Ok(seat) => {
+            if !is_read {
+                seat.settle();
+            }
+            PaidBy::Room(seat)
+        }
         Err(refusal) if is_read => return Err(refusal.into()),
         Err(_) => PaidBy::Request(admitted),
     };
@@ -63,26 +69,44 @@ enum PaidBy {
 
 /// The body of an answer, which holds what pays for it, and ends early if that has given way.
 struct SentBody {
+    unsent: Arc<Mutex<Option<Unsent>>>,
+    paid_by: PaidBy,
+    /// Frees the memory of an answer that gives way: a connection whose client reads nothing asks for no more of it.
+    _freeing: Option<AbortOnDropHandle<()>>,
+}
+
+/// What is still to be sent of an answer.
+struct Unsent {
     body: Body,
     /// What the body has handed over, and is not handed on.
     rest: Bytes,
-    paid_by: PaidBy,
-    given_way: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
 impl SentBody {
     fn new(body: Body, paid_by: PaidBy) -> Self {
-        let given_way: Pin<Box<dyn Future<Output = ()> + Send>> = match &paid_by {
-            PaidBy::Room(seat) => Box::pin(seat.given_way()),
-            PaidBy::Request(_) => Box::pin(std::future::pending()),
+        let rest = Bytes::new();
+        let unsent = Arc::new(Mutex::new(Some(Unsent { body, rest })));
+        let freeing = match &paid_by {
+            PaidBy::Room(seat) => {
+                let (given_way, unsent) = (seat.given_way(), Arc::clone(&unsent));
+                let free = async move {
+                    given_way.await;
+                    drop(lock(&unsent).take());
+                };
+                Some(AbortOnDropHandle::new(tokio::spawn(free)))
+            }
+            PaidBy::Request(_) => None,
         };
         Self {
-            body,
-            rest: Bytes::new(),
+            unsent,
             paid_by,
-            given_way,
+            _freeing: freeing,
         }
     }
+}
+
+fn lock(unsent: &Mutex<Option<Unsent>>) -> MutexGuard<'_, Option<Unsent>> {
+    unsent.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl hyper::body::Body for SentBody {
@@ -90,40 +114,46 @@ impl hyper::body::Body for SentBody {
     type Error = axum::Error;
 
     fn poll_frame(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let this = &mut *self;
-        if let PaidBy::Room(seat) = &this.paid_by
-            && this.given_way.as_mut().poll(cx).is_ready()
-        {
+        let mut unsent = lock(&self.unsent);
+        let Some(Unsent { body, rest }) = unsent.as_mut() else {
+            let PaidBy::Room(seat) = &self.paid_by else {
+                return Poll::Ready(None);
+            };
             return Poll::Ready(Some(Err(axum::Error::new(seat.refusal()))));
-        }
-        if this.rest.is_empty() {
-            match ready!(Pin::new(&mut this.body).poll_frame(cx)) {
+        };
+        if rest.is_empty() {
+            match ready!(Pin::new(body).poll_frame(cx)) {
                 Some(Ok(frame)) => match frame.into_data() {
-                    Ok(bytes) => this.rest = bytes,
+                    Ok(bytes) => *rest = bytes,
                     Err(frame) => return Poll::Ready(Some(Ok(frame))),
                 },
                 other => return Poll::Ready(other),
             }
         }
-        let chunk = this.rest.split_to(this.rest.len().min(CHUNK_BYTES));
-        if let PaidBy::Room(seat) = &this.paid_by {
+        let chunk = rest.split_to(rest.len().min(CHUNK_BYTES));
+        if let PaidBy::Room(seat) = &self.paid_by {
             seat.pay(chunk.len());
         }
         Poll::Ready(Some(Ok(Frame::data(chunk))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.rest.is_empty() && self.body.is_end_stream()
+        let unsent = lock(&self.unsent);
+        unsent
+            .as_ref()
+            .is_some_and(|unsent| unsent.rest.is_empty() && unsent.body.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {
-        match self.body.size_hint().exact() {
-            Some(length) => SizeHint::with_exact(length + self.rest.len() as u64),
-            None => SizeHint::new(),
-        }
+        let unsent = lock(&self.unsent);
+        let length = unsent.as_ref().and_then(|unsent| {
+            let length = unsent.body.size_hint().exact()?;
+            Some(length + unsent.rest.len() as u64)
+        });
+        length.map_or_else(SizeHint::new, SizeHint::with_exact)
     }
 }
 
@@ -146,7 +176,7 @@ mod tests {
 
     /// On this machine's own network the system takes megabytes for a client that reads nothing.
     #[tokio::test]
-    async fn an_answer_that_gives_way_ends_early() {
+    async fn an_answer_that_gives_way_is_freed_and_ends_early() {
         let room = Admission::new(Bounds {
             bytes: 100_000,
             ..Bounds::new("server.max_answer_bytes", 10)
@@ -159,6 +189,10 @@ mod tests {
         assert_eq!(first.into_data().unwrap().len(), CHUNK_BYTES);
         let other = room.try_take_yielding(of(2), 20_000);
         assert!(other.is_ok(), "the client that holds most makes room");
+        let unsent = Arc::clone(&sent.unsent);
+        while lock(&unsent).is_some() {
+            tokio::task::yield_now().await;
+        }
         assert!(sent.frame().await.unwrap().is_err());
     }
 }

@@ -1,9 +1,10 @@
-//! Bodies of requests that are on their way. They are waited for outside of the permits of their requests, in a room of their own
+//! Bodies of requests that are on their way. They are waited for outside of the permits of their requests, in a room of their listener
 //! (`server.max_waiting_bodies`), where those give way whose clients hold most and have sent least: no client can hold a permit by not
 //! sending.
 
 use super::admitted::Admitted;
 use super::app::App;
+use super::bounded::ListenerAdmission;
 use crate::admission::{Admission, Permit, Refusal};
 use crate::problem::{Kind, Problem};
 use axum::body::Body;
@@ -23,8 +24,9 @@ use tokio::time::{Instant, timeout_at};
 pub(crate) const MIN_RATE: usize = 65_536;
 
 /// A body of which more is to come.
-pub(crate) struct Arriving<'a> {
-    room: &'a Admission,
+pub(crate) struct Arriving {
+    /// The room of its listener; `None` where this process sends itself a request, whose body is there.
+    room: Option<Admission>,
     admitted: Admitted,
     body: Body,
     limit: usize,
@@ -44,6 +46,26 @@ pub(crate) struct Arrived {
 }
 
 impl Arrived {
+    /// Waits for a permit to work on the body, which gives way meanwhile as it did on its way.
+    pub(crate) async fn wait_for(
+        &self,
+        permit: impl Future<Output = Result<Permit, Refusal>>,
+    ) -> Result<Permit, Refusal> {
+        let Some(seat) = &self.seat else {
+            return permit.await;
+        };
+        seat.unsettle();
+        let permit = tokio::select! {
+            biased;
+            permit = permit => permit?,
+            () = seat.given_way() => return Err(seat.refusal()),
+        };
+        match seat.settle() {
+            true => Ok(permit),
+            false => Err(seat.refusal()),
+        }
+    }
+
     /// Whether it was waited for: what was known of its sender may have changed meanwhile.
     pub(crate) fn was_waited_for(&self) -> bool {
         self.seat.is_some()
@@ -81,17 +103,17 @@ impl From<BodyError> for Problem {
     }
 }
 
-impl<'a> Arriving<'a> {
+impl Arriving {
     /// The body of a request with these extensions, which may have so many bytes. It has so long, and a second more for each
     /// [`MIN_RATE`] bytes that have come.
     pub(crate) fn new(
-        app: &'a App,
         extensions: &Extensions,
         body: Body,
         (limit, time): (usize, Duration),
     ) -> Self {
+        let listener = extensions.get::<ListenerAdmission>();
         Self {
-            room: &app.bounded.bodies,
+            room: listener.map(|listener| listener.bodies.clone()),
             admitted: Admitted::of(extensions),
             body,
             limit,
@@ -171,21 +193,20 @@ impl<'a> Arriving<'a> {
     async fn wait_for_frame(
         &mut self,
     ) -> Result<Option<Result<Frame<Bytes>, axum::Error>>, BodyError> {
-        let seat = match &self.seat {
-            Some(seat) => seat,
-            None => {
-                let seat = self
-                    .room
-                    .try_take_yielding(self.admitted.claim(), self.came.min(self.kept))?;
-                self.admitted.put_down();
-                &*self.seat.insert(seat)
-            }
-        };
+        if let (None, Some(room)) = (&self.seat, &self.room) {
+            let kept = self.came.min(self.kept);
+            self.seat = Some(room.try_take_yielding(self.admitted.claim(), kept)?);
+            self.admitted.put_down();
+        }
         let seconds = u64::try_from(self.came / MIN_RATE).unwrap_or(u64::MAX);
         let end = self.start + self.time + Duration::from_secs(seconds);
+        let frame = timeout_at(end, self.body.frame());
+        let Some(seat) = &self.seat else {
+            return frame.await.map_err(|_| BodyError::Late);
+        };
         tokio::select! {
             biased;
-            frame = timeout_at(end, self.body.frame()) => frame.map_err(|_| BodyError::Late),
+            frame = frame => frame.map_err(|_| BodyError::Late),
             () = seat.given_way() => Err(seat.refusal().into()),
         }
     }
@@ -199,7 +220,7 @@ pub(super) async fn ahead(
 ) -> Result<Response, Problem> {
     let (head, body) = request.into_parts();
     let time = app.config.server.body_timeout_ms;
-    let mut arriving = Arriving::new(&app, &head.extensions, body, (usize::MAX, time));
+    let mut arriving = Arriving::new(&head.extensions, body, (usize::MAX, time));
     let mut bytes = BytesMut::new();
     while let Some(more) = arriving.next().await? {
         bytes.extend_from_slice(&more);
@@ -210,4 +231,29 @@ pub(super) async fn ahead(
     let _arrived = arriving.arrived()?;
     let request = Request::from_parts(head, Body::from(bytes.freeze()));
     Ok(next.run(request).await)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admission::{Bounds, Claim};
+    use std::future::pending;
+
+    #[tokio::test]
+    async fn body_that_waits_for_its_turn_when_another_one_needs_the_room_gives_way() {
+        let room = Admission::new(Bounds {
+            bytes: 100,
+            ..Bounds::new("test", 10)
+        });
+        let of = |last| Claim::of_address([192, 0, 2, last].into());
+        let seat = room.try_take_yielding(of(1), 80).unwrap();
+        assert!(seat.settle());
+        let arrived = Arrived { seat: Some(seat) };
+        assert!(room.try_take_yielding(of(2), 50).is_err());
+        let mut waiting = Box::pin(arrived.wait_for(pending()));
+        assert!((&mut waiting).now_or_never().is_none());
+        let other = room.try_take_yielding(of(2), 50);
+        assert!(other.is_ok());
+        assert!(waiting.now_or_never().unwrap().is_err());
+    }
 }

@@ -25,29 +25,28 @@ const STREAMS: Bounds = Bounds {
     ..Bounds::new("the number of streams of clicks", MAX_LISTENERS)
 };
 
-/// Passwords that visitors give, from their try on. Of an address there are fewer at once than it has tries, so that those who give the
+/// Passwords that are given, from their try on. Of an address there are fewer at once than it has tries, so that those who give the
 /// right one, whose try comes back, do not use them up.
-const UNLOCKS: Bounds = Bounds {
-    waiting: 512,
-    of_address: 2,
-    ..Bounds::new(
-        "the number of passwords of links that are looked at once",
-        64,
-    )
-};
+const fn tried(name: &'static str) -> Bounds {
+    Bounds {
+        waiting: 512,
+        of_address: 2,
+        ..Bounds::new(name, 64)
+    }
+}
 
 /// What is bounded for all listeners together.
 pub(crate) struct Bounded {
     /// Polls of edges that wait.
     pub(crate) polls: Admission,
-    /// Bodies of requests that are on their way.
-    pub(crate) bodies: Admission,
     /// Large answers that are being sent.
     pub(crate) answers: Admission,
     /// Requests for pages for visitors.
     pub(crate) pages: Admission,
     /// Passwords of links that visitors give.
     pub(crate) unlocks: Admission,
+    /// Logins by password.
+    pub(crate) logins: Admission,
     /// Bulk requests.
     pub(crate) bulk: Admission,
     /// Questions about clicks.
@@ -62,10 +61,12 @@ impl Bounded {
     pub(super) fn new(config: &Config) -> Self {
         Self {
             polls: Admission::new(Bounds::new("feed.max_polls", config.feed.max_polls)),
-            bodies: Admission::new(bodies(&config.server)),
             answers: Admission::new(answers(&config.server)),
             pages: Admission::new(pages(&config.pages)),
-            unlocks: Admission::new(UNLOCKS),
+            unlocks: Admission::new(tried(
+                "the number of passwords of links that are given at once",
+            )),
+            logins: Admission::new(tried("the number of logins at once")),
             bulk: Admission::new(bulk(&config.server)),
             questions: Admission::new(questions(&config.analytics)),
             exports: Admission::new(EXPORTS),
@@ -79,6 +80,8 @@ impl Bounded {
 pub(crate) struct ListenerAdmission {
     /// Requests that are worked on.
     pub(super) requests: Admission,
+    /// Bodies of requests that are on their way.
+    pub(super) bodies: Admission,
     /// Open connections.
     pub(crate) connections: Admission,
     /// Connections beyond these, for probes.
@@ -89,6 +92,7 @@ impl ListenerAdmission {
     pub(crate) fn new(config: &ServerConfig) -> Self {
         Self {
             requests: Admission::new(requests(config)),
+            bodies: Admission::new(bodies(config)),
             connections: Admission::new(connections(config)),
             health: Admission::new(health_connections(config)),
         }

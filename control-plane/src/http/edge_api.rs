@@ -65,7 +65,7 @@ pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
         )
         .route(
             "/visits",
-            post(return_visits).layer(DefaultBodyLimit::max(visits::MAX_RETURNS_LENGTH)),
+            with_body(post(return_visits), app, visits::MAX_RETURNS_LENGTH),
         )
         .fallback(nothing_here)
         .method_not_allowed_fallback(method_not_allowed)

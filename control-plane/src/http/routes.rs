@@ -30,7 +30,7 @@ pub(crate) fn router(
     admission: &ListenerAdmission,
 ) -> Router {
     let ListenerAdmission { requests, .. } = admission;
-    let mut routes = health_routes(serves, admission);
+    let mut routes = health_routes(serves);
     if serves.contains(&ListenerKind::Main) {
         routes = routes.merge(main_routes(app, requests));
     }
@@ -46,6 +46,7 @@ pub(crate) fn router(
         }
         false => routes.fallback(problem::nothing_here),
     };
+    let routes = routes.layer(Extension(admission.clone()));
     observed(routes, app).with_state(app.clone())
 }
 
@@ -120,16 +121,16 @@ pub(crate) fn health_router(
     serves: &[ListenerKind],
     admission: &ListenerAdmission,
 ) -> Router {
-    let routes = health_routes(serves, admission).fallback(overloaded);
+    let routes = health_routes(serves).fallback(overloaded);
+    let routes = routes.layer(Extension(admission.clone()));
     observed(routes, app).with_state(app.clone())
 }
 
 /// Probes are answered by every listener: balancers ask the one that they send requests to.
-fn health_routes(serves: &[ListenerKind], admission: &ListenerAdmission) -> Router<Arc<App>> {
+fn health_routes(serves: &[ListenerKind]) -> Router<Arc<App>> {
     let routes = Router::new()
         .route("/health/live", get(health::live))
-        .route("/health/ready", get(health::ready))
-        .layer(Extension(admission.clone()));
+        .route("/health/ready", get(health::ready));
     match serves.contains(&ListenerKind::Metrics) {
         true => routes.route("/metrics", get(observe::metrics)),
         false => routes,

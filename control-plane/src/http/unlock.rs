@@ -6,6 +6,7 @@ use super::pages::password_page;
 use super::redirect::{may_be_link, requested_key};
 use crate::admission::Claim;
 use crate::clock;
+use crate::deadline;
 use crate::domains::model::Brand;
 use crate::http::app::App;
 use crate::http::arriving::{Arriving, BodyError};
@@ -75,23 +76,37 @@ async fn check(
     // those with the right one do not use up its tries.
     let address = network(address);
     let giver = Claim::of_address(address);
-    let deadline = Instant::now() + app.config.server.request_timeout_ms;
+    let deadline = deadline::or_sooner(Instant::now() + app.config.server.request_timeout_ms);
     let _permit = app.bounded.unlocks.take(giver.clone(), deadline).await?;
     let taken = match app.tries.take(key, address).await {
         Ok(taken) => taken,
         Err(seconds) => return Ok(Unlocking::Limited(seconds)),
     };
+    let unlocking = compare(app, key, &form, giver).await;
+    // What fails here costs its sender nothing.
+    if !matches!(unlocking, Ok(Unlocking::Wrong)) {
+        taken.give_back().await;
+    }
+    unlocking
+}
+
+/// Compares the password of a form with that of the link.
+async fn compare(
+    app: &App,
+    key: &LinkKey,
+    form: &[u8],
+    giver: Claim,
+) -> Result<Unlocking, Problem> {
     let link = app.store.find_link(key).await?;
     let Some(hash) = link.and_then(|link| link.content.details.password) else {
         return Ok(Unlocking::NotLocked);
     };
-    let Some(password) = password_of_form(&form) else {
+    let Some(password) = password_of_form(form) else {
         return Ok(Unlocking::Wrong);
     };
     if !app.passwords.check(hash.clone(), password, giver).await? {
         return Ok(Unlocking::Wrong);
     }
-    taken.give_back().await;
     let key = key.to_string();
     let end = clock::unix_seconds() + COOKIE_SECONDS;
     let cookie = UnlockKey::new(&hash, key.as_bytes()).cookie(key.as_bytes(), end);
@@ -119,7 +134,7 @@ pub(super) async fn answer(app: &App, request: Request) -> Option<Response> {
     let address = client_address(peer, &head.headers, &app.config.server.trusted_proxies);
     let server = &app.config.server;
     let time = server.form_timeout_ms.min(server.body_timeout_ms);
-    let arriving = Arriving::new(app, &head.extensions, body, (MAX_FORM_LENGTH, time));
+    let arriving = Arriving::new(&head.extensions, body, (MAX_FORM_LENGTH, time));
     let form = async { Ok(arriving.whole().await?.0) };
     let sent = head.extensions.get::<SentPath>();
     let path = sent.map_or(&head.uri, |sent| &sent.0).path_and_query();

@@ -1,6 +1,7 @@
 //! Passwords of links: hashed and checked with Argon2id (RFC 9106), a few at a time, on threads that may block.
 
 use crate::admission::{Admission, Bounds, Claim, Permit};
+use crate::deadline;
 use crate::problem::{Kind, Problem};
 use argon2::password_hash::phc::PasswordHash;
 use argon2::{Algorithm, Argon2, Params, PasswordHasher, PasswordVerifier, Version};
@@ -85,7 +86,8 @@ impl Passwords {
     /// # Errors
     /// A problem if too many wait.
     pub(crate) async fn hash(&self, password: &NewPassword, setter: Claim) -> Result<(), Problem> {
-        let turn = self.hashing.take(setter, Instant::now() + PATIENCE).await?;
+        let until = deadline::or_sooner(Instant::now() + PATIENCE);
+        let turn = self.hashing.take(setter, until).await?;
         let held = password.clone();
         let hash = run(turn, move || hash(held.text())).await??;
         // It is the first, or as good.
@@ -103,7 +105,8 @@ impl Passwords {
         password: Vec<u8>,
         giver: Claim,
     ) -> Result<bool, Problem> {
-        let turn = self.checking.take(giver, Instant::now() + PATIENCE).await?;
+        let until = deadline::or_sooner(Instant::now() + PATIENCE);
+        let turn = self.checking.take(giver, until).await?;
         let is_right = move || {
             let hash = PasswordHash::new(&hash);
             hash.is_ok_and(|hash| Argon2::default().verify_password(&password, &hash).is_ok())

@@ -24,6 +24,10 @@ use std::path::{Path, PathBuf};
 /// How many bytes a batch of records has by itself: below what the API takes at once.
 const MAX_BATCH_BYTES: usize = 8 << 20;
 
+/// How many bytes the answer to a batch has at most, by [`ImportBatch::answer_bytes`]: less than `server.max_bulk_answer_bytes`
+/// is by default, for an item without room in the answer is not carried out.
+const MAX_ANSWER_BYTES: usize = 24 << 20;
+
 /// The most items of a batch, which is what the API takes at once. A record may have several.
 const MAX_ITEMS: usize = 10_000;
 
@@ -460,9 +464,15 @@ impl ImportBatch {
     fn has_room(&self, most: usize, most_bytes: usize) -> bool {
         self.records.len() < most
             && self.bytes < most_bytes
+            && self.answer_bytes() < MAX_ANSWER_BYTES
             && self.passwords < MAX_PER_REQUEST
             && (self.items.len() + MAX_PLACES <= MAX_ITEMS
                 || self.items.len() == self.records.len())
+    }
+
+    /// What the answer takes: of each link some fields beside its texts, and its target up to three times.
+    fn answer_bytes(&self) -> usize {
+        1_536 * self.records.len() + 3 * self.bytes
     }
 
     fn add(&mut self, record: Record, mapping: &Mapping) {

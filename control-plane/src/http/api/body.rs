@@ -23,7 +23,7 @@ impl FromRequest<Arc<App>> for JsonObject {
         let server = &app.config.server;
         let (parts, body) = request.into_parts();
         let bounds = (server.max_body_bytes, server.body_timeout_ms);
-        let arriving = Arriving::new(app, &parts.extensions, body, bounds);
+        let arriving = Arriving::new(&parts.extensions, body, bounds);
         let (bytes, arrived) = arriving.whole().await?;
         if arrived.was_waited_for()
             && let Some(caller) = parts.extensions.get::<Caller>()

@@ -42,16 +42,18 @@ pub(super) async fn read<T>(
 ) -> Result<(Vec<T>, Permit), Problem> {
     let server = &app.config.server;
     let bounds = (server.max_bulk_body_bytes, server.body_timeout_ms);
-    let arriving = Arriving::new(app, extensions, body, bounds);
+    let arriving = Arriving::new(extensions, body, bounds);
     let mut items = Items::new(server.max_body_bytes);
     let parsed = Vec::new();
-    let (parsed, _arrived) = Reader { parse, parsed }.read(arriving, &mut items).await?;
+    let (parsed, arrived) = Reader { parse, parsed }.read(arriving, &mut items).await?;
     let claim = match extensions.get::<Caller>() {
         Some(caller) => caller.claim(),
         None => Admitted::of(extensions).claim(),
     };
     let deadline = Instant::now() + server.request_timeout_ms;
-    let permit = app.bounded.bulk.take(claim, deadline).await?;
+    let permit = arrived
+        .wait_for(app.bounded.bulk.take(claim, deadline))
+        .await?;
     Ok((parsed, permit))
 }
 
@@ -117,7 +119,7 @@ struct Reader<T, F> {
 impl<T, F: FnMut(usize, Value) -> T> Reader<T, F> {
     async fn read(
         mut self,
-        mut arriving: Arriving<'_>,
+        mut arriving: Arriving,
         items: &mut Items,
     ) -> Result<(Vec<T>, Arrived), Problem> {
         while let Some(bytes) = arriving.next().await? {
