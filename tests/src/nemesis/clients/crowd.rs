@@ -82,25 +82,19 @@ pub(in crate::nemesis) async fn hold_bodies(
     clients.join_all().await;
 }
 
-/// Where a part listens, and a request for it without its body: a creation, or a form of a link.
+/// Where a part listens, and a form for it without its body: of the login, or of a link.
 fn silent_request(shared: &ClientContext, part: &str) -> (SocketAddr, String) {
     let number = part.split_once('-').and_then(|(_, text)| text.parse().ok());
     let number = number.unwrap_or_default();
-    let (via, path, kind) = match part.starts_with("cp-") {
-        true => (
-            Via::ControlPlane(number),
-            "/api/v1/links",
-            "application/json",
-        ),
-        false => (
-            Via::Envoy(number),
-            "/crowded",
-            "application/x-www-form-urlencoded",
-        ),
+    // Of strangers, control planes wait for forms alone: what needs a key is refused before its body.
+    let (via, path) = match part.starts_with("cp-") {
+        true => (Via::ControlPlane(number), "/console/login"),
+        false => (Via::Envoy(number), "/crowded"),
     };
     let address = shared.address(via).expect("a part that listens");
     let head = format!(
-        "POST {path} HTTP/1.1\r\nhost: {}\r\ncontent-type: {kind}\r\ncontent-length: 100\r\n\r\n",
+        "POST {path} HTTP/1.1\r\nhost: {}\r\ncontent-type: application/x-www-form-urlencoded\r\n\
+         content-length: 100\r\n\r\n",
         crate::scenario::DOMAIN
     );
     (address, head)
