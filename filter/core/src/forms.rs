@@ -18,10 +18,6 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// The most forms of a worker, as of [`Settings::max_forms`]. A further one takes the place of the oldest whose body has not come, or gets 503 if all of them have
-/// theirs.
-pub(crate) const MAX_FORMS: usize = 256;
-
 /// Milliseconds after which a form is given up whose body does not come.
 pub(crate) const BODY_MILLIS: u64 = 2_000;
 

@@ -12,7 +12,6 @@ pub use route::Route;
 pub use written::{ClicksSection, Described, SnapshotSection, UnknownCodes, UnknownHosts};
 
 use crate::cache::freshness::Lifetimes;
-use crate::forms::MAX_FORMS;
 use edgelink_wire::clicks::{self, events};
 use edgelink_wire::password::Notice;
 use edgelink_wire::settings::{Problem, Problems, SettingValue};
@@ -25,6 +24,10 @@ use written::{ControlPlaneSection, GeoSection, HeaderText, Html, PagesSection, W
 const FEED_LRU_BYTES: usize = 1 << 20;
 
 const MAX_DOMAINS: usize = 1_000;
+
+/// The most forms of a worker, as of [`Settings::max_forms`]. A further one takes the place of the oldest whose body has not come, or
+/// gets 503 if all of them have theirs.
+pub(crate) const MAX_FORMS: usize = 256;
 
 /// Checked settings.
 #[derive(Clone, Debug)]

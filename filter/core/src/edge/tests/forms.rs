@@ -2,8 +2,9 @@
 
 use super::rules::map;
 use super::*;
-use crate::forms::{BODY_MILLIS, FORM_MILLIS, FormAnswer, FormStep, MAX_FORMS, UnlockCallout};
+use crate::forms::{BODY_MILLIS, FORM_MILLIS, FormAnswer, FormStep, UnlockCallout};
 use crate::request::Headers;
+use crate::settings::MAX_FORMS;
 use edgelink_wire::password::{COOKIE_MEDIA_TYPE, UnlockKey, cookie_name};
 use edgelink_wire::record::Extension;
 use edgelink_wire::{LinkRecord, VisitsAnswer, VisitsRequest};
