@@ -302,7 +302,7 @@ impl Call<'_> {
 
     async fn try_open(&mut self) -> Result<Session, Fault> {
         let deadline = self.deadline();
-        let awaited = deadline::of_task().map_or(deadline, |until| until.min(deadline));
+        let awaited = deadline::or_sooner(deadline);
         if self.turns.is_none() && !self.rows.is_empty() {
             self.turns = Some(self.store.lines.wait(&self.rows, awaited).await?);
         }
