@@ -64,8 +64,7 @@ impl Admission {
     /// # Errors
     /// Why there is none.
     pub(crate) fn try_take(&self, claim: Claim) -> Result<Permit, Refusal> {
-        let taken = self.0.ledger().take(claim, 0, None, Instant::now());
-        self.permit(taken, None)
+        self.try_take_bytes(claim, 0)
     }
 
     /// A permit by the deadline. A claim that is dropped waits no longer.
@@ -129,6 +128,15 @@ impl Admission {
         let now = Instant::now();
         let taken = self.0.ledger().take(claim, bytes, Some(gone.clone()), now);
         self.permit(taken, Some(gone))
+    }
+
+    /// A permit for something of so many bytes that never gives way.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(crate) fn try_take_bytes(&self, claim: Claim, bytes: usize) -> Result<Permit, Refusal> {
+        let taken = self.0.ledger().take(claim, bytes, None, Instant::now());
+        self.permit(taken, None)
     }
 
     /// For how long every claim has been refused while no permit came back; zero if the last one was admitted.

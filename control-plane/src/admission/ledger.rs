@@ -279,6 +279,16 @@ impl Ledger {
         room
     }
 
+    /// The opposite of [`Ledger::remove`].
+    fn put_back(&mut self, id: u64, held: Held) {
+        self.count(&held.claim, |holding| {
+            holding.permits += 1;
+            holding.bytes = holding.bytes.saturating_add(held.bytes);
+        });
+        self.bytes = self.bytes.saturating_add(held.bytes);
+        self.held.insert(id, held);
+    }
+
     /// Hands out a permit that is counted already.
     fn hold(&mut self, id: u64, held: Held, now: Instant) {
         self.bytes = self.bytes.saturating_add(held.bytes);
@@ -354,19 +364,17 @@ impl Ledger {
     fn make_room_within_share(&mut self, claim: &Claim, now: Instant) -> Result<(), Refusal> {
         while let Some(party) = self.exhausted(claim) {
             let is_of_party = |held: &Held| held.claim.parties().any(|other| other == party);
-            if !self.give_way(
-                |_, held| is_of_party(held),
-                |_| Measure::default(),
-                (self.bounds.name, now),
-            ) {
+            let victim = self.victim(|_, held| is_of_party(held), |_| Measure::default(), now);
+            let Some((_, gone)) = victim.and_then(|id| self.remove(id)?.yields) else {
                 return Err(Refusal::Share(self.bounds.name));
-            }
+            };
+            gone.send(self.bounds.name);
         }
         Ok(())
     }
 
-    /// Lets others give way to a claim that is counted already, until there is room for it and so many bytes. `own` is its permit, if it
-    /// has one: then it needs bytes alone.
+    /// Lets others give way to a claim that is counted already, until there is room for it and so many bytes; none of them where that
+    /// would not do. `own` is its permit, if it has one: then it needs bytes alone.
     fn make_room(
         &mut self,
         claim: &Claim,
@@ -374,53 +382,54 @@ impl Ledger {
         own: Option<u64>,
         now: Instant,
     ) -> Result<(), Refusal> {
-        loop {
-            let needs_permit = own.is_none() && !self.has_permit();
-            let needs_bytes = self.bytes.saturating_add(bytes) > self.bounds.bytes;
-            if !needs_permit && !needs_bytes {
-                return Ok(());
-            }
-            let of = |holding: &Holding| match needs_bytes {
-                true => holding.bytes,
-                false => holding.permits,
-            };
+        let mut victims = Vec::new();
+        while let Some((bound, of)) = self.missing(bytes, own) {
             let least = self.measure(claim, of);
-            let counts = |measure: &Measure| *measure >= least;
             let measures: HashMap<u64, Measure> = self
                 .held
                 .iter()
                 .filter(|(id, held)| held.gives_way() && Some(**id) != own)
                 .map(|(id, held)| (*id, self.measure(&held.claim, of)))
-                .filter(|(_, measure)| counts(measure))
+                .filter(|(_, measure)| *measure >= least)
                 .collect();
-            let held_by = |id: &u64| self.held.get(id).map_or(0, |held| held.bytes);
-            let missing = self
-                .bytes
-                .saturating_add(bytes)
-                .saturating_sub(self.bounds.bytes);
-            if measures.keys().map(held_by).sum::<usize>() < missing {
-                // None gives way where that would not do.
-                return Err(Refusal::Full(self.bounds.bytes_name));
-            }
             let measure_of = |id: u64| measures.get(&id).copied().unwrap_or_default();
-            let bound = match needs_bytes {
-                true => self.bounds.bytes_name,
-                false => self.bounds.name,
-            };
-            if !self.give_way(|id, _| measures.contains_key(&id), measure_of, (bound, now)) {
+            let victim = self.victim(|id, _| measures.contains_key(&id), measure_of, now);
+            let Some((id, held)) = victim.and_then(|id| Some((id, self.remove(id)?))) else {
+                for (id, held, _) in victims {
+                    self.put_back(id, held);
+                }
                 return Err(Refusal::Full(bound));
+            };
+            victims.push((id, held, bound));
+        }
+        for (_, held, bound) in victims {
+            if let Some((_, gone)) = held.yields {
+                gone.send(bound);
             }
         }
+        Ok(())
     }
 
-    /// Lets the permit give way, of those that do and are among these, that has the largest measure, and then has paid least for its
-    /// time. False if there is none.
-    fn give_way(
-        &mut self,
+    /// The bound by which there is no room for a claim of so many bytes, and what of it a party holds; `own` is its permit, if it has one.
+    fn missing(
+        &self,
+        bytes: usize,
+        own: Option<u64>,
+    ) -> Option<(&'static str, fn(&Holding) -> usize)> {
+        if self.bytes.saturating_add(bytes) > self.bounds.bytes {
+            return Some((self.bounds.bytes_name, |holding| holding.bytes));
+        }
+        let needs_permit = own.is_none() && !self.has_permit();
+        needs_permit.then_some((self.bounds.name, |holding| holding.permits))
+    }
+
+    /// The permit, of those that give way and are among these, that has the largest measure, and then has paid least for its time.
+    fn victim(
+        &self,
         is_among: impl Fn(u64, &Held) -> bool,
         measure: impl Fn(u64) -> Measure,
-        (bound, now): (&'static str, Instant),
-    ) -> bool {
+        now: Instant,
+    ) -> Option<u64> {
         let among = self.held.iter();
         let among = among.filter(|(id, held)| held.gives_way() && is_among(**id, held));
         let first = among.max_by(|(one, a), (other, b)| {
@@ -430,14 +439,7 @@ impl Ledger {
                 .then_with(|| b.since.cmp(&a.since))
                 .then_with(|| other.cmp(one))
         });
-        let Some(id) = first.map(|(id, _)| *id) else {
-            return false;
-        };
-        let removed = self.remove(id);
-        if let Some((_, gone)) = removed.and_then(|held| held.yields) {
-            gone.send(bound);
-        }
-        true
+        first.map(|(id, _)| *id)
     }
 
     /// Has the last claim of the party that waits and holds most leave the line, if that is not the one of this claim, which is counted

@@ -300,6 +300,15 @@ async fn none_gives_way_to_a_claim_that_has_no_room_even_then() {
     assert_eq!(now(kept.given_way()), None);
     assert!(room.try_take_yielding(address(1), 70).is_ok());
     assert_eq!(now(kept.given_way()), Some(()));
+    drop(settled);
+
+    let two = [(), ()].map(|()| room.try_take_yielding(address(1), 40).unwrap());
+    // With one of them gone, its address holds less than the claim.
+    assert!(room.try_take_yielding(address(2), 70).is_err());
+    for kept in &two {
+        assert_eq!(now(kept.given_way()), None);
+    }
+    assert!(room.try_take_yielding(address(2), 40).is_ok());
 }
 
 #[tokio::test(start_paused = true)]

@@ -44,8 +44,10 @@ edgelink_wire::settings! {
         /// Bytes of these bodies of a listener together, until those of bulk requests have their turn; then one gives way as well. It counts as
         /// `max_bulk_body_bytes` at least.
         pub max_waiting_body_bytes: usize = 134_217_728, 65_536..=17_179_869_184;
-        /// Bytes of answers of more than 64 KiB together that are being sent. Where there are more, one of the address, key or tenant that
-        /// has most is cut off, of which the client has taken least for its time; a further one to a read that has most itself is 503.
+        /// Bytes of answers of more than 64 KiB to reads together that are being sent. Where there are more, one of the address, key or tenant
+        /// that has most is cut off, of which the client has taken least for its time; a further one to a client that has most itself is 503.
+        /// Those to changes have as much beside it as `max_bulk_requests` answers of `max_bulk_answer_bytes`, but no more than this; a further
+        /// one keeps the permits of its request until it is sent.
         pub max_answer_bytes: usize = 268_435_456, 65_536..=17_179_869_184;
         /// Open connections of a listener. Where there are more, an idle one is closed, of the address that has most: first those that never
         /// brought a request. While requests are in flight in all of them, further ones have those of `health_connections`.

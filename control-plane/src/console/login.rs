@@ -75,11 +75,7 @@ pub(super) async fn log_in(
 ) -> Result<Response, Problem> {
     let token = guard::token(&headers).ok_or_else(|| Problem::new(Kind::Forbidden))?;
     let address = limits::address_of(&console.app, peer.map(|peer| peer.0), &headers);
-    let outcome = match form.get("key").trim() {
-        "" => by_password(&console, &form, address).await?,
-        key => by_key(&console, key, address).await?,
-    };
-    let begun = match outcome {
+    let begun = match attempt(&console, &form, address).await? {
         Outcome::Opened(begun) => begun,
         Outcome::Wrong => {
             count("wrong");
@@ -164,19 +160,32 @@ impl NamedUser {
     }
 }
 
-async fn by_password(console: &Console, form: &Form, address: IpAddr) -> Result<Outcome, Problem> {
+/// Takes a try of the address, which comes back unless something wrong was given: what fails here costs its sender nothing.
+async fn attempt(console: &Console, form: &Form, address: IpAddr) -> Result<Outcome, Problem> {
     let app = &console.app;
     // Of an address few are under way at once, so that those with the right password do not use up its tries.
     let giver = Claim::of_address(address);
     let deadline = Instant::now() + app.config.server.request_timeout_ms;
-    let _permit = app.bounded.logins.take(giver.clone(), deadline).await?;
+    let _permit = app.bounded.logins.take(giver, deadline).await?;
     // Before the user is looked for, which strangers could have done without end.
-    let of_address = match app.logins.take_of(None::<&str>, Some(address)).await {
+    let taken = match app.logins.take_of(None::<&str>, Some(address)).await {
         Ok(taken) => taken,
         Err(seconds) => return Ok(Outcome::Limited(seconds)),
     };
+    let outcome = match form.get("key").trim() {
+        "" => by_password(console, form, address).await,
+        key => by_key(console, key, address).await,
+    };
+    if matches!(outcome, Ok(Outcome::Opened(_)) | Err(_)) {
+        taken.give_back().await;
+    }
+    outcome
+}
+
+async fn by_password(console: &Console, form: &Form, address: IpAddr) -> Result<Outcome, Problem> {
+    let app = &console.app;
     let named = NamedUser::find(console, form).await?;
-    let of_account = match app.logins.take_of(Some(named.subject()), None).await {
+    let taken = match app.logins.take_of(Some(named.subject()), None).await {
         Ok(taken) => taken,
         Err(seconds) => {
             let account = named.account(console).await?;
@@ -189,38 +198,27 @@ async fn by_password(console: &Console, form: &Form, address: IpAddr) -> Result<
     let hash = user.and_then(|(_, logins)| logins.password_hash.as_deref());
     let password = form.get("password").as_bytes().to_vec();
     let checked = hash.unwrap_or(NO_HASH).to_owned();
-    let is_right = match app.passwords.check(checked, password, giver).await {
-        Ok(is_right) => is_right,
-        Err(problem) => {
-            // What fails here costs its sender nothing.
-            of_address.give_back().await;
-            of_account.give_back().await;
-            return Err(problem);
-        }
-    };
-    match (user, hash) {
-        (Some((user, _)), Some(hash)) if is_right => {
-            of_address.give_back().await;
-            of_account.give_back().await;
-            let begun = app.keys.log_in_by_password(user, hash, address).await?;
-            Ok(Outcome::Opened(begun))
-        }
-        _ => {
+    let giver = Claim::of_address(address);
+    let is_right = app.passwords.check(checked, password, giver).await;
+    let right = match (user, hash, is_right) {
+        (Some((user, _)), Some(hash), Ok(true)) => Ok((user, hash)),
+        (_, _, Ok(_)) => {
             let account = named.account(console).await?;
             app.failed_logins
                 .note(account, LoginFailure::Wrong, address);
-            Ok(Outcome::Wrong)
+            return Ok(Outcome::Wrong);
         }
-    }
+        (_, _, Err(problem)) => Err(problem),
+    };
+    taken.give_back().await;
+    let (user, hash) = right?;
+    let begun = app.keys.log_in_by_password(user, hash, address).await?;
+    Ok(Outcome::Opened(begun))
 }
 
 /// A login by an API key. It cannot be guessed, and strangers could keep its holder out: only the address is counted.
 async fn by_key(console: &Console, key: &str, address: IpAddr) -> Result<Outcome, Problem> {
     let app = &console.app;
-    let taken = match app.logins.take_of(None::<&str>, Some(address)).await {
-        Ok(taken) => taken,
-        Err(seconds) => return Ok(Outcome::Limited(seconds)),
-    };
     let Some(begun) = app.keys.log_in_by_key(key, address).await? else {
         let account = FailedAccount {
             tenant_id: FIRST_TENANT,
@@ -230,7 +228,6 @@ async fn by_key(console: &Console, key: &str, address: IpAddr) -> Result<Outcome
             .note(account, LoginFailure::Wrong, address);
         return Ok(Outcome::Wrong);
     };
-    taken.give_back().await;
     Ok(Outcome::Opened(begun))
 }
 

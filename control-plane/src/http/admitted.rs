@@ -23,13 +23,18 @@ impl Admitted {
 
     /// Takes a further permit, for the parties for which the first one was taken, or for these.
     pub(crate) fn take(&self, admission: &Admission, claim: Claim) -> Result<(), Refusal> {
-        let permit = Some(admission.try_take(claim.clone())?);
+        let permit = admission.try_take(claim.clone())?;
+        self.add(admission, claim, permit);
+        Ok(())
+    }
+
+    /// Adds a permit that was waited for.
+    pub(crate) fn add(&self, admission: &Admission, claim: Claim, permit: Permit) {
         self.held().push(Held {
             admission: admission.clone(),
             claim,
-            permit,
+            permit: Some(permit),
         });
-        Ok(())
     }
 
     /// Counts the permits as those of a key of a tenant as well.

@@ -1,5 +1,6 @@
 //! Large answers that are being sent. They have a room of their own (`server.max_answer_bytes`), where those give way whose clients hold
-//! most and take least: the permit of a request, for which others wait, does not depend on how fast its client reads.
+//! most and take least: the permit of a request, for which others wait, does not depend on how fast its client reads. Answers to changes,
+//! which do not give way, are apart from them, so that whoever does not read them takes no room from others who read.
 
 use super::admitted::Admitted;
 use super::app::App;
@@ -24,7 +25,7 @@ const LARGE_BYTES: usize = 65_536;
 const CHUNK_BYTES: usize = 65_536;
 
 /// Gives large answers a permit of the room, until they are sent. The answer to a change does not give way, and where there is no permit
-/// for it, it is sent with those of its request: what was done is not to be reported as refused.
+/// for it, it is sent with those of its request, which may be one for bulk requests: what was done is not to be reported as refused.
 pub(super) async fn admit(
     State(app): State<Arc<App>>,
     request: Request,
@@ -36,19 +37,17 @@ pub(super) async fn admit(
     let Some(length) = length(&response).filter(|length| *length > LARGE_BYTES) else {
         return Ok(response);
     };
-    let paid_by = match app
-        .bounded
-        .answers
-        .try_take_yielding(admitted.claim(), length)
-    {
-        Ok(seat) => {
-            if !is_read {
-                seat.settle();
-            }
-            PaidBy::Room(seat)
-        }
-        Err(refusal) if is_read => return Err(refusal.into()),
-        Err(_) => PaidBy::Request(admitted),
+    let bounded = &app.bounded;
+    let paid_by = match is_read {
+        true => PaidBy::Room(
+            bounded
+                .answers
+                .try_take_yielding(admitted.claim(), length)?,
+        ),
+        false => match bounded.changed.try_take_bytes(admitted.claim(), length) {
+            Ok(seat) => PaidBy::Room(seat),
+            Err(_) => PaidBy::Request(admitted),
+        },
     };
     Ok(response.map(|body| Body::new(SentBody::new(body, paid_by))))
 }

@@ -39,8 +39,10 @@ const fn tried(name: &'static str) -> Bounds {
 pub(crate) struct Bounded {
     /// Polls of edges that wait.
     pub(crate) polls: Admission,
-    /// Large answers that are being sent.
+    /// Large answers to reads that are being sent.
     pub(crate) answers: Admission,
+    /// Large answers to changes that are being sent.
+    pub(crate) changed: Admission,
     /// Requests for pages for visitors.
     pub(crate) pages: Admission,
     /// Passwords of links that visitors give.
@@ -61,7 +63,8 @@ impl Bounded {
     pub(super) fn new(config: &Config) -> Self {
         Self {
             polls: Admission::new(Bounds::new("feed.max_polls", config.feed.max_polls)),
-            answers: Admission::new(answers(&config.server)),
+            answers: Admission::new(answers(config.server.max_answer_bytes)),
+            changed: Admission::new(answers(of_changes(&config.server))),
             pages: Admission::new(pages(&config.pages)),
             unlocks: Admission::new(tried(
                 "the number of passwords of links that are given at once",
@@ -144,11 +147,19 @@ fn bodies(server: &ServerConfig) -> Bounds {
 }
 
 /// Answers are bounded by their bytes alone.
-fn answers(server: &ServerConfig) -> Bounds {
+fn answers(bytes: usize) -> Bounds {
     Bounds {
-        bytes: server.max_answer_bytes,
+        bytes,
         ..Bounds::new("server.max_answer_bytes", usize::MAX)
     }
+}
+
+/// The bytes of answers to changes: those of as many bulk requests as run at once.
+fn of_changes(server: &ServerConfig) -> usize {
+    let bytes = server
+        .max_bulk_answer_bytes
+        .saturating_mul(server.max_bulk_requests);
+    bytes.min(server.max_answer_bytes)
 }
 
 fn pages(pages: &PagesConfig) -> Bounds {
@@ -210,6 +221,18 @@ mod tests {
         assert_eq!(of(&|_| of_address(1)), 7);
         assert_eq!(of(&|n| of_address(n).by(1, "key")), 4);
         assert_eq!(of(&|n| of_address(n).by(1, &n.to_string())), 6);
+    }
+
+    #[test]
+    fn answers_to_changes_have_room_for_each_bulk_request_that_runs() {
+        let mut server = ServerConfig {
+            max_bulk_requests: 2,
+            max_bulk_answer_bytes: 70_000,
+            ..ServerConfig::default()
+        };
+        assert_eq!(of_changes(&server), 140_000);
+        server.max_answer_bytes = 100_000;
+        assert_eq!(of_changes(&server), 100_000);
     }
 
     #[test]

@@ -11,10 +11,11 @@ use crate::tenancy::FIRST_TENANT;
 pub const IDS_SKIPPED: u64 = 1_000_000;
 
 /// The beginning of 2026, in unix microseconds. Ids after a repair are beyond one for each [`TIME_OF_AN_ID`] since then: so they are
-/// others than those after an earlier repair, even where a copy from before that one is put back.
+/// others than those after an earlier repair, even where a copy from before that one is put back. Where more ids than one for each were
+/// given out between two repairs, and the second is one of a copy from before the first, ids come twice.
 const EPOCH: u64 = 1_767_225_600_000_000;
 
-/// An eighth of a second, in microseconds: 32 bits last for 17 years, and no more ids are given out in the mean.
+/// An eighth of a second, in microseconds: 32 bits last for 17 years.
 const TIME_OF_AN_ID: u64 = 125_000;
 
 /// A table whose ids are counted up.
@@ -111,9 +112,11 @@ async fn skip(session: &mut Session, table: IdTable, since: u64) -> Result<u64, 
     let (next,): (u64,) = session.fetch_one(query).await?;
     remove(session, table, next).await?;
     let left = table.greatest().saturating_sub(next);
-    let wanted = since.saturating_sub(next).saturating_add(IDS_SKIPPED);
-    let skipped = wanted.min(left / 2);
-    let last = next.saturating_add(skipped);
+    let by_number = next.saturating_add(IDS_SKIPPED.min(left / 2));
+    // Towards the end of the ids the time says nothing any more.
+    let by_time = since.saturating_add(IDS_SKIPPED);
+    let by_time = by_time.min(table.greatest().saturating_sub(2 * IDS_SKIPPED));
+    let last = by_number.max(by_time);
     put(session, table, &last.to_string()).await?;
     remove(session, table, last).await?;
     if !dialect.keeps_ids() {
@@ -127,7 +130,7 @@ async fn skip(session: &mut Session, table: IdTable, since: u64) -> Result<u64, 
             .execute(note.bind(floor.as_str()).bind(last))
             .await?;
     }
-    Ok(skipped)
+    Ok(last.saturating_sub(next))
 }
 
 async fn put(session: &mut Session, table: IdTable, id: &str) -> Result<(), Fault> {

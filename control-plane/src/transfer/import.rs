@@ -472,7 +472,7 @@ impl ImportBatch {
 
     /// What the answer takes: of each link some fields beside its texts, and its target up to three times.
     fn answer_bytes(&self) -> usize {
-        1_536 * self.records.len() + 3 * self.bytes
+        1_536 * self.items.len().max(self.records.len()) + 3 * self.bytes
     }
 
     fn add(&mut self, record: Record, mapping: &Mapping) {

@@ -17,7 +17,7 @@ use tokio::net::{TcpSocket, TcpStream};
 async fn hang(server: &Running) -> TcpStream {
     let mut stream = server.connect().await;
     stream
-        .write_all(unfinished(server, "").as_bytes())
+        .write_all(unfinished(server, "/links", "").as_bytes())
         .await
         .unwrap();
     stream
@@ -25,8 +25,12 @@ async fn hang(server: &Running) -> TcpStream {
 
 /// A connection from an address, with a request in flight whose body is waited for by now.
 async fn busy(server: &Running, address: [u8; 4]) -> TcpStream {
+    busy_with(server, address, "/links").await
+}
+
+async fn busy_with(server: &Running, address: [u8; 4], path: &str) -> TcpStream {
     let mut stream = connect_from(server, address).await;
-    let head = unfinished(server, "expect: 100-continue\r\n");
+    let head = unfinished(server, path, "expect: 100-continue\r\n");
     stream.write_all(head.as_bytes()).await.unwrap();
     let expected = b"HTTP/1.1 100 Continue\r\n\r\n";
     let mut answer = [0; 25];
@@ -35,9 +39,9 @@ async fn busy(server: &Running, address: [u8; 4]) -> TcpStream {
     stream
 }
 
-fn unfinished(server: &Running, header: &str) -> String {
+fn unfinished(server: &Running, path: &str, header: &str) -> String {
     format!(
-        "POST /api/v1/links HTTP/1.1\r\nhost: x\r\nx-api-key: {}\r\ncontent-type: application/json\r\n\
+        "POST /api/v1{path} HTTP/1.1\r\nhost: x\r\nx-api-key: {}\r\ncontent-type: application/json\r\n\
          content-length: 100\r\nconnection: close\r\n{header}\r\n",
         server.admin_key
     )
@@ -187,6 +191,20 @@ async fn bodies_that_do_not_come_take_no_permit_and_the_oldest_give_way() {
             .await
             .expect(200);
     }
+}
+
+#[tokio::test]
+async fn a_bulk_body_that_does_not_come_takes_no_place_of_bulk_requests() {
+    let server = Running::with(&[
+        ("EDGELINK_SERVER_MAX_BULK_REQUESTS", "1"),
+        ("EDGELINK_SERVER_BODY_TIMEOUT_MS", "60000"),
+    ])
+    .await;
+    let waiting = busy_with(&server, [127, 0, 0, 2], "/links/bulk").await;
+    let items = json!([{ "longUrl": "https://example.com/" }]);
+    let other = send(server.api(Method::POST, "/links/bulk").json(&items)).await;
+    other.expect(200);
+    drop(waiting);
 }
 
 #[tokio::test]

@@ -298,14 +298,17 @@ async fn calls_beyond_the_limit_of_a_row_are_refused_at_once_and_leave_no_trace(
 async fn clients_that_leave_hold_up_none_of_those_who_come() {
     let database = Database::on_server().await;
     let store = migrated(&impatient(&database)).await;
-    let keys = links(&store, 1).await;
+    // A line for each, so that as many statements begin as there are connections.
+    let keys = links(&store, 16).await;
     let mut outsider = Outsider::new(&database).await;
-    outsider.lock_link(1).await;
+    outsider
+        .execute("START TRANSACTION; SELECT * FROM links WHERE id <= 16 FOR UPDATE")
+        .await;
     let mut observer = Outsider::new(&database).await;
     for _ in 0..4 {
         let mut calls = JoinSet::new();
-        for _ in 0..16 {
-            let (store, key) = (store.clone(), keys[0].clone());
+        for key in &keys {
+            let (store, key) = (store.clone(), key.clone());
             calls.spawn(async move { change(&store, &key).await });
         }
         until("the row is waited for", LIMIT, async || {

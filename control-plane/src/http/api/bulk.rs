@@ -78,7 +78,7 @@ pub(crate) async fn create_many(
         let parsed = parse(index, value, id.as_ref(), links, &caller);
         room.admit(parsed, Draft::content)
     });
-    let (parsed, _permit) = parsed.await?;
+    let (parsed, _admitted) = parsed.await?;
     check_again(&app.keys, &parts.headers, &caller).await?;
     if let Some(id) = &id {
         id.claim(app.store.as_ref(), whole).await?;

@@ -144,7 +144,7 @@ async fn change_many(
         let parsed = bulk_items::object(value).and_then(|object| parse(object, links, caller));
         parsed.map_err(|problem| room.fitting(problem))
     });
-    let (mut parsed, _permit) = parsed.await?;
+    let (mut parsed, _admitted) = parsed.await?;
     check_again(&app.keys, &parts.headers, caller).await?;
     let passwords = &app.passwords;
     let setter = caller.claim();

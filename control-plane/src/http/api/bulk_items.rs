@@ -3,7 +3,6 @@
 use super::body::is_json;
 use super::items::Items;
 use super::view::LinkView;
-use crate::admission::Permit;
 use crate::config::LinksConfig;
 use crate::http::admitted::Admitted;
 use crate::http::app::App;
@@ -33,28 +32,29 @@ pub(super) fn check_type(headers: &HeaderMap) -> Result<(), Problem> {
 
 /// Reads a body that is an array: what `parse` makes of each item, which is given its place. Either the body is refused as a
 /// whole, or every item is parsed. One item and what was parsed so far are held, both bounded. Once all of it has come, it waits for
-/// the permit to work on it: no client holds one by sending slowly.
+/// the permit to work on it, which is one of the request's from then on: no client holds one by sending slowly.
 pub(super) async fn read<T>(
     app: &App,
     extensions: &Extensions,
     body: Body,
     parse: impl FnMut(usize, Value) -> T,
-) -> Result<(Vec<T>, Permit), Problem> {
+) -> Result<(Vec<T>, Admitted), Problem> {
     let server = &app.config.server;
     let bounds = (server.max_bulk_body_bytes, server.body_timeout_ms);
     let arriving = Arriving::new(extensions, body, bounds);
     let mut items = Items::new(server.max_body_bytes);
     let parsed = Vec::new();
     let (parsed, arrived) = Reader { parse, parsed }.read(arriving, &mut items).await?;
+    let admitted = Admitted::of(extensions);
     let claim = match extensions.get::<Caller>() {
         Some(caller) => caller.claim(),
-        None => Admitted::of(extensions).claim(),
+        None => admitted.claim(),
     };
     let deadline = Instant::now() + server.request_timeout_ms;
-    let permit = arrived
-        .wait_for(app.bounded.bulk.take(claim, deadline))
-        .await?;
-    Ok((parsed, permit))
+    let bulk = &app.bounded.bulk;
+    let permit = arrived.wait_for(bulk.take(claim.clone(), deadline)).await?;
+    admitted.add(bulk, claim, permit);
+    Ok((parsed, admitted))
 }
 
 /// Carries out the valid ones of the parsed items by `run`, which gives their outcomes in order and may leave out the last; these

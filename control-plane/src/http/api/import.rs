@@ -131,7 +131,7 @@ impl Importer<'_> {
             }
             room.admit(self.parse(index, value, id.as_ref()), Draft::content)
         });
-        let (parsed, _permit) = parsed.await?;
+        let (parsed, _admitted) = parsed.await?;
         check_again(&app.keys, &parts.headers, self.caller).await?;
         if let Some(id) = &id {
             id.claim(app.store.as_ref(), whole).await?;
@@ -159,7 +159,7 @@ impl Importer<'_> {
         let parsed = bulk_items::read(app, &parts.extensions, body, |index, value| {
             room.admit(self.parse(index, value, None), Draft::content)
         });
-        let (parsed, _permit) = parsed.await?;
+        let (parsed, _admitted) = parsed.await?;
         check_again(&app.keys, &parts.headers, self.caller).await?;
         let parsed = bulk::without_hashes(parsed);
         let limit = config.request_timeout_ms;
