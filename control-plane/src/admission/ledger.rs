@@ -80,6 +80,9 @@ struct Holding {
     bytes: usize,
 }
 
+/// How much of something a party holds.
+type Amount = fn(&Holding) -> usize;
+
 /// What the parties of a claim hold, the most first, by which claims are compared.
 type Measure = [usize; 3];
 
@@ -411,11 +414,7 @@ impl Ledger {
     }
 
     /// The bound by which there is no room for a claim of so many bytes, and what of it a party holds; `own` is its permit, if it has one.
-    fn missing(
-        &self,
-        bytes: usize,
-        own: Option<u64>,
-    ) -> Option<(&'static str, fn(&Holding) -> usize)> {
+    fn missing(&self, bytes: usize, own: Option<u64>) -> Option<(&'static str, Amount)> {
         if self.bytes.saturating_add(bytes) > self.bounds.bytes {
             return Some((self.bounds.bytes_name, |holding| holding.bytes));
         }

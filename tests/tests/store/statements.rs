@@ -122,10 +122,14 @@ impl Server {
             .await;
         self.run(&numbers).await;
         // As the sessions of the store are, but for time.
-        self.run(
-            "SET SESSION unique_checks = 0, SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, \
-                  SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,ONLY_FULL_GROUP_BY'",
-        )
+        let without_buffers = match version.contains("MariaDB") {
+            true => "join_cache_level = 0",
+            false => "optimizer_switch = 'batched_key_access=off,block_nested_loop=off'",
+        };
+        self.run(&format!(
+            "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; SET SESSION unique_checks = 0, SESSION {without_buffers}, \
+             SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,ONLY_FULL_GROUP_BY'"
+        ))
         .await;
         for fill in FILL.split(';') {
             self.run(&fill.replace("{domains}", &domains.to_string()))
