@@ -165,17 +165,15 @@ async fn prepare(
     )
     .fetch_one(&mut *connection)
     .await?;
-    let set = match version.contains("MariaDB") {
+    let limit = match version.contains("MariaDB") {
         true => format!(
-            "SET SESSION max_statement_time = {}, SESSION join_cache_level = 0",
+            "max_statement_time = {}, SESSION join_cache_level = 0",
             longest.max(LONGEST).as_secs()
         ),
-        false => format!(
-            "SET SESSION max_execution_time = {}, SESSION optimizer_switch = '{}'",
-            longest.as_millis(),
-            without_join_buffers(&switches)
-        ),
+        false => format!("max_execution_time = {}", longest.as_millis()),
     };
+    let switches = switched_off(&switches);
+    let set = format!("SET SESSION {limit}, SESSION optimizer_switch = '{switches}'");
     raw_sql(AssertSqlSafe(set))
         .execute(&mut *connection)
         .await?;
@@ -192,17 +190,25 @@ async fn prepare(
     Ok(())
 }
 
-/// The ways of MySQL's optimizer to join by a buffer, which MariaDB has a variable for (`join_cache_level`). A buffer ends the order of an
-/// index: all rows would be read, and sorted, before the first one of a page is answered.
-const JOIN_BUFFERS: [&str; 3] = ["batched_key_access", "block_nested_loop", "hash_join"];
+/// What optimizers do, or not, by their statistics, and what no statement here wants. A buffer for a join (MariaDB has a variable for it:
+/// `join_cache_level`) ends the order of an index: all rows would be read, and sorted, before the first one of a page is answered. A
+/// subquery that is materialized reads all rows of its table, where each row of a page asks for few.
+const SWITCHED_OFF: [&str; 6] = [
+    "batched_key_access",
+    "block_nested_loop",
+    "hash_join",
+    "exists_to_in",
+    "materialization",
+    "subquery_to_derived",
+];
 
-/// The setting of `optimizer_switch` without join buffers. A switch that the server does not have would be an error.
-fn without_join_buffers(switches: &str) -> String {
+/// The setting of `optimizer_switch` for it. A switch that the server does not have would be an error.
+fn switched_off(switches: &str) -> String {
     let has = |name: &&&str| {
         let mut switches = switches.split(',');
         switches.any(|switch| switch.split('=').next() == Some(**name))
     };
-    let off = JOIN_BUFFERS.iter().filter(has);
+    let off = SWITCHED_OFF.iter().filter(has);
     let off: Vec<String> = off.map(|name| format!("{name}=off")).collect();
     off.join(",")
 }
@@ -286,19 +292,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn join_buffers_are_switched_off_by_the_names_that_the_server_has() {
+    fn what_optimizers_guess_is_switched_off_by_the_names_that_the_server_has() {
         for (switches, off) in [
             (
                 "index_merge=on,block_nested_loop=on,batched_key_access=off,hash_join=on",
                 "batched_key_access=off,block_nested_loop=off,hash_join=off",
             ),
             (
-                "index_merge=on,block_nested_loop=on",
-                "block_nested_loop=off",
+                "index_merge=on,exists_to_in=on,materialization=on",
+                "exists_to_in=off,materialization=off",
             ),
             ("hash_join_cardinality=off", ""),
         ] {
-            assert_eq!(without_join_buffers(switches), off);
+            assert_eq!(switched_off(switches), off);
         }
     }
 

@@ -153,7 +153,7 @@ fn subject(tag: &str) -> String {
     format!("tag:{tag}")
 }
 
-/// The tags of a page. MySQL jumps from one tag to the next.
+/// The tags of a page. The server jumps from one tag to the next, which MariaDB does for groups by all columns of the index up to the tag alone.
 async fn tags(session: &mut Session, query: &TagQuery) -> Result<Vec<String>, Fault> {
     let index = session.dialect().force_index("PRIMARY");
     let range = TextRange::beginning(&query.prefix);
@@ -163,8 +163,8 @@ async fn tags(session: &mut Session, query: &TagQuery) -> Result<Vec<String>, Fa
         None => range.from,
     };
     let select = sql(format!(
-        "SELECT DISTINCT tag FROM link_tags{index} WHERE tenant_id = ? AND tag >= ? AND tag < ? \
-         ORDER BY tag LIMIT ?"
+        "SELECT tag FROM link_tags{index} WHERE tenant_id = ? AND tag >= ? AND tag < ? \
+         GROUP BY tenant_id, tag ORDER BY tag LIMIT ?"
     ));
     let select = select.bind(query.tenant_id).bind(from.as_str());
     let select = select.bind(range.to.as_str()).bind(query.limit);

@@ -15,8 +15,19 @@ use std::process::Command;
 /// The most rows that a statement may read: a page of 5,000, each with a row of another table, and some more.
 const MAX_READ: u64 = 12_000;
 
-/// Statements that read more, by their beginning, and the reason for which they may.
-const EXCEPTIONS: [(&str, &str); 0] = [];
+/// Statements that read more, by a part of their kind, which ends with a semicolon, and the reason for which they may.
+const EXCEPTIONS: [(&str, &str); 4] = [
+    ("DELETE FROM link_tags;", OF_MIGRATION),
+    ("DELETE FROM link_words;", OF_MIGRATION),
+    ("JSON_TABLE(", OF_MIGRATION),
+    (
+        "FROM click_events FORCE INDEX (click_events_of_tenant) WHERE tenant_id = ? AND at >= ? AND at < ? AND is_bot = ?",
+        "clicks of bots alone, of which this database has none: it ends where a page is full, or with its time",
+    ),
+];
+
+/// A migration prepares it from a text.
+const OF_MIGRATION: &str = "runs once";
 
 fn links() -> u64 {
     let links = std::env::var("EDGELINK_TEST_PLANS_LINKS").ok();
@@ -122,12 +133,16 @@ impl Server {
             .await;
         self.run(&numbers).await;
         // As the sessions of the store are, but for time.
-        let without_buffers = match version.contains("MariaDB") {
-            true => "join_cache_level = 0",
-            false => "optimizer_switch = 'batched_key_access=off,block_nested_loop=off'",
+        let optimizer = match version.contains("MariaDB") {
+            true => {
+                "join_cache_level = 0, SESSION optimizer_switch = 'exists_to_in=off,materialization=off'"
+            }
+            false => {
+                "optimizer_switch = 'batched_key_access=off,block_nested_loop=off,materialization=off'"
+            }
         };
         self.run(&format!(
-            "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; SET SESSION unique_checks = 0, SESSION {without_buffers}, \
+            "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; SET SESSION unique_checks = 0, SESSION {optimizer}, \
              SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,ONLY_FULL_GROUP_BY'"
         ))
         .await;
@@ -317,7 +332,8 @@ async fn no_statement_reads_more_rows_than_a_page_whatever_the_statistics_say() 
                 server.run(&format!("ANALYZE TABLE {TABLES}")).await;
             }
             for (kind, statement) in &statements {
-                let is_exception = EXCEPTIONS.iter().any(|(begin, _)| kind.starts_with(begin));
+                let kind = format!("{kind};");
+                let is_exception = EXCEPTIONS.iter().any(|(part, _)| kind.contains(part));
                 let found = match is_exception {
                     true => None,
                     false => server.examine(statement).await,

@@ -31,14 +31,14 @@ fn select_columns<'q>(
 
 /// Adds all conditions to the one that is there.
 pub(super) fn that_meet<'q>(sql: Sql<'q>, dialect: &Dialect, query: &'q ListQuery) -> Sql<'q> {
-    let sql = in_scope(sql.push(" AND l.deleted_at IS NULL"), query);
-    let sql = with_tags(sql, query);
+    let sql = in_scope(sql.push(" AND l.deleted_at IS NULL"), dialect, query);
+    let sql = with_tags(sql, dialect, query);
     let sql = of_time(sql, dialect, query);
     let words = query.search.iter().flat_map(|search| search.words());
     words.fold(sql, |sql, word| found_by(sql, dialect, word))
 }
 
-fn in_scope<'q>(sql: Sql<'q>, query: &'q ListQuery) -> Sql<'q> {
+fn in_scope<'q>(sql: Sql<'q>, dialect: &Dialect, query: &'q ListQuery) -> Sql<'q> {
     let scope = &query.scope;
     let mut sql = sql.push(" AND l.tenant_id = ?").bind(scope.tenant_id);
     if let Some(owner_id) = scope.owner_id {
@@ -49,7 +49,7 @@ fn in_scope<'q>(sql: Sql<'q>, query: &'q ListQuery) -> Sql<'q> {
         sql = sql.push(" AND d.name IN ").list(&domains);
     }
     if !scope.tags.is_empty() {
-        sql = has_one(sql.push(" AND"), &scope.tags);
+        sql = has_one(sql.push(" AND"), dialect, &scope.tags);
     }
     if let Some(domain) = &query.domain {
         sql = sql.push(" AND d.name = ?").bind(domain);
@@ -62,22 +62,22 @@ fn in_scope<'q>(sql: Sql<'q>, query: &'q ListQuery) -> Sql<'q> {
     sql
 }
 
-fn with_tags<'q>(mut sql: Sql<'q>, query: &'q ListQuery) -> Sql<'q> {
+fn with_tags<'q>(mut sql: Sql<'q>, dialect: &Dialect, query: &'q ListQuery) -> Sql<'q> {
     if !query.tags.is_empty() {
         sql = match query.tags_mode {
-            TagsMode::Any => has_one(sql.push(" AND"), &query.tags),
+            TagsMode::Any => has_one(sql.push(" AND"), dialect, &query.tags),
             TagsMode::All => {
                 let each = query.tags.chunks(1);
-                each.fold(sql, |sql, tag| has_one(sql.push(" AND"), tag))
+                each.fold(sql, |sql, tag| has_one(sql.push(" AND"), dialect, tag))
             }
         };
     }
     if !query.exclude_tags.is_empty() {
         sql = match query.exclude_mode {
-            TagsMode::Any => has_one(sql.push(" AND NOT"), &query.exclude_tags),
+            TagsMode::Any => has_one(sql.push(" AND NOT"), dialect, &query.exclude_tags),
             TagsMode::All => {
                 let each = query.exclude_tags.chunks(1);
-                let all = |sql: Sql<'q>, tag| has_one(sql, tag);
+                let all = |sql: Sql<'q>, tag| has_one(sql, dialect, tag);
                 sql.push(" AND NOT (").join(" AND", each, all).push(")")
             }
         };
@@ -89,11 +89,15 @@ fn with_tags<'q>(mut sql: Sql<'q>, query: &'q ListQuery) -> Sql<'q> {
 }
 
 /// That the link has one of the tags.
-fn has_one<'q>(sql: Sql<'q>, tags: &'q [String]) -> Sql<'q> {
+fn has_one<'q>(sql: Sql<'q>, dialect: &Dialect, tags: &'q [String]) -> Sql<'q> {
     let tags: Vec<&str> = tags.iter().map(String::as_str).collect();
-    sql.push(" EXISTS (SELECT 1 FROM link_tags t WHERE t.tenant_id = l.tenant_id AND t.tag IN ")
-        .list(&tags)
-        .push(" AND t.created_at = l.created_at AND t.link_id = l.id)")
+    // Without it, servers may read all links that have a tag.
+    let index = dialect.force_index("link_tags_of_link");
+    sql.push(&format!(
+        " EXISTS (SELECT 1 FROM link_tags t{index} WHERE t.tenant_id = l.tenant_id AND t.tag IN "
+    ))
+    .list(&tags)
+    .push(" AND t.created_at = l.created_at AND t.link_id = l.id)")
 }
 
 fn of_time<'q>(mut sql: Sql<'q>, dialect: &Dialect, query: &ListQuery) -> Sql<'q> {
@@ -147,9 +151,10 @@ fn found_by<'q>(sql: Sql<'q>, dialect: &Dialect, word: &'q SearchWord) -> Sql<'q
             .bind(word.text());
     }
     let words = word.words();
-    sql.push(
-        ") OR EXISTS (SELECT 1 FROM link_words w WHERE w.link_id = l.id AND w.word >= ? AND w.word < ?))",
-    )
+    let index = dialect.force_index("link_words_of_link");
+    sql.push(&format!(
+        ") OR EXISTS (SELECT 1 FROM link_words w{index} WHERE w.link_id = l.id AND w.word >= ? AND w.word < ?))",
+    ))
     .bind(words.from.as_str())
     .bind(words.to.as_str())
 }
