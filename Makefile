@@ -83,7 +83,7 @@ test test-deploy: export EDGELINK_NATIVE = $(abspath $(or $(CARGO_TARGET_DIR),ta
 test: setup wasm console ## Run every test, with real Envoy and real databases
 	cargo build --profile wasm --target $(WASM_TARGET) -p edgelink-abi-probe
 	cargo build $(NATIVE) --lib --tests
-	cargo test $(NATIVE)
+	cargo test $(NATIVE) --lib --bins --tests
 	@tests/deploy/check.sh
 
 .PHONY: sanitize

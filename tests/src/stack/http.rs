@@ -80,6 +80,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     async fn read_answer(&mut self, method: &str) -> io::Result<Answer> {
         let status_line = self.read_line().await?;
         let status = status_of(&status_line).ok_or_else(malformed)?;
+        // An answer that has begun is no connection that was closed while it was idle.
+        let answer = self.read_further(method, status).await;
+        answer.map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
+    }
+
+    async fn read_further(&mut self, method: &str, status: u16) -> io::Result<Answer> {
         let mut answer = Answer {
             status,
             headers: Vec::new(),
