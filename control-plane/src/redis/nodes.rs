@@ -26,7 +26,14 @@ impl Redis {
         }
         let mut names = members;
         for master in masters {
-            names.insert(process(&master).await?);
+            match process(&master).await {
+                Ok(name) => names.insert(name),
+                Err(error) => {
+                    // It may be a replica by now, which answers what is asked here, and never says who is the master.
+                    measured("sync_cluster", self.commands.sync_cluster()).await?;
+                    return Err(error);
+                }
+            };
         }
         Ok(names.into_iter().collect::<Vec<_>>().join(" "))
     }

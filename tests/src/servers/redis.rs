@@ -191,14 +191,39 @@ impl RedisCluster {
 
     /// Kills the master that has `key`.
     pub fn kill_master_of(&mut self, key: &str) -> u16 {
+        let port = self.master_of(key);
+        let node = self.nodes.iter_mut().find(|node| node.port() == port);
+        node.expect("a node").kill();
+        port
+    }
+
+    /// Has the master that has `key` change places with its replica. Returns when it is a replica.
+    pub async fn demote_master_of(&self, key: &str) {
+        let port = self.master_of(key);
+        let demoted = self.nodes.iter().find(|node| node.port() == port);
+        let demoted = demoted.expect("a node");
+        let id = demoted.ask(&["CLUSTER", "MYID"]);
+        let nodes = demoted.ask(&["CLUSTER", "NODES"]);
+        let replica = nodes.lines().find(|line| {
+            let is_of_master = |field| field == Some(id.trim());
+            line.contains("slave") && is_of_master(line.split(' ').nth(3))
+        });
+        let replica = replica.and_then(port_of).expect("a replica");
+        let _ = ask(replica, None, &["CLUSTER", "FAILOVER"]);
+        until("the master is a replica", CLUSTER_LIMIT, async || {
+            let role = demoted.ask(&["ROLE"]);
+            role.starts_with("slave").then_some(())
+        })
+        .await;
+    }
+
+    /// The port of the master that has `key`.
+    fn master_of(&self, key: &str) -> u16 {
         let slot = self.ask(&["CLUSTER", "KEYSLOT", key]);
         let slot: u32 = slot.trim().parse().expect("a slot");
         let nodes = self.ask(&["CLUSTER", "NODES"]);
         let port = nodes.lines().find_map(|line| master_of(line, slot));
-        let port = port.expect("a master of the slot");
-        let node = self.nodes.iter_mut().find(|node| node.port() == port);
-        node.expect("a node").kill();
-        port
+        port.expect("a master of the slot")
     }
 
     /// Returns when every slot has a master that answers.
@@ -245,9 +270,13 @@ fn master_of(line: &str, slot: u32) -> Option<u16> {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         matches!((first.parse::<u32>(), last.parse::<u32>()), (Ok(first), Ok(last)) if (first..=last).contains(&slot))
     });
-    let address = fields.get(1)?.split('@').next()?;
-    let port = address.rsplit(':').next()?.parse().ok()?;
-    (is_master && has_slot).then_some(port)
+    (is_master && has_slot).then(|| port_of(line)).flatten()
+}
+
+/// The port of a line of `CLUSTER NODES`.
+fn port_of(line: &str) -> Option<u16> {
+    let address = line.split(' ').nth(1)?.split('@').next()?;
+    address.rsplit(':').next()?.parse().ok()
 }
 
 fn form(nodes: &[RedisServer]) {

@@ -84,3 +84,17 @@ async fn a_master_of_other_slots_that_is_replaced_shows_in_the_nodes() {
     })
     .await;
 }
+
+/// It answers all that it is asked, but is not the one that publishers have to write to.
+#[tokio::test]
+async fn a_master_that_has_become_a_replica_is_replaced_in_the_nodes() {
+    let cluster = RedisCluster::start().await;
+    let redis = connected(&cluster.url()).await;
+    let before = until("the nodes", LIMIT, async || redis.nodes().await.ok()).await;
+    cluster.demote_master_of("feed").await;
+    until("other nodes", LIMIT, async || {
+        let now = redis.nodes().await.ok()?;
+        (now != before).then_some(())
+    })
+    .await;
+}
