@@ -173,16 +173,10 @@ impl Ledger {
         };
         let (before, bytes) = (held.claim.clone(), held.bytes);
         let claim = by(before.clone());
-        self.uncount(&before, |holding| {
-            holding.permits -= 1;
-            holding.bytes = holding.bytes.saturating_sub(bytes);
-        });
+        self.uncount_permit(&before, bytes);
         let is_allowed = self.is_within_share(&claim);
         let claim = if is_allowed { claim } else { before };
-        self.count(&claim, |holding| {
-            holding.permits += 1;
-            holding.bytes = holding.bytes.saturating_add(bytes);
-        });
+        self.count_permit(&claim, bytes);
         if let Some(held) = self.held.get_mut(&id) {
             held.claim = claim;
         }
@@ -268,26 +262,17 @@ impl Ledger {
     /// Counts a permit for a claim, and its bytes, if there is room for it, or others give way.
     fn take_now(&mut self, claim: &Claim, bytes: usize, now: Instant) -> Result<(), Refusal> {
         self.make_room_within_share(claim, now)?;
-        self.count(claim, |holding| {
-            holding.permits += 1;
-            holding.bytes = holding.bytes.saturating_add(bytes);
-        });
+        self.count_permit(claim, bytes);
         let room = self.make_room(claim, bytes, None, now);
         if room.is_err() {
-            self.uncount(claim, |holding| {
-                holding.permits -= 1;
-                holding.bytes = holding.bytes.saturating_sub(bytes);
-            });
+            self.uncount_permit(claim, bytes);
         }
         room
     }
 
     /// The opposite of [`Ledger::remove`].
     fn put_back(&mut self, id: u64, held: Held) {
-        self.count(&held.claim, |holding| {
-            holding.permits += 1;
-            holding.bytes = holding.bytes.saturating_add(held.bytes);
-        });
+        self.count_permit(&held.claim, held.bytes);
         self.bytes = self.bytes.saturating_add(held.bytes);
         self.held.insert(id, held);
     }
@@ -305,11 +290,24 @@ impl Ledger {
     fn remove(&mut self, id: u64) -> Option<Held> {
         let held = self.held.remove(&id)?;
         self.bytes = self.bytes.saturating_sub(held.bytes);
-        self.uncount(&held.claim, |holding| {
-            holding.permits -= 1;
-            holding.bytes = holding.bytes.saturating_sub(held.bytes);
-        });
+        self.uncount_permit(&held.claim, held.bytes);
         Some(held)
+    }
+
+    /// Counts a permit for so many bytes at all parties of its claim.
+    fn count_permit(&mut self, claim: &Claim, bytes: usize) {
+        self.count(claim, |holding| {
+            holding.permits += 1;
+            holding.bytes = holding.bytes.saturating_add(bytes);
+        });
+    }
+
+    /// The opposite of [`Ledger::count_permit`].
+    fn uncount_permit(&mut self, claim: &Claim, bytes: usize) {
+        self.uncount(claim, |holding| {
+            holding.permits -= 1;
+            holding.bytes = holding.bytes.saturating_sub(bytes);
+        });
     }
 
     fn count(&mut self, claim: &Claim, change: impl Fn(&mut Holding)) {

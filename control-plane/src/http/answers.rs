@@ -1,6 +1,6 @@
 //! Large answers that are being sent. They have a room of their own (`server.max_answer_bytes`), where those give way whose clients hold
-//! most and take least: the permit of a request, for which others wait, does not depend on how fast its client reads. Answers to changes,
-//! which do not give way, are apart from them, so that whoever does not read them takes no room from others who read.
+//! most and take least: the permit of a request, for which others wait, does not depend on how fast its client reads. Answers to changes
+//! never give way, and have a room beside it: a client that does not read them takes nothing from clients that read.
 
 use super::admitted::Admitted;
 use super::app::App;

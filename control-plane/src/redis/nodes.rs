@@ -19,21 +19,23 @@ impl Redis {
             return process(&self.in_background()).await;
         }
         let members = self.members().await?;
+        let names = self.processes(members).await;
+        if names.is_err() {
+            // The client may have a replica for a master still, which answers what is asked here and never says who has its place.
+            measured("sync_cluster", self.commands.sync_cluster()).await?;
+        }
+        names
+    }
+
+    /// The names of the members, and the processes of the masters that the client knows.
+    async fn processes(&self, members: BTreeSet<String>) -> Result<String, RedisError> {
         let masters = self.masters();
         if masters.len() != members.len() {
-            measured("sync_cluster", self.commands.sync_cluster()).await?;
             return Err(MALFORMED);
         }
         let mut names = members;
         for master in masters {
-            match process(&master).await {
-                Ok(name) => names.insert(name),
-                Err(error) => {
-                    // It may be a replica by now, which answers what is asked here, and never says who is the master.
-                    measured("sync_cluster", self.commands.sync_cluster()).await?;
-                    return Err(error);
-                }
-            };
+            names.insert(process(&master).await?);
         }
         Ok(names.into_iter().collect::<Vec<_>>().join(" "))
     }

@@ -46,10 +46,9 @@ async fn a_nudge_that_failed_is_sent_again() {
     // More often than the connections ask for a sign of life meanwhile.
     until("the nudge has failed", LIMIT, async || {
         let commands = setting.server.ask(&["INFO", "commandstats"]);
-        let mut publish = commands
-            .lines()
-            .filter(|line| line.starts_with("cmdstat_publish:"));
-        let refused = publish.next()?.split_once("rejected_calls=")?.1;
+        let mut commands = commands.lines();
+        let publish = commands.find(|line| line.starts_with("cmdstat_publish:"))?;
+        let refused = publish.split_once("rejected_calls=")?.1;
         let refused: u64 = refused.split(',').next()?.parse().ok()?;
         (refused > 20).then_some(())
     })
