@@ -462,7 +462,9 @@ async fn advance_issuers(
                 bounds::restore(session, drawn.counts).await?;
             }
             let issuers = u64::from(ISSUERS);
-            let end = state.bound.max(drawn.counts) / issuers;
+            // One that was raised just now, after an earlier repair for example, counts in a minute: behind the one that counts,
+            // no link could be created until then.
+            let end = known.counts.max(drawn.counts) / issuers;
             // Which issuer has drawn what this copy of the database does not know of is not known: it may be any.
             let missing = drawn.sum.saturating_sub(known.sum);
             let furthest = drawn.allocated.div_ceil(issuers);

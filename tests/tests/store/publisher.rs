@@ -18,6 +18,7 @@ on_every_database!(
     the_publisher_lease_is_fenced_by_a_token_that_grows,
     a_generation_begins_above_everything_from_before,
     numbers_go_on_beyond_what_was_drawn_after_the_backup,
+    repair_when_a_repair_has_raised_the_bound_leaves_numbers_below_the_one_that_counts,
     a_flush_begins_a_generation_and_skips_numbers_only_where_a_backup_was_restored,
     as_many_numbers_are_skipped_as_links_were_created_since_the_backup,
     what_is_read_at_once_is_of_one_moment,
@@ -372,6 +373,33 @@ async fn a_generation_begins_above_everything_from_before(database: Database) {
         store.resolve(&key("a.example/none")).await.unwrap().rev(),
         floor
     );
+}
+
+/// Two control planes that find out about a restored database at the same moment both repair it.
+async fn repair_when_a_repair_has_raised_the_bound_leaves_numbers_below_the_one_that_counts(
+    database: Database,
+) {
+    let store = database.store().await;
+    let taken = store.take_publisher_lease(&claim("one")).await.unwrap();
+    let mut token = taken.unwrap().token;
+    let counts = store.bound_state().await.unwrap().drawn.counts;
+    for repair in 1..=3 {
+        let past = Past::WentBack {
+            token,
+            drawn: Drawn::default(),
+        };
+        let repaired = store.begin_generation(token, past).await.unwrap();
+        token = repaired.unwrap().token;
+        // As the publisher raises it after each repair; it counts in a minute.
+        store.add_bound(counts * (1 + repair)).await.unwrap();
+        store
+            .mark_bound_published(counts * (1 + repair))
+            .await
+            .unwrap();
+        let drawn = store.draw_segment(7, 10).await.unwrap();
+        let drawn = drawn.expect("numbers below the bound that counts");
+        assert!(drawn.end * 1000 <= counts, "repair {repair}: {drawn:?}");
+    }
 }
 
 /// Links can be created at once, although this copy does not know of the bound that counted.
