@@ -246,12 +246,12 @@ bench-programs: wasm
 	cargo build --profile $(BENCH_PROFILE) -p edgelink-control-plane -p edgelink-bench-clicks
 
 .PHONY: lint
-lint: setup-lint ## Check formatting, lints, scripts, circles of imports, and the crates of others
+lint: setup-lint ## Check formatting, lints, scripts, the figures of the house, and the crates of others
 	cargo fmt --all --check
 	cargo clippy $(NATIVE) --all-targets -- -D warnings
 	cargo clippy $(WASM_PACKAGES) $(HELLO_PACKAGES) -p edgelink-abi-probe --profile wasm --target $(WASM_TARGET) -- -D warnings
 	@if command -v shellcheck >/dev/null; then shellcheck $$(git ls-files '*.sh' .ci/run); else echo "shellcheck is not installed: scripts not checked"; fi
-	tests/circles.py
+	tests/house.py
 	@for patch in tests/bites/*.patch; do git apply --check $$patch || exit; done
 	tests/deny.sh
 

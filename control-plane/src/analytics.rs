@@ -17,8 +17,6 @@ mod orphans;
 mod plan;
 mod question;
 mod reading;
-pub mod rollup;
-pub mod sketch;
 mod sql;
 mod view;
 mod visitors;
@@ -27,12 +25,12 @@ mod writer;
 pub use chunk::Chunk;
 pub use clickhouse::ClickHouse;
 pub use engine::{
-    AnalyticsQuery, Breakdown, Engine, EngineError, Numbers, RawClick, RawPlace, RawQuery, Scope,
-    Slot, Visitors,
+    AnalyticsQuery, Breakdown, Engine, EngineError, Numbers, RawClick, RawPlace, RawQuery, Slot,
+    Visitors,
 };
 pub use interval::{Granularity, Interval, MAX_SLOTS, Period, zone};
 pub use links::{FoundLinks, LinkResolver};
-pub use model::{Agent, Attribute, Bots, Click, Described, Device, OTHER, Orphan};
+pub use model::{Agent, Click, Described, Device, Orphan};
 pub use orphans::{MAX_ORPHANS, OrphanGroup, orphans, word as orphan_word};
 pub use question::{Answer, GroupBy, MAX_VALUES, Question};
 pub(crate) use reading::read_live;

@@ -21,6 +21,7 @@ mod telemetry;
 mod value;
 mod visits;
 mod webhooks;
+mod zookeeper;
 
 pub use analytics::{AnalyticsConfig, EngineKind};
 pub use console::ConsoleConfig;
@@ -45,6 +46,7 @@ pub(crate) use value::server_url;
 pub use value::{FileText, Secret};
 pub use visits::VisitsConfig;
 pub use webhooks::WebhooksConfig;
+pub use zookeeper::ZookeeperAuth;
 
 use edgelink_wire::settings::{Problems, SettingValue};
 use environment::Variable;

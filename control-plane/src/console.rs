@@ -5,7 +5,6 @@
 //! forms through that are our own.
 
 pub(crate) mod api;
-pub(crate) mod assets;
 mod audit;
 mod bulk;
 mod clicks;
@@ -43,6 +42,7 @@ mod views;
 use crate::http::app::App;
 use crate::http::{layers, limits};
 use crate::oidc::{BEGIN, CALLBACK};
+use crate::ui::assets;
 use api::Console;
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};

@@ -1,12 +1,9 @@
 //! Domains: those of the configuration, which all tenants share, and those that the API has made, each of which belongs to a
 //! tenant. They come into effect without a restart: every replica follows the feed, and reads them again from time to time.
 
-mod follower;
 pub mod model;
-pub(crate) mod recheck;
 mod table;
 mod verification;
 
-pub(crate) use follower::Domains;
 pub(crate) use table::{DomainTable, NoDomain};
 pub(crate) use verification::{Verdict, Verifier, record_name, record_value};

@@ -2,11 +2,13 @@
 //! their caches. The feed knows its age: everything that was committed longer ago has been received.
 
 mod clock;
+mod domains;
 mod ring;
 mod tail;
 mod visibility;
 
 pub use clock::DatabaseClock;
+pub(crate) use domains::Domains;
 pub use ring::ChangeBatch;
 pub use tail::Tail;
 pub(crate) use visibility::AwaitedChanges;

@@ -1,7 +1,7 @@
 //! The HTTP interface: admin API, edge API, redirects, probes and metrics, and the layers around them.
 
 pub(crate) mod admitted;
-mod answers;
+pub(crate) mod answers;
 pub(crate) mod api;
 pub(crate) mod app;
 pub(crate) mod arriving;
@@ -10,19 +10,18 @@ pub mod auth;
 pub(crate) mod bounded;
 pub(crate) mod client_address;
 mod counting;
-mod edge_api;
+pub(crate) mod edge_api;
 mod edge_health;
-mod health;
+pub(crate) mod health;
 pub(crate) mod layers;
 pub(crate) mod limits;
 pub(crate) mod observe;
-mod openapi;
+pub(crate) mod openapi;
 mod pages;
 pub(crate) mod redirect;
-pub(crate) mod routes;
 mod seal;
-mod shlink;
+pub(crate) mod shlink;
 pub(crate) mod tenant_links;
-mod unlock;
-mod visit;
+pub(crate) mod unlock;
+pub(crate) mod visit;
 mod visit_workers;

@@ -1,7 +1,6 @@
 //! Rate limits: token buckets that all control planes share in Redis, and buckets of this process where there is none or it does
 //! not answer.
 
-pub(crate) mod bucket;
 mod local;
 mod networks;
 pub(crate) mod tries;
@@ -10,7 +9,7 @@ use crate::config::LimitsConfig;
 use crate::redis::Redis;
 use crate::telemetry::LogThrottle;
 use crate::telemetry::prometheus::{LIMITS_DEGRADED, REQUESTS_LIMITED};
-use bucket::{KeyedBucket, Rate, TOKEN, Taken};
+use crate::token_bucket::{KeyedBucket, Rate, TOKEN, Taken};
 use local::LocalBuckets;
 use metrics::counter;
 use moka::sync::Cache;

@@ -18,13 +18,24 @@ pub use minter::{Minted, Minter};
 pub use segment::{SegmentOptions, segment};
 pub use snowflake::snowflake;
 pub use source::{IssueError, NumberSource, Subject};
-pub use zookeeper::{ZookeeperAuth, ZookeeperOptions, zookeeper};
+pub use zookeeper::{ZookeeperOptions, zookeeper};
 
 use crate::config::{Config, NumberSourceKind};
-use crate::publisher::{BoundPolicy, EVERY_NUMBER};
 use crate::store::{Store, StoreError};
 use digest::Digest;
 use std::sync::Arc;
+
+/// Above every number that can be issued.
+pub(crate) const EVERY_NUMBER: u64 = i64::MAX as u64;
+
+/// How far the bound is ahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BoundPolicy {
+    /// By this many numbers, or a tenth of those issued, or what the pace of issuing asks for, whichever is most.
+    Ahead(u64),
+    /// Numbers of other sources than the database's segments: any may be issued, and edges look up all of them.
+    Everything,
+}
 
 /// The least room between the numbers issued and the bound.
 const MIN_BOUND_ROOM: u64 = 10_000_000;

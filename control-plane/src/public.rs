@@ -2,18 +2,16 @@
 //!
 //! Visitors of an edge get them too: its routes lead here. All have the look of their domain, and work without script.
 
-pub(crate) mod frame;
 pub(crate) mod home;
 pub(crate) mod preview;
 mod report;
 mod robots;
-mod strings;
 
 use crate::console::api::Console;
-use crate::console::assets;
 use crate::domains::model::Brand;
 use crate::http::admitted::Admitted;
 use crate::http::app::App;
+use crate::ui::{assets, frame};
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn_with_state};

@@ -25,8 +25,6 @@ mod messages;
 mod round;
 mod status;
 
-pub use bound::BoundPolicy;
-pub(crate) use bound::EVERY_NUMBER;
 pub use destination::Destination;
 pub use error::PublishError;
 pub use status::{PublishedBy, PublisherStatus};
@@ -35,6 +33,7 @@ use crate::clicks::HotLinks;
 use crate::config::{ClicksConfig, PublisherConfig};
 use crate::feed::Feed;
 use crate::low_water::LowWater;
+use crate::numbers::BoundPolicy;
 use crate::redis::Nudges;
 use crate::store::{FeedKind, MarkedQueue, Store};
 use crate::telemetry::prometheus::{FEED_AGE, OUTBOX_AGE, OUTBOX_ROWS, PUBLISHER_FAILURES};

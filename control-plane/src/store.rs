@@ -78,7 +78,7 @@ pub use analytics::{
 pub use api_domains::{ChangedDomain, DomainError, MAX_COUNTED_LINKS, NewDomain, WatchedDomain};
 pub use api_keys::{ApiKeyRow, KeyChange, KeyHolder, KeyPlace, KeyQuery, PreviousSecret};
 pub use audit::{Actor, AuditEntry, AuditQuery, Entry};
-pub use bounds::{BOUND_LEAD_MILLIS, BoundState, Drawn};
+pub use bounds::{BOUND_LEAD_MILLIS, BoundState};
 pub use calls::{OnChange, Store};
 pub use clicks::{
     AccountGroup, BatchHead, ClickAccounts, ClickReport, GroupAccounts, GroupedAccounts,

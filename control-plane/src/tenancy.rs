@@ -7,7 +7,6 @@ mod account_name;
 
 pub use account_name::{AccountName, AccountNameError};
 
-use crate::links::model::Link;
 use edgelink_wire::Domain;
 
 /// The key of the tenant that every installation has. Its admins are those of the installation.
@@ -146,23 +145,11 @@ impl Scope {
             tags: Vec::new(),
         }
     }
-
-    /// Whether the link is visible. The same rule as that of lists, in SQL.
-    #[must_use]
-    pub fn covers(&self, link: &Link) -> bool {
-        let tags = &link.content.tags;
-        self.tenant_id == link.tenant_id
-            && (self.owner_id.is_none() || self.owner_id == link.owner_id)
-            && (self.domains.is_empty() || self.domains.contains(&link.domain))
-            && (self.tags.is_empty() || self.tags.iter().any(|tag| tags.contains(tag)))
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::links::model::LinkContent;
-    use edgelink_wire::target::TargetUrl;
 
     #[test]
     fn a_role_reads_back_from_its_word() {
@@ -186,56 +173,5 @@ mod tests {
         let nothing = both(Role::Reader, Role::Creator);
         assert_eq!(nothing.read, Reach::None);
         assert!(!nothing.create && !nothing.change && !nothing.administer);
-    }
-
-    #[test]
-    fn a_scope_covers_what_meets_all_of_it() {
-        let mut content = LinkContent::to(TargetUrl::from_store("https://x.example/"));
-        content.tags = vec!["a".to_owned(), "b".to_owned()];
-        let link = Link {
-            id: 1,
-            domain: Domain::parse("a.example").unwrap(),
-            code: "c".parse().unwrap(),
-            tenant_id: 2,
-            owner_id: Some(3),
-            content,
-            imported_visits: 0,
-            created_at: 0,
-            updated_at: 0,
-            rev: 1,
-        };
-        let whole = Scope::tenant(2);
-        let owner = |owner_id| Scope {
-            owner_id,
-            ..whole.clone()
-        };
-        let domains = |domains: &[&str]| Scope {
-            domains: domains
-                .iter()
-                .map(|name| Domain::parse(name).unwrap())
-                .collect(),
-            ..whole.clone()
-        };
-        let tags = |tags: &[&str]| Scope {
-            tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
-            ..whole.clone()
-        };
-        for (scope, covers) in [
-            (whole.clone(), true),
-            (Scope::tenant(1), false),
-            (owner(Some(3)), true),
-            (owner(Some(4)), false),
-            (domains(&["b.example", "a.example"]), true),
-            (domains(&["b.example"]), false),
-            (tags(&["x", "b"]), true),
-            (tags(&["x"]), false),
-        ] {
-            assert_eq!(scope.covers(&link), covers, "{scope:?}");
-        }
-        let of_none = Link {
-            owner_id: None,
-            ..link
-        };
-        assert!(whole.covers(&of_none) && !owner(Some(3)).covers(&of_none));
     }
 }

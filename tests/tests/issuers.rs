@@ -1,6 +1,7 @@
 //! Numbers out of ZooKeeper.
 
-use edgelink_control_plane::numbers::{NumberSource, ZookeeperAuth, ZookeeperOptions, zookeeper};
+use edgelink_control_plane::config::ZookeeperAuth;
+use edgelink_control_plane::numbers::{NumberSource, ZookeeperOptions, zookeeper};
 use edgelink_tests::servers::ZooKeeper;
 use edgelink_tests::stack::until;
 use std::collections::HashSet;

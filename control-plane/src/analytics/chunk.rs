@@ -2,9 +2,9 @@
 
 use super::agents;
 use super::model::{Agent, Click, Described, Orphan};
-use super::rollup::Tally;
+use crate::counts::rollup::Tally;
 use crate::store::{ClickedDomain, ClickedLink};
-use edgelink_wire::clicks::ClickId;
+use edgelink_wire::click_id::ClickId;
 use edgelink_wire::clicks::events::UTM;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;

@@ -16,9 +16,10 @@ use super::chunk::Chunk;
 use super::engine::{
     AnalyticsQuery, Breakdown, Engine, EngineError, Numbers, RawClick, RawQuery, Slot, Visitors,
 };
-use super::model::{Attribute, Orphan};
+use super::model::Orphan;
 use crate::clock;
 use crate::config::AnalyticsConfig;
+use crate::counts::Attribute;
 use crate::store::Store;
 use async_trait::async_trait;
 use connection::Connection;

@@ -1,7 +1,7 @@
 //! The trait of engines, which keep clicks and answer questions about them.
 
 use super::chunk::Chunk;
-use super::model::{Attribute, Bots};
+use crate::counts::{Attribute, Bots, Scope};
 use crate::store::StoreError;
 use async_trait::async_trait;
 use std::collections::HashMap;
@@ -27,22 +27,6 @@ impl EngineError {
     pub fn refuses_values(&self) -> bool {
         matches!(self, Self::Store(error) if error.refuses_values())
     }
-}
-
-/// Whose clicks are looked at.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// Those of all links that a tenant has or had.
-    Tenant(u32),
-    /// Those of its links on a domain.
-    Domain {
-        /// The tenant.
-        tenant_id: u32,
-        /// The domain.
-        domain_id: u32,
-    },
-    /// Those of these links.
-    Links(Vec<u64>),
 }
 
 /// What is asked about clicks.

@@ -4,9 +4,9 @@
 //! column by column in an array that has a place for each text.
 
 use super::chunk::{Chunk, FollowedLink, UTMS};
-use super::model::Attribute;
 use super::reading::{cut, host};
-use super::rollup::{ATTRIBUTES, Added, Tally, Values, bound};
+use crate::counts::Attribute;
+use crate::counts::rollup::{ATTRIBUTES, Added, Tally, Values, bound};
 use crate::store::{DocKey, DocKind};
 use std::collections::HashMap;
 use std::ops::Range;

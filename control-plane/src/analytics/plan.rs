@@ -1,6 +1,6 @@
 //! Which rollups answer a question about an interval.
 
-use super::rollup::{MAX_SLOTS, Tally};
+use crate::counts::rollup::{MAX_SLOTS, Tally};
 use crate::store::DocSpan;
 use std::ops::Range;
 

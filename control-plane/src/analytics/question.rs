@@ -1,8 +1,9 @@
 //! Questions about the clicks of an interval, and their answers.
 
-use super::engine::{AnalyticsQuery, Breakdown, Engine, EngineError, Scope, Slot, Visitors};
+use super::engine::{AnalyticsQuery, Breakdown, Engine, EngineError, Slot, Visitors};
 use super::interval::Interval;
-use super::model::{Attribute, Bots, OTHER};
+use crate::counts::Scope;
+use crate::counts::{Attribute, Bots, OTHER};
 
 /// The most values of an answer.
 pub const MAX_VALUES: usize = 1_000;

@@ -7,13 +7,14 @@ mod single;
 use super::chunk::Chunk;
 use super::described;
 use super::engine::{
-    AnalyticsQuery, Breakdown, Engine, EngineError, Numbers, RawClick, RawQuery, Scope, Slot,
-    Visitors,
+    AnalyticsQuery, Breakdown, Engine, EngineError, Numbers, RawClick, RawQuery, Slot, Visitors,
 };
 use super::gathering::gather;
-use super::model::{Attribute, Orphan};
-use super::rollup::Tally;
+use super::model::Orphan;
 use crate::config::AnalyticsConfig;
+use crate::counts::Attribute;
+use crate::counts::Scope;
+use crate::counts::rollup::Tally;
 use crate::runtime::aside;
 use crate::store::{ClickWrite, DayProgress, NewOrphan, NewRaw, Store};
 use async_trait::async_trait;

@@ -1,7 +1,7 @@
 //! What is known of a click, as APIs show it.
 
 use super::model::Described;
-use edgelink_wire::clicks::click_id;
+use edgelink_wire::click_id;
 use serde::Serialize;
 use utoipa::ToSchema;
 

@@ -18,7 +18,7 @@ use crate::telemetry::prometheus::{
     CLICK_QUEUE_AGE, CLICK_WRITE_FAILURES, CLICKS_ASIDE, CLICKS_WRITTEN,
 };
 use edgelink_wire::backoff::Bounds;
-use edgelink_wire::clicks::ClickId;
+use edgelink_wire::click_id::ClickId;
 use metrics::{counter, gauge};
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Settings of pages that visitors write to: the home page, and reports of abuse.
 
 use super::value::FileText;
-use crate::limits::bucket::Budget;
+use crate::token_bucket::Budget;
 use edgelink_wire::settings::Problems;
 
 edgelink_wire::settings! {

@@ -1,6 +1,6 @@
 //! Settings of the rate limits.
 
-use crate::limits::bucket::Rate;
+use crate::token_bucket::Rate;
 
 edgelink_wire::settings! {
     snake_case;

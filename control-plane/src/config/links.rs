@@ -1,7 +1,7 @@
 //! Settings of links: domains, codes, short URLs, and the number source.
 
 use super::value::{FileText, Header, Secret};
-use crate::numbers::ZookeeperAuth;
+use super::zookeeper::ZookeeperAuth;
 use edgelink_wire::settings::Problems;
 use edgelink_wire::target::HostPattern;
 use edgelink_wire::{Code, CodeLength, CodeSpace, Domain, LinkPrefix, PermutationKey};

@@ -2,9 +2,10 @@
 
 use super::form::{FORM_TOKEN, Form};
 use super::signed_in::SignedIn;
-use super::{assets, strings as t};
+use super::strings as t;
 use crate::http::auth::sessions::Token;
 use crate::problem::{Kind, Problem};
+use crate::ui::assets;
 use askama::Template;
 use axum::response::{Html, IntoResponse, Response};
 use http::{Method, StatusCode};

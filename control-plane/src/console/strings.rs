@@ -1,17 +1,9 @@
 //! The texts of the console, in English.
 
 use crate::transfer::Format;
+use crate::ui::texts;
 
-/// Texts, each a constant of the module around its own.
-macro_rules! strings {
-    ($($name:ident = $text:literal;)+) => {
-        $(pub(super) const $name: &str = $text;)+
-    };
-}
-
-pub(crate) use strings;
-
-strings! {
+texts! {
     PRODUCT = "edgelink";
     TITLE_OF_ERROR = "<title>Error: ";
     SKIP = "Skip to content";

@@ -26,7 +26,7 @@ const CHUNK_BYTES: usize = 65_536;
 
 /// Gives large answers a permit of the room, until they are sent. The answer to a change does not give way, and where there is no permit
 /// for it, it is sent with those of its request, which may be one for bulk requests: what was done is not to be reported as refused.
-pub(super) async fn admit(
+pub(crate) async fn admit(
     State(app): State<Arc<App>>,
     request: Request,
     next: Next,

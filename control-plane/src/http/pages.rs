@@ -3,7 +3,7 @@
 use crate::config::{FileText, PagesConfig};
 use crate::domains::model::Brand;
 use crate::problem::RETRY_AFTER;
-use crate::public::frame::{Message, PasswordPage};
+use crate::ui::frame::{Message, PasswordPage};
 use axum::response::{Html, IntoResponse, Response};
 use bytes::Bytes;
 use edgelink_wire::Outcome;

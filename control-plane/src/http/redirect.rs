@@ -29,7 +29,7 @@ use std::time::Instant;
 const X_ROBOTS_TAG: HeaderName = HeaderName::from_static("x-robots-tag");
 
 /// Answers a visitor. The path is taken as it was sent: a code has no character that needs to be encoded.
-pub(super) async fn follow(app: &Arc<App>, request: Request) -> Response {
+pub(crate) async fn follow(app: &Arc<App>, request: Request) -> Response {
     let (uri, headers, method) = (request.uri(), request.headers(), request.method());
     let domains = app.domains.current();
     let domain = requested_domain(app, &domains, headers);
@@ -145,7 +145,7 @@ fn log_failure(key: &LinkKey, error: &StoreError) {
 }
 
 /// Whether a path may be that of a link, or go on behind one.
-pub(super) fn may_be_link(uri: &Uri) -> bool {
+pub(crate) fn may_be_link(uri: &Uri) -> bool {
     Code::parse(behind_code(uri.path()).0).is_ok()
 }
 

@@ -115,7 +115,7 @@ async fn compare(
 
 /// Answers a form that a visitor has sent to the address of a link. `None` if it is no form, does not come, or is for a link without a password, or
 /// one that is over.
-pub(super) async fn answer(app: &App, request: Request) -> Option<Response> {
+pub(crate) async fn answer(app: &App, request: Request) -> Option<Response> {
     let (head, body) = request.into_parts();
     let media_type = head.headers.get(header::CONTENT_TYPE);
     let is_form = media_type.is_some_and(|value| is_form(value.as_bytes()));

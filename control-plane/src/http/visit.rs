@@ -4,7 +4,7 @@ use crate::clicks::OwnClicks;
 use crate::clock;
 use crate::config::{Config, LinksConfig};
 use crate::http::client_address::{Peer, client_address};
-use edgelink_wire::clicks::ClickId;
+use edgelink_wire::click_id::ClickId;
 use edgelink_wire::clicks::attributes;
 use edgelink_wire::redirect::is_visit;
 use edgelink_wire::rules::Visitor;
@@ -13,7 +13,7 @@ use std::net::IpAddr;
 
 /// The path of a request as its visitor has sent it, where links stand among the paths of others.
 #[derive(Clone, Debug)]
-pub(super) struct SentPath(pub(super) Uri);
+pub(crate) struct SentPath(pub(crate) Uri);
 
 /// The first segment of a path, and what follows it, from its slash on; empty where there is none.
 pub(super) fn behind_code(path: &str) -> (&str, &str) {

@@ -1,6 +1,6 @@
 //! The token buckets of this process.
 
-use super::bucket::{self, Bucket, KeyedBucket, Taken};
+use crate::token_bucket::{self, Bucket, KeyedBucket, Taken};
 use moka::sync::Cache;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -46,7 +46,7 @@ impl LocalBuckets {
             };
             let mut state = entry.lock().unwrap_or_else(PoisonError::into_inner);
             let at = now();
-            *state = bucket::give_back(*rate, *state, at).map(|level| Bucket { level, at });
+            *state = token_bucket::give_back(*rate, *state, at).map(|level| Bucket { level, at });
         }
     }
 
@@ -64,7 +64,7 @@ impl LocalBuckets {
             .map(|bucket| (bucket.rate, self.known(&bucket.key)))
             .collect();
         if known.iter().any(|(_, state)| state.is_some()) {
-            let taken = bucket::take(&known, now());
+            let taken = token_bucket::take(&known, now());
             if taken.refused_by.is_some() {
                 return taken;
             }
@@ -83,7 +83,7 @@ impl LocalBuckets {
         let buckets = keyed.iter().map(|bucket| bucket.rate);
         let buckets: Vec<_> = buckets.zip(states.iter().map(|state| **state)).collect();
         let now = now();
-        let taken = bucket::take(&buckets, now);
+        let taken = token_bucket::take(&buckets, now);
         if taken.refused_by.is_none() {
             for (state, level) in states.iter_mut().zip(&taken.levels) {
                 **state = Some(Bucket {
@@ -98,8 +98,8 @@ impl LocalBuckets {
 
 #[cfg(test)]
 mod tests {
-    use super::bucket::Rate;
     use super::*;
+    use crate::token_bucket::Rate;
 
     fn bucket(key: &str) -> KeyedBucket {
         KeyedBucket {

@@ -1,6 +1,6 @@
 //! The networks by which a client counts.
 
-use super::bucket::{KeyedBucket, Rate};
+use crate::token_bucket::{KeyedBucket, Rate};
 use std::net::{IpAddr, Ipv6Addr};
 
 /// Prefixes of IPv6 that customers are given whole (RFC 6177, BCP 157), with how many times the rate of a /64 each may have:

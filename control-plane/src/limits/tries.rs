@@ -1,9 +1,9 @@
 //! How often strangers may do something, such as trying a password: by their address, and by what it is about from all addresses.
 
-use super::bucket::{Budget, KeyedBucket, Rate, Taken};
 use super::local::LocalBuckets;
 use super::{PREFIX, networks, report_degraded};
 use crate::redis::Redis;
+use crate::token_bucket::{Budget, KeyedBucket, Rate, Taken};
 use sha2::{Digest, Sha256};
 use std::fmt::Display;
 use std::net::IpAddr;

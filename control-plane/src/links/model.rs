@@ -1,5 +1,6 @@
 //! A link in the control plane: the record that edges get, and fields for people.
 
+use crate::tenancy::Scope;
 use edgelink_wire::password::UnlockKey;
 use edgelink_wire::record::Extension;
 use edgelink_wire::rules::{self, Rule, Rules};
@@ -227,6 +228,16 @@ impl LinkContent {
 }
 
 impl Link {
+    /// True if the link is in the scope: the rule that lists follow in SQL.
+    #[must_use]
+    pub fn is_in(&self, scope: &Scope) -> bool {
+        let tags = &self.content.tags;
+        scope.tenant_id == self.tenant_id
+            && (scope.owner_id.is_none() || scope.owner_id == self.owner_id)
+            && (scope.domains.is_empty() || scope.domains.contains(&self.domain))
+            && (scope.tags.is_empty() || scope.tags.iter().any(|tag| tags.contains(tag)))
+    }
+
     /// The link key.
     #[must_use]
     pub fn key(&self) -> LinkKey {
@@ -246,5 +257,61 @@ impl Link {
             rev: self.rev,
             extension: self.content.details.extension(|| self.key()),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn link_when_all_of_a_scope_is_met_is_in_it() {
+        let mut content = LinkContent::to(TargetUrl::from_store("https://x.example/"));
+        content.tags = vec!["a".to_owned(), "b".to_owned()];
+        let link = Link {
+            id: 1,
+            domain: Domain::parse("a.example").unwrap(),
+            code: "c".parse().unwrap(),
+            tenant_id: 2,
+            owner_id: Some(3),
+            content,
+            imported_visits: 0,
+            created_at: 0,
+            updated_at: 0,
+            rev: 1,
+        };
+        let whole = Scope::tenant(2);
+        let owner = |owner_id| Scope {
+            owner_id,
+            ..whole.clone()
+        };
+        let domains = |domains: &[&str]| Scope {
+            domains: domains
+                .iter()
+                .map(|name| Domain::parse(name).unwrap())
+                .collect(),
+            ..whole.clone()
+        };
+        let tags = |tags: &[&str]| Scope {
+            tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
+            ..whole.clone()
+        };
+        for (scope, covers) in [
+            (whole.clone(), true),
+            (Scope::tenant(1), false),
+            (owner(Some(3)), true),
+            (owner(Some(4)), false),
+            (domains(&["b.example", "a.example"]), true),
+            (domains(&["b.example"]), false),
+            (tags(&["x", "b"]), true),
+            (tags(&["x"]), false),
+        ] {
+            assert_eq!(link.is_in(&scope), covers, "{scope:?}");
+        }
+        let of_none = Link {
+            owner_id: None,
+            ..link
+        };
+        assert!(of_none.is_in(&whole) && !of_none.is_in(&owner(Some(3))));
     }
 }

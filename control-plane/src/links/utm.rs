@@ -3,7 +3,7 @@
 //! They are a part of the target and are stored nowhere else: what shows them reads them there, and what sets them writes
 //! them there. All other bytes of the target stay.
 
-use edgelink_wire::record::MAX_URL_LENGTH;
+use edgelink_wire::target::MAX_URL_LENGTH;
 use edgelink_wire::target::{TargetError, TargetUrl};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use std::borrow::Cow;
@@ -190,7 +190,7 @@ mod tests {
             let changed = TargetUrl::from_store(&change(&target, at, Some(&value)));
             let read = values(&changed);
             prop_assert_eq!(read[at].as_deref(), Some(value.as_str()));
-            prop_assert!(edgelink_wire::record::is_target(changed.as_str().as_bytes()));
+            prop_assert!(edgelink_wire::target::is_target(changed.as_str().as_bytes()));
         }
     }
 }

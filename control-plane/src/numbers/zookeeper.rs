@@ -6,8 +6,8 @@
 
 use super::ranges::{BACKOFF, MAX_WAIT, NumberRange, RangeIssuer, RangeSource};
 use super::source::{IssueError, NumberSource};
+use crate::config::ZookeeperAuth;
 use async_trait::async_trait;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Mutex;
@@ -35,33 +35,6 @@ pub struct ZookeeperOptions {
     pub auth: Option<ZookeeperAuth>,
     /// The longest time of a draw, connecting included. Default 1.4 s: below what a creation waits for a number.
     pub timeout: Duration,
-}
-
-/// An identity by one of ZooKeeper's schemes (ZooKeeper Programmer's Guide, "Builtin ACL Schemes").
-#[derive(Clone, PartialEq, Eq)]
-pub struct ZookeeperAuth {
-    scheme: String,
-    credentials: String,
-}
-
-impl ZookeeperAuth {
-    /// Takes `scheme:credentials`, for example `digest:user:password`.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        let (scheme, credentials) = text.split_once(':')?;
-        let is_scheme =
-            !scheme.is_empty() && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric());
-        (is_scheme && !credentials.is_empty()).then(|| Self {
-            scheme: scheme.to_owned(),
-            credentials: credentials.to_owned(),
-        })
-    }
-}
-
-impl fmt::Debug for ZookeeperAuth {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ZookeeperAuth({})", self.scheme)
-    }
 }
 
 impl ZookeeperOptions {
@@ -241,16 +214,6 @@ fn parse(data: &[u8]) -> Result<u64, IssueError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_identity_has_a_scheme_and_credentials_and_does_not_show_them() {
-        let auth = ZookeeperAuth::parse("digest:me:a:b").unwrap();
-        assert_eq!((&*auth.scheme, &*auth.credentials), ("digest", "me:a:b"));
-        assert_eq!(format!("{auth:?}"), "ZookeeperAuth(digest)");
-        for text in ["", "digest", "digest:", ":me:password", "a b:c"] {
-            assert_eq!(ZookeeperAuth::parse(text), None, "{text}");
-        }
-    }
 
     #[test]
     fn only_decimal_digits_are_a_number() {

@@ -2,8 +2,6 @@
 //!
 //! They are created by the API, as by the holder of the key in the configuration: what that key may do bounds what visitors can.
 
-use super::frame::{Frame, Message};
-use super::strings as t;
 use crate::clock;
 use crate::config::HomeConfig;
 use crate::console::api::Console;
@@ -18,6 +16,8 @@ use crate::http::redirect::{page as page_of, requested_domain, unknown_host};
 use crate::problem::{FieldError, Kind, Problem};
 use crate::telemetry::LogThrottle;
 use crate::timestamp;
+use crate::ui::frame::{Frame, Message};
+use crate::ui::strings as t;
 use askama::Template;
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Redirect, Response};

@@ -1,7 +1,5 @@
 //! `GET /{code}+`: where a link leads, without leading there. Nothing is counted.
 
-use super::frame::Frame;
-use super::strings as t;
 use crate::clock;
 use crate::domains::model::Brand;
 use crate::http::admitted::Admitted;
@@ -10,6 +8,8 @@ use crate::http::redirect::{page, requested_domain, unknown_host};
 use crate::links::model::Link;
 use crate::store::StoreError;
 use crate::timestamp;
+use crate::ui::frame::Frame;
+use crate::ui::strings as t;
 use askama::Template;
 use axum::response::Response;
 use edgelink_wire::record::Extension;

@@ -1,7 +1,5 @@
 //! `/+/report`: visitors report abuse of a link.
 
-use super::frame::{Frame, Message};
-use super::strings as t;
 use crate::clock;
 use crate::console::fields::{Field, Fields, Input};
 use crate::console::form::Form;
@@ -13,6 +11,8 @@ use crate::http::redirect::{page as page_of, requested_domain, unknown_host};
 use crate::links::model::Link;
 use crate::problem::{FieldError, Problem};
 use crate::store::{NewReport, ReportReason, Reported};
+use crate::ui::frame::{Frame, Message};
+use crate::ui::strings as t;
 use askama::Template;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Redirect, Response};

@@ -3,7 +3,9 @@
 //! No number at or above the bound is ever issued, so an edge answers 404 for it without a lookup. A raised bound counts only
 //! after a minute ([`crate::store::BOUND_LEAD_MILLIS`]), so there has to be room for what is issued meanwhile.
 
-use crate::store::{BoundState, Drawn, Store, StoreError};
+use crate::drawn::Drawn;
+use crate::numbers::{BoundPolicy, EVERY_NUMBER};
+use crate::store::{BoundState, Store, StoreError};
 use std::collections::VecDeque;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -13,15 +15,6 @@ const WINDOW: Duration = Duration::from_millis(crate::store::BOUND_LEAD_MILLIS);
 
 /// The room ahead, as a multiple of what was issued in a [`WINDOW`].
 const HEADROOM: u64 = 3;
-
-/// How far the bound is ahead.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BoundPolicy {
-    /// By this many numbers, or a tenth of those issued, or what the pace of issuing asks for, whichever is most.
-    Ahead(u64),
-    /// Numbers of other sources than the database's segments: any may be issued, and edges look up all of them.
-    Everything,
-}
 
 /// Keeps the bound ahead.
 pub(super) struct BoundKeeper {
@@ -102,9 +95,6 @@ impl BoundKeeper {
         allocated.saturating_sub(before).saturating_mul(HEADROOM)
     }
 }
-
-/// Above every number that can be issued.
-pub(crate) const EVERY_NUMBER: u64 = i64::MAX as u64;
 
 #[cfg(test)]
 mod tests {

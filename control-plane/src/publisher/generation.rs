@@ -2,8 +2,9 @@
 
 use super::error::PublishError;
 use super::{Publisher, WriteState};
+use crate::drawn::Drawn;
 use crate::redis::{Append, Appended, StoredState};
-use crate::store::{Drawn, FeedKind, Past, PublisherState};
+use crate::store::{FeedKind, Past, PublisherState};
 use crate::telemetry::prometheus::{FEED_GENERATIONS, PUBLISHER_FENCED};
 use edgelink_wire::FeedPosition;
 use edgelink_wire::feed::{Beat, FeedMessage};

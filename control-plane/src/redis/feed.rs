@@ -4,7 +4,7 @@ use super::connect::MAX_BLOCK;
 use super::error::RedisError;
 use super::scripts::{APPEND, ScriptCall};
 use super::{Redis, measured, options};
-use crate::store::Drawn;
+use crate::drawn::Drawn;
 use bytes::Bytes;
 use edgelink_wire::feed::{FeedMessage, previous};
 use edgelink_wire::redis::{FEED_STREAM, STATE_KEY};

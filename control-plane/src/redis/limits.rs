@@ -3,7 +3,7 @@
 use super::Redis;
 use super::error::RedisError;
 use super::scripts::{GIVE_BACK, ScriptCall, TAKE};
-use crate::limits::bucket::{KeyedBucket, Taken};
+use crate::token_bucket::{KeyedBucket, Taken};
 use fred::types::Value;
 
 impl Redis {

@@ -3,7 +3,7 @@
 use crate::analytics::{ClickHouse, ClickWriter, Engine, LinkResolver, SqlEngine};
 use crate::clicks::Reports;
 use crate::config::{Config, EngineKind, ServerConfig};
-use crate::domains::Domains;
+use crate::feed::Domains;
 use crate::feed::{Feed, Listener, Tail};
 use crate::http::app::Clicks;
 use crate::live::{Live, LiveReader};

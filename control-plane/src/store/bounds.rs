@@ -5,6 +5,7 @@ use super::classes::Class;
 use super::error::{Fault, StoreError};
 use super::session::Session;
 use super::sql::sql;
+use crate::drawn::Drawn;
 
 /// How long a bound is published before a number above the previous one is issued, in milliseconds: an edge that has
 /// not received it by then has stopped using admission.
@@ -90,27 +91,4 @@ pub struct BoundState {
     pub bound: u64,
     /// Whether it was published.
     pub is_published: bool,
-}
-
-/// How far numbers were drawn.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, sqlx_macros::FromRow)]
-pub struct Drawn {
-    /// No number at or above this was drawn.
-    pub allocated: u64,
-    /// How many sequences all issuers have drawn, or skipped: none of them has drawn more than this has grown.
-    pub sum: u64,
-    /// The value of the counter `numbers`, from which the source `counter` draws.
-    pub counted: u64,
-    /// The greatest bound that counts: numbers below it may be drawn.
-    pub counts: u64,
-}
-
-impl Drawn {
-    /// Adds what another one knows: a database that went back knows less than Redis, or another process.
-    pub fn join(&mut self, other: Self) {
-        self.allocated = self.allocated.max(other.allocated);
-        self.sum = self.sum.max(other.sum);
-        self.counted = self.counted.max(other.counted);
-        self.counts = self.counts.max(other.counts);
-    }
 }

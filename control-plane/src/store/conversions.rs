@@ -7,11 +7,11 @@ use super::lines::RowLine;
 use super::rows::name;
 use super::session::Session;
 use super::sql::{LONGEST, Sql, pieces, sql};
-use crate::analytics;
+use crate::counts;
 use std::array::TryFromSliceError;
 use std::collections::HashMap;
 
-use edgelink_wire::clicks::click_id::ClickId;
+use edgelink_wire::click_id::ClickId;
 
 /// A click that has an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,7 +140,7 @@ impl Store {
     /// The conversions of the days from `from` to `to` (unix time / 86400, the last one included), most of them first.
     pub async fn conversion_sums(
         &self,
-        scope: &analytics::Scope,
+        scope: &counts::Scope,
         from: u64,
         to: u64,
     ) -> Result<Vec<ConversionSum>, StoreError> {
@@ -335,23 +335,23 @@ async fn add_to_day(
 
 async fn sums(
     session: &mut Session,
-    scope: &analytics::Scope,
+    scope: &counts::Scope,
     (from, to): (u64, u64),
 ) -> Result<Vec<ConversionSum>, Fault> {
     let mut sums: HashMap<(String, String), (u64, u64)> = HashMap::new();
     let mut queries: Vec<Sql<'_>> = Vec::new();
     match scope {
-        analytics::Scope::Tenant(tenant_id) => {
+        counts::Scope::Tenant(tenant_id) => {
             queries.push(of_days("tenant_id = ?").bind(*tenant_id));
         }
-        analytics::Scope::Domain {
+        counts::Scope::Domain {
             tenant_id,
             domain_id,
         } => {
             let query = of_days("tenant_id = ? AND domain_id = ?");
             queries.push(query.bind(*tenant_id).bind(*domain_id));
         }
-        analytics::Scope::Links(ids) => {
+        counts::Scope::Links(ids) => {
             let of_ids = |ids: &[u64]| of_days("link_id IN ").list(ids);
             queries.extend(ids.chunks(LONGEST).map(of_ids));
         }

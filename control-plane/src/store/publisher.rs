@@ -5,7 +5,7 @@ mod state;
 
 pub use state::{FeedKind, LeaseClaim, OTHER_KIND_WAIT_MILLIS, PublisherState};
 
-use super::bounds::{self, Drawn};
+use super::bounds;
 use super::calls::{Store, run};
 use super::classes::Class;
 use super::dialect::Dialect;
@@ -17,6 +17,7 @@ use super::packed::Packed;
 use super::rows::numbers;
 use super::session::Session;
 use super::sql::{Sql, sql};
+use crate::drawn::Drawn;
 use edgelink_wire::FeedPosition;
 
 /// By how many sequences every issuer is advanced at most when the database went back and it is not said by how many, so that

@@ -88,7 +88,7 @@ impl Wanted<'_> {
     fn is_met_by(&self, link: &Link) -> bool {
         let is_code = self.code.is_none_or(|code| *code == link.code);
         let is_like = link.domain == *self.domain && link.content == *self.content;
-        is_code && is_like && self.scope.covers(link)
+        is_code && is_like && link.is_in(self.scope)
     }
 }
 

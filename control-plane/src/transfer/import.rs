@@ -10,7 +10,7 @@ use super::report::{Entry, Outcome, Report, source, without_password};
 use super::source::{Item, MAX_PLACES, Mapping, Record, Records};
 use super::{TransferError, in_file, read_checkpoint, write_checkpoint};
 use crate::clock;
-use crate::links::passwords::MAX_PER_REQUEST;
+use crate::service::passwords::MAX_PER_REQUEST;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};

@@ -4,7 +4,7 @@ use crate::helpers::{Answer, EDGE_TOKENS, Running, on_every_engine, send, until}
 use crate::scopes::{client, link, tenant};
 use edgelink_tests::servers::{ClickHouseKind, ClickHouseServer};
 use edgelink_wire::RedirectStatus;
-use edgelink_wire::clicks::click_id;
+use edgelink_wire::click_id;
 use edgelink_wire::clicks::events::{Attributes, Event, EventsBuilder, Kind};
 use edgelink_wire::clicks::{BatchEvents, ClickBatch, encode};
 use reqwest::{Method, StatusCode};

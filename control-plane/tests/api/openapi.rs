@@ -2,7 +2,7 @@
 
 use crate::analytics::{click, counted, report};
 use crate::helpers::{Answer, Running, send};
-use edgelink_wire::clicks::click_id;
+use edgelink_wire::click_id;
 use edgelink_wire::clicks::events::{Kind, OrphanKind};
 use reqwest::Method;
 use serde_json::Value;

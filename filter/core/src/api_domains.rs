@@ -9,8 +9,8 @@
 //! what was complete before is served as stale.
 
 use crate::admission::FeedPlace;
-use crate::cache::freshness::Lifetimes;
 use crate::flights::{StreamId, Waiter};
+use crate::freshness::Lifetimes;
 use crate::time::Moment;
 use edgelink_wire::domain::without_defaults;
 use edgelink_wire::domain_record::{MAX_DOMAIN_RECORDS, domain_of_key, domain_of_record};

@@ -1,20 +1,19 @@
 //! The caches of a worker as one: its LRU with the slots in shared data behind it (tiers 1, 3 and 6).
 
 pub(crate) mod changes;
-pub mod freshness;
 pub(crate) mod lru;
 pub(crate) mod shared;
 
 use self::changes::Changes;
-use self::freshness::{
+use self::lru::{Lru, Place};
+use self::shared::{Newer, Offer, SharedRecord, Slot, Slots};
+use crate::clicks::{Clicker, Counting, Tallied};
+use crate::fetched_record::FetchedRecord;
+use crate::flights::PendingLookup;
+use crate::freshness::{
     Coverage, Freshness, HeldRevision, Lifetimes, Precedence, RecordKind, Usability,
 };
-use self::lru::{Lru, Place};
-use self::shared::{Newer, Offer, SharedRecord, Slot, Slots, Version};
-use crate::clicks::{Clicker, Counting, Tallied};
-use crate::control_plane::callout::FetchedRecord;
-use crate::flights::PendingLookup;
-use crate::host::{NEVER_WRITTEN, SharedData};
+use crate::host::{NEVER_WRITTEN, SharedData, Version};
 use crate::metrics::Tier;
 use crate::settings::Settings;
 use crate::time::Moment;

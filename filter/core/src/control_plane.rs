@@ -12,7 +12,6 @@ mod periodic;
 pub(crate) mod poll;
 pub(crate) mod snapshots;
 pub(crate) mod visits;
-mod warm;
 
 pub(crate) use clicks::ClickReports;
 pub use outgoing::Outgoing;
@@ -20,7 +19,6 @@ pub(crate) use periodic::PeriodicCallout;
 pub(crate) use poll::Poll;
 pub(crate) use snapshots::Snapshots;
 pub(crate) use visits::Visits;
-pub(crate) use warm::{Reading, Warm};
 
 use crate::control_plane::callout::{CalloutError, Response, status};
 

@@ -14,12 +14,12 @@ mod visits;
 use crate::admission::Gate;
 use crate::answer::Answer;
 use crate::api_domains::ApiDomains;
-use crate::cache::freshness::RecordKind;
 use crate::cache::{Caches, Fetched, Found, Inserted, Lookup, Source};
 use crate::clicks::ClickEvents;
 use crate::control_plane::callout::{self, Answered, Callout, CalloutError, Response};
 use crate::flights::{Completed, FlightBounds, FlightId, Flights, Purpose, StreamId, Token};
 use crate::forms::{FormEnd, Forms};
+use crate::freshness::RecordKind;
 use crate::host::{Clients, Log, SharedData, Streams};
 use crate::metrics::{
     CalloutOutcome, Counts, Levels, Metric, Metrics, RecentRequests, Shares, Tier,

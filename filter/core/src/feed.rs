@@ -3,11 +3,11 @@
 use crate::admission::Gate;
 use crate::api_domains::ApiDomains;
 use crate::cache::{Caches, Update};
-use crate::control_plane::Warm;
 use crate::flights::Flights;
 use crate::host::{Log, SharedData};
 use crate::metrics::{Counts, FeedOutcome, Metric};
 use crate::time::Moment;
+use crate::warm::Warm;
 use edgelink_wire::Record;
 use edgelink_wire::domain_record::domain_of_key;
 use edgelink_wire::feed::FeedMessage;

@@ -3,8 +3,7 @@
 //! However many requests ask for a key, one lookup is in flight for it. A waiter may leave at any time: the lookup stays
 //! for the others, and for the cache. Both numbers are bounded.
 
-use crate::cache::shared::Version;
-use crate::host::NEVER_WRITTEN;
+use crate::host::{NEVER_WRITTEN, Version};
 use crate::request::Head;
 use crate::settings::Settings;
 use crate::time::Moment;

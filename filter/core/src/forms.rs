@@ -6,6 +6,7 @@
 //! held until it is answered or goes on, for a body that went on would take the headers with it.
 
 use crate::answer::Answer;
+use crate::control_plane::callout::{UnlockCallout, path_of};
 use crate::flights::{StreamId, Token};
 use crate::metrics::{Tier, UnlockOutcome};
 use crate::request::Headers;
@@ -24,9 +25,6 @@ pub(crate) const BODY_MILLIS: u64 = 2_000;
 /// Milliseconds after which any other is given up, as one whose callout the proxy has forgotten.
 pub(crate) const FORM_MILLIS: u64 = 10_000;
 
-/// Milliseconds that the control plane has to check a password: it does one after the other.
-pub const UNLOCK_TIMEOUT_MILLIS: u32 = 5_000;
-
 /// What is to be done with the stream of a form.
 #[derive(Debug, PartialEq, Eq)]
 pub enum FormStep {
@@ -38,19 +36,6 @@ pub enum FormStep {
     End(FormEnd),
     /// It stays held, and the control plane is asked.
     Ask(UnlockCallout),
-}
-
-/// A form that is to be sent to the control plane.
-#[derive(Debug, PartialEq, Eq)]
-pub struct UnlockCallout {
-    /// The stream of the form.
-    pub stream: StreamId,
-    /// The `:path`. It is a POST.
-    pub path: String,
-    /// The address of the visitor; empty if it is not known.
-    pub visitor: String,
-    /// The form.
-    pub body: Vec<u8>,
 }
 
 /// What became of a form.
@@ -319,7 +304,7 @@ impl Form {
         let visitor = self.visitor.map(|visitor| visitor.to_string());
         FormStep::Ask(UnlockCallout {
             stream,
-            path: crate::control_plane::callout::path_of(UNLOCK_PATH, &self.key),
+            path: path_of(UNLOCK_PATH, &self.key),
             visitor: visitor.unwrap_or_default(),
             body,
         })

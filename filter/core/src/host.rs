@@ -16,11 +16,14 @@ pub trait SharedData {
     fn get(&mut self, key: &str) -> Option<SharedValue<Self::Value>>;
 
     /// Writes the value under `key` if it still has version `cas`; with [`NEVER_WRITTEN`], whatever is there.
-    fn set(&mut self, key: &str, value: &[u8], cas: u32) -> Result<(), CasMismatch>;
+    fn set(&mut self, key: &str, value: &[u8], cas: Version) -> Result<(), CasMismatch>;
 }
 
+/// The version of a value in shared data, which each write changes.
+pub type Version = u32;
+
 /// The version to write with where there was no value.
-pub const NEVER_WRITTEN: u32 = 0;
+pub const NEVER_WRITTEN: Version = 0;
 
 /// A value in shared data.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,10 +9,10 @@
 //! 3. the proxy's shared data (`cache::shared`),
 //! 4. Redis, if there is one ([`redis`]), by the client in [`resp`],
 //! 5. the control plane, by a callout ([`control_plane::callout`]), one at a time for each key,
-//! 6. a stale link of 1 or 3, if it is not too old ([`cache::freshness`]).
+//! 6. a stale link of 1 or 3, if it is not too old ([`freshness`]).
 //!
 //! With a feed from the control plane ([`control_plane`]), changes are applied to the first three (`feed`), and these keep
-//! records fresh for longer (`cache::freshness`).
+//! records fresh for longer (`freshness`).
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -35,8 +35,10 @@ pub mod edge;
 #[cfg(test)]
 mod fake;
 mod feed;
+mod fetched_record;
 pub mod flights;
 pub mod forms;
+pub mod freshness;
 pub mod host;
 mod log_throttle;
 pub mod metrics;
@@ -49,3 +51,4 @@ pub mod time;
 mod traces;
 mod visit;
 mod visits;
+mod warm;

@@ -11,7 +11,7 @@ pub use redis::{RedisSettings, Servers, Tls};
 pub use route::Route;
 pub use written::{ClicksSection, Described, SnapshotSection, UnknownCodes, UnknownHosts};
 
-use crate::cache::freshness::Lifetimes;
+use crate::freshness::Lifetimes;
 use edgelink_wire::clicks::{self, events};
 use edgelink_wire::password::Notice;
 use edgelink_wire::settings::{Problem, Problems, SettingValue};

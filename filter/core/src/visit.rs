@@ -5,7 +5,7 @@ use crate::host::Clients;
 use crate::request::Head;
 use crate::settings::GeoHeaders;
 use edgelink_wire::Outcome;
-use edgelink_wire::clicks::ClickId;
+use edgelink_wire::click_id::ClickId;
 use edgelink_wire::redirect::Decision;
 use edgelink_wire::rules::Visitor;
 use std::net::IpAddr;

@@ -1,5 +1,5 @@
-//! Envoy's ABI of dynamic modules, made safe. All `unsafe` code of the module is here: what Envoy exports in this file, what it
-//! calls in [`hooks`], what the system is asked in [`system`].
+//! Envoy's ABI of dynamic modules, made safe. The functions that Envoy exports are in this file, those of the system in
+//! [`system`]; [`crate::hooks`] has what Envoy calls.
 //!
 //! It is declared by hand after `source/extensions/dynamic_modules/abi/abi.h` of Envoy 1.40, as far as it is used. What goes out
 //! are slices that live for the call. What comes in is Envoy's until the hook returns, which the lifetime `'h` stands for.
@@ -7,7 +7,6 @@
 #![allow(unsafe_code)]
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
-mod hooks;
 pub(crate) mod system;
 
 use std::ffi::c_void;
@@ -19,18 +18,18 @@ use std::ptr;
 pub(crate) const VERSION: &std::ffi::CStr = c"v0.2.0";
 
 /// An object of Envoy's.
-type Object = *mut c_void;
+pub(crate) type Object = *mut c_void;
 
 /// Bytes of ours, or of Envoy's.
 #[derive(Clone, Copy)]
 #[repr(C)]
-struct Buffer {
+pub(crate) struct Buffer {
     start: *const u8,
-    length: usize,
+    pub(crate) length: usize,
 }
 
 impl Buffer {
-    fn of(bytes: &[u8]) -> Self {
+    pub(crate) fn of(bytes: &[u8]) -> Self {
         Self {
             start: bytes.as_ptr(),
             length: bytes.len(),
@@ -44,7 +43,7 @@ impl Buffer {
 
     /// # Safety
     /// They are there for `'h`.
-    unsafe fn bytes<'h>(self) -> &'h [u8] {
+    pub(crate) unsafe fn bytes<'h>(self) -> &'h [u8] {
         if self.start.is_null() || self.length == 0 {
             return &[];
         }
@@ -56,9 +55,9 @@ impl Buffer {
 /// A header of ours or of Envoy's.
 #[derive(Clone, Copy)]
 #[repr(C)]
-struct RawHeader {
-    name: Buffer,
-    value: Buffer,
+pub(crate) struct RawHeader {
+    pub(crate) name: Buffer,
+    pub(crate) value: Buffer,
 }
 
 /// A header that goes out.
@@ -109,8 +108,8 @@ const SUCCESS: u32 = 0;
 #[rustfmt::skip]
 unsafe extern "C" {
     fn envoy_dynamic_module_callback_log(level: u32, message: Buffer);
-    fn envoy_dynamic_module_callback_is_validation_mode() -> bool;
-    fn envoy_dynamic_module_callback_get_concurrency() -> u32;
+    pub(crate) fn envoy_dynamic_module_callback_is_validation_mode() -> bool;
+    pub(crate) fn envoy_dynamic_module_callback_get_concurrency() -> u32;
     fn envoy_dynamic_module_callback_http_get_headers_size(filter: Object, kind: u32) -> usize;
     fn envoy_dynamic_module_callback_http_get_headers(filter: Object, kind: u32, out: *mut RawHeader) -> bool;
     fn envoy_dynamic_module_callback_http_get_header(filter: Object, kind: u32, name: Buffer, out: *mut Buffer, index: usize, count: *mut usize) -> bool;
@@ -122,7 +121,7 @@ unsafe extern "C" {
     fn envoy_dynamic_module_callback_http_get_body_chunks(filter: Object, body: u32, out: *mut Buffer) -> bool;
     fn envoy_dynamic_module_callback_http_set_dynamic_metadata_string(filter: Object, namespace: Buffer, key: Buffer, value: Buffer);
     fn envoy_dynamic_module_callback_http_filter_get_attribute_string(filter: Object, attribute: u32, out: *mut Buffer) -> bool;
-    fn envoy_dynamic_module_callback_get_most_specific_route_config(filter: Object) -> *const c_void;
+    pub(crate) fn envoy_dynamic_module_callback_get_most_specific_route_config(filter: Object) -> *const c_void;
     fn envoy_dynamic_module_callback_http_filter_scheduler_new(filter: Object) -> Object;
     fn envoy_dynamic_module_callback_http_filter_scheduler_commit(scheduler: Object, event: u64);
     fn envoy_dynamic_module_callback_http_filter_scheduler_delete(scheduler: Object);
@@ -148,7 +147,7 @@ pub(crate) fn log(level: Level, message: &str) {
 
 /// A request at Envoy, while a hook for it runs.
 #[derive(Clone, Copy)]
-pub(crate) struct Filter<'h>(Object, PhantomData<&'h ()>);
+pub(crate) struct Filter<'h>(pub(crate) Object, pub(crate) PhantomData<&'h ()>);
 
 impl<'h> Filter<'h> {
     /// Writes the headers of the request into `map` as proxy-wasm encodes them, which
@@ -324,7 +323,7 @@ impl Drop for Scheduler {
 
 /// A configuration at Envoy, while a hook for it runs on the main thread.
 #[derive(Clone, Copy)]
-pub(crate) struct Configuration<'h>(Object, PhantomData<&'h ()>);
+pub(crate) struct Configuration<'h>(pub(crate) Object, pub(crate) PhantomData<&'h ()>);
 
 /// A kind of metric.
 #[derive(Clone, Copy)]

@@ -1,10 +1,9 @@
 //! The host of the logic: what it needs of Envoy, gathered until the main thread does it, and what the process has itself.
 
 use crate::abi::{self, Filter, Level};
-use crate::main_thread::{self, Order};
 use crate::metrics::Changes;
-use crate::process::Process;
-use crate::redis::Connection;
+use crate::orders::{self, Call, Order, Sent};
+use crate::redis::{Connection, Receiver};
 use edgelink_filter_core::edge::RootId;
 use edgelink_filter_core::flights::Token;
 use edgelink_filter_core::host::{
@@ -19,7 +18,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// What the edge has of its host at any time.
 pub(crate) struct Host {
-    process: &'static Process,
+    /// Takes what comes from Redis.
+    receiver: &'static dyn Receiver,
     /// What workers of other hosts share. Here it holds next to nothing: there is one edge.
     shared: HashMap<String, (Vec<u8>, u32)>,
     changes: Changes,
@@ -38,32 +38,13 @@ pub(crate) struct Host {
     connections: HashMap<StreamToken, Connection>,
 }
 
-/// A callout: Envoy's number of it, with the root that it was made in.
-pub(crate) type Call = (RootId, u64);
-
-/// What a callout is for.
-pub(crate) enum Sent {
-    One(Token),
-    /// Lookups of several keys, in the order in which they are answered.
-    Batch(Vec<Order>),
-}
-
-impl Sent {
-    pub(crate) fn of(orders: Vec<Order>) -> Self {
-        match &*orders {
-            [order] => Self::One(order.token),
-            _ => Self::Batch(orders),
-        }
-    }
-}
-
 impl Host {
     /// How long lookups are not put together once a request for several was not answered.
     const ALONE_MILLIS: u64 = 60_000;
 
-    pub(crate) fn new(process: &'static Process) -> Self {
+    pub(crate) fn new(receiver: &'static dyn Receiver) -> Self {
         Self {
-            process,
+            receiver,
             shared: HashMap::new(),
             changes: Changes::default(),
             has_feed_lag: true,
@@ -115,7 +96,7 @@ impl Host {
         let orders = std::mem::take(&mut self.orders);
         let orders = match now < self.alone_until {
             true => orders.into_iter().map(|order| vec![order]).collect(),
-            false => main_thread::gather(orders),
+            false => orders::gather(orders),
         };
         (orders, std::mem::take(&mut self.changes))
     }
@@ -189,7 +170,7 @@ impl Streams for Host {
 
     fn open(&mut self, _: &str, _: &str, _: &str) -> Option<StreamToken> {
         let token = Self::next_token();
-        let connection = Connection::open(self.process, token, self.redis.clone()?)?;
+        let connection = Connection::open(self.receiver, token, self.redis.clone()?)?;
         self.connections.insert(token, connection);
         Some(token)
     }

@@ -9,7 +9,7 @@
 //!   and metrics.
 //! - [`redis`]: the connection to Redis, and the tick, on a thread of the module's own.
 //!
-//! All `unsafe` code is in [`abi`]. A panic does not cross it: it costs one request, and the edge begins again, empty.
+//! All `unsafe` code is in [`abi`] and [`hooks`]. A panic does not cross it: it costs one request, and the edge begins again, empty.
 
 #![deny(unsafe_code)]
 #![cfg_attr(
@@ -23,9 +23,11 @@
 )]
 
 mod abi;
+mod hooks;
 mod host;
 mod main_thread;
 mod metrics;
+mod orders;
 mod panics;
 mod process;
 mod redis;

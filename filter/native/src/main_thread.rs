@@ -1,80 +1,16 @@
 //! What is done on Envoy's main thread: configurations begin and end, callouts are made and end, metrics are handed over.
 
-use crate::abi::{self, Configuration, Header, Level};
-use crate::host::Sent;
+use crate::abi::{self, Configuration, Level};
 use crate::metrics::Metrics;
+use crate::orders::{CalloutEnd, Order, Sent, make_batch};
 use crate::panics::{self, Panicked};
 use crate::process::{Config, NO_ROOT, Process};
 use crate::routes::RouteConfig;
-use edgelink_filter_core::control_plane::callout::{Callout, Response};
-use edgelink_filter_core::control_plane::{BackgroundCallout, Outgoing};
-use edgelink_filter_core::flights::Token;
-use edgelink_filter_core::forms::UnlockCallout;
+use edgelink_filter_core::control_plane::callout::Response;
 use edgelink_filter_core::settings::{Route, Settings};
 use edgelink_wire::clicks::VisitorKeys;
 use edgelink_wire::{LinkAnswer, link_batch};
-use std::sync::Arc;
 use zeroize::Zeroize;
-
-/// A callout that is to be made.
-pub(crate) struct Order {
-    /// The number by which the edge knows it.
-    pub(crate) token: Token,
-    pub(crate) request: Request,
-    /// Whether it is not to be put together with others.
-    pub(crate) is_alone: bool,
-    pub(crate) settings: Arc<Settings>,
-    pub(crate) edge_name: Option<Arc<str>>,
-}
-
-/// What the control plane is asked.
-pub(crate) enum Request {
-    /// For a link, or for visits; with the trace that it is part of.
-    Lookup(Callout, Option<Box<str>>),
-    Background(BackgroundCallout),
-    Form(UnlockCallout),
-}
-
-impl Order {
-    /// Makes it. Envoy's number of it; `None` if Envoy does not.
-    fn make(&self, envoy: Configuration<'_>) -> Option<u64> {
-        let settings = &*self.settings;
-        let request = match &self.request {
-            Request::Lookup(callout, trace) => {
-                Outgoing::lookup(settings, callout, trace.as_deref())
-            }
-            Request::Background(callout) => {
-                Outgoing::background(settings, callout, self.edge_name.as_deref())
-            }
-            Request::Form(callout) => Outgoing::form(settings, callout),
-        };
-        call(envoy, settings, &request)
-    }
-
-    /// The line of its key, if it may be asked for together with others. One that is part of a trace is asked for alone.
-    fn line(&self) -> Option<&str> {
-        match &self.request {
-            Request::Lookup(callout, None) if !self.is_alone => callout.line(),
-            _ => None,
-        }
-    }
-
-    /// Whether another one may be part of the same request.
-    fn may_share(&self, other: &Self) -> bool {
-        self.line().is_some()
-            && other.line().is_some()
-            && Arc::ptr_eq(&self.settings, &other.settings)
-    }
-}
-
-fn call(envoy: Configuration<'_>, settings: &Settings, request: &Outgoing<'_>) -> Option<u64> {
-    let headers = request.headers.iter();
-    let headers: Vec<_> = headers
-        .map(|(name, value)| Header::new(name.as_bytes(), value.as_bytes()))
-        .collect();
-    let cluster = &settings.control_plane.cluster;
-    envoy.http_callout(cluster, &headers, request.body, request.timeout_millis)
-}
 
 /// A callout for several lookups has ended. If what came back is no answer to it, all of them have failed.
 fn end_batch(config: &Config, orders: Vec<Order>, end: &CalloutEnd<'_>) {
@@ -129,27 +65,6 @@ fn is_refused(status: &[u8]) -> bool {
         b"401" | b"408" | b"429" => false,
         status => status.starts_with(b"4"),
     }
-}
-
-/// Makes one callout for several lookups.
-fn make_batch(envoy: Configuration<'_>, orders: &[Order]) -> Option<u64> {
-    let settings = &*orders.first()?.settings;
-    let lines: Vec<_> = orders.iter().filter_map(Order::line).collect();
-    let lines = lines.join("\n");
-    call(
-        envoy,
-        settings,
-        &Outgoing::lookups(settings, lines.as_bytes()),
-    )
-}
-
-/// How a callout has ended. Without an answer all of it is empty.
-#[derive(Default)]
-pub(crate) struct CalloutEnd<'a> {
-    pub(crate) status: &'a [u8],
-    pub(crate) content_type: &'a [u8],
-    pub(crate) retry_after: &'a [u8],
-    pub(crate) body: Vec<u8>,
 }
 
 /// A configuration begins. `None` if it is wrong; the log names the fields.
@@ -223,27 +138,6 @@ pub(crate) fn scheduled(envoy: Configuration<'_>, config: &Config) {
             }
         }
     });
-}
-
-/// Puts orders that may be part of one request together.
-pub(crate) fn gather(orders: Vec<Order>) -> Vec<Vec<Order>> {
-    let mut gathered: Vec<Vec<Order>> = Vec::with_capacity(orders.len());
-    let mut open = None;
-    for order in orders {
-        let together = open.and_then(|at: usize| gathered.get_mut(at));
-        let together = together.filter(|orders| {
-            let first = orders.first();
-            orders.len() < link_batch::MAX_KEYS && first.is_some_and(|it| it.may_share(&order))
-        });
-        match together {
-            Some(orders) => orders.push(order),
-            None => {
-                open = order.line().map(|_| gathered.len()).or(open);
-                gathered.push(vec![order]);
-            }
-        }
-    }
-    gathered
 }
 
 /// The hook has panicked: what it was called for is still to be done.

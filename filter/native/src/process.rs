@@ -5,13 +5,14 @@
 //! that wait are decided again.
 
 use crate::abi::MainScheduler;
-use crate::main_thread::Order;
 use crate::metrics::{Changes, Metrics};
+use crate::orders::Order;
 use crate::panics::{self, Panicked};
-use crate::redis;
+use crate::redis::{self, Receiver};
 use crate::routes::RouteConfig;
 use crate::worker::Worker;
 use edgelink_filter_core::edge::RootId;
+use edgelink_filter_core::host::StreamToken;
 use edgelink_filter_core::settings::Settings;
 use edgelink_wire::backoff::Bounds;
 use std::collections::HashMap;
@@ -269,6 +270,17 @@ impl Process {
             }
             !is_it
         });
+    }
+}
+
+impl Receiver for Process {
+    fn on_data(&'static self, connection: StreamToken, bytes: &[u8]) -> bool {
+        self.with(|worker| worker.on_redis_data(connection, bytes))
+            .is_ok()
+    }
+
+    fn on_closed(&'static self, connection: StreamToken) {
+        let _counted = self.with(|worker| worker.on_redis_closed(connection));
     }
 }
 

@@ -6,7 +6,6 @@
 mod pool;
 
 use crate::abi::{self, Level, system};
-use crate::process::Process;
 use edgelink_filter_core::host::StreamToken;
 use edgelink_filter_core::resp::client::Mode;
 use edgelink_filter_core::settings::{RedisSettings, Servers, Tls};
@@ -74,6 +73,15 @@ pub(crate) fn spawn(task: impl Future<Output = ()> + Send + 'static) -> Option<A
     Some(task.abort_handle())
 }
 
+/// The edge that a connection is for.
+pub(crate) trait Receiver: Sync {
+    /// Takes bytes that have come. False if the connection is to end.
+    fn on_data(&'static self, connection: StreamToken, bytes: &[u8]) -> bool;
+
+    /// Takes note that a connection has ended, or could not be made.
+    fn on_closed(&'static self, connection: StreamToken);
+}
+
 /// A connection to Redis, which ends when this is dropped.
 pub(crate) struct Connection {
     unsent: UnboundedSender<Vec<u8>>,
@@ -102,7 +110,7 @@ impl QuickWay {
 impl Connection {
     /// Begins to connect. The edge is told when it has ended, but not if it was dropped.
     pub(crate) fn open(
-        process: &'static Process,
+        receiver: &'static dyn Receiver,
         token: StreamToken,
         settings: RedisSettings,
     ) -> Option<Self> {
@@ -113,13 +121,13 @@ impl Connection {
             let is_pooled =
                 settings.lookups.mode == Mode::Pooled || settings.servers.sentinel.is_some();
             let ended = match is_pooled {
-                true => pool::run(process, token, &settings, taken).await,
-                false => run((process, token), &settings.servers, taken, &of_task).await,
+                true => pool::run(receiver, token, &settings, taken).await,
+                false => run((receiver, token), &settings.servers, taken, &of_task).await,
             };
             if let Err(error) = ended {
                 warn_once(format!("redis: {error}"));
             }
-            let _counted = process.with(|worker| worker.on_redis_closed(token));
+            receiver.on_closed(token);
         })?;
         Some(Self { unsent, way, task })
     }
@@ -150,7 +158,7 @@ enum Wire {
 }
 
 async fn run(
-    (process, token): (&'static Process, StreamToken),
+    (receiver, token): (&'static dyn Receiver, StreamToken),
     servers: &Servers,
     mut unsent: UnboundedReceiver<Vec<u8>>,
     way: &QuickWay,
@@ -158,7 +166,7 @@ async fn run(
     let (wire, place) = connect(servers).await?;
     let mut wire = match wire {
         Wire::Plain(socket) => {
-            return run_plain((process, token), (socket, place), unsent, way).await;
+            return run_plain((receiver, token), (socket, place), unsent, way).await;
         }
         Wire::Encrypted(wire) => wire,
     };
@@ -166,7 +174,7 @@ async fn run(
     loop {
         tokio::select! {
             read = wire.read_buf(&mut bytes) => {
-                if read? == 0 || !tell((process, token), &mut bytes, place) {
+                if read? == 0 || !hand_over((receiver, token), &mut bytes, place) {
                     return Ok(());
                 }
             }
@@ -182,7 +190,7 @@ async fn run(
 }
 
 async fn run_plain(
-    (process, token): (&'static Process, StreamToken),
+    (receiver, token): (&'static dyn Receiver, StreamToken),
     (socket, place): (TcpStream, usize),
     mut unsent: UnboundedReceiver<Vec<u8>>,
     way: &QuickWay,
@@ -197,7 +205,7 @@ async fn run_plain(
                 match socket.try_read_buf(&mut bytes) {
                     Ok(0) => return Ok(()),
                     Ok(_) => {
-                        if !tell((process, token), &mut bytes, place) {
+                        if !hand_over((receiver, token), &mut bytes, place) {
                             return Ok(());
                         }
                     }
@@ -216,16 +224,16 @@ async fn run_plain(
     }
 }
 
-/// Tells the edge what has come. Whether it goes on.
-fn tell(
-    (process, token): (&'static Process, StreamToken),
+/// Hands what has come to the edge. False if the connection is to end.
+fn hand_over(
+    (receiver, token): (&'static dyn Receiver, StreamToken),
     bytes: &mut Vec<u8>,
     place: usize,
 ) -> bool {
     keep_to(place);
-    let told = process.with(|worker| worker.on_redis_data(token, bytes));
+    let goes_on = receiver.on_data(token, bytes);
     bytes.clear();
-    told.is_ok()
+    goes_on
 }
 
 /// What was sent meanwhile goes along. The bytes, and of how many messages they are; `None` when the edge is done.

@@ -1,17 +1,17 @@
 //! The edge with its host and the requests that wait.
 
 use crate::abi::{Filter, Scheduler, Wake, system};
-use crate::host::{Call, Client, Host, Sent, Visited};
-use crate::main_thread::{CalloutEnd, Order, Request};
+use crate::host::{Client, Host, Visited};
 use crate::metrics::Changes;
+use crate::orders::{Call, CalloutEnd, Order, Request, Sent};
 use crate::panics;
-use crate::process::Process;
+use crate::redis::Receiver;
 use crate::reply::Reply;
 use edgelink_filter_core::answer::Answer;
-use edgelink_filter_core::control_plane::callout::{Callout, Response};
+use edgelink_filter_core::control_plane::callout::{Callout, Response, UnlockCallout};
 use edgelink_filter_core::edge::{Action, Again, Edge, Resumed, RootId, Step};
 use edgelink_filter_core::flights::{StreamId, Token, Waiter};
-use edgelink_filter_core::forms::{FormEnd, FormStep, UnlockCallout};
+use edgelink_filter_core::forms::{FormEnd, FormStep};
 use edgelink_filter_core::host::StreamToken;
 use edgelink_filter_core::random;
 use edgelink_filter_core::request::Head;
@@ -100,11 +100,11 @@ fn comes_again(again: Again) -> Decide {
 
 impl Worker {
     /// An edge without anything.
-    pub(crate) fn new(process: &'static Process, settings: &Arc<Settings>) -> Self {
+    pub(crate) fn new(receiver: &'static dyn Receiver, settings: &Arc<Settings>) -> Self {
         let wall = wall_clock(now());
         Self {
             edge: Edge::new(Arc::clone(settings), random::name(), random::number(), wall),
-            host: Host::new(process),
+            host: Host::new(receiver),
             edge_name: host_name().map(Arc::from),
             waiting: Waiting::default(),
             last_stream: 0,

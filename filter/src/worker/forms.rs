@@ -5,9 +5,10 @@ use super::state::with_worker;
 use crate::abi::{self, Buffer, Map};
 use edgelink_filter_core::control_plane::Outgoing;
 use edgelink_filter_core::control_plane::callout::Response;
+use edgelink_filter_core::control_plane::callout::UnlockCallout;
 use edgelink_filter_core::edge::Resumed;
 use edgelink_filter_core::flights::{Token, Waiter};
-use edgelink_filter_core::forms::{FormEnd, FormStep, UnlockCallout};
+use edgelink_filter_core::forms::{FormEnd, FormStep};
 use edgelink_filter_core::request::Head;
 use edgelink_wire::password::MAX_FORM_LENGTH;
 

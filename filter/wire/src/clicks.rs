@@ -24,13 +24,11 @@
 //!   attributes: of visitors who have opted out, or because none are asked for.
 
 pub mod attributes;
-pub mod click_id;
 pub mod events;
 pub mod visitor_keys;
 
 use crate::error::RecordError;
 use crate::varint;
-pub use click_id::{ClickId, ClickIds};
 use events::{Events, Kind, MAX_EVENTS};
 use siphasher::sip::SipHasher24;
 use std::hash::Hasher;

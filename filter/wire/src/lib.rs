@@ -24,6 +24,7 @@
 pub mod backoff;
 pub mod base62;
 pub mod breaker;
+pub mod click_id;
 pub mod clicks;
 pub mod code;
 pub mod code_filter;
@@ -49,7 +50,6 @@ pub mod rules;
 pub mod same;
 pub mod settings;
 pub mod snapshot;
-#[cfg(feature = "targets")]
 pub mod target;
 pub mod traceparent;
 pub mod varint;

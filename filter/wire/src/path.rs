@@ -57,7 +57,7 @@ fn may_stand_in_a_path(byte: u8) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::is_target;
+    use crate::target::is_target;
     use proptest::prelude::*;
 
     #[test]

@@ -3,7 +3,7 @@
 //! Edge and control plane both answer redirects, so the rule stands here once. A parameter is what stands between two
 //! `&`; its name is what stands before the first `=`, decoded as forms encode it (`+` is a space).
 
-use crate::record::MAX_URL_LENGTH;
+use crate::target::MAX_URL_LENGTH;
 use std::borrow::Cow;
 
 /// The longest target that a visitor's query makes, in bytes: twice the longest target. Many clients refuse header lines
@@ -140,7 +140,7 @@ fn may_stand_in_a_query(byte: u8) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::is_target;
+    use crate::target::is_target;
     use proptest::prelude::*;
 
     #[test]

@@ -15,14 +15,13 @@
 pub(crate) mod domain_targets;
 mod extension;
 mod status;
-pub(crate) mod target;
 
 pub use domain_targets::{DomainTargets, MAX_DOMAIN_TARGET_LENGTH};
 pub use extension::{Extension, MAX_EXTENSION_LENGTH};
 pub use status::{LinkState, LinkStateError, RedirectStatus};
-pub use target::{MAX_URL_LENGTH, is_target};
 
 use crate::error::RecordError;
+use crate::target;
 use crate::varint;
 
 const VERSION: u8 = 1;

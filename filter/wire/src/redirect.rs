@@ -1,6 +1,6 @@
 //! The rules of the redirect, which edge and control plane share.
 
-use crate::clicks::click_id::{self, ClickId};
+use crate::click_id::{self, ClickId};
 use crate::path;
 use crate::query;
 use crate::record::{DomainTargets, Extension, LinkRecord, LinkState, Record, RedirectStatus};

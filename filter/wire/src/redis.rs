@@ -7,8 +7,8 @@
 //! in those before is out of reach.
 
 use crate::error::RecordError;
-use crate::record::target;
 use crate::record::{LinkRecord, LinkState, Record, RedirectStatus};
+use crate::target;
 
 /// The stream that changes travel on.
 pub const FEED_STREAM: &str = "feed";

@@ -26,7 +26,7 @@ pub use written::{
     MAX_TEXT_LENGTH, Rule,
 };
 
-use crate::record::target::{MAX_URL_LENGTH, is_target};
+use crate::target::{MAX_URL_LENGTH, is_target};
 use crate::varint;
 use criterion::Criterion;
 pub(crate) use criterion::{TIME, unix_seconds};

@@ -1,8 +1,9 @@
 //! Known answers: the formats as bytes. A change that breaks one of these breaks every deployed edge and every code
 //! ever printed. The codes were computed by an independent implementation of the description in `permutation`.
 
+use edgelink_wire::click_id;
 use edgelink_wire::clicks::events::{self, Attributes, Event, EventsBuilder, Kind, OrphanKind};
-use edgelink_wire::clicks::{BatchEvents, VisitorKey, VisitorKeys, click_id};
+use edgelink_wire::clicks::{BatchEvents, VisitorKey, VisitorKeys};
 use edgelink_wire::domain_record::domain_key;
 use edgelink_wire::feed::{Beat, FeedMessage};
 use edgelink_wire::health::{self, RequestsByTier};

@@ -5,11 +5,11 @@ use crate::fixture::{
 };
 use crate::model::Model;
 use edgelink_control_plane::analytics::{
-    AnalyticsQuery, Answer, Attribute, Bots, Chunk, Click, ClickHouse, Engine, Granularity,
-    GroupBy, Interval, MAX_VALUES, Orphan, OrphanGroup, Question, RawQuery, Scope, SqlEngine,
-    orphans, zone,
+    AnalyticsQuery, Answer, Chunk, Click, ClickHouse, Engine, Granularity, GroupBy, Interval,
+    MAX_VALUES, Orphan, OrphanGroup, Question, RawQuery, SqlEngine, orphans, zone,
 };
 use edgelink_control_plane::config::AnalyticsConfig;
+use edgelink_control_plane::counts::{Attribute, Bots, Scope};
 use edgelink_tests::servers::{ClickHouseKind, ClickHouseServer};
 use std::sync::Arc;
 

@@ -3,11 +3,11 @@
 use crate::fixture::{DAY, Random, TestEngine, chunk, engine, midnight, settings, start};
 use crate::model::Model;
 use edgelink_control_plane::analytics::{
-    AnalyticsQuery, Attribute, Bots, ClickHouse, ClickWriter, Engine, LinkResolver, Scope, Turn,
-    Visitors,
+    AnalyticsQuery, ClickHouse, ClickWriter, Engine, LinkResolver, Turn, Visitors,
 };
 use edgelink_control_plane::clicks::read_report;
 use edgelink_control_plane::config::{AnalyticsConfig, ClicksConfig, FileText};
+use edgelink_control_plane::counts::{Attribute, Bots, Scope};
 use edgelink_control_plane::store::ClickReport;
 use edgelink_tests::servers::{ClickHouseKind, ClickHouseServer};
 use edgelink_tests::stack::{free_port, until};

@@ -2,9 +2,9 @@
 
 use crate::fixture::DAY;
 use edgelink_control_plane::analytics::{
-    AnalyticsQuery, Attribute, Bots, Breakdown, Click, Numbers, OTHER, Orphan, RawPlace, RawQuery,
-    Scope, Slot,
+    AnalyticsQuery, Breakdown, Click, Numbers, Orphan, RawPlace, RawQuery, Slot,
 };
+use edgelink_control_plane::counts::{Attribute, Bots, OTHER, Scope};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 

@@ -5,9 +5,10 @@ use crate::fixture::{
 };
 use crate::model::{Model, descends};
 use edgelink_control_plane::analytics::{
-    AnalyticsQuery, Attribute, Bots, Click, Described, Engine, RawPlace, RawQuery, Scope, Visitors,
+    AnalyticsQuery, Click, Described, Engine, RawPlace, RawQuery, Visitors,
 };
 use edgelink_control_plane::config::AnalyticsConfig;
+use edgelink_control_plane::counts::{Attribute, Bots, Scope};
 use edgelink_tests::servers::{ClickHouseKind, ClickHouseServer};
 use std::sync::Arc;
 

@@ -1,10 +1,9 @@
 //! What is over goes.
 
 use crate::fixture::{DAY, Random, chunk, engine, midnight, settings, start};
-use edgelink_control_plane::analytics::{
-    AnalyticsQuery, Bots, Click, Engine, RawQuery, Scope, Visitors,
-};
+use edgelink_control_plane::analytics::{AnalyticsQuery, Click, Engine, RawQuery, Visitors};
 use edgelink_control_plane::config::AnalyticsConfig;
+use edgelink_control_plane::counts::{Bots, Scope};
 use edgelink_tests::servers::ClickHouseKind;
 
 #[tokio::test]

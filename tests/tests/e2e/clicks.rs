@@ -6,8 +6,9 @@ use edgelink_tests::scenario::{
 use edgelink_tests::stack::{
     Behaviour, Envoy, EnvoyOptions, Filter, REPORTS, ScriptedControlPlane, until,
 };
+use edgelink_wire::click_id;
 use edgelink_wire::clicks::events::{Event, Events, Kind, OrphanKind};
-use edgelink_wire::clicks::{self, VisitorKey, VisitorKeys, click_id, visitor_token};
+use edgelink_wire::clicks::{self, VisitorKey, VisitorKeys, visitor_token};
 use edgelink_wire::{ClickBatch, RedirectStatus};
 use std::time::Duration;
 

@@ -3,8 +3,9 @@
 use crate::support::{answer, configuration_with, fleet, follow};
 use edgelink_tests::abi::host::{Fleet, RequestBuilder, Response, Worker};
 use edgelink_tests::scenario::{Reply, link, tracking};
+use edgelink_wire::click_id;
 use edgelink_wire::clicks::events::{Attributes, Event, Events};
-use edgelink_wire::clicks::{self, VisitorKey, VisitorKeys, click_id, visitor_token};
+use edgelink_wire::clicks::{self, VisitorKey, VisitorKeys, visitor_token};
 use serde_json::{Value, json};
 use std::time::Duration;
 

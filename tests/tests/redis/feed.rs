@@ -1,8 +1,8 @@
 //! The stream of changes.
 
 use crate::fixture::{FEED_BYTES, GENERATION, LIMIT, append, beat, connected, link, order};
+use edgelink_control_plane::drawn::Drawn;
 use edgelink_control_plane::redis::{Append, Appended, Redis};
-use edgelink_control_plane::store::Drawn;
 use edgelink_tests::servers::RedisServer;
 use edgelink_wire::FeedPosition;
 use edgelink_wire::feed::FeedMessage;

@@ -2,13 +2,13 @@
 
 use crate::fixture::{LIMIT, connected, content, sqlite_store};
 use edgelink_control_plane::config::{ClicksConfig, FeedConfig, PublisherConfig, StoreConfig};
+use edgelink_control_plane::drawn::Drawn;
 use edgelink_control_plane::feed::{Feed, Listener, Tail};
-use edgelink_control_plane::publisher::{
-    BoundPolicy, Destination, PublishedBy, Publisher, PublisherStatus,
-};
+use edgelink_control_plane::numbers::BoundPolicy;
+use edgelink_control_plane::publisher::{Destination, PublishedBy, Publisher, PublisherStatus};
 use edgelink_control_plane::redis::{Redis, StreamEntry};
 use edgelink_control_plane::store::{
-    Drawn, FeedKind, LeaseClaim, NewLink, PublisherState, Store, connect,
+    FeedKind, LeaseClaim, NewLink, PublisherState, Store, connect,
 };
 use edgelink_tests::servers::{RedisCluster, RedisServer};
 use edgelink_tests::stack::until;

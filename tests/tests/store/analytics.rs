@@ -3,10 +3,11 @@
 use crate::clicking::{Clicking, batch, encoded, event, now, report};
 use crate::fixture::{Database, create, link};
 use edgelink_control_plane::analytics::{
-    AnalyticsQuery, Attribute, Bots, Breakdown, Engine, EngineError, OTHER, RawPlace, RawQuery,
-    Scope, SqlEngine, Turn, Visitors, agents,
+    AnalyticsQuery, Breakdown, Engine, EngineError, RawPlace, RawQuery, SqlEngine, Turn, Visitors,
+    agents,
 };
 use edgelink_control_plane::config::AnalyticsConfig;
+use edgelink_control_plane::counts::{Attribute, Bots, OTHER, Scope};
 use edgelink_control_plane::store::{ClickReport, ClickRetention, DayProgress, NewLink, Store};
 use edgelink_control_plane::tenancy::FIRST_TENANT;
 use edgelink_wire::clicks::events::{Attributes, Event, Kind, MAX_TEXT, OrphanKind};

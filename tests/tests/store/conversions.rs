@@ -1,7 +1,7 @@
 //! Conversions of clicks.
 
 use crate::fixture::Database;
-use edgelink_control_plane::analytics::Scope;
+use edgelink_control_plane::counts::Scope;
 use edgelink_control_plane::store::{Conversion, ConversionSum, IdentifiedClick, Recorded, Store};
 
 on_every_database!(

@@ -2,10 +2,9 @@
 //! answers from a million links on no page in time.
 
 use crate::fixture::{create, link, migrated, patient};
-use edgelink_control_plane::analytics::{
-    AnalyticsQuery, Attribute, Bots, Engine, RawQuery, Scope, SqlEngine, Visitors,
-};
+use edgelink_control_plane::analytics::{AnalyticsQuery, Engine, RawQuery, SqlEngine, Visitors};
 use edgelink_control_plane::config::AnalyticsConfig;
+use edgelink_control_plane::counts::{Attribute, Bots, Scope};
 use edgelink_control_plane::links::words::SearchTerm;
 use edgelink_control_plane::store::{
     Actor, ListCursor, ListOrder, ListQuery, ListedState, NewLink, NumberedQuery, SortBy, Store,

@@ -1,10 +1,10 @@
 //! What the publisher works on: the outbox, the lease, the bound.
 
 use crate::fixture::{Database, checked, content, create, delete, key, link};
+use edgelink_control_plane::drawn::Drawn;
 use edgelink_control_plane::store::{
-    Actor, BOUND_LEAD_MILLIS, DomainNames, Drawn, FeedKind, FlushReason, LeaseClaim,
-    MAX_BATCH_BYTES, MAX_LEASE_MILLIS, NUMBERS_SKIPPED, NewLink, Packed, Past, PublisherState,
-    ScanProgress, Store,
+    Actor, BOUND_LEAD_MILLIS, DomainNames, FeedKind, FlushReason, LeaseClaim, MAX_BATCH_BYTES,
+    MAX_LEASE_MILLIS, NUMBERS_SKIPPED, NewLink, Packed, Past, PublisherState, ScanProgress, Store,
 };
 use edgelink_wire::{FeedPosition, Record};
 

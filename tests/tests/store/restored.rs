@@ -2,9 +2,10 @@
 
 use crate::fixture::{Database, account, content, create, key, migrated, patient};
 use edgelink_control_plane::domains::model::DomainDetails;
+use edgelink_control_plane::drawn::Drawn;
 use edgelink_control_plane::store::{
-    Actor, ApiKeyRow, Drawn, FeedKind, FlushReason, IDS_SKIPPED, LeaseClaim, MAX_LEASE_MILLIS,
-    NewDomain, NewLink, Past, Secret, Store, StoreError, WebhookRow, WebhookState,
+    Actor, ApiKeyRow, FeedKind, FlushReason, IDS_SKIPPED, LeaseClaim, MAX_LEASE_MILLIS, NewDomain,
+    NewLink, Past, Secret, Store, StoreError, WebhookRow, WebhookState,
 };
 use edgelink_control_plane::tenancy::{Bounds, Role};
 use edgelink_tests::servers::MariaDb;

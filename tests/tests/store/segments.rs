@@ -1,9 +1,10 @@
 //! Segments of numbers.
 
 use crate::fixture::Database;
+use edgelink_control_plane::drawn::Drawn;
 use edgelink_control_plane::numbers::{NumberSource, SegmentOptions, counter, segment};
 use edgelink_control_plane::store::{
-    Drawn, FeedKind, LeaseClaim, NUMBERS_SKIPPED, Past, PublisherState, Segment, Store,
+    FeedKind, LeaseClaim, NUMBERS_SKIPPED, Past, PublisherState, Segment, Store,
 };
 use edgelink_wire::FeedPosition;
 use std::sync::Arc;

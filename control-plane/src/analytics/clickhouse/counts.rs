@@ -1,14 +1,13 @@
 //! Counts, series and breakdowns, as [`super::spans`] says by which tables; the values among the clicks of links by the clicks
 //! themselves for days that are not added up.
 
-use super::super::engine::{
-    AnalyticsQuery, Breakdown, EngineError, Numbers, Scope, Slot, Visitors,
-};
-use super::super::model::{Attribute, Bots, OTHER};
+use super::super::engine::{AnalyticsQuery, Breakdown, EngineError, Numbers, Slot, Visitors};
 use super::connection::Connection;
 use super::schema::value_of;
 use super::spans::{Kind, Spans, spans, spans_of_values};
 use super::sql::Sql;
+use crate::counts::Scope;
+use crate::counts::{Attribute, Bots, OTHER};
 use std::collections::HashMap;
 
 const DAY: u64 = 86_400;

@@ -1,15 +1,14 @@
 //! Single clicks, and orphan visits.
 
-use super::super::engine::{
-    AnalyticsQuery, EngineError, RawClick, RawPlace, RawQuery, Scope, Visitors,
-};
-use super::super::model::Bots;
+use super::super::engine::{AnalyticsQuery, EngineError, RawClick, RawPlace, RawQuery, Visitors};
 use super::connection::Connection;
 use super::counts;
 use super::rows::RawRow;
 use super::spans::since;
 use super::sql::Sql;
 use crate::clock;
+use crate::counts::Bots;
+use crate::counts::Scope;
 use clickhouse::Row as _;
 use std::ops::Range;
 

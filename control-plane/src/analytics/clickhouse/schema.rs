@@ -8,8 +8,8 @@
 
 mod layout;
 
-use super::super::model::Attribute;
 use crate::config::AnalyticsConfig;
+use crate::counts::Attribute;
 
 /// What ClickHouse understands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! A statement with the values that are bound in it.
 
-use super::super::engine::Scope;
 use super::schema::Dialect;
+use crate::counts::Scope;
 use std::ops::Range;
 
 /// Stands in the text for a list of links, which dialects write differently.

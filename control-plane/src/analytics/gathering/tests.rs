@@ -1,5 +1,6 @@
 use super::*;
-use crate::analytics::model::{Agent, Click, Described, Device, OTHER};
+use crate::analytics::model::{Agent, Click, Described, Device};
+use crate::counts::OTHER;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,12 +1,13 @@
 //! Counts, series and breakdowns, of rollups.
 
-use super::super::engine::{AnalyticsQuery, Breakdown, EngineError, Numbers, Scope, Slot};
+use super::super::engine::{AnalyticsQuery, Breakdown, EngineError, Numbers, Slot};
 use super::super::gathering::domain_scope;
-use super::super::model::{Attribute, Bots, OTHER};
 use super::super::plan::{Part, plan};
-use super::super::rollup::{EncodedRollup, RollupError, Tally};
-use super::super::sketch::SketchUnion;
 use crate::clock;
+use crate::counts::Scope;
+use crate::counts::rollup::{EncodedRollup, RollupError, Tally};
+use crate::counts::sketch::SketchUnion;
+use crate::counts::{Attribute, Bots, OTHER};
 use crate::store::{DocKind, DocPart, Store, StoredDoc};
 use std::collections::HashMap;
 use std::panic::resume_unwind;

@@ -3,10 +3,11 @@
 //! Rollups of links have none of them: there the links say. Rollups of domains and tenants have a bounded number of links, so
 //! that of those which may have most clicks their own rollups are read.
 
-use super::super::engine::{AnalyticsQuery, Breakdown, EngineError, Scope};
-use super::super::model::{Attribute, OTHER};
+use super::super::engine::{AnalyticsQuery, Breakdown, EngineError};
 use super::super::reading::host;
 use super::counting::{Counting, top};
+use crate::counts::Scope;
+use crate::counts::{Attribute, OTHER};
 use edgelink_wire::LinkKey;
 use std::collections::HashMap;
 

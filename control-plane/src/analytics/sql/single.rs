@@ -1,9 +1,10 @@
 //! Single clicks, and orphan visits.
 
 use super::super::described;
-use super::super::engine::{EngineError, RawClick, RawPlace, RawQuery, Scope};
-use super::super::model::Bots;
+use super::super::engine::{EngineError, RawClick, RawPlace, RawQuery};
 use crate::clock;
+use crate::counts::Bots;
+use crate::counts::Scope;
 use crate::store::{RawHead, RawRow, RawScope, RawSelection, Store, StoreError};
 use edgelink_wire::clicks::events::OrphanKind;
 use std::collections::HashMap;

@@ -1,8 +1,8 @@
 //! What the resources of an account share: values of fields, and how the store's refusals are answered.
 
 use super::fields::{Fields, Reason};
-use crate::links::passwords::NewPassword;
 use crate::problem::{FieldError, Kind, Problem};
+use crate::service::passwords::NewPassword;
 use crate::store::AccountError;
 use crate::tenancy::{AccountName, Role};
 use axum::Json;

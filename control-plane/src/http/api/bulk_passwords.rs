@@ -1,8 +1,8 @@
 //! Passwords that the items of a bulk request set.
 
 use crate::admission::Claim;
-use crate::links::passwords::{MAX_PER_REQUEST, NewPassword, Passwords};
 use crate::problem::Problem;
+use crate::service::passwords::{MAX_PER_REQUEST, NewPassword, Passwords};
 
 /// Hashes the passwords of items, one after the other, which is to be done before links are created or changed. Items with a
 /// password beyond the first [`MAX_PER_REQUEST`] are refused.

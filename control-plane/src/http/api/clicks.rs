@@ -6,7 +6,7 @@ pub(crate) mod view;
 
 use super::one::{self, LinkAndQuery, RequestedLink};
 use super::schema;
-use crate::analytics::Scope;
+use crate::counts::Scope;
 use crate::http::app::App;
 use crate::http::auth::Caller;
 use crate::problem::Problem;

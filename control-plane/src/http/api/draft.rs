@@ -2,9 +2,9 @@
 
 use crate::admission::Claim;
 use crate::links::model::LinkContent;
-use crate::links::order::Order;
-use crate::links::passwords::{NewPassword, Passwords};
 use crate::problem::Problem;
+use crate::service::order::Order;
+use crate::service::passwords::{NewPassword, Passwords};
 
 /// An order as a request has it, which becomes one that can be carried out when its password is hashed.
 #[derive(Clone, Debug)]

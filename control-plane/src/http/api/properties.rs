@@ -6,7 +6,7 @@ use super::values;
 use crate::http::auth::Caller;
 use crate::http::tenant_links::TenantLinks;
 use crate::links::checked::{CheckedContent, CheckedTarget, OtherProperties};
-use crate::links::passwords::NewPassword;
+use crate::service::passwords::NewPassword;
 use crate::store::ChangeError;
 use edgelink_wire::{LinkState, RedirectStatus};
 

@@ -5,8 +5,8 @@
 
 use crate::http::app::App;
 use crate::http::auth::Caller;
-use crate::links::order::{Order, OrderOutcome};
 use crate::problem::{Kind, Problem};
+use crate::service::order::{Order, OrderOutcome};
 use std::borrow::Borrow;
 use tokio::time::Instant;
 
@@ -24,7 +24,7 @@ pub(super) async fn create(app: &App, caller: &Caller, order: Order) -> OrderOut
     outcome
 }
 
-/// Carries orders out like [`Creator::create_many`](crate::links::creating::Creator::create_many), which may leave out the last
+/// Carries orders out like [`Creator::create_many`](crate::service::creating::Creator::create_many), which may leave out the last
 /// ones. The first of them are within the quota, and the others answered only if they create nothing.
 pub(super) async fn create_many<O: Borrow<Order>>(
     app: &App,

@@ -13,7 +13,7 @@ use crate::tenancy::Scope;
 use axum::Json;
 use axum::extract::{Extension, State};
 use axum::response::{IntoResponse, Response};
-use edgelink_wire::clicks::click_id::{self, ClickId};
+use edgelink_wire::click_id::{self, ClickId};
 use http::StatusCode;
 use serde_json::Value;
 use sha2::{Digest, Sha256};

@@ -5,7 +5,7 @@ use crate::domains::NoDomain;
 use crate::http::auth::Caller;
 use crate::http::tenant_links::TenantLinks;
 use crate::links::checked::CheckedTarget;
-use crate::links::passwords::NewPassword;
+use crate::service::passwords::NewPassword;
 use crate::timestamp;
 use edgelink_wire::password::MAX_PASSWORD_LENGTH;
 use edgelink_wire::{Code, Domain, LinkState, RedirectStatus};

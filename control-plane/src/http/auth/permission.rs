@@ -130,7 +130,7 @@ impl Caller {
 
     /// Refuses a link that does not exist for the caller. Every change of a link asks this first.
     pub(crate) fn check(&self, link: &Link) -> Result<(), ChangeError> {
-        match self.scope.covers(link) {
+        match link.is_in(&self.scope) {
             true => Ok(()),
             false => Err(ChangeError::Hidden),
         }

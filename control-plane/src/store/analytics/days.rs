@@ -2,7 +2,7 @@
 
 use super::docs::{DAYS, DocKey, DocKind, HOURS, Head, decode, whole};
 use super::state::State;
-use crate::analytics::rollup::Rollup;
+use crate::counts::rollup::Rollup;
 use crate::store::calls::{Store, run};
 use crate::store::classes::Class;
 use crate::store::error::{Fault, StoreError};

@@ -1,6 +1,6 @@
 //! Rollups as rows: `click_hours` and `click_days`.
 
-use crate::analytics::rollup::{Bounds, MAX_SLOTS, Rollup, RollupError, split};
+use crate::counts::rollup::{Bounds, MAX_SLOTS, Rollup, RollupError, split};
 use crate::store::error::Fault;
 use crate::store::session::Session;
 use crate::store::sql::{LONGEST, pieces, sql};

@@ -1,6 +1,6 @@
 //! All clicks of a link.
 
-use crate::analytics::rollup::Tally;
+use crate::counts::rollup::Tally;
 use crate::store::calls::{Store, run};
 use crate::store::error::{Fault, StoreError};
 use crate::store::session::Session;

@@ -5,7 +5,7 @@ use super::orphans::{self, NewOrphan};
 use super::raw::{self, NewRaw};
 use super::state::State;
 use super::totals;
-use crate::analytics::rollup::{Added, Rollup, Tally};
+use crate::counts::rollup::{Added, Rollup, Tally};
 use crate::runtime::aside;
 use crate::store::calls::{Store, run};
 use crate::store::classes::Class;

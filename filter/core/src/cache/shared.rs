@@ -6,8 +6,8 @@
 //! Layout of a slot's value: 1 byte version, 8 bytes when it was fetched (milliseconds of the machine's monotonic clock,
 //! little-endian), the encoded [`Entry`].
 
-use crate::cache::freshness::{HeldRevision, Precedence, RecordKind};
-use crate::host::{NEVER_WRITTEN, SharedData, SharedValue};
+use crate::freshness::{HeldRevision, Precedence, RecordKind};
+use crate::host::{NEVER_WRITTEN, SharedData, SharedValue, Version};
 use crate::time::Moment;
 use edgelink_wire::{Entry, Record};
 use std::ops::Deref;
@@ -24,9 +24,6 @@ pub(crate) struct Slots {
     name: String,
     value: Vec<u8>,
 }
-
-/// The version of a slot that held nothing of a key when it was read; [`NEVER_WRITTEN`] where that is not known.
-pub(crate) type Version = u32;
 
 /// What is found in the slot of a key.
 pub(crate) enum Slot<V> {
@@ -176,7 +173,7 @@ impl Slots {
     }
 
     /// Writes to the slot that was named last. Whether it was written.
-    fn set(&mut self, data: &mut impl SharedData, offer: Offer<'_>, cas: u32) -> bool {
+    fn set(&mut self, data: &mut impl SharedData, offer: Offer<'_>, cas: Version) -> bool {
         self.value.clear();
         self.value.push(VERSION);
         self.value

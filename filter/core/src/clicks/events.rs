@@ -5,11 +5,12 @@ use super::wanted::{Picked, Wanted};
 use crate::host::Clients;
 use crate::request::{Headers, behind_code};
 use crate::settings::{Attribute, Settings};
+use edgelink_wire::click_id::{ClickId, ClickIds};
 use edgelink_wire::clicks::attributes::{self, MAX_HOST};
 use edgelink_wire::clicks::events::{
     Attributes, Encoded, Event, EventsBuilder, Kind, OrphanKind, UTM,
 };
-use edgelink_wire::clicks::{ClickId, ClickIds, VisitorKeys, visitor_token};
+use edgelink_wire::clicks::{VisitorKeys, visitor_token};
 use foldhash::fast::SeedableRandomState;
 use std::cell::Cell;
 

@@ -1,7 +1,8 @@
 //! Tier 5: lookups at the control plane: the request, and reading the answer. Requests for visits go the same way.
 
-use crate::cache::freshness::RecordKind;
-use crate::flights::{FlightId, Purpose};
+use crate::fetched_record::FetchedRecord;
+use crate::flights::{FlightId, Purpose, StreamId};
+use crate::freshness::RecordKind;
 use edgelink_wire::code::MAX_CODE_LENGTH;
 use edgelink_wire::domain::MAX_DOMAIN_LENGTH;
 use edgelink_wire::record::MAX_RECORD_LENGTH;
@@ -93,6 +94,22 @@ pub struct Response<'a> {
     pub body: &'a [u8],
 }
 
+/// Milliseconds that the control plane has to check a password: it does one after the other.
+pub const UNLOCK_TIMEOUT_MILLIS: u32 = 5_000;
+
+/// A form that is to be sent to the control plane.
+#[derive(Debug, PartialEq, Eq)]
+pub struct UnlockCallout {
+    /// The stream of the form.
+    pub stream: StreamId,
+    /// The `:path`. It is a POST.
+    pub path: String,
+    /// The address of the visitor; empty if it is not known.
+    pub visitor: String,
+    /// The form.
+    pub body: Vec<u8>,
+}
+
 /// Why a callout returned no usable record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CalloutError {
@@ -108,37 +125,6 @@ pub(crate) enum CalloutError {
     /// The answer is right for a time too long ago.
     #[error("an answer that may be {0} ms old")]
     TooOld(u64),
-}
-
-/// A record as another tier has it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FetchedRecord<B> {
-    /// The record, encoded.
-    pub(crate) bytes: B,
-    pub(crate) kind: RecordKind,
-    pub(crate) rev: u64,
-}
-
-impl<B> FetchedRecord<B> {
-    /// A record, and its encoding.
-    pub(crate) fn new(record: &Record<&str>, bytes: B) -> Self {
-        Self {
-            bytes,
-            kind: RecordKind::of(record),
-            rev: record.rev(),
-        }
-    }
-}
-
-impl FetchedRecord<Vec<u8>> {
-    /// The same, borrowed.
-    pub(crate) fn as_deref(&self) -> FetchedRecord<&[u8]> {
-        FetchedRecord {
-            bytes: &self.bytes,
-            kind: self.kind,
-            rev: self.rev,
-        }
-    }
 }
 
 /// The answer of the control plane to a lookup.
@@ -204,7 +190,8 @@ mod tests {
     use super::*;
     use crate::fake::{aged, answer, hasher, link, settings};
     use crate::flights::{FlightBounds, Flights};
-    use edgelink_wire::record::{MAX_EXTENSION_LENGTH, MAX_URL_LENGTH};
+    use edgelink_wire::record::MAX_EXTENSION_LENGTH;
+    use edgelink_wire::target::MAX_URL_LENGTH;
     use proptest::prelude::*;
 
     const TYPE: &[u8] = LinkAnswer::MEDIA_TYPE.as_bytes();

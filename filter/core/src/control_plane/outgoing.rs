@@ -2,7 +2,7 @@
 
 use super::BackgroundCallout;
 use super::callout::Callout;
-use crate::forms::{UNLOCK_TIMEOUT_MILLIS, UnlockCallout};
+use super::callout::{UNLOCK_TIMEOUT_MILLIS, UnlockCallout};
 use crate::metrics::BackgroundKind;
 use crate::settings::Settings;
 use edgelink_wire::clicks::{EDGE_HEADER, SENT_AT_HEADER};

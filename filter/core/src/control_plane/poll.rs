@@ -1,6 +1,5 @@
 //! Reads the feed from the control plane, by long polls one after the other.
 
-use super::warm::Reading;
 use super::{BackgroundCallout, BackgroundKind, PeriodicCallout, body_of};
 use crate::admission::FeedPlace;
 use crate::control_plane::callout::{CalloutError, Response};
@@ -10,6 +9,7 @@ use crate::log_throttle::LogThrottle;
 use crate::metrics::{FeedOutcome, Metric};
 use crate::settings;
 use crate::time::Moment;
+use crate::warm::Reading;
 use edgelink_wire::RecordError;
 use edgelink_wire::backoff::Bounds;
 use edgelink_wire::feed::FeedMessage;

@@ -2,8 +2,9 @@
 
 use crate::control_plane::BackgroundCallout;
 use crate::control_plane::callout::Callout;
+use crate::control_plane::callout::UnlockCallout;
 use crate::flights::Waiter;
-use crate::forms::{FormEnd, UnlockCallout};
+use crate::forms::FormEnd;
 use crate::metrics::Tier;
 use edgelink_wire::Record;
 use edgelink_wire::domain_record::is_key_of_domain;

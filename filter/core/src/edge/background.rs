@@ -3,22 +3,22 @@
 use super::Edge;
 use crate::admission::FeedPlace;
 use crate::cache::Update;
-use crate::cache::freshness::Coverage;
 use crate::clicks::Counted;
-use crate::control_plane::Reading;
 use crate::control_plane::callout::{CalloutError, MAX_BODY_BYTES, Response};
 use crate::control_plane::{
     BackgroundCallout, BackgroundKind, ClickReports, PeriodicCallout, Poll, Snapshots, Visits,
-    Warm, poll, snapshots,
+    poll, snapshots,
 };
 use crate::feed::FeedApplier;
 use crate::flights::Token;
+use crate::freshness::Coverage;
 use crate::host::{Log, SharedData};
 use crate::metrics::{BackgroundOutcome, Metric};
 use crate::redis::FeedView;
 use crate::settings::Settings;
 use crate::time::Moment;
 use crate::visits::Leases;
+use crate::warm::{Reading, Warm};
 use edgelink_wire::Record;
 use edgelink_wire::WorkerHealth;
 use edgelink_wire::clicks::{VisitorKeys, WorkerId};

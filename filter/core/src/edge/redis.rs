@@ -2,10 +2,11 @@
 
 use super::Edge;
 use super::action::{Action, Resumed, Visits};
-use crate::cache::freshness::RecordKind;
 use crate::cache::{Fetched, Inserted, Source};
-use crate::control_plane::callout::{Callout, FetchedRecord};
+use crate::control_plane::callout::Callout;
+use crate::fetched_record::FetchedRecord;
 use crate::flights::{Completed, FlightId, PendingLookup};
+use crate::freshness::RecordKind;
 use crate::host::{Log, SharedData, StreamToken, Streams};
 use crate::metrics::{CalloutOutcome, Metric, RedisOutcome, Tier};
 use crate::redis::{FeedView, LookupAnswer, Lookups};

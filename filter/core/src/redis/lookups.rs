@@ -2,7 +2,7 @@
 
 use super::grpc_stream::{GrpcStream, Method};
 use super::probes::{Current, FeedView, Probes};
-use crate::control_plane::callout::FetchedRecord;
+use crate::fetched_record::FetchedRecord;
 use crate::flights::FlightId;
 use crate::host::{Log, StreamToken, Streams};
 use crate::log_throttle::LogThrottle;

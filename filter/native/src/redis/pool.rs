@@ -7,8 +7,7 @@
 mod nodes;
 
 use self::nodes::{Node, Nodes};
-use super::client_config;
-use crate::process::Process;
+use super::{Receiver, client_config};
 use edgelink_filter_core::host::StreamToken;
 use edgelink_filter_core::resp::client::{Auth, Mode};
 use edgelink_filter_core::resp::decode::Decoder;
@@ -41,13 +40,12 @@ const LOOKUP: &[u8] = b"HMGET";
 
 /// Carries commands and answers, until the core is done with the connection, or no node can be reached.
 pub(super) async fn run(
-    process: &'static Process,
+    receiver: &'static dyn Receiver,
     token: StreamToken,
     settings: &RedisSettings,
     unsent: UnboundedReceiver<Vec<u8>>,
 ) -> io::Result<()> {
-    let tell = |bytes: &[u8]| process.with(|worker| worker.on_redis_data(token, bytes));
-    carry(settings, unsent, |bytes| tell(bytes).is_ok()).await
+    carry(settings, unsent, |bytes| receiver.on_data(token, bytes)).await
 }
 
 /// The same, with what takes the answers, and says whether it goes on.

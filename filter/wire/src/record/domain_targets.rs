@@ -1,7 +1,7 @@
 //! Where visitors of a domain are sent who ask for no link that redirects: a part of the record of a domain.
 
 use crate::error::RecordError;
-use crate::record::target::is_target;
+use crate::target::is_target;
 use crate::varint;
 
 /// The longest target of a domain, in bytes.

@@ -17,8 +17,8 @@
 use crate::error::RecordError;
 use crate::password::UnlockKey;
 use crate::record::domain_targets::DomainTargets;
-use crate::record::target::{MAX_URL_LENGTH, is_target};
 use crate::rules::{self, Rules};
+use crate::target::{MAX_URL_LENGTH, is_target};
 use crate::varint;
 
 const RULES: u64 = 1;

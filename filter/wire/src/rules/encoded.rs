@@ -4,7 +4,7 @@
 use super::criterion::Criterion;
 use super::written::{MAX_CONDITIONS, MAX_RULES};
 use crate::error::RecordError;
-use crate::record::target::is_target;
+use crate::target::is_target;
 use crate::varint;
 
 const MALFORMED: RecordError = RecordError::Field("rules");

@@ -5,7 +5,7 @@ use super::encoded::Rules;
 use super::words::{Browser, Device};
 use super::written::{MAX_HEADER_BYTES, MAX_QUERY_BYTES};
 use super::{language, user_agent};
-use crate::clicks::ClickId;
+use crate::click_id::ClickId;
 use crate::query::{decoded, last_value};
 use siphasher::sip::SipHasher24;
 use std::cell::OnceCell;

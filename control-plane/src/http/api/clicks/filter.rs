@@ -3,7 +3,7 @@
 use super::super::fields::{Fields, Reason};
 use super::super::list::{filter_tags, tags_mode};
 use super::super::{one, values};
-use crate::analytics::{Bots, Scope};
+use crate::counts::{Bots, Scope};
 use crate::http::app::App;
 use crate::http::auth::Caller;
 use crate::http::tenant_links::TenantLinks;

@@ -4,7 +4,7 @@ use super::super::cursor;
 use crate::analytics::{RawClick, VisitorView, orphan_word};
 use crate::store::Conversion;
 use crate::timestamp;
-use edgelink_wire::clicks::click_id::{self, ClickId};
+use edgelink_wire::click_id::{self, ClickId};
 use serde::Serialize;
 use std::collections::HashMap;
 use utoipa::ToSchema;

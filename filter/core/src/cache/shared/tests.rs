@@ -1,6 +1,6 @@
 use super::*;
-use crate::cache::freshness::{Freshness, Lifetimes};
 use crate::fake::{Store, link};
+use crate::freshness::{Freshness, Lifetimes};
 use proptest::prelude::*;
 
 const LIFETIMES: Lifetimes = Lifetimes {

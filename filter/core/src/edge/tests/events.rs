@@ -432,7 +432,7 @@ fn the_target_of_a_link_that_tracks_conversions_gets_the_id_of_the_event() {
         let reported = world.acknowledged();
         assert_eq!((reported.sum, reported.counts), (3, 1));
         let id = reported.events[0].id.unwrap();
-        let text = edgelink_wire::clicks::click_id::to_text(id);
+        let text = edgelink_wire::click_id::to_text(id);
         assert_eq!(location, format!("https://a/?b&el_click={text}#c"));
     }
 }

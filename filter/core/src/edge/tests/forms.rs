@@ -2,7 +2,8 @@
 
 use super::rules::map;
 use super::*;
-use crate::forms::{BODY_MILLIS, FORM_MILLIS, FormAnswer, FormStep, UnlockCallout};
+use crate::control_plane::callout::UnlockCallout;
+use crate::forms::{BODY_MILLIS, FORM_MILLIS, FormAnswer, FormStep};
 use crate::request::Headers;
 use crate::settings::MAX_FORMS;
 use edgelink_wire::password::{COOKIE_MEDIA_TYPE, UnlockKey, cookie_name};

@@ -126,7 +126,8 @@ fn settings_that_are_shown_show_no_password() {
 fn the_longest_answer_there_is_fits_the_limits() {
     use crate::resp::decode::Decoder;
     use crate::resp::encode;
-    use edgelink_wire::record::{MAX_EXTENSION_LENGTH, MAX_URL_LENGTH};
+    use edgelink_wire::record::MAX_EXTENSION_LENGTH;
+    use edgelink_wire::target::MAX_URL_LENGTH;
     use edgelink_wire::{LinkRecord, LinkState, Record, RedirectStatus, redis};
 
     let url = "u".repeat(MAX_URL_LENGTH);

@@ -1,7 +1,11 @@
 //! The hooks: what Envoy calls. Each catches panics. Those that are there because Envoy insists on them do nothing.
 
-use super::{Buffer, Configuration, Filter, Object, RawHeader, VERSION, Wake};
-use crate::main_thread::{self, CalloutEnd};
+#![allow(unsafe_code)]
+#![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
+
+use crate::abi::{self, Buffer, Configuration, Filter, Object, RawHeader, VERSION, Wake};
+use crate::main_thread;
+use crate::orders::CalloutEnd;
 use crate::panics::{self, Panicked};
 use crate::process::{self, Config};
 use crate::routes::{self, RouteConfig};
@@ -43,8 +47,8 @@ extern "C" fn envoy_dynamic_module_on_http_filter_config_new(
         // SAFETY: both may be asked on the main thread, which this is.
         unsafe {
             (
-                super::envoy_dynamic_module_callback_is_validation_mode(),
-                super::envoy_dynamic_module_callback_get_concurrency(),
+                abi::envoy_dynamic_module_callback_is_validation_mode(),
+                abi::envoy_dynamic_module_callback_get_concurrency(),
             )
         }
     };
@@ -202,7 +206,7 @@ struct OfAnother;
 fn route_of(filter: Filter<'_>) -> Result<Option<&RouteConfig>, OfAnother> {
     // SAFETY: it is the request of the hook that runs.
     let route =
-        unsafe { super::envoy_dynamic_module_callback_get_most_specific_route_config(filter.0) };
+        unsafe { abi::envoy_dynamic_module_callback_get_most_specific_route_config(filter.0) };
     if route.is_null() {
         return Ok(None);
     }

@@ -1,8 +1,8 @@
 //! Moving links: the new place takes a number of its own.
 
-use super::checked::CheckedContent;
 use super::creating::Creator;
 use super::order::{CreateFailure, Order};
+use crate::links::checked::CheckedContent;
 use crate::links::model::{History, Link};
 use crate::problem::{Kind, Problem};
 use crate::store::{Actor, ChangeError, LinkMove, MoveError, Moved, Store};

@@ -1,14 +1,14 @@
 //! Which handler serves a path, and through which layers.
 
-use super::bounded::ListenerAdmission;
-use super::visit::SentPath;
-use super::{answers, api, edge_api, health, openapi, redirect, shlink, unlock};
-use super::{layers, observe};
 use crate::admission::Admission;
 use crate::config::ListenerKind;
 use crate::console;
 use crate::domains::model::Brand;
 use crate::http::app::App;
+use crate::http::bounded::ListenerAdmission;
+use crate::http::visit::SentPath;
+use crate::http::{answers, api, edge_api, health, openapi, redirect, shlink, unlock};
+use crate::http::{layers, observe};
 use crate::problem::{self, Kind, Problem, method_not_allowed};
 use crate::public::{self, home, preview};
 use axum::body::Body;

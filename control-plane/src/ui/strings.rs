@@ -1,8 +1,8 @@
 //! The texts of pages for visitors, in English.
 
-use crate::console::strings::strings;
+use super::texts;
 
-strings! {
+texts! {
     NOT_FOUND = "Link not found";
     NOT_FOUND_TEXT = "There is no link at this address. Please check how it is spelled.";
     GONE = "Link no longer available";
@@ -63,7 +63,7 @@ strings! {
 }
 
 /// Why a link is reported: words of the API, and what they are called here.
-pub(super) const REASONS: [(&str, &str); 5] = [
+pub(crate) const REASONS: [(&str, &str); 5] = [
     ("phishing", "It pretends to be another site (phishing)"),
     ("malware", "It spreads malware"),
     ("spam", "It came as spam"),

@@ -1,8 +1,8 @@
 //! Orders for links, and their outcomes.
 
-use super::checked::CheckedContent;
-use super::model::{History, Link, LinkContent};
 use crate::domains::NoDomain;
+use crate::links::checked::CheckedContent;
+use crate::links::model::{History, Link, LinkContent};
 use crate::numbers::{IssueError, Subject};
 use crate::problem::{FieldError, Kind, Problem};
 use crate::store::{NewLink, Receipt, StoreError, StoredReceipt, Twin, Wanted, WantedNames};

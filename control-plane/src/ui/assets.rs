@@ -49,7 +49,7 @@ const CONSOLE: &str = "/console/assets";
 const PUBLIC: &str = "/+/assets";
 
 /// The routes of the files.
-pub(super) fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
+pub(crate) fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
     Router::new().route(&format!("{CONSOLE}/{{hash}}/{{name}}"), get(serve))
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn public_routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
 }
 
 /// The address of a file, which changes with any of them.
-pub(super) fn url(name: &str) -> String {
+pub(crate) fn url(name: &str) -> String {
     format!("{CONSOLE}/{}/{name}", *HASH)
 }
 
@@ -69,7 +69,7 @@ pub(crate) fn public_url(name: &str) -> String {
 }
 
 /// The address of the script; `None` if this binary was built without its module, and pages do without.
-pub(super) fn script() -> Option<String> {
+pub(crate) fn script() -> Option<String> {
     SCRIPT
         .iter()
         .all(|name| find(name).is_some())

@@ -10,7 +10,7 @@
 //! Clicks without a value are not written: they are what all values leave of the clicks. So each breakdown sums up to them, but that by
 //! tags, of which a click has many.
 
-use super::model::{Attribute, Bots, OTHER};
+use super::attribute::{Attribute, Bots, OTHER};
 use super::sketch::{MalformedSketch, Sketch};
 use edgelink_wire::{RecordError, varint};
 

@@ -1,7 +1,7 @@
 //! The domains that are in effect in this process.
 
-use super::table::DomainTable;
-use crate::feed::Listener;
+use super::Listener;
+use crate::domains::DomainTable;
 use crate::store::{Store, StoreError};
 use edgelink_wire::domain_record::domain_of_key;
 use edgelink_wire::feed::FeedMessage;

@@ -1,9 +1,9 @@
 //! Looks at the TXT records of verified domains again, in the process that has the lease: a name that has lapsed and was registered
 //! by another owner is not to stay with the tenant that once had it.
 
-use super::model::DomainPatch;
-use super::verification::{Verdict, Verifier};
 use crate::config::DomainsConfig;
+use crate::domains::model::DomainPatch;
+use crate::domains::verification::{Verdict, Verifier};
 use crate::lease::NamedLease;
 use crate::store::{Actor, ChangedDomain, Store, StoreError, WatchedDomain};
 use crate::tenancy::FIRST_TENANT;

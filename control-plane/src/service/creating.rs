@@ -1,9 +1,9 @@
 //! Creating links: receipts and equal links first, then a number, its code, a commit, and another number if the code is taken.
 
 use super::group_commit::{GroupCommit, MAX_BATCH};
-use super::model::Link;
 use super::order::{CreateFailure, FulfilledOrder, Order, OrderOutcome};
 use crate::config::StoreConfig;
+use crate::links::model::Link;
 use crate::numbers::Minter;
 use crate::problem::{Kind, Problem};
 use crate::resolve::KnownKeys;

@@ -2,10 +2,10 @@
 //!
 //! Pages load styles below `/+/`, so whatever stands in front has to lead that path here as it leads the pages.
 
-use super::strings as t;
-use crate::console::assets;
 use crate::domains::model::Brand;
 use crate::problem::{Kind, Problem};
+use crate::ui::assets;
+use crate::ui::strings as t;
 use askama::Template;
 use axum::extract::Path;
 use axum::response::{Html, IntoResponse, Response};
@@ -33,8 +33,8 @@ const IMMUTABLE: HeaderValue = HeaderValue::from_static("public, max-age=3153600
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame<'d> {
     /// The heading.
-    pub(super) title: &'static str,
-    pub(super) brand: Brand<'d>,
+    pub(crate) title: &'static str,
+    pub(crate) brand: Brand<'d>,
 }
 
 impl<'d> Frame<'d> {
@@ -42,7 +42,7 @@ impl<'d> Frame<'d> {
         Self { title, brand }
     }
 
-    pub(super) fn styles(&self) -> Vec<String> {
+    pub(crate) fn styles(&self) -> Vec<String> {
         let own = ["console.css", "public.css"].map(assets::public_url);
         let color = self.brand.color.and_then(|color| color.strip_prefix('#'));
         let color = color.map(|digits| format!("/+/color/{digits}.css"));
@@ -62,7 +62,7 @@ impl<'d> Frame<'d> {
     }
 
     /// Sends a page.
-    pub(super) fn send(
+    pub(crate) fn send(
         &self,
         status: StatusCode,
         cache_control: &'static str,
@@ -98,7 +98,7 @@ pub(crate) struct Message<'d> {
 }
 
 impl<'d> Message<'d> {
-    pub(super) fn new(
+    pub(crate) fn new(
         title: &'static str,
         text: impl Into<Cow<'static, str>>,
         brand: Brand<'d>,
@@ -110,7 +110,7 @@ impl<'d> Message<'d> {
     }
 
     /// 429 with the seconds until there may be another try.
-    pub(super) fn too_many(seconds: u64, brand: Brand<'d>) -> Response {
+    pub(crate) fn too_many(seconds: u64, brand: Brand<'d>) -> Response {
         let page = Self::new(t::TOO_MANY, t::TOO_MANY_TEXT, brand);
         let mut response = page.send(StatusCode::TOO_MANY_REQUESTS, NO_STORE);
         let seconds = HeaderValue::from(seconds);
@@ -119,7 +119,7 @@ impl<'d> Message<'d> {
     }
 
     /// What a problem says.
-    pub(super) fn of_problem(problem: &Problem, brand: Brand<'d>) -> Response {
+    pub(crate) fn of_problem(problem: &Problem, brand: Brand<'d>) -> Response {
         let page = Self::new(t::FAILED, problem.text().to_owned(), brand);
         page.send(problem.status(), NO_STORE)
     }
@@ -166,7 +166,7 @@ impl<'d> PasswordPage<'d> {
 }
 
 /// `GET /+/color/{name}`: the style sheet of a colour, such as `1a2b3c.css`, because no page has styles in it.
-pub(super) async fn color(Path(name): Path<String>) -> Response {
+pub(crate) async fn color(Path(name): Path<String>) -> Response {
     let digits = name.strip_suffix(".css").filter(|digits| {
         let is_hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
         digits.len() == 6 && digits.bytes().all(is_hex)
