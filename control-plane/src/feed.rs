@@ -11,7 +11,7 @@ pub use clock::DatabaseClock;
 pub(crate) use domains::Domains;
 pub use ring::ChangeBatch;
 pub use tail::Tail;
-pub(crate) use visibility::AwaitedChanges;
+pub(crate) use visibility::{AwaitedChanges, Changed};
 
 use crate::config::FeedConfig;
 use edgelink_wire::FeedPosition;

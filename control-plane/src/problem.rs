@@ -2,7 +2,9 @@
 
 use crate::admission::Refusal;
 use crate::analytics::EngineError;
-use crate::store::StoreError;
+use crate::store::{
+    AccountError, ChangeError, DomainError, MAX_COUNTED_LINKS, StoreError, WebhookError,
+};
 use crate::telemetry::LogThrottle;
 use axum::Json;
 use axum::response::{IntoResponse, Response};
@@ -360,6 +362,90 @@ impl From<EngineError> for Problem {
                 }
                 Self::new(Kind::AnalyticsUnavailable)
             }
+        }
+    }
+}
+
+impl From<ChangeError> for Problem {
+    fn from(error: ChangeError) -> Self {
+        match error {
+            ChangeError::Hidden => Self::new(Kind::LinkNotFound),
+            ChangeError::Changed => Self::new(Kind::PreconditionFailed),
+            ChangeError::ExternalIdTaken => Self::external_id_taken(),
+            ChangeError::NotDeleted => Self::new(Kind::NotDeleted),
+            ChangeError::Purged => Self::new(Kind::LinkPurged),
+            ChangeError::Later => {
+                let detail = "the link has properties of a later version: only a control plane of that one changes it";
+                Self::new(Kind::Internal).with_detail(detail)
+            }
+            ChangeError::Invalid { field, reason } => Self::of_field(field, reason),
+        }
+    }
+}
+
+impl From<AccountError> for Problem {
+    fn from(error: AccountError) -> Self {
+        let field = |field, reason: &'static str| vec![FieldError::new(field, reason)];
+        match error {
+            AccountError::NotFound => Self::new(Kind::NotFound),
+            AccountError::NoSuchUser => {
+                Self::validation(field("userId", "is no enabled user of the tenant"))
+            }
+            AccountError::NameTaken => {
+                Self::new(Kind::NameTaken).with_errors(field("name", "is taken"))
+            }
+            AccountError::FirstUser => Self::new(Kind::NotAwaitable).with_errors(field(
+                "awaitsIdentity",
+                "must not be true of the first user of a tenant, who logs in by key or password alone",
+            )),
+            AccountError::HasIdentity => Self::new(Kind::NotAwaitable).with_errors(field(
+                "awaitsIdentity",
+                "must not be true of a user who has an identity, unless hasIdentity is false",
+            )),
+            AccountError::LastAdmin => Self::new(Kind::LastAdmin).with_detail(
+                "a tenant keeps an admin key that is bound to nothing and does not expire, and user 1 stays an admin",
+            ),
+        }
+    }
+}
+
+impl From<DomainError> for Problem {
+    fn from(error: DomainError) -> Self {
+        match error {
+            DomainError::NotFound => Self::new(Kind::DomainNotFound),
+            DomainError::Taken => {
+                let error = FieldError::new("name", "is taken");
+                Self::new(Kind::DomainTaken).with_errors(vec![error])
+            }
+            DomainError::TooMany => Self::new(Kind::TooManyDomains),
+            DomainError::TooManyOfTenant(domains) => {
+                let detail = format!("the tenant has {domains} domains, and may have no more");
+                Self::new(Kind::TooManyDomains).with_detail(detail)
+            }
+            DomainError::TooManyUnverified(domains) => {
+                let detail = format!(
+                    "{domains} domains of the tenant are not verified, and no more may be: verify or remove them first"
+                );
+                Self::new(Kind::TooManyDomains).with_detail(detail)
+            }
+            DomainError::HasLinks(links) => {
+                let more = if links >= MAX_COUNTED_LINKS {
+                    " or more"
+                } else {
+                    ""
+                };
+                let detail = format!("the domain has {links}{more} links");
+                Self::new(Kind::DomainInUse).with_detail(detail)
+            }
+        }
+    }
+}
+
+impl From<WebhookError> for Problem {
+    fn from(error: WebhookError) -> Self {
+        match error {
+            WebhookError::NotFound => Self::new(Kind::NotFound),
+            WebhookError::TooMany => Self::new(Kind::TooManyWebhooks),
         }
     }
 }

@@ -1,11 +1,42 @@
 //! Use cases: what callers can do, whichever door they come through.
 //!
-//! An [`order::Order`] becomes a link by a number, the code of that number, and a commit; if the code is taken, by another
+//! A use case is a typed function of a caller and a request that was read before: [`links::Links`] has those of links. A
+//! [`create_link::CreateLink`] becomes a link by a number, the code of that number, and a commit; if the code is taken, by another
 //! number ([`creating`]). Links that arrive while a commit runs go into the next one ([`group_commit`]).
 
+pub(crate) mod accounts;
+pub(crate) mod answer_room;
+pub mod api_key;
+pub(crate) mod audit;
+mod brand;
+pub(crate) mod bulk;
+pub(crate) mod caller;
+pub(crate) mod conversions;
+pub(crate) mod create_link;
 pub(crate) mod creating;
+pub(crate) mod cursor;
 pub(crate) mod domain_recheck;
+pub(crate) mod domains;
+pub(crate) mod dry_run;
+pub(crate) mod fields;
+pub(crate) mod first_key;
 pub(crate) mod group_commit;
+pub(crate) mod import;
+pub(crate) mod key_uses;
+pub(crate) mod key_verifier;
+pub(crate) mod known_ids;
+pub(crate) mod link_patch;
+pub(crate) mod links;
 pub(crate) mod moving;
-pub(crate) mod order;
+pub(crate) mod page;
 pub(crate) mod passwords;
+mod quota;
+pub(crate) mod reports;
+pub(crate) mod request;
+pub(crate) mod revisions;
+pub(crate) mod schemas;
+pub(crate) mod seal;
+pub(crate) mod tags;
+pub(crate) mod tenant_links;
+pub(crate) mod values;
+pub(crate) mod webhooks;

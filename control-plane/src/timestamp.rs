@@ -1,5 +1,7 @@
 //! Times in the API: RFC 3339.
 
+use serde::Serialize;
+use std::fmt;
 use time::format_description::BorrowedFormatItem;
 use time::format_description::well_known::Rfc3339;
 use time::macros::format_description;
@@ -9,6 +11,27 @@ const SECONDS: &[BorrowedFormatItem<'_>] =
     format_description!("[year]-[month]-[day]T[hour]:[minute]:[second]Z");
 const MILLISECONDS: &[BorrowedFormatItem<'_>] =
     format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
+
+/// A time in answers: RFC 3339 in JSON, and as people read it on pages, without letters and parts of a second.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub(crate) struct Time(pub(crate) String);
+
+impl Time {
+    /// The time of unix milliseconds.
+    pub(crate) fn of_millis(millis: u64) -> Self {
+        Self(from_millis(millis))
+    }
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.0.get(..10), self.0.get(11..19)) {
+            (Some(day), Some(time)) => write!(to, "{day} {time} UTC"),
+            _ => to.write_str(&self.0),
+        }
+    }
+}
 
 /// The text is not a time that a link can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,7 +1,7 @@
 //! `edgelink keys`: make, list and revoke API keys.
 
 use crate::config::Config;
-use crate::http::auth::api_key::{ApiKey, RandomError};
+use crate::service::api_key::{ApiKey, RandomError};
 use crate::store::{AccountError, Actor, ApiKeyRow, KeyQuery, Store, StoreError};
 use crate::tenancy::{AccountName, FIRST_TENANT};
 use crate::{clock, timestamp};

@@ -8,11 +8,10 @@ use crate::clock;
 use crate::config::ClicksConfig;
 use crate::telemetry::LogThrottle;
 use bytes::Bytes;
+use edgelink_wire::click_id::{ClickId, ClickIds};
 use edgelink_wire::clicks::attributes::Attribute;
 use edgelink_wire::clicks::events::{Encoded, Event, EventsBuilder, MAX_EVENTS};
-use edgelink_wire::clicks::{
-    BatchEvents, ClickBatch, ClickId, ClickIds, MAX_LINKS, WorkerId, encode,
-};
+use edgelink_wire::clicks::{BatchEvents, ClickBatch, MAX_LINKS, WorkerId, encode};
 use std::collections::HashMap;
 use std::collections::hash_map::{Entry, RandomState};
 use std::fmt;

@@ -74,7 +74,7 @@ impl Console {
         let made = made.filter(|domain| table.check(domain, tenant_id).is_ok());
         let hosts = self.app.config.links.blocked_hosts.iter();
         let hosts: Vec<Value> = hosts.filter_map(|host| host.written("")).collect();
-        let links = self.app.links(caller);
+        let links = self.app.links.of_tenant(caller);
         let default = caller.default_domain(links.default_domain());
         let mut configured: Vec<&Domain> = table.configured().iter().collect();
         // The script takes the first one for the default.
@@ -231,6 +231,11 @@ pub(super) fn next_page<'a>(
         "{page}{}",
         query(filters.into_iter().chain([cursor]))
     ))
+}
+
+/// The parameters that are not empty, as a list of the service reads them.
+pub(super) fn parameters<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
+    query(pairs).trim_start_matches('?').to_owned()
 }
 
 /// A query of the parameters that are not empty, with its question mark.

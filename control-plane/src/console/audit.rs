@@ -1,13 +1,15 @@
 //! The audit log: who changed what.
 
-use super::api::{Console, next_page, query};
+use super::api::{Console, next_page, parameters};
 use super::fields::{Field, Fields};
 use super::form::Query;
 use super::layout::{self, Layout, Tab};
 use super::signed_in::SignedIn;
 use super::strings as t;
-use super::views::AuditView;
+use super::views::link_href;
 use crate::problem::Problem;
+use crate::service::audit::{self, EntryView};
+use crate::store::AuditEntry;
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
@@ -20,7 +22,7 @@ const FILTERS: [&str; 3] = ["subject", "actor", "action"];
 struct AuditPage {
     layout: Layout,
     filters: Fields,
-    log: AuditView,
+    entries: Vec<Entry>,
     next: Option<String>,
 }
 
@@ -32,11 +34,10 @@ pub(super) async fn page(
 ) -> Result<Response, Problem> {
     let filters = FILTERS.map(|name| (name, asked.get(name).trim()));
     let of_page = [("cursor", asked.get("cursor")), ("limit", "50")];
-    let of_page = query(filters.into_iter().chain(of_page));
-    let log: AuditView = console
-        .read(me.caller(), &format!("/audit{of_page}"))
-        .await?;
-    let next = next_page("/console/audit", filters, &log.next_cursor);
+    let of_page = parameters(filters.into_iter().chain(of_page));
+    let list = audit::list_of(me.caller(), Some(&of_page))?;
+    let page = console.app.links.audit(me.caller(), list).await?;
+    let next = next_page("/console/audit", filters, &page.next);
     let fields = vec![
         Field::new("subject", t::SUBJECT).hint(t::SUBJECT_HINT),
         Field::new("actor", t::ACTOR),
@@ -45,7 +46,27 @@ pub(super) async fn page(
     layout::ok(&AuditPage {
         layout: Layout::new(&me, Some(Tab::Audit), t::AUDIT),
         filters: Fields::new(fields).filled(&asked),
-        log,
+        entries: Entry::of(page.items),
         next,
     })
+}
+
+/// An entry of the audit log on a page.
+pub(super) struct Entry(pub(super) EntryView);
+
+impl Entry {
+    pub(super) fn of(entries: Vec<AuditEntry>) -> Vec<Self> {
+        let entries = entries.into_iter().map(EntryView::new);
+        entries.map(Self).collect()
+    }
+
+    /// The page of what it is about, where there is one.
+    pub(super) fn href(&self) -> Option<String> {
+        let (domain, code) = self.0.subject.strip_prefix("link:")?.rsplit_once('/')?;
+        let page = match self.0.action.as_str() {
+            "link.delete" => "/deleted",
+            _ => "",
+        };
+        Some(link_href(domain, code, page))
+    }
 }

@@ -7,6 +7,7 @@ use super::signed_in::SignedIn;
 use super::strings as t;
 use super::views::{BulkView, LinkView, link_href};
 use crate::problem::Problem;
+use crate::service::caller::Right;
 use askama::Template;
 use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
@@ -174,7 +175,7 @@ async fn changes(
         "disable" => patch(json!({ "state": "disabled" })),
         "archive" => patch(json!({ "archived": true })),
         action @ ("tag" | "untag") => {
-            me.check(&Method::PATCH, "/links/bulk")?;
+            me.check(Right::ChangeLinks)?;
             let tag = form.get("tag").trim();
             if tag.is_empty() {
                 return Err(Problem::of_field("tag", t::IS_REQUIRED));
@@ -245,7 +246,7 @@ pub(super) async fn restore(
     me: SignedIn,
     form: Form,
 ) -> Result<Response, Problem> {
-    me.check(&Method::POST, "/links/{code}/restore")?;
+    me.check(Right::ChangeLinks)?;
     let selected = Selected::all(&form)?;
     if let [link] = selected.as_slice() {
         let path = link.path("/restore");

@@ -11,6 +11,7 @@ use super::strings as t;
 use super::views::{BulkView, LinkView};
 use crate::http::auth::sessions::Token;
 use crate::problem::Problem;
+use crate::service::caller::Right;
 use askama::Template;
 use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
@@ -57,7 +58,7 @@ pub(super) async fn page(
     me: SignedIn,
     Query(query): Query,
 ) -> Result<Response, Problem> {
-    me.check(&Method::POST, "/links")?;
+    me.check(Right::CreateLinks)?;
     let mut fields = fields(&console, &me).await?;
     for field in &mut fields.all {
         let value = query.get(field.name);
@@ -148,7 +149,7 @@ pub(super) async fn many_page(
     State(console): State<Console>,
     me: SignedIn,
 ) -> Result<Response, Problem> {
-    me.check(&Method::POST, "/links/bulk")?;
+    me.check(Right::CreateLinks)?;
     let fields = many_fields(&console, &me).await?;
     show_many(&me, StatusCode::OK, fields, Vec::new())
 }
@@ -184,7 +185,7 @@ pub(super) async fn many(
     me: SignedIn,
     form: Form,
 ) -> Result<Response, Problem> {
-    me.check(&Method::POST, "/links/bulk")?;
+    me.check(Right::CreateLinks)?;
     let lines = form.get("lines").lines().map(str::trim);
     let lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
     let fields = many_fields(&console, &me).await?.filled(&form);

@@ -1,18 +1,18 @@
 //! Domains: their list, new ones, their verification, settings and removal.
 
-use super::api::{Console, encoded, next_page, query};
+use super::api::{Console, encoded, next_page, parameters};
 use super::confirm::Confirm;
 use super::fields::{Field, Fields, Input, stays};
 use super::form::{Form, Query};
 use super::layout::{self, Layout, Tab};
 use super::signed_in::SignedIn;
 use super::strings as t;
-use super::views::{DomainView, DomainsView};
 use crate::problem::Problem;
+use crate::service::caller::Right;
+use crate::service::domains::{DomainCases, DomainList, DomainRequest, DomainView};
 use askama::Template;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Redirect, Response};
-use http::Method;
 use serde_json::{Map, Value};
 
 /// The fields of a domain that are texts.
@@ -57,11 +57,10 @@ pub(super) async fn page(
 
 impl DomainsPage {
     async fn of(console: &Console, me: &SignedIn, cursor: &str) -> Result<Self, Problem> {
-        let of_page = query([("cursor", cursor), ("limit", "100")]);
-        let domains: DomainsView = console
-            .read(me.caller(), &format!("/domains{of_page}"))
-            .await?;
-        let next = next_page("/console/domains", [], &domains.next_cursor);
+        let of_page = parameters([("cursor", cursor), ("limit", "100")]);
+        let list = DomainList::read(Some(&of_page))?;
+        let page = console.app.domain_cases.list(me.caller(), list).await?;
+        let next = next_page("/console/domains", [], &page.next);
         let mut fields = vec![
             Field::new("name", t::DOMAIN_NAME)
                 .hint(t::DOMAIN_NAME_HINT)
@@ -70,11 +69,9 @@ impl DomainsPage {
         fields.extend(settings(None));
         Ok(Self {
             layout: Layout::new(me, Some(Tab::Domains), t::DOMAINS),
-            domains: domains.domains,
+            domains: page.items.iter().map(DomainView::of).collect(),
             next,
-            new: me
-                .may(&Method::POST, "/domains")
-                .then(|| Fields::new(fields)),
+            new: me.has(Right::Administer).then(|| Fields::new(fields)),
         })
     }
 }
@@ -133,13 +130,14 @@ pub(super) async fn create(
     let mut body = body(&form);
     body.insert("name".to_owned(), form.get("name").trim().into());
     body.retain(|_, value| !value.is_null());
-    let made = console
-        .send(me.caller(), Method::POST, "/domains", &body.into())
-        .await;
-    match made {
-        Ok(answer) => {
-            let domain: DomainView = answer.as_type()?;
-            Ok(answer.before(Redirect::to(&domain.page("")).into_response()))
+    let app = &console.app;
+    let made = async {
+        let request = DomainRequest::read(body, &app.links.of_tenant(me.caller()))?;
+        app.domain_cases.create(me.caller(), request).await
+    };
+    match made.await {
+        Ok(made) => {
+            Ok(made.answer(|seen| Redirect::to(&href(seen.domain.as_str(), "")).into_response()))
         }
         Err(problem) if stays(&problem) => {
             let mut page = DomainsPage::of(&console, &me, "").await?;
@@ -164,10 +162,10 @@ pub(super) async fn one(
 
 impl DomainPage {
     async fn of(console: &Console, me: &SignedIn, name: &str) -> Result<Self, Problem> {
-        let path = format!("/domains/{}", encoded(name));
-        let domain: DomainView = console.read(me.caller(), &path).await?;
-        let may_change = me.may(&Method::PATCH, "/domains/{name}")
-            && (!domain.configured || me.caller().is_operator());
+        let seen = console.app.domain_cases.find(me.caller(), name).await?;
+        let domain = DomainView::of(&seen);
+        let may_change =
+            me.has(Right::Administer) && (!domain.configured || me.caller().is_operator());
         Ok(Self {
             layout: Layout::new(me, Some(Tab::Domains), &*domain.name),
             settings: may_change.then(|| Fields::new(settings(Some(&domain)))),
@@ -190,14 +188,16 @@ pub(super) async fn change(
     Path(name): Path<String>,
     form: Form,
 ) -> Result<Response, Problem> {
-    let path = format!("/domains/{}", encoded(&name));
-    let changed = console
-        .send(me.caller(), Method::PATCH, &path, &body(&form).into())
-        .await;
-    match changed {
-        Ok(answer) => {
-            let to = format!("/console/domains/{}?done=changed", encoded(&name));
-            Ok(answer.before(Redirect::to(&to).into_response()))
+    let app = &console.app;
+    let changed = async {
+        let seen = app.domain_cases.find(me.caller(), &name).await?;
+        let links = app.links.of_tenant(me.caller());
+        let change = DomainCases::read_change(me.caller(), &seen, body(&form), &links)?;
+        app.domain_cases.change(me.caller(), &seen, change).await
+    };
+    match changed.await {
+        Ok(changed) => {
+            Ok(changed.answer(|_| Redirect::to(&href(&name, "?done=changed")).into_response()))
         }
         Err(problem) if stays(&problem) => {
             let page = DomainPage::of(&console, &me, &name)
@@ -215,14 +215,14 @@ pub(super) async fn verify(
     me: SignedIn,
     Path(name): Path<String>,
 ) -> Result<Response, Problem> {
-    let path = format!("/domains/{}/verify", encoded(&name));
-    let verified = console
-        .ask(me.caller(), Method::POST, &path, None, None)
-        .await;
-    match verified {
-        Ok(answer) => {
-            let to = format!("/console/domains/{}?done=verified", encoded(&name));
-            Ok(answer.before(Redirect::to(&to).into_response()))
+    let domains = &console.app.domain_cases;
+    let verified = async {
+        let seen = domains.find(me.caller(), &name).await?;
+        domains.verify(me.caller(), seen).await
+    };
+    match verified.await {
+        Ok(verified) => {
+            Ok(verified.answer(|_| Redirect::to(&href(&name, "?done=verified")).into_response()))
         }
         Err(problem) if stays(&problem) => not_done(&console, &me, &name, &problem).await,
         Err(problem) => Err(problem),
@@ -247,17 +247,17 @@ pub(super) async fn ask_to_delete(
     me: SignedIn,
     Path(name): Path<String>,
 ) -> Result<Response, Problem> {
-    me.check(&Method::DELETE, "/domains/{name}")?;
-    let path = format!("/domains/{}", encoded(&name));
-    let domain: DomainView = console.read(me.caller(), &path).await?;
+    me.check(Right::Administer)?;
+    let seen = console.app.domain_cases.find(me.caller(), &name).await?;
+    let domain = DomainView::of(&seen);
     layout::ok(&Confirm {
         layout: Layout::new(&me, Some(Tab::Domains), t::DELETE_DOMAIN),
         text: t::DELETE_DOMAIN_TEXT.to_owned(),
         problem: String::new(),
-        action: domain.page("/delete"),
+        action: href(&domain.name, "/delete"),
         fields: Vec::new(),
         button: t::DELETE,
-        back: domain.page(""),
+        back: href(&domain.name, ""),
         name: domain.name,
     })
 }
@@ -268,16 +268,21 @@ pub(super) async fn delete(
     me: SignedIn,
     Path(name): Path<String>,
 ) -> Result<Response, Problem> {
-    let path = format!("/domains/{}", encoded(&name));
-    let deleted = console
-        .ask(me.caller(), Method::DELETE, &path, None, None)
-        .await;
-    match deleted {
-        Ok(answer) => {
-            let page = Redirect::to("/console/domains?done=deleted").into_response();
-            Ok(answer.before(page))
+    let domains = &console.app.domain_cases;
+    let deleted = async {
+        let seen = domains.find(me.caller(), &name).await?;
+        domains.delete(me.caller(), &seen).await
+    };
+    match deleted.await {
+        Ok(deleted) => {
+            Ok(deleted.answer(|_| Redirect::to("/console/domains?done=deleted").into_response()))
         }
         Err(problem) if stays(&problem) => not_done(&console, &me, &name, &problem).await,
         Err(problem) => Err(problem),
     }
+}
+
+/// The page of a domain, or one about it.
+fn href(name: &str, page: &str) -> String {
+    format!("/console/domains/{}{page}", encoded(name))
 }

@@ -8,10 +8,13 @@ use super::revision::Revision;
 use super::signed_in::SignedIn;
 use super::strings as t;
 use super::views::{LinkView, link_page};
-use crate::problem::Problem;
+use crate::problem::{Kind, Problem};
+use crate::service::caller::Right;
+use crate::service::values;
 use askama::Template;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Redirect, Response};
+use edgelink_wire::{Code, LinkKey};
 use http::{Method, StatusCode};
 use serde_json::{Map, Value};
 
@@ -224,12 +227,29 @@ pub(super) async fn page(
     Path(code): Path<String>,
     Query(asked): Query,
 ) -> Result<Response, Problem> {
-    me.check(&Method::PATCH, "/links/{code}")?;
+    me.check(Right::ChangeLinks)?;
     let (link, entity_tag) = find(&console, &me, &code, asked.get("domain")).await?;
     let fields = fields(&link);
     let settings = console.settings(me.caller());
     let revision = Revision::new(entity_tag);
     Ok(EditPage::new(&me, link, fields, (settings, revision)).send(StatusCode::OK))
+}
+
+/// The key of the link that a path names, on that domain or the default one.
+pub(super) fn key(
+    console: &Console,
+    me: &SignedIn,
+    code: &str,
+    domain: &str,
+) -> Result<LinkKey, Problem> {
+    let links = console.app.links.of_tenant(me.caller());
+    let domain = match domain {
+        "" => links.default_domain().clone(),
+        domain => values::domain(&domain.into(), &links)
+            .map_err(|reason| Problem::of_field("domain", reason))?,
+    };
+    let code = Code::parse(code).map_err(|_| Problem::new(Kind::LinkNotFound))?;
+    Ok(LinkKey::new(domain, code))
 }
 
 /// A link and its revision.

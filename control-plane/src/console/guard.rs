@@ -15,6 +15,7 @@ use crate::http::auth::sessions::Token;
 use crate::http::auth::{Caller, identify};
 use crate::oidc::{BEGIN, CALLBACK};
 use crate::problem::{Kind, Problem};
+use crate::service::caller::Right;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
@@ -178,8 +179,8 @@ async fn with_form(
     signed_in: Option<&SignedIn>,
 ) -> Result<Request, Problem> {
     let boundary = multipart_boundary(request.headers());
-    let importer = signed_in
-        .filter(|signed_in| is_upload(&request) && signed_in.may(&Method::POST, "/import"));
+    let importer =
+        signed_in.filter(|signed_in| is_upload(&request) && signed_in.has(Right::CreateLinks));
     let (mut head, form) = match (boundary, importer) {
         (Some(boundary), Some(importer)) => {
             check_origin(request.headers())?;

@@ -15,6 +15,7 @@ use super::strings as t;
 use super::upload::Upload;
 use crate::http::auth::sessions::Token;
 use crate::problem::{Kind, Problem};
+use crate::service::caller::Right;
 use crate::transfer::{Format, ImportProgress, Mapping};
 use askama::Template;
 use axum::body::Body;
@@ -23,7 +24,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use bytes::{Bytes, BytesMut};
 use futures_util::Stream;
 use futures_util::stream::try_unfold;
-use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde::Deserialize;
 use serde_json::Deserializer;
 use std::collections::HashMap;
@@ -75,7 +76,7 @@ struct Wrong {
 
 impl ImportsPage {
     async fn of(console: &Console, me: &SignedIn) -> Result<Self, Problem> {
-        me.check(&Method::POST, "/import")?;
+        me.check(Right::CreateLinks)?;
         let formats = t::FORMATS.map(|(format, label)| (format.word(), label));
         Ok(Self {
             layout: Layout::new(me, Some(Tab::Imports), t::IMPORTS),
@@ -114,7 +115,7 @@ pub(super) async fn upload(
     upload: Upload,
     form: Form,
 ) -> Result<Response, Problem> {
-    me.check(&Method::POST, "/import")?;
+    me.check(Right::CreateLinks)?;
     match take(&console, &me, &upload, &form).await {
         Ok(import) => {
             import.start(console.local(me.caller()), true, bounds(&console));
@@ -187,7 +188,7 @@ fn failed(error: &io::Error) -> Problem {
 
 /// An import of the caller, who may still import.
 fn own(console: &Console, me: &SignedIn, id: &str) -> Result<Arc<Import>, Problem> {
-    me.check(&Method::POST, "/import")?;
+    me.check(Right::CreateLinks)?;
     console.imports.find(id, me.caller())
 }
 

@@ -1,25 +1,25 @@
 //! API keys: their list, new ones, whose secret is shown once, and their revocation.
 
-use super::api::{Console, encoded, next_page, query};
+use super::api::{Console, encoded, next_page, parameters};
 use super::confirm::Confirm;
 use super::fields::{Field, Fields, Input, stays};
 use super::form::{Form, Query};
 use super::layout::{self, Layout, Tab};
 use super::signed_in::SignedIn;
 use super::strings as t;
-use super::views::{KeyView, KeysView};
 use crate::problem::Problem;
+use crate::service::accounts::keys::{self, KeyView, NewKey, Rotation};
 use askama::Template;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Redirect, Response};
-use http::{Method, StatusCode};
+use http::StatusCode;
 use serde_json::{Map, Value};
 
 #[derive(Template)]
 #[template(path = "console/keys.html")]
 struct KeysPage {
     layout: Layout,
-    keys: KeysView,
+    keys: Vec<KeyView>,
     next: Option<String>,
     fields: Fields,
     /// A new key with its secret.
@@ -39,18 +39,19 @@ pub(super) async fn page(
 
 impl KeysPage {
     async fn of(console: &Console, me: &SignedIn, cursor: &str) -> Result<Self, Problem> {
-        let of_page = query([("cursor", cursor), ("limit", "50")]);
-        let keys: KeysView = console
-            .read(me.caller(), &format!("/keys{of_page}"))
-            .await?;
-        let next = next_page("/console/keys", [], &keys.next_cursor);
+        let of_page = parameters([("cursor", cursor), ("limit", "50")]);
+        let (limit, after) = keys::list_of(Some(&of_page))?;
+        let accounts = &console.app.accounts;
+        let page = accounts.list_keys(me.caller(), limit, after).await?;
+        let next = next_page("/console/keys", [], &page.next);
+        let keys = page.items.into_iter().map(KeyView::new).collect();
         Ok(Self {
             next,
             ..Self::with(me, keys)
         })
     }
 
-    fn with(me: &SignedIn, keys: KeysView) -> Self {
+    fn with(me: &SignedIn, keys: Vec<KeyView>) -> Self {
         let fields = vec![
             Field::new("name", t::NAME).required(),
             Field::choice("role", t::ROLE, &t::ROLES).value("editor"),
@@ -80,7 +81,7 @@ impl KeysPage {
     /// The page with a secret, which is shown also where the list cannot be.
     async fn with_secret(console: &Console, me: &SignedIn, made: KeyView) -> Self {
         let page = Self::of(console, me, "").await;
-        let page = page.unwrap_or_else(|_| Self::with(me, KeysView::default()));
+        let page = page.unwrap_or_else(|_| Self::with(me, Vec::new()));
         Self {
             made: Some(made),
             ..page
@@ -108,12 +109,14 @@ pub(super) async fn create(
             body.insert(name.to_owned(), value);
         }
     }
-    let made = console
-        .send(me.caller(), Method::POST, "/keys", &body.into())
-        .await;
-    let problem = match made {
-        Ok(answer) => {
-            let made = answer.read()?;
+    let app = &console.app;
+    let made = async {
+        let request = NewKey::read(body, &app.links.of_tenant(me.caller()))?;
+        app.accounts.create_key(me.caller(), request).await
+    };
+    let problem = match made.await {
+        Ok((row, key)) => {
+            let made = KeyView::with_secret(row, &key);
             let page = KeysPage::with_secret(&console, &me, made).await;
             return Ok(layout::send(StatusCode::CREATED, &page));
         }
@@ -131,8 +134,8 @@ pub(super) async fn ask_to_revoke(
     me: SignedIn,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
-    let path = format!("/keys/{}", encoded(&id));
-    let key: KeyView = console.read(me.caller(), &path).await?;
+    let key = console.app.accounts.key(me.caller(), &id).await?;
+    let key = KeyView::new(key);
     layout::ok(&Confirm {
         layout: Layout::new(&me, Some(Tab::Keys), t::REVOKE_KEY),
         name: format!("{} ({})", key.name, key.id),
@@ -140,7 +143,9 @@ pub(super) async fn ask_to_revoke(
             "{} {}: {}",
             t::REVOKE_TEXT,
             t::LAST_USED,
-            key.last_used_at.as_deref().unwrap_or(t::NEVER)
+            key.last_used_at
+                .as_ref()
+                .map_or(t::NEVER, |time| time.0.as_str())
         ),
         problem: String::new(),
         action: format!("/console/keys/{}/revoke", encoded(&id)),
@@ -169,11 +174,11 @@ pub(super) async fn rotation(
 
 impl RotationPage {
     async fn of(console: &Console, me: &SignedIn, id: &str) -> Result<Self, Problem> {
-        let path = format!("/keys/{}", encoded(id));
+        let key = console.app.accounts.key(me.caller(), id).await?;
         let overlap = Field::choice("overlapSeconds", t::OLD_SECRET, &t::OVERLAPS);
         Ok(Self {
             layout: Layout::new(me, Some(Tab::Keys), t::ROTATE),
-            key: console.read(me.caller(), &path).await?,
+            key: KeyView::new(key),
             fields: Fields::new(vec![overlap.value("86400")]),
         })
     }
@@ -186,18 +191,19 @@ pub(super) async fn rotate(
     Path(id): Path<String>,
     form: Form,
 ) -> Result<Response, Problem> {
-    let path = format!("/keys/{}/rotate", encoded(&id));
     let mut body = Map::new();
     let overlap = form.number("overlapSeconds");
     if overlap != Value::Null {
         body.insert("overlapSeconds".to_owned(), overlap);
     }
-    let rotated = console
-        .send(me.caller(), Method::POST, &path, &body.into())
-        .await;
-    match rotated {
-        Ok(answer) => {
-            let made = answer.read()?;
+    let accounts = &console.app.accounts;
+    let rotated = async {
+        let rotation = Rotation::read(body)?;
+        accounts.rotate_key(me.caller(), &id, rotation).await
+    };
+    match rotated.await {
+        Ok((row, key)) => {
+            let made = KeyView::with_secret(row, &key);
             layout::ok(&KeysPage::with_secret(&console, &me, made).await)
         }
         Err(problem) if stays(&problem) => {
@@ -215,12 +221,8 @@ pub(super) async fn revoke(
     me: SignedIn,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
-    let path = format!("/keys/{}", encoded(&id));
-    let revoked = console
-        .ask(me.caller(), Method::DELETE, &path, None, None)
-        .await;
-    match revoked {
-        Ok(_) => Ok(Redirect::to("/console/keys?done=revoked").into_response()),
+    match console.app.accounts.revoke_key(me.caller(), &id).await {
+        Ok(()) => Ok(Redirect::to("/console/keys?done=revoked").into_response()),
         Err(problem) if stays(&problem) => {
             let mut page = KeysPage::of(&console, &me, "").await?;
             page.fields = page.fields.with(&problem);

@@ -5,10 +5,11 @@ use super::signed_in::SignedIn;
 use super::strings as t;
 use crate::http::auth::sessions::Token;
 use crate::problem::{Kind, Problem};
+use crate::service::caller::Right;
 use crate::ui::assets;
 use askama::Template;
 use axum::response::{Html, IntoResponse, Response};
-use http::{Method, StatusCode};
+use http::StatusCode;
 
 /// A part of the console that the navigation leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,17 +44,13 @@ impl Tab {
 
     /// Whether the user may look at what is behind it.
     pub(super) fn is_for(self, signed_in: &SignedIn) -> bool {
-        let get = |path| signed_in.may(&Method::GET, path);
         match self {
-            Self::Overview | Self::Links => get("/links"),
-            Self::Create => signed_in.may(&Method::POST, "/links"),
-            Self::Tags => get("/tags"),
-            Self::Domains => get("/domains"),
-            Self::Keys => get("/keys"),
-            Self::Users => get("/users"),
-            Self::Reports => get("/reports"),
-            Self::Imports => signed_in.may(&Method::POST, "/import"),
-            Self::Audit => get("/audit"),
+            Self::Overview | Self::Links | Self::Domains => signed_in.has(Right::ReadLinks),
+            Self::Create | Self::Imports => signed_in.has(Right::CreateLinks),
+            Self::Tags => signed_in.has(Right::ReadTenant),
+            Self::Keys | Self::Users | Self::Reports | Self::Audit => {
+                signed_in.has(Right::Administer)
+            }
             Self::Settings => true,
         }
     }

@@ -1,14 +1,17 @@
 //! A link: its clicks, its QR code, its history, its deletion, and the undoing of that.
 
-use super::api::{Console, query};
+use super::api::{Console, parameters, query};
+use super::audit::Entry;
 use super::clicks::about_clicks;
-use super::edit::{find, path};
+use super::edit::{find, key, path};
 use super::form::Query;
 use super::layout::{self, Layout, Tab};
 use super::signed_in::SignedIn;
 use super::strings as t;
-use super::views::{AuditView, ClicksView, LinkView, link_href, link_page};
+use super::views::{ClicksView, LinkView, link_href, link_page};
 use crate::problem::{Kind, Problem};
+use crate::service::caller::Right;
+use crate::service::page;
 use askama::Template;
 use axum::extract::{Path, RawQuery, State};
 use axum::response::{IntoResponse, Redirect, Response};
@@ -44,7 +47,7 @@ pub(super) async fn page(
     let (link, _) = find(&console, &me, &code, asked.get("domain")).await?;
     let mut page = LinkPage {
         layout: Layout::new(&me, Some(Tab::Links), link.name()).with_notice(&asked),
-        may_change: me.may(&Method::PATCH, "/links/{code}"),
+        may_change: me.has(Right::ChangeLinks),
         days: None,
         breakdowns: Vec::new(),
         problem: String::new(),
@@ -109,7 +112,7 @@ pub(super) async fn qr(
 struct HistoryPage {
     layout: Layout,
     link: LinkView,
-    log: AuditView,
+    entries: Vec<Entry>,
     next: Option<String>,
     may_change: bool,
 }
@@ -123,19 +126,21 @@ pub(super) async fn history(
 ) -> Result<Response, Problem> {
     let domain = asked.get("domain");
     let (link, _) = find(&console, &me, &code, domain).await?;
-    let asked = query([("domain", domain), ("cursor", asked.get("cursor"))]);
-    let of_api = format!("{}{asked}", path(&code, "", "/history"));
-    let log: AuditView = console.read(me.caller(), &of_api).await?;
-    let next = log.next_cursor.as_deref();
+    let of_page = parameters([("cursor", asked.get("cursor"))]);
+    let (limit, before) = page::parameters(Some(&of_page))?;
+    let key = key(&console, &me, &code, domain)?;
+    let history = console.app.links.history(me.caller(), &key, limit, before);
+    let history = history.await?;
+    let next = history.next.as_deref();
     let next = next.map(|cursor| {
         let query = query([("domain", domain), ("cursor", cursor)]);
         link_page(&code, "/history", &query)
     });
     layout::ok(&HistoryPage {
         layout: Layout::new(&me, Some(Tab::Links), t::HISTORY),
-        may_change: me.may(&Method::PATCH, "/links/{code}"),
+        may_change: me.has(Right::ChangeLinks),
         link,
-        log,
+        entries: Entry::of(history.items),
         next,
     })
 }
@@ -168,7 +173,7 @@ pub(super) async fn deleted(
     Path(code): Path<String>,
     Query(asked): Query,
 ) -> Result<Response, Problem> {
-    me.check(&Method::POST, "/links/{code}/restore")?;
+    me.check(Right::ChangeLinks)?;
     match find(&console, &me, &code, asked.get("domain")).await {
         Ok(_) => {
             let query = query([("domain", asked.get("domain"))]);
@@ -177,7 +182,7 @@ pub(super) async fn deleted(
         Err(problem) if problem.kind() == Kind::LinkNotFound => {}
         Err(problem) => return Err(problem),
     }
-    let links = console.app.links(me.caller());
+    let links = console.app.links.of_tenant(me.caller());
     let domain = match asked.get("domain") {
         "" => links.default_domain().as_str(),
         domain => domain,

@@ -6,12 +6,14 @@ use super::form::{Form, Query};
 use super::layout::{self, Layout, Tab};
 use super::signed_in::SignedIn;
 use super::strings as t;
-use super::views::{DomainsView, LinksView};
+use super::views::LinksView;
 use crate::problem::Problem;
+use crate::service::caller::Right;
+use crate::service::domains::DomainList;
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
-use http::{Method, StatusCode};
+use http::StatusCode;
 
 /// The parameters of the list, which are those of the API.
 const FILTERS: [&str; 5] = ["searchTerm", "tags", "domain", "state", "orderBy"];
@@ -68,7 +70,7 @@ pub(super) async fn page(
         next: links.next_cursor.as_deref().map(own),
         first: (!cursor.is_empty()).then(|| own("")),
         links,
-        may_change: me.may(&Method::PATCH, "/links/bulk"),
+        may_change: me.has(Right::ChangeLinks),
         may_create: Tab::Create.is_for(&me),
         back: own(cursor),
     };
@@ -97,11 +99,12 @@ pub(super) async fn domain_field(
     if !Tab::Domains.is_for(me) {
         return Ok(line.hint(t::DOMAIN_HINT));
     }
-    let listed: DomainsView = console.read(me.caller(), "/domains?limit=100").await?;
-    if listed.next_cursor.is_some() {
+    let list = DomainList::read(Some("limit=100"))?;
+    let listed = console.app.domain_cases.list(me.caller(), list).await?;
+    if listed.next.is_some() {
         return Ok(line);
     }
-    let names = listed.domains.iter().map(|domain| domain.name.as_str());
+    let names = listed.items.iter().map(|seen| seen.domain.as_str());
     let mut choices = vec![("", none)];
     choices.extend(names.map(|name| (name, name)));
     Ok(Field::choice("domain", t::DOMAIN, &choices))

@@ -11,6 +11,7 @@ use super::signed_in::SignedIn;
 use super::strings as t;
 use super::views::LinkView;
 use crate::problem::Problem;
+use crate::service::caller::Right;
 use askama::Template;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Redirect, Response};
@@ -58,7 +59,7 @@ pub(super) async fn page(
     Path(code): Path<String>,
     Query(asked): Query,
 ) -> Result<Response, Problem> {
-    me.check(&Method::POST, "/links/{code}/move")?;
+    me.check(Right::ChangeLinks)?;
     let link = (&*code, asked.get("domain"));
     layout::ok(&MovePage::of(&console, &me, link).await?)
 }

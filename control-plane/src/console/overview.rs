@@ -8,12 +8,12 @@ use super::strings as t;
 use super::views::{AccountsView, ClicksView, EdgeView, EdgesView, HealthView};
 use crate::clock;
 use crate::problem::Problem;
+use crate::service::caller::Right;
 use crate::timestamp;
 use askama::Template;
 use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
 use futures_util::future::try_join;
-use http::Method;
 
 const DAY_SECONDS: u64 = 86_400;
 
@@ -48,7 +48,7 @@ pub(super) async fn page(
     if !Tab::Overview.is_for(&me) && Tab::Create.is_for(&me) {
         return Ok(Redirect::to("/console/create").into_response());
     }
-    me.check(&Method::GET, "/links")?;
+    me.check(Right::ReadLinks)?;
     let caller = me.caller();
     let mut page = OverviewPage {
         layout: Layout::new(&me, Some(Tab::Overview), t::OVERVIEW),
@@ -65,7 +65,7 @@ pub(super) async fn page(
     let asked = about_clicks(&console, clicks).await?;
     page.problem = asked.problem;
     (page.days, page.links) = asked.answer.unzip();
-    if me.may(&Method::GET, "/clicks/accounting") {
+    if me.has(Right::Operate) {
         let day = clock::unix_seconds().saturating_sub(DAY_SECONDS);
         let from = timestamp::from_seconds(day);
         let of_day = query([("groupBy", "edge"), ("from", &*from)]);

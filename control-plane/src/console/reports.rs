@@ -1,19 +1,19 @@
 //! Reports of abuse by visitors: their list, and what is done about them.
 
-use super::api::{Console, encoded, next_page, query};
+use super::api::{Console, next_page, parameters, query};
 use super::errors;
 use super::fields::{Field, Fields, stays};
 use super::form::{Form, Query};
 use super::layout::{self, Layout, Tab};
 use super::signed_in::SignedIn;
 use super::strings as t;
-use super::views::{ReportView, ReportsView};
+use super::views::link_href;
 use crate::problem::Problem;
+use crate::service::page;
+use crate::service::reports::{ReportList, ReportPatch, ReportView, reviewer};
 use askama::Template;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Redirect, Response};
-use http::Method;
-use serde_json::json;
 
 #[derive(Template)]
 #[template(path = "console/reports.html")]
@@ -34,16 +34,18 @@ impl ReportsPage {
             state => state,
         };
         let filter = ("state", if state == "all" { "" } else { state });
-        let of_page = query([filter, ("cursor", asked.get("cursor")), ("limit", "50")]);
-        let list: ReportsView = console
-            .read(me.caller(), &format!("/reports{of_page}"))
-            .await?;
-        let next = next_page("/console/reports", [("state", state)], &list.next_cursor);
+        let of_page = [filter, ("cursor", asked.get("cursor")), ("limit", "50")];
+        let list = ReportList::read(Some(&parameters(of_page)))?;
+        let page = console.app.links.list_reports(me.caller(), list).await?;
+        let next = next_page("/console/reports", [("state", state)], &page.next);
+        let reviewer = reviewer(me.caller());
+        let view = |row| ReportView::new(&console.app.config.links, reviewer, row);
+        let reports = page.items.into_iter().map(view).collect();
         let filters = Field::choice("state", t::STATE, &t::REPORT_STATES).value(state);
         Ok(Self {
             layout: Layout::new(me, Some(Tab::Reports), t::REPORTS).with_notice(asked),
             filters: Fields::new(vec![filters]),
-            reports: list.reports,
+            reports,
             next,
             problem: String::new(),
         })
@@ -66,23 +68,22 @@ pub(super) async fn change(
     Path(id): Path<String>,
     form: Form,
 ) -> Result<Response, Problem> {
-    let (patch, done) = match form.get("action") {
-        "open" => (json!({ "state": "open" }), "report-opened"),
-        "disable" => (
-            json!({ "state": "closed", "disableLink": true }),
-            "report-disabled",
-        ),
-        _ => (json!({ "state": "closed" }), "report-closed"),
+    let (is_open, disables_link, done) = match form.get("action") {
+        "open" => (true, false, "report-opened"),
+        "disable" => (false, true, "report-disabled"),
+        _ => (false, false, "report-closed"),
     };
-    let path = format!("/reports/{}", encoded(&id));
-    let changed = console
-        .send(me.caller(), Method::PATCH, &path, &patch)
-        .await;
-    match changed {
-        Ok(answer) => {
+    let patch = ReportPatch {
+        is_open: Some(is_open),
+        disables_link: Some(disables_link),
+    };
+    let id = page::number(&id)?;
+    let links = &console.app.links;
+    match links.change_report(me.caller(), id, &patch).await {
+        Ok(changed) => Ok(changed.answer(|_| {
             let to = format!("/console/reports{}", query([("done", done)]));
-            Ok(answer.before(Redirect::to(&to).into_response()))
-        }
+            Redirect::to(&to).into_response()
+        })),
         Err(problem) if stays(&problem) || form.get("action") == "disable" => {
             let mut page = ReportsPage::of(&console, &me, &Form::default()).await?;
             page.problem = errors::describe(&problem);
@@ -90,4 +91,17 @@ pub(super) async fn change(
         }
         Err(problem) => Err(problem),
     }
+}
+
+/// The page of the link of a report.
+fn link_of(report: &ReportView) -> String {
+    link_href(&report.domain, &report.short_code, "")
+}
+
+/// What the reason of a report is called.
+fn reason_of(report: &ReportView) -> &'static str {
+    let label = t::REPORT_REASONS
+        .iter()
+        .find(|(word, _)| *word == report.reason);
+    label.map_or(report.reason, |(_, label)| label)
 }

@@ -10,6 +10,7 @@ use super::signed_in::SignedIn;
 use super::strings as t;
 use super::views::{LinkView, link_page};
 use crate::problem::{FieldError, Problem};
+use crate::service::caller::Right;
 use askama::Template;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Redirect, Response};
@@ -99,7 +100,7 @@ impl RulesPage {
         let rules = console
             .get(me.caller(), &path(code, domain, "/rules"))
             .await?;
-        let may_change = me.may(&Method::POST, "/links/{code}/rules");
+        let may_change = me.has(Right::ChangeLinks);
         Ok(Self {
             layout: Layout::new(me, Some(Tab::Links), t::RULES).with_notice(asked),
             fields: Fields::new(vec![

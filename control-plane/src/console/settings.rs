@@ -8,19 +8,20 @@ use super::layout::{self, Layout, Tab};
 use super::signed_in::SignedIn;
 use super::strings as t;
 use crate::config::Secret;
-use crate::http::api::password_of_user;
 use crate::http::auth::Caller;
 use crate::http::auth::failed_logins::LoginFailure;
 use crate::http::auth::sessions::LoginWay;
 use crate::http::client_address::Peer;
 use crate::http::limits;
 use crate::problem::{Kind, Problem};
+use crate::service::caller::Right;
+use crate::service::values::password_of_user;
 use crate::store::{FailedAccount, UserPatch};
 use askama::Template;
 use axum::Extension;
 use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
-use http::{HeaderMap, Method};
+use http::HeaderMap;
 use std::net::IpAddr;
 
 #[derive(Template)]
@@ -91,7 +92,7 @@ fn bounds(caller: &Caller) -> (&'static str, Vec<String>) {
 /// Whether the user may set a password of its own: with the present one, or as an admin. A key that is bound to something must not
 /// become a user who is not.
 fn may_set(me: &SignedIn) -> bool {
-    me.session.password_hash.is_some() || me.may(&Method::PATCH, "/users/{id}")
+    me.session.password_hash.is_some() || me.has(Right::Administer)
 }
 
 /// `POST /console/settings/password`. All sessions that began with the old password end, and a new one begins here.

@@ -3,8 +3,8 @@
 use crate::http::auth::Caller;
 use crate::http::auth::sessions::{Session, Token};
 use crate::problem::{Kind, Problem};
+use crate::service::caller::Right;
 use axum::extract::FromRequestParts;
-use http::Method;
 use http::request::Parts;
 use std::sync::Arc;
 
@@ -20,14 +20,13 @@ impl SignedIn {
         &self.session.caller
     }
 
-    /// Whether the user may send such a request to the API.
-    pub(super) fn may(&self, method: &Method, path: &str) -> bool {
-        self.caller().may(method, path)
+    pub(super) fn has(&self, right: Right) -> bool {
+        self.caller().has(right)
     }
 
-    /// Refuses a page of which the user may send nothing.
-    pub(super) fn check(&self, method: &Method, path: &str) -> Result<(), Problem> {
-        match self.may(method, path) {
+    /// Refuses a page whose forms need a right that the user has not.
+    pub(super) fn check(&self, right: Right) -> Result<(), Problem> {
+        match self.has(right) {
             true => Ok(()),
             false => Err(Problem::new(Kind::Forbidden)),
         }

@@ -1,26 +1,26 @@
 //! Tags: how many links have each, their renaming and their removal.
 
-use super::api::{Console, encoded, next_page, query};
+use super::api::{Console, next_page, parameters, query};
 use super::confirm::Confirm;
 use super::fields::{Field, Fields, stays};
 use super::form::{Form, Query};
 use super::layout::{self, Layout, Tab};
 use super::signed_in::SignedIn;
 use super::strings as t;
-use super::views::TagsView;
 use crate::problem::{FieldError, Kind, Problem};
+use crate::service::caller::Right;
+use crate::service::tags::{TagList, TagPatch, TagView};
 use askama::Template;
 use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
-use http::Method;
-use serde_json::json;
+use serde_json::Map;
 
 #[derive(Template)]
 #[template(path = "console/tags.html")]
 struct TagsPage {
     layout: Layout,
     prefix: String,
-    tags: TagsView,
+    tags: Vec<TagView>,
     next: Option<String>,
     /// The form for renaming; `None` if the user may not.
     rename: Option<Fields>,
@@ -46,10 +46,10 @@ impl TagsPage {
             ("cursor", asked.get("cursor")),
             ("limit", "100"),
         ];
-        let tags: TagsView = console
-            .read(me.caller(), &format!("/tags{}", query(of_page)))
-            .await?;
-        let next = next_page("/console/tags", [("prefix", prefix)], &tags.next_cursor);
+        let list = TagList::read(Some(&parameters(of_page)))?;
+        let page = console.app.links.list_tags(me.caller(), list).await?;
+        let next = next_page("/console/tags", [("prefix", prefix)], &page.next);
+        let tags = page.items.into_iter().map(TagView::new).collect();
         let fields = Fields::new(vec![
             Field::new("tag", t::TAG).required(),
             Field::new("to", t::NEW_NAME).required(),
@@ -60,16 +60,16 @@ impl TagsPage {
             prefix: prefix.to_owned(),
             tags,
             next,
-            rename: me.may(&Method::PATCH, "/tags/{tag}").then_some(fields),
+            rename: me.has(Right::Administer).then_some(fields),
         })
     }
 }
 
-/// The path of the API for the tag that a form names; a tag has no spaces around it.
-fn path(form: &Form) -> Result<String, Problem> {
+/// The tag that a form names; a tag has no spaces around it.
+fn named(form: &Form) -> Result<&str, Problem> {
     match form.get("tag").trim() {
         "" => Err(Problem::of_field("tag", t::IS_REQUIRED)),
-        tag => Ok(format!("/tags/{}", encoded(tag))),
+        tag => Ok(tag),
     }
 }
 
@@ -79,13 +79,20 @@ pub(super) async fn rename(
     me: SignedIn,
     form: Form,
 ) -> Result<Response, Problem> {
-    let path = match path(&form) {
-        Ok(path) => path,
+    let tag = match named(&form) {
+        Ok(tag) => tag,
         Err(problem) => return again(&console, &me, &form, &problem).await,
     };
-    let body = json!({ "tag": form.get("to"), "merge": form.is_on("merge") });
-    match console.send(me.caller(), Method::PATCH, &path, &body).await {
-        Ok(answer) if answer.body["complete"] == true => {
+    let links = &console.app.links;
+    let renamed = async {
+        let mut body = Map::new();
+        body.insert("tag".to_owned(), form.get("to").into());
+        body.insert("merge".to_owned(), form.is_on("merge").into());
+        let patch = TagPatch::read(body)?;
+        links.rename_tag(me.caller(), tag, &patch).await
+    };
+    match renamed.await {
+        Ok(renamed) if renamed.complete => {
             Ok(Redirect::to("/console/tags?done=tags").into_response())
         }
         // The same form goes on with the rest.
@@ -131,7 +138,7 @@ pub(super) async fn ask_to_delete(
     me: SignedIn,
     Query(asked): Query,
 ) -> Result<Response, Problem> {
-    me.check(&Method::DELETE, "/tags/{tag}")?;
+    me.check(Right::Administer)?;
     layout::ok(&confirm(&console, &me, asked.get("tag"), "").await?)
 }
 
@@ -142,9 +149,10 @@ async fn confirm(
     problem: &str,
 ) -> Result<Confirm, Problem> {
     // The tag itself comes first of those that begin with it.
-    let of_tag = query([("prefix", tag), ("limit", "1")]);
-    let found: TagsView = console.read(me.caller(), &format!("/tags{of_tag}")).await?;
-    let found = found.tags.into_iter().find(|found| found.tag == tag);
+    let list = TagList::read(Some(&parameters([("prefix", tag), ("limit", "1")])))?;
+    let found = console.app.links.list_tags(me.caller(), list).await?;
+    let found = found.items.into_iter().map(TagView::new);
+    let found = found.into_iter().find(|found| found.tag == tag);
     let found = found.ok_or_else(|| Problem::new(Kind::TagNotFound))?;
     let at_least = if found.at_least { t::AT_LEAST } else { "" };
     Ok(Confirm {
@@ -165,13 +173,12 @@ pub(super) async fn delete(
     me: SignedIn,
     form: Form,
 ) -> Result<Response, Problem> {
-    let path = match path(&form) {
-        Ok(path) => path,
+    let tag = match named(&form) {
+        Ok(tag) => tag,
         Err(problem) => return again(&console, &me, &form, &problem).await,
     };
-    let deleted = console.ask(me.caller(), Method::DELETE, &path, None, None);
-    match deleted.await {
-        Ok(answer) if answer.body["complete"] == true => {
+    match console.app.links.delete_tag(me.caller(), tag).await {
+        Ok(deleted) if deleted.complete => {
             Ok(Redirect::to("/console/tags?done=tags").into_response())
         }
         Ok(_) => {
@@ -180,4 +187,14 @@ pub(super) async fn delete(
         }
         Err(problem) => again(&console, &me, &form, &problem).await,
     }
+}
+
+/// The question before the deletion of a tag.
+fn deletion(tag: &TagView) -> String {
+    format!("/console/tags/delete{}", query([("tag", &*tag.tag)]))
+}
+
+/// The list of the links of a tag.
+fn links_of(tag: &TagView) -> String {
+    format!("/console/links{}", query([("tags", &*tag.tag)]))
 }

@@ -1,24 +1,24 @@
 //! Users of the tenant: their list, new ones, and their role, password and access.
 
-use super::api::{Console, encoded, next_page, query};
+use super::api::{Console, next_page, parameters};
 use super::fields::{Field, Fields, Input, stays};
 use super::form::{Form, Query};
 use super::layout::{self, Layout, Tab};
 use super::signed_in::SignedIn;
 use super::strings as t;
-use super::views::{UserView, UsersView};
 use crate::problem::Problem;
+use crate::service::accounts::users::{NewUser, UserPatch, UserView};
+use crate::service::page;
 use askama::Template;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Redirect, Response};
-use http::Method;
 use serde_json::{Map, Value};
 
 #[derive(Template)]
 #[template(path = "console/users.html")]
 struct UsersPage {
     layout: Layout,
-    users: UsersView,
+    users: Vec<UserView>,
     next: Option<String>,
     fields: Fields,
 }
@@ -44,11 +44,12 @@ pub(super) async fn page(
 
 impl UsersPage {
     async fn of(console: &Console, me: &SignedIn, cursor: &str) -> Result<Self, Problem> {
-        let of_page = query([("cursor", cursor), ("limit", "50")]);
-        let users: UsersView = console
-            .read(me.caller(), &format!("/users{of_page}"))
-            .await?;
-        let next = next_page("/console/users", [], &users.next_cursor);
+        let of_page = parameters([("cursor", cursor), ("limit", "50")]);
+        let (limit, after) = page::parameters(Some(&of_page))?;
+        let accounts = &console.app.accounts;
+        let page = accounts.list_users(me.caller(), limit, after).await?;
+        let next = next_page("/console/users", [], &page.next);
+        let users = page.items.into_iter().map(UserView::new).collect();
         Ok(Self {
             layout: Layout::new(me, Some(Tab::Users), t::USERS),
             users,
@@ -67,7 +68,7 @@ fn fields(user: Option<&UserView>) -> Vec<Field> {
         Field::new("name", t::NAME)
             .value(user.map_or("", |user| &*user.name))
             .required(),
-        Field::choice("role", t::ROLE, &t::ROLES).value(user.map_or("editor", |user| &*user.role)),
+        Field::choice("role", t::ROLE, &t::ROLES).value(user.map_or("editor", |user| user.role)),
         Field::new("password", t::PASSWORD)
             .hint(hint)
             .input(Input::Password("new-password")),
@@ -91,11 +92,12 @@ pub(super) async fn create(
     me: SignedIn,
     form: Form,
 ) -> Result<Response, Problem> {
-    let body = body(&form).into();
-    match console
-        .send(me.caller(), Method::POST, "/users", &body)
-        .await
-    {
+    let accounts = &console.app.accounts;
+    let created = async {
+        let request = NewUser::read(body(&form))?;
+        accounts.create_user(me.caller(), request).await
+    };
+    match created.await {
         Ok(_) => Ok(Redirect::to("/console/users?done=created").into_response()),
         Err(problem) if stays(&problem) => {
             let mut page = UsersPage::of(&console, &me, "").await?;
@@ -117,8 +119,9 @@ pub(super) async fn one(
 
 impl UserPage {
     async fn of(console: &Console, me: &SignedIn, id: &str) -> Result<Self, Problem> {
-        let path = format!("/users/{}", encoded(id));
-        let user: UserView = console.read(me.caller(), &path).await?;
+        let id = page::number(id)?;
+        let user = console.app.accounts.user(me.caller(), id).await?;
+        let user = UserView::new(user);
         let mut fields = fields(Some(&user));
         if user.has_password {
             fields.push(Field::tick("removePassword", t::REMOVE_PASSWORD, false));
@@ -159,11 +162,14 @@ pub(super) async fn change(
             form.is_on("awaitsIdentity").into(),
         );
     }
-    let path = format!("/users/{}", encoded(&id));
-    match console
-        .send(me.caller(), Method::PATCH, &path, &body.into())
-        .await
-    {
+    let accounts = &console.app.accounts;
+    let changed = async {
+        let patch = UserPatch::read(body)?;
+        accounts
+            .change_user(me.caller(), page::number(&id)?, patch)
+            .await
+    };
+    match changed.await {
         Ok(_) => Ok(Redirect::to("/console/users?done=changed").into_response()),
         Err(problem) if stays(&problem) => {
             let mut page = UserPage::of(&console, &me, &id).await?;

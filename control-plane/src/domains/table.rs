@@ -25,7 +25,7 @@ pub(crate) enum NoDomain {
 
 impl DomainTable {
     /// The configured domains, and the rows of the database.
-    pub(super) fn new(configured: Arc<DomainSet>, rows: Vec<DomainRow>) -> Self {
+    pub(crate) fn new(configured: Arc<DomainSet>, rows: Vec<DomainRow>) -> Self {
         // What was set of a domain that was configured once is of no effect.
         let is_known = |row: &DomainRow| row.is_made() || configured.contains(&row.domain);
         let rows = rows.into_iter().filter(is_known);

@@ -5,7 +5,6 @@
 
 use super::Feed;
 use crate::config::FeedConfig;
-use axum::response::Response;
 use edgelink_wire::FeedPosition;
 use edgelink_wire::feed::FeedMessage;
 use edgelink_wire::feed_batch::decode_message;
@@ -36,12 +35,6 @@ impl AwaitedChanges {
         }
     }
 
-    /// Attaches the changes to the response that waits for them.
-    pub(crate) fn attach_to(self, mut response: Response) -> Response {
-        response.extensions_mut().insert(self);
-        response
-    }
-
     fn note(&mut self, message: &FeedMessage<'_>) {
         let (key, rev) = match *message {
             FeedMessage::Put {
@@ -55,6 +48,44 @@ impl AwaitedChanges {
         };
         if self.revs.get(key).is_some_and(|wanted| rev >= *wanted) {
             self.revs.remove(key);
+        }
+    }
+}
+
+/// The outcome of a change, and what edges have yet to apply of it.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Changed<T> {
+    pub(crate) value: T,
+    pub(crate) awaited: AwaitedChanges,
+}
+
+impl<T> Changed<T> {
+    /// The outcome of a change that was made after the feed ended at `from`: keys and new revisions.
+    pub(crate) fn since<K: Display>(
+        from: FeedPosition,
+        changed: impl IntoIterator<Item = (K, u64)>,
+        value: T,
+    ) -> Self {
+        Self {
+            value,
+            awaited: AwaitedChanges::new(from, changed),
+        }
+    }
+
+    /// The outcome of a request that has changed nothing.
+    pub(crate) fn nothing(value: T) -> Self {
+        Self {
+            value,
+            awaited: AwaitedChanges::default(),
+        }
+    }
+
+    /// Shows the outcome otherwise.
+    pub(crate) fn map<U>(self, of: impl FnOnce(T) -> U) -> Changed<U> {
+        Changed {
+            value: of(self.value),
+            awaited: self.awaited,
         }
     }
 }

@@ -4,16 +4,13 @@ use super::bounded::Bounded;
 use crate::analytics::{Engine, VisitorSecrets};
 use crate::clicks::{OwnClicks, Reports};
 use crate::config::Config;
-use crate::domains::Verifier;
 use crate::feed::Domains;
 use crate::feed::Feed;
 use crate::http::auth::failed_logins::FailedLogins;
-use crate::http::auth::{Caller, EdgeTokens, KeyVerifier};
+use crate::http::auth::{EdgeTokens, KeyVerifier};
 use crate::http::edge_health::HealthNotes;
 use crate::http::health::Health;
 use crate::http::pages::Pages;
-use crate::http::seal::Seal;
-use crate::http::tenant_links::TenantLinks;
 use crate::http::visit_workers::WorkerNotes;
 use crate::limits::Limiter;
 use crate::limits::tries::{LOGINS, PASSWORDS, PROVIDER_LOGINS, Tries};
@@ -24,8 +21,12 @@ use crate::publisher::PublisherStatus;
 use crate::redis::Redis;
 use crate::reloaded::Reloaded;
 use crate::resolve::{KnownKeys, Resolver};
-use crate::service::creating::Creator;
+use crate::service::accounts::Accounts;
+use crate::service::domains::DomainCases;
+use crate::service::links::{Links, LinksParts};
 use crate::service::passwords::Passwords;
+use crate::service::seal::Seal;
+use crate::service::webhooks::Webhooks;
 use crate::snapshot::Snapshots;
 use crate::store::{Store, StoreError};
 use crate::telemetry::traces::Tracer;
@@ -36,16 +37,18 @@ use tokio::sync::OnceCell;
 
 /// The state that handlers share.
 pub(crate) struct App {
-    pub(crate) config: Config,
+    pub(crate) config: Arc<Config>,
     pub(crate) store: Arc<Store>,
-    pub(crate) creator: Creator,
+    pub(crate) links: Arc<Links>,
+    pub(crate) accounts: Accounts,
+    pub(crate) domain_cases: DomainCases,
+    pub(crate) webhooks: Webhooks,
     pub(crate) keys: Arc<KeyVerifier>,
     pub(crate) edge_tokens: Arc<Reloaded<EdgeTokens>>,
     pub(crate) pages: Pages,
     /// Which paths are those of links; `None` if they are codes right below the root.
     pub(crate) link_paths: Option<LinkPaths>,
     pub(crate) domains: Arc<Domains>,
-    pub(crate) verifier: Verifier,
     pub(crate) feed: Arc<Feed>,
     pub(crate) resolver: Resolver,
     pub(crate) snapshots: Snapshots,
@@ -60,7 +63,7 @@ pub(crate) struct App {
     pub(crate) engine: Arc<dyn Engine>,
     /// The rate limits; `None` if there are none.
     pub(crate) limiter: Option<Limiter>,
-    pub(crate) passwords: Passwords,
+    pub(crate) passwords: Arc<Passwords>,
     /// The provider of OpenID Connect, if there is one.
     pub(crate) oidc: Option<Arc<Oidc>>,
     /// How often passwords of links may be tried.
@@ -116,20 +119,22 @@ pub(crate) struct Clicks {
 
 impl App {
     pub(crate) fn new(config: Config, store: Arc<Store>, minter: Minter, lookups: Lookups) -> Self {
+        let (config, passwords) = (Arc::new(config), Arc::new(Passwords::new()));
         let links = &config.links;
+        let keys = KeyVerifier::new(store.clone(), &config.auth, &config.console);
+        let keys = Arc::new(keys);
         Self {
-            creator: Creator::new(
-                store.clone(),
+            links: Arc::new(Links::new(LinksParts {
+                store: store.clone(),
                 minter,
-                lookups.known_keys.clone(),
-                &config.store,
-                links.max_code_tries,
-            ),
-            keys: Arc::new(KeyVerifier::new(
-                store.clone(),
-                &config.auth,
-                &config.console,
-            )),
+                known_keys: lookups.known_keys.clone(),
+                passwords: passwords.clone(),
+                feed: lookups.feed.clone(),
+                domains: lookups.domains.clone(),
+                config: config.clone(),
+            })),
+            accounts: Accounts::new(store.clone(), keys.clone(), passwords.clone()),
+            keys,
             edge_tokens: lookups.edge_tokens,
             pages: Pages::new(&config.pages),
             link_paths: LinkPaths::unless_plain(links.prefix.clone(), links.trailing_slash),
@@ -143,9 +148,15 @@ impl App {
                 lookups.known_keys,
                 [config.feed.max_age_ms, config.server.unready_after_ms],
             ),
-            verifier: Verifier::new(&config.domains),
+            domain_cases: DomainCases::new(
+                store.clone(),
+                lookups.domains.clone(),
+                lookups.feed.clone(),
+                config.clone(),
+            ),
+            webhooks: Webhooks::new(store.clone(), config.clone()),
             domains: lookups.domains,
-            passwords: Passwords::new(),
+            passwords,
             oidc: lookups.oidc,
             tries: Tries::new(PASSWORDS, lookups.redis.clone()),
             logins: Tries::new(LOGINS, lookups.redis.clone()),
@@ -174,15 +185,6 @@ impl App {
     pub(crate) async fn seal(&self) -> Result<&Seal, StoreError> {
         let read = async || Ok(Seal::new(&self.store.installation().await?));
         self.seal.get_or_try_init(read).await
-    }
-
-    /// The settings of links for the requests of a caller.
-    pub(crate) fn links(&self, caller: &Caller) -> TenantLinks<'_> {
-        TenantLinks::new(
-            &self.config.links,
-            self.domains.current(),
-            caller.tenant_id(),
-        )
     }
 }
 

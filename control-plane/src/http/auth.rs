@@ -3,20 +3,15 @@
 //! Redirects need no key, nor do `/health/*` and `/metrics`, because probes and Prometheus send none. Keep the last two from
 //! the public by the network.
 
-pub mod api_key;
 pub(crate) mod failed_logins;
-mod first_key;
-mod key_uses;
-mod key_verifier;
-mod known_ids;
 pub(crate) mod permission;
 pub(crate) mod sessions;
 
-pub use first_key::{AdminKeyError, ensure_admin_key};
+pub use crate::service::first_key::{AdminKeyError, ensure_admin_key};
 
-pub(crate) use key_verifier::KeyVerifier;
-pub(crate) use permission::Caller;
-use permission::Login;
+pub(crate) use crate::service::caller::Caller;
+use crate::service::caller::Login;
+pub(crate) use crate::service::key_verifier::KeyVerifier;
 
 use super::admitted::Admitted;
 use crate::admission::Refusal;

@@ -82,7 +82,7 @@ impl Bounded {
 #[derive(Clone)]
 pub(crate) struct ListenerAdmission {
     /// Requests that are worked on.
-    pub(super) requests: Admission,
+    pub(crate) requests: Admission,
     /// Bodies of requests that are on their way.
     pub(super) bodies: Admission,
     /// Open connections.

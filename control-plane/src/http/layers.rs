@@ -32,7 +32,7 @@ pub(crate) async fn limit_requests(
 }
 
 /// Gives a request its permit, which it has as long as what this returns.
-pub(super) fn admit(
+pub(crate) fn admit(
     app: &App,
     requests: &Admission,
     request: &mut Request,

@@ -1,7 +1,7 @@
 //! Creating links: receipts and equal links first, then a number, its code, a commit, and another number if the code is taken.
 
+use super::create_link::{CreateFailure, CreateLink, CreateOutcome, Created};
 use super::group_commit::{GroupCommit, MAX_BATCH};
-use super::order::{CreateFailure, FulfilledOrder, Order, OrderOutcome};
 use crate::config::StoreConfig;
 use crate::links::model::Link;
 use crate::numbers::Minter;
@@ -23,7 +23,7 @@ const LOOK_AHEAD: usize = 512;
 /// How many numbers are looked up for one request at most.
 const MAX_LOOKED_UP: usize = 128 << 10;
 
-/// Creates the links of orders.
+/// Creates the links of requests.
 pub(crate) struct Creator {
     store: Arc<Store>,
     minter: Minter,
@@ -38,7 +38,7 @@ pub(crate) struct Creator {
 const GRACE: Duration = Duration::from_millis(300);
 
 impl Creator {
-    /// A creator of links in `store` with numbers of `minter`; each order has `max_tries` attempts.
+    /// A creator of links in `store` with numbers of `minter`; each request has `max_tries` attempts.
     pub(crate) fn new(
         store: Arc<Store>,
         minter: Minter,
@@ -56,22 +56,22 @@ impl Creator {
         }
     }
 
-    /// Carries one order out. The link is committed when this returns.
-    pub(crate) async fn create(&self, order: Order) -> OrderOutcome {
-        let mut outcomes = self.create_chunk(&[order], self.wait_limit).await;
+    /// Carries one request out. The link is committed when this returns.
+    pub(crate) async fn create(&self, request: CreateLink) -> CreateOutcome {
+        let mut outcomes = self.create_chunk(&[request], self.wait_limit).await;
         outcomes.pop().unwrap_or(Err(Problem::new(Kind::Internal)))
     }
 
-    /// Carries orders out; those not begun at `deadline` are left out, and those not committed at `end` fail. The outcomes are
-    /// in the order of `orders`.
-    pub(crate) async fn create_many<O: Borrow<Order>>(
+    /// Carries requests out; those not begun at `deadline` are left out, and those not committed at `end` fail. The outcomes are
+    /// in the order of `requests`.
+    pub(crate) async fn create_many<O: Borrow<CreateLink>>(
         &self,
-        orders: &[O],
+        requests: &[O],
         deadline: Instant,
         end: Instant,
-    ) -> Vec<OrderOutcome> {
-        let mut outcomes = Vec::with_capacity(orders.len());
-        for chunk in orders.chunks(MAX_BATCH) {
+    ) -> Vec<CreateOutcome> {
+        let mut outcomes = Vec::with_capacity(requests.len());
+        for chunk in requests.chunks(MAX_BATCH) {
             if Instant::now() >= deadline {
                 break;
             }
@@ -81,12 +81,12 @@ impl Creator {
         outcomes
     }
 
-    /// The outcomes of those orders that create nothing, because a receipt or an equal link exists.
-    pub(crate) async fn existing<O: Borrow<Order>>(
+    /// The outcomes of those requests that create nothing, because a receipt or an equal link exists.
+    pub(crate) async fn existing<O: Borrow<CreateLink>>(
         &self,
-        orders: &[O],
-    ) -> Result<Vec<Option<OrderOutcome>>, Problem> {
-        let mut open = OpenOrder::all(orders);
+        requests: &[O],
+    ) -> Result<Vec<Option<CreateOutcome>>, Problem> {
+        let mut open = OpenRequest::all(requests);
         self.find_receipts(&mut open).await?;
         self.find_twins(&mut open).await?;
         for open in &mut open {
@@ -97,32 +97,32 @@ impl Creator {
         Ok(open.into_iter().map(|open| open.outcome).collect())
     }
 
-    async fn create_chunk<O: Borrow<Order>>(
+    async fn create_chunk<O: Borrow<CreateLink>>(
         &self,
-        orders: &[O],
+        requests: &[O],
         wait_limit: Duration,
-    ) -> Vec<OrderOutcome> {
-        let mut open = OpenOrder::all(orders);
+    ) -> Vec<CreateOutcome> {
+        let mut open = OpenRequest::all(requests);
         let failure = self.carry_out(&mut open, wait_limit).await.err();
-        // Converting it logs it: once, and only if an order needs it.
+        // Converting it logs it: once, and only if a request needs it.
         let failure = LazyCell::new(|| {
             let failure = failure.unwrap_or(CreateFailure::CodesTaken(self.max_tries.into()));
             Problem::from(failure)
         });
-        let settled = |open: OpenOrder<'_>| open.outcome.unwrap_or_else(|| Err(failure.clone()));
+        let settled = |open: OpenRequest<'_>| open.outcome.unwrap_or_else(|| Err(failure.clone()));
         open.into_iter().map(settled).collect()
     }
 
     async fn carry_out(
         &self,
-        open: &mut [OpenOrder<'_>],
+        open: &mut [OpenRequest<'_>],
         wait_limit: Duration,
     ) -> Result<(), CreateFailure> {
         self.find_receipts(open).await?;
         self.find_twins(open).await?;
         self.find_taken(open).await?;
         for attempt in 0..self.max_tries {
-            let mut pending: Vec<&mut OpenOrder<'_>> = pending(open).collect();
+            let mut pending: Vec<&mut OpenRequest<'_>> = pending(open).collect();
             if pending.is_empty() {
                 break;
             }
@@ -135,34 +135,34 @@ impl Creator {
         Ok(())
     }
 
-    /// Settles orders whose receipt exists.
-    async fn find_receipts(&self, open: &mut [OpenOrder<'_>]) -> Result<(), CreateFailure> {
+    /// Settles requests whose receipt exists.
+    async fn find_receipts(&self, open: &mut [OpenRequest<'_>]) -> Result<(), CreateFailure> {
         let (receipts, open): (Vec<_>, Vec<_>) = pending(open)
-            .filter_map(|open| Some((open.order.receipt.as_ref()?, open)))
+            .filter_map(|open| Some((open.request.receipt.as_ref()?, open)))
             .unzip();
         if receipts.is_empty() {
             return Ok(());
         }
         let stored = self.store.receipts(&receipts).await?;
         for (open, stored) in open.into_iter().zip(stored) {
-            open.outcome = stored.map(|stored| open.order.replayed(stored));
+            open.outcome = stored.map(|stored| open.request.replayed(stored));
         }
         Ok(())
     }
 
-    /// Finds equal links of orders with `find_if_exists`; settles those that store no receipt.
-    async fn find_twins(&self, open: &mut [OpenOrder<'_>]) -> Result<(), CreateFailure> {
+    /// Finds equal links of requests with `find_if_exists`; settles those that store no receipt.
+    async fn find_twins(&self, open: &mut [OpenRequest<'_>]) -> Result<(), CreateFailure> {
         let open: Vec<_> = pending(open)
-            .filter(|open| open.order.find_if_exists)
+            .filter(|open| open.request.find_if_exists)
             .collect();
         if open.is_empty() {
             return Ok(());
         }
-        let wanted: Vec<Wanted<'_>> = open.iter().map(|open| open.order.wanted()).collect();
+        let wanted: Vec<Wanted<'_>> = open.iter().map(|open| open.request.wanted()).collect();
         let found = self.store.find_like(&wanted).await?;
         for (open, found) in open.into_iter().zip(found) {
             match found {
-                Some(link) if open.order.receipt.is_none() => {
+                Some(link) if open.request.receipt.is_none() => {
                     open.settle(Err(CreateError::Found(Box::new(link))));
                 }
                 found => open.twin = found,
@@ -171,13 +171,13 @@ impl Creator {
         Ok(())
     }
 
-    /// Settles orders for a code or an external id that another link has. To insert them fails as well, but waits where that link is
+    /// Settles requests for a code or an external id that another link has. To insert them fails as well, but waits where that link is
     /// locked, and all that is committed together waits with it.
-    async fn find_taken(&self, open: &mut [OpenOrder<'_>]) -> Result<(), CreateFailure> {
+    async fn find_taken(&self, open: &mut [OpenRequest<'_>]) -> Result<(), CreateFailure> {
         let named = open.iter().enumerate();
-        let named = named.filter(|(_, open)| open.is_new() && self.may_be_taken(open.order));
+        let named = named.filter(|(_, open)| open.is_new() && self.may_be_taken(open.request));
         let (places, names): (Vec<_>, Vec<_>) = named
-            .map(|(place, open)| (place, open.order.names()))
+            .map(|(place, open)| (place, open.request.names()))
             .unzip();
         if names.is_empty() {
             return Ok(());
@@ -199,47 +199,48 @@ impl Creator {
         Ok(())
     }
 
-    /// Whether another link may have what the order names. One that allows no equal link finds it among those, on a lane of its own.
-    fn may_be_taken(&self, order: &Order) -> bool {
+    /// Whether another link may have what the request names. One that allows no equal link finds it among those, on a lane of its own.
+    fn may_be_taken(&self, request: &CreateLink) -> bool {
         let is_known = |alias: &Code| {
-            let key = LinkKey::new(order.domain.clone(), alias.clone());
+            let key = LinkKey::new(request.domain.clone(), alias.clone());
             self.known_keys.may_have(&key.to_string())
         };
-        !order.find_if_exists
-            && (order.content.external_id.is_some() || order.alias.as_ref().is_some_and(is_known))
+        !request.find_if_exists
+            && (request.content.external_id.is_some()
+                || request.alias.as_ref().is_some_and(is_known))
     }
 
-    /// The links to commit for these orders. In the first attempt each takes the next number, which is nearly always free. In
+    /// The links to commit for these requests. In the first attempt each takes the next number, which is nearly always free. In
     /// others free numbers are looked up: after an import of aliases, or a change of the source, long runs of them are taken.
     async fn links(
         &self,
-        pending: &mut [&mut OpenOrder<'_>],
+        pending: &mut [&mut OpenRequest<'_>],
         attempt: u8,
     ) -> Result<Vec<NewLink>, CreateFailure> {
         let mut links = Vec::with_capacity(pending.len());
         for open in pending.iter_mut() {
             links.push(match open.twin.take() {
-                Some(link) => Some(open.order.existing(link)),
-                None if attempt == 0 => Some(self.link(open.order, 0).await?.0),
+                Some(link) => Some(open.request.existing(link)),
+                None if attempt == 0 => Some(self.link(open.request, 0).await?.0),
                 None => None,
             });
         }
-        let orders: Vec<&Order> = pending.iter().map(|open| open.order).collect();
-        self.fill(&orders, &mut links, attempt.into()).await?;
+        let requests: Vec<&CreateLink> = pending.iter().map(|open| open.request).collect();
+        self.fill(&requests, &mut links, attempt.into()).await?;
         let links: Option<Vec<NewLink>> = links.into_iter().collect();
         links.ok_or(CreateFailure::CodesTaken(MAX_LOOKED_UP))
     }
 
-    /// Gives each order without a link one whose number and code are free.
+    /// Gives each request without a link one whose number and code are free.
     async fn fill(
         &self,
-        orders: &[&Order],
+        requests: &[&CreateLink],
         links: &mut [Option<NewLink>],
         mut attempt: u32,
     ) -> Result<(), CreateFailure> {
         let (mut looked_up, mut width) = (0, 1);
         while looked_up < MAX_LOOKED_UP && links.iter().any(Option::is_none) {
-            let open: Vec<usize> = (0..orders.len())
+            let open: Vec<usize> = (0..requests.len())
                 .filter(|at| links[*at].is_none())
                 .collect();
             let each = width.min(LOOK_AHEAD / open.len()).max(1);
@@ -247,7 +248,7 @@ impl Creator {
             let mut keys = Vec::with_capacity(each * open.len());
             for at in open.iter().flat_map(|at| std::iter::repeat_n(*at, each)) {
                 attempt = attempt.saturating_add(1);
-                let (link, code) = self.link(orders[at], attempt).await?;
+                let (link, code) = self.link(requests[at], attempt).await?;
                 keys.push((link.id, LinkKey::new(link.key.domain.clone(), code)));
                 minted.push((at, link));
             }
@@ -275,43 +276,53 @@ impl Creator {
     }
 
     /// The next number, for a link that is made of another one.
-    pub(super) async fn number(&self, order: &Order, attempt: u32) -> Result<u64, CreateFailure> {
-        let (link, _) = self.link(order, attempt).await?;
+    pub(super) async fn number(
+        &self,
+        request: &CreateLink,
+        attempt: u32,
+    ) -> Result<u64, CreateFailure> {
+        let (link, _) = self.link(request, attempt).await?;
         Ok(link.id)
     }
 
     /// A new link with the next number, and the code of that number: also for an alias, because a number whose code is taken may
     /// be taken itself.
-    async fn link(&self, order: &Order, attempt: u32) -> Result<(NewLink, Code), CreateFailure> {
-        if let (0, Some(number), Some(code)) = (attempt, order.number, &order.alias) {
-            return Ok((order.link(number, code), code.clone()));
+    async fn link(
+        &self,
+        request: &CreateLink,
+        attempt: u32,
+    ) -> Result<(NewLink, Code), CreateFailure> {
+        if let (0, Some(number), Some(code)) = (attempt, request.number, &request.alias) {
+            return Ok((request.link(number, code), code.clone()));
         }
-        let minted = self.minter.mint(&order.subject(attempt)).await?;
+        let minted = self.minter.mint(&request.subject(attempt)).await?;
         counter!(NUMBERS_ISSUED).increment(1);
-        Ok((order.link(minted.number, &minted.code), minted.code))
+        Ok((request.link(minted.number, &minted.code), minted.code))
     }
 }
 
-/// An order that is being carried out.
-struct OpenOrder<'a> {
-    order: &'a Order,
+/// A request that is being carried out.
+struct OpenRequest<'a> {
+    request: &'a CreateLink,
     /// The equal link that exists, for which a receipt is still to be stored.
     twin: Option<Link>,
-    outcome: Option<OrderOutcome>,
+    outcome: Option<CreateOutcome>,
 }
 
-fn pending<'p, 'o>(open: &'p mut [OpenOrder<'o>]) -> impl Iterator<Item = &'p mut OpenOrder<'o>> {
+fn pending<'p, 'o>(
+    open: &'p mut [OpenRequest<'o>],
+) -> impl Iterator<Item = &'p mut OpenRequest<'o>> {
     open.iter_mut().filter(|open| open.outcome.is_none())
 }
 
-impl<'a> OpenOrder<'a> {
-    fn all<O: Borrow<Order>>(orders: &'a [O]) -> Vec<Self> {
-        let open = |order: &'a O| Self {
-            order: order.borrow(),
+impl<'a> OpenRequest<'a> {
+    fn all<O: Borrow<CreateLink>>(requests: &'a [O]) -> Vec<Self> {
+        let open = |request: &'a O| Self {
+            request: request.borrow(),
             twin: None,
             outcome: None,
         };
-        orders.iter().map(open).collect()
+        requests.iter().map(open).collect()
     }
 
     /// Whether a link is to be made for it.
@@ -319,18 +330,18 @@ impl<'a> OpenOrder<'a> {
         self.outcome.is_none() && self.twin.is_none()
     }
 
-    /// Applies the answer of the store. A generated code or a number that is taken leaves the order pending.
+    /// Applies the answer of the store. A generated code or a number that is taken leaves the request pending.
     fn settle(&mut self, answer: Result<Link, CreateError>) {
-        let is_alias = self.order.alias.is_some();
+        let is_alias = self.request.alias.is_some();
         self.outcome = match answer {
             Ok(link) => {
-                let is_generated = !is_alias || self.order.number == Some(link.id);
+                let is_generated = !is_alias || self.request.number == Some(link.id);
                 let kind = if is_generated { "generated" } else { "alias" };
                 counter!(LINKS_CREATED, "kind" => kind).increment(1);
-                Some(Ok(FulfilledOrder::created(link)))
+                Some(Ok(Created::created(link)))
             }
-            Err(CreateError::Found(link)) => Some(Ok(FulfilledOrder::found(*link))),
-            Err(CreateError::Repeated(stored)) => Some(self.order.replayed(*stored)),
+            Err(CreateError::Found(link)) => Some(Ok(Created::found(*link))),
+            Err(CreateError::Repeated(stored)) => Some(self.request.replayed(*stored)),
             Err(CreateError::CodeTaken) if is_alias => Some(Err(CreateFailure::AliasTaken.into())),
             Err(CreateError::ExternalIdTaken) => Some(Err(CreateFailure::ExternalIdTaken.into())),
             Err(CreateError::DomainGone) => Some(Err(CreateFailure::DomainGone.into())),

@@ -3,7 +3,7 @@
 
 use crate::config::DomainsConfig;
 use crate::domains::model::DomainPatch;
-use crate::domains::verification::{Verdict, Verifier};
+use crate::domains::{Verdict, Verifier};
 use crate::lease::NamedLease;
 use crate::store::{Actor, ChangedDomain, Store, StoreError, WatchedDomain};
 use crate::tenancy::FIRST_TENANT;

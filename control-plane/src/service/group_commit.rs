@@ -6,7 +6,7 @@
 //! Chunks of requests for many links have lanes of their own, so that a single link does not wait behind 500. So have links
 //! that must have no twin, which wait for each other's locks on targets: the others do not wait with them.
 
-use super::order::CreateFailure;
+use super::create_link::CreateFailure;
 use crate::links::model::Link;
 use crate::store::{CreateError, NewLink, Store, StoreError};
 use crate::telemetry::prometheus::CREATE_BATCHES;

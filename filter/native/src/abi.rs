@@ -36,7 +36,7 @@ impl Buffer {
         }
     }
 
-    const EMPTY: Self = Self {
+    pub(crate) const EMPTY: Self = Self {
         start: ptr::null(),
         length: 0,
     };

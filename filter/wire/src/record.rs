@@ -21,7 +21,7 @@ pub use extension::{Extension, MAX_EXTENSION_LENGTH};
 pub use status::{LinkState, LinkStateError, RedirectStatus};
 
 use crate::error::RecordError;
-use crate::target;
+use crate::target::{self, MAX_URL_LENGTH};
 use crate::varint;
 
 const VERSION: u8 = 1;

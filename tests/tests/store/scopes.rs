@@ -31,7 +31,7 @@ fn owned(id: u64, code: &str, tenant_id: u32, owner_id: u64) -> NewLink {
 async fn listed(store: &Store, scope: Scope) -> Vec<String> {
     let query = ListQuery::newest(scope.clone(), 100);
     let links = store.list_links(&query).await.unwrap().links;
-    assert!(links.iter().all(|link| scope.covers(link)));
+    assert!(links.iter().all(|link| link.is_in(&scope)));
     let mut codes: Vec<String> = links.iter().map(|link| link.code.to_string()).collect();
     codes.sort_unstable();
     codes

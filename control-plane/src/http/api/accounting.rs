@@ -1,11 +1,12 @@
 //! `GET /clicks/accounting`: what became of clicks.
 
 use super::analytics::times::one_of;
-use super::fields::{Fields, Reason};
 use super::health::HealthView;
-use super::{schema, values};
+use super::schema;
 use crate::http::app::App;
 use crate::problem::Problem;
+use crate::service::fields::{Fields, Reason};
+use crate::service::values;
 use crate::store::{AccountGroup, ClickAccounts, EdgeHealth, GroupAccounts};
 use crate::timestamp;
 use axum::Json;

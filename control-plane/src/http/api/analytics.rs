@@ -3,14 +3,15 @@
 pub(super) mod times;
 
 use super::clicks::filter::{self, ClickFilter};
-use super::fields::{Fields, Reason};
-use super::{schema, values};
+use super::schema;
 use crate::analytics::{Answer, GroupBy, Interval, MAX_VALUES, Period, Question};
 use crate::config::{AnalyticsConfig, LinksConfig};
 use crate::counts::{Attribute, Scope};
 use crate::http::app::App;
 use crate::http::auth::Caller;
 use crate::problem::Problem;
+use crate::service::fields::{Fields, Reason};
+use crate::service::values;
 use crate::timestamp;
 use axum::Json;
 use axum::extract::{Extension, RawQuery, State};
@@ -129,7 +130,7 @@ pub(crate) async fn get(
     let limit = fields.optional("limit", limit).unwrap_or(DEFAULT_LIMIT);
     let bots = fields.optional("bots", filter::bots).unwrap_or_default();
     let (times, before) = intervals(&mut fields, group_by, &app.config.analytics);
-    let filter = ClickFilter::read(&mut fields, &app.links(&caller));
+    let filter = ClickFilter::read(&mut fields, &app.links.of_tenant(&caller));
     fields.finish()?;
     let engine = app.ask(&caller).await?;
     let found = filter.find(&app, &caller).await?;

@@ -1,20 +1,17 @@
 //! `GET /audit`: who changed what in the tenant. `GET /links/{code}/history`: the same of one link.
 
-use super::accounts::filter;
-use super::fields::Fields;
-use super::one::{self, LinkAndQuery};
-use super::page;
+use super::one::LinkAndQuery;
 use super::schema;
 use crate::http::app::App;
-use crate::http::auth::Caller;
 use crate::problem::Problem;
-use crate::store::{AuditEntry, AuditQuery, subject};
-use crate::timestamp;
+use crate::service::audit::{self, EntryView};
+use crate::service::caller::Caller;
+use crate::service::page::{self, Page};
+use crate::store::AuditEntry;
 use axum::Json;
 use axum::extract::{Extension, RawQuery, State};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use serde_json::Value;
 use std::sync::Arc;
 use utoipa::ToSchema;
 
@@ -33,41 +30,10 @@ pub(crate) async fn history(
     LinkAndQuery(key, mut fields): LinkAndQuery,
 ) -> Result<Response, Problem> {
     let limit = page::limit(&mut fields);
-    let query = AuditQuery {
-        before: fields.optional("cursor", page::cursor),
-        ..AuditQuery::of_tenant(caller.tenant_id(), limit + 1)
-    };
+    let before = fields.optional("cursor", page::cursor);
     fields.finish()?;
-    let link = one::find(&app, &caller, &key).await?;
-    let subject = subject(&key);
-    let history = app.store.link_history(&query, &subject, link.created_at);
-    Ok(answer(history.await?, limit))
-}
-
-/// An entry as the API shows it.
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = AuditEntry)]
-struct EntryView {
-    at: String,
-    actor: String,
-    user_id: Option<u64>,
-    action: String,
-    subject: String,
-    detail: Value,
-}
-
-impl EntryView {
-    fn new(entry: AuditEntry) -> Self {
-        Self {
-            at: timestamp::from_millis(entry.at),
-            actor: entry.actor.key_id,
-            user_id: entry.actor.user_id,
-            action: entry.action,
-            subject: entry.subject,
-            detail: entry.detail,
-        }
-    }
+    let page = app.links.history(&caller, &key, limit, before).await?;
+    Ok(answer(page))
 }
 
 #[derive(Serialize, ToSchema)]
@@ -92,26 +58,14 @@ pub(crate) async fn list(
     Extension(caller): Extension<Caller>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
-    let mut fields = Fields::of_query(query.as_deref())?;
-    let limit = page::limit(&mut fields);
-    let query = AuditQuery {
-        subject: fields.optional("subject", filter),
-        actor: fields.optional("actor", filter),
-        action: fields.optional("action", filter),
-        before: fields.optional("cursor", page::cursor),
-        ..AuditQuery::of_tenant(caller.tenant_id(), limit + 1)
-    };
-    fields.finish()?;
-    Ok(answer(app.store.audit_entries(&query).await?, limit))
+    let query = audit::list_of(&caller, query.as_deref())?;
+    Ok(answer(app.links.audit(&caller, query).await?))
 }
 
-/// A page of `limit` entries, of which one more was read.
-fn answer(mut entries: Vec<AuditEntry>, limit: u32) -> Response {
-    let next_cursor = page::cut(&mut entries, limit).map(|entry| page::place(entry.id));
-    let entries = entries.into_iter().map(EntryView::new).collect();
-    Json(AuditView {
-        entries,
-        next_cursor,
-    })
-    .into_response()
+fn answer(page: Page<AuditEntry>) -> Response {
+    let view = AuditView {
+        entries: page.items.into_iter().map(EntryView::new).collect(),
+        next_cursor: page.next,
+    };
+    Json(view).into_response()
 }

@@ -2,50 +2,24 @@
 //!
 //! Either the body is refused as a whole and changes nothing, or every item has its outcome.
 
-use super::answer_room::{self, AnswerRoom, no_room};
-use super::bulk_items::{self, Deadlines, ItemView};
-use super::bulk_passwords::hash_all;
-use super::fields::Fields;
-use super::if_match::IfMatch;
-use super::one::outcome;
-use super::properties::Properties;
-use super::schema;
-use super::values;
+use super::bulk_answer;
+use super::bulk_items::{self, ItemView};
 use crate::config::LinksConfig;
-use crate::feed::AwaitedChanges;
+use crate::feed::Changed;
 use crate::http::app::App;
-use crate::http::auth::{Caller, check_again};
-use crate::http::tenant_links::TenantLinks;
-use crate::links::checked::CheckedContent;
-use crate::links::model::Link;
-use crate::problem::{Kind, Problem};
-use crate::service::passwords::NewPassword;
-use crate::store::{Actor, LinkChange};
+use crate::http::auth::check_again;
+use crate::problem::Problem;
+use crate::service::answer_room::AnswerRoom;
+use crate::service::bulk::{ChangedOutcome, NamedChange, NamedLink, NamedPatch};
+use crate::service::caller::Caller;
+use crate::service::tenant_links::TenantLinks;
 use axum::extract::{Extension, Request, State};
 use axum::response::Response;
-use edgelink_wire::{Code, Domain, LinkKey};
 use http::StatusCode;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::sync::Arc;
-use tokio::time::Instant;
 use utoipa::ToSchema;
-
-/// How many links one transaction changes at most.
-const CHUNK: usize = 500;
-
-/// A change, and the password that it sets.
-type ParsedItem = (LinkKey, LinkChange, Option<NewPassword>);
-type Parsed = Result<ParsedItem, Problem>;
-type Outcome = Result<ChangedLink, Problem>;
-
-/// A link that was changed, as far as it is needed until the answer.
-struct ChangedLink {
-    key: LinkKey,
-    rev: u64,
-    /// The link, if the answer has it: not where it was deleted, or has no room.
-    shown: Option<Link>,
-}
 
 #[derive(Serialize)]
 struct PatchedCounts {
@@ -87,7 +61,7 @@ struct DeletedView<'a> {
     path = "/links/bulk",
     operation_id = "changeLinks",
     tag = "links",
-    request_body = Vec<schema::NamedPatch>,
+    request_body = Vec<NamedPatch>,
     responses((status = 200, description = "An answer for each item", body = PatchedView<'static>))
 )]
 pub(crate) async fn patch_many(
@@ -95,13 +69,14 @@ pub(crate) async fn patch_many(
     Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let (outcomes, awaited) = change_many(&app, &caller, request, parse_patch).await?;
-    let (changed, failed) = counts(&outcomes);
-    let counts = PatchedCounts { changed, failed };
-    let answer = answer_room::answer(&app, &counts, outcomes, |index, outcome, links| {
-        view(index, outcome, StatusCode::OK, links)
-    });
-    Ok(awaited.attach_to(answer))
+    let changed = change_many(&app, &caller, request, NamedChange::read_patch).await?;
+    Ok(changed.answer(|outcomes| {
+        let (changed, failed) = counts(&outcomes);
+        let counts = PatchedCounts { changed, failed };
+        bulk_answer::answer(&app, &counts, outcomes, |index, outcome, links| {
+            view(index, outcome, StatusCode::OK, links)
+        })
+    }))
 }
 
 /// Deletes many links.
@@ -112,7 +87,7 @@ pub(crate) async fn patch_many(
     path = "/links/bulk",
     operation_id = "deleteLinks",
     tag = "links",
-    request_body = Vec<schema::NamedLink>,
+    request_body = Vec<NamedLink>,
     responses((status = 200, description = "An answer for each item", body = DeletedView<'static>))
 )]
 pub(crate) async fn delete_many(
@@ -120,157 +95,50 @@ pub(crate) async fn delete_many(
     Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let (outcomes, awaited) = change_many(&app, &caller, request, parse_deletion).await?;
-    let (deleted, failed) = counts(&outcomes);
-    let counts = DeletedCounts { deleted, failed };
-    let answer = answer_room::answer(&app, &counts, outcomes, |index, outcome, links| {
-        view(index, outcome, StatusCode::NO_CONTENT, links)
-    });
-    Ok(awaited.attach_to(answer))
+    let deleted = change_many(&app, &caller, request, NamedChange::read_deletion).await?;
+    Ok(deleted.answer(|outcomes| {
+        let (deleted, failed) = counts(&outcomes);
+        let counts = DeletedCounts { deleted, failed };
+        bulk_answer::answer(&app, &counts, outcomes, |index, outcome, links| {
+            view(index, outcome, StatusCode::NO_CONTENT, links)
+        })
+    }))
 }
 
-/// Makes the changes of a body; the outcomes, and what the feed has to carry before they are answered.
+/// Makes the changes of a body.
 async fn change_many(
     app: &App,
     caller: &Caller,
     request: Request,
-    parse: impl Fn(Map<String, Value>, &TenantLinks<'_>, &Caller) -> Parsed,
-) -> Result<(Vec<Outcome>, AwaitedChanges), Problem> {
+    read: fn(Map<String, Value>, &TenantLinks<'_>, &Caller) -> Result<NamedChange, Problem>,
+) -> Result<Changed<Vec<ChangedOutcome>>, Problem> {
     bulk_items::check_type(request.headers())?;
     let mut room = AnswerRoom::of(&app.config.server);
-    let links = &app.links(caller);
+    let links = &app.links.of_tenant(caller);
     let (parts, body) = request.into_parts();
-    let parsed = bulk_items::read(app, &parts.extensions, body, |_, value| {
-        let parsed = bulk_items::object(value).and_then(|object| parse(object, links, caller));
-        parsed.map_err(|problem| room.fitting(problem))
+    let changes = bulk_items::read(app, &parts.extensions, body, |_, value| {
+        let change = bulk_items::object(value).and_then(|object| read(object, links, caller));
+        change.map_err(|problem| room.fitting(problem))
     });
-    let (mut parsed, _admitted) = parsed.await?;
+    let (changes, _admitted) = changes.await?;
     check_again(&app.keys, &parts.headers, caller).await?;
-    let passwords = &app.passwords;
-    let setter = caller.claim();
-    hash_all(passwords, &mut parsed, |item| item.2.as_ref(), &setter).await;
-    let change = |(key, change, _): ParsedItem| (key, change);
-    let parsed: Vec<_> = parsed.into_iter().map(|item| item.map(change)).collect();
-    let from = app.feed.end();
-    let limit = app.config.server.request_timeout_ms;
-    let actor = caller.actor();
-    let run = async |changes: Vec<(LinkKey, LinkChange)>, by: Deadlines| {
-        let mut made: Vec<Outcome> = Vec::with_capacity(changes.len());
-        for chunk in changes.chunks(CHUNK) {
-            if Instant::now() >= by.begin {
-                break;
-            }
-            if !room.is_open() {
-                made.resize_with(changes.len(), || Err(no_room()));
-                break;
-            }
-            made.extend(change_chunk(app, chunk, &actor, &mut room).await);
-        }
-        made
-    };
-    let outcomes = bulk_items::carry_out(parsed, limit, Kind::RequestTimeout, run).await?;
-    let changed = outcomes.iter().flatten();
-    let awaited = changed.map(|link| (link.key.clone(), link.rev));
-    let awaited = AwaitedChanges::new(from, awaited);
-    Ok((outcomes, awaited))
-}
-
-fn parse_patch(object: Map<String, Value>, links: &TenantLinks<'_>, caller: &Caller) -> Parsed {
-    let mut fields = Fields::new(object);
-    let named = Named::read(&mut fields, links);
-    let properties = Properties::read(&mut fields, links).by(caller);
-    let password = properties.new_password().cloned();
-    fields.finish()?;
-    let (key, if_match) = named.finish(links)?;
-    let caller = caller.clone();
-    let change = Box::new(move |link: &Link| {
-        caller.check(link)?;
-        if_match.check(link)?;
-        properties.apply(CheckedContent::existing(link))
-    });
-    Ok((key, LinkChange::Update(change), password))
-}
-
-fn parse_deletion(object: Map<String, Value>, links: &TenantLinks<'_>, caller: &Caller) -> Parsed {
-    let mut fields = Fields::new(object);
-    let named = Named::read(&mut fields, links);
-    fields.finish()?;
-    let (key, if_match) = named.finish(links)?;
-    let caller = caller.clone();
-    let check = Box::new(move |link: &Link| {
-        caller.check(link)?;
-        if_match.check(link)
-    });
-    Ok((key, LinkChange::Delete(check), None))
-}
-
-async fn change_chunk(
-    app: &App,
-    chunk: &[(LinkKey, LinkChange)],
-    actor: &Actor,
-    room: &mut AnswerRoom,
-) -> Vec<Outcome> {
-    match app.store.change_links(chunk, actor).await {
-        Ok(outcomes) => {
-            let outcomes = outcomes.into_iter().zip(chunk);
-            let outcomes = outcomes.map(|(changed, (_, change))| {
-                let link = outcome(changed).map_err(|problem| room.fitting(problem))?;
-                let is_there = !matches!(change, LinkChange::Delete(_));
-                Ok(ChangedLink {
-                    key: link.key(),
-                    rev: link.rev,
-                    shown: (is_there && room.shows(&link.content)).then_some(link),
-                })
-            });
-            outcomes.collect()
-        }
-        Err(error) => {
-            let problem = Problem::from(error);
-            chunk.iter().map(|_| Err(problem.clone())).collect()
-        }
-    }
+    app.links.change_many(caller, changes, room).await
 }
 
 /// How many items have succeeded, and failed.
-fn counts(outcomes: &[Outcome]) -> (usize, usize) {
+fn counts(outcomes: &[ChangedOutcome]) -> (usize, usize) {
     let failed = outcomes.iter().filter(|outcome| outcome.is_err()).count();
     (outcomes.len() - failed, failed)
 }
 
 fn view<'a>(
     index: usize,
-    outcome: &'a Outcome,
+    outcome: &'a ChangedOutcome,
     done: StatusCode,
     links: &LinksConfig,
 ) -> ItemView<'a> {
     match outcome {
         Ok(link) => ItemView::done(index, done, link.shown.as_ref(), links),
         Err(problem) => ItemView::refused(index, problem),
-    }
-}
-
-/// Which link an item is about: `shortCode`, `domain`, and `ifMatch` instead of the header.
-struct Named {
-    code: Option<Code>,
-    domain: Option<Domain>,
-    if_match: IfMatch,
-}
-
-impl Named {
-    fn read(fields: &mut Fields, links: &TenantLinks<'_>) -> Self {
-        Self {
-            code: fields.required("shortCode", values::slug),
-            domain: fields.optional("domain", |value| values::domain(value, links)),
-            if_match: IfMatch::new(fields.optional("ifMatch", values::string)),
-        }
-    }
-
-    fn finish(self, links: &TenantLinks<'_>) -> Result<(LinkKey, IfMatch), Problem> {
-        let domain = self
-            .domain
-            .unwrap_or_else(|| links.default_domain().clone());
-        // A missing code was refused before.
-        let code = self.code.ok_or_else(|| Problem::new(Kind::Validation))?;
-        Ok((LinkKey::new(domain, code), self.if_match))
     }
 }

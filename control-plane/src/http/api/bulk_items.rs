@@ -14,8 +14,7 @@ use axum::body::Body;
 use http::{Extensions, HeaderMap, StatusCode};
 use serde::Serialize;
 use serde_json::{Map, Value};
-use std::time::Duration;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 use utoipa::ToSchema;
 
 /// The most items of one request.
@@ -55,52 +54,6 @@ pub(super) async fn read<T>(
     let permit = arrived.wait_for(bulk.take(claim.clone(), deadline)).await?;
     admitted.add(bulk, claim, permit);
     Ok((parsed, admitted))
-}
-
-/// Carries out the valid ones of the parsed items by `run`, which gives their outcomes in order and may leave out the last; these
-/// have the outcome `missing`. The outcomes are in the order of the items, refused ones included.
-///
-/// `run` is given the time by which it is to begin nothing more: a little before the request times out, so that the answer names
-/// what was done. `limit` counts from the end of the body, which may be large.
-pub(super) async fn carry_out<T, O>(
-    parsed: Vec<Result<T, Problem>>,
-    limit: Duration,
-    missing: Kind,
-    run: impl AsyncFnOnce(Vec<T>, Deadlines) -> Vec<Result<O, Problem>>,
-) -> Result<Vec<Result<O, Problem>>, Problem> {
-    let mut valid = Vec::with_capacity(parsed.len());
-    let refused: Vec<Option<Problem>> = parsed
-        .into_iter()
-        .map(|item| item.map(|item| valid.push(item)).err())
-        .collect();
-    let made = timeout(limit, run(valid, Deadlines::within(limit))).await;
-    let mut made = made
-        .map_err(|_| Problem::new(Kind::RequestTimeout))?
-        .into_iter();
-    let outcome = |refusal: Option<Problem>| match refusal {
-        Some(problem) => Err(problem),
-        None => made.next().unwrap_or_else(|| Err(Problem::new(missing))),
-    };
-    Ok(refused.into_iter().map(outcome).collect())
-}
-
-/// When the items of a request have to be done.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Deadlines {
-    /// From then on, none is begun.
-    pub(super) begin: Instant,
-    /// By then, each has its outcome.
-    pub(super) end: Instant,
-}
-
-impl Deadlines {
-    fn within(limit: Duration) -> Self {
-        let now = Instant::now();
-        Self {
-            begin: now + limit.mul_f32(0.8),
-            end: now + limit.mul_f32(0.95),
-        }
-    }
 }
 
 /// The object of an item.

@@ -4,7 +4,7 @@ pub(crate) mod export;
 pub(crate) mod filter;
 pub(crate) mod view;
 
-use super::one::{self, LinkAndQuery, RequestedLink};
+use super::one::{LinkAndQuery, RequestedLink};
 use super::schema;
 use crate::counts::Scope;
 use crate::http::app::App;
@@ -54,7 +54,7 @@ pub(crate) async fn list(
 ) -> Result<Response, Problem> {
     let asked = RawAsked::read(&mut fields, &headers);
     fields.finish()?;
-    let link = one::find(&app, &caller, &key).await?;
+    let link = app.links.find(&caller, &key).await?;
     let scope = Scope::Links(vec![link.id]);
     asked.answer(&app, &caller, scope, false).await
 }
@@ -73,7 +73,7 @@ pub(crate) async fn delete(
     Extension(caller): Extension<Caller>,
     RequestedLink(key): RequestedLink,
 ) -> Result<Json<DeletedView>, Problem> {
-    let link = one::find(&app, &caller, &key).await?;
+    let link = app.links.find(&caller, &key).await?;
     let deleted = app.delete_clicks(&link, &caller.actor()).await?;
     Ok(Json(DeletedView { deleted }))
 }

@@ -1,24 +1,21 @@
 //! `POST /links/{code}/resolve`: where a visitor would be sent, and why. Nothing is counted.
 
 use super::body::JsonObject;
-use super::fields::Fields;
 use super::one::RequestedLink;
 use super::schema;
-use super::values;
-use crate::clock;
 use crate::http::app::App;
-use crate::http::auth::Caller;
 use crate::links::model::Link;
-use crate::problem::{Kind, Problem};
+use crate::problem::Problem;
+use crate::service::caller::Caller;
+use crate::service::dry_run::Visitor;
 use crate::timestamp;
 use axum::Json;
 use axum::extract::{Extension, State};
 use axum::response::{IntoResponse, Response};
 use edgelink_wire::LinkKey;
-use edgelink_wire::dry_run::{self, DescribedVisitor, DryRun};
+use edgelink_wire::dry_run::{DescribedVisitor, DryRun};
 use edgelink_wire::rules::{Condition, ExplainedRule};
 use serde::Serialize;
-use serde_json::{Map, Value};
 use std::sync::Arc;
 use utoipa::ToSchema;
 
@@ -29,7 +26,7 @@ use utoipa::ToSchema;
     operation_id = "resolveLink",
     tag = "links",
     params(schema::OfCode, schema::OfDomain),
-    request_body = schema::Visitor,
+    request_body = Visitor,
     responses((status = 200, description = "Where, and which rule matched", body = ResolvedView<'static>))
 )]
 pub(crate) async fn resolve(
@@ -38,42 +35,9 @@ pub(crate) async fn resolve(
     RequestedLink(key): RequestedLink,
     JsonObject(object): JsonObject,
 ) -> Result<Response, Problem> {
-    let mut visitor = read_visitor(object)?;
-    let link = app.store.find_link(&key).await?;
-    let link = link.filter(|link| caller.check(link).is_ok());
-    let link = link.ok_or_else(|| Problem::new(Kind::LinkNotFound))?;
-    if let Some(max) = link.content.details.max_visits {
-        visitor.is_used_up = app.store.find_visits(link.id).await?.used >= max;
-    }
-    let hash = link.content.details.password.as_deref();
-    visitor.unlock(key.to_string().as_bytes(), hash);
+    let visitor = Visitor::read(object)?;
+    let (link, visitor) = app.links.dry_run(&caller, &key, visitor).await?;
     Ok(Json(answer(&key, &link, &visitor)).into_response())
-}
-
-/// Reads a visitor as a request describes one. The time is now if it is missing.
-fn read_visitor(object: Map<String, Value>) -> Result<DescribedVisitor, Problem> {
-    let mut fields = Fields::new(object);
-    let text = |value: &Value| values::text(value).map(str::to_owned);
-    let query = fields.optional("query", text).unwrap_or_default();
-    let below = |value: &Value| Ok(dry_run::read_below(values::text(value)?)?);
-    let address = |value: &Value| Ok(dry_run::read_address(values::text(value)?)?);
-    let visitor = DescribedVisitor {
-        user_agent: fields.optional("userAgent", text).unwrap_or_default(),
-        accept_language: fields.optional("acceptLanguage", text).unwrap_or_default(),
-        path: fields.optional("path", below).unwrap_or_default(),
-        has_password: fields
-            .optional("hasPassword", values::flag)
-            .unwrap_or_default(),
-        query: query.strip_prefix('?').unwrap_or(&query).to_owned(),
-        ip: fields.optional("ip", address),
-        country: fields.optional("country", text).unwrap_or_default(),
-        city: fields.optional("city", text).unwrap_or_default(),
-        at: fields
-            .optional("at", values::time)
-            .unwrap_or_else(clock::unix_seconds),
-        ..DescribedVisitor::default()
-    };
-    fields.finish().map(|()| visitor)
 }
 
 /// The answer of a dry run.

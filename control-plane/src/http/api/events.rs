@@ -1,14 +1,15 @@
 //! `GET /events`: clicks as they are reported, as server-sent events.
 
 use super::clicks::filter;
-use super::fields::Fields;
 use super::list::filter_tags;
-use super::{one, schema, values};
+use super::schema;
 use crate::admission::Permit;
 use crate::http::app::App;
 use crate::http::auth::{Caller, check_again};
 use crate::live::{ListenerFilter, LiveEvent, Subscription};
 use crate::problem::{Kind, Problem};
+use crate::service::fields::Fields;
+use crate::service::values;
 use axum::extract::{Extension, RawQuery, State};
 use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse, Response};
@@ -47,7 +48,7 @@ pub(crate) async fn stream(
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
     let mut fields = Fields::of_query_with(query.as_deref(), &filter::LISTS)?;
-    let links = app.links(&caller);
+    let links = app.links.of_tenant(&caller);
     let code = fields.optional("shortCode", filter::code);
     let mut filter = ListenerFilter {
         scope: caller.scope().as_ref().clone(),
@@ -59,7 +60,7 @@ pub(crate) async fn stream(
     if let Some(code) = code {
         let domain = filter.domain.take();
         let domain = domain.unwrap_or_else(|| links.default_domain().clone());
-        let link = one::find(&app, &caller, &LinkKey::new(domain, code)).await?;
+        let link = app.links.find(&caller, &LinkKey::new(domain, code)).await?;
         filter.link_id = Some(link.id);
     }
     let permit = app.bounded.streams.try_take(caller.claim())?;

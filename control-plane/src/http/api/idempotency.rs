@@ -80,6 +80,11 @@ impl RequestId {
         }
     }
 
+    /// The receipt of the link at a place of this request.
+    pub(super) fn receipt_at(&self, index: usize, object: &Map<String, Value>) -> Receipt {
+        self.receipt(u32::try_from(index).unwrap_or(u32::MAX), object)
+    }
+
     fn fingerprint(&self, object: &Map<String, Value>) -> [u8; 32] {
         // Objects are sorted by their keys, so the order and the white space of the body do not matter.
         let canonical =

@@ -2,21 +2,21 @@
 //! (section 13.1.2): reads it only if it has none of them.
 
 use crate::links::model::Link;
-use crate::problem::{Kind, Problem};
-use crate::store::ChangeError;
+use crate::service::revisions::{self, Revisions};
 use axum::extract::FromRequestParts;
 use http::header::{self, HeaderName};
 use http::request::Parts;
 use std::convert::Infallible;
 
-/// The entity tags of `If-Match`, if it was sent.
-pub(crate) struct IfMatch(Option<String>);
+/// The revisions that `If-Match` names; without the header any.
+pub(crate) struct IfMatch(pub(crate) Revisions);
 
 impl<S: Sync> FromRequestParts<S> for IfMatch {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
-        Ok(Self(tags(parts, &header::IF_MATCH)))
+        let tags = tags(parts, &header::IF_MATCH);
+        Ok(Self(Revisions::of_tags(tags.as_deref())))
     }
 }
 
@@ -51,44 +51,7 @@ impl IfNoneMatch {
     }
 }
 
-impl IfMatch {
-    /// The condition that a link has one of these tags; `None` is no condition.
-    pub(crate) fn new(tags: Option<String>) -> Self {
-        Self(tags)
-    }
-
-    /// Refuses a link whose revision is not among the tags. Weak tags never match (section 8.8.3.2).
-    pub(crate) fn check(&self, link: &Link) -> Result<(), ChangeError> {
-        let Some(tags) = &self.0 else {
-            return Ok(());
-        };
-        let current = entity_tag(link);
-        let is_meant = |tag: &str| tag == "*" || tag == current;
-        if tags.split(',').map(str::trim).any(is_meant) {
-            return Ok(());
-        }
-        Err(ChangeError::Changed)
-    }
-}
-
-impl From<ChangeError> for Problem {
-    fn from(error: ChangeError) -> Self {
-        match error {
-            ChangeError::Hidden => Self::new(Kind::LinkNotFound),
-            ChangeError::Changed => Self::new(Kind::PreconditionFailed),
-            ChangeError::ExternalIdTaken => Self::external_id_taken(),
-            ChangeError::NotDeleted => Self::new(Kind::NotDeleted),
-            ChangeError::Purged => Self::new(Kind::LinkPurged),
-            ChangeError::Later => {
-                let detail = "the link has properties of a later version: only a control plane of that one changes it";
-                Self::new(Kind::Internal).with_detail(detail)
-            }
-            ChangeError::Invalid { field, reason } => Self::of_field(field, reason),
-        }
-    }
-}
-
 /// The revision of the link as a strong entity tag.
 pub(crate) fn entity_tag(link: &Link) -> String {
-    format!("\"{}\"", link.rev)
+    revisions::tag_of(link.rev)
 }

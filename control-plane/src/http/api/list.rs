@@ -1,16 +1,17 @@
 //! `GET /links`.
 
-use super::cursor::Continuation;
-use super::fields::{Fields, Reason};
 use super::schema;
 use super::view::LinkView;
-use super::{page, values};
 use crate::http::app::App;
 use crate::http::auth::Caller;
-use crate::http::seal::Seal;
-use crate::http::tenant_links::TenantLinks;
 use crate::links::words::SearchTerm;
 use crate::problem::Problem;
+use crate::service::cursor::Continuation;
+use crate::service::fields::{Fields, Reason};
+use crate::service::page;
+use crate::service::seal::Seal;
+use crate::service::tenant_links::TenantLinks;
+use crate::service::values;
 use crate::store::{ListOrder, ListQuery, ListedState, TagsMode};
 use crate::tenancy::Scope;
 use axum::Json;
@@ -49,11 +50,11 @@ pub(crate) async fn list(
     Extension(caller): Extension<Caller>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
-    let config = &app.links(&caller);
+    let config = &app.links.of_tenant(&caller);
     let scope = caller.scope().as_ref().clone();
     let seal = app.seal().await?;
     let (query, has_rules) = parse(query.as_deref(), scope, config, seal)?;
-    let page = app.store.list_links(&query).await?;
+    let page = app.links.list(&caller, &query).await?;
     let view = |link| match has_rules {
         true => LinkView::with_rules(link, config),
         false => LinkView::new(link, config),

@@ -1,8 +1,8 @@
 //! Refuses parameters of routes that have none. Routes that have some read them, and refuse all others.
 
-use super::fields::Fields;
 use crate::http::auth;
 use crate::problem::Problem;
+use crate::service::fields::Fields;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;

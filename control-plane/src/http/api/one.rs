@@ -1,16 +1,13 @@
 //! `GET` and `DELETE /links/{code}`, and which link a request is about.
 
-use super::fields::Fields;
 use super::if_match::{IfMatch, IfNoneMatch, entity_tag};
 use super::schema;
-use super::{values, view};
-use crate::feed::AwaitedChanges;
+use super::view;
 use crate::http::app::App;
 use crate::http::auth::Caller;
-use crate::links::checked::CheckedContent;
-use crate::links::model::Link;
 use crate::problem::{Kind, Problem};
-use crate::store::{ChangeError, ChangeOutcome};
+use crate::service::fields::Fields;
+use crate::service::values;
 use axum::extract::{Extension, FromRequestParts, Path, State};
 use axum::response::{IntoResponse, Response};
 use edgelink_wire::{Code, LinkKey};
@@ -40,7 +37,7 @@ impl FromRequestParts<Arc<App>> for LinkAndQuery {
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
         let caller = parts.extensions.get::<Caller>();
         let caller = caller.ok_or_else(|| Problem::new(Kind::Unauthorized))?;
-        let links = &app.links(caller);
+        let links = &app.links.of_tenant(caller);
         let mut fields = Fields::of_query(parts.uri.query())?;
         let domain = fields.optional("domain", |value| values::domain(value, links));
         // A wrong domain is refused with all other mistakes.
@@ -80,11 +77,7 @@ pub(crate) async fn get(
     RequestedLink(key): RequestedLink,
     if_none_match: IfNoneMatch,
 ) -> Result<Response, Problem> {
-    let link = find(&app, &caller, &key).await?;
-    let visits = match link.content.details.max_visits {
-        Some(_) => Some(app.store.find_visits(link.id).await?),
-        None => None,
-    };
+    let (link, visits) = app.links.find_with_visits(&caller, &key).await?;
     // The count of visits changes without the link.
     if visits.is_none() && if_none_match.has(&link) {
         return Ok((
@@ -94,33 +87,6 @@ pub(crate) async fn get(
             .into_response());
     }
     Ok(view::found_with_visits(&link, visits, &app.config.links))
-}
-
-/// The link, if it exists for the caller.
-pub(crate) async fn find(app: &App, caller: &Caller, key: &LinkKey) -> Result<Link, Problem> {
-    let link = app.store.find_link(key).await?;
-    let link = link.filter(|link| caller.check(link).is_ok());
-    link.ok_or_else(|| Problem::new(Kind::LinkNotFound))
-}
-
-/// Replaces the content of a link that the caller may see by `change` of it.
-pub(super) async fn change(
-    app: &App,
-    caller: Caller,
-    key: LinkKey,
-    if_match: IfMatch,
-    change: impl Fn(CheckedContent) -> Result<CheckedContent, ChangeError> + Send + Sync + 'static,
-) -> Result<(Link, AwaitedChanges), Problem> {
-    let actor = caller.actor();
-    let change = Box::new(move |link: &Link| {
-        caller.check(link)?;
-        if_match.check(link)?;
-        change(CheckedContent::existing(link))
-    });
-    let from = app.feed.end();
-    let link = outcome(app.store.update_link(&key, change, &actor).await?)?;
-    let awaited = AwaitedChanges::new(from, [(key, link.rev)]);
-    Ok((link, awaited))
 }
 
 /// Deletes a link.
@@ -143,26 +109,10 @@ pub(crate) async fn delete(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
     RequestedLink(key): RequestedLink,
-    if_match: IfMatch,
+    IfMatch(revisions): IfMatch,
 ) -> Result<Response, Problem> {
-    let actor = caller.actor();
-    let check = Box::new(move |link: &Link| {
-        caller.check(link)?;
-        if_match.check(link)
-    });
-    let from = app.feed.end();
-    let deleted = app.store.delete_link(&key, check, &actor).await?;
-    let deleted = outcome(deleted)?;
-    let awaited = AwaitedChanges::new(from, [(key, deleted.rev)]);
-    let answer = (
-        StatusCode::NO_CONTENT,
-        [(header::ETAG, entity_tag(&deleted))],
-    );
-    Ok(awaited.attach_to(answer.into_response()))
-}
-
-/// What the API answers for the outcome of a change.
-pub(super) fn outcome(changed: ChangeOutcome) -> Result<Link, Problem> {
-    let changed = changed.ok_or_else(|| Problem::new(Kind::LinkNotFound))?;
-    Ok(changed?)
+    let deleted = app.links.delete(&caller, key, revisions).await?;
+    Ok(deleted.answer(|link| {
+        (StatusCode::NO_CONTENT, [(header::ETAG, entity_tag(&link))]).into_response()
+    }))
 }

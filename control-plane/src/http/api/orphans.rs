@@ -5,14 +5,15 @@ use super::analytics::{AnalyticsView, DEFAULT_LIMIT, limit};
 use super::clicks::DeletedView;
 use super::clicks::export::{ClicksView, RawAsked};
 use super::clicks::filter;
-use super::fields::{Fields, Reason};
-use super::{schema, values};
+use super::schema;
 use crate::analytics::{Interval, OrphanGroup, RawQuery as Asked, orphans};
 use crate::clock;
 use crate::counts::Bots;
 use crate::http::app::App;
 use crate::http::auth::Caller;
 use crate::problem::Problem;
+use crate::service::fields::{Fields, Reason};
+use crate::service::values;
 use axum::Json;
 use axum::extract::{Extension, RawQuery, State};
 use axum::response::Response;
@@ -39,7 +40,9 @@ pub(crate) async fn get(
     let limit = fields.optional("limit", limit).unwrap_or(DEFAULT_LIMIT);
     let bots = fields.optional("bots", filter::bots).unwrap_or_default();
     let times = Times::read(&mut fields, Err("must not be minute for orphan visits"));
-    let domain = fields.optional("domain", |value| values::domain(value, &app.links(&caller)));
+    let domain = fields.optional("domain", |value| {
+        values::domain(value, &app.links.of_tenant(&caller))
+    });
     fields.finish()?;
     let engine = app.ask(&caller).await?;
     let query = Asked {
@@ -99,7 +102,9 @@ pub(crate) async fn list(
 ) -> Result<Response, Problem> {
     let mut fields = Fields::of_query(query.as_deref())?;
     let asked = RawAsked::read(&mut fields, &headers);
-    let domain = fields.optional("domain", |value| values::domain(value, &app.links(&caller)));
+    let domain = fields.optional("domain", |value| {
+        values::domain(value, &app.links.of_tenant(&caller))
+    });
     fields.finish()?;
     let scope = filter::of_tenant(&app, &caller, domain.as_ref()).await?;
     asked.answer(&app, &caller, scope, true).await

@@ -1,21 +1,21 @@
 //! `GET` and `POST /links/{code}/rules`: the conditional targets of a link, in the JSON of Shlink.
 
 use super::body::JsonObject;
-use super::fields::Fields;
 use super::if_match::{IfMatch, entity_tag};
-use super::one::{self, RequestedLink};
+use super::one::RequestedLink;
 use super::schema;
 use super::view;
 use crate::http::app::App;
 use crate::http::auth::Caller;
-use crate::http::tenant_links::TenantLinks;
-use crate::links::checked::{CheckedContent, CheckedRules};
+use crate::links::checked::CheckedRules;
 use crate::links::model::Link;
-use crate::problem::{FieldError, Problem};
+use crate::problem::Problem;
+use crate::service::schemas::NewRules;
+use crate::service::values;
 use axum::Json;
 use axum::extract::{Extension, State};
 use axum::response::{IntoResponse, Response};
-use edgelink_wire::rules::{self, RuleError};
+use edgelink_wire::rules::RuleError;
 use http::header;
 use serde::Serialize;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ pub(crate) async fn get(
     Extension(caller): Extension<Caller>,
     RequestedLink(key): RequestedLink,
 ) -> Result<Response, Problem> {
-    let link = one::find(&app, &caller, &key).await?;
+    let link = app.links.find(&caller, &key).await?;
     Ok(answer(&link))
 }
 
@@ -52,7 +52,7 @@ pub(crate) async fn get(
     operation_id = "setRules",
     tag = "links",
     params(schema::OfCode, schema::OfDomain, schema::IfMatch),
-    request_body = schema::NewRules,
+    request_body = NewRules,
     responses(
         (
             status = 200, description = "The rules as they are now",
@@ -65,36 +65,18 @@ pub(crate) async fn replace(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
     RequestedLink(key): RequestedLink,
-    if_match: IfMatch,
+    IfMatch(revisions): IfMatch,
     JsonObject(object): JsonObject,
 ) -> Result<Response, Problem> {
-    let links = app.links(&caller);
+    let links = app.links.of_tenant(&caller);
     let rules = links.by_rules(|rules| CheckedRules::read(object, rules));
     let rules = rules.map_err(problem)?;
-    let change = move |mut content: CheckedContent| {
-        content.set_rules(rules.clone());
-        Ok(content)
-    };
-    let (link, awaited) = one::change(&app, caller, key, if_match, change).await?;
-    Ok(awaited.attach_to(answer(&link)))
-}
-
-/// Reads the rules of a link that is imported; none if the field is missing.
-pub(super) fn field(fields: &mut Fields, links: &TenantLinks<'_>) -> CheckedRules {
-    let Some(value) = fields.take(rules::FIELD) else {
-        return CheckedRules::default();
-    };
-    let (rules, errors) = links.by_rules(|rules| CheckedRules::read_list(Some(value), rules));
-    fields.refuse_all(errors.into_iter().map(field_error).collect());
-    rules
+    let changed = app.links.set_rules(&caller, key, revisions, rules).await?;
+    Ok(changed.answer(|link| answer(&link)))
 }
 
 fn problem(errors: Vec<RuleError>) -> Problem {
-    Problem::validation(errors.into_iter().map(field_error).collect())
-}
-
-fn field_error(error: RuleError) -> FieldError {
-    FieldError::new(error.path, error.reason)
+    Problem::validation(errors.into_iter().map(values::rule_error).collect())
 }
 
 /// The rules of a link as the API shows them.

@@ -1,13 +1,12 @@
 //! `GET /tags`, `PATCH` and `DELETE /tags/{tag}`.
 
 use super::body::JsonObject;
-use super::fields::{Fields, Reason};
 use super::schema;
-use super::{cursor, page, values};
 use crate::http::app::App;
-use crate::http::auth::Caller;
-use crate::problem::{FieldError, Kind, Problem};
-use crate::store::{Actor, MAX_COUNTED, TagCount, TagQuery};
+use crate::problem::{Kind, Problem};
+use crate::service::caller::Caller;
+use crate::service::tags::{ReplacedTag, TagList, TagPatch, TagView};
+use crate::service::values;
 use axum::Json;
 use axum::extract::{Extension, FromRequestParts, Path, RawQuery, State};
 use http::request::Parts;
@@ -16,25 +15,12 @@ use serde_json::Value;
 use std::sync::Arc;
 use utoipa::ToSchema;
 
-/// The most links that one request changes.
-const MAX_LINKS: usize = 10_000;
-
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = TagPage)]
 pub(crate) struct TagsView {
     tags: Vec<TagView>,
     next_cursor: Option<String>,
-}
-
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = TagCount)]
-struct TagView {
-    tag: String,
-    links: u64,
-    /// Whether there may be more links than were counted.
-    at_least: bool,
 }
 
 /// Lists tags with their numbers of links.
@@ -51,30 +37,12 @@ pub(crate) async fn list(
     Extension(caller): Extension<Caller>,
     RawQuery(query): RawQuery,
 ) -> Result<Json<TagsView>, Problem> {
-    let mut fields = Fields::of_query(query.as_deref())?;
-    let limit = page::limit(&mut fields);
-    let query = TagQuery {
-        tenant_id: caller.tenant_id(),
-        prefix: fields.optional("prefix", values::tag).unwrap_or_default(),
-        after: fields.optional("cursor", after),
-        limit: limit + 1,
-    };
-    fields.finish()?;
-    let mut tags = app.store.list_tags(&query).await?;
-    let next_cursor = page::cut(&mut tags, limit).map(|last| cursor::format_name(&last.tag));
-    let view = |TagCount { tag, links }| TagView {
-        tag,
-        links,
-        at_least: links >= MAX_COUNTED,
-    };
-    let tags = tags.into_iter().map(view).collect();
-    Ok(Json(TagsView { tags, next_cursor }))
-}
-
-/// The last tag of the page before.
-fn after(value: &Value) -> Result<String, Reason> {
-    let tag = cursor::parse_name(value)?;
-    values::tag(&Value::from(tag)).map_err(|_| cursor::NO_CURSOR)
+    let list = TagList::read(query.as_deref())?;
+    let page = app.links.list_tags(&caller, list).await?;
+    Ok(Json(TagsView {
+        tags: page.items.into_iter().map(TagView::new).collect(),
+        next_cursor: page.next,
+    }))
 }
 
 /// The tag that the path names, percent-encoded.
@@ -101,7 +69,7 @@ impl FromRequestParts<Arc<App>> for RequestedTag {
     operation_id = "renameTag",
     tag = "links",
     params(schema::OfTag),
-    request_body = schema::TagPatch,
+    request_body = TagPatch,
     responses((status = 200, description = "How many links were changed", body = ReplacedView))
 )]
 pub(crate) async fn patch(
@@ -110,38 +78,9 @@ pub(crate) async fn patch(
     RequestedTag(tag): RequestedTag,
     JsonObject(object): JsonObject,
 ) -> Result<Json<ReplacedView>, Problem> {
-    let mut fields = Fields::new(object);
-    let by = fields.required("tag", values::tag);
-    let may_merge = fields.optional("merge", values::flag).unwrap_or_default();
-    if by.as_ref() == Some(&tag) {
-        fields.refuse("tag", "is the present name");
-    }
-    fields.finish()?;
-    let by = by.unwrap_or_default();
-    if !app.store.has_tag(caller.tenant_id(), &tag).await? {
-        return Err(Problem::new(Kind::TagNotFound));
-    }
-    if !may_merge && !may_rename(&app, &caller, &tag, &by).await? {
-        let error = FieldError::new(
-            "tag",
-            "is a tag of other links; merge: true puts them together",
-        );
-        return Err(Problem::new(Kind::TagTaken).with_errors(vec![error]));
-    }
-    let replaced = replace(&app, &caller.actor(), &tag, Some(&by)).await?;
-    Ok(Json(replaced))
-}
-
-/// Whether a tag may be renamed to `by`: no other link has that, or a request before has given it to a part of the links.
-pub(crate) async fn may_rename(
-    app: &App,
-    caller: &Caller,
-    tag: &str,
-    by: &str,
-) -> Result<bool, Problem> {
-    let tenant_id = caller.tenant_id();
-    Ok(!app.store.has_tag(tenant_id, by).await?
-        || app.store.is_half_renamed(tenant_id, tag, by).await?)
+    let patch = TagPatch::read(object)?;
+    let replaced = app.links.rename_tag(&caller, &tag, &patch).await?;
+    Ok(Json(replaced.into()))
 }
 
 /// Removes a tag from all links.
@@ -158,11 +97,8 @@ pub(crate) async fn delete(
     Extension(caller): Extension<Caller>,
     RequestedTag(tag): RequestedTag,
 ) -> Result<Json<ReplacedView>, Problem> {
-    if !app.store.has_tag(caller.tenant_id(), &tag).await? {
-        return Err(Problem::new(Kind::TagNotFound));
-    }
-    let replaced = replace(&app, &caller.actor(), &tag, None).await?;
-    Ok(Json(replaced))
+    let replaced = app.links.delete_tag(&caller, &tag).await?;
+    Ok(Json(replaced.into()))
 }
 
 /// How many links a request has changed.
@@ -171,24 +107,14 @@ pub(crate) async fn delete(
 pub(crate) struct ReplacedView {
     links: usize,
     /// Whether no link has the tag any more. If not, the request is to be sent again.
-    pub(crate) complete: bool,
+    complete: bool,
 }
 
-/// Replaces a tag of links until none has it, or so many are done that the rest is for another request.
-pub(crate) async fn replace(
-    app: &App,
-    actor: &Actor,
-    tag: &str,
-    by: Option<&str>,
-) -> Result<ReplacedView, Problem> {
-    let mut links = 0;
-    while links < MAX_LINKS {
-        let done = app.store.replace_tag(actor, tag, by).await?;
-        if done == 0 {
-            break;
+impl From<ReplacedTag> for ReplacedView {
+    fn from(replaced: ReplacedTag) -> Self {
+        Self {
+            links: replaced.links,
+            complete: replaced.complete,
         }
-        links += done;
     }
-    let complete = links < MAX_LINKS || !app.store.has_tag(actor.tenant_id, tag).await?;
-    Ok(ReplacedView { links, complete })
 }

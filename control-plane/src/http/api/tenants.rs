@@ -1,15 +1,13 @@
 //! `/tenants`: for admins of the first one.
 
-use super::accounts;
 use super::body::JsonObject;
-use super::fields::Fields;
-use super::keys::{self, KeyView};
-use super::page;
 use super::schema;
-use crate::clock;
 use crate::http::app::App;
-use crate::http::auth::Caller;
-use crate::problem::{Kind, Problem};
+use crate::problem::Problem;
+use crate::service::accounts::keys::KeyView;
+use crate::service::accounts::tenants::NewTenant;
+use crate::service::caller::Caller;
+use crate::service::page;
 use crate::store::TenantRow;
 use crate::timestamp;
 use axum::Json;
@@ -19,9 +17,6 @@ use http::StatusCode;
 use serde::Serialize;
 use std::sync::Arc;
 use utoipa::ToSchema;
-
-/// The name of the key that a tenant begins with.
-const FIRST_KEY_NAME: &str = "admin";
 
 /// A tenant as the API shows it.
 #[derive(Serialize, ToSchema)]
@@ -63,7 +58,7 @@ struct TenantsView {
     path = "/tenants",
     operation_id = "createTenant",
     tag = "accounts",
-    request_body = schema::NewTenant,
+    request_body = NewTenant,
     responses((status = 201, description = "The tenant, with the key of its first user", body = TenantView))
 )]
 pub(crate) async fn create(
@@ -71,20 +66,12 @@ pub(crate) async fn create(
     Extension(caller): Extension<Caller>,
     JsonObject(object): JsonObject,
 ) -> Result<Response, Problem> {
-    let mut fields = Fields::new(object);
-    let name = fields.required("name", accounts::name);
-    fields.finish()?;
-    // A missing name was refused above.
-    let name = name.ok_or_else(|| Problem::new(Kind::Validation))?;
-    let key = keys::generate()?;
-    let row = key.row(FIRST_KEY_NAME, clock::unix_millis());
-    let actor = caller.actor();
-    let made = app.store.insert_tenant(&name, &row, &actor);
-    let (tenant, row) = made.await??;
-    app.keys.add(&row.id);
+    let request = NewTenant::read(object)?;
+    let created = app.accounts.create_tenant(&caller, request).await?;
+    let (row, key) = created.admin_key;
     let view = TenantView {
         admin_key: Some(KeyView::with_secret(row, &key)),
-        ..TenantView::new(tenant)
+        ..TenantView::new(created.tenant)
     };
     Ok((StatusCode::CREATED, Json(view)).into_response())
 }
@@ -102,17 +89,14 @@ pub(crate) async fn create(
 )]
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
     let (limit, after) = page::parameters(query.as_deref())?;
-    let after = u32::try_from(after.unwrap_or(0)).unwrap_or(u32::MAX);
-    let mut tenants = app.store.list_tenants(after, limit + 1).await?;
-    let last = page::cut(&mut tenants, limit);
-    let next_cursor = last.map(|tenant| page::place(tenant.id.into()));
-    let tenants = tenants.into_iter().map(TenantView::new).collect();
-    Ok(Json(TenantsView {
-        tenants,
-        next_cursor,
-    })
-    .into_response())
+    let page = app.accounts.list_tenants(&caller, limit, after).await?;
+    let view = TenantsView {
+        tenants: page.items.into_iter().map(TenantView::new).collect(),
+        next_cursor: page.next,
+    };
+    Ok(Json(view).into_response())
 }

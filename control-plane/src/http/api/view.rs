@@ -1,10 +1,10 @@
 //! A link as the API shows it.
 
 use super::if_match::entity_tag;
-use super::schema;
 use crate::config::LinksConfig;
 use crate::links::model::Link;
 use crate::links::utm;
+use crate::service::schemas;
 use crate::store::VisitCounts;
 use crate::timestamp;
 use axum::Json;
@@ -66,7 +66,7 @@ pub(crate) struct LinkView<'a> {
 pub(super) struct RuleView<'a> {
     long_url: &'a str,
     priority: usize,
-    #[schema(value_type = Vec<schema::Condition>)]
+    #[schema(value_type = Vec<schemas::Condition>)]
     conditions: &'a [Condition],
 }
 

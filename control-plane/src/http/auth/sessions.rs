@@ -1,11 +1,11 @@
 //! Sessions of the console: who has logged in, by an API key, by a password or by a provider of OpenID Connect. They are in the database, so that each control plane
 //! knows them; it has the hash of a token only.
 
-use super::api_key::ApiKey;
-use super::key_verifier::KeyVerifier;
-use super::permission::Caller;
+use super::Caller;
 use crate::clock;
 use crate::problem::{Kind, Problem};
+use crate::service::api_key::ApiKey;
+use crate::service::key_verifier::KeyVerifier;
 use crate::store::{ApiKeyRow, KeyHolder, NewSession, StoredSession, UserRow};
 use crate::tenancy::{Bounds, Role};
 use hmac::{Hmac, KeyInit, Mac};

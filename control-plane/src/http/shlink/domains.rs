@@ -3,10 +3,10 @@
 use super::failure::Failure;
 use crate::domains::DomainTable;
 use crate::http::api::body::JsonObject;
-use crate::http::api::fields::Fields;
-use crate::http::api::values;
 use crate::http::app::App;
 use crate::http::auth::Caller;
+use crate::service::fields::Fields;
+use crate::service::values;
 use axum::Json;
 use axum::extract::{Extension, State};
 use edgelink_wire::Domain;
@@ -80,7 +80,7 @@ pub(super) async fn redirects(
     let name = fields
         .required("domain", values::string)
         .unwrap_or_default();
-    let domain = values::domain(&Value::from(name.as_str()), &app.links(&caller));
+    let domain = values::domain(&Value::from(name.as_str()), &app.links.of_tenant(&caller));
     let table = app.domains.current();
     let is = domain.as_ref().map(|domain| Redirects::of(&table, domain));
     let is = is.unwrap_or_default();
@@ -90,7 +90,7 @@ pub(super) async fn redirects(
         &is.invalid_short_url_redirect,
     ];
     for (field, present) in REDIRECTS.into_iter().zip(present) {
-        let wanted = fields.change(field, values::string);
+        let wanted = fields.nullable(field, values::string);
         if wanted.is_some_and(|wanted| wanted != *present) {
             fields.refuse(field, "is changed by /api/v1/domains");
         }

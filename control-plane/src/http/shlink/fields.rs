@@ -1,12 +1,12 @@
 //! What Shlink's clients send that the admin API does not take as it is.
 
 use crate::config::LinksConfig;
-use crate::http::api::fields::{Fields, Reason};
-use crate::http::api::values;
 use crate::http::app::App;
 use crate::http::auth::Caller;
-use crate::http::tenant_links::TenantLinks;
 use crate::problem::{FieldError, Kind, Problem};
+use crate::service::fields::{Fields, Reason};
+use crate::service::tenant_links::TenantLinks;
+use crate::service::values;
 use axum::extract::{FromRequestParts, Path};
 use edgelink_wire::{Code, Domain, LinkKey};
 use http::request::Parts;
@@ -40,7 +40,7 @@ impl FromRequestParts<Arc<App>> for NamedLink {
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
         let caller = parts.extensions.get::<Caller>().cloned();
         let caller = caller.ok_or_else(|| Problem::new(Kind::Unauthorized))?;
-        let links = &app.links(&caller);
+        let links = &app.links.of_tenant(&caller);
         let Named(code, mut fields) = Named::from_request_parts(parts, app).await?;
         let not_found = || Problem::new(Kind::LinkNotFound);
         let code = Code::parse(&code).map_err(|_| not_found())?;

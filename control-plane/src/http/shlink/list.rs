@@ -4,13 +4,14 @@ use super::failure::Failure;
 use super::fields::domain;
 use super::pages::{Page, Pagination};
 use super::view::ShortUrl;
-use crate::http::api::fields::{Fields, Reason};
-use crate::http::api::{list as admin_list, values};
+use crate::http::api::list as admin_list;
 use crate::http::app::App;
 use crate::http::auth::Caller;
-use crate::http::tenant_links::TenantLinks;
 use crate::links::model::Link;
 use crate::problem::Problem;
+use crate::service::fields::{Fields, Reason};
+use crate::service::tenant_links::TenantLinks;
+use crate::service::values;
 use crate::store::{ListOrder, ListQuery, MAX_NUMBERED, NumberedPage, NumberedQuery, SortBy};
 use crate::tenancy::Scope;
 use axum::Json;
@@ -40,7 +41,7 @@ pub(super) async fn list(
     Extension(caller): Extension<Caller>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Failure> {
-    let config = &app.links(&caller);
+    let config = &app.links.of_tenant(&caller);
     let scope = caller.scope().as_ref().clone();
     let (query, page) = parse(query.as_deref(), scope, config)?;
     let NumberedPage {

@@ -1,7 +1,7 @@
 //! Numbered pages.
 
 use super::fields::number;
-use crate::http::api::fields::Fields;
+use crate::service::fields::Fields;
 use serde::Serialize;
 
 /// The greatest number of a page: none has so many items that more are needed.

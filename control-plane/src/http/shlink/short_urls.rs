@@ -6,10 +6,13 @@ use super::view;
 use crate::http::api::body::JsonObject;
 use crate::http::api::if_match::IfMatch;
 use crate::http::api::one::RequestedLink;
-use crate::http::api::{create as creating, one, patch as changing, rules as admin_rules};
+use crate::http::api::{one, rules as admin_rules};
 use crate::http::app::App;
 use crate::http::auth::Caller;
 use crate::problem::{Kind, Problem};
+use crate::service::create_link::CreateLink;
+use crate::service::fields::Fields;
+use crate::service::link_patch::LinkPatch;
 use axum::extract::{Extension, State};
 use axum::response::Response;
 use std::sync::Arc;
@@ -20,19 +23,18 @@ pub(super) async fn create(
     Extension(caller): Extension<Caller>,
     JsonObject(mut object): JsonObject,
 ) -> Result<Response, Failure> {
-    let links = &app.links(&caller);
+    let links = &app.links.of_tenant(&caller);
     let slug = object.get("customSlug").cloned();
     let foreign = take_foreign(&mut object, links);
-    let order = creating::parse(object, links, &caller, None);
-    let draft = unless_wrong(foreign, order)?;
-    let order = draft.hash(&app.passwords, caller.claim()).await?;
+    let request = CreateLink::read(Fields::new(object), links, &caller, None);
+    let request = unless_wrong(foreign, request)?;
     let taken = |problem: Problem| match problem.kind() {
         Kind::SlugTaken => Failure::from(problem).with("customSlug", slug.unwrap_or_default()),
         _ => problem.into(),
     };
-    let made = creating::carry_out(&app, &caller, order).await;
-    let (made, awaited) = made.map_err(taken)?;
-    Ok(awaited.attach_to(view::found(&app, &made.link).await?))
+    let made = app.links.create(&caller, request).await.map_err(taken)?;
+    let view = view::found(&app, &made.value.link).await?;
+    Ok(made.answer(|_| view))
 }
 
 /// `GET /short-urls/{code}`.
@@ -42,7 +44,7 @@ pub(super) async fn get(
     NamedLink(key, fields): NamedLink,
 ) -> Result<Response, Failure> {
     fields.finish()?;
-    let link = one::find(&app, &caller, &key).await?;
+    let link = app.links.find(&caller, &key).await?;
     view::found(&app, &link).await
 }
 
@@ -51,16 +53,16 @@ pub(super) async fn patch(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
     NamedLink(key, fields): NamedLink,
-    if_match: IfMatch,
+    IfMatch(revisions): IfMatch,
     JsonObject(mut object): JsonObject,
 ) -> Result<Response, Failure> {
     fields.finish()?;
-    let links = &app.links(&caller);
+    let links = &app.links.of_tenant(&caller);
     let foreign = take_foreign(&mut object, links);
-    let patch = unless_wrong(foreign, changing::parse(object, links))?;
-    let changed = changing::carry_out(&app, caller, key, if_match, patch).await;
-    let (link, awaited) = changed?;
-    Ok(awaited.attach_to(view::found(&app, &link).await?))
+    let patch = unless_wrong(foreign, LinkPatch::read(object, links))?;
+    let changed = app.links.change(&caller, key, revisions, patch).await?;
+    let view = view::found(&app, &changed.value).await?;
+    Ok(changed.answer(|_| view))
 }
 
 /// `DELETE /short-urls/{code}`.

@@ -5,11 +5,11 @@ use super::list::is_descending;
 use super::pages::Page;
 use super::view::VisitsSummary;
 use crate::http::api::body::JsonObject;
-use crate::http::api::fields::{Fields, Reason};
-use crate::http::api::{tags as admin_tags, values};
 use crate::http::app::App;
 use crate::http::auth::Caller;
 use crate::problem::{Kind, Problem};
+use crate::service::fields::{Fields, Reason};
+use crate::service::values;
 use crate::store::{MAX_COUNTED, MAX_NUMBERED, TagClicks, TagQuery};
 use axum::Json;
 use axum::extract::{Extension, RawQuery, State};
@@ -128,7 +128,7 @@ pub(super) async fn rename(
     if !app.store.has_tag(caller.tenant_id(), &old).await? {
         return Err(Failure::from(Problem::new(Kind::TagNotFound)).with("tag", old));
     }
-    if old != new && !admin_tags::may_rename(&app, &caller, &old, &new).await? {
+    if old != new && !app.links.may_rename_tag(&caller, &old, &new).await? {
         let taken = Failure::from(Problem::new(Kind::TagTaken));
         return Err(taken.with("oldName", old).with("newName", new));
     }
@@ -155,7 +155,7 @@ pub(super) async fn delete(
 
 /// Replaces a tag of all links. Shlink's clients cannot be told that a part is left for another request.
 async fn replace(app: &App, caller: &Caller, tag: &str, by: Option<&str>) -> Result<(), Failure> {
-    let replaced = admin_tags::replace(app, &caller.actor(), tag, by).await?;
+    let replaced = app.links.replace_tag(caller, tag, by).await?;
     match replaced.complete {
         true => Ok(()),
         false => Err(Problem::new(Kind::Overloaded)

@@ -11,11 +11,11 @@ use crate::analytics::{EngineError, MAX_ORPHANS, RawClick, RawQuery, orphan_word
 use crate::config::LinksConfig;
 use crate::counts::{Bots, Scope};
 use crate::http::api::clicks::filter::{self, ClickFilter, FoundScope};
-use crate::http::api::fields::{Fields, Reason};
-use crate::http::api::{one, values};
 use crate::http::app::App;
 use crate::http::auth::Caller;
 use crate::problem::{Kind, Problem};
+use crate::service::fields::{Fields, Reason};
+use crate::service::values;
 use crate::store::ListQuery;
 use crate::tenancy;
 use axum::Json;
@@ -146,7 +146,7 @@ pub(super) async fn of_short_url(
 ) -> Result<Json<Value>, Failure> {
     let wanted = Wanted::read(&mut fields);
     fields.finish()?;
-    let link = one::find(&app, &caller, &key).await?;
+    let link = app.links.find(&caller, &key).await?;
     list(
         (&app, &caller),
         &wanted,
@@ -163,7 +163,7 @@ pub(super) async fn delete(
     NamedLink(key, fields): NamedLink,
 ) -> Result<Json<Value>, Failure> {
     fields.finish()?;
-    let link = one::find(&app, &caller, &key).await?;
+    let link = app.links.find(&caller, &key).await?;
     let deleted = app.delete_clicks(&link, &caller.actor()).await?;
     Ok(Json(json!({ "deletedVisits": deleted })))
 }
@@ -175,7 +175,9 @@ pub(super) async fn of_tag(
     Named(tag, mut fields): Named,
 ) -> Result<Json<Value>, Failure> {
     let wanted = Wanted::read(&mut fields);
-    let domain = fields.optional("domain", |value| domain(value, &app.links(&caller)));
+    let domain = fields.optional("domain", |value| {
+        domain(value, &app.links.of_tenant(&caller))
+    });
     fields.finish()?;
     if !app.store.has_tag(caller.tenant_id(), &tag).await? {
         return Err(Failure::from(Problem::new(Kind::TagNotFound)).with("tag", tag));
@@ -196,7 +198,7 @@ pub(super) async fn of_domain(
 ) -> Result<Json<Value>, Failure> {
     let wanted = Wanted::read(&mut fields);
     fields.finish()?;
-    let domain = domain(&Value::from(name.as_str()), &app.links(&caller));
+    let domain = domain(&Value::from(name.as_str()), &app.links.of_tenant(&caller));
     let of = ClickFilter {
         domain: Some(domain.map_err(|_| Failure::domain_not_found(&name))?),
         ..ClickFilter::default()
@@ -212,7 +214,9 @@ pub(super) async fn non_orphan(
 ) -> Result<Json<Value>, Failure> {
     let mut fields = Fields::of_query(query.as_deref())?;
     let wanted = Wanted::read(&mut fields);
-    let domain = fields.optional("domain", |value| domain(value, &app.links(&caller)));
+    let domain = fields.optional("domain", |value| {
+        domain(value, &app.links.of_tenant(&caller))
+    });
     fields.finish()?;
     let of = ClickFilter {
         domain,
@@ -229,7 +233,9 @@ pub(super) async fn orphan(
 ) -> Result<Json<Value>, Failure> {
     let mut fields = Fields::of_query(query.as_deref())?;
     let wanted = Wanted::read(&mut fields);
-    let domain = fields.optional("domain", |value| domain(value, &app.links(&caller)));
+    let domain = fields.optional("domain", |value| {
+        domain(value, &app.links.of_tenant(&caller))
+    });
     let kind = fields.optional("type", orphan_kind);
     fields.finish()?;
     if !sees_orphans(&caller) {

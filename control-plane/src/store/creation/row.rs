@@ -302,7 +302,7 @@ impl NewRow {
         let key = |row: &Self| row.receipt.as_ref().map(Receipt::key);
         let (link, other) = (&self.link, &follower.link);
         let is_same = (&link.domain, &link.content) == (&other.domain, &other.content);
-        let is_like = |link: &Link| is_same && link.is_in(follower.scope);
+        let is_like = |link: &Link| is_same && link.is_in(&follower.scope);
         match (self.new_receipt(), &self.outcome) {
             (Some(receipt), _) if key(self) == key(follower) => {
                 CreateError::Repeated(Box::new(receipt))

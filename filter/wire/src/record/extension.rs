@@ -6,7 +6,7 @@
 //! | tag | value |
 //! |---|---|
 //! | 1 | rules, see [`crate::rules`] |
-//! | 2 | where visitors are sent when the link is over: visible ASCII, 1 to [`MAX_URL_LENGTH`] bytes |
+//! | 2 | where visitors are sent when the link is over: visible ASCII, 1 to [`target::MAX_URL_LENGTH`] bytes |
 //! | 3 | flags, one byte and not 0: bit 0 forward path, bit 1 crawlable, bit 2 track conversions, bit 3 bots use no visits |
 //! | 4 | the unlock key of a link with a password, 32 bytes, see [`crate::password`] |
 //! | 5 | the limit of visits, a number from 1; see [`crate::visits`] |

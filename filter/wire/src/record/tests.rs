@@ -3,7 +3,6 @@ use crate::password::UnlockKey;
 use crate::redirect::Decision;
 use crate::rules::tests::{TestVisitor, any_rules};
 use crate::rules::{self, Rules};
-use crate::target::MAX_URL_LENGTH;
 use proptest::prelude::*;
 
 /// An extension, or none.

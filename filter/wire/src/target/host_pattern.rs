@@ -1,8 +1,8 @@
 //! Hosts that no link may go to, and patterns of hosts.
 
-use super::{is_host_name, is_same_host};
+use super::url::{is_host_name, is_same_host};
 use crate::settings::{Kind, Problems, SettingValue, Value};
-use url::Host;
+use ::url::Host;
 
 /// A host, or all hosts below a domain.
 #[derive(Clone, Debug, PartialEq, Eq)]

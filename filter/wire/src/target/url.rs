@@ -226,7 +226,7 @@ fn split_port(authority: &str) -> (&str, &str) {
 
 /// With the underscore that RFC 2181, section 11, allows and many hosts have, and with the dot of the root at the end. The
 /// URL parser has looked at the numbers of IPv4 addresses.
-fn is_host_name(host: &str) -> bool {
+pub(super) fn is_host_name(host: &str) -> bool {
     is_dns_name(host.strip_suffix('.').unwrap_or(host), b"_")
 }
 
@@ -256,7 +256,7 @@ fn domain_port(domain: &Domain) -> Option<u16> {
 }
 
 /// Whether two hosts are one: without regard to the root's dot, and to IPv4 in IPv6.
-fn is_same_host(left: &Host, right: &Host) -> bool {
+pub(super) fn is_same_host(left: &Host, right: &Host) -> bool {
     match (left, right) {
         (Host::Domain(left), Host::Domain(right)) => {
             left.trim_end_matches('.') == right.trim_end_matches('.')

@@ -1,8 +1,5 @@
 //! Single clicks as a page, or as a file that is sent while it is read.
 
-use super::super::cursor;
-use super::super::fields::{Fields, Reason};
-use super::super::{page, values};
 use super::filter;
 use super::view::{self, ClickView, Conversions};
 use crate::admission::Permit;
@@ -11,6 +8,10 @@ use crate::counts::{Bots, Scope};
 use crate::http::app::App;
 use crate::http::auth::Caller;
 use crate::problem::Problem;
+use crate::service::cursor;
+use crate::service::fields::{Fields, Reason};
+use crate::service::page;
+use crate::service::values;
 use crate::store::{Store, StoreError};
 use axum::Json;
 use axum::body::{Body, Bytes};

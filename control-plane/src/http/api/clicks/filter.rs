@@ -1,13 +1,13 @@
 //! Whose clicks a request is about.
 
-use super::super::fields::{Fields, Reason};
 use super::super::list::{filter_tags, tags_mode};
-use super::super::{one, values};
 use crate::counts::{Bots, Scope};
 use crate::http::app::App;
 use crate::http::auth::Caller;
-use crate::http::tenant_links::TenantLinks;
 use crate::problem::{Kind, Problem};
+use crate::service::fields::{Fields, Reason};
+use crate::service::tenant_links::TenantLinks;
+use crate::service::values;
 use crate::store::{ListQuery, TagsMode};
 use edgelink_wire::{Code, Domain, LinkKey};
 use serde_json::Value;
@@ -55,11 +55,11 @@ impl ClickFilter {
     /// Finds the links among those of the caller.
     pub(crate) async fn find(self, app: &App, caller: &Caller) -> Result<FoundScope, Problem> {
         if let Some(code) = self.code {
-            let links = app.links(caller);
+            let links = app.links.of_tenant(caller);
             let domain = self
                 .domain
                 .unwrap_or_else(|| links.default_domain().clone());
-            let link = one::find(app, caller, &LinkKey::new(domain, code)).await?;
+            let link = app.links.find(caller, &LinkKey::new(domain, code)).await?;
             return Ok(FoundScope::all(Scope::Links(vec![link.id])));
         }
         let needs_list = self.external_id.is_some() || !self.tags.is_empty();

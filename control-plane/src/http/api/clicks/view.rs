@@ -1,7 +1,7 @@
 //! Single clicks and orphan visits as the API shows them.
 
-use super::super::cursor;
 use crate::analytics::{RawClick, VisitorView, orphan_word};
+use crate::service::cursor;
 use crate::store::Conversion;
 use crate::timestamp;
 use edgelink_wire::click_id::{self, ClickId};

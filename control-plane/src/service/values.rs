@@ -1,16 +1,20 @@
 //! Parses values of fields into types that are valid by construction.
 
+use super::caller::Caller;
 use super::fields::{Fields, Reason};
+use super::passwords::NewPassword;
+use super::tenant_links::TenantLinks;
 use crate::domains::NoDomain;
-use crate::http::auth::Caller;
-use crate::http::tenant_links::TenantLinks;
 use crate::links::checked::CheckedTarget;
-use crate::service::passwords::NewPassword;
+use crate::problem::FieldError;
+use crate::tenancy::{AccountName, Role};
 use crate::timestamp;
 use edgelink_wire::password::MAX_PASSWORD_LENGTH;
+use edgelink_wire::rules::RuleError;
 use edgelink_wire::{Code, Domain, LinkState, RedirectStatus};
 use serde_json::Value;
 use std::fmt::Display;
+use std::ops::RangeInclusive;
 
 /// The longest title in characters.
 pub(crate) const MAX_TITLE_LENGTH: usize = 512;
@@ -61,27 +65,32 @@ pub(crate) fn domain(value: &Value, links: &TenantLinks<'_>) -> Result<Domain, R
     }
 }
 
-/// The domain of a new link, or of one that moves: that of the body, or else `otherwise`. It is refused where the tenant, or the
-/// key, may not have new links; `otherwise` stands for it then.
-pub(super) fn place(
+/// The name of a domain, known or not.
+pub(crate) fn domain_name(value: &Value) -> Result<Domain, Reason> {
+    Domain::parse(text(value)?).map_err(reason)
+}
+
+/// The domain of a new link, or of one that moves: the one that is asked for, or else `otherwise`. It is refused where the tenant,
+/// or the key, may not have new links; `otherwise` stands for it then.
+pub(crate) fn place(
     fields: &mut Fields,
+    asked_for: Option<Domain>,
     otherwise: &Domain,
     caller: &Caller,
     links: &TenantLinks<'_>,
 ) -> Domain {
-    let asked_for = match fields.take("domain") {
-        Some(value) => text(&value).and_then(|name| Domain::parse(name).map_err(reason)),
-        None => Ok(otherwise.clone()),
-    };
-    let checked = asked_for.and_then(|domain| {
+    let domain = asked_for.unwrap_or_else(|| otherwise.clone());
+    let check = || -> Result<(), Reason> {
         links.check(&domain).map_err(reason)?;
-        caller.check_domain(&domain)?;
-        Ok(domain)
-    });
-    checked.unwrap_or_else(|reason| {
-        fields.refuse("domain", reason);
-        otherwise.clone()
-    })
+        Ok(caller.check_domain(&domain)?)
+    };
+    match check() {
+        Ok(()) => domain,
+        Err(reason) => {
+            fields.refuse("domain", reason);
+            otherwise.clone()
+        }
+    }
 }
 
 /// A time in unix seconds.
@@ -210,7 +219,7 @@ pub(crate) fn tags(value: &Value) -> Result<Vec<String>, Reason> {
     Ok(tags.into_iter().map(str::to_owned).collect())
 }
 
-pub(super) fn is_line(text: &str, max_length: usize) -> bool {
+pub(crate) fn is_line(text: &str, max_length: usize) -> bool {
     !text.is_empty() && text.chars().count() <= max_length && !text.chars().any(char::is_control)
 }
 
@@ -228,4 +237,54 @@ pub(crate) fn check_validity(since: Option<u64>, until: Option<u64>) -> Result<(
         (Some(since), Some(until)) if until <= since => Err("must be after validSince"),
         _ => Ok(()),
     }
+}
+
+/// What is wrong with a rule.
+pub(crate) fn rule_error(error: RuleError) -> FieldError {
+    FieldError::new(error.path, error.reason)
+}
+
+/// How long the password of a user may be, in bytes.
+const PASSWORD_LENGTHS: RangeInclusive<usize> = 8..=255;
+
+/// The longest overlap of a rotation in seconds: a week.
+const MAX_OVERLAP_SECONDS: u64 = 7 * 24 * 60 * 60;
+
+/// The greatest number that every reader of JSON reads as it was written: 2^53 - 1.
+const MAX_NUMBER: u64 = (1 << 53) - 1;
+
+/// The name of a tenant, user or key.
+pub(crate) fn account_name(value: &Value) -> Result<AccountName, Reason> {
+    let name = AccountName::parse(value.as_str().unwrap_or_default());
+    name.map_err(|error| error.to_string().into())
+}
+
+/// The password of a user.
+pub(crate) fn password_of_user(value: &Value) -> Result<NewPassword, Reason> {
+    let is_password = |text: &&str| PASSWORD_LENGTHS.contains(&text.len());
+    let password = value.as_str().filter(is_password).map(NewPassword::new);
+    password.ok_or(Reason::Borrowed("must be 8 to 255 bytes"))
+}
+
+/// A role.
+pub(crate) fn role(value: &Value) -> Result<Role, Reason> {
+    let role = value.as_str().and_then(Role::of_word);
+    role.ok_or(Reason::Borrowed("must be admin, editor, reader or creator"))
+}
+
+/// A number that every reader of JSON reads as it was written.
+pub(crate) fn number(value: &Value) -> Result<u64, Reason> {
+    let number = value.as_u64().filter(|number| *number <= MAX_NUMBER);
+    number.ok_or(Reason::Borrowed(
+        "must be a whole number of 0 to 9007199254740991",
+    ))
+}
+
+/// The seconds that a secret works beside the one that replaces it.
+pub(crate) fn overlap(value: &Value) -> Result<u64, Reason> {
+    let seconds = value.as_u64();
+    let seconds = seconds.filter(|seconds| *seconds <= MAX_OVERLAP_SECONDS);
+    seconds.ok_or(Reason::Borrowed(
+        "must be a whole number of seconds, 0 to 604800",
+    ))
 }

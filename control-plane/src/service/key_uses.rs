@@ -15,7 +15,7 @@ pub(crate) struct KeyUses {
 }
 
 impl KeyUses {
-    pub(super) fn new(store: Arc<Store>) -> Self {
+    pub(crate) fn new(store: Arc<Store>) -> Self {
         Self {
             store,
             last: Latest::new(usize::MAX),
@@ -23,7 +23,7 @@ impl KeyUses {
     }
 
     /// Notes that the key `id` is used at `now`, unix milliseconds.
-    pub(super) fn note(&self, id: &str, now: u64) {
+    pub(crate) fn note(&self, id: &str, now: u64) {
         self.last.note(id, now, |at, now| *at = now.max(*at));
     }
 

@@ -16,7 +16,7 @@ const MAX_LOGO_URL_LENGTH: usize = 2_048;
 const MAX_LOGO_LENGTH: usize = 16_384;
 
 /// Whose pages they are.
-pub(super) fn name(value: &Value) -> Result<String, Reason> {
+pub(crate) fn name(value: &Value) -> Result<String, Reason> {
     let name = values::text(value)?;
     match values::is_line(name, MAX_NAME_LENGTH) {
         true => Ok(name.to_owned()),
@@ -25,7 +25,7 @@ pub(super) fn name(value: &Value) -> Result<String, Reason> {
 }
 
 /// The picture in front of the name.
-pub(super) fn logo(value: &Value) -> Result<String, Reason> {
+pub(crate) fn logo(value: &Value) -> Result<String, Reason> {
     let text = values::text(value)?;
     if is_picture(text) {
         return match text.len() <= MAX_LOGO_LENGTH {
@@ -49,7 +49,7 @@ fn is_logo(url: &Url) -> bool {
 }
 
 /// The colour of lines.
-pub(super) fn color(value: &Value) -> Result<String, Reason> {
+pub(crate) fn color(value: &Value) -> Result<String, Reason> {
     let text = values::text(value)?;
     let digits = text.strip_prefix('#').unwrap_or_default();
     match digits.len() == 6 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {

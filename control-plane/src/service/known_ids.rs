@@ -29,7 +29,7 @@ const PAGE: u32 = 5_000;
 
 /// Why a key cannot be looked up.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum KeyLookupError {
+pub(crate) enum KeyLookupError {
     /// As many ids as may wait until they are read.
     #[error("too many unknown keys are sent")]
     Overloaded,
@@ -39,7 +39,7 @@ pub(super) enum KeyLookupError {
 }
 
 /// The ids of all API keys.
-pub(super) struct KnownIds {
+pub(crate) struct KnownIds {
     state: Mutex<State>,
     /// Held by the request that reads.
     turn: tokio::sync::Mutex<()>,
@@ -113,7 +113,7 @@ impl State {
 
 impl KnownIds {
     /// No ids, which the first unknown one makes it read. So many ids may wait for a read at once.
-    pub(super) fn new(max_waiting: usize) -> Self {
+    pub(crate) fn new(max_waiting: usize) -> Self {
         Self {
             state: Mutex::default(),
             turn: tokio::sync::Mutex::default(),
@@ -122,7 +122,7 @@ impl KnownIds {
     }
 
     /// Whether there ever was a key with the id. `page` reads so many keys behind a place, in order.
-    pub(super) async fn has<F>(
+    pub(crate) async fn has<F>(
         &self,
         id: &str,
         page: impl Fn(KeyPlace, u32) -> F,
@@ -177,7 +177,7 @@ impl KnownIds {
     }
 
     /// Adds the id of a key that this process has made.
-    pub(super) fn add(&self, id: &str) {
+    pub(crate) fn add(&self, id: &str) {
         self.state().ids.extend(number(id));
     }
 

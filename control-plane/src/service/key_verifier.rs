@@ -18,9 +18,9 @@ const ENTRY_BYTES: usize = 1_024;
 /// Checks API keys. Rows, and their absence, are cached for `auth.key_cache_ms` from the moment at which the database is
 /// asked: for so long a revoked key still works. The secret and the end of the key are checked at every request.
 pub(crate) struct KeyVerifier {
-    pub(super) store: Arc<Store>,
+    pub(crate) store: Arc<Store>,
     /// Of sessions of the console.
-    pub(super) limits: SessionLimits,
+    pub(crate) limits: SessionLimits,
     ids: KnownIds,
     cache: KeyCache,
     uses: KeyUses,
@@ -57,7 +57,7 @@ impl KeyVerifier {
     }
 
     /// The holder of the key `id` that has not expired, of a session that began with that key.
-    pub(super) async fn holder(&self, id: &str) -> Result<Option<Arc<KeyHolder>>, Problem> {
+    pub(crate) async fn holder(&self, id: &str) -> Result<Option<Arc<KeyHolder>>, Problem> {
         let holder = self.find(id).await.map_err(refusal)?;
         let now = clock::unix_millis();
         let lasts = |holder: &Arc<KeyHolder>| holder.key.lasts(now);

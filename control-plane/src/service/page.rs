@@ -1,7 +1,7 @@
 //! Pages of a list: how long they are, and where the next one begins.
 
 use super::fields::{Fields, Reason};
-use crate::problem::Problem;
+use crate::problem::{Kind, Problem};
 use serde_json::Value;
 
 /// The length of a page if none is asked for.
@@ -12,7 +12,7 @@ const MAX_LIMIT: u32 = 100;
 
 /// Reads the parameters of a list in the order of numbers that has no others: its limit, and the number of the last item of the page
 /// before.
-pub(super) fn parameters(query: Option<&str>) -> Result<(u32, Option<u64>), Problem> {
+pub(crate) fn parameters(query: Option<&str>) -> Result<(u32, Option<u64>), Problem> {
     let mut fields = Fields::of_query(query)?;
     let limit = limit(&mut fields);
     let place = fields.optional("cursor", cursor);
@@ -20,7 +20,7 @@ pub(super) fn parameters(query: Option<&str>) -> Result<(u32, Option<u64>), Prob
 }
 
 /// Reads the parameter `limit`. One item more is to be read, which shows whether there is a next page.
-pub(super) fn limit(fields: &mut Fields) -> u32 {
+pub(crate) fn limit(fields: &mut Fields) -> u32 {
     let limit = fields.optional("limit", parse_limit);
     limit.unwrap_or(DEFAULT_LIMIT)
 }
@@ -35,7 +35,7 @@ fn parse_limit(value: &Value) -> Result<u32, Reason> {
 }
 
 /// Reads the parameter `cursor` of a list in the order of numbers: that of the last item of the page before.
-pub(super) fn cursor(value: &Value) -> Result<u64, Reason> {
+pub(crate) fn cursor(value: &Value) -> Result<u64, Reason> {
     let digits = value.as_str().filter(|text| text.len() == 16);
     let digits = digits.filter(|text| text.bytes().all(|byte| byte.is_ascii_hexdigit()));
     digits
@@ -47,12 +47,27 @@ pub(super) fn cursor(value: &Value) -> Result<u64, Reason> {
 }
 
 /// The cursor behind the item with that number.
-pub(super) fn place(number: u64) -> String {
+pub(crate) fn place(number: u64) -> String {
     format!("{number:016x}")
 }
 
+/// The number of a resource in a path; a text that is no number names none.
+pub(crate) fn number(text: &str) -> Result<u64, Problem> {
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    let id = text.parse().ok().filter(|_| is_number);
+    id.filter(|id| i64::try_from(*id).is_ok())
+        .ok_or_else(|| Problem::new(Kind::NotFound))
+}
+
+/// A page of a list.
+pub(crate) struct Page<T> {
+    pub(crate) items: Vec<T>,
+    /// The cursor of the next page, if there is one.
+    pub(crate) next: Option<String>,
+}
+
 /// Cuts off what was read beyond `limit`; the last item of the page if there was something.
-pub(super) fn cut<T>(items: &mut Vec<T>, limit: u32) -> Option<&T> {
+pub(crate) fn cut<T>(items: &mut Vec<T>, limit: u32) -> Option<&T> {
     let limit = usize::try_from(limit).ok()?;
     if items.len() <= limit {
         return None;

@@ -27,7 +27,7 @@ impl Deref for TenantLinks<'_> {
 }
 
 impl<'a> TenantLinks<'a> {
-    pub(super) fn new(config: &'a LinksConfig, domains: Arc<DomainTable>, tenant_id: u32) -> Self {
+    pub(crate) fn new(config: &'a LinksConfig, domains: Arc<DomainTable>, tenant_id: u32) -> Self {
         Self {
             config,
             domains,

@@ -4,7 +4,7 @@
 //! sealed: they do not name it, and no list can be made to begin where its reader wants.
 
 use super::fields::Reason;
-use crate::http::seal::Seal;
+use super::seal::Seal;
 use crate::store::{ListCursor, ListOrder};
 use edgelink_wire::Code;
 use serde_json::Value;
@@ -69,7 +69,7 @@ pub(crate) fn parse_created(value: &Value) -> Result<(u64, u64), Reason> {
     value.as_str().and_then(read_created).ok_or(NO_CURSOR)
 }
 
-pub(super) const NO_CURSOR: Reason = Reason::Borrowed("must be a nextCursor of an earlier answer");
+pub(crate) const NO_CURSOR: Reason = Reason::Borrowed("must be a nextCursor of an earlier answer");
 
 fn created(text: &str) -> Option<ListCursor> {
     let (created_at, id) = read_created(text)?;
@@ -91,12 +91,12 @@ fn number(text: &str) -> Option<u64> {
 }
 
 /// The place of what has that name.
-pub(super) fn format_name(name: &str) -> String {
+pub(crate) fn format_name(name: &str) -> String {
     hex::encode(name)
 }
 
 /// Reads what [`format_name`] has written.
-pub(super) fn parse_name(value: &Value) -> Result<String, Reason> {
+pub(crate) fn parse_name(value: &Value) -> Result<String, Reason> {
     let name = value.as_str().and_then(|text| hex::decode(text).ok());
     let name = name.and_then(|name| String::from_utf8(name).ok());
     name.filter(|name| !name.is_empty()).ok_or(NO_CURSOR)

@@ -70,12 +70,34 @@ impl Fields {
         field: &'static str,
         parse: impl FnOnce(&Value) -> Result<T, Reason>,
     ) -> Option<T> {
-        self.change(field, parse).flatten()
+        self.nullable(field, parse).flatten()
+    }
+
+    /// A required field beside which others are checked, also where it is missing or wrong.
+    pub(crate) fn needed<T>(
+        &mut self,
+        field: &'static str,
+        parse: impl FnOnce(&Value) -> Result<T, Reason>,
+    ) -> Option<T> {
+        self.required(field, parse)
+    }
+
+    /// A field of a merge patch that has no default to go back to.
+    pub(crate) fn not_null<T>(
+        &mut self,
+        field: &'static str,
+        parse: impl FnOnce(&Value) -> Result<T, Reason>,
+    ) -> Option<T> {
+        let change = self.nullable(field, parse);
+        if matches!(change, Some(None)) {
+            self.refuse(field, "must not be null");
+        }
+        change.flatten()
     }
 
     /// A field of a merge patch (RFC 7396): `None` if it is missing and stays as it is, `Some(None)` if it is null and is
     /// cleared.
-    pub(crate) fn change<T>(
+    pub(crate) fn nullable<T>(
         &mut self,
         field: &'static str,
         parse: impl FnOnce(&Value) -> Result<T, Reason>,
@@ -97,14 +119,19 @@ impl Fields {
             .ok()
     }
 
+    /// A field that may be missing or null, and has mistakes of its own inside.
+    pub(crate) fn nested<T>(
+        &mut self,
+        field: &'static str,
+        parse: impl FnOnce(Value) -> Result<T, Vec<FieldError>>,
+    ) -> Option<T> {
+        let parsed = parse(self.take(field)?);
+        parsed.map_err(|errors| self.errors.extend(errors)).ok()
+    }
+
     /// The value of a field that is parsed elsewhere; `None` if it is missing or null.
     pub(crate) fn take(&mut self, field: &'static str) -> Option<Value> {
         self.rest.remove(field).filter(|value| !value.is_null())
-    }
-
-    /// Refuses what was found wrong elsewhere.
-    pub(crate) fn refuse_all(&mut self, errors: Vec<FieldError>) {
-        self.errors.extend(errors);
     }
 
     pub(crate) fn refuse(&mut self, field: &'static str, reason: impl Into<Reason>) {

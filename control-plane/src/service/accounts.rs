@@ -1,0 +1,50 @@
+//! Use cases of accounts: keys, users and tenants.
+
+pub(crate) mod keys;
+pub(crate) mod tenants;
+pub(crate) mod users;
+
+use super::caller::Caller;
+use super::key_verifier::KeyVerifier;
+use super::passwords::{NewPassword, Passwords};
+use crate::config::Secret;
+use crate::problem::{Kind, Problem};
+use crate::store::Store;
+use std::sync::Arc;
+
+/// The use cases of accounts.
+pub(crate) struct Accounts {
+    store: Arc<Store>,
+    keys: Arc<KeyVerifier>,
+    passwords: Arc<Passwords>,
+}
+
+impl Accounts {
+    pub(crate) fn new(
+        store: Arc<Store>,
+        keys: Arc<KeyVerifier>,
+        passwords: Arc<Passwords>,
+    ) -> Self {
+        Self {
+            store,
+            keys,
+            passwords,
+        }
+    }
+
+    /// The hash of a password that is to be kept.
+    pub(crate) async fn hashed(
+        &self,
+        caller: &Caller,
+        password: &NewPassword,
+    ) -> Result<Secret, Problem> {
+        self.passwords.hash(password, caller.claim()).await?;
+        Ok(Secret::new(password.hash()))
+    }
+}
+
+/// 500, because there is no source of randomness.
+pub(crate) fn no_random(error: impl std::error::Error) -> Problem {
+    tracing::error!(%error, "no secret can be made: the request is refused with 500");
+    Problem::new(Kind::Internal)
+}

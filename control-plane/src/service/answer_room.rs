@@ -1,0 +1,142 @@
+//! The room of the answer to a bulk request, which is taken before anything is carried out: whatever is done is answered.
+
+use crate::config::ServerConfig;
+use crate::links::model::LinkContent;
+use crate::problem::{Kind, Problem};
+
+/// What a link takes in an answer beside its texts, in bytes: the names of its fields, times, numbers, domain and code.
+const LINK_BYTES: usize = 1_536;
+
+/// What a problem takes beside its texts, and an error of a field beside its own.
+const PROBLEM_BYTES: usize = 256;
+const ERROR_BYTES: usize = 48;
+
+/// How many bytes the answer to a request may still get, but for what every item takes: some hundred bytes.
+#[derive(Debug)]
+pub(crate) struct AnswerRoom {
+    left: usize,
+    /// Whether something had no room.
+    is_full: bool,
+}
+
+impl AnswerRoom {
+    /// The room of a whole answer.
+    pub(crate) fn of(config: &ServerConfig) -> Self {
+        Self {
+            left: config.max_bulk_answer_bytes,
+            is_full: false,
+        }
+    }
+
+    /// Takes room; returns whether there was enough.
+    fn take(&mut self, bytes: usize) -> bool {
+        let left = self.left.checked_sub(bytes);
+        self.left = left.unwrap_or(self.left);
+        self.is_full |= left.is_none();
+        left.is_some()
+    }
+
+    /// Whether all had room so far.
+    pub(crate) fn is_open(&self) -> bool {
+        !self.is_full
+    }
+
+    /// Takes the room of an item that is to be made with that content, or refuses it. A problem has the room that is left.
+    pub(crate) fn admit<T>(
+        &mut self,
+        item: Result<T, Problem>,
+        content: impl FnOnce(&T) -> &LinkContent,
+    ) -> Result<T, Problem> {
+        match item {
+            Ok(item) if self.take(link_bytes(content(&item))) => Ok(item),
+            Ok(_) => Err(no_room()),
+            Err(problem) => Err(self.fitting(problem)),
+        }
+    }
+
+    /// Takes the room of a link that is there already; returns whether the answer has it.
+    pub(crate) fn shows(&mut self, content: &LinkContent) -> bool {
+        self.take(link_bytes(content))
+    }
+
+    /// A problem as there is room for it: at least what it is about.
+    pub(crate) fn fitting(&mut self, problem: Problem) -> Problem {
+        match self.take(problem_bytes(&problem)) {
+            true => problem,
+            false => Problem::new(problem.kind())
+                .with_detail("the answer has no room to say what is wrong with the item"),
+        }
+    }
+}
+
+/// The problem of an item that is not begun.
+pub(crate) fn no_room() -> Problem {
+    let detail = "the answer has no room for more links (server.max_bulk_answer_bytes): send the rest in another request";
+    Problem::new(Kind::Overloaded).with_detail(detail)
+}
+
+/// How many bytes a link with that content takes at most in the answer to a bulk request. Its campaign parameters are shown a second
+/// time, where a letter in hexadecimal digits may be a control character.
+pub(crate) fn link_bytes(content: &LinkContent) -> usize {
+    let details = &content.details;
+    let texts = [&content.title, &content.external_id, &details.notes];
+    let texts = texts.into_iter().chain([&details.expired_url]).flatten();
+    let texts = texts.map(|text| written(text));
+    let tags = content.tags.iter().map(|tag| written(tag) + 3);
+    LINK_BYTES + 3 * written(content.target.as_str()) + texts.chain(tags).sum::<usize>()
+}
+
+/// The same of a problem. A field is named twice.
+pub(crate) fn problem_bytes(problem: &Problem) -> usize {
+    let errors = problem.errors().iter();
+    let errors =
+        errors.map(|error| ERROR_BYTES + 2 * written(&error.field) + written(&error.reason));
+    PROBLEM_BYTES + written(problem.text()) + errors.sum::<usize>()
+}
+
+/// The length of a text in JSON, without quotes.
+fn written(text: &str) -> usize {
+    let more = |byte: u8| match byte {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' => 1,
+        0..0x20 => 5,
+        _ => 0,
+    };
+    text.len() + text.bytes().map(more).sum::<usize>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::problem::FieldError;
+    use edgelink_wire::target::TargetUrl;
+    use std::borrow::Borrow;
+
+    fn config() -> ServerConfig {
+        ServerConfig {
+            max_bulk_answer_bytes: 10_000,
+            ..ServerConfig::default()
+        }
+    }
+
+    #[test]
+    fn what_has_no_room_is_not_begun_and_problems_are_short() {
+        let mut room = AnswerRoom::of(&config());
+        let content = LinkContent::to(TargetUrl::from_store("https://e.com/"));
+        let mut admitted = Vec::new();
+        for _ in 0..10 {
+            let item = room.admit(Ok(content.clone()), Borrow::borrow);
+            admitted.push(item.map_err(|problem| problem.kind()));
+        }
+        let made = admitted.iter().filter(|item| item.is_ok()).count();
+        assert!((1..10).contains(&made));
+        assert!(
+            admitted[made..]
+                .iter()
+                .all(|item| *item == Err(Kind::Overloaded))
+        );
+        assert!(!room.shows(&content) && !room.is_open());
+        let error = FieldError::new("title", "x".repeat(9_000));
+        let short = room.fitting(Problem::validation(vec![error]));
+        assert_eq!((short.kind(), short.errors()), (Kind::Validation, &[][..]));
+    }
+}

@@ -1,0 +1,215 @@
+//! Callers: what a key or a session may do, and which links exist for it.
+
+use crate::admission::Claim;
+use crate::links::model::Link;
+use crate::problem::{Kind, Problem};
+use crate::store::{Actor, ChangeError, KeyHolder};
+use crate::tenancy::{FIRST_TENANT, Reach, Rights, Role, Scope};
+use edgelink_wire::Domain;
+use std::sync::Arc;
+
+/// The party of a request: a key or a session, with the rights and the scope that follow.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    holder: Arc<KeyHolder>,
+    rights: Rights,
+    scope: Arc<Scope>,
+    login: Login,
+}
+
+/// By what a caller is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Login {
+    /// By the API key that its request has.
+    Key,
+    /// By a session of the console: the hash of its token.
+    Session([u8; 32]),
+}
+
+impl Caller {
+    /// The caller of the session of the console whose token has this hash.
+    pub(crate) fn of_session(holder: Arc<KeyHolder>, token_hash: [u8; 32]) -> Self {
+        Self {
+            login: Login::Session(token_hash),
+            ..Self::new(holder)
+        }
+    }
+
+    pub(crate) fn new(holder: Arc<KeyHolder>) -> Self {
+        let mut rights = holder.key.role.rights().and(holder.user_role.rights());
+        // A bound key could make itself an unbound one.
+        rights.administer &= holder.key.bounds.is_empty();
+        let bounds = holder.key.bounds.clone();
+        let scope = Scope {
+            tenant_id: holder.key.tenant_id,
+            // One that reads none sees what it has created, in answers.
+            owner_id: (rights.read != Reach::Tenant).then_some(holder.key.user_id),
+            domains: bounds.domains,
+            tags: bounds.tags,
+        };
+        Self {
+            holder,
+            rights,
+            scope: Arc::new(scope),
+            login: Login::Key,
+        }
+    }
+
+    /// Whether both may do the same with the same links.
+    pub(crate) fn may_the_same(&self, other: &Self) -> bool {
+        self.rights == other.rights && self.scope == other.scope
+    }
+
+    /// By what the caller is known.
+    pub(crate) fn login(&self) -> Login {
+        self.login
+    }
+
+    /// The public part of the key.
+    pub(crate) fn id(&self) -> &str {
+        &self.holder.key.id
+    }
+
+    /// The role of the key, which limits that of its user.
+    pub(crate) fn key_role(&self) -> Role {
+        self.holder.key.role
+    }
+
+    /// The tenant of the key.
+    pub(crate) fn tenant_id(&self) -> u32 {
+        self.holder.key.tenant_id
+    }
+
+    /// The user of the key, who owns what it creates.
+    pub(crate) fn user_id(&self) -> u64 {
+        self.holder.key.user_id
+    }
+
+    /// Whether the caller may say what links had before they were imported: when they were created, how often visited.
+    pub(crate) fn may_set_history(&self) -> bool {
+        self.has(Right::Administer)
+    }
+
+    /// Whether the caller administers the installation.
+    pub(crate) fn is_operator(&self) -> bool {
+        self.has(Right::Operate)
+    }
+
+    /// Whether the key has a quota of links.
+    pub(crate) fn has_quota(&self) -> bool {
+        self.holder.key.quota.is_some()
+    }
+
+    /// A claim of a permit for the caller.
+    pub(crate) fn claim(&self) -> Claim {
+        Claim::default().by(self.tenant_id(), self.id())
+    }
+
+    /// The caller, for the audit log.
+    pub(crate) fn actor(&self) -> Actor {
+        Actor {
+            tenant_id: self.tenant_id(),
+            key_id: self.id().to_owned(),
+            user_id: Some(self.user_id()),
+        }
+    }
+
+    /// The links that exist for the caller.
+    pub(crate) fn scope(&self) -> &Arc<Scope> {
+        &self.scope
+    }
+
+    /// Refuses a link that does not exist for the caller. Every change of a link asks this first.
+    pub(crate) fn check(&self, link: &Link) -> Result<(), ChangeError> {
+        match link.is_in(&self.scope) {
+            true => Ok(()),
+            false => Err(ChangeError::Hidden),
+        }
+    }
+
+    /// The domain of new links for which none is asked for: `default`, or the first one of a key that is bound to others.
+    pub(crate) fn default_domain<'d>(&'d self, default: &'d Domain) -> &'d Domain {
+        match self.check_domain(default) {
+            Ok(()) => default,
+            Err(_) => self.scope.domains.first().unwrap_or(default),
+        }
+    }
+
+    /// Refuses a domain on which the key may not have links.
+    pub(crate) fn check_domain(&self, domain: &Domain) -> Result<(), &'static str> {
+        let domains = &self.scope.domains;
+        match domains.is_empty() || domains.contains(domain) {
+            true => Ok(()),
+            false => Err("is not a domain of this key"),
+        }
+    }
+
+    /// The tags of a link that the caller creates or changes: with those to which the key is bound.
+    pub(crate) fn tags(&self, mut tags: Vec<String>) -> Vec<String> {
+        if !self.scope.tags.is_empty() {
+            tags.extend_from_slice(&self.scope.tags);
+            tags.sort_unstable();
+            tags.dedup();
+        }
+        tags
+    }
+
+    /// Refuses a caller without a right.
+    pub(crate) fn require(&self, right: Right) -> Result<(), Problem> {
+        match self.has(right) {
+            true => Ok(()),
+            false => Err(Problem::new(Kind::Forbidden).with_detail(right.missing())),
+        }
+    }
+
+    /// Whether the caller has a right.
+    pub(crate) fn has(&self, right: Right) -> bool {
+        let Rights {
+            read,
+            create,
+            change,
+            administer,
+        } = self.rights;
+        match right {
+            Right::ReadLinks => read != Reach::None,
+            Right::ReadTenant => {
+                *self.scope == Scope::tenant(self.tenant_id()) && read != Reach::None
+            }
+            Right::CreateLinks => create,
+            Right::ChangeLinks => change && read != Reach::None,
+            Right::Administer => administer,
+            Right::Operate => administer && self.tenant_id() == FIRST_TENANT,
+        }
+    }
+}
+
+/// The right that a request needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Right {
+    /// To read links: all but creators, each the links of its scope.
+    ReadLinks,
+    /// To read what all links of the tenant have: admins and readers whose key is bound to nothing.
+    ReadTenant,
+    /// To create links: all but readers.
+    CreateLinks,
+    /// To change and delete links: admins and editors, each the links of its scope.
+    ChangeLinks,
+    /// To administer the tenant: its admins.
+    Administer,
+    /// To administer the installation: admins of the first tenant.
+    Operate,
+}
+
+impl Right {
+    /// The text for a caller without it.
+    fn missing(self) -> &'static str {
+        match self {
+            Self::ReadLinks => "the key may not read links",
+            Self::ReadTenant => "only a key that may read all links of the tenant may do this",
+            Self::CreateLinks => "the key may not create links",
+            Self::ChangeLinks => "the key may not change links",
+            Self::Administer => "only an admin key that is bound to nothing may do this",
+            Self::Operate => "only an admin key of the first tenant may do this",
+        }
+    }
+}

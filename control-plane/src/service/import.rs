@@ -1,0 +1,364 @@
+//! The use case of an import: links of another system, with what they had there.
+//!
+//! A code that a link to the same target has already counts as imported, so that a repeated import changes nothing; one without a
+//! password does not where the item has one.
+
+use super::answer_room::AnswerRoom;
+use super::bulk::{Deadlines, carry_out, refuse_beyond};
+use super::caller::{Caller, Right};
+use super::create_link::{CreateLink, CreateOutcome, Created, LinkRequest};
+use super::fields::{Fields, Reason};
+use super::link_patch::LinkProperties;
+use super::links::Links;
+use super::passwords::MAX_PER_REQUEST;
+use super::request::request;
+use super::schemas::NewRule;
+use super::tenant_links::TenantLinks;
+use super::values;
+use crate::clock;
+use crate::feed::Changed;
+use crate::links::checked::{CheckedRules, CheckedTarget};
+use crate::links::model::{History, Link, LinkContent};
+use crate::numbers::EVERY_NUMBER;
+use crate::problem::{FieldError, Kind, Problem};
+use crate::store::Receipt;
+use crate::timestamp;
+use edgelink_wire::{Code, Domain, LinkKey};
+use serde_json::{Map, Value};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+/// How far a time of creation may be ahead of our clock, in milliseconds.
+const MAX_AHEAD_MILLIS: u64 = 300_000;
+
+/// How many links are looked for at once, which may have other texts than the items.
+const FOUND_AT_ONCE: usize = 500;
+
+/// The most visits of a link: a number that every reader of JSON has.
+const MAX_VISITS: u64 = (1 << 53) - 1;
+
+request! {
+    /// A link of another system, with what it had there. Fields are those of `NewLink`.
+    #[schema(example = json!({
+        "longUrl": "https://example.com/old", "customSlug": "old-link", "createdAt": "2016-08-21T20:34:16+02:00",
+        "importedVisits": 328, "tags": ["imported"],
+    }))]
+    pub(crate) struct ImportedLink(links: &TenantLinks<'_>) {
+        #[schema(format = "target-url", max_length = 8000)]
+        "longUrl" target: needed CheckedTarget as String = |value| values::target(value, links);
+        /// The code, which stays what it was. Where a link to the same target has it already, that link is answered, with 200.
+        #[schema(format = "alias", pattern = "^[0-9A-Za-z_-]{1,64}$")]
+        "customSlug" alias: optional Code as String = |value| values::alias(value, links);
+        #[schema(format = "short-domain")]
+        "domain" domain: optional Domain as String = values::domain_name;
+        #[schema(format = "line", min_length = 1, max_length = 255)]
+        "externalId" external_id: optional String as String = values::external_id;
+        "findIfExists" find_if_exists: optional bool as bool = values::flag;
+        /// When it was created, in the past; by default now. Admins only.
+        #[schema(format = "date-time")]
+        "createdAt" created_at: optional u64 as String = created_at;
+        /// How often it was visited; by default 0. Admins only.
+        #[schema(maximum = 9_007_199_254_740_991_i64)]
+        "importedVisits" imported_visits: optional u64 as u64 = visits;
+        #[schema(max_items = 32)]
+        "redirectRules" rules: nested CheckedRules as Vec<NewRule> = |value| read_rules(value, links);
+        ..properties: LinkProperties(links);
+    }
+}
+
+/// What would become of an item.
+#[derive(Clone, Debug)]
+pub(crate) enum Foreseen {
+    /// It would be created.
+    Created,
+    /// There is such a link; `None` if another item would create it, or the answer has no room for it.
+    Existing(Option<Box<Link>>),
+}
+
+/// An import on behalf of a caller.
+pub(crate) struct Import<'a> {
+    links: &'a Links,
+    caller: &'a Caller,
+    /// Codes of numbers below it are taken for generated ones.
+    agreed: u64,
+}
+
+/// The number below which codes are taken for generated ones, by the bound: it leaves issuers room until the bound has followed.
+/// Where the bound says nothing, because numbers do not come from segments, no code is.
+fn agreed(bound: u64) -> u64 {
+    if bound < EVERY_NUMBER { bound / 2 } else { 0 }
+}
+
+impl Links {
+    /// Begins an import.
+    pub(crate) async fn import<'a>(&'a self, caller: &'a Caller) -> Result<Import<'a>, Problem> {
+        caller.require(Right::CreateLinks)?;
+        Ok(Import {
+            links: self,
+            caller,
+            agreed: agreed(self.store.bound_state().await?.bound),
+        })
+    }
+}
+
+impl Import<'_> {
+    /// Reads an item.
+    ///
+    /// # Errors
+    /// A problem that names each wrong field.
+    pub(crate) fn read(
+        &self,
+        object: Map<String, Value>,
+        receipt: Option<Receipt>,
+    ) -> Result<CreateLink, Problem> {
+        let links = &self.links.of_tenant(self.caller);
+        let mut fields = Fields::new(object);
+        let item = ImportedLink::of(&mut fields, links);
+        let history = self.history(&mut fields, item.as_ref());
+        let mut rules = CheckedRules::default();
+        let new = item.map(|item| {
+            rules = item.rules.unwrap_or_default();
+            LinkRequest {
+                target: item.target,
+                alias: item.alias,
+                domain: item.domain,
+                external_id: item.external_id,
+                find_if_exists: item.find_if_exists,
+                properties: item.properties,
+            }
+        });
+        let mut request = CreateLink::made(fields, new, (links, self.caller), receipt)?;
+        request.history = history;
+        request.content.set_rules(rules);
+        let creator = &self.links.creator;
+        let alias = request.alias.as_ref();
+        request.number = alias.and_then(|code| creator.number_of(code, self.agreed));
+        Ok(request)
+    }
+
+    /// Creates links, unless they are there. Those that were refused before keep their problems.
+    pub(crate) async fn run(
+        &self,
+        requests: Vec<Result<CreateLink, Problem>>,
+        mut room: AnswerRoom,
+    ) -> Result<Changed<Vec<CreateOutcome>>, Problem> {
+        let requests = self.links.hash_all(self.caller, requests).await;
+        let from = self.links.feed.end();
+        let run = async |requests: Vec<CreateLink>, by: Deadlines| {
+            let outcomes = self.carry_out(&requests, by, &mut room).await;
+            outcomes.unwrap_or_else(|problem| vec![Err(problem); requests.len()])
+        };
+        let outcomes = carry_out(requests, self.links.time_limit(), run).await?;
+        let made = outcomes.iter().flatten();
+        let made: Vec<_> = made.filter_map(Created::new_link).collect();
+        Ok(Changed::since(from, made, outcomes))
+    }
+
+    /// What an import would do, without doing it. Passwords need no hash, and as many items may have one.
+    pub(crate) async fn try_out(
+        &self,
+        mut requests: Vec<Result<CreateLink, Problem>>,
+        mut room: AnswerRoom,
+    ) -> Result<Vec<Result<Foreseen, Problem>>, Problem> {
+        refuse_beyond(MAX_PER_REQUEST, &mut requests, CreateLink::new_password);
+        let run = async |requests: Vec<CreateLink>, _: Deadlines| {
+            let outcomes = self.foresee(&requests, &mut room).await;
+            outcomes.unwrap_or_else(|problem| vec![Err(problem); requests.len()])
+        };
+        carry_out(requests, self.links.time_limit(), run).await
+    }
+
+    /// What the link had where it comes from, which admins may say.
+    fn history(&self, fields: &mut Fields, item: Option<&ImportedLink>) -> History {
+        let history = History {
+            created_at: item.and_then(|item| item.created_at),
+            visits: item.and_then(|item| item.imported_visits).unwrap_or(0),
+        };
+        if !self.caller.may_set_history() {
+            let only = "may be set only by an admin key that is bound to nothing";
+            if history.created_at.is_some() {
+                fields.refuse("createdAt", only);
+            }
+            if history.visits > 0 {
+                fields.refuse("importedVisits", only);
+            }
+        }
+        history
+    }
+
+    /// Carries requests out: receipts and equal links first, then links that have the codes already, and the rest is created.
+    async fn carry_out(
+        &self,
+        requests: &[CreateLink],
+        by: Deadlines,
+        room: &mut AnswerRoom,
+    ) -> Result<Vec<CreateOutcome>, Problem> {
+        let mut outcomes = self.links.creator.existing(requests).await?;
+        self.find_places(requests, &mut outcomes, room, |_| true)
+            .await?;
+        let open: Vec<usize> = (0..requests.len())
+            .filter(|index| outcomes[*index].is_none())
+            .collect();
+        let rest: Vec<&CreateLink> = open.iter().map(|index| &requests[*index]).collect();
+        let numbers: Vec<u64> = rest.iter().filter_map(|request| request.number).collect();
+        if !numbers.is_empty() {
+            // So that they are not issued later, when their codes are taken.
+            self.links.store.reserve_numbers(&numbers).await?;
+        }
+        let made = self
+            .links
+            .create_many_within_quota(self.caller, &rest, by.begin, by.end)
+            .await;
+        for (index, made) in open.into_iter().zip(made) {
+            outcomes[index] = Some(made);
+        }
+        // Another item, or another request, was first.
+        let is_taken = |problem: &Problem| problem.kind() == Kind::SlugTaken;
+        self.find_places(requests, &mut outcomes, room, is_taken)
+            .await?;
+        let missing = || Err(Problem::new(Kind::RequestTimeout));
+        Ok(outcomes
+            .into_iter()
+            .map(|outcome| outcome.unwrap_or_else(missing))
+            .collect())
+    }
+
+    /// What would become of requests.
+    async fn foresee<'o>(
+        &self,
+        requests: &'o [CreateLink],
+        room: &mut AnswerRoom,
+    ) -> Result<Vec<Result<Foreseen, Problem>>, Problem> {
+        let mut outcomes = self.links.creator.existing(requests).await?;
+        self.find_places(requests, &mut outcomes, room, |_| true)
+            .await?;
+        let mut seen: HashMap<LinkKey, &LinkContent> = HashMap::new();
+        let mut foresee = |request: &'o CreateLink| {
+            let Some(key) = place(request) else {
+                return Ok(Foreseen::Created);
+            };
+            match seen.entry(key) {
+                Entry::Vacant(free) => {
+                    free.insert(&request.content);
+                    Ok(Foreseen::Created)
+                }
+                Entry::Occupied(first) if fulfils(first.get(), &request.content) => {
+                    Ok(Foreseen::Existing(None))
+                }
+                Entry::Occupied(first) => {
+                    let problem = conflict(Some(first.get()), &request.content);
+                    Err(room.fitting(problem))
+                }
+            }
+        };
+        let foreseen = requests.iter().zip(outcomes);
+        let foreseen = foreseen.map(|(request, outcome)| match outcome {
+            Some(outcome) => outcome.map(|made| {
+                let is_shown = made.shown().is_some();
+                Foreseen::Existing(is_shown.then(|| Box::new(made.link)))
+            }),
+            None => foresee(request),
+        });
+        Ok(foreseen.collect())
+    }
+
+    /// Sets the outcomes of requests whose code a link has: those without an outcome, and those that failed so that `is_open`
+    /// holds. Such a link is in the answer where that has room for it, and so is what is said of it.
+    async fn find_places(
+        &self,
+        requests: &[CreateLink],
+        outcomes: &mut [Option<CreateOutcome>],
+        room: &mut AnswerRoom,
+        is_open: impl Fn(&Problem) -> bool,
+    ) -> Result<(), Problem> {
+        let mut wanted: HashMap<LinkKey, Vec<usize>> = HashMap::new();
+        for (index, request) in requests.iter().enumerate() {
+            let is_open = match &outcomes[index] {
+                None => true,
+                Some(Ok(_)) => false,
+                Some(Err(problem)) => is_open(problem),
+            };
+            if let (true, Some(key)) = (is_open, place(request)) {
+                wanted.entry(key).or_default().push(index);
+            }
+        }
+        let keys: Vec<LinkKey> = wanted.keys().cloned().collect();
+        for keys in keys.chunks(FOUND_AT_ONCE) {
+            for link in self.links.store.find_links(keys).await? {
+                for index in wanted.remove(&link.key()).unwrap_or_default() {
+                    let outcome = self.occupied(&link, &requests[index], room);
+                    outcomes[index] = Some(outcome);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The outcome of a request whose code that link has.
+    fn occupied(&self, link: &Link, request: &CreateLink, room: &mut AnswerRoom) -> CreateOutcome {
+        let is_visible = self.caller.check(link).is_ok();
+        if !is_visible || !fulfils(&link.content, &request.content) {
+            let other = is_visible.then_some(&link.content);
+            return Err(room.fitting(conflict(other, &request.content)));
+        }
+        let mut found = Created::found(link.clone());
+        if !room.shows(&link.content) {
+            found.leave_out();
+        }
+        Ok(found)
+    }
+}
+
+/// Reads the rules of a link that is imported.
+fn read_rules(value: Value, links: &TenantLinks<'_>) -> Result<CheckedRules, Vec<FieldError>> {
+    let (rules, errors) = links.by_rules(|rules| CheckedRules::read_list(Some(value), rules));
+    match errors.is_empty() {
+        true => Ok(rules),
+        false => Err(errors.into_iter().map(values::rule_error).collect()),
+    }
+}
+
+/// Where the link is to be; `None` if its code is issued.
+fn place(request: &CreateLink) -> Option<LinkKey> {
+    let code = request.alias.clone()?;
+    Some(LinkKey::new(request.domain.clone(), code))
+}
+
+/// Whether a link counts as that of an item with the same code: it has the same target, and is not open where the item asks
+/// for a password.
+fn fulfils(link: &LinkContent, wanted: &LinkContent) -> bool {
+    let is_locked = |content: &LinkContent| content.details.password.is_some();
+    link.target == wanted.target && (is_locked(link) || !is_locked(wanted))
+}
+
+/// The problem of an item whose code another link has, if the caller may know of that one.
+fn conflict(other: Option<&LinkContent>, wanted: &LinkContent) -> Problem {
+    let by = other.map(|other| {
+        let without = match other.target == wanted.target {
+            true => " without a password",
+            false => "",
+        };
+        format!(", by a link to {}{without}", other.target.as_str())
+    });
+    let reason = format!("is taken on this domain{}", by.unwrap_or_default());
+    Problem::new(Kind::SlugTaken).with_errors(vec![FieldError::new("customSlug", reason)])
+}
+
+/// The time of a creation, in unix milliseconds.
+fn created_at(value: &Value) -> Result<u64, Reason> {
+    let at = timestamp::parse_millis(values::text(value)?);
+    let at = at.map_err(|error| Reason::Owned(error.to_string()))?;
+    if at > clock::unix_millis() + MAX_AHEAD_MILLIS {
+        return Err("must not be in the future".into());
+    }
+    Ok(at)
+}
+
+fn visits(value: &Value) -> Result<u64, Reason> {
+    value
+        .as_u64()
+        .filter(|visits| *visits <= MAX_VISITS)
+        .ok_or(Reason::Borrowed(
+            "must be a number of 0 to 9007199254740991",
+        ))
+}

@@ -1,0 +1,407 @@
+//! Use cases of links. Each takes a caller and a typed request, decides whether that caller may, and says what edges have yet to
+//! apply.
+
+use super::caller::{Caller, Right};
+use super::create_link::{CreateLink, CreateOutcome, Created, PutLink};
+use super::creating::Creator;
+use super::link_patch::LinkPatch;
+use super::moving::{Move, relocate};
+use super::passwords::Passwords;
+use super::revisions::Revisions;
+use super::tenant_links::TenantLinks;
+use crate::config::Config;
+use crate::feed::{Changed, Domains, Feed};
+use crate::links::checked::{CheckedContent, CheckedRules};
+use crate::links::model::Link;
+use crate::numbers::Minter;
+use crate::problem::{FieldError, Kind, Problem};
+use crate::resolve::KnownKeys;
+use crate::store::{
+    ChangeError, ChangeFn, ChangeOutcome, LinkMove, LinkPage, ListQuery, NewReport, Store,
+    VisitCounts,
+};
+use edgelink_wire::{LinkKey, LinkState};
+use std::sync::Arc;
+
+/// How often `put` looks for the link, where others create, change and delete it meanwhile.
+const MAX_ROUNDS: usize = 5;
+
+/// The use cases of links.
+pub(crate) struct Links {
+    pub(super) store: Arc<Store>,
+    pub(super) creator: Creator,
+    pub(super) passwords: Arc<Passwords>,
+    pub(super) feed: Arc<Feed>,
+    domains: Arc<Domains>,
+    pub(super) config: Arc<Config>,
+}
+
+/// What use cases of links need.
+pub(crate) struct LinksParts {
+    pub(crate) store: Arc<Store>,
+    pub(crate) minter: Minter,
+    pub(crate) known_keys: Arc<KnownKeys>,
+    pub(crate) passwords: Arc<Passwords>,
+    pub(crate) feed: Arc<Feed>,
+    pub(crate) domains: Arc<Domains>,
+    pub(crate) config: Arc<Config>,
+}
+
+/// What `put` has done with the link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Put {
+    /// It was created.
+    Created,
+    /// It was there, and is as it was asked for.
+    Changed,
+}
+
+impl Links {
+    pub(crate) fn new(parts: LinksParts) -> Self {
+        let LinksParts {
+            store,
+            minter,
+            known_keys,
+            passwords,
+            feed,
+            domains,
+            config,
+        } = parts;
+        let tries = config.links.max_code_tries;
+        Self {
+            creator: Creator::new(store.clone(), minter, known_keys, &config.store, tries),
+            store,
+            passwords,
+            feed,
+            domains,
+            config,
+        }
+    }
+
+    /// The settings of links, and the domains, as the tenant of a caller has them.
+    pub(crate) fn of_tenant(&self, caller: &Caller) -> TenantLinks<'_> {
+        TenantLinks::new(
+            &self.config.links,
+            self.domains.current(),
+            caller.tenant_id(),
+        )
+    }
+
+    /// Creates a link within the quota of the caller, or finds the one that fulfils the request.
+    pub(crate) async fn create(
+        &self,
+        caller: &Caller,
+        request: CreateLink,
+    ) -> Result<Changed<Created>, Problem> {
+        caller.require(Right::CreateLinks)?;
+        if let Some(password) = &request.password {
+            self.passwords.hash(password, caller.claim()).await?;
+        }
+        self.create_hashed(caller, request.with_hash()).await
+    }
+
+    async fn create_hashed(
+        &self,
+        caller: &Caller,
+        request: CreateLink,
+    ) -> Result<Changed<Created>, Problem> {
+        let is_alias = request.alias.is_some();
+        let from = self.feed.end();
+        let made: CreateOutcome = self.create_within_quota(caller, request).await;
+        let made = made?;
+        // Edges answer an alias with 404 until the feed has carried it.
+        let new = made.new_link().filter(|_| is_alias);
+        Ok(Changed::since(from, new, made))
+    }
+
+    /// Creates the link with an external id, or changes it.
+    pub(crate) async fn put(
+        &self,
+        caller: &Caller,
+        request: PutLink,
+    ) -> Result<Changed<(Put, Link)>, Problem> {
+        caller.require(Right::ChangeLinks)?;
+        if let Some(password) = &request.create.password {
+            self.passwords.hash(password, caller.claim()).await?;
+        }
+        let mut request = request;
+        request.create = request.create.with_hash();
+        for _ in 0..MAX_ROUNDS {
+            let id = &request.external_id;
+            let found = self.store.find_by_external_id(caller.tenant_id(), id);
+            let done = match found.await? {
+                Some(link) => self.put_existing(caller, &request, link).await?,
+                None => self.put_new(caller, &request).await?,
+            };
+            if let Some(done) = done {
+                return Ok(done);
+            }
+        }
+        Err(Problem::new(Kind::Overloaded).with_detail("others keep changing the link"))
+    }
+
+    /// Creates the link; `None` if another request did so meanwhile.
+    async fn put_new(
+        &self,
+        caller: &Caller,
+        request: &PutLink,
+    ) -> Result<Option<Changed<(Put, Link)>>, Problem> {
+        match self.create_hashed(caller, request.create.clone()).await {
+            Err(problem) if problem.kind() == Kind::ExternalIdTaken => Ok(None),
+            made => Ok(Some(made?.map(|made| (Put::Created, made.link)))),
+        }
+    }
+
+    /// Changes the link, if that changes anything; `None` if it has become another one meanwhile.
+    async fn put_existing(
+        &self,
+        caller: &Caller,
+        request: &PutLink,
+        link: Link,
+    ) -> Result<Option<Changed<(Put, Link)>>, Problem> {
+        // That the caller may not see.
+        caller
+            .check(&link)
+            .map_err(|_| Problem::external_id_taken())?;
+        request.check_place(&link)?;
+        if *request
+            .patch
+            .apply(CheckedContent::existing(&link), caller)?
+            == link.content
+        {
+            return Ok(Some(Changed::nothing((Put::Changed, link))));
+        }
+        let (id, patch, by) = (
+            request.external_id.clone(),
+            request.patch.clone(),
+            caller.clone(),
+        );
+        let key = link.key();
+        let change = move |link: &Link| {
+            if link.content.external_id.as_ref() != Some(&id) {
+                return Err(ChangeError::Changed);
+            }
+            patch.apply(CheckedContent::existing(link), &by)
+        };
+        let from = self.feed.end();
+        match self.update(caller, &key, Revisions::any(), change).await? {
+            Some(Ok(link)) => {
+                let changed = [(key, link.rev)];
+                Ok(Some(Changed::since(from, changed, (Put::Changed, link))))
+            }
+            None | Some(Err(ChangeError::Changed)) => Ok(None),
+            Some(Err(error)) => Err(error.into()),
+        }
+    }
+
+    /// The link, if it exists for the caller.
+    pub(crate) async fn find(&self, caller: &Caller, key: &LinkKey) -> Result<Link, Problem> {
+        caller.require(Right::ReadLinks)?;
+        let link = self.store.find_link(key).await?;
+        let link = link.filter(|link| caller.check(link).is_ok());
+        link.ok_or_else(|| Problem::new(Kind::LinkNotFound))
+    }
+
+    /// The link, and the visits of one that has a limit.
+    pub(crate) async fn find_with_visits(
+        &self,
+        caller: &Caller,
+        key: &LinkKey,
+    ) -> Result<(Link, Option<VisitCounts>), Problem> {
+        let link = self.find(caller, key).await?;
+        let visits = match link.content.details.max_visits {
+            Some(_) => Some(self.store.find_visits(link.id).await?),
+            None => None,
+        };
+        Ok((link, visits))
+    }
+
+    /// A page of the links that exist for the caller.
+    pub(crate) async fn list(
+        &self,
+        caller: &Caller,
+        query: &ListQuery,
+    ) -> Result<LinkPage, Problem> {
+        caller.require(Right::ReadLinks)?;
+        Ok(self.store.list_links(query).await?)
+    }
+
+    /// Changes a link that has one of the revisions.
+    pub(crate) async fn change(
+        &self,
+        caller: &Caller,
+        key: LinkKey,
+        revisions: Revisions,
+        patch: LinkPatch,
+    ) -> Result<Changed<Link>, Problem> {
+        caller.require(Right::ChangeLinks)?;
+        if let Some(password) = patch.new_password() {
+            self.passwords.hash(password, caller.claim()).await?;
+        }
+        let by = caller.clone();
+        let change = move |link: &Link| patch.apply(CheckedContent::existing(link), &by);
+        self.replace(caller, key, revisions, change).await
+    }
+
+    /// Replaces the rules of a link that has one of the revisions.
+    pub(crate) async fn set_rules(
+        &self,
+        caller: &Caller,
+        key: LinkKey,
+        revisions: Revisions,
+        rules: CheckedRules,
+    ) -> Result<Changed<Link>, Problem> {
+        caller.require(Right::ChangeLinks)?;
+        let change = move |link: &Link| {
+            let mut content = CheckedContent::existing(link);
+            content.set_rules(rules.clone());
+            Ok(content)
+        };
+        self.replace(caller, key, revisions, change).await
+    }
+
+    async fn replace(
+        &self,
+        caller: &Caller,
+        key: LinkKey,
+        revisions: Revisions,
+        change: impl Fn(&Link) -> Result<CheckedContent, ChangeError> + Send + Sync + 'static,
+    ) -> Result<Changed<Link>, Problem> {
+        let from = self.feed.end();
+        let link = outcome(self.update(caller, &key, revisions, change).await?)?;
+        Ok(Changed::since(from, [(key, link.rev)], link))
+    }
+
+    async fn update(
+        &self,
+        caller: &Caller,
+        key: &LinkKey,
+        revisions: Revisions,
+        change: impl Fn(&Link) -> Result<CheckedContent, ChangeError> + Send + Sync + 'static,
+    ) -> Result<ChangeOutcome, Problem> {
+        let actor = caller.actor();
+        let caller = caller.clone();
+        let change: ChangeFn = Box::new(move |link: &Link| {
+            caller.check(link)?;
+            revisions.check(link)?;
+            change(link)
+        });
+        Ok(self.store.update_link(key, change, &actor).await?)
+    }
+
+    /// Disables the link of a report. Those who operate the installation disable links of any tenant; the code may have gone to
+    /// another one.
+    pub(crate) async fn disable_reported(
+        &self,
+        caller: &Caller,
+        report: &NewReport,
+    ) -> Result<Changed<Link>, Problem> {
+        caller.require(Right::Administer)?;
+        let (actor, tenant_id) = (caller.actor(), report.tenant_id);
+        let (key, caller) = (report.key.clone(), caller.clone());
+        let change: ChangeFn = Box::new(move |link: &Link| {
+            if link.tenant_id != tenant_id || !caller.is_operator() {
+                caller.check(link)?;
+            }
+            let mut content = CheckedContent::existing(link);
+            *content.others().state = LinkState::Disabled;
+            Ok(content)
+        });
+        let from = self.feed.end();
+        let link = outcome(self.store.update_link(&key, change, &actor).await?)?;
+        Ok(Changed::since(from, [(key, link.rev)], link))
+    }
+
+    /// Deletes a link that has one of the revisions. Its code is free at once.
+    pub(crate) async fn delete(
+        &self,
+        caller: &Caller,
+        key: LinkKey,
+        revisions: Revisions,
+    ) -> Result<Changed<Link>, Problem> {
+        caller.require(Right::ChangeLinks)?;
+        let from = self.feed.end();
+        let actor = caller.actor();
+        let caller = caller.clone();
+        let check = Box::new(move |link: &Link| {
+            caller.check(link)?;
+            revisions.check(link)
+        });
+        let deleted = self.store.delete_link(&key, check, &actor).await?;
+        let deleted = outcome(deleted)?;
+        Ok(Changed::since(from, [(key, deleted.rev)], deleted))
+    }
+
+    /// Restores a deleted link, with everything it had. Its targets are checked like those of a new one.
+    pub(crate) async fn restore(
+        self: &Arc<Self>,
+        caller: &Caller,
+        key: LinkKey,
+        revisions: Revisions,
+    ) -> Result<Changed<Link>, Problem> {
+        caller.require(Right::ChangeLinks)?;
+        let from = self.feed.end();
+        let actor = caller.actor();
+        let (links, caller) = (Arc::clone(self), caller.clone());
+        let check = Box::new(move |link: &Link| {
+            caller.check(link)?;
+            revisions.check(link)?;
+            links.of_tenant(&caller).renewed(&link.content)
+        });
+        let restored = self.store.restore_link(&key, check, &actor).await?;
+        let link = outcome(restored)?;
+        Ok(Changed::since(from, [(key, link.rev)], link))
+    }
+
+    /// Moves a link to another code or domain.
+    pub(crate) async fn relocate(
+        self: &Arc<Self>,
+        caller: &Caller,
+        from_key: LinkKey,
+        revisions: Revisions,
+        request: Move,
+    ) -> Result<Changed<Link>, Problem> {
+        caller.require(Right::ChangeLinks)?;
+        let to = request.to(&from_key);
+        if to == from_key {
+            let error = FieldError::new("customSlug", "must be another one, or domain must be");
+            return Err(Problem::validation(vec![error]));
+        }
+        let keeps_old = request.keeps_old.unwrap_or(false);
+        if keeps_old && caller.has_quota() {
+            let detail = "a key with a quota cannot keep the old link";
+            return Err(Problem::new(Kind::QuotaExhausted).with_detail(detail));
+        }
+        let from = self.feed.end();
+        let (actor, scope) = (caller.actor(), caller.scope().clone());
+        let (links, caller) = (Arc::clone(self), caller.clone());
+        let check = Arc::new(move |link: &Link| {
+            caller.check(link)?;
+            revisions.check(link)?;
+            match keeps_old {
+                // There is a new one beside it.
+                true => links.of_tenant(&caller).renewed(&link.content),
+                false => Ok(CheckedContent::existing(link)),
+            }
+        });
+        let wanted = LinkMove {
+            from: from_key,
+            to,
+            keeps_old,
+        };
+        let moved = relocate(&self.store, &self.creator, &wanted, (&actor, scope), check).await?;
+        let changed: Vec<_> = moved
+            .old
+            .iter()
+            .chain([&moved.link])
+            .map(|link| (link.key(), link.rev))
+            .collect();
+        Ok(Changed::since(from, changed, moved.link))
+    }
+}
+
+/// The link of a change that has succeeded.
+pub(super) fn outcome(changed: ChangeOutcome) -> Result<Link, Problem> {
+    let changed = changed.ok_or_else(|| Problem::new(Kind::LinkNotFound))?;
+    Ok(changed?)
+}

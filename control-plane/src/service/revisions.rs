@@ -1,0 +1,47 @@
+//! The revisions that a link is to have for a change of it.
+
+use crate::links::model::Link;
+use crate::store::ChangeError;
+
+/// A condition on the revision of a link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Revisions(Option<Vec<u64>>);
+
+impl Revisions {
+    /// Any revision.
+    pub(crate) fn any() -> Self {
+        Self(None)
+    }
+
+    /// The revisions that strong entity tags name; `*` is any. Weak tags never match (section 8.8.3.2), and without tags all do.
+    pub(crate) fn of_tags(tags: Option<&str>) -> Self {
+        let Some(tags) = tags else {
+            return Self::any();
+        };
+        let tags = || tags.split(',').map(str::trim);
+        if tags().any(|tag| tag == "*") {
+            return Self::any();
+        }
+        let revision = |tag: &str| {
+            let rev = tag.strip_prefix('"')?.strip_suffix('"')?.parse().ok()?;
+            (tag_of(rev) == tag).then_some(rev)
+        };
+        Self(Some(tags().filter_map(revision).collect()))
+    }
+
+    /// Refuses a link that has none of them.
+    pub(crate) fn check(&self, link: &Link) -> Result<(), ChangeError> {
+        let Some(revisions) = &self.0 else {
+            return Ok(());
+        };
+        match revisions.contains(&link.rev) {
+            true => Ok(()),
+            false => Err(ChangeError::Changed),
+        }
+    }
+}
+
+/// The revision as a strong entity tag (RFC 9110, section 8.8.3).
+pub(crate) fn tag_of(rev: u64) -> String {
+    format!("\"{rev}\"")
+}
