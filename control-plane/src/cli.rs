@@ -176,9 +176,10 @@ async fn migrate(config: &Config, may_create: bool) -> Result<(), Failure> {
 
 /// Prints what the doctor has found. Where standard output is closed there is still the exit code.
 fn print_report(report: Report, as_json: bool) -> Result<(), Failure> {
-    let text = match as_json {
-        true => serde_json::to_string_pretty(&report).unwrap_or_default() + "\n",
-        false => report.to_string(),
+    let text = if as_json {
+        serde_json::to_string_pretty(&report).unwrap_or_default() + "\n"
+    } else {
+        report.to_string()
     };
     let _ = io::stdout().write_all(text.as_bytes());
     match report.verdict {

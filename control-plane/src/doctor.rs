@@ -38,9 +38,10 @@ pub async fn examine(config: Result<Config, ConfigError>, environment: &Environm
         return report;
     };
     let is_usable = examine_database(&config, &store, &mut report).await;
-    let installation = match is_usable {
-        true => store.installation().await.ok(),
-        false => None,
+    let installation = if is_usable {
+        store.installation().await.ok()
+    } else {
+        None
     };
     let redis = redis::examine(&config, installation.as_deref(), &mut report).await;
     if is_usable {

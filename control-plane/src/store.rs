@@ -166,9 +166,10 @@ pub async fn open(config: &StoreConfig) -> Result<Arc<Store>, StoreError> {
 /// # Errors
 /// A permanent one if the URL is wrong.
 pub async fn servers(config: &StoreConfig) -> Result<Vec<(String, Known)>, StoreError> {
-    match config.url.expose().starts_with("mysql:") {
-        true => mysql::servers(config).await,
-        false => Ok(Vec::new()),
+    if config.url.expose().starts_with("mysql:") {
+        mysql::servers(config).await
+    } else {
+        Ok(Vec::new())
     }
 }
 

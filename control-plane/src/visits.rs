@@ -115,9 +115,10 @@ impl Ledger {
                 size => size,
             };
             if visits == 0 {
-                lasts = match self.used >= max {
-                    true => REACHED_MILLIS,
-                    false => RETRY_MILLIS,
+                lasts = if self.used >= max {
+                    REACHED_MILLIS
+                } else {
+                    RETRY_MILLIS
                 };
             }
         }
@@ -207,9 +208,10 @@ impl Demand {
     fn note(&mut self, mine: &mut VisitLease, lasts: u64, now: u64) {
         let end = self.since.saturating_add(lasts);
         if now >= end {
-            self.before = match now < end.saturating_add(lasts) {
-                true => self.workers,
-                false => 0,
+            self.before = if now < end.saturating_add(lasts) {
+                self.workers
+            } else {
+                0
             };
             (self.since, self.workers) = (now, 0);
         }

@@ -179,16 +179,15 @@ async fn analytics(replica: &Replica, folder: &Path, sizes: Sizes) -> Answers {
         for group in GROUPS {
             let mut of_group = Vec::new();
             for scope in &SCOPES {
-                let seen = match interval.has(group) {
-                    true => {
-                        let path = |n| {
-                            let scope = (scope.query)(n, sizes.links);
-                            let interval = interval.query;
-                            format!("/api/v1/analytics?groupBy={group}&{interval}&{scope}")
-                        };
-                        Some(asker.measure(path, sizes.requests).await)
-                    }
-                    false => None,
+                let seen = if interval.has(group) {
+                    let path = |n| {
+                        let scope = (scope.query)(n, sizes.links);
+                        let interval = interval.query;
+                        format!("/api/v1/analytics?groupBy={group}&{interval}&{scope}")
+                    };
+                    Some(asker.measure(path, sizes.requests).await)
+                } else {
+                    None
                 };
                 of_group.push(seen);
             }

@@ -59,11 +59,10 @@ impl Options {
         if self.ecc().is_none() {
             return Err("level: must be L, M, Q or H".to_owned());
         }
-        match self.logo.is_empty() || is_picture(&self.logo) {
-            true => Ok(()),
-            false => {
-                Err("logo: must be a picture (PNG, JPEG, WebP or SVG) of at most 256 kB".to_owned())
-            }
+        if self.logo.is_empty() || is_picture(&self.logo) {
+            Ok(())
+        } else {
+            Err("logo: must be a picture (PNG, JPEG, WebP or SVG) of at most 256 kB".to_owned())
         }
     }
 

@@ -47,9 +47,10 @@ impl Settings {
     /// Why no link may be there.
     pub fn check_domain(&self, text: &str) -> Result<String, String> {
         let domain = Domain::parse(text).map_err(|error| error.to_string())?;
-        match self.domains.contains(&domain) || self.made_domains.contains(&domain) {
-            true => Ok(domain.to_string()),
-            false => Err(edgelink_wire::domain::UNKNOWN.to_owned()),
+        if self.domains.contains(&domain) || self.made_domains.contains(&domain) {
+            Ok(domain.to_string())
+        } else {
+            Err(edgelink_wire::domain::UNKNOWN.to_owned())
         }
     }
 

@@ -180,9 +180,10 @@ impl Ledger {
         if let Some(held) = self.held.get_mut(&id) {
             held.claim = claim;
         }
-        match is_allowed {
-            true => Ok(()),
-            false => Err(Refusal::Share(self.bounds.name)),
+        if is_allowed {
+            Ok(())
+        } else {
+            Err(Refusal::Share(self.bounds.name))
         }
     }
 
@@ -502,9 +503,10 @@ impl Ledger {
         let between = self.mean_time / permits;
         let silence = now.saturating_duration_since(self.full_since);
         // Where none comes back for longer than permits are held, it may be as long again.
-        let next = match silence < between {
-            true => between - silence,
-            false => silence.saturating_sub(self.mean_time),
+        let next = if silence < between {
+            between - silence
+        } else {
+            silence.saturating_sub(self.mean_time)
         };
         next.saturating_add(between.saturating_mul(before))
     }

@@ -265,9 +265,10 @@ impl<'a> Counter<'a> {
             agents: vec![Tally::default(); chunk.agents.len()],
         };
         for (number, text) in (0..).zip(chunk.texts.all()) {
-            let value = match text.len() > max_value {
-                true => counter.value(cut(text, max_value)),
-                false => number,
+            let value = if text.len() > max_value {
+                counter.value(cut(text, max_value))
+            } else {
+                number
             };
             counter.values.push(value);
         }

@@ -287,9 +287,10 @@ pub fn zone(name: &str) -> Option<TimeZone> {
 
 /// The nearest beginning of a day before `hours_from`; what comes later stays.
 pub(super) fn nearest_day(second: u64, hours_from: u64) -> u64 {
-    match second < hours_from {
-        true => (second + DAY / 2) / DAY * DAY,
-        false => second,
+    if second < hours_from {
+        (second + DAY / 2) / DAY * DAY
+    } else {
+        second
     }
 }
 

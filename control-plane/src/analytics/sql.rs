@@ -92,9 +92,10 @@ impl SqlEngine {
 
     fn check_raw(&self, query: &RawQuery) -> Result<(), EngineError> {
         match self.settings.raw_days {
-            0 => Err(EngineError::Unsupported(match query.orphans {
-                true => "no orphan visits are kept (analytics.raw_days)",
-                false => "no single clicks are kept (analytics.raw_days)",
+            0 => Err(EngineError::Unsupported(if query.orphans {
+                "no orphan visits are kept (analytics.raw_days)"
+            } else {
+                "no single clicks are kept (analytics.raw_days)"
             })),
             _ => Ok(()),
         }

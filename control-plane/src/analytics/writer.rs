@@ -306,9 +306,10 @@ impl ClickWriter {
         };
         let share = pace.as_secs_f64() / took.as_secs_f64().max(1e-3);
         // A small chunk says little of a large one.
-        let clicks = match share < 1.0 {
-            true => clicks as f64 * share.max(0.5),
-            false => self.chunk_clicks as f64 * share.min(1.25),
+        let clicks = if share < 1.0 {
+            clicks as f64 * share.max(0.5)
+        } else {
+            self.chunk_clicks as f64 * share.min(1.25)
         };
         let most = self.settings.chunk_clicks;
         self.chunk_clicks = (clicks as usize).clamp(MIN_CLICKS.min(most), most);
@@ -385,9 +386,10 @@ impl ClickWriter {
             return Ok(());
         };
         let has_more = done?;
-        self.upkeep_at = match has_more && is_idle {
-            true => now,
-            false => now + UPKEEP,
+        self.upkeep_at = if has_more && is_idle {
+            now
+        } else {
+            now + UPKEEP
         };
         Ok(())
     }

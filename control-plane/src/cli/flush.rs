@@ -51,11 +51,12 @@ enum Outcome {
 impl FlushArguments {
     pub(super) async fn run(self, config: &Config) -> Result<(), Failure> {
         let store = super::open(&config.store).await?;
-        let reason = match self.restored {
-            true => FlushReason::Restored {
+        let reason = if self.restored {
+            FlushReason::Restored {
                 links_since: self.links_since,
-            },
-            false => FlushReason::Caches,
+            }
+        } else {
+            FlushReason::Caches
         };
         let (flushed, skipped) = store.flush(reason).await?;
         println!("noted: all caches drop what is older than {}", at(&flushed));
@@ -89,9 +90,10 @@ fn print_skipped(skipped: Skipped, links_since: Option<u64>) {
         greatest,
         ids,
     } = skipped;
-    let count = match least == greatest {
-        true => least.to_string(),
-        false => format!("{least} to {greatest}"),
+    let count = if least == greatest {
+        least.to_string()
+    } else {
+        format!("{least} to {greatest}")
     };
     println!("numbers skipped: {count} at each of {ISSUERS} issuers");
     println!("ids skipped: {ids} each of tenants, users, domains and webhooks");
@@ -124,9 +126,10 @@ async fn await_publisher(
             return Ok(Outcome::NoPublisher);
         }
         if start.elapsed() >= wait {
-            return Ok(match state.has_expired() {
-                true => Outcome::NoPublisher,
-                false => Outcome::Late,
+            return Ok(if state.has_expired() {
+                Outcome::NoPublisher
+            } else {
+                Outcome::Late
             });
         }
         sleep(PAUSE).await;

@@ -178,9 +178,10 @@ impl Answer {
         let entity_tag = response.headers().get(header::ETAG).cloned();
         let bytes = response.into_body().collect().await;
         let bytes = bytes.map_err(|_| internal())?.to_bytes();
-        let body = match bytes.is_empty() {
-            true => Value::Null,
-            false => serde_json::from_slice(&bytes).map_err(|_| internal())?,
+        let body = if bytes.is_empty() {
+            Value::Null
+        } else {
+            serde_json::from_slice(&bytes).map_err(|_| internal())?
         };
         Ok(Self {
             body,
@@ -243,8 +244,9 @@ pub(crate) fn query<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> 
     let pairs = pairs.into_iter().filter(|(_, value)| !value.is_empty());
     let pairs = pairs.map(|(name, value)| format!("{name}={}", encoded(value)));
     let query = pairs.collect::<Vec<_>>().join("&");
-    match query.is_empty() {
-        true => query,
-        false => format!("?{query}"),
+    if query.is_empty() {
+        query
+    } else {
+        format!("?{query}")
     }
 }

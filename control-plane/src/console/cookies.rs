@@ -18,9 +18,10 @@ pub(super) struct Cookie {
 
 impl Cookie {
     fn name_and_path(&self, headers: &HeaderMap) -> (&'static str, &'static str) {
-        match is_loopback(headers) {
-            true => (self.name, self.path),
-            false => (self.host_name, "/"),
+        if is_loopback(headers) {
+            (self.name, self.path)
+        } else {
+            (self.host_name, "/")
         }
     }
 

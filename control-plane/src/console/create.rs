@@ -130,16 +130,13 @@ pub(super) async fn one(
         Err(problem) => return Err(problem),
     };
     let link: LinkView = answer.as_type()?;
-    let page = match Tab::Links.is_for(&me) {
-        true => {
-            let href = link.href();
-            let and = if href.contains('?') { '&' } else { '?' };
-            Redirect::to(&format!("{href}{and}done=created")).into_response()
-        }
-        false => {
-            let layout = Layout::new(&me, Some(Tab::Create), t::CREATED);
-            layout::ok(&CreatedPage { layout, link })?
-        }
+    let page = if Tab::Links.is_for(&me) {
+        let href = link.href();
+        let and = if href.contains('?') { '&' } else { '?' };
+        Redirect::to(&format!("{href}{and}done=created")).into_response()
+    } else {
+        let layout = Layout::new(&me, Some(Tab::Create), t::CREATED);
+        layout::ok(&CreatedPage { layout, link })?
     };
     Ok(answer.before(page))
 }
@@ -189,15 +186,14 @@ pub(super) async fn many(
     let lines = form.get("lines").lines().map(str::trim);
     let lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
     let fields = many_fields(&console, &me).await?.filled(&form);
-    let made = match lines.is_empty() {
-        true => Err(Problem::of_field("lines", t::IS_REQUIRED)),
-        false => {
-            let items: Vec<Value> = lines.iter().map(|line| item(line, &form)).collect();
-            let items = items.into();
-            console
-                .send(me.caller(), Method::POST, "/links/bulk", &items)
-                .await
-        }
+    let made = if lines.is_empty() {
+        Err(Problem::of_field("lines", t::IS_REQUIRED))
+    } else {
+        let items: Vec<Value> = lines.iter().map(|line| item(line, &form)).collect();
+        let items = items.into();
+        console
+            .send(me.caller(), Method::POST, "/links/bulk", &items)
+            .await
     };
     let answer = match made {
         Ok(answer) => answer,

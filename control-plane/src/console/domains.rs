@@ -9,7 +9,7 @@ use super::signed_in::SignedIn;
 use super::strings as t;
 use crate::problem::Problem;
 use crate::service::caller::Right;
-use crate::service::domains::{DomainCases, DomainList, DomainRequest, DomainView};
+use crate::service::domains::{DomainList, DomainRequest, DomainService, DomainView};
 use askama::Template;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Redirect, Response};
@@ -59,7 +59,7 @@ impl DomainsPage {
     async fn of(console: &Console, me: &SignedIn, cursor: &str) -> Result<Self, Problem> {
         let of_page = parameters([("cursor", cursor), ("limit", "100")]);
         let list = DomainList::read(Some(&of_page))?;
-        let page = console.app.domain_cases.list(me.caller(), list).await?;
+        let page = console.app.domain_service.list(me.caller(), list).await?;
         let next = next_page("/console/domains", [], &page.next);
         let mut fields = vec![
             Field::new("name", t::DOMAIN_NAME)
@@ -133,7 +133,7 @@ pub(super) async fn create(
     let app = &console.app;
     let made = async {
         let request = DomainRequest::read(body, &app.links.of_tenant(me.caller()))?;
-        app.domain_cases.create(me.caller(), request).await
+        app.domain_service.create(me.caller(), request).await
     };
     match made.await {
         Ok(made) => {
@@ -162,7 +162,7 @@ pub(super) async fn one(
 
 impl DomainPage {
     async fn of(console: &Console, me: &SignedIn, name: &str) -> Result<Self, Problem> {
-        let seen = console.app.domain_cases.find(me.caller(), name).await?;
+        let seen = console.app.domain_service.find(me.caller(), name).await?;
         let domain = DomainView::of(&seen);
         let may_change =
             me.has(Right::Administer) && (!domain.configured || me.caller().is_operator());
@@ -190,10 +190,10 @@ pub(super) async fn change(
 ) -> Result<Response, Problem> {
     let app = &console.app;
     let changed = async {
-        let seen = app.domain_cases.find(me.caller(), &name).await?;
+        let seen = app.domain_service.find(me.caller(), &name).await?;
         let links = app.links.of_tenant(me.caller());
-        let change = DomainCases::read_change(me.caller(), &seen, body(&form), &links)?;
-        app.domain_cases.change(me.caller(), &seen, change).await
+        let change = DomainService::read_change(me.caller(), &seen, body(&form), &links)?;
+        app.domain_service.change(me.caller(), &seen, change).await
     };
     match changed.await {
         Ok(changed) => {
@@ -215,7 +215,7 @@ pub(super) async fn verify(
     me: SignedIn,
     Path(name): Path<String>,
 ) -> Result<Response, Problem> {
-    let domains = &console.app.domain_cases;
+    let domains = &console.app.domain_service;
     let verified = async {
         let seen = domains.find(me.caller(), &name).await?;
         domains.verify(me.caller(), seen).await
@@ -248,7 +248,7 @@ pub(super) async fn ask_to_delete(
     Path(name): Path<String>,
 ) -> Result<Response, Problem> {
     me.check(Right::Administer)?;
-    let seen = console.app.domain_cases.find(me.caller(), &name).await?;
+    let seen = console.app.domain_service.find(me.caller(), &name).await?;
     let domain = DomainView::of(&seen);
     layout::ok(&Confirm {
         layout: Layout::new(&me, Some(Tab::Domains), t::DELETE_DOMAIN),
@@ -268,7 +268,7 @@ pub(super) async fn delete(
     me: SignedIn,
     Path(name): Path<String>,
 ) -> Result<Response, Problem> {
-    let domains = &console.app.domain_cases;
+    let domains = &console.app.domain_service;
     let deleted = async {
         let seen = domains.find(me.caller(), &name).await?;
         domains.delete(me.caller(), &seen).await

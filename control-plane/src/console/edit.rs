@@ -112,9 +112,10 @@ fn validity(link: Option<&LinkView>) -> Vec<Field> {
     };
     let max_visits = link.and_then(|link| link.max_visits);
     let has_password = link.is_some_and(|link| link.has_password);
-    let password = match has_password {
-        true => t::PASSWORD_IS_SET,
-        false => t::LINK_PASSWORD_HINT,
+    let password = if has_password {
+        t::PASSWORD_IS_SET
+    } else {
+        t::LINK_PASSWORD_HINT
     };
     let mut fields = vec![
         Field::choice("state", t::STATE, &t::STATES)

@@ -103,9 +103,10 @@ impl Field {
     /// The elements that describe the field.
     fn described_by(&self) -> String {
         let name = self.name;
-        match self.hint.is_empty() {
-            true => format!("{name}-problem"),
-            false => format!("{name}-hint {name}-problem"),
+        if self.hint.is_empty() {
+            format!("{name}-problem")
+        } else {
+            format!("{name}-hint {name}-problem")
         }
     }
 }
@@ -155,9 +156,10 @@ impl Fields {
         let mut others = Vec::new();
         for error in problem.errors() {
             let name = error.field.split(['[', '.']).next().unwrap_or_default();
-            let reason = match error.field == name {
-                true => error.reason.to_string(),
-                false => format!("{}: {}", error.field, error.reason),
+            let reason = if error.field == name {
+                error.reason.to_string()
+            } else {
+                format!("{}: {}", error.field, error.reason)
             };
             match self.all.iter_mut().find(|field| field.name == name) {
                 Some(field) if field.problem.is_empty() => field.problem = reason,

@@ -68,9 +68,10 @@ impl Form {
             .filter(|item| !item.is_empty())
             .map(Value::from)
             .collect();
-        match items.is_empty() {
-            true => Value::Null,
-            false => items.into(),
+        if items.is_empty() {
+            Value::Null
+        } else {
+            items.into()
         }
     }
 
@@ -92,17 +93,19 @@ impl Form {
             .filter(|line| !line.is_empty())
             .map(Value::from)
             .collect();
-        match lines.is_empty() {
-            true => Value::Null,
-            false => lines.into(),
+        if lines.is_empty() {
+            Value::Null
+        } else {
+            lines.into()
         }
     }
 
     /// The revision of a link that the form began with, or the later one that it was shown and is to overwrite.
     pub(super) fn if_match(&self) -> Option<(HeaderName, HeaderValue)> {
-        let name = match self.is_on("overwrite") {
-            true => "storedTag",
-            false => "entityTag",
+        let name = if self.is_on("overwrite") {
+            "storedTag"
+        } else {
+            "entityTag"
         };
         self.header(header::IF_MATCH, name)
     }

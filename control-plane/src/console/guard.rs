@@ -115,9 +115,10 @@ pub(super) async fn guard(
     let path = request.uri().path();
     let is_open = [LOGIN, BEGIN, CALLBACK].contains(&path);
     let Some(signed_in) = signed_in else {
-        return match is_open {
-            true => next.run(request).await,
-            false => to_login(&request),
+        return if is_open {
+            next.run(request).await
+        } else {
+            to_login(&request)
         };
     };
     request.extensions_mut().insert(signed_in.clone());
@@ -245,9 +246,10 @@ pub(super) fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
         (None, Some(origin)) => is_same_origin(origin),
         (None, None) => true,
     };
-    match is_ours {
-        true => Ok(()),
-        false => Err(Problem::new(Kind::Forbidden).with_detail(t::FOREIGN_FORM)),
+    if is_ours {
+        Ok(())
+    } else {
+        Err(Problem::new(Kind::Forbidden).with_detail(t::FOREIGN_FORM))
     }
 }
 

@@ -236,9 +236,10 @@ impl Import {
 
     /// The file with what was or would be wrong, that of the last run.
     pub(super) fn report(&self) -> PathBuf {
-        match self.file(REPORT).exists() {
-            true => self.file(REPORT),
-            false => self.file(TRIED),
+        if self.file(REPORT).exists() {
+            self.file(REPORT)
+        } else {
+            self.file(TRIED)
         }
     }
 
@@ -252,9 +253,10 @@ impl Import {
             return;
         }
         state.is_trial = is_dry_run;
-        state.phase = match is_dry_run {
-            true => Phase::Checking,
-            false => Phase::Running,
+        state.phase = if is_dry_run {
+            Phase::Checking
+        } else {
+            Phase::Running
         };
         state.progress = ImportProgress::default();
         state.stop = CancellationToken::new();
@@ -274,22 +276,23 @@ impl Import {
             };
             let run = async {
                 tokio::select! {
-                    biased;
-                    Ok(reason) = too_long => Phase::Stopped(reason.to_owned()),
-                    () = stop.cancelled() => Phase::Stopped(match is_dry_run {
-                        true => t::TRIAL_STOPPED.to_owned(),
-                        false => t::STOPPED_BY_HAND.to_owned(),
-                    }),
-                    result = watch_import(&client, &options, observe) => match result {
-                        Ok(_) if is_dry_run => Phase::Checked,
-                        Ok(_) => Phase::Done,
-                        Err(TransferError::Client(error)) => Phase::Stopped(error.to_string()),
-                        Err(error) => {
-                            tracing::error!(%error, "a file of an import cannot be used");
-                            Phase::Stopped(t::IMPORT_FAILED.to_owned())
-                        }
-                    },
-                }
+                                    biased;
+                                    Ok(reason) = too_long => Phase::Stopped(reason.to_owned()),
+                                    () = stop.cancelled() => Phase::Stopped(if is_dry_run {
+                t::TRIAL_STOPPED.to_owned()
+                } else {
+                t::STOPPED_BY_HAND.to_owned()
+                }),
+                                    result = watch_import(&client, &options, observe) => match result {
+                                        Ok(_) if is_dry_run => Phase::Checked,
+                                        Ok(_) => Phase::Done,
+                                        Err(TransferError::Client(error)) => Phase::Stopped(error.to_string()),
+                                        Err(error) => {
+                                            tracing::error!(%error, "a file of an import cannot be used");
+                                            Phase::Stopped(t::IMPORT_FAILED.to_owned())
+                                        }
+                                    },
+                                }
             };
             // A panic ends the import as an error does.
             let phase = catch_unwind(AssertUnwindSafe(|| runtime.block_on(run)));
@@ -310,9 +313,10 @@ impl Import {
             return Err(t::REPORT_TOO_LONG);
         }
         let all = FILES.map(|name| length(&self.file(name))).iter().sum();
-        match locked(&self.share).resize(all, bounds.all_imports) {
-            true => Ok(()),
-            false => Err(t::NO_ROOM_FOR_REPORT),
+        if locked(&self.share).resize(all, bounds.all_imports) {
+            Ok(())
+        } else {
+            Err(t::NO_ROOM_FOR_REPORT)
         }
     }
 

@@ -100,7 +100,7 @@ pub(super) async fn domain_field(
         return Ok(line.hint(t::DOMAIN_HINT));
     }
     let list = DomainList::read(Some("limit=100"))?;
-    let listed = console.app.domain_cases.list(me.caller(), list).await?;
+    let listed = console.app.domain_service.list(me.caller(), list).await?;
     if listed.next.is_some() {
         return Ok(line);
     }

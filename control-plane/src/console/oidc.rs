@@ -230,9 +230,10 @@ async fn enter(
         name: identity.name.as_ref(),
         role: identity.role,
         new_role: config.create_users.then_some(config.new_role),
-        binding: match config.binds_by_name() {
-            true => Binding::ByName,
-            false => Binding::Awaited,
+        binding: if config.binds_by_name() {
+            Binding::ByName
+        } else {
+            Binding::Awaited
         },
     };
     if config.role_claim.is_some() && identity.role.is_none() {

@@ -26,9 +26,10 @@ impl SignedIn {
 
     /// Refuses a page whose forms need a right that the user has not.
     pub(super) fn check(&self, right: Right) -> Result<(), Problem> {
-        match self.has(right) {
-            true => Ok(()),
-            false => Err(Problem::new(Kind::Forbidden)),
+        if self.has(right) {
+            Ok(())
+        } else {
+            Err(Problem::new(Kind::Forbidden))
         }
     }
 }

@@ -60,9 +60,10 @@ impl UsersPage {
 }
 
 fn fields(user: Option<&UserView>) -> Vec<Field> {
-    let hint = match user.is_some_and(|user| user.has_password) {
-        true => t::PASSWORD_IS_SET,
-        false => t::PASSWORD_HINT,
+    let hint = if user.is_some_and(|user| user.has_password) {
+        t::PASSWORD_IS_SET
+    } else {
+        t::PASSWORD_HINT
     };
     vec![
         Field::new("name", t::NAME)

@@ -130,9 +130,10 @@ impl LinkView {
         if self.max_visits.is_some_and(|max| max <= used) {
             return "used-up";
         }
-        match time(&self.valid_since).is_some_and(|since| now < since) {
-            true => "scheduled",
-            false => "active",
+        if time(&self.valid_since).is_some_and(|since| now < since) {
+            "scheduled"
+        } else {
+            "active"
         }
     }
 }

@@ -60,9 +60,10 @@ async fn check_servers(config: &StoreConfig, report: &mut Report) {
             Err(silence) => {
                 let advice =
                     "See that it runs, and that it lets this machine, user and password in.";
-                let verdict = match has_primary {
-                    true => Verdict::Warning,
-                    false => Verdict::Error,
+                let verdict = if has_primary {
+                    Verdict::Warning
+                } else {
+                    Verdict::Error
                 };
                 (verdict, format!("{name} {silence}"), advice)
             }

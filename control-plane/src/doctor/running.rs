@@ -152,15 +152,14 @@ async fn check_known_keys(store: &Store, report: &mut Report) -> Result<(), Stor
         )
     });
     let under_way: Vec<String> = under_way.collect();
-    match under_way.is_empty() {
-        true => {
-            let last = scans.iter().find(|scan| scan.progress.is_complete);
-            let found = last.map_or("none was scanned yet".to_owned(), |last| {
-                format!("scanned, {} by the last control plane", last.progress.keys)
-            });
-            report.ok(NAME, found);
-        }
-        false => report.warn(NAME, format!("all keys are being scanned: {}", under_way.join("; ")), "Wait: until its scan is complete, a control plane asks the database for each link, and gives no snapshots to workers that start. If it comes no further, see its log."),
+    if under_way.is_empty() {
+        let last = scans.iter().find(|scan| scan.progress.is_complete);
+        let found = last.map_or("none was scanned yet".to_owned(), |last| {
+            format!("scanned, {} by the last control plane", last.progress.keys)
+        });
+        report.ok(NAME, found);
+    } else {
+        report.warn(NAME, format!("all keys are being scanned: {}", under_way.join("; ")), "Wait: until its scan is complete, a control plane asks the database for each link, and gives no snapshots to workers that start. If it comes no further, see its log.")
     }
     Ok(())
 }

@@ -73,9 +73,10 @@ impl DomainTable {
         if !self.is_known_to(domain, tenant_id) {
             return Err(NoDomain::Unknown);
         }
-        match self.is_configured(domain) || self.row(domain).is_some_and(DomainRow::is_in_effect) {
-            true => Ok(()),
-            false => Err(NoDomain::NotVerified),
+        if self.is_configured(domain) || self.row(domain).is_some_and(DomainRow::is_in_effect) {
+            Ok(())
+        } else {
+            Err(NoDomain::NotVerified)
         }
     }
 

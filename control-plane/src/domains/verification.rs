@@ -62,9 +62,10 @@ impl Verifier {
             Err(_) => return Verdict::NoAnswer,
         };
         let expected = record_value(token);
-        match texts.iter().any(|text| text == expected.as_bytes()) {
-            true => Verdict::Verified,
-            false => Verdict::NotFound,
+        if texts.iter().any(|text| text == expected.as_bytes()) {
+            Verdict::Verified
+        } else {
+            Verdict::NotFound
         }
     }
 

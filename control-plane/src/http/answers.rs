@@ -38,16 +38,17 @@ pub(crate) async fn admit(
         return Ok(response);
     };
     let bounded = &app.bounded;
-    let paid_by = match is_read {
-        true => PaidBy::Room(
+    let paid_by = if is_read {
+        PaidBy::Room(
             bounded
                 .answers
                 .try_take_yielding(admitted.claim(), length)?,
-        ),
-        false => match bounded.changed.try_take_bytes(admitted.claim(), length) {
+        )
+    } else {
+        match bounded.changed.try_take_bytes(admitted.claim(), length) {
             Ok(seat) => PaidBy::Room(seat),
             Err(_) => PaidBy::Request(admitted),
-        },
+        }
     };
     Ok(response.map(|body| Body::new(SentBody::new(body, paid_by))))
 }

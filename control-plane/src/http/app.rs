@@ -22,7 +22,7 @@ use crate::redis::Redis;
 use crate::reloaded::Reloaded;
 use crate::resolve::{KnownKeys, Resolver};
 use crate::service::accounts::Accounts;
-use crate::service::domains::DomainCases;
+use crate::service::domains::DomainService;
 use crate::service::links::{Links, LinksParts};
 use crate::service::passwords::Passwords;
 use crate::service::seal::Seal;
@@ -41,7 +41,7 @@ pub(crate) struct App {
     pub(crate) store: Arc<Store>,
     pub(crate) links: Arc<Links>,
     pub(crate) accounts: Accounts,
-    pub(crate) domain_cases: DomainCases,
+    pub(crate) domain_service: DomainService,
     pub(crate) webhooks: Webhooks,
     pub(crate) keys: Arc<KeyVerifier>,
     pub(crate) edge_tokens: Arc<Reloaded<EdgeTokens>>,
@@ -148,7 +148,7 @@ impl App {
                 lookups.known_keys,
                 [config.feed.max_age_ms, config.server.unready_after_ms],
             ),
-            domain_cases: DomainCases::new(
+            domain_service: DomainService::new(
                 store.clone(),
                 lookups.domains.clone(),
                 lookups.feed.clone(),

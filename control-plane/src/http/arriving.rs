@@ -60,9 +60,10 @@ impl Arrived {
             permit = permit => permit?,
             () = seat.given_way() => return Err(seat.refusal()),
         };
-        match seat.settle() {
-            true => Ok(permit),
-            false => Err(seat.refusal()),
+        if seat.settle() {
+            Ok(permit)
+        } else {
+            Err(seat.refusal())
         }
     }
 
@@ -174,9 +175,10 @@ impl Arriving {
             }
             whole.extend_from_slice(&bytes);
         }
-        let bytes = match whole.is_empty() {
-            true => first,
-            false => whole.freeze(),
+        let bytes = if whole.is_empty() {
+            first
+        } else {
+            whole.freeze()
         };
         Ok((bytes, self.arrived()?))
     }

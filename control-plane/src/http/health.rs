@@ -163,11 +163,13 @@ impl Health {
             return Err(NotReady::Stopping);
         }
         let look = self.look().await;
-        match look.answered {
-            false => Err(NotReady::Store),
-            true if look.is_cut_off(self.max_age) => Err(NotReady::Feed),
-            true => Ok(()),
+        if !look.answered {
+            return Err(NotReady::Store);
         }
+        if look.is_cut_off(self.max_age) {
+            return Err(NotReady::Feed);
+        }
+        Ok(())
     }
 
     /// Looks at the row of the publisher at most once a [`LOOK_LIFETIME`]; probes that come meanwhile wait for the same answer.
@@ -187,9 +189,10 @@ impl Health {
     /// How far the feed that this process follows is published; the start if that is not known.
     fn published(&self, state: &PublisherState) -> Place {
         let is_shared = self.redis.is_some() && state.kind == FeedKind::Redis.as_str();
-        match is_shared && state.position > FeedPosition::START {
-            true => (state.generation, state.position),
-            false => (0, FeedPosition::START),
+        if is_shared && state.position > FeedPosition::START {
+            (state.generation, state.position)
+        } else {
+            (0, FeedPosition::START)
         }
     }
 

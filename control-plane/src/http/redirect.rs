@@ -127,9 +127,10 @@ async fn admit(
         _ => return Ok(true),
     }
     let is_visit = is_visit(method.as_str().as_bytes());
-    let has_one = match is_visit {
-        true => app.store.take_visit(key, &app.config.visits).await?,
-        false => app.store.has_visits(key).await?,
+    let has_one = if is_visit {
+        app.store.take_visit(key, &app.config.visits).await?
+    } else {
+        app.store.has_visits(key).await?
     };
     counter!(VISITS_LEASED).increment(u64::from(is_visit && has_one));
     Ok(has_one)
@@ -185,9 +186,10 @@ pub(crate) fn root(app: &App, request: &Request, home: Option<Response>) -> Resp
 
 /// Answers for a host that is not known: it may be that of a domain that was just made.
 pub(crate) fn unknown_host(app: &App) -> Response {
-    let outcome = match app.domains.is_outdated() {
-        true => Outcome::Unavailable,
-        false => Outcome::NotFound,
+    let outcome = if app.domains.is_outdated() {
+        Outcome::Unavailable
+    } else {
+        Outcome::NotFound
     };
     page(app, outcome, Brand::default())
 }

@@ -74,9 +74,10 @@ pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
 
 /// `GET /health`, without a key: whether to send requests here.
 pub(crate) async fn health(State(health): State<Health>) -> Response {
-    let (status, word) = match health.is_ready().await {
-        true => (StatusCode::OK, "pass"),
-        false => (StatusCode::SERVICE_UNAVAILABLE, "fail"),
+    let (status, word) = if health.is_ready().await {
+        (StatusCode::OK, "pass")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "fail")
     };
     let body = json!({
         "status": word,

@@ -256,9 +256,12 @@ mod tests {
 
     /// A content with a target in each place, of which one leads to `later.example`.
     fn content(later: usize) -> CheckedContent {
-        let text = |place| match place == later {
-            true => "https://later.example/",
-            false => "https://example.com/",
+        let text = |place| {
+            if place == later {
+                "https://later.example/"
+            } else {
+                "https://example.com/"
+            }
         };
         let mut content = CheckedContent::to(target(text(0)));
         content.set_expired_url(Some(target(text(1))));

@@ -24,9 +24,10 @@ pub(crate) fn difference(from: &LinkContent, to: &LinkContent) -> Value {
 }
 
 fn insert(changed: &mut Map<String, Value>, name: String, from: Value, to: Value) {
-    let (from, to) = match SECRETS.contains(&name.as_str()) {
-        true => (json!(!from.is_null()), json!(!to.is_null())),
-        false => (from, to),
+    let (from, to) = if SECRETS.contains(&name.as_str()) {
+        (json!(!from.is_null()), json!(!to.is_null()))
+    } else {
+        (from, to)
     };
     changed.insert(name, json!({ "from": from, "to": to }));
 }

@@ -42,9 +42,10 @@ pub(crate) fn lines(target: &TargetUrl, most: usize) -> Box<str> {
         value.get(..end).unwrap_or_default().to_owned()
     });
     let lines = values.join("\n");
-    match lines.len() < NAMES.len() {
-        true => Box::default(),
-        false => lines.into(),
+    if lines.len() < NAMES.len() {
+        Box::default()
+    } else {
+        lines.into()
     }
 }
 
@@ -76,9 +77,10 @@ pub(crate) fn with(
             parameters.push(Cow::Owned(format!("utm_{}={value}", NAMES[at])));
         }
     }
-    let query = match parameters.is_empty() {
-        true => String::new(),
-        false => format!("?{}", parameters.join("&")),
+    let query = if parameters.is_empty() {
+        String::new()
+    } else {
+        format!("?{}", parameters.join("&"))
     };
     let text = format!("{base}{query}{fragment}");
     if text.len() > MAX_URL_LENGTH {

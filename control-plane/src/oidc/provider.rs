@@ -83,11 +83,12 @@ impl<T> Kept<T> {
             return Ok(known);
         }
         let has_failed = failed.is_some_and(|since| since.elapsed() < FAILURE_PAUSE);
-        let asked = match has_failed {
-            true => Err(OidcError::Unavailable(
+        let asked = if has_failed {
+            Err(OidcError::Unavailable(
                 "it did not answer a moment ago".to_owned(),
-            )),
-            false => ask.await,
+            ))
+        } else {
+            ask.await
         };
         match (asked, before) {
             (Ok(value), _) => {
@@ -155,9 +156,10 @@ impl Provider {
         let url = self.metadata().await?.jwks_uri.clone();
         let answer = self.ask_for(Request::get(url.as_str())).await?;
         let keys = Key::all(&answer);
-        match keys.is_empty() {
-            true => Err(OidcError::Unavailable("it has no usable keys".to_owned())),
-            false => Ok(keys),
+        if keys.is_empty() {
+            Err(OidcError::Unavailable("it has no usable keys".to_owned()))
+        } else {
+            Ok(keys)
         }
     }
 

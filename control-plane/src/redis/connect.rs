@@ -238,9 +238,10 @@ impl Redis {
     /// Begins or ends to follow the reports of all replicas.
     pub async fn follow_reports(&self, follows: bool) -> Result<(), RedisError> {
         let follow = async {
-            match follows {
-                true => self.subscriber.subscribe(REPORTS).await,
-                false => self.subscriber.unsubscribe(REPORTS).await,
+            if follows {
+                self.subscriber.subscribe(REPORTS).await
+            } else {
+                self.subscriber.unsubscribe(REPORTS).await
             }
         };
         measured("follow_reports", follow).await

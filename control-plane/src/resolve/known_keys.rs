@@ -387,9 +387,10 @@ impl<'s, S: PageSource + ?Sized> Pages<'s, S> {
             let page = self.source.page(&mut self.names, self.after, self.size);
             match page.await {
                 Ok(page) => {
-                    match started.elapsed() > LATE {
-                        true => self.shrink(),
-                        false => self.grow(),
+                    if started.elapsed() > LATE {
+                        self.shrink()
+                    } else {
+                        self.grow()
                     }
                     let last = page.last()?;
                     self.after = Some(last.id);

@@ -119,9 +119,10 @@ impl Acceptor {
 
     fn sender(&self, Peer(address): Peer) -> Sender {
         let mut proxies = self.trusted_proxies.iter();
-        match proxies.any(|network| network.contains(address)) {
-            true => Sender::Proxy,
-            false => Sender::Client,
+        if proxies.any(|network| network.contains(address)) {
+            Sender::Proxy
+        } else {
+            Sender::Client
         }
     }
 

@@ -128,9 +128,10 @@ impl Http {
             over_tls: Some(sender),
             ..requests
         };
-        match is_http2 {
-            true => self.serve_http2(stream, requests, stop).await,
-            false => self.serve_http1(stream, requests, stop).await,
+        if is_http2 {
+            self.serve_http2(stream, requests, stop).await
+        } else {
+            self.serve_http1(stream, requests, stop).await
         }
     }
 

@@ -37,14 +37,13 @@ pub(crate) fn router(
     if serves.contains(&ListenerKind::Edge) {
         routes = routes.merge(edge_routes(app, requests));
     }
-    let routes = match serves.contains(&ListenerKind::Public) {
-        true => {
-            let bounds = requests.clone();
-            routes.merge(visitor_routes(app, requests)).fallback(
-                move |State(app): State<Arc<App>>, request| nothing_here(app, bounds, request),
-            )
-        }
-        false => routes.fallback(problem::nothing_here),
+    let routes = if serves.contains(&ListenerKind::Public) {
+        let bounds = requests.clone();
+        routes.merge(visitor_routes(app, requests)).fallback(
+            move |State(app): State<Arc<App>>, request| nothing_here(app, bounds, request),
+        )
+    } else {
+        routes.fallback(problem::nothing_here)
     };
     let routes = routes.layer(Extension(admission.clone()));
     observed(routes, app).with_state(app.clone())
@@ -131,9 +130,10 @@ fn health_routes(serves: &[ListenerKind]) -> Router<Arc<App>> {
     let routes = Router::new()
         .route("/health/live", get(health::live))
         .route("/health/ready", get(health::ready));
-    match serves.contains(&ListenerKind::Metrics) {
-        true => routes.route("/metrics", get(observe::metrics)),
-        false => routes,
+    if serves.contains(&ListenerKind::Metrics) {
+        routes.route("/metrics", get(observe::metrics))
+    } else {
+        routes
     }
 }
 
@@ -157,9 +157,10 @@ async fn nothing_here(app: Arc<App>, requests: Admission, request: Request) -> R
     }
     let is_visit = matches!(*request.method(), Method::GET | Method::HEAD);
     let Some(mut request) = among_links(&app, request) else {
-        return match is_visit {
-            true => redirect::page(&app, Outcome::NotFound, Brand::default()),
-            false => nothing(),
+        return if is_visit {
+            redirect::page(&app, Outcome::NotFound, Brand::default())
+        } else {
+            nothing()
         };
     };
     let may_be_link = redirect::may_be_link(request.uri());
@@ -173,9 +174,10 @@ async fn nothing_here(app: Arc<App>, requests: Admission, request: Request) -> R
         Ok(admitted) => admitted,
         Err(refusal) => return Problem::from(refusal).into_response(),
     };
-    match is_visit {
-        true => Box::pin(within_time(&app, follow(&app, request))).await,
-        false => Box::pin(within_time(&app, send(&app, request))).await,
+    if is_visit {
+        Box::pin(within_time(&app, follow(&app, request))).await
+    } else {
+        Box::pin(within_time(&app, send(&app, request))).await
     }
 }
 

@@ -61,10 +61,11 @@ impl AnswerRoom {
 
     /// A problem as there is room for it: at least what it is about.
     pub(crate) fn fitting(&mut self, problem: Problem) -> Problem {
-        match self.take(problem_bytes(&problem)) {
-            true => problem,
-            false => Problem::new(problem.kind())
-                .with_detail("the answer has no room to say what is wrong with the item"),
+        if self.take(problem_bytes(&problem)) {
+            problem
+        } else {
+            Problem::new(problem.kind())
+                .with_detail("the answer has no room to say what is wrong with the item")
         }
     }
 }

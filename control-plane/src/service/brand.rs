@@ -18,9 +18,10 @@ const MAX_LOGO_LENGTH: usize = 16_384;
 /// Whose pages they are.
 pub(crate) fn name(value: &Value) -> Result<String, Reason> {
     let name = values::text(value)?;
-    match values::is_line(name, MAX_NAME_LENGTH) {
-        true => Ok(name.to_owned()),
-        false => Err("must be 1 to 100 characters without control characters, or null".into()),
+    if values::is_line(name, MAX_NAME_LENGTH) {
+        Ok(name.to_owned())
+    } else {
+        Err("must be 1 to 100 characters without control characters, or null".into())
     }
 }
 
@@ -28,9 +29,10 @@ pub(crate) fn name(value: &Value) -> Result<String, Reason> {
 pub(crate) fn logo(value: &Value) -> Result<String, Reason> {
     let text = values::text(value)?;
     if is_picture(text) {
-        return match text.len() <= MAX_LOGO_LENGTH {
-            true => Ok(text.to_owned()),
-            false => Err("must be at most 16384 bytes long as a data URL".into()),
+        return if text.len() <= MAX_LOGO_LENGTH {
+            Ok(text.to_owned())
+        } else {
+            Err("must be at most 16384 bytes long as a data URL".into())
         };
     }
     let url = Url::parse(text).ok().filter(is_logo);
@@ -52,9 +54,10 @@ fn is_logo(url: &Url) -> bool {
 pub(crate) fn color(value: &Value) -> Result<String, Reason> {
     let text = values::text(value)?;
     let digits = text.strip_prefix('#').unwrap_or_default();
-    match digits.len() == 6 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        true => Ok(text.to_ascii_lowercase()),
-        false => Err("must be a colour such as #1a2b3c".into()),
+    if digits.len() == 6 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        Ok(text.to_ascii_lowercase())
+    } else {
+        Err("must be a colour such as #1a2b3c".into())
     }
 }
 

@@ -121,9 +121,10 @@ impl Caller {
 
     /// Refuses a link that does not exist for the caller. Every change of a link asks this first.
     pub(crate) fn check(&self, link: &Link) -> Result<(), ChangeError> {
-        match link.is_in(&self.scope) {
-            true => Ok(()),
-            false => Err(ChangeError::Hidden),
+        if link.is_in(&self.scope) {
+            Ok(())
+        } else {
+            Err(ChangeError::Hidden)
         }
     }
 
@@ -138,9 +139,10 @@ impl Caller {
     /// Refuses a domain on which the key may not have links.
     pub(crate) fn check_domain(&self, domain: &Domain) -> Result<(), &'static str> {
         let domains = &self.scope.domains;
-        match domains.is_empty() || domains.contains(domain) {
-            true => Ok(()),
-            false => Err("is not a domain of this key"),
+        if domains.is_empty() || domains.contains(domain) {
+            Ok(())
+        } else {
+            Err("is not a domain of this key")
         }
     }
 
@@ -156,9 +158,10 @@ impl Caller {
 
     /// Refuses a caller without a right.
     pub(crate) fn require(&self, right: Right) -> Result<(), Problem> {
-        match self.has(right) {
-            true => Ok(()),
-            false => Err(Problem::new(Kind::Forbidden).with_detail(right.missing())),
+        if self.has(right) {
+            Ok(())
+        } else {
+            Err(Problem::new(Kind::Forbidden).with_detail(right.missing()))
         }
     }
 

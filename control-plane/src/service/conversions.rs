@@ -104,10 +104,11 @@ impl Links {
             .store
             .identified_click(caller.tenant_id(), conversion.click_id);
         let Some(click) = found.await? else {
-            return Err(match is_behind(&self.store).await? {
-                true => Problem::new(Kind::Overloaded)
-                    .with_detail("clicks wait to be written, and this one may be among them"),
-                false => unknown(),
+            return Err(if is_behind(&self.store).await? {
+                Problem::new(Kind::Overloaded)
+                    .with_detail("clicks wait to be written, and this one may be among them")
+            } else {
+                unknown()
             });
         };
         let scope = caller.scope().as_ref();
@@ -169,9 +170,10 @@ fn value(value: &Value) -> Result<u64, Reason> {
 
 fn currency(value: &Value) -> Result<String, Reason> {
     let currency = values::text(value)?;
-    match currency.len() == 3 && currency.bytes().all(|byte| byte.is_ascii_uppercase()) {
-        true => Ok(currency.to_owned()),
-        false => Err("must be three letters of ISO 4217, such as EUR".into()),
+    if currency.len() == 3 && currency.bytes().all(|byte| byte.is_ascii_uppercase()) {
+        Ok(currency.to_owned())
+    } else {
+        Err("must be three letters of ISO 4217, such as EUR".into())
     }
 }
 

@@ -149,9 +149,10 @@ impl PutLink {
         if alias.is_some_and(|alias| *alias != link.code) {
             errors.push(FieldError::new("customSlug", reason));
         }
-        match errors.is_empty() {
-            true => Ok(()),
-            false => Err(Problem::new(Kind::ExternalIdTaken).with_errors(errors)),
+        if errors.is_empty() {
+            Ok(())
+        } else {
+            Err(Problem::new(Kind::ExternalIdTaken).with_errors(errors))
         }
     }
 }

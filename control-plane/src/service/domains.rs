@@ -248,7 +248,7 @@ fn sees(caller: &Caller, table: &DomainTable, domain: &Domain) -> bool {
 }
 
 /// The use cases of domains.
-pub(crate) struct DomainCases {
+pub(crate) struct DomainService {
     store: Arc<Store>,
     domains: Arc<Domains>,
     feed: Arc<Feed>,
@@ -256,7 +256,7 @@ pub(crate) struct DomainCases {
     config: Arc<Config>,
 }
 
-impl DomainCases {
+impl DomainService {
     pub(crate) fn new(
         store: Arc<Store>,
         domains: Arc<Domains>,
@@ -304,9 +304,10 @@ impl DomainCases {
         let not_found = || Problem::new(Kind::DomainNotFound);
         let domain = Domain::parse(name).map_err(|_| not_found())?;
         let table = self.domains.read(&self.store).await?;
-        match sees(caller, &table, &domain) {
-            true => Ok(SeenDomain::of(&table, domain)),
-            false => Err(not_found()),
+        if sees(caller, &table, &domain) {
+            Ok(SeenDomain::of(&table, domain))
+        } else {
+            Err(not_found())
         }
     }
 
@@ -482,9 +483,10 @@ fn new_name(value: &Value) -> Result<Domain, Reason> {
     let last = name.rsplit_once('.').map(|(_, last)| last);
     // Otherwise it may be an address.
     let has_letter = last.is_some_and(|last| last.bytes().any(|byte| byte.is_ascii_alphabetic()));
-    match is_dns_name(name, b"") && has_letter {
-        true => Ok(domain),
-        false => Err(refusal),
+    if is_dns_name(name, b"") && has_letter {
+        Ok(domain)
+    } else {
+        Err(refusal)
     }
 }
 
@@ -494,8 +496,9 @@ fn status(value: &Value) -> Result<u16, Reason> {
 
 fn target(value: &Value, links: &TenantLinks<'_>) -> Result<CheckedTarget, Reason> {
     let target = values::target(value, links)?;
-    match target.as_str().len() <= MAX_DOMAIN_TARGET_LENGTH {
-        true => Ok(target),
-        false => Err("must be at most 2048 bytes long".into()),
+    if target.as_str().len() <= MAX_DOMAIN_TARGET_LENGTH {
+        Ok(target)
+    } else {
+        Err("must be at most 2048 bytes long".into())
     }
 }

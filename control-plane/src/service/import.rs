@@ -312,9 +312,10 @@ impl Import<'_> {
 /// Reads the rules of a link that is imported.
 fn read_rules(value: Value, links: &TenantLinks<'_>) -> Result<CheckedRules, Vec<FieldError>> {
     let (rules, errors) = links.by_rules(|rules| CheckedRules::read_list(Some(value), rules));
-    match errors.is_empty() {
-        true => Ok(rules),
-        false => Err(errors.into_iter().map(values::rule_error).collect()),
+    if errors.is_empty() {
+        Ok(rules)
+    } else {
+        Err(errors.into_iter().map(values::rule_error).collect())
     }
 }
 
@@ -334,9 +335,10 @@ fn fulfils(link: &LinkContent, wanted: &LinkContent) -> bool {
 /// The problem of an item whose code another link has, if the caller may know of that one.
 fn conflict(other: Option<&LinkContent>, wanted: &LinkContent) -> Problem {
     let by = other.map(|other| {
-        let without = match other.target == wanted.target {
-            true => " without a password",
-            false => "",
+        let without = if other.target == wanted.target {
+            " without a password"
+        } else {
+            ""
         };
         format!(", by a link to {}{without}", other.target.as_str())
     });

@@ -67,9 +67,10 @@ impl KeyVerifier {
     /// The holder of the key `id`.
     async fn find(&self, id: &str) -> Result<Option<Arc<KeyHolder>>, Arc<KeyLookupError>> {
         let page = |after, limit| self.store.key_places(after, limit);
-        match self.ids.has(id, page).await? {
-            true => self.cache.find(id, self.store.find_api_key(id)).await,
-            false => Ok(None),
+        if self.ids.has(id, page).await? {
+            self.cache.find(id, self.store.find_api_key(id)).await
+        } else {
+            Ok(None)
         }
     }
 

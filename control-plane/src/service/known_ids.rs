@@ -97,9 +97,10 @@ impl State {
     /// Where the next read begins.
     fn begin(&self) -> u64 {
         let is_whole = |read: Instant| read.elapsed() < WHOLE_PERIOD;
-        match self.read_whole.is_some_and(is_whole) {
-            true => self.newest.saturating_sub(OVERLAP_MILLIS),
-            false => 0,
+        if self.read_whole.is_some_and(is_whole) {
+            self.newest.saturating_sub(OVERLAP_MILLIS)
+        } else {
+            0
         }
     }
 
@@ -138,9 +139,10 @@ impl KnownIds {
         }
         let arrived = Instant::now();
         let Some(_waiting) = self.wait(number) else {
-            return match self.state().is_read_within(MAX_AGE) {
-                true => Ok(false),
-                false => Err(Arc::new(KeyLookupError::Overloaded)),
+            return if self.state().is_read_within(MAX_AGE) {
+                Ok(false)
+            } else {
+                Err(Arc::new(KeyLookupError::Overloaded))
             };
         };
         let _turn = self.turn.lock().await;

@@ -378,10 +378,11 @@ impl Links {
         let check = Arc::new(move |link: &Link| {
             caller.check(link)?;
             revisions.check(link)?;
-            match keeps_old {
+            if keeps_old {
                 // There is a new one beside it.
-                true => links.of_tenant(&caller).renewed(&link.content),
-                false => Ok(CheckedContent::existing(link)),
+                links.of_tenant(&caller).renewed(&link.content)
+            } else {
+                Ok(CheckedContent::existing(link))
             }
         });
         let wanted = LinkMove {

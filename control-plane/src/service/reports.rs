@@ -114,9 +114,10 @@ impl ReportList {
 
 /// The party for which a caller looks at reports.
 pub(crate) fn reviewer(caller: &Caller) -> Reviewer {
-    match caller.is_operator() {
-        true => Reviewer::Operator,
-        false => Reviewer::Tenant(caller.tenant_id()),
+    if caller.is_operator() {
+        Reviewer::Operator
+    } else {
+        Reviewer::Tenant(caller.tenant_id())
     }
 }
 

@@ -34,9 +34,10 @@ impl Revisions {
         let Some(revisions) = &self.0 else {
             return Ok(());
         };
-        match revisions.contains(&link.rev) {
-            true => Ok(()),
-            false => Err(ChangeError::Changed),
+        if revisions.contains(&link.rev) {
+            Ok(())
+        } else {
+            Err(ChangeError::Changed)
         }
     }
 }

@@ -139,9 +139,10 @@ impl Links {
 
     /// Refuses a tag that no link of the caller's tenant has.
     pub(crate) async fn check_tag(&self, caller: &Caller, tag: &str) -> Result<(), Problem> {
-        match self.store.has_tag(caller.tenant_id(), tag).await? {
-            true => Ok(()),
-            false => Err(Problem::new(Kind::TagNotFound)),
+        if self.store.has_tag(caller.tenant_id(), tag).await? {
+            Ok(())
+        } else {
+            Err(Problem::new(Kind::TagNotFound))
         }
     }
 

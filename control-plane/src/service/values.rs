@@ -50,18 +50,20 @@ pub(crate) fn slug(value: &Value) -> Result<Code, Reason> {
 /// The alias of a new link, or of one that moves.
 pub(crate) fn alias(value: &Value, links: &TenantLinks<'_>) -> Result<Code, Reason> {
     let alias = slug(value)?;
-    match links.reserves(&alias) {
-        true => Err("is reserved here for other services (links.reserved)".into()),
-        false => Ok(alias),
+    if links.reserves(&alias) {
+        Err("is reserved here for other services (links.reserved)".into())
+    } else {
+        Ok(alias)
     }
 }
 
 /// A domain that the tenant knows.
 pub(crate) fn domain(value: &Value, links: &TenantLinks<'_>) -> Result<Domain, Reason> {
     let domain = Domain::parse(text(value)?).map_err(reason)?;
-    match links.knows(&domain) {
-        true => Ok(domain),
-        false => Err(reason(NoDomain::Unknown)),
+    if links.knows(&domain) {
+        Ok(domain)
+    } else {
+        Err(reason(NoDomain::Unknown))
     }
 }
 
@@ -225,9 +227,10 @@ pub(crate) fn is_line(text: &str, max_length: usize) -> bool {
 
 /// Checks how many tags a link has, with those that its creator's key adds.
 pub(crate) fn check_tags(tags: &[String]) -> Result<(), &'static str> {
-    match tags.len() <= MAX_TAGS {
-        true => Ok(()),
-        false => Err("must be at most 32 tags, with those to which the key is bound"),
+    if tags.len() <= MAX_TAGS {
+        Ok(())
+    } else {
+        Err("must be at most 32 tags, with those to which the key is bound")
     }
 }
 

@@ -422,9 +422,10 @@ async fn find_changed(
     if let Some(found) = found.filter(is_known) {
         let is_tenants = which.tenant_id.is_none_or(|id| id == found.tenant_id);
         let is_it = which.token.is_none() || which.token == found.token;
-        return Ok(match is_tenants && is_it {
-            true => Ok(found),
-            false => Err(DomainError::NotFound),
+        return Ok(if is_tenants && is_it {
+            Ok(found)
+        } else {
+            Err(DomainError::NotFound)
         });
     }
     if !which.is_configured {

@@ -308,9 +308,10 @@ impl Call<'_> {
         }
         let (pool, bulkheads) = (self.pool(), &self.store.connections.bulkheads);
         let permit = async {
-            match self.needs_permit() {
-                true => bulkheads.permit(self.class, awaited).await,
-                false => Ok(None),
+            if self.needs_permit() {
+                bulkheads.permit(self.class, awaited).await
+            } else {
+                Ok(None)
             }
         };
         let times = (deadline, self.store.statement_timeout);

@@ -104,9 +104,10 @@ impl Bulkheads {
             _ => (rest * 3).div_ceil(4),
         };
         let of_class = |place| {
-            let most = match Class::Lookups.place() == Some(place) {
-                true => (reserved + of_rest).min(shares.lookups.max(1)),
-                false => reserved + of_rest,
+            let most = if Class::Lookups.place() == Some(place) {
+                (reserved + of_rest).min(shares.lookups.max(1))
+            } else {
+                reserved + of_rest
             };
             let bounds = Bounds {
                 waiting: shares.waiting,

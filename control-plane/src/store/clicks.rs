@@ -86,9 +86,10 @@ async fn count(
         };
         let is_new = |batch: &&Placed<'_>| worker.taken.take(batch.head.seq);
         let untaken: Vec<_> = batches.iter().filter(is_new).copied().collect();
-        match has_older {
-            true => new.extend(older::without_row(session, &untaken).await?),
-            false => new.extend(untaken),
+        if has_older {
+            new.extend(older::without_row(session, &untaken).await?)
+        } else {
+            new.extend(untaken)
         }
     }
     if has_older && !older::write_rows(session, &new, now).await? {

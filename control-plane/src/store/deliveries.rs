@@ -241,9 +241,10 @@ impl Store {
             for (id, outcome) in outcomes {
                 note_delivery(session, *id, outcome).await?;
             }
-            let disabled = match has_success {
-                true => note_success(session, webhook_id).await.map(|()| false)?,
-                false => note_failures(session, webhook_id, outcomes.len(), policy).await?,
+            let disabled = if has_success {
+                note_success(session, webhook_id).await.map(|()| false)?
+            } else {
+                note_failures(session, webhook_id, outcomes.len(), policy).await?
             };
             session.commit(1).await?;
             Ok(disabled)

@@ -68,16 +68,19 @@ impl SchemaState {
 impl Store {
     /// An error unless the database has the schema of this version, or a later one.
     pub(super) async fn require_schema(&self) -> Result<(), StoreError> {
-        let state = self.schema().await.map_err(|error| match error.transient {
-            true => error,
-            false => StoreError {
-                source: format!(
-                    "{}: run 'edgelink migrate' if it has no schema yet",
-                    error.source
-                )
-                .into(),
-                ..error
-            },
+        let state = self.schema().await.map_err(|error| {
+            if error.transient {
+                error
+            } else {
+                StoreError {
+                    source: format!(
+                        "{}: run 'edgelink migrate' if it has no schema yet",
+                        error.source
+                    )
+                    .into(),
+                    ..error
+                }
+            }
         })?;
         state.check()
     }

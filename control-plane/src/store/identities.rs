@@ -108,9 +108,10 @@ impl Store {
 }
 
 fn enabled(user: UserRow) -> Result<UserRow, IdentityError> {
-    match user.disabled {
-        true => Err(IdentityError::Disabled),
-        false => Ok(user),
+    if user.disabled {
+        Err(IdentityError::Disabled)
+    } else {
+        Ok(user)
     }
 }
 

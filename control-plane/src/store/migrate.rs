@@ -152,9 +152,10 @@ async fn check_lease(connection: &mut MySqlConnection, owner: &str) -> Result<()
         "SELECT EXISTS (SELECT 1 FROM migration_lease WHERE id = 1 AND owner = ?)",
     );
     let has_lease: bool = has_lease.bind(owner).fetch_one(connection).await?;
-    match has_lease {
-        true => Ok(()),
-        false => Err(Fault::Contended),
+    if has_lease {
+        Ok(())
+    } else {
+        Err(Fault::Contended)
     }
 }
 

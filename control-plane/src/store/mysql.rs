@@ -165,12 +165,13 @@ async fn prepare(
     )
     .fetch_one(&mut *connection)
     .await?;
-    let limit = match version.contains("MariaDB") {
-        true => format!(
+    let limit = if version.contains("MariaDB") {
+        format!(
             "max_statement_time = {}, SESSION join_cache_level = 0",
             longest.max(LONGEST).as_secs()
-        ),
-        false => format!("max_execution_time = {}", longest.as_millis()),
+        )
+    } else {
+        format!("max_execution_time = {}", longest.as_millis())
     };
     let switches = switched_off(&switches);
     let set = format!("SET SESSION {limit}, SESSION optimizer_switch = '{switches}'");
@@ -219,9 +220,10 @@ pub(super) async fn lift_limits(connection: &mut MySqlConnection) -> Result<(), 
     let version: String = sqlx::query_scalar(version)
         .fetch_one(&mut *connection)
         .await?;
-    let set = match version.contains("MariaDB") {
-        true => "SET SESSION max_statement_time = 0",
-        false => "SET SESSION max_execution_time = 0",
+    let set = if version.contains("MariaDB") {
+        "SET SESSION max_statement_time = 0"
+    } else {
+        "SET SESSION max_execution_time = 0"
     };
     raw_sql(set).execute(connection).await.map(drop)
 }

@@ -302,9 +302,10 @@ async fn change(
     if reviewer.closed_at(&old).is_none() == is_open {
         return Ok(Some(old));
     }
-    let closed_at = match is_open {
-        true => "NULL",
-        false => session.dialect().now_millis,
+    let closed_at = if is_open {
+        "NULL"
+    } else {
+        session.dialect().now_millis
     };
     let update = sql(format!(
         "UPDATE abuse_reports SET {} = {closed_at} WHERE id = ?",
@@ -315,9 +316,10 @@ async fn change(
     detail.insert("link".to_owned(), old.report.key.to_string().into());
     let entry = Entry {
         actor,
-        action: match is_open {
-            true => "report.open",
-            false => "report.close",
+        action: if is_open {
+            "report.open"
+        } else {
+            "report.close"
         },
         subject: format!("report:{id}"),
         detail: Json::Object(detail),

@@ -56,9 +56,10 @@ impl Store {
                     return Ok(of_no_link());
                 };
                 // A link that has moved only gets visits back.
-                let max = match limited.id == asked.id {
-                    true => limited.max(),
-                    false => 0,
+                let max = if limited.id == asked.id {
+                    limited.max()
+                } else {
+                    0
                 };
                 let lease = |visits: &mut LockedVisits| {
                     let none = || VisitLease::none(request.worker, holder);

@@ -220,14 +220,18 @@ async fn send(
     mode: &Mode,
 ) -> Result<Vec<ItemOutcome>, TransferError> {
     let items = state.items(batch);
-    let mut results = match items.is_empty() {
-        true => Vec::new(),
-        false => client.import(&items, mode).await?,
+    let mut results = if items.is_empty() {
+        Vec::new()
+    } else {
+        client.import(&items, mode).await?
     }
     .into_iter();
-    let outcome = |item| match state.leaves_out(item) {
-        true => Some((Outcome::Refused, MAY_EXIST.to_owned())),
-        false => results.next().as_ref().map(outcome),
+    let outcome = |item| {
+        if state.leaves_out(item) {
+            Some((Outcome::Refused, MAY_EXIST.to_owned()))
+        } else {
+            results.next().as_ref().map(outcome)
+        }
     };
     Ok(batch.items.iter().filter_map(outcome).collect())
 }

@@ -84,15 +84,13 @@ async fn serve(Path((hash, name)): Path<(String, String)>, headers: HeaderMap) -
     let Some(asset) = find(&name) else {
         return Problem::new(Kind::NotFound).into_response();
     };
-    let cache_control = match hash == *HASH {
-        true => IMMUTABLE,
-        false => NO_CACHE,
-    };
+    let cache_control = if hash == *HASH { IMMUTABLE } else { NO_CACHE };
     let tag = format!("\"{}\"", *HASH);
     let is_known = has_tag(&headers, &tag);
-    let mut response = match is_known {
-        true => StatusCode::NOT_MODIFIED.into_response(),
-        false => content(asset, accepts_gzip(&headers)),
+    let mut response = if is_known {
+        StatusCode::NOT_MODIFIED.into_response()
+    } else {
+        content(asset, accepts_gzip(&headers))
     };
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, cache_control);
@@ -108,9 +106,10 @@ async fn serve(Path((hash, name)): Path<(String, String)>, headers: HeaderMap) -
 }
 
 fn content(asset: &Asset, is_compressed: bool) -> Response {
-    let bytes = match is_compressed {
-        true => asset.gzip,
-        false => asset.bytes,
+    let bytes = if is_compressed {
+        asset.gzip
+    } else {
+        asset.bytes
     };
     let mut response = Bytes::from_static(bytes).into_response();
     let headers = response.headers_mut();

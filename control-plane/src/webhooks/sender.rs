@@ -187,9 +187,10 @@ impl WebhookUrl {
             Host::Domain(_) => None,
         };
         let networks = &settings.allowed_networks;
-        match address.is_none_or(|address| is_allowed(address, networks)) {
-            true => Ok(Self(url.into())),
-            false => Err(UrlError::Address),
+        if address.is_none_or(|address| is_allowed(address, networks)) {
+            Ok(Self(url.into()))
+        } else {
+            Err(UrlError::Address)
         }
     }
 

@@ -111,9 +111,10 @@ fn find(document: &Value, schema: &Value, way: &mut Vec<Step>, found: &mut Vec<V
 /// The errors of an answer, or of the item of a bulk answer.
 fn errors(answer: &Answer) -> Vec<Value> {
     let body: Value = serde_json::from_str(answer.text()).unwrap_or_default();
-    let problem = match body["results"][0]["error"].is_object() {
-        true => &body["results"][0]["error"],
-        false => &body,
+    let problem = if body["results"][0]["error"].is_object() {
+        &body["results"][0]["error"]
+    } else {
+        &body
     };
     problem["errors"].as_array().cloned().unwrap_or_default()
 }

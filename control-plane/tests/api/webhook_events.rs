@@ -29,12 +29,12 @@ impl Watched {
     }
 
     async fn send(&self, method: Method, path: &str, body: &Value) -> Answer {
-        let request = match path.starts_with("/rest/") {
-            true => self
-                .server
+        let request = if path.starts_with("/rest/") {
+            self.server
                 .plain(method, path)
-                .header("x-api-key", &self.server.admin_key),
-            false => self.server.api(method, path),
+                .header("x-api-key", &self.server.admin_key)
+        } else {
+            self.server.api(method, path)
         };
         send(request.json(body)).await
     }

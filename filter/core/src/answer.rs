@@ -248,9 +248,10 @@ enum More {
 
 /// What redirects have more, of links that are not crawlable.
 fn more(noindex: bool) -> More {
-    match noindex {
-        false => More::Nothing,
-        true => More::Noindex,
+    if noindex {
+        More::Noindex
+    } else {
+        More::Nothing
     }
 }
 

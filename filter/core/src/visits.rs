@@ -127,9 +127,10 @@ impl Leases {
     /// A visit of a link whose record has the revision `rev`: spends one, if there is one.
     pub(crate) fn visit(&mut self, key: &[u8], rev: u64, now: Moment) -> Visit {
         let Some(block) = self.blocks.get_mut(key) else {
-            return match self.blocks.len() < self.max_links || self.forget_used_up() {
-                true => Visit::Ask,
-                false => Visit::Full,
+            return if self.blocks.len() < self.max_links || self.forget_used_up() {
+                Visit::Ask
+            } else {
+                Visit::Full
             };
         };
         if block.asked.is_some() || rev > block.rev || now >= block.until {

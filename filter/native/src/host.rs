@@ -94,9 +94,10 @@ impl Host {
     pub(crate) fn take_orders(&mut self, now: Moment) -> (Vec<Vec<Order>>, Changes) {
         self.is_main_thread_woken = false;
         let orders = std::mem::take(&mut self.orders);
-        let orders = match now < self.alone_until {
-            true => orders.into_iter().map(|order| vec![order]).collect(),
-            false => orders::gather(orders),
+        let orders = if now < self.alone_until {
+            orders.into_iter().map(|order| vec![order]).collect()
+        } else {
+            orders::gather(orders)
         };
         (orders, std::mem::take(&mut self.changes))
     }

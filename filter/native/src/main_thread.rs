@@ -84,9 +84,10 @@ pub(crate) fn begin(
     };
     let process = Process::named(name);
     let metrics = Metrics::define(envoy);
-    let root = match is_validated {
-        true => NO_ROOT,
-        false => process.begin(settings, envoy.scheduler()).ok()?,
+    let root = if is_validated {
+        NO_ROOT
+    } else {
+        process.begin(settings, envoy.scheduler()).ok()?
     };
     Some(Config {
         process,

@@ -79,9 +79,10 @@ impl Restarts {
 
     fn note(&mut self, now: Instant) {
         let follows = |last: Instant| now.duration_since(last) < Self::ROW_ENDS_AFTER;
-        self.in_a_row = match self.last.is_some_and(follows) {
-            true => self.in_a_row.saturating_add(1),
-            false => 1,
+        self.in_a_row = if self.last.is_some_and(follows) {
+            self.in_a_row.saturating_add(1)
+        } else {
+            1
         };
         self.last = Some(now);
         // A pause that is not over ends when it was to end: restarts that are not by ticks must not put off the next one for ever.

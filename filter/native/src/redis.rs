@@ -120,9 +120,10 @@ impl Connection {
         let task = spawn(async move {
             let is_pooled =
                 settings.lookups.mode == Mode::Pooled || settings.servers.sentinel.is_some();
-            let ended = match is_pooled {
-                true => pool::run(receiver, token, &settings, taken).await,
-                false => run((receiver, token), &settings.servers, taken, &of_task).await,
+            let ended = if is_pooled {
+                pool::run(receiver, token, &settings, taken).await
+            } else {
+                run((receiver, token), &settings.servers, taken, &of_task).await
             };
             if let Err(error) = ended {
                 warn_once(format!("redis: {error}"));

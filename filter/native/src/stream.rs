@@ -154,9 +154,10 @@ pub(crate) fn on_body(filter: Filter<'_>, stream: &Stream, is_all: bool) -> Flow
         Err(flow) => return flow,
     };
     if filter.body_length() <= MAX_FORM_LENGTH {
-        return match is_all {
-            true => take_body(filter, stream, id),
-            false => Flow::Hold,
+        return if is_all {
+            take_body(filter, stream, id)
+        } else {
+            Flow::Hold
         };
     }
     with_head(filter, |head, reply| {

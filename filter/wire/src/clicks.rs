@@ -181,9 +181,10 @@ fn decode_clicks<'a>(input: &mut &'a [u8]) -> Result<Vec<(&'a str, u64)>, Record
 /// Encodes batches into the body of one request.
 #[must_use]
 pub fn encode(batches: &[ClickBatch<'_>]) -> Vec<u8> {
-    let version = match batches.iter().any(ClickBatch::has_events) {
-        true => EVENTS,
-        false => COUNTS,
+    let version = if batches.iter().any(ClickBatch::has_events) {
+        EVENTS
+    } else {
+        COUNTS
     };
     let mut out = vec![version];
     varint::write(batches.len() as u64, &mut out);

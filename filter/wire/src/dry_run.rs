@@ -50,9 +50,10 @@ impl DescribedVisitor {
 /// # Errors
 /// What it must be.
 pub fn read_below(path: &str) -> Result<String, &'static str> {
-    match path.is_empty() || path.starts_with('/') {
-        true => Ok(path.to_owned()),
-        false => Err("must be what follows the code, from its slash on"),
+    if path.is_empty() || path.starts_with('/') {
+        Ok(path.to_owned())
+    } else {
+        Err("must be what follows the code, from its slash on")
     }
 }
 

@@ -50,9 +50,10 @@ pub fn read(mut bytes: &[u8], keys: usize) -> Result<Vec<(u16, &[u8])>, RecordEr
         let status = u16::try_from(status).map_err(|_| RecordError::Number)?;
         answers.push((status, varint::read_bytes(input)?));
     }
-    match input.is_empty() {
-        true => Ok(answers),
-        false => Err(RecordError::Trailing),
+    if input.is_empty() {
+        Ok(answers)
+    } else {
+        Err(RecordError::Trailing)
     }
 }
 

@@ -247,9 +247,10 @@ impl<'a> Decision<'a> {
         }
         let is_limited = extension.max_visits.is_some();
         let is_bot = || is_bot(visitor.user_agent());
-        match is_limited && extension.withholds(visitor.is_prefetch(), is_bot) {
-            true => Self::page(Outcome::Withheld),
-            false => Self::redirect_extended(link, extension, key, visitor),
+        if is_limited && extension.withholds(visitor.is_prefetch(), is_bot) {
+            Self::page(Outcome::Withheld)
+        } else {
+            Self::redirect_extended(link, extension, key, visitor)
         }
     }
 

@@ -112,9 +112,10 @@ impl WasmtimeEdge {
                 requests.extend(request.ok());
             }
             let script = self.scripts.get(&code);
-            let reply = match code == BACKGROUND {
-                true => Reply::Reset,
-                false => script.cloned().unwrap_or(Reply::Absent { rev: 0 }),
+            let reply = if code == BACKGROUND {
+                Reply::Reset
+            } else {
+                script.cloned().unwrap_or(Reply::Absent { rev: 0 })
             };
             if !matches!(reply, Reply::Hang) {
                 return Some((callout, reply));

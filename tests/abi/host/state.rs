@@ -224,9 +224,10 @@ impl HttpStream {
                 headers: self.response.headers.clone().unwrap_or_default(),
                 body: self.response.passed.clone(),
             };
-            return match self.is_local {
-                true => Outcome::LocalResponse(response),
-                false => Outcome::Responded(response),
+            return if self.is_local {
+                Outcome::LocalResponse(response)
+            } else {
+                Outcome::Responded(response)
             };
         }
         if !self.is_live {

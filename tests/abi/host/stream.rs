@@ -64,9 +64,10 @@ impl Driver<'_> {
         }
         let is_held = request.is_held;
         http.is_decoding = true;
-        let verdict = match has_failed {
-            true => Verdict::GoOn,
-            false => self.show(stream, |exports| &exports.request_trailers, (stream, 0)),
+        let verdict = if has_failed {
+            Verdict::GoOn
+        } else {
+            self.show(stream, |exports| &exports.request_trailers, (stream, 0))
         };
         self.http(stream).is_decoding = false;
         match verdict {
@@ -125,9 +126,10 @@ impl Driver<'_> {
         (message.is_held, message.is_paused) = (false, false);
         message.are_headers_visible = false;
         let body = message.buffer.take().unwrap_or_default();
-        let end = match message.has_ended {
-            true => End::Last,
-            false => End::More,
+        let end = if message.has_ended {
+            End::Last
+        } else {
+            End::More
         };
         self.message(stream, StreamHalf::Request)
             .have_headers_passed = true;

@@ -150,9 +150,10 @@ impl Visits {
                 self.campaigns[campaign].as_bytes(),
             ]);
         }
-        let referrer = match has_referrer {
-            true => self.referrers[referrer].as_bytes(),
-            false => b"",
+        let referrer = if has_referrer {
+            self.referrers[referrer].as_bytes()
+        } else {
+            b""
         };
         Event {
             key: self.keys[key].as_bytes(),

@@ -359,9 +359,10 @@ fn request_of(ask: &Ask) -> (Request, String) {
         Ask::Visit { code, .. } => (code, false, Host::Own),
         _ => unreachable!("visitors follow and visit"),
     };
-    let query = match picks {
-        true => format!("?{PICK}"),
-        false => String::new(),
+    let query = if picks {
+        format!("?{PICK}")
+    } else {
+        String::new()
     };
     let (domain, path, query) = match code.split_once('/') {
         // A domain: its root, or what no link has.

@@ -98,9 +98,10 @@ fn post(port: u16, password: &str, sql: &str) -> std::io::Result<(u16, String)> 
     stream.read_to_string(&mut answer)?;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
     let status = head.get(9..12).and_then(|status| status.parse().ok());
-    let body = match head.to_lowercase().contains("transfer-encoding: chunked") {
-        true => unchunked(body),
-        false => body.to_owned(),
+    let body = if head.to_lowercase().contains("transfer-encoding: chunked") {
+        unchunked(body)
+    } else {
+        body.to_owned()
     };
     Ok((status.unwrap_or(0), body))
 }

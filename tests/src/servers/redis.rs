@@ -300,9 +300,10 @@ fn spawn(folder: &Path, port: u16, options: &[String]) -> Process {
     let mut command = Command::new("redis-server");
     let port = port.to_string();
     let is_tls = options.iter().any(|option| option == "--tls-cert-file");
-    let ports: &[&str] = match is_tls {
-        true => &["--port", "0", "--tls-port", &port],
-        false => &["--port", &port],
+    let ports: &[&str] = if is_tls {
+        &["--port", "0", "--tls-port", &port]
+    } else {
+        &["--port", &port]
     };
     command
         .args(ports)

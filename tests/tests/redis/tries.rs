@@ -136,17 +136,14 @@ async fn without_redis_each_control_plane_counts_tries_by_itself() {
     for address in replicas.addresses {
         let before = replicas.degraded(address).await;
         let mut checked = 0;
-        until(
-            "a refusal without Redis",
-            LIMIT,
-            async || match is_checked(address, "192.0.2.1").await {
-                true => {
-                    checked += 1;
-                    None
-                }
-                false => Some(()),
-            },
-        )
+        until("a refusal without Redis", LIMIT, async || {
+            if is_checked(address, "192.0.2.1").await {
+                checked += 1;
+                None
+            } else {
+                Some(())
+            }
+        })
         .await;
         assert!(checked >= 10, "{checked}");
         assert_ne!(replicas.degraded(address).await, before);

@@ -380,13 +380,10 @@ async fn a_chunk_is_written_once_and_as_a_whole(database: Database) {
             ..queued
         }])
         .await;
-    let refusal = match database.is_sqlite() {
-        true => {
-            "CREATE TRIGGER refusal BEFORE INSERT ON click_events BEGIN SELECT RAISE(ABORT, 'no'); END"
-        }
-        false => {
-            "CREATE TRIGGER refusal BEFORE INSERT ON click_events FOR EACH ROW SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1205"
-        }
+    let refusal = if database.is_sqlite() {
+        "CREATE TRIGGER refusal BEFORE INSERT ON click_events BEGIN SELECT RAISE(ABORT, 'no'); END"
+    } else {
+        "CREATE TRIGGER refusal BEFORE INSERT ON click_events FOR EACH ROW SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1205"
     };
     database.execute(refusal).await;
     // In SQLite it is a failure for good, after which the report is set aside.
@@ -883,14 +880,11 @@ async fn a_report_that_cannot_be_written_does_not_hold_up_the_others(database: D
         };
         clicking.report(&[batch]).await;
     }
-    let refusal = match database.is_sqlite() {
-        true => {
-            "CREATE TRIGGER refusal BEFORE INSERT ON link_totals WHEN NEW.link_id = 2 BEGIN SELECT RAISE(ABORT, 'no'); END"
-        }
-        false => {
-            "CREATE TRIGGER refusal BEFORE INSERT ON link_totals FOR EACH ROW \
+    let refusal = if database.is_sqlite() {
+        "CREATE TRIGGER refusal BEFORE INSERT ON link_totals WHEN NEW.link_id = 2 BEGIN SELECT RAISE(ABORT, 'no'); END"
+    } else {
+        "CREATE TRIGGER refusal BEFORE INSERT ON link_totals FOR EACH ROW \
              BEGIN IF NEW.link_id = 2 THEN SIGNAL SQLSTATE '22003'; END IF; END"
-        }
     };
     database.execute(refusal).await;
     assert!(clicking.writer.turn().await.is_err());

@@ -89,12 +89,11 @@ async fn lose_newest(database: &Database, [tenant, user, domain, webhook]: Ids) 
          DELETE FROM tenants WHERE id >= {tenant}; DELETE FROM domains WHERE id >= {domain}; \
          DELETE FROM webhooks WHERE id >= {webhook}"
     );
-    match database.is_sqlite() {
-        true => script += "; UPDATE sqlite_sequence SET seq = 0 WHERE name = 'webhooks'",
-        false => {
-            for table in ["tenants", "users", "domains", "webhooks"] {
-                script += &format!("; ALTER TABLE {table} AUTO_INCREMENT = 1");
-            }
+    if database.is_sqlite() {
+        script += "; UPDATE sqlite_sequence SET seq = 0 WHERE name = 'webhooks'"
+    } else {
+        for table in ["tenants", "users", "domains", "webhooks"] {
+            script += &format!("; ALTER TABLE {table} AUTO_INCREMENT = 1");
         }
     }
     database.execute(&script).await;

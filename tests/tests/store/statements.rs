@@ -122,24 +122,22 @@ impl Server {
             .await
             .expect("a version");
         let links = links();
-        let numbers = match version.contains("MariaDB") {
-            true => format!("INSERT INTO numbers SELECT seq FROM seq_1_to_{links}"),
-            false => format!(
+        let numbers = if version.contains("MariaDB") {
+            format!("INSERT INTO numbers SELECT seq FROM seq_1_to_{links}")
+        } else {
+            format!(
                 "SET SESSION cte_max_recursion_depth = {links}; INSERT INTO numbers \
                  WITH RECURSIVE n (seq) AS (SELECT 1 UNION ALL SELECT seq + 1 FROM n WHERE seq < {links}) SELECT seq FROM n"
-            ),
+            )
         };
         self.run("CREATE TABLE numbers (seq BIGINT UNSIGNED PRIMARY KEY)")
             .await;
         self.run(&numbers).await;
         // As the sessions of the store are, but for time.
-        let optimizer = match version.contains("MariaDB") {
-            true => {
-                "join_cache_level = 0, SESSION optimizer_switch = 'exists_to_in=off,materialization=off'"
-            }
-            false => {
-                "optimizer_switch = 'batched_key_access=off,block_nested_loop=off,materialization=off'"
-            }
+        let optimizer = if version.contains("MariaDB") {
+            "join_cache_level = 0, SESSION optimizer_switch = 'exists_to_in=off,materialization=off'"
+        } else {
+            "optimizer_switch = 'batched_key_access=off,block_nested_loop=off,materialization=off'"
         };
         self.run(&format!(
             "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; SET SESSION unique_checks = 0, SESSION {optimizer}, \
@@ -334,9 +332,10 @@ async fn no_statement_reads_more_rows_than_a_page_whatever_the_statistics_say() 
             for (kind, statement) in &statements {
                 let kind = format!("{kind};");
                 let is_exception = EXCEPTIONS.iter().any(|(part, _)| kind.contains(part));
-                let found = match is_exception {
-                    true => None,
-                    false => server.examine(statement).await,
+                let found = if is_exception {
+                    None
+                } else {
+                    server.examine(statement).await
                 };
                 wrong.extend(found.map(|found| {
                     format!("{domains} domains, analyzed {is_analyzed}: {statement}\n    {found}")

@@ -213,9 +213,10 @@ impl Connection {
         }
         let answer = timeout(limit, answer).await.unwrap_or(Err(Error::TimedOut));
         let is_away = matches!(&answer, Err(Error::Network(_) | Error::TimedOut));
-        match is_away {
-            true => self.breaker(|breaker, now| breaker.fail(now)),
-            false => self.breaker(|breaker, _| breaker.succeed()),
+        if is_away {
+            self.breaker(|breaker, now| breaker.fail(now))
+        } else {
+            self.breaker(|breaker, _| breaker.succeed())
         };
         answer.map_err(|error| {
             if is_missing(&error) {

@@ -27,9 +27,10 @@ impl Dialect {
     pub(super) fn of_version(version: &str) -> Option<Self> {
         let mut parts = version.split('.').map(str::parse::<u32>);
         let (major, minor) = (parts.next()?.ok()?, parts.next()?.ok()?);
-        Some(match (major, minor) >= (24, 8) {
-            true => Self::Modern,
-            false => Self::Classic,
+        Some(if (major, minor) >= (24, 8) {
+            Self::Modern
+        } else {
+            Self::Classic
         })
     }
 }

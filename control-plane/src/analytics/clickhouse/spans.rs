@@ -146,9 +146,10 @@ impl Spans {
             .on_days(unit, days)
         };
         let of_days = of("day", &self.days);
-        match self.months.is_empty() {
-            true => of_days,
-            false => of("month", &self.months).text(" UNION ALL ").sql(of_days),
+        if self.months.is_empty() {
+            of_days
+        } else {
+            of("month", &self.months).text(" UNION ALL ").sql(of_days)
         }
     }
 

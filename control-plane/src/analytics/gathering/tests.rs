@@ -98,9 +98,10 @@ fn values(click: &Click, kind: DocKind) -> Vec<(Attribute, String)> {
     }
     if kind != DocKind::Link {
         values.push((Attribute::Link, click.key.to_string()));
-        match click.tags.is_empty() {
-            true => values.push((Attribute::Tag, String::new())),
-            false => values.extend(click.tags.iter().map(|tag| (Attribute::Tag, tag.clone()))),
+        if click.tags.is_empty() {
+            values.push((Attribute::Tag, String::new()))
+        } else {
+            values.extend(click.tags.iter().map(|tag| (Attribute::Tag, tag.clone())))
         }
     }
     if kind == DocKind::Tenant {

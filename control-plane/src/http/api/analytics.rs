@@ -143,9 +143,12 @@ pub(crate) async fn get(
     let part = async |times: &Times| {
         let answer = question.ask(&*engine, times.interval, &times.bounds);
         let is_link = group_by == GroupBy::Values(Attribute::Link);
-        let item = |value, item: ItemView| match is_link {
-            true => item.of_link(value, &app.config.links),
-            false => item.of_value(value),
+        let item = |value, item: ItemView| {
+            if is_link {
+                item.of_link(value, &app.config.links)
+            } else {
+                item.of_value(value)
+            }
         };
         let mut part = PartView::new(times, answer.await?, item);
         if group_by == GroupBy::Conversions {

@@ -111,9 +111,10 @@ pub(super) fn answer_of<O: Send + 'static>(
 fn item_view<'a>(index: usize, outcome: &'a CreateOutcome, links: &LinksConfig) -> ItemView<'a> {
     match outcome {
         Ok(made) => {
-            let status = match made.is_found {
-                true => StatusCode::OK,
-                false => StatusCode::CREATED,
+            let status = if made.is_found {
+                StatusCode::OK
+            } else {
+                StatusCode::CREATED
             };
             ItemView::done(index, status, made.shown(), links)
         }

@@ -22,10 +22,11 @@ const MAX_ITEMS: usize = 10_000;
 
 /// Checks the type of the body.
 pub(super) fn check_type(headers: &HeaderMap) -> Result<(), Problem> {
-    match is_json(headers) {
-        true => Ok(()),
-        false => Err(Problem::new(Kind::UnsupportedMediaType)
-            .with_detail("send the body with 'Content-Type: application/json'")),
+    if is_json(headers) {
+        Ok(())
+    } else {
+        Err(Problem::new(Kind::UnsupportedMediaType)
+            .with_detail("send the body with 'Content-Type: application/json'"))
     }
 }
 

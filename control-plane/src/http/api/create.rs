@@ -56,9 +56,10 @@ pub(crate) async fn create(
 }
 
 fn answer(made: &Created, links: &LinksConfig) -> Response {
-    let mut response = match made.is_found {
-        true => view::found(&made.link, links),
-        false => view::created(&made.link, links),
+    let mut response = if made.is_found {
+        view::found(&made.link, links)
+    } else {
+        view::created(&made.link, links)
     };
     if made.is_replayed {
         let headers = response.headers_mut();

@@ -7,7 +7,7 @@ use crate::http::app::App;
 use crate::problem::{Kind, Problem};
 use crate::service::caller::Caller;
 use crate::service::domains::{
-    DomainCases, DomainChange, DomainList, DomainRequest, DomainView, SeenDomain,
+    DomainChange, DomainList, DomainRequest, DomainService, DomainView, SeenDomain,
 };
 use axum::Json;
 use axum::extract::{Extension, FromRequestParts, Path, RawQuery, State};
@@ -43,7 +43,7 @@ pub(crate) async fn list(
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
     let list = DomainList::read(query.as_deref())?;
-    let page = app.domain_cases.list(&caller, list).await?;
+    let page = app.domain_service.list(&caller, list).await?;
     let view = DomainsView {
         domains: page.items.iter().map(DomainView::of).collect(),
         next_cursor: page.next,
@@ -62,7 +62,7 @@ impl FromRequestParts<Arc<App>> for RequestedDomain {
         let name = Path::<String>::from_request_parts(parts, app).await;
         let Path(name) = name.map_err(|_| not_found())?;
         let caller = parts.extensions.get::<Caller>().ok_or_else(not_found)?;
-        app.domain_cases.find(caller, &name).await.map(Self)
+        app.domain_service.find(caller, &name).await.map(Self)
     }
 }
 
@@ -101,7 +101,7 @@ pub(crate) async fn create(
     JsonObject(object): JsonObject,
 ) -> Result<Response, Problem> {
     let request = DomainRequest::read(object, &app.links.of_tenant(&caller))?;
-    let made = app.domain_cases.create(&caller, request).await?;
+    let made = app.domain_service.create(&caller, request).await?;
     Ok(made.answer(|seen| {
         let location = format!("/api/v1/domains/{}", seen.domain);
         created(&DomainView::of(&seen), &location)
@@ -125,8 +125,8 @@ pub(crate) async fn patch(
     JsonObject(object): JsonObject,
 ) -> Result<Response, Problem> {
     let links = app.links.of_tenant(&caller);
-    let change = DomainCases::read_change(&caller, &seen, object, &links)?;
-    let changed = app.domain_cases.change(&caller, &seen, change).await?;
+    let change = DomainService::read_change(&caller, &seen, object, &links)?;
+    let changed = app.domain_service.change(&caller, &seen, change).await?;
     Ok(changed.answer(|seen| Json(DomainView::of(&seen)).into_response()))
 }
 
@@ -144,7 +144,7 @@ pub(crate) async fn verify(
     Extension(caller): Extension<Caller>,
     RequestedDomain(seen): RequestedDomain,
 ) -> Result<Response, Problem> {
-    let verified = app.domain_cases.verify(&caller, seen).await?;
+    let verified = app.domain_service.verify(&caller, seen).await?;
     Ok(verified.answer(|seen| Json(DomainView::of(&seen)).into_response()))
 }
 
@@ -162,6 +162,6 @@ pub(crate) async fn delete(
     Extension(caller): Extension<Caller>,
     RequestedDomain(seen): RequestedDomain,
 ) -> Result<Response, Problem> {
-    let deleted = app.domain_cases.delete(&caller, &seen).await?;
+    let deleted = app.domain_service.delete(&caller, &seen).await?;
     Ok(deleted.answer(|_| StatusCode::NO_CONTENT.into_response()))
 }

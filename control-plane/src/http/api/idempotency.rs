@@ -65,9 +65,10 @@ impl RequestId {
     /// A problem if the key was used for another request, or the store's.
     pub(super) async fn claim(&self, store: &Store, whole: WholeRequest) -> Result<(), Problem> {
         let fingerprint = whole.0.finalize().into();
-        match store.claim_request(&self.hash, &fingerprint).await? {
-            true => Ok(()),
-            false => Err(Problem::new(Kind::IdempotencyKeyReused)),
+        if store.claim_request(&self.hash, &fingerprint).await? {
+            Ok(())
+        } else {
+            Err(Problem::new(Kind::IdempotencyKeyReused))
         }
     }
 

@@ -55,9 +55,12 @@ pub(crate) async fn list(
     let seal = app.seal().await?;
     let (query, has_rules) = parse(query.as_deref(), scope, config, seal)?;
     let page = app.links.list(&caller, &query).await?;
-    let view = |link| match has_rules {
-        true => LinkView::with_rules(link, config),
-        false => LinkView::new(link, config),
+    let view = |link| {
+        if has_rules {
+            LinkView::with_rules(link, config)
+        } else {
+            LinkView::new(link, config)
+        }
     };
     let links = page.links.iter().map(view).collect();
     let order = query.order;

@@ -199,9 +199,10 @@ impl KeyVerifier {
         hash: &[u8; 32],
         is_of_person: bool,
     ) -> Result<Option<Session>, Problem> {
-        let stored = match is_of_person {
-            true => self.store.use_session(hash, self.limits).await?,
-            false => self.store.find_session(hash, self.limits).await?,
+        let stored = if is_of_person {
+            self.store.use_session(hash, self.limits).await?
+        } else {
+            self.store.find_session(hash, self.limits).await?
         };
         let Some(stored) = stored else {
             return Ok(None);

@@ -156,11 +156,12 @@ pub(super) async fn delete(
 /// Replaces a tag of all links. Shlink's clients cannot be told that a part is left for another request.
 async fn replace(app: &App, caller: &Caller, tag: &str, by: Option<&str>) -> Result<(), Failure> {
     let replaced = app.links.replace_tag(caller, tag, by).await?;
-    match replaced.complete {
-        true => Ok(()),
-        false => Err(Problem::new(Kind::Overloaded)
+    if replaced.complete {
+        Ok(())
+    } else {
+        Err(Problem::new(Kind::Overloaded)
             .with_detail("more links have the tag than one request changes: send it again")
-            .into()),
+            .into())
     }
 }
 

@@ -318,9 +318,10 @@ async fn list(
     let engine = app.ask(caller).await?;
     let total = engine.count_raw(&query, MAX_LISTED).await;
     let total = total.map_err(Problem::from)?;
-    let visits = match query.skip < total {
-        true => engine.raw(&query).await.map_err(Problem::from)?,
-        false => Vec::new(),
+    let visits = if query.skip < total {
+        engine.raw(&query).await.map_err(Problem::from)?
+    } else {
+        Vec::new()
     };
     let is_cut_off = at_least || total >= MAX_LISTED;
     Ok(answer(links, &visits, wanted.page, total, is_cut_off))

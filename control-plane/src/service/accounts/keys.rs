@@ -296,8 +296,9 @@ fn domains_of(value: &Value, links: &TenantLinks<'_>) -> Result<Vec<Domain>, Rea
 /// A time in the future, in unix milliseconds.
 fn later(value: &Value) -> Result<u64, Reason> {
     let millis = values::time(value)?.saturating_mul(1000);
-    match millis > clock::unix_millis() {
-        true => Ok(millis),
-        false => Err("must be in the future".into()),
+    if millis > clock::unix_millis() {
+        Ok(millis)
+    } else {
+        Err("must be in the future".into())
     }
 }

@@ -139,8 +139,9 @@ fn campaigns(target: &str, details: Option<&str>) -> Arc<[Box<str>]> {
         .chain(of_rules)
         .map(|target| utm::lines(&TargetUrl::from_store(target), MAX_TEXT));
     let of_targets: Arc<[Box<str>]> = of_targets.collect();
-    match of_targets.iter().all(|lines| lines.is_empty()) {
-        true => Arc::default(),
-        false => of_targets,
+    if of_targets.iter().all(|lines| lines.is_empty()) {
+        Arc::default()
+    } else {
+        of_targets
     }
 }

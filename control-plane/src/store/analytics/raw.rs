@@ -142,9 +142,10 @@ impl Store {
         run!(call, |session| {
             let mut rows = HashMap::with_capacity(numbers.len());
             for numbers in numbers.chunks(LONGEST) {
-                let found = match are_orphans {
-                    true => orphan_rows(session, numbers).await?,
-                    false => click_rows(session, numbers).await?,
+                let found = if are_orphans {
+                    orphan_rows(session, numbers).await?
+                } else {
+                    click_rows(session, numbers).await?
                 };
                 rows.extend(found.into_iter().map(|row| (row.number, row)));
             }

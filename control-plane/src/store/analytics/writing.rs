@@ -118,9 +118,10 @@ async fn take(session: &mut Session, rows: &[u64]) -> Result<(), Fault> {
         let delete = sql("DELETE FROM click_queue WHERE id IN ").list(rows);
         taken += session.execute(delete).await?;
     }
-    match taken == rows.len() as u64 {
-        true => Ok(()),
-        false => Err(Fault::Contended),
+    if taken == rows.len() as u64 {
+        Ok(())
+    } else {
+        Err(Fault::Contended)
     }
 }
 

@@ -183,9 +183,10 @@ async fn delete(session: &mut Session, grain: Grain, rows: &[AccountRow]) -> Res
         let delete = delete.bind(grain.number()).bind(*hour);
         delete.bind(&**edge).bind(worker.as_slice())
     });
-    match session.execute(delete).await? == rows.len() as u64 {
-        true => Ok(()),
-        false => Err(Fault::Contended),
+    if session.execute(delete).await? == rows.len() as u64 {
+        Ok(())
+    } else {
+        Err(Fault::Contended)
     }
 }
 

@@ -144,9 +144,10 @@ pub(super) fn choose(
     }
     let may_write = |known: &Known| matches!(known, Err(silence) if !silence.is_down);
     let was_made_primary = used.is_some() && was_replica[first];
-    match was_made_primary || !known.iter().any(may_write) {
-        true => Choice::Use(first),
-        false => Choice::Unclear,
+    if was_made_primary || !known.iter().any(may_write) {
+        Choice::Use(first)
+    } else {
+        Choice::Unclear
     }
 }
 
@@ -174,9 +175,10 @@ async fn answer(connection: &mut MySqlConnection) -> Result<Answer, sqlx::Error>
     let read_only = shown(connection, "SHOW GLOBAL VARIABLES LIKE 'read_only'").await?;
     let takes_writes = read_only.iter().all(|(_, value)| value == "OFF");
     if !is_galera(connection).await? {
-        let standing = match takes_writes {
-            true => Standing::Ready,
-            false => Standing::Refuses,
+        let standing = if takes_writes {
+            Standing::Ready
+        } else {
+            Standing::Refuses
         };
         let cluster = None;
         return Ok(Answer { standing, cluster });

@@ -334,9 +334,10 @@ fn is_empty(value: &Value) -> bool {
 /// Where the link of a short URL is, which may lack its scheme.
 fn place(short: &str) -> Result<Place, String> {
     let wrong = || format!("{short} is no short URL");
-    let absolute = match short.contains("://") {
-        true => short.to_owned(),
-        false => format!("https://{short}"),
+    let absolute = if short.contains("://") {
+        short.to_owned()
+    } else {
+        format!("https://{short}")
     };
     let url = Url::parse(&absolute).map_err(|_| wrong())?;
     let host = url.host_str().ok_or_else(wrong)?;

@@ -28,9 +28,10 @@ pub(super) struct Capture {
 
 impl Capture {
     fn push(&mut self, byte: u8) {
-        match self.bytes.len() < self.most {
-            true => self.bytes.push(byte),
-            false => self.is_cut = true,
+        if self.bytes.len() < self.most {
+            self.bytes.push(byte)
+        } else {
+            self.is_cut = true
         }
     }
 
@@ -178,9 +179,10 @@ impl<R: BufRead> JsonText<R> {
             }
             self.take_into(capture)?;
         }
-        match self.offset == start {
-            true => Err(self.malformed("a value is missing")),
-            false => Ok(()),
+        if self.offset == start {
+            Err(self.malformed("a value is missing"))
+        } else {
+            Ok(())
         }
     }
 

@@ -41,9 +41,10 @@ impl<R: BufRead> SqlRows<R> {
     pub(super) fn next(&mut self) -> io::Result<Option<Record>> {
         loop {
             let Some(columns) = self.inserting.take() else {
-                match self.find_rows()? {
-                    true => continue,
-                    false => return Ok(None),
+                if self.find_rows()? {
+                    continue;
+                } else {
+                    return Ok(None);
                 }
             };
             match self.tokens.next()? {
@@ -225,9 +226,10 @@ impl<'c> Values<'c> {
 
     /// Begins the next value.
     fn begin(&mut self) {
-        match self.list.len() < MAX_COLUMNS {
-            true => self.list.push(String::new()),
-            false => self.refuse(|| format!("has more than {MAX_COLUMNS} values")),
+        if self.list.len() < MAX_COLUMNS {
+            self.list.push(String::new())
+        } else {
+            self.refuse(|| format!("has more than {MAX_COLUMNS} values"))
         }
     }
 

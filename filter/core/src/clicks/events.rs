@@ -162,9 +162,10 @@ impl ClickEvents {
         if picked.is_opt_out && noted.is_none_or(|noted| noted.id.is_none()) {
             return Counting::Plain;
         }
-        match self.push(client, click, noted.unwrap_or_default(), &picked) {
-            true => Counting::No,
-            false => Counting::Undescribed,
+        if self.push(client, click, noted.unwrap_or_default(), &picked) {
+            Counting::No
+        } else {
+            Counting::Undescribed
         }
     }
 
@@ -239,15 +240,17 @@ impl ClickEvents {
         event.attributes = Attributes {
             country: country.as_ref().map_or(&[], |country| &country[..]),
             city: picked.city,
-            user_agent: match wanted.has(Attribute::UserAgent) {
-                true => picked.user_agent,
-                false => &[],
+            user_agent: if wanted.has(Attribute::UserAgent) {
+                picked.user_agent
+            } else {
+                &[]
             },
             referrer: referrer.unwrap_or_default(),
             language: attributes::language(picked.language),
-            utm: match wanted.has(Attribute::Utm) {
-                true => utm(answered.path, &mut self.utm),
-                false => [&[]; UTM],
+            utm: if wanted.has(Attribute::Utm) {
+                utm(answered.path, &mut self.utm)
+            } else {
+                [&[]; UTM]
             },
         };
         if let Some(secret) = self.keys.at(answered.now)

@@ -143,9 +143,10 @@ impl Answered<'_> {
     /// The answer, unless it is too old after `elapsed` milliseconds since it was asked for.
     pub(crate) fn by_age(self, elapsed: u64) -> Result<Self, CalloutError> {
         let age = self.age_millis.saturating_add(elapsed);
-        match age <= MAX_AGE_MILLIS {
-            true => Ok(self),
-            false => Err(CalloutError::TooOld(age)),
+        if age <= MAX_AGE_MILLIS {
+            Ok(self)
+        } else {
+            Err(CalloutError::TooOld(age))
         }
     }
 }

@@ -117,17 +117,18 @@ impl Visits {
         let lane = lanes.find(|lane| lane.callout.is_due(now.millis()))?;
         let returning = self.leases.next_returns(most, now);
         let first = returning.first()?;
-        let (path, media_type, body) = match is_single {
-            true => (
+        let (path, media_type, body) = if is_single {
+            (
                 path_of(VISITS_PATH, &first.key),
                 VisitsRequest::MEDIA_TYPE,
                 first.request.to_bytes(),
-            ),
-            false => (
+            )
+        } else {
+            (
                 RETURNS_PATH.to_owned(),
                 RETURNS_MEDIA_TYPE,
                 encode(self.worker, &returning),
-            ),
+            )
         };
         lane.callout.ask(now.millis());
         lane.is_single = is_single;
@@ -202,15 +203,16 @@ impl Visits {
     ) -> Result<u32, CalloutError> {
         let place = self.place_of(token).ok_or(CalloutError::Reset)?;
         let lane = self.lanes.get_mut(place).ok_or(CalloutError::Reset)?;
-        let outcomes = match lane.is_single {
-            true => read_single(response)?,
-            false => match read_several(response, lane.returning.len()) {
+        let outcomes = if lane.is_single {
+            read_single(response)?
+        } else {
+            match read_several(response, lane.returning.len()) {
                 Err(CalloutError::Answer(404 | 405 | 501)) => {
                     self.single_until = now.after(SINGLE_MILLIS);
                     vec![None; lane.returning.len()]
                 }
                 outcomes => outcomes?,
-            },
+            }
         };
         lane.callout.succeed(now.millis());
         for (returning, outcome) in lane.returning.drain(..).zip(outcomes) {

@@ -100,9 +100,10 @@ impl Edge {
         let is_unknown = matches!(named, CachedHost::Unknown)
             || patience == Patience::HasWaited(Again::UnknownHost);
         if is_unknown {
-            return match self.name_default_key(code) {
-                true => self.decide(host, visitor, head),
-                false => refuse(self.here.unknown_hosts, visitor),
+            return if self.name_default_key(code) {
+                self.decide(host, visitor, head)
+            } else {
+                refuse(self.here.unknown_hosts, visitor)
             };
         }
         if let (CachedHost::Missing(version), Patience::Waits) = (named, patience)
@@ -116,9 +117,10 @@ impl Edge {
         let most = self.here.control_plane.max_waiting;
         let waits = patience != Patience::HasWaited(Again::Domains)
             && self.api_domains.wait(visitor, self.now, most);
-        match waits {
-            true => Step::Wait(None),
-            false => Step::Answer(Content::Unavailable, None),
+        if waits {
+            Step::Wait(None)
+        } else {
+            Step::Answer(Content::Unavailable, None)
         }
     }
 
@@ -276,10 +278,12 @@ impl Edge {
 
     /// The root of a domain was asked for, or a path that is none of a link.
     fn note_orphan(&mut self, client: &impl Clients, head: &Head<'_>) {
-        let kind = match is_root(head.path) {
-            true => OrphanKind::BaseUrl,
-            false if is_orphan(head.path) => OrphanKind::Regular404,
-            false => return,
+        let kind = if is_root(head.path) {
+            OrphanKind::BaseUrl
+        } else if is_orphan(head.path) {
+            OrphanKind::Regular404
+        } else {
+            return;
         };
         if head.method != b"GET" || head.is_prefetch() {
             return;

@@ -158,9 +158,12 @@ impl Edge {
             // One that was given up meanwhile is not asked for again.
             let asked = self.flights.get(flight)?;
             let overtaken = self.flights.overtaken(flight);
-            let current = record.and_then(|record| match overtaken.is_ahead_of(record.rev) {
-                true => Err(RedisOutcome::Older),
-                false => Ok(record),
+            let current = record.and_then(|record| {
+                if overtaken.is_ahead_of(record.rev) {
+                    Err(RedisOutcome::Older)
+                } else {
+                    Ok(record)
+                }
             });
             match current.and_then(|record| self.insert_from_redis(host, &asked, record, at)) {
                 Ok(bytes) => self.complete_from_redis(flight, bytes),

@@ -202,9 +202,10 @@ impl<'a> Events<'a> {
 
     fn number(&mut self) -> Result<u32, RecordError> {
         let number = varint::read(&mut self.input)?;
-        match number <= self.texts.len() as u64 {
-            true => Ok(number as u32),
-            false => Err(RecordError::Field("text")),
+        if number <= self.texts.len() as u64 {
+            Ok(number as u32)
+        } else {
+            Err(RecordError::Field("text"))
         }
     }
 
@@ -266,9 +267,10 @@ impl<'a> Events<'a> {
 
 fn read_text<'a>(input: &mut &'a [u8]) -> Result<&'a str, RecordError> {
     let text = varint::read_text(input, "text")?;
-    match text.len() <= MAX_TEXT {
-        true => Ok(text),
-        false => Err(RecordError::Field("text")),
+    if text.len() <= MAX_TEXT {
+        Ok(text)
+    } else {
+        Err(RecordError::Field("text"))
     }
 }
 

@@ -24,9 +24,10 @@ pub fn read(
     let rules = reader.list(object.remove(FIELD));
     reader.refuse_unknown(object, "");
     let (rules, errors) = reader.finish(rules);
-    match errors.is_empty() {
-        true => Ok(rules),
-        false => Err(errors),
+    if errors.is_empty() {
+        Ok(rules)
+    } else {
+        Err(errors)
     }
 }
 

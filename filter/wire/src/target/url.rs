@@ -65,9 +65,10 @@ impl TargetRules<'_> {
         if self.is_on_made_domain(&url) {
             return Err(TargetError::OwnDomain);
         }
-        match self.is_blocked(&url) {
-            true => Err(TargetError::BlockedHost),
-            false => Ok(target),
+        if self.is_blocked(&url) {
+            Err(TargetError::BlockedHost)
+        } else {
+            Ok(target)
         }
     }
 

@@ -73,13 +73,15 @@ async fn fill(spec: &FillSpec, store: Arc<Store>) {
         });
         let clicks;
         (random, clicks) = made.await.expect("clicks");
-        let orphans = match at + HOUR > now {
-            true => random.orphans(spec.orphans, now),
-            false => Vec::new(),
+        let orphans = if at + HOUR > now {
+            random.orphans(spec.orphans, now)
+        } else {
+            Vec::new()
         };
-        let engine = match at / DAY + settings.raw_days > today {
-            true => &all,
-            false => &sums,
+        let engine = if at / DAY + settings.raw_days > today {
+            &all
+        } else {
+            &sums
         };
         let chunk = Chunk::of(Vec::new(), &clicks, orphans);
         engine.write(&chunk).await.expect("written clicks");

@@ -60,9 +60,10 @@ fn check_attempt(run: &Run, attempt: &Attempt, operation: &Operation, verdict: &
     }
     let question = Question::of(operation, Some(attempt.via), attempt.time);
     let text = format!("a write by {}: {}", attempt.via, attempt.end);
-    match attempt.is_answered() {
-        true => judge_answer(run, question, (operation, text), verdict),
-        false => judge_failure(run, question, (operation, text), verdict),
+    if attempt.is_answered() {
+        judge_answer(run, question, (operation, text), verdict)
+    } else {
+        judge_failure(run, question, (operation, text), verdict)
     }
 }
 
@@ -144,9 +145,10 @@ fn note_pressed(
     for fault in question.faults(run).filter(|fault| fault.presses()) {
         let key = (fault.kind.clone(), kind.to_owned());
         let answers = verdict.pressed.entry(key).or_default();
-        match is_answered {
-            true => answers.times.push(to - from),
-            false => answers.failed += 1,
+        if is_answered {
+            answers.times.push(to - from)
+        } else {
+            answers.failed += 1
         }
     }
 }

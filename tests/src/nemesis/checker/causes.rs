@@ -45,9 +45,10 @@ struct Way<'a> {
 
 impl<'a> Way<'a> {
     fn of(run: &'a Run, change: &'a LateChange) -> Self {
-        let key = match change.code.contains('/') {
-            true => change.code.clone(),
-            false => format!("{DOMAIN}/{}", change.code),
+        let key = if change.code.contains('/') {
+            change.code.clone()
+        } else {
+            format!("{DOMAIN}/{}", change.code)
         };
         let operations = run.by_code.get(&change.code).into_iter().flatten();
         let mut operations = operations.filter_map(|number| run.operations.get(number));

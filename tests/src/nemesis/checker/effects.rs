@@ -80,16 +80,22 @@ impl<'a> Question<'a> {
         if self.code.ends_with('/') {
             return Effect::Harms; // domains are not asked for, they come by the feed
         }
-        let harmless = |is_so: bool| match is_so {
-            true => Effect::Harmless,
-            false => Effect::Harms,
+        let harmless = |is_so: bool| {
+            if is_so {
+                Effect::Harmless
+            } else {
+                Effect::Harms
+            }
         };
         match (fault.breaks(), self.via) {
             (_, None | Some(Via::Stray)) | (Broken::Else, _) => Effect::Harms,
-            (Broken::Envoy(number), Some(via)) => match via == Via::Envoy(number) {
-                true => Effect::Harms,
-                false => Effect::Untouched,
-            },
+            (Broken::Envoy(number), Some(via)) => {
+                if via == Via::Envoy(number) {
+                    Effect::Harms
+                } else {
+                    Effect::Untouched
+                }
+            }
             (Broken::RedisOf(number) | Broken::ControlPlaneOf(number), Some(via))
                 if via != Via::Envoy(number) =>
             {

@@ -35,9 +35,10 @@ impl QuietTimes {
 
     /// Whether all of that time was quiet, for a link, or for a domain: `{name}/`.
     pub(super) fn contain(&self, code: &str, from: Micros, to: Micros) -> bool {
-        let times = match code.ends_with('/') {
-            true => &self.domains,
-            false => &self.links,
+        let times = if code.ends_with('/') {
+            &self.domains
+        } else {
+            &self.links
         };
         let index = times.partition_point(|&(_, end)| end < to);
         times.get(index).is_some_and(|&(start, _)| start <= from)
@@ -46,9 +47,10 @@ impl QuietTimes {
 
 /// How long after a fault domains may be as they were.
 pub(super) fn recovery_of_domains(fault: &FaultSpan) -> Micros {
-    match fault.kind == SILENCING {
-        true => SILENCE,
-        false => RECOVERY,
+    if fault.kind == SILENCING {
+        SILENCE
+    } else {
+        RECOVERY
     }
 }
 

@@ -87,9 +87,10 @@ fn silent_request(shared: &ClientContext, part: &str) -> (SocketAddr, String) {
     let number = part.split_once('-').and_then(|(_, text)| text.parse().ok());
     let number = number.unwrap_or_default();
     // Of strangers, control planes wait for forms alone: what needs a key is refused before its body.
-    let (via, path) = match part.starts_with("cp-") {
-        true => (Via::ControlPlane(number), "/console/login"),
-        false => (Via::Envoy(number), "/crowded"),
+    let (via, path) = if part.starts_with("cp-") {
+        (Via::ControlPlane(number), "/console/login")
+    } else {
+        (Via::Envoy(number), "/crowded")
     };
     let address = shared.address(via).expect("a part that listens");
     let head = format!(
@@ -154,9 +155,10 @@ async fn make_limited(shared: &ClientContext) -> Vec<String> {
     let mut codes = Vec::new();
     for (index, (op, code)) in made.into_iter().enumerate() {
         let is_made = results.get(index).is_some_and(|one| one["status"] == 201);
-        let outcome = match is_made {
-            true => OperationOutcome::done(&code, shared.history.now(), true),
-            false => OperationOutcome::Unknown,
+        let outcome = if is_made {
+            OperationOutcome::done(&code, shared.history.now(), true)
+        } else {
+            OperationOutcome::Unknown
         };
         shared.history.complete(op, outcome);
         if is_made {

@@ -154,13 +154,15 @@ impl DomainWriter {
             kind,
             method,
             path,
-            body: match is_removal {
-                true => String::new(),
-                false => urls.to_string(),
+            body: if is_removal {
+                String::new()
+            } else {
+                urls.to_string()
             },
-            value: match is_removal {
-                true => Value::Absent,
-                false => Value::Ruled { plain, picked },
+            value: if is_removal {
+                Value::Absent
+            } else {
+                Value::Ruled { plain, picked }
             },
         }
     }

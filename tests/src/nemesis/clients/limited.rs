@@ -62,9 +62,10 @@ pub(super) async fn visit(shared: Arc<ClientContext>, via: Via, mut rng: StdRng)
         let Some(code) = shared.limited.pick(&mut rng) else {
             continue;
         };
-        let purpose = match shared.presses(&mut rng, 0.1) {
-            true => Purpose::Prefetch,
-            false => Purpose::Click,
+        let purpose = if shared.presses(&mut rng, 0.1) {
+            Purpose::Prefetch
+        } else {
+            Purpose::Click
         };
         client.visit(&shared, &code, purpose).await;
         count += 1;

@@ -233,9 +233,10 @@ impl DisturbedDeployment {
         let output = output.map_err(|error| error.to_string())?;
         let text = [output.stdout, output.stderr].concat();
         let text = String::from_utf8_lossy(&text).trim().to_owned();
-        match output.status.success() {
-            true => Ok(text),
-            false => Err(text),
+        if output.status.success() {
+            Ok(text)
+        } else {
+            Err(text)
         }
     }
 

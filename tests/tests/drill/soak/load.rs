@@ -206,9 +206,10 @@ impl Journey for Links {
                 let link = number.parse().expect("a link");
                 let is_stale = answer.tier() == Some("stale");
                 answer.status == 302
-                    && match is_stale {
-                        true => by_change(link, answer.location()).is_some(),
-                        false => self.may_lead(link, answer.location(), sent),
+                    && if is_stale {
+                        by_change(link, answer.location()).is_some()
+                    } else {
+                        self.may_lead(link, answer.location(), sent)
                     }
             }
             "ruled" if number.ends_with("?from=app") => leads(TARGET_OF_APPS),

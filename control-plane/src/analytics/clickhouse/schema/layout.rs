@@ -31,9 +31,10 @@ impl Table {
             format!("{name} {kind}")
         });
         let columns: Vec<String> = columns.collect();
-        let engine = match self.content.is_rollup() {
-            true => "SummingMergeTree",
-            false => "MergeTree",
+        let engine = if self.content.is_rollup() {
+            "SummingMergeTree"
+        } else {
+            "MergeTree"
         };
         let mut order: Vec<&str> = self.content.keys().iter().map(|(name, _)| *name).collect();
         let (slot, ..) = self.kept.slot();
@@ -56,9 +57,10 @@ impl Table {
                 sql.push_str(&format!(" TTL {ttl}"));
             }
             // Dropping parts as a whole costs nothing; those of a year are written again, once a month.
-            sql.push_str(match self.kept == Kept::Months {
-                true => " SETTINGS merge_with_ttl_timeout = 2592000, ",
-                false => " SETTINGS ttl_only_drop_parts = 1, ",
+            sql.push_str(if self.kept == Kept::Months {
+                " SETTINGS merge_with_ttl_timeout = 2592000, "
+            } else {
+                " SETTINGS ttl_only_drop_parts = 1, "
             });
             sql.push_str(&format!("{}, ", deduplication()));
             if rows < ROWS_OF_MARK {

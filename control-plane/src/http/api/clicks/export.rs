@@ -210,9 +210,10 @@ impl Export {
         self.query.limit = limit;
         let clicks = self.engine.raw(&self.query).await?;
         self.query.after = clicks.last().map(|click| click.place);
-        self.left = match clicks.len() < limit as usize {
-            true => 0,
-            false => self.left - limit,
+        self.left = if clicks.len() < limit as usize {
+            0
+        } else {
+            self.left - limit
         };
         let conversions = conversions(&self.store, &clicks).await?;
         let view = |click| ClickView::new(click, &conversions);

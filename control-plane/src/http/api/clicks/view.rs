@@ -161,9 +161,10 @@ const FORMULA_STARTS: [char; 11] = ['=', '+', '-', '@', '＝', '＋', '－', '�
 
 /// The text of a visitor as a cell: with a quote in front where a spreadsheet would take it for a formula.
 fn harmless(text: &str) -> String {
-    match text.starts_with(FORMULA_STARTS) {
-        true => format!("'{text}"),
-        false => text.to_owned(),
+    if text.starts_with(FORMULA_STARTS) {
+        format!("'{text}")
+    } else {
+        text.to_owned()
     }
 }
 

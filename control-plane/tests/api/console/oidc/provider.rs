@@ -127,12 +127,13 @@ impl Provider {
 
 async fn describe(State(provider): State<Arc<Provider>>) -> Result<Json<Value>, StatusCode> {
     let issuer = &provider.issuer;
-    match provider.manner.lock().unwrap().is_described {
-        true => Ok(Json(json!({
+    if provider.manner.lock().unwrap().is_described {
+        Ok(Json(json!({
             "issuer": issuer, "authorization_endpoint": format!("{issuer}/auth"), "token_endpoint": format!("{issuer}/token"),
             "jwks_uri": format!("{issuer}/keys"), "userinfo_endpoint": format!("{issuer}/me"),
-        }))),
-        false => Err(StatusCode::BAD_GATEWAY),
+        })))
+    } else {
+        Err(StatusCode::BAD_GATEWAY)
     }
 }
 
@@ -166,11 +167,12 @@ async fn token(
         && challenge == asked["code_challenge"]
         && headers["authorization"]
             == format!("Basic {}", STANDARD.encode("edgelink:the%2Fsecret"));
-    match is_right {
-        true => Ok(Json(
+    if is_right {
+        Ok(Json(
             json!({ "id_token": provider.id_token(), "access_token": "access", "token_type": "Bearer" }),
-        )),
-        false => refused(400, "invalid_grant"),
+        ))
+    } else {
+        refused(400, "invalid_grant")
     }
 }
 
@@ -178,8 +180,9 @@ async fn user_info(
     State(provider): State<Arc<Provider>>,
     headers: reqwest::header::HeaderMap,
 ) -> Result<Json<Value>, StatusCode> {
-    match headers["authorization"] == "Bearer access" {
-        true => Ok(Json(provider.manner.lock().unwrap().user_info.clone())),
-        false => Err(StatusCode::UNAUTHORIZED),
+    if headers["authorization"] == "Bearer access" {
+        Ok(Json(provider.manner.lock().unwrap().user_info.clone()))
+    } else {
+        Err(StatusCode::UNAUTHORIZED)
     }
 }

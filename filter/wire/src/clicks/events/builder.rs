@@ -211,9 +211,10 @@ impl<S: BuildHasher> EventsBuilder<S> {
     fn write_text(&mut self, place: usize, text: &[u8]) {
         let text = text.get(..MAX_TEXT).unwrap_or(text);
         let last = self.last.get(place).copied().unwrap_or_default();
-        let found = match is_same(last.bytes(&self.texts), text) {
-            true => last,
-            false => self.find(place, text),
+        let found = if is_same(last.bytes(&self.texts), text) {
+            last
+        } else {
+            self.find(place, text)
         };
         varint::write(found.number.into(), &mut self.events);
     }

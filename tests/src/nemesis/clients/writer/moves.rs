@@ -155,13 +155,15 @@ impl Writer {
         let (Some(old_value), Some(new_value)) = (old.value(), new.value()) else {
             return false;
         };
-        match old_value == Value::Absent {
-            true => self.done(ops[0], &slot.code, old_since),
-            false => self.undone(ops[0], old_since),
+        if old_value == Value::Absent {
+            self.done(ops[0], &slot.code, old_since)
+        } else {
+            self.undone(ops[0], old_since)
         }
-        match new_value == link.value() {
-            true => self.done(ops[1], &place.code, new_since),
-            false => self.undone(ops[1], new_since),
+        if new_value == link.value() {
+            self.done(ops[1], &place.code, new_since)
+        } else {
+            self.undone(ops[1], new_since)
         }
         slot.buried = None;
         slot.know(old);
