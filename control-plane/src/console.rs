@@ -32,12 +32,13 @@ mod reports;
 mod revision;
 mod rules;
 mod settings;
+mod shown_clicks;
+mod shown_link;
 mod signed_in;
 pub(crate) mod strings;
 mod tags;
 mod upload;
 mod users;
-mod views;
 
 use crate::http::app::App;
 use crate::http::{layers, limits};

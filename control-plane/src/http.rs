@@ -5,7 +5,6 @@ pub(crate) mod answers;
 pub(crate) mod api;
 pub(crate) mod app;
 pub(crate) mod arriving;
-pub(crate) mod asking;
 pub mod auth;
 pub(crate) mod bounded;
 pub(crate) mod client_address;

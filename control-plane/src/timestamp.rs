@@ -1,6 +1,6 @@
 //! Times in the API: RFC 3339.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use time::format_description::BorrowedFormatItem;
 use time::format_description::well_known::Rfc3339;
@@ -13,11 +13,16 @@ const MILLISECONDS: &[BorrowedFormatItem<'_>] =
     format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
 
 /// A time in answers: RFC 3339 in JSON, and as people read it on pages, without letters and parts of a second.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Time(pub(crate) String);
 
 impl Time {
+    /// The time of unix seconds.
+    pub(crate) fn of_seconds(seconds: u64) -> Self {
+        Self(from_seconds(seconds))
+    }
+
     /// The time of unix milliseconds.
     pub(crate) fn of_millis(millis: u64) -> Self {
         Self(from_millis(millis))

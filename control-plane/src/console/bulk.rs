@@ -1,18 +1,22 @@
 //! Changes of several links of the list at once, and their restoring.
 
-use super::api::{Answer, Console, query};
+use super::api::Console;
+use super::edit::key;
+use super::errors::describe;
 use super::form::Form;
 use super::layout::{self, Layout, Tab};
+use super::shown_link::link_href;
 use super::signed_in::SignedIn;
 use super::strings as t;
-use super::views::{BulkView, LinkView, link_href};
 use crate::problem::Problem;
+use crate::service::answer_room::AnswerRoom;
+use crate::service::bulk::{ChangedOutcome, NamedChange};
 use crate::service::caller::Right;
+use crate::service::revisions::{self, Revisions};
 use askama::Template;
 use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
-use http::Method;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// Links that a form may select; a page of the list has fewer.
 const MAX_SELECTED: usize = 100;
@@ -67,13 +71,10 @@ impl<'a> Selected<'a> {
         format!("{}/{}", self.domain, self.code)
     }
 
-    fn path(&self, page: &str) -> String {
-        let query = query([("domain", self.domain)]);
-        format!("/links/{}{page}{query}", super::api::encoded(self.code))
-    }
-
-    fn named(&self) -> Value {
-        json!({ "shortCode": self.code, "domain": self.domain })
+    fn named(&self) -> Map<String, Value> {
+        let named = [("shortCode", self.code), ("domain", self.domain)];
+        let named = named.map(|(name, value)| (name.to_owned(), value.into()));
+        named.into_iter().collect()
     }
 }
 
@@ -83,44 +84,34 @@ pub(super) async fn change(
     me: SignedIn,
     form: Form,
 ) -> Result<Response, Problem> {
+    me.check(Right::ChangeLinks)?;
     let selected = Selected::all(&form)?;
-    let (method, changes) = changes(&console, &me, &selected, &form).await?;
+    let is_deletion = form.get("action") == "delete";
+    let changes = changes(&console, &me, &selected, &form).await?;
     // Links that have the tag already, or do not have it, are not changed by its undoing.
     let is_changed: Vec<bool> = changes
         .iter()
         .map(|change| change.as_ref().is_ok_and(|item| item.is_changed))
         .collect();
-    // Each item with its place among those that are selected.
-    let (mut places, mut items) = (Vec::new(), Vec::new());
-    let mut problems = vec![String::new(); selected.len()];
-    for (place, change) in changes.into_iter().enumerate() {
-        match change {
-            Ok(item) => {
-                places.push(place);
-                items.push(item.body);
-            }
-            Err(problem) => problems[place] = problem,
+    let links = &console.app.links;
+    let of_tenant = links.of_tenant(me.caller());
+    let read = |item: Item| {
+        if is_deletion {
+            NamedChange::read_deletion(item.body, &of_tenant, me.caller())
+        } else {
+            NamedChange::read_patch(item.body, &of_tenant, me.caller())
         }
-    }
-    let is_deletion = method == Method::DELETE;
-    if items.is_empty() {
-        return layout::ok(&page(
-            &me,
-            &selected,
-            problems,
-            (is_deletion, form.get("back")),
-        ));
-    }
-    let items = items.into();
-    let answer = console.send(me.caller(), method, "/links/bulk", &items);
-    let answer = answer.await?;
-    let results = answer.as_type().map(|bulk: BulkView| bulk.results);
-    for item in results? {
-        let place = places.get(item.index).copied().unwrap_or_default();
-        if let (Some(problem), Some(error)) = (problems.get_mut(place), item.error) {
-            *problem = error.text();
-        }
-    }
+    };
+    let changes = changes.into_iter();
+    let changes: Vec<_> = changes.map(|change| change.and_then(read)).collect();
+    let room = AnswerRoom::of(&console.app.config.server);
+    let _permit = console.bulk_permit(&me).await?;
+    let changed = links.change_many(me.caller(), changes, room).await?;
+    let problem = |outcome: &ChangedOutcome| outcome.as_ref().err().map(describe);
+    let problems = changed.value.iter();
+    let problems: Vec<String> = problems
+        .map(|outcome| problem(outcome).unwrap_or_default())
+        .collect();
     let done = selected.iter().zip(&problems).zip(is_changed);
     let done = done.filter(|((_, problem), is_changed)| problem.is_empty() && *is_changed);
     let undo = undo(&form, done.map(|((link, _), _)| link.key()).collect());
@@ -128,7 +119,8 @@ pub(super) async fn change(
         undo,
         ..page(&me, &selected, problems, (is_deletion, form.get("back")))
     };
-    Ok(answer.before(layout::ok(&page)?))
+    let page = layout::ok(&page)?;
+    Ok(changed.answer(|_| page))
 }
 
 /// The form that takes the change of these links back.
@@ -151,29 +143,28 @@ fn undo(form: &Form, links: Vec<String>) -> Option<Undo> {
     })
 }
 
-/// The change of a link that the API is asked for, or why there is none.
-type Change = Result<Item, String>;
+/// The change of a link that is asked for, or why there is none.
+type Change = Result<Item, Problem>;
 
-/// What the API is sent about a link.
+/// The change of a link, as the API reads it.
 struct Item {
-    body: Value,
+    body: Map<String, Value>,
     /// Whether the link is another one then, as far as that is known.
     is_changed: bool,
 }
 
-/// What the button of a form asks the API for.
+/// What the button of a form asks for.
 async fn changes(
     console: &Console,
     me: &SignedIn,
     selected: &[Selected<'_>],
     form: &Form,
-) -> Result<(Method, Vec<Change>), Problem> {
-    let patch = |change: Value| Ok((Method::PATCH, with(selected, &change)));
-    match form.get("action") {
-        "delete" => Ok((Method::DELETE, with(selected, &json!({})))),
-        "enable" => patch(json!({ "state": "active" })),
-        "disable" => patch(json!({ "state": "disabled" })),
-        "archive" => patch(json!({ "archived": true })),
+) -> Result<Vec<Change>, Problem> {
+    let change = match form.get("action") {
+        "delete" => json!({}),
+        "enable" => json!({ "state": "active" }),
+        "disable" => json!({ "state": "disabled" }),
+        "archive" => json!({ "archived": true }),
         action @ ("tag" | "untag") => {
             me.check(Right::ChangeLinks)?;
             let tag = form.get("tag").trim();
@@ -183,17 +174,17 @@ async fn changes(
             if action == "tag" && tag.contains(',') {
                 return Err(Problem::of_field("tag", t::ONE_TAG));
             }
-            let items = retagged(console, me, selected, (tag, action == "tag")).await?;
-            Ok((Method::PATCH, items))
+            return Ok(retagged(console, me, selected, (tag, action == "tag")).await);
         }
-        _ => Err(Problem::of_field("action", t::UNKNOWN_ACTION)),
-    }
+        _ => return Err(Problem::of_field("action", t::UNKNOWN_ACTION)),
+    };
+    Ok(with(selected, &change))
 }
 
 fn with(selected: &[Selected<'_>], change: &Value) -> Vec<Change> {
     let item = |link: &Selected<'_>| {
         let mut item = link.named();
-        if let (Value::Object(item), Value::Object(change)) = (&mut item, change) {
+        if let Value::Object(change) = change {
             item.extend(change.clone());
         }
         Ok(Item {
@@ -210,34 +201,36 @@ async fn retagged(
     me: &SignedIn,
     selected: &[Selected<'_>],
     (tag, is_added): (&str, bool),
-) -> Result<Vec<Change>, Problem> {
+) -> Vec<Change> {
     let mut items = Vec::with_capacity(selected.len());
     for link in selected {
-        let answer = match console.get(me.caller(), &link.path("")).await {
-            Ok(answer) => answer,
+        let found = async {
+            let key = key(console, me, link.code, link.domain)?;
+            console.app.links.find(me.caller(), &key).await
+        };
+        let found = match found.await {
+            Ok(found) => found,
             Err(problem) => {
-                items.push(Err(super::errors::describe(&problem)));
+                items.push(Err(problem));
                 continue;
             }
         };
-        let entity_tag = answer.entity_tag.clone();
-        let found: LinkView = answer.read()?;
-        let mut tags = found.tags;
+        let entity_tag = revisions::tag_of(found.rev);
+        let mut tags = found.content.tags;
         let is_changed = tags.iter().any(|each| each == tag) != is_added;
         tags.retain(|each| each != tag);
         if is_added {
             tags.push(tag.to_owned());
         }
         let mut item = link.named();
-        item["tags"] = tags.into();
-        let entity_tag = entity_tag.and_then(|tag| tag.to_str().ok().map(str::to_owned));
-        item["ifMatch"] = entity_tag.into();
+        item.insert("tags".to_owned(), tags.into());
+        item.insert("ifMatch".to_owned(), entity_tag.into());
         items.push(Ok(Item {
             body: item,
             is_changed,
         }));
     }
-    Ok(items)
+    items
 }
 
 /// `POST /console/restore`: undoes the deletion of links.
@@ -248,30 +241,32 @@ pub(super) async fn restore(
 ) -> Result<Response, Problem> {
     me.check(Right::ChangeLinks)?;
     let selected = Selected::all(&form)?;
+    let links = &console.app.links;
+    let restore = async |link: &Selected<'_>| {
+        let key = key(&console, &me, link.code, link.domain)?;
+        links.restore(me.caller(), key, Revisions::any()).await
+    };
     if let [link] = selected.as_slice() {
-        let path = link.path("/restore");
-        let restored = console.ask(me.caller(), Method::POST, &path, None, None);
-        let restored = restored.await?;
-        let page = link_href(link.domain, link.code, "") + "&done=restored";
-        return Ok(restored.before(Redirect::to(&page).into_response()));
+        return Ok(restore(link).await?.answer(|_| {
+            let page = link_href(link.domain, link.code, "") + "&done=restored";
+            Redirect::to(&page).into_response()
+        }));
     }
     let mut problems = Vec::with_capacity(selected.len());
-    let mut last: Option<Answer> = None;
+    let mut last = None;
     for link in &selected {
-        let path = link.path("/restore");
-        let restored = console.ask(me.caller(), Method::POST, &path, None, None);
-        match restored.await {
-            Ok(answer) => {
-                last = Some(answer);
+        match restore(link).await {
+            Ok(restored) => {
+                last = Some(restored);
                 problems.push(String::new());
             }
-            Err(problem) => problems.push(super::errors::describe(&problem)),
+            Err(problem) => problems.push(describe(&problem)),
         }
     }
     let page = layout::ok(&page(&me, &selected, problems, (false, form.get("back"))))?;
     // The feed carries changes in their order: those before the last one are known by then.
     Ok(match last {
-        Some(answer) => answer.before(page),
+        Some(restored) => restored.answer(|_| page),
         None => page,
     })
 }

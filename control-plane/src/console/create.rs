@@ -2,21 +2,25 @@
 
 use super::api::Console;
 use super::edit;
+use super::errors::describe;
 use super::fields::{Field, Fields, Input, stays};
 use super::form::{Form, Query};
 use super::layout::{self, Layout, Tab};
 use super::links::domain_field;
+use super::shown_link::ShownLink;
 use super::signed_in::SignedIn;
 use super::strings as t;
-use super::views::{BulkView, LinkView};
 use crate::http::auth::sessions::Token;
 use crate::problem::Problem;
+use crate::service::answer_room::AnswerRoom;
 use crate::service::caller::Right;
+use crate::service::create_link::{CreateLink, Created};
+use crate::service::fields::Fields as ServiceFields;
 use askama::Template;
 use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
-use http::{Method, StatusCode};
-use serde_json::{Value, json};
+use http::StatusCode;
+use serde_json::{Map, Value};
 
 #[derive(Template)]
 #[template(path = "console/create.html")]
@@ -34,7 +38,7 @@ struct CreatePage {
 #[template(path = "console/created.html")]
 struct CreatedPage {
     layout: Layout,
-    link: LinkView,
+    link: ShownLink,
 }
 
 #[derive(Template)]
@@ -48,7 +52,7 @@ struct ManyPage {
 /// What became of a line.
 struct Line {
     text: String,
-    link: Option<LinkView>,
+    link: Option<ShownLink>,
     problem: String,
 }
 
@@ -106,30 +110,28 @@ pub(super) async fn one(
 ) -> Result<Response, Problem> {
     let mut body = edit::body(&form);
     for name in ["longUrl", "customSlug", "domain"] {
-        body[name] = form.text(name);
+        body.insert(name.to_owned(), form.text(name));
     }
-    body["findIfExists"] = form.is_on("findIfExists").into();
+    body.insert("findIfExists".to_owned(), form.is_on("findIfExists").into());
     // What is missing has its default.
-    if let Value::Object(body) = &mut body {
-        body.retain(|_, value| !value.is_null());
-    }
-    let made = console.ask(
-        me.caller(),
-        Method::POST,
-        "/links",
-        Some(&body),
-        form.once(),
-    );
-    let made = made.await;
-    let answer = match made {
-        Ok(answer) => answer,
+    body.retain(|_, value| !value.is_null());
+    let links = &console.app.links;
+    let made = async {
+        let once = form.once(me.caller())?;
+        let receipt = once.map(|id| id.receipt(0, &body));
+        let of_tenant = links.of_tenant(me.caller());
+        let request = CreateLink::read(ServiceFields::new(body), &of_tenant, me.caller(), receipt)?;
+        links.create(me.caller(), request).await
+    };
+    let made = match made.await {
+        Ok(made) => made,
         Err(problem) if stays(&problem) => {
             let fields = fields(&console, &me).await?.filled(&form).with(&problem);
             return show(&console, &me, problem.status(), fields);
         }
         Err(problem) => return Err(problem),
     };
-    let link: LinkView = answer.as_type()?;
+    let link = ShownLink::new(&made.value.link, None, &console.app.config.links);
     let page = if Tab::Links.is_for(&me) {
         let href = link.href();
         let and = if href.contains('?') { '&' } else { '?' };
@@ -138,7 +140,7 @@ pub(super) async fn one(
         let layout = Layout::new(&me, Some(Tab::Create), t::CREATED);
         layout::ok(&CreatedPage { layout, link })?
     };
-    Ok(answer.before(page))
+    Ok(made.answer(|_| page))
 }
 
 /// `GET /console/create-many`.
@@ -186,36 +188,41 @@ pub(super) async fn many(
     let lines = form.get("lines").lines().map(str::trim);
     let lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
     let fields = many_fields(&console, &me).await?.filled(&form);
-    let made = if lines.is_empty() {
-        Err(Problem::of_field("lines", t::IS_REQUIRED))
-    } else {
-        let items: Vec<Value> = lines.iter().map(|line| item(line, &form)).collect();
-        let items = items.into();
-        console
-            .send(me.caller(), Method::POST, "/links/bulk", &items)
-            .await
-    };
-    let answer = match made {
-        Ok(answer) => answer,
+    if lines.is_empty() {
+        let problem = Problem::of_field("lines", t::IS_REQUIRED);
+        return show_many(&me, problem.status(), fields.with(&problem), Vec::new());
+    }
+    let links = &console.app.links;
+    let of_tenant = links.of_tenant(me.caller());
+    let mut room = AnswerRoom::of(&console.app.config.server);
+    let requests = lines.iter().map(|line| {
+        let fields = ServiceFields::new(item(line, &form));
+        let request = CreateLink::read(fields, &of_tenant, me.caller(), None);
+        room.admit(request, CreateLink::content)
+    });
+    let requests = requests.collect();
+    let _permit = console.bulk_permit(&me).await?;
+    let made = match links.create_many(me.caller(), requests).await {
+        Ok(made) => made,
         Err(problem) if stays(&problem) => {
             return show_many(&me, problem.status(), fields.with(&problem), Vec::new());
         }
         Err(problem) => return Err(problem),
     };
-    let results: Result<BulkView, _> = serde_json::from_value(answer.body.clone());
-    let results = results.map_or_else(|_| Vec::new(), |bulk| bulk.results);
-    let results = lines.iter().zip(results).map(|(line, item)| Line {
+    let shown = |made: &Created| ShownLink::new(&made.link, None, &console.app.config.links);
+    let results = lines.iter().zip(&made.value).map(|(line, made)| Line {
         text: (*line).to_owned(),
-        link: item.link,
-        problem: item.error.map(|error| error.text()).unwrap_or_default(),
+        link: made.as_ref().ok().map(shown),
+        problem: made.as_ref().err().map(describe).unwrap_or_default(),
     });
     let page = show_many(&me, StatusCode::OK, fields, results.collect())?;
-    Ok(answer.before(page))
+    Ok(made.answer(|_| page))
 }
 
-fn item(line: &str, form: &Form) -> Value {
+fn item(line: &str, form: &Form) -> Map<String, Value> {
     let (target, alias) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-    let mut item = json!({ "longUrl": target });
+    let mut item = Map::new();
+    item.insert("longUrl".to_owned(), target.into());
     let alias = match alias.trim() {
         "" => Value::Null,
         alias => alias.into(),
@@ -226,7 +233,7 @@ fn item(line: &str, form: &Form) -> Value {
         ("tags", form.list("tags")),
     ] {
         if !value.is_null() {
-            item[name] = value;
+            item.insert(name.to_owned(), value);
         }
     }
     item

@@ -1,21 +1,22 @@
 //! The properties of a link as a form, and their change.
 
-use super::api::{Console, encoded, query};
+use super::api::{Console, query};
 use super::fields::{Field, Fields, Input, stays};
 use super::form::{Form, Query};
 use super::layout::{self, Layout, Tab};
 use super::revision::Revision;
+use super::shown_link::{ShownLink, link_page};
 use super::signed_in::SignedIn;
 use super::strings as t;
-use super::views::{LinkView, link_page};
 use crate::problem::{Kind, Problem};
 use crate::service::caller::Right;
-use crate::service::values;
+use crate::service::link_patch::LinkPatch;
+use crate::service::{revisions, values};
 use askama::Template;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Redirect, Response};
 use edgelink_wire::{Code, LinkKey};
-use http::{Method, StatusCode};
+use http::StatusCode;
 use serde_json::{Map, Value};
 
 /// Properties that are texts.
@@ -41,20 +42,11 @@ const FLAGS: [&str; 5] = [
     "archived",
 ];
 
-/// The path of a link of the API, or of what is below it.
-pub(super) fn path(code: &str, domain: &str, below: &str) -> String {
-    format!(
-        "/links/{}{below}{}",
-        encoded(code),
-        query([("domain", domain)])
-    )
-}
-
 #[derive(Template)]
 #[template(path = "console/edit.html")]
 struct EditPage {
     layout: Layout,
-    link: LinkView,
+    link: ShownLink,
     fields: Fields,
     /// See [`Console::settings`].
     settings: String,
@@ -62,7 +54,7 @@ struct EditPage {
 }
 
 /// The properties as fields, with those of a link.
-pub(super) fn properties(link: Option<&LinkView>) -> Vec<Field> {
+pub(super) fn properties(link: Option<&ShownLink>) -> Vec<Field> {
     let mut fields = described(link);
     fields.extend(validity(link));
     fields.extend(redirecting(link));
@@ -74,12 +66,12 @@ pub(super) fn properties(link: Option<&LinkView>) -> Vec<Field> {
     fields
 }
 
-fn text_of(link: Option<&LinkView>, text: fn(&LinkView) -> Option<&str>) -> &str {
+fn text_of(link: Option<&ShownLink>, text: fn(&ShownLink) -> Option<&str>) -> &str {
     link.and_then(text).unwrap_or_default()
 }
 
 /// What people know a link by.
-fn described(link: Option<&LinkView>) -> Vec<Field> {
+fn described(link: Option<&ShownLink>) -> Vec<Field> {
     vec![
         Field::new("title", t::TITLE).value(text_of(link, |link| link.title.as_deref())),
         tags(link),
@@ -93,7 +85,7 @@ fn described(link: Option<&LinkView>) -> Vec<Field> {
 }
 
 /// A tag may have a comma, so that those of a link are lines.
-fn tags(link: Option<&LinkView>) -> Field {
+fn tags(link: Option<&ShownLink>) -> Field {
     let field = Field::new("tags", t::TAGS);
     match link {
         None => field.hint(t::TAGS_HINT),
@@ -105,7 +97,7 @@ fn tags(link: Option<&LinkView>) -> Field {
 }
 
 /// Who is redirected, and when.
-fn validity(link: Option<&LinkView>) -> Vec<Field> {
+fn validity(link: Option<&ShownLink>) -> Vec<Field> {
     let time = |name, label, time: &str| {
         let field = Field::new(name, label).hint(t::UTC).value(local(time));
         field.input(Input::Line("datetime-local"))
@@ -119,16 +111,16 @@ fn validity(link: Option<&LinkView>) -> Vec<Field> {
     };
     let mut fields = vec![
         Field::choice("state", t::STATE, &t::STATES)
-            .value(link.map_or("active", |link| &*link.state)),
+            .value(link.map_or("active", |link| link.state)),
         time(
             "validSince",
             t::VALID_SINCE,
-            text_of(link, |link| link.valid_since.as_deref()),
+            text_of(link, |link| link.valid_since.as_ref().map(|time| &*time.0)),
         ),
         time(
             "validUntil",
             t::VALID_UNTIL,
-            text_of(link, |link| link.valid_until.as_deref()),
+            text_of(link, |link| link.valid_until.as_ref().map(|time| &*time.0)),
         ),
         Field::new("maxVisits", t::MAX_VISITS)
             .hint(t::MAX_VISITS_HINT)
@@ -149,8 +141,8 @@ fn validity(link: Option<&LinkView>) -> Vec<Field> {
 }
 
 /// How visitors are redirected.
-fn redirecting(link: Option<&LinkView>) -> Vec<Field> {
-    let flag = |name, label, flag: fn(&LinkView) -> bool, default| {
+fn redirecting(link: Option<&ShownLink>) -> Vec<Field> {
+    let flag = |name, label, flag: fn(&ShownLink) -> bool, default| {
         Field::tick(name, label, link.map_or(default, flag))
     };
     // A link that exists has a status of its own.
@@ -187,7 +179,7 @@ fn local(time: &str) -> &str {
 }
 
 /// The properties that a form has sent, as a merge patch.
-pub(super) fn body(form: &Form) -> Value {
+pub(super) fn body(form: &Form) -> Map<String, Value> {
     let mut body = Map::new();
     let mut set = |name: &str, value: Value| drop(body.insert(name.to_owned(), value));
     for name in TEXTS {
@@ -210,7 +202,7 @@ pub(super) fn body(form: &Form) -> Value {
     } else if !password.is_empty() {
         set("password", password.into());
     }
-    body.into()
+    body
 }
 
 /// Several lines as people write them: browsers send CRLF.
@@ -259,14 +251,16 @@ pub(super) async fn find(
     me: &SignedIn,
     code: &str,
     domain: &str,
-) -> Result<(LinkView, String), Problem> {
-    let answer = console.get(me.caller(), &path(code, domain, "")).await?;
-    let entity_tag = answer.entity_tag.clone();
-    let entity_tag = entity_tag.and_then(|tag| tag.to_str().ok().map(str::to_owned));
-    Ok((answer.read()?, entity_tag.unwrap_or_default()))
+) -> Result<(ShownLink, String), Problem> {
+    let key = key(console, me, code, domain)?;
+    let links = &console.app.links;
+    let (link, visits) = links.find_with_visits(me.caller(), &key).await?;
+    let entity_tag = revisions::tag_of(link.rev);
+    let link = ShownLink::new(&link, visits, &console.app.config.links);
+    Ok((link, entity_tag))
 }
 
-fn fields(link: &LinkView) -> Fields {
+fn fields(link: &ShownLink) -> Fields {
     let target = Field::new("longUrl", t::TARGET)
         .hint(t::TARGET_HINT)
         .input(Input::Line("url"))
@@ -280,7 +274,7 @@ fn fields(link: &LinkView) -> Fields {
 impl EditPage {
     fn new(
         me: &SignedIn,
-        link: LinkView,
+        link: ShownLink,
         fields: Fields,
         (settings, revision): (String, Revision),
     ) -> Self {
@@ -308,26 +302,23 @@ pub(super) async fn change(
 ) -> Result<Response, Problem> {
     let domain = asked.get("domain");
     let mut patch = body(&form);
-    patch["longUrl"] = form.get("longUrl").trim().into();
-    patch["tags"] = form.lines("tags");
+    patch.insert("longUrl".to_owned(), form.get("longUrl").trim().into());
+    patch.insert("tags".to_owned(), form.lines("tags"));
     // The campaign is a part of the target that was edited.
-    if let Value::Object(patch) = &mut patch {
-        patch.retain(|name, _| !name.starts_with("utm"));
-    }
-    let path = path(&code, domain, "");
-    let changed = console.ask(
-        me.caller(),
-        Method::PATCH,
-        &path,
-        Some(&patch),
-        form.if_match(),
-    );
+    patch.retain(|name, _| !name.starts_with("utm"));
+    let links = &console.app.links;
+    let changed = async {
+        let key = key(&console, &me, &code, domain)?;
+        let patch = LinkPatch::read(patch, &links.of_tenant(me.caller()))?;
+        links
+            .change(me.caller(), key, form.revisions(), patch)
+            .await
+    };
     match changed.await {
-        Ok(answer) => {
+        Ok(changed) => Ok(changed.answer(|_| {
             let to = query([("domain", domain), ("done", "changed")]);
-            let to = Redirect::to(&link_page(&code, "", &to));
-            Ok(answer.before(to.into_response()))
-        }
+            Redirect::to(&link_page(&code, "", &to)).into_response()
+        })),
         Err(problem) if stays(&problem) => {
             let (link, entity_tag) = find(&console, &me, &code, domain).await?;
             let stored = fields(&link);
@@ -353,7 +344,7 @@ mod tests {
         );
         let patch = body(&form);
         assert_eq!(
-            patch,
+            Value::Object(patch),
             json!({
                 "title": "T", "tags": ["a", "b"], "redirectStatus": 301, "validSince": "2030-01-01T00:00:00Z",
                 "validUntil": null, "maxVisits": "x", "forwardQuery": true, "forwardPath": false, "crawlable": false,

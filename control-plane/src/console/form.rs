@@ -1,9 +1,11 @@
 //! What a form has sent.
 
 use crate::problem::{Kind, Problem};
+use crate::service::caller::Caller;
+use crate::service::idempotency::{RequestId, Route};
+use crate::service::revisions::Revisions;
 use axum::extract::FromRequestParts;
 use http::request::Parts;
-use http::{HeaderName, HeaderValue, header};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -101,23 +103,21 @@ impl Form {
     }
 
     /// The revision of a link that the form began with, or the later one that it was shown and is to overwrite.
-    pub(super) fn if_match(&self) -> Option<(HeaderName, HeaderValue)> {
+    pub(super) fn revisions(&self) -> Revisions {
         let name = if self.is_on("overwrite") {
             "storedTag"
         } else {
             "entityTag"
         };
-        self.header(header::IF_MATCH, name)
+        Revisions::of_tags(Some(self.get(name)).filter(|tag| !tag.is_empty()))
     }
 
-    /// What makes a form that is sent twice one request.
-    pub(super) fn once(&self) -> Option<(HeaderName, HeaderValue)> {
-        self.header(HeaderName::from_static("idempotency-key"), "once")
-    }
-
-    fn header(&self, header: HeaderName, field: &str) -> Option<(HeaderName, HeaderValue)> {
-        let value = HeaderValue::from_str(self.get(field)).ok()?;
-        (!value.is_empty()).then_some((header, value))
+    /// The id of the request of a form, which is one however often it is sent.
+    pub(super) fn once(&self, caller: &Caller) -> Result<Option<RequestId>, Problem> {
+        match self.get("once") {
+            "" => Ok(None),
+            key => RequestId::new(key, caller, Route::One, &[]).map(Some),
+        }
     }
 }
 

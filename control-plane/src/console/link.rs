@@ -3,35 +3,38 @@
 use super::api::{Console, parameters, query};
 use super::audit::Entry;
 use super::clicks::about_clicks;
-use super::edit::{find, key, path};
+use super::edit::{find, key};
 use super::form::Query;
 use super::layout::{self, Layout, Tab};
+use super::shown_link::{ShownLink, link_href, link_page};
 use super::signed_in::SignedIn;
 use super::strings as t;
-use super::views::{ClicksView, LinkView, link_href, link_page};
+use crate::http::api::events;
 use crate::problem::{Kind, Problem};
+use crate::service::analytics::AnalyticsView;
 use crate::service::caller::Right;
 use crate::service::page;
+use crate::service::revisions::Revisions;
 use askama::Template;
-use axum::extract::{Path, RawQuery, State};
+use axum::extract::{Extension, Path, RawQuery, State};
 use axum::response::{IntoResponse, Redirect, Response};
 use edgelink_console::qr::Options;
 use futures_util::future::{try_join, try_join_all};
-use http::{HeaderValue, Method, header};
+use http::{HeaderMap, HeaderValue, header};
 
 /// The clicks of a link by one thing that is known of them.
 struct Breakdown {
     label: &'static str,
-    clicks: ClicksView,
+    clicks: AnalyticsView,
 }
 
 #[derive(Template)]
 #[template(path = "console/link.html")]
 struct LinkPage {
     layout: Layout,
-    link: LinkView,
+    link: ShownLink,
     may_change: bool,
-    days: Option<ClicksView>,
+    days: Option<AnalyticsView>,
     breakdowns: Vec<Breakdown>,
     /// Why there are no clicks on the page.
     problem: String,
@@ -66,19 +69,22 @@ pub(super) async fn page(
 async fn clicks(
     console: &Console,
     me: &SignedIn,
-    link: &LinkView,
-) -> Result<(ClicksView, Vec<Breakdown>), Problem> {
+    link: &ShownLink,
+) -> Result<(AnalyticsView, Vec<Breakdown>), Problem> {
+    let analytics = &console.app.analytics;
     let ask = |group: &str, limit: &str| {
         let of_link = [("shortCode", &*link.short_code), ("domain", &*link.domain)];
         let of_group = [("groupBy", group), ("interval", "30d"), ("limit", limit)];
-        format!("/analytics{}", query(of_link.into_iter().chain(of_group)))
+        parameters(of_link.into_iter().chain(of_group))
     };
     let days = ask("timeseries", "") + "&granularity=day";
     let breakdowns = t::BREAKDOWNS.map(async |(group, label)| {
-        let clicks = console.read(me.caller(), &ask(group, "10")).await?;
+        let query = ask(group, "10");
+        let clicks = analytics.count(me.caller(), Some(&query)).await?;
         Ok(Breakdown { label, clicks })
     });
-    try_join(console.read(me.caller(), &days), try_join_all(breakdowns)).await
+    let days = analytics.count(me.caller(), Some(&days));
+    try_join(days, try_join_all(breakdowns)).await
 }
 
 /// `GET /console/live`: clicks as they are reported, of all links or of one.
@@ -87,10 +93,9 @@ pub(super) async fn live(
     me: SignedIn,
     RawQuery(asked): RawQuery,
 ) -> Result<Response, Problem> {
-    let asked = asked.map_or(String::new(), |asked| format!("?{asked}"));
-    console
-        .stream(me.caller(), &format!("/events{asked}"))
-        .await
+    let caller = Extension(me.caller().clone());
+    let app = State(console.app.clone());
+    events::stream(app, caller, HeaderMap::new(), RawQuery(asked)).await
 }
 
 /// `GET /console/links/{code}/qr.svg`: the QR code of its address, for pages without script.
@@ -111,7 +116,7 @@ pub(super) async fn qr(
 #[template(path = "console/history.html")]
 struct HistoryPage {
     layout: Layout,
-    link: LinkView,
+    link: ShownLink,
     entries: Vec<Entry>,
     next: Option<String>,
     may_change: bool,
@@ -153,10 +158,10 @@ pub(super) async fn delete(
     Query(asked): Query,
 ) -> Result<Response, Problem> {
     let domain = asked.get("domain");
-    let path = path(&code, domain, "");
-    let deleted = console.ask(me.caller(), Method::DELETE, &path, None, None);
-    let page = Redirect::to(&link_href(domain, &code, "/deleted"));
-    Ok(deleted.await?.before(page.into_response()))
+    let key = key(&console, &me, &code, domain)?;
+    let links = &console.app.links;
+    let deleted = links.delete(me.caller(), key, Revisions::any()).await?;
+    Ok(deleted.answer(|_| Redirect::to(&link_href(domain, &code, "/deleted")).into_response()))
 }
 
 #[derive(Template)]

@@ -1,12 +1,12 @@
 //! The list of links: search, filters, order, and pages by cursor.
 
-use super::api::{Console, query};
+use super::api::{Console, parameters, query};
 use super::fields::{Field, Fields, stays};
 use super::form::{Form, Query};
 use super::layout::{self, Layout, Tab};
+use super::shown_link::ShownLink;
 use super::signed_in::SignedIn;
 use super::strings as t;
-use super::views::LinksView;
 use crate::problem::Problem;
 use crate::service::caller::Right;
 use crate::service::domains::DomainList;
@@ -24,7 +24,7 @@ struct LinksPage {
     layout: Layout,
     filters: Fields,
     is_filtered: bool,
-    links: LinksView,
+    links: Vec<ShownLink>,
     /// The next page, and the first one if this is another.
     next: Option<String>,
     first: Option<String>,
@@ -42,15 +42,19 @@ pub(super) async fn page(
 ) -> Result<Response, Problem> {
     let cursor = asked.get("cursor");
     let filters = FILTERS.map(|name| (name, asked.get(name).trim()));
-    let path = query(
-        filters
-            .into_iter()
-            .chain([("cursor", cursor), ("limit", "50")]),
-    );
-    let listed = console.read(me.caller(), &format!("/links{path}")).await;
-    let (links, problem) = match listed {
-        Ok(links) => (links, None),
-        Err(problem) if stays(&problem) => (LinksView::empty(), Some(problem)),
+    let of_page = [("cursor", cursor), ("limit", "50")];
+    let of_page = parameters(filters.into_iter().chain(of_page));
+    let links = &console.app.links;
+    let listed = async {
+        let list = links.read_list(me.caller(), Some(&of_page)).await?;
+        links.list(me.caller(), &list).await
+    };
+    let (links, next, problem) = match listed.await {
+        Ok(page) => {
+            let show = |link| ShownLink::new(link, None, &console.app.config.links);
+            (page.links.iter().map(show).collect(), page.next, None)
+        }
+        Err(problem) if stays(&problem) => (Vec::new(), None, Some(problem)),
         Err(problem) => return Err(problem),
     };
     let own = |cursor: &str| {
@@ -67,7 +71,7 @@ pub(super) async fn page(
             .iter()
             .any(|(name, value)| *name != "orderBy" && !value.is_empty()),
         filters: fields,
-        next: links.next_cursor.as_deref().map(own),
+        next: next.as_deref().map(own),
         first: (!cursor.is_empty()).then(|| own("")),
         links,
         may_change: me.has(Right::ChangeLinks),
@@ -108,13 +112,4 @@ pub(super) async fn domain_field(
     let mut choices = vec![("", none)];
     choices.extend(names.map(|name| (name, name)));
     Ok(Field::choice("domain", t::DOMAIN, &choices))
-}
-
-impl LinksView {
-    fn empty() -> Self {
-        Self {
-            links: Vec::new(),
-            next_cursor: None,
-        }
-    }
 }

@@ -1,28 +1,28 @@
 //! A link goes to another domain or alias.
 
 use super::api::Console;
-use super::edit::{find, path};
+use super::edit::{find, key};
 use super::fields::{Field, Fields, stays};
 use super::form::{Form, Query};
 use super::layout::{self, Layout, Tab};
 use super::links::domain_field;
 use super::revision::Revision;
+use super::shown_link::{ShownLink, link_href};
 use super::signed_in::SignedIn;
 use super::strings as t;
-use super::views::LinkView;
 use crate::problem::Problem;
 use crate::service::caller::Right;
+use crate::service::moving::Move;
 use askama::Template;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Redirect, Response};
-use http::Method;
-use serde_json::json;
+use serde_json::Map;
 
 #[derive(Template)]
 #[template(path = "console/move.html")]
 struct MovePage {
     layout: Layout,
-    link: LinkView,
+    link: ShownLink,
     fields: Fields,
     revision: Revision,
 }
@@ -73,21 +73,26 @@ pub(super) async fn relocate(
     form: Form,
 ) -> Result<Response, Problem> {
     let domain = asked.get("domain");
-    let mut body = json!({ "keepOld": form.is_on("keepOld") });
+    let mut body = Map::new();
+    body.insert("keepOld".to_owned(), form.is_on("keepOld").into());
     for name in ["customSlug", "domain"] {
         let value = form.text(name);
         if !value.is_null() {
-            body[name] = value;
+            body.insert(name.to_owned(), value);
         }
     }
-    let to = path(&code, domain, "/move");
-    let moved = console.ask(me.caller(), Method::POST, &to, Some(&body), form.if_match());
+    let links = &console.app.links;
+    let moved = async {
+        let old = key(&console, &me, &code, domain)?;
+        let of_tenant = links.of_tenant(me.caller());
+        let to = Move::checked(body, &old, me.caller(), &of_tenant)?;
+        links.relocate(me.caller(), old, form.revisions(), to).await
+    };
     match moved.await {
-        Ok(answer) => {
-            let link: LinkView = answer.as_type()?;
-            let page = Redirect::to(&(link.href() + "&done=moved"));
-            Ok(answer.before(page.into_response()))
-        }
+        Ok(moved) => Ok(moved.answer(|link| {
+            let page = link_href(link.domain.as_str(), link.code.as_str(), "") + "&done=moved";
+            Redirect::to(&page).into_response()
+        })),
         Err(problem) if stays(&problem) => {
             let mut page = MovePage::of(&console, &me, (&*code, domain)).await?;
             page.revision = page.revision.again(&form, &problem, &page.fields);

@@ -1,14 +1,16 @@
 //! The first page: clicks of the last days, the links that are followed most, what became of clicks, and how edges are doing.
 
-use super::api::{Console, query};
+use super::api::{Console, parameters};
 use super::clicks::about_clicks;
 use super::layout::{self, Layout, Tab};
 use super::signed_in::SignedIn;
 use super::strings as t;
-use super::views::{AccountsView, ClicksView, EdgeView, EdgesView, HealthView};
 use crate::clock;
 use crate::problem::Problem;
+use crate::service::accounting::{AccountsView, GroupView};
+use crate::service::analytics::AnalyticsView;
 use crate::service::caller::Right;
+use crate::service::edge_health::HealthView;
 use crate::timestamp;
 use askama::Template;
 use axum::extract::State;
@@ -23,19 +25,19 @@ struct OverviewPage {
     layout: Layout,
     /// Why there are no clicks on the page.
     problem: String,
-    days: Option<ClicksView>,
-    links: Option<ClicksView>,
+    days: Option<AnalyticsView>,
+    links: Option<AnalyticsView>,
     accounts: Option<AccountsView>,
     /// What became of the clicks of the last day, by edge, and how each is doing.
-    edges: Vec<EdgeView>,
+    edges: Vec<GroupView>,
     may_create: bool,
 }
 
 impl OverviewPage {
     /// The edges that have said how they are doing.
-    fn healths(&self) -> Vec<(&EdgeView, &HealthView)> {
+    fn healths(&self) -> Vec<(&GroupView, &HealthView)> {
         let edges = self.edges.iter();
-        let healths = edges.filter_map(|edge| Some((edge, edge.health.as_ref()?)));
+        let healths = edges.filter_map(|edge| Some((edge, edge.health.as_ref()?.as_ref()?)));
         healths.collect()
     }
 }
@@ -59,26 +61,29 @@ pub(super) async fn page(
         edges: Vec::new(),
         may_create: Tab::Create.is_for(&me),
     };
-    let days = "/analytics?groupBy=timeseries&interval=30d&granularity=day";
-    let links = "/analytics?groupBy=top_links&interval=30d&limit=10";
-    let clicks = try_join(console.read(caller, days), console.read(caller, links));
+    let analytics = &console.app.analytics;
+    let days = "groupBy=timeseries&interval=30d&granularity=day";
+    let links = "groupBy=top_links&interval=30d&limit=10";
+    let clicks = try_join(
+        analytics.count(caller, Some(days)),
+        analytics.count(caller, Some(links)),
+    );
     let asked = about_clicks(&console, clicks).await?;
     page.problem = asked.problem;
     (page.days, page.links) = asked.answer.unzip();
     if me.has(Right::Operate) {
         let day = clock::unix_seconds().saturating_sub(DAY_SECONDS);
         let from = timestamp::from_seconds(day);
-        let of_day = query([("groupBy", "edge"), ("from", &*from)]);
-        let edges = format!("/clicks/accounting{of_day}");
+        let of_day = parameters([("groupBy", "edge"), ("from", &*from)]);
         let accounts = try_join(
-            console.read(caller, "/clicks/accounting"),
-            console.read::<EdgesView>(caller, &edges),
+            analytics.accounting(caller, None),
+            analytics.accounting(caller, Some(&of_day)),
         );
         let asked = about_clicks(&console, accounts).await?;
         page.problem = [page.problem, asked.problem].join(" ").trim().to_owned();
         if let Some((accounts, edges)) = asked.answer {
-            page.accounts = Some(accounts);
-            page.edges = edges.data;
+            page.accounts = Some(accounts.all);
+            page.edges = edges.data.unwrap_or_default();
         }
     }
     layout::ok(&page)

@@ -1,21 +1,23 @@
 //! The rules of a link, as JSON, and their dry run.
 
 use super::api::{Console, query};
-use super::edit::{find, path};
+use super::edit::{find, key};
 use super::fields::{Field, Fields, Input, stays};
 use super::form::{Form, Query};
 use super::layout::{self, Layout, Tab};
 use super::revision::Revision;
+use super::shown_link::{ShownLink, link_page};
 use super::signed_in::SignedIn;
 use super::strings as t;
-use super::views::{LinkView, link_page};
 use crate::problem::{FieldError, Problem};
 use crate::service::caller::Right;
+use crate::service::dry_run::Visitor;
 use askama::Template;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Redirect, Response};
-use http::{Method, StatusCode};
-use serde::Deserialize;
+use edgelink_wire::dry_run::DryRun;
+use edgelink_wire::rules::Rule;
+use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 /// The texts that describe a visitor.
@@ -33,7 +35,7 @@ const VISITOR: [&str; 7] = [
 #[template(path = "console/rules.html")]
 struct RulesPage {
     layout: Layout,
-    link: LinkView,
+    link: ShownLink,
     fields: Fields,
     visitor: Fields,
     revision: Revision,
@@ -45,36 +47,63 @@ struct RulesPage {
 }
 
 /// Where a visitor would be sent, and why.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug)]
 struct Outcome {
-    outcome: String,
+    outcome: &'static str,
     status: u16,
     location: Option<String>,
-    matched_rule: Option<u64>,
+    matched_rule: Option<usize>,
     rules: Vec<Explained>,
 }
 
 /// Whether a rule matches.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug)]
 struct Explained {
-    priority: u64,
+    priority: usize,
     long_url: String,
     matches: bool,
-    conditions: Vec<Condition>,
+    conditions: Vec<ShownCondition>,
 }
 
 /// Whether a condition holds.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Condition {
-    #[serde(rename = "type")]
-    kind: String,
+#[derive(Debug)]
+struct ShownCondition {
+    kind: &'static str,
     match_key: Option<String>,
     match_value: Option<String>,
     matches: bool,
     saw: Option<String>,
+}
+
+impl Outcome {
+    fn new(rules: &[Rule], run: DryRun) -> Self {
+        let matched_rule = run.matched_rule();
+        let rules = rules.iter().zip(run.rules).enumerate();
+        let rules = rules.map(|(index, (rule, explained))| Explained {
+            priority: index + 1,
+            long_url: rule.target.clone(),
+            matches: explained.holds,
+            conditions: rule
+                .conditions
+                .iter()
+                .zip(explained.conditions)
+                .map(|(condition, explained)| ShownCondition {
+                    kind: condition.kind.word(),
+                    match_key: condition.match_key.clone(),
+                    match_value: condition.match_value.clone(),
+                    matches: explained.holds,
+                    saw: explained.saw,
+                })
+                .collect(),
+        });
+        Self {
+            outcome: run.outcome.name(),
+            status: run.status,
+            location: run.location,
+            matched_rule,
+            rules: rules.collect(),
+        }
+    }
 }
 
 /// `GET /console/links/{code}/rules`.
@@ -97,9 +126,8 @@ impl RulesPage {
     ) -> Result<Self, Problem> {
         let domain = asked.get("domain");
         let (link, entity_tag) = find(console, me, code, domain).await?;
-        let rules = console
-            .get(me.caller(), &path(code, domain, "/rules"))
-            .await?;
+        let key = key(console, me, code, domain)?;
+        let found = console.app.links.find(me.caller(), &key).await?;
         let may_change = me.has(Right::ChangeLinks);
         Ok(Self {
             layout: Layout::new(me, Some(Tab::Links), t::RULES).with_notice(asked),
@@ -107,7 +135,7 @@ impl RulesPage {
                 Field::new("rules", t::RULES)
                     .hint(t::RULES_HINT)
                     .input(Input::Lines)
-                    .value(written(&rules.body["redirectRules"])),
+                    .value(written(&found.content.details.rules)),
             ]),
             visitor: visitor_fields(),
             link,
@@ -120,14 +148,11 @@ impl RulesPage {
 }
 
 /// Rules as people edit them: their order is their priority.
-fn written(rules: &Value) -> String {
-    let mut rules = rules.clone();
-    for rule in rules.as_array_mut().into_iter().flatten() {
-        if let Value::Object(rule) = rule {
-            rule.remove("priority");
-        }
-    }
-    serde_json::to_string_pretty(&rules).unwrap_or_default()
+fn written(rules: &[Rule]) -> String {
+    let rules = rules
+        .iter()
+        .map(|rule| json!({ "longUrl": rule.target, "conditions": rule.conditions }));
+    serde_json::to_string_pretty(&rules.collect::<Vec<_>>()).unwrap_or_default()
 }
 
 fn visitor_fields() -> Fields {
@@ -150,27 +175,20 @@ pub(super) async fn change(
     form: Form,
 ) -> Result<Response, Problem> {
     let domain = asked.get("domain");
-    let answer = match parse(form.get("rules")) {
-        Ok(rules) => {
-            let body = json!({ "redirectRules": rules });
-            let path = path(&code, domain, "/rules");
-            let sent = console.ask(
-                me.caller(),
-                Method::POST,
-                &path,
-                Some(&body),
-                form.if_match(),
-            );
-            sent.await
-        }
-        Err(problem) => Err(problem),
+    let links = &console.app.links;
+    let changed = async {
+        let mut body = Map::new();
+        body.insert("redirectRules".to_owned(), parse(form.get("rules"))?);
+        let key = key(&console, &me, &code, domain)?;
+        let rules = links.of_tenant(me.caller()).read_rules(body)?;
+        let set = links.set_rules(me.caller(), key, form.revisions(), rules);
+        set.await
     };
-    match answer {
-        Ok(answer) => {
+    match changed.await {
+        Ok(changed) => Ok(changed.answer(|_| {
             let to = query([("domain", domain), ("done", "rules")]);
-            let to = Redirect::to(&link_page(&code, "/rules", &to));
-            Ok(answer.before(to.into_response()))
-        }
+            Redirect::to(&link_page(&code, "/rules", &to)).into_response()
+        })),
         Err(problem) if stays(&problem) => {
             let mut page = RulesPage::of(&console, &me, &code, &asked).await?;
             page.revision = page.revision.again(&form, &problem, &page.fields);
@@ -214,13 +232,19 @@ pub(super) async fn dry_run(
     visitor.insert("at".to_owned(), asked.time("at"));
     visitor.insert("hasPassword".to_owned(), asked.is_on("hasPassword").into());
     visitor.retain(|_, value| !value.is_null());
-    let path = path(&code, asked.get("domain"), "/resolve");
-    let visitor = visitor.into();
-    let found = console.send(me.caller(), Method::POST, &path, &visitor);
+    let links = &console.app.links;
+    let found = async {
+        let key = key(&console, &me, &code, asked.get("domain"))?;
+        let visitor = Visitor::read(visitor)?;
+        let (link, visitor) = links.dry_run(me.caller(), &key, visitor).await?;
+        let record = link.record();
+        let run = DryRun::of(&record.as_bytes(), key.to_string().as_bytes(), &visitor);
+        Ok(Outcome::new(&link.content.details.rules, run))
+    };
     page.visitor = page.visitor.filled(&asked);
     let mut status = StatusCode::OK;
     match found.await {
-        Ok(answer) => page.outcome = Some(answer.read()?),
+        Ok(outcome) => page.outcome = Some(outcome),
         Err(problem) if stays(&problem) => {
             status = problem.status();
             page.visitor = page.visitor.with(&problem);

@@ -159,7 +159,7 @@ async fn check_known_keys(store: &Store, report: &mut Report) -> Result<(), Stor
         });
         report.ok(NAME, found);
     } else {
-        report.warn(NAME, format!("all keys are being scanned: {}", under_way.join("; ")), "Wait: until its scan is complete, a control plane asks the database for each link, and gives no snapshots to workers that start. If it comes no further, see its log.")
+        report.warn(NAME, format!("all keys are being scanned: {}", under_way.join("; ")), "Wait: until its scan is complete, a control plane asks the database for each link, and gives no snapshots to workers that start. If it comes no further, see its log.");
     }
     Ok(())
 }

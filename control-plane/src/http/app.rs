@@ -22,18 +22,17 @@ use crate::redis::Redis;
 use crate::reloaded::Reloaded;
 use crate::resolve::{KnownKeys, Resolver};
 use crate::service::accounts::Accounts;
+use crate::service::asking::Analytics;
 use crate::service::domains::DomainService;
 use crate::service::links::{Links, LinksParts};
 use crate::service::passwords::Passwords;
-use crate::service::seal::Seal;
 use crate::service::webhooks::Webhooks;
 use crate::snapshot::Snapshots;
-use crate::store::{Store, StoreError};
+use crate::store::Store;
 use crate::telemetry::traces::Tracer;
 use axum::extract::FromRef;
 use edgelink_wire::LinkPaths;
 use std::sync::Arc;
-use tokio::sync::OnceCell;
 
 /// The state that handlers share.
 pub(crate) struct App {
@@ -41,6 +40,7 @@ pub(crate) struct App {
     pub(crate) store: Arc<Store>,
     pub(crate) links: Arc<Links>,
     pub(crate) accounts: Accounts,
+    pub(crate) analytics: Analytics,
     pub(crate) domain_service: DomainService,
     pub(crate) webhooks: Webhooks,
     pub(crate) keys: Arc<KeyVerifier>,
@@ -88,8 +88,6 @@ pub(crate) struct App {
     pub(crate) live: Arc<Live>,
     /// Traces requests; `None` if nothing is traced.
     pub(crate) tracer: Option<Tracer>,
-    /// See [`App::seal`].
-    seal: OnceCell<Seal>,
 }
 
 /// The parts of the state that answer edges.
@@ -123,16 +121,20 @@ impl App {
         let links = &config.links;
         let keys = KeyVerifier::new(store.clone(), &config.auth, &config.console);
         let keys = Arc::new(keys);
+        let bounded = Bounded::new(&config);
+        let of_links = Arc::new(Links::new(LinksParts {
+            store: store.clone(),
+            minter,
+            known_keys: lookups.known_keys.clone(),
+            passwords: passwords.clone(),
+            feed: lookups.feed.clone(),
+            domains: lookups.domains.clone(),
+            config: config.clone(),
+        }));
+        let asking = (bounded.questions.clone(), bounded.exports.clone());
         Self {
-            links: Arc::new(Links::new(LinksParts {
-                store: store.clone(),
-                minter,
-                known_keys: lookups.known_keys.clone(),
-                passwords: passwords.clone(),
-                feed: lookups.feed.clone(),
-                domains: lookups.domains.clone(),
-                config: config.clone(),
-            })),
+            analytics: Analytics::new(lookups.clicks.engine.clone(), asking, &of_links),
+            links: of_links,
             accounts: Accounts::new(store.clone(), keys.clone(), passwords.clone()),
             keys,
             edge_tokens: lookups.edge_tokens,
@@ -173,18 +175,11 @@ impl App {
             engine: lookups.clicks.engine,
             snapshots: lookups.snapshots,
             live: lookups.live,
-            bounded: Bounded::new(&config),
+            bounded,
             tracer: lookups.tracer,
-            seal: OnceCell::new(),
             store,
             config,
         }
-    }
-
-    /// The seal of cursors, which all control planes of the database share.
-    pub(crate) async fn seal(&self) -> Result<&Seal, StoreError> {
-        let read = async || Ok(Seal::new(&self.store.installation().await?));
-        self.seal.get_or_try_init(read).await
     }
 }
 

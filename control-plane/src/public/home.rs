@@ -1,6 +1,6 @@
 //! `/` of a domain without `rootUrl` (the path of `links.prefix`, where there is one), and links that visitors create there.
 //!
-//! They are created by the API, as by the holder of the key in the configuration: what that key may do bounds what visitors can.
+//! They are created as by the holder of the key in the configuration: what that key may do bounds what visitors can.
 
 use crate::clock;
 use crate::config::HomeConfig;
@@ -14,6 +14,8 @@ use crate::http::auth::caller_of;
 use crate::http::limits;
 use crate::http::redirect::{page as page_of, requested_domain, unknown_host};
 use crate::problem::{FieldError, Kind, Problem};
+use crate::service::create_link::CreateLink;
+use crate::service::fields::Fields as ServiceFields;
 use crate::telemetry::LogThrottle;
 use crate::timestamp;
 use crate::ui::frame::{Frame, Message};
@@ -24,8 +26,8 @@ use axum::response::{IntoResponse, Redirect, Response};
 use edgelink_console::qr::Options;
 use edgelink_wire::redirect::{CACHE_CONTROL, NO_STORE};
 use edgelink_wire::{Code, Domain, LinkKey, LinkPrefix, Outcome};
-use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
-use serde_json::{Value, json};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use serde_json::Map;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -113,7 +115,7 @@ pub(super) async fn create(State(console): State<Console>, request: Request) -> 
     }
 }
 
-/// Asks the API for a link.
+/// Creates a link.
 async fn ask(
     console: &Console,
     key: &str,
@@ -126,18 +128,19 @@ async fn ask(
         return Err(Problem::of_field("longUrl", t::TOO_LONG));
     }
     let end = clock::unix_seconds() + config.stranger_days * DAY_SECONDS;
-    let mut link = json!({
-        "longUrl": target, "domain": domain.as_str(), "validUntil": timestamp::from_seconds(end),
-    });
+    let mut link = Map::new();
+    link.insert("longUrl".to_owned(), target.into());
+    link.insert("domain".to_owned(), domain.as_str().into());
+    link.insert("validUntil".to_owned(), timestamp::from_seconds(end).into());
     if config.stranger_aliases {
-        link["customSlug"] = form.text("customSlug");
+        link.insert("customSlug".to_owned(), form.text("customSlug"));
     }
     let caller = caller_of(&console.app.keys, key).await?;
-    let made = console.send(&caller, Method::POST, "/links", &link).await?;
-    let code = made.body.get("shortCode").and_then(Value::as_str);
-    let code = code.ok_or_else(|| Problem::new(Kind::Internal))?;
-    let to = Redirect::to(&format!("/+/made/{code}"));
-    Ok(made.before(to.into_response()))
+    let links = &console.app.links;
+    let of_tenant = links.of_tenant(&caller);
+    let request = CreateLink::read(ServiceFields::new(link), &of_tenant, &caller, None)?;
+    let made = links.create(&caller, request).await?;
+    Ok(made.answer(|made| Redirect::to(&format!("/+/made/{}", made.link.code)).into_response()))
 }
 
 /// Whether a visitor can do something about a problem: of the fields only those count that the form has.

@@ -388,9 +388,9 @@ impl<'s, S: PageSource + ?Sized> Pages<'s, S> {
             match page.await {
                 Ok(page) => {
                     if started.elapsed() > LATE {
-                        self.shrink()
+                        self.shrink();
                     } else {
-                        self.grow()
+                        self.grow();
                     }
                     let last = page.last()?;
                     self.after = Some(last.id);

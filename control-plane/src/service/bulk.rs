@@ -147,6 +147,22 @@ impl NamedChange {
     }
 }
 
+/// The most items of one request.
+pub(crate) const MAX_ITEMS: usize = 10_000;
+
+/// The problem of a request with more items than [`MAX_ITEMS`].
+pub(crate) fn too_many_items() -> Problem {
+    Problem::new(Kind::BodyTooLarge)
+        .with_detail(format!("a request may have at most {MAX_ITEMS} items"))
+}
+
+fn check_number<T>(items: &[T]) -> Result<(), Problem> {
+    if items.len() > MAX_ITEMS {
+        return Err(too_many_items());
+    }
+    Ok(())
+}
+
 impl Links {
     /// Creates links within the quota of the caller. Those that were refused before keep their problems.
     pub(crate) async fn create_many(
@@ -155,6 +171,7 @@ impl Links {
         requests: Vec<Result<CreateLink, Problem>>,
     ) -> Result<Changed<Vec<CreateOutcome>>, Problem> {
         caller.require(Right::CreateLinks)?;
+        check_number(&requests)?;
         let requests = self.hash_all(caller, requests).await;
         let is_alias = |item: &Result<CreateLink, _>| {
             let item = item.as_ref();
@@ -181,6 +198,7 @@ impl Links {
         mut room: AnswerRoom,
     ) -> Result<Changed<Vec<ChangedOutcome>>, Problem> {
         caller.require(Right::ChangeLinks)?;
+        check_number(&changes)?;
         let setter = caller.claim();
         hash_all(
             &self.passwords,

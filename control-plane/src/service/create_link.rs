@@ -330,7 +330,7 @@ impl CreateLink {
         Ok(Created {
             is_found: stored.found,
             is_replayed: true,
-            ..Created::created(link)
+            ..Created::fresh(link)
         })
     }
 }
@@ -349,7 +349,7 @@ pub(crate) struct Created {
 
 impl Created {
     /// A link that was created for a request.
-    pub(crate) fn created(link: Link) -> Self {
+    pub(crate) fn fresh(link: Link) -> Self {
         Self {
             link,
             is_found: false,
@@ -362,7 +362,7 @@ impl Created {
     pub(crate) fn found(link: Link) -> Self {
         Self {
             is_found: true,
-            ..Self::created(link)
+            ..Self::fresh(link)
         }
     }
 

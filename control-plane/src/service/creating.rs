@@ -338,7 +338,7 @@ impl<'a> OpenRequest<'a> {
                 let is_generated = !is_alias || self.request.number == Some(link.id);
                 let kind = if is_generated { "generated" } else { "alias" };
                 counter!(LINKS_CREATED, "kind" => kind).increment(1);
-                Some(Ok(Created::created(link)))
+                Some(Ok(Created::fresh(link)))
             }
             Err(CreateError::Found(link)) => Some(Ok(Created::found(*link))),
             Err(CreateError::Repeated(stored)) => Some(self.request.replayed(*stored)),

@@ -8,6 +8,7 @@ use super::link_patch::LinkPatch;
 use super::moving::{Move, relocate};
 use super::passwords::Passwords;
 use super::revisions::Revisions;
+use super::seal::Seal;
 use super::tenant_links::TenantLinks;
 use crate::config::Config;
 use crate::feed::{Changed, Domains, Feed};
@@ -16,12 +17,10 @@ use crate::links::model::Link;
 use crate::numbers::Minter;
 use crate::problem::{FieldError, Kind, Problem};
 use crate::resolve::KnownKeys;
-use crate::store::{
-    ChangeError, ChangeFn, ChangeOutcome, LinkMove, LinkPage, ListQuery, NewReport, Store,
-    VisitCounts,
-};
+use crate::store::{ChangeError, ChangeFn, ChangeOutcome, LinkMove, NewReport, Store, VisitCounts};
 use edgelink_wire::{LinkKey, LinkState};
 use std::sync::Arc;
+use tokio::sync::OnceCell;
 
 /// How often `put` looks for the link, where others create, change and delete it meanwhile.
 const MAX_ROUNDS: usize = 5;
@@ -34,6 +33,8 @@ pub(crate) struct Links {
     pub(super) feed: Arc<Feed>,
     domains: Arc<Domains>,
     pub(super) config: Arc<Config>,
+    /// See [`Links::seal`].
+    pub(super) seal: OnceCell<Seal>,
 }
 
 /// What use cases of links need.
@@ -75,6 +76,7 @@ impl Links {
             feed,
             domains,
             config,
+            seal: OnceCell::new(),
         }
     }
 
@@ -214,16 +216,6 @@ impl Links {
             None => None,
         };
         Ok((link, visits))
-    }
-
-    /// A page of the links that exist for the caller.
-    pub(crate) async fn list(
-        &self,
-        caller: &Caller,
-        query: &ListQuery,
-    ) -> Result<LinkPage, Problem> {
-        caller.require(Right::ReadLinks)?;
-        Ok(self.store.list_links(query).await?)
     }
 
     /// Changes a link that has one of the revisions.

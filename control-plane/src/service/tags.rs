@@ -139,7 +139,8 @@ impl Links {
 
     /// Refuses a tag that no link of the caller's tenant has.
     pub(crate) async fn check_tag(&self, caller: &Caller, tag: &str) -> Result<(), Problem> {
-        if self.store.has_tag(caller.tenant_id(), tag).await? {
+        let is_tag = values::tag(&Value::from(tag)).is_ok();
+        if is_tag && self.store.has_tag(caller.tenant_id(), tag).await? {
             Ok(())
         } else {
             Err(Problem::new(Kind::TagNotFound))

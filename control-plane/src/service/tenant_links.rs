@@ -1,12 +1,15 @@
 //! The settings of links for the requests of a tenant.
 
+use super::values;
 use crate::config::LinksConfig;
 use crate::domains::{DomainTable, NoDomain};
-use crate::links::checked::{CheckedContent, CheckedTarget};
+use crate::links::checked::{CheckedContent, CheckedRules, CheckedTarget};
 use crate::links::model::LinkContent;
+use crate::problem::Problem;
 use crate::store::ChangeError;
 use edgelink_wire::Domain;
 use edgelink_wire::target::{TargetError, TargetRules};
+use serde_json::{Map, Value};
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -56,6 +59,17 @@ impl<'a> TenantLinks<'a> {
             own_domains: &self.config.domains,
             is_made: &|host| self.domains.has_made(host),
             blocked_hosts: &self.config.blocked_hosts,
+        })
+    }
+
+    /// Reads the rules of a link.
+    ///
+    /// # Errors
+    /// A problem that names each wrong rule and condition.
+    pub(crate) fn read_rules(&self, object: Map<String, Value>) -> Result<CheckedRules, Problem> {
+        let rules = self.by_rules(|rules| CheckedRules::read(object, rules));
+        rules.map_err(|errors| {
+            Problem::validation(errors.into_iter().map(values::rule_error).collect())
         })
     }
 

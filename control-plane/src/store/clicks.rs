@@ -87,9 +87,9 @@ async fn count(
         let is_new = |batch: &&Placed<'_>| worker.taken.take(batch.head.seq);
         let untaken: Vec<_> = batches.iter().filter(is_new).copied().collect();
         if has_older {
-            new.extend(older::without_row(session, &untaken).await?)
+            new.extend(older::without_row(session, &untaken).await?);
         } else {
-            new.extend(untaken)
+            new.extend(untaken);
         }
     }
     if has_older && !older::write_rows(session, &new, now).await? {

@@ -84,7 +84,7 @@ async fn mistakes_are_named() {
         ),
         (
             json!({ "externalId": "", "longUrl": "x", "state": "gone" }),
-            vec!["longUrl", "state", "externalId"],
+            vec!["longUrl", "externalId", "state"],
         ),
     ] {
         let refused = put(&server, &body).await;

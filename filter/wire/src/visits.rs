@@ -372,47 +372,43 @@ mod tests {
     }
 
     proptest! {
-            #[test]
-            fn returns_and_their_outcomes_are_read(
-                worker: [u8; 16],
-                returns in prop::collection::vec(("[a-z/]{1,9}", any::<u64>(), prop::option::of((1..u64::MAX, any::<u64>())), any::<bool>()), 0..9),
-            ) {
-                let written = VisitReturns {
-                    worker,
-                    returns: returns.iter().map(|(key, number, settled, _)| VisitReturn {
-                        key: key.as_bytes(),
-                        number: *number,
-                        settled: settled.map(|(number, spent)| SettledBlock { number, spent }),
-                    }).collect(),
-                };
-                let bytes = written.to_bytes();
-                prop_assert_eq!(VisitReturns::decode(&bytes), Ok(written));
-                let outcomes: Vec<_> = returns.iter().map(|(.., is_late)| if is_late {
-    ReturnOutcome::Later
-    } else {
-    ReturnOutcome::Settled
-    }).collect();
-                let bytes = ReturnOutcome::to_bytes(&outcomes);
-                prop_assert_eq!(ReturnOutcome::decode(&bytes, outcomes.len()), Ok(outcomes));
-            }
-
-            #[test]
-            fn any_bytes_are_taken_for_returns_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
-                let _ = VisitReturns::decode(&bytes);
-                let _ = VisitReturns::decode(&[b"\x010123456789abcdef", &bytes[..]].concat());
-                let _ = ReturnOutcome::decode(&bytes, 3);
-            }
-
-            #[test]
-            fn what_was_written_is_read(
-                worker: [u8; 16], number: u64, settled in 1..u64::MAX, spent: u64, has_block: bool, wants: bool,
-            ) {
-                let settled = has_block.then_some(SettledBlock { number: settled, spent });
-                let request = VisitsRequest { worker, number, settled, wants };
-                prop_assert!(request.to_bytes().len() <= MAX_LENGTH);
-                prop_assert_eq!(VisitsRequest::decode(&request.to_bytes()), Ok(request));
-                let answer = VisitsAnswer { number, visits: spent, millis: number };
-                prop_assert_eq!(VisitsAnswer::decode(&answer.to_bytes()), Ok(answer));
-            }
+        #[test]
+        fn returns_and_their_outcomes_are_read(
+            worker: [u8; 16],
+            returns in prop::collection::vec(("[a-z/]{1,9}", any::<u64>(), prop::option::of((1..u64::MAX, any::<u64>())), any::<bool>()), 0..9),
+        ) {
+            let written = VisitReturns {
+                worker,
+                returns: returns.iter().map(|(key, number, settled, _)| VisitReturn {
+                    key: key.as_bytes(),
+                    number: *number,
+                    settled: settled.map(|(number, spent)| SettledBlock { number, spent }),
+                }).collect(),
+            };
+            let bytes = written.to_bytes();
+            prop_assert_eq!(VisitReturns::decode(&bytes), Ok(written));
+            let outcomes: Vec<_> = returns.iter().map(|(.., is_late)| if *is_late { ReturnOutcome::Later } else { ReturnOutcome::Settled }).collect();
+            let bytes = ReturnOutcome::to_bytes(&outcomes);
+            prop_assert_eq!(ReturnOutcome::decode(&bytes, outcomes.len()), Ok(outcomes));
         }
+
+        #[test]
+        fn any_bytes_are_taken_for_returns_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+            let _ = VisitReturns::decode(&bytes);
+            let _ = VisitReturns::decode(&[b"\x010123456789abcdef", &bytes[..]].concat());
+            let _ = ReturnOutcome::decode(&bytes, 3);
+        }
+
+        #[test]
+        fn what_was_written_is_read(
+            worker: [u8; 16], number: u64, settled in 1..u64::MAX, spent: u64, has_block: bool, wants: bool,
+        ) {
+            let settled = has_block.then_some(SettledBlock { number: settled, spent });
+            let request = VisitsRequest { worker, number, settled, wants };
+            prop_assert!(request.to_bytes().len() <= MAX_LENGTH);
+            prop_assert_eq!(VisitsRequest::decode(&request.to_bytes()), Ok(request));
+            let answer = VisitsAnswer { number, visits: spent, millis: number };
+            prop_assert_eq!(VisitsAnswer::decode(&answer.to_bytes()), Ok(answer));
+        }
+    }
 }

@@ -90,7 +90,7 @@ async fn lose_newest(database: &Database, [tenant, user, domain, webhook]: Ids) 
          DELETE FROM webhooks WHERE id >= {webhook}"
     );
     if database.is_sqlite() {
-        script += "; UPDATE sqlite_sequence SET seq = 0 WHERE name = 'webhooks'"
+        script += "; UPDATE sqlite_sequence SET seq = 0 WHERE name = 'webhooks'";
     } else {
         for table in ["tenants", "users", "domains", "webhooks"] {
             script += &format!("; ALTER TABLE {table} AUTO_INCREMENT = 1");

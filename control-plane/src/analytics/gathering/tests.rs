@@ -99,9 +99,9 @@ fn values(click: &Click, kind: DocKind) -> Vec<(Attribute, String)> {
     if kind != DocKind::Link {
         values.push((Attribute::Link, click.key.to_string()));
         if click.tags.is_empty() {
-            values.push((Attribute::Tag, String::new()))
+            values.push((Attribute::Tag, String::new()));
         } else {
-            values.extend(click.tags.iter().map(|tag| (Attribute::Tag, tag.clone())))
+            values.extend(click.tags.iter().map(|tag| (Attribute::Tag, tag.clone())));
         }
     }
     if kind == DocKind::Tenant {

@@ -4,7 +4,7 @@
 
 use super::bulk_answer;
 use super::bulk_items::{self, ItemView};
-use super::idempotency::{RequestId, Route, WholeRequest};
+use super::idempotency_key;
 use super::schema;
 use crate::config::LinksConfig;
 use crate::http::app::App;
@@ -14,6 +14,7 @@ use crate::service::answer_room::AnswerRoom;
 use crate::service::caller::Caller;
 use crate::service::create_link::{CreateLink, CreateOutcome, LinkRequest};
 use crate::service::fields::Fields;
+use crate::service::idempotency::{Route, WholeRequest};
 use axum::extract::{Extension, Request, State};
 use axum::response::Response;
 use http::StatusCode;
@@ -57,7 +58,7 @@ pub(crate) async fn create_many(
     Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let id = RequestId::of(request.headers(), &caller, Route::Bulk)?;
+    let id = idempotency_key::read(request.headers(), &caller, Route::Bulk)?;
     bulk_items::check_type(request.headers())?;
     let mut whole = WholeRequest::default();
     let mut room = AnswerRoom::of(&app.config.server);

@@ -105,12 +105,15 @@ pub(crate) async fn delete_many(
     }))
 }
 
+/// Reads an item of a body.
+type Read = fn(Map<String, Value>, &TenantLinks<'_>, &Caller) -> Result<NamedChange, Problem>;
+
 /// Makes the changes of a body.
 async fn change_many(
     app: &App,
     caller: &Caller,
     request: Request,
-    read: fn(Map<String, Value>, &TenantLinks<'_>, &Caller) -> Result<NamedChange, Problem>,
+    read: Read,
 ) -> Result<Changed<Vec<ChangedOutcome>>, Problem> {
     bulk_items::check_type(request.headers())?;
     let mut room = AnswerRoom::of(&app.config.server);

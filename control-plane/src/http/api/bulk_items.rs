@@ -10,15 +10,13 @@ use crate::http::arriving::{Arrived, Arriving};
 use crate::http::auth::Caller;
 use crate::links::model::Link;
 use crate::problem::{Document, Kind, Problem};
+use crate::service::bulk::{MAX_ITEMS, too_many_items};
 use axum::body::Body;
 use http::{Extensions, HeaderMap, StatusCode};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 use utoipa::ToSchema;
-
-/// The most items of one request.
-const MAX_ITEMS: usize = 10_000;
 
 /// Checks the type of the body.
 pub(super) fn check_type(headers: &HeaderMap) -> Result<(), Problem> {
@@ -86,8 +84,7 @@ impl<T, F: FnMut(usize, Value) -> T> Reader<T, F> {
     fn item(&mut self, element: &[u8]) -> Result<(), Problem> {
         let index = self.parsed.len();
         if index == MAX_ITEMS {
-            return Err(Problem::new(Kind::BodyTooLarge)
-                .with_detail(format!("the body may have at most {MAX_ITEMS} items")));
+            return Err(too_many_items());
         }
         let value = serde_json::from_slice(element).map_err(|error| {
             Problem::new(Kind::InvalidBody).with_detail(format!("item {index}: {error}"))

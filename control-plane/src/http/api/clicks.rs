@@ -1,7 +1,6 @@
 //! `GET` and `DELETE /links/{code}/clicks`: the single clicks of a link.
 
 pub(crate) mod export;
-pub(crate) mod filter;
 pub(crate) mod view;
 
 use super::one::{LinkAndQuery, RequestedLink};
@@ -73,7 +72,6 @@ pub(crate) async fn delete(
     Extension(caller): Extension<Caller>,
     RequestedLink(key): RequestedLink,
 ) -> Result<Json<DeletedView>, Problem> {
-    let link = app.links.find(&caller, &key).await?;
-    let deleted = app.delete_clicks(&link, &caller.actor()).await?;
+    let deleted = app.analytics.delete_clicks(&caller, &key).await?;
     Ok(Json(DeletedView { deleted }))
 }

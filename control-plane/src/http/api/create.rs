@@ -1,7 +1,7 @@
 //! `POST /links`.
 
 use super::body::JsonObject;
-use super::idempotency::{self, RequestId, Route};
+use super::idempotency_key;
 use super::schema;
 use super::view;
 use crate::config::LinksConfig;
@@ -10,6 +10,7 @@ use crate::problem::Problem;
 use crate::service::caller::Caller;
 use crate::service::create_link::{CreateLink, Created, LinkRequest};
 use crate::service::fields::Fields;
+use crate::service::idempotency::Route;
 use axum::extract::{Extension, State};
 use axum::response::Response;
 use http::HeaderMap;
@@ -48,7 +49,7 @@ pub(crate) async fn create(
     JsonObject(object): JsonObject,
 ) -> Result<Response, Problem> {
     let links = &app.links.of_tenant(&caller);
-    let id = RequestId::of(&headers, &caller, Route::One)?;
+    let id = idempotency_key::read(&headers, &caller, Route::One)?;
     let receipt = id.map(|id| id.receipt(0, &object));
     let request = CreateLink::read(Fields::new(object), links, &caller, receipt)?;
     let made = app.links.create(&caller, request).await?;
@@ -63,7 +64,7 @@ fn answer(made: &Created, links: &LinksConfig) -> Response {
     };
     if made.is_replayed {
         let headers = response.headers_mut();
-        headers.insert(idempotency::REPLAYED, idempotency::TRUE);
+        headers.insert(idempotency_key::REPLAYED, idempotency_key::TRUE);
     }
     response
 }

@@ -1,14 +1,15 @@
 //! `GET /events`: clicks as they are reported, as server-sent events.
 
-use super::clicks::filter;
-use super::list::filter_tags;
 use super::schema;
 use crate::admission::Permit;
 use crate::http::app::App;
 use crate::http::auth::{Caller, check_again};
 use crate::live::{ListenerFilter, LiveEvent, Subscription};
 use crate::problem::{Kind, Problem};
+use crate::service::caller::Right;
+use crate::service::click_filter as filter;
 use crate::service::fields::Fields;
+use crate::service::link_list::filter_tags;
 use crate::service::values;
 use axum::extract::{Extension, RawQuery, State};
 use axum::response::sse::{Event, Sse};
@@ -47,6 +48,7 @@ pub(crate) async fn stream(
     headers: HeaderMap,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
+    caller.require(Right::ReadLinks)?;
     let mut fields = Fields::of_query_with(query.as_deref(), &filter::LISTS)?;
     let links = app.links.of_tenant(&caller);
     let code = fields.optional("shortCode", filter::code);

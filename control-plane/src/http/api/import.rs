@@ -7,7 +7,7 @@
 
 use super::bulk;
 use super::bulk_items::{self, ItemView};
-use super::idempotency::{RequestId, Route, WholeRequest};
+use super::idempotency_key;
 use super::schema;
 use crate::config::LinksConfig;
 use crate::http::app::App;
@@ -17,6 +17,7 @@ use crate::service::answer_room::AnswerRoom;
 use crate::service::caller::Caller;
 use crate::service::create_link::CreateLink;
 use crate::service::fields::Fields;
+use crate::service::idempotency::{Route, WholeRequest};
 use crate::service::import::{Foreseen, ImportedLink};
 use crate::service::values;
 use axum::extract::{Extension, RawQuery, Request, State};
@@ -48,7 +49,7 @@ pub(crate) async fn import(
     fields.finish()?;
     let import = app.links.import(&caller).await?;
     // A dry run refuses a wrong key too, and does nothing with a right one.
-    let id = RequestId::of(request.headers(), &caller, Route::Import)?;
+    let id = idempotency_key::read(request.headers(), &caller, Route::Import)?;
     bulk_items::check_type(request.headers())?;
     let is_dry_run = is_dry_run.unwrap_or_default();
     let id = id.filter(|_| !is_dry_run);

@@ -1,10 +1,7 @@
 //! `/analytics/orphans`: requests that led to no link, which only those see who may read all links of the tenant.
 
-use super::analytics::times::{DAY, Times, one_of};
-use super::analytics::{AnalyticsView, DEFAULT_LIMIT, limit};
 use super::clicks::DeletedView;
 use super::clicks::export::{ClicksView, RawAsked};
-use super::clicks::filter;
 use super::schema;
 use crate::analytics::{Interval, OrphanGroup, RawQuery as Asked, orphans};
 use crate::clock;
@@ -12,7 +9,10 @@ use crate::counts::Bots;
 use crate::http::app::App;
 use crate::http::auth::Caller;
 use crate::problem::Problem;
+use crate::service::analytics::{AnalyticsView, DEFAULT_LIMIT, limit};
+use crate::service::click_filter as filter;
 use crate::service::fields::{Fields, Reason};
+use crate::service::times::{DAY, Times, one_of};
 use crate::service::values;
 use axum::Json;
 use axum::extract::{Extension, RawQuery, State};
@@ -44,9 +44,9 @@ pub(crate) async fn get(
         values::domain(value, &app.links.of_tenant(&caller))
     });
     fields.finish()?;
-    let engine = app.ask(&caller).await?;
+    let engine = app.analytics.ask(&caller).await?;
     let query = Asked {
-        scope: filter::of_tenant(&app, &caller, domain.as_ref()).await?,
+        scope: filter::whole_tenant(&app.links, &caller, domain.as_ref()).await?,
         from: times.interval.from,
         to: times.interval.to,
         bots,
@@ -106,7 +106,7 @@ pub(crate) async fn list(
         values::domain(value, &app.links.of_tenant(&caller))
     });
     fields.finish()?;
-    let scope = filter::of_tenant(&app, &caller, domain.as_ref()).await?;
+    let scope = filter::whole_tenant(&app.links, &caller, domain.as_ref()).await?;
     asked.answer(&app, &caller, scope, true).await
 }
 
@@ -122,7 +122,7 @@ pub(crate) async fn delete(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
 ) -> Result<Json<DeletedView>, Problem> {
-    let deleted = app.delete_orphans(&caller.actor()).await?;
+    let deleted = app.analytics.delete_orphans(&caller).await?;
     Ok(Json(DeletedView { deleted }))
 }
 

@@ -7,15 +7,12 @@ use super::schema;
 use super::view;
 use crate::http::app::App;
 use crate::http::auth::Caller;
-use crate::links::checked::CheckedRules;
 use crate::links::model::Link;
 use crate::problem::Problem;
 use crate::service::schemas::NewRules;
-use crate::service::values;
 use axum::Json;
 use axum::extract::{Extension, State};
 use axum::response::{IntoResponse, Response};
-use edgelink_wire::rules::RuleError;
 use http::header;
 use serde::Serialize;
 use std::sync::Arc;
@@ -69,14 +66,9 @@ pub(crate) async fn replace(
     JsonObject(object): JsonObject,
 ) -> Result<Response, Problem> {
     let links = app.links.of_tenant(&caller);
-    let rules = links.by_rules(|rules| CheckedRules::read(object, rules));
-    let rules = rules.map_err(problem)?;
+    let rules = links.read_rules(object)?;
     let changed = app.links.set_rules(&caller, key, revisions, rules).await?;
     Ok(changed.answer(|link| answer(&link)))
-}
-
-fn problem(errors: Vec<RuleError>) -> Problem {
-    Problem::validation(errors.into_iter().map(values::rule_error).collect())
 }
 
 /// The rules of a link as the API shows them.

@@ -10,10 +10,10 @@ use super::view::{VisitsSummary, time};
 use crate::analytics::{EngineError, MAX_ORPHANS, RawClick, RawQuery, orphan_word};
 use crate::config::LinksConfig;
 use crate::counts::{Bots, Scope};
-use crate::http::api::clicks::filter::{self, ClickFilter, FoundScope};
 use crate::http::app::App;
 use crate::http::auth::Caller;
 use crate::problem::{Kind, Problem};
+use crate::service::click_filter::{self as filter, ClickFilter, FoundScope};
 use crate::service::fields::{Fields, Reason};
 use crate::service::values;
 use crate::store::ListQuery;
@@ -122,7 +122,13 @@ pub(super) async fn overview(
         if !sees_orphans(&caller) {
             return Ok(0);
         }
-        match app.ask(&caller).await?.count_raw(&query, MAX_LISTED).await {
+        match app
+            .analytics
+            .ask(&caller)
+            .await?
+            .count_raw(&query, MAX_LISTED)
+            .await
+        {
             // None are kept.
             Err(EngineError::Unsupported(_)) => Ok(0),
             counted => counted.map_err(Problem::from),
@@ -163,8 +169,7 @@ pub(super) async fn delete(
     NamedLink(key, fields): NamedLink,
 ) -> Result<Json<Value>, Failure> {
     fields.finish()?;
-    let link = app.links.find(&caller, &key).await?;
-    let deleted = app.delete_clicks(&link, &caller.actor()).await?;
+    let deleted = app.analytics.delete_clicks(&caller, &key).await?;
     Ok(Json(json!({ "deletedVisits": deleted })))
 }
 
@@ -241,7 +246,7 @@ pub(super) async fn orphan(
     if !sees_orphans(&caller) {
         return Ok(answer(&app.config.links, &[], wanted.page, 0, false));
     }
-    let scope = filter::of_tenant(&app, &caller, domain.as_ref()).await?;
+    let scope = filter::whole_tenant(&app.links, &caller, domain.as_ref()).await?;
     let Some(kind) = kind else {
         return list((&app, &caller), &wanted, (scope, false), true).await;
     };
@@ -251,6 +256,7 @@ pub(super) async fn orphan(
         ..wanted.query(scope, true)
     };
     let mut visits = app
+        .analytics
         .ask(&caller)
         .await?
         .raw(&query)
@@ -274,7 +280,7 @@ pub(super) async fn delete_orphan(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
 ) -> Result<Json<Value>, Failure> {
-    let deleted = app.delete_orphans(&caller.actor()).await?;
+    let deleted = app.analytics.delete_orphans(&caller).await?;
     Ok(Json(json!({ "deletedVisits": deleted })))
 }
 
@@ -299,7 +305,7 @@ async fn of_many(
     wanted: &Wanted,
     of: ClickFilter,
 ) -> Result<Json<Value>, Failure> {
-    let FoundScope { scope, at_least } = of.find(app, caller).await?;
+    let FoundScope { scope, at_least } = of.find(&app.links, caller).await?;
     list((app, caller), wanted, (scope, at_least), false).await
 }
 
@@ -315,7 +321,7 @@ async fn list(
         return Ok(answer(links, &[], wanted.page, 0, false));
     }
     let query = wanted.query(scope, orphans);
-    let engine = app.ask(caller).await?;
+    let engine = app.analytics.ask(caller).await?;
     let total = engine.count_raw(&query, MAX_LISTED).await;
     let total = total.map_err(Problem::from)?;
     let visits = if query.skip < total {

@@ -29,9 +29,9 @@ pub(super) struct Capture {
 impl Capture {
     fn push(&mut self, byte: u8) {
         if self.bytes.len() < self.most {
-            self.bytes.push(byte)
+            self.bytes.push(byte);
         } else {
-            self.is_cut = true
+            self.is_cut = true;
         }
     }
 

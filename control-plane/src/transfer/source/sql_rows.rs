@@ -227,9 +227,9 @@ impl<'c> Values<'c> {
     /// Begins the next value.
     fn begin(&mut self) {
         if self.list.len() < MAX_COLUMNS {
-            self.list.push(String::new())
+            self.list.push(String::new());
         } else {
-            self.refuse(|| format!("has more than {MAX_COLUMNS} values"))
+            self.refuse(|| format!("has more than {MAX_COLUMNS} values"));
         }
     }
 

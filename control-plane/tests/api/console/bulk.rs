@@ -133,6 +133,18 @@ async fn a_change_of_nothing_says_what_is_missing() {
 }
 
 #[tokio::test]
+async fn lines_when_there_are_more_than_10_000_are_refused_as_a_whole() {
+    let server = start().await;
+    let mut browser = Browser::admin(&server).await;
+    let lines = "a\n".repeat(10_001);
+    let answer = browser
+        .post("/console/create-many", &[("lines", &lines)])
+        .await;
+    assert_eq!(answer.status, 413);
+    assert!(answer.text().contains("at most 10000 items"));
+}
+
+#[tokio::test]
 async fn each_line_is_a_link() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
@@ -141,7 +153,7 @@ async fn each_line_is_a_link() {
     let fields = [("lines", lines), ("tags", "x"), ("domain", "other.example")];
     let answer = browser.post("/console/create-many", &fields).await;
     assert_eq!(answer.status, 200);
-    assert!(answer.text().contains("other.example/bee") && answer.text().contains("longUrl "));
+    assert!(answer.text().contains("other.example/bee") && answer.text().contains("longUrl: "));
     let links = server.all_links().await;
     assert_eq!(links.len(), 2);
     assert!(links.iter().all(|link| link["tags"] == json!(["x"])));

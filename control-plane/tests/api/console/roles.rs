@@ -60,6 +60,9 @@ async fn each_role_sees_what_it_may() {
             };
             assert_eq!(status, expected, "{role} {page}");
         }
+        if role == "creator" {
+            assert_eq!(browser.get("/console/live").await.status, 403);
+        }
     }
 }
 

@@ -61,9 +61,9 @@ fn check_attempt(run: &Run, attempt: &Attempt, operation: &Operation, verdict: &
     let question = Question::of(operation, Some(attempt.via), attempt.time);
     let text = format!("a write by {}: {}", attempt.via, attempt.end);
     if attempt.is_answered() {
-        judge_answer(run, question, (operation, text), verdict)
+        judge_answer(run, question, (operation, text), verdict);
     } else {
-        judge_failure(run, question, (operation, text), verdict)
+        judge_failure(run, question, (operation, text), verdict);
     }
 }
 
@@ -146,9 +146,9 @@ fn note_pressed(
         let key = (fault.kind.clone(), kind.to_owned());
         let answers = verdict.pressed.entry(key).or_default();
         if is_answered {
-            answers.times.push(to - from)
+            answers.times.push(to - from);
         } else {
-            answers.failed += 1
+            answers.failed += 1;
         }
     }
 }

@@ -1,6 +1,5 @@
 //! Single clicks as a page, or as a file that is sent while it is read.
 
-use super::filter;
 use super::view::{self, ClickView, Conversions};
 use crate::admission::Permit;
 use crate::analytics::{Engine, EngineError, RawClick, RawPlace, RawQuery};
@@ -8,6 +7,7 @@ use crate::counts::{Bots, Scope};
 use crate::http::app::App;
 use crate::http::auth::Caller;
 use crate::problem::Problem;
+use crate::service::click_filter as filter;
 use crate::service::cursor;
 use crate::service::fields::{Fields, Reason};
 use crate::service::page;
@@ -104,7 +104,7 @@ impl RawAsked {
         match self.format {
             Format::Json => one_page(app, caller, query, self.limit).await,
             format => {
-                let permit = app.export(caller)?;
+                let permit = app.analytics.export(caller)?;
                 export(app, permit, query, format, self.limit).await
             }
         }
@@ -121,7 +121,7 @@ async fn one_page(
         limit: limit + 1,
         ..query
     };
-    let mut clicks = app.ask(caller).await?.raw(&query).await?;
+    let mut clicks = app.analytics.ask(caller).await?.raw(&query).await?;
     let next_cursor = page::cut(&mut clicks, limit).map(view::id);
     let conversions = conversions(&app.store, &clicks).await?;
     let view = |click| ClickView::new(click, &conversions);

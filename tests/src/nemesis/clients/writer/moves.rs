@@ -156,14 +156,14 @@ impl Writer {
             return false;
         };
         if old_value == Value::Absent {
-            self.done(ops[0], &slot.code, old_since)
+            self.done(ops[0], &slot.code, old_since);
         } else {
-            self.undone(ops[0], old_since)
+            self.undone(ops[0], old_since);
         }
         if new_value == link.value() {
-            self.done(ops[1], &place.code, new_since)
+            self.done(ops[1], &place.code, new_since);
         } else {
-            self.undone(ops[1], new_since)
+            self.undone(ops[1], new_since);
         }
         slot.buried = None;
         slot.know(old);

@@ -1,29 +1,21 @@
-//! `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header): a request that is safe to retry.
+//! Requests that are safe to retry, by a key of their clients (draft-ietf-httpapi-idempotency-key-header).
 //!
 //! The transaction that creates a link stores a receipt under the hash of API key and `Idempotency-Key`. A repeated request, at
 //! any replica and after any crash, is answered from the receipt: the same link, as it was then. Errors leave no receipt,
 //! because they have created nothing: the request is carried out again.
 
-use crate::http::auth::{Caller, sent_key};
+use super::caller::Caller;
 use crate::problem::{Kind, Problem};
 use crate::store::{Receipt, Store};
-use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
-
-/// The header of a request.
-const KEY: &str = "idempotency-key";
-
-/// The header of an answer that repeats an earlier one.
-pub(super) const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
-pub(super) const TRUE: HeaderValue = HeaderValue::from_static("true");
 
 /// The longest key, in characters.
 const MAX_KEY_LENGTH: usize = 255;
 
 /// The hash of a request's key, caller and route.
 #[derive(Clone, Debug)]
-pub(super) struct RequestId {
+pub(crate) struct RequestId {
     hash: [u8; 32],
     /// A hash of this key and the whole API key, of whose secret the database has a hash only. Passwords are mixed with it
     /// before they become part of a fingerprint. So readers of the database who know this key cannot try passwords out by
@@ -32,38 +24,34 @@ pub(super) struct RequestId {
 }
 
 impl RequestId {
-    /// Reads the header; `None` if there is none. The same key of another caller or route is another id.
-    pub(super) fn of(
-        headers: &HeaderMap,
+    /// The id of a request that was sent with that key, by a caller who has sent `api_key`. The same key of another caller or route
+    /// is another id.
+    ///
+    /// # Errors
+    /// A problem if it is no key.
+    pub(crate) fn new(
+        key: &str,
         caller: &Caller,
         route: Route,
-    ) -> Result<Option<Self>, Problem> {
-        let mut values = headers.get_all(KEY).iter();
-        let Some(value) = values.next() else {
-            return Ok(None);
-        };
-        let key = value.to_str().ok().and_then(unquoted);
-        let (Some(key), None) = (key, values.next()) else {
-            return Err(Problem::new(Kind::InvalidIdempotencyKey).with_detail(format!(
-                "Idempotency-Key must be given once, with 1 to {MAX_KEY_LENGTH} visible characters"
-            )));
-        };
+        api_key: &[u8],
+    ) -> Result<Self, Problem> {
+        let key = unquoted(key).ok_or_else(invalid)?;
         let hash = Sha256::new()
             .chain_update(caller.id())
             .chain_update([0])
             .chain_update(key)
             .chain_update(route.suffix());
-        Ok(Some(Self {
+        Ok(Self {
             hash: hash.finalize().into(),
-            secret: secret(headers, key),
-        }))
+            secret: secret(api_key, key),
+        })
     }
 
     /// Stores the fingerprint of the whole request.
     ///
     /// # Errors
     /// A problem if the key was used for another request, or the store's.
-    pub(super) async fn claim(&self, store: &Store, whole: WholeRequest) -> Result<(), Problem> {
+    pub(crate) async fn claim(&self, store: &Store, whole: WholeRequest) -> Result<(), Problem> {
         let fingerprint = whole.0.finalize().into();
         if store.claim_request(&self.hash, &fingerprint).await? {
             Ok(())
@@ -73,7 +61,7 @@ impl RequestId {
     }
 
     /// The receipt of a link of this request.
-    pub(super) fn receipt(&self, item: u32, object: &Map<String, Value>) -> Receipt {
+    pub(crate) fn receipt(&self, item: u32, object: &Map<String, Value>) -> Receipt {
         Receipt {
             request: self.hash,
             item,
@@ -82,7 +70,7 @@ impl RequestId {
     }
 
     /// The receipt of the link at a place of this request.
-    pub(super) fn receipt_at(&self, index: usize, object: &Map<String, Value>) -> Receipt {
+    pub(crate) fn receipt_at(&self, index: usize, object: &Map<String, Value>) -> Receipt {
         self.receipt(u32::try_from(index).unwrap_or(u32::MAX), object)
     }
 
@@ -103,11 +91,18 @@ impl RequestId {
     }
 }
 
+/// The problem of a request whose key is none, or is given more than once.
+pub(crate) fn invalid() -> Problem {
+    Problem::new(Kind::InvalidIdempotencyKey).with_detail(format!(
+        "Idempotency-Key must be given once, with 1 to {MAX_KEY_LENGTH} visible characters"
+    ))
+}
+
 /// A hash of the API key that was sent, and of the key of the request.
-fn secret(headers: &HeaderMap, key: &str) -> [u8; 32] {
+fn secret(api_key: &[u8], key: &str) -> [u8; 32] {
     let secret = Sha256::new()
         .chain_update(b"password\0")
-        .chain_update(sent_key(headers).unwrap_or_default())
+        .chain_update(api_key)
         .chain_update([0])
         .chain_update(key);
     secret.finalize().into()
@@ -115,7 +110,7 @@ fn secret(headers: &HeaderMap, key: &str) -> [u8; 32] {
 
 /// The route of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Route {
+pub(crate) enum Route {
     /// `POST /links`.
     One,
     /// `POST /links/bulk`.
@@ -138,11 +133,11 @@ impl Route {
 
 /// All items of a request, for its fingerprint.
 #[derive(Default)]
-pub(super) struct WholeRequest(Sha256);
+pub(crate) struct WholeRequest(Sha256);
 
 impl WholeRequest {
     /// Adds an item.
-    pub(super) fn add(&mut self, id: &RequestId, item: &Value) {
+    pub(crate) fn add(&mut self, id: &RequestId, item: &Value) {
         let fingerprint = match item {
             Value::Object(object) => id.fingerprint(object),
             item => Sha256::digest(serde_json::to_vec(item).unwrap_or_default()).into(),
@@ -197,18 +192,11 @@ mod tests {
     }
 
     #[test]
-    fn the_secret_of_a_request_is_that_of_its_api_key() {
-        let of = |name: &'static str, value: &'static str, key| {
-            let headers = HeaderMap::from_iter([(
-                HeaderName::from_static(name),
-                HeaderValue::from_static(value),
-            )]);
-            secret(&headers, key)
-        };
-        let one = of("x-api-key", "edgelink_1_a", "k");
-        assert_eq!(of("authorization", "Bearer edgelink_1_a", "k"), one);
-        assert_ne!(of("x-api-key", "edgelink_1_b", "k"), one);
-        assert_ne!(of("x-api-key", "edgelink_1_a", "l"), one);
+    fn secret_when_api_key_or_key_differs_is_another() {
+        let one = secret(b"edgelink_1_a", "k");
+        assert_eq!(secret(b"edgelink_1_a", "k"), one);
+        assert_ne!(secret(b"edgelink_1_b", "k"), one);
+        assert_ne!(secret(b"edgelink_1_a", "l"), one);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! How an edge is doing, as the accounting of clicks shows it.
 
 use crate::store::{EdgeHealth, RequestSums};
-use crate::timestamp;
+use crate::timestamp::Time;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -10,48 +10,48 @@ use utoipa::ToSchema;
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = EdgeHealth)]
-pub(super) struct HealthView {
+pub(crate) struct HealthView {
     /// When it was heard of last.
-    #[schema(format = "date-time")]
-    heard_at: String,
+    #[schema(value_type = String, format = "date-time")]
+    pub(crate) heard_at: Time,
     /// Whether none of its workers was heard of in the last minute.
-    silent: bool,
+    pub(crate) silent: bool,
     /// How many of its workers were heard of in the last minute; those of an edge that has started again meanwhile twice.
-    workers: u64,
+    pub(crate) workers: u64,
     /// Milliseconds from the moment up to which every change of the feed was known to the worker that was furthest behind, to its
     /// report; null if a worker had read no feed, or the edge is silent.
-    feed_lag_ms: Option<u64>,
+    pub(crate) feed_lag_ms: Option<u64>,
     /// How many of the workers have admission in effect.
-    admitting_workers: u64,
+    pub(crate) admitting_workers: u64,
     /// The share of looked-up links that were answered by the worker's own cache or shared data, without Redis and control plane: from
     /// 0 to 1, rounded to four digits; null if none was looked up. Requests that admission refuses are no such.
-    hit_share: Option<f64>,
-    requests: RequestsView,
+    pub(crate) hit_share: Option<f64>,
+    pub(crate) requests: RequestsView,
 }
 
 /// How many requests of the 50 to 60 seconds before the reports each tier has answered.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = RequestsByTier)]
-struct RequestsView {
+pub(crate) struct RequestsView {
     /// The worker's own cache.
-    lru: u64,
+    pub(crate) lru: u64,
     /// The shared data of the workers.
-    shared_data: u64,
+    pub(crate) shared_data: u64,
     /// Admission, with 404 and without a lookup: the code was never issued.
-    admission: u64,
+    pub(crate) admission: u64,
     /// Redis.
-    redis: u64,
+    pub(crate) redis: u64,
     /// The control plane, or none at all: 503.
-    control_plane: u64,
+    pub(crate) control_plane: u64,
     /// A cache, with a record that was no longer fresh, because asking failed.
-    stale: u64,
+    pub(crate) stale: u64,
 }
 
 impl HealthView {
-    pub(super) fn new(health: &EdgeHealth) -> Self {
+    pub(crate) fn new(health: &EdgeHealth) -> Self {
         Self {
-            heard_at: timestamp::from_millis(health.heard_at),
+            heard_at: Time::of_millis(health.heard_at),
             silent: health.workers == 0,
             workers: health.workers,
             feed_lag_ms: health.feed_lag_millis,

@@ -1,13 +1,13 @@
 //! Whose clicks a request is about.
 
-use super::super::list::{filter_tags, tags_mode};
+use super::caller::Caller;
+use super::fields::{Fields, Reason};
+use super::link_list::{filter_tags, tags_mode};
+use super::links::Links;
+use super::tenant_links::TenantLinks;
+use super::values;
 use crate::counts::{Bots, Scope};
-use crate::http::app::App;
-use crate::http::auth::Caller;
 use crate::problem::{Kind, Problem};
-use crate::service::fields::{Fields, Reason};
-use crate::service::tenant_links::TenantLinks;
-use crate::service::values;
 use crate::store::{ListQuery, TagsMode};
 use edgelink_wire::{Code, Domain, LinkKey};
 use serde_json::Value;
@@ -53,13 +53,13 @@ impl ClickFilter {
     }
 
     /// Finds the links among those of the caller.
-    pub(crate) async fn find(self, app: &App, caller: &Caller) -> Result<FoundScope, Problem> {
+    pub(crate) async fn find(self, links: &Links, caller: &Caller) -> Result<FoundScope, Problem> {
         if let Some(code) = self.code {
-            let links = app.links.of_tenant(caller);
+            let of_tenant = links.of_tenant(caller);
             let domain = self
                 .domain
-                .unwrap_or_else(|| links.default_domain().clone());
-            let link = app.links.find(caller, &LinkKey::new(domain, code)).await?;
+                .unwrap_or_else(|| of_tenant.default_domain().clone());
+            let link = links.find(caller, &LinkKey::new(domain, code)).await?;
             return Ok(FoundScope::all(Scope::Links(vec![link.id])));
         }
         let needs_list = self.external_id.is_some() || !self.tags.is_empty();
@@ -74,7 +74,7 @@ impl ClickFilter {
                 _ => None,
             };
             if let Some(domain) = domain {
-                return Ok(FoundScope::all(of_tenant(app, caller, domain).await?));
+                return Ok(FoundScope::all(whole_tenant(links, caller, domain).await?));
             }
         }
         let is_one = self.external_id.is_some();
@@ -85,7 +85,7 @@ impl ClickFilter {
             external_id: self.external_id,
             ..ListQuery::newest(bound.as_ref().clone(), 1)
         };
-        let found = app.store.listed_ids(&query).await?;
+        let found = links.store.listed_ids(&query).await?;
         if is_one && found.ids.is_empty() {
             return Err(Problem::new(Kind::LinkNotFound));
         }
@@ -106,8 +106,8 @@ impl FoundScope {
 }
 
 /// All of the caller's tenant, or what is on a domain.
-pub(crate) async fn of_tenant(
-    app: &App,
+pub(crate) async fn whole_tenant(
+    links: &Links,
     caller: &Caller,
     domain: Option<&Domain>,
 ) -> Result<Scope, Problem> {
@@ -115,7 +115,7 @@ pub(crate) async fn of_tenant(
     let Some(domain) = domain else {
         return Ok(Scope::Tenant(tenant_id));
     };
-    let id = app.store.find_domain_key(domain).await?;
+    let id = links.store.find_domain_key(domain).await?;
     let scope = id.map(|domain_id| Scope::Domain {
         tenant_id,
         domain_id,

@@ -1,14 +1,16 @@
 //! Questions about clicks: how many may be asked at once, and what is removed.
 
-use super::app::App;
-use super::auth::Caller;
-use crate::admission::{Claim, Permit};
+use super::caller::{Caller, Right};
+use super::links::Links;
+use crate::admission::{Admission, Claim, Permit};
 use crate::analytics::{Engine, delete_clicks};
-use crate::links::model::Link;
+use crate::config::Config;
 use crate::problem::Problem;
-use crate::store::{Actor, Entry};
+use crate::store::{Entry, Store};
+use edgelink_wire::LinkKey;
 use serde_json::json;
 use std::ops::Deref;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -29,7 +31,33 @@ impl<'a> Deref for Asking<'a> {
     }
 }
 
-impl App {
+/// Questions about clicks, and what is removed of them.
+pub(crate) struct Analytics {
+    pub(super) store: Arc<Store>,
+    engine: Arc<dyn Engine>,
+    questions: Admission,
+    exports: Admission,
+    pub(super) links: Arc<Links>,
+    pub(super) config: Arc<Config>,
+}
+
+impl Analytics {
+    /// Questions within the bounds of `questions`, and files within those of `exports`.
+    pub(crate) fn new(
+        engine: Arc<dyn Engine>,
+        (questions, exports): (Admission, Admission),
+        links: &Arc<Links>,
+    ) -> Self {
+        Self {
+            store: Arc::clone(&links.store),
+            engine,
+            questions,
+            exports,
+            config: Arc::clone(&links.config),
+            links: Arc::clone(links),
+        }
+    }
+
     /// The engine, as soon as it answers fewer requests than it may.
     pub(crate) async fn ask(&self, caller: &Caller) -> Result<Asking<'_>, Problem> {
         self.ask_as(caller.tenant_id(), caller.id()).await
@@ -40,29 +68,37 @@ impl App {
         let deadline = Instant::now() + PATIENCE;
         Ok(Asking {
             engine: self.engine.as_ref(),
-            _permit: self.bounded.questions.take(claim, deadline).await?,
+            _permit: self.questions.take(claim, deadline).await?,
         })
     }
 
     /// A file of clicks for the caller, unless as many are sent as may be.
     pub(crate) fn export(&self, caller: &Caller) -> Result<Permit, Problem> {
-        Ok(self.bounded.exports.try_take(caller.claim())?)
+        Ok(self.exports.try_take(caller.claim())?)
     }
 
     /// Removes the clicks of a link, and its conversions; how many clicks there were.
-    pub(crate) async fn delete_clicks(&self, link: &Link, actor: &Actor) -> Result<u64, Problem> {
-        let engine = self.ask_as(actor.tenant_id, &actor.key_id).await?;
-        let key = link.key();
-        let deleted = delete_clicks(&self.store, &*engine, &key, link.id, actor).await?;
+    pub(crate) async fn delete_clicks(
+        &self,
+        caller: &Caller,
+        key: &LinkKey,
+    ) -> Result<u64, Problem> {
+        caller.require(Right::ChangeLinks)?;
+        let link = self.links.find(caller, key).await?;
+        let engine = self.ask(caller).await?;
+        let actor = caller.actor();
+        let deleted = delete_clicks(&self.store, &*engine, key, link.id, &actor).await?;
         self.store.delete_conversions(link.id).await?;
         Ok(deleted)
     }
 
     /// Removes the orphan visits of the tenant; how many there were. The audit log has it first.
-    pub(crate) async fn delete_orphans(&self, actor: &Actor) -> Result<u64, Problem> {
-        let engine = self.ask_as(actor.tenant_id, &actor.key_id).await?;
+    pub(crate) async fn delete_orphans(&self, caller: &Caller) -> Result<u64, Problem> {
+        caller.require(Right::Administer)?;
+        let engine = self.ask(caller).await?;
+        let actor = caller.actor();
         let entry = Entry {
-            actor,
+            actor: &actor,
             action: "orphans.delete",
             subject: "orphans".to_owned(),
             detail: json!({}),

@@ -1,9 +1,9 @@
 //! The interval that a request is about.
 
+use super::fields::{Fields, Reason};
+use super::values;
 use crate::analytics::{Granularity, Interval, Period, zone};
 use crate::clock;
-use crate::service::fields::{Fields, Reason};
-use crate::service::values;
 use crate::timestamp;
 use jiff::tz::TimeZone;
 use serde::Serialize;
