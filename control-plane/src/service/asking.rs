@@ -42,7 +42,7 @@ pub(crate) struct Analytics {
 }
 
 impl Analytics {
-    /// Questions within the bounds of `questions`, and files within those of `exports`.
+    /// Questions within the bounds of `questions`, and files within the bounds of `exports`.
     pub(crate) fn new(
         engine: Arc<dyn Engine>,
         (questions, exports): (Admission, Admission),

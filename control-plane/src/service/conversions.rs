@@ -132,7 +132,7 @@ async fn is_behind(store: &Store) -> Result<bool, StoreError> {
     Ok(oldest.is_some_and(|oldest| oldest + KNOWN_MILLIS < clock::unix_millis()))
 }
 
-/// What a conversion counts once for: others of the link are those of all who may see it.
+/// The identity of a conversion, which counts once: its external id, or its click and event, within the link.
 fn hash(conversion: &Conversion, link_id: u64) -> [u8; 32] {
     let hash = Sha256::new().chain_update(link_id.to_be_bytes());
     let hash = match &conversion.external_id {

@@ -1,4 +1,4 @@
-//! Use cases of domains: those of the configuration, and those that tenants have made.
+//! Use cases of domains: of the configuration, and made by tenants.
 
 use super::brand;
 use super::caller::{Caller, Right};
