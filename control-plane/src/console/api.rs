@@ -110,17 +110,17 @@ pub(super) fn next_page<'a>(
 
 /// The parameters that are not empty, as a list of the service reads them.
 pub(super) fn parameters<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
-    query(pairs).trim_start_matches('?').to_owned()
+    let pairs = pairs.into_iter().filter(|(_, value)| !value.is_empty());
+    let pairs = pairs.map(|(name, value)| format!("{name}={}", encoded(value)));
+    pairs.collect::<Vec<_>>().join("&")
 }
 
 /// A query of the parameters that are not empty, with its question mark.
 pub(crate) fn query<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
-    let pairs = pairs.into_iter().filter(|(_, value)| !value.is_empty());
-    let pairs = pairs.map(|(name, value)| format!("{name}={}", encoded(value)));
-    let query = pairs.collect::<Vec<_>>().join("&");
-    if query.is_empty() {
-        query
+    let parameters = parameters(pairs);
+    if parameters.is_empty() {
+        parameters
     } else {
-        format!("?{query}")
+        format!("?{parameters}")
     }
 }

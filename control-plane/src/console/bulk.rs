@@ -166,7 +166,6 @@ async fn changes(
         "disable" => json!({ "state": "disabled" }),
         "archive" => json!({ "archived": true }),
         action @ ("tag" | "untag") => {
-            me.check(Right::ChangeLinks)?;
             let tag = form.get("tag").trim();
             if tag.is_empty() {
                 return Err(Problem::of_field("tag", t::IS_REQUIRED));

@@ -15,7 +15,6 @@ use crate::problem::Problem;
 use crate::service::answer_room::AnswerRoom;
 use crate::service::caller::Right;
 use crate::service::create_link::{CreateLink, Created};
-use crate::service::fields::Fields as ServiceFields;
 use askama::Template;
 use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
@@ -120,7 +119,7 @@ pub(super) async fn one(
         let once = form.once(me.caller())?;
         let receipt = once.map(|id| id.receipt(0, &body));
         let of_tenant = links.of_tenant(me.caller());
-        let request = CreateLink::read(ServiceFields::new(body), &of_tenant, me.caller(), receipt)?;
+        let request = CreateLink::read(body, &of_tenant, me.caller())?.with_receipt(receipt);
         links.create(me.caller(), request).await
     };
     let made = match made.await {
@@ -196,8 +195,7 @@ pub(super) async fn many(
     let of_tenant = links.of_tenant(me.caller());
     let mut room = AnswerRoom::of(&console.app.config.server);
     let requests = lines.iter().map(|line| {
-        let fields = ServiceFields::new(item(line, &form));
-        let request = CreateLink::read(fields, &of_tenant, me.caller(), None);
+        let request = CreateLink::read(item(line, &form), &of_tenant, me.caller());
         room.admit(request, CreateLink::content)
     });
     let requests = requests.collect();

@@ -3,9 +3,10 @@
 use super::api::{encoded, query};
 use crate::clock;
 use crate::config::LinksConfig;
-use crate::links::model::Link;
+use crate::links::model::{Link, LinkContent};
 use crate::store::VisitCounts;
-use crate::timestamp::{self, Time};
+use crate::timestamp::Time;
+use edgelink_wire::LinkState;
 use serde_json::json;
 
 /// A link.
@@ -20,6 +21,8 @@ pub(super) struct ShownLink {
     pub(super) redirect_status: u16,
     pub(super) forward_query: bool,
     pub(super) state: &'static str,
+    /// A word for what visitors get.
+    pub(super) status: &'static str,
     pub(super) title: Option<String>,
     pub(super) tags: Vec<String>,
     pub(super) notes: Option<String>,
@@ -56,6 +59,7 @@ impl ShownLink {
             external_id: content.external_id.clone(),
             archived: content.archived,
             max_visits: details.max_visits,
+            status: status(content, visits.as_ref()),
             visits,
             expired_url: details.expired_url.clone(),
             forward_path: details.forward_path,
@@ -118,26 +122,25 @@ impl ShownLink {
     pub(super) fn key(&self) -> String {
         format!("{}/{}", self.domain, self.short_code)
     }
+}
 
-    /// A word for what visitors get.
-    pub(super) fn status(&self) -> &'static str {
-        let now = clock::unix_seconds();
-        let time = |time: &Option<Time>| timestamp::parse(&time.as_ref()?.0).ok();
-        if self.state == "disabled" {
-            return "disabled";
-        }
-        if time(&self.valid_until).is_some_and(|until| until <= now) {
-            return "expired";
-        }
-        let used = self.visits.as_ref().map_or(0, |visits| visits.used);
-        if self.max_visits.is_some_and(|max| max <= used) {
-            return "used-up";
-        }
-        if time(&self.valid_since).is_some_and(|since| now < since) {
-            "scheduled"
-        } else {
-            "active"
-        }
+/// A word for what visitors get.
+fn status(content: &LinkContent, visits: Option<&VisitCounts>) -> &'static str {
+    let now = clock::unix_seconds();
+    if content.state == LinkState::Disabled {
+        return "disabled";
+    }
+    if content.valid_until.is_some_and(|until| until <= now) {
+        return "expired";
+    }
+    let used = visits.map_or(0, |visits| visits.used);
+    if content.details.max_visits.is_some_and(|max| max <= used) {
+        return "used-up";
+    }
+    if content.valid_since.is_some_and(|since| now < since) {
+        "scheduled"
+    } else {
+        "active"
     }
 }
 

@@ -15,7 +15,6 @@ use crate::http::limits;
 use crate::http::redirect::{page as page_of, requested_domain, unknown_host};
 use crate::problem::{FieldError, Kind, Problem};
 use crate::service::create_link::CreateLink;
-use crate::service::fields::Fields as ServiceFields;
 use crate::telemetry::LogThrottle;
 use crate::timestamp;
 use crate::ui::frame::{Frame, Message};
@@ -138,7 +137,7 @@ async fn ask(
     let caller = caller_of(&console.app.keys, key).await?;
     let links = &console.app.links;
     let of_tenant = links.of_tenant(&caller);
-    let request = CreateLink::read(ServiceFields::new(link), &of_tenant, &caller, None)?;
+    let request = CreateLink::read(link, &of_tenant, &caller)?;
     let made = links.create(&caller, request).await?;
     Ok(made.answer(|made| Redirect::to(&format!("/+/made/{}", made.link.code)).into_response()))
 }

@@ -2,7 +2,7 @@
 
 use super::caller::{Caller, Right};
 use super::links::Links;
-use crate::admission::{Admission, Claim, Permit};
+use crate::admission::{Admission, Permit};
 use crate::analytics::{Engine, delete_clicks};
 use crate::config::Config;
 use crate::problem::Problem;
@@ -60,15 +60,10 @@ impl Analytics {
 
     /// The engine, as soon as it answers fewer requests than it may.
     pub(crate) async fn ask(&self, caller: &Caller) -> Result<Asking<'_>, Problem> {
-        self.ask_as(caller.tenant_id(), caller.id()).await
-    }
-
-    async fn ask_as(&self, tenant_id: u32, key_id: &str) -> Result<Asking<'_>, Problem> {
-        let claim = Claim::default().by(tenant_id, key_id);
         let deadline = Instant::now() + PATIENCE;
         Ok(Asking {
             engine: self.engine.as_ref(),
-            _permit: self.questions.take(claim, deadline).await?,
+            _permit: self.questions.take(caller.claim(), deadline).await?,
         })
     }
 

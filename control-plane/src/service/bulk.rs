@@ -108,8 +108,7 @@ impl NamedChange {
         let (key, revisions) = named((code, domain, if_match), links);
         let caller = caller.clone();
         let change = Box::new(move |link: &Link| {
-            caller.check(link)?;
-            revisions.check(link)?;
+            revisions.check(&caller, link)?;
             patch.apply(CheckedContent::existing(link), &caller)
         });
         Ok(Self {
@@ -135,10 +134,7 @@ impl NamedChange {
         } = NamedLink::read(object, links)?;
         let (key, revisions) = named((code, domain, if_match), links);
         let caller = caller.clone();
-        let check = Box::new(move |link: &Link| {
-            caller.check(link)?;
-            revisions.check(link)
-        });
+        let check = Box::new(move |link: &Link| revisions.check(&caller, link));
         Ok(Self {
             key,
             change: LinkChange::Delete(check),

@@ -127,7 +127,7 @@ impl PutLink {
             properties: request.properties,
         });
         let is_on_domain = new.as_ref().is_some_and(|new| new.domain.is_some());
-        let (create, patch) = made(fields, new, (links, caller), None)?;
+        let (create, patch) = made(fields, new, links, caller)?;
         let external_id = create.content.external_id.clone();
         Ok(Self {
             external_id: external_id
@@ -161,8 +161,8 @@ impl PutLink {
 fn made(
     mut fields: Fields,
     new: Option<LinkRequest>,
-    (links, caller): (&TenantLinks<'_>, &Caller),
-    receipt: Option<Receipt>,
+    links: &TenantLinks<'_>,
+    caller: &Caller,
 ) -> Result<(CreateLink, LinkPatch), Problem> {
     let Some(new) = new else {
         fields.finish()?;
@@ -192,25 +192,24 @@ fn made(
         history: History::default(),
         number: None,
         find_if_exists: new.find_if_exists.unwrap_or(false),
-        receipt,
+        receipt: None,
     };
     Ok((create, patch))
 }
 
 impl CreateLink {
-    /// Reads a request. Fields may have been read before.
+    /// Reads a request.
     ///
     /// # Errors
     /// A problem that names each wrong field.
     pub(crate) fn read(
-        fields: Fields,
+        object: Map<String, Value>,
         links: &TenantLinks<'_>,
         caller: &Caller,
-        receipt: Option<Receipt>,
     ) -> Result<Self, Problem> {
-        let mut fields = fields;
+        let mut fields = Fields::new(object);
         let new = LinkRequest::of(&mut fields, links);
-        Self::made(fields, new, (links, caller), receipt)
+        Self::made(fields, new, links, caller)
     }
 
     /// Makes a request of fields that were read, of which the rest is unknown.
@@ -220,10 +219,15 @@ impl CreateLink {
     pub(super) fn made(
         fields: Fields,
         new: Option<LinkRequest>,
-        of: (&TenantLinks<'_>, &Caller),
-        receipt: Option<Receipt>,
+        links: &TenantLinks<'_>,
+        caller: &Caller,
     ) -> Result<Self, Problem> {
-        made(fields, new, of, receipt).map(|(create, _)| create)
+        made(fields, new, links, caller).map(|(create, _)| create)
+    }
+
+    /// The request with the receipt to store.
+    pub(crate) fn with_receipt(self, receipt: Option<Receipt>) -> Self {
+        Self { receipt, ..self }
     }
 
     /// The content that is asked for.

@@ -21,7 +21,6 @@ use crate::links::checked::{CheckedRules, CheckedTarget};
 use crate::links::model::{History, Link, LinkContent};
 use crate::numbers::EVERY_NUMBER;
 use crate::problem::{FieldError, Kind, Problem};
-use crate::store::Receipt;
 use crate::timestamp;
 use edgelink_wire::{Code, Domain, LinkKey};
 use serde_json::{Map, Value};
@@ -106,11 +105,7 @@ impl Import<'_> {
     ///
     /// # Errors
     /// A problem that names each wrong field.
-    pub(crate) fn read(
-        &self,
-        object: Map<String, Value>,
-        receipt: Option<Receipt>,
-    ) -> Result<CreateLink, Problem> {
+    pub(crate) fn read(&self, object: Map<String, Value>) -> Result<CreateLink, Problem> {
         let links = &self.links.of_tenant(self.caller);
         let mut fields = Fields::new(object);
         let item = ImportedLink::of(&mut fields, links);
@@ -127,7 +122,7 @@ impl Import<'_> {
                 properties: item.properties,
             }
         });
-        let mut request = CreateLink::made(fields, new, (links, self.caller), receipt)?;
+        let mut request = CreateLink::made(fields, new, links, self.caller)?;
         request.history = history;
         request.content.set_rules(rules);
         let creator = &self.links.creator;

@@ -6,7 +6,7 @@ use super::create_link::{CreateLink, CreateOutcome, Created, PutLink};
 use super::creating::Creator;
 use super::link_patch::LinkPatch;
 use super::moving::{Move, relocate};
-use super::passwords::Passwords;
+use super::passwords::{NewPassword, Passwords};
 use super::revisions::Revisions;
 use super::seal::Seal;
 use super::tenant_links::TenantLinks;
@@ -18,7 +18,7 @@ use crate::numbers::Minter;
 use crate::problem::{FieldError, Kind, Problem};
 use crate::resolve::KnownKeys;
 use crate::store::{ChangeError, ChangeFn, ChangeOutcome, LinkMove, NewReport, Store, VisitCounts};
-use edgelink_wire::{LinkKey, LinkState};
+use edgelink_wire::{FeedPosition, LinkKey, LinkState};
 use std::sync::Arc;
 use tokio::sync::OnceCell;
 
@@ -96,10 +96,16 @@ impl Links {
         request: CreateLink,
     ) -> Result<Changed<Created>, Problem> {
         caller.require(Right::CreateLinks)?;
-        if let Some(password) = &request.password {
-            self.passwords.hash(password, caller.claim()).await?;
-        }
+        self.hash(caller, request.new_password()).await?;
         self.create_hashed(caller, request.with_hash()).await
+    }
+
+    /// Hashes the password of a request, if it sets one.
+    async fn hash(&self, caller: &Caller, password: Option<&NewPassword>) -> Result<(), Problem> {
+        match password {
+            Some(password) => self.passwords.hash(password, caller.claim()).await,
+            None => Ok(()),
+        }
     }
 
     async fn create_hashed(
@@ -120,13 +126,10 @@ impl Links {
     pub(crate) async fn put(
         &self,
         caller: &Caller,
-        request: PutLink,
+        mut request: PutLink,
     ) -> Result<Changed<(Put, Link)>, Problem> {
         caller.require(Right::ChangeLinks)?;
-        if let Some(password) = &request.create.password {
-            self.passwords.hash(password, caller.claim()).await?;
-        }
-        let mut request = request;
+        self.hash(caller, request.create.new_password()).await?;
         request.create = request.create.with_hash();
         for _ in 0..MAX_ROUNDS {
             let id = &request.external_id;
@@ -188,8 +191,8 @@ impl Links {
         let from = self.feed.end();
         match self.update(caller, &key, Revisions::any(), change).await? {
             Some(Ok(link)) => {
-                let changed = [(key, link.rev)];
-                Ok(Some(Changed::since(from, changed, (Put::Changed, link))))
+                let changed = changed(from, link);
+                Ok(Some(changed.map(|link| (Put::Changed, link))))
             }
             None | Some(Err(ChangeError::Changed)) => Ok(None),
             Some(Err(error)) => Err(error.into()),
@@ -227,9 +230,7 @@ impl Links {
         patch: LinkPatch,
     ) -> Result<Changed<Link>, Problem> {
         caller.require(Right::ChangeLinks)?;
-        if let Some(password) = patch.new_password() {
-            self.passwords.hash(password, caller.claim()).await?;
-        }
+        self.hash(caller, patch.new_password()).await?;
         let by = caller.clone();
         let change = move |link: &Link| patch.apply(CheckedContent::existing(link), &by);
         self.replace(caller, key, revisions, change).await
@@ -260,8 +261,8 @@ impl Links {
         change: impl Fn(&Link) -> Result<CheckedContent, ChangeError> + Send + Sync + 'static,
     ) -> Result<Changed<Link>, Problem> {
         let from = self.feed.end();
-        let link = outcome(self.update(caller, &key, revisions, change).await?)?;
-        Ok(Changed::since(from, [(key, link.rev)], link))
+        let updated = self.update(caller, &key, revisions, change).await?;
+        Ok(changed(from, outcome(updated)?))
     }
 
     async fn update(
@@ -274,8 +275,7 @@ impl Links {
         let actor = caller.actor();
         let caller = caller.clone();
         let change: ChangeFn = Box::new(move |link: &Link| {
-            caller.check(link)?;
-            revisions.check(link)?;
+            revisions.check(&caller, link)?;
             change(link)
         });
         Ok(self.store.update_link(key, change, &actor).await?)
@@ -300,8 +300,8 @@ impl Links {
             Ok(content)
         });
         let from = self.feed.end();
-        let link = outcome(self.store.update_link(&key, change, &actor).await?)?;
-        Ok(Changed::since(from, [(key, link.rev)], link))
+        let updated = self.store.update_link(&key, change, &actor).await?;
+        Ok(changed(from, outcome(updated)?))
     }
 
     /// Deletes a link that has one of the revisions. Its code is free at once.
@@ -315,13 +315,9 @@ impl Links {
         let from = self.feed.end();
         let actor = caller.actor();
         let caller = caller.clone();
-        let check = Box::new(move |link: &Link| {
-            caller.check(link)?;
-            revisions.check(link)
-        });
+        let check = Box::new(move |link: &Link| revisions.check(&caller, link));
         let deleted = self.store.delete_link(&key, check, &actor).await?;
-        let deleted = outcome(deleted)?;
-        Ok(Changed::since(from, [(key, deleted.rev)], deleted))
+        Ok(changed(from, outcome(deleted)?))
     }
 
     /// Restores a deleted link, with everything it had. Its targets are checked like those of a new one.
@@ -336,13 +332,11 @@ impl Links {
         let actor = caller.actor();
         let (links, caller) = (Arc::clone(self), caller.clone());
         let check = Box::new(move |link: &Link| {
-            caller.check(link)?;
-            revisions.check(link)?;
+            revisions.check(&caller, link)?;
             links.of_tenant(&caller).renewed(&link.content)
         });
         let restored = self.store.restore_link(&key, check, &actor).await?;
-        let link = outcome(restored)?;
-        Ok(Changed::since(from, [(key, link.rev)], link))
+        Ok(changed(from, outcome(restored)?))
     }
 
     /// Moves a link to another code or domain.
@@ -368,8 +362,7 @@ impl Links {
         let (actor, scope) = (caller.actor(), caller.scope().clone());
         let (links, caller) = (Arc::clone(self), caller.clone());
         let check = Arc::new(move |link: &Link| {
-            caller.check(link)?;
-            revisions.check(link)?;
+            revisions.check(&caller, link)?;
             if keeps_old {
                 // There is a new one beside it.
                 links.of_tenant(&caller).renewed(&link.content)
@@ -391,6 +384,11 @@ impl Links {
             .collect();
         Ok(Changed::since(from, changed, moved.link))
     }
+}
+
+/// A link that was changed after `from`, which edges have yet to apply.
+fn changed(from: FeedPosition, link: Link) -> Changed<Link> {
+    Changed::since(from, [(link.key(), link.rev)], link)
 }
 
 /// The link of a change that has succeeded.

@@ -1,5 +1,6 @@
 //! The revisions that a link is to have for a change of it.
 
+use super::caller::Caller;
 use crate::links::model::Link;
 use crate::store::ChangeError;
 
@@ -29,8 +30,10 @@ impl Revisions {
         Self(Some(tags().filter_map(revision).collect()))
     }
 
-    /// Refuses a link that has none of them.
-    pub(crate) fn check(&self, link: &Link) -> Result<(), ChangeError> {
+    /// Refuses a link that the caller may not see, or that has none of them. A change asks so under the lock of the link, whatever was
+    /// seen before.
+    pub(crate) fn check(&self, caller: &Caller, link: &Link) -> Result<(), ChangeError> {
+        caller.check(link)?;
         let Some(revisions) = &self.0 else {
             return Ok(());
         };

@@ -7,18 +7,19 @@ use super::bulk_items::{self, ItemView};
 use super::idempotency_key;
 use super::schema;
 use crate::config::LinksConfig;
+use crate::http::admitted::Admitted;
 use crate::http::app::App;
 use crate::http::auth::check_again;
 use crate::problem::Problem;
 use crate::service::answer_room::AnswerRoom;
 use crate::service::caller::Caller;
 use crate::service::create_link::{CreateLink, CreateOutcome, LinkRequest};
-use crate::service::fields::Fields;
-use crate::service::idempotency::{Route, WholeRequest};
+use crate::service::idempotency::{RequestId, Route, WholeRequest};
 use axum::extract::{Extension, Request, State};
 use axum::response::Response;
 use http::StatusCode;
 use serde::Serialize;
+use serde_json::{Map, Value};
 use std::sync::Arc;
 use utoipa::ToSchema;
 
@@ -59,28 +60,53 @@ pub(crate) async fn create_many(
     request: Request,
 ) -> Result<Response, Problem> {
     let id = idempotency_key::read(request.headers(), &caller, Route::Bulk)?;
+    let links = &app.links.of_tenant(&caller);
+    let read = |object| CreateLink::read(object, links, &caller);
+    let new = new_links(&app, &caller, request, id, read).await?;
+    let made = app.links.create_many(&caller, new.items).await?;
+    Ok(made.answer(|outcomes| answer(&app, outcomes)))
+}
+
+/// The links that a request is to make.
+pub(super) struct NewLinks {
+    pub(super) items: Vec<Result<CreateLink, Problem>>,
+    /// What the answer has room for beside them.
+    pub(super) room: AnswerRoom,
+    _admitted: Admitted,
+}
+
+/// Reads the links that a request is to make, each by `read`. The id of the request is taken.
+pub(super) async fn new_links(
+    app: &App,
+    caller: &Caller,
+    request: Request,
+    id: Option<RequestId>,
+    mut read: impl FnMut(Map<String, Value>) -> Result<CreateLink, Problem>,
+) -> Result<NewLinks, Problem> {
     bulk_items::check_type(request.headers())?;
     let mut whole = WholeRequest::default();
     let mut room = AnswerRoom::of(&app.config.server);
-    let links = &app.links.of_tenant(&caller);
     let (parts, body) = request.into_parts();
-    let items = bulk_items::read(&app, &parts.extensions, body, |index, value| {
+    let items = bulk_items::read(app, &parts.extensions, body, |index, value| {
         if let Some(id) = &id {
             whole.add(id, &value);
         }
         let item = bulk_items::object(value).and_then(|object| {
             let receipt = id.as_ref().map(|id| id.receipt_at(index, &object));
-            CreateLink::read(Fields::new(object), links, &caller, receipt)
+            Ok(read(object)?.with_receipt(receipt))
         });
         room.admit(item, CreateLink::content)
     });
-    let (items, _admitted) = items.await?;
-    check_again(&app.keys, &parts.headers, &caller).await?;
+    let (items, admitted) = items.await?;
+    check_again(&app.keys, &parts.headers, caller).await?;
     if let Some(id) = &id {
         id.claim(app.store.as_ref(), whole).await?;
     }
-    let made = app.links.create_many(&caller, items).await?;
-    Ok(made.answer(|outcomes| answer(&app, outcomes)))
+    Ok(NewLinks {
+        items,
+        room,
+        _admitted: admitted,
+    })
 }
 
 /// The answer for items that were carried out.

@@ -9,7 +9,6 @@ use crate::http::app::App;
 use crate::problem::Problem;
 use crate::service::caller::Caller;
 use crate::service::create_link::{CreateLink, Created, LinkRequest};
-use crate::service::fields::Fields;
 use crate::service::idempotency::Route;
 use axum::extract::{Extension, State};
 use axum::response::Response;
@@ -51,7 +50,7 @@ pub(crate) async fn create(
     let links = &app.links.of_tenant(&caller);
     let id = idempotency_key::read(&headers, &caller, Route::One)?;
     let receipt = id.map(|id| id.receipt(0, &object));
-    let request = CreateLink::read(Fields::new(object), links, &caller, receipt)?;
+    let request = CreateLink::read(object, links, &caller)?.with_receipt(receipt);
     let made = app.links.create(&caller, request).await?;
     Ok(made.answer(|made| answer(&made, links)))
 }

@@ -6,18 +6,15 @@
 //! answer is what it would be.
 
 use super::bulk;
-use super::bulk_items::{self, ItemView};
+use super::bulk_items::ItemView;
 use super::idempotency_key;
 use super::schema;
 use crate::config::LinksConfig;
 use crate::http::app::App;
-use crate::http::auth::check_again;
 use crate::problem::Problem;
-use crate::service::answer_room::AnswerRoom;
 use crate::service::caller::Caller;
-use crate::service::create_link::CreateLink;
 use crate::service::fields::Fields;
-use crate::service::idempotency::{Route, WholeRequest};
+use crate::service::idempotency::Route;
 use crate::service::import::{Foreseen, ImportedLink};
 use crate::service::values;
 use axum::extract::{Extension, RawQuery, Request, State};
@@ -50,32 +47,15 @@ pub(crate) async fn import(
     let import = app.links.import(&caller).await?;
     // A dry run refuses a wrong key too, and does nothing with a right one.
     let id = idempotency_key::read(request.headers(), &caller, Route::Import)?;
-    bulk_items::check_type(request.headers())?;
     let is_dry_run = is_dry_run.unwrap_or_default();
     let id = id.filter(|_| !is_dry_run);
-    let mut whole = WholeRequest::default();
-    let mut room = AnswerRoom::of(&app.config.server);
-    let (parts, body) = request.into_parts();
-    let items = bulk_items::read(&app, &parts.extensions, body, |index, value| {
-        if let Some(id) = &id {
-            whole.add(id, &value);
-        }
-        let item = bulk_items::object(value).and_then(|object| {
-            let receipt = id.as_ref().map(|id| id.receipt_at(index, &object));
-            import.read(object, receipt)
-        });
-        room.admit(item, CreateLink::content)
-    });
-    let (items, _admitted) = items.await?;
-    check_again(&app.keys, &parts.headers, &caller).await?;
+    let read = |object| import.read(object);
+    let new = bulk::new_links(&app, &caller, request, id, read).await?;
     if is_dry_run {
-        let foreseen = import.try_out(items, room).await?;
+        let foreseen = import.try_out(new.items, new.room).await?;
         return Ok(bulk::answer_of(&app, foreseen, view));
     }
-    if let Some(id) = &id {
-        id.claim(app.store.as_ref(), whole).await?;
-    }
-    let made = import.run(items, room).await?;
+    let made = import.run(new.items, new.room).await?;
     Ok(made.answer(|outcomes| bulk::answer(&app, outcomes)))
 }
 

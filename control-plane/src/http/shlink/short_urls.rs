@@ -11,7 +11,6 @@ use crate::http::app::App;
 use crate::http::auth::Caller;
 use crate::problem::{Kind, Problem};
 use crate::service::create_link::CreateLink;
-use crate::service::fields::Fields;
 use crate::service::link_patch::LinkPatch;
 use axum::extract::{Extension, State};
 use axum::response::Response;
@@ -26,7 +25,7 @@ pub(super) async fn create(
     let links = &app.links.of_tenant(&caller);
     let slug = object.get("customSlug").cloned();
     let foreign = take_foreign(&mut object, links);
-    let request = CreateLink::read(Fields::new(object), links, &caller, None);
+    let request = CreateLink::read(object, links, &caller);
     let request = unless_wrong(foreign, request)?;
     let taken = |problem: Problem| match problem.kind() {
         Kind::SlugTaken => Failure::from(problem).with("customSlug", slug.unwrap_or_default()),
