@@ -113,6 +113,8 @@ impl Overtaken {
 #[derive(Debug)]
 struct Flight {
     serial: u64,
+    /// The hash of its key.
+    hash: u64,
     /// As it was wanted.
     of: Subject,
     asked: PendingLookup,
@@ -378,8 +380,8 @@ impl Flights {
             Subject::UnknownLink => self.unknown -= 1,
             Subject::Host => self.hosts -= 1,
         }
-        let hash = self.hasher.hash_one(&*flight.asked.key);
-        if let Ok(found) = self.by_key.find_entry(hash, |place| *place == id.place) {
+        let found = self.by_key.find_entry(flight.hash, |place| *place == id.place);
+        if let Ok(found) = found {
             found.remove();
         }
         if let Some(token) = flight.token {
@@ -513,6 +515,7 @@ impl Flights {
         self.serial += 1;
         let flight = Flight {
             serial: self.serial,
+            hash,
             of,
             asked: PendingLookup {
                 key: key.into(),
@@ -526,7 +529,7 @@ impl Flights {
             waiters: Vec::new(),
         };
         let place = self.flights.insert(flight) as u32;
-        let (flights, hasher) = (&self.flights, &self.hasher);
+        let flights = &self.flights;
         let is_of_key = |place: &u32| {
             let flight = flights.get(*place as usize);
             flight.is_some_and(|flight| *flight.asked.key == *key)
@@ -534,10 +537,7 @@ impl Flights {
         if let Ok(old) = self.by_key.find_entry(hash, is_of_key) {
             old.remove();
         }
-        let rehash = |place: &u32| {
-            let flight = flights.get(*place as usize);
-            hasher.hash_one(flight.map_or(&[][..], |flight| &*flight.asked.key))
-        };
+        let rehash = |place: &u32| flights.get(*place as usize).map_or(0, |flight| flight.hash);
         self.by_key.insert_unique(hash, place, rehash);
         Some(FlightId {
             purpose: self.purpose,

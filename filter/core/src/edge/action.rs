@@ -8,6 +8,7 @@ use crate::forms::FormEnd;
 use crate::metrics::Tier;
 use edgelink_wire::Record;
 use edgelink_wire::domain_record::is_key_of_domain;
+use edgelink_wire::record::has_extension;
 use std::sync::Arc;
 
 /// Waiters whose lookup is complete.
@@ -46,8 +47,7 @@ impl Resumed {
         if self.again().is_some() {
             return true;
         }
-        let record = self.record.as_deref().map(Record::decode_again);
-        matches!(record, Some(Ok(Record::Link(link))) if !link.extension.is_empty())
+        self.record.as_deref().is_some_and(has_extension)
     }
 
     /// If each waiter is to be answered with what [`super::Edge::on_request_again`] says instead: what it has waited for.
