@@ -1,9 +1,9 @@
-//! Admission to everything of which there is only so much: requests, bodies that are on their way, answers that are being sent, passwords
-//! that are hashed, questions, imports, polls, connections, calls of the database.
+//! Admission to every bounded resource: requests, bodies in transit, responses being sent, password hashes, queries, imports, polls,
+//! connections, database calls.
 //!
-//! It is the one type that bounds things, so that all of them keep the same rules:
+//! This one type bounds all of them, so that they keep the same rules:
 //!
-//! - Of one address, key or tenant there are no more permits than its share.
+//! - One address, key or tenant holds no more permits than its share.
 //! - Claims that wait are served in turns: first comes the one whose address, key and tenant hold least. A claim that cannot be served by
 //!   its deadline is refused at once, and where too many wait, the last one of the party that holds most gives way.
 //! - A permit that waits for its client (a body, an answer, an idle connection) gives way to others while it does: of the party that
@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
-/// Something that is bounded.
+/// A bounded resource, from which claims take permits.
 #[derive(Clone)]
 pub(crate) struct Admission(Arc<Shared>);
 
@@ -44,7 +44,7 @@ impl fmt::Debug for Admission {
     }
 }
 
-/// A right to do one thing of those that are bounded, until it is dropped.
+/// The right to do one of a bounded number of things at once; it is returned on drop.
 #[derive(Debug)]
 pub(crate) struct Permit {
     admission: Admission,
@@ -62,7 +62,7 @@ impl Admission {
     /// A permit, if there is one now.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The [`Refusal`] if no permit is free.
     pub(crate) fn try_take(&self, claim: Claim) -> Result<Permit, Refusal> {
         self.try_take_bytes(claim, 0)
     }
@@ -70,15 +70,15 @@ impl Admission {
     /// A permit by the deadline. A claim that is dropped waits no longer.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The [`Refusal`] if there is no permit by the deadline.
     pub(crate) async fn take(&self, claim: Claim, deadline: Instant) -> Result<Permit, Refusal> {
         self.wait(claim, None, deadline).await
     }
 
-    /// The same of a permit that gives way, as by [`Admission::try_take_yielding`].
+    /// Waits for a permit that gives way, see [`Admission::try_take_yielding`].
     ///
     /// # Errors
-    /// Why there is none.
+    /// The [`Refusal`] if there is no permit by the deadline.
     pub(crate) async fn take_yielding(
         &self,
         claim: Claim,
@@ -102,7 +102,7 @@ impl Admission {
             Ok(Lines::Waits(id, granted)) => (id, granted),
             Err(refusal) => return self.permit(Err(refusal), None),
         };
-        // It leaves the line, or gives the permit back, wherever this ends.
+        // Leaves the line, or returns the permit, however this ends.
         let ticket = Permit {
             admission: self.clone(),
             id,
@@ -122,7 +122,7 @@ impl Admission {
     /// it.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The [`Refusal`] if no permit is free.
     pub(crate) fn try_take_yielding(&self, claim: Claim, bytes: usize) -> Result<Permit, Refusal> {
         let gone = Notice::default();
         let now = Instant::now();
@@ -133,13 +133,13 @@ impl Admission {
     /// A permit for something of so many bytes that never gives way.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The [`Refusal`] if no permit is free.
     pub(crate) fn try_take_bytes(&self, claim: Claim, bytes: usize) -> Result<Permit, Refusal> {
         let taken = self.0.ledger().take(claim, bytes, None, Instant::now());
         self.permit(taken, None)
     }
 
-    /// For how long every claim has been refused while no permit came back; zero if the last one was admitted.
+    /// Time during which every claim was refused and no permit came back; zero if the last claim was admitted.
     pub(crate) fn stuck_for(&self) -> Duration {
         self.0.ledger().stuck_for(Instant::now())
     }
@@ -162,10 +162,10 @@ impl Admission {
 }
 
 impl Permit {
-    /// Counts the permit as one of a key of a tenant as well, whose request it turns out to be.
+    /// Counts the permit against a tenant's key as well, once the request has been authenticated.
     ///
     /// # Errors
-    /// A refusal if these have their share; then it stays as it was.
+    /// A refusal if key or tenant has its share already; the permit is left unchanged.
     pub(crate) fn identify(&self, tenant_id: u32, key_id: &str) -> Result<(), Refusal> {
         let by = |claim: Claim| claim.by(tenant_id, key_id);
         let identified = self.ledger().identify(self.id, by);
@@ -176,11 +176,10 @@ impl Permit {
         }
     }
 
-    /// Adds bytes that have come: so much more is held, and paid. Where there is no room for them, a permit of the party that holds
-    /// most gives way, if that is not this one.
+    /// Adds received bytes to those held and paid. If there is no room for them, a permit of the party that holds most gives way.
     ///
     /// # Errors
-    /// A refusal if it is this one.
+    /// A refusal if that permit is this one.
     pub(crate) fn grow(&self, bytes: usize) -> Result<(), Refusal> {
         let grown = self.ledger().grow(self.id, bytes, Instant::now());
         match grown {
@@ -189,22 +188,22 @@ impl Permit {
         }
     }
 
-    /// Notes that the client has paid so much of what it holds: bytes that it has sent, or taken.
+    /// Notes that the client has paid by sending or receiving this many bytes.
     pub(crate) fn pay(&self, bytes: usize) {
         self.ledger().pay(self.id, bytes);
     }
 
-    /// The permit gives way no longer: its client is not waited for. False if it has given way already.
+    /// Stops the permit from giving way, because its client is no longer waited for. False if it has given way already.
     pub(crate) fn settle(&self) -> bool {
         self.ledger().settle(self.id)
     }
 
-    /// The permit gives way from now on: its client is waited for.
+    /// Lets the permit give way from now on, because its client is waited for.
     pub(crate) fn unsettle(&self) {
         self.ledger().unsettle(self.id, Instant::now());
     }
 
-    /// Done when the permit has given way; never if it does not.
+    /// Completes when the permit has given way, and otherwise never.
     pub(crate) fn given_way(&self) -> impl Future<Output = ()> + Send + use<> {
         let gone = self.gone.clone();
         async move {

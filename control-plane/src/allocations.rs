@@ -1,9 +1,9 @@
-//! What tests allocate, counted for each thread by the allocator of the test program.
+//! Allocations of tests, counted for each thread by the global allocator.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// The allocator of the system, which counts what each thread asks of it.
+/// The system allocator, with counts for each thread.
 struct Counting;
 
 thread_local! {
@@ -15,7 +15,7 @@ thread_local! {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-// SAFETY: every call goes to the allocator of the system.
+// SAFETY: every call is forwarded to the system allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         COUNT.set(COUNT.get() + 1);
@@ -33,7 +33,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// How many allocations this thread makes for the work.
+/// Counts the allocations that `work` makes on this thread.
 pub(crate) fn count_of(work: impl FnOnce()) -> u64 {
     let before = COUNT.get();
     work();
@@ -45,16 +45,16 @@ pub(crate) fn held() -> i64 {
     HELD.get()
 }
 
-/// The bytes that this thread has allocated for some work.
+/// Bytes that `work` has allocated on this thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Allocated {
     /// The most at one time.
     pub(crate) peak: i64,
-    /// Those that are still held when the work is done.
+    /// Bytes still held when the work is done.
     pub(crate) held: i64,
 }
 
-/// What some work gives, and the bytes that it takes.
+/// Runs `work` and measures the bytes that it allocates.
 pub(crate) fn bytes_of<T>(work: impl FnOnce() -> T) -> (T, Allocated) {
     let before = HELD.get();
     PEAK.set(before);

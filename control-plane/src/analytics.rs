@@ -1,7 +1,7 @@
-//! Analytics: what is known of clicks, by link, domain, tenant and time.
+//! Analytics: clicks by link, domain, tenant and time.
 //!
-//! Edges and this process report clicks ([`crate::clicks`]). Acknowledged reports wait in the click queue of the database, from
-//! where one replica writes them into an engine: rollups in the database itself, or ClickHouse.
+//! Edges and this process report clicks ([`crate::clicks`]). Acknowledged reports wait in the database's click queue, from which
+//! one replica writes them into an engine: rollups in the database itself, or ClickHouse.
 
 pub mod agents;
 mod chunk;
@@ -42,9 +42,9 @@ pub use writer::{ClickWriter, Turn, TurnError};
 use crate::store::{Actor, Store};
 use edgelink_wire::LinkKey;
 
-/// Deletes the clicks of a link; how many they were. Those that wait in the queue stay, and so do those from before it was imported.
+/// Deletes the clicks of a link and returns their number. Clicks in the queue stay, and so do those from before it was imported.
 ///
-/// The audit log has it first: what is left after a failure is removed by the next call.
+/// The deletion is audited first: clicks left after a failure are removed by the next call.
 pub(crate) async fn delete_clicks(
     store: &Store,
     engine: &dyn Engine,

@@ -66,7 +66,7 @@ enum Command {
     Export(ExportArguments),
 }
 
-/// Why a command failed.
+/// The error of a command.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     #[error(transparent)]
@@ -85,7 +85,7 @@ enum Failure {
     Busy,
     #[error("the flush is noted, but not published within {} s: see the log of the control plane that publishes", .0.as_secs())]
     NotFlushed(Duration),
-    #[error("signals cannot be waited for: {0}")]
+    #[error("failed to register signal handlers: {0}")]
     Signals(#[source] io::Error),
 }
 
@@ -142,14 +142,14 @@ async fn serve(config: Config, environment: &Environment) -> Result<(), Failure>
     Ok(())
 }
 
-/// Opens the database of a command that changes what is there, and says which one that is: with settings that the command was not
-/// given it would be another one than that of the control planes.
+/// Opens the database for a command that changes it, and prints its name: if the command lacks the settings of the control planes,
+/// it is not their database.
 async fn open(config: &StoreConfig) -> Result<Arc<Store>, StoreError> {
     say_database(config);
     store::open(&patient(config)).await
 }
 
-/// For how long a command waits for a call of its database at least: people can wait for one that is busy, visitors cannot.
+/// Least timeout of a command's database calls: people can wait for a busy database, visitors cannot.
 const CALL_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The settings of the database with the timeout of a command.
@@ -160,7 +160,7 @@ fn patient(config: &StoreConfig) -> StoreConfig {
     }
 }
 
-/// On standard error: what is printed on standard output is for programs.
+/// Prints to standard error, because standard output is for programs.
 fn say_database(config: &StoreConfig) {
     eprintln!("edgelink: the database is {}", store::name(config));
 }
@@ -174,7 +174,7 @@ async fn migrate(config: &Config, may_create: bool) -> Result<(), Failure> {
     Ok(store.migrate().await?)
 }
 
-/// Prints what the doctor has found. Where standard output is closed there is still the exit code.
+/// Prints the findings of the doctor. If standard output is closed, the exit code remains.
 fn print_report(report: Report, as_json: bool) -> Result<(), Failure> {
     let text = if as_json {
         serde_json::to_string_pretty(&report).unwrap_or_default() + "\n"
@@ -188,7 +188,7 @@ fn print_report(report: Report, as_json: bool) -> Result<(), Failure> {
     }
 }
 
-/// Purges what has expired, once and now.
+/// Purges once, now.
 async fn sweep(config: &Config) -> Result<(), Failure> {
     let store = open(&config.store).await?;
     let store = server::with_events(config, store);
@@ -207,7 +207,7 @@ fn plural(count: u64, what: &str) -> String {
     format!("{count} {what}{s}")
 }
 
-/// Ends with the first SIGTERM or SIGINT.
+/// Completes with the first SIGTERM or SIGINT.
 fn signals() -> io::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

@@ -1,4 +1,4 @@
-//! Clicks: takes what edges report into the queue, each batch once, and finds the links that are followed most.
+//! Clicks: puts reported batches into the queue, each once, and finds the most clicked links.
 
 mod hot;
 mod own;
@@ -20,7 +20,7 @@ const MAX_AHEAD: u64 = 300;
 /// A batch that was closed longer ago than this, in seconds, counts at the time at which it came in. Batches wait at edges for less.
 pub(crate) const MAX_BEHIND: u64 = 86_400;
 
-/// The same for a report that does not say when it was sent: how far its clock is behind cannot be told from how long it has waited.
+/// Like [`MAX_BEHIND`], for a report without its time of sending: a slow clock cannot be told from a long wait.
 const MAX_BEHIND_UNSAID: u64 = 3600;
 
 /// A worker's clock that differs from this process's by more than this when it sends, in seconds, is not believed.
@@ -35,16 +35,16 @@ const MAX_CLICKS: u64 = 1 << 32;
 /// The longest key: a domain, a slash, a code.
 const MAX_KEY: usize = 259 + 1 + 64;
 
-/// Why reports of clicks are refused.
+/// The error of a refused click report.
 #[derive(Debug, thiserror::Error)]
 pub enum IngestError {
-    /// Bytes that are no batches.
+    /// The body does not decode as batches.
     #[error(transparent)]
     Undecodable(#[from] RecordError),
-    /// A key or a number that no edge of ours sends.
+    /// A key or a number is larger than edges send.
     #[error("a batch holds a key or a number of clicks that is too large")]
     Malformed,
-    /// As many reports wait as may.
+    /// Too many reports are waiting.
     #[error("too many clicks wait to be written")]
     Full,
     /// The database failed.
@@ -69,7 +69,7 @@ pub fn read_report(
     let earliest = earliest(now / 1000, sent_at);
     let mut is_changed = false;
     for batch in batches.iter_mut().filter(|batch| batch.at < earliest) {
-        // Before all that is believed: its clicks count at the time at which it came in.
+        // Too old to be believed: its clicks count at the time at which it came in.
         is_changed |= std::mem::take(&mut batch.at) > 0;
     }
     let changed = is_changed.then(|| encode(&batches).into());
@@ -114,9 +114,9 @@ fn head(batch: &ClickBatch<'_>) -> BatchHead {
 /// The times of a batch that came in at `received` (unix seconds).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BatchTimes {
-    /// When it was closed, by its worker's clock.
+    /// Time of closing by its worker's clock.
     closed: u64,
-    /// The same by a clock that is believed.
+    /// Time of closing by a clock that is believed.
     pub(crate) at: u64,
     /// No event is older.
     earliest: u64,
@@ -133,7 +133,7 @@ impl BatchTimes {
         }
     }
 
-    /// When an event of the batch was: as long before it was closed as its worker says.
+    /// Time of an event: as long before the batch was closed as its worker reports.
     pub(crate) fn of(self, event: u64) -> u64 {
         let before = self.closed.saturating_sub(event);
         self.at.saturating_sub(before).max(self.earliest)
@@ -178,7 +178,7 @@ mod tests {
         }
     }
 
-    /// A control plane was away for hours: what an edge has kept meanwhile counts when it was, if the edge's clock is right.
+    /// After hours without a control plane, clicks that an edge has kept count at their time if the edge's clock is right.
     #[test]
     fn clicks_when_they_have_waited_for_hours_count_at_their_time() {
         let now = NOW / 1000;
@@ -190,7 +190,7 @@ mod tests {
             (now - 8 * 3600, Some(now - 8 * 3600), now),
             (now - 400, Some(now - 301), now),
             (now + 400, Some(now + 400), now),
-            // Edges that do not say when they send.
+            // Edges that do not send their time.
             (now - 3000, None, now - 3000),
             (now - 8 * 3600, None, now),
         ] {

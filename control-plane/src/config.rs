@@ -175,7 +175,7 @@ fn refuse_non_finite(table: &mut Table, problems: &mut Problems) {
         fields.retain(|field, value| {
             let is_finite = value.as_float().is_none_or(f64::is_finite);
             if !is_finite {
-                let reason = format!("is {value}, which no setting can be");
+                let reason = format!("is {value}, must be a finite number");
                 problems.refuse(format!("{section}.{field}"), reason);
             }
             is_finite

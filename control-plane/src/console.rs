@@ -1,4 +1,4 @@
-//! The console: pages for people, rendered here, and working without script.
+//! The console: pages for people, rendered on the server, which work without script.
 //!
 //! A page asks the routes of the API, in this process and as the caller who has logged in: what a role may do, what a field may be, and
 //! what is written to the audit log is decided there alone. `guard` stands in front of all pages: it knows who has logged in, and lets
@@ -18,6 +18,7 @@ pub(crate) mod errors;
 pub(crate) mod fields;
 pub(crate) mod form;
 pub(crate) mod guard;
+mod here;
 mod imports;
 mod jobs;
 mod keys;
@@ -50,7 +51,8 @@ use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
 use std::sync::Arc;
 
-/// The routes of the console, without the bounds of all requests but that of time: changes of many links have one of their own.
+/// The routes of the console, with only the time limit of the bounds on all requests: changes of many links have a limit of their
+/// own.
 pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
     let console = Console::new(app);
     let guarded = |routes: Router<Console>| {
@@ -113,7 +115,7 @@ fn link_routes() -> Router<Console> {
         .route(guard::LIVE, get(link::live))
 }
 
-/// Pages about all else.
+/// Pages about everything else.
 fn account_routes() -> Router<Console> {
     Router::new()
         .route("/console/tags", get(tags::page))
@@ -159,7 +161,7 @@ fn account_routes() -> Router<Console> {
         )
 }
 
-/// Routes of the console with the headers that all their answers have.
+/// Routes of the console, with the headers of all their answers.
 pub(crate) fn finish(routes: Router<Arc<App>>) -> Router<Arc<App>> {
     routes.layer(from_fn(guard::finish))
 }

@@ -1,4 +1,4 @@
-//! What clicks are counted by, and the documents that hold the counts.
+//! Attributes by which clicks are counted, and the documents that hold the counts.
 
 mod attribute;
 pub mod rollup;
@@ -6,18 +6,18 @@ pub mod sketch;
 
 pub use attribute::{Attribute, Bots, OTHER};
 
-/// Whose clicks are looked at.
+/// The links whose clicks a query covers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Those of all links that a tenant has or had.
+    /// All links that a tenant has or had.
     Tenant(u32),
-    /// Those of its links on a domain.
+    /// A tenant's links on a domain.
     Domain {
         /// The tenant.
         tenant_id: u32,
         /// The domain.
         domain_id: u32,
     },
-    /// Those of these links.
+    /// These links.
     Links(Vec<u64>),
 }

@@ -1,34 +1,34 @@
-//! Until when the client of a request waits for its answer.
+//! Deadline of a request: the time until which its client waits for the answer.
 //!
-//! Envoy says so with every request that it sends, callouts of edges among them: `x-envoy-expected-rq-timeout-ms` is how long it
-//! waits still. An answer that comes later is of no use, so calls of the database give their places up in time, and the client gets
-//! a refusal rather than a timeout, by which edges take the control plane for dead.
+//! Envoy sends the remaining time with every request, callouts of edges included, as `x-envoy-expected-rq-timeout-ms`. A later
+//! answer is useless, so database calls give up their permits in time, and the client gets a refusal rather than a timeout, after
+//! which edges would consider the control plane dead.
 
 use http::{HeaderMap, HeaderName};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The header by which Envoy says for how many milliseconds it waits.
+/// The header with the milliseconds for which Envoy still waits.
 pub(crate) const EXPECTED_TIMEOUT: HeaderName =
     HeaderName::from_static("x-envoy-expected-rq-timeout-ms");
 
-/// The longest time that counts: clients that wait longer wait for what the settings say.
+/// Longest deadline that is used; beyond it the timeouts of the settings apply.
 const LONGEST: Duration = Duration::from_mins(1);
 
 tokio::task_local! {
-    /// It is not set where no client waits, or it has not said for how long.
+    /// Unset if no client waits, or if it has sent no timeout.
     static CLIENT_WAITS_UNTIL: Instant;
 }
 
-/// When a request that has just come with these headers is to be answered at the latest; `None` if the client has not said so. An
-/// eighth of the time is left for the way back.
+/// Deadline of a request that has just come in with these headers; `None` if the client has sent no timeout. An eighth of the time
+/// is reserved for the way back.
 pub(crate) fn of_request(headers: &HeaderMap) -> Option<Instant> {
     let millis = headers.get(EXPECTED_TIMEOUT)?.to_str().ok()?.parse().ok()?;
     let waits = Duration::from_millis(millis).min(LONGEST);
     Some(Instant::now() + waits - waits / 8)
 }
 
-/// Runs a future for a client that waits until then.
+/// Runs a future with `until` as the deadline of its task.
 pub(crate) async fn within<T>(until: Option<Instant>, future: impl Future<Output = T>) -> T {
     match until {
         Some(until) => CLIENT_WAITS_UNTIL.scope(until, future).await,
@@ -36,12 +36,12 @@ pub(crate) async fn within<T>(until: Option<Instant>, future: impl Future<Output
     }
 }
 
-/// Until when the client of the task waits; `None` if that is not known.
+/// Deadline of the current task; `None` if unknown.
 pub(crate) fn of_task() -> Option<Instant> {
     CLIENT_WAITS_UNTIL.try_with(|until| *until).ok()
 }
 
-/// That time, or until when the client of the task waits, if that is sooner.
+/// Earlier one of `time` and the deadline of the current task.
 pub(crate) fn or_sooner(time: Instant) -> Instant {
     of_task().map_or(time, |until| until.min(time))
 }

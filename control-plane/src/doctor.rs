@@ -1,6 +1,6 @@
-//! `edgelink doctor`: looks at configuration, database, Redis, feed, edges and analytics, and says what to do about what is wrong.
+//! `edgelink doctor`: examines configuration, database, Redis, feed, edges and analytics, and gives advice on each problem.
 //!
-//! It asks the servers themselves, so that it needs no control plane that runs, and changes nothing: the schema stays as it is.
+//! It asks the servers directly, so it needs no running control plane, and changes nothing, not even the schema.
 
 mod database;
 mod redis;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// How long a part of the examination may take: a server that hangs is found out, too.
+/// Time limit of each part, so that hanging servers are found, too.
 const PART_LIMIT: Duration = Duration::from_secs(30);
 
 /// Examines the deployment of this configuration.
@@ -53,7 +53,7 @@ pub async fn examine(config: Result<Config, ConfigError>, environment: &Environm
     report
 }
 
-/// Whether it can be used.
+/// Examines the database. True if it can be used.
 async fn examine_database(config: &Config, store: &Store, report: &mut Report) -> bool {
     let examined = timeout(PART_LIMIT, database::examine(store, &config.store, report)).await;
     examined.unwrap_or_else(|_| {

@@ -1,5 +1,5 @@
-//! Domains: those of the configuration, which all tenants share, and those that the API has made, each of which belongs to a
-//! tenant. They come into effect without a restart: every replica follows the feed, and reads them again from time to time.
+//! Domains: configured ones, which all tenants share, and ones created by the API, each of which belongs to a tenant. Changes take
+//! effect without a restart: every replica follows the feed, and rereads the domains from time to time.
 
 pub mod model;
 mod table;

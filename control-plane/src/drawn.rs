@@ -1,20 +1,20 @@
-//! The extent of the numbers that issuers have drawn, which the database, the feed and Redis each know.
+//! Extent of the numbers that issuers have drawn, known to the database, the feed and Redis.
 
-/// How far numbers were drawn.
+/// Extent of drawn numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct Drawn {
     /// No number at or above this was drawn.
     pub allocated: u64,
-    /// How many sequences all issuers have drawn, or skipped: none of them has drawn more than this has grown.
+    /// Number of sequences that all issuers have drawn or skipped: no issuer has drawn more than this has grown.
     pub sum: u64,
     /// The value of the counter `numbers`, from which the source `counter` draws.
     pub counted: u64,
-    /// The greatest bound that counts: numbers below it may be drawn.
+    /// The greatest bound in effect: numbers below it may be drawn.
     pub counts: u64,
 }
 
 impl Drawn {
-    /// Adds what another one knows: a database that went back knows less than Redis, or another process.
+    /// Merges another view: a restored database knows less than Redis or another process.
     pub fn join(&mut self, other: Self) {
         self.allocated = self.allocated.max(other.allocated);
         self.sum = self.sum.max(other.sum);

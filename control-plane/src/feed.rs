@@ -1,4 +1,4 @@
-//! The feed in this process: a bounded stretch of changes for edges that poll, and listeners that apply each change to
+//! The feed in this process: a bounded ring of changes for polling edges, and listeners that apply each change to
 //! their caches. The feed knows its age: everything that was committed longer ago has been received.
 
 mod clock;
@@ -23,11 +23,11 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-/// How long a poll waits for a position that another replica has reached already. That replica answers at once.
+/// Longest wait of a poll for a position that another replica has reached already. That replica would answer at once.
 const MAX_LAG: Duration = Duration::from_millis(100);
 
-/// How long a poll waits for a feed that is not current. So an edge has what changes the moment that the feed is current again,
-/// and not when it asks again; no longer, for another replica may be current.
+/// Longest wait of a poll for a feed that is not current. So an edge gets changes the moment the feed is current again, not with its
+/// next poll; no longer, because another replica may be current.
 const MAX_SILENCE: Duration = Duration::from_millis(500);
 
 /// A cache that applies the changes of the feed.
@@ -47,7 +47,7 @@ pub struct Feed {
     clock: DatabaseClock,
     listeners: Vec<Arc<dyn Listener>>,
     max_age: Duration,
-    /// When this process began to follow the feed.
+    /// Time since which this process follows the feed.
     started: Instant,
     stop: CancellationToken,
 }
@@ -55,7 +55,7 @@ pub struct Feed {
 /// The position of the newest change, and its generation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct End {
-    /// 0 if it is not known.
+    /// 0 if unknown.
     generation: u64,
     position: FeedPosition,
 }
@@ -78,7 +78,7 @@ pub struct CurrentFeed {
     pub as_of: Instant,
 }
 
-/// Why a poll has no answer.
+/// The error of a poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FeedError {
     /// Changes that were committed long ago may be missing.
@@ -105,7 +105,7 @@ impl Feed {
         }
     }
 
-    /// The database's clock, by which the age is measured; each reader of the database notes what it read.
+    /// The database's clock, by which the age is measured; each reader of the database updates it.
     #[must_use]
     pub fn clock(&self) -> &DatabaseClock {
         &self.clock
@@ -126,7 +126,7 @@ impl Feed {
         self.end.send_modify(|end| end.position = position);
     }
 
-    /// Drops everything and continues at `position` of a generation (0 if it is not known).
+    /// Drops everything and continues at `position` of a generation (0 if unknown).
     pub fn reset(&self, generation: u64, position: FeedPosition) {
         *self.last_beat() = None;
         for listener in &self.listeners {
@@ -151,18 +151,18 @@ impl Feed {
         })
     }
 
-    /// Whether the feed is current.
+    /// True if the feed is current.
     #[must_use]
     pub fn is_current(&self) -> bool {
         self.current().is_some()
     }
 
-    /// Whether this process has followed the feed for less time than it may take to be current.
+    /// True if this process has followed the feed for less time than becoming current may take.
     fn is_starting(&self) -> bool {
         self.started.elapsed() < self.max_age
     }
 
-    /// The age of the feed: everything committed longer ago has been received. `None` if it is not known.
+    /// The age of the feed: everything committed longer ago has been received. `None` if unknown.
     #[must_use]
     pub fn age(&self) -> Option<Duration> {
         self.age_at(Instant::now()).map(|(_, age)| age)
@@ -189,7 +189,7 @@ impl Feed {
         self.end.borrow().position
     }
 
-    /// The generation, 0 if it is not known, and the position of the newest change.
+    /// The generation, 0 if unknown, and the position of the newest change.
     #[must_use]
     pub fn place(&self) -> (u64, FeedPosition) {
         let end = *self.end.borrow();
@@ -213,7 +213,7 @@ impl Feed {
         }
         self.await_current(MAX_SILENCE.min(wait)).await;
         loop {
-            // Before the ring is read, so that no change slips in between.
+            // Subscribed before the ring is read, so that no change slips through.
             let mut end = self.end.subscribe();
             end.mark_unchanged();
             let current = self.current().ok_or(FeedError::NotCurrent)?;
@@ -233,7 +233,7 @@ impl Feed {
     /// Waits until the feed is current, but not for long.
     async fn await_current(&self, limit: Duration) {
         let mut end = self.end.subscribe();
-        // A beat makes it current, and moves the end.
+        // A beat makes the feed current and moves the end.
         let current = end.wait_for(|_| self.is_current());
         tokio::select! {
             () = self.stop.cancelled() => {}
@@ -260,7 +260,7 @@ impl Feed {
     /// The batch at hand, and its age. A batch that ends before the newest change is as old as its last beat.
     fn batch(&self, after: Option<(u64, FeedPosition)>, asked: Instant) -> ChangeBatch {
         let now = Instant::now();
-        // Before the ring is read: what is received in between makes the batch no older.
+        // Taken before the ring is read: changes received in between make the batch no older.
         let age = self.age_at(now).map(|(_, age)| age);
         let mut ring = self.ring();
         let mut batch = match after {
@@ -290,12 +290,12 @@ impl Feed {
                 _ = end.wait_for(|end| end.position != after) => {}
             }
         };
-        // A timeout and a change are the same here: the ring is read again.
+        // After a timeout or a change alike, the ring is read again.
         let _ = timeout(wait, changed).await;
         self.ring().read(Some(after))
     }
 
-    /// Whether the entry at `position` of a generation is received within `wait`. Later entries do not prove it: a
+    /// Waits up to `wait` until the entry at `position` of a generation is received. Later entries do not prove it: a
     /// Redis that was set back may have lost it.
     pub async fn wait_for_entry(
         &self,
@@ -308,7 +308,7 @@ impl Feed {
         matches!(timeout(wait, reached).await, Ok(Ok(_))) && self.ring().has(generation, position)
     }
 
-    /// Whether everything up to `position` is received within `wait`.
+    /// Waits up to `wait` until everything up to `position` is received.
     pub async fn wait_for_position(&self, position: FeedPosition, wait: Duration) -> bool {
         let mut end = self.end.subscribe();
         let reached = end.wait_for(|end| end.position >= position);
@@ -336,7 +336,7 @@ mod tests {
 
     const WAIT: Duration = Duration::from_secs(30);
     const GENERATION: u64 = 5;
-    /// What the clock of the database shows when a test begins, in microseconds.
+    /// The database's clock at the start of a test, in microseconds.
     const START: u64 = 1_767_225_600_000_000;
 
     fn at(millis: u64) -> FeedPosition {

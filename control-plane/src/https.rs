@@ -1,4 +1,4 @@
-//! The client of HTTPS, which trusts what the system trusts.
+//! The HTTPS client, which trusts the system's certificates.
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -13,10 +13,10 @@ use std::io;
 use std::sync::Arc;
 use url::Url;
 
-/// A client of HTTPS and HTTP, which follows no redirects and uses no proxies.
+/// A client for HTTPS and HTTP that follows no redirects and uses no proxies.
 pub(crate) type HttpsClient = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 
-/// A new client.
+/// Creates a client.
 ///
 /// # Errors
 /// The system's certificates cannot be read.
@@ -27,7 +27,7 @@ pub(crate) fn client() -> io::Result<HttpsClient> {
     ))
 }
 
-/// A new client for one server. It trusts no certificate where that is not asked by `https`, and so needs none of the system.
+/// Creates a client for one server. For plain `http` it trusts no certificate, and so needs none of the system's.
 ///
 /// # Errors
 /// The system's certificates cannot be read.
@@ -49,7 +49,7 @@ fn with_tls(https: HttpsConnectorBuilder<WantsSchemes>) -> HttpsClient {
     Client::builder(TokioExecutor::new()).build(https)
 }
 
-/// The message of a failure with all causes, which the client library's message leaves out.
+/// The message of an error with all its causes, which the client library's message omits.
 pub(crate) fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -1,15 +1,15 @@
-//! Notes by name of which the latest counts, gathered so that a request costs no write.
+//! Latest values by name, gathered so that a request costs no write.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Mutex, PoisonError};
 
-/// The latest note of each name since they were taken last.
+/// The latest value of each name since the last [`Latest::take`].
 #[derive(Debug)]
 pub(crate) struct Latest<K, V> {
     notes: Mutex<HashMap<K, V>>,
-    /// The names of at most so many notes; those of further ones are lost.
+    /// Most names; values of further ones are lost.
     most: usize,
 }
 
@@ -21,7 +21,7 @@ impl<K: Hash + Ord, V> Latest<K, V> {
         }
     }
 
-    /// Notes a value; where there is an earlier one of that name, `renew` makes one of both.
+    /// Records a value; `renew` merges it into an earlier one of that name.
     pub(crate) fn note<Q>(&self, name: &Q, value: V, renew: impl FnOnce(&mut V, V))
     where
         K: Borrow<Q>,
@@ -35,7 +35,7 @@ impl<K: Hash + Ord, V> Latest<K, V> {
         }
     }
 
-    /// All notes, in the order of their names, so that replicas that write them do not deadlock.
+    /// Takes all values, ordered by name, so that replicas that write them do not deadlock.
     pub(crate) fn take(&self) -> Vec<(K, V)> {
         let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
         let mut notes: Vec<(K, V)> = notes.drain().collect();

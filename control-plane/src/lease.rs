@@ -1,4 +1,4 @@
-//! A lease by name: work that one replica does at a time.
+//! Named leases, for work that one replica does at a time.
 
 use crate::store::{Store, StoreError};
 use std::sync::Arc;
@@ -8,19 +8,19 @@ use tokio::time::{Instant, sleep, timeout_at};
 /// A named lease of the database, held by this process or not.
 pub(crate) struct NamedLease {
     store: Arc<Store>,
-    /// As the migrations have it.
+    /// The name in the migrations.
     name: &'static str,
-    /// A name that no other process has.
+    /// A name unique to this process.
     owner: String,
     duration: Duration,
-    /// Until when it is held. Counted from before the question, so that this clock never runs longer than the database's.
+    /// End of the lease. Measured from before the query, so that it never outlasts the lease in the database.
     until: Option<Instant>,
-    /// When to ask for it again.
+    /// Time of the next request for it.
     ask_at: Instant,
 }
 
 impl NamedLease {
-    /// A lease that is not held yet, and lasts so long each time.
+    /// Creates a lease of that duration, not held yet.
     pub(crate) fn new(store: Arc<Store>, name: &'static str, duration: Duration) -> Self {
         Self {
             store,
@@ -32,18 +32,18 @@ impl NamedLease {
         }
     }
 
-    /// Whether this process holds the lease now.
+    /// True while this process holds the lease.
     pub(crate) fn is_held(&self) -> bool {
         self.until.is_some_and(|until| Instant::now() < until)
     }
 
-    /// The middle of the time for which it is held; `None` if it is not.
+    /// Half-time of the lease; `None` if it is not held.
     pub(crate) fn half(&self) -> Option<Instant> {
         let until = self.until?;
         until.checked_sub(self.duration / 2)
     }
 
-    /// Takes or renews the lease after each third of its duration; whether this process holds it.
+    /// Takes or renews the lease after each third of its duration. True if this process holds it.
     pub(crate) async fn hold(&mut self) -> Result<bool, StoreError> {
         let now = Instant::now();
         if now >= self.ask_at {
@@ -58,7 +58,7 @@ impl NamedLease {
         Ok(self.is_held())
     }
 
-    /// Does what may take longer than the lease lasts, and renews the lease meanwhile; `None` if it is lost: then the work is given up.
+    /// Runs work that may outlast the lease, renewing it meanwhile; `None` if the lease is lost, which cancels the work.
     pub(crate) async fn hold_for<T>(
         &mut self,
         work: impl Future<Output = T>,
@@ -80,7 +80,7 @@ impl NamedLease {
         }
     }
 
-    /// Gives the lease back, so that another process need not wait for its end.
+    /// Releases the lease, so that another process need not wait for its end.
     pub(crate) async fn release(&mut self) -> Result<(), StoreError> {
         self.ask_at = Instant::now();
         match self.until.take() {

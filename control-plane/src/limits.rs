@@ -1,4 +1,4 @@
-//! Rate limits: token buckets that all control planes share in Redis, and buckets of this process where there is none or it does
+//! Rate limits: token buckets that all control planes share in Redis, and buckets of this process if there is no Redis or it does
 //! not answer.
 
 mod local;
@@ -17,18 +17,18 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What all keys of buckets in Redis start with. The braces put them into one slot of a cluster, so that one script can take from
-/// several buckets at once; the bucket that all requests share is asked by each of them anyway.
+/// Prefix of all bucket keys in Redis. The braces put them into one slot of a cluster, so that one script can take from
+/// several buckets at once; every request needs the global bucket anyway.
 const PREFIX: &str = "{limits}:";
 
-/// What a request is counted by.
+/// The subject of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Policy {
     /// The client's address.
     Address,
     /// The API key.
     Key,
-    /// All requests with a key together.
+    /// All requests with a key.
     Global,
 }
 
@@ -50,11 +50,11 @@ pub(crate) struct Limiter {
     global: Option<Rate>,
     redis: Option<Arc<Redis>>,
     local: LocalBuckets,
-    /// Until when addresses have no token. Their requests cost nothing then.
+    /// Times until which addresses have no token. Refusing their requests costs nothing.
     refused: Cache<IpAddr, Instant>,
 }
 
-/// A request as it is counted.
+/// The parties against which a request counts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Subject<'a> {
     /// The client's address, or its network.
@@ -63,16 +63,16 @@ pub(crate) struct Subject<'a> {
     pub(crate) key: Option<&'a str>,
 }
 
-/// What a limit has left for a request.
+/// Remainder of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Standing {
     pub(crate) policy: Policy,
     pub(crate) rate: Rate,
-    /// In units of which a token has [`TOKEN`].
+    /// Level of the bucket, [`TOKEN`] units to the token.
     level: u64,
 }
 
-/// Whether a request is within all limits, and what these have left.
+/// The decision on a request, and the remainders of its limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) standings: Vec<Standing>,
@@ -81,7 +81,7 @@ pub(crate) struct Verdict {
 }
 
 impl Limiter {
-    /// `None` if there is no limit.
+    /// Creates the limiter; `None` if there is no limit.
     pub(crate) fn new(config: &LimitsConfig, redis: Option<Arc<Redis>>) -> Option<Self> {
         let (address, key, global) = (config.address(), config.key(), config.global());
         let rates = [address, key, global].into_iter().flatten();
@@ -161,7 +161,7 @@ impl Limiter {
         address.chain(key).chain(global).unzip()
     }
 
-    /// Counts a refusal, and remembers that of an address.
+    /// Counts a refusal, and caches that of an address.
     fn note(&self, address: IpAddr, verdict: &Verdict) {
         let Some(standing) = &verdict.refused_by else {
             return;
@@ -185,7 +185,7 @@ fn report_degraded(error: &crate::redis::RedisError) {
         tracing::warn!(
             %error,
             left_out,
-            "Redis does not answer: rate limits count in this process alone"
+            "Redis does not answer; rate limits count in this process only"
         );
     }
 }
@@ -201,7 +201,7 @@ impl Verdict {
             })
             .collect();
         let refused_by = taken.refused_by.and_then(|index| all.get(index).copied());
-        // Of the networks of an address the one with the least left says how many requests there can be.
+        // Of the networks of an address, the one with the least left decides.
         let mut standings: Vec<Standing> = Vec::with_capacity(all.len());
         for standing in all {
             match standings.last_mut() {
@@ -302,7 +302,7 @@ mod tests {
                 admitted += u32::from(verdict.refused_by.is_none());
             }
         }
-        // A /48 has 16 times as much as a /64, and some come back meanwhile.
+        // A /48 has 16 times as much as a /64, and some are refilled meanwhile.
         assert!((32..100).contains(&admitted), "{admitted}");
         let elsewhere = "2001:db8:1::".parse().unwrap();
         let verdict = limiter.take(subject(elsewhere, None)).await;

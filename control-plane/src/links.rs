@@ -1,4 +1,4 @@
-//! Links: what they hold, and the rules that hold for each.
+//! Links: their contents, and the rules for them.
 
 pub mod checked;
 pub(crate) mod difference;

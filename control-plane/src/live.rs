@@ -1,7 +1,7 @@
-//! The live stream: clicks as they are reported, for those who listen.
+//! The live stream: clicks for listeners, as they are reported.
 //!
-//! Reports that were committed are published on a channel of Redis, which a replica follows while it has listeners; without Redis
-//! they stay in this process. Nothing is kept: who does not listen misses them.
+//! Committed reports are published on a Redis channel, which a replica follows while it has listeners; without Redis they stay in
+//! this process. Nothing is stored: clicks before the subscription are missed.
 
 mod listener;
 mod reader;
@@ -25,43 +25,43 @@ use tokio_util::sync::CancellationToken;
 /// The most listeners of a process.
 pub(crate) const MAX_LISTENERS: usize = 100;
 
-/// The reports that wait for being read; further ones are lost.
+/// Most reports that wait to be decoded; further ones are lost.
 const MAX_REPORTS: usize = 64;
 
-/// The most reports that are on their way to Redis; further ones are lost.
+/// Most reports that wait to be sent to Redis; further ones are lost.
 const MAX_PUBLISHED: usize = 64;
 
-/// The pause before following the channel is tried again.
+/// Pause before a retry of the subscription.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// How often it is asked whether a replica has listeners, and how often one says that it has.
+/// Interval of checking for listeners of any replica, and of announcing one's own.
 const ASKING: Duration = Duration::from_secs(1);
 const SAYING: Duration = Duration::from_secs(3);
 
-/// How long a new listener waits for the channel to be followed; then it misses what is published until that.
+/// Longest wait of a new listener for the subscription; after it, reports may be missed.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// The listeners of this process, and how reports get to them.
+/// The listeners of this process, and the delivery of reports to them.
 pub(crate) struct Live {
     redis: Option<Arc<Redis>>,
     listeners: Mutex<HashMap<u64, Arc<Listener>>>,
-    /// Listeners came or went.
+    /// Notified when listeners come or go.
     changed: Notify,
-    /// Whether reports of all replicas arrive here.
+    /// True while reports of all replicas arrive here.
     is_following: watch::Sender<bool>,
-    /// Reports of this process that go to Redis, or to the listeners at once.
+    /// Reports of this process, for Redis or directly for the listeners.
     reports: mpsc::Sender<Bytes>,
     waiting: Mutex<Option<mpsc::Receiver<Bytes>>>,
     stop: CancellationToken,
 }
 
-/// There are [`MAX_LISTENERS`].
+/// The error of a listener beyond [`MAX_LISTENERS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there are too many listeners")]
 pub(crate) struct TooManyListeners;
 
 impl Live {
-    /// The stream of this process, or of all that share a Redis.
+    /// Creates the stream of this process, or of all that share a Redis.
     pub(crate) fn new(redis: Option<Arc<Redis>>) -> Arc<Self> {
         let (reports, waiting) = mpsc::channel(match redis {
             Some(_) => MAX_PUBLISHED,
@@ -78,7 +78,7 @@ impl Live {
         })
     }
 
-    /// Publishes a report that was committed, without waiting.
+    /// Publishes a committed report, without waiting.
     pub(crate) fn publish(&self, report: &Bytes) {
         if self.redis.is_none() && self.listeners().is_empty() {
             return;
@@ -123,7 +123,7 @@ impl Live {
         self.changed.notify_one();
     }
 
-    /// Ends all subscriptions: the process stops.
+    /// Ends all subscriptions, because the process stops.
     pub(crate) fn shutdown(&self) {
         self.stop.cancel();
     }
@@ -134,7 +134,7 @@ impl Live {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives clicks to the listeners that want them. `owners` has the owners of links, where a listener asks for them.
+    /// Delivers clicks to the listeners that want them. `owners` has the owners of links, if a listener needs them.
     fn deliver(&self, clicks: &[Click], owners: &HashMap<u64, Option<u64>>) {
         let listeners: Vec<Arc<Listener>> = self.listeners().values().cloned().collect();
         for click in clicks.iter().filter(|click| click.has_link()) {
@@ -148,7 +148,7 @@ impl Live {
         }
     }
 
-    /// Publishes, and gives listeners what is published, until the process stops. `reader` reads reports.
+    /// Publishes reports and delivers them to listeners until the process stops. `reader` decodes them.
     pub(crate) async fn run(self: Arc<Self>, reader: LiveReader, stop: CancellationToken) {
         let waiting = self
             .waiting
@@ -179,27 +179,27 @@ impl Live {
         while let Some(report) = waiting.recv().await {
             if asked.is_none_or(|asked| asked.elapsed() >= ASKING) {
                 asked = Some(Instant::now());
-                // Where that is not known, it may be so.
+                // Assumed if unknown.
                 is_heard = redis.has_listeners().await.unwrap_or(true);
             }
             if !is_heard && self.listeners().is_empty() {
                 continue;
             }
             if let Err(error) = redis.publish_report(report).await {
-                tracing::debug!(%error, "a report was not published: listeners miss it");
+                tracing::debug!(%error, "publishing a click report failed; listeners miss it");
                 self.note_gap();
             }
         }
     }
 
-    /// Lets all replicas know that there are listeners. Those that cannot ask publish as if there were some.
+    /// Announces listeners to all replicas. Replicas that cannot check publish as if there were some.
     async fn note_listeners(redis: &Redis) {
         if let Err(error) = redis.note_listeners().await {
-            tracing::debug!(%error, "other replicas may not know that there are listeners");
+            tracing::debug!(%error, "announcing live listeners to other replicas failed; retrying");
         }
     }
 
-    /// Begins or ends to follow the channel. A new listener counts once all replicas may know that there is one.
+    /// Starts or stops following the channel. A new listener counts once all replicas can know of it.
     async fn follow_reports(&self, redis: &Redis, wanted: bool) -> Result<(), RedisError> {
         redis.follow_reports(wanted).await?;
         if wanted {
@@ -210,7 +210,7 @@ impl Live {
         Ok(())
     }
 
-    /// Follows the channel while there are listeners, and says so.
+    /// Follows the channel while there are listeners, and announces them.
     async fn follow(&self, redis: &Redis) {
         loop {
             let is_following = *self.is_following.borrow();
@@ -230,7 +230,7 @@ impl Live {
                     Err(error) => {
                         static THROTTLE: LogThrottle = LogThrottle::new();
                         if let Some(left_out) = THROTTLE.admit(Instant::now()) {
-                            tracing::warn!(%error, left_out, "clicks of other replicas cannot be followed (channel edgelink:clicks of Redis): it is tried again");
+                            tracing::warn!(%error, left_out, "subscribing to clicks of other replicas failed (Redis channel edgelink:clicks); retrying");
                         }
                         tokio::time::sleep(PAUSE).await;
                     }
@@ -244,7 +244,7 @@ impl Live {
         loop {
             match reports.next().await {
                 Ok(report) => self.read(&report, reader).await,
-                // Nudges may be among the messages that were missed.
+                // Missed messages may include nudges.
                 Err(_) => self.note_gap(),
             }
         }
@@ -256,7 +256,7 @@ impl Live {
         }
     }
 
-    /// Reads a report for the listeners.
+    /// Decodes a report for the listeners.
     async fn read(&self, report: &Bytes, reader: &LiveReader) {
         if self.listeners().is_empty() {
             return;
@@ -264,20 +264,20 @@ impl Live {
         match reader.read(report, self.needs_owners()).await {
             Ok(read) => self.deliver(&read.clicks, &read.owners),
             Err(error) => {
-                tracing::debug!(%error, "a report was not read: listeners miss it");
+                tracing::debug!(%error, "decoding a click report failed; listeners miss it");
                 self.note_gap();
             }
         }
     }
 
-    /// Whether a listener asks whose links are.
+    /// True if a listener needs the owners of links.
     fn needs_owners(&self) -> bool {
         self.listeners()
             .values()
             .any(|listener| listener.needs_owner())
     }
 
-    /// Tells all listeners that clicks may be lost, it is not known how many.
+    /// Notifies all listeners that an unknown number of clicks may be lost.
     fn note_gap(&self) {
         for listener in self.listeners().values() {
             listener.note_gap();

@@ -1,12 +1,12 @@
-//! Low-water marks of queues: how far reads may leave out what was removed, and the looks for late rows below them.
+//! Low-water marks of queues, below which reads skip removed rows, and the scans for late rows below them.
 //!
-//! An open snapshot (a dump, a long transaction) keeps removed rows in the table, and a read from the beginning walks all of them.
+//! An open snapshot (a dump, a long transaction) keeps removed rows in the table, and a read from the beginning scans all of them.
 //!
-//! Numbers of rows are given out before their transactions commit, in whatever order these do. A row that was read says that all lower
-//! numbers were given out by then, so the mark is raised to a row only [`SETTLE`] after that. A transaction that takes longer
-//! between its row and its commit (its control plane was stopped, or its COMMIT was under way in a network that was cut) leaves a
-//! row below the mark, which a look finds. Readers wait [`PATIENCE`] for looks: they end sooner, unless a snapshot keeps very many
-//! removed rows; a late row is read seconds later then.
+//! Row numbers are assigned before their transactions commit, which may happen in any order. Reading a row proves that all lower
+//! numbers were assigned by then, so the mark is raised to a row only [`SETTLE`] after that. A transaction that takes longer
+//! between its row and its commit (its control plane was paused, or its COMMIT was in flight in a partitioned network) leaves a row
+//! below the mark, which a scan finds. Readers wait [`PATIENCE`] for scans, which usually end sooner; if a snapshot keeps very many
+//! removed rows, a late row is read seconds later.
 
 use crate::store::{MarkedQueue, Store};
 use std::collections::VecDeque;
@@ -15,35 +15,35 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
-/// For how long rows were removed before the mark is raised behind them: longer than transactions are open, whose statements are
-/// bounded by `store.timeout_ms`.
+/// Time from removing rows to raising the mark past them: longer than transactions are open, whose statements are bounded by
+/// `store.timeout_ms`.
 const SETTLE: Duration = Duration::from_secs(10);
 
-/// Rows that were removed in a time this long share an entry.
+/// Rows that were removed within this time share an entry.
 const GRAIN: Duration = Duration::from_secs(1);
 
-/// How long a reader waits for a look.
+/// Time that a reader waits for a scan.
 const PATIENCE: Duration = Duration::from_millis(10);
 
-/// Looks rest for so many times as long as the last one took, and [`MAX_REST`] at most.
+/// Pause between scans as a multiple of the last one's duration, at most [`MAX_REST`].
 const REST: u32 = 4;
 const MAX_REST: Duration = Duration::from_secs(3);
 
-/// How many numbers below the mark are looked through first. Each further part is [`GROWTH`] times as long as the one before.
+/// Numbers below the mark that are scanned first. Each further part is [`GROWTH`] times as long.
 const FIRST_PART: u64 = 65_536;
 const GROWTH: u64 = 8;
 
-/// The low-water mark of a queue, as the process that empties it raises it.
+/// The low-water mark of a queue, for the process that empties it.
 #[derive(Debug)]
 pub(crate) struct LowWater {
     queue: MarkedQueue,
-    /// When rows were removed, rounded up to [`GRAIN`], and the last of them.
+    /// Times of removal, rounded up to [`GRAIN`], with the last row of each.
     removed: VecDeque<(Instant, u64)>,
     look: Option<LateLook>,
     rests_until: Option<Instant>,
 }
 
-/// A look for late rows.
+/// A scan for late rows.
 #[derive(Debug)]
 struct LateLook {
     begun: Instant,
@@ -51,7 +51,7 @@ struct LateLook {
 }
 
 impl LowWater {
-    /// A queue of which nothing is removed.
+    /// Creates the mark of a queue from which nothing is removed yet.
     pub(crate) fn new(queue: MarkedQueue) -> Self {
         Self {
             queue,
@@ -61,12 +61,12 @@ impl LowWater {
         }
     }
 
-    /// Forgets what was removed, and a look that is under way: another process may empty the queue.
+    /// Drops removals and a scan in progress, because another process may empty the queue.
     pub(crate) fn clear(&mut self) {
         *self = Self::new(self.queue);
     }
 
-    /// Notes that all rows up to `last` that were there are removed; the mark up to which that was long ago, 0 if there is none.
+    /// Notes that all rows read up to `last` are removed, and returns the mark up to which removals have settled, 0 if none has.
     pub(crate) fn removed(&mut self, last: u64, now: Instant) -> u64 {
         match self.removed.back_mut() {
             Some((until, row)) if now <= *until => *row = last.max(*row),
@@ -82,7 +82,7 @@ impl LowWater {
         last.map_or(0, |(_, row)| row)
     }
 
-    /// Looks for late rows below the mark, or waits a moment for the look that is under way; the lowest of them.
+    /// Scans for late rows below the mark, or waits a moment for the scan in progress, and returns the lowest of them.
     pub(crate) async fn look(&mut self, store: &Arc<Store>, mark: u64) -> Option<u64> {
         let now = Instant::now();
         let rests = self.rests_until.is_some_and(|until| now < until);
@@ -104,13 +104,12 @@ impl LowWater {
         if took > PATIENCE {
             self.rests_until = Some(Instant::now() + MAX_REST.min(took * REST));
         }
-        // A task that was cut off has found none.
+        // An aborted task has found none.
         found.ok().flatten()
     }
 }
 
-/// The lowest row in the first part below the mark that has any: parts become longer with their distance, because late rows are near the
-/// mark.
+/// The lowest row in the first part below the mark that has any: parts grow with their distance, because late rows are near the mark.
 async fn look_below(store: &Store, queue: MarkedQueue, mark: u64) -> Option<u64> {
     let (mut to, mut length) = (mark, FIRST_PART);
     while to > 0 {
@@ -119,7 +118,7 @@ async fn look_below(store: &Store, queue: MarkedQueue, mark: u64) -> Option<u64>
             Ok(None) => {}
             Ok(row) => return row,
             Err(error) => {
-                tracing::warn!(%error, ?queue, from, to, "looking for late rows of a queue failed: they wait for the next look");
+                tracing::warn!(%error, ?queue, from, to, "scanning a queue for late rows failed; the next scan will find them");
                 return None;
             }
         }
@@ -140,7 +139,7 @@ mod tests {
         for (millis, last, mark) in [
             (0, 5, 0),
             (900, 9, 0),
-            // A lower number that was committed later does not set it back.
+            // A lower number that is committed later does not set it back.
             (950, 7, 0),
             (1_100, 12, 0),
             (10_999, 20, 0),

@@ -1,4 +1,4 @@
-//! Leaves no secret behind in memory: what is freed, and the stack, is overwritten where secrets pass through code of others.
+//! Wiping of secrets: freed memory and the stack are overwritten where secrets pass through third-party code.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
@@ -7,22 +7,22 @@ use std::mem::MaybeUninit;
 use std::slice;
 use zeroize::Zeroize;
 
-/// How much of the stack [`wiping`] overwrites, in bytes: more than connecting to a database takes.
+/// Bytes of the stack that [`wiping`] overwrites: more than connecting to a database takes.
 const DEEP: usize = 256 << 10;
 
-/// How much of the stack [`wiping_stack`] overwrites, in bytes: more than a hash takes.
+/// Bytes of the stack that [`wiping_stack`] overwrites: more than a hash takes.
 const SHALLOW: usize = 4 << 10;
 
 thread_local! {
     static WIPES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// An allocator that overwrites what a thread frees within [`wiping`].
+/// An allocator that overwrites blocks that a thread frees within [`wiping`].
 #[derive(Debug)]
 pub struct Wiping<A>(pub A);
 
-// SAFETY: every call goes to the allocator within, with the same arguments. What is overwritten before it is freed is the
-// caller's until then.
+// SAFETY: every call goes to the inner allocator, with the same arguments. A block that is overwritten before it is freed is
+// the caller's until then.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for Wiping<A> {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -39,7 +39,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Wiping<A> {
     #[inline]
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         if WIPES.get() {
-            // SAFETY: the block has that size, and is not used by anything else any more.
+            // SAFETY: the block has that size, and is no longer used by anything else.
             unsafe { wipe(pointer, layout.size()) };
         }
         // SAFETY: as above.
@@ -73,8 +73,8 @@ unsafe fn wipe(pointer: *mut u8, size: usize) {
     unsafe { slice::from_raw_parts_mut(pointer.cast::<MaybeUninit<u8>>(), size) }.zeroize();
 }
 
-/// Runs something through which secrets pass. What it frees on this thread is overwritten, where the program's allocator is
-/// [`Wiping`], and so is its stack. It is not to be nested.
+/// Runs code through which secrets pass. Memory that it frees on this thread is overwritten, if the global allocator is
+/// [`Wiping`], and so is its stack. It must not be nested.
 pub(crate) fn wiping<T>(run: impl FnOnce() -> T) -> T {
     struct Guard;
     impl Drop for Guard {
@@ -88,7 +88,7 @@ pub(crate) fn wiping<T>(run: impl FnOnce() -> T) -> T {
     run()
 }
 
-/// Runs something short that has a secret on the stack, and overwrites that.
+/// Runs short code that has a secret on the stack, and overwrites the stack.
 pub(crate) fn wiping_stack<T>(run: impl FnOnce() -> T) -> T {
     let answer = deeper(run);
     overwrite::<SHALLOW>();
@@ -113,10 +113,10 @@ mod tests {
     use std::alloc::System;
     use std::sync::Mutex;
 
-    /// Notes what is in a block when it is freed.
+    /// Records the content of a block when it is freed.
     struct Noting(Mutex<Vec<Vec<u8>>>);
 
-    // SAFETY: every call goes to the allocator of the system.
+    // SAFETY: every call goes to the system allocator.
     unsafe impl GlobalAlloc for Noting {
         unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
             // SAFETY: the caller keeps to the contract of the trait.
@@ -132,7 +132,7 @@ mod tests {
         }
     }
 
-    /// What is left in a block of 8 bytes that is written, made larger, and freed.
+    /// Content left in a block of 8 bytes that is written, grown, and freed.
     fn left_behind() -> Vec<Vec<u8>> {
         let allocator = Wiping(Noting(Mutex::default()));
         let layout = Layout::array::<u8>(8).expect("a layout");

@@ -1,7 +1,7 @@
-//! Where the numbers of new links come from. A number is never issued twice.
+//! Numbers of new links. A number is never issued twice.
 //!
-//! A [`Minter`] takes numbers from the configured [`NumberSource`] and makes codes of them. Segments, counter and
-//! ZooKeeper are ranges that an issuer draws ([`ranges`]); snowflake makes numbers of time, digest of the link.
+//! A [`Minter`] takes numbers from the configured [`NumberSource`] and turns them into codes. Segments, counter and
+//! ZooKeeper are ranges that an issuer draws ([`ranges`]); snowflake derives numbers from time, digest from the link.
 
 mod counter;
 mod digest;
@@ -28,19 +28,19 @@ use std::sync::Arc;
 /// Above every number that can be issued.
 pub(crate) const EVERY_NUMBER: u64 = i64::MAX as u64;
 
-/// How far the bound is ahead.
+/// Policy for keeping the bound ahead of issued numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BoundPolicy {
-    /// By this many numbers, or a tenth of those issued, or what the pace of issuing asks for, whichever is most.
+    /// Ahead by this many numbers, or a tenth of those issued, or as the pace of issuing requires, whichever is most.
     Ahead(u64),
-    /// Numbers of other sources than the database's segments: any may be issued, and edges look up all of them.
+    /// For sources other than the database's segments: any number may be issued, and edges look up all of them.
     Everything,
 }
 
 /// The least room between the numbers issued and the bound.
 const MIN_BOUND_ROOM: u64 = 10_000_000;
 
-/// A minter of the configured source.
+/// Creates a minter of the configured source.
 pub(crate) async fn minter(
     config: &Config,
     store: Arc<Store>,
@@ -49,7 +49,7 @@ pub(crate) async fn minter(
     if bound_policy(config) == BoundPolicy::Everything
         && store.bound_state().await?.bound < EVERY_NUMBER
     {
-        // The process that publishes now may still have another source.
+        // The current publisher may still have another source.
         store.add_bound(EVERY_NUMBER).await?;
     }
     let space = config.links.code_space();
@@ -63,8 +63,8 @@ pub(crate) async fn minter(
     Ok(Minter::new(source, space))
 }
 
-/// How far admission lets numbers through. The bound follows segments alone, with room for a thousandth of all codes at
-/// most: more would make edges look up codes that were never issued.
+/// The policy of the configured source. The bound follows segments only, with room for at most a thousandth of all codes:
+/// more would make edges look up codes that were never issued.
 pub(crate) fn bound_policy(config: &Config) -> BoundPolicy {
     if config.numbers.source != NumberSourceKind::Segment {
         return BoundPolicy::Everything;

@@ -1,7 +1,7 @@
-//! Logins by a provider of OpenID Connect: authorization code with PKCE, state and nonce (OpenID Connect Core 1.0, section 3.1).
+//! Logins with OpenID Connect: authorization code with PKCE, state and nonce (OpenID Connect Core 1.0, section 3.1).
 //!
-//! It knows nothing of users here: what it yields is who the provider says has logged in, with the claims about that person. A
-//! [`Login`] keeps no state of its own; all that protects it follows from one random token that the browser holds.
+//! It does not know edgelink's users: it yields the identity that the provider asserts, with the claims about that person. A
+//! [`Login`] needs no server-side state; all of its protection derives from one random token that the browser holds.
 
 mod claims;
 mod error;
@@ -25,20 +25,20 @@ use std::io;
 use tokio::time::timeout;
 use url::Url;
 
-/// The path where a login begins.
+/// Path at which a login begins.
 pub(crate) const BEGIN: &str = "/console/oidc/login";
 
-/// The path of the page that the provider sends browsers back to.
+/// Path to which the provider redirects browsers.
 pub(crate) const CALLBACK: &str = "/console/oidc/callback";
 
 /// The secrets of one login, which the browser keeps until it comes back.
 #[derive(Clone, Debug)]
 pub(crate) struct Login {
-    /// Comes back from the provider with the browser.
+    /// Returned by the provider through the browser.
     pub(crate) state: String,
-    /// Comes back in the ID token.
+    /// Returned in the ID token.
     pub(crate) nonce: String,
-    /// Proves to the provider that the one who shows the code has begun the login (PKCE).
+    /// Proves to the provider that the presenter of the code has begun the login (PKCE).
     pub(crate) verifier: String,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Oidc {
 }
 
 impl Oidc {
-    /// The client of the configured provider; `None` if there is none.
+    /// Creates the client of the configured provider; `None` if there is none.
     ///
     /// # Errors
     /// The system's certificates cannot be read.
@@ -70,12 +70,12 @@ impl Oidc {
         &self.config
     }
 
-    /// The issuer, which is the same as that of an answer that names one (RFC 9207).
+    /// True if an answer names the configured issuer (RFC 9207).
     pub(crate) fn is_issuer(&self, issuer: &str) -> bool {
         self.config.issuer.as_deref() == Some(issuer)
     }
 
-    /// Where a browser logs in at the provider.
+    /// The URL at which a browser logs in at the provider.
     pub(crate) async fn authorization_url(&self, login: &Login) -> Result<Url, OidcError> {
         let metadata = self.provider.metadata().await?;
         let mut url = metadata.authorization_endpoint.clone();
@@ -93,7 +93,7 @@ impl Oidc {
         Ok(url)
     }
 
-    /// Who has logged in, by the code that the browser came back with.
+    /// Exchanges the code from the browser for the identity that has logged in.
     pub(crate) async fn identity(&self, login: &Login, code: &str) -> Result<Identity, OidcError> {
         let identity = timeout(self.config.timeout_ms, self.ask(login, code)).await;
         identity.unwrap_or_else(|_| {
@@ -112,7 +112,7 @@ impl Oidc {
         };
         let keys = self.provider.keys().await?;
         let mut claims = verify(&tokens.id_token, &keys, &expected);
-        // The provider may have changed its keys meanwhile, also under the same name.
+        // The provider may have rotated its keys, even under an unchanged id.
         if claims.is_err()
             && let Some(keys) = self.provider.newer_keys().await?
         {
@@ -132,7 +132,7 @@ impl Oidc {
         Ok(claims.identity(&self.config, &subject))
     }
 
-    /// Whether claims that the settings name are not in the ID token; the provider may have them elsewhere.
+    /// True if the ID token lacks claims that the settings name; the user info may have them.
     fn lacks(&self, claims: &Claims) -> bool {
         let role_claim = self.config.role_claim.as_deref();
         claims.find(&self.config.name_claim).is_none()

@@ -1,14 +1,14 @@
-//! Certificates of files in PEM.
+//! Certificates in PEM files.
 
 use crate::config::FileText;
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-/// The certificates of a file, of which there is at least one.
+/// The certificates of a file, at least one.
 ///
 /// # Errors
-/// What is wrong with the file.
+/// A message if the file is invalid.
 pub(crate) fn certificates(file: &FileText) -> Result<Vec<CertificateDer<'static>>, String> {
     let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(file.text().as_bytes()).collect();
     match read {
@@ -18,10 +18,10 @@ pub(crate) fn certificates(file: &FileText) -> Result<Vec<CertificateDer<'static
     }
 }
 
-/// The certificates of a file, as those of authorities.
+/// The certificates of a file as trusted authorities.
 ///
 /// # Errors
-/// What is wrong with the file.
+/// A message if the file is invalid.
 pub(crate) fn roots(file: &FileText) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(file)? {

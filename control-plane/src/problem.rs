@@ -15,17 +15,17 @@ use std::sync::Arc;
 use std::time::Instant;
 use utoipa::ToSchema;
 
-/// How long clients are asked to wait after a 503, in seconds.
+/// Value of `Retry-After` in a 503, in seconds.
 pub(crate) const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
 
 /// The media type of a problem.
 pub(crate) const MEDIA_TYPE: &str = "application/problem+json";
 
-/// What the `type` of each problem starts with.
+/// Prefix of the `type` of each problem.
 const TYPE: &str = "urn:edgelink:problem:";
 
 tokio::task_local! {
-    /// The id of the request that this task answers, which its problem repeats.
+    /// The id of the current request, which its problem repeats.
     pub(crate) static CURRENT_REQUEST_ID: HeaderValue;
 }
 
@@ -160,10 +160,10 @@ kinds! {
     Stopping: SERVICE_UNAVAILABLE "stopping", "This instance is stopping";
 }
 
-/// The most fields that a problem names.
+/// Most fields that a problem names.
 const MAX_ERRORS: usize = 32;
 
-/// The longest name of a field in a problem, in bytes: clients make up names. The beginning of a longer one is shown.
+/// Longest field name in a problem, in bytes, because clients may send any name. Longer ones are truncated.
 const MAX_FIELD_BYTES: usize = 256;
 
 /// An error as the client sees it, without anything internal.
@@ -202,13 +202,13 @@ impl Problem {
         self.kind
     }
 
-    /// What is wrong, in a sentence.
+    /// Describes the problem in a sentence.
     pub(crate) fn text(&self) -> &str {
         let (_, _, title) = self.kind.describe();
         self.detail.as_deref().unwrap_or(title)
     }
 
-    /// The fields that are wrong.
+    /// The invalid fields.
     pub(crate) fn errors(&self) -> &[FieldError] {
         &self.errors
     }
@@ -218,7 +218,7 @@ impl Problem {
         self.kind.describe().0
     }
 
-    /// Whether the request may have taken effect nevertheless.
+    /// True if the request may have taken effect nevertheless.
     pub(crate) fn is_possibly_done(&self) -> bool {
         matches!(
             self.kind,
@@ -245,7 +245,7 @@ impl Problem {
         self
     }
 
-    /// The same with the fields that are wrong, of which the first [`MAX_ERRORS`] are named.
+    /// Adds the invalid fields, of which the first [`MAX_ERRORS`] are named.
     pub(crate) fn with_errors(mut self, mut errors: Vec<FieldError>) -> Self {
         let more = errors.len().saturating_sub(MAX_ERRORS);
         if more > 0 {
@@ -258,14 +258,14 @@ impl Problem {
         self
     }
 
-    /// The same with a further field that is wrong.
+    /// Adds another invalid field.
     pub(crate) fn and_error(mut self, error: FieldError) -> Self {
         let mut errors = std::mem::take(&mut self.errors);
         errors.push(error);
         self.with_errors(errors)
     }
 
-    /// The problem as JSON in the answer to this task's request, which it names.
+    /// The problem as JSON in the response to the current request, with its id.
     pub(crate) fn answer(&self) -> Document<'_> {
         let id = CURRENT_REQUEST_ID.try_with(|id| id.to_str().unwrap_or_default().to_owned());
         Document {
@@ -280,12 +280,12 @@ impl Problem {
         Self::new(Kind::ExternalIdTaken).with_errors(vec![error])
     }
 
-    /// The problem of a request whose fields break rules.
+    /// The problem of a request with invalid fields.
     pub(crate) fn validation(errors: Vec<FieldError>) -> Self {
         Self::new(Kind::Validation).with_errors(errors)
     }
 
-    /// The problem of a request of which one field breaks a rule.
+    /// The problem of a request with one invalid field.
     pub(crate) fn of_field(
         field: impl Into<Cow<'static, str>>,
         reason: impl Into<Cow<'static, str>>,
@@ -293,7 +293,7 @@ impl Problem {
         Self::validation(vec![FieldError::new(field, reason)])
     }
 
-    /// The problem of a failed database. It is logged here, throttled, because each request meets it.
+    /// The problem of a failed database. It is logged here, throttled, because every request is affected.
     pub(crate) fn store(error: &StoreError) -> Self {
         static UNAVAILABLE: LogThrottle = LogThrottle::new();
         static FAILED: LogThrottle = LogThrottle::new();
@@ -304,7 +304,7 @@ impl Problem {
                 tracing::warn!(
                     error = cause,
                     left_out,
-                    "too many calls of the database wait: the request is refused with 503"
+                    "too many database calls are waiting: the request is refused with 503"
                 );
             }
             Self::new(Kind::Overloaded).with_detail(limit.to_string())
@@ -479,10 +479,10 @@ impl FieldError {
 #[schema(as = Problem)]
 pub(crate) struct Document<'a> {
     r#type: String,
-    title: &'static str,
+    pub(crate) title: &'static str,
     pub(crate) status: u16,
     #[serde(skip_serializing_if = "Option::is_none")]
-    detail: Option<&'a str>,
+    pub(crate) detail: Option<&'a str>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     errors: &'a [FieldError],
     /// The fields of `errors`, under the name that Shlink's clients look for.
@@ -509,7 +509,7 @@ impl IntoResponse for Problem {
             }
             _ => {}
         }
-        // For those who show it in the shape of another API.
+        // For layers that render it in the format of another API.
         response.extensions_mut().insert(self);
         response
     }

@@ -1,6 +1,6 @@
-//! Pages for visitors: previews of links (`/{code}+`), the home page, and what lies below `/+/`, which no code can be.
+//! Pages for visitors: previews of links (`/{code}+`), the home page, and everything below `/+/`, which cannot be a code.
 //!
-//! Visitors of an edge get them too: its routes lead here. All have the look of their domain, and work without script.
+//! Visitors of an edge get them too: its routes lead here. All have the branding of their domain, and work without script.
 
 pub(crate) mod home;
 pub(crate) mod preview;
@@ -35,7 +35,7 @@ pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
         .merge(assets::public_routes())
 }
 
-/// Lets so many requests through at once, so that pages leave room for what edges ask.
+/// Limits concurrent requests, so that pages leave room for requests of edges.
 async fn limit(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let admitted = Admitted::of(request.extensions());
     match admitted.take(&app.bounded.pages, admitted.claim()) {

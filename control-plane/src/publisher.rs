@@ -1,19 +1,19 @@
-//! The publisher: writes the changes in the outbox to Redis and to the feed, and says by beats how far it has come.
+//! The publisher: writes the changes in the outbox to Redis and to the feed, and reports its progress by beats.
 //!
 //! One replica publishes at a time: the one that holds the lease. It deletes a row after it has published it, so a
 //! publisher that dies loses no change; a row that is published twice is harmless, because revisions order the changes.
 //!
-//! Every take and renewal of the lease raises a token in the database. Redis refuses a publisher with an older token
+//! Every take and renewal of the lease raises a fencing token in the database. Redis refuses a publisher with an older token
 //! than the newest that it has seen, and the database deletes rows for the newest one only: a publisher that was paused
 //! changes nothing.
 //!
-//! Before it appends, the publisher checks that what was published last is still there. If it is not (Redis was
-//! emptied, restored, failed over, or replaced), a new generation begins: all caches invalidate what they have of the
-//! old one, and the records in Redis are out of reach. If the *database* is older than what was published, revisions
+//! Before it appends, the publisher checks that the last published entry is still there. If it is not (Redis was
+//! emptied, restored, failed over, or replaced), a new generation begins: all caches invalidate their records of the
+//! old one, and the records in Redis become unreachable. If the *database* is older than what was published, revisions
 //! and numbers continue above all that may have been used.
 //!
-//! A beat says that everything is published that was committed by a certain moment of the database's clock. It is sent
-//! only after a read of the outbox above its low-water mark and a look below it ([`crate::low_water`]), so caches are fresh while beats
+//! A beat states that everything committed by a certain time of the database's clock is published. It is sent only after
+//! a read of the outbox above its low-water mark and a scan below it ([`crate::low_water`]), so caches are fresh while beats
 //! arrive.
 
 mod bound;
@@ -49,34 +49,34 @@ use tokio_util::sync::CancellationToken;
 
 /// The pause before a retry.
 const PAUSE: Duration = Duration::from_millis(200);
-/// The same before another nudge, and how often a publisher looks that cannot be nudged.
+/// Pause before another nudge, and polling interval of a publisher that cannot be nudged.
 const NUDGE_PAUSE: Duration = Duration::from_millis(50);
 
-/// The failures in a row after which the lease is given up: Redis may work for another replica.
+/// Consecutive failures after which the lease is given up: Redis may work for another replica.
 const MAX_FAILURES: u32 = 2;
 
-/// For how many lease durations this process then does not ask for it.
+/// Lease durations for which this process then does not ask for it.
 const LEASES_PAUSED: u32 = 2;
-/// The longest such pause, so that a Redis that is back is written to soon.
+/// Longest such pause, so that publishing resumes soon after Redis is back.
 const MAX_PAUSE: Duration = Duration::from_secs(6);
-/// After this much of it, it ends as soon as Redis takes writes here: no other replica has asked for the lease by then.
+/// Time after which that pause ends as soon as Redis accepts writes here: no other replica has asked for the lease by then.
 const PAUSE_LEFT_TO_OTHERS: Duration = Duration::from_secs(1);
 
-/// The share of the lease's duration for which this process does not ask for it after its own way to the database has failed. Others
-/// ask more often, and come first.
+/// Part of the lease's duration for which this process does not ask for it after its own connection to the database has failed.
+/// Others ask more often, and come first.
 const SHARE_PAUSED: u32 = 3;
 
 /// The shortest time between two rounds. Changes in between are published together: under load, reading and clearing
 /// the outbox costs the database no more than creating the links does. A single change does not wait.
 const GATHER: Duration = Duration::from_millis(5);
 
-/// How often the outbox and the feed are measured.
+/// Interval between measurements of the outbox and the feed.
 const MEASURE: Duration = Duration::from_secs(1);
 
-/// How long publishing the rest of the outbox may take at a stop.
+/// Time limit of publishing the rest of the outbox at a stop.
 const DRAIN: Duration = Duration::from_secs(3);
 
-/// How often a round is repeated at once.
+/// Most immediate repetitions of a round.
 const MAX_STEPS: usize = 16;
 
 /// Publishes changes.
@@ -91,39 +91,39 @@ pub struct Publisher {
     low_water: LowWater,
     wake: Arc<Notify>,
     status: PublisherStatus,
-    /// The generation and position that are written to; `None` without the lease.
+    /// Generation and position of the feed; `None` without the lease.
     writing: Option<WriteState>,
     beat_at: Instant,
     /// The number of the last beat.
     number: u64,
     next_measure: Instant,
     repaired: Option<Instant>,
-    /// Failures in a row with the lease.
+    /// Consecutive failures with the lease.
     failures: u32,
-    /// Since when the database fails in each round.
+    /// Time since which the database fails in each round.
     store_fails_since: Option<Instant>,
     is_failing: bool,
-    /// When the lease was given up because Redis failed, until it is asked for again.
+    /// Time at which the lease was given up because of Redis, until it is asked for again.
     given_up: Option<Instant>,
-    /// Whether the replica that publishes does not know of a change here.
+    /// Set while the publishing replica has to be nudged about a change here.
     owes_nudge: bool,
-    /// Why the round at hand has begun, and when.
+    /// Cause and time of the current round.
     wakeup: (Wakeup, Instant),
 }
 
-/// Why a round begins.
+/// The cause of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wakeup {
     /// This process has changed links.
     Change,
-    /// Another one has.
+    /// Another process has changed links.
     Nudge,
-    /// Some have, perhaps.
+    /// Some process may have changed links.
     Poll,
 }
 
 impl Wakeup {
-    /// As the log names it.
+    /// Its name in the log.
     fn as_str(self) -> &'static str {
         match self {
             Self::Change => "change",
@@ -133,18 +133,18 @@ impl Wakeup {
     }
 }
 
-/// How far this process has published.
+/// Progress of this process as the publisher.
 #[derive(Clone, Debug)]
 struct WriteState {
     generation: u64,
-    /// The last entry that is known to be on the feed.
+    /// The last entry known to be on the feed.
     position: FeedPosition,
-    /// The nodes that the destination consisted of at the last beat.
+    /// The nodes of the destination at the last beat.
     nodes: String,
 }
 
 impl Publisher {
-    /// A publisher that is woken by `wake` when this process has changed a link. `feed` is the one that this process
+    /// Creates a publisher that `wake` wakes when this process has changed a link. `feed` is the one that this process
     /// follows.
     #[must_use]
     pub fn new(
@@ -183,13 +183,13 @@ impl Publisher {
         }
     }
 
-    /// Which process publishes, as far as this one knows.
+    /// The publishing process, as far as known.
     #[must_use]
     pub fn status(&self) -> PublisherStatus {
         self.status.clone()
     }
 
-    /// Publishes until `stop`, then the rest of the outbox, and gives the lease back.
+    /// Publishes until `stop`, then publishes the rest of the outbox and releases the lease.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut nudges = self.destination.nudges();
         let mut poll = interval(self.config.poll_ms.min(self.config.heartbeat_ms));
@@ -214,7 +214,7 @@ impl Publisher {
         }
         if timeout(DRAIN, Box::pin(self.drain())).await.is_err() {
             tracing::warn!(
-                "publishing the rest of the outbox takes too long: it waits for another publisher"
+                "publishing the rest of the outbox takes too long; leaving it to another publisher"
             );
         }
         self.status.set(PublishedBy::Unknown);
@@ -231,42 +231,42 @@ impl Publisher {
                 Err(PublishError::Restart) => {}
                 Ok(()) => return,
                 Err(error) => {
-                    tracing::warn!(%error, "publishing the rest of the outbox failed: it waits for another publisher");
+                    tracing::warn!(%error, "publishing the rest of the outbox failed; leaving it to another publisher");
                     return;
                 }
             }
         }
     }
 
-    /// Gives the lease back, nudges the other replicas, and does not ask for it for `pause`.
+    /// Releases the lease, nudges the other replicas, and does not ask for the lease for `pause`.
     async fn give_up(&mut self, pause: Duration) {
         self.stop_writing();
         let was_held = self.lease.token().is_some();
         self.lease.release(pause).await;
         if was_held {
-            // Without the nudge they ask for it by themselves before long.
+            // Without the nudge they ask for it on their own before long.
             let _ = timeout(PAUSE, self.destination.nudge()).await;
         }
     }
 
-    /// Logs the first failure in a row, and its end. After repeated failures, gives the lease up.
+    /// Logs the first of consecutive failures, and their end. After repeated failures, gives the lease up.
     async fn handle_result(&mut self, result: Result<(), PublishError>) {
         let Err(error) = result else {
             self.failures = 0;
             self.store_fails_since = None;
             if std::mem::take(&mut self.is_failing) {
-                tracing::info!("changes are published again");
+                tracing::info!("publishing changes works again");
             }
             return;
         };
         counter!(PUBLISHER_FAILURES).increment(1);
-        // Without the lease, it is the nudge that Redis has not taken.
+        // Without the lease, the nudge has failed.
         let pause = match (&error, self.lease.token()) {
             (PublishError::Redis(_), None) => NUDGE_PAUSE,
             _ => PAUSE,
         };
         if !std::mem::replace(&mut self.is_failing, true) {
-            tracing::warn!(%error, "publishing changes failed: they wait in the outbox, trying again");
+            tracing::warn!(%error, "publishing changes failed; they wait in the outbox, retrying");
         }
         if matches!(error, PublishError::Store(_)) {
             self.handle_store_failure(&error).await;
@@ -291,7 +291,7 @@ impl Publisher {
         let now = Instant::now();
         let since = *self.store_fails_since.get_or_insert(now);
         let is_publishing = self.lease.token().is_some() || self.writing.is_some();
-        // Without Redis each process has a feed of its own, and no other one could go on with it.
+        // Without Redis each process has a feed of its own, which no other one could continue.
         let is_shared = self.destination.kind() != FeedKind::Local;
         if !is_publishing || !is_shared || now < since + self.config.lease_ms {
             return;
@@ -305,7 +305,7 @@ impl Publisher {
         self.status.set(PublishedBy::GaveUp);
     }
 
-    /// Publishes everything if this process holds the lease; else nudges the publisher if this process has changed links.
+    /// Publishes everything if this process holds the lease; otherwise nudges the publisher if this process has changed links.
     async fn round(&mut self, stop: &CancellationToken) -> Result<(), PublishError> {
         self.measure().await;
         self.end_pause().await;
@@ -343,7 +343,7 @@ impl Publisher {
         }
     }
 
-    /// Whether this process holds the lease; takes or renews it if that is due.
+    /// Takes or renews the lease if due. True if this process holds it.
     async fn hold_lease(&mut self) -> Result<bool, PublishError> {
         let published = self.writing.as_ref();
         let published = published.map(|writing| (writing.generation, writing.position));
@@ -368,19 +368,19 @@ impl Publisher {
         if self.status.set(publisher) != publisher && publisher == PublishedBy::Elsewhere {
             tracing::warn!(
                 kind = %state.kind,
-                "the feed of the process that publishes does not come here: the database answers everything. Several control planes need the same redis.url"
+                "not receiving the publisher's feed; serving from the database (do all control planes use the same redis.url?)"
             );
         }
     }
 
-    /// Stops publishing, and drops the hot links: another process may publish newer records of them.
+    /// Stops publishing and drops the hot links, because another process may publish newer records of them.
     fn stop_writing(&mut self) {
         self.writing = None;
         self.hot.clear();
         self.low_water.clear();
     }
 
-    /// Measures the outbox, the age of the feed, and how far numbers were drawn.
+    /// Measures the outbox, the age of the feed, and the extent of drawn numbers.
     async fn measure(&mut self) {
         let now = Instant::now();
         if now < self.next_measure {

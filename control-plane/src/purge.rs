@@ -9,16 +9,16 @@ use metrics::{counter, gauge};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The name of the lease, as the migrations have it.
+/// Name of the lease, as in the migrations.
 const LEASE: &str = "sweeper";
 
-/// How long the lease lasts.
+/// Duration of the lease.
 const LEASE_TIME: Duration = Duration::from_secs(30);
 
-/// Retention of receipts in milliseconds: what `Idempotency-Key` promises.
+/// Retention of receipts in milliseconds, as promised for `Idempotency-Key`.
 const RECEIPT_RETENTION_MILLIS: u64 = DAY_MILLIS;
 
-/// How long workers of edges are remembered that are not heard of, in milliseconds.
+/// Retention of edge workers that no longer report, in milliseconds.
 const HEALTH_RETENTION_MILLIS: u64 = DAY_MILLIS;
 
 const DAY_MILLIS: u64 = 24 * 60 * 60 * 1000;
@@ -26,7 +26,7 @@ const DAY_MILLIS: u64 = 24 * 60 * 60 * 1000;
 /// The pause between batches, so that other transactions come first.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Purges what has expired.
+/// Purges expired rows.
 pub struct Purger {
     store: Arc<Store>,
     settings: PurgeConfig,
@@ -36,7 +36,7 @@ pub struct Purger {
     lease: NamedLease,
 }
 
-/// What one pass has purged.
+/// Counts of a pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Purged {
     /// Links past their validity.
@@ -49,21 +49,21 @@ pub struct Purged {
     pub hashed: u64,
     /// Clicks, and numbers of counted batches.
     pub clicks: u64,
-    /// Ids of clicks, of which no conversions may come any more.
+    /// Ids of clicks for which conversions are no longer accepted.
     pub click_ids: u64,
-    /// Conversions, and their sums of days.
+    /// Conversions and their daily sums.
     pub conversions: u64,
     /// Entries of the audit log.
     pub audit: u64,
-    /// Deliveries to webhooks that were made, or given up.
+    /// Deliveries to webhooks that were completed or given up.
     pub deliveries: u64,
-    /// Deliveries to webhooks that still waited.
+    /// Deliveries to webhooks that were still pending.
     pub undelivered: u64,
-    /// Blocks of visits of which nothing more is expected.
+    /// Expired blocks of uses.
     pub visit_leases: u64,
-    /// Sessions of the console that have ended.
+    /// Expired sessions of the console.
     pub sessions: u64,
-    /// Workers of edges that were not heard of for a day.
+    /// Edge workers that have not reported for a day.
     pub edge_health: u64,
 }
 
@@ -86,7 +86,7 @@ enum PurgeKind {
 }
 
 impl Purger {
-    /// A purger that holds the lease under a name of its own.
+    /// Creates a purger that holds the lease under a unique name.
     #[must_use]
     pub fn new(store: Arc<Store>, settings: &PurgeConfig, analytics: &AnalyticsConfig) -> Self {
         Self {
@@ -103,7 +103,7 @@ impl Purger {
         }
     }
 
-    /// Purges at every interval, for ever; returns at once if the interval is 0.
+    /// Purges at every interval, forever; returns at once if the interval is 0.
     pub async fn run(mut self) {
         if self.settings.interval_seconds.is_zero() {
             return;
@@ -114,20 +114,20 @@ impl Purger {
             interval.tick().await;
             match self.purge().await {
                 Ok(Some(purged)) if purged != Purged::default() => {
-                    tracing::info!(?purged, "purged what has expired");
+                    tracing::info!(?purged, "purge complete");
                 }
                 Ok(_) => {}
                 Err(error) => {
-                    tracing::warn!(%error, "purging failed: it is retried after purge.interval_seconds");
+                    tracing::warn!(%error, "purging failed; retrying after purge.interval_seconds");
                 }
             }
         }
     }
 
-    /// Purges all kinds; `None` if another replica purges. After a kind that fails the next one is purged.
+    /// Purges all kinds; `None` if another replica purges. If a kind fails, the next one is still purged.
     ///
     /// # Errors
-    /// The last failure of the store; what was removed stays removed.
+    /// The last failure of the store; removed rows stay removed.
     pub async fn purge(&mut self) -> Result<Option<Purged>, StoreError> {
         let mut purged = Purged::default();
         let mut failure = None;
@@ -138,7 +138,7 @@ impl Purger {
                 Err(error) => {
                     counter!(PURGE_FAILURES, "kind" => kind.label()).increment(1);
                     if let Some(error) = failure.replace(error) {
-                        tracing::warn!(%error, "purging one kind failed: the next kind is purged");
+                        tracing::warn!(%error, "purging one kind of row failed; continuing with the next");
                     }
                 }
             }
@@ -162,13 +162,13 @@ impl Purger {
         match self.store.count_expired(grace_seconds, count_limit).await {
             Ok(due) => gauge!(PURGE_DUE).set(due as f64),
             Err(error) => {
-                tracing::warn!(%error, "counting expired links failed: edgelink_purge_due_links keeps its value");
+                tracing::warn!(%error, "counting expired links failed; edgelink_purge_due_links keeps its value");
             }
         }
         match self.store.count_open_reports().await {
             Ok(open) => gauge!(REPORTS_OPEN).set(open as f64),
             Err(error) => {
-                tracing::warn!(%error, "counting open reports of abuse failed: edgelink_reports_open keeps its value");
+                tracing::warn!(%error, "counting open abuse reports failed; edgelink_reports_open keeps its value");
             }
         }
     }
@@ -192,7 +192,7 @@ impl Purger {
         }
     }
 
-    /// How many rows a transaction removes: more of clicks, which are small and come by millions in an hour.
+    /// Rows that a transaction removes: more for clicks, which are small and come by the million each hour.
     fn limit(&self, kind: PurgeKind) -> u32 {
         let batch = self.settings.batch;
         match kind {

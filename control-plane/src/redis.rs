@@ -75,13 +75,13 @@ impl Redis {
         Ok(Some(redis))
     }
 
-    /// Whether all connections stand.
+    /// True if all connections are established.
     #[must_use]
     pub fn is_connected(&self) -> bool {
         self.commands.is_connected() && self.reader.is_connected() && self.subscriber.is_connected()
     }
 
-    /// Whether the keys are spread over several masters.
+    /// True if the keys are spread over several masters.
     #[must_use]
     pub fn is_clustered(&self) -> bool {
         self.commands.is_clustered()
@@ -109,7 +109,7 @@ impl Redis {
         self.reports.with_options(&options(self.timeout * 10))
     }
 
-    /// Makes a call for a lookup unless the circuit breaker is open. Boxed, as futures of calls are large.
+    /// Makes a call for a lookup unless the circuit breaker is open. Boxed, because futures of calls are large.
     async fn guarded<T>(
         &self,
         operation: &'static str,
@@ -124,7 +124,7 @@ impl Redis {
     }
 }
 
-/// One attempt, and none while there is no connection.
+/// Options for a single attempt, which fails without a connection.
 fn options(timeout: Duration) -> Options {
     Options {
         max_attempts: Some(1),

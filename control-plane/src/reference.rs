@@ -1,5 +1,5 @@
-//! The generated parts of README.md, between `<!-- generated: NAME -->` and `<!-- end -->`. A test for each checks that it is
-//! up to date, or writes it if `UPDATE_REFERENCE=1` is set (`make reference`).
+//! Generated parts of README.md, between `<!-- generated: NAME -->` and `<!-- end -->`. A test for each checks that it is up to
+//! date, or writes it if `UPDATE_REFERENCE=1` is set (`make reference`).
 
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};

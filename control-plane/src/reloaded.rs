@@ -1,4 +1,4 @@
-//! Values made of files, and made again when the files change: certificates, and tokens of edges.
+//! Values built from files, and rebuilt when the files change: certificates, and edge tokens.
 
 use crate::config::FileText;
 use crate::telemetry::prometheus::FILES_UNUSABLE;
@@ -7,22 +7,22 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// Makes a value of the files; the error says what is wrong with them.
+/// Builds a value from the files; the error describes an invalid file.
 type Make<T> = Box<dyn Fn(&[FileText]) -> Result<T, String> + Send + Sync>;
 
-/// A value that follows the files it is made of.
+/// A value that follows its files.
 pub(crate) struct Reloaded<T> {
-    /// What the log and metrics call it.
+    /// Its name in log and metrics.
     name: &'static str,
     files: Vec<FileText>,
     make: Make<T>,
     current: RwLock<Arc<T>>,
 }
 
-/// What was read of the files; the error says what cannot be read.
+/// Contents of the files; the error names the unreadable one.
 type Files = Result<Vec<FileText>, String>;
 
-/// The last read of the files, and the last one that counted.
+/// The last read of the files, and the last one that took effect.
 struct Reads {
     last: Files,
     used: Files,
@@ -39,10 +39,10 @@ impl Reads {
 }
 
 impl<T> Reloaded<T> {
-    /// The value of the files as they were read with the configuration.
+    /// Builds the value from the files as read with the configuration.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// A message if a file is invalid.
     pub(crate) fn new(
         name: &'static str,
         files: Vec<FileText>,
@@ -58,15 +58,15 @@ impl<T> Reloaded<T> {
         }))
     }
 
-    /// The value by now.
+    /// The current value.
     pub(crate) fn current(&self) -> Arc<T> {
         let current = self.current.read();
         current.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Reads the files every `period` until `stop`. What is read is compared, and not when it was written: a file may be
-    /// replaced by one of the same time, or by another that a link leads to. It counts when two reads in a row agree, because a
-    /// file that is written in place is seen in part.
+    /// Reads the files every `period` until `stop`. Contents are compared instead of modification times: a file may be replaced by
+    /// one with an equal time, or by retargeting a symbolic link. A change takes effect when two consecutive reads agree, because a
+    /// file that is written in place may be read in part.
     pub(crate) async fn follow(self: Arc<Self>, period: Duration, stop: CancellationToken) {
         let mut reads = Reads::new(&self.files);
         while stop
@@ -95,7 +95,7 @@ impl<T> Reloaded<T> {
         Ok(files)
     }
 
-    /// Makes the value of files that have changed; the one before stays where that fails.
+    /// Rebuilds the value from changed files; the previous one stays if that fails.
     fn renew(&self, files: &Files) {
         let name = self.name;
         let files = files.as_ref().map_err(String::clone);
@@ -105,7 +105,7 @@ impl<T> Reloaded<T> {
             Ok(value) => {
                 let current = self.current.write();
                 *current.unwrap_or_else(PoisonError::into_inner) = Arc::new(value);
-                tracing::info!(name, "files have changed: they are in use from now on");
+                tracing::info!(name, "files have changed: using them from now on");
             }
             Err(error) => {
                 tracing::warn!(name, %error, "files have changed and cannot be used: what was read before stays in use");
@@ -156,7 +156,7 @@ mod tests {
                 Some(text) => std::fs::write(&files[0], text).unwrap(),
                 None => std::fs::remove_file(&files[0]).unwrap(),
             }
-            // On a clock of the test's own: the files have been read twice by then.
+            // On the test's paused clock: the files have been read twice by then.
             tokio::time::sleep(3 * PERIOD).await;
             assert_eq!(*sum.current(), expected, "{text:?}");
         }

@@ -1,8 +1,8 @@
-//! Resolves a key to its record, by one query of the database for all concurrent requests: memory, known keys, Redis,
-//! and at last the database, under a lock in Redis with a second look.
+//! Resolves a key to its record, with one database query for all concurrent requests: memory, known keys, Redis, and
+//! finally the database, under a lock in Redis with a double check.
 //!
-//! Cached records, here or in Redis, count only while the feed is current, and those in Redis only if that very Redis
-//! has everything that was on the feed. Otherwise the database is asked, by one request for each key and process. Every
+//! Cached records, here or in Redis, are used only while the feed is current, and those in Redis only if that very Redis
+//! has everything that was on the feed. Otherwise the database is asked, with one query for each key and process. Every
 //! answer carries its age.
 
 #![allow(
@@ -34,7 +34,7 @@ use tokio::time::{Instant, sleep};
 pub use known_keys::{KeyScanner, KnownKeys};
 pub use memory::Memory;
 
-/// The first pause before asking Redis again for a record that another replica looks up; it doubles.
+/// First pause before asking Redis again for a record that another replica looks up; it doubles.
 const FIRST_PAUSE: Duration = Duration::from_millis(4);
 
 /// Resolves keys.
@@ -49,11 +49,11 @@ pub struct Resolver {
     has_warned: AtomicBool,
 }
 
-/// The key that is asked for.
+/// A key to look up.
 #[derive(Clone, Copy)]
 struct Question<'a> {
     key: &'a LinkKey,
-    /// The same as text.
+    /// The key as text.
     text: &'a str,
 }
 
@@ -76,14 +76,14 @@ enum RedisAnswer {
 /// The record of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolved {
-    /// The link, or that there is none.
+    /// A link, or its absence.
     pub record: Record<String>,
-    /// Its age at most: changes since then may be missing.
+    /// Upper bound of its age: later changes may be missing.
     pub age: Duration,
 }
 
 impl Resolver {
-    /// A resolver whose memory has to be a listener of the feed.
+    /// Creates a resolver. Its memory has to be a listener of the feed.
     #[must_use]
     pub fn new(
         store: Arc<Store>,
@@ -105,7 +105,7 @@ impl Resolver {
         }
     }
 
-    /// The record of the key, and its age at most, counted from the call.
+    /// Resolves a key to its record and an upper bound of its age, as of the call.
     ///
     /// # Errors
     /// The failure of the database, shared by all calls that joined the lookup.
@@ -132,7 +132,7 @@ impl Resolver {
         let look_up = || Box::pin(self.look_up(question, current));
         let found = self.memory.look_up(question.text, look_up()).await;
         match found {
-            // The lookup was another caller's, who waits no longer.
+            // The lookup belonged to another caller, which no longer waits.
             Err(error) if error.is_given_up() && is_awaited() => {
                 self.memory.look_up(question.text, look_up()).await
             }
@@ -160,7 +160,7 @@ impl Resolver {
         }
     }
 
-    /// The revision of its absence; `None` if such a link may have been committed.
+    /// The revision of the key's absence; `None` if such a link may have been committed.
     async fn absence(&self, text: &str) -> Option<u64> {
         if self.known_keys.may_have(text) {
             return None;
@@ -189,14 +189,14 @@ impl Resolver {
             match lock.await {
                 Ok(Some(lock)) => return self.under_lock(redis, question, found, lock).await,
                 Ok(None) if Instant::now() < end => sleep(pause).await,
-                // The holder of the lock takes too long; it may be gone.
+                // The lock's holder takes too long; it may be gone.
                 Ok(None) | Err(_) => return self.ask_database(question.key).await,
             }
             pause *= 2;
         }
     }
 
-    /// The record in Redis, if Redis has everything that was on the feed when the request came.
+    /// Looks the record up in Redis, if Redis has everything that was on the feed when the request came.
     async fn ask_redis(&self, redis: CurrentRedis<'_>, text: &str) -> RedisAnswer {
         let CurrentRedis { redis, feed } = redis;
         let Ok(found) = redis.look_up(feed.generation, text).await else {
@@ -216,7 +216,7 @@ impl Resolver {
             Lookup::Malformed(ref error) => {
                 counter!(REDIS_MALFORMED).increment(1);
                 if !self.has_warned.swap(true, Ordering::Relaxed) {
-                    tracing::warn!(%error, key = text, "reading a record in Redis failed: the database's replaces it; further ones are only counted");
+                    tracing::warn!(%error, key = text, "malformed record in Redis; replacing it from the database (further ones are only counted)");
                 }
             }
             Lookup::Unknown => {}
@@ -224,14 +224,14 @@ impl Resolver {
         RedisAnswer::Unknown(found.lookup)
     }
 
-    /// Whether the masters of a cluster were seen so lately that none can have been replaced by one with less: each
-    /// beat says that they were the same as before.
+    /// True if the masters of a cluster were seen so recently that none can have been replaced by one with less: each
+    /// beat confirms that they are unchanged.
     fn are_masters_known(&self) -> bool {
         let age = self.feed.age();
         age.is_some_and(|age| age < Duration::from_millis(CLUSTER_LASTS_MILLIS))
     }
 
-    /// Asks Redis again, because another replica may have filled it before the lock was taken, then the database.
+    /// Asks Redis again, because another replica may have filled it before the lock was taken, and then the database.
     async fn under_lock(
         &self,
         redis: CurrentRedis<'_>,
@@ -243,7 +243,7 @@ impl Resolver {
             RedisAnswer::Known(found) => Ok(found),
             _ => match self.ask_database(question.key).await {
                 Ok(answer) => {
-                    // A lock that is not released expires; the failure is counted where it happens.
+                    // An unreleased lock expires; the failure is counted where it occurs.
                     let _ = redis.redis.fill(&answer.record, &found, lock).await;
                     return Ok(answer);
                 }
@@ -262,7 +262,7 @@ impl Resolver {
     }
 }
 
-/// Whether the client is known to wait still.
+/// True if the client is known to be still waiting.
 fn is_awaited() -> bool {
     deadline::of_task().is_some_and(|until| Instant::now() < until)
 }

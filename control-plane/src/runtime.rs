@@ -1,9 +1,9 @@
-//! Work that takes long without waiting for anything.
+//! CPU-bound work.
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::block_in_place;
 
-/// Does work on this thread, whose other tasks go on elsewhere meanwhile, where the runtime has several threads.
+/// Runs CPU-bound work under `block_in_place`, so that the thread's other tasks continue on other threads, if the runtime has several.
 pub(crate) fn aside<T>(work: impl FnOnce() -> T) -> T {
     let flavor = Handle::try_current().map(|handle| handle.runtime_flavor());
     match flavor {

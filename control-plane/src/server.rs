@@ -1,4 +1,4 @@
-//! The server: its start, from the configuration to open connections, and its stop in order.
+//! The server: its start, from the configuration to open connections, and its graceful stop.
 
 mod background;
 mod certificate;
@@ -35,7 +35,7 @@ use std::sync::Arc;
 use tls::Tls;
 use tokio::net::TcpListener;
 
-/// A server that listens, and answers once it is run.
+/// A server that listens, and answers once it runs.
 pub struct Server {
     listeners: Vec<Bound>,
     tls: Option<Arc<Tls>>,
@@ -44,10 +44,10 @@ pub struct Server {
     background: Background,
 }
 
-/// Why the server does not start.
+/// The error of the start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The address is taken, or is none of this machine.
+    /// The address is taken, or does not belong to this machine.
     #[error("cannot listen on {address} ({setting}): {source}")]
     Listen {
         /// The setting of the address.
@@ -57,7 +57,7 @@ pub enum StartError {
         /// The cause.
         source: io::Error,
     },
-    /// A file of TLS, or of tokens, is wrong.
+    /// A file for TLS or with tokens is invalid.
     #[error("{0}")]
     Files(String),
     /// The database does not answer, or refuses the connection.
@@ -66,13 +66,13 @@ pub enum StartError {
     /// The URL of Redis, or the file of its authorities, cannot be used.
     #[error(transparent)]
     Redis(#[from] RedisError),
-    /// The certificates that the system trusts cannot be read, and webhooks need them.
+    /// The system's trusted certificates cannot be read, and webhooks need them.
     #[error("webhooks cannot be delivered: {0}")]
     Webhooks(#[source] io::Error),
-    /// The certificates that the system trusts cannot be read, and logins by OpenID Connect need them.
+    /// The system's trusted certificates cannot be read, and logins with OpenID Connect need them.
     #[error("the provider of oidc.issuer cannot be asked: {0}")]
     Oidc(#[source] io::Error),
-    /// The certificates that the system trusts cannot be read, and the collector of traces needs them.
+    /// The system's trusted certificates cannot be read, and the trace collector needs them.
     #[error("spans cannot be sent to telemetry.otlp_url: {0}")]
     Telemetry(#[source] io::Error),
     /// The first start has no admin key.
@@ -80,10 +80,10 @@ pub enum StartError {
     AdminKey(#[from] AdminKeyError),
 }
 
-/// Serves until `shutdown` is done, then stops in order: see [`Server::run`].
+/// Serves until `shutdown` completes, then stops gracefully: see [`Server::run`].
 ///
 /// # Errors
-/// The [`StartError`] that says why it did not start.
+/// [`StartError`] if it did not start.
 pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(), StartError> {
     Server::start(config).await?.run(shutdown).await;
     Ok(())
@@ -102,10 +102,10 @@ pub async fn open_store(config: &StoreConfig) -> Result<Arc<Store>, StoreError> 
 }
 
 impl Server {
-    /// Opens the store, makes the first admin key, and listens.
+    /// Opens the store, creates the first admin key, and listens.
     ///
     /// # Errors
-    /// The [`StartError`] that says what stopped it.
+    /// [`StartError`] if a step failed.
     pub async fn start(config: Config) -> Result<Self, StartError> {
         crate::telemetry::prometheus::recorder();
         let tls = tls::start(&config.tls).map_err(StartError::Files)?;
@@ -169,15 +169,14 @@ impl Server {
         })
     }
 
-    /// The listeners, each with the address that it has: if port 0 was configured, the system has chosen one. The main one is
-    /// the first.
+    /// The listeners, each with its actual address: for port 0, the system has chosen one. The main one comes first.
     pub fn listeners(&self) -> impl Iterator<Item = &ListenerConfig> {
         self.listeners.iter().map(|bound| &bound.config)
     }
 
-    /// Serves until `shutdown` is done. Then `/health/ready` is 503; after `server.shutdown_delay_ms` the listeners
-    /// close and waiting edges are answered; requests in flight have `server.shutdown_grace_ms` to end; and at last the
-    /// number source gives unused numbers back.
+    /// Serves until `shutdown` completes. Then `/health/ready` is 503; after `server.shutdown_delay_ms` the listeners
+    /// close and waiting edges are answered; requests in flight have `server.shutdown_grace_ms` to end; and finally the
+    /// number source returns unused numbers.
     pub async fn run(mut self, shutdown: impl Future<Output = ()>) {
         let doors = self.doors();
         let settings = &self.app.config.server;
@@ -240,7 +239,7 @@ impl Server {
     }
 }
 
-/// A listener that is bound, with the address that it has.
+/// A bound listener with its actual address.
 struct Bound {
     config: ListenerConfig,
     listener: TcpListener,
@@ -253,7 +252,7 @@ impl Bound {
     }
 }
 
-/// The same store, which writes events if there can be webhooks.
+/// Lets the store write events if webhooks are possible.
 pub(crate) fn with_events(config: &Config, store: Arc<Store>) -> Arc<Store> {
     if !config.webhooks.is_on() {
         return store;
@@ -262,7 +261,7 @@ pub(crate) fn with_events(config: &Config, store: Arc<Store>) -> Arc<Store> {
     store.with_events(Arc::new(move |link| show_link(link, &links)))
 }
 
-/// What traces requests, if that is configured. What sends the spans ends after the last request.
+/// Starts tracing, if configured. The exporter of spans ends after the last request.
 fn start_tracing(config: &Config, background: &Background) -> io::Result<Option<Tracer>> {
     let started = traces::start(&config.telemetry)?;
     Ok(started.map(|(tracer, exporter)| {
@@ -277,7 +276,9 @@ async fn make_admin_key(config: &Config, store: &Store) -> Result<(), StartError
             tracing::info!(file = %path.display(), "the admin key is in this file");
         }
     } else if !store.has_api_keys().await? {
-        tracing::warn!("there are no API keys: make one with 'edgelink keys create --name <name>'");
+        tracing::warn!(
+            "there are no API keys: create one with 'edgelink keys create --name <name>'"
+        );
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
-//! Use cases: what callers can do, whichever door they come through.
+//! Use cases: everything callers can do, through whichever door they come.
 //!
-//! A use case is a typed function of a caller and a request that was read before: [`links::Links`] has the use cases of links. A
+//! A use case is a typed function of a caller and an already parsed request: [`links::Links`] has the use cases of links. A
 //! [`create_link::CreateLink`] becomes a link by a number, the code of that number, and a commit; if the code is taken, by another
 //! number ([`creating`]). Links that arrive while a commit runs go into the next one ([`group_commit`]).
 

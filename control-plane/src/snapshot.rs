@@ -1,4 +1,4 @@
-//! Snapshots: what a worker starts from.
+//! Snapshots: initial state of edge workers.
 
 use crate::clicks::{HotLink, hot_links};
 use crate::config::ClicksConfig;
@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// How long a snapshot is reused once it is complete: many workers start at once.
+/// Time for which a complete snapshot is reused, because many workers start at once.
 const LIFETIME: Duration = Duration::from_secs(1);
 
 /// The settings that every snapshot carries.
@@ -27,11 +27,11 @@ pub struct SnapshotSettings {
     pub key: Option<PermutationKey>,
     /// The domains, the default one first.
     pub domains: Vec<Domain>,
-    /// Which links are hot.
+    /// Settings of hot links.
     pub clicks: ClicksConfig,
 }
 
-/// Makes snapshots, and keeps the last one.
+/// Builds snapshots, and keeps the last one.
 pub struct Snapshots {
     maker: Arc<SnapshotMaker>,
     last: SharedValue<Result<Bytes, Arc<SnapshotError>>>,
@@ -45,7 +45,7 @@ struct SnapshotMaker {
     settings: SnapshotSettings,
 }
 
-/// Why there is no snapshot.
+/// The error of a snapshot.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
     /// The scan of the keys is not complete yet.
@@ -60,7 +60,7 @@ pub enum SnapshotError {
 }
 
 impl Snapshots {
-    /// Snapshots of the state of `store`, `known_keys` and `feed`.
+    /// Creates a builder of snapshots of `store`, `known_keys` and `feed`.
     #[must_use]
     pub fn new(
         store: Arc<Store>,
@@ -80,11 +80,11 @@ impl Snapshots {
         }
     }
 
-    /// An encoded snapshot that is being made, or was complete at most a second ago, while the feed is current: an edge continues with
-    /// the feed from there.
+    /// Returns an encoded snapshot that is being built, or was complete at most a second ago, while the feed is current: from it an edge
+    /// continues with the feed.
     ///
     /// # Errors
-    /// The [`SnapshotError`] that says what is missing.
+    /// [`SnapshotError`] if a source is unavailable.
     pub async fn get(&self) -> Result<Bytes, Arc<SnapshotError>> {
         let generation = self.maker.generation()?;
         let maker = Arc::clone(&self.maker);
@@ -95,15 +95,15 @@ impl Snapshots {
     }
 }
 
-/// A value that is made once for all who ask meanwhile, however long that takes, and does not depend on any of them.
+/// A value that is built once for all concurrent callers, however long that takes, independently of each of them.
 #[derive(Debug)]
 struct SharedValue<T>(Mutex<Option<GenerationValue<T>>>);
 
-/// A value that is being made, or was made, in a generation.
+/// A value built, or being built, in a generation.
 #[derive(Debug)]
 struct GenerationValue<T> {
     generation: u64,
-    /// The value, and when it was complete.
+    /// The value, and the time of its completion.
     made: watch::Receiver<Option<(Instant, T)>>,
 }
 
@@ -114,8 +114,8 @@ impl<T> Default for SharedValue<T> {
 }
 
 impl<T: Clone + Send + Sync + 'static> SharedValue<T> {
-    /// The value of that generation that is being made, or was complete a short while ago and is `usable`; or else the one that `make`
-    /// makes. `None` if that is cut off.
+    /// Returns the generation's value that is being built, or was complete recently and is `usable`; otherwise builds one with `make`.
+    /// `None` if that is aborted.
     async fn get(
         &self,
         generation: u64,
@@ -168,7 +168,7 @@ impl SnapshotMaker {
         Ok(current.generation)
     }
 
-    /// The position is read first: later changes are in the feed after it, and may be in the snapshot already.
+    /// Builds a snapshot. The position is read first: later changes follow in the feed, and may be in the snapshot already.
     async fn make(&self, generation: u64) -> Result<Bytes, SnapshotError> {
         let (found, position) = self.feed.place();
         let codes = self
@@ -178,7 +178,7 @@ impl SnapshotMaker {
         let bound = self.store.bound_state().await?.bound;
         let domain_records = self.domain_records().await?;
         let hot = hot_links(&self.store, &self.settings.clicks).await?;
-        // Another generation has begun: the codes may be of the one before.
+        // Another generation has begun: the codes may belong to the previous one.
         if found != generation || self.generation()? != generation {
             return Err(FeedError::NotCurrent.into());
         }
@@ -214,7 +214,7 @@ fn entries(links: &[HotLink]) -> impl Iterator<Item = Entry<'_>> {
     })
 }
 
-/// The records of all domains, without which an edge would call their hosts unknown, and the hot links that fit in behind them.
+/// The records of all domains, without which edges would take their hosts for unknown, and the hot links that fit in after them.
 fn carried<'a>(domains: &'a [HotLink], hot: &'a [HotLink]) -> Vec<Entry<'a>> {
     let size = |entry: &Entry<'_>| {
         let mut buffer = Vec::new();
@@ -241,7 +241,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
     use tokio::time::{advance, sleep};
 
-    /// The longest snapshot that an edge takes by default.
+    /// Longest snapshot that an edge accepts by default.
     const MAX_BYTES: usize = 16 << 20;
 
     fn domains(count: usize, target_length: usize) -> Vec<HotLink> {
@@ -256,7 +256,7 @@ mod tests {
             .collect()
     }
 
-    /// Asks for the value of a generation, which takes long, and is the number of those that were begun.
+    /// Asks for the value of a generation, which takes long, and equals the number of builds begun.
     async fn ask(last: &SharedValue<u32>, begun: &Arc<AtomicU32>, generation: u64) -> Option<u32> {
         let begun = Arc::clone(begun);
         let make = async move {
@@ -272,7 +272,7 @@ mod tests {
         let last = SharedValue::default();
         let begun = Arc::new(AtomicU32::new(0));
         let ask = |generation| ask(&last, &begun, generation);
-        // The first one goes before it is made.
+        // The first caller leaves before the value is built.
         assert!(tokio::time::timeout(LIFETIME * 3, ask(7)).await.is_err());
         let (one, other) = tokio::join!(ask(7), ask(7));
         assert_eq!((one, other), (Some(1), Some(1)));
@@ -280,9 +280,9 @@ mod tests {
         assert_eq!(ask(7).await, Some(1));
         advance(LIFETIME).await;
         assert_eq!(ask(7).await, Some(2));
-        // Of another generation.
+        // Another generation.
         assert_eq!(ask(8).await, Some(3));
-        // One that is not usable is not given out again.
+        // An unusable value is not returned again.
         assert_eq!(ask(8).await, Some(4));
     }
 

@@ -1,9 +1,9 @@
-//! The database that owns the truth about links: SQLite, MySQL or MariaDB.
+//! The database, source of truth about links: SQLite, MySQL or MariaDB.
 //!
-//! A [`Store`] has one method for each operation, in the file of its subject and with SQL that is the same for all
-//! databases; what differs is in [`dialect`]. A method runs its statements on a [`session`]; [`calls`] lends it,
-//! measures it and bounds it in time. Each layer knows those before it: [`error`], [`sql`], [`session`], [`rows`],
-//! [`calls`], the operations, and last what [`connect`]s.
+//! A [`Store`] has one method for each operation, in the file of its subject and with SQL shared by all
+//! databases; differences are in [`dialect`]. A method runs its statements on a [`session`]; [`calls`] lends it,
+//! measures it and bounds it in time. Each layer depends only on those before it: [`error`], [`sql`], [`session`], [`rows`],
+//! [`calls`], the operations, and finally [`connect`].
 
 mod accounts;
 mod analytics;
@@ -131,7 +131,7 @@ use crate::config::StoreConfig;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Opens the store that the scheme of its URL names: `sqlite:` (a file, which is made when missing) or `mysql:` (MySQL
+/// Opens the store that the scheme of its URL names: `sqlite:` (a file, created if missing) or `mysql:` (MySQL
 /// 8.0 and later, MariaDB 10.6 and later). The schema is not touched; see [`Store::migrate`].
 ///
 /// # Errors
@@ -149,11 +149,11 @@ pub async fn connect(config: &StoreConfig) -> Result<Arc<Store>, StoreError> {
     }
 }
 
-/// Opens a database that has to be there with the schema of this version, as commands do that another process serves beside:
-/// with settings that are missing or wrong they would otherwise do their work on a new and empty file.
+/// Opens a database that has to exist with the schema of this version, for commands that run beside a serving process: with
+/// missing or wrong settings they would otherwise do their work on a new and empty file.
 ///
 /// # Errors
-/// Those of [`connect`]; a permanent one if there is no file, or the schema lacks migrations.
+/// The errors of [`connect`]; a permanent one if there is no file, or the schema lacks migrations.
 pub async fn open(config: &StoreConfig) -> Result<Arc<Store>, StoreError> {
     require_file(config)?;
     let store = connect(config).await?;
@@ -161,7 +161,7 @@ pub async fn open(config: &StoreConfig) -> Result<Arc<Store>, StoreError> {
     Ok(store)
 }
 
-/// What each server that the URL names says of itself, by its name; none of SQLite.
+/// Queries each server that the URL names; the results are by name, and empty for SQLite.
 ///
 /// # Errors
 /// A permanent one if the URL is wrong.
@@ -173,7 +173,7 @@ pub async fn servers(config: &StoreConfig) -> Result<Vec<(String, Known)>, Store
     }
 }
 
-/// An error if the URL names a file of SQLite that is not there.
+/// Fails if the URL names a missing SQLite file.
 ///
 /// # Errors
 /// A permanent one, which names the file.
@@ -192,7 +192,7 @@ pub fn require_file(config: &StoreConfig) -> Result<(), StoreError> {
     }
 }
 
-/// How a database is called in what is printed: its kind, where it is, and its name; no user and no password.
+/// Display name of a database: its kind, location and name, without user and password.
 #[must_use]
 pub fn name(config: &StoreConfig) -> String {
     match file(config) {
@@ -204,7 +204,7 @@ pub fn name(config: &StoreConfig) -> String {
     }
 }
 
-/// The file of a SQLite database; `None` of others, and where the URL names none.
+/// The file of a SQLite database; `None` for others, or if the URL names none.
 fn file(config: &StoreConfig) -> Option<PathBuf> {
     let url = config.url.expose();
     url.starts_with("sqlite:")

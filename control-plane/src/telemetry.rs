@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 
-/// The shortest time between two log lines of a throttle, where it has none of its own.
+/// Default interval between log lines of a throttle.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Sends log lines to standard error from now on, for the whole process.
@@ -30,7 +30,7 @@ pub fn init_log(config: &LogConfig) -> Result<(), TryInitError> {
     }
 }
 
-/// Throttles log lines that would come with every request: at most one in an interval.
+/// Throttles log lines that would occur with every request: at most one in an interval.
 #[derive(Debug)]
 pub(crate) struct LogThrottle {
     interval: Duration,
@@ -44,12 +44,12 @@ struct ThrottleState {
 }
 
 impl LogThrottle {
-    /// One line in [`LOG_INTERVAL`].
+    /// Admits one line in [`LOG_INTERVAL`].
     pub(crate) const fn new() -> Self {
         Self::every(LOG_INTERVAL)
     }
 
-    /// One line in `interval`.
+    /// Admits one line in `interval`.
     pub(crate) const fn every(interval: Duration) -> Self {
         let state = ThrottleState {
             last: None,
@@ -61,7 +61,7 @@ impl LogThrottle {
         }
     }
 
-    /// How many lines were suppressed since the last one; `None` if the line at `now` is suppressed too.
+    /// Number of lines suppressed since the last one; `None` if the line at `now` is suppressed, too.
     pub(crate) fn admit(&self, now: Instant) -> Option<u64> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let is_early = |last| now.saturating_duration_since(last) < self.interval;

@@ -1,7 +1,7 @@
-//! Who may do what with which links: tenants, the roles of their users, and to what keys are bound.
+//! Authorization: tenants, the roles of their users, and the bounds of keys.
 //!
 //! A tenant has users, a user has API keys, and a link has a tenant and an owner, who is a user. A key can do no more than
-//! its user. Which request needs which right is in `http/auth/permission.rs`.
+//! its user. The rights that each request needs are in `http/auth/permission.rs`.
 
 mod account_name;
 
@@ -9,13 +9,13 @@ pub use account_name::{AccountName, AccountNameError};
 
 use edgelink_wire::Domain;
 
-/// The key of the tenant that every installation has. Its admins are those of the installation.
+/// The key of the tenant that every installation has. Its admins are the admins of the installation.
 pub const FIRST_TENANT: u32 = 1;
 
 /// The key of the user that every installation has, an admin of the first tenant.
 pub const FIRST_USER: u64 = 1;
 
-/// What a user, or a key, may do at most.
+/// Most that a user or a key may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Everything in the tenant.
@@ -24,7 +24,7 @@ pub enum Role {
     Editor,
     /// Reads the links of the tenant.
     Reader,
-    /// Creates links, and sees them in the answers only.
+    /// Creates links, and sees them in the responses only.
     Creator,
 }
 
@@ -43,7 +43,7 @@ impl Role {
         }
     }
 
-    /// The role of that word.
+    /// The role named by a word.
     #[must_use]
     pub fn of_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|role| role.word() == word)
@@ -67,32 +67,32 @@ impl Role {
     }
 }
 
-/// Which links can be read.
+/// Range of readable links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reach {
     /// None.
     None,
-    /// Those of the user.
+    /// The user's links.
     Own,
-    /// Those of the tenant.
+    /// The tenant's links.
     Tenant,
 }
 
-/// What may be done.
+/// Permitted actions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rights {
-    /// Which links can be read.
+    /// Range of readable links.
     pub read: Reach,
-    /// Whether links can be created.
+    /// Allows creating links.
     pub create: bool,
-    /// Whether links that can be read can be changed and deleted.
+    /// Allows changing and deleting readable links.
     pub change: bool,
-    /// Whether keys and users of the tenant can be made and changed, and the audit log read.
+    /// Allows managing keys and users of the tenant, and reading the audit log.
     pub administer: bool,
 }
 
 impl Rights {
-    /// What both allow.
+    /// The rights that both allow.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {
@@ -104,33 +104,33 @@ impl Rights {
     }
 }
 
-/// To what a key is bound. An empty list binds it to nothing.
+/// Restrictions of a key. An empty list restricts nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
     /// Links on these domains only.
     pub domains: Vec<Domain>,
-    /// Links with one of these tags only; those that it creates or changes get all of them.
+    /// Links with one of these tags only; links that it creates or changes get all of them.
     pub tags: Vec<String>,
 }
 
 impl Bounds {
-    /// Whether the key is bound to nothing.
+    /// True if the key is not restricted.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.domains.is_empty() && self.tags.is_empty()
     }
 }
 
-/// The links that are visible to a caller.
+/// The links visible to a caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scope {
-    /// Those of this tenant.
+    /// Links of this tenant.
     pub tenant_id: u32,
-    /// Those of this user only; `None` for all.
+    /// Links of this user only; `None` for all.
     pub owner_id: Option<u64>,
-    /// Those on one of these domains only; empty for all.
+    /// Links on these domains only; empty for all.
     pub domains: Vec<Domain>,
-    /// Those with one of these tags only; empty for all.
+    /// Links with one of these tags only; empty for all.
     pub tags: Vec<String>,
 }
 

@@ -12,7 +12,7 @@ const SECONDS: &[BorrowedFormatItem<'_>] =
 const MILLISECONDS: &[BorrowedFormatItem<'_>] =
     format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
 
-/// A time in answers: RFC 3339 in JSON, and as people read it on pages, without letters and parts of a second.
+/// A time in responses: RFC 3339 in JSON, and on pages a readable form without letters and fractions of a second.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Time(pub(crate) String);
@@ -38,7 +38,7 @@ impl fmt::Display for Time {
     }
 }
 
-/// The text is not a time that a link can have.
+/// The error of a text that is no valid time of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("must be a time of 1970 or later as in RFC 3339, for example 2030-12-31T23:59:59Z")]
 pub(crate) struct TimestampError;
@@ -75,7 +75,7 @@ pub(crate) fn from_millis(millis: u64) -> String {
     )
 }
 
-/// Formats a time, the last of the year 9999 at most: stored times come from [`parse`] or from a clock and are earlier.
+/// Formats a time, capped at the end of the year 9999: stored times come from [`parse`] or from a clock and are earlier.
 fn format(since_epoch: Duration, format: &[BorrowedFormatItem<'_>]) -> String {
     let end = time::macros::datetime!(9999-12-31 23:59:59.999 UTC);
     OffsetDateTime::UNIX_EPOCH

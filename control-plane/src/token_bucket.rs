@@ -1,46 +1,46 @@
-//! The rule of a token bucket. The script `TAKE` of Redis has the same arithmetic, whose numbers are all whole.
+//! The token bucket algorithm. The Redis script `TAKE` has identical arithmetic, in integers only.
 
-/// A token, in the units in which a bucket counts. A bucket that gains one token a second gains one unit a microsecond.
+/// Units of a token. A bucket that gains one token a second gains one unit a microsecond.
 pub(crate) const TOKEN: u64 = 1_000_000;
 
-/// How much a bucket holds, and what it gains.
+/// Capacity and refill rate of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rate {
-    /// Tokens at most; at least one.
+    /// Most tokens; at least one.
     pub(crate) capacity: u32,
     /// Tokens a second; at least one.
     pub(crate) per_second: u32,
-    /// Tokens that are taken at once; at least one, and at most the capacity.
+    /// Tokens taken at once; at least one, and at most the capacity.
     pub(crate) cost: u32,
 }
 
-/// A bucket, by the key under which it is kept.
+/// A bucket and its key.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyedBucket {
     pub(crate) key: String,
     pub(crate) rate: Rate,
 }
 
-/// What a bucket held after the last token was taken.
+/// State of a bucket after the last take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bucket {
-    /// In units of which a token has [`TOKEN`].
+    /// Level, [`TOKEN`] units to the token.
     pub(crate) level: u64,
-    /// When that was, in microseconds of the clock that is passed in.
+    /// Time of that take, in microseconds of the caller's clock.
     pub(crate) at: u64,
 }
 
-/// How often something may be done: by an address, and about a subject by all addresses.
+/// Limits on attempts: by an address, and on a subject over all addresses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budget {
-    /// What the keys of its buckets begin with.
+    /// Prefix of its buckets' keys.
     pub(crate) name: &'static str,
     pub(crate) address: Rate,
     pub(crate) subject: Rate,
 }
 
 impl Budget {
-    /// So often an hour, and so often at once.
+    /// Creates a budget of so many attempts an hour, and as many at once.
     pub(crate) fn hourly(name: &'static str, address: u32, subject: u32) -> Self {
         const HOUR_SECONDS: u32 = 3_600;
         let rate = |times: u32| Rate {
@@ -57,7 +57,7 @@ impl Budget {
 }
 
 impl Rate {
-    /// `None` if one of them is 0.
+    /// Creates a rate with cost 1; `None` if a value is 0.
     pub(crate) fn new(capacity: u32, per_second: u32) -> Option<Self> {
         (capacity > 0 && per_second > 0).then_some(Self {
             capacity,
@@ -66,7 +66,7 @@ impl Rate {
         })
     }
 
-    /// The rate of a bucket that holds and gains so many times as much.
+    /// Scales capacity and refill rate.
     pub(crate) fn times(self, times: u32) -> Self {
         Self {
             capacity: self.capacity.saturating_mul(times),
@@ -75,7 +75,7 @@ impl Rate {
         }
     }
 
-    /// How much is taken at once.
+    /// Units taken at once.
     pub(crate) fn price(self) -> u64 {
         u64::from(self.cost) * TOKEN
     }
@@ -85,7 +85,7 @@ impl Rate {
         u64::from(self.capacity) * TOKEN
     }
 
-    /// The level of a bucket at `now`; one that is not known is full. A clock that went back adds nothing.
+    /// The level of a bucket at `now`; an unknown one is full. A clock that went back adds nothing.
     pub(crate) fn level(self, bucket: Option<Bucket>, now: u64) -> u64 {
         let Some(bucket) = bucket else {
             return self.full();
@@ -103,14 +103,14 @@ impl Rate {
             .div_ceil(self.per_second.into())
     }
 
-    /// Seconds in which an empty bucket is full, rounded up.
+    /// Seconds until an empty bucket is full, rounded up.
     pub(crate) fn window_seconds(self) -> u64 {
         u64::from(self.capacity).div_ceil(self.per_second.into())
     }
 }
 
-/// Takes what a request costs of each bucket, or nothing if one of them holds less. Answers the levels then, and which is the
-/// first without.
+/// Takes the cost of a request from each bucket, or nothing if one of them holds less. Returns the resulting levels, and the
+/// first bucket that held less.
 pub(crate) fn take(buckets: &[(Rate, Option<Bucket>)], now: u64) -> Taken {
     let mut levels: Vec<u64> = buckets
         .iter()
@@ -129,16 +129,16 @@ pub(crate) fn take(buckets: &[(Rate, Option<Bucket>)], now: u64) -> Taken {
     Taken { refused_by, levels }
 }
 
-/// The level of a bucket at `now` once a request has given back what it cost; `None` if it is full then.
+/// The level of a bucket at `now` after a request's cost was returned; `None` if it is full then.
 pub(crate) fn give_back(rate: Rate, bucket: Option<Bucket>, now: u64) -> Option<u64> {
     let level = rate.level(bucket, now).saturating_add(rate.price());
     (level < rate.full()).then_some(level)
 }
 
-/// What became of a request for a token of each of several buckets.
+/// Outcome of taking from several buckets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Taken {
-    /// The index of the first bucket that held none; then none was taken from any.
+    /// The index of the first bucket that held too little; then nothing was taken from any.
     pub(crate) refused_by: Option<usize>,
     /// The level of each bucket.
     pub(crate) levels: Vec<u64>,
@@ -153,7 +153,7 @@ mod tests {
         Rate::new(capacity, per_second).unwrap()
     }
 
-    /// Takes tokens at these moments; how many there were.
+    /// Takes tokens at these times, and counts them.
     fn admitted(rate: Rate, moments: impl IntoIterator<Item = u64>) -> u64 {
         let (mut bucket, mut count) = (None, 0);
         for now in moments {
@@ -175,7 +175,7 @@ mod tests {
             admitted(rate(100, 10), (0..=30_000).map(|milli| milli * 1_000)),
             400
         );
-        // A rate that divides no second evenly loses nothing.
+        // A rate that does not divide a second evenly loses nothing.
         assert_eq!(
             admitted(rate(2, 3), (0..=10_000).map(|milli| milli * 1_000)),
             32

@@ -12,13 +12,13 @@ mod report;
 mod source;
 
 pub use client::ApiClient;
-pub(crate) use client::Here;
+pub(crate) use client::{Destination, ItemResult, Mode, problem_line};
 pub use export::{ExportOptions, export};
 pub use fetch::{Peer, fetch};
+pub(crate) use http::AttemptError;
 pub use http::ClientError;
-pub use import::{
-    ImportMemory, ImportOptions, ImportProgress, ImportSummary, import, watch_import,
-};
+pub(crate) use import::watch_import;
+pub use import::{ImportMemory, ImportOptions, ImportProgress, ImportSummary, import};
 pub use source::{Format, Mapping};
 
 use serde::Serialize;
@@ -27,7 +27,7 @@ use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// Why a transfer has stopped. Its progress is kept, and the same command continues from there.
+/// The error that stops a transfer. Its progress is kept, and the same command continues from there.
 #[derive(Debug, thiserror::Error)]
 pub enum TransferError {
     /// A file cannot be read or written.
@@ -38,12 +38,12 @@ pub enum TransferError {
         /// The cause.
         source: io::Error,
     },
-    /// The checkpoint is not of this transfer.
+    /// The checkpoint does not belong to this transfer.
     #[error("the checkpoint {} {reason}; remove it to start from the beginning", path.display())]
     Checkpoint {
         /// The checkpoint.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason why it is refused.
         reason: String,
     },
     /// The API refuses the request, or does not answer for too long.
@@ -51,7 +51,7 @@ pub enum TransferError {
     Client(#[from] ClientError),
 }
 
-/// Adds the file to an error.
+/// Adds the path of the file to an error.
 fn in_file(path: &Path) -> impl FnOnce(io::Error) -> TransferError + '_ {
     |source| TransferError::File {
         path: path.to_owned(),
@@ -59,7 +59,7 @@ fn in_file(path: &Path) -> impl FnOnce(io::Error) -> TransferError + '_ {
     }
 }
 
-/// Opens a file and cuts it to `bytes`: the rest was written by a run that ended before its checkpoint.
+/// Opens a file and truncates it to `bytes`: the rest was written by a run that ended before its checkpoint.
 fn open_behind(path: &Path, bytes: u64) -> Result<File, TransferError> {
     let open = || {
         let mut options = fs::OpenOptions::new();

@@ -1,10 +1,10 @@
-//! The kit of all pages: files that browsers load, the frame of pages for visitors, and their texts.
+//! Shared parts of pages: assets, the frame of pages for visitors, and their texts.
 
 pub(crate) mod assets;
 pub(crate) mod frame;
 pub(crate) mod strings;
 
-/// Texts, each a constant.
+/// Declares texts as constants.
 macro_rules! texts {
     ($($name:ident = $text:literal;)+) => {
         $(pub(crate) const $name: &str = $text;)+

@@ -1,15 +1,15 @@
-//! Visits of a link that has a limit: how they are leased to the workers of edges, and what comes back.
+//! Visits of a link with a limit: leases to the workers of edges, and their return.
 //!
-//! A worker gets a block of visits for a short time. Its next request says how many of them it has spent; the others come back
-//! by that. Blocks shrink towards the end: a block is what is left, divided by twice the number of workers that asked lately.
+//! A worker gets a block of visits for a short time. Its next request reports how many of them it has spent, which returns the
+//! others. Blocks shrink towards the end: a block is the remainder, divided by twice the number of workers that asked recently.
 //!
-//! While every worker says what became of its block, the visits served are the limit, and no more. A block of which nothing is
-//! heard for its time and the grace comes back as a whole, so that no visit is lost, but not before its *worker* was silent for
-//! the grace, too: one that lives and has much to tell keeps what it has not told yet. If a worker has crashed, or was cut off
-//! for that long, what it has spent of a block is served beyond the limit. So the overshoot is at most one block for each
-//! such worker. What a worker that was cut off says later is counted.
+//! While every worker reports on its block, the limit is met exactly. A block without a report during its time and the grace
+//! returns as a whole, so that no visit is lost, but not before its *worker* was silent for the grace, too: a live worker with
+//! a backlog keeps what it has not reported yet. If a worker has crashed, or was cut off for that long, the visits that it has
+//! spent of a block are served beyond the limit. So the overshoot is at most one block for each such worker. Late reports of a
+//! worker that was cut off are counted.
 //!
-//! A lease takes the sums of the link ([`Ledger`]), the worker's own lease, and a few leases that may be due to come back,
+//! A lease needs the sums of the link ([`Ledger`]), the worker's own lease, and a few leases that may be due to return,
 //! however many workers there are.
 
 use crate::config::VisitsConfig;
@@ -17,66 +17,65 @@ use edgelink_wire::clicks::WorkerId;
 use edgelink_wire::{VisitsAnswer, VisitsRequest};
 use std::time::Duration;
 
-/// How long a worker does not ask again after it was told that none are left, in milliseconds, while some are leased to others
-/// and may come back.
+/// Milliseconds before a worker asks again after it got none, while some are leased to others and may return.
 const RETRY_MILLIS: u64 = 1_000;
 
-/// The same once the limit is reached. A changed link is asked for at once.
+/// Milliseconds before a worker asks again once the limit is reached. For a changed link it asks at once.
 const REACHED_MILLIS: u64 = 60_000;
 
-/// How long the last block of a worker is remembered after its end, in milliseconds.
+/// Milliseconds for which the last block of a worker is kept after its end.
 pub(crate) const KEPT_MILLIS: u64 = 24 * 60 * 60 * 1_000;
 
-/// The visits of a link, in sums.
+/// Sums of the visits of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
-    /// Visits that were used, without those that are leased.
+    /// Used visits, excluding leased ones.
     pub used: u64,
-    /// Visits that are leased.
+    /// Leased visits.
     pub leased: u64,
     /// The workers that ask for visits.
     pub demand: Demand,
 }
 
-/// The workers that have asked for visits of a link in a stretch of time, and in the one before.
+/// Workers that have asked for visits of a link in the current and in the previous period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Demand {
-    /// When the stretch has begun: unix time in milliseconds. It is as long as a block may be spent.
+    /// Start of the period, which is as long as the time of a block: unix time in milliseconds.
     pub since: u64,
     /// Workers that have asked since then.
     pub workers: u64,
-    /// Workers that had asked in the stretch before.
+    /// Workers that had asked in the previous period.
     pub before: u64,
 }
 
 /// The last block of a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VisitLease {
-    /// By which the ledger knows the worker: the worker's name, but for blocks of a link that has moved.
+    /// Identity in the ledger: the worker's name, except for blocks of a link that has moved.
     pub worker: WorkerId,
-    /// The worker whose word keeps the block from coming back.
+    /// The worker whose reports keep the block from returning.
     pub holder: WorkerId,
     /// The number of its last request.
     pub number: u64,
-    /// Visits that are out; 0 once it was settled or has come back.
+    /// Outstanding visits; 0 once the block was settled or has returned.
     pub size: u64,
-    /// Whether the worker has said what became of it.
+    /// Set once the worker has reported on it.
     pub is_settled: bool,
-    /// Until when they may be spent: unix time in milliseconds.
+    /// Time until which they may be spent: unix time in milliseconds.
     pub until: u64,
-    /// When the worker asked for visits last: unix time in milliseconds, but not before the [`Demand`] in which it counts has begun.
+    /// Time of the worker's last request: unix time in milliseconds, not before the start of the [`Demand`] in which it counts.
     pub asked_at: u64,
-    /// From when on it may come back: unix time in milliseconds. `None` if nothing is out.
+    /// Time from which it may return: unix time in milliseconds; `None` if nothing is outstanding.
     pub back_at: Option<u64>,
 }
 
-/// A request that came after a later one of the same worker.
+/// The error of a request that arrived after a later one of its worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a later request of the worker was answered")]
 pub struct StaleRequest;
 
 impl VisitLease {
-    /// That of a worker that has had none.
+    /// Creates the lease of a new worker.
     #[must_use]
     pub fn none(worker: WorkerId, holder: WorkerId) -> Self {
         Self {
@@ -109,7 +108,7 @@ impl Ledger {
         let (mut visits, mut lasts) = (0, millis(config.lease_ms));
         if request.wants {
             self.demand.note(mine, millis(config.lease_ms), now);
-            // Without a size the answer was lost on its way.
+            // Without a size the response was lost.
             visits = match mine.size {
                 0 => self.block(max, config),
                 size => size,
@@ -139,15 +138,15 @@ impl Ledger {
         })
     }
 
-    /// Takes one visit for a visitor of this process, where the link has `max`. Whether there was one.
+    /// Takes one visit for a visitor of this process, where the link has `max`. True if there was one.
     pub fn take(&mut self, max: u64) -> bool {
         let has_one = self.left(max) > 0;
         self.used = self.used.saturating_add(u64::from(has_one));
         has_one
     }
 
-    /// Takes a block back if nothing was heard of it for its time and the grace, and its worker, which was heard of last at `heard_at`,
-    /// is silent. `None` for one that was never heard of without its blocks. Otherwise it is put off.
+    /// Takes a block back if there was no report on it for its time and the grace, and its worker, last heard at `heard_at`, is silent;
+    /// otherwise postpones that. `None` for `heard_at` if the worker is known by its blocks only.
     pub fn take_back(
         &mut self,
         lease: &mut VisitLease,
@@ -167,7 +166,7 @@ impl Ledger {
         (lease.size, lease.back_at) = (0, None);
     }
 
-    /// Notes what a request says of the block before it.
+    /// Settles the previous block by a request's report.
     fn settle(
         &mut self,
         mine: &mut VisitLease,
@@ -204,7 +203,7 @@ impl Ledger {
 }
 
 impl Demand {
-    /// Notes that the worker with that lease asks at `now`; a stretch lasts `lasts` milliseconds.
+    /// Counts a request of the worker with that lease at `now`; a period lasts `lasts` milliseconds.
     fn note(&mut self, mine: &mut VisitLease, lasts: u64, now: u64) {
         let end = self.since.saturating_add(lasts);
         if now >= end {
@@ -222,14 +221,14 @@ impl Demand {
     }
 }
 
-/// The time for which nothing was noted of a worker that counts as silent, in milliseconds: the grace, and as much as its last word may be noted
-/// late, which is [`NOTED_SHARE`] of the grace, and half of that for writing it.
+/// Milliseconds without a record of a worker after which it counts as silent: the grace, plus the delay of recording its last report,
+/// which is [`NOTED_SHARE`] of the grace, and half of that for writing it.
 fn silence(config: &VisitsConfig) -> u64 {
     let grace = millis(config.grace_ms);
     grace.saturating_add(grace.div_ceil(2))
 }
 
-/// The part of the grace in which a worker that is heard of is noted once.
+/// Part of the grace in which reports of a worker are recorded once.
 pub(crate) const NOTED_SHARE: u32 = 4;
 
 pub(crate) fn millis(time: Duration) -> u64 {
@@ -245,7 +244,7 @@ mod tests {
 
     const NOW: u64 = 1_000_000;
 
-    /// A ledger with all of its leases, as a store has them.
+    /// A ledger with all of its leases, like a store.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     struct Books {
         ledger: Ledger,
@@ -279,7 +278,7 @@ mod tests {
             answer
         }
 
-        /// The visits that a request gets of 1,000.
+        /// The visits that a request gets from 1,000.
         fn ask(&mut self, request: VisitsRequest, now: u64) -> u64 {
             self.lease(1_000, &request, now).unwrap().visits
         }
@@ -437,8 +436,8 @@ mod tests {
     }
 
     proptest! {
-        /// Workers that spend some of each block, lose answers, and return what is left. They may be late by hours, as long as they
-        /// are heard of within the grace.
+        /// Workers that spend some of each block, lose responses, and return the rest. They may be late by hours, as long as they
+        /// are heard within the grace.
         #[test]
         fn without_a_silent_worker_the_limit_is_met_exactly(
             max in 1u64..3_000,
@@ -461,7 +460,7 @@ mod tests {
                     answer = books.lease(max, &asked, now).unwrap();
                 }
                 (*block, *in_hand, spent[who]) = (*number, answer.visits, 0);
-                // Each is heard of before the next step, and noted late by less than half of the grace.
+                // Each is heard before the next step, and recorded late by less than half of the grace.
                 books.heard_at.extend((0..5).map(|worker| ([worker; 16], now.saturating_sub(4_999))));
                 prop_assert!(books.ledger.used + books.ledger.leased <= max);
                 prop_assert!(served <= max);

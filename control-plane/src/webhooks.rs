@@ -1,9 +1,9 @@
-//! Webhooks: sends events of links to where tenants want them.
+//! Webhooks: delivery of link events to the endpoints of tenants.
 //!
-//! One process at a time delivers, the holder of a lease. Each delivery is a row of the database until it has succeeded, or was attempted
-//! as often as it may be: so each event arrives at least once, with an id that is the same at each attempt. A task works on a webhook for
-//! a turn, and turns go round, so that webhooks do not wait for each other. After several failures in a row a webhook gets one delivery at
-//! a time, with growing pauses, until one succeeds.
+//! One process at a time delivers, the holder of a lease. Each delivery is a row in the database until it has succeeded or its attempts
+//! are exhausted: so events are delivered at least once, with an id that is stable over attempts. A task works on a webhook for a turn,
+//! and turns rotate, so that webhooks do not block each other. After several consecutive failures a webhook gets one delivery at a time,
+//! with growing pauses, until one succeeds.
 
 mod addresses;
 mod sender;
@@ -32,28 +32,28 @@ use tokio::task::{Id, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// The name of the lease, as the migrations have it.
+/// Name of the lease, as in the migrations.
 const LEASE: &str = "webhooks";
 
-/// How long the lease lasts.
+/// Duration of the lease.
 const LEASE_TIME: Duration = Duration::from_secs(15);
 
-/// How often due deliveries are looked for, beside when this process has written an event.
+/// Interval between polls for due deliveries, in addition to wake-ups by events of this process.
 const POLL: Duration = Duration::from_millis(500);
 
-/// The least time between two looks.
+/// Least interval between polls.
 const REST: Duration = Duration::from_millis(20);
 
-/// How often what waits is measured.
+/// Interval between measurements of pending deliveries.
 const MEASURING: Duration = Duration::from_secs(5);
 
-/// How long a task works on a webhook. Then it is the next one's turn.
+/// Time that a task works on a webhook before the next one's turn.
 const TURN: Duration = Duration::from_secs(10);
 
-/// The part of all tasks that a tenant may have: one of so many, and one at least.
+/// A tenant may have one in this many tasks, and at least one.
 const SHARE: u32 = 4;
 
-/// Delivers what is due.
+/// Delivers events to webhooks.
 pub struct Deliverer {
     work: Arc<Work>,
     lease: NamedLease,
@@ -65,7 +65,7 @@ pub struct Deliverer {
     tasks: JoinSet<()>,
 }
 
-/// What the tasks of webhooks share.
+/// Shared state of the webhooks' tasks.
 struct Work {
     store: Arc<Store>,
     sender: Sender,
@@ -73,7 +73,7 @@ struct Work {
 }
 
 impl Deliverer {
-    /// A deliverer that holds the lease under a name of its own; `None` if there are no webhooks.
+    /// Creates a deliverer that holds the lease under a unique name; `None` if webhooks are off.
     ///
     /// # Errors
     /// The system's certificates cannot be read.
@@ -96,7 +96,7 @@ impl Deliverer {
         }))
     }
 
-    /// Delivers until `stop`. Attempts that are under way then are made again by the next holder of the lease.
+    /// Delivers until `stop`. Attempts then in progress are repeated by the next holder of the lease.
     pub async fn run(mut self, stop: CancellationToken) {
         loop {
             tokio::select! {
@@ -109,14 +109,14 @@ impl Deliverer {
                 () = tokio::time::sleep(POLL) => {}
             }
             if let Err(error) = self.start_due().await {
-                tracing::warn!(%error, "looking for deliveries to webhooks failed: it is retried");
+                tracing::warn!(%error, "polling for due webhook deliveries failed; retrying");
                 tokio::time::sleep(POLL).await;
             }
             tokio::time::sleep(REST).await;
         }
         self.tasks.shutdown().await;
         if let Err(error) = self.lease.release().await {
-            tracing::warn!(%error, "giving the lease of webhooks back failed: it ends by itself");
+            tracing::warn!(%error, "failed to release the webhooks lease; it will expire");
         }
     }
 
@@ -129,7 +129,7 @@ impl Deliverer {
             return asked.map(drop);
         }
         self.measure().await;
-        // The webhooks behind the last one, then those from the first one on.
+        // The webhooks after the last one, then from the first one on.
         for after in [self.last, 0] {
             let free = self.free_tasks();
             if free == 0 {
@@ -184,14 +184,14 @@ impl Deliverer {
                 gauge!(WEBHOOK_AGE).set(due.as_secs_f64());
             }
             Err(error) => {
-                tracing::warn!(%error, "measuring deliveries failed: edgelink_webhook_age_seconds keeps its value");
+                tracing::warn!(%error, "measuring webhook deliveries failed; edgelink_webhook_age_seconds keeps its value");
             }
         }
     }
 }
 
 impl Work {
-    /// Attempts what is due of a webhook, for the time of a turn.
+    /// Attempts the due deliveries of a webhook, for a turn.
     async fn take_turn(&self, webhook_id: u64) {
         let turn = async {
             self.deliver_due(webhook_id).await?;
@@ -200,18 +200,18 @@ impl Work {
                 counter!(WEBHOOKS_DISABLED, "reason" => "full").increment(1);
                 tracing::warn!(
                     webhook_id,
-                    "a webhook is disabled: more events than webhooks.max_waiting wait for it"
+                    "webhook disabled: more than webhooks.max_waiting deliveries wait"
                 );
             }
             Ok::<_, StoreError>(())
         };
         if let Err(error) = turn.await {
-            tracing::warn!(%error, webhook_id, "deliveries failed to be read or noted: they are made again");
+            tracing::warn!(%error, webhook_id, "reading or recording webhook deliveries failed; they will be repeated");
             tokio::time::sleep(POLL).await;
         }
     }
 
-    /// Attempts deliveries, some at once, until none is due or the turn ends. The webhook is read again for each few of them.
+    /// Attempts deliveries, some at once, until none is due or the turn ends. The webhook is reread for each few of them.
     async fn deliver_due(&self, webhook_id: u64) -> Result<(), StoreError> {
         let end = Instant::now() + TURN;
         let limit = self.settings.max_attempts_at_once as usize;
@@ -243,7 +243,7 @@ impl Work {
         }
     }
 
-    /// Notes what became of attempts, of a webhook with so many failures in a row before.
+    /// Records the outcomes of attempts, for a webhook with so many consecutive failures before.
     async fn note(
         &self,
         webhook_id: u64,
@@ -260,13 +260,13 @@ impl Work {
             counter!(WEBHOOKS_DISABLED, "reason" => "failing").increment(1);
             tracing::warn!(
                 webhook_id,
-                "a webhook is disabled: it has failed for webhooks.disable_after_seconds"
+                "webhook disabled: it has failed for webhooks.disable_after_seconds"
             );
         }
         Ok(())
     }
 
-    /// Attempts a delivery; its id, and what came of it.
+    /// Attempts a delivery, and returns its id and outcome.
     async fn attempt(&self, webhook: &WebhookRow, delivery: &Delivery) -> (u64, AttemptOutcome) {
         let mut outcome = self.sender.send(webhook, delivery).await;
         let failures = delivery.attempts + 1;
@@ -283,7 +283,7 @@ impl Work {
         (delivery.id, outcome)
     }
 
-    /// The pause after failures in a row, in milliseconds.
+    /// The pause after consecutive failures, in milliseconds.
     fn pause(&self, failures: u32, longest: u64) -> u64 {
         let bounds = Bounds {
             first_millis: self.settings.first_pause_ms,

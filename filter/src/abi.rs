@@ -1,7 +1,7 @@
 //! The host calls of proxy-wasm 0.2.1 and WASI that we use, made safe. All `unsafe` code of the filter is here.
 //!
-//! Pointers that go out are those of slices that live for the call; the host reads them before it returns, or writes
-//! to them before it returns. What comes in is in [`memory`] of ours.
+//! Pointers passed to the host are to slices that outlive the call; the host reads or writes them before it returns. Values
+//! from the host are in our own [`memory`].
 
 mod memory;
 
@@ -18,9 +18,9 @@ const OK: Status = 0;
 #[derive(Clone, Copy)]
 #[repr(u32)]
 pub(crate) enum Map {
-    /// Of the request at hand.
+    /// Headers of the current request.
     RequestHeaders = 0,
-    /// Of the callout that has ended; not there if it ended without an answer.
+    /// Headers of the callout that has ended; absent if it ended without an answer.
     CalloutHeaders = 6,
 }
 
@@ -28,7 +28,7 @@ pub(crate) enum Map {
 #[derive(Clone, Copy)]
 #[repr(u32)]
 pub(crate) enum Buffer {
-    /// The body of the request at hand, as far as it is there.
+    /// The body of the current request, as far as it has arrived.
     RequestBody = 0,
     /// The body of the callout that has ended.
     CalloutBody = 4,
@@ -181,7 +181,7 @@ pub(crate) extern "C" fn _initialize() {
     unsafe extern "C" {
         fn __wasm_call_ctors();
     }
-    // SAFETY: the linker makes it, it takes nothing, and this is the one time that it is called.
+    // SAFETY: the linker provides it, it takes no arguments, and this is the only call.
     unsafe { __wasm_call_ctors() };
 }
 
@@ -191,7 +191,7 @@ pub(crate) fn log(level: Level, message: &str) {
     unsafe { proxy_log(level as u32, message.as_ptr(), message.len()) };
 }
 
-/// What a clock shows, in nanoseconds.
+/// Reads a clock, in nanoseconds.
 pub(crate) fn time(clock: Clock) -> u64 {
     let mut nanos = 0;
     // SAFETY: the host writes 8 bytes to a variable of 8 bytes.
@@ -199,26 +199,26 @@ pub(crate) fn time(clock: Clock) -> u64 {
     nanos
 }
 
-/// Asks for a tick every so many milliseconds.
+/// Requests a tick every `millis` milliseconds.
 pub(crate) fn set_tick_period(millis: u32) {
-    // SAFETY: there are no pointers in it.
+    // SAFETY: no pointers are passed.
     unsafe { proxy_set_tick_period_milliseconds(millis) };
 }
 
 /// The first `length` bytes of a buffer; `None` if there is no such buffer now.
 pub(crate) fn buffer(buffer: Buffer, length: usize) -> Option<HostBytes> {
     let (mut data, mut size) = (ptr::null_mut(), 0);
-    // SAFETY: the host writes a pointer and a size to variables that are those.
+    // SAFETY: the host writes a pointer and a size to variables of those types.
     let status =
         unsafe { proxy_get_buffer_bytes(buffer as u32, 0, length, &raw mut data, &raw mut size) };
-    // SAFETY: the host has just allocated it, filled it, and said where it is.
+    // SAFETY: the host has just allocated and filled it, and returned its address.
     (status == OK).then(|| unsafe { HostBytes::take(data, size) })
 }
 
 /// The value of a header; `None` if there is none, or no such map now.
 pub(crate) fn header(map: Map, name: &str) -> Option<HostBytes> {
     let (mut data, mut size) = (ptr::null_mut(), 0);
-    // SAFETY: the name outlives the call; the host writes a pointer and a size to variables that are those.
+    // SAFETY: the name outlives the call; the host writes a pointer and a size to variables of those types.
     let status = unsafe {
         proxy_get_header_map_value(
             map as u32,
@@ -228,20 +228,20 @@ pub(crate) fn header(map: Map, name: &str) -> Option<HostBytes> {
             &raw mut size,
         )
     };
-    // SAFETY: the host has just allocated it, filled it, and said where it is.
+    // SAFETY: the host has just allocated and filled it, and returned its address.
     (status == OK).then(|| unsafe { HostBytes::take(data, size) })
 }
 
-/// All headers of a map, as the ABI encodes them; empty where there is no such map now. Inlined, as it is on the hot path.
+/// All headers of a map, as the ABI encodes them; empty if there is no such map now. Inlined, as it is on the hot path.
 #[inline(always)]
 pub(crate) fn headers(map: Map) -> HostBytes {
     let (mut data, mut size) = (ptr::null_mut(), 0);
-    // SAFETY: the host writes a pointer and a size to variables that are those.
+    // SAFETY: the host writes a pointer and a size to variables of those types.
     let status = unsafe { proxy_get_header_map_pairs(map as u32, &raw mut data, &raw mut size) };
     if status != OK {
         return HostBytes::default();
     }
-    // SAFETY: the host has just allocated it, filled it, and said where it is.
+    // SAFETY: the host has just allocated and filled it, and returned its address.
     unsafe { HostBytes::take(data, size) }
 }
 
@@ -249,10 +249,10 @@ pub(crate) fn headers(map: Map) -> HostBytes {
 /// none.
 pub(crate) fn property(path: &str) -> Option<HostBytes> {
     let (mut data, mut size) = (ptr::null_mut(), 0);
-    // SAFETY: the path outlives the call; the host writes a pointer and a size to variables that are those.
+    // SAFETY: the path outlives the call; the host writes a pointer and a size to variables of those types.
     let status =
         unsafe { proxy_get_property(path.as_ptr(), path.len(), &raw mut data, &raw mut size) };
-    // SAFETY: the host has just allocated it, filled it, and said where it is.
+    // SAFETY: the host has just allocated and filled it, and returned its address.
     (status == OK).then(|| unsafe { HostBytes::take(data, size) })
 }
 
@@ -280,15 +280,15 @@ pub(crate) fn send_local_response(status: u16, headers: &[u8], body: &[u8]) {
     };
 }
 
-/// Lets the request of the context in effect, which was held, go on to the next filter.
+/// Lets the held request of the context in effect continue to the next filter.
 pub(crate) fn continue_request() {
     const REQUEST: u32 = 0;
-    // SAFETY: there are no pointers in it.
+    // SAFETY: no pointers are passed.
     unsafe { proxy_continue_stream(REQUEST) };
 }
 
-/// Sends a request for the context in effect, without a body if that is empty. `None` if the proxy refuses, as for
-/// want of a healthy host.
+/// Sends a request for the context in effect, without a body if that is empty. `None` if the proxy refuses, such as
+/// without a healthy host.
 pub(crate) fn http_call(
     cluster: &str,
     headers: &[u8],
@@ -316,7 +316,7 @@ pub(crate) fn http_call(
     (status == OK).then_some(token)
 }
 
-/// Opens a gRPC stream for the context in effect. `None` if the proxy refuses, as for want of a healthy host.
+/// Opens a gRPC stream for the context in effect. `None` if the proxy refuses, such as without a healthy host.
 pub(crate) fn grpc_stream(cluster: &str, service: &str, method: &str) -> Option<u32> {
     let mut stream = 0;
     // An encoded header map without pairs.
@@ -338,7 +338,7 @@ pub(crate) fn grpc_stream(cluster: &str, service: &str, method: &str) -> Option<
     (status == OK).then_some(stream)
 }
 
-/// Sends a message on a gRPC stream of the context in effect. Whether the host has taken it.
+/// Sends a message on a gRPC stream of the context in effect. Returns `false` if the host refuses it.
 pub(crate) fn grpc_send(stream: u32, message: &[u8]) -> bool {
     const NOT_THE_LAST: u32 = 0;
     // SAFETY: the message outlives the call.
@@ -347,14 +347,14 @@ pub(crate) fn grpc_send(stream: u32, message: &[u8]) -> bool {
 
 /// Resets a gRPC stream of the context in effect, and has the host forget it.
 pub(crate) fn grpc_cancel(stream: u32) {
-    // SAFETY: there are no pointers in it.
+    // SAFETY: no pointers are passed.
     unsafe { proxy_grpc_cancel(stream) };
 }
 
 /// A value in shared data, and its version.
 pub(crate) fn shared_data(key: &str) -> Option<(HostBytes, u32)> {
     let (mut data, mut size, mut cas) = (ptr::null_mut(), 0, 0);
-    // SAFETY: the key outlives the call; the host writes a pointer, a size and 4 bytes to variables that are those.
+    // SAFETY: the key outlives the call; the host writes a pointer, a size and 4 bytes to variables of those types.
     let status = unsafe {
         proxy_get_shared_data(
             key.as_ptr(),
@@ -364,11 +364,11 @@ pub(crate) fn shared_data(key: &str) -> Option<(HostBytes, u32)> {
             &raw mut cas,
         )
     };
-    // SAFETY: the host has just allocated it, filled it, and said where it is.
+    // SAFETY: the host has just allocated and filled it, and returned its address.
     (status == OK).then(|| (unsafe { HostBytes::take(data, size) }, cas))
 }
 
-/// Writes to shared data. Whether it was written.
+/// Writes to shared data. Returns `true` on success.
 pub(crate) fn set_shared_data(key: &str, value: &[u8], cas: u32) -> bool {
     // SAFETY: key and value outlive the call.
     let status =
@@ -376,9 +376,9 @@ pub(crate) fn set_shared_data(key: &str, value: &[u8], cas: u32) -> bool {
     status == OK
 }
 
-/// Makes the host calls that follow in this callback count for that context. Whether there is one.
+/// Makes the following host calls in this callback apply to that context. Returns `false` if there is no such context.
 pub(crate) fn set_effective_context(context: u32) -> bool {
-    // SAFETY: there are no pointers in it.
+    // SAFETY: no pointers are passed.
     unsafe { proxy_set_effective_context(context) == OK }
 }
 
@@ -393,12 +393,12 @@ pub(crate) fn define_metric(kind: MetricType, name: &str) -> Option<u32> {
 
 /// Adds to a counter or a gauge.
 pub(crate) fn increment_metric(metric: u32, by: i64) {
-    // SAFETY: there are no pointers in it.
+    // SAFETY: no pointers are passed.
     unsafe { proxy_increment_metric(metric, by) };
 }
 
 /// Puts a value into a histogram.
 pub(crate) fn record_metric(metric: u32, value: u64) {
-    // SAFETY: there are no pointers in it.
+    // SAFETY: no pointers are passed.
     unsafe { proxy_record_metric(metric, value) };
 }

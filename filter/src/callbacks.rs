@@ -1,4 +1,4 @@
-//! The callbacks: what the proxy calls.
+//! The callbacks of the proxy.
 
 use crate::abi::{self, Buffer, Level};
 use crate::worker;
@@ -14,7 +14,7 @@ pub(crate) extern "C" fn proxy_on_context_create(context: u32, root: u32) {
 }
 
 /// A root context gets its configuration: at the start, in every worker and once on the main thread, and whenever the
-/// proxy is given another one. Answering no refuses the configuration.
+/// configuration changes. Returning 0 refuses it.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn proxy_on_configure(root: u32, size: usize) -> u32 {
     let json = abi::buffer(Buffer::PluginConfiguration, size).unwrap_or_default();
@@ -36,7 +36,7 @@ pub(crate) extern "C" fn proxy_on_tick(root: u32) {
     worker::tick(root);
 }
 
-/// The headers of a request are there.
+/// The headers of a request have arrived.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn proxy_on_request_headers(
     stream: u32,
@@ -46,7 +46,7 @@ pub(crate) extern "C" fn proxy_on_request_headers(
     worker::request(stream) as u32
 }
 
-/// A part of the body of a request is there; `size` is how much so far.
+/// A part of the body of a request has arrived; `size` is the total so far.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn proxy_on_request_body(
     stream: u32,
@@ -56,7 +56,7 @@ pub(crate) extern "C" fn proxy_on_request_body(
     worker::request_body(stream, size, end_of_stream != 0) as u32
 }
 
-/// The trailers of a request are there, behind its body.
+/// The trailers of a request have arrived, behind its body.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn proxy_on_request_trailers(stream: u32, _trailers: u32) -> u32 {
     worker::request_trailers(stream) as u32
@@ -77,7 +77,7 @@ pub(crate) extern "C" fn proxy_on_http_call_response(
 /// A message has come on a gRPC stream.
 ///
 /// The callbacks for its initial and trailing metadata are left out on purpose: Envoy makes them from within
-/// `proxy_grpc_stream` where it cannot reach the cluster, while the worker is lent.
+/// `proxy_grpc_stream` if it cannot reach the cluster, while the worker is borrowed.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn proxy_on_grpc_receive(root: u32, stream: u32, size: usize) {
     worker::stream_data(root, stream, size);
@@ -89,7 +89,7 @@ pub(crate) extern "C" fn proxy_on_grpc_close(root: u32, stream: u32, _status: u3
     worker::stream_closed(root, stream);
 }
 
-/// A context has ended: a stream was answered or left, or the proxy gives a configuration up.
+/// A context has ended: a stream was answered or left, or the proxy dropped a configuration.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn proxy_on_delete(context: u32) {
     worker::end(context);

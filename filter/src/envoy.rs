@@ -18,7 +18,7 @@ pub(crate) struct Envoy {
     metrics: Rc<[Option<u32>]>,
     /// The root context to which gRPC streams belong; `None` when the last one has ended.
     home: Option<u32>,
-    /// The context that the callback at hand is for.
+    /// The context of the current callback.
     current: u32,
 }
 
@@ -55,7 +55,7 @@ impl Envoy {
         self.home = home;
     }
 
-    /// Makes host calls in the home: streams are known by their number only to the context that opened them.
+    /// Makes host calls in the home: the number of a stream is valid only in the context that opened it.
     fn at_home<R>(&self, act: impl FnOnce() -> R) -> Option<R> {
         let home = self.home?;
         if self.current == home {
@@ -72,7 +72,7 @@ impl Envoy {
         Moment::from_millis(millis(Clock::Monotonic))
     }
 
-    /// What the wall clock shows at `now`.
+    /// Reads the wall clock at `now`.
     pub(crate) fn wall_clock(now: Moment) -> WallClock {
         WallClock::new(now, millis(Clock::Realtime))
     }
@@ -116,15 +116,15 @@ impl Streams for Envoy {
     }
 }
 
-/// The attribute with the address that Envoy holds for the client's: that of the connection, or what the trusted proxies in
-/// front say (`use_remote_address`, `xff_num_trusted_hops`). Headers do not do: `x-envoy-external-address` is missing for
-/// private addresses, and then a client may send one.
+/// The attribute with the client's address as determined by Envoy: from the connection, or from the trusted proxies in front
+/// (`use_remote_address`, `xff_num_trusted_hops`). A header will not do: `x-envoy-external-address` is missing for private
+/// addresses, and then a client may send one.
 const CLIENT_ADDRESS: &str = "source\0address";
 
 /// The attribute with the id of Envoy's node, which names the edge.
 const NODE_ID: &str = "xds\0node\0id";
 
-/// The name of the edge; `None` if the node has no id, or one that is no name.
+/// The name of the edge; `None` if the node has no id, or its id is no valid name.
 pub(crate) fn edge_name() -> Option<Rc<str>> {
     let id = abi::property(NODE_ID)?;
     clicks::edge_name(&id).map(Rc::from)

@@ -1,4 +1,4 @@
-//! The proxy-wasm filter: callbacks in, host calls out. What happens in between is decided in `edgelink-filter-core`.
+//! The proxy-wasm filter: callbacks in, host calls out. The logic in between is in `edgelink-filter-core`.
 //!
 //! It speaks the ABI (version 0.2.1) itself instead of through the Rust SDK, for three reasons. The SDK panics, and so
 //! takes down the VM with all its requests, on any status it does not expect and on a callout's end whose token it does not
@@ -6,9 +6,9 @@
 //! would end with the client that came first. And it keeps a context object for every request, where a redirect from
 //! the cache needs none.
 //!
-//! [`abi`] has all `unsafe` code. [`callbacks`] has what the proxy calls; callbacks that are not there are not called,
-//! which is why there are few. A VM has a root context for each configuration that the proxy has in use, and requests go
-//! by the one that they belong to; what a worker has once goes by the one that was configured last.
+//! [`abi`] has all `unsafe` code. [`callbacks`] has the callbacks; only defined ones are called, which is why there are few.
+//! A VM has a root context for each configuration that the proxy has in use, and each request uses the one that it belongs
+//! to; singletons of a worker use the one that was configured last.
 
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 #![deny(

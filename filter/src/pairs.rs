@@ -3,15 +3,15 @@
 
 use edgelink_wire::redirect::CACHE_CONTROL;
 
-/// Writes header maps into one buffer, which is kept from one to the next.
+/// Writes header maps into one reused buffer.
 #[derive(Debug, Default)]
 pub(crate) struct Pairs {
     bytes: Vec<u8>,
-    /// How many bytes of the buffer are what all plain redirects begin with; 0 where it holds something else.
+    /// Length of the common prefix of all plain redirects in the buffer; 0 if it holds something else.
     start: usize,
 }
 
-/// Where the length of the location is written in a plain redirect: behind the number of pairs and three lengths.
+/// Position of the location's length in a plain redirect: behind the number of pairs and three lengths.
 const LOCATION_LENGTH: std::ops::Range<usize> = 16..20;
 
 impl Pairs {
@@ -34,7 +34,7 @@ impl Pairs {
         &self.bytes
     }
 
-    /// The pairs of a plain redirect, encoded. Of the redirect before, all but the location is left as it is.
+    /// The pairs of a plain redirect, encoded. Of the previous redirect, everything but the location is reused.
     pub(crate) fn encode_redirect(&mut self, location: &[u8]) -> &[u8] {
         if self.start == 0 {
             self.begin_redirect();
@@ -47,7 +47,7 @@ impl Pairs {
         &self.bytes
     }
 
-    /// What was encoded last.
+    /// The last encoded map.
     pub(crate) fn encoded(&self) -> &[u8] {
         &self.bytes
     }

@@ -1,7 +1,7 @@
-//! The worker that a VM holds between two callbacks, and how a decision becomes host calls.
+//! The worker that a VM holds between two callbacks, and the host calls for its decisions.
 //!
-//! Sending a callout and answering a request are host calls that may end in another callback before they return. So
-//! the worker is borrowed to decide, given back, and only then they are made.
+//! Sending a callout and answering a request are host calls that may result in another callback before they return. So
+//! the worker is borrowed to decide and released before they are made.
 
 mod forms;
 mod sending;
@@ -28,15 +28,15 @@ use sending::{Reply, call};
 use state::{Worker, with_worker};
 use std::sync::Arc;
 
-/// How many waiters and forms are answered in one callback. The proxy sends the answers once the callback has returned, each
-/// from within the end of the stream that was answered before it, so that its stack grows with every one of them;
-/// V8 gives up at some 300.
+/// Maximum number of waiters and forms answered in one callback. The proxy sends the answers once the callback has returned,
+/// each from within the end of the previously answered stream, so that its stack grows with every one of them; V8 gives up at
+/// about 300.
 const BATCH: usize = 32;
 
 /// Milliseconds until the next ones are answered.
 const BATCH_PAUSE_MILLIS: u32 = 1;
 
-/// Puts a configuration into effect. Caches and waiters are kept.
+/// Applies a configuration. Caches and waiters are kept.
 pub(crate) fn configure(root: u32, settings: Settings) {
     let settings = Arc::new(settings);
     abi::set_tick_period(jittered(settings.tick_millis));
@@ -73,7 +73,7 @@ pub(crate) fn request(stream: u32) -> Flow {
             ended.into_iter().for_each(enqueue_form);
             note_trace(stream, &head);
             callout.iter().for_each(send);
-            // Within this callback the stream cannot go on, even if its lookup was refused.
+            // Within this callback the stream cannot continue, even if its lookup was refused.
             pace_ticks();
             return Flow::Hold;
         }
@@ -88,7 +88,7 @@ pub(crate) fn request(stream: u32) -> Flow {
     };
     if let Some(callout) = callout {
         send(&callout);
-        // Within this callback the stream cannot go on, even if its lookup was refused.
+        // Within this callback the stream cannot continue, even if its lookup was refused.
         match with_worker(|worker| worker.edge.may_pass(&head)) {
             Some(true) => pace_ticks(),
             _ => answer_resumed(),
@@ -105,7 +105,7 @@ fn note_trace(stream: u32, head: &Head<'_>) {
     }
 }
 
-/// Decides about the request of the stream in effect. `None` if there is no worker. Inlined, for it is on the hot path.
+/// Decides the request of the stream in effect. `None` if there is no worker. Inlined, as it is on the hot path.
 #[inline(always)]
 fn decide(
     stream: u32,
@@ -138,7 +138,7 @@ pub(crate) fn end(context: u32) {
     });
 }
 
-/// Time has passed for a root context, whichever: time is the same for all.
+/// Time has passed for a root context; which one does not matter.
 pub(crate) fn tick(root: u32) {
     let now = Envoy::now();
     let wall = Envoy::wall_clock(now);
@@ -188,7 +188,7 @@ fn act(action: Action) {
     }
 }
 
-/// A callout has ended. The number of its headers is 0 where there was no answer.
+/// A callout has ended. The number of its headers is 0 if there was no answer.
 pub(crate) fn callout_end(token: u32, headers: usize, body_size: usize) {
     let header = |name| match headers {
         0 => HostBytes::default(),
@@ -270,7 +270,7 @@ fn enqueue_form(end: FormEnd) {
     with_worker(|worker| worker.ended_forms.push_back(end));
 }
 
-/// Answers the waiters at the front of the queue, then forms; the last thing that a callback does.
+/// Answers the waiters at the front of the queue, then forms, as the last step of a callback.
 fn answer_resumed() {
     let mut room = BATCH;
     while room > 0 {
@@ -337,7 +337,7 @@ fn answer(waiter: Waiter, resumed: &Resumed) {
     }
 }
 
-/// Decides about a request that has waited for its domain. The stream is in effect.
+/// Decides a request that has waited for its domain. The stream is in effect.
 fn decide_again(waiter: Waiter, head: &Head<'_>, again: Again) {
     let decided = decide(waiter.stream, head, |edge, host, stream, head, now| {
         edge.on_request_again(host, stream, head, now, again)
@@ -352,7 +352,7 @@ fn decide_again(waiter: Waiter, head: &Head<'_>, again: Again) {
             abi::continue_request();
             None
         }
-        // Those that have waited for their domain are not held.
+        // Requests that have waited for their domain are not held.
         Some(Step::Hold(..)) | None => None,
     };
     if let Some(callout) = callout {
@@ -360,7 +360,7 @@ fn decide_again(waiter: Waiter, head: &Head<'_>, again: Again) {
     }
 }
 
-/// Sets the tick to come early while a queue has waiters or forms, and as configured otherwise.
+/// Sets a short tick period while a queue has waiters or forms, and the configured one otherwise.
 fn pace_ticks() {
     let change = with_worker(|worker| {
         let is_hurrying = !(worker.resumed.is_empty() && worker.ended_forms.is_empty());
@@ -380,7 +380,7 @@ fn pace_ticks() {
     }
 }
 
-/// The period, up to a quarter longer: else all workers, which are configured in the same moment, would always tick
+/// The period, up to a quarter longer: otherwise all workers, which are configured at the same moment, would always tick
 /// together.
 fn jittered(millis: u32) -> u32 {
     let share = (random::number() % 256) as u32;

@@ -1,9 +1,8 @@
-//! The proxy-wasm ABI as Envoy speaks it: a [`host`] for tests, and the cases in which it must answer what real Envoy
-//! answers.
+//! The proxy-wasm ABI as implemented by Envoy: a [`host`] for tests, and the cases in which it must match real Envoy.
 //!
-//! Both run the module of `probe/`, which misuses hostcalls as a request's path says and reports what the host has
-//! answered. A [`Case`] is a few requests; what comes back for them is a transcript, which must be the same on both
-//! (`suite/`). `answers/` has what Envoy has answered.
+//! Both run the module of `probe/`, which misuses hostcalls as selected by a request's path and reports the host's
+//! answers. A [`Case`] is a few requests; their results form a transcript, which must be equal on both (`suite/`).
+//! `answers/` has the transcripts of Envoy.
 
 mod cases;
 mod envoy;
@@ -29,19 +28,19 @@ pub trait ProbedHost {
     /// Sends a request and returns the answer.
     async fn visit(&mut self, request: Request) -> Answer;
 
-    /// Sends a request that is not answered, and closes the connection when the filter has seen it.
+    /// Sends a request that is never answered, and closes the connection once the filter has seen it.
     async fn leave(&mut self, request: Request);
 
-    /// Returns when a failed VM may be replaced.
+    /// Waits until a failed VM may be replaced.
     async fn await_reload(&mut self);
 
-    /// Lets a little time pass, in which ticks, timeouts and posted events happen.
+    /// Lets a little time pass, for ticks, timeouts and posted events.
     async fn idle(&mut self);
 }
 
-/// Runs a case, and returns what there was to be seen.
+/// Runs a case, and returns its transcript.
 pub async fn transcript(host: &mut impl ProbedHost, case: &Case) -> String {
-    journal(host, "").await; // what was before this case is of no interest
+    journal(host, "").await; // discards the callbacks before this case
     let mut lines = Vec::new();
     for step in &case.steps {
         match step {
@@ -63,7 +62,7 @@ pub async fn transcript(host: &mut impl ProbedHost, case: &Case) -> String {
     lines.join("\n").trim_end().to_owned() + "\n"
 }
 
-/// Reads the journal until it has a line that contains `until`.
+/// Reads the journal until a line contains `until`.
 async fn journal(host: &mut impl ProbedHost, until: &str) -> String {
     const TRIES: usize = 500;
     let mut lines: Vec<String> = Vec::new();
@@ -78,7 +77,7 @@ async fn journal(host: &mut impl ProbedHost, until: &str) -> String {
     panic!("'{until}' never happened: {lines:#?}");
 }
 
-/// Status, headers in the order of their names, and body. What the connection manager adds is left out.
+/// Status, headers in the order of their names, and body. Headers added by the connection manager are left out.
 fn describe(answer: &Answer) -> String {
     const OF_THE_CONNECTION_MANAGER: [&str; 4] =
         ["connection", "date", "server", "transfer-encoding"];
@@ -87,7 +86,7 @@ fn describe(answer: &Answer) -> String {
         .iter()
         .filter(|(name, _)| !name.starts_with(':'))
         .filter(|(name, _)| !OF_THE_CONNECTION_MANAGER.contains(&name.as_str()))
-        // Envoy says of an empty local response that it is empty, when it writes it as HTTP/1.
+        // Envoy adds `content-length: 0` to an empty local response when it writes it as HTTP/1.
         .filter(|(name, value)| !(name == "content-length" && value == b"0"))
         .map(|(name, value)| format!("{name}: {}", text(value)))
         .collect();

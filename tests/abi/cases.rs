@@ -1,29 +1,29 @@
-//! The table of cases. What is expected of each is in `answers/{name}.txt`, as real Envoy has answered it.
+//! The table of cases. The expected transcript of each is in `answers/{name}.txt`, as recorded from real Envoy.
 
 use crate::scenario::Request;
 
 /// A few requests to the probe.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// What the case is about.
+    /// Name of the case.
     pub name: &'static str,
-    /// What is done, in order.
+    /// Actions, in order.
     pub steps: Vec<Step>,
 }
 
-/// Something that is done to a host.
+/// An action on a host.
 #[derive(Clone, Debug)]
 pub enum Step {
     /// A request, and its answer.
     Visit(Request),
     /// A request whose client leaves before it is answered.
     Leave(Request),
-    /// The callbacks since the last time, once one of them contains `until`.
+    /// Reads the callbacks since the last time, once one of them contains `until`.
     Journal {
-        /// Text that is awaited; none where everything has happened by now.
+        /// Text to wait for; empty if everything has happened by now.
         until: &'static str,
     },
-    /// Time passes until a failed VM may be replaced.
+    /// Waits until a failed VM may be replaced.
     AwaitReload,
 }
 
@@ -65,7 +65,7 @@ pub fn cases() -> Vec<Case> {
     .concat()
 }
 
-/// What a VM can do when it starts is seen in the journal of one that has just replaced another.
+/// The actions possible when a VM starts show in the journal of one that has just replaced another.
 fn start_cases() -> Vec<Case> {
     let steps = [
         Step::AwaitReload,
@@ -107,7 +107,7 @@ fn hostcall_cases() -> Vec<Case> {
     ]
 }
 
-/// What callbacks of callouts can see, by what has become of the callout.
+/// Data visible to callbacks of callouts, by the outcome of the callout.
 fn callout_cases() -> Vec<Case> {
     vec![
         case("callout-answered", [get("/callout/peer/ok"), journal()]),
@@ -135,7 +135,7 @@ fn callout_cases() -> Vec<Case> {
     ]
 }
 
-/// gRPC: what is refused, what fails at once, what is closed by the peer.
+/// gRPC: refused streams, immediate failures, streams closed by the peer.
 fn grpc_cases() -> Vec<Case> {
     vec![
         case("grpc-refused", [get("/run/grpc"), journal()]),
@@ -162,7 +162,7 @@ fn grpc_cases() -> Vec<Case> {
     ]
 }
 
-/// The life of streams.
+/// Lifecycle of streams.
 fn stream_cases() -> Vec<Case> {
     vec![
         case("stream-answered", [get("/run/timer"), journal()]),

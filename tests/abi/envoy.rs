@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// A running Envoy, its peer, and a connection that is kept.
+/// A running Envoy, its peer, and a persistent connection.
 #[derive(Debug)]
 pub struct ProbedEnvoy {
     edge: SocketAddr,
@@ -25,7 +25,7 @@ pub struct ProbedEnvoy {
 }
 
 impl ProbedEnvoy {
-    /// Starts it.
+    /// Starts Envoy.
     pub async fn start() -> Self {
         let folder = TempDir::new().expect("a temporary folder");
         let peer = Peer::start().await;

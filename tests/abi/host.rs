@@ -1,8 +1,7 @@
-//! A proxy-wasm host on wasmtime, as strict as Envoy 1.40, for tests that need a clock, a peer or a failure under their
-//! control.
+//! A proxy-wasm host on wasmtime, as strict as Envoy 1.40, for tests that need control over a clock, a peer or a failure.
 //!
 //! A [`Fleet`] is an Envoy process: it has a clock that stands still, shared data and metrics, a main thread and
-//! [`Worker`]s, each with a VM of its own. Nothing happens unless the test does it:
+//! [`Worker`]s, each with its own VM. Nothing happens unless the test triggers it:
 //!
 //! ```ignore
 //! let mut fleet = Fleet::of(&Module::filter(Metering::Off)).configuration(json).cluster("control_plane", Cluster::Healthy).start()?;
@@ -14,10 +13,10 @@
 //! assert_eq!(worker.outcome(stream).local_response().status(), 503);
 //! ```
 //!
-//! What hostcalls answer, and when callbacks are called, was asked of real Envoy: the suite of this folder runs the same
-//! cases on both. The host has what our modules use and no more. A hostcall that none of them makes (queues, properties,
-//! foreign functions, gRPC calls, ...) traps the module with `unknown import`, a buffer or a header map that none of
-//! them reads with a message of its own; nothing is guessed. Nothing can be read in the log callback.
+//! The results of hostcalls and the order of callbacks follow real Envoy: the suite in this folder runs its cases on
+//! both. The host implements what our modules use and no more. A hostcall that none of them makes (queues, foreign
+//! functions, gRPC calls, ...) traps the module with `unknown import`, a buffer or a header map that none of them reads
+//! with its own message; nothing is guessed. Nothing can be read in the log callback.
 
 mod call;
 mod callout;

@@ -1,4 +1,4 @@
-//! The peer of the probe's callouts when Envoy makes them: an HTTP/1 server that does as the path says.
+//! The peer of the probe's callouts when Envoy makes them: an HTTP/1 server whose behaviour depends on the path.
 
 use crate::stack::{free_port, local};
 use std::io;
@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
-/// What a path is answered with.
+/// Responses by path.
 pub(super) const OK: &[u8] =
     b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\nx-peer: 1\r\nx-peer: 2\r\n\r\nhello";
 const EMPTY: &[u8] = b"HTTP/1.1 204 No Content\r\nx-peer: 1\r\n\r\n";
@@ -44,7 +44,7 @@ impl Drop for Peer {
     }
 }
 
-/// Answers requests until one of them is answered by closing the connection.
+/// Answers requests until one closes the connection.
 async fn serve(stream: TcpStream) -> io::Result<()> {
     let mut stream = BufReader::new(stream);
     while let Some(path) = read_path(&mut stream).await? {

@@ -8,16 +8,16 @@ use crate::abi::host::{
 use crate::scenario::{Answer, Request};
 use std::time::Duration;
 
-/// A fleet of one worker, and a peer that answers as the real one does.
+/// A fleet of one worker, and a peer that answers like the real one.
 pub struct ProbedFleet {
     fleet: Fleet,
 }
 
 impl ProbedFleet {
-    /// Starts it.
+    /// Starts the fleet.
     ///
     /// # Panics
-    /// Where the probe is not built or does not start.
+    /// Panics if the probe is not built or does not start.
     #[must_use]
     pub fn start() -> Self {
         let fleet = Fleet::of(&Module::probe())
@@ -39,7 +39,7 @@ impl ProbedFleet {
         builder.send()
     }
 
-    /// What happens elsewhere while the client waits.
+    /// Simulates the peer while the client waits.
     fn settle(&mut self) {
         for callout in self.fleet.worker(0).callouts() {
             self.answer(&callout);
@@ -91,7 +91,7 @@ fn ok() -> Response {
     response.body("hello")
 }
 
-/// What stands behind the filter.
+/// Response of the upstream.
 fn behind(is_head: bool) -> Response {
     let response = Response::new(200)
         .header("content-length", "6")

@@ -1,11 +1,11 @@
-//! The table of creation: the drill that `make throughput` runs, as it prints it.
+//! The table of creation: the drill run by `make throughput`, as it prints it.
 
 use crate::options::Options;
 use crate::report::Section;
 use edgelink_tests::stack::root;
 use std::process::Command;
 
-/// Runs it.
+/// Runs the drill.
 pub(crate) fn run(options: &Options) -> Section {
     let seconds: u32 = options.size.pick(10, 1);
     let output = Command::new("make")
@@ -28,7 +28,7 @@ pub(crate) fn run(options: &Options) -> Section {
     section
 }
 
-/// What the drill has printed, without its rounds and what the test harness says.
+/// Output of the drill, without its rounds and the lines of the test harness.
 fn report(text: &str) -> String {
     let lines = text
         .lines()

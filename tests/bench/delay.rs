@@ -1,4 +1,4 @@
-//! How long after a redirect its click is in the live stream, and in the answers of the API.
+//! Delay between a redirect and its click in the live stream, and in the answers of the API.
 
 use crate::options::Options;
 use crate::report::{Limit, Section, Table};
@@ -18,20 +18,20 @@ const PAUSE: Duration = Duration::from_millis(20);
 const STREAMED: f64 = 1_500.0;
 const COUNTED: f64 = 5_000.0;
 
-/// Not a divisor of the period in which edges report, so that clicks come at all places of it.
+/// Not a divisor of the edges' reporting period, so that clicks fall on all phases of it.
 const PACE: Duration = Duration::from_millis(173);
 
-/// An engine of analytics, with the servers that stay while it is measured.
+/// An engine of analytics, with the servers kept while it is measured.
 struct Field {
     envoy: Envoy,
-    /// Redirects are counted by the first, and asked for at the second.
+    /// The first counts redirects, and the second is queried.
     planes: [ControlPlane; 2],
     _clickhouse: Option<ClickHouseServer>,
     _database: MariaDb,
     _redis: RedisServer,
 }
 
-/// Milliseconds since the redirect, of each click.
+/// Milliseconds since the redirect, for each click.
 struct Delays {
     streamed: Vec<f64>,
     counted: Vec<f64>,
@@ -117,7 +117,7 @@ impl Field {
             let link = json!({ "longUrl": "https://example.com/", "customSlug": slug(place) });
             self.planes[0].create(&link).await;
         }
-        // What the first request starts is not measured.
+        // The start-up triggered by the first request is not measured.
         self.envoy.follow("/first-request").await;
         let streamed = tokio::spawn(listen(self.planes[1].listen("").await, clicks));
         let (mut redirected, mut ticks) = (Vec::new(), interval(PACE));
@@ -146,7 +146,7 @@ impl Field {
     }
 }
 
-/// Reads the stream until each click has come.
+/// Reads the stream until each click has arrived.
 async fn listen(mut stream: reqwest::Response, clicks: usize) -> Vec<(usize, Instant)> {
     let (mut arrivals, mut read) = (Vec::new(), Vec::new());
     while arrivals.len() < clicks {
@@ -161,7 +161,7 @@ async fn listen(mut stream: reqwest::Response, clicks: usize) -> Vec<(usize, Ins
     arrivals
 }
 
-/// The link of a click, from the line of an event with its data.
+/// Position of a click's link, from the data line of an event.
 fn place_of(line: &[u8]) -> Option<usize> {
     let click: Value = serde_json::from_slice(line.strip_prefix(b"data: ")?).ok()?;
     click["shortCode"]
@@ -171,7 +171,7 @@ fn place_of(line: &[u8]) -> Option<usize> {
         .ok()
 }
 
-/// Asks until the click is counted.
+/// Polls until the click is counted.
 async fn await_count(mut connection: Connection, place: usize, key: String) -> (usize, Instant) {
     let path = format!("/api/v1/analytics?groupBy=count&shortCode={}", slug(place));
     let request = Request::get(&path).header("x-api-key", key.as_bytes());
@@ -181,7 +181,7 @@ async fn await_count(mut connection: Connection, place: usize, key: String) -> (
             .exchange(&request, b"")
             .await
             .expect("an answer of the API");
-        // Too many questions at once are refused, and asked again.
+        // Too many concurrent requests are refused, and sent again.
         let answer: Value = serde_json::from_slice(&answer.body).expect("JSON");
         if answer["totals"]["clicks"] == 1 {
             return (place, Instant::now());

@@ -1,4 +1,4 @@
-//! Envoys to be measured: as in production, with one worker if nothing else is said, and with what forces a tier to answer.
+//! Envoys to measure: as in production, with one worker by default, and with the settings that force a tier to answer.
 
 use edgelink_tests::stack::{Envoy, EnvoyOptions, Filter, RedisOptions, hello_module, until};
 use std::net::SocketAddr;
@@ -7,22 +7,22 @@ use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// What is kept of the filter's tiers.
+/// Settings of the filter's tiers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tiers {
     /// `lru.maxBytes`.
     pub(crate) lru_bytes: u32,
     /// `sharedData.slots`.
     pub(crate) slots: u32,
-    /// Whether the feed is followed, with snapshot and admission, which need it.
+    /// The feed to follow; snapshot and admission need it.
     pub(crate) feed: Feed,
     /// `redis.mode` and the port of a server.
     pub(crate) redis: Option<(&'static str, u16)>,
     /// The section `clicks`.
     pub(crate) clicks: &'static str,
-    /// What the filter is.
+    /// Kind of the filter.
     pub(crate) filter: Filter,
-    /// How many workers Envoy has.
+    /// Number of Envoy's workers.
     pub(crate) workers: u16,
     /// Another build of the Wasm filter.
     pub(crate) module: Option<&'static str>,
@@ -34,27 +34,28 @@ const DESCRIBED: &str = r#"{
   },
   "geo": { "countryHeader": "x-country", "cityHeader": "x-city" }"#;
 
-/// Where changes come from.
+/// Source of changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Feed {
     None,
-    /// The control plane, for Redis to be believed.
+    /// The control plane, so that Redis is trusted.
     Changes,
-    /// The same, and what an edge starts from and refuses codes by.
+    /// The control plane, with the snapshot and admission as well.
     Poll,
 }
 
-/// Codes that Redis has for the first requests, of which one is answered from there when Redis is believed.
+/// Codes stored in Redis for the first requests, one of which is answered from there once Redis is trusted.
 pub(crate) fn first_requests() -> impl Iterator<Item = String> {
     (0..2_000).map(|number| format!("first-request{number}"))
 }
 
-/// The least that `lru.maxBytes` may be with a feed.
+/// Lower limit of `lru.maxBytes` with a feed.
 pub(crate) const SMALLEST_WITH_FEED: u32 = 1 << 20;
 
 impl Tiers {
-    /// No tier but the control plane: with room for one link, and slots for an eighth of those that are asked for in turn,
-    /// every record is put into both caches, as in production, and has been driven out when its link is asked for again.
+    /// No tier but the control plane: with room for one link, and slots for an eighth of the links requested in turn,
+    /// every record is inserted into both caches, as in production, and has been evicted when its link is requested
+    /// again.
     pub(crate) const BARE: Self = Self {
         lru_bytes: 200,
         slots: 128,
@@ -66,7 +67,7 @@ impl Tiers {
         module: None,
     };
 
-    /// As `make run` has them, and a feed.
+    /// The configuration of `make run`, with a feed.
     pub(crate) const USUAL: Self = Self {
         lru_bytes: 64 << 20,
         slots: 65_536,
@@ -78,13 +79,13 @@ impl Tiers {
         module: None,
     };
 
-    /// The same with all attributes of clicks.
+    /// The usual settings, with all attributes of clicks.
     pub(crate) const DESCRIBED: Self = Self {
         clicks: DESCRIBED,
         ..Self::USUAL
     };
 
-    /// The filter's configuration. Clicks are counted, by whatever tier answers.
+    /// The filter's configuration. Clicks are counted, whichever tier answers.
     fn plugin(&self) -> String {
         let feed = match self.feed {
             Feed::None => "",
@@ -105,14 +106,14 @@ impl Tiers {
         )
     }
 
-    /// Starts an Envoy with them, and returns when it knows what it starts from.
+    /// Starts an Envoy with these settings, and returns when it has its initial state.
     pub(crate) async fn start(&self, control_plane: SocketAddr) -> Envoy {
         let envoy = self.launch(control_plane).await;
         self.await_ready(&envoy).await;
         envoy
     }
 
-    /// Starts an Envoy with them, and returns when it answers.
+    /// Starts an Envoy with these settings, and returns when it answers.
     pub(crate) async fn launch(&self, control_plane: SocketAddr) -> Envoy {
         let options = EnvoyOptions {
             plugin: Some(self.plugin()),
@@ -128,7 +129,7 @@ impl Tiers {
         Envoy::start(&options, &[control_plane]).await
     }
 
-    /// A worker connects, and fetches what it starts from, with its first request.
+    /// A worker connects, and fetches its initial state, with its first request.
     async fn await_ready(&self, envoy: &Envoy) {
         let mut wanted = Vec::new();
         if self.redis.is_some() {
@@ -148,13 +149,13 @@ impl Tiers {
     }
 }
 
-/// Envoy without the filter, and with a redirect where the default route was.
+/// Envoy without the filter, and with a redirect in place of the default route.
 pub(crate) async fn static_redirect(control_plane: SocketAddr) -> Envoy {
     let redirect = "redirect: { https_redirect: true, host_redirect: example.com, path_redirect: '/a?b=1', response_code: FOUND }";
     static_answer(redirect, control_plane).await
 }
 
-/// The same with a page of the length of the filter's where no link is.
+/// Envoy without the filter, and with a page as long as the filter's for missing links.
 pub(crate) async fn static_not_found(control_plane: SocketAddr) -> Envoy {
     let page = "<!doctype html><html lang=en><meta charset=utf-8><title>Not found</title><h1>Not found</h1><p>There is no such short link.";
     let answer = format!("direct_response: {{ status: 404, body: {{ inline_string: '{page}' }} }}");
@@ -170,7 +171,7 @@ async fn static_answer(answer: &str, control_plane: SocketAddr) -> Envoy {
         .find("          - name: envoy.filters.http.router\n")
         .expect("the router");
     let (start, rest) = (&template[..filter], &template[router..]);
-    // The check of health is cut out with the filter that it stands behind, and so are its routes.
+    // The health check is cut out together with the filter that it follows, and so are its routes.
     let (routes, probes) = rest
         .split_once("              # Probes are answered")
         .expect("the routes of probes");
@@ -187,10 +188,10 @@ async fn static_answer(answer: &str, control_plane: SocketAddr) -> Envoy {
     Envoy::start(&options, &[control_plane]).await
 }
 
-/// Envoy with the smallest filter that redirects, which redirects whatever is asked for.
+/// Envoy with a minimal filter, which redirects every request.
 pub(crate) async fn hello(kind: &str, control_plane: SocketAddr) -> Envoy {
     let template = Envoy::bootstrap_template();
-    // Its own check of readiness must not be redirected.
+    // Its own readiness check must not be redirected.
     let health = "          - name: edgelink\n";
     let answered_before = concat!(
         "          - name: envoy.filters.http.health_check\n",

@@ -1,4 +1,4 @@
-//! How long a change takes to be at every worker that polls the feed, and what workers cost that wait for one.
+//! Time for a change to reach every worker that polls the feed, and cost of the waiting workers.
 
 use crate::options::Options;
 use crate::process::{cpu_time, open_files, others, pin, resident};
@@ -20,10 +20,10 @@ use tokio::time::{interval, sleep};
 
 const LINKS: usize = 50;
 const WAIT_MILLIS: u32 = 2_000;
-/// As a worker pauses after polls that failed.
+/// Pauses of a worker after failed polls.
 const PAUSE: Duration = Duration::from_millis(50);
 const MAX_PAUSE: Duration = Duration::from_secs(2);
-/// What bounds the workers of a control plane, and is too low by default for many at one address.
+/// Settings that bound the workers of a control plane, with defaults too low for many workers at one address.
 const BOUNDS: [&str; 3] = [
     "EDGELINK_FEED_MAX_POLLS",
     "EDGELINK_SERVER_MAX_CONNECTIONS",
@@ -32,13 +32,13 @@ const BOUNDS: [&str; 3] = [
 const MANY_PACE: Duration = Duration::from_secs(2);
 const WAITING: Duration = Duration::from_secs(10);
 const LIMIT: Duration = Duration::from_secs(60);
-/// In front of the number of a change in a target, which has [`DIGITS`].
+/// Marker before the number of a change in a target, which has [`DIGITS`].
 const MARK: &str = "/change/";
 const DIGITS: usize = 8;
-/// Within how many milliseconds of the answer to a PATCH a change is at 99 of 100 workers.
+/// Milliseconds from the answer to a PATCH until 99 of 100 workers have the change.
 const PROMISE: f64 = 50.0;
 
-/// Which change came to a worker, and when. A `None` stands for an answer to a poll.
+/// Changes received by a worker, with their times. A `None` stands for an answer to a poll.
 type Arrivals = Arc<Mutex<Vec<Option<(usize, Instant)>>>>;
 
 /// Workers that follow the feed until they are dropped.
@@ -47,11 +47,11 @@ struct Workers {
     arrivals: Arrivals,
 }
 
-/// When each change was sent, and when it was answered.
+/// Times at which each change was sent and answered.
 struct Changes {
     first: usize,
     times: Vec<(Instant, Instant)>,
-    /// Answers of 503, after which the change was sent again.
+    /// Number of 503 answers, after which the change was sent again.
     refused: usize,
 }
 
@@ -60,17 +60,17 @@ struct FeedFigures {
     p50: f64,
     p99: f64,
     last: f64,
-    /// Since the answer; below zero before it.
+    /// Time since the answer; negative before it.
     p99_answered: f64,
-    /// Of control planes and Redis, for each change.
+    /// Processor time of control planes and Redis, for each change.
     cpu: f64,
-    /// The part of a processor that each control plane took.
+    /// Share of a processor used by each control plane.
     shares: Vec<f64>,
-    /// Changes that were refused with 503, and sent again.
+    /// Changes refused with 503, and sent again.
     refused: usize,
 }
 
-/// What a process takes.
+/// Resources used by a process.
 #[derive(Clone, Copy, Debug)]
 struct Load {
     cpu: Duration,
@@ -78,7 +78,7 @@ struct Load {
     files: usize,
 }
 
-/// What serves the feed.
+/// The servers of the feed.
 struct FeedField<'a> {
     planes: &'a [ControlPlane],
     /// Control planes and Redis.
@@ -141,7 +141,7 @@ async fn few(options: &Options, table: &mut Table, section: &mut Section) {
     }
 }
 
-/// What the workers of a large deployment cost each control plane, besides the row.
+/// Measures a large deployment: adds its row, and returns the cost of its workers for each control plane.
 async fn many(options: &Options, table: &mut Table) -> (String, Table) {
     let (count, changes) = options.size.pick((10_000, 100), (1_000, 5));
     let redis = RedisServer::start().await;
@@ -210,7 +210,7 @@ fn cells(count: usize, figures: &[FeedFigures]) -> [String; 6] {
 }
 
 impl<'a> FeedField<'a> {
-    /// With the links that are changed; servers on the first processor, this process on the others.
+    /// Creates the links to change; servers run on the first processor, this process on the others.
     async fn new(planes: &'a mut [ControlPlane], redis: &RedisServer) -> Self {
         let processes = planes.iter_mut().map(|plane| plane.process().id());
         let processes: Vec<u32> = processes.chain([redis.process_id()]).collect();
@@ -224,7 +224,7 @@ impl<'a> FeedField<'a> {
         Self { planes, processes }
     }
 
-    /// What each control plane takes.
+    /// Resources used by each control plane.
     fn loads(&self) -> Vec<Load> {
         let planes = self.processes.iter().take(self.planes.len());
         let load = |&process: &u32| Load {
@@ -260,7 +260,7 @@ impl<'a> FeedField<'a> {
 }
 
 impl Changes {
-    /// One after the other, in time with `pace`.
+    /// Makes changes one after another, at the given pace.
     async fn make(plane: &ControlPlane, numbers: Range<usize>, pace: Duration) -> Self {
         let mut changes = Self {
             first: numbers.start,
@@ -329,7 +329,7 @@ impl Workers {
         }
     }
 
-    /// Returns when workers have had so many answers, with changes or without.
+    /// Waits until workers have received that many answers, with or without changes.
     async fn await_answers(&mut self, count: usize) {
         until("all workers wait", LIMIT, async || {
             self.assert_running();
@@ -338,7 +338,7 @@ impl Workers {
         .await;
     }
 
-    /// Notices that a worker has ended: none ends by itself.
+    /// Asserts that no worker has ended: none ends on its own.
     fn assert_running(&mut self) {
         let ended = self.tasks.try_join_next();
         assert!(ended.is_none(), "a worker has ended: {ended:?}");
@@ -350,7 +350,7 @@ impl Workers {
     }
 }
 
-/// Follows the feed as the filter does.
+/// Follows the feed like the filter.
 async fn follow(address: SocketAddr, arrivals: Arrivals) {
     let mut connection = Connection::open(address).await.expect("a connection");
     let token = format!("Bearer {EDGE_TOKEN}");
@@ -377,7 +377,7 @@ async fn follow(address: SocketAddr, arrivals: Arrivals) {
     }
 }
 
-/// Notes an answer, and the changes in it that the worker has not seen.
+/// Records an answer, and the changes in it that are new to the worker.
 fn note(body: &[u8], next: &mut usize, arrivals: &Arrivals) {
     let at = Instant::now();
     let mut arrivals = arrivals.lock().expect("a lock");

@@ -1,4 +1,4 @@
-//! Links into Redis, as fast as it takes them: the commands that a control plane sends one by one, many at once.
+//! Bulk loading of links into Redis: the commands that a control plane sends one by one, in pipelined batches.
 
 use crate::edges::first_requests;
 use edgelink_simulation::link;
@@ -10,10 +10,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::time::Duration;
 
-/// Commands that are sent before their answers are read.
+/// Commands sent before their replies are read.
 const BATCH: usize = 1_000;
 
-/// A connection to Redis for commands whose answers are one line, none of them an error.
+/// A connection to Redis for commands with one-line replies, none of them an error.
 pub(crate) struct Pipe {
     stream: BufReader<TcpStream>,
     commands: Vec<u8>,
@@ -25,7 +25,7 @@ pub(crate) struct Pipe {
 const LIMIT: Duration = Duration::from_secs(30);
 
 impl Pipe {
-    /// A connection to a Redis that a control plane publishes to, with the links of the first requests in it.
+    /// Connects to a Redis that a control plane publishes to, and stores the links of the first requests in it.
     pub(crate) async fn open(redis: &RedisServer) -> Self {
         let [field, _] = STATE_FIELDS;
         let generation = until("the publisher has begun a generation", LIMIT, async || {
@@ -45,7 +45,7 @@ impl Pipe {
         pipe
     }
 
-    /// A link as the control plane writes it.
+    /// Stores a link as the control plane writes it.
     pub(crate) fn link(&mut self, code: &str, url: &str) {
         let key = link_key(self.generation, &format!("{DOMAIN}/{code}"));
         let fields = record_to_fields(&link(url));
@@ -59,7 +59,7 @@ impl Pipe {
         self.send(&command);
     }
 
-    /// A link as a plain value, for others.
+    /// Stores a link as a plain value, for other servers.
     pub(crate) fn plain(&mut self, code: &str, url: &str) {
         self.send(&["SET", &format!("plain:/{code}"), url]);
     }
@@ -75,7 +75,7 @@ impl Pipe {
         }
     }
 
-    /// Sends what is left.
+    /// Sends buffered commands.
     pub(crate) fn flush(&mut self) {
         let stream = self.stream.get_mut();
         stream.write_all(&self.commands).expect("Redis");

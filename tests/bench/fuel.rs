@@ -1,4 +1,4 @@
-//! Instructions inside the VM, beside those that are agreed upon.
+//! Instructions inside the VM, beside the agreed figures.
 
 use crate::report::{Section, Table};
 use edgelink_tests::fuel::{TOLERANCE, agreed, measure};

@@ -1,4 +1,4 @@
-//! How many clicks a second a control plane takes into each engine, what that costs, and the disk that they take.
+//! Clicks per second that a control plane ingests into each engine, and their cost in CPU and disk space.
 
 mod lane;
 mod visits;
@@ -15,34 +15,34 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 use visits::{EVENTS_OF_BATCH, LINKS, Visits};
 
-/// Connections that reports come over.
+/// Connections used for reports.
 const CONNECTIONS: usize = 8;
 
-/// How long all clicks may take to be in the engine.
+/// Longest time for all clicks to reach the engine.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// How often the control plane is asked how many clicks it has written.
+/// Interval between queries for the number of clicks written by the control plane.
 const POLL: Duration = Duration::from_millis(50);
 
-/// The pause before a report is sent again that was refused.
+/// Pause before a refused report is sent again.
 const PAUSE: Duration = Duration::from_millis(20);
 
 const MILLION: f64 = 1e6;
 
-/// What a run has shown.
+/// Results of a run.
 #[derive(Clone, Debug)]
 struct Figures {
-    /// Clicks that were acknowledged a second.
+    /// Clicks acknowledged per second.
     acknowledged: f64,
-    /// Clicks a second until all were in the engine.
+    /// Clicks per second until all were in the engine.
     written: f64,
-    /// Seconds of CPU by a million clicks.
+    /// Seconds of CPU per million clicks.
     control_plane: f64,
     mariadb: f64,
     clickhouse: f64,
-    /// Bytes on disk by click.
+    /// Bytes on disk per click.
     bytes: f64,
-    /// Clicks that are in the engine, and those that were sent.
+    /// Clicks in the engine, and clicks sent.
     counted: (u64, u64),
 }
 
@@ -68,7 +68,7 @@ async fn measure(lane: &Lane, events: usize) -> Figures {
     let own = std::process::id();
     pin(&[own], &others());
     let servers = Servers::start(lane);
-    // A process has as many threads as its parent has processors.
+    // A process starts as many threads as its parent has processors.
     pin(&[own], "0");
     let mut plane = servers.control_plane(lane).await;
     pin(&[own], &others());
@@ -104,7 +104,7 @@ async fn measure(lane: &Lane, events: usize) -> Figures {
     }
 }
 
-/// Sends requests, those of each connection one after another; the seconds until all are acknowledged.
+/// Sends requests, one after another on each connection; returns the seconds until all are acknowledged.
 async fn send(address: SocketAddr, requests: Vec<Vec<Vec<u8>>>, start: Instant) -> f64 {
     let mut tasks: JoinSet<()> = requests
         .into_iter()
@@ -133,7 +133,7 @@ async fn send_over_one(address: SocketAddr, requests: Vec<Vec<u8>>) {
     }
 }
 
-/// The seconds until the control plane has written so many clicks.
+/// Seconds until the control plane has written that many clicks.
 async fn await_written(plane: &ControlPlane, clicks: u64, start: Instant) -> f64 {
     let before = clicks_written(plane).await;
     until("all clicks are written", LIMIT, async || {

@@ -1,4 +1,4 @@
-//! Links to ask for.
+//! Links to request.
 
 use edgelink_simulation::is_target;
 use edgelink_tests::scenario::DOMAIN;
@@ -6,10 +6,10 @@ use edgelink_tests::stack::root;
 use edgelink_wire::{CodeLength, CodeSpace, PermutationKey};
 use std::path::{Path, PathBuf};
 
-/// The key of codes of the control planes of tests.
+/// Code key of the control planes of tests.
 const KEY: [u8; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
 
-/// Real targets, which links take in turn.
+/// Real targets, assigned to links in turn.
 pub(crate) struct Targets(Vec<String>);
 
 impl Targets {
@@ -23,19 +23,19 @@ impl Targets {
         root().join("tests/data/urls-kasztp.txt")
     }
 
-    /// The target of the link at a place.
+    /// Target of the link at a position.
     pub(crate) fn of(&self, place: usize) -> &str {
         &self.0[place % self.0.len()]
     }
 
-    /// The bytes of key and target of a link.
+    /// Bytes of key and target of a link.
     pub(crate) fn size(&self, place: usize) -> usize {
         let key = DOMAIN.len() + 1 + usize::from(CodeLength::DEFAULT.get());
         key + self.of(place).len()
     }
 }
 
-/// The code of the link at a place, where codes are plain numbers.
+/// Code of the link at a position, where codes are plain numbers.
 pub(crate) fn code(place: usize) -> String {
     code_of(place as u64)
 }
@@ -45,7 +45,7 @@ pub(crate) fn code_of(number: u64) -> String {
     mint(&CodeSpace::new(CodeLength::DEFAULT, None), number)
 }
 
-/// Codes that no control plane of a test has issued: those of the largest numbers.
+/// Codes that no control plane of a test has issued: the ones of the highest numbers.
 pub(crate) fn never_issued(count: u64) -> Vec<String> {
     let space = CodeSpace::new(CodeLength::DEFAULT, Some(PermutationKey::new(KEY)));
     let last = CodeLength::DEFAULT.count() - 1;
@@ -59,7 +59,7 @@ fn mint(space: &CodeSpace, number: u64) -> String {
     code.to_string()
 }
 
-/// A file with the paths of codes, one a line.
+/// Writes a file with the paths of codes, one per line.
 pub(crate) fn write_paths(
     folder: &Path,
     name: &str,

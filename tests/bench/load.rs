@@ -1,4 +1,4 @@
-//! Load: wrk for as much as a server takes, oha for a rate that is kept.
+//! Load: wrk at saturation, oha at a fixed rate.
 
 use crate::process::others;
 use crate::targets::Target;
@@ -11,20 +11,20 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 
-/// Connections of all kinds of load.
+/// Connections for all kinds of load.
 pub(crate) const CONNECTIONS: usize = 32;
 
-/// What wrk has seen.
+/// Results of wrk.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Saturated {
     pub(crate) answers: u64,
     pub(crate) rate: f64,
 }
 
-/// As many requests for the paths of a target, in turn, as there are answers to.
+/// Sends requests for the paths of a target, in turn, as fast as they are answered.
 ///
 /// # Panics
-/// Where an answer is of another kind than the target's status: 2xx and 3xx, or all others.
+/// Panics if an answer is of another kind than the target's status: 2xx and 3xx, or all others.
 pub(crate) fn saturate(target: &Target, time: Duration) -> Saturated {
     let arguments = ["cycle", "0", "0", "0"];
     let text = ask_for(
@@ -48,17 +48,17 @@ pub(crate) fn saturate(target: &Target, time: Duration) -> Saturated {
     }
 }
 
-/// Which link is asked for next.
+/// Choice of the next link.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Pick {
     Cycle,
-    /// By Zipf's law. The same seed gives the same requests.
+    /// By Zipf's law. A seed always gives one sequence of requests.
     Zipf {
         seed: u32,
     },
 }
 
-/// So many redirects, as fast as they are answered.
+/// Requests that many redirects, as fast as they are answered.
 pub(crate) fn visit(address: SocketAddr, paths: &Path, pick: Pick, count: u64) {
     const LIMIT: Duration = Duration::from_secs(3600);
     let (pick, seed) = match pick {
@@ -90,7 +90,7 @@ fn ask_for(
     text_of(&output.expect("wrk"))
 }
 
-/// wrk with one thread, not where the servers are.
+/// Command of wrk with one thread, on the processors without servers.
 pub(crate) fn wrk(time: Duration) -> Command {
     let mut command = Command::new("taskset");
     command
@@ -100,13 +100,13 @@ pub(crate) fn wrk(time: Duration) -> Command {
     command
 }
 
-/// What a successful program has printed.
+/// Output of a successful program.
 pub(crate) fn text_of(output: &Output) -> String {
     assert!(output.status.success(), "{output:?}");
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// From `  123456 requests in 3.00s, 23.45MB read`.
+/// Parses a line such as `  123456 requests in 3.00s, 23.45MB read`.
 pub(crate) fn requests(text: &str) -> u64 {
     let line = text.lines().find(|line| line.contains(" requests in "));
     let count = line.and_then(|line| line.split_whitespace().next());
@@ -114,7 +114,7 @@ pub(crate) fn requests(text: &str) -> u64 {
     count.unwrap_or_else(|| panic!("no number of requests in {text}"))
 }
 
-/// How long answers have taken at a rate that is kept, in milliseconds, from when each request was due.
+/// Latencies of answers at a fixed rate, in milliseconds since each request was due.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Latencies {
     pub(crate) p50: f64,
@@ -122,8 +122,7 @@ pub(crate) struct Latencies {
     pub(crate) p99: f64,
 }
 
-/// Requests for paths of a file at random, so many a second whatever the server does; every answer has to be there, and
-/// right.
+/// Requests random paths of a file at a fixed rate, whatever the server does; every answer must arrive, and be correct.
 pub(crate) fn keep_rate(
     address: SocketAddr,
     paths: &Path,
@@ -134,7 +133,7 @@ pub(crate) fn keep_rate(
     keep_rate_with(address, paths, status, rate, count, &[])
 }
 
-/// The same with further headers, such as `x-api-key: KEY`.
+/// Keeps the rate with further headers, such as `x-api-key: KEY`.
 pub(crate) fn keep_rate_with(
     address: SocketAddr,
     paths: &Path,
@@ -178,7 +177,7 @@ pub(crate) fn keep_rate_with(
     }
 }
 
-/// Traffic through the logic alone.
+/// Simulates traffic through the logic alone.
 pub(crate) fn simulate(spec: &SimulateSpec) -> SimulateReport {
     let output = Command::new("taskset")
         .args(["-c", &others()])

@@ -1,4 +1,4 @@
-//! What the figures were measured on.
+//! The machine that the figures were measured on.
 
 use edgelink_tests::stack::root;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use std::process::Command;
 pub(crate) fn headline() -> String {
     let envoy = output(&root().join("envoy/find.sh"), &[]);
     let versions = [
-        // It begins with where Envoy is, which says nothing.
+        // The output begins with the path of Envoy, which is irrelevant.
         output(&PathBuf::from(envoy.trim()), &["--version"]).replace(envoy.trim(), "envoy"),
         output(&"nginx".into(), &["-v"]),
         output(&"redis-server".into(), &["--version"]),
@@ -39,7 +39,7 @@ pub(crate) fn headline() -> String {
     )
 }
 
-/// What a program prints; empty if it is not installed.
+/// Output of a program; empty if it is not installed.
 fn output(program: &PathBuf, arguments: &[&str]) -> String {
     let output = Command::new(program)
         .args(arguments)

@@ -1,4 +1,4 @@
-//! Benchmarks: `bench all` (`make bench`), or one table by its name. See [`options`] for what may be given.
+//! Benchmarks: `bench all` (`make bench`), or one table by its name. See [`options`] for the arguments.
 
 mod creation;
 mod delay;
@@ -42,7 +42,7 @@ async fn main() -> ExitCode {
         let section = run(*command, &options).await;
         println!("\n{section}");
         report.add(section);
-        // After each: what was measured is kept if a later one does not come to its end.
+        // Written after each table: results are kept if a later one fails.
         if options.command == Command::All {
             report.write(&options);
         }

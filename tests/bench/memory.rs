@@ -1,4 +1,4 @@
-//! What a cached link takes, and that the bound of the cache is kept.
+//! Memory of a cached link, and the bound of the cache.
 
 use crate::edges::{Feed, Tiers};
 use crate::links::{Targets, code, write_paths};
@@ -14,16 +14,16 @@ use std::net::SocketAddr;
 use std::path::Path;
 use tempfile::TempDir;
 
-/// The largest number of bytes beside key and target that is aimed at.
+/// Highest number of bytes beside key and target to aim for.
 const GOAL: f64 = 96.0;
 
-/// What a worker may take beside its cache: buffers, and what waits to be sent or was dropped and not yet used again.
+/// Memory that a worker may use beside its cache: buffers, and data waiting to be sent or freed but not yet reused.
 const ROOM: u64 = 16 << 20;
 
-/// What a process of four workers may take with the native module, of what one worker takes with Wasm.
+/// Highest memory of a process of four workers with the native module, relative to one worker with Wasm.
 const GOAL_OF_FOUR: f64 = 1.5;
 
-/// What links have done to an Envoy.
+/// Growth of an Envoy by links.
 struct Grown {
     entries: u64,
     bytes: u64,
@@ -45,7 +45,7 @@ pub(crate) async fn run(options: &Options) -> Section {
     let paths = write_paths(folder.path(), "links", (0..links).map(code));
     let with = |lru_bytes| Tiers {
         lru_bytes,
-        // What shared data takes is not the worker's.
+        // Memory of shared data is not the worker's.
         slots: 0,
         feed: Feed::Changes,
         redis: Some(("direct", port)),
@@ -121,7 +121,7 @@ async fn grow(control_plane: SocketAddr, tiers: Tiers, paths: &Path, links: usiz
     let mut envoy = tiers.start(control_plane).await;
     let processes = [envoy.process().id()];
     pin(&processes, "0");
-    // Connections and their buffers are there before it begins.
+    // Opens connections and their buffers before the measurement begins.
     visit(envoy.edge(), paths, Pick::Cycle, 100);
     let before = resident(&processes);
     visit(envoy.edge(), paths, Pick::Cycle, links as u64);

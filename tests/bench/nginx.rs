@@ -1,4 +1,4 @@
-//! nginx with one worker, as what others redirect with.
+//! nginx with one worker, as a reference for redirects.
 
 use crate::process::family;
 use edgelink_tests::stack::{Connection, Process, free_port, root};
@@ -18,7 +18,7 @@ const LUA: &str = "load_module /usr/lib/nginx/modules/ndk_http_module.so;\n\
     load_module /usr/lib/nginx/modules/ngx_http_lua_module.so;";
 
 impl Nginx {
-    /// Starts one with `tests/bench/nginx/{name}.conf`.
+    /// Starts nginx with `tests/bench/nginx/{name}.conf`.
     pub(crate) async fn start(name: &str, redis_port: u16) -> Self {
         let folder = TempDir::new().expect("a temporary folder");
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
@@ -26,7 +26,7 @@ impl Nginx {
         let text = fill(name, &folder, address.port(), redis_port);
         fs::write(&configuration, text).expect("a file");
         let mut command = Command::new("nginx");
-        // Debian has it in sbin, which is often not on PATH.
+        // Debian installs it in sbin, which is often not on PATH.
         let path = std::env::var("PATH").unwrap_or_default();
         command
             .env("PATH", format!("{path}:/usr/sbin"))

@@ -1,12 +1,12 @@
-//! What the command line says.
+//! The command line.
 
-/// How to use it.
+/// Help text.
 const USAGE: &str = "usage: bench TABLE [--short] [--only NAME]
 tables: all, redirects, cpu, zipf, zipf-core, rows, creation, memory, startup, feed, fuel, search, delay, questions, ingest
 --short: few links and short rounds, to try things out; the figures say little
 --only NAME: of the targets that redirect, those whose name has NAME in it, and the reference; of engines, those whose name has it";
 
-/// Which table is wanted.
+/// The requested table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Command {
     /// All of them, written to `tests/bench/RESULTS.md`.
@@ -17,15 +17,15 @@ pub(crate) enum Command {
     Cpu,
     /// Skewed traffic.
     Zipf,
-    /// The same through the filter's logic alone.
+    /// Skewed traffic through the filter's logic alone.
     ZipfCore,
     /// Cost as links grow.
     Rows,
-    /// Links created a second, by another target of make.
+    /// Links created per second, by another target of make.
     Creation,
     /// Memory by cached link.
     Memory,
-    /// How long starting takes.
+    /// Start-up time.
     Startup,
     /// Changes at workers.
     Feed,
@@ -35,7 +35,7 @@ pub(crate) enum Command {
     Search,
     /// From a redirect to its click in the stream and in the API.
     Delay,
-    /// Questions about many clicks.
+    /// Analytics queries on many clicks.
     Questions,
     /// Clicks into each engine.
     Ingest,
@@ -60,7 +60,7 @@ const NAMES: [(&str, Command); 15] = [
 ];
 
 impl Command {
-    /// The tables that it is made of.
+    /// The tables that it consists of.
     pub(crate) fn parts(&self) -> &[Self] {
         const ALL: [Command; 12] = [
             Command::Redirects,
@@ -83,7 +83,7 @@ impl Command {
     }
 }
 
-/// How large everything is.
+/// Size of the measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Size {
     /// For figures.
@@ -102,7 +102,7 @@ impl Size {
     }
 }
 
-/// What is to be measured.
+/// The requested measurement.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) command: Command,
@@ -131,7 +131,7 @@ impl Options {
         Ok(options)
     }
 
-    /// Whether a target of that name is to be measured.
+    /// True if a target of that name is to be measured.
     pub(crate) fn wants(&self, name: &str) -> bool {
         let only = self.only.as_ref();
         only.is_none_or(|only| name.to_lowercase().contains(&only.to_lowercase()))

@@ -1,4 +1,4 @@
-//! What processes take, from /proc, and where they run.
+//! Resources used by processes, from /proc, and their processors.
 
 use edgelink_tests::stack::resident_bytes;
 use std::fs;
@@ -12,7 +12,7 @@ pub(crate) fn cpu_time(processes: &[u32]) -> Duration {
 
 fn cpu_time_of(process: u32) -> Duration {
     let text = fs::read_to_string(format!("/proc/{process}/stat")).expect("a process");
-    // The name of the program, in parentheses, may hold anything; the fields are counted behind it.
+    // The name of the program, in parentheses, may contain anything; the fields are counted after it.
     let (_, fields) = text.rsplit_once(") ").expect("a stat line");
     let mut times = fields.split(' ').skip(11);
     let mut ticks = || -> u64 {
@@ -25,12 +25,12 @@ fn cpu_time_of(process: u32) -> Duration {
     Duration::from_secs_f64(total as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
-/// The memory of the processes that is in RAM, in bytes.
+/// Resident memory of the processes, in bytes.
 pub(crate) fn resident(processes: &[u32]) -> u64 {
     processes.iter().copied().map(resident_bytes).sum()
 }
 
-/// How many files a process has open, connections among them.
+/// Number of open files of a process, connections included.
 pub(crate) fn open_files(process: u32) -> usize {
     let files = fs::read_dir(format!("/proc/{process}/fd"));
     files.expect("a process").count()
@@ -46,7 +46,7 @@ pub(crate) fn family(process: u32) -> Vec<u32> {
     std::iter::once(process).chain(children).collect()
 }
 
-/// The processors that servers do not run on, as taskset(1) takes them; with one processor that one.
+/// The processors without servers, in the syntax of taskset(1); on a machine with one processor, that one.
 pub(crate) fn others() -> String {
     match std::thread::available_parallelism().map_or(1, usize::from) {
         1 => "0".to_owned(),

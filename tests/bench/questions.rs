@@ -1,4 +1,4 @@
-//! What questions about clicks cost, with many clicks of many links: of MariaDB's rollups, and of ClickHouse.
+//! Cost of analytics queries, with many clicks of many links: on MariaDB's rollups, and on ClickHouse.
 
 mod asking;
 mod clickhouse;
@@ -17,19 +17,19 @@ use std::path::Path;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// The longest that 19 of 20 requests may take, in milliseconds.
+/// Highest p95 latency, in milliseconds.
 const GOAL: f64 = 300.0;
 
-/// The days that have clicks.
+/// Number of days with clicks.
 const DAYS: u64 = 90;
 
-/// The tags that links have in turn.
+/// Number of tags, assigned to links in turn.
 const TAGS: u64 = 1_000;
 
-/// The tags that a hundredth of the links has each: one of ten links has one of them, too.
+/// Number of large tags, each on a hundredth of the links: one of ten links has one of them as well.
 const LARGE_TAGS: u64 = 10;
 
-/// How far popular links are from each other.
+/// Distance between popular links.
 const SPREAD: u64 = 7_919;
 
 const CONTENT: Content = Content {
@@ -38,7 +38,7 @@ const CONTENT: Content = Content {
     tags: "IF(seq % 10, CONCAT('[\"t', seq % 1000, '\"]'), CONCAT('[\"large', seq DIV 10 % 10, '\",\"t', seq % 1000, '\"]'))",
 };
 
-/// How many links, clicks and requests there are.
+/// Numbers of links, clicks and requests.
 #[derive(Clone, Copy, Debug)]
 struct Sizes {
     links: u64,
@@ -71,7 +71,7 @@ impl Sizes {
     }
 }
 
-/// What keeps the clicks.
+/// Storage of the clicks.
 #[derive(Clone, Copy, Debug)]
 enum Engine {
     Sql,
@@ -122,7 +122,7 @@ async fn measure(engine: Engine, name: &str, sizes: Sizes, section: &mut Section
             let bytes = sql::bytes(&database);
             let title = format!("{name} {}: {} clicks", version.trim(), sizes.sql);
             eprintln!("{title} after {filled:.0} s, {bytes}");
-            // Purging looks at single clicks.
+            // Purging reads single clicks.
             let settings = [("EDGELINK_PURGE_INTERVAL_SECONDS", "0")];
             let replica = Replica::start_with(folder.path(), &database.url(), &settings).await;
             sql::watch(&database);
@@ -168,7 +168,7 @@ async fn measure(engine: Engine, name: &str, sizes: Sizes, section: &mut Section
     }
 }
 
-/// What was seen, by interval, group and scope.
+/// Latencies by interval, group and scope.
 type Answers = Vec<Vec<Vec<Option<Seen>>>>;
 
 async fn analytics(replica: &Replica, folder: &Path, sizes: Sizes) -> Answers {
@@ -230,7 +230,7 @@ fn report(title: &str, bytes: &str, answers: &Answers, section: &mut Section) {
     section.goal(slowest, Limit::AtMost(GOAL), &what);
 }
 
-/// Orphan visits, single clicks and what Shlink's API has.
+/// Orphan visits, single clicks and Shlink's API.
 async fn others(replica: &Replica, folder: &Path, sizes: Sizes, section: &mut Section) {
     let asker = Asker::new(replica, folder);
     let mut table = Table::new(["other requests", "p50 / p95, ms"]);
@@ -250,10 +250,10 @@ async fn others(replica: &Replica, folder: &Path, sizes: Sizes, section: &mut Se
     );
 }
 
-/// The number that a link has by its popularity.
+/// Number of a link by its popularity.
 fn number(rank: u64, links: u64) -> u64 {
     (rank * SPREAD % links + 1) * 1_000 + ISSUER
 }
 
-/// The longest that a request is waited for.
+/// Timeout of a request.
 const PATIENCE: Duration = Duration::from_secs(60);

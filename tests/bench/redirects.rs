@@ -1,4 +1,4 @@
-//! What a redirect costs, side by side.
+//! Cost of a redirect, side by side.
 
 use crate::options::{Options, Size};
 use crate::process::resident;
@@ -10,10 +10,10 @@ use crate::targets::{
 };
 use std::time::Duration;
 
-/// The share of answers that has to come from the tier that is measured.
+/// Share of answers that must come from the measured tier.
 const FROM_TIER: f64 = 0.99;
 
-/// The largest ratio to Envoy's own redirect that is aimed at.
+/// Highest ratio to Envoy's own redirect to aim for.
 const GOALS: [(&str, f64); 9] = [
     (NATIVE_LRU, 1.08),
     ("native, Redis hit", 1.4),
@@ -26,10 +26,10 @@ const GOALS: [(&str, f64); 9] = [
     ("edgelink, absent by admission", 1.3),
 ];
 
-/// How much longer than Envoy's own the slowest of a hundred redirects may take, in milliseconds.
+/// Highest extra p99 latency over Envoy's own redirect to aim for, in milliseconds.
 const LATENCY_GOALS: [(&str, f64); 2] = [(NATIVE_LRU, 0.1), ("edgelink, LRU hit", 0.3)];
 
-/// All targets, with all figures.
+/// Measures all targets, with all figures.
 pub(crate) async fn run(options: &Options) -> Section {
     let mut field = Field::start().await;
     field.add_hello(options).await;
@@ -48,7 +48,7 @@ pub(crate) async fn run(options: &Options) -> Section {
     section
 }
 
-/// The reference and the filter's tiers, CPU alone.
+/// Measures the reference and the filter's tiers, CPU only.
 pub(crate) async fn quick(options: &Options) -> Section {
     let mut field = Field::start().await;
     field.add_edgelink(options).await;
@@ -61,10 +61,10 @@ pub(crate) async fn quick(options: &Options) -> Section {
     section
 }
 
-/// The largest ratio of a link with three rules to one without that is aimed at.
+/// Highest ratio of a link with three rules to one without to aim for.
 const RULES_GOAL: f64 = 1.1;
 
-/// The largest ratio of a click with all attributes to one that is only counted that is aimed at.
+/// Highest ratio of a click with all attributes to one that is only counted to aim for.
 const ATTRIBUTES_GOAL: f64 = 1.15;
 
 fn plan(size: Size) -> Plan {

@@ -1,11 +1,11 @@
-//! Tables, and what must be so for them to mean anything.
+//! Tables, and the claims that must hold for them to be meaningful.
 
 use crate::machine;
 use crate::options::{Options, Size};
 use edgelink_tests::stack::root;
 use std::fmt;
 
-/// Rows under a headline.
+/// Rows under a header.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Table {
     head: Vec<String>,
@@ -38,7 +38,7 @@ impl fmt::Display for Table {
     }
 }
 
-/// A table with what there is to say about it.
+/// A table with comments on it.
 #[derive(Clone, Debug)]
 pub(crate) struct Section {
     title: &'static str,
@@ -60,13 +60,13 @@ impl Section {
             .push(format!("{}\n", text.to_string().trim_end()));
     }
 
-    /// What another section says, under this one's title.
+    /// Appends the parts of another section, under this one's title.
     pub(crate) fn parts_of(&mut self, other: Self) {
         self.parts.extend(other.parts);
         self.failures.extend(other.failures);
     }
 
-    /// What must hold; else the run fails.
+    /// Adds a claim that must hold, or the run fails.
     pub(crate) fn claim(&mut self, claim: Claim, text: String) {
         let word = match claim {
             Claim::Kept => "holds",
@@ -78,7 +78,7 @@ impl Section {
         }
     }
 
-    /// What is aimed at.
+    /// Adds a goal.
     pub(crate) fn goal(&mut self, value: f64, limit: Limit, what: &str) {
         let (reached, sign, limit) = match limit {
             Limit::AtMost(limit) => (value <= limit, "at most", limit),
@@ -91,7 +91,7 @@ impl Section {
     }
 }
 
-/// Whether something that must hold does.
+/// Outcome of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Claim {
     Kept,
@@ -104,7 +104,7 @@ impl From<bool> for Claim {
     }
 }
 
-/// What a figure should be.
+/// Bound of a figure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Limit {
     AtMost(f64),

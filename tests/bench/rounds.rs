@@ -1,4 +1,4 @@
-//! Targets that take turns, so that what else the machine does hits all of them alike.
+//! Measurements of targets in turn, so that other load on the machine affects all of them alike.
 
 use crate::load::{Latencies, keep_rate_with, saturate};
 use crate::process::{cpu_time, pin};
@@ -8,29 +8,29 @@ use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// What targets have shown, round by round.
+/// Results of a target, round by round.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Figures {
-    /// Microseconds of processor time a request.
+    /// Microseconds of processor time per request.
     pub(crate) costs: Vec<f64>,
-    /// Requests a second.
+    /// Requests per second.
     pub(crate) rates: Vec<f64>,
     /// The share of its processor that the target used.
     pub(crate) busy: Vec<f64>,
-    /// The share of answers that came from the tier that was to answer.
+    /// Share of answers from the expected tier.
     pub(crate) from_tier: Option<f64>,
-    /// Latencies at a rate that is kept.
+    /// Latencies at a fixed rate.
     pub(crate) paced: Vec<Latencies>,
 }
 
-/// How long, and how often.
+/// Number and duration of rounds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub(crate) rounds: usize,
     pub(crate) time: Duration,
 }
 
-/// Measures all targets at saturation, in turns.
+/// Measures all targets at saturation, in turn.
 pub(crate) async fn measure(targets: &[Target], plan: Plan) -> Vec<Figures> {
     for target in targets {
         pin(&target.processes, "0");
@@ -59,7 +59,7 @@ pub(crate) async fn measure(targets: &[Target], plan: Plan) -> Vec<Figures> {
     figures
 }
 
-/// Measures latency at half of what each target has shown to take, in turns.
+/// Measures latency at half of each target's saturated rate, in turn.
 pub(crate) fn pace(targets: &[Target], figures: &mut [Figures], plan: Plan) {
     for _ in 0..plan.rounds {
         for (target, figures) in targets.iter().zip(figures.iter_mut()) {
@@ -80,7 +80,7 @@ pub(crate) fn pace(targets: &[Target], figures: &mut [Figures], plan: Plan) {
 }
 
 impl Target {
-    /// One round. How many answers there were.
+    /// Runs one round, and returns the number of answers.
     fn round(&self, time: Duration, figures: &mut Figures) -> u64 {
         let (before, start) = (cpu_time(&self.processes), Instant::now());
         let load = saturate(self, time);
@@ -91,7 +91,7 @@ impl Target {
         load.answers
     }
 
-    /// The filter's counts of answers, once all workers have reported theirs; empty without a filter.
+    /// The filter's counts of answers, once all workers have reported theirs; `None` without a filter.
     async fn settled_stats(&self) -> Option<Stats> {
         let (Server::Envoy(envoy), Some(_)) = (&self.server, self.tier) else {
             return None;
@@ -123,7 +123,7 @@ impl Figures {
         median(&self.costs)
     }
 
-    /// The least and the largest cost.
+    /// The lowest and the highest cost.
     pub(crate) fn spread(&self) -> (f64, f64) {
         (
             least(&self.costs),
@@ -137,7 +137,7 @@ impl Figures {
         median(&pairs.map(|(own, other)| own / other).collect::<Vec<_>>())
     }
 
-    /// The ratio of the best rounds, in which least else was going on.
+    /// The ratio of the best rounds, which had the least other load.
     pub(crate) fn best_ratio(&self, reference: &Self) -> f64 {
         least(&self.costs) / least(&reference.costs)
     }
@@ -152,14 +152,14 @@ fn least(values: &[f64]) -> f64 {
     values.iter().copied().fold(f64::INFINITY, f64::min)
 }
 
-/// The value in the middle.
+/// The middle value.
 pub(crate) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// The value that such a share of all, in percent, does not exceed. Sorts them.
+/// The value that this share of all values, in percent, does not exceed. Sorts the values.
 pub(crate) fn percentile(values: &mut [f64], share: usize) -> f64 {
     values.sort_by(f64::total_cmp);
     values[(values.len() - 1) * share / 100]

@@ -1,4 +1,4 @@
-//! What redirects and creation cost as links grow.
+//! Cost of redirects and of creation as links grow.
 
 mod creating;
 pub(crate) mod database;
@@ -19,19 +19,19 @@ use std::path::Path;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// Links that are asked for again and again, spread over all.
+/// Links requested again and again, spread over all.
 const HOT: u64 = 256;
 
-/// Requests for links spread over all rows, which no cache has, and how many a second. They are picked at random from so
-/// many times as many that hardly one is asked for twice.
+/// Requests for links spread over all rows, which no cache has, and their rate per second. They are picked at random from
+/// so many times as many that hardly any is requested twice.
 const COLD: u64 = 3_000;
 const COLD_CHOICE: u64 = 20;
 const COLD_RATE: f64 = 500.0;
 
-/// By how much a redirect may cost more with the most links than with the fewest.
+/// Highest ratio of a redirect's cost with the most links to that with the fewest.
 const GOAL: f64 = 1.05;
 
-/// What so many links have shown.
+/// Results with that many links.
 struct Step {
     rows: u64,
     filled: f64,
@@ -169,7 +169,7 @@ fn table(steps: &[Step]) -> Table {
     table
 }
 
-/// What a control plane takes to start, and the database to be filled.
+/// Start-up times and memory of a control plane, and time to fill the database.
 fn starts(steps: &[Step]) -> Table {
     let head = [
         "links",

@@ -1,4 +1,4 @@
-//! What lists of the API and of the console cost with many links and tags.
+//! Cost of the lists of the API and of the console with many links and tags.
 
 mod pages;
 
@@ -13,19 +13,19 @@ use pages::{Browser, NEXT, PAGES};
 use std::path::Path;
 use tempfile::TempDir;
 
-/// Requests a second.
+/// Requests per second.
 const RATE: f64 = 50.0;
 
-/// The longest that one request of a hundred may take, in milliseconds.
+/// Highest p99 latency of a request, in milliseconds.
 const GOAL: f64 = 50.0;
 
-/// The longest that one page of the console of twenty may take, in milliseconds.
+/// Highest p95 latency of a console page, in milliseconds.
 const PAGE_GOAL: f64 = 150.0;
 
-/// Tags that a hundred of a million links have each. A tenth of the links has one of ten tags more, and a title.
+/// Tags, each on a hundred of a million links. A tenth of the links also has one of ten further tags, and a title.
 const TAGS: u64 = 10_000;
 
-/// Hosts that links go to in turn.
+/// Hosts that the links point to in turn.
 const HOSTS: u64 = 5_000;
 
 const CONTENT: Content = Content {
@@ -40,7 +40,7 @@ struct Kind {
     path: fn(u64, u64) -> String,
 }
 
-/// All kinds, each with what its n-th request of so many links asks for.
+/// All kinds, each with the path of its n-th request, given the number of links.
 const KINDS: [Kind; 14] = [
     Kind {
         name: "list, newest first",
@@ -150,7 +150,7 @@ pub(crate) async fn run(options: &Options) -> Section {
     report(rows, &seen, &pages)
 }
 
-/// Requests of a control plane, so many of each kind.
+/// Requests to a control plane, a number of each kind.
 struct Requests<'r> {
     replica: &'r Replica,
     folder: &'r Path,
@@ -167,7 +167,7 @@ impl Requests<'_> {
     async fn of_console(&self, options: &Options) -> Vec<(&'static str, Latencies)> {
         let mut browser = Browser::log_in(self.replica, self.folder).await;
         let next = browser.next_pages().await;
-        // Requests name a host that is not this machine, whose cookies have another name.
+        // Requests name a host other than this machine, whose cookies have another name.
         let cookie = format!("cookie: __Host-{}", browser.cookie);
         let wanted = PAGES.iter().filter(|page| options.wants(page.name));
         let mut seen: Vec<_> = wanted

@@ -1,4 +1,4 @@
-//! How long starting takes.
+//! Start-up times.
 
 use crate::edges::{Tiers, static_redirect};
 use crate::options::Options;

@@ -1,4 +1,4 @@
-//! Everything that redirects, side by side.
+//! All servers that redirect, side by side.
 
 use crate::edges::{Feed, SMALLEST_WITH_FEED, Tiers, hello, static_not_found, static_redirect};
 use crate::fill::Pipe;
@@ -16,54 +16,54 @@ use tempfile::TempDir;
 
 const TARGET: &str = "https://example.com/a?b=1";
 
-/// How many links are asked for in turn: more than there are connections, so that no two ask for the same at once, enough
-/// for the one that a tiny cache holds on to not to matter, and few enough for hardly any to share a slot of shared data.
+/// Links requested in turn: more than there are connections, so that no two request one link at the same time, enough
+/// that the one kept by a tiny cache does not matter, and few enough that hardly any share a slot of shared data.
 const LINKS: usize = 1_000;
 
-/// How many links are asked for in turn where Redis is to answer: many times as many as fit into the smallest cache that
-/// an edge with a feed may have, without which Redis is not believed.
+/// Links requested in turn where Redis is to answer: many times as many as fit into the smallest cache of an edge with a
+/// feed, without which Redis is not trusted.
 const MANY_LINKS: u64 = 200_000;
 
-/// The largest number that `sharedData.slots` may be.
+/// Upper limit of `sharedData.slots`.
 const SLOTS: u32 = 1 << 20;
 
-/// Something that answers redirects.
+/// A server that answers redirects.
 pub(crate) struct Target {
     pub(crate) name: &'static str,
-    /// The tier that has to answer.
+    /// The tier that must answer.
     pub(crate) tier: Option<&'static str>,
     pub(crate) status: u16,
     pub(crate) paths: PathBuf,
-    /// What visitors send beside the host.
+    /// Headers of visitors beside the host.
     pub(crate) headers: &'static [&'static str],
     pub(crate) address: SocketAddr,
     pub(crate) processes: Vec<u32>,
     pub(crate) server: Server,
 }
 
-/// What runs.
+/// The running server.
 pub(crate) enum Server {
     Envoy(Box<Envoy>),
     Nginx { _server: Nginx },
 }
 
-/// All targets, and what they need.
+/// All targets, and the servers they need.
 pub(crate) struct Field {
     pub(crate) targets: Vec<Target>,
     pub(crate) folder: TempDir,
     control_plane: ControlPlane,
     redis: RedisServer,
     paths: PathBuf,
-    /// Those of links with rules.
+    /// Paths of links with rules.
     with_rules: PathBuf,
-    /// Those of the links that only Redis has.
+    /// Paths of links that are only in Redis.
     in_redis: PathBuf,
 }
 
-/// The name of what all are compared with.
+/// Name of the reference that all are compared with.
 pub(crate) const REFERENCE: &str = "Envoy, static redirect";
 
-/// What visitors send who come from a browser and through a network that knows where they are. No rule of [`rules`] has them.
+/// Headers of a visitor with a browser, on a network that adds the location. No rule of [`rules`] matches them.
 const BROWSER: &[&str] = &[
     "User-Agent: Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 \
      Safari/537.36",
@@ -73,7 +73,7 @@ const BROWSER: &[&str] = &[
     "X-City: Bonn",
 ];
 
-/// Three rules, each of which looks at another header.
+/// Three rules, each of which looks at a different header.
 fn rules() -> Value {
     let rule = |kind: &str, value: &str| {
         json!({
@@ -84,20 +84,21 @@ fn rules() -> Value {
     json!({ "redirectRules": [rule("device", "ios"), rule("device", "android"), rule("language", "de")] })
 }
 
-/// The name of what the filter's page is compared with where no link is.
+/// Name of the reference for the filter's 404 page.
 pub(crate) const STATIC_NOT_FOUND: &str = "Envoy, static 404 with a page";
 
-/// The names of the native module's cache, and of what it knows to be no link.
+/// Names of the native module's cache, and of its answer to codes never issued.
 pub(crate) const NATIVE_LRU: &str = "native, LRU hit";
 pub(crate) const NATIVE_ABSENT: &str = "native, absent by admission";
 
-/// The names of the targets of such visitors: without rules, with, and without but with all attributes of clicks.
+/// Names of the targets of such visitors: without rules, with rules, with another build, and with all attributes of
+/// clicks.
 pub(crate) const OF_A_BROWSER: &str = "edgelink, LRU hit, of a browser";
 pub(crate) const THREE_RULES: &str = "edgelink, LRU hit, three rules";
 pub(crate) const OTHER_BUILD: &str = "edgelink, LRU hit, of a browser, the other build";
 pub(crate) const ALL_ATTRIBUTES: &str = "edgelink, LRU hit, all attributes";
 
-/// Name, tier, and what makes that tier answer.
+/// Name, tier, and the settings that make that tier answer.
 fn tiers(redis: u16) -> [(&'static str, &'static str, Tiers); 10] {
     let bare = Tiers::BARE;
     let from = |mode| Tiers {
@@ -115,7 +116,7 @@ fn tiers(redis: u16) -> [(&'static str, &'static str, Tiers); 10] {
         ..tiers
     };
     [
-        // Its one cache stands for both of the Wasm filter's.
+        // Its one cache corresponds to both of the Wasm filter's.
         (NATIVE_LRU, "lru", native(Tiers::USUAL)),
         ("native, Redis hit", "redis", native(from("direct"))),
         ("native, control plane", "control-plane", native(bare)),
@@ -130,7 +131,7 @@ fn tiers(redis: u16) -> [(&'static str, &'static str, Tiers); 10] {
 }
 
 impl Field {
-    /// The reference alone, and links.
+    /// Starts the reference only, and creates links.
     pub(crate) async fn start() -> Self {
         let redis = RedisServer::start().await;
         let control_plane = publishing_to(&redis).await;
@@ -156,7 +157,7 @@ impl Field {
         field
     }
 
-    /// The filter, by tiers.
+    /// Adds the filter, by tiers.
     pub(crate) async fn add_edgelink(&mut self, options: &Options) {
         if options.wants(NATIVE_ABSENT) {
             let envoy = static_not_found(self.control_plane.address()).await;
@@ -195,7 +196,7 @@ impl Field {
         }
     }
 
-    /// The smallest filters.
+    /// Adds the smallest filters.
     pub(crate) async fn add_hello(&mut self, options: &Options) {
         for (name, kind) in [
             ("wasm hello world, Rust SDK", "sdk"),
@@ -209,7 +210,7 @@ impl Field {
         }
     }
 
-    /// nginx in three ways.
+    /// Adds nginx in three variants.
     pub(crate) async fn add_nginx(&mut self, options: &Options) {
         for (name, file) in [
             ("nginx, static 302", "static"),
@@ -249,7 +250,7 @@ impl Field {
 }
 
 impl Target {
-    /// An Envoy that redirects.
+    /// Creates a target of an Envoy that redirects.
     pub(crate) fn of(
         name: &'static str,
         tier: Option<&'static str>,
@@ -269,7 +270,7 @@ impl Target {
     }
 }
 
-/// A control plane that publishes changes to a Redis, without which edges do not believe it.
+/// A control plane that publishes changes to a Redis; otherwise edges would not trust that Redis.
 pub(crate) async fn publishing_to(redis: &RedisServer) -> ControlPlane {
     let url = format!("redis://127.0.0.1:{}", redis.port());
     ControlPlane::with_variables(&[
@@ -279,7 +280,7 @@ pub(crate) async fn publishing_to(redis: &RedisServer) -> ControlPlane {
     .await
 }
 
-/// Links in the control plane, and the same in Redis, as a control plane writes them and as nginx wants them.
+/// Creates links in the control plane, and in Redis both as a control plane writes them and as nginx reads them.
 async fn create_links(control_plane: &ControlPlane, redis: &RedisServer) -> Vec<String> {
     let mut pipe = Pipe::open(redis).await;
     let mut codes = Vec::new();
@@ -307,7 +308,7 @@ async fn create_links_with_rules(control_plane: &ControlPlane) -> Vec<String> {
     codes
 }
 
-/// Links in Redis alone.
+/// Creates links in Redis only.
 async fn fill_redis(redis: &RedisServer) -> Vec<String> {
     let mut pipe = Pipe::open(redis).await;
     let codes = never_issued(MANY_LINKS);

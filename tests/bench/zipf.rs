@@ -1,4 +1,4 @@
-//! Skewed traffic: which tier answers how much of it.
+//! Skewed traffic: shares of it answered by each tier.
 
 use crate::edges::{Feed, Tiers};
 use crate::fill::Pipe;
@@ -16,16 +16,16 @@ use std::path::Path;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// The share of what an ideal cache would answer that is aimed at.
+/// Share of an ideal cache's hits to aim for.
 const GOAL: f64 = 0.96;
 
-/// Other requests than those of the warm-up: what is measured must not replay it.
+/// The measured requests differ from the warm-up: they must not replay it.
 const WARM_UP: Pick = Pick::Zipf { seed: 1 };
 const MEASURED: Pick = Pick::Zipf { seed: 2 };
 
 const TIERS: [&str; 4] = ["lru", "shared-data", "redis", "control-plane"];
 
-/// How much of everything there is.
+/// Sizes of the measurement.
 #[derive(Clone, Copy)]
 struct ZipfPlan {
     links: usize,
@@ -48,7 +48,7 @@ impl ZipfPlan {
     }
 }
 
-/// Through real Envoy, and beside it through the logic alone.
+/// Through real Envoy, and for comparison through the logic alone.
 pub(crate) async fn run(options: &Options) -> Section {
     let plan = ZipfPlan::of(options.size);
     let targets = Targets::load();
@@ -92,7 +92,7 @@ async fn measure(tiers: Tiers, control_plane: SocketAddr, paths: &Path, plan: Zi
     Hits::of(&before, &after)
 }
 
-/// Through the filter's logic alone, the same in every run.
+/// Through the filter's logic alone, with equal results in every run.
 pub(crate) fn simulated(options: &Options) -> Section {
     let plan = ZipfPlan::of(options.size);
     let report = simulate(&SimulateSpec {
@@ -121,7 +121,7 @@ pub(crate) fn simulated(options: &Options) -> Section {
     section
 }
 
-/// Redis with that many links.
+/// Fills Redis with that many links.
 pub(crate) async fn fill(redis: &RedisServer, links: usize, targets: &Targets) {
     let mut pipe = Pipe::open(redis).await;
     for place in 0..links {
@@ -130,7 +130,7 @@ pub(crate) async fn fill(redis: &RedisServer, links: usize, targets: &Targets) {
     pipe.flush();
 }
 
-/// The filter's figures, once its worker has reported them with a tick.
+/// The filter's stats, once its worker has reported them with a tick.
 pub(crate) async fn stats(envoy: &Envoy) -> Stats {
     tokio::time::sleep(Duration::from_secs(1)).await;
     envoy.figures().await

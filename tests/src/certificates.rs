@@ -1,4 +1,4 @@
-//! Certificates for tests, made by `openssl`, and clients that know them.
+//! Certificates for tests, made by `openssl`, and clients that trust them.
 
 use std::fs;
 use std::io::{self, Write};
@@ -14,7 +14,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-/// For `openssl req`: an authority, and what it signs.
+/// Configuration of `openssl req`: an authority, and the certificates it signs.
 const CONFIG: &str = "[req]
 prompt = no
 distinguished_name = name
@@ -30,13 +30,13 @@ extendedKeyUsage = serverAuth, clientAuth
 subjectAltName = DNS:localhost, IP:127.0.0.1
 ";
 
-/// An authority of its own.
+/// A certificate authority.
 #[derive(Debug)]
 pub struct Authority {
     folder: TempDir,
 }
 
-/// A certificate and its key, as files in PEM.
+/// A certificate and its key, as PEM files.
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// The certificate.
@@ -46,10 +46,10 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Puts another one in its place, each file at once.
+    /// Replaces it by another one, each file atomically.
     ///
     /// # Panics
-    /// Where the files cannot be written.
+    /// Panics if the files cannot be written.
     pub fn replace(&self, other: &Self) {
         for (own, other) in [
             (&self.certificate, &other.certificate),
@@ -59,20 +59,20 @@ impl Identity {
         }
     }
 
-    /// The certificate as TLS shows it.
+    /// The certificate in DER, as sent in a handshake.
     ///
     /// # Panics
-    /// Where there is none.
+    /// Panics if there is none.
     #[must_use]
     pub fn shown(&self) -> CertificateDer<'static> {
         CertificateDer::from_pem_file(&self.certificate).expect("a certificate")
     }
 }
 
-/// Writes a file by renaming, so that it is never seen in part.
+/// Writes a file by renaming, so that readers never see part of it.
 ///
 /// # Panics
-/// Where it cannot be written.
+/// Panics if it cannot be written.
 pub fn replace(file: &Path, bytes: &[u8]) {
     let next = file.with_extension("next");
     fs::write(&next, bytes).expect("a file");
@@ -80,10 +80,10 @@ pub fn replace(file: &Path, bytes: &[u8]) {
 }
 
 impl Authority {
-    /// Makes one.
+    /// Creates an authority.
     ///
     /// # Panics
-    /// Where `openssl` does not.
+    /// Panics if `openssl` fails.
     #[must_use]
     pub fn new() -> Self {
         let folder = TempDir::new().expect("a temporary folder");
@@ -105,16 +105,16 @@ impl Authority {
         }
     }
 
-    /// Its certificate, as a file in PEM.
+    /// Its certificate, as a PEM file.
     #[must_use]
     pub fn file(&self) -> PathBuf {
         self.own().certificate
     }
 
-    /// A new certificate for this machine, in files of that name; servers and clients may use it.
+    /// Issues a new certificate for this machine, for servers and clients, in files of that name.
     ///
     /// # Panics
-    /// Where `openssl` does not make one.
+    /// Panics if `openssl` fails.
     #[must_use]
     pub fn issue(&self, name: &str) -> Identity {
         let identity = self.named(name);
@@ -127,13 +127,13 @@ impl Authority {
         identity
     }
 
-    /// A TLS connection to a server with a certificate of this authority, as `identity` where there is one.
+    /// Opens a TLS connection to a server with a certificate of this authority, as `identity` if given.
     ///
     /// # Errors
-    /// Those of the connection and of the handshake. That the server refuses a client shows with what is read first.
+    /// Errors of the connection and of the handshake. A server's refusal of the client shows only in the first read.
     ///
     /// # Panics
-    /// Where a file is missing.
+    /// Panics if a file is missing.
     pub async fn connect(
         &self,
         address: SocketAddr,
@@ -180,7 +180,7 @@ fn openssl(extensions: &str, certificate: &Path, key: &Path, signer: Option<&Ide
     if let Some(signer) = signer {
         command.arg("-CA").arg(&signer.certificate);
         command.arg("-CAkey").arg(&signer.key);
-        // The name of a subject, other than that of who signs.
+        // The subject's name must differ from the issuer's.
         command.args(["-subj", "/CN=edgelink"]);
     }
     let mut child = command.spawn().expect("openssl");

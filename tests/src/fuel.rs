@@ -1,5 +1,5 @@
-//! What a redirect costs inside the VM, by tier: wasmtime's fuel, about one unit an instruction. The same in every run,
-//! so that a test can hold on to it: `tests/bench/fuel.toml` has the figures that are agreed upon.
+//! The cost of a redirect inside the VM, by tier: wasmtime's fuel, about one unit per instruction. It is equal in every
+//! run, so that a test can check it: `tests/bench/fuel.toml` has the agreed figures.
 
 use crate::abi::host::{Cluster, Fleet, HeaderMap, Metering, Module, Response, Usage, Worker};
 use crate::scenario::{DOMAIN, Reply, feed_batch, link, path_of, snapshot, with_rules};
@@ -12,11 +12,11 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// By how many per cent a figure may grow before another one has to be agreed upon.
+/// Growth of a figure, in per cent, above which a new one must be agreed upon.
 pub const TOLERANCE: u64 = 5;
 
-/// The same where the filter was built by another compiler than the figures are for: its code differs, and only what
-/// became much dearer is our doing.
+/// Tolerance if the filter was built by another compiler than the figures are for: its code differs, and only large
+/// increases are due to our changes.
 pub const OTHER_COMPILER_TOLERANCE: u64 = 30;
 
 /// Requests of each kind; the figure is the median.
@@ -43,20 +43,20 @@ pub struct Cost {
     pub hostcalls: u64,
 }
 
-/// The figures that are agreed upon.
+/// The agreed figures.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FuelFigures {
-    /// The version of rustc that the filter was built by.
+    /// Version of rustc that built the filter.
     pub rustc: String,
     /// By tier.
     #[serde(flatten)]
     pub tiers: BTreeMap<String, Cost>,
 }
 
-/// What is measured now, by tier.
+/// Measures the current figures, by tier.
 ///
 /// # Panics
-/// Where the filter does not answer from the tier that it should.
+/// Panics if the filter does not answer from the expected tier.
 #[must_use]
 pub fn measure() -> FuelFigures {
     let costs = [
@@ -78,7 +78,7 @@ pub fn measure() -> FuelFigures {
     }
 }
 
-/// The version in a module's section `producers`, as in "rustc", "1.95.0 (59807616e 2026-04-14)"; empty if there is none.
+/// Version in a module's `producers` section, as in "rustc", "1.95.0 (59807616e 2026-04-14)"; empty if there is none.
 fn compiler(module: &[u8]) -> String {
     let name = b"\x05rustc";
     let at = module.windows(name.len()).position(|bytes| bytes == name);
@@ -91,10 +91,10 @@ fn compiler(module: &[u8]) -> String {
     text.split(' ').next().unwrap_or_default().to_owned()
 }
 
-/// What is agreed upon.
+/// Reads the agreed figures.
 ///
 /// # Panics
-/// Where `tests/bench/fuel.toml` cannot be read.
+/// Panics if `tests/bench/fuel.toml` cannot be read.
 #[must_use]
 pub fn agreed() -> FuelFigures {
     let path = root().join("tests/bench/fuel.toml");
@@ -102,7 +102,8 @@ pub fn agreed() -> FuelFigures {
     toml::from_str(&text).expect("figures")
 }
 
-/// A hit in the worker's cache, with everything configured that is in production (feed, admission, click counting), and more.
+/// A hit in the worker's cache, with everything configured as in production (feed, admission, click counting), and
+/// `more`.
 fn lru(more: &Value) -> Cost {
     let mut fleet = with_feed_and(more);
     let worker = fleet.worker(0);
@@ -112,7 +113,8 @@ fn lru(more: &Value) -> Cost {
     median((0..REQUESTS).map(|number| visit(worker, &path_of(number), 302)))
 }
 
-/// The same with the headers of a browser, and those attributes of clicks. No visitor is like the one before.
+/// A hit in the worker's cache by a browser's request, with those attributes of clicks. Each visitor differs from the one
+/// before.
 fn lru_browser(attributes: &Value) -> Cost {
     let geo = json!({"countryHeader": "x-country", "cityHeader": "x-city"});
     let clicks = json!({"attributes": attributes});
@@ -134,13 +136,13 @@ fn lru_browser(attributes: &Value) -> Cost {
     for number in 0..REQUESTS {
         teach(worker, &path_of(number));
     }
-    // Texts that many visitors share have come before.
+    // Texts shared by many visitors have already occurred.
     let visits = (0..2 * REQUESTS).map(|number| browse(worker, number));
     let visits: Vec<_> = visits.collect();
     median(visits.into_iter().skip(REQUESTS as usize))
 }
 
-/// All attributes that clicks can have.
+/// All attributes of clicks.
 fn all_attributes() -> Value {
     json!([
         "country",
@@ -154,7 +156,7 @@ fn all_attributes() -> Value {
     ])
 }
 
-/// A visit with headers as browsers send them.
+/// Sends a request with typical browser headers.
 fn browse(worker: &mut Worker, number: u64) -> Usage {
     const HEADERS: [(&str, &str); 10] = [
         ("sec-ch-ua", r#""Chromium";v="142", "Not_A Brand";v="99""#),
@@ -188,7 +190,7 @@ fn browse(worker: &mut Worker, number: u64) -> Usage {
     worker.usage().since(&before)
 }
 
-/// The same of a link with three rules, none of which the visitor meets: each looks at a header.
+/// A hit in the worker's cache for a link with three rules, none of which matches: each looks at a header.
 fn lru_three_rules() -> Cost {
     let mut fleet = with_feed();
     let worker = fleet.worker(0);
@@ -208,7 +210,7 @@ fn lru_three_rules() -> Cost {
     }))
 }
 
-/// What another worker has fetched; it is put into the worker's cache.
+/// A link fetched by another worker; it is inserted into the worker's cache.
 fn shared_data() -> Cost {
     let mut fleet = start(&json!({"clicks": {}}), 2);
     for number in 0..REQUESTS {
@@ -218,7 +220,7 @@ fn shared_data() -> Cost {
     median(costs)
 }
 
-/// What was never issued.
+/// A code that was never issued.
 fn admission() -> Cost {
     let mut fleet = with_feed();
     let worker = fleet.worker(0);
@@ -226,8 +228,8 @@ fn admission() -> Cost {
     median(numbers.map(|number| visit(worker, &path_of(number), 404)))
 }
 
-/// A lookup in Redis and its answer, which is put into both caches: in shared data in the place of another link, as is
-/// usual once there are more links than slots.
+/// A lookup in Redis and its answer, inserted into both caches: in shared data it replaces another link, as is usual once
+/// there are more links than slots.
 fn redis() -> Cost {
     let slots = json!({"slots": 1});
     let redis = json!({"mode": "direct"});
@@ -263,7 +265,7 @@ fn start(sections: &Value, workers: usize) -> Fleet {
         .unwrap_or_else(|error| panic!("{error}: {:#?}", error.log))
 }
 
-/// A fleet whose worker knows a snapshot, and that the feed is alive.
+/// A fleet whose worker has a snapshot and a live feed.
 fn with_feed() -> Fleet {
     with_feed_and(&json!({"clicks": {}}))
 }
@@ -288,7 +290,7 @@ fn with_feed_and(more: &Value) -> Fleet {
     fleet
 }
 
-/// An answer to a poll, with a beat.
+/// Response to a poll, with a beat.
 fn batch(next: u64) -> Vec<u8> {
     let beat = Beat {
         bound: BOUND,
@@ -322,8 +324,8 @@ fn visit(worker: &mut Worker, path: &str, status: u32) -> Usage {
     worker.usage().since(&before)
 }
 
-/// Accepts the connection to Redis, and every command of its beginning, and lets the feed and Redis say that both are
-/// up to date.
+/// Accepts the connection to Redis and each of its initial commands, and has the feed and Redis report that both are up
+/// to date.
 fn connect(fleet: &mut Fleet) {
     fleet.pass(Duration::from_millis(200));
     let worker = fleet.worker(0);
@@ -345,7 +347,7 @@ fn connect(fleet: &mut Fleet) {
     );
 }
 
-/// The answer to `HMGET` for a link.
+/// Reply to `HMGET` for a link.
 fn record_in_redis() -> String {
     let length = TARGET.len();
     format!(

@@ -1,4 +1,4 @@
-//! What the tests of the whole are made of: a proxy-wasm host, private servers, and scenarios that run on all of them.
+//! Building blocks of the end-to-end tests: a proxy-wasm host, private servers, and scenarios that run on all of them.
 
 #[path = "../abi/abi.rs"]
 pub mod abi;

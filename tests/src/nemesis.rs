@@ -1,7 +1,7 @@
-//! The nemesis: clients at work on a deployment of real processes, while faults that a seed has chosen disturb it; a
-//! checker then judges what the clients have seen. The method is Jepsen's: histories first, judged by the contract alone.
+//! The nemesis: clients use a deployment of real processes while faults drawn from a seed disturb it; a checker then
+//! judges what the clients observed. The method is Jepsen's: record a history first, then judge it by the contract alone.
 //!
-//! [`run`] starts everything; [`check`] judges a history, also one of an earlier run.
+//! [`run`] starts everything; [`check`] judges a history, including one recorded by an earlier run.
 
 mod checker;
 mod clicks;
@@ -34,45 +34,45 @@ pub use deployment::Shape;
 pub use faults::SHORT_SEED;
 pub use history::{Event, read};
 
-/// How long clients work before something breaks.
+/// Time that clients run before the first fault.
 const WARM_UP: Duration = Duration::from_secs(4);
-/// After the last fault of a storm everything has so long to recover, and is then watched for a while.
+/// Time for everything to recover after the last fault of a storm; then the deployment is watched for a while.
 const RECOVERY: Duration = Duration::from_secs(10);
 const WATCHED: Duration = Duration::from_secs(7);
 const SUPERVISION: Duration = Duration::from_millis(200);
 const SETTLE_LIMIT: Duration = Duration::from_secs(10);
-/// Connections to each Envoy at the end, so that each of its workers has one.
+/// Connections opened to each Envoy at the end, enough that each of its workers gets one.
 const SWEEPERS: usize = 8;
 
-/// Whether something presses as well.
+/// Load beside the faults: on or off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pressure {
-    /// Beside the faults of a storm, and alone after it. There are also links on domains of the API, tenants, visitors under hosts that
-    /// no domain has, and prefetches.
+    /// Load beside the faults of a storm, and alone after it. Adds links on domains created by the API, tenants, visitors
+    /// under unknown hosts, and prefetches.
     With,
-    /// Only what breaks.
+    /// Faults only.
     Without,
 }
 
-/// What may differ between runs.
+/// Parameters of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How long faults come, in about.
+    /// Approximate time during which faults occur.
     pub time: Duration,
-    /// What chooses the faults.
+    /// Seed that the faults are drawn from.
     pub seed: u64,
-    /// What Redis there is.
+    /// Redis topology.
     pub shape: Shape,
-    /// Whether something presses.
+    /// Load beside the faults.
     pub pressure: Pressure,
-    /// The only kinds of faults; all, if there are none.
+    /// Names of the only kinds of faults to use; empty for all.
     pub only: Vec<String>,
 }
 
-/// Runs everything, prints the report, and gives the verdict.
+/// Runs everything, prints the report, and returns the verdict.
 ///
 /// # Panics
-/// Where the deployment does not start, or there is no such kind of faults.
+/// Panics if the deployment does not start, or `only` names an unknown kind of fault.
 pub async fn run(options: Options) -> Verdict {
     let Options {
         time,
@@ -116,7 +116,7 @@ pub async fn run(options: Options) -> Verdict {
     println!("{}", print(&verdict, &events));
     let is_kept = std::env::var_os("NEMESIS_KEEP").is_some_and(|value| !value.is_empty());
     if verdict.violations.is_empty() && !is_kept {
-        let _ = fs::remove_dir_all(&folder); // it is of no more use
+        let _ = fs::remove_dir_all(&folder); // no longer needed
     } else {
         keep_logs(&deployment, &folder);
         println!("\nhistory and logs: {}", folder.display());
@@ -139,7 +139,7 @@ fn keep_logs(deployment: &DisturbedDeployment, folder: &std::path::Path) {
     }
 }
 
-/// Starts again what has ended by itself, as an orchestrator does: a control plane that finds no database, for one.
+/// Restarts processes that exited on their own, as an orchestrator does: a control plane that finds no database, for one.
 async fn supervise(deployment: Arc<DisturbedDeployment>, history: Arc<History>) {
     loop {
         for part in deployment.parts() {
@@ -153,7 +153,7 @@ async fn supervise(deployment: Arc<DisturbedDeployment>, history: Arc<History>) 
     }
 }
 
-/// Storms of faults and quiet in turn, which is pressed before it is really quiet.
+/// Alternates storms of faults with quiet; each quiet period starts under load.
 async fn disturb(nemesis: &Arc<Nemesis>, (seed, pressure): (u64, Pressure), time: Duration) {
     let start = Instant::now();
     let mut storm = 0;
@@ -185,7 +185,7 @@ async fn disturb(nemesis: &Arc<Nemesis>, (seed, pressure): (u64, Pressure), time
     }
 }
 
-/// Every link, as every worker of every Envoy and every control plane shows it.
+/// Reads every link through every worker of every Envoy and every control plane.
 async fn sweep(shared: &Arc<ClientContext>) {
     sleep(RECOVERY).await;
     shared.history.add(What::Sweep);
@@ -229,7 +229,7 @@ async fn sweep(shared: &Arc<ClientContext>) {
     }
 }
 
-/// Waits until Envoys have reported their clicks, and writes down what is counted.
+/// Waits until Envoys have reported their clicks, then records the counts.
 async fn count_clicks(shared: &Arc<ClientContext>, clicks: &clicks::Clicks) {
     let deployment = &shared.deployment;
     let start = Instant::now();
@@ -253,7 +253,8 @@ async fn count_clicks(shared: &Arc<ClientContext>, clicks: &clicks::Clicks) {
             shared.history.add(What::Unexpected { text });
         }
     }
-    // Reports may still come in, and be written, between two questions: these count if they find the same before and after.
+    // Reports may still arrive, and be written, between two queries: the counts are taken once they agree before and
+    // after.
     let start = Instant::now();
     loop {
         let before = deployment.clicks_counted().await.expect("the database");

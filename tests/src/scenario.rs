@@ -1,15 +1,14 @@
-//! What must be true of the edge, written once and run on every host: the wasmtime one and real Envoy.
+//! Required behaviour of the edge, written once and run on every host: the wasmtime one and real Envoy.
 //!
-//! A scenario is an `async fn(&mut impl Edge)` in [`lookup`], [`failure`], [`hosts`], [`request`], [`rules`], [`visits`] or
-//! [`properties`]. [`for_each_scenario!`] makes
-//! a test of each of them:
+//! A scenario is an `async fn(&mut impl Edge)` in [`lookup`], [`failure`], [`hosts`], [`request`], [`rules`], [`visits`]
+//! or [`properties`]. [`for_each_scenario!`] makes a test of each of them:
 //!
 //! ```ignore
 //! async fn edge() -> MyEdge { ... }
 //! edgelink_tests::for_each_scenario!(edge);
 //! ```
 //!
-//! Scenarios may share one edge: each of them uses codes of its own and scripts the control plane for those alone.
+//! Scenarios may share one edge: each uses its own codes and scripts the control plane for these only.
 
 pub mod failure;
 pub mod hosts;
@@ -31,18 +30,19 @@ use edgelink_wire::{
 };
 use std::time::Duration;
 
-/// The header by which whatever stands behind the filter says that a request came through. An implementation puts it
-/// on the answer of its default route.
+/// Header by which the upstream shows that a request passed through the filter. An implementation adds it to the answer
+/// of its default route.
 pub const PASSED_THROUGH: &str = "x-passed-through";
 
 /// A running edge with one worker behind one trusted proxy, the filter configured with [`DOMAIN`] alone, `tierHeader` and
-/// `forwardPaths` on, [`COUNTRY_HEADER`] and [`CITY_HEADER`], and a control plane that answers what a scenario scripts. A code that nothing was scripted for is [`Reply::Absent`] with rev 0.
+/// `forwardPaths` on, [`COUNTRY_HEADER`] and [`CITY_HEADER`], and a control plane that answers as scripted. An unscripted
+/// code is [`Reply::Absent`] with rev 0.
 #[expect(
     async_fn_in_trait,
     reason = "the futures are awaited where they are made and need not be Send"
 )]
 pub trait Edge {
-    /// A request that is under way.
+    /// A request in flight.
     type Visit;
 
     /// Sends a request, and returns as soon as the filter has seen it.
@@ -51,19 +51,19 @@ pub trait Edge {
     /// Awaits the answer of a request.
     async fn finish(&mut self, visit: Self::Visit) -> Answer;
 
-    /// Closes the client's connection before the answer is there, and returns as soon as the edge knows.
+    /// Closes the client's connection before the answer arrives, and returns once the edge has noticed.
     async fn leave(&mut self, visit: Self::Visit);
 
-    /// From now on the control plane answers lookups of `code` with `reply`, also those that hang at the moment.
+    /// From now on the control plane answers lookups of `code` with `reply`, including the pending ones.
     async fn script(&mut self, code: &str, reply: Reply);
 
-    /// The requests for visits of `code` that the control plane has seen.
+    /// Requests for visits of `code` that the control plane has received.
     async fn visit_requests(&mut self, code: &str) -> Vec<VisitsRequest>;
 
-    /// How many lookups of `code` the control plane has seen.
+    /// Number of lookups of `code` that the control plane has received.
     async fn lookups(&mut self, code: &str) -> usize;
 
-    /// Returns when the control plane has seen at least `count` lookups of `code`.
+    /// Returns once the control plane has received at least `count` lookups of `code`.
     async fn await_lookups(&mut self, code: &str, count: usize);
 
     /// Lets that much time pass, ticks of the filter included: at least as much, and little more.
@@ -72,7 +72,7 @@ pub trait Edge {
     /// The seconds since 1970 by the filter's clock.
     fn now(&self) -> u64;
 
-    /// The lives of cached records that the filter is configured with.
+    /// Configured lifetimes of cached records.
     fn lives(&self) -> Lives;
 
     /// Sends a request and awaits the answer.
@@ -90,13 +90,13 @@ pub trait Edge {
 /// The only domain of the edge under test. Requests carry it as their host unless they say otherwise.
 pub const DOMAIN: &str = "go.example";
 
-/// The header that says the country of a visitor.
+/// Header with the country of a visitor.
 pub const COUNTRY_HEADER: &str = "x-country";
 
-/// The header that says the city of a visitor.
+/// Header with the city of a visitor.
 pub const CITY_HEADER: &str = "x-city";
 
-/// How long records live in the edge's caches, as configured.
+/// Configured lifetimes of records in the edge's caches.
 #[derive(Clone, Copy, Debug)]
 pub struct Lives {
     /// `freshSeconds` and `absentFreshSeconds`.
@@ -119,13 +119,13 @@ pub struct Request {
 }
 
 impl Request {
-    /// A GET without headers of its own.
+    /// A GET without headers.
     #[must_use]
     pub fn get(path: &str) -> Self {
         Self::new("GET", path.as_bytes())
     }
 
-    /// A request without headers of its own.
+    /// A request without headers.
     #[must_use]
     pub fn new(method: &str, path: &[u8]) -> Self {
         Self {
@@ -135,7 +135,7 @@ impl Request {
         }
     }
 
-    /// The same request with one more header.
+    /// Adds a header.
     #[must_use]
     pub fn header(mut self, name: &str, value: &[u8]) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
@@ -143,7 +143,7 @@ impl Request {
     }
 }
 
-/// What a client got.
+/// Answer to a client.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// The status code.
@@ -155,14 +155,14 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The value of the first header of that name, where it is text.
+    /// Value of the first header of that name, if it is text.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         let (_, value) = self.headers.iter().find(|(each, _)| each == name)?;
         std::str::from_utf8(value).ok()
     }
 
-    /// Where a redirect leads.
+    /// Target of a redirect.
     #[must_use]
     pub fn location(&self) -> Option<&str> {
         self.header("location")
@@ -174,52 +174,53 @@ impl Answer {
         self.header("x-edgelink-tier")
     }
 
-    /// Whether the filter left the request to whatever stands behind it.
+    /// True if the filter passed the request to the upstream.
     #[must_use]
     pub fn passed_through(&self) -> bool {
         self.header(PASSED_THROUGH).is_some()
     }
 }
 
-/// How the control plane answers a lookup.
+/// Answer of the control plane to a lookup.
 #[derive(Clone, Debug)]
 pub enum Reply {
     /// 200 with that link.
     Link(LinkRecord<String>),
-    /// The same, or 404, with that record.
+    /// 200 or 404, with that record.
     Record(Record<String>),
     /// 404 with an absent entry.
     Absent {
         /// The rev of the absent record.
         rev: u64,
     },
-    /// That status, headers and body, whatever they are: an HTTP answer that need not make sense.
+    /// That status, content type and body, whether or not they make sense.
     Raw {
         /// The status code.
         status: u16,
-        /// The content type, where there is one.
+        /// The content type, if there is one.
         content_type: Option<&'static str>,
         /// The body.
         body: Vec<u8>,
     },
     /// 200 with a link, but for that other key.
     OtherKey(String),
-    /// To each request for visits: so many, for so many milliseconds. Such requests are scripted for [`visits_of`] a code.
+    /// Answer to each request for visits: a number of visits, leased for a number of milliseconds. Such requests are
+    /// scripted under [`visits_of`] a code.
     Visits {
-        /// How many.
+        /// Number of visits.
         visits: u64,
-        /// For how long.
+        /// Duration of the lease in milliseconds.
         millis: u64,
     },
-    /// Nothing, until the script of the code changes.
+    /// No answer until the script of the code changes.
     Hang,
     /// The connection is closed without an answer.
     Reset,
 }
 
 impl Reply {
-    /// The HTTP answer to a lookup of `key` (`{domain}/{code}`): status, content type and body; `None` if there
-    /// is no answer ([`Reply::Hang`], [`Reply::Reset`]).
+    /// HTTP response to a lookup of `key` (`{domain}/{code}`): status, content type and body; `None` if there is no
+    /// response ([`Reply::Hang`], [`Reply::Reset`]).
     #[must_use]
     pub fn http(&self, key: &str) -> Option<(u16, Option<&'static str>, Vec<u8>)> {
         let answer = |key: &str, record: Record<&str>| {
@@ -258,7 +259,7 @@ impl Reply {
         }
     }
 
-    /// The HTTP answer to a lookup of `key`, or to a request for visits of it with that body.
+    /// HTTP response to a lookup of `key`, or to a request for visits of it with that body.
     #[must_use]
     pub fn to_request(
         &self,
@@ -278,17 +279,17 @@ impl Reply {
     }
 }
 
-/// What requests for visits of a code are scripted as.
+/// Script under which requests for visits of a code are answered.
 #[must_use]
 pub fn visits_of(code: &str) -> String {
     format!("visits:{code}")
 }
 
-/// Blocks of several links that come back by a request: for each the script of its link, and the request as it would be for that link
-/// alone. `None` if the path is another one.
+/// Blocks of several links returned by one request: for each the script of its link, and the equivalent request for that
+/// link alone. `None` if the path is another one.
 ///
 /// # Panics
-/// If the body has no returns.
+/// Panics if the body has no returns.
 #[must_use]
 pub fn returns_of(path: &str, body: &[u8]) -> Option<Vec<(String, VisitsRequest)>> {
     if path != RETURNS_PATH {
@@ -309,7 +310,7 @@ pub fn returns_of(path: &str, body: &[u8]) -> Option<Vec<(String, VisitsRequest)
     Some(returns.into_iter().map(returned).collect())
 }
 
-/// The answer by which so many returns are settled.
+/// The response that settles that many returns.
 #[must_use]
 pub fn settled(returns: usize) -> (u16, Option<&'static str>, Vec<u8>) {
     let outcomes = vec![ReturnOutcome::Settled; returns];
@@ -317,13 +318,13 @@ pub fn settled(returns: usize) -> (u16, Option<&'static str>, Vec<u8>) {
     (200, Some(RETURNS_MEDIA_TYPE), body)
 }
 
-/// What questions about a host are scripted as.
+/// Script under which lookups of a host are answered.
 #[must_use]
 pub fn host_of(host: &str) -> String {
     format!("host:{host}")
 }
 
-/// The script of a request, by its path, and the link key in it; `None` if it is of another kind.
+/// Script of a request by its path, and the link key in it; `None` for other kinds of request.
 #[must_use]
 pub fn script_of(path: &str) -> Option<(String, String)> {
     let code = |key: &str| key.rsplit('/').next().unwrap_or_default().to_owned();
@@ -337,13 +338,13 @@ pub fn script_of(path: &str) -> Option<(String, String)> {
     Some((visits_of(&code(key)), key.to_owned()))
 }
 
-/// An ordinary link of rev 1: 302, active, valid for ever, with the query forwarded.
+/// An ordinary link of rev 1: 302, active, without a validity period, with the query forwarded.
 #[must_use]
 pub fn link(url: &str) -> LinkRecord<String> {
     LinkRecord::ordinary(url.to_owned(), 1)
 }
 
-/// The same with what few links have.
+/// An ordinary link with an extension.
 #[must_use]
 pub fn extended(url: &str, extension: &Extension<'_>) -> LinkRecord<String> {
     LinkRecord {
@@ -352,10 +353,10 @@ pub fn extended(url: &str, extension: &Extension<'_>) -> LinkRecord<String> {
     }
 }
 
-/// The same with rules, in the JSON of the API.
+/// An ordinary link with rules, given in the API's JSON.
 ///
 /// # Panics
-/// Where they are not valid.
+/// Panics if they are invalid.
 #[must_use]
 pub fn with_rules(url: &str, json: &str) -> LinkRecord<String> {
     let rules: Vec<Rule> = serde_json::from_str(json).expect("rules");
@@ -367,7 +368,7 @@ pub fn with_rules(url: &str, json: &str) -> LinkRecord<String> {
     extended(url, &extension)
 }
 
-/// The same that tracks conversions.
+/// An ordinary link that tracks conversions.
 #[must_use]
 pub fn tracking(url: &str) -> LinkRecord<String> {
     let extension = Extension {
@@ -377,7 +378,7 @@ pub fn tracking(url: &str) -> LinkRecord<String> {
     extended(url, &extension)
 }
 
-/// The same with a limit of visits.
+/// An ordinary link with a limit of visits.
 #[must_use]
 pub fn with_limit(url: &str) -> LinkRecord<String> {
     let extension = Extension {
@@ -387,10 +388,10 @@ pub fn with_limit(url: &str) -> LinkRecord<String> {
     extended(url, &extension)
 }
 
-/// The path of the code of a number, where codes are plain numbers.
+/// Path of the code of a number, where codes are plain numbers.
 ///
 /// # Panics
-/// Where the number has no code.
+/// Panics if the number has no code.
 #[must_use]
 pub fn path_of(number: u64) -> String {
     let space = CodeSpace::new(CodeLength::DEFAULT, None);
@@ -400,7 +401,7 @@ pub fn path_of(number: u64) -> String {
 /// A snapshot at the position 5-0 of the feed, without hot links and aliases.
 ///
 /// # Panics
-/// Never.
+/// Does not panic.
 #[must_use]
 pub fn snapshot(generation: u64, bound: u64) -> Vec<u8> {
     let snapshot = Snapshot {
@@ -416,7 +417,7 @@ pub fn snapshot(generation: u64, bound: u64) -> Vec<u8> {
     snapshot.to_bytes()
 }
 
-/// The answer to a poll: one message, and `next`-0 as the position behind it.
+/// Response to a poll: one message, with `next`-0 as the position after it.
 #[must_use]
 pub fn feed_batch(generation: u64, next: u64, message: FeedMessage<'_>) -> Vec<u8> {
     let head = BatchHead {
@@ -427,7 +428,8 @@ pub fn feed_batch(generation: u64, next: u64, message: FeedMessage<'_>) -> Vec<u
     FeedBatch::encode(head, [message].iter())
 }
 
-/// Makes a `#[tokio::test]` of every scenario of [`hosts`]. `$edge` is as for [`for_each_scenario!`](crate::for_each_scenario).
+/// Defines a `#[tokio::test]` for every scenario of [`hosts`]. `$edge` is as in
+/// [`for_each_scenario!`](crate::for_each_scenario).
 #[macro_export]
 macro_rules! for_each_host_scenario {
     ($edge:ident) => {
@@ -443,7 +445,7 @@ macro_rules! for_each_host_scenario {
     };
 }
 
-/// Makes a `#[tokio::test]` of every scenario. `$edge` is an `async fn() -> impl Edge` of the module that it is called in.
+/// Defines a `#[tokio::test]` for every scenario. `$edge` is an `async fn() -> impl Edge` of the calling module.
 #[macro_export]
 macro_rules! for_each_scenario {
     ($edge:ident) => {

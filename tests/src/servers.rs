@@ -1,4 +1,4 @@
-//! Private servers for tests: each in a temporary folder, on free ports, gone when the test is.
+//! Private servers for tests: each in a temporary folder, on free ports, removed when the test ends.
 
 mod clickhouse;
 mod galera;
@@ -20,7 +20,7 @@ pub use redis::{RedisCluster, RedisServer};
 pub use sentinel::RedisSentinel;
 pub use zookeeper::ZooKeeper;
 
-/// What all private servers have: a process, its port, and its folder, which holds its process id in the file `pid`.
+/// Common part of all private servers: a process, its port, and its folder, whose file `pid` holds the process id.
 #[derive(Debug)]
 pub struct PrivateServer {
     process: Process,
@@ -46,7 +46,7 @@ impl PrivateServer {
         }
     }
 
-    /// Launches it again in the same folder, on the same port, killing it first where it still runs.
+    /// Launches the server again in its folder, on its port, killing it first if it is still running.
     fn relaunch(&mut self, launch: impl FnOnce(&Path, u16) -> Process) {
         self.kill();
         self.process = launch(&self.folder, self.port);
@@ -64,14 +64,14 @@ impl PrivateServer {
         self.process.id()
     }
 
-    /// Kills the server at once (`kill -9`). `restart` brings it back.
+    /// Kills the server at once (`kill -9`). `restart` starts it again.
     pub fn kill(&mut self) {
         self.process.kill();
-        // The number may soon be that of another process.
+        // The pid may soon be reused.
         let _ = fs::remove_file(self.folder.join("pid"));
     }
 
-    /// Stops the server in its tracks (`kill -STOP`): it keeps its connections and answers nothing.
+    /// Suspends the server (`kill -STOP`): it keeps its connections but does not answer.
     pub fn stop(&self) {
         self.process.signal(Signal::STOP);
     }
@@ -88,7 +88,7 @@ impl Drop for PrivateServer {
     }
 }
 
-/// Has a server be, for its users, the private server that it is made of.
+/// Makes a server type dereference to its private server.
 macro_rules! is_private_server {
     ($server:ty) => {
         impl std::ops::Deref for $server {
@@ -108,25 +108,25 @@ macro_rules! is_private_server {
 }
 use is_private_server;
 
-/// Waits for the end of its input, which comes when the test process ends however that happens. Then it kills the
-/// servers whose process ids are in the folder's files `pid` and `*.pid`, and removes the folder.
+/// Waits for the end of its input, which comes when the test process ends, in whatever way. Then it kills the servers
+/// whose process ids are in the folder's files `pid` and `*.pid`, and removes the folder.
 const SCRIPT: &str = r#"cat >/dev/null
 for file in "$1/pid" "$1"/*.pid; do [ -s "$file" ] && kill -KILL "$(cat "$file")" 2>/dev/null; done
 rm -rf "$1""#;
 
-/// A small process that cleans up behind a test process that ends without dropping anything: by `kill -9`, or because a
+/// A small process that cleans up after a test process that ends without dropping anything: by `kill -9`, or because a
 /// server is shared by all tests and lives in a static.
 #[derive(Debug)]
 pub(crate) struct Keeper(Child);
 
 impl Keeper {
-    /// Has `folder` removed at the end, and the servers killed that wrote their process ids into the file `pid`, or files that
-    /// end so, there.
+    /// Starts a keeper, which finally removes `folder` and kills the servers that wrote their process ids there into the
+    /// file `pid`, or files ending in `.pid`.
     pub(crate) fn of(folder: &Path) -> Self {
         let child = Command::new("sh")
             .args(["-c", SCRIPT, "keeper"])
             .arg(folder)
-            // Ctrl-C goes to the group of the tests, and the keeper has to outlive it.
+            // Ctrl-C goes to the process group of the tests, and the keeper must outlive it.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())

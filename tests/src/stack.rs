@@ -1,7 +1,8 @@
-//! The product as it runs: Envoy from `envoy/run.sh`, the control plane as built, and what tests need around them.
+//! The product as it runs: Envoy started by `envoy/run.sh`, the built control plane, and the tools that tests need around
+//! them.
 //!
-//! Every process has its own ports and its own temporary folder, is killed when its handle is dropped, and shows the
-//! end of its log when that happens in a test that fails.
+//! Every process has its own ports and its own temporary folder, is killed when its handle is dropped, and shows the end
+//! of its log if that happens in a failing test.
 
 mod collector;
 mod control_plane;
@@ -39,15 +40,15 @@ pub use production::{Production, ProductionOptions, await_workers};
 pub use scripted::{Behaviour, REPORTS, ScriptedControlPlane};
 pub use stats::Stats;
 
-/// The bearer token of the edge API in tests. The quote and the backslash show that it is escaped where it is filled in.
+/// Bearer token of the edge API in tests. The quote and the backslash test that it is escaped where it is filled in.
 pub const EDGE_TOKEN: &str = r#"edge-"token\of-tests"#;
 
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Asks `probe` again and again until it answers something.
+/// Repeats `probe` until it returns a value.
 ///
 /// # Panics
-/// With `what` when there is no answer within `limit`.
+/// Panics with `what` if there is none within `limit`.
 pub async fn until<T>(what: &str, limit: Duration, mut probe: impl AsyncFnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {

@@ -4,24 +4,25 @@ use crate::json;
 use serde_json::Value;
 use std::fmt::Write;
 
-/// The size of the drawing in its own units, of which all are whole: to print fractions takes much code. The page scales it.
+/// The size of the drawing in its own units. Coordinates are integers, because printing fractions needs much code. The page
+/// scales the drawing.
 const WIDTH: u64 = 6_400;
 const HEIGHT: u64 = 2_000;
-/// What is kept free of the line: for the numbers at the left, for the times below, and at the other sides.
+/// Margins around the line: for the numbers at the left, for the times below, and at the other sides.
 const LEFT: u64 = 480;
 const BOTTOM: u64 = 240;
 const EDGE: u64 = 80;
 
-/// The most points that are drawn; of more, neighbours are added up.
+/// The most points that are drawn; beyond that, neighbours are added up.
 pub const MAX_POINTS: usize = 1_000;
 
-/// A time, as it is to be shown, and a number.
+/// A time in the form in which it is shown, and a number.
 pub type Point = (String, u64);
 
 /// Reads points from JSON: `[[time, number], ...]`.
 ///
 /// # Errors
-/// What is wrong with them.
+/// The reason why they are invalid.
 pub fn read(json: &str) -> Result<Vec<Point>, String> {
     let Value::Array(list) = json::value(json)? else {
         return Err("points: must be a list".to_owned());
@@ -50,7 +51,7 @@ pub fn draw(points: &[Point], title: &str) -> String {
     svg
 }
 
-/// At most [`MAX_POINTS`] points: of more, so many neighbours each are one as are needed.
+/// At most [`MAX_POINTS`] points: beyond that, groups of neighbours are merged into one.
 fn merged(points: &[Point]) -> Vec<Point> {
     let each = points.len().div_ceil(MAX_POINTS).max(1);
     let sum = |points: &[Point]| {
@@ -62,7 +63,7 @@ fn merged(points: &[Point]) -> Vec<Point> {
     points.chunks(each).filter_map(one).collect()
 }
 
-/// The least number of 1, 2 or 5 and zeros that is not less, at least 4, so that its quarters can be told apart.
+/// Rounds up to 1, 2, 4 or 8 times a power of ten, at least 4, so that the quarters are distinct.
 fn rounded_up(number: u64) -> u64 {
     let mut power = 1u64;
     loop {
@@ -90,7 +91,7 @@ fn y(number: u64, top: u64) -> u64 {
     EDGE + height - u64::try_from(part).unwrap_or(height).min(height)
 }
 
-/// Lines across at each quarter, with their numbers.
+/// Draws horizontal lines at each quarter, with their numbers.
 fn push_grid(top: u64, svg: &mut String) {
     svg.push_str(r#"<g class="chart-grid" stroke="currentColor" stroke-opacity="0.2" stroke-width="10" fill="currentColor" font-size="110" text-anchor="end">"#);
     for quarter in 0..=4 {
@@ -121,7 +122,7 @@ fn push_line(points: &[Point], top: u64, svg: &mut String) {
         svg,
         r#"<path class="chart-area" fill="currentColor" fill-opacity="0.12" d="M{first} {bottom}{line}L{last} {bottom}Z"/>"#
     );
-    // A line of one point is none: its ends are round, so that it is a dot.
+    // A single point would not be visible: a short line with round ends shows it as a dot.
     let line = line.strip_prefix('L').unwrap_or_default();
     let dot = if count == 1 { "h1" } else { "" };
     let _ = write!(
@@ -130,7 +131,7 @@ fn push_line(points: &[Point], top: u64, svg: &mut String) {
     );
 }
 
-/// The first and the last time.
+/// Writes the first and the last time.
 fn push_times(points: &[Point], svg: &mut String) {
     let ends = [
         (points.first(), LEFT, "start"),
@@ -149,7 +150,7 @@ fn push_times(points: &[Point], svg: &mut String) {
     }
 }
 
-/// A time as in RFC 3339 without what a reader of a chart does not need; any other text as it is.
+/// Shortens an RFC 3339 time for display; any other text is unchanged.
 fn shown_time(time: &str) -> String {
     let short = time
         .get(..16)
@@ -160,7 +161,7 @@ fn shown_time(time: &str) -> String {
     }
 }
 
-/// A number in few characters: `1500` is `1.5k`.
+/// Abbreviates a number: `1500` is `1.5k`.
 fn short(number: u64) -> String {
     let units = [(1_000_000_000, "G"), (1_000_000, "M"), (1_000, "k")];
     let unit = units.into_iter().find(|(size, _)| number >= *size);
@@ -176,7 +177,7 @@ fn short(number: u64) -> String {
     )
 }
 
-/// A text for XML. Control characters may not stand there at all.
+/// Escapes a text for XML, where control characters are not permitted at all.
 pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {

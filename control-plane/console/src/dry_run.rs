@@ -1,4 +1,4 @@
-//! The dry run of rules that are being written, by the code that decides at the edge.
+//! The dry run of rules that are being edited, by the code that decides at the edge.
 
 use crate::json::Object;
 use edgelink_wire::dry_run::{DescribedVisitor, DryRun, read_address, read_below, read_time};
@@ -8,17 +8,17 @@ use edgelink_wire::rules::{self, ExplainedCondition, ExplainedRule, Rule, Rules}
 use edgelink_wire::{LinkState, Record, RedirectStatus};
 use serde_json::{Value, json};
 
-/// Runs `rules` for a link and a visitor, both JSON: of the link what of it the redirect depends on, with the API's names and
-/// defaults and `hasPassword`; of the visitor what the API's dry run takes. The answer is JSON, with `outcome`, `status`,
+/// Runs `rules` for a link and a visitor, both JSON: the link has the properties that affect the redirect, with the API's names
+/// and defaults, and `hasPassword`; the visitor has the fields of the API's dry run. The answer is JSON, with `outcome`, `status`,
 /// `location`, `matchedRule` and `rules`, each with `matches` and `conditions`, each with `matches` and `saw`.
 ///
 /// # Errors
-/// What is wrong with link or visitor.
+/// The reason why link or visitor are invalid.
 pub fn run(link: &str, rules: &[Rule], visitor: &str) -> Result<String, String> {
     let link = Object::read(link)?;
     let key = [link.text("domain")?, "/", link.text("code")?].concat();
     let encoded = rules::encode(rules).unwrap_or_default();
-    // Which password it is makes no difference: the visitor has it or not.
+    // The password itself makes no difference: the visitor has it or not.
     let password = link.flag("hasPassword", false)?.then_some("");
     let extension = Extension {
         rules: Rules::of_encoded(&encoded),

@@ -1,9 +1,9 @@
-//! Objects of JSON that pages hand over. They are read by hand: what serde derives takes several kilobytes for each type, and
-//! all of it is sent to browsers.
+//! JSON objects passed by pages. They are read by hand: code derived by serde takes several kilobytes per type, all of which are
+//! sent to browsers.
 
 use serde_json::{Map, Value};
 
-/// An object whose fields may be missing, or null, which is the same.
+/// An object whose fields may be missing or, equivalently, null.
 #[derive(Clone, Debug)]
 pub(crate) struct Object(Map<String, Value>);
 
@@ -11,7 +11,7 @@ impl Object {
     /// Reads an object.
     ///
     /// # Errors
-    /// It is none.
+    /// The text is not a JSON object.
     pub(crate) fn read(json: &str) -> Result<Self, String> {
         match value(json)? {
             Value::Object(map) => Ok(Self(map)),
@@ -19,10 +19,10 @@ impl Object {
         }
     }
 
-    /// Refuses fields that have none of these names.
+    /// Refuses fields with other names.
     ///
     /// # Errors
-    /// The field.
+    /// The first unknown field.
     pub(crate) fn only(&self, names: &[&str]) -> Result<(), String> {
         let unknown = self.0.keys().find(|name| !names.contains(&name.as_str()));
         unknown.map_or(Ok(()), |name| Err([name, ": is not known"].concat()))
@@ -33,7 +33,7 @@ impl Object {
         self.text_or(name, "")
     }
 
-    /// A text that has a default.
+    /// A text with a default.
     pub(crate) fn text_or<'a>(&'a self, name: &str, default: &'a str) -> Result<&'a str, String> {
         let text = |value: &'a Value| value.as_str();
         Ok(self
@@ -41,19 +41,19 @@ impl Object {
             .unwrap_or(default))
     }
 
-    /// A text that is none if it is empty or missing.
+    /// A text; `None` if it is empty or missing.
     pub(crate) fn optional(&self, name: &str) -> Result<Option<&str>, String> {
         self.text(name)
             .map(|text| Some(text).filter(|text| !text.is_empty()))
     }
 
-    /// A flag that has a default.
+    /// A flag with a default.
     pub(crate) fn flag(&self, name: &str, default: bool) -> Result<bool, String> {
         let flag = self.field(name, Value::as_bool, "must be true or false")?;
         Ok(flag.unwrap_or(default))
     }
 
-    /// A number that has a default.
+    /// A number with a default.
     pub(crate) fn number(&self, name: &str, default: u64) -> Result<u64, String> {
         let number = self.field(name, Value::as_u64, "must be a whole number")?;
         Ok(number.unwrap_or(default))
@@ -85,10 +85,10 @@ fn texts(value: &Value) -> Option<Vec<&str>> {
     value.as_array()?.iter().map(Value::as_str).collect()
 }
 
-/// Any value.
+/// Parses any value.
 ///
 /// # Errors
-/// Why the text is no JSON.
+/// The reason why the text is not JSON.
 pub(crate) fn value(json: &str) -> Result<Value, String> {
     serde_json::from_str(json).map_err(|error| error.to_string())
 }

@@ -1,8 +1,8 @@
-//! What the console's pages run in the browser, as WebAssembly: the checks of the API while a form is filled in and the dry
-//! run of rules, by the code of edgelink-wire that API and edges run; charts; QR codes.
+//! The WebAssembly module of the console's pages: the checks of the API while a form is filled in and the dry run of rules, by
+//! the code of edgelink-wire that API and edges run; charts; QR codes.
 //!
-//! The functions here are what `console/assets/console.js` calls. They take and return texts, JSON where it is more than one;
-//! a refusal is thrown as the text of its reason. All else is in modules that know nothing of browsers and are tested natively.
+//! The functions here are called by `console/assets/console.js`. They take and return texts, JSON for more than one value; a
+//! refusal is thrown as the text of its reason. The other modules do not depend on browsers and are tested natively.
 
 #![cfg_attr(
     not(test),
@@ -29,10 +29,10 @@ pub struct Checks(Settings);
 
 #[wasm_bindgen]
 impl Checks {
-    /// Reads the settings, which a page has as JSON.
+    /// Reads the settings, JSON embedded in a page.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// The reason why they are invalid.
     #[wasm_bindgen(constructor)]
     pub fn new(settings: &str) -> Result<Self, String> {
         Settings::read(settings).map(Self)
@@ -41,37 +41,37 @@ impl Checks {
     /// Checks an alias.
     ///
     /// # Errors
-    /// Why no link may have it.
+    /// The reason why it is refused.
     pub fn slug(&self, text: &str) -> Result<(), String> {
         settings::check_slug(text)
     }
 
-    /// Checks the domain of a new link; returns how it is written.
+    /// Checks the domain of a new link; returns its normal form.
     ///
     /// # Errors
-    /// Why no link may be there.
+    /// The reason why it is refused.
     pub fn domain(&self, text: &str) -> Result<String, String> {
         self.0.check_domain(text)
     }
 
-    /// Checks a target; returns it as visitors get it.
+    /// Checks a target; returns it in the form sent to visitors.
     ///
     /// # Errors
-    /// Why no link may go there.
+    /// The reason why it is refused.
     pub fn target(&self, text: &str) -> Result<String, String> {
         self.0.check_target(text)
     }
 
-    /// Checks rules, which are JSON; returns all that is wrong as a list of `{"path", "reason"}`.
+    /// Checks rules, which are JSON; returns all errors as a list of `{"path", "reason"}`.
     #[must_use]
     pub fn rules(&self, text: &str) -> String {
         settings::as_json(&self.0.read_rules(text).err().unwrap_or_default())
     }
 
-    /// Says where a visitor of a link with these rules would be sent, and why; see [`dry_run::run`].
+    /// Evaluates a link with these rules for a visitor; see [`dry_run::run`].
     ///
     /// # Errors
-    /// What is wrong with link, rules or visitor.
+    /// The reason why link, rules or visitor are invalid.
     pub fn dry_run(&self, link: &str, rules: &str, visitor: &str) -> Result<String, String> {
         let rules = self.0.read_rules(rules);
         let rules = rules.map_err(|errors| settings::first_reason(&errors))?;
@@ -79,7 +79,7 @@ impl Checks {
     }
 }
 
-/// The target with the query of a visitor in it, as edges send it.
+/// Merges the query of a visitor into the target, as edges do.
 #[wasm_bindgen]
 #[must_use]
 pub fn merge_query(target: &str, query: &str) -> String {
@@ -90,7 +90,7 @@ pub fn merge_query(target: &str, query: &str) -> String {
 /// Draws a chart of `[[time, number], ...]` as SVG; see [`chart::draw`].
 ///
 /// # Errors
-/// What is wrong with the points.
+/// The reason why the points are invalid.
 #[wasm_bindgen]
 pub fn chart(points: &str, title: &str) -> Result<String, String> {
     chart::read(points).map(|points| chart::draw(&points, title))
@@ -99,7 +99,7 @@ pub fn chart(points: &str, title: &str) -> Result<String, String> {
 /// Draws a QR code as SVG; see [`qr::Options`].
 ///
 /// # Errors
-/// Which option is wrong, or that the text is too long.
+/// The invalid option, or a text that is too long.
 #[wasm_bindgen]
 pub fn qr(text: &str, options: &str) -> Result<String, String> {
     qr::Options::read(options)?.draw(text)

@@ -1,4 +1,4 @@
-//! QR codes as SVG, with the colours, margin, level and logo that a person chooses.
+//! QR codes as SVG, with selectable colours, margin, error correction level and logo.
 
 use crate::json::Object;
 use qrcodegen::{QrCode, QrCodeEcc};
@@ -7,14 +7,14 @@ use std::fmt::Write;
 /// The widest margin, in modules; readers want four.
 pub const MAX_MARGIN: u8 = 16;
 
-/// The longest logo: the bytes of its data URL.
+/// The longest logo: bytes of its data URL.
 pub const MAX_LOGO_LENGTH: usize = 350_000;
 
-/// By how much the background must be brighter, of 255, by the formula of the W3C's "Techniques for Accessibility Evaluation":
-/// what is less cannot be read reliably.
+/// Minimum difference in brightness between background and modules, of 255, by the formula of the W3C's "Techniques for
+/// Accessibility Evaluation": codes with less contrast cannot be scanned reliably.
 pub const MIN_DIFFERENCE: u32 = 125;
 
-/// How a code is drawn.
+/// Options of drawing a code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// The colour of the modules, `#rrggbb`.
@@ -23,17 +23,18 @@ pub struct Options {
     light: String,
     /// The margin in modules, up to [`MAX_MARGIN`].
     margin: u8,
-    /// How much may be damaged: `L` 7 per cent, `M` 15, `Q` 25, `H` 30. With a logo it is `H`, because the logo covers modules.
+    /// The error correction level, the part that may be damaged: `L` 7 per cent, `M` 15, `Q` 25, `H` 30. With a logo it is `H`,
+    /// because the logo covers modules.
     level: String,
-    /// A picture in the middle, as a data URL; empty without one.
+    /// A picture in the middle, as a data URL; empty for none.
     logo: String,
 }
 
 impl Options {
-    /// Reads options from JSON; what is missing has its default.
+    /// Reads options from JSON; missing ones have their defaults.
     ///
     /// # Errors
-    /// Which one is wrong.
+    /// The invalid option.
     pub fn read(json: &str) -> Result<Self, String> {
         let object = Object::read(json)?;
         object.only(&["dark", "light", "margin", "level", "logo"])?;
@@ -100,8 +101,8 @@ impl Options {
         Ok(svg)
     }
 
-    /// The logo on a patch of the background: a fifth of the code in width, so a twenty-fifth of its modules, of which level `H` can
-    /// lose 30 per cent.
+    /// Draws the logo on a patch of the background: a fifth of the code in width, so a twenty-fifth of its modules, while level `H`
+    /// tolerates a loss of 30 per cent.
     fn push_logo(&self, code: &QrCode, svg: &mut String) {
         let width = (code.size() / 5) | 1;
         let start = (code.size() - width) / 2 + i32::from(self.margin);
@@ -114,7 +115,7 @@ impl Options {
     }
 }
 
-/// Each run of dark modules in a row as a rectangle of a path.
+/// Draws each run of dark modules in a row as a rectangle of a path.
 fn push_modules(code: &QrCode, margin: i32, svg: &mut String) {
     for y in 0..code.size() {
         let mut x = 0;
@@ -131,19 +132,19 @@ fn push_modules(code: &QrCode, margin: i32, svg: &mut String) {
     }
 }
 
-/// The brightness of a colour `#rrggbb`, of 255; `None` if it is none.
+/// The brightness of a colour `#rrggbb`, of 255; `None` if the text is not a colour.
 fn brightness(colour: &str) -> Option<u32> {
     let digits = colour
         .strip_prefix('#')
         .filter(|digits| digits.len() == 6)?;
-    // A sign would be taken for a digit otherwise.
+    // Otherwise a sign would be accepted.
     let is_hex = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     let number = u32::from_str_radix(digits, 16).ok().filter(|_| is_hex)?;
     let channel = |shift: u32| number >> shift & 0xff;
     Some((299 * channel(16) + 587 * channel(8) + 114 * channel(0)) / 1_000)
 }
 
-/// Whether a text is a data URL of a picture of at most [`MAX_LOGO_LENGTH`] bytes.
+/// True if a text is a data URL of a picture of at most [`MAX_LOGO_LENGTH`] bytes.
 #[must_use]
 pub fn is_picture(url: &str) -> bool {
     let kinds = ["png", "jpeg", "webp", "svg+xml"];
@@ -170,7 +171,7 @@ mod tests {
         Options::read(json).unwrap()
     }
 
-    /// Which modules the drawing has, from its path.
+    /// The modules of the drawing, from its path.
     fn modules(svg: &str) -> Vec<(i32, i32)> {
         let (_, path) = svg.split_once(" d=\"").unwrap();
         let (path, _) = path.split_once('"').unwrap();

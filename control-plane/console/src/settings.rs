@@ -1,4 +1,4 @@
-//! The settings of an installation that decide whether a link is valid, and the checks by them.
+//! The settings of an installation that affect the validity of links, and the checks by them.
 
 use crate::json::Object;
 use edgelink_wire::rules::{self, Rule, RuleError};
@@ -7,16 +7,16 @@ use edgelink_wire::{Code, Domain};
 use serde_json::{Value, json};
 use std::borrow::Cow;
 
-/// What a page says of the installation, checked.
+/// The checked settings of the installation, embedded in a page.
 ///
-/// Domains of other tenants are not among them: that no link may go there either only the API can say.
+/// Domains of other tenants are not among them: only the API can refuse links to these.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     /// The domains of the configuration.
     domains: Vec<Domain>,
-    /// The verified domains that the tenant has made.
+    /// The verified domains created by the tenant.
     made_domains: Vec<Domain>,
-    /// Hosts that no link may go to.
+    /// Hosts that are refused as targets.
     blocked_hosts: Vec<HostPattern>,
 }
 
@@ -24,7 +24,7 @@ impl Settings {
     /// Reads settings from JSON.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// The reason why they are invalid.
     pub fn read(json: &str) -> Result<Self, String> {
         let object = Object::read(json)?;
         object.only(&["domains", "madeDomains", "blockedHosts"])?;
@@ -41,10 +41,10 @@ impl Settings {
         })
     }
 
-    /// Checks the domain of a new link; returns how it is written.
+    /// Checks the domain of a new link; returns its normal form.
     ///
     /// # Errors
-    /// Why no link may be there.
+    /// The reason why it is refused.
     pub fn check_domain(&self, text: &str) -> Result<String, String> {
         let domain = Domain::parse(text).map_err(|error| error.to_string())?;
         if self.domains.contains(&domain) || self.made_domains.contains(&domain) {
@@ -54,10 +54,10 @@ impl Settings {
         }
     }
 
-    /// Checks a target; returns it as visitors get it.
+    /// Checks a target; returns it in the form sent to visitors.
     ///
     /// # Errors
-    /// Why no link may go there.
+    /// The reason why it is refused.
     pub fn check_target(&self, text: &str) -> Result<String, String> {
         let rules = TargetRules {
             own_domains: &self.domains,
@@ -73,7 +73,7 @@ impl Settings {
     /// Reads rules: a list, or an object with one, as JSON.
     ///
     /// # Errors
-    /// Everything that is wrong with them.
+    /// Every error in the rules.
     pub fn read_rules(&self, text: &str) -> Result<Vec<Rule>, Vec<RuleError>> {
         let check = |target: &str| self.check_target(target).map_err(Cow::Owned);
         rules::read_text(text, &check)
@@ -83,20 +83,20 @@ impl Settings {
 /// Checks an alias.
 ///
 /// # Errors
-/// Why no link may have it.
+/// The reason why it is refused.
 pub fn check_slug(text: &str) -> Result<(), String> {
     Code::parse(text)
         .map(drop)
         .map_err(|error| error.to_string())
 }
 
-/// All that is wrong with rules, as JSON.
+/// All errors in rules, as JSON.
 pub(crate) fn as_json(errors: &[RuleError]) -> String {
     let error = |error: &RuleError| json!({ "path": error.path, "reason": error.reason });
     Value::Array(errors.iter().map(error).collect()).to_string()
 }
 
-/// The first thing that is wrong with rules, with its path.
+/// The first error in rules, with its path.
 pub(crate) fn first_reason(errors: &[RuleError]) -> String {
     let first = errors.first();
     let text = first.map(|error| [&error.path, " ", &*error.reason].concat());

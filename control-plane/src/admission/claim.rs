@@ -1,9 +1,9 @@
-//! What is bounded, by how much, and who claims it.
+//! Bounds, the parties that share them, and claims for permits.
 
 use std::fmt;
 use std::net::IpAddr;
 
-/// How much there is of something, and how much of it one party may have.
+/// Bounds of a resource, in total and for each party.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     /// The setting that bounds it, or its name, which refusals repeat.
@@ -24,7 +24,7 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    /// So many permits, for which no claim waits, and of which a party may have all.
+    /// Bounds of `permits` alone: no claim waits, and one party may hold all of them.
     pub(crate) const fn new(name: &'static str, permits: usize) -> Self {
         Self {
             name,
@@ -38,7 +38,7 @@ impl Bounds {
         }
     }
 
-    /// The same permits, of which a tenant leaves one to others, and a key half of them. A single one is for all.
+    /// Leaves at least one permit to other tenants and half of them to other keys. A single permit may go to any.
     pub(crate) const fn shared(self) -> Self {
         let of_tenant = self.permits.saturating_sub(1);
         Self {
@@ -49,7 +49,7 @@ impl Bounds {
     }
 }
 
-/// One of those who share permits.
+/// One of the parties that share permits.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Party {
     /// An address, or its network.
@@ -60,21 +60,21 @@ pub(super) enum Party {
     Tenant(u32),
 }
 
-/// The parties for which a permit is wanted, as far as they are known.
+/// The parties that ask for a permit, as far as they are known.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Claim {
     parties: [Option<Party>; 3],
 }
 
 impl Claim {
-    /// A claim of a client with this address.
+    /// Creates the claim of a client with this address.
     pub(crate) fn of_address(address: IpAddr) -> Self {
         Self {
             parties: [Some(Party::Address(address)), None, None],
         }
     }
 
-    /// The same claim by a key of a tenant.
+    /// Adds the tenant and its key to the claim.
     pub(crate) fn by(self, tenant_id: u32, key_id: &str) -> Self {
         let [address, ..] = self.parties;
         let (key, tenant) = (Party::Key(key_id.into()), Party::Tenant(tenant_id));
@@ -88,14 +88,14 @@ impl Claim {
     }
 }
 
-/// Why there is no permit.
+/// The reason why a claim gets no permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// All are taken.
     Full(&'static str),
     /// The address, key or tenant has its share.
     Share(&'static str),
-    /// There is none by the deadline, as far as that can be known.
+    /// None is expected to become free by the deadline.
     Late(&'static str),
 }
 

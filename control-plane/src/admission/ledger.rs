@@ -1,4 +1,4 @@
-//! The books of an admission: who holds what, and who waits.
+//! The books of an admission: permits held, claims waiting, and sums by party.
 
 use super::claim::{Bounds, Claim, Party, Refusal};
 use std::cmp::Reverse;
@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// What a permit was held for last counts as one of so many.
+/// Window of the moving average of hold times: the last one weighs one part in this many.
 const MEAN_OF: u32 = 8;
 
 pub(super) struct Ledger {
@@ -19,15 +19,15 @@ pub(super) struct Ledger {
     parties: HashMap<Party, Holding>,
     bytes: usize,
     next_id: u64,
-    /// For how long a permit is held, in the mean of the last ones.
+    /// Moving average of the time for which permits are held.
     mean_time: Duration,
-    /// Since when all permits are taken and none came back.
+    /// Start of the time in which all permits are taken and none came back.
     full_since: Instant,
-    /// Since when every claim is refused, and no permit came back; `None` if the last one was admitted.
+    /// Start of the time in which every claim is refused and no permit came back; `None` if the last claim was admitted.
     refused_since: Option<Instant>,
 }
 
-/// Tells that a permit has given way, and which bound was reached.
+/// Signals that a permit has given way, and the bound that was reached.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Notice {
     token: CancellationToken,
@@ -35,7 +35,7 @@ pub(super) struct Notice {
 }
 
 impl Notice {
-    /// Done when it is sent.
+    /// Completes when the notice is sent.
     pub(super) async fn sent(self) {
         self.token.cancelled_owned().await;
     }
@@ -51,17 +51,17 @@ impl Notice {
     }
 }
 
-/// Tells a claim that waits that it has its permit; dropped, that it gives way.
+/// Hands a waiting claim its permit; if dropped, the claim gives way.
 type Grant = oneshot::Sender<()>;
 
-/// A permit that is out.
+/// A permit that is held.
 struct Held {
     claim: Claim,
     since: Instant,
     bytes: usize,
-    /// What its client has paid of its time.
+    /// Bytes that its client has paid for its time.
     paid: usize,
-    /// Whether it gives way at the moment, and how it is told; `None` if it never does.
+    /// True while it may give way, and the notice for it; `None` if it never does.
     yields: Option<(bool, Notice)>,
 }
 
@@ -72,7 +72,7 @@ struct Waiting {
     grant: Grant,
 }
 
-/// All that a party holds.
+/// Totals of what a party holds.
 #[derive(Clone, Copy, Default)]
 struct Holding {
     permits: usize,
@@ -80,13 +80,13 @@ struct Holding {
     bytes: usize,
 }
 
-/// How much of something a party holds.
+/// Selects one amount of a [`Holding`].
 type Amount = fn(&Holding) -> usize;
 
-/// What the parties of a claim hold, the most first, by which claims are compared.
+/// Amounts that the parties of a claim hold, in descending order; claims are compared by it.
 type Measure = [usize; 3];
 
-/// What becomes of a claim that may wait.
+/// Outcome of a claim that may wait.
 pub(super) enum Lines {
     Taken(u64),
     Waits(u64, oneshot::Receiver<()>),
@@ -107,7 +107,7 @@ impl Ledger {
         }
     }
 
-    /// A permit at once; `gone` is cancelled if it is to give way, and it gives way from the start.
+    /// Takes a permit at once. With `gone` it may give way from the start, and `gone` is sent when it does.
     pub(super) fn take(
         &mut self,
         claim: Claim,
@@ -128,7 +128,7 @@ impl Ledger {
         Ok(id)
     }
 
-    /// A permit at once, or a place in the line.
+    /// Takes a permit at once, or a place in the line.
     pub(super) fn line_up(
         &mut self,
         claim: Claim,
@@ -162,7 +162,7 @@ impl Ledger {
         Ok(Lines::Waits(id, granted))
     }
 
-    /// Counts a permit as one of further parties.
+    /// Counts a permit against further parties.
     pub(super) fn identify(
         &mut self,
         id: u64,
@@ -221,7 +221,7 @@ impl Ledger {
             if let Some((gives_way, _)) = held.yields.as_mut() {
                 *gives_way = true;
             }
-            // It makes room for others, as one that has come back does.
+            // A permit that may give way makes room for others, as a returned one does.
             self.refused_since = None;
         }
         self.serve_line(now);
@@ -260,7 +260,7 @@ impl Ledger {
         self.held.len() < self.bounds.permits
     }
 
-    /// Counts a permit for a claim, and its bytes, if there is room for it, or others give way.
+    /// Counts a permit and its bytes for a claim if there is room, or if others give way.
     fn take_now(&mut self, claim: &Claim, bytes: usize, now: Instant) -> Result<(), Refusal> {
         self.make_room_within_share(claim, now)?;
         self.count_permit(claim, bytes);
@@ -271,7 +271,7 @@ impl Ledger {
         room
     }
 
-    /// The opposite of [`Ledger::remove`].
+    /// Undoes [`Ledger::remove`].
     fn put_back(&mut self, id: u64, held: Held) {
         self.count_permit(&held.claim, held.bytes);
         self.bytes = self.bytes.saturating_add(held.bytes);
@@ -295,7 +295,7 @@ impl Ledger {
         Some(held)
     }
 
-    /// Counts a permit for so many bytes at all parties of its claim.
+    /// Counts a permit and its bytes against all parties of its claim.
     fn count_permit(&mut self, claim: &Claim, bytes: usize) {
         self.count(claim, |holding| {
             holding.permits += 1;
@@ -303,7 +303,7 @@ impl Ledger {
         });
     }
 
-    /// The opposite of [`Ledger::count_permit`].
+    /// Undoes [`Ledger::count_permit`].
     fn uncount_permit(&mut self, claim: &Claim, bytes: usize) {
         self.uncount(claim, |holding| {
             holding.permits -= 1;
@@ -320,7 +320,7 @@ impl Ledger {
         }
     }
 
-    /// The opposite. A party that holds nothing is forgotten.
+    /// Undoes [`Ledger::count`], and drops parties that hold nothing.
     fn uncount(&mut self, claim: &Claim, change: impl Fn(&mut Holding)) {
         for party in claim.parties() {
             if let Some(holding) = self.parties.get_mut(party) {
@@ -375,8 +375,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Lets others give way to a claim that is counted already, until there is room for it and so many bytes; none of them where that
-    /// would not do. `own` is its permit, if it has one: then it needs bytes alone.
+    /// Lets others give way to a claim that is counted already, until there is room for it and its bytes; none of them if that would not
+    /// suffice. `own` is its permit, if it has one: then it needs bytes only.
     fn make_room(
         &mut self,
         claim: &Claim,
@@ -412,7 +412,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// The bound by which there is no room for a claim of so many bytes, and what of it a party holds; `own` is its permit, if it has one.
+    /// The bound that leaves no room for a claim of so many bytes, and the amount that it limits; `own` is its permit, if it has one.
     fn missing(&self, bytes: usize, own: Option<u64>) -> Option<(&'static str, Amount)> {
         if self.bytes.saturating_add(bytes) > self.bounds.bytes {
             return Some((self.bounds.bytes_name, |holding| holding.bytes));
@@ -421,7 +421,7 @@ impl Ledger {
         needs_permit.then_some((self.bounds.name, |holding| holding.permits))
     }
 
-    /// The permit, of those that give way and are among these, that has the largest measure, and then has paid least for its time.
+    /// The permit with the largest measure, among these that may give way; of several the one that has paid least for its time.
     fn victim(
         &self,
         is_among: impl Fn(u64, &Held) -> bool,
@@ -440,8 +440,8 @@ impl Ledger {
         first.map(|(id, _)| *id)
     }
 
-    /// Has the last claim of the party that waits and holds most leave the line, if that is not the one of this claim, which is counted
-    /// already.
+    /// Removes from the line the last claim of the waiting party that holds most, unless that is the party of this claim, which is
+    /// counted already.
     fn shorten_line_for(&mut self, claim: &Claim) -> bool {
         let of = |holding: &Holding| holding.permits + holding.waiting;
         let own = self.measure(claim, of);
@@ -453,14 +453,14 @@ impl Ledger {
         if measure <= own {
             return false;
         }
-        // Dropped, its grant says that it has none.
+        // Its grant is dropped, which refuses it.
         if let Some(waiting) = self.line.remove(place) {
             self.uncount(&waiting.claim, |holding| holding.waiting -= 1);
         }
         true
     }
 
-    /// Gives permits to those who wait, in turns, as far as there are any or others give way.
+    /// Gives permits to waiting claims, in turns, as far as any are free or others give way.
     fn serve_line(&mut self, now: Instant) {
         loop {
             let line = self.line.iter().enumerate();
@@ -481,7 +481,7 @@ impl Ledger {
             };
             self.uncount(&claim, |holding| holding.waiting -= 1);
             self.hold(id, Held::new(claim, 0, gone, now), now);
-            // A claim that was dropped leaves by itself.
+            // A dropped claim leaves by itself.
             let _ = grant.send(());
         }
     }
@@ -490,7 +490,7 @@ impl Ledger {
         self.measure(claim, |holding| holding.permits)
     }
 
-    /// For how long a claim waits, by how long permits are held, and for how long none has come back.
+    /// Expected wait of a claim, from the hold time of permits and the time since one came back.
     fn predicted_wait(&self, claim: &Claim, now: Instant) -> Duration {
         if self.has_permit() {
             return Duration::ZERO;
@@ -502,7 +502,7 @@ impl Ledger {
         let permits = u32::try_from(self.bounds.permits.max(1)).unwrap_or(u32::MAX);
         let between = self.mean_time / permits;
         let silence = now.saturating_duration_since(self.full_since);
-        // Where none comes back for longer than permits are held, it may be as long again.
+        // If none has come back for longer than permits are held, it may take as long again.
         let next = if silence < between {
             between - silence
         } else {
@@ -529,7 +529,7 @@ impl Held {
             .is_some_and(|(gives_way, _)| *gives_way)
     }
 
-    /// What its client has paid for its time, in bytes a second.
+    /// Bytes a second that its client has paid.
     fn rate(&self, now: Instant) -> f64 {
         let time = now.saturating_duration_since(self.since).as_secs_f64();
         self.paid as f64 / time.max(1e-3)
@@ -538,7 +538,7 @@ impl Held {
 
 #[cfg(test)]
 impl Ledger {
-    /// Whether nothing is held, and nothing is left of what was.
+    /// True if nothing is held and no trace of earlier permits is left.
     pub(super) fn is_forgotten(&self) -> bool {
         self.held.is_empty() && self.line.is_empty() && self.parties.is_empty() && self.bytes == 0
     }

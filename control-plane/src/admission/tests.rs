@@ -179,7 +179,7 @@ async fn a_claim_whose_turn_comes_too_late_is_refused_at_once() {
     assert!(refused(1).is_none());
 }
 
-/// The same with a deadline in so many seconds, until it is dropped.
+/// Waits with a deadline in this many seconds, until dropped.
 async fn wait_for(admission: &Admission, seconds: u32) -> tokio::task::JoinSet<()> {
     let admission = admission.clone();
     let mut tasks = tokio::task::JoinSet::new();
@@ -303,7 +303,7 @@ async fn none_gives_way_to_a_claim_that_has_no_room_even_then() {
     drop(settled);
 
     let two = [(), ()].map(|()| room.try_take_yielding(address(1), 40).unwrap());
-    // With one of them gone, its address holds less than the claim.
+    // Without one of them, its address would hold less than the claim.
     assert!(room.try_take_yielding(address(2), 70).is_err());
     for kept in &two {
         assert_eq!(now(kept.given_way()), None);

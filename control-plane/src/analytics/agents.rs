@@ -1,8 +1,8 @@
-//! What user agents say: the class of the device, the families of browser and operating system, whether it is a bot.
+//! User-agent classification: class of the device, families of browser and operating system, bots.
 //!
 //! Families are those of [uap-core](https://github.com/ua-parser/uap-core), whose expressions are compiled with the first call: about
-//! 0.2 s of CPU and 25 MB, and up to 70 MB more while ever different user agents come (caches of the expressions). A user agent that
-//! is not known yet takes some 20 µs, the worst ones 0.5 ms: the expressions take linear time, and the text is short.
+//! 0.2 s of CPU and 25 MB, and up to 70 MB more while ever different user agents arrive (caches of the expressions). An uncached
+//! user agent takes some 20 µs, the worst ones 0.5 ms: the expressions take linear time, and the text is short.
 
 mod bots;
 mod device;
@@ -14,25 +14,25 @@ use edgelink_wire::rules::is_bot;
 use moka::sync::Cache;
 use std::sync::{Arc, LazyLock};
 
-/// The most user agents that are remembered with what they say: some 15 MB if they are as long as allowed.
+/// Most user agents that are cached: some 15 MB if they are as long as allowed.
 const MAX_KNOWN: u64 = 20_000;
 
 /// The longest name of a family in bytes; longer ones are cut off.
 const MAX_FAMILY: usize = 64;
 
-/// What uap-core calls families that it does not know.
+/// The name that uap-core gives to unknown families.
 const OTHER_FAMILY: &str = "Other";
 
-/// What uap-core calls the device of a bot.
+/// The name that uap-core gives to the device of a bot.
 const SPIDER: &str = "Spider";
 
 static KNOWN: LazyLock<Known> = LazyLock::new(|| remembering(MAX_KNOWN));
 
 static PARSER: LazyLock<Option<Parser>> = LazyLock::new(Parser::compile);
 
-/// What a user agent says. Of a text that is longer than [`MAX_TEXT`] the begin counts.
+/// Classifies a user agent. Only its first [`MAX_TEXT`] bytes count.
 ///
-/// Known ones take 0.1 µs. The first call compiles all expressions: [`warm_up`] does that before.
+/// A cached one takes 0.1 µs. The first call compiles all expressions unless [`warm_up`] did so before.
 #[must_use]
 pub fn parse(user_agent: &str) -> Arc<Agent> {
     let user_agent = beginning(user_agent, MAX_TEXT);
@@ -50,7 +50,7 @@ pub fn warm_up() {
     LazyLock::force(&PARSER);
 }
 
-/// User agents, and what they say.
+/// Cache of classified user agents.
 type Known = Cache<Box<str>, Arc<Agent>>;
 
 fn remembering(most: u64) -> Known {
@@ -64,7 +64,7 @@ struct Parser {
 }
 
 impl Parser {
-    /// `None` if what is compiled into the program is wrong, which a test excludes.
+    /// `None` if the embedded expressions are invalid, which a test excludes.
     fn compile() -> Option<Self> {
         let regexes = include_str!("../../data/user-agents/regexes.json");
         let regexes: ua_parser::Regexes<'static> = serde_json::from_str(regexes).ok()?;

@@ -1,4 +1,4 @@
-//! Clicks that are written together, in columns: each text is there once, and rows have its number.
+//! Clicks that are written together, in columns: each text is stored once, and rows hold its number.
 
 use super::agents;
 use super::model::{Agent, Click, Described, Orphan};
@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use tokio::time::Instant;
 
-/// The texts of a click that have a column of their own: country, city, referrer, language, UTM parameters.
+/// Number of text columns: country, city, referrer, language, UTM parameters.
 pub(super) const TEXTS: usize = 4 + UTM;
 
 /// The column of the first UTM parameter.
@@ -24,30 +24,30 @@ type Map<K, V> = HashMap<K, V, RandomState>;
 pub struct Chunk {
     /// The rows of the queue, ascending. Writing removes them in its transaction.
     pub rows: Vec<u64>,
-    /// The insert outside of the database that the rows are marked with; `None` if they are not.
+    /// Id of the external insert with which the rows are marked; `None` if they are not.
     pub insert_id: Option<u64>,
-    /// Until when it may be sent out of the database; `None` for any time. A writer that was stopped longer than its lease lasts would send
-    /// what its successor has written long before.
+    /// Deadline for sending it to an external engine; `None` for no limit. A writer that was paused beyond its lease would otherwise send
+    /// clicks that its successor has written long before.
     pub send_until: Option<Instant>,
     /// The clicks in them.
     pub(super) clicks: Columns,
-    /// The links that were followed.
+    /// The clicked links.
     pub(super) links: Vec<FollowedLink>,
-    /// The user agents. The first one says nothing.
+    /// The user agents; the first one is empty.
     pub(super) agents: Vec<UserAgent>,
     pub(super) texts: Texts,
     /// The orphan visits in them.
     pub(super) orphans: Vec<Orphan>,
 }
 
-/// Texts by their numbers. That of the empty one is 0.
+/// Texts by their numbers; the empty text is 0.
 #[derive(Clone, Debug)]
 pub(super) struct Texts {
     all: Vec<Arc<str>>,
     numbers: Map<Arc<str>, u32>,
 }
 
-/// A link that was followed, or a key that has none.
+/// A clicked link, or a key without a link.
 #[derive(Clone, Debug)]
 pub(super) struct FollowedLink {
     /// The text of its key, `{domain}/{code}`.
@@ -59,11 +59,11 @@ pub(super) struct FollowedLink {
     /// The domain; 0 if it is unknown.
     pub(super) domain_id: u32,
     pub(super) tags: Arc<[String]>,
-    /// The UTM parameters of its target, and then of those of its rules; empty if there are none.
+    /// UTM parameters of its target, then of its rules' targets; empty if there are none.
     campaigns: Vec<[u32; UTM]>,
 }
 
-/// A user agent, and the texts of what it says.
+/// A user agent and the texts of its classification.
 #[derive(Clone, Debug, Default)]
 pub(super) struct UserAgent {
     pub(super) text: u32,
@@ -73,26 +73,26 @@ pub(super) struct UserAgent {
     pub(super) os: u32,
 }
 
-/// Clicks, or several of a link about which nothing else is known: all columns have as many rows.
+/// Rows of one click with attributes, or of several clicks of a link without; all columns are equally long.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Columns {
     /// Unix seconds.
     pub(super) at: Vec<u64>,
-    /// How many; 1 of a click that is described.
+    /// Number of clicks; 1 for a click with attributes.
     pub(super) count: Vec<u64>,
-    /// The place of the link.
+    /// Index of the link.
     pub(super) link: Vec<u32>,
-    /// The place of the user agent; 0 for none.
+    /// Index of the user agent; 0 for none.
     pub(super) agent: Vec<u32>,
-    /// 0 of clicks about which nothing is known.
+    /// 0 for clicks without attributes.
     pub(super) status: Vec<u16>,
     pub(super) rule: Vec<u8>,
     pub(super) is_described: Vec<bool>,
     pub(super) texts: [Vec<u32>; TEXTS],
-    /// 0 where [`Columns::has_visitor`] is not set.
+    /// 0 unless [`Columns::has_visitor`] is set.
     pub(super) visitor: Vec<u64>,
     pub(super) has_visitor: Vec<bool>,
-    /// Those that there are, with their rows, ascending.
+    /// Ids with their rows, ascending.
     pub(super) ids: Vec<(usize, ClickId)>,
 }
 
@@ -138,7 +138,7 @@ impl Texts {
     }
 
     fn add(&mut self, text: Arc<str>) -> u32 {
-        // A chunk has fewer bytes.
+        // A chunk has fewer bytes than that.
         let number = u32::try_from(self.all.len()).unwrap_or(0);
         self.all.push(Arc::clone(&text));
         self.numbers.insert(text, number);
@@ -155,7 +155,7 @@ impl Texts {
         self.all.get(number as usize).map_or("", |text| text)
     }
 
-    /// The same, to keep.
+    /// Shares the text of a number.
     pub(super) fn shared(&self, number: u32) -> Arc<str> {
         self.all.get(number as usize).cloned().unwrap_or_default()
     }
@@ -167,7 +167,7 @@ impl Texts {
 }
 
 impl FollowedLink {
-    /// A key whose link is not known.
+    /// Creates the entry of a key whose link is unknown.
     pub(super) fn unknown(key: u32) -> Self {
         Self {
             key,
@@ -179,7 +179,7 @@ impl FollowedLink {
         }
     }
 
-    /// Whether there is a link with that key, or a tombstone.
+    /// True if a link or a tombstone has that key.
     pub(super) fn is_known(&self) -> bool {
         self.tenant_id > 0
     }
@@ -227,7 +227,7 @@ impl Columns {
         self.has_visitor.push(click.visitor.is_some());
     }
 
-    /// Leaves the first rows.
+    /// Keeps the first rows.
     pub(super) fn truncate(&mut self, rows: usize) {
         self.at.truncate(rows);
         self.count.truncate(rows);
@@ -244,7 +244,7 @@ impl Columns {
         self.ids.retain(|(row, _)| *row < rows);
     }
 
-    /// Gives described clicks the UTM parameters of the target that they led to, where the visitor's query had none.
+    /// Gives clicks with attributes the UTM parameters of their target where the visitor's query had none.
     pub(super) fn take_campaigns(&mut self, links: &[FollowedLink]) {
         if links.iter().all(|link| link.campaigns.is_empty()) {
             return;
@@ -270,7 +270,7 @@ impl Columns {
 }
 
 impl Chunk {
-    /// A chunk of these clicks, whose links are known.
+    /// Creates a chunk of clicks whose links are resolved.
     #[must_use]
     pub fn of(rows: Vec<u64>, clicks: &[Click], orphans: Vec<Orphan>) -> Self {
         let mut chunk = Self {
@@ -302,7 +302,7 @@ impl Chunk {
         chunk
     }
 
-    /// One without clicks, whose first user agent says nothing.
+    /// Creates one without clicks, with the empty user agent.
     pub(super) fn empty() -> Self {
         Self {
             agents: vec![UserAgent::default()],
@@ -322,7 +322,7 @@ impl Chunk {
         last_place(&self.links)
     }
 
-    /// Adds a user agent; its place.
+    /// Adds a user agent and returns its index.
     pub(super) fn add_agent(&mut self, text: u32, agent: &Arc<Agent>) -> u32 {
         self.agents.push(UserAgent {
             text,
@@ -334,7 +334,7 @@ impl Chunk {
         last_place(&self.agents)
     }
 
-    /// Parses a user agent and adds it; its place.
+    /// Parses and adds a user agent, and returns its index.
     pub(super) fn parse_agent(&mut self, text: u32) -> u32 {
         match text {
             0 => 0,
@@ -385,7 +385,7 @@ impl Chunk {
         }
     }
 
-    /// What is known of a click.
+    /// The attributes of a click; `None` if it has none.
     pub(super) fn described(&self, row: usize) -> Option<Described> {
         let clicks = &self.clicks;
         if !clicks.is_described[row] {
@@ -413,7 +413,7 @@ impl Chunk {
         &self.links[self.clicks.link[row] as usize]
     }
 
-    /// Whether each row is that of a bot.
+    /// For each row, true if a bot made it.
     pub(super) fn is_bot(&self) -> impl Iterator<Item = bool> {
         let agents = self.clicks.agent.iter();
         agents.map(|agent| self.agents[*agent as usize].agent.is_bot)
@@ -427,7 +427,7 @@ impl Chunk {
             .fold(0, |sum, count| sum.saturating_add(*count))
     }
 
-    /// Clicks by link, in the order of the links, without those that have none.
+    /// Clicks by link, ordered by id, without clicks that have no link.
     pub(super) fn totals(&self) -> Vec<(u64, Tally)> {
         let mut sums = vec![Tally::default(); self.links.len()];
         let rows = self.clicks.link.iter().zip(&self.clicks.count);
@@ -453,6 +453,6 @@ impl Chunk {
 }
 
 fn last_place<T>(items: &[T]) -> u32 {
-    // A chunk has fewer.
+    // A chunk has fewer items than that.
     u32::try_from(items.len().saturating_sub(1)).unwrap_or(0)
 }

@@ -34,12 +34,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct ClickHouse {
     connection: Connection,
     store: Arc<Store>,
-    /// The day on which what is over was dropped last.
+    /// The last day on which expired data was dropped.
     expired: AtomicU64,
 }
 
 impl ClickHouse {
-    /// An engine that connects, and makes its tables, when it is asked for the first time. The database has the queue.
+    /// Creates an engine that connects and creates its tables on first use. The queue is in the database.
     #[must_use]
     pub fn new(settings: &AnalyticsConfig, store: Arc<Store>) -> Self {
         Self {
@@ -49,7 +49,7 @@ impl ClickHouse {
         }
     }
 
-    /// The version of the server. Nothing is made.
+    /// Returns the version of the server, without creating anything.
     ///
     /// # Errors
     /// ClickHouse does not answer, or refuses the user.
@@ -57,8 +57,8 @@ impl ClickHouse {
         self.connection.version().await
     }
 
-    /// Writes the clicks and orphan visits of a chunk. They count once however often this is called with that id and
-    /// the same rows of the queue, and whatever became of the calls before.
+    /// Writes the clicks and orphan visits of a chunk. They count once, however often this is called with that id and the same rows of
+    /// the queue, and however earlier calls ended.
     ///
     /// # Errors
     /// ClickHouse failed; the chunk is written, or will be when this is called again.
@@ -66,7 +66,7 @@ impl ClickHouse {
         writing::write(&self.connection, insert_id, chunk, &chunk.orphans).await
     }
 
-    /// Drops what is older than its retention where the server does not do so by itself; `now` in unix seconds.
+    /// Drops data past its retention where the server does not do so by itself; `now` in unix seconds.
     ///
     /// # Errors
     /// ClickHouse failed.
@@ -145,8 +145,8 @@ impl Engine for ClickHouse {
         let deleted = self.totals(links).await?;
         let (client, dialect) = self.connection.ready().await?;
         self.store.delete_link_clicks(links).await?;
-        // The totals last: they are read first if a deletion is called again after a failure. What days and months are added up of comes
-        // before these, and what was read of it until then is written.
+        // The totals come last: they are read first if a deletion is repeated after a failure. Sources of days and months come before
+        // the rollups, and rollups in progress are awaited.
         let fill = self.connection.fill_name();
         for table in TABLES
             .iter()
@@ -176,7 +176,7 @@ impl Engine for ClickHouse {
         Ok(deleted)
     }
 
-    /// Adds days up that are over; once a day, what is past its retention is dropped.
+    /// Rolls up completed days; once a day, drops data past its retention.
     async fn upkeep(&self, settled: u64) -> Result<bool, EngineError> {
         if days::build(&self.connection, settled).await? {
             return Ok(true);
@@ -192,8 +192,8 @@ impl Engine for ClickHouse {
 }
 
 impl ClickHouse {
-    /// As many orphan visits as are kept of each tenant and day. They are counted once the insert has come to its end, so that a
-    /// repeated one has the same.
+    /// Keeps at most the configured number of orphan visits of each tenant and day. They are counted when the insert is settled, so
+    /// that a repeated insert has the same ones.
     async fn kept_orphans<'a>(
         &self,
         orphans: &'a [Orphan],
@@ -225,7 +225,7 @@ fn day_of(orphan: &Orphan) -> (u32, u64) {
     (orphan.tenant_id, orphan.at / 86_400)
 }
 
-/// How many orphan visits there are of each tenant and day.
+/// Counts orphan visits by tenant and day.
 fn orphan_days(orphans: &[Orphan]) -> Vec<((u32, u64), u64)> {
     let mut days: BTreeMap<(u32, u64), u64> = BTreeMap::new();
     for orphan in orphans {

@@ -1,7 +1,7 @@
-//! What is known of a click, as a column of raw clicks holds it.
+//! Encoding of a click's attributes in the column of raw clicks.
 //!
-//! Layout, numbers as unsigned LEB128, texts behind their length: version (1 byte; 0 for a click of which nothing is known), flags
-//! (1 byte: a bot, a visitor, an id), device (1 byte), status, rule, the texts, the visitor (8 bytes), the id (16 bytes).
+//! Layout, with numbers as unsigned LEB128 and texts prefixed by their length: version (1 byte; 0 for a click without attributes), flags
+//! (1 byte: bot, visitor, id), device (1 byte), status, rule, the texts, the visitor (8 bytes), the id (16 bytes).
 
 use super::model::{Agent, Described, Device};
 use edgelink_wire::{RecordError, varint};
@@ -22,7 +22,7 @@ const DEVICES: [Device; 5] = [
     Device::Other,
 ];
 
-/// Appends the bytes of a click.
+/// Appends the encoded attributes.
 pub(crate) fn write(described: Option<&Described>, out: &mut Vec<u8>) {
     let Some(described) = described else {
         out.push(NOTHING);
@@ -61,10 +61,10 @@ pub(crate) fn write(described: Option<&Described>, out: &mut Vec<u8>) {
     }
 }
 
-/// Reads what [`write`] has written.
+/// Decodes the output of [`write`].
 ///
 /// # Errors
-/// The [`RecordError`] that says what is wrong.
+/// [`RecordError`] if the bytes are malformed.
 pub(crate) fn read(mut bytes: &[u8]) -> Result<Described, RecordError> {
     let input = &mut bytes;
     match varint::read_array(input)? {

@@ -1,7 +1,7 @@
-//! From clicks to what is added to rollups and totals.
+//! Aggregation of clicks into increments of rollups and totals.
 //!
-//! Rows are put in the order of hour, tenant, domain and link, so that those of each rollup follow one another, and are then counted
-//! column by column in an array that has a place for each text.
+//! Rows are sorted by hour, tenant, domain and link, so that those of each rollup are adjacent, and are then counted column by
+//! column in an array with an entry for each text.
 
 use super::chunk::{Chunk, FollowedLink, UTMS};
 use super::reading::{cut, host};
@@ -12,15 +12,15 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::LazyLock;
 
-/// The longest value in bytes; longer ones are cut off. That of a link key is shorter.
+/// Longest value in bytes; longer ones are truncated. Link keys are shorter.
 const MAX_VALUE: usize = 324;
 
 const HOUR_SECONDS: u64 = 3600;
 
-/// The texts of the statuses of redirects.
+/// Redirect statuses as texts.
 const STATUSES: [(u16, &str); 4] = [(301, "301"), (302, "302"), (307, "307"), (308, "308")];
 
-/// The columns whose texts are values as they are.
+/// Attributes whose columns hold their values directly.
 const COLUMNS: [Attribute; 9] = [
     Attribute::Country,
     Attribute::City,
@@ -35,7 +35,7 @@ const COLUMNS: [Attribute; 9] = [
 
 const _: () = assert!(matches!(COLUMNS[UTMS], Attribute::UtmSource));
 
-/// What is added to rollups and totals.
+/// Increments of rollups and totals.
 #[derive(Debug, Default)]
 pub(super) struct Gathered<'a> {
     /// By hour, in no order.
@@ -44,7 +44,7 @@ pub(super) struct Gathered<'a> {
     pub(super) totals: Vec<(u64, Tally)>,
 }
 
-/// The clicks of a domain in an hour that have a value.
+/// Clicks of a domain in an hour with a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DomainValue<'a> {
     pub(super) tenant_id: u32,
@@ -56,7 +56,7 @@ pub(super) struct DomainValue<'a> {
     pub(super) tally: Tally,
 }
 
-/// Gathers clicks. Of each attribute `most` values stay.
+/// Aggregates clicks, keeping `most` values of each attribute.
 pub(super) fn gather(chunk: &Chunk, most: usize) -> Gathered<'_> {
     let mut counter = Counter::new(chunk, MAX_VALUE);
     let order = Order::of(chunk);
@@ -95,7 +95,7 @@ pub(super) fn gather(chunk: &Chunk, most: usize) -> Gathered<'_> {
     }
 }
 
-/// The values of the clicks of each domain, as they are, without links and the empty ones, but with the tag that is empty.
+/// Values of the clicks of each domain, without links and without empty values, except the empty tag.
 pub(super) fn domain_values(chunk: &Chunk) -> Vec<DomainValue<'_>> {
     let mut counter = Counter::new(chunk, usize::MAX);
     let order = Order::of(chunk);
@@ -128,14 +128,14 @@ pub(super) fn domain_scope(tenant_id: u32, domain_id: u32) -> u64 {
     u64::from(tenant_id) << 32 | u64::from(domain_id)
 }
 
-/// Where a row belongs to.
+/// Sort key of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     hour: u32,
     tenant_id: u32,
     domain_id: u32,
     link_id: u64,
-    /// The text of the key where there is no link, else 0.
+    /// The text of the key if there is no link, else 0.
     key: u32,
     /// The place of the link.
     link: u32,
@@ -151,7 +151,7 @@ impl Place {
     }
 }
 
-/// Rows in the order of their places.
+/// Rows in the order of their keys.
 struct Order {
     rows: Vec<(Place, u32)>,
     numbers: Vec<u32>,
@@ -176,7 +176,7 @@ impl Order {
                 link,
             }
         };
-        // Sorting few numbers is faster: the ranks of links in the order of their places, and the hours.
+        // Sorting a few numbers is faster: the ranks of links, and the hours.
         let mut ranked: Vec<Place> = (0..chunk.links.len() as u32)
             .map(|link| place(link, 0))
             .collect();
@@ -234,17 +234,17 @@ struct Counter<'a> {
     chunk: &'a Chunk,
     /// The longest value in bytes.
     max_value: usize,
-    /// Texts that are numbers, or are cut off, behind those of the chunk.
+    /// Numbers and truncated texts, after the texts of the chunk.
     more: HashMap<&'a str, u32>,
     texts: Vec<&'a str>,
-    /// By text, its number as a value.
+    /// The value of each text.
     values: Vec<u32>,
-    /// By value, its place in the order of the bytes.
+    /// The rank of each value in byte order.
     ranks: Vec<u32>,
     by_rank: Vec<u32>,
     is_bot: Vec<bool>,
     tallies: Vec<Tally>,
-    /// The values whose tallies are not zero.
+    /// Values with tallies other than zero.
     touched: Vec<u32>,
     agents: Vec<Tally>,
 }
@@ -284,7 +284,7 @@ impl<'a> Counter<'a> {
         counter
     }
 
-    /// The texts that are in no column.
+    /// Adds the texts that are in no column.
     fn add_further_texts(&mut self) {
         for rule in &self.chunk.clicks.rule {
             if *rule > 0 {
@@ -327,7 +327,7 @@ impl<'a> Counter<'a> {
         })
     }
 
-    /// Counts rows, with the values that their links have beside their own.
+    /// Counts rows by their own values and those of their links.
     fn count(
         &mut self,
         rows: &[u32],
@@ -411,7 +411,7 @@ impl<'a> Counter<'a> {
         }
     }
 
-    /// Rules and statuses.
+    /// Counts rules and statuses.
     fn count_numbers(&mut self, rows: &[u32], lists: &mut [Values<'a>; ATTRIBUTES], most: usize) {
         let clicks = &self.chunk.clicks;
         let mut rules: HashMap<u8, Tally> = HashMap::new();
@@ -463,7 +463,7 @@ impl<'a> Counter<'a> {
         }
     }
 
-    /// What was counted since, in the order of the values.
+    /// Takes the tallies counted since the last call, in the order of the values.
     fn take(&mut self, most: usize) -> Values<'a> {
         for value in &mut self.touched {
             *value = self.ranks[*value as usize];

@@ -1,11 +1,11 @@
-//! Counts clicks of the last minutes, to find the links that are followed most.
+//! Click counts of the last minutes, to find the most clicked links.
 
 use super::chunk::Chunk;
 use foldhash::fast::RandomState;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// The most links that are counted in a minute. With more, those with fewest clicks of that minute are forgotten.
+/// Most links that are counted in a minute. Beyond it, the ones with fewest clicks in that minute are dropped.
 const MAX_LINKS: usize = 100_000;
 
 const MINUTE_SECONDS: u64 = 60;
@@ -17,7 +17,7 @@ pub(super) struct HotCounts {
 }
 
 impl HotCounts {
-    /// No clicks yet. Those of so many minutes are to count.
+    /// Creates empty counts over a window of so many minutes.
     pub(super) fn new(window_minutes: u64) -> Self {
         Self {
             window_minutes,
@@ -25,14 +25,14 @@ impl HotCounts {
         }
     }
 
-    /// Forgets all, and takes these links to have been followed just now: another process has counted them.
+    /// Replaces all counts by these, which another process has counted, as of `now`.
     pub(super) fn start_again(&mut self, links: Vec<(String, u64)>, now: u64) {
         self.minutes.clear();
         let links = links.into_iter().map(|(key, clicks)| (key.into(), clicks));
         self.minutes.insert(now / MINUTE_SECONDS, links.collect());
     }
 
-    /// Adds clicks of links; those that are too old at `now` (unix seconds) are left out.
+    /// Adds the clicks of links, except those too old at `now` (unix seconds).
     pub(super) fn add(&mut self, chunk: &Chunk, now: u64) {
         let first = (now / MINUTE_SECONDS).saturating_sub(self.window_minutes);
         let mut sums: HashMap<(u64, u32), u64, RandomState> = HashMap::default();
@@ -58,7 +58,7 @@ impl HotCounts {
         }
     }
 
-    /// The links followed most, `limit` at most, the hottest first.
+    /// The most clicked links, at most `limit`, the hottest first.
     pub(super) fn hottest(&self, limit: usize, now: u64) -> Vec<(String, u64)> {
         let first = (now / MINUTE_SECONDS).saturating_sub(self.window_minutes);
         let mut sums: HashMap<&Arc<str>, u64> = HashMap::new();
@@ -81,7 +81,7 @@ impl HotCounts {
     }
 }
 
-/// Leaves half of the links, those with most clicks, if there are too many.
+/// Keeps the more clicked half of the links if there are too many.
 fn forget_few(links: &mut HashMap<Arc<str>, u64>) {
     if links.len() <= MAX_LINKS {
         return;

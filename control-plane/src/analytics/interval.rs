@@ -1,7 +1,7 @@
-//! Intervals of time that are asked about, and their parts, as a time zone has them.
+//! Intervals of queries and their slots in a time zone.
 //!
-//! Clicks are kept by the hour of UTC, so every boundary is one: where a day of a zone begins within such an hour, as in India,
-//! the whole hour belongs to that day. Only where minutes are asked for, boundaries are minutes.
+//! Clicks are kept by UTC hour, so every boundary is on such an hour: if a day of a zone begins within one, as in India, the whole
+//! hour belongs to that day. Only queries by minute have boundaries on the minute.
 
 use jiff::civil::{Date, Weekday};
 use jiff::tz::TimeZone;
@@ -11,16 +11,16 @@ const MINUTE: u64 = 60;
 const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 
-/// The most parts of an interval.
+/// Most slots of an interval.
 pub const MAX_SLOTS: usize = 1_000;
 
-/// How far intervals without a beginning go back, in days.
+/// Reach of intervals without a beginning, in days.
 const ALL_DAYS: u64 = 730;
 
-/// The last second that is asked about: the end of the year 9999.
+/// Latest second of a query: the end of the year 9999.
 const LAST: u64 = 253_402_300_800;
 
-/// How far back an interval goes at most, in days.
+/// Longest reach of an interval into the past, in days.
 const MAX_DAYS: u64 = 3_660;
 
 /// An interval that has a name and ends now.
@@ -43,7 +43,7 @@ pub enum Period {
     QuarterToDate,
     /// This year.
     YearToDate,
-    /// All days of which there may be something.
+    /// All days that may have clicks.
     All,
 }
 
@@ -61,7 +61,7 @@ impl Period {
         (Self::All, "all"),
     ];
 
-    /// The period of that word.
+    /// The period named by a word.
     #[must_use]
     pub fn of_word(word: &str) -> Option<Self> {
         let mut all = Self::ALL.into_iter();
@@ -119,7 +119,7 @@ impl Interval {
         }
     }
 
-    /// The hours, or minutes if that is the granularity, from that of `from` to that in which the last second before `to` is.
+    /// Rounds `from` down and `to` up to hours, or to minutes if that is the granularity.
     #[must_use]
     pub fn between(from: u64, to: u64, granularity: Option<Granularity>) -> Self {
         let unit = match granularity {
@@ -133,7 +133,7 @@ impl Interval {
         }
     }
 
-    /// What of it may have clicks at `now`: nothing is older than ten years, or later than tomorrow.
+    /// Restricts it to the time that may have clicks at `now`: ten years back, and until tomorrow.
     #[must_use]
     pub fn within_reach(self, now: u64) -> Self {
         let earliest = now.saturating_sub(MAX_DAYS * DAY) / HOUR * HOUR;
@@ -144,8 +144,8 @@ impl Interval {
         }
     }
 
-    /// The same with whole days of UTC where hours are not known any more: before `hours_from`, which begins a day. They are those that
-    /// are mostly in it, and one at least.
+    /// Rounds to whole UTC days before `hours_from`, the beginning of a day, where hours are not kept any longer. At least one day
+    /// remains.
     #[must_use]
     pub fn whole_days_before(self, hours_from: u64) -> Self {
         let [from, to] = [self.from, self.to].map(|bound| nearest_day(bound, hours_from));
@@ -159,8 +159,8 @@ impl Interval {
         }
     }
 
-    /// From when on clicks of such whole days are in each of the parts that begin with `slots`: in that in which most of the day is.
-    /// Parts that are shorter than a day stay.
+    /// Moves the beginnings of slots to whole days where hours are not kept: a day counts in the slot that has most of it. Slots shorter
+    /// than a day are left unchanged.
     #[must_use]
     pub fn bounds(self, slots: &[u64], granularity: Granularity, hours_from: u64) -> Vec<u64> {
         let mut bounds = slots.to_vec();
@@ -179,7 +179,7 @@ impl Interval {
         bounds
     }
 
-    /// The interval before it, of the same length; it ends where time begins.
+    /// The preceding interval of equal length, cut off at the epoch.
     #[must_use]
     pub fn before(self) -> Self {
         Self {
@@ -188,7 +188,7 @@ impl Interval {
         }
     }
 
-    /// The length that its parts have unless another one is asked for.
+    /// Default granularity.
     #[must_use]
     pub fn granularity(self) -> Granularity {
         match self.to.saturating_sub(self.from) / DAY {
@@ -199,8 +199,8 @@ impl Interval {
         }
     }
 
-    /// When its parts begin; `None` if there are more than [`MAX_SLOTS`]. The first one begins with the interval, the others where
-    /// a minute, hour, day, week (on Monday) or month of the zone begins.
+    /// Beginnings of its slots; `None` if there are more than [`MAX_SLOTS`]. The first one begins with the interval, the others with
+    /// a minute, hour, day, week (on Monday) or month of the zone.
     #[must_use]
     pub fn slots(self, granularity: Granularity, zone: &TimeZone) -> Option<Vec<u64>> {
         let mut slots = Vec::new();
@@ -226,7 +226,7 @@ impl Interval {
     }
 }
 
-/// How long the parts of an interval are.
+/// Length of the slots of an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Granularity {
     /// A minute.
@@ -257,7 +257,7 @@ impl Granularity {
         }
     }
 
-    /// The length of parts that are equally long.
+    /// Length of equally long slots; `None` if they vary.
     const fn seconds(self) -> Option<u64> {
         match self {
             Self::Minute => Some(MINUTE),
@@ -266,7 +266,7 @@ impl Granularity {
         }
     }
 
-    /// The day after `day` with which a part begins.
+    /// The first day after `day` with which a slot begins.
     fn next_day(self, day: Date) -> Date {
         match self {
             Self::Minute | Self::Hour | Self::Day => day.saturating_add(1.day()),
@@ -285,7 +285,7 @@ pub fn zone(name: &str) -> Option<TimeZone> {
     TimeZone::get(name).ok()
 }
 
-/// The nearest beginning of a day before `hours_from`; what comes later stays.
+/// Rounds to the nearest beginning of a day before `hours_from`; later times are left unchanged.
 pub(super) fn nearest_day(second: u64, hours_from: u64) -> u64 {
     if second < hours_from {
         (second + DAY / 2) / DAY * DAY

@@ -1,4 +1,4 @@
-//! From the keys in reports to links, and from hosts to domains.
+//! Resolves the keys in reports to links, and hosts to domains.
 
 use crate::store::{ClickedDomain, ClickedLink, Store, StoreError};
 use edgelink_wire::LinkKey;
@@ -7,16 +7,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a link is remembered. A change of its tags or targets counts for clicks after that time at the latest.
+/// TTL of cached links: changes of tags or targets apply to clicks after it at the latest.
 const REMEMBERED: Duration = Duration::from_secs(10);
 
-/// The most domains that are remembered.
+/// Most domains that are cached.
 const MAX_DOMAINS: u64 = 10_000;
 
-/// How many bytes the texts of a link have that counts as one.
+/// Bytes of text that count as one link in the cache's weight.
 const LINK_BYTES: usize = 512;
 
-/// What a link counts of those that are remembered: one, and one more for each [`LINK_BYTES`] of its texts.
+/// Weight of a cached link: one, and one more for each [`LINK_BYTES`] of its texts.
 fn weight(key: &str, link: &ClickedLink) -> u32 {
     let tags = link.tags.iter().map(|tag| size_of::<String>() + tag.len());
     let campaigns = link.campaigns.iter();
@@ -25,19 +25,19 @@ fn weight(key: &str, link: &ClickedLink) -> u32 {
     u32::try_from(1 + texts / LINK_BYTES).unwrap_or(u32::MAX)
 }
 
-/// Finds links by their keys, many at once, and remembers them for a while. Deleted and absent ones are looked for each time: their
-/// code may have a link again.
+/// Finds links by their keys, many at once, and caches them for a while. Deleted and absent ones are looked up each time: their code
+/// may be reused.
 pub struct LinkResolver {
     store: Arc<Store>,
     links: Cache<Arc<str>, Arc<ClickedLink>>,
     domains: Cache<Arc<str>, ClickedDomain>,
 }
 
-/// The links of keys.
+/// Links by key.
 pub type FoundLinks = HashMap<Arc<str>, Arc<ClickedLink>>;
 
 impl LinkResolver {
-    /// A resolver that remembers so many links.
+    /// Creates a resolver that caches so many links.
     #[must_use]
     pub fn new(store: Arc<Store>, max_links: u64) -> Self {
         Self {
@@ -54,7 +54,7 @@ impl LinkResolver {
         }
     }
 
-    /// The links of these keys; one without a link is left out. A tombstone is the link that it was.
+    /// Finds the links of these keys, omitting keys without one. A tombstone counts as its former link.
     ///
     /// # Errors
     /// The failure of the database.
@@ -77,7 +77,7 @@ impl LinkResolver {
         Ok(found)
     }
 
-    /// The domains of these names; one without a row is left out.
+    /// Finds the domains of these names, omitting names without one.
     ///
     /// # Errors
     /// The failure of the database.
@@ -103,12 +103,12 @@ impl LinkResolver {
         Ok(found)
     }
 
-    /// Forgets a link that has changed.
+    /// Drops a changed link from the cache.
     pub fn invalidate(&self, key: &str) {
         self.links.invalidate(key);
     }
 
-    /// Forgets all links.
+    /// Drops all links from the cache.
     pub fn invalidate_all(&self) {
         self.links.invalidate_all();
     }

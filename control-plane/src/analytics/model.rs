@@ -1,4 +1,4 @@
-//! Clicks as engines take them: their link is found, and the user agent is parsed.
+//! Clicks as engines receive them, with resolved link and parsed user agent.
 
 use edgelink_wire::clicks::events::{OrphanKind, UTM};
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 /// The class of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Device {
-    /// The user agent does not say.
+    /// Unknown.
     #[default]
     Unknown,
     /// A computer.
@@ -33,7 +33,7 @@ impl Device {
     }
 }
 
-/// What a user agent says; empty names are unknown.
+/// A classified user agent; empty names are unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Agent {
     /// The class of the device.
@@ -42,18 +42,18 @@ pub struct Agent {
     pub browser: Arc<str>,
     /// The family of the operating system.
     pub os: Arc<str>,
-    /// Whether it is a bot, a preview or another program.
+    /// True for bots, link previews and other programs.
     pub is_bot: bool,
 }
 
-/// A click, or several of a link about which nothing else is known.
+/// A click, or several of a link without attributes.
 #[derive(Clone, Debug)]
 pub struct Click {
     /// Unix seconds.
     pub at: u64,
-    /// How many; 1 if it is described.
+    /// Number of clicks; 1 with attributes.
     pub count: u64,
-    /// The link; 0 if there is none with that key (any more): see [`Click::has_link`], as a link may have the number 0.
+    /// The link; 0 if none has that key (any longer). A link may have the id 0: see [`Click::has_link`].
     pub link_id: u64,
     /// The tenant of the link; 0 if there is none.
     pub tenant_id: u32,
@@ -63,19 +63,19 @@ pub struct Click {
     pub key: Arc<str>,
     /// The tags that the link has.
     pub tags: Arc<[String]>,
-    /// All else.
+    /// The attributes; `None` if it was only counted.
     pub described: Option<Box<Described>>,
 }
 
 impl Click {
-    /// Whether there is a link with that key, or a tombstone.
+    /// True if a link or a tombstone has that key.
     #[must_use]
     pub fn has_link(&self) -> bool {
         self.tenant_id > 0
     }
 }
 
-/// What is known of a click that was reported with its attributes; empty texts are unknown.
+/// Attributes of a click; empty texts are unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Described {
     /// The status of the redirect.
@@ -88,17 +88,17 @@ pub struct Described {
     pub city: Arc<str>,
     /// The header `User-Agent`.
     pub user_agent: Arc<str>,
-    /// What it says.
+    /// Its classification.
     pub agent: Arc<Agent>,
-    /// The host that has referred, in lower case.
+    /// The referring host, in lower case.
     pub referrer: Arc<str>,
     /// The language, in lower case.
     pub language: Arc<str>,
     /// Source, medium, campaign, term, content.
     pub utm: [Arc<str>; UTM],
-    /// The token of the visitor on that day.
+    /// The visitor's token for the day.
     pub visitor: Option<u64>,
-    /// The id that the target was given.
+    /// The click id that was passed to the target.
     pub id: Option<[u8; 16]>,
 }
 
@@ -107,7 +107,7 @@ pub struct Described {
 pub struct Orphan {
     /// Unix seconds.
     pub at: u64,
-    /// What was asked for.
+    /// The kind of request.
     pub kind: OrphanKind,
     /// The tenant whose domain it was; 1 for a configured domain.
     pub tenant_id: u32,
@@ -115,6 +115,6 @@ pub struct Orphan {
     pub domain_id: u32,
     /// Domain and path.
     pub url: Arc<str>,
-    /// What is known of the visitor; the status is 404.
+    /// Attributes of the request; the status is 404.
     pub described: Box<Described>,
 }

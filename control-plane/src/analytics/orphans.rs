@@ -1,20 +1,20 @@
-//! Orphan visits by what is known of them. Only single ones are kept, so that the newest are looked at.
+//! Orphan visits grouped by an attribute. Only single ones are kept, so the newest are counted.
 
 use super::engine::{Engine, EngineError, RawClick, RawQuery};
 use super::question::{Answer, of_word, word_of};
 use edgelink_wire::clicks::events::OrphanKind;
 use std::collections::{HashMap, HashSet};
 
-/// The most orphan visits that are looked at.
+/// Most orphan visits that are read.
 pub const MAX_ORPHANS: u32 = 10_000;
 
-/// What orphan visits are grouped by.
+/// Grouping of orphan visits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OrphanGroup {
     /// The path, from its slash on.
     #[default]
     Path,
-    /// What was asked for.
+    /// The kind of request.
     Kind,
     /// The domain.
     Domain,
@@ -28,7 +28,7 @@ impl OrphanGroup {
         (Self::Domain, "domains"),
     ];
 
-    /// The group of that word.
+    /// The grouping named by a word.
     #[must_use]
     pub fn of_word(word: &str) -> Option<Self> {
         of_word(&Self::ALL, word)
@@ -51,7 +51,7 @@ impl OrphanGroup {
     }
 }
 
-/// The word of Shlink for what an orphan visit asked for.
+/// Shlink's word for the kind of an orphan visit.
 #[must_use]
 pub const fn word(kind: OrphanKind) -> &'static str {
     match kind {
@@ -61,7 +61,7 @@ pub const fn word(kind: OrphanKind) -> &'static str {
     }
 }
 
-/// The newest orphan visits that `query` finds, by the most frequent values, and whether there are more of them than were looked at.
+/// Groups the newest orphan visits that `query` finds by their most frequent values; the bool is true if there are more than were read.
 ///
 /// # Errors
 /// The failure of the engine.

@@ -1,4 +1,4 @@
-//! Which rollups answer a question about an interval.
+//! Selection of the rollups that answer a query about an interval.
 
 use crate::counts::rollup::{MAX_SLOTS, Tally};
 use crate::store::DocSpan;
@@ -11,16 +11,16 @@ const DAY_HOURS: u64 = 24;
 /// Rollups of a part of an interval.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Part {
-    /// Which.
+    /// The range of rollups.
     pub(super) span: DocSpan,
-    /// The hours (unix time / 3600) of the interval; rollups of days may have others.
+    /// The hours (unix time / 3600) of the interval; rollups of days may extend beyond them.
     hours: Range<u64>,
 }
 
-/// The rollups of an interval, which begins and ends at an hour (unix seconds).
+/// Selects the rollups of an interval, which begins and ends on the hour (unix seconds).
 ///
-/// Days before `days_until` have rollups of their own. They are read for whole days without one of `bounds` in them; else their hours,
-/// which are kept from the day `kept` on.
+/// Days before `days_until` have rollups of their own. These are read for whole days without any of `bounds` within them; otherwise the
+/// hours are, which are kept from the day `kept` on.
 pub(super) fn plan(interval: Range<u64>, bounds: &[u64], days_until: u32, kept: u64) -> Vec<Part> {
     let hours = interval.start / HOUR_SECONDS..interval.end.div_ceil(HOUR_SECONDS);
     let mut parts: Vec<Part> = Vec::new();
@@ -58,7 +58,7 @@ fn number(time: u64) -> u32 {
     u32::try_from(time).unwrap_or(u32::MAX)
 }
 
-/// Adds rollups, to the last ones if they follow them.
+/// Adds rollups, extending the last part if they follow it.
 fn push(parts: &mut Vec<Part>, hours: &Range<u64>, span: DocSpan) {
     match (parts.last_mut().map(|part| &mut part.span), &span) {
         (Some(DocSpan::Hours(last)), DocSpan::Hours(next))
@@ -75,7 +75,7 @@ fn push(parts: &mut Vec<Part>, hours: &Range<u64>, span: DocSpan) {
 }
 
 impl Part {
-    /// The same in parts of at most `most` hours or days each.
+    /// Splits it into parts of at most `most` hours or days.
     pub(super) fn pieces(&self, most: usize) -> impl Iterator<Item = Self> {
         let (Range { start, end }, step) = (self.times(), most.max(1));
         (start..end).step_by(step).map(move |first| {
@@ -98,7 +98,7 @@ impl Part {
         }
     }
 
-    /// Whether all hours of all its rollups are in the interval.
+    /// True if all hours of all its rollups are in the interval.
     pub(super) fn is_whole(&self) -> bool {
         let Range { start, end } = self.times();
         let is_in = |time: u32| {
@@ -122,7 +122,7 @@ impl Part {
         self.hours_of(time).start.max(self.hours.start) * HOUR_SECONDS
     }
 
-    /// The clicks of a rollup that are in the interval, by the second at which their hour begins.
+    /// Clicks of a rollup within the interval, by the first second of their hour.
     pub(super) fn tallies(&self, time: u32, slots: &[Tally]) -> impl Iterator<Item = (u64, Tally)> {
         let hours = self.hours_of(time).take(MAX_SLOTS);
         let of_hours = hours.zip(slots.iter().copied());
@@ -132,7 +132,7 @@ impl Part {
             .map(|(hour, tally)| (hour * HOUR_SECONDS, tally))
     }
 
-    /// The clicks of a rollup that are in the interval.
+    /// Clicks of a rollup within the interval.
     pub(super) fn tally(&self, time: u32, slots: &[Tally]) -> Tally {
         let mut sum = Tally::default();
         for (_, tally) in self.tallies(time, slots) {
@@ -141,8 +141,8 @@ impl Part {
         sum
     }
 
-    /// Whether at least half of the hours of a rollup are in the interval: then its values and visitors count as a whole. Only
-    /// that of an old day, whose hours are not kept, is not in it as a whole.
+    /// True if at least half of the hours of a rollup are in the interval: then all its values and visitors count. Only the rollup of an
+    /// old day, whose hours are not kept, can be partly outside.
     pub(super) fn is_mostly_in(&self, time: u32) -> bool {
         let hours = self.hours_of(time);
         let length = hours.end - hours.start;

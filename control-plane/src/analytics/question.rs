@@ -1,4 +1,4 @@
-//! Questions about the clicks of an interval, and their answers.
+//! Queries about the clicks of an interval, and their answers.
 
 use super::engine::{AnalyticsQuery, Breakdown, Engine, EngineError, Slot, Visitors};
 use super::interval::Interval;
@@ -8,19 +8,19 @@ use crate::counts::{Attribute, Bots, OTHER};
 /// The most values of an answer.
 pub const MAX_VALUES: usize = 1_000;
 
-/// What clicks are grouped by.
+/// Grouping of clicks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GroupBy {
     /// Nothing.
     #[default]
     Count,
-    /// The parts of the interval.
+    /// The slots of the interval.
     Timeseries,
     /// The values of an attribute.
     Values(Attribute),
-    /// Whether a bot made them.
+    /// Bots and people.
     Bots,
-    /// What they have led to.
+    /// The conversions that they led to.
     Conversions,
 }
 
@@ -50,7 +50,7 @@ impl GroupBy {
         (Self::Conversions, "conversions"),
     ];
 
-    /// The group of that word.
+    /// The grouping named by a word.
     #[must_use]
     pub fn of_word(word: &str) -> Option<Self> {
         of_word(&Self::ALL, word)
@@ -63,28 +63,28 @@ impl GroupBy {
     }
 }
 
-/// The value in a list of values and their words that has this word.
+/// Looks up a value by its word.
 pub(super) fn of_word<T: Copy>(all: &[(T, &'static str)], word: &str) -> Option<T> {
     let found = all.iter().find(|(_, of)| *of == word);
     found.map(|(value, _)| *value)
 }
 
-/// The word of a value in such a list.
+/// Looks up the word of a value.
 pub(super) fn word_of<T: Copy + PartialEq>(all: &[(T, &'static str)], value: T) -> &'static str {
     let found = all.iter().find(|(each, _)| *each == value);
     found.map_or("", |(_, word)| word)
 }
 
-/// What is asked, of whatever interval.
+/// A query, independent of the interval.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// Whose clicks.
+    /// The links or domain whose clicks are read.
     pub scope: Scope,
-    /// Whether bots count.
+    /// The filter for bots.
     pub bots: Bots,
-    /// What they are grouped by.
+    /// The grouping.
     pub group_by: GroupBy,
-    /// How many values at most.
+    /// Most values.
     pub limit: usize,
 }
 
@@ -93,18 +93,18 @@ pub struct Question {
 pub struct Answer {
     /// All clicks.
     pub clicks: u64,
-    /// Who made them, as [`super::Numbers`] has it; `None` where clicks are grouped by values, as counting visitors takes longer than that.
+    /// Visitors, as in [`super::Numbers`]; `None` if clicks are grouped by values, because counting visitors would take longer than that.
     pub visitors: Option<u64>,
-    /// The parts, and what was in them; of [`GroupBy::Timeseries`] only.
+    /// The slots, for [`GroupBy::Timeseries`] only.
     pub slots: Vec<Slot>,
     /// Clicks by value, most clicks first.
     pub values: Breakdown,
-    /// The clicks of values that are left out.
+    /// Clicks of the omitted values.
     pub other: u64,
 }
 
 impl Question {
-    /// Asks an engine. `slots` are the beginnings of the interval's parts, of which a series is made.
+    /// Asks an engine. `slots` are the beginnings of the slots of a series.
     ///
     /// # Errors
     /// The failure of the engine.
@@ -125,7 +125,7 @@ impl Question {
             bots: self.bots,
         };
         Ok(match self.group_by {
-            // The store has the conversions, whatever keeps clicks.
+            // Conversions are in the store, whatever the engine.
             GroupBy::Count | GroupBy::Conversions => {
                 let numbers = engine.count(&query, Visitors::Counted).await?;
                 Answer {
@@ -181,7 +181,7 @@ impl Question {
         answer
     }
 
-    /// The clicks of people and of bots, of so many that count.
+    /// Splits the counted clicks into people and bots.
     async fn bots(
         &self,
         engine: &dyn Engine,
@@ -214,7 +214,7 @@ fn sum(values: &Breakdown) -> u64 {
     values.iter().map(|(_, clicks)| clicks).sum()
 }
 
-/// The values of a breakdown, and the clicks of what it leaves out.
+/// Separates the values of a breakdown from the clicks of omitted ones.
 fn without_other(mut values: Breakdown) -> (Breakdown, u64) {
     let other = values.iter().filter(|(value, _)| value == OTHER);
     let other = other.map(|(_, clicks)| clicks).sum();

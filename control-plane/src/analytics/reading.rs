@@ -1,4 +1,4 @@
-//! From queued reports to clicks: decodes them, finds their links, and parses user agents.
+//! Decodes queued reports into clicks, finds their links, and parses user agents.
 
 use super::chunk::{Chunk, FollowedLink, NewClick, TEXTS, UTMS};
 use super::links::LinkResolver;
@@ -15,23 +15,23 @@ use foldhash::fast::RandomState;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// The status that an orphan visit is answered with.
+/// Status of the response to an orphan visit.
 const NOT_FOUND: u16 = 404;
 
-/// No number yet.
+/// Number not assigned yet.
 const UNSET: u32 = u32::MAX;
 
-/// Reports as clicks.
+/// Decoded reports.
 pub(super) struct Read {
-    /// The clicks, and the rows that they are of.
+    /// The clicks and the rows that they come from.
     pub(super) chunk: Chunk,
-    /// Reports that make no sense.
+    /// Reports that do not decode.
     pub(super) malformed: Vec<(u64, RecordError)>,
-    /// How many reports were read.
+    /// Number of reports read.
     pub(super) reports: usize,
 }
 
-/// Reads the first reports, until they have `most` clicks, orphan visits included: those of a single report or insert may be more.
+/// Reads the first reports until they have `most` clicks, orphan visits included; a single report or insert may have more.
 ///
 /// # Errors
 /// The links cannot be looked up.
@@ -45,7 +45,7 @@ pub(super) async fn read(
     Ok(read)
 }
 
-/// Reads a report that has just come in, for those who listen.
+/// Reads a report that has just arrived, for live subscribers.
 ///
 /// # Errors
 /// The links cannot be looked up.
@@ -70,7 +70,7 @@ fn decode(reports: &[QueuedReport], most: usize) -> Read {
     for report in reports {
         match open(&report.body) {
             Ok(batches) => {
-                // Those of an insert are written together again, and no others with them.
+                // The reports of an insert are written together again, and no others with them.
                 let is_full = match report.insert_id {
                     None => {
                         reading.len() + batches.iter().map(OpenBatch::len).sum::<usize>() > most
@@ -96,7 +96,7 @@ fn decode(reports: &[QueuedReport], most: usize) -> Read {
     }
 }
 
-/// A batch whose events are not read yet.
+/// A batch whose events are not decoded yet.
 struct OpenBatch<'a> {
     frame: ClickBatch<'a>,
     events: Events<'a>,
@@ -108,7 +108,7 @@ impl<'a> OpenBatch<'a> {
         Ok(Self { frame, events })
     }
 
-    /// How many rows it has.
+    /// Number of its rows.
     fn len(&self) -> usize {
         self.frame.clicks.len() + self.events.left()
     }
@@ -119,7 +119,7 @@ fn open(body: &[u8]) -> Result<Vec<OpenBatch<'_>>, RecordError> {
     frames.map(OpenBatch::new).collect()
 }
 
-/// The beginning of a text, in whole characters.
+/// Truncates a text at a character boundary.
 pub(super) fn cut(text: &str, most: usize) -> &str {
     text.get(..text.floor_char_boundary(most)).unwrap_or(text)
 }
@@ -129,16 +129,16 @@ pub(super) fn host(url: &str) -> &str {
     url.split_once('/').map_or(url, |(host, _)| host)
 }
 
-/// Clicks whose links are not known yet.
+/// Clicks whose links are not resolved yet.
 struct Reading {
     chunk: Chunk,
-    /// The place of the link, by the text of its key.
+    /// Index of the link, by the text of its key.
     links: HashMap<u32, u32, RandomState>,
-    /// The place of the user agent, by its text.
+    /// Index of the user agent, by its text.
     agents: HashMap<u32, u32, RandomState>,
 }
 
-/// A text as a batch has it, and what that is in the chunk. Each is looked up when it is needed first.
+/// A text of a batch, and its numbers in the chunk, which are looked up on first use.
 #[derive(Clone, Copy)]
 struct BatchText<'a> {
     text: &'a str,
@@ -188,7 +188,7 @@ impl Reading {
         self.chunk.clicks.len() + self.chunk.orphans.len()
     }
 
-    /// Adds a report as a whole, or not at all.
+    /// Adds all of a report, or nothing.
     fn add(
         &mut self,
         report: &QueuedReport,
@@ -231,7 +231,7 @@ impl Reading {
         Ok(())
     }
 
-    /// Clicks of a link about which nothing else is known.
+    /// Adds clicks of a link without attributes.
     fn count(&mut self, key: &str, at: u64, count: u64) {
         if count > 0 {
             let key = self.text(key);
@@ -376,7 +376,7 @@ impl Reading {
     }
 }
 
-/// Gives clicks and orphan visits their links, domains and tenants, and clicks the campaigns of their targets.
+/// Resolves links, domains and tenants of clicks and orphan visits, and the campaigns of clicks' targets.
 async fn find(chunk: &mut Chunk, resolver: &LinkResolver) -> Result<(), StoreError> {
     let Chunk {
         clicks,

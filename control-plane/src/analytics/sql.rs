@@ -1,4 +1,4 @@
-//! The engine that keeps clicks in the database: rollups by hour and by day, and single clicks if that is configured.
+//! The engine that keeps clicks in the database: rollups by hour and day, and single clicks if configured.
 
 mod counting;
 mod links;
@@ -28,22 +28,22 @@ const DAY_SECONDS: u64 = 86_400;
 
 const HOUR_SECONDS: u64 = 3600;
 
-/// How long writing clicks may take, as a rule.
+/// Target duration of a write.
 const PACE: Duration = Duration::from_millis(300);
 
-/// The longest key of a click without a link that is kept with it.
+/// Longest key that is kept with a click without a link.
 const MAX_KEY: usize = 324;
 
 /// Clicks in the database.
 pub struct SqlEngine {
     store: Arc<Store>,
     settings: AnalyticsConfig,
-    /// The day that is summed up.
+    /// The day being rolled up.
     day: Mutex<Option<DayProgress>>,
 }
 
 impl SqlEngine {
-    /// An engine on this database.
+    /// Creates an engine on this database.
     #[must_use]
     pub fn new(store: Arc<Store>, settings: AnalyticsConfig) -> Self {
         Self {
@@ -145,7 +145,7 @@ impl Engine for SqlEngine {
         Ok(self.store.write_clicks(&write).await?)
     }
 
-    /// Those who lock what clicks are counted in wait meanwhile.
+    /// Limited, because a write locks the rows in which clicks are counted.
     fn pace(&self) -> Option<Duration> {
         Some(PACE)
     }

@@ -1,4 +1,4 @@
-//! What is known of a click, as APIs show it.
+//! The view of a click in APIs.
 
 use super::model::Described;
 use edgelink_wire::click_id;

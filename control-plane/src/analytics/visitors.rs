@@ -1,9 +1,8 @@
-//! The secrets of visitor tokens: a random one for each UTC day, which all workers of all edges, and all control planes, have
-//! while the day lasts, and nothing has after it.
+//! Secrets of visitor tokens: a random one for each UTC day, shared by all workers of all edges and all control planes during that
+//! day, and destroyed after it.
 //!
-//! The control plane that first needs one makes it: that of the next day from an hour before midnight on. When a day is over,
-//! each control plane drops what it holds, and removes what the database has ([`crate::store`]). Days are those of this process's
-//! clock.
+//! The control plane that first needs a secret creates it, and the next day's from an hour before midnight on. After the end of a day,
+//! each control plane drops its copy and removes the one in the database ([`crate::store`]). Days follow this process's clock.
 
 use crate::clock;
 use crate::memory::wiping_stack;
@@ -18,22 +17,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
-/// How long before a day its secret is handed out, in seconds.
+/// Seconds before a day from which its secret is handed out.
 const AHEAD: u64 = 3600;
 
-/// How often the clock is looked at.
+/// Interval between looks at the clock.
 const TICK: Duration = Duration::from_secs(1);
 
-/// The pause before the database is asked again after a failure.
+/// Pause before the database is asked again after a failure.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// The secrets of visitor tokens, as this process has them.
+/// This process's copies of the visitor secrets.
 pub(crate) struct Visitors {
     store: Arc<Store>,
     held: Mutex<Arc<VisitorKeys>>,
-    /// Held while the database is asked, with when it failed last.
+    /// Locked while the database is asked; holds the time of its last failure.
     asking: tokio::sync::Mutex<Option<Instant>>,
-    /// Whether this process makes tokens itself.
+    /// Set if this process makes tokens itself.
     makes_tokens: AtomicBool,
 }
 
@@ -52,8 +51,8 @@ impl Visitors {
         }
     }
 
-    /// The secrets that count at `now`, in unix seconds, or later, and count longer than `until`; `None` if there are none, or the
-    /// database does not say.
+    /// The secrets that are valid at or after `now` (unix seconds) and beyond `until`; `None` if there are none, or the database
+    /// fails.
     pub(crate) async fn later_than(&self, until: u64, now: u64) -> Option<VisitorKeys> {
         if until >= (days_at(now).end() + 1) * DAY {
             return None;
@@ -63,7 +62,7 @@ impl Visitors {
         (!later.all().is_empty()).then_some(later)
     }
 
-    /// The token of a visitor of this process; `None` while there is no secret.
+    /// Makes the token of a visitor; `None` without a secret.
     pub(crate) fn token(&self, now: u64, address: IpAddr, user_agent: &[u8]) -> Option<u64> {
         self.makes_tokens.store(true, Ordering::Relaxed);
         let held = self.held();
@@ -71,7 +70,7 @@ impl Visitors {
         held.at(now).map(token)
     }
 
-    /// Gets secrets in time if this process makes tokens, and forgets those whose day is over, until `stop`.
+    /// Fetches secrets in time if this process makes tokens, and drops expired ones, until `stop`.
     pub(crate) async fn run(self: Arc<Self>, stop: CancellationToken) {
         let mut forgotten = 0;
         while !stop.is_cancelled() {
@@ -99,10 +98,7 @@ impl Visitors {
             let removed = self.store.forget_visitor_secrets(today).await?;
             *forgotten = today;
             if removed > 0 {
-                tracing::info!(
-                    removed,
-                    "secrets of visitor tokens are forgotten: their day is over"
-                );
+                tracing::info!(removed, "removed expired visitor secrets");
             }
         }
         Ok(())
@@ -117,14 +113,14 @@ impl Visitors {
         *self.held.lock().unwrap_or_else(PoisonError::into_inner) = keys;
     }
 
-    /// Drops all secrets if one is over. Those that still count are read again: moving them would leave copies behind.
+    /// Drops all secrets if one has expired. Valid ones are read again: moving them would leave copies behind.
     fn drop_old(&self, now: u64) {
         if self.held().all().iter().any(|key| key.until <= now) {
             self.hold(Arc::default());
         }
     }
 
-    /// The secrets that are handed out at `now`, or what is held of them if the database fails.
+    /// The secrets that are handed out at `now`, or the held ones if the database fails.
     async fn at(&self, now: u64) -> Arc<VisitorKeys> {
         let days = days_at(now);
         let is_complete =
@@ -153,9 +149,9 @@ impl Visitors {
     }
 }
 
-/// Those that count longer than until then.
+/// Copies the secrets that are valid beyond `until`.
 fn later_than(keys: &VisitorKeys, until: u64) -> VisitorKeys {
-    // With room for all, for what grows leaves copies behind.
+    // Allocated in full, because growing would leave copies behind.
     let mut later = Vec::with_capacity(MAX_KEYS);
     let is_later = |key: &&VisitorKey| key.until > until;
     later.extend(keys.all().iter().filter(is_later).cloned());
@@ -169,7 +165,7 @@ fn log_failure(error: &StoreError) {
         tracing::warn!(
             error,
             left_out,
-            "secrets of visitor tokens cannot be read or removed"
+            "reading or removing visitor secrets failed; retrying"
         );
     }
 }

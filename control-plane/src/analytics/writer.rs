@@ -1,7 +1,7 @@
-//! The writer of clicks: takes reports from the queue, in their order, and gives them to the engine.
+//! The writer of clicks: takes reports from the queue, in order, and passes them to the engine.
 //!
-//! One replica writes, the holder of a lease. Where a second one writes too, for a moment, each report counts once nevertheless:
-//! the engine writes the clicks of a report and removes it from the queue at once.
+//! One replica writes, the holder of a lease. If a second one writes for a moment, each report still counts once: the engine
+//! writes the clicks of a report and removes it from the queue atomically.
 
 use super::chunk::Chunk;
 use super::engine::{Engine, EngineError};
@@ -26,46 +26,46 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// The name of the lease, as the migrations have it.
+/// Name of the lease, as in the migrations.
 const LEASE: &str = "clicks";
 
-/// How long the lease lasts.
+/// Duration of the lease.
 const LEASE_TIME: Duration = Duration::from_secs(10);
 
-/// How often the queue is looked at, beside when this process has added to it.
+/// Interval between polls of the queue, in addition to wake-ups by this process.
 const POLL: Duration = Duration::from_millis(200);
 
-/// For how long reports gather after the first one.
+/// Time for which reports gather after the first one.
 const GATHERING: Duration = Duration::from_millis(200);
 
-/// The least time from one look that has found something to the next: each one writes the rollups of tenants as a whole.
+/// Least time between writes: each one rewrites whole rollups of tenants.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// The fewest clicks that are written together, however long that takes: with fewer, rollups are written as often as clicks come.
+/// Least bound of clicks that are written together, however long that takes: with fewer, rollups would be rewritten too often.
 const MIN_CLICKS: usize = 100_000;
 
-/// How often there is upkeep while reports come in.
+/// Interval of upkeep while reports come in.
 const UPKEEP: Duration = Duration::from_secs(1);
 
-/// How often clicks of older control planes are looked for.
+/// Interval between checks for clicks of older control planes.
 const OLDER: Duration = Duration::from_secs(5);
 
-/// How often reports of transactions that have committed late are looked for.
+/// Interval between checks for reports of transactions that committed late.
 const LATE: Duration = Duration::from_secs(2);
 
-/// The pause of upkeep after a failure.
+/// Pause of upkeep after a failure.
 const LATER: Duration = Duration::from_secs(30);
 
-/// The most reports that are read at once.
+/// Most reports that are read at once.
 const MAX_REPORTS: u64 = 1024;
 
-/// The pauses after failures.
+/// Backoff after failures.
 const PAUSES: Bounds = Bounds {
     first_millis: 100,
     cap_millis: 5_000,
 };
 
-/// Writes what is in the queue.
+/// Writes the queue into the engine.
 pub struct ClickWriter {
     store: Arc<Store>,
     engine: Arc<dyn Engine>,
@@ -77,23 +77,23 @@ pub struct ClickWriter {
     held: bool,
     low_water: LowWater,
     hot: HotCounts,
-    /// Whether there were clicks since the hot links were noted.
+    /// True if there were clicks since the hot links were recorded.
     is_hot_new: bool,
     hot_at: Instant,
     upkeep_at: Instant,
     older_at: Instant,
     late_at: Instant,
-    /// How many reports are read at once: half as many after each failure, twice as many after each success. Their bytes and
-    /// clicks are bounded by as much less.
+    /// Number of reports that are read at once: halved after each failure, doubled after each success. The bounds of their bytes and
+    /// clicks scale with it.
     most: u64,
-    /// How many clicks are written together, so that it takes no longer than the engine's pace.
+    /// Number of clicks that are written together without exceeding the engine's pace.
     chunk_clicks: usize,
-    /// Whether more reports wait than were read.
+    /// True if more reports wait than were read.
     has_more: bool,
     failures: u32,
 }
 
-/// What a turn has found.
+/// Outcome of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// Another replica writes.
@@ -104,19 +104,19 @@ pub enum Turn {
     Written,
 }
 
-/// Why a turn fails.
+/// The error of a turn.
 #[derive(Debug, thiserror::Error)]
 pub enum TurnError {
     /// The queue, the links or the lease cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The engine does not take the clicks.
+    /// The engine failed to write the clicks.
     #[error(transparent)]
     Engine(#[from] EngineError),
 }
 
 impl ClickWriter {
-    /// A writer that holds the lease under a name of its own. Notifying `wake` lets it look at the queue.
+    /// Creates a writer that holds the lease under a unique name. Notifying `wake` makes it poll the queue.
     #[must_use]
     pub fn new(
         store: Arc<Store>,
@@ -158,7 +158,7 @@ impl ClickWriter {
                 Ok(Turn::Idle | Turn::Elsewhere) => POLL,
                 Err(error) => {
                     counter!(CLICK_WRITE_FAILURES).increment(1);
-                    tracing::warn!(%error, "writing clicks failed: it is retried");
+                    tracing::warn!(%error, "writing clicks failed; retrying");
                     clock::pause_after(self.failures, PAUSES)
                 }
             };
@@ -170,14 +170,14 @@ impl ClickWriter {
             }
         }
         if let Err(error) = self.lease.release().await {
-            tracing::warn!(%error, "giving the lease of clicks back failed: it ends by itself");
+            tracing::warn!(%error, "failed to release the clicks lease; it will expire");
         }
     }
 
-    /// Writes the reports that wait longest.
+    /// Writes the oldest reports.
     ///
     /// # Errors
-    /// The reports stay, or were written: the next turn finds out.
+    /// The reports are still queued, or were written: the next turn finds out which.
     pub async fn turn(&mut self) -> Result<Turn, TurnError> {
         let turn = self.take_turn().await;
         self.failures = match &turn {
@@ -211,29 +211,29 @@ impl ClickWriter {
             Err(_) => (self.most / 2).max(1),
         };
         let turn = written?;
-        // What fails of these has no part in writing.
+        // Failures of these do not affect writing.
         if let Err(error) = self.look_for_late_reports().await {
-            tracing::warn!(%error, "looking for late reports of clicks failed: it is retried");
+            tracing::warn!(%error, "scanning for late click reports failed; retrying");
         }
         if let Err(error) = self.note_hot().await {
-            tracing::warn!(%error, "noting the hot links failed: they are noted later");
+            tracing::warn!(%error, "recording the hot links failed; retrying later");
         }
         if let Err(error) = self.take_older().await {
-            tracing::warn!(%error, "taking clicks of older control planes failed: it is retried");
+            tracing::warn!(%error, "taking over clicks of older control planes failed; retrying");
         }
         if let Err(error) = self.keep_up(turn == Turn::Idle).await {
             self.upkeep_at = Instant::now() + LATER;
-            tracing::warn!(%error, "summing up days of clicks failed: it is retried");
+            tracing::warn!(%error, "analytics upkeep failed; retrying");
         }
         Ok(turn)
     }
 
-    /// So much of a bound as there are reports at once.
+    /// Scales a bound by the number of reports that are read at once.
     fn part(&self, bound: u64) -> u64 {
         (bound / MAX_REPORTS * self.most).clamp(1, bound)
     }
 
-    /// Writes reports in chunks that are not too large, for as long as this process holds the lease.
+    /// Writes reports in bounded chunks, as long as this process holds the lease.
     async fn write(&mut self, reports: &[QueuedReport]) -> Result<Turn, TurnError> {
         measure(reports);
         if reports.is_empty() {
@@ -266,13 +266,13 @@ impl ClickWriter {
         if chunk.rows.is_empty() {
             return Ok(());
         }
-        // Before they are counted, so that a conversion of a click that is seen finds it. Once more does no harm.
+        // Recorded before the clicks count, so that a conversion finds each visible click. Repeating it does no harm.
         let identified = identified(&chunk);
         self.store.note_click_ids(&identified).await?;
         let begin = Instant::now();
         match (self.engine.write(&chunk).await, &*chunk.rows) {
             (Ok(()), _) => self.keep_pace(chunk.clicks.len(), begin.elapsed()),
-            // Only what is refused for what it says: any other failure, such as that of a full disk, ends.
+            // Only for refused values: any other failure, such as a full disk, is temporary.
             (Err(error), [row]) if error.refuses_values() => {
                 self.set_aside(*row, error).await?;
                 return Ok(());
@@ -285,13 +285,13 @@ impl ClickWriter {
             }
         }
         counter!(CLICKS_WRITTEN).increment(chunk.sum());
-        // In the order of their numbers: all up to the last one that were there are removed.
+        // Ordered by number: all that were read up to the last one are removed.
         let last = chunk.rows.last().copied().unwrap_or_default();
         let mark = self.low_water.removed(last, Instant::now());
         if mark > 0 {
-            // What is written stays written; only reads walk further meanwhile.
+            // The clicks stay written; only reads scan further until then.
             if let Err(error) = self.store.raise_queue_mark(mark).await {
-                tracing::warn!(%error, mark, "raising the mark of the click queue failed: it is raised after a later chunk");
+                tracing::warn!(%error, mark, "raising the low-water mark of the click queue failed; retrying after a later chunk");
             }
         }
         self.hot.add(&chunk, clock::unix_seconds());
@@ -299,13 +299,13 @@ impl ClickWriter {
         Ok(())
     }
 
-    /// Writes as many clicks together from now on as the engine's pace allows, after so many took so long.
+    /// Adapts the number of clicks written together to the engine's pace, given the duration of the last write.
     fn keep_pace(&mut self, clicks: usize, took: Duration) {
         let Some(pace) = self.engine.pace() else {
             return;
         };
         let share = pace.as_secs_f64() / took.as_secs_f64().max(1e-3);
-        // A small chunk says little of a large one.
+        // A small chunk says little about a large one.
         let clicks = if share < 1.0 {
             clicks as f64 * share.max(0.5)
         } else {
@@ -320,13 +320,13 @@ impl ClickWriter {
         tracing::error!(
             id,
             error,
-            "a report of clicks cannot be written: it is set aside in click_queue"
+            "quarantined a click report in click_queue: it cannot be written"
         );
         counter!(CLICKS_ASIDE).increment(1);
         self.store.set_report_aside(id).await
     }
 
-    /// Notes the hot links.
+    /// Records the hot links.
     async fn note_hot(&mut self) -> Result<(), StoreError> {
         let now = Instant::now();
         if !self.is_hot_new || now < self.hot_at {
@@ -341,7 +341,7 @@ impl ClickWriter {
         self.store.replace_hot_links(&links, until).await
     }
 
-    /// Has reports below the low-water mark of the queue read with the next turn, if there are any.
+    /// Includes reports below the queue's low-water mark in the next turn, if there are any.
     async fn look_for_late_reports(&mut self) -> Result<(), StoreError> {
         let now = Instant::now();
         if now < self.late_at {
@@ -356,7 +356,7 @@ impl ClickWriter {
         Ok(())
     }
 
-    /// Takes clicks that older control planes count into the queue.
+    /// Moves clicks counted by older control planes into the queue.
     async fn take_older(&mut self) -> Result<(), StoreError> {
         let now = Instant::now();
         if now < self.older_at {
@@ -370,7 +370,7 @@ impl ClickWriter {
         Ok(())
     }
 
-    /// Lets the engine keep up with the time. What it does takes turns with reports.
+    /// Runs the engine's upkeep, alternating with reports.
     async fn keep_up(&mut self, is_idle: bool) -> Result<(), TurnError> {
         let now = Instant::now();
         if now < self.upkeep_at {
@@ -381,7 +381,7 @@ impl ClickWriter {
         let settled = settled
             .min(clock::unix_seconds())
             .saturating_sub(MAX_BEHIND);
-        // A replica that takes over does the same work from its beginning.
+        // A replica that takes over repeats the work from its beginning.
         let Some(done) = self.lease.hold_for(self.engine.upkeep(settled)).await? else {
             return Ok(());
         };
@@ -395,7 +395,7 @@ impl ClickWriter {
     }
 }
 
-/// The clicks of which conversions may come.
+/// Clicks that may lead to conversions.
 fn identified(chunk: &Chunk) -> Vec<IdentifiedClick> {
     let of = |(row, id): &(usize, ClickId)| {
         let link = chunk.link(*row);
@@ -410,7 +410,7 @@ fn identified(chunk: &Chunk) -> Vec<IdentifiedClick> {
     chunk.clicks.ids.iter().filter_map(of).collect()
 }
 
-/// Measures for how long the oldest report waits.
+/// Measures the age of the oldest report.
 fn measure(reports: &[QueuedReport]) {
     let oldest = reports.first().map(|report| report.received_at);
     let age = oldest.map_or(0, |oldest| clock::unix_millis().saturating_sub(oldest));

@@ -10,13 +10,13 @@ use edgelink_wire::FeedPosition;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// The pause between two looks at the row of the publisher.
+/// Interval between reads of the publisher's row.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Workers that were heard of within this time are told of: three times as often as they report.
+/// Workers that reported within this time are listed; it is three of their reporting intervals.
 const LATELY: Duration = Duration::from_secs(30);
 
-/// The edges that are counted at most.
+/// Most edges that are counted.
 const MAX_EDGES: u32 = 10_000;
 
 #[derive(Debug, Args)]
@@ -37,10 +37,10 @@ pub(super) struct FlushArguments {
     wait: u64,
 }
 
-/// What became of a flush that is noted in the database.
+/// Outcome of a flush that is recorded in the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
-    /// It is in the feed, in this generation.
+    /// The flush is in the feed, in this generation.
     Published(u64),
     /// There has been no publisher for some time.
     NoPublisher,

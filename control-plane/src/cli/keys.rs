@@ -31,7 +31,7 @@ pub(super) enum KeysCommand {
     },
 }
 
-/// Why a command about keys failed.
+/// The error of a command about keys.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum KeyError {
     #[error("the database (store.url) cannot be used: {0}")]

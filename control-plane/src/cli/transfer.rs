@@ -96,7 +96,7 @@ pub(super) struct ExportArguments {
     domain: Option<String>,
 }
 
-/// Why a transfer has stopped.
+/// The error that stopped a transfer.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CommandError {
     #[error("give an API key: --key, --key-file, EDGELINK_API_KEY or EDGELINK_AUTH_ADMIN_KEY_FILE")]
@@ -176,7 +176,7 @@ impl ImportArguments {
     }
 }
 
-/// What was imported, in one line.
+/// Describes an import in one line.
 fn description(summary: &ImportSummary, is_dry_run: bool) -> String {
     let ImportSummary {
         records,

@@ -1,4 +1,4 @@
-//! The hot links: those followed most in the last minutes. The publisher puts them on the feed.
+//! Hot links: the most clicked ones of the last minutes. The publisher puts them on the feed.
 
 use crate::config::ClicksConfig;
 use crate::store::{Store, StoreError};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-/// The most links that may change during a read of the hot links; with more, they are read again later.
+/// Most links that may change during a read of the hot links; with more, they are read again later.
 const MAX_CHANGED: usize = 100_000;
 
 /// The key of a hot link, and its record.
@@ -36,7 +36,7 @@ pub async fn hot_links(store: &Store, config: &ClicksConfig) -> Result<Vec<HotLi
 }
 
 /// The publisher's hot links. A task reads them, because that takes time, and the publisher's loop appends them. A link
-/// that changes meanwhile is left out: its record may be older than the feed.
+/// that changes meanwhile is skipped: its record may be older than the feed.
 pub struct HotLinks {
     store: Arc<Store>,
     config: ClicksConfig,
@@ -46,7 +46,7 @@ pub struct HotLinks {
     known: HashSet<String>,
 }
 
-/// A read that is under way.
+/// A read in progress.
 struct HotReading {
     task: AbortOnDropHandle<Result<Vec<HotLink>, StoreError>>,
     /// The keys of links that have changed since it began.
@@ -54,7 +54,7 @@ struct HotReading {
 }
 
 impl HotLinks {
-    /// Hot links that are not read yet.
+    /// Creates it; nothing is read yet.
     #[must_use]
     pub fn new(store: Arc<Store>, config: ClicksConfig) -> Self {
         Self {
@@ -92,7 +92,7 @@ impl HotLinks {
         }
     }
 
-    /// The links that have become hot, once they are read; starts a read if that is due.
+    /// Returns newly hot links once they are read; starts a read if one is due.
     pub async fn take(&mut self) -> Vec<HotLink> {
         if let Some(reading) = self.reading.take_if(|reading| reading.task.is_finished()) {
             return self.finish(reading).await;
@@ -114,7 +114,7 @@ impl HotLinks {
         let links = match reading.task.await {
             Ok(Ok(links)) => links,
             Ok(Err(error)) => {
-                tracing::warn!(%error, "reading the hot links failed: they are published the next time");
+                tracing::warn!(%error, "reading the hot links failed; retrying with the next period");
                 return Vec::new();
             }
             Err(_) => return Vec::new(),

@@ -1,7 +1,7 @@
-//! The clicks of this process's own redirects: they are gathered, and reported each second as a worker of an edge does.
+//! Clicks of this process's own redirects: gathered, and reported every second as by a worker of an edge.
 //!
-//! One report is under way at a time, and is sent again, byte for byte, until it is taken. What comes meanwhile waits, within bounds:
-//! attributes go first, then clicks of links that have none so far. Both losses are counted.
+//! One report is in flight at a time, and is resent, byte for byte, until it is accepted. Later clicks wait, within bounds:
+//! attributes are dropped first, then clicks of links that have none so far. Both losses are counted.
 
 use super::{IngestError, OWN_NAME, Reports};
 use crate::clock;
@@ -20,16 +20,16 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// How often clicks are reported.
+/// Interval between reports of clicks.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Bytes of clicks with attributes that are in no report yet.
+/// Most bytes of clicks with attributes that wait for a report.
 const MAX_EVENT_BYTES: usize = 512 << 10;
 
-/// Bytes of orphan visits that are in no report yet.
+/// Most bytes of orphan visits that wait for a report.
 const MAX_ORPHAN_BYTES: usize = 64 << 10;
 
-/// How often the last reports are tried while the process stops.
+/// Attempts at the last reports while the process stops.
 const LAST_TRIES: u32 = 5;
 
 /// The clicks of this process.
@@ -38,7 +38,7 @@ pub(crate) struct OwnClicks {
     attributes: Vec<Attribute>,
     has_orphans: bool,
     gathered: Mutex<Gathered>,
-    /// Told when much has been gathered.
+    /// Notified when much has been gathered.
     is_much: Notify,
 }
 
@@ -48,7 +48,7 @@ impl fmt::Debug for OwnClicks {
     }
 }
 
-/// What is in no report yet.
+/// Clicks and orphan visits that wait for a report.
 struct Gathered {
     counts: HashMap<String, u64>,
     clicks: EventsBuilder<RandomState>,
@@ -56,13 +56,13 @@ struct Gathered {
     ids: ClickIds,
     /// All clicks so far.
     total: u64,
-    /// All clicks so far that are not reported.
+    /// All clicks so far that were dropped instead of reported.
     dropped: u64,
     /// Clicks in `counts` that have lost their attributes.
     undescribed: u64,
 }
 
-/// What was gathered, taken for a report.
+/// Contents of a report.
 struct Taken {
     counts: Vec<(String, u64)>,
     clicks: Encoded,
@@ -72,7 +72,7 @@ struct Taken {
     undescribed: u64,
 }
 
-/// 16 bytes that no other process has.
+/// 16 bytes that are unique to this process.
 fn random() -> [u8; 16] {
     let number = || getrandom::u64().unwrap_or_else(|_| clock::unix_micros());
     (u128::from(number()) << 64 | u128::from(number())).to_be_bytes()
@@ -97,17 +97,17 @@ impl OwnClicks {
         }
     }
 
-    /// Whether an attribute is reported.
+    /// True if the attribute is reported.
     pub(crate) fn wants(&self, attribute: Attribute) -> bool {
         self.attributes.contains(&attribute)
     }
 
-    /// Whether any attribute is reported.
+    /// True if any attribute is reported.
     pub(crate) fn describes(&self) -> bool {
         !self.attributes.is_empty()
     }
 
-    /// Whether orphan visits are reported.
+    /// True if orphan visits are reported.
     pub(crate) fn has_orphans(&self) -> bool {
         self.has_orphans
     }
@@ -118,7 +118,7 @@ impl OwnClicks {
         gathered.clicks.has_room().then(|| gathered.ids.give())
     }
 
-    /// Counts a click of which nothing else is to be known.
+    /// Counts a click without attributes.
     pub(crate) fn count(&self, key: &str) {
         let mut gathered = self.gathered();
         gathered.total += 1;
@@ -141,7 +141,7 @@ impl OwnClicks {
         self.gathered().orphans.push(visit);
     }
 
-    /// Reports until `stop`, and then what is left.
+    /// Reports until `stop`, and then the rest.
     pub(crate) async fn run(self: Arc<Self>, reports: Reports, stop: CancellationToken) {
         let mut seq = 0;
         let mut waiting = None;
@@ -160,7 +160,7 @@ impl OwnClicks {
         }
     }
 
-    /// Sends the report that waits, or else one of what was gathered. Whether none waits any more.
+    /// Sends the waiting report, or else a new one. True if none waits any longer.
     async fn flush(&self, seq: &mut u64, waiting: &mut Option<Bytes>, reports: &Reports) -> bool {
         if waiting.is_none() {
             *waiting = self.take().map(|taken| self.encode(&taken, seq));
@@ -258,7 +258,7 @@ fn log_failure(error: &IngestError) {
         tracing::warn!(
             error,
             left_out,
-            "clicks of this process are not counted yet: they are reported again"
+            "reporting clicks of this process failed; retrying"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Reports that come in while others are committed are committed together.
+//! Group commit of reports: those that arrive during a commit are committed together.
 
 use super::{IngestError, read_report};
 use crate::clock;
@@ -17,16 +17,16 @@ use tokio::time::Instant;
 /// The most reports that are committed together.
 const MAX_REPORTS: usize = 64;
 
-/// The most bytes of reports that are committed together, but for a single one.
+/// Most bytes of reports that are committed together, unless a single one has more.
 const MAX_BYTES: usize = 8 << 20;
 
-/// How often the queue is measured while reports come in.
+/// Interval between measurements of the queue while reports come in.
 const MEASURING: Duration = Duration::from_secs(1);
 
-/// Gets the reports that were committed, without the batches that were counted before.
+/// Receives committed reports, without batches that were counted before.
 pub type OnReport = Arc<dyn Fn(&Bytes) + Send + Sync>;
 
-/// Takes reports into the queue.
+/// Puts reports into the queue.
 #[derive(Clone)]
 pub struct Reports {
     jobs: mpsc::Sender<Job>,
@@ -40,21 +40,21 @@ struct Job {
     trace: Option<Trace>,
 }
 
-/// What commits reports.
+/// The task that commits reports.
 struct Committer {
     store: Arc<Store>,
-    /// Wakes what writes the queue.
+    /// Wakes the writer of the queue.
     wake: Arc<Notify>,
     publish: OnReport,
     max_queued_bytes: u64,
-    /// The bytes in the queue as they were measured last, and those that this process has added since.
+    /// Bytes in the queue at the last measurement, plus those that this process has added since.
     queued_bytes: u64,
     measure_at: Instant,
 }
 
 impl Reports {
-    /// Starts to commit reports into `store`, unless so many bytes wait there, and to `wake` what writes them. It ends after its
-    /// last commit when this is dropped.
+    /// Starts committing reports into `store` unless so many bytes wait there, and notifies `wake` after each commit. The task ends
+    /// after its last commit when this is dropped.
     #[must_use]
     pub fn start(
         store: Arc<Store>,
@@ -75,7 +75,8 @@ impl Reports {
         Self { jobs }
     }
 
-    /// Takes a report of an edge of that name that was sent at `sent_at` by its clock (unix seconds), each of whose batches counts once however often it is sent. It is committed when this returns `Ok`.
+    /// Puts the report of the edge `name` into the queue. `sent_at` is its clock at sending (unix seconds). Each batch counts once,
+    /// however often it is sent. The report is committed when this returns `Ok`.
     ///
     /// # Errors
     /// [`IngestError::Undecodable`] or [`IngestError::Malformed`] if a retry is of no use, [`IngestError::Full`], or the failure
@@ -194,7 +195,7 @@ impl Committer {
         }
     }
 
-    /// Measures the queue now and then. Where that fails, the bytes are taken to be as they were.
+    /// Measures the queue from time to time. If that fails, the last value is kept.
     async fn measure(&mut self) {
         if Instant::now() < self.measure_at {
             return;
@@ -205,7 +206,7 @@ impl Committer {
                 self.queued_bytes = bytes;
                 gauge!(CLICK_QUEUE_BYTES).set(bytes as f64);
             }
-            Err(error) => tracing::warn!(%error, "measuring the queue of clicks failed"),
+            Err(error) => tracing::warn!(%error, "measuring the click queue failed"),
         }
     }
 }

@@ -63,7 +63,7 @@ edgelink_wire::settings! {
 }
 
 edgelink_wire::choice! {
-    /// Where clicks are kept.
+    /// Storage engine of clicks.
     pub enum EngineKind {
         /// In the database.
         Sql = "sql",
@@ -76,13 +76,13 @@ edgelink_wire::choice! {
 const MAX_NAME_LENGTH: usize = 128;
 
 impl AnalyticsConfig {
-    /// For how many days clicks are kept by the minute; `None` if they are not.
+    /// Retention of clicks by the minute, in days; `None` if they are not kept.
     #[must_use]
     pub fn kept_minutes(&self) -> Option<u64> {
         (self.engine == EngineKind::ClickHouse).then_some(self.minutes_days)
     }
 
-    /// For how many days the clicks of each value are known by the hour. In ClickHouse those of a link are its single clicks.
+    /// Days for which clicks by value are available by the hour. For links in ClickHouse these are the single clicks.
     #[must_use]
     pub fn value_hours_days(&self) -> u64 {
         match self.engine {
@@ -130,7 +130,7 @@ impl AnalyticsConfig {
     }
 }
 
-/// It is sent in a header.
+/// True if the text can be sent in a header.
 fn is_header(text: &str) -> bool {
     text.bytes().all(|byte| (b' '..=b'~').contains(&byte))
 }

@@ -27,13 +27,13 @@ edgelink_wire::settings! {
 }
 
 impl ConsoleConfig {
-    /// How long a login lasts without a request.
+    /// Idle timeout of a login.
     #[must_use]
     pub fn idle(&self) -> Duration {
         Duration::from_mins(self.idle_minutes)
     }
 
-    /// How long a login lasts at most.
+    /// Longest duration of a login.
     #[must_use]
     pub fn total(&self) -> Duration {
         Duration::from_hours(self.session_hours)

@@ -24,7 +24,7 @@ const OTHERS: &[&str] = &[
 ];
 const OTHER_PREFIXES: &[&str] = &["ENVOY", "FRONT_", "TEST_", "EVERY_"];
 
-/// How variables of settings began in earlier versions, how they begin now, and how both end.
+/// Former and current prefixes of variables, with their common suffixes.
 #[rustfmt::skip]
 const RENAMED: &[(&str, &str, &[&str])] = &[
     ("", "SERVER_", &[
@@ -55,7 +55,7 @@ const RENAMED: &[(&str, &str, &[&str])] = &[
     ("UNAVAILABLE_PAGE", "PAGES_UNAVAILABLE", &[""]),
 ];
 
-/// The variables of settings that had another name in earlier versions: that name, and the one of today.
+/// Former and current names of renamed variables.
 pub(super) fn renamed() -> impl Iterator<Item = (String, String)> {
     RENAMED.iter().flat_map(|(old, new, ends)| {
         let name = |begin: &str, end: &str| format!("{PREFIX}{begin}{end}");
@@ -122,8 +122,8 @@ impl Environment {
         })
     }
 
-    /// Refuses names of earlier versions whose successor is not set: a control plane that ignored them would serve the
-    /// defaults, another database among them. Beside its successor an old name may belong to the scripts around Envoy.
+    /// Refuses former names whose successor is not set: a control plane that ignored them would run with defaults, even with another
+    /// database. Beside its successor a former name may belong to the scripts around Envoy.
     pub(super) fn refuse_renamed(&self, problems: &mut Problems) {
         for (old, new) in renamed() {
             if self.0.contains_key(&old) && !self.0.contains_key(&new) {
@@ -168,7 +168,7 @@ fn parse(text: &str, kind: Kind) -> Option<Value> {
     }
 }
 
-/// Shows the names alone: some of the values are secrets.
+/// Shows the names only: some of the values are secrets.
 impl fmt::Debug for Environment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.0.keys()).finish()
@@ -184,7 +184,7 @@ impl FromIterator<(String, String)> for Environment {
     }
 }
 
-/// Sets a field. A section of the file that is no table stays, so that reading the configuration refuses it by its name.
+/// Sets a field. A section of the file that is no table is left unchanged, so that reading the configuration refuses it by name.
 fn put(table: &mut Table, section: &str, field: String, value: Value) {
     let section = table
         .entry(section)

@@ -1,10 +1,10 @@
-//! Why a configuration is refused, with all wrong fields.
+//! The error of an invalid configuration, with all invalid fields.
 
 use edgelink_wire::settings::Problem;
 use std::fmt::{self, Display};
 use std::path::{Path, PathBuf};
 
-/// Why a configuration is refused.
+/// The error of an invalid configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read.
@@ -15,7 +15,7 @@ pub enum ConfigError {
         /// The cause.
         source: std::io::Error,
     },
-    /// The file is no TOML. The line is not shown, because it may hold a secret.
+    /// The file is not TOML. The line is not shown, because it may hold a secret.
     #[error(
         "the configuration file {} is not valid TOML at line {line}, column {column}: {message}",
         path.display()
@@ -27,10 +27,10 @@ pub enum ConfigError {
         line: usize,
         /// The column, from 1 on.
         column: usize,
-        /// What is wrong there.
+        /// The parser's message.
         message: String,
     },
-    /// Fields are unknown or have wrong values.
+    /// Fields are unknown or have invalid values.
     #[error("the configuration is not valid{}", List(.0))]
     Fields(Vec<Problem>),
 }

@@ -40,7 +40,7 @@ edgelink_wire::settings! {
 }
 
 impl HomeConfig {
-    /// The key by which visitors create links.
+    /// The key with which visitors create links.
     #[must_use]
     pub fn stranger_key(&self) -> Option<&str> {
         self.stranger_key_file
@@ -61,7 +61,7 @@ impl HomeConfig {
             problems.refuse("home.stranger_key_file", reason);
         }
         if !self.page {
-            let reason = "is of no use while home.page is false";
+            let reason = "has no effect while home.page is false";
             problems.refuse("home.stranger_key_file", reason);
         }
     }

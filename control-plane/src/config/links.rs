@@ -95,7 +95,7 @@ edgelink_wire::choice! {
 }
 
 edgelink_wire::choice! {
-    /// What visitors of an unknown host get.
+    /// Behaviour for visitors of an unknown host.
     pub enum UnknownHosts {
         /// The links of the default domain.
         Default = "default",
@@ -143,7 +143,7 @@ impl LinksConfig {
         }
     }
 
-    /// Whether an alias is a word that is reserved here.
+    /// True if an alias is a reserved word.
     pub(crate) fn reserves(&self, alias: &Code) -> bool {
         let mut reserved = self.reserved.iter();
         reserved.any(|word| word.as_str().eq_ignore_ascii_case(alias.as_str()))
@@ -167,7 +167,7 @@ impl LinksConfig {
         format!("{}://{place}", self.short_url_scheme.word())
     }
 
-    /// The first of the domains. A configuration that was loaded has one.
+    /// The first of the domains. A loaded configuration has at least one.
     pub(crate) fn default_domain(&self) -> &Domain {
         &self.domains[0]
     }

@@ -1,16 +1,16 @@
-//! Types of values about who sends requests: networks of proxies, origins of web pages.
+//! Types of settings about the senders of requests: networks of proxies, origins of web pages.
 
 use edgelink_wire::settings::{Kind, Problems, SettingValue, Value};
 use ipnet::IpNet;
 use std::net::IpAddr;
 use url::Url;
 
-/// A network, `10.0.0.0/8`, or an address as the network of itself.
+/// A network, such as `10.0.0.0/8`, or a single address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network(IpNet);
 
 impl Network {
-    /// Whether an address is in it. IPv4 in IPv6 is IPv4.
+    /// True if an address is in it. IPv4-mapped IPv6 addresses count as IPv4.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         self.0.contains(&address.to_canonical())
@@ -41,7 +41,7 @@ impl SettingValue for Network {
 pub struct Origin(String);
 
 impl Origin {
-    /// It as browsers send it; `*` for any.
+    /// The text as sent by browsers; `*` for any.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

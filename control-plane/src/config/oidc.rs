@@ -81,12 +81,12 @@ impl SettingValue for AccountName {
     }
 }
 
-/// A role at the provider, and which it is here.
+/// A role at the provider and its role in edgelink.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoleOfClaim {
     /// The text of the claim.
     pub claimed: String,
-    /// The role here.
+    /// The role in edgelink.
     pub role: Role,
 }
 
@@ -127,7 +127,7 @@ fn role(word: &str, path: &str, problems: &mut Problems) -> Option<Role> {
 }
 
 impl OidcConfig {
-    /// Whether the first login under the name of a user who was made here becomes that user, also where no admin awaits it.
+    /// True if the first login under the name of a local user becomes that user even if no admin awaits it.
     pub(crate) fn binds_by_name(&self) -> bool {
         self.bind_existing || matches!(self.name_claim.as_str(), "sub" | "email")
     }
@@ -179,7 +179,7 @@ impl OidcConfig {
     }
 }
 
-/// A URL that a login may be trusted to: by TLS, or on this machine.
+/// Parses a URL that is trusted with logins: with TLS, or on this machine.
 pub(crate) fn trusted_url(text: &str) -> Option<Url> {
     let url = Url::parse(text).ok()?;
     let is_here = match url.host()? {

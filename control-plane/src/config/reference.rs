@@ -1,4 +1,4 @@
-//! The reference of the settings: `edgelink.example.toml` and the tables of the README, generated from the declarations.
+//! Reference of the settings: `edgelink.example.toml` and the tables of the README, generated from the declarations.
 
 use super::*;
 use crate::reference;

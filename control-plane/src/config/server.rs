@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tracing_subscriber::EnvFilter;
 
-/// A shorter token can be guessed.
+/// Shortest token of edges, in characters: shorter ones can be guessed.
 const MIN_TOKEN_LENGTH: usize = 16;
 
 const MAX_PAGE_BYTES: usize = 65_536;
@@ -182,16 +182,16 @@ edgelink_wire::choice! {
     }
 }
 
-/// A listener as it is configured.
+/// A configured listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenerConfig {
-    /// Which one it is.
+    /// Its kind.
     pub kind: ListenerKind,
     /// The setting of its address.
     pub setting: &'static str,
     /// Its address.
     pub address: SocketAddr,
-    /// Whose routes it serves: its own, and on the main listener those of all that have none of their own.
+    /// Kinds of routes that it serves: its own, and on the main listener those without a separate listener.
     pub serves: Vec<ListenerKind>,
 }
 
@@ -235,7 +235,7 @@ impl ServerConfig {
 }
 
 impl TlsConfig {
-    /// Checks that all that belongs together is there. What the files hold is read when the server starts.
+    /// Checks that settings are complete. The files are parsed when the server starts.
     pub(super) fn check(&self, server: &ServerConfig, problems: &mut Problems) {
         let needs = |field: &str, is_there: bool, other: &str, problems: &mut Problems| {
             if !is_there {
@@ -268,7 +268,7 @@ impl TlsConfig {
         needs(field, is_tls, "'edge' in tls.listeners", problems);
     }
 
-    /// Checks that the certificate is used, and that no listener goes without TLS for which it was asked by another name.
+    /// Checks that the certificate is used, and that no listener lacks the TLS that another setting asks for.
     fn check_listeners(&self, server: &ServerConfig, problems: &mut Problems) {
         if self.listeners.is_empty() {
             let reason = "is empty, so that no listener uses tls.certificate_file: name one, or leave both out";
@@ -303,10 +303,10 @@ impl AuthConfig {
         }
     }
 
-    /// The tokens of edges: those of the configuration, and those of `file`.
+    /// The tokens of edges, from the configuration and from `file`.
     ///
     /// # Errors
-    /// The rule that a token of the file does not keep.
+    /// The rule that a token of the file breaks.
     pub fn tokens_with(&self, file: Option<&FileText>) -> Result<Vec<Secret>, &'static str> {
         let mut tokens = self.edge_tokens.clone();
         if let Some(file) = file {

@@ -119,7 +119,7 @@ edgelink_wire::settings! {
 }
 
 impl ClicksConfig {
-    /// Checks that it is said where attributes come from.
+    /// Checks that the sources of the attributes are configured.
     pub(super) fn check(&self, links: &LinksConfig, problems: &mut Problems) {
         for (attribute, header, name) in [
             (

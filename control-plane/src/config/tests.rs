@@ -559,7 +559,7 @@ fn a_provider_of_logins_is_checked_as_a_whole() {
     }
 }
 
-/// The files of imports, and what the reports of all imports may be longer for a moment.
+/// The files of imports, plus the temporary excess of the reports of all imports.
 #[test]
 fn the_files_of_imports_fit_into_the_volume_of_a_pod() {
     const POD: &str = include_str!("../../../envoy/deploy/kubernetes/base/control-plane.yaml");

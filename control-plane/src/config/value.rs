@@ -63,16 +63,16 @@ impl SettingValue for Header {
     }
 }
 
-/// The content of a file that a setting names. It is read with the configuration, and never logged.
+/// The content of a file named by a setting. It is read with the configuration, and never logged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileText {
     text: Secret,
-    /// `None` if no file holds it.
+    /// `None` without a file.
     path: Option<PathBuf>,
 }
 
 impl FileText {
-    /// As if a file held this text.
+    /// Creates the content of a file that does not exist.
     #[must_use]
     pub fn new(text: impl Into<String>) -> Self {
         let text = Secret::new(text);
@@ -85,10 +85,10 @@ impl FileText {
         self.text.expose()
     }
 
-    /// The file as it is by now.
+    /// Reads the file again.
     ///
     /// # Errors
-    /// It cannot be read any more.
+    /// It can no longer be read.
     pub async fn again(&self) -> io::Result<Self> {
         let Some(path) = &self.path else {
             return Ok(self.clone());
@@ -122,10 +122,10 @@ impl SettingValue for FileText {
     }
 }
 
-/// Reads the URL of a server that is asked over HTTP.
+/// Parses the URL of a server that is asked over HTTP.
 ///
 /// # Errors
-/// What would be right; the text may be a secret.
+/// A description of valid values, without the text, which may be a secret.
 pub(crate) fn server_url(text: &str) -> Result<Url, &'static str> {
     let is_plain = |url: &Url| {
         matches!(url.scheme(), "http" | "https")

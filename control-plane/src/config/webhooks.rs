@@ -40,7 +40,7 @@ edgelink_wire::settings! {
 }
 
 impl WebhooksConfig {
-    /// Whether there can be webhooks.
+    /// True if webhooks are possible.
     pub(crate) fn is_on(&self) -> bool {
         !self.allowed_hosts.is_empty()
     }

@@ -1,70 +1,43 @@
 //! The API as pages use it: its own routes, in this process.
 
 use super::jobs::Imports;
-use super::signed_in::SignedIn;
 use crate::admission::Permit;
-use crate::http::api::routes_of_callers;
 use crate::http::app::App;
 use crate::http::auth::{Caller, check_again};
 use crate::problem::Problem;
-use crate::transfer::Here;
-use axum::Router;
-use axum::body::Body;
 use edgelink_wire::Domain;
 use edgelink_wire::settings::SettingValue;
 use http::HeaderMap;
-use http_body_util::BodyExt;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio::time::Instant;
-use tower::ServiceExt;
 
 /// The state of all pages.
 #[derive(Clone)]
 pub(crate) struct Console {
     pub(crate) app: Arc<App>,
     pub(super) imports: Arc<Imports>,
-    api: Router,
 }
 
 impl Console {
     pub(crate) fn new(app: &Arc<App>) -> Self {
         Self {
-            api: routes_of_callers().with_state(app.clone()),
             app: app.clone(),
             imports: Arc::default(),
         }
     }
 
-    /// The API for work that goes on behind pages.
-    pub(super) fn local(&self, caller: &Caller) -> Here {
-        let (api, caller) = (self.api.clone(), caller.clone());
-        Arc::new(move |request| {
-            let mut request = request.map(Body::new);
-            request.extensions_mut().insert(caller.clone());
-            let api = api.clone();
-            Box::pin(async move {
-                let Ok(response) = api.oneshot(request).await;
-                let (head, body) = response.into_parts();
-                // Where the body ends early, it is no JSON, and refused as such.
-                let body = body.collect().await;
-                let bytes = body.map(http_body_util::Collected::to_bytes);
-                (head.status, bytes.unwrap_or_default())
-            })
-        })
-    }
-
-    /// The permit to work on many links, which is held until that is done. Who waits for it may have been signed out meanwhile.
-    pub(super) async fn bulk_permit(&self, me: &SignedIn) -> Result<Permit, Problem> {
+    /// The permit to work on many links, held until the work is done. The session may end during the wait, so it is checked again.
+    pub(super) async fn bulk_permit(&self, caller: &Caller) -> Result<Permit, Problem> {
         let deadline = Instant::now() + self.app.config.server.request_timeout_ms;
-        let permit = self.app.bounded.bulk.take(me.caller().claim(), deadline);
+        let permit = self.app.bounded.bulk.take(caller.claim(), deadline);
         let permit = permit.await?;
-        check_again(&self.app.keys, &HeaderMap::new(), me.caller()).await?;
+        check_again(&self.app.keys, &HeaderMap::new(), caller).await?;
         Ok(permit)
     }
 
-    /// What of the installation decides whether a link is valid, as JSON for the checks of the script.
+    /// The settings on which the validity of a link depends, as JSON for the checks of the script.
     pub(super) fn settings(&self, caller: &Caller) -> String {
         let (table, tenant_id) = (self.app.domains.current(), caller.tenant_id());
         let made = table.made_by(tenant_id);
@@ -74,7 +47,7 @@ impl Console {
         let links = self.app.links.of_tenant(caller);
         let default = caller.default_domain(links.default_domain());
         let mut configured: Vec<&Domain> = table.configured().iter().collect();
-        // The script takes the first one for the default.
+        // The script takes the first one as the default.
         configured.sort_by_key(|domain| *domain != default);
         let names = |domains: Vec<&Domain>| -> Vec<String> {
             domains
@@ -90,7 +63,7 @@ impl Console {
     }
 }
 
-/// A text as a part of a path, or as a value of a query.
+/// A text encoded as a segment of a path, or as a value of a query.
 pub(super) fn encoded(text: &str) -> String {
     utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
 }

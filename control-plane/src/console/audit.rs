@@ -1,4 +1,4 @@
-//! The audit log: who changed what.
+//! The audit log: changes, and the users and keys that made them.
 
 use super::api::{Console, next_page, parameters};
 use super::fields::{Field, Fields};
@@ -14,7 +14,7 @@ use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
 
-/// The parameters of the list, which are those of the API.
+/// The parameters of the list, which are named as in the API.
 const FILTERS: [&str; 3] = ["subject", "actor", "action"];
 
 #[derive(Template)]
@@ -60,7 +60,7 @@ impl Entry {
         entries.map(Self).collect()
     }
 
-    /// The page of what it is about, where there is one.
+    /// The page of its subject, if there is one.
     pub(super) fn href(&self) -> Option<String> {
         let (domain, code) = self.0.subject.strip_prefix("link:")?.rsplit_once('/')?;
         let page = match self.0.action.as_str() {

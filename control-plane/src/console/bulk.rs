@@ -1,4 +1,4 @@
-//! Changes of several links of the list at once, and their restoring.
+//! Changes of several links of the list at once, and their restoration.
 
 use super::api::Console;
 use super::edit::key;
@@ -21,12 +21,12 @@ use serde_json::{Map, Value, json};
 /// Links that a form may select; a page of the list has fewer.
 const MAX_SELECTED: usize = 100;
 
-/// What became of a link.
+/// The outcome for a link.
 struct Outcome {
     /// Domain and code.
     key: String,
     href: String,
-    /// Why it was not changed; empty if it was.
+    /// The reason why the link was not changed; empty if it was.
     problem: String,
 }
 
@@ -36,21 +36,21 @@ struct BulkPage {
     layout: Layout,
     outcomes: Vec<Outcome>,
     done: usize,
-    /// How the change is undone; `None` if it is not by a button.
+    /// The form that undoes the change; `None` if no button can.
     undo: Option<Undo>,
     back: String,
 }
 
-/// A form that takes a change back.
+/// A form that undoes a change.
 struct Undo {
     action: &'static str,
-    /// Names and values of its fields that are the same for all links.
+    /// Names and values of the fields shared by all links.
     fields: Vec<(&'static str, String)>,
     /// Domain and code of the links.
     links: Vec<String>,
 }
 
-/// Domain and code of what a form has selected.
+/// Domain and code of a link that a form has selected.
 struct Selected<'a> {
     domain: &'a str,
     code: &'a str,
@@ -78,7 +78,7 @@ impl<'a> Selected<'a> {
     }
 }
 
-/// `POST /console/links`: what the button says, with the links whose boxes are ticked.
+/// `POST /console/links`: runs the action of the button on the ticked links.
 pub(super) async fn change(
     State(console): State<Console>,
     me: SignedIn,
@@ -105,7 +105,7 @@ pub(super) async fn change(
     let changes = changes.into_iter();
     let changes: Vec<_> = changes.map(|change| change.and_then(read)).collect();
     let room = AnswerRoom::of(&console.app.config.server);
-    let _permit = console.bulk_permit(&me).await?;
+    let _permit = console.bulk_permit(me.caller()).await?;
     let changed = links.change_many(me.caller(), changes, room).await?;
     let problem = |outcome: &ChangedOutcome| outcome.as_ref().err().map(describe);
     let problems = changed.value.iter();
@@ -123,7 +123,7 @@ pub(super) async fn change(
     Ok(changed.answer(|_| page))
 }
 
-/// The form that takes the change of these links back.
+/// The form that undoes the change of these links.
 fn undo(form: &Form, links: Vec<String>) -> Option<Undo> {
     let (action, fields) = match form.get("action") {
         "delete" => ("/console/restore", Vec::new()),
@@ -143,17 +143,17 @@ fn undo(form: &Form, links: Vec<String>) -> Option<Undo> {
     })
 }
 
-/// The change of a link that is asked for, or why there is none.
+/// The requested change of a link, or the problem because of which there is none.
 type Change = Result<Item, Problem>;
 
 /// The change of a link, as the API reads it.
 struct Item {
     body: Map<String, Value>,
-    /// Whether the link is another one then, as far as that is known.
+    /// Set if the change makes a difference to the link, as far as that is known.
     is_changed: bool,
 }
 
-/// What the button of a form asks for.
+/// The changes that the button of a form asks for.
 async fn changes(
     console: &Console,
     me: &SignedIn,
@@ -194,7 +194,7 @@ fn with(selected: &[Selected<'_>], change: &Value) -> Vec<Change> {
     selected.iter().map(item).collect()
 }
 
-/// The changes that give each link a tag, or take it away. They are made only if the link still has the tags that it has now.
+/// The changes that add a tag to each link, or remove it. They are made only if the link still has its present tags.
 async fn retagged(
     console: &Console,
     me: &SignedIn,
@@ -263,7 +263,7 @@ pub(super) async fn restore(
         }
     }
     let page = layout::ok(&page(&me, &selected, problems, (false, form.get("back"))))?;
-    // The feed carries changes in their order: those before the last one are known by then.
+    // The feed carries changes in order: the earlier ones are known by then.
     Ok(match last {
         Some(restored) => restored.answer(|_| page),
         None => page,

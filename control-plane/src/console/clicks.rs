@@ -1,11 +1,11 @@
-//! Clicks on pages that have more to show.
+//! Clicks on pages that show other things too.
 
 use super::api::Console;
 use super::errors;
 use crate::problem::{Kind, Problem};
 use std::time::Duration;
 
-/// What is known of clicks, or why there is nothing.
+/// The answer to a query of clicks, or the problem because of which there is none.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Asked<T> {
     pub(super) answer: Option<T>,
@@ -13,7 +13,7 @@ pub(super) struct Asked<T> {
     pub(super) problem: String,
 }
 
-/// Asks about clicks. Where they are not kept, or the answer takes too long, the page says so and has all else.
+/// Queries clicks. If they are not stored, or the answer takes too long, the page says so and shows everything else.
 pub(super) async fn about_clicks<T>(
     console: &Console,
     question: impl Future<Output = Result<T, Problem>>,

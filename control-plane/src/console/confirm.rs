@@ -1,23 +1,23 @@
-//! The question before something is removed that no button brings back.
+//! The confirmation before something is removed for good.
 
 use super::layout::Layout;
 use super::strings as t;
 use askama::Template;
 
-/// The question before something is removed, and the form that answers it.
+/// The confirmation page before something is removed, and its form.
 #[derive(Template)]
 #[template(path = "console/confirm.html")]
 pub(super) struct Confirm {
     pub(super) layout: Layout,
-    /// What it is about.
+    /// Name of the thing to remove.
     pub(super) name: String,
-    /// What follows.
+    /// The consequences.
     pub(super) text: String,
     pub(super) problem: String,
-    /// Where the form is sent to, with these fields.
+    /// Target of the form, which is sent with `fields`.
     pub(super) action: String,
     pub(super) fields: Vec<(&'static str, String)>,
     pub(super) button: &'static str,
-    /// The page that is left as it is.
+    /// The page to return to without removing anything.
     pub(super) back: String,
 }

@@ -1,4 +1,4 @@
-//! Cookies of the console: that of the session, and that of a login by a provider.
+//! Cookies of the console: for the session, and for a login by a provider.
 
 use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
@@ -9,9 +9,9 @@ const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto")
 /// A cookie that scripts do not see.
 pub(super) struct Cookie {
     pub(super) name: &'static str,
-    /// Its name off loopback, with `__Host-`: other hosts of the same site cannot set a cookie with this beginning for ours.
+    /// Its name off loopback, with `__Host-`: other hosts of the same site cannot set a cookie with this prefix for our host.
     pub(super) host_name: &'static str,
-    /// Where it is sent on loopback; elsewhere a cookie of such a name goes to all paths.
+    /// Its path on loopback; elsewhere a cookie with a `__Host-` name has the path `/`.
     pub(super) path: &'static str,
     pub(super) same_site: &'static str,
 }
@@ -25,7 +25,7 @@ impl Cookie {
         }
     }
 
-    /// Its values in a request.
+    /// The values of the cookie in a request.
     pub(super) fn values<'h>(&self, headers: &'h HeaderMap) -> impl Iterator<Item = &'h str> {
         let (own, _) = self.name_and_path(headers);
         let lines = headers.get_all(header::COOKIE).iter();
@@ -37,7 +37,7 @@ impl Cookie {
         })
     }
 
-    /// The header that makes a browser keep it: for so many seconds, or until the browser ends.
+    /// The header that sets the cookie: for `seconds`, or until the browser ends.
     pub(super) fn set(&self, value: &str, seconds: Option<u32>, headers: &HeaderMap) -> HeaderMap {
         let (name, path) = self.name_and_path(headers);
         let (same_site, secure) = (self.same_site, secure(headers));
@@ -52,8 +52,8 @@ impl Cookie {
     }
 }
 
-/// What makes a cookie go over TLS alone: where the browser or a proxy says that the page came by it, and wherever the browser is on
-/// another machine.
+/// The attribute that restricts a cookie to TLS: set if the browser or a proxy says that the page came over TLS, and always if the
+/// browser is on another machine.
 fn secure(headers: &HeaderMap) -> &'static str {
     let origin = headers.get(header::ORIGIN);
     let is_tls = |origin: &HeaderValue| origin.as_bytes().starts_with(b"https://");
@@ -64,7 +64,7 @@ fn secure(headers: &HeaderMap) -> &'static str {
     if is_for_tls { "; Secure" } else { "" }
 }
 
-/// Whether the browser is on this machine, where there is no TLS as a rule.
+/// True if the browser is on this machine, where there is usually no TLS.
 fn is_loopback(headers: &HeaderMap) -> bool {
     let Some(host) = host(headers) else {
         return false;
@@ -74,7 +74,7 @@ fn is_loopback(headers: &HeaderMap) -> bool {
     name == "localhost" || name.ends_with(".localhost") || name.parse().is_ok_and(is_local)
 }
 
-/// The host that a browser has asked for.
+/// The host in a request of a browser.
 pub(super) fn host(headers: &HeaderMap) -> Option<Authority> {
     headers.get(header::HOST)?.to_str().ok()?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! Making links: one with all its fields, or many, a line each.
+//! Creating links: one with all its fields, or many, a line each.
 
 use super::api::Console;
 use super::edit;
@@ -32,7 +32,7 @@ struct CreatePage {
     once: String,
 }
 
-/// The page after a creation, of those who may not read links.
+/// The page after a creation, for users who may not read links.
 #[derive(Template)]
 #[template(path = "console/created.html")]
 struct CreatedPage {
@@ -48,7 +48,7 @@ struct ManyPage {
     results: Vec<Line>,
 }
 
-/// What became of a line.
+/// The outcome of a line.
 struct Line {
     text: String,
     link: Option<ShownLink>,
@@ -112,7 +112,7 @@ pub(super) async fn one(
         body.insert(name.to_owned(), form.text(name));
     }
     body.insert("findIfExists".to_owned(), form.is_on("findIfExists").into());
-    // What is missing has its default.
+    // Missing fields have their defaults.
     body.retain(|_, value| !value.is_null());
     let links = &console.app.links;
     let made = async {
@@ -199,7 +199,7 @@ pub(super) async fn many(
         room.admit(request, CreateLink::content)
     });
     let requests = requests.collect();
-    let _permit = console.bulk_permit(&me).await?;
+    let _permit = console.bulk_permit(me.caller()).await?;
     let made = match links.create_many(me.caller(), requests).await {
         Ok(made) => made,
         Err(problem) if stays(&problem) => {

@@ -1,13 +1,13 @@
-//! The room on the disk that files of imports take up.
+//! Disk space of the files of imports.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The bytes that all files of imports of this process take up.
+/// Bytes on disk of all files of imports of this process.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Disk(Arc<AtomicU64>);
 
-/// Bytes that are taken up until this is dropped.
+/// Bytes that are reserved until this is dropped.
 #[derive(Debug)]
 pub(super) struct DiskShare {
     disk: Disk,
@@ -25,12 +25,12 @@ impl Disk {
 }
 
 impl DiskShare {
-    /// How many bytes it has.
+    /// Size of the share in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Gives the share so many bytes. `false`, and it stays as it is, if all shares would have more than `most` then.
+    /// Resizes the share to `bytes`. Returns false, and leaves it as it is, if it would grow and all shares together exceed `most`.
     pub(super) fn resize(&mut self, bytes: u64, most: u64) -> bool {
         let old = self.bytes;
         let resized = self
@@ -64,7 +64,7 @@ mod tests {
         assert!(one.resize(60, 100) && other.resize(40, 100));
         assert!(!other.resize(41, 100));
         assert_eq!((one.bytes(), other.bytes()), (60, 40));
-        // What is there already may shrink, also where the bound has become lower.
+        // A share may shrink even if the bound has become lower.
         assert!(one.resize(50, 10));
         assert!(!other.resize(51, 100) && other.resize(50, 100));
         drop(one);

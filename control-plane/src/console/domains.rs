@@ -31,7 +31,7 @@ struct DomainsPage {
     layout: Layout,
     domains: Vec<DomainView>,
     next: Option<String>,
-    /// The form for a new one; `None` if the user may not.
+    /// The form for a new domain; `None` if the user may not create one.
     new: Option<Fields>,
 }
 
@@ -40,7 +40,7 @@ struct DomainsPage {
 struct DomainPage {
     layout: Layout,
     domain: DomainView,
-    /// The form for its settings; `None` if the user may not.
+    /// The form for the settings; `None` if the user may not change them.
     settings: Option<Fields>,
 }
 
@@ -229,7 +229,7 @@ pub(super) async fn verify(
     }
 }
 
-/// The page of the domain with the problem above its settings, as they are.
+/// The page of the domain with the problem above its unchanged settings.
 async fn not_done(
     console: &Console,
     me: &SignedIn,
@@ -241,7 +241,7 @@ async fn not_done(
     Ok(layout::send(problem.status(), &page))
 }
 
-/// `GET /console/domains/{name}/delete`: the question before it.
+/// `GET /console/domains/{name}/delete`: the confirmation page.
 pub(super) async fn ask_to_delete(
     State(console): State<Console>,
     me: SignedIn,
@@ -282,7 +282,7 @@ pub(super) async fn delete(
     }
 }
 
-/// The page of a domain, or one about it.
+/// The URL of a domain's page, or of a page below it.
 fn href(name: &str, page: &str) -> String {
     format!("/console/domains/{}{page}", encoded(name))
 }

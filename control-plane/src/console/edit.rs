@@ -53,12 +53,12 @@ struct EditPage {
     revision: Revision,
 }
 
-/// The properties as fields, with those of a link.
+/// The properties as fields, with the values of a link.
 pub(super) fn properties(link: Option<&ShownLink>) -> Vec<Field> {
     let mut fields = described(link);
     fields.extend(validity(link));
     fields.extend(redirecting(link));
-    // Of a link that exists they are a part of its target.
+    // In an existing link they are part of the target.
     if link.is_none() {
         let utm = t::UTM.iter().map(|(name, label)| Field::new(name, label));
         fields.extend(utm);
@@ -70,7 +70,7 @@ fn text_of(link: Option<&ShownLink>, text: fn(&ShownLink) -> Option<&str>) -> &s
     link.and_then(text).unwrap_or_default()
 }
 
-/// What people know a link by.
+/// The fields by which people recognize a link.
 fn described(link: Option<&ShownLink>) -> Vec<Field> {
     vec![
         Field::new("title", t::TITLE).value(text_of(link, |link| link.title.as_deref())),
@@ -84,7 +84,7 @@ fn described(link: Option<&ShownLink>) -> Vec<Field> {
     ]
 }
 
-/// A tag may have a comma, so that those of a link are lines.
+/// The tags of a link, one per line, because a tag may contain a comma.
 fn tags(link: Option<&ShownLink>) -> Field {
     let field = Field::new("tags", t::TAGS);
     match link {
@@ -96,7 +96,7 @@ fn tags(link: Option<&ShownLink>) -> Field {
     }
 }
 
-/// Who is redirected, and when.
+/// The fields that restrict redirects: times, limits and the password.
 fn validity(link: Option<&ShownLink>) -> Vec<Field> {
     let time = |name, label, time: &str| {
         let field = Field::new(name, label).hint(t::UTC).value(local(time));
@@ -140,12 +140,12 @@ fn validity(link: Option<&ShownLink>) -> Vec<Field> {
     fields
 }
 
-/// How visitors are redirected.
+/// The fields that define the redirect.
 fn redirecting(link: Option<&ShownLink>) -> Vec<Field> {
     let flag = |name, label, flag: fn(&ShownLink) -> bool, default| {
         Field::tick(name, label, link.map_or(default, flag))
     };
-    // A link that exists has a status of its own.
+    // An existing link has a status of its own.
     let statuses = &t::STATUSES[usize::from(link.is_some())..];
     vec![
         Field::choice("redirectStatus", t::REDIRECT_STATUS, statuses)
@@ -173,7 +173,7 @@ fn redirecting(link: Option<&ShownLink>) -> Vec<Field> {
     ]
 }
 
-/// A time of the API as the browser's field has it.
+/// A time of the API in the format of the browser's field.
 fn local(time: &str) -> &str {
     time.strip_suffix('Z').unwrap_or(time)
 }
@@ -228,7 +228,7 @@ pub(super) async fn page(
     Ok(EditPage::new(&me, link, fields, (settings, revision)).send(StatusCode::OK))
 }
 
-/// The key of the link that a path names, on that domain or the default one.
+/// The key of the link in a path, on that domain or the default one.
 pub(super) fn key(
     console: &Console,
     me: &SignedIn,
@@ -304,7 +304,7 @@ pub(super) async fn change(
     let mut patch = body(&form);
     patch.insert("longUrl".to_owned(), form.get("longUrl").trim().into());
     patch.insert("tags".to_owned(), form.lines("tags"));
-    // The campaign is a part of the target that was edited.
+    // The campaign is part of the edited target.
     patch.retain(|name, _| !name.starts_with("utm"));
     let links = &console.app.links;
     let changed = async {

@@ -1,4 +1,4 @@
-//! Pages that say what went wrong.
+//! Error pages.
 
 use super::layout::{self, Layout};
 use super::signed_in::SignedIn;
@@ -17,14 +17,14 @@ struct ErrorPage {
     detail: String,
 }
 
-/// Makes a page of an answer that is a problem; others stay.
+/// Turns an answer that is a problem into a page; other answers stay.
 pub(super) fn translate(mut response: Response, signed_in: Option<&SignedIn>) -> Response {
     let Some(problem) = response.extensions_mut().remove::<Problem>() else {
         return response;
     };
     let status = response.status();
     let (title, text) = t::error(status.as_u16());
-    // What is wrong with a form is no question of roles.
+    // An error in a form does not depend on roles.
     let is_form = t::FORM_PROBLEMS.contains(&problem.text());
     let text = if is_form { "" } else { text };
     let layout = match signed_in {
@@ -38,7 +38,7 @@ pub(super) fn translate(mut response: Response, signed_in: Option<&SignedIn>) ->
         detail: describe(&problem),
     };
     let page = layout::send(status, &page);
-    // The rest of the answer stays, such as what limits have left.
+    // The rest of the answer stays, such as the fields of rate limits.
     for (name, value) in page.headers() {
         response.headers_mut().insert(name, value.clone());
     }
@@ -50,7 +50,7 @@ pub(super) fn translate(mut response: Response, signed_in: Option<&SignedIn>) ->
     response
 }
 
-/// What a problem says of itself, with the fields that no form shows.
+/// The text of a problem, with the errors of fields that no form shows.
 pub(crate) fn describe(problem: &Problem) -> String {
     let errors = problem.errors().iter();
     let errors = errors.map(|error| format!("{}: {}", error.field, error.reason));

@@ -1,4 +1,4 @@
-//! The fields of forms, and the problems that stand at them.
+//! The fields of forms, and the problems shown at them.
 
 use super::errors;
 use super::form::Form;
@@ -17,17 +17,17 @@ pub(crate) struct Field {
     pub(super) value: String,
     pub(super) input: Input,
     pub(super) is_required: bool,
-    /// What browsers may fill in; empty for what they know of the field.
+    /// The attribute `autocomplete`; empty for the browser's default.
     pub(super) autocomplete: &'static str,
     pub(super) problem: String,
 }
 
-/// How a field is filled in.
+/// The kind of input of a field.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Input {
     /// A line, by the type of the element.
     Line(&'static str),
-    /// A password: what `autocomplete` says of it.
+    /// A password, with the value of `autocomplete`.
     Password(&'static str),
     /// Several lines.
     Lines,
@@ -111,12 +111,12 @@ impl Field {
     }
 }
 
-/// A form as it is shown: again, with what was filled in, where something was wrong.
+/// A form as it is shown. A form with errors is shown again, with its input.
 #[derive(Debug, Default, Template)]
 #[template(path = "console/fields.html")]
 pub(crate) struct Fields {
     pub(super) all: Vec<Field>,
-    /// What is wrong with the whole.
+    /// The problem of the form as a whole.
     pub(super) problem: String,
 }
 
@@ -128,7 +128,7 @@ impl Fields {
         }
     }
 
-    /// With what a form has sent. Passwords are filled in by people alone, who are told that one is missing now.
+    /// With the values that a form has sent, but not passwords: a note asks the user to enter them again.
     pub(crate) fn filled(mut self, form: &Form) -> Self {
         for field in &mut self.all {
             let sent = form.get(field.name);
@@ -141,7 +141,7 @@ impl Fields {
         self
     }
 
-    /// The fields that hold something else than what a form has sent.
+    /// The fields whose values differ from the values that a form has sent.
     pub(super) fn other_than(&self, form: &Form) -> Vec<Field> {
         let lines = |text: &str| text.replace("\r\n", "\n").trim().to_owned();
         let others = self.all.iter().filter(|field| {
@@ -151,7 +151,7 @@ impl Fields {
         others.cloned().collect()
     }
 
-    /// With the problem at its fields; what is wrong with none of them stands above the form.
+    /// With the problem at its fields; errors of other fields are shown above the form.
     pub(crate) fn with(mut self, problem: &Problem) -> Self {
         let mut others = Vec::new();
         for error in problem.errors() {
@@ -174,18 +174,18 @@ impl Fields {
         self
     }
 
-    /// The fields that are wrong.
+    /// The fields with a problem.
     pub(super) fn wrong(&self) -> impl Iterator<Item = &Field> {
         self.all.iter().filter(|field| !field.problem.is_empty())
     }
 
-    /// Whether anything is wrong.
+    /// True if the form or one of its fields has a problem.
     pub(super) fn is_wrong(&self) -> bool {
         !self.problem.is_empty() || self.wrong().next().is_some()
     }
 }
 
-/// Whether a problem is shown at the form that met it, and not on a page of its own.
+/// True if a problem is shown at the form that met it, and not on a page of its own.
 pub(crate) fn stays(problem: &Problem) -> bool {
     !matches!(
         problem.kind(),

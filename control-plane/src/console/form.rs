@@ -1,4 +1,4 @@
-//! What a form has sent.
+//! The fields that a form has sent.
 
 use crate::problem::{Kind, Problem};
 use crate::service::caller::Caller;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// The field of a form with the token of its browser.
 pub(super) const FORM_TOKEN: &str = "csrf";
 
-/// The fields of a form, or the parameters of a query, in their order; `guard` puts that of a form into the extensions of the request.
+/// The fields of a form, or the parameters of a query, in order. `guard` puts a form into the extensions of its request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Form(Arc<[(String, String)]>);
 
@@ -40,7 +40,7 @@ impl Form {
         values.map(|(_, value)| value.as_str())
     }
 
-    /// Whether a box is ticked.
+    /// True if a box is ticked.
     pub(super) fn is_on(&self, name: &str) -> bool {
         self.get(name) == "on"
     }
@@ -53,7 +53,7 @@ impl Form {
         }
     }
 
-    /// A number; null if it is empty. A text that is no number stays one, so that the API refuses it by the name of its field.
+    /// A number; null if it is empty. A text that is not a number stays a text, so that the API refuses it by its field's name.
     pub(super) fn number(&self, name: &str) -> Value {
         match self.get(name).trim() {
             "" => Value::Null,
@@ -77,7 +77,7 @@ impl Form {
         }
     }
 
-    /// A time of UTC as browsers send it, such as `2026-11-22T10:00`, as the API takes it.
+    /// A time of UTC, converted from the format of browsers, such as `2026-11-22T10:00`, to the format of the API.
     pub(super) fn time(&self, name: &str) -> Value {
         let text = self.get(name).trim();
         match text.len() {
@@ -102,7 +102,7 @@ impl Form {
         }
     }
 
-    /// The revision of a link that the form began with, or the later one that it was shown and is to overwrite.
+    /// The revision of a link that the form began with, or the later one that was shown to the user, who wants to overwrite it.
     pub(super) fn revisions(&self) -> Revisions {
         let name = if self.is_on("overwrite") {
             "storedTag"
@@ -112,7 +112,7 @@ impl Form {
         Revisions::of_tags(Some(self.get(name)).filter(|tag| !tag.is_empty()))
     }
 
-    /// The id of the request of a form, which is one however often it is sent.
+    /// The id of a form's request, which stays the same if the form is sent repeatedly.
     pub(super) fn once(&self, caller: &Caller) -> Result<Option<RequestId>, Problem> {
         match self.get("once") {
             "" => Ok(None),

@@ -1,7 +1,7 @@
-//! What stands in front of all pages: who has logged in, whether a form is our own, and the headers of answers.
+//! Middleware in front of all pages: sessions, protection against forged forms, and the headers of answers.
 //!
-//! A form is our own if it has the token that follows from the browser's cookie, and if the browser does not say that another site has
-//! sent it. The cookie is `SameSite=Strict`, so that other sites do not even send it.
+//! A form is our own if it has the token derived from the browser's cookie, and if the browser does not say that another site has
+//! sent it. The cookie is `SameSite=Strict`, so that requests from other sites do not even have it.
 
 use super::api::Console;
 use super::cookies::{Cookie, host};
@@ -33,10 +33,10 @@ const COOKIE: Cookie = Cookie {
     same_site: "Strict",
 };
 
-/// The page that those see who have not logged in.
+/// The page for users who have not logged in.
 pub(super) const LOGIN: &str = "/console/login";
 
-/// The query of a page that a browser asks for by itself.
+/// The query of a page that reloads itself.
 pub(super) const BY_ITSELF: &str = "again";
 
 /// The stream of clicks.
@@ -64,7 +64,7 @@ const HEADERS: [(HeaderName, &str); 6] = [
     ),
 ];
 
-/// Adds the headers of all answers, and makes pages of problems that no page has shown.
+/// Adds the headers of all answers, and turns problems that no page has shown into pages.
 pub(super) async fn finish(request: Request, next: Next) -> Response {
     let response = next.run(request).await;
     let mut response = errors::translate(response, None);
@@ -77,14 +77,14 @@ pub(super) async fn finish(request: Request, next: Next) -> Response {
     response
 }
 
-/// Lets requests through whose session has not ended, with the session, and forms that are our own.
+/// Lets requests through whose session has not ended, with the session, and forms only if they are our own.
 pub(super) async fn guard(
     State(console): State<Console>,
     mut request: Request,
     next: Next,
 ) -> Response {
     let token = token(request.headers());
-    // A stream and a page that asks for itself begin again also while there is no person there.
+    // A stream and a page that reloads itself also send requests while the user is away.
     let is_of_person = request.uri().path() != LIVE && request.uri().query() != Some(BY_ITSELF);
     let signed_in = match session(&console, token.as_ref(), is_of_person).await {
         Ok(signed_in) => signed_in,
@@ -146,7 +146,7 @@ pub(super) fn token(headers: &HeaderMap) -> Option<Token> {
     COOKIE.values(headers).find_map(Token::parse)
 }
 
-/// The header that makes a browser keep a token, or forget it.
+/// The header that sets the cookie with a token, or removes it.
 pub(super) fn cookie(token: Option<&Token>, headers: &HeaderMap) -> HeaderMap {
     match token {
         Some(token) => COOKIE.set(&token.expose(), None, headers),
@@ -154,7 +154,7 @@ pub(super) fn cookie(token: Option<&Token>, headers: &HeaderMap) -> HeaderMap {
     }
 }
 
-/// The login, which leads back to the page, or to that of a form.
+/// The redirect to the login, which leads back to the page, or to the page of a form.
 fn to_login(request: &Request) -> Response {
     let page = match *request.method() {
         Method::GET => request.uri().path_and_query().map(ToString::to_string),
@@ -165,14 +165,14 @@ fn to_login(request: &Request) -> Response {
     Redirect::to(&format!("{LOGIN}{to}")).into_response()
 }
 
-/// The page of the console that a form was on.
+/// The page of the console that has sent a form.
 fn page_of_form(headers: &HeaderMap) -> Option<String> {
     let page = Url::parse(headers.get(header::REFERER)?.to_str().ok()?).ok()?;
     let page = &page[Position::BeforePath..Position::AfterQuery];
     page.starts_with("/console/").then(|| page.to_owned())
 }
 
-/// The request with its form, which is our own.
+/// Checks that the form of a request is our own, and attaches it to the request.
 async fn with_form(
     console: &Console,
     request: Request,
@@ -203,11 +203,11 @@ async fn with_form(
     Ok(Request::from_parts(head, Body::empty()))
 }
 
-/// The head of a request and its form, of which the browser does not say that another site has sent it.
+/// The head of a request and its form, unless the browser says that another site has sent it.
 pub(crate) async fn read_form(app: &App, request: Request) -> Result<(Parts, Form), Problem> {
     check_origin(request.headers())?;
     let server = &app.config.server;
-    // Strangers have short forms alone.
+    // Visitors who have not logged in may send short forms only.
     let time = match request.extensions().get::<Caller>() {
         Some(_) => server.body_timeout_ms,
         None => server.form_timeout_ms.min(server.body_timeout_ms),
@@ -220,7 +220,7 @@ pub(crate) async fn read_form(app: &App, request: Request) -> Result<(Parts, For
     Ok((head, Form::parse(&body)))
 }
 
-/// Whether a request may bring a file.
+/// True if a request may contain a file.
 fn is_upload(request: &Request) -> bool {
     request.method() == Method::POST && request.uri().path() == jobs::PATH
 }
@@ -230,8 +230,8 @@ fn multipart_boundary(headers: &HeaderMap) -> Option<String> {
     multer::parse_boundary(kind).ok()
 }
 
-/// Refuses a form of which the browser says that another site has sent it. A browser that does not say so itself names the origin of
-/// the form; proxies may have changed the host that it is compared with.
+/// Refuses a form if the browser says that another site has sent it. Browsers without `Sec-Fetch-Site` send the origin of the form
+/// instead; proxies may have changed the host with which it is compared.
 pub(super) fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
     let is_same_origin = |origin: &HeaderValue| {
         let origin = origin

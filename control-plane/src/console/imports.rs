@@ -1,12 +1,13 @@
-//! Imports: a file of links is read and tried out, and imported where that is asked for, while its page shows how far it has come.
+//! Imports: a file of links is read and tried out, and imported on request, while its page shows the progress.
 //!
 //! It is the importer of the command line, which asks the API's own route in this process, as the caller who has sent the file. The file
-//! and the progress are of this process: they are gone when it stops, and another control plane does not know of them.
+//! and the progress belong to this process: they are gone when it stops, and other control planes do not know them.
 
 use super::api::Console;
 use super::fields::{Field, Fields, Input, stays};
 use super::form::{Form, Query};
 use super::guard;
+use super::here::Here;
 use super::jobs::{DiskBounds, Import, PATH, Phase, locked};
 use super::layout::{self, Layout, Tab};
 use super::links::domain_field;
@@ -33,16 +34,16 @@ use std::sync::{Arc, Mutex};
 use tokio::fs::File;
 use tokio::io::AsyncReadExt;
 
-/// How many problems the page shows; all of them are in the report.
+/// Number of problems on the page; all of them are in the report.
 const SHOWN: usize = 100;
 
-/// How many bytes of a problem the page shows.
+/// Bytes of a problem on the page.
 const SHOWN_BYTES: usize = 1_000;
 
-/// How much of a report is read at once.
+/// Bytes of a report that are read at once.
 const PIECE_BYTES: usize = 65_536;
 
-/// How often a page asks for itself while something goes on.
+/// Interval at which a page reloads itself while an import is running.
 const REFRESH_SECONDS: u64 = 5;
 
 #[derive(Template)]
@@ -60,7 +61,7 @@ struct ImportPage {
     id: String,
     format: &'static str,
     phase: Phase,
-    /// Whether the counts are of what would be.
+    /// Set if the counts are predictions of a trial.
     is_trial: bool,
     progress: ImportProgress,
     problems: Vec<Wrong>,
@@ -118,7 +119,7 @@ pub(super) async fn upload(
     me.check(Right::CreateLinks)?;
     match take(&console, &me, &upload, &form).await {
         Ok(import) => {
-            import.start(console.local(me.caller()), true, bounds(&console));
+            import.start(Here::new(&console, &me), true, bounds(&console));
             Ok(Redirect::to(&format!("{PATH}/{}", import.id)).into_response())
         }
         Err(problem) if stays(&problem) => {
@@ -162,7 +163,7 @@ async fn take(
     Ok(import)
 }
 
-/// How many bytes imports may take up. A report may have as many as a file.
+/// Limits on the disk space of imports. A report may be as long as a file.
 fn bounds(console: &Console) -> DiskBounds {
     let config = &console.app.config;
     let file = config.server.max_bulk_body_bytes;
@@ -172,7 +173,7 @@ fn bounds(console: &Console) -> DiskBounds {
     }
 }
 
-/// Works with files where nothing else waits for them.
+/// Runs work on files on a blocking thread.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> Result<T, Problem> {
@@ -182,11 +183,11 @@ async fn blocking<T: Send + 'static>(
 }
 
 fn failed(error: &io::Error) -> Problem {
-    tracing::error!(%error, "a file of an import cannot be used: the request is answered with 500");
+    tracing::error!(%error, "failed to access a file of an import; answering 500");
     Problem::new(Kind::Internal)
 }
 
-/// An import of the caller, who may still import.
+/// An import of the caller, provided that it may still import.
 fn own(console: &Console, me: &SignedIn, id: &str) -> Result<Arc<Import>, Problem> {
     me.check(Right::CreateLinks)?;
     console.imports.find(id, me.caller())
@@ -199,7 +200,7 @@ pub(super) async fn one(
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     let import = own(&console, &me, &id)?;
-    // Before the report, which is whole when nothing goes on any more.
+    // Read before the report, which is complete once the import has ended.
     let (phase, is_trial, progress) = {
         let state = locked(&import.state);
         (state.phase.clone(), state.is_trial, state.progress.clone())
@@ -228,11 +229,11 @@ pub(super) async fn one(
 fn first_problems(report: &std::path::Path) -> io::Result<Vec<Wrong>> {
     let file = match std::fs::File::open(report) {
         Ok(file) => file,
-        // Nothing is written before the first batch.
+        // There is no report before the first batch.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
-    // All else of a line may be long, and is passed over.
+    // The other fields of a line may be long, and are skipped.
     let lines = Deserializer::from_reader(BufReader::new(file)).into_iter::<Wrong>();
     let shown = lines.map_while(Result::ok).take(SHOWN).map(|mut line| {
         line.reason
@@ -242,14 +243,14 @@ fn first_problems(report: &std::path::Path) -> io::Result<Vec<Wrong>> {
     Ok(shown.collect())
 }
 
-/// `POST /console/imports/{id}/run`: imports what was tried out, or the rest of what has stopped.
+/// `POST /console/imports/{id}/run`: imports a file after its trial, or the rest of it after a stop.
 pub(super) async fn run(
     State(console): State<Console>,
     me: SignedIn,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     let import = own(&console, &me, &id)?;
-    import.start(console.local(me.caller()), false, bounds(&console));
+    import.start(Here::new(&console, &me), false, bounds(&console));
     Ok(Redirect::to(&format!("{PATH}/{id}")).into_response())
 }
 
@@ -263,7 +264,7 @@ pub(super) async fn stop(
     Ok(Redirect::to(&format!("{PATH}/{id}")).into_response())
 }
 
-/// `POST /console/imports/{id}/delete`: forgets the file and what became of it. Links that were imported stay.
+/// `POST /console/imports/{id}/delete`: removes the file and its reports. Imported links stay.
 pub(super) async fn delete(
     State(console): State<Console>,
     me: SignedIn,
@@ -273,7 +274,7 @@ pub(super) async fn delete(
     Ok(Redirect::to("/console/imports?done=deleted").into_response())
 }
 
-/// `GET /console/imports/{id}/report`: a JSON object a line for each item that is not imported, or not as it was.
+/// `GET /console/imports/{id}/report`: a JSON object per line for each item that was not imported, or not unchanged.
 pub(super) async fn report(
     State(console): State<Console>,
     me: SignedIn,

@@ -1,12 +1,13 @@
-//! Imports of this process: what was sent, and how far each has come.
+//! Imports of this process: their files and their progress.
 
 use super::disk::{Disk, DiskShare};
+use super::here::Here;
 use super::strings as t;
 use crate::config::ConsoleConfig;
 use crate::http::auth::Caller;
 use crate::problem::{Kind, Problem};
 use crate::transfer::{
-    ApiClient, Format, Here, ImportMemory, ImportOptions, ImportProgress, Mapping, TransferError,
+    Format, ImportMemory, ImportOptions, ImportProgress, ImportSummary, Mapping, TransferError,
     watch_import,
 };
 use std::fs;
@@ -23,25 +24,25 @@ use tokio_util::sync::CancellationToken;
 /// The page that files are sent to.
 pub(super) const PATH: &str = "/console/imports";
 
-/// How many records are sent at once.
+/// Number of records sent at once.
 const BATCH: usize = 500;
 
-/// The names of files in the folder of an import: what was sent, and the reports of the trial and of the import.
+/// Names of files in the folder of an import: the file that was sent, and the reports of the trial and of the import.
 pub(super) const FILE: &str = "file";
 const TRIED: &str = "tried";
 const REPORT: &str = "report";
 const FILES: [&str; 3] = [FILE, TRIED, REPORT];
 
-/// How long a file with which nothing goes on is kept where others need its place.
+/// Time for which an idle import is kept although others need its place.
 const KEPT: Duration = Duration::from_hours(1);
 
-/// How much of a file is held in memory: imports of many callers go on at once.
+/// Limits on the memory of an import: imports of many callers run at once.
 const MEMORY: ImportMemory = ImportMemory {
     batch_bytes: 1 << 20,
     max_foreseen: 400_000,
 };
 
-/// The imports of this process. What goes on ends with them.
+/// The imports of this process. Running imports end when this is dropped.
 #[derive(Default)]
 pub(super) struct Imports {
     /// The oldest first.
@@ -57,7 +58,7 @@ impl Drop for Imports {
     }
 }
 
-/// How many bytes imports may take up of the disk.
+/// Limits on the disk space of imports, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DiskBounds {
     /// A report.
@@ -66,14 +67,14 @@ pub(super) struct DiskBounds {
     pub(super) all_imports: u64,
 }
 
-/// A file that was sent, and what becomes of it.
+/// A file that was sent, and its import.
 pub(super) struct Import {
     pub(super) id: String,
-    /// Who has sent it: others of the same user may have other rights.
+    /// The caller that has sent it: other keys and sessions of the user may have other rights.
     pub(super) caller: Caller,
     pub(super) format: Format,
     pub(super) folder: TempDir,
-    /// What the file and the reports take up of the disk.
+    /// Disk space of the file and the reports.
     pub(super) share: Mutex<DiskShare>,
     pub(super) mapping: Mapping,
     pub(super) state: Mutex<ImportState>,
@@ -82,13 +83,13 @@ pub(super) struct Import {
 pub(super) struct ImportState {
     pub(super) phase: Phase,
     pub(super) progress: ImportProgress,
-    /// Whether nothing is created by what goes on, or went on last.
+    /// Set if the current run, or else the last one, is a trial, which creates nothing.
     pub(super) is_trial: bool,
-    /// Ends what goes on.
+    /// Stops the current run.
     stop: CancellationToken,
-    /// Since when the phase is what it is.
+    /// Start of the present phase.
     since: Instant,
-    /// Whether it was removed: nothing begins any more.
+    /// Set once the import was removed: no run begins any more.
     is_gone: bool,
 }
 
@@ -113,7 +114,7 @@ pub(super) enum Phase {
     Checked,
     Running,
     Done,
-    /// Why.
+    /// The reason.
     Stopped(String),
 }
 
@@ -122,7 +123,7 @@ pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Imports {
-    /// Those of a caller, the newest first.
+    /// The imports of a caller, the newest first.
     pub(super) fn of(&self, caller: &Caller) -> Vec<Arc<Import>> {
         let imports = locked(&self.list);
         let own = imports.iter().rev().filter(|import| import.is_of(caller));
@@ -134,8 +135,8 @@ impl Imports {
         found.ok_or_else(|| Problem::new(Kind::NotFound).with_detail(t::NO_IMPORT))
     }
 
-    /// Adds one. Where there are too many, the oldest of the same caller with which nothing goes on gives way, or one of others that
-    /// has been left alone for long.
+    /// Adds an import. If there are too many, the caller's oldest idle import gives way, or another caller's that has been idle
+    /// for long.
     pub(super) fn add(&self, import: Arc<Import>, config: &ConsoleConfig) -> Result<(), Problem> {
         let (most, most_own) = (config.max_imports, config.max_own_imports);
         let mut imports = locked(&self.list);
@@ -150,12 +151,12 @@ impl Imports {
         Ok(())
     }
 
-    /// The room of all files.
+    /// The disk space of all files.
     pub(super) fn disk(&self) -> &Disk {
         &self.disk
     }
 
-    /// Gives a file that comes so many bytes of the disk. Where there is no room, others give way as where there are too many.
+    /// Reserves disk space for an arriving file. If there is no room, other imports give way as if there were too many.
     pub(super) fn make_room(
         &self,
         share: &mut DiskShare,
@@ -177,8 +178,8 @@ impl Imports {
     }
 }
 
-/// Removes the oldest import of that caller with which nothing goes on, or else, where those of others count, one that has been left
-/// alone for long; returns whether there was one.
+/// Removes the caller's oldest idle import, or else, if `others_too`, an import of another caller that has been idle for long.
+/// Returns true if there was one.
 fn give_way(imports: &mut Vec<Arc<Import>>, caller: &Caller, others_too: bool) -> bool {
     let own = imports
         .iter()
@@ -223,7 +224,7 @@ impl Import {
         !state.phase.goes_on() && state.since.elapsed() >= time
     }
 
-    /// Ends what goes on, and lets nothing begin.
+    /// Stops the current run, and prevents further ones.
     fn forget(&self) {
         let mut state = locked(&self.state);
         state.is_gone = true;
@@ -234,7 +235,7 @@ impl Import {
         self.folder.path().join(name)
     }
 
-    /// The file with what was or would be wrong, that of the last run.
+    /// The report of the last run, or of the trial.
     pub(super) fn report(&self) -> PathBuf {
         if self.file(REPORT).exists() {
             self.file(REPORT)
@@ -243,9 +244,9 @@ impl Import {
         }
     }
 
-    /// Reads the file and tries it out, or imports it, in a thread of its own: reading and writing files blocks it. What goes on
-    /// already is left alone.
-    pub(super) fn start(self: &Arc<Self>, api: Here, is_dry_run: bool, bounds: DiskBounds) {
+    /// Reads the file and tries it out, or imports it, in a thread of its own, because reading and writing files blocks. Does
+    /// nothing if a run is in progress.
+    pub(super) fn start(self: &Arc<Self>, here: Here, is_dry_run: bool, bounds: DiskBounds) {
         let options = self.options(is_dry_run);
         let mut state = locked(&self.state);
         let goes_on = state.phase != Phase::New && state.phase.goes_on();
@@ -262,37 +263,24 @@ impl Import {
         state.stop = CancellationToken::new();
         let (import, stop, runtime) = (self.clone(), state.stop.clone(), Handle::current());
         let work = move || {
-            let client = ApiClient::here(api);
             let (is_too_long, too_long) = oneshot::channel();
             let mut is_too_long = Some(is_too_long);
             let observe = |progress: &ImportProgress| {
                 if let Err(reason) = import.take_room(&options.report, bounds)
                     && let Some(is_too_long) = is_too_long.take()
                 {
-                    // It is awaited as long as the import goes on.
+                    // The receiver waits as long as the import runs.
                     let _ = is_too_long.send(reason);
                 }
                 locked(&import.state).progress = progress.clone();
             };
             let run = async {
                 tokio::select! {
-                                    biased;
-                                    Ok(reason) = too_long => Phase::Stopped(reason.to_owned()),
-                                    () = stop.cancelled() => Phase::Stopped(if is_dry_run {
-                t::TRIAL_STOPPED.to_owned()
-                } else {
-                t::STOPPED_BY_HAND.to_owned()
-                }),
-                                    result = watch_import(&client, &options, observe) => match result {
-                                        Ok(_) if is_dry_run => Phase::Checked,
-                                        Ok(_) => Phase::Done,
-                                        Err(TransferError::Client(error)) => Phase::Stopped(error.to_string()),
-                                        Err(error) => {
-                                            tracing::error!(%error, "a file of an import cannot be used");
-                                            Phase::Stopped(t::IMPORT_FAILED.to_owned())
-                                        }
-                                    },
-                                }
+                    biased;
+                    Ok(reason) = too_long => Phase::Stopped(reason.to_owned()),
+                    () = stop.cancelled() => stopped(is_dry_run),
+                    result = watch_import(&here, &options, observe) => ended(result, is_dry_run),
+                }
             };
             // A panic ends the import as an error does.
             let phase = catch_unwind(AssertUnwindSafe(|| runtime.block_on(run)));
@@ -306,7 +294,7 @@ impl Import {
         }
     }
 
-    /// Notes how much of the disk the file and its reports take up by now; why the import cannot go on, if it cannot.
+    /// Updates the disk space that the file and its reports use. Returns the reason if the import cannot continue.
     fn take_room(&self, report: &Path, bounds: DiskBounds) -> Result<(), &'static str> {
         let length = |path: &Path| fs::metadata(path).map_or(0, |file| file.len());
         if length(report) > bounds.report {
@@ -333,8 +321,31 @@ impl Import {
         }
     }
 
-    /// Makes what goes on end soon.
+    /// Stops the current run soon.
     pub(super) fn stop(&self) {
         locked(&self.state).stop.cancel();
+    }
+}
+
+/// Phase of an import that was stopped by hand.
+fn stopped(is_dry_run: bool) -> Phase {
+    let reason = if is_dry_run {
+        t::TRIAL_STOPPED
+    } else {
+        t::STOPPED_BY_HAND
+    };
+    Phase::Stopped(reason.to_owned())
+}
+
+/// Phase of an import that has ended by itself.
+fn ended(result: Result<ImportSummary, TransferError>, is_dry_run: bool) -> Phase {
+    match result {
+        Ok(_) if is_dry_run => Phase::Checked,
+        Ok(_) => Phase::Done,
+        Err(TransferError::Client(error)) => Phase::Stopped(error.to_string()),
+        Err(error) => {
+            tracing::error!(%error, "failed to read or write a file of an import, which stops");
+            Phase::Stopped(t::IMPORT_FAILED.to_owned())
+        }
     }
 }

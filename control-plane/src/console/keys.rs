@@ -78,7 +78,7 @@ impl KeysPage {
 }
 
 impl KeysPage {
-    /// The page with a secret, which is shown also where the list cannot be.
+    /// The page with a secret, which is shown even if the list cannot be read.
     async fn with_secret(console: &Console, me: &SignedIn, made: KeyView) -> Self {
         let page = Self::of(console, me, "").await;
         let page = page.unwrap_or_else(|_| Self::with(me, Vec::new()));
@@ -89,7 +89,7 @@ impl KeysPage {
     }
 }
 
-/// `POST /console/keys`. The secret is in this answer alone.
+/// `POST /console/keys`. Only this answer has the secret.
 pub(super) async fn create(
     State(console): State<Console>,
     me: SignedIn,
@@ -128,7 +128,7 @@ pub(super) async fn create(
     Ok(layout::send(problem.status(), &page))
 }
 
-/// `GET /console/keys/{id}/revoke`: the question before it.
+/// `GET /console/keys/{id}/revoke`: the confirmation page.
 pub(super) async fn ask_to_revoke(
     State(console): State<Console>,
     me: SignedIn,
@@ -184,7 +184,7 @@ impl RotationPage {
     }
 }
 
-/// `POST /console/keys/{id}/rotate`. The new secret is in this answer alone.
+/// `POST /console/keys/{id}/rotate`. Only this answer has the new secret.
 pub(super) async fn rotate(
     State(console): State<Console>,
     me: SignedIn,

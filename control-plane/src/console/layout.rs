@@ -1,4 +1,4 @@
-//! What all pages share: navigation, the head, and how a page is sent.
+//! Parts shared by all pages: navigation, the head, and sending.
 
 use super::form::{FORM_TOKEN, Form};
 use super::signed_in::SignedIn;
@@ -11,7 +11,7 @@ use askama::Template;
 use axum::response::{Html, IntoResponse, Response};
 use http::StatusCode;
 
-/// A part of the console that the navigation leads to.
+/// A part of the console in the navigation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tab {
     Overview,
@@ -42,7 +42,7 @@ impl Tab {
         (Self::Settings, "/console/settings", t::SETTINGS),
     ];
 
-    /// Whether the user may look at what is behind it.
+    /// True if the user may open it.
     pub(super) fn is_for(self, signed_in: &SignedIn) -> bool {
         match self {
             Self::Overview | Self::Links | Self::Domains => signed_in.has(Right::ReadLinks),
@@ -64,21 +64,21 @@ pub(super) struct Item {
     pub(super) is_current: bool,
 }
 
-/// What stands around the content of a page.
+/// The frame around the content of a page.
 #[derive(Debug)]
 pub(super) struct Layout {
     pub(super) title: String,
     pub(super) items: Vec<Item>,
-    /// Who has logged in.
+    /// Name of the user who has logged in.
     pub(super) user: Option<String>,
     /// See [`FORM_TOKEN`].
     pub(super) form_token: String,
-    /// What has just been done.
+    /// Notice of the action that was just done.
     pub(super) notice: Option<&'static str>,
 }
 
 impl Layout {
-    /// For a page that needs a login.
+    /// The layout of a page that needs a login.
     pub(super) fn new(signed_in: &SignedIn, tab: Option<Tab>, title: impl Into<String>) -> Self {
         let tabs = Tab::ALL
             .into_iter()
@@ -97,7 +97,7 @@ impl Layout {
         }
     }
 
-    /// For a page that anybody may see.
+    /// The layout of a public page.
     pub(super) fn public(title: &str, token: Option<&Token>) -> Self {
         Self {
             title: title.to_owned(),
@@ -108,7 +108,7 @@ impl Layout {
         }
     }
 
-    /// With what the address says has been done.
+    /// With the notice of the action in the query.
     pub(super) fn with_notice(mut self, query: &Form) -> Self {
         self.notice = t::notice(query.get("done"));
         self
@@ -132,13 +132,13 @@ impl Layout {
 pub(super) fn send(status: StatusCode, page: &impl Template) -> Response {
     match page.render() {
         Ok(html) if status.is_client_error() => {
-            // The title is what is read first.
+            // Screen readers read the title first.
             let html = html.replacen("<title>", t::TITLE_OF_ERROR, 1);
             (status, Html(html)).into_response()
         }
         Ok(html) => (status, Html(html)).into_response(),
         Err(error) => {
-            tracing::error!(%error, "a page cannot be rendered: the request is answered with 500");
+            tracing::error!(%error, "failed to render a page; answering 500");
             Problem::new(Kind::Internal).into_response()
         }
     }

@@ -1,4 +1,4 @@
-//! A link: its clicks, its QR code, its history, its deletion, and the undoing of that.
+//! A link: its clicks, its QR code, its history, its deletion, and the undoing of the deletion.
 
 use super::api::{Console, parameters, query};
 use super::audit::Entry;
@@ -22,7 +22,7 @@ use edgelink_console::qr::Options;
 use futures_util::future::{try_join, try_join_all};
 use http::{HeaderMap, HeaderValue, header};
 
-/// The clicks of a link by one thing that is known of them.
+/// The clicks of a link by one attribute.
 struct Breakdown {
     label: &'static str,
     clicks: AnalyticsView,
@@ -36,7 +36,7 @@ struct LinkPage {
     may_change: bool,
     days: Option<AnalyticsView>,
     breakdowns: Vec<Breakdown>,
-    /// Why there are no clicks on the page.
+    /// The reason why there are no clicks on the page.
     problem: String,
 }
 
@@ -65,7 +65,7 @@ pub(super) async fn page(
     layout::ok(&page)
 }
 
-/// Clicks by day, and by what is known of them.
+/// Clicks by day, and by attributes.
 async fn clicks(
     console: &Console,
     me: &SignedIn,
@@ -171,7 +171,7 @@ struct DeletedPage {
     key: String,
 }
 
-/// `GET /console/links/{code}/deleted`: the undoing of a deletion.
+/// `GET /console/links/{code}/deleted`: offers to undo a deletion.
 pub(super) async fn deleted(
     State(console): State<Console>,
     me: SignedIn,

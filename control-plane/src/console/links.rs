@@ -15,7 +15,7 @@ use axum::extract::State;
 use axum::response::Response;
 use http::StatusCode;
 
-/// The parameters of the list, which are those of the API.
+/// The parameters of the list, which are named as in the API.
 const FILTERS: [&str; 5] = ["searchTerm", "tags", "domain", "state", "orderBy"];
 
 #[derive(Template)]
@@ -30,7 +30,7 @@ struct LinksPage {
     first: Option<String>,
     may_change: bool,
     may_create: bool,
-    /// The fields of this page that a bulk change comes back to.
+    /// The query of this page, to which a bulk change returns.
     back: String,
 }
 
@@ -93,7 +93,7 @@ async fn filter_fields(console: &Console, me: &SignedIn, asked: &Form) -> Result
     Ok(Fields::new(fields).filled(asked))
 }
 
-/// A field for a domain: a choice with `none` among those that the user may see, or a line where they are more than a choice holds.
+/// A field for a domain: a choice of the domains that the user may see, and `none`, or a line if there are too many for a choice.
 pub(super) async fn domain_field(
     console: &Console,
     me: &SignedIn,

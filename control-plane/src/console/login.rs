@@ -27,21 +27,21 @@ use std::net::IpAddr;
 use tokio::time::Instant;
 use url::Url;
 
-/// What a password is compared with where there is no user, so that the time does not show that: a hash of none.
+/// Hash with which a password is compared if there is no user, so that the time does not reveal that. No password has this hash.
 const NO_HASH: &str = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
 #[derive(Template)]
 #[template(path = "console/login.html")]
 struct LoginPage {
     layout: Layout,
-    /// Where to go then.
+    /// The page after the login.
     to: String,
     by_password: Fields,
     by_key: Fields,
     provider: Option<Provider>,
 }
 
-/// The way to the login of a provider of OpenID Connect.
+/// The link to the login by a provider of OpenID Connect.
 struct Provider {
     href: String,
     label: String,
@@ -53,7 +53,7 @@ pub(super) async fn page(
     headers: HeaderMap,
     Query(query): Query,
 ) -> Result<Response, Problem> {
-    // A token that is no session's yet, for the form.
+    // A token without a session yet, for the form.
     let (token, cookie) = match guard::token(&headers) {
         Some(token) => (token, HeaderMap::new()),
         None => {
@@ -90,7 +90,7 @@ pub(super) async fn log_in(
             return Ok((retry_after, page).into_response());
         }
     };
-    // The session that the browser had gives way.
+    // The former session of the browser ends.
     console.app.keys.log_out(&token).await?;
     count("opened");
     let cookie = guard::cookie(Some(&begun), &headers);
@@ -105,15 +105,15 @@ pub(super) fn count(outcome: &'static str) {
 enum Outcome {
     Opened(Token),
     Wrong,
-    /// There were too many tries; the seconds until there may be another one.
+    /// There were too many tries; the seconds until another one is allowed.
     Limited(u64),
 }
 
-/// A user as a login names it.
+/// The user named in a login.
 struct NamedUser {
-    /// Its tenant and its name; `None` if one of them is none that an account can have.
+    /// Its tenant and its name; `None` if no account can have one of them.
     names: Option<(AccountName, AccountName)>,
-    /// The user, and by what it may log in; `None` if there is none.
+    /// The user, and its means of login; `None` if there is none.
     found: Option<(UserRow, Logins)>,
 }
 
@@ -131,8 +131,8 @@ impl NamedUser {
         Ok(Self { names, found })
     }
 
-    /// What tries are counted by: the user, whatever way its name was written. Where there is none, the name is counted alike, so
-    /// that nothing shows which users there are.
+    /// The subject by which tries are counted: the user, however its name was written. Unknown names are counted alike, so that
+    /// nothing reveals which users exist.
     fn subject(&self) -> String {
         match (&self.found, &self.names) {
             (Some((user, _)), _) => format!("console/user:{}", user.id),
@@ -141,7 +141,7 @@ impl NamedUser {
         }
     }
 
-    /// The account at which a login fails. Names that no user has are those of the tenant together, or of the first one.
+    /// The account to which a failed login is attributed. Unknown names share one account of their tenant, or of the first tenant.
     async fn account(&self, console: &Console) -> Result<FailedAccount, Problem> {
         if let Some((user, _)) = &self.found {
             return Ok(FailedAccount {
@@ -160,14 +160,14 @@ impl NamedUser {
     }
 }
 
-/// Takes a try of the address, which comes back unless something wrong was given: what fails here costs its sender nothing.
+/// Takes a try of the address, which is returned unless the login was wrong: a failure on our side costs the sender no try.
 async fn attempt(console: &Console, form: &Form, address: IpAddr) -> Result<Outcome, Problem> {
     let app = &console.app;
-    // Of an address few are under way at once, so that those with the right password do not use up its tries.
+    // Few logins of an address run at once, so that users with the right password do not use up its tries.
     let giver = Claim::of_address(address);
     let deadline = Instant::now() + app.config.server.request_timeout_ms;
     let _permit = app.bounded.logins.take(giver, deadline).await?;
-    // Before the user is looked for, which strangers could have done without end.
+    // Taken before the user is looked up, which strangers could otherwise make us do without end.
     let taken = match app.logins.take_of(None::<&str>, Some(address)).await {
         Ok(taken) => taken,
         Err(seconds) => return Ok(Outcome::Limited(seconds)),
@@ -216,7 +216,7 @@ async fn by_password(console: &Console, form: &Form, address: IpAddr) -> Result<
     Ok(Outcome::Opened(begun))
 }
 
-/// A login by an API key. It cannot be guessed, and strangers could keep its holder out: only the address is counted.
+/// A login by an API key. A key cannot be guessed, and strangers could lock its holder out: tries are counted by address only.
 async fn by_key(console: &Console, key: &str, address: IpAddr) -> Result<Outcome, Problem> {
     let app = &console.app;
     let Some(begun) = app.keys.log_in_by_key(key, address).await? else {
@@ -231,7 +231,7 @@ async fn by_key(console: &Console, key: &str, address: IpAddr) -> Result<Outcome
     Ok(Outcome::Opened(begun))
 }
 
-/// A page of the console; of other addresses the overview. Browsers resolve dots in it, also encoded ones.
+/// The page of the console at an address, or the overview if it is another site's. Browsers resolve dots in it, also encoded ones.
 pub(super) fn destination(to: &str) -> &str {
     let base = Url::parse("http://console/");
     let there = base.and_then(|base| base.join(to)).ok();

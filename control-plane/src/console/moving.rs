@@ -1,4 +1,4 @@
-//! A link goes to another domain or alias.
+//! Moving a link to another domain or alias.
 
 use super::api::Console;
 use super::edit::{find, key};

@@ -1,8 +1,8 @@
 //! Logging in by a provider of OpenID Connect.
 //!
-//! A browser leaves with a cookie, and comes back from the provider to [`callback`] with the same. That cookie is `SameSite=Lax`, so that
-//! it comes along from the provider's site, and all secrets of the login follow from it. The session's own cookie is `Strict`: a page of
-//! our own leads on, because browsers would not send it at the end of a way that began elsewhere.
+//! A browser leaves with a cookie, and returns with it from the provider to [`callback`]. That cookie is `SameSite=Lax`, so that
+//! browsers send it in a request from the provider's site, and all secrets of the login are derived from it. The session's own
+//! cookie is `Strict`: a page of our own leads on, because browsers would not send it at the end of redirects from another site.
 
 use super::api::Console;
 use super::cookies::Cookie;
@@ -37,10 +37,10 @@ const COOKIE: Cookie = Cookie {
     same_site: "Lax",
 };
 
-/// How long a browser may stay at the provider, in seconds.
+/// Seconds that a browser may stay at the provider.
 const LIFETIME: u32 = 600;
 
-/// The longest path to come back to; longer ones would not fit into a cookie.
+/// The longest path to return to; longer ones would not fit into a cookie.
 const MAX_DESTINATION: usize = 2_000;
 
 /// The page between the provider and the console.
@@ -56,7 +56,7 @@ struct OidcPage {
 /// A login that has begun in this browser.
 struct Begun {
     token: Token,
-    /// The page to come to at last.
+    /// The page after the login.
     to: String,
 }
 
@@ -89,12 +89,12 @@ impl Begun {
     }
 }
 
-/// Why a login is refused, as people read it.
+/// The refusal of a login: the status and the text of its page.
 struct Refusal(StatusCode, &'static str);
 
 impl From<OidcError> for Refusal {
     fn from(error: OidcError) -> Self {
-        tracing::warn!(%error, "a login by OpenID Connect fails");
+        tracing::warn!(%error, "OpenID Connect login failed");
         match error {
             OidcError::Unavailable(_) => Self(StatusCode::SERVICE_UNAVAILABLE, t::OIDC_UNAVAILABLE),
             OidcError::Refused(_) => Self(StatusCode::FORBIDDEN, t::OIDC_REFUSED),
@@ -115,7 +115,7 @@ pub(super) async fn begin(
     Query(query): Query,
 ) -> Result<Response, Problem> {
     let oidc = client(&console)?;
-    // The browser's session ends now, for its cookie does not come along from the provider's site; but no other site ends it.
+    // The browser's session ends now, because its cookie is not sent from the provider's site; but other sites must not end it.
     let former = guard::token(&headers).filter(|_| guard::check_origin(&headers).is_ok());
     if let Some(former) = former {
         console.app.keys.log_out(&former).await?;
@@ -134,7 +134,7 @@ pub(super) async fn begin(
     }
 }
 
-/// `GET /console/oidc/callback`: the browser comes back from the provider.
+/// `GET /console/oidc/callback`: the browser returns from the provider.
 pub(super) async fn callback(
     State(console): State<Console>,
     peer: Option<Extension<Peer>>,
@@ -143,7 +143,7 @@ pub(super) async fn callback(
 ) -> Result<Response, Problem> {
     let oidc = client(&console)?;
     let begun = Begun::of(&headers).filter(|begun| is_answer_to(&begun.login(), &answer, oidc));
-    // Other sites can lead browsers here as well: that takes no try, and ends no login that goes on.
+    // Other sites can lead browsers here as well: that takes no try, and ends no login in progress.
     let Some(begun) = begun else {
         login::count("wrong");
         let refusal = Refusal(StatusCode::FORBIDDEN, t::OIDC_EXPIRED);
@@ -177,14 +177,14 @@ pub(super) async fn callback(
             refused(&refusal, &to)
         }
     };
-    // Beside the cookie of the session.
+    // In addition to the cookie of the session.
     for (name, value) in &COOKIE.set("", Some(0), &headers) {
         response.headers_mut().append(name, value.clone());
     }
     Ok(response)
 }
 
-/// Counts a login that failed as one of a name that no user of the tenant has: which user it would have been is not known.
+/// Counts a failed login under an unknown name of the tenant, because the user is not known.
 async fn note_failure(console: &Console, oidc: &Oidc, address: IpAddr) -> Result<(), Problem> {
     let app = &console.app;
     let tenant_id = app.store.find_tenant(&oidc.config().tenant).await?;
@@ -197,14 +197,14 @@ async fn note_failure(console: &Console, oidc: &Oidc, address: IpAddr) -> Result
     Ok(())
 }
 
-/// Whether the provider answers that login, of this browser.
+/// True if the answer of the provider belongs to that login of this browser.
 fn is_answer_to(login: &Login, answer: &Form, oidc: &Oidc) -> bool {
     let is_same = login.state.as_bytes().ct_eq(answer.get("state").as_bytes());
     let issuer = answer.get("iss");
     bool::from(is_same) && (issuer.is_empty() || oidc.is_issuer(issuer))
 }
 
-/// Who comes back with the answer of the provider.
+/// The identity in the answer of the provider.
 async fn who(oidc: &Oidc, login: &Login, answer: &Form) -> Result<Identity, Refusal> {
     match (answer.get("error"), answer.get("code")) {
         ("access_denied", _) => Err(Refusal(StatusCode::FORBIDDEN, t::OIDC_CANCELLED)),
@@ -216,7 +216,7 @@ async fn who(oidc: &Oidc, login: &Login, answer: &Form) -> Result<Identity, Refu
     }
 }
 
-/// Begins a session of the user whom the provider names.
+/// Begins a session of the user that the provider names.
 async fn enter(
     console: &Console,
     oidc: &Oidc,
@@ -254,7 +254,7 @@ async fn enter(
         Err(IdentityError::NoTenant) => {
             tracing::error!(
                 tenant = %config.tenant,
-                "there is no such tenant (oidc.tenant): a login is refused"
+                "tenant in oidc.tenant does not exist; refusing the login"
             );
             t::OIDC_UNKNOWN
         }

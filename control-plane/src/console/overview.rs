@@ -1,4 +1,4 @@
-//! The first page: clicks of the last days, the links that are followed most, what became of clicks, and how edges are doing.
+//! The first page: clicks of the last days, the most followed links, the accounting of clicks, and the health of edges.
 
 use super::api::{Console, parameters};
 use super::clicks::about_clicks;
@@ -23,18 +23,18 @@ const DAY_SECONDS: u64 = 86_400;
 #[template(path = "console/overview.html")]
 struct OverviewPage {
     layout: Layout,
-    /// Why there are no clicks on the page.
+    /// The reason why there are no clicks on the page.
     problem: String,
     days: Option<AnalyticsView>,
     links: Option<AnalyticsView>,
     accounts: Option<AccountsView>,
-    /// What became of the clicks of the last day, by edge, and how each is doing.
+    /// The accounting of the clicks of the last day by edge, with the health of each edge.
     edges: Vec<GroupView>,
     may_create: bool,
 }
 
 impl OverviewPage {
-    /// The edges that have said how they are doing.
+    /// The edges that have reported their health.
     fn healths(&self) -> Vec<(&GroupView, &HealthView)> {
         let edges = self.edges.iter();
         let healths = edges.filter_map(|edge| Some((edge, edge.health.as_ref()?.as_ref()?)));
@@ -42,7 +42,7 @@ impl OverviewPage {
     }
 }
 
-/// `GET /console`. Those who may read no links begin with a new one.
+/// `GET /console`. Users who may not read links get the form for a new one.
 pub(super) async fn page(
     State(console): State<Console>,
     me: SignedIn,

@@ -1,4 +1,4 @@
-//! Reports of abuse by visitors: their list, and what is done about them.
+//! Reports of abuse by visitors: their list, and the actions on them.
 
 use super::api::{Console, next_page, parameters, query};
 use super::errors;
@@ -22,13 +22,13 @@ struct ReportsPage {
     filters: Fields,
     reports: Vec<ReportView>,
     next: Option<String>,
-    /// Why the last button did nothing.
+    /// The reason why the last action failed.
     problem: String,
 }
 
 impl ReportsPage {
     async fn of(console: &Console, me: &SignedIn, asked: &Form) -> Result<Self, Problem> {
-        // Reports that are open come first.
+        // The default is open reports.
         let state = match asked.get("state") {
             "" => "open",
             state => state,
@@ -98,7 +98,7 @@ fn link_of(report: &ReportView) -> String {
     link_href(&report.domain, &report.short_code, "")
 }
 
-/// What the reason of a report is called.
+/// Label of a report's reason.
 fn reason_of(report: &ReportView) -> &'static str {
     let label = t::REPORT_REASONS
         .iter()

@@ -11,11 +11,11 @@ use askama::Template;
 #[template(path = "console/revision.html")]
 pub(super) struct Revision {
     began_with: String,
-    /// What is stored now, where that is another revision; the form may say that it is to be overwritten.
+    /// The stored revision, if it is a later one; the form may confirm that it overwrites it.
     stored: Option<Stored>,
 }
 
-/// A later revision, and what of it is not as in the form.
+/// A later revision, and its fields that differ from the form.
 #[derive(Debug)]
 struct Stored {
     entity_tag: String,
@@ -23,7 +23,7 @@ struct Stored {
 }
 
 impl Revision {
-    /// That of a form which begins with what is stored.
+    /// The revision of a new form, which begins with the stored values.
     pub(super) fn new(entity_tag: String) -> Self {
         Self {
             began_with: entity_tag,
@@ -31,7 +31,7 @@ impl Revision {
         }
     }
 
-    /// That of a form which is shown again: the one that it began with, though what is stored may be this one by now.
+    /// The revision of a form that is shown again: the form keeps the revision it began with, although `self` is stored now.
     pub(super) fn again(self, form: &Form, problem: &Problem, stored: &Fields) -> Self {
         let is_late = problem.kind() == Kind::PreconditionFailed;
         Self {

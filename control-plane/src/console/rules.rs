@@ -41,12 +41,12 @@ struct RulesPage {
     revision: Revision,
     /// See [`Console::settings`].
     settings: String,
-    /// What the dry run has found.
+    /// The outcome of the dry run.
     outcome: Option<Outcome>,
     may_change: bool,
 }
 
-/// Where a visitor would be sent, and why.
+/// The outcome of a dry run, with its explanation.
 #[derive(Debug)]
 struct Outcome {
     outcome: &'static str,
@@ -56,7 +56,7 @@ struct Outcome {
     rules: Vec<Explained>,
 }
 
-/// Whether a rule matches.
+/// A rule in the explanation of a dry run.
 #[derive(Debug)]
 struct Explained {
     priority: usize,
@@ -65,7 +65,7 @@ struct Explained {
     conditions: Vec<ShownCondition>,
 }
 
-/// Whether a condition holds.
+/// A condition in the explanation of a dry run.
 #[derive(Debug)]
 struct ShownCondition {
     kind: &'static str,
@@ -207,7 +207,7 @@ fn parse(text: &str) -> Result<Value, Problem> {
     })
 }
 
-/// The problem with the names of this form: the API's field is another one.
+/// The problem with this form's name of the field, which the API names otherwise.
 fn renamed(problem: &Problem) -> Problem {
     let errors = problem.errors().iter();
     let errors = errors.map(|error| {

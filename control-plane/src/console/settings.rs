@@ -1,4 +1,4 @@
-//! Settings of those who have logged in: their own password.
+//! Settings of the user who has logged in: the password.
 
 use super::api::Console;
 use super::fields::{Field, Fields, Input, stays};
@@ -89,8 +89,8 @@ fn bounds(caller: &Caller) -> (&'static str, Vec<String>) {
     (caller.key_role().word(), bounds.collect())
 }
 
-/// Whether the user may set a password of its own: with the present one, or as an admin. A key that is bound to something must not
-/// become a user who is not.
+/// True if the user may set a password: with the present one, or as an admin. A login by a bound key must not gain the rights of
+/// its user.
 fn may_set(me: &SignedIn) -> bool {
     me.session.password_hash.is_some() || me.has(Right::Administer)
 }
@@ -127,7 +127,7 @@ pub(super) async fn change_password(
     }
 }
 
-/// Sets the password; its hash.
+/// Sets the password and returns its hash.
 async fn change(
     console: &Console,
     me: &SignedIn,

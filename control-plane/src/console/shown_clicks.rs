@@ -1,4 +1,4 @@
-//! What became of clicks, and how many there are, as pages show it.
+//! Clicks and their accounting as pages show them.
 
 use super::shown_link::link_href;
 use crate::service::accounting::{AccountsView, GroupView};
@@ -14,7 +14,7 @@ impl AnalyticsView {
 }
 
 impl ItemView {
-    /// The day of a part.
+    /// The day of a part of a series.
     pub(super) fn day(&self) -> &str {
         let start = self.start.as_deref().unwrap_or_default();
         start.get(..10).unwrap_or(start)
@@ -26,7 +26,7 @@ impl ItemView {
         Some(link_href(domain, code, ""))
     }
 
-    /// What is counted, or a dash where it is not known.
+    /// The name of the counted value, or a dash if it is unknown.
     pub(super) fn name(&self) -> String {
         match (&self.domain, &self.short_code, &self.value) {
             (Some(domain), Some(code), _) => format!("{domain}/{code}"),
@@ -35,7 +35,7 @@ impl ItemView {
         }
     }
 
-    /// The clicks; none of conversions.
+    /// The number of clicks; 0 for conversions.
     pub(super) fn count(&self) -> u64 {
         self.clicks.unwrap_or_default()
     }
@@ -64,7 +64,7 @@ impl HealthView {
 }
 
 impl AccountsView {
-    /// How many are neither counted nor lost yet.
+    /// Number of clicks that are neither counted nor lost yet.
     pub(super) fn waiting(&self) -> u64 {
         self.sent
             .saturating_sub(self.counted)

@@ -21,7 +21,7 @@ pub(super) struct ShownLink {
     pub(super) redirect_status: u16,
     pub(super) forward_query: bool,
     pub(super) state: &'static str,
-    /// A word for what visitors get.
+    /// A word for the answer that visitors get.
     pub(super) status: &'static str,
     pub(super) title: Option<String>,
     pub(super) tags: Vec<String>,
@@ -82,12 +82,12 @@ impl ShownLink {
         url.split_once("://").map_or(url, |(_, rest)| rest)
     }
 
-    /// Its page.
+    /// The page of the link.
     pub(super) fn href(&self) -> String {
         link_href(&self.domain, &self.short_code, "")
     }
 
-    /// A page about it.
+    /// A page about the link.
     pub(super) fn page(&self, page: &str) -> String {
         link_href(&self.domain, &self.short_code, page)
     }
@@ -98,7 +98,7 @@ impl ShownLink {
         format!("/console/live{}", query(of_link))
     }
 
-    /// What the dry run of the script has to know of it, as JSON.
+    /// The properties that the script needs for dry runs, as JSON.
     pub(super) fn for_dry_run(&self) -> String {
         let mut link = json!({
             "domain": self.domain, "code": self.short_code, "longUrl": self.long_url, "state": self.state,
@@ -124,7 +124,7 @@ impl ShownLink {
     }
 }
 
-/// A word for what visitors get.
+/// A word for the answer that visitors get.
 fn status(content: &LinkContent, visits: Option<&VisitCounts>) -> &'static str {
     let now = clock::unix_seconds();
     if content.state == LinkState::Disabled {
@@ -149,7 +149,7 @@ pub(super) fn link_href(domain: &str, code: &str, page: &str) -> String {
     link_page(code, page, &query([("domain", domain)]))
 }
 
-/// The same with a query that is written.
+/// A page about a link, with an encoded query.
 pub(super) fn link_page(code: &str, page: &str, query: &str) -> String {
     let code = encoded(code);
     format!("/console/links/{code}{page}{query}")

@@ -1,4 +1,4 @@
-//! Who looks at a page.
+//! The user of a page.
 
 use crate::http::auth::Caller;
 use crate::http::auth::sessions::{Session, Token};
@@ -8,7 +8,7 @@ use axum::extract::FromRequestParts;
 use http::request::Parts;
 use std::sync::Arc;
 
-/// Somebody who has logged in, and the token of the session; `guard` puts it into the extensions of the request.
+/// A session with its token. `guard` puts it into the extensions of the request.
 #[derive(Clone, Debug)]
 pub(super) struct SignedIn {
     pub(super) session: Arc<Session>,
@@ -24,7 +24,7 @@ impl SignedIn {
         self.caller().has(right)
     }
 
-    /// Refuses a page whose forms need a right that the user has not.
+    /// Refuses a page whose forms need a right that the user does not have.
     pub(super) fn check(&self, right: Right) -> Result<(), Problem> {
         if self.has(right) {
             Ok(())

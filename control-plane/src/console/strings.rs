@@ -329,10 +329,10 @@ texts! {
     THEME_NOTE = "Light or dark follows the setting of your system.";
 }
 
-/// What may be wrong with a form as a whole.
+/// Problems of a form as a whole.
 pub(super) const FORM_PROBLEMS: [&str; 3] = [FORM_EXPIRED, FOREIGN_FORM, NO_COOKIE];
 
-/// What a button has done, by the word in the address of the next page.
+/// Notice of an action, by its word in the query of the next page.
 pub(super) fn notice(done: &str) -> Option<&'static str> {
     match done {
         "created" => Some("Created."),
@@ -410,7 +410,7 @@ pub(super) const STATES: [(&str, &str); 2] = [("active", "Enabled"), ("disabled"
 pub(super) const REPORT_STATES: [(&str, &str); 3] =
     [("open", "Open"), ("closed", "Closed"), ("all", "All")];
 
-/// Why links are reported, by the words of the API.
+/// Reasons for reports, by the words of the API.
 pub(super) const REPORT_REASONS: [(&str, &str); 5] = [
     ("phishing", "Phishing"),
     ("malware", "Malware"),
@@ -455,7 +455,7 @@ pub(super) const FORMATS: [(Format, &str); 7] = [
     (Format::Csv, "CSV with named columns"),
 ];
 
-/// How long the old secret of a key works beside a new one, in seconds.
+/// Seconds for which the old secret of a key works beside a new one.
 pub(super) const OVERLAPS: [(&str, &str); 4] = [
     ("0", "no more from now on"),
     ("3600", "for 1 more hour"),
@@ -463,7 +463,7 @@ pub(super) const OVERLAPS: [(&str, &str); 4] = [
     ("604800", "for 7 more days"),
 ];
 
-/// The keys that do something on a page, which console.js knows.
+/// Keyboard shortcuts, which console.js implements.
 pub(super) const KEYBOARD_KEYS: [(&str, &str); 6] = [
     ("/", "Search"),
     ("c", "New link"),
@@ -482,11 +482,11 @@ pub(super) const UTM: [(&str, &str); 5] = [
     ("utmContent", "Campaign content"),
 ];
 
-/// By what the clicks of a link are counted.
+/// Attributes by which the clicks of a link are counted.
 pub(super) const BREAKDOWNS: [(&str, &str); 2] =
     [("countries", COUNTRIES), ("referrers", REFERRERS)];
 
-/// What is known of the visitor of a dry run.
+/// Labels of the properties of the visitor of a dry run.
 pub(super) const VISITOR: [&str; 7] = [
     "User agent",
     "Accepted languages",

@@ -1,4 +1,4 @@
-//! Tags: how many links have each, their renaming and their removal.
+//! Tags: their numbers of links, renaming and removal.
 
 use super::api::{Console, next_page, parameters, query};
 use super::confirm::Confirm;
@@ -22,7 +22,7 @@ struct TagsPage {
     prefix: String,
     tags: Vec<TagView>,
     next: Option<String>,
-    /// The form for renaming; `None` if the user may not.
+    /// The form for renaming; `None` if the user may not rename tags.
     rename: Option<Fields>,
 }
 
@@ -95,13 +95,13 @@ pub(super) async fn rename(
         Ok(renamed) if renamed.complete => {
             Ok(Redirect::to("/console/tags?done=tags").into_response())
         }
-        // The same form goes on with the rest.
+        // Sending the form again does the rest.
         Ok(_) => {
             let rest = FieldError::new("tag", t::NOT_COMPLETE);
             again(&console, &me, &form, &Problem::validation(vec![rest])).await
         }
         Err(problem) => {
-            // The new name is another field here.
+            // The new name has another field name here.
             let errors = problem.errors().iter();
             let errors = errors.map(|error| {
                 let field = if error.field == "tag" {
@@ -117,7 +117,7 @@ pub(super) async fn rename(
     }
 }
 
-/// The page with the form once more, and what is wrong with it.
+/// The page with the form again, and its problem.
 async fn again(
     console: &Console,
     me: &SignedIn,
@@ -132,7 +132,7 @@ async fn again(
     Ok(layout::send(problem.status(), &page))
 }
 
-/// `GET /console/tags/delete`: the question before it.
+/// `GET /console/tags/delete`: the confirmation page.
 pub(super) async fn ask_to_delete(
     State(console): State<Console>,
     me: SignedIn,
@@ -148,7 +148,7 @@ async fn confirm(
     tag: &str,
     problem: &str,
 ) -> Result<Confirm, Problem> {
-    // The tag itself comes first of those that begin with it.
+    // The tag itself is the first of the tags that begin with it.
     let list = TagList::read(Some(&parameters([("prefix", tag), ("limit", "1")])))?;
     let found = console.app.links.list_tags(me.caller(), list).await?;
     let found = found.items.into_iter().map(TagView::new);
@@ -189,12 +189,12 @@ pub(super) async fn delete(
     }
 }
 
-/// The question before the deletion of a tag.
+/// The text of the confirmation before a tag is deleted.
 fn deletion(tag: &TagView) -> String {
     format!("/console/tags/delete{}", query([("tag", &*tag.tag)]))
 }
 
-/// The list of the links of a tag.
+/// The URL of the list of a tag's links.
 fn links_of(tag: &TagView) -> String {
     format!("/console/links{}", query([("tags", &*tag.tag)]))
 }

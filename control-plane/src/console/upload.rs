@@ -1,4 +1,4 @@
-//! A form with a file. The file is written to the disk while it comes, and is never held in memory.
+//! A form with a file. The file is written to the disk as it arrives, and is never held in memory.
 
 use super::api::Console;
 use super::disk::DiskShare;
@@ -25,16 +25,16 @@ use tempfile::TempDir;
 use tokio::fs::{self, File};
 use tokio::io::AsyncWriteExt;
 
-/// The most fields of a form.
+/// Limit on the number of fields of a form.
 const MAX_FIELDS: usize = 64;
 
-/// The most bytes of a form in which there is no part of any field, such as the heads of fields.
+/// Limit on the bytes of a form that are not content of a field, such as the heads of fields.
 const MAX_HEAD_BYTES: usize = 1 << 20;
 
-/// The field for pasted text; that of the file has the name of the file in its folder.
+/// The field for pasted text; the field of the file is named like the file in its folder.
 const TEXT: &str = "text";
 
-/// The file that a form has sent, to be taken once; `guard` puts it into the extensions of the request.
+/// The file that a form has sent, which can be taken once. `guard` puts it into the extensions of the request.
 #[derive(Clone, Default)]
 pub(super) struct Upload(Arc<Mutex<Option<SpooledFile>>>);
 
@@ -59,8 +59,8 @@ impl<S: Sync> FromRequestParts<S> for Upload {
     }
 }
 
-/// Reads the body of a form with a file, of a request with these extensions. It may be as long as that of a bulk request, but for its
-/// other fields, which have the bounds of any form.
+/// Reads the body of a form with a file, of a request with these extensions. It may be as long as the body of a bulk request; its
+/// other fields have the bounds of any form.
 pub(super) async fn read_upload(
     console: &Console,
     (caller, extensions): (&Caller, &Extensions),
@@ -110,12 +110,12 @@ pub(super) async fn read_upload(
     Ok((Form::of(reader.pairs), upload))
 }
 
-/// The fields of a form, as they come.
+/// Reader of the fields of a form, as they arrive.
 struct UploadReader<'a> {
     console: &'a Console,
     caller: &'a Caller,
     unread: &'a AtomicUsize,
-    /// How many bytes the fields that are no files may still have.
+    /// Bytes left for the fields that are not files.
     room: usize,
     pairs: Vec<(String, String)>,
     file: Option<SpooledFile>,
@@ -130,11 +130,11 @@ impl UploadReader<'_> {
         }
     }
 
-    /// Writes a field to the disk. Of several ones that are not empty, the file counts.
+    /// Writes a field to the disk. If several are not empty, the file counts.
     async fn spool(&mut self, name: &str, mut field: Field<'_>) -> Result<(), Problem> {
         let mut open: Option<(SpooledFile, File)> = None;
         while let Some(piece) = self.piece(&mut field).await? {
-            // Formats differ by how a text begins.
+            // The format is recognized by the beginning of a text.
             let piece = match (&open, name) {
                 (None, TEXT) => piece.slice_ref(piece.trim_ascii_start()),
                 _ => piece,
@@ -170,7 +170,7 @@ impl UploadReader<'_> {
         Ok(())
     }
 
-    /// Keeps a text that is no longer than any other form may be, for a page that shows it again.
+    /// Keeps a text that is not longer than any other form may be, for a page that shows it again.
     async fn remember(&mut self, spooled: &SpooledFile) -> Result<(), Problem> {
         if spooled.share.bytes() <= self.room as u64 {
             let text = fs::read(spooled.folder.path().join(FILE)).await;
@@ -217,7 +217,7 @@ impl UploadReader<'_> {
 }
 
 fn failed(error: &io::Error) -> Problem {
-    tracing::error!(%error, "a file of an import cannot be written: the request is answered with 500");
+    tracing::error!(%error, "failed to write a file of an import; answering 500");
     Problem::new(Kind::Internal)
 }
 
@@ -233,7 +233,7 @@ fn refusal(error: &multer::Error) -> Problem {
     }
 }
 
-/// Why there is no next piece.
+/// The failure to read the next piece.
 #[derive(Debug, thiserror::Error)]
 enum PieceError {
     #[error(transparent)]
@@ -242,11 +242,11 @@ enum PieceError {
     Heads,
 }
 
-/// The pieces of a body. The parser takes all that is there at once: after each piece there is nothing for a moment, so that it does with
-/// that one first.
+/// The pieces of a body. The parser would read everything available at once: after each piece this returns pending once, so that
+/// the parser processes that piece first.
 struct OneByOne<'a> {
     pieces: BoxStream<'a, Result<Bytes, PieceError>>,
-    /// Bytes of which the parser has made nothing yet.
+    /// Bytes that the parser has not processed yet.
     unread: Arc<AtomicUsize>,
     pauses: bool,
 }

@@ -1,6 +1,6 @@
-//! Properties of clicks, and which clicks count.
+//! Attributes of clicks, and the filter for bots.
 
-/// A property of clicks by whose values they are counted.
+/// An attribute by whose values clicks are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Attribute {
@@ -63,17 +63,17 @@ impl Attribute {
     ];
 }
 
-/// The value in a breakdown that has what the bounded number of values leaves out. No value begins with a zero byte.
+/// The value in a breakdown that sums up those beyond its bound. No real value begins with a zero byte.
 pub const OTHER: &str = "\0other";
 
-/// Which clicks count.
+/// Filter for clicks by bots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Bots {
     /// All.
     #[default]
     Included,
-    /// Those of people, as far as user agents say.
+    /// Clicks of people, judged by user agent.
     Excluded,
-    /// Those of bots.
+    /// Clicks of bots.
     Only,
 }

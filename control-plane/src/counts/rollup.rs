@@ -1,14 +1,14 @@
-//! Clicks of a link, domain or tenant in an hour or a day, by the values of each attribute: what the SQL engine keeps.
+//! Rollups of the SQL engine: clicks of a link, domain or tenant in an hour or a day, by the values of each attribute.
 //!
-//! Layout, numbers as unsigned LEB128, texts behind their length. The head: version (1 byte), how many slots, the clicks and bots of
-//! each, and the sketch of visitors behind its length. Then the values: how many attributes, and each as its number (1 byte) and its
-//! values behind their length: these are their number, and text, clicks and bots of each, in the order of their bytes.
+//! Layout, with numbers as unsigned LEB128 and texts prefixed by their length. The head: version (1 byte), number of slots, clicks and
+//! bots of each, and the length-prefixed sketch of visitors. Then the values: number of attributes, and for each its number (1 byte) and
+//! its length-prefixed values: their count, then text, clicks and bots of each, in byte order.
 //!
 //! Head and values are kept apart, so that counting reads no values. Version 1 is still read: there the sketch is at the end, without its
 //! length, and the two are one.
 //!
-//! Clicks without a value are not written: they are what all values leave of the clicks. So each breakdown sums up to them, but that by
-//! tags, of which a click has many.
+//! Clicks without a value are not written: they are the clicks minus those of all values. So each breakdown adds up to the clicks, except
+//! by tag, because a click may have several.
 
 use super::attribute::{Attribute, Bots, OTHER};
 use super::sketch::{MalformedSketch, Sketch};
@@ -17,21 +17,21 @@ use edgelink_wire::{RecordError, varint};
 /// The version of the layout.
 const VERSION: u8 = 2;
 
-/// The version that has no head of its own.
+/// The version without a separate head.
 const WHOLE: u8 = 1;
 
 /// The most slots: hours of a day.
 pub const MAX_SLOTS: usize = 24;
 
-/// How many attributes there are.
+/// Number of attributes.
 pub const ATTRIBUTES: usize = Attribute::ALL.len();
 
-/// Clicks, and those of bots among them.
+/// Number of clicks, and of those by bots among them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// All.
     pub clicks: u64,
-    /// Those of bots.
+    /// Clicks by bots.
     pub bots: u64,
 }
 
@@ -40,13 +40,13 @@ pub struct Tally {
 pub struct Added<'a> {
     /// All.
     pub sum: Tally,
-    /// As in a [`Rollup`].
+    /// Values of each attribute, see [`Rollup::values`].
     pub values: [Values<'a>; ATTRIBUTES],
     /// The tokens of visitors that are no bots.
     pub visitors: Vec<u64>,
 }
 
-/// How much of its attributes a rollup keeps.
+/// Bounds of the attribute values that a rollup keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// The most values of an attribute.
@@ -55,13 +55,13 @@ pub struct Bounds {
     pub bytes: usize,
 }
 
-/// Why bytes are no rollup.
+/// The error of bytes that are no rollup.
 #[derive(Debug, thiserror::Error)]
 pub enum RollupError {
-    /// A later version has written it.
-    #[error("the rollup is of version {0}, which is not known")]
+    /// It was written by a later version.
+    #[error("unknown version {0} of a rollup")]
     Version(u8),
-    /// The bytes make no sense.
+    /// The bytes are malformed.
     #[error(transparent)]
     Malformed(#[from] RecordError),
     /// The bytes of the sketch make no sense.
@@ -84,7 +84,7 @@ pub struct Rollup<'a> {
 }
 
 impl Tally {
-    /// So many clicks that count by `bots`.
+    /// Number of clicks that pass the filter.
     #[must_use]
     pub fn of(self, bots: Bots) -> u64 {
         match bots {
@@ -94,14 +94,14 @@ impl Tally {
         }
     }
 
-    /// Clicks, all of which are by bots, or none.
+    /// Creates a tally of clicks that are all by bots, or none of them.
     #[must_use]
     pub fn of_clicks(clicks: u64, are_bots: bool) -> Self {
         let bots = if are_bots { clicks } else { 0 };
         Self { clicks, bots }
     }
 
-    /// Adds others.
+    /// Adds another tally.
     #[inline]
     pub fn add(&mut self, other: Self) {
         self.clicks = self.clicks.saturating_add(other.clicks);
@@ -143,10 +143,10 @@ impl<'a> Rollup<'a> {
         }
     }
 
-    /// Reads all of it.
+    /// Decodes all of a rollup.
     ///
     /// # Errors
-    /// The [`RollupError`] that says what is wrong.
+    /// [`RollupError`] if the bytes are malformed.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, RollupError> {
         let encoded = EncodedRollup::open(bytes)?;
         let mut values: [Values<'a>; ATTRIBUTES] = Default::default();
@@ -192,7 +192,7 @@ impl<'a> Rollup<'a> {
         sum(&self.slots)
     }
 
-    /// Adds clicks to a slot. Of each attribute those values stay that have most clicks.
+    /// Adds clicks to a slot. Within the bounds, the values with most clicks stay.
     pub fn add(&mut self, slot: usize, added: &Added<'a>, bounds: Bounds) {
         if let Some(slot) = self.slots.get_mut(slot) {
             slot.add(added.sum);
@@ -230,7 +230,7 @@ fn sum(slots: &[Tally]) -> Tally {
     })
 }
 
-/// Two lists as one.
+/// Merges two sorted lists.
 fn merged<'a>(one: &[(&'a str, Tally)], other: &[(&'a str, Tally)]) -> Values<'a> {
     let mut all = Vec::with_capacity(one.len() + other.len());
     let (mut one, mut other) = (one.iter().peekable(), other.iter().peekable());
@@ -255,7 +255,7 @@ fn merged<'a>(one: &[(&'a str, Tally)], other: &[(&'a str, Tally)]) -> Values<'a
     }
 }
 
-/// Leaves `most` values, those with most clicks, and [`OTHER`] with the rest.
+/// Keeps the `most` values with most clicks, and [`OTHER`] with the rest.
 pub fn bound(values: &mut Values<'_>, most: usize) {
     let place = values.binary_search_by(|(value, _)| (*value).cmp(OTHER));
     if values.len() <= most.saturating_add(usize::from(place.is_ok())) {
@@ -264,7 +264,7 @@ pub fn bound(values: &mut Values<'_>, most: usize) {
     leave(values, |place, _| place < most);
 }
 
-/// Leaves so many bytes of values: the attributes that have most are cut to the same number of bytes.
+/// Keeps at most so many bytes of values: the largest attributes are cut to equal sizes.
 fn bound_bytes(lists: &mut [Values<'_>; ATTRIBUTES], most: usize) {
     let mut sizes = lists.each_ref().map(|values| size(values));
     if sizes.iter().sum::<usize>() <= most {
@@ -288,7 +288,7 @@ fn bound_bytes(lists: &mut [Values<'_>; ATTRIBUTES], most: usize) {
     }
 }
 
-/// The bytes of values, at most but for very many clicks.
+/// Upper bound of the encoded size of values, unless they have very many clicks.
 fn size(values: &[(&str, Tally)]) -> usize {
     values.iter().map(|(value, _)| size_of_value(value)).sum()
 }
@@ -298,7 +298,7 @@ fn size_of_value(value: &str) -> usize {
     value.len() + NUMBERS
 }
 
-/// Leaves the values with most clicks for as long as they may stay, by their places and texts, and [`OTHER`] with the rest.
+/// Keeps the values with most clicks while `may_stay` accepts their rank and text, and [`OTHER`] with the rest.
 fn leave(values: &mut Values<'_>, mut may_stay: impl FnMut(usize, &str) -> bool) {
     let mut other = Tally::default();
     if let Ok(place) = values.binary_search_by(|(value, _)| (*value).cmp(OTHER)) {
@@ -321,7 +321,7 @@ fn leave(values: &mut Values<'_>, mut may_stay: impl FnMut(usize, &str) -> bool)
     values.sort_unstable_by(|one, two| one.0.cmp(two.0));
 }
 
-/// An encoded rollup in two: all clicks, the head, and the values.
+/// Splits an encoded rollup into its sum of clicks, its head and its values.
 ///
 /// # Errors
 /// The bytes are no rollup that [`Rollup::encode`] has written.
@@ -346,7 +346,7 @@ fn sections<'a>(input: &mut &'a [u8]) -> Result<[&'a [u8]; ATTRIBUTES], RecordEr
     Ok(sections)
 }
 
-/// A rollup of which only what is asked for is read.
+/// An encoded rollup that is decoded on demand.
 #[derive(Clone, Debug)]
 pub struct EncodedRollup<'a> {
     /// By hour: one, or [`MAX_SLOTS`] of a day.
@@ -359,7 +359,7 @@ impl<'a> EncodedRollup<'a> {
     /// Finds the parts of a whole rollup.
     ///
     /// # Errors
-    /// The [`RollupError`] that says what is wrong.
+    /// [`RollupError`] if the bytes are malformed.
     pub fn open(mut bytes: &'a [u8]) -> Result<Self, RollupError> {
         let input = &mut bytes;
         let (version, mut rollup) = Self::read_head(input)?;
@@ -371,10 +371,10 @@ impl<'a> EncodedRollup<'a> {
         Ok(rollup)
     }
 
-    /// Finds the parts of a head, which has no values; of a whole rollup if there was no head yet when it was written.
+    /// Finds the parts of a head, which has no values, or of a whole rollup if it was written before heads were separate.
     ///
     /// # Errors
-    /// The [`RollupError`] that says what is wrong.
+    /// [`RollupError`] if the bytes are malformed.
     pub fn open_head(mut bytes: &'a [u8]) -> Result<Self, RollupError> {
         if bytes.first() == Some(&WHOLE) {
             return Self::open(bytes);
@@ -384,10 +384,10 @@ impl<'a> EncodedRollup<'a> {
         Ok(rollup)
     }
 
-    /// Finds the values of a rollup with so many clicks in all, without its head.
+    /// Finds the values of a rollup with this sum of clicks, without its head.
     ///
     /// # Errors
-    /// The [`RollupError`] that says what is wrong.
+    /// [`RollupError`] if the bytes are malformed.
     pub fn open_values(sum: Tally, mut bytes: &'a [u8]) -> Result<Self, RollupError> {
         let sections = sections(&mut bytes)?;
         varint::expect_end(bytes)?;
@@ -398,7 +398,7 @@ impl<'a> EncodedRollup<'a> {
         })
     }
 
-    /// Reads version, slots and, if it is there, sketch.
+    /// Reads version, slots and, if present, sketch.
     fn read_head(input: &mut &'a [u8]) -> Result<(u8, Self), RollupError> {
         let [version] = varint::read_array(input)?;
         if version != VERSION && version != WHOLE {
@@ -426,7 +426,7 @@ impl<'a> EncodedRollup<'a> {
         sum(&self.slots)
     }
 
-    /// The values of an attribute, without the clicks that have none.
+    /// The values of an attribute, excluding clicks without a value.
     fn listed(&self, by: Attribute) -> Result<Values<'a>, RecordError> {
         let mut section = self.sections[by as usize];
         if section.is_empty() {

@@ -1,4 +1,4 @@
-//! How many different visitors there were: an estimate, by HyperLogLog.
+//! Number of distinct visitors, estimated by HyperLogLog.
 //!
 //! Flajolet, Fusy, Gandouet, Meunier: "HyperLogLog: the analysis of a near-optimal cardinality estimation algorithm" (2007), as
 //! Apache DataSketches has it: a list of coupons for few visitors, 2^14 registers for many. Its standard error is then 0.8 %.
@@ -9,7 +9,7 @@ use datasketches::hll::{HllSketch, HllType, HllUnion};
 /// The binary logarithm of the number of registers.
 const LOG_REGISTERS: u8 = 14;
 
-/// A set of visitors of which only the size is known.
+/// A set of visitors that can only estimate its size.
 #[derive(Clone, Debug, Default)]
 pub struct Sketch(Option<Box<HllSketch>>);
 
@@ -81,7 +81,7 @@ impl Sketch {
     }
 }
 
-/// The visitors of many sketches, which are added one by one. It costs less than merging them two by two.
+/// Union of many sketches, added one by one: cheaper than merging them in pairs.
 #[derive(Clone, Debug, Default)]
 pub struct SketchUnion(Option<Box<HllUnion>>);
 
@@ -108,7 +108,7 @@ impl SketchUnion {
     }
 }
 
-/// A sketch of no visitor. It is made for any number of registers that is in range, as this constant is.
+/// Creates an empty sketch. It is `Some` for every number of registers in range, as this constant is.
 fn new_sketch() -> Option<Box<HllSketch>> {
     HllSketch::new(LOG_REGISTERS, HllType::Hll8)
         .ok()

@@ -1,20 +1,20 @@
-//! The database: whether it answers, its version, schema, settings and clock.
+//! The database: availability, version, schema, settings and clock.
 
 use super::report::{Report, Verdict};
 use crate::config::StoreConfig;
 use crate::store::{self, Answer, DatabaseServer, Known, Standing, Store, are_apart};
 use std::sync::Arc;
 
-/// By how much a clock may differ, in milliseconds, and from when on that is an error: links become valid and expire, days of
-/// visitors end, and leases are told of by clocks.
+/// Clock differences, in milliseconds, that are a warning and an error: validity of links, days of visitors and leases depend on
+/// clocks.
 const CLOCK_WARNING: u64 = 1_000;
 const CLOCK_ERROR: u64 = 30_000;
 
-/// The oldest versions: major and minor number.
+/// Oldest supported versions: major and minor number.
 const OLDEST_MARIADB: (u32, u32) = (10, 6);
 const OLDEST_MYSQL: (u32, u32) = (8, 0);
 
-/// Twice the most bytes of one statement: inserts are cut smaller below it.
+/// Twice the largest statement: with less, inserts are split further.
 const PACKET: u64 = 8 << 20;
 
 /// Opens the store without touching its schema; `None` if it cannot be used.
@@ -40,10 +40,10 @@ pub(super) async fn connect(config: &StoreConfig, report: &mut Report) -> Option
     }
 }
 
-/// Says of each of several servers how it does.
+/// Reports on each server if there are several.
 async fn check_servers(config: &StoreConfig, report: &mut Report) {
     const NAME: &str = "database.server";
-    // A wrong URL is told of by the connection.
+    // The connection reports a wrong URL.
     let servers = store::servers(config).await.unwrap_or_default();
     if servers.len() < 2 {
         return;
@@ -80,7 +80,7 @@ async fn check_servers(config: &StoreConfig, report: &mut Report) {
     }
 }
 
-/// A replica is to take no writes; a node of a cluster is.
+/// A replica must refuse writes; a node of a cluster must accept them.
 fn server_verdict(answer: &Answer, has_primary: bool) -> Verdict {
     match answer.standing {
         Standing::Ready => Verdict::Ok,
@@ -91,7 +91,7 @@ fn server_verdict(answer: &Answer, has_primary: bool) -> Verdict {
     }
 }
 
-/// Whether it can be used.
+/// Examines the database. True if it can be used.
 pub(super) async fn examine(store: &Store, config: &StoreConfig, report: &mut Report) -> bool {
     match store.server().await {
         Ok(server) => {
@@ -113,7 +113,7 @@ pub(super) async fn examine(store: &Store, config: &StoreConfig, report: &mut Re
     check_schema(store, report).await
 }
 
-/// Judges a clock that is ahead of ours by so many milliseconds.
+/// Judges a clock by the milliseconds that it is ahead of ours.
 pub(super) fn check_clock(name: &'static str, ahead_millis: i64, report: &mut Report) {
     let apart = ahead_millis.unsigned_abs();
     let verdict = Verdict::of(apart, CLOCK_WARNING, CLOCK_ERROR);
@@ -142,7 +142,7 @@ fn check_version(server: &DatabaseServer, report: &mut Report) {
     );
 }
 
-/// Of `10.11.19-MariaDB`: 10 and 11.
+/// Parses major and minor number: 10 and 11 of `10.11.19-MariaDB`.
 pub(super) fn major_and_minor(version: &str) -> Option<(u32, u32)> {
     let mut numbers = version.split(|character: char| !character.is_ascii_digit());
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
@@ -218,7 +218,7 @@ fn check_limits(server: &DatabaseServer, config: &StoreConfig, report: &mut Repo
     );
 }
 
-/// A proxy between the control plane and the server may take away what a connection has set.
+/// Checks the session settings, which a proxy in front of the server may reset.
 fn check_session(server: &DatabaseServer, report: &mut Report) {
     let isolation = match server.variable("transaction_isolation") {
         "unknown" => server.variable("tx_isolation"),

@@ -1,4 +1,4 @@
-//! Redis: whether it answers, takes writes and keeps the feed; and whether it is ours.
+//! Redis: availability, writability, retention of the feed, and ownership.
 
 use super::database::{check_clock, major_and_minor};
 use super::report::{Report, Verdict};
@@ -8,13 +8,13 @@ use crate::redis::{Redis, RedisError, ServerInfo};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a connection may take.
+/// Time limit of a connection.
 const CONNECTION_LIMIT: Duration = Duration::from_secs(3);
 
-/// The oldest version: streams came with it.
+/// Oldest supported version: it introduced streams.
 const OLDEST: (u32, u32) = (5, 0);
 
-/// Its connections, if it is configured and answers. `installation` is the name of the database, if that is known.
+/// Examines Redis, and returns its connections if it is configured and answers. `installation` is the name of the database, if known.
 pub(super) async fn examine(
     config: &Config,
     installation: Option<&str>,

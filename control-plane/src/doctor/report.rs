@@ -1,33 +1,33 @@
-//! What was found: checks with their verdicts, for people and as JSON.
+//! The report: checks with their verdicts, for people and as JSON.
 
 use serde::Serialize;
 use std::fmt::{self, Display};
 
-/// How a check came out. The greater one is the worse.
+/// Verdict of a check; the greater one is worse.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// As it should be.
+    /// The check passed.
     #[default]
     Ok,
-    /// It works, and something is to be done.
+    /// It works, but needs attention.
     Warning,
-    /// It does not work, or what was promised is not held.
+    /// It does not work, or a guarantee does not hold.
     Error,
 }
 
 impl Verdict {
-    /// A warning unless it is so.
+    /// A warning unless the condition holds.
     pub(super) fn warning_unless(is_so: bool) -> Self {
         if is_so { Self::Ok } else { Self::Warning }
     }
 
-    /// An error unless it is so.
+    /// An error unless the condition holds.
     pub(super) fn error_unless(is_so: bool) -> Self {
         if is_so { Self::Ok } else { Self::Error }
     }
 
-    /// By what a value has reached.
+    /// Judges a value by the thresholds of a warning and an error.
     pub(super) fn of<T: PartialOrd + Copy>(value: T, warning: T, error: T) -> Self {
         match value {
             _ if value >= error => Self::Error,
@@ -42,11 +42,11 @@ impl Verdict {
 pub struct Check {
     /// Its name, such as `database.clock`.
     pub name: &'static str,
-    /// How it came out.
+    /// Its verdict.
     pub verdict: Verdict,
-    /// What was found.
+    /// The finding.
     pub found: String,
-    /// What to do; `None` where all is well.
+    /// Advice; `None` if all is well.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub advice: Option<&'static str>,
 }
@@ -61,22 +61,22 @@ pub struct Report {
 }
 
 impl Report {
-    /// Notes that something is as it should be.
+    /// Adds a check that passed.
     pub(super) fn ok(&mut self, name: &'static str, found: impl Display) {
         self.add(name, Verdict::Ok, found, None);
     }
 
-    /// Notes that something is to be done.
+    /// Adds a warning.
     pub(super) fn warn(&mut self, name: &'static str, found: impl Display, advice: &'static str) {
         self.add(name, Verdict::Warning, found, Some(advice));
     }
 
-    /// Notes that something does not work.
+    /// Adds an error.
     pub(super) fn error(&mut self, name: &'static str, found: impl Display, advice: &'static str) {
         self.add(name, Verdict::Error, found, Some(advice));
     }
 
-    /// Notes a check that comes out by a rule; the advice is that of its failure.
+    /// Adds a check with a computed verdict; the advice applies unless it passed.
     pub(super) fn judge(
         &mut self,
         name: &'static str,
@@ -88,7 +88,7 @@ impl Report {
         self.add(name, verdict, found, advice);
     }
 
-    /// How many checks came out like that.
+    /// Number of checks with that verdict.
     #[must_use]
     pub fn count(&self, verdict: Verdict) -> usize {
         let checks = self.checks.iter();
@@ -112,7 +112,7 @@ impl Report {
     }
 }
 
-/// A line for each check, and one for what is to be done.
+/// A line for each check, and one for its advice.
 impl Display for Report {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         for check in &self.checks {

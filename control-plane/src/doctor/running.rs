@@ -1,4 +1,4 @@
-//! What runs: publisher, outbox, feed, numbers, edges, clicks.
+//! The running system: publisher, outbox, feed, numbers, edges, clicks.
 
 use super::report::{Report, Verdict};
 use crate::analytics::ClickHouse;
@@ -10,28 +10,28 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// How long a change may wait to be published.
+/// Time that a change may wait to be published.
 const OUTBOX_WARNING_MILLIS: u64 = 5_000;
 const OUTBOX_ERROR_MILLIS: u64 = 60_000;
 
-/// How long a report of clicks may wait to be written.
+/// Time that a click report may wait to be written.
 const CLICKS_WARNING_MILLIS: u64 = 60_000;
 const CLICKS_ERROR_MILLIS: u64 = 600_000;
 
-/// The share of used numbers from which a longer code length is to be planned.
+/// Share of used numbers from which a longer code length should be planned.
 const NUMBERS_WARNING: f64 = 0.9;
 
-/// How long a worker may be silent that reports every 10 s, and how far behind the feed it may be.
+/// Time for which a worker, which reports every 10 s, may be silent or lag behind the feed.
 const EDGE_SILENCE: Duration = Duration::from_mins(1);
 const EDGE_LAG_MILLIS: u64 = 5_000;
 
-/// The edges that are looked at.
+/// Most edges that are examined.
 const MAX_EDGES: u32 = 1_000;
 
-/// A control plane notes each second how far its scan of all keys has come; one that is silent for longer has ended.
+/// A control plane records the progress of its key scan each second; one that is silent for longer has ended.
 const SCAN_SILENCE_MILLIS: u64 = 10_000;
 
-/// The pause between two looks at what has to move.
+/// Interval between looks at values that have to change.
 const PAUSE: Duration = Duration::from_millis(100);
 
 pub(super) async fn examine(
@@ -100,7 +100,7 @@ async fn check_publisher(
     Ok(())
 }
 
-/// Whether the publisher renews its lease, and its feed in Redis gets beats.
+/// Waits until the publisher renews its lease and its feed in Redis receives a beat.
 async fn await_movement(
     store: &Store,
     redis: Option<&Redis>,

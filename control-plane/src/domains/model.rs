@@ -1,20 +1,20 @@
-//! A domain as the store has it.
+//! A domain in the store.
 
 use crate::links::checked::CheckedTarget;
 use edgelink_wire::{Domain, DomainTargets, Record, RedirectStatus};
 use serde::{Deserialize, Serialize};
 
-/// What a domain has of its own.
+/// Properties of a domain.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct DomainDetails {
-    /// Where `/` leads.
+    /// Target of `/`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub root_url: Option<String>,
-    /// Where codes lead that no link has.
+    /// Target of codes without a link.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_found_url: Option<String>,
-    /// Where links lead that are switched off or no longer valid.
+    /// Target of links that are disabled or expired.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expired_url: Option<String>,
     /// The status of redirects of new links that name none.
@@ -31,19 +31,19 @@ pub struct DomainDetails {
     pub brand_color: Option<String>,
 }
 
-/// How pages for visitors of a domain look.
+/// Look of a domain's pages for visitors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Brand<'d> {
-    /// Whose pages they are.
+    /// Name of the owner.
     pub name: Option<&'d str>,
     /// A picture: a URL of https, or a data URL.
     pub logo: Option<&'d str>,
-    /// The colour of lines, `#rrggbb` in lower case.
+    /// Accent colour, `#rrggbb` in lower case.
     pub color: Option<&'d str>,
 }
 
 impl DomainDetails {
-    /// How pages for its visitors look.
+    /// Look of its pages for visitors.
     #[must_use]
     pub fn brand(&self) -> Brand<'_> {
         Brand {
@@ -53,7 +53,7 @@ impl DomainDetails {
         }
     }
 
-    /// Where visitors are sent who ask for no link that redirects.
+    /// Targets of requests that no link answers.
     #[must_use]
     pub fn targets(&self) -> DomainTargets<&str> {
         DomainTargets {
@@ -70,7 +70,7 @@ impl DomainDetails {
     }
 }
 
-/// A domain that the API has made or changed.
+/// A domain that the API has created or changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DomainRow {
     /// Its key.
@@ -79,26 +79,26 @@ pub struct DomainRow {
     pub domain: Domain,
     /// Its tenant; the first one for a configured domain.
     pub tenant_id: u32,
-    /// What it has of its own.
+    /// Its properties.
     pub details: DomainDetails,
-    /// What a TXT record has to say before the domain counts as verified; `None` for a configured domain.
+    /// Token that a TXT record must contain before the domain counts as verified; `None` for a configured domain.
     pub token: Option<String>,
-    /// When it was verified, unix time in milliseconds; `None` if it is not.
+    /// Time of verification, unix time in milliseconds; `None` if it is not verified.
     pub verified_at: Option<u64>,
-    /// When it was made, unix time in milliseconds; `None` for a configured domain.
+    /// Time of creation, unix time in milliseconds; `None` for a configured domain.
     pub created_at: Option<u64>,
     /// Its revision.
     pub rev: u64,
 }
 
 impl DomainRow {
-    /// Whether the API has made it.
+    /// True if the API has created it.
     #[must_use]
     pub fn is_made(&self) -> bool {
         self.created_at.is_some()
     }
 
-    /// Whether its links are served: the API has made it, and it is verified.
+    /// True if its links are served: the API has created it, and it is verified.
     #[must_use]
     pub fn is_in_effect(&self) -> bool {
         self.is_made() && self.verified_at.is_some()
@@ -115,7 +115,7 @@ impl DomainRow {
     }
 }
 
-/// What is to change of a domain: `Some(None)` clears a field.
+/// Changes of a domain: `Some(None)` clears a field.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DomainPatch {
     /// The new `rootUrl`.
@@ -132,7 +132,7 @@ pub struct DomainPatch {
     pub brand_logo: Option<Option<String>>,
     /// The new `brandColor`.
     pub brand_color: Option<Option<String>>,
-    /// Whether it counts as verified from now on.
+    /// The new verification state.
     pub verified: Option<bool>,
 }
 

@@ -1,4 +1,4 @@
-//! All domains as they are at one moment.
+//! An immutable table of all domains.
 
 use super::model::{Brand, DomainDetails, DomainRow};
 use edgelink_wire::domain::without_defaults;
@@ -6,17 +6,17 @@ use edgelink_wire::{Domain, DomainSet, DomainTargets, Record};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The domains of the configuration, and those of the API.
+/// Configured domains, and domains created by the API.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DomainTable {
     configured: Arc<DomainSet>,
     rows: HashMap<Box<str>, DomainRow>,
 }
 
-/// Why a domain cannot have links of a tenant.
+/// The reason why a domain cannot have links of a tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NoDomain {
-    /// There is none of that name, or it is another tenant's.
+    /// It does not exist, or belongs to another tenant.
     #[error("{}", edgelink_wire::domain::UNKNOWN)]
     Unknown,
     #[error("is not verified yet")]
@@ -26,7 +26,7 @@ pub(crate) enum NoDomain {
 impl DomainTable {
     /// The configured domains, and the rows of the database.
     pub(crate) fn new(configured: Arc<DomainSet>, rows: Vec<DomainRow>) -> Self {
-        // What was set of a domain that was configured once is of no effect.
+        // Properties of a formerly configured domain have no effect.
         let is_known = |row: &DomainRow| row.is_made() || configured.contains(&row.domain);
         let rows = rows.into_iter().filter(is_known);
         let rows = rows.map(|row| (row.domain.as_str().into(), row)).collect();
@@ -38,22 +38,22 @@ impl DomainTable {
         &self.configured
     }
 
-    /// Whether the configuration has that domain.
+    /// True for a configured domain.
     pub(crate) fn is_configured(&self, domain: &Domain) -> bool {
         self.configured.contains(domain)
     }
 
-    /// What the API has made, and set of configured domains.
+    /// Domains that the API has created, and changed configured domains.
     pub(crate) fn rows(&self) -> impl Iterator<Item = &DomainRow> {
         self.rows.values()
     }
 
-    /// What the API has made, or set of a configured domain.
+    /// The row of a domain that the API has created or changed.
     pub(crate) fn row(&self, domain: &Domain) -> Option<&DomainRow> {
         self.rows.get(domain.as_str())
     }
 
-    /// The domains that a tenant has made, in the order of their names.
+    /// The domains of a tenant, ordered by name.
     pub(crate) fn made_by(&self, tenant_id: u32) -> impl Iterator<Item = &Domain> {
         let is_own = |row: &&DomainRow| row.is_made() && row.tenant_id == tenant_id;
         let own = self.rows().filter(is_own).map(|row| &row.domain);
@@ -62,7 +62,7 @@ impl DomainTable {
         own.into_iter()
     }
 
-    /// Whether a tenant knows a domain: a configured one, or one of its own.
+    /// True if the domain is configured or belongs to the tenant.
     pub(crate) fn is_known_to(&self, domain: &Domain, tenant_id: u32) -> bool {
         let is_own = |row: &DomainRow| row.is_made() && row.tenant_id == tenant_id;
         self.is_configured(domain) || self.row(domain).is_some_and(is_own)
@@ -80,32 +80,32 @@ impl DomainTable {
         }
     }
 
-    /// Whether the API has made a domain of that host, in lower case, for any tenant, and it is verified: one that is not
-    /// says nothing about a host of others.
+    /// True if the API has created a domain of that host, in lower case, for any tenant, and it is verified: an unverified one proves
+    /// nothing about the host.
     pub(crate) fn has_made(&self, host: &str) -> bool {
         self.rows.get(host).is_some_and(DomainRow::is_in_effect)
     }
 
-    /// What the domain has of its own.
+    /// The properties of a domain.
     pub(crate) fn details(&self, domain: &Domain) -> Option<&DomainDetails> {
         self.row(domain).map(|row| &row.details)
     }
 
-    /// How pages for visitors of the domain look.
+    /// Look of the domain's pages for visitors.
     pub(crate) fn brand(&self, domain: &Domain) -> Brand<'_> {
         self.details(domain)
             .map(DomainDetails::brand)
             .unwrap_or_default()
     }
 
-    /// Where visitors of the domain are sent who ask for no link that redirects.
+    /// Targets of requests on the domain that no link answers.
     pub(crate) fn targets(&self, domain: &Domain) -> DomainTargets<&str> {
         self.details(domain)
             .map(DomainDetails::targets)
             .unwrap_or_default()
     }
 
-    /// The domain that a request is for, by the value of its `Host` header; see [`DomainSet::requested`].
+    /// Finds the domain of a request by its `Host` header; see [`DomainSet::requested`].
     pub(crate) fn requested<'a>(
         &'a self,
         host: &[u8],
@@ -131,8 +131,8 @@ impl DomainTable {
         self.rows.get(host.as_str())
     }
 
-    /// The record that edges have of the domain that a host names, as a snapshot would have it: absent if it names none, or one that
-    /// has nothing but what is configured.
+    /// The record of a host's domain for edges, as in a snapshot: absent if there is no such domain, or if it only has what is
+    /// configured.
     pub(crate) fn record_of_host(&self, host: &Domain) -> Record<String> {
         let host = host.as_str().as_bytes();
         let named = [host, without_defaults(host)].into_iter();

@@ -1,5 +1,5 @@
-//! Verifies that a domain belongs to who has made it: by a TXT record in the DNS that only its owner can write. The server of the
-//! domain itself is not asked.
+//! Verification of domain ownership by a TXT record in the DNS, which only the owner can write. The domain's own web server is not
+//! asked.
 
 use crate::config::DomainsConfig;
 use edgelink_wire::Domain;
@@ -10,7 +10,7 @@ use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::proto::rr::{RData, Record, RecordType};
 use tokio::sync::OnceCell;
 
-/// How often a DNS server is asked before it counts as silent.
+/// Attempts before a DNS server counts as silent.
 const ATTEMPTS: usize = 2;
 
 /// The name of the TXT record of a domain.
@@ -18,17 +18,17 @@ pub(crate) fn record_name(domain: &Domain) -> String {
     format!("_edgelink.{domain}")
 }
 
-/// What the TXT record of a domain with that token has to say.
+/// The value that the TXT record of a domain must have.
 pub(crate) fn record_value(token: &str) -> String {
     format!("edgelink-verification={token}")
 }
 
-/// What the DNS says of a domain.
+/// Outcome of a verification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// The record is there.
+    /// The record exists.
     Verified,
-    /// There is no TXT record of that name, or none that says so.
+    /// There is no TXT record of that name and value.
     NotFound,
     /// No DNS server has answered in time.
     NoAnswer,
@@ -37,7 +37,7 @@ pub(crate) enum Verdict {
 /// Asks the DNS.
 pub(crate) struct Verifier {
     config: DomainsConfig,
-    /// Made for the first question.
+    /// Created on first use.
     resolver: OnceCell<TokioResolver>,
 }
 
@@ -49,14 +49,14 @@ impl Verifier {
         }
     }
 
-    /// Whether the TXT record of a domain has its token.
+    /// Checks that the TXT record of a domain has its token.
     pub(crate) async fn verify(&self, domain: &Domain, token: &str) -> Verdict {
         let asking = self.texts(domain);
         let texts = match tokio::time::timeout(self.config.timeout_ms, asking).await {
             Ok(Ok(texts)) => texts,
             Ok(Err(error)) if error.is_no_records_found() => return Verdict::NotFound,
             Ok(Err(error)) => {
-                tracing::warn!(%domain, %error, "asking the DNS for the record of a domain failed");
+                tracing::warn!(%domain, %error, "looking up the TXT record of a domain failed");
                 return Verdict::NoAnswer;
             }
             Err(_) => return Verdict::NoAnswer,
@@ -75,14 +75,14 @@ impl Verifier {
         let resolver = self.resolver.get_or_try_init(async || self.resolver());
         let answer = resolver.await?.lookup(name, RecordType::TXT).await?;
         let text = |record: &Record| match &record.data {
-            // A long text comes in pieces.
+            // A long text arrives in pieces.
             RData::TXT(text) => Some(text.txt_data.concat()),
             _ => None,
         };
         Ok(answer.answers().iter().filter_map(text).collect())
     }
 
-    /// Asks the configured DNS server, or else those of the system as they are now.
+    /// Creates a resolver that asks the configured DNS server, or else the system's current ones.
     fn resolver(&self) -> Result<TokioResolver, NetError> {
         let mut builder = match self.config.resolver {
             Some(address) => {
@@ -100,7 +100,7 @@ impl Verifier {
         let options = builder.options_mut();
         options.timeout = self.config.timeout_ms;
         options.attempts = ATTEMPTS;
-        // A record that was missing is there as soon as its server says so.
+        // A missing record must be found as soon as its server has it.
         options.cache_size = 0;
         builder.build()
     }

@@ -6,21 +6,20 @@ use tokio::time::Instant;
 /// The drift of two clocks, as a share of the elapsed time.
 const DRIFT: f64 = 200e-6;
 
-/// A lower bound of the database's clock, unix time in microseconds: its newest answer, plus the time since it was
-/// asked.
+/// A lower bound of the database's clock, unix time in microseconds: its newest answer, plus the time since the query.
 #[derive(Debug, Default)]
 pub struct DatabaseClock(Mutex<Option<Reading>>);
 
 #[derive(Clone, Copy, Debug)]
 struct Reading {
-    /// When the database was asked.
+    /// Time of the query.
     asked: Instant,
     /// Its answer, unix time in microseconds.
     micros: u64,
 }
 
 impl DatabaseClock {
-    /// Notes that the database, asked at `asked`, said that it was `micros`.
+    /// Records the database's answer `micros` to a query at `asked`.
     pub fn note(&self, asked: Instant, micros: u64) {
         let mut reading = self.reading();
         if reading.is_none_or(|last| last.asked <= asked) {
@@ -28,7 +27,7 @@ impl DatabaseClock {
         }
     }
 
-    /// The clock at `at`, or less, in unix microseconds; `None` before the first answer.
+    /// Lower bound of the clock at `at`, in unix microseconds; `None` before the first answer.
     #[must_use]
     pub fn at_most(&self, at: Instant) -> Option<u64> {
         let reading = (*self.reading())?;
@@ -58,7 +57,7 @@ mod tests {
         assert_eq!(clock.at_most(asked), Some(5_000_000));
         let now = clock.at_most(Instant::now()).unwrap();
         assert!((5_300_000..5_301_000).contains(&now), "{now}");
-        // An answer to an earlier question that comes later is ignored; a clock that was set back is believed.
+        // A late answer to an earlier query is ignored; a clock that was set back is believed.
         clock.note(asked - Duration::from_secs(1), 9_000_000);
         assert_eq!(clock.at_most(asked), Some(5_000_000));
         clock.note(asked, 1_000_000);

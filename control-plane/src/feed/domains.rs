@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// The longest time between two reads of the domains: what the feed does not say is known that much later.
+/// Longest interval between reads of the domains: changes that the feed missed are known that much later.
 const PERIOD: Duration = Duration::from_secs(2);
 
-/// How old the domains may be before this process no longer denies others: one may have been made meanwhile.
+/// Age from which this process no longer denies unknown domains: one may have been created meanwhile.
 const MAX_AGE: Duration = Duration::from_secs(5);
 
-/// The domains, kept up to date. While the database does not answer they are those of before.
+/// The domains, kept up to date. While the database does not answer, the previous ones stay.
 pub(crate) struct Domains {
     configured: Arc<DomainSet>,
     current: RwLock<Current>,
@@ -27,14 +27,14 @@ pub(crate) struct Domains {
 
 struct Current {
     table: Arc<DomainTable>,
-    /// When the read of it has begun; at first, when this process has begun.
+    /// Start of the last read; at first, start of this process.
     since: Instant,
-    /// Whether it was ever read.
+    /// Set by the first read.
     is_read: bool,
 }
 
 impl Domains {
-    /// The configured domains, until the others are read.
+    /// Starts with the configured domains, until the others are read.
     pub(crate) fn new(configured: &[Domain]) -> Self {
         let configured = Arc::new(DomainSet::new(configured));
         Self {
@@ -48,13 +48,13 @@ impl Domains {
         }
     }
 
-    /// The domains, as they were when they were last read.
+    /// The domains as of the last read.
     pub(crate) fn current(&self) -> Arc<DomainTable> {
         let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
         current.table.clone()
     }
 
-    /// The domains, and how long ago they were read; `None` if there may be others.
+    /// The domains and the time since they were read; `None` if there may be others.
     pub(crate) fn complete(&self) -> Option<(Arc<DomainTable>, Duration)> {
         let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
         let age = current.since.elapsed();
@@ -62,7 +62,7 @@ impl Domains {
         is_read.then(|| (current.table.clone(), age))
     }
 
-    /// Whether there may be domains that this process does not know, because it is cut off from changes.
+    /// True if there may be domains that this process does not know, because it is cut off from changes.
     pub(crate) fn is_outdated(&self) -> bool {
         let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
         current.since.elapsed() > MAX_AGE
@@ -88,7 +88,7 @@ impl Domains {
             loop {
                 let _ = tokio::time::timeout(PERIOD, self.changed.notified()).await;
                 if let Err(error) = self.read(&store).await {
-                    tracing::warn!(%error, "reading the domains failed: those of before stay in effect");
+                    tracing::warn!(%error, "failed to reload domains; keeping the previous ones");
                     tokio::time::sleep(PERIOD).await;
                 }
             }

@@ -12,17 +12,17 @@ use std::time::Duration;
 /// The changes after a position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangeBatch {
-    /// The generation; 0 if it is not known.
+    /// The generation; 0 if unknown.
     pub generation: u64,
     /// Everything committed longer ago is in this batch or an earlier one.
     pub age: Duration,
-    /// How long the request waited.
+    /// Time that the request waited.
     pub waited: Duration,
-    /// Whether the batch ends at the newest change.
+    /// True if the batch ends at the newest change.
     pub(super) reaches_end: bool,
     /// The position to continue from.
     pub next: FeedPosition,
-    /// Whether changes before the first one are missing.
+    /// True if changes before the first one are missing.
     pub gap: bool,
     /// The changes.
     pub messages: Arc<Messages>,
@@ -56,7 +56,7 @@ impl Deref for Messages {
 }
 
 impl ChangeBatch {
-    /// Whether it has neither changes nor a gap.
+    /// True if it has neither changes nor a gap.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         !self.gap && self.messages.is_empty()
@@ -94,11 +94,11 @@ pub(super) struct Ring {
     max_bytes: usize,
     entries: VecDeque<Entry>,
     bytes: usize,
-    /// 0 if it is not known.
+    /// 0 if unknown.
     generation: u64,
     /// The position at which this process began to follow the generation.
     origin: FeedPosition,
-    /// The ring has everything after this position, up to `end`.
+    /// Position after which the ring is complete, up to `end`.
     start: FeedPosition,
     end: FeedPosition,
     flush: Option<LastFlush>,
@@ -114,18 +114,18 @@ struct SharedRead {
     messages: Arc<Messages>,
 }
 
-/// The last flush, by which caches drop everything.
+/// The last flush, with which caches drop everything.
 struct LastFlush {
     position: FeedPosition,
-    /// The generation of the flush, and those since.
+    /// The generation of the flush, and later ones.
     generations: Vec<u64>,
 }
 
-/// The most generations since a flush that are kept; readers of further ones get the flush again.
+/// Most generations since a flush that are kept; readers of others get the flush again.
 const MAX_GENERATIONS: usize = 64;
 
 impl LastFlush {
-    /// Whether a reader at that position has missed the flush. Numbers of generations are not compared: those of a lost
+    /// True if a reader at that position has missed the flush. Generations are not compared by number: those of a lost
     /// database may be higher.
     fn is_unseen_by(&self, generation: u64, after: FeedPosition) -> bool {
         match self.generations.split_first() {
@@ -136,7 +136,7 @@ impl LastFlush {
 }
 
 impl Ring {
-    /// A ring of that many changes, and bytes of encoded changes, at most.
+    /// Creates a ring of at most that many changes and bytes of encoded changes.
     pub(super) fn new(max_entries: usize, max_bytes: usize) -> Self {
         Self {
             max_entries,
@@ -160,7 +160,7 @@ impl Ring {
         if matches!(message, FeedMessage::Flush) {
             self.flush = Some(LastFlush {
                 position,
-                // The next beat says in which generation, if that is not known.
+                // If unknown, the next beat supplies the generation.
                 generations: Vec::from_iter(Some(self.generation).filter(|known| *known != 0)),
             });
         }
@@ -200,8 +200,8 @@ impl Ring {
         self.end = position;
     }
 
-    /// The changes after `after`, as many as one batch holds. A gap if `after` is `None`, older than the ring, newer
-    /// than its end, or no position of this feed.
+    /// Reads the changes after `after`, as many as one batch holds. It is a gap if `after` is `None`, older than the ring,
+    /// newer than its end, or no position of this feed.
     pub(super) fn read(&mut self, after: Option<FeedPosition>) -> ChangeBatch {
         match after.and_then(|after| self.index_after(after)) {
             Some(place) => self.batch(place),
@@ -213,8 +213,7 @@ impl Ring {
         }
     }
 
-    /// The same for a reader of that generation; 0 if it has read no change yet. A gap that hides a flush contains the
-    /// flush.
+    /// Reads for a reader of that generation; 0 if it has read no change yet. A gap that hides a flush contains the flush.
     pub(super) fn read_in_generation(
         &mut self,
         generation: u64,
@@ -244,7 +243,7 @@ impl Ring {
         }
     }
 
-    /// Whether the entry at `position` of a generation was received, or precedes what this process follows.
+    /// True if the entry at `position` of a generation was received, or precedes the part that this process follows.
     pub(super) fn has(&self, generation: u64, position: FeedPosition) -> bool {
         generation == self.generation
             && (position <= self.origin || self.index_after(position).is_some())
@@ -288,7 +287,7 @@ impl Ring {
         batch
     }
 
-    /// The entries from `place` on, as many as one batch holds.
+    /// Collects the entries from index `place` on, as many as one batch holds.
     fn collect(&self, place: usize, after: FeedPosition) -> SharedRead {
         let (mut messages, mut bytes, mut next) = (Messages::default(), 0, after);
         for entry in self.entries.range(place..) {
@@ -384,7 +383,7 @@ mod tests {
         assert!(!ring.read(Some(at(50))).gap);
     }
 
-    /// Whether a reader at `after` of a generation gets a flush.
+    /// True if a reader at `after` of a generation gets a flush.
     fn is_flushed(ring: &mut Ring, generation: u64, after: u64) -> bool {
         let batch = ring.read_in_generation(generation, at(after));
         assert!(batch.gap);

@@ -27,7 +27,7 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// A tail that has read nothing yet.
+    /// Creates a tail that has read nothing yet.
     #[must_use]
     pub fn new(redis: Arc<Redis>, feed: Arc<Feed>) -> Self {
         Self {
@@ -83,7 +83,7 @@ impl Tail {
     }
 
     fn apply_entry(&mut self, entry: &StreamEntry) {
-        // An entry whose predecessor is not ours leaves a gap; so do those after it.
+        // An entry whose predecessor is not ours leaves a gap, and so do its successors.
         let joins = entry.previous().ok() == self.position;
         match entry.message() {
             Ok(message) => {
@@ -99,7 +99,7 @@ impl Tail {
             Err(error) => {
                 counter!(FEED_MALFORMED).increment(1);
                 if !std::mem::replace(&mut self.has_warned, true) {
-                    tracing::warn!(%error, position = %entry.position, "decoding an entry of the feed failed: caches drop everything; further failures are only counted");
+                    tracing::warn!(%error, position = %entry.position, "malformed entry in the feed; caches drop everything (further ones are only counted)");
                 }
                 // The entry may be about any link.
                 self.gap(entry.position);
@@ -111,12 +111,12 @@ impl Tail {
         matches!(message, FeedMessage::Beat(beat) if beat.generation != self.feed.place().0)
     }
 
-    /// Resets the feed to the position before an entry. Only a beat says its generation.
+    /// Resets the feed to the position before an entry. Only a beat has its generation.
     fn reset_before(&mut self, entry: &StreamEntry, message: &FeedMessage<'_>, joins: bool) {
         let position = entry.previous().unwrap_or(entry.position);
         if !joins {
             counter!(FEED_GAPS).increment(1);
-            tracing::warn!(%position, "changes are missing in the feed: caches drop everything and continue from here");
+            tracing::warn!(%position, "changes are missing from the feed; caches drop everything and continue from here");
         }
         let generation = match message {
             FeedMessage::Beat(Beat { generation, .. }) => *generation,
@@ -128,7 +128,7 @@ impl Tail {
 
     fn gap(&mut self, position: FeedPosition) {
         counter!(FEED_GAPS).increment(1);
-        tracing::warn!(%position, "changes are missing in the feed: caches drop everything and continue from here");
+        tracing::warn!(%position, "changes are missing from the feed; caches drop everything and continue from here");
         self.reset(position);
     }
 

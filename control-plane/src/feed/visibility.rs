@@ -13,7 +13,7 @@ use std::fmt::Display;
 use tokio::time::{Instant, sleep, timeout_at};
 
 /// Changes that the feed has to carry before a response is sent. They travel with the response, so that the wait begins
-/// after the handler has released what it held.
+/// after the handler has released its permits.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AwaitedChanges {
     /// The end of the feed before the links were changed.
@@ -52,7 +52,7 @@ impl AwaitedChanges {
     }
 }
 
-/// The outcome of a change, and what edges have yet to apply of it.
+/// The outcome of a change, and the part that edges have yet to apply.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Changed<T> {
@@ -81,7 +81,7 @@ impl<T> Changed<T> {
         }
     }
 
-    /// Shows the outcome otherwise.
+    /// Maps the outcome.
     pub(crate) fn map<U>(self, of: impl FnOnce(T) -> U) -> Changed<U> {
         Changed {
             value: of(self.value),
@@ -138,19 +138,19 @@ impl Feed {
     }
 }
 
-/// How a wait has ended.
+/// Outcome of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wait {
     /// The feed has carried the changes.
     Carried,
-    /// It has not in time.
+    /// The feed has not carried them in time.
     Late,
     /// It is not current.
     NotCurrent,
 }
 
 impl Wait {
-    /// As the log names it.
+    /// Its name in the log.
     fn as_str(self) -> &'static str {
         match self {
             Self::Carried => "carried",

@@ -1,17 +1,17 @@
-//! The permits of a request, which it puts down while it waits for its client.
+//! The permits of a request, which it releases while it waits for its client.
 
 use crate::admission::{Admission, Claim, Permit, Refusal};
 use http::Extensions;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The permits that a request holds, as an extension of it. Requests of this process to its own routes have none.
+/// The permits that a request holds, as an extension of the request. Requests of this process to its own routes have none.
 #[derive(Clone, Default)]
 pub(crate) struct Admitted(Arc<Mutex<Vec<Held>>>);
 
 struct Held {
     admission: Admission,
     claim: Claim,
-    /// `None` while it is put down.
+    /// `None` while it is released.
     permit: Option<Permit>,
 }
 
@@ -21,14 +21,14 @@ impl Admitted {
         extensions.get::<Self>().cloned().unwrap_or_default()
     }
 
-    /// Takes a further permit, for the parties for which the first one was taken, or for these.
+    /// Takes a further permit for `claim`.
     pub(crate) fn take(&self, admission: &Admission, claim: Claim) -> Result<(), Refusal> {
         let permit = admission.try_take(claim.clone())?;
         self.add(admission, claim, permit);
         Ok(())
     }
 
-    /// Adds a permit that was waited for.
+    /// Adds a permit for which the request has waited.
     pub(crate) fn add(&self, admission: &Admission, claim: Claim, permit: Permit) {
         self.held().push(Held {
             admission: admission.clone(),
@@ -37,7 +37,7 @@ impl Admitted {
         });
     }
 
-    /// Counts the permits as those of a key of a tenant as well.
+    /// Counts the permits for a key and its tenant as well.
     pub(crate) fn identify(&self, tenant_id: u32, key_id: &str) -> Result<(), Refusal> {
         for held in self.held().iter_mut() {
             held.claim = held.claim.clone().by(tenant_id, key_id);
@@ -55,14 +55,14 @@ impl Admitted {
             .map_or_else(Claim::default, |held| held.claim.clone())
     }
 
-    /// Gives all permits back, while a client is waited for.
+    /// Releases all permits, for as long as the request waits for its client.
     pub(super) fn put_down(&self) {
         for held in self.held().iter_mut() {
             held.permit = None;
         }
     }
 
-    /// Takes them again.
+    /// Takes the permits again.
     pub(super) fn take_up(&self) -> Result<(), Refusal> {
         for held in self.held().iter_mut() {
             if held.permit.is_none() {

@@ -1,6 +1,6 @@
-//! Large answers that are being sent. They have a room of their own (`server.max_answer_bytes`), where those give way whose clients hold
-//! most and take least: the permit of a request, for which others wait, does not depend on how fast its client reads. Answers to changes
-//! never give way, and have a room beside it: a client that does not read them takes nothing from clients that read.
+//! Large answers that are being sent. They have a room of their own (`server.max_answer_bytes`), where answers give way whose
+//! clients hold most and read least: the permit of a request, for which others wait, does not depend on the speed of its client.
+//! Answers to changes never give way, and have a separate room: a client that does not read them takes nothing from other clients.
 
 use super::admitted::Admitted;
 use super::app::App;
@@ -18,14 +18,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use tokio_util::task::AbortOnDropHandle;
 
-/// Shorter answers are in the buffer of their connection.
+/// Answers up to this length fit into the buffer of their connection.
 const LARGE_BYTES: usize = 65_536;
 
-/// How many bytes are handed on to be sent at once; the rest is held here, and counted.
+/// Bytes passed to the connection at once; the rest is held here, and counted.
 const CHUNK_BYTES: usize = 65_536;
 
-/// Gives large answers a permit of the room, until they are sent. The answer to a change does not give way, and where there is no permit
-/// for it, it is sent with those of its request, which may be one for bulk requests: what was done is not to be reported as refused.
+/// Gives large answers a permit of the room, until they are sent. The answer to a change does not give way, and if there is no
+/// permit for it, it is sent under the permits of its request, bulk permits included: a change that was made must not be reported
+/// as refused.
 pub(crate) async fn admit(
     State(app): State<Arc<App>>,
     request: Request,
@@ -53,7 +54,7 @@ pub(crate) async fn admit(
     Ok(response.map(|body| Body::new(SentBody::new(body, paid_by))))
 }
 
-/// The length of an answer, where it is known before it is sent.
+/// The length of an answer, if it is known in advance.
 fn length(response: &Response) -> Option<usize> {
     let stated = response.headers().get(CONTENT_LENGTH);
     let stated = || stated?.to_str().ok()?.parse().ok();
@@ -61,24 +62,24 @@ fn length(response: &Response) -> Option<usize> {
     usize::try_from(length).ok()
 }
 
-/// What pays for an answer while it is sent.
+/// The permits under which an answer is sent.
 enum PaidBy {
     Room(Permit),
     Request(#[expect(dead_code, reason = "held until it is dropped")] Admitted),
 }
 
-/// The body of an answer, which holds what pays for it, and ends early if that has given way.
+/// The body of an answer, which holds its permits, and ends early if they have given way.
 struct SentBody {
     unsent: Arc<Mutex<Option<Unsent>>>,
     paid_by: PaidBy,
-    /// Frees the memory of an answer that gives way: a connection whose client reads nothing asks for no more of it.
+    /// Frees the memory of an answer that gives way: a connection whose client reads nothing never polls its body again.
     _freeing: Option<AbortOnDropHandle<()>>,
 }
 
-/// What is still to be sent of an answer.
+/// The part of an answer that is still to be sent.
 struct Unsent {
     body: Body,
-    /// What the body has handed over, and is not handed on.
+    /// Bytes taken from the body that are not passed to the connection yet.
     rest: Bytes,
 }
 

@@ -38,12 +38,12 @@ mod webhooks;
 
 use crate::config::LinksConfig;
 use crate::http::app::App;
-use crate::http::auth::{require_api_key, require_right};
+use crate::http::auth::require_api_key;
 use crate::http::limits;
 use crate::links::model::Link;
 use crate::problem::{method_not_allowed, nothing_here};
 use axum::Router;
-use axum::middleware::{from_fn, from_fn_with_state};
+use axum::middleware::from_fn_with_state;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use utoipa_axum::router::OpenApiRouter;
@@ -99,7 +99,7 @@ fn documented_bulk() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(import::import))
 }
 
-/// What all routes say of themselves, below `/api/v1`.
+/// The OpenAPI document of all routes, with paths below `/api/v1`.
 pub(super) fn document() -> utoipa::openapi::OpenApi {
     documented().merge(documented_bulk()).into_openapi()
 }
@@ -109,22 +109,12 @@ pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
     protected(described(documented()).fallback(nothing_here), app)
 }
 
-/// The route of bulk requests, whose time has a bound of its own.
+/// The routes of bulk requests, which have a time limit of their own.
 pub(crate) fn bulk_routes(app: &Arc<App>) -> Router<Arc<App>> {
     protected(described(documented_bulk()), app)
 }
 
-/// All routes for callers that are known already: those of the console, which are in the extensions of requests. Their rights are checked
-/// as those of keys are.
-pub(crate) fn routes_of_callers() -> Router<Arc<App>> {
-    let routes = described(documented()).merge(described(documented_bulk()));
-    let routes = routes
-        .fallback(nothing_here)
-        .method_not_allowed_fallback(method_not_allowed);
-    Router::new().nest("/api/v1", routes.layer(from_fn(require_right)))
-}
-
-/// Routes that take the parameters which their document names, and no others.
+/// Routes that take only the parameters in their document.
 fn described(routes: OpenApiRouter<Arc<App>>) -> Router<Arc<App>> {
     let (routes, document) = routes.split_for_parts();
     routes.route_layer(from_fn_with_state(

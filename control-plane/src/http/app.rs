@@ -46,43 +46,43 @@ pub(crate) struct App {
     pub(crate) keys: Arc<KeyVerifier>,
     pub(crate) edge_tokens: Arc<Reloaded<EdgeTokens>>,
     pub(crate) pages: Pages,
-    /// Which paths are those of links; `None` if they are codes right below the root.
+    /// The paths of links; `None` if links are right below the root.
     pub(crate) link_paths: Option<LinkPaths>,
     pub(crate) domains: Arc<Domains>,
     pub(crate) feed: Arc<Feed>,
     pub(crate) resolver: Resolver,
     pub(crate) snapshots: Snapshots,
     pub(crate) health: Health,
-    /// How the workers of edges are doing.
+    /// The health of the edges' workers.
     pub(crate) edge_health: HealthNotes,
-    /// The last words of workers of edges that hold visits.
+    /// The times at which edges' workers that hold leased uses were last heard of.
     pub(crate) visit_workers: WorkerNotes,
     /// Takes reports of clicks.
     pub(crate) reports: Reports,
-    /// Keeps clicks, and answers questions about them.
+    /// Stores clicks, and answers queries of them.
     pub(crate) engine: Arc<dyn Engine>,
     /// The rate limits; `None` if there are none.
     pub(crate) limiter: Option<Limiter>,
     pub(crate) passwords: Arc<Passwords>,
     /// The provider of OpenID Connect, if there is one.
     pub(crate) oidc: Option<Arc<Oidc>>,
-    /// How often passwords of links may be tried.
+    /// Limit on tries of passwords of links.
     pub(crate) tries: Tries,
-    /// How often people may try to log in.
+    /// Limit on tries to log in.
     pub(crate) logins: Tries,
-    /// How often people may come back from the provider.
+    /// Limit on logins by the provider of OpenID Connect.
     pub(crate) provider_logins: Tries,
-    /// Logins that failed.
+    /// Failed logins.
     pub(crate) failed_logins: FailedLogins,
-    /// How often visitors may create links.
+    /// Limit on creations of links by visitors.
     pub(crate) creations: Tries,
-    /// How often visitors may report links.
+    /// Limit on reports of links by visitors.
     pub(crate) reportings: Tries,
     /// The secrets of visitor tokens.
     pub(crate) visitors: Arc<VisitorSecrets>,
     /// The clicks of redirects that this process answers.
     pub(crate) own_clicks: Arc<OwnClicks>,
-    /// How much of what there is for requests.
+    /// Bounds on the resources that requests share.
     pub(crate) bounded: Bounded,
     /// The live stream of clicks.
     pub(crate) live: Arc<Live>,
@@ -101,7 +101,7 @@ pub(crate) struct Lookups {
     pub(crate) snapshots: Snapshots,
     pub(crate) clicks: Clicks,
     pub(crate) live: Arc<Live>,
-    /// Where rate limits are counted; `None` if this is the only control plane.
+    /// Redis, which counts rate limits; `None` if this is the only control plane.
     pub(crate) redis: Option<Arc<Redis>>,
     pub(crate) visitors: Arc<VisitorSecrets>,
     pub(crate) own_clicks: Arc<OwnClicks>,

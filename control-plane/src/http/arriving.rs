@@ -1,6 +1,6 @@
-//! Bodies of requests that are on their way. They are waited for outside of the permits of their requests, in a room of their listener
-//! (`server.max_waiting_bodies`), where those give way whose clients hold most and have sent least: no client can hold a permit by not
-//! sending.
+//! Bodies of requests that are still arriving. Requests wait for them without their permits, in a room of their listener
+//! (`server.max_waiting_bodies`), where bodies give way whose clients hold most and have sent least: no client can hold a permit
+//! by not sending.
 
 use super::admitted::Admitted;
 use super::app::App;
@@ -23,9 +23,9 @@ use tokio::time::{Instant, timeout_at};
 /// The slowest rate of a large body, in bytes a second.
 pub(crate) const MIN_RATE: usize = 65_536;
 
-/// A body of which more is to come.
+/// A body that is still arriving.
 pub(crate) struct Arriving {
-    /// The room of its listener; `None` where this process sends itself a request, whose body is there.
+    /// The room of its listener; `None` for requests of this process to itself, whose body is complete.
     room: Option<Admission>,
     admitted: Admitted,
     body: Body,
@@ -33,20 +33,20 @@ pub(crate) struct Arriving {
     start: Instant,
     time: Duration,
     came: usize,
-    /// How many bytes of it stay in memory at most.
+    /// Limit on its bytes held in memory.
     kept: usize,
-    /// Its permit in the room, once it was waited for.
+    /// Its permit in the room, once the request had to wait for it.
     seat: Option<Permit>,
 }
 
-/// A body that has come as a whole, and holds its room until this is dropped.
+/// A body that has arrived completely. It holds its room until this is dropped.
 #[must_use]
 pub(crate) struct Arrived {
     seat: Option<Permit>,
 }
 
 impl Arrived {
-    /// Waits for a permit to work on the body, which gives way meanwhile as it did on its way.
+    /// Waits for a permit to work on the body, which may have to give way meanwhile, as while it arrived.
     pub(crate) async fn wait_for(
         &self,
         permit: impl Future<Output = Result<Permit, Refusal>>,
@@ -67,13 +67,13 @@ impl Arrived {
         }
     }
 
-    /// Whether it was waited for: what was known of its sender may have changed meanwhile.
+    /// True if the request had to wait for the body: the rights of its sender may have changed meanwhile.
     pub(crate) fn was_waited_for(&self) -> bool {
         self.seat.is_some()
     }
 }
 
-/// Why a body has not come.
+/// The failure to receive a body.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 pub(crate) enum BodyError {
     #[error("the body took too long")]
@@ -82,7 +82,7 @@ pub(crate) enum BodyError {
     Cut,
     #[error("the body may have at most {0} bytes")]
     TooLarge(usize),
-    /// It had to give way, or there was no permit for its request any more.
+    /// The body had to give way, or its request did not get its permits back.
     #[error(transparent)]
     Refused(Refusal),
 }
@@ -105,8 +105,8 @@ impl From<BodyError> for Problem {
 }
 
 impl Arriving {
-    /// The body of a request with these extensions, which may have so many bytes. It has so long, and a second more for each
-    /// [`MIN_RATE`] bytes that have come.
+    /// The body of a request with these extensions, of at most `limit` bytes. It must arrive within `time`, and a second more for
+    /// each [`MIN_RATE`] bytes that have arrived.
     pub(crate) fn new(
         extensions: &Extensions,
         body: Body,
@@ -126,7 +126,7 @@ impl Arriving {
         }
     }
 
-    /// The body, of which no more than so many bytes stay in memory: others are written to the disk as they come.
+    /// The body, of which at most `kept` bytes stay in memory: the caller writes the others to the disk as they arrive.
     pub(crate) fn keeping(self, kept: usize) -> Self {
         Self { kept, ..self }
     }
@@ -154,7 +154,7 @@ impl Arriving {
         }
     }
 
-    /// The request goes on: it takes its permits again.
+    /// Continues the request, which takes its permits again.
     pub(crate) fn arrived(self) -> Result<Arrived, BodyError> {
         if let Some(seat) = &self.seat {
             if !seat.settle() {
@@ -191,7 +191,7 @@ impl Arriving {
         frame.transpose().map_err(|_| BodyError::Cut)
     }
 
-    /// Waits for bytes, with a permit of the room in place of those of the request.
+    /// Waits for bytes, with a permit of the room instead of the permits of the request.
     async fn wait_for_frame(
         &mut self,
     ) -> Result<Option<Result<Frame<Bytes>, axum::Error>>, BodyError> {
@@ -214,7 +214,7 @@ impl Arriving {
     }
 }
 
-/// Waits for the bodies of a route, which may have so many bytes, before its handler. The handler refuses one that has more.
+/// Receives the bodies of a route, of at most `limit` bytes, before its handler runs. The handler refuses longer ones.
 pub(super) async fn ahead(
     State((app, limit)): State<(Arc<App>, usize)>,
     request: Request,

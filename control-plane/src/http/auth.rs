@@ -36,10 +36,10 @@ impl EdgeTokens {
         Self(tokens.iter().map(|token| hash(token.expose())).collect())
     }
 
-    /// The tokens of `config` and of its file, as this is by now.
+    /// The tokens of `config` and of its file, which is read again when it changes.
     ///
     /// # Errors
-    /// What is wrong with the file.
+    /// A description of the error in the file.
     pub(crate) fn reloaded(config: &AuthConfig) -> Result<Arc<Reloaded<Self>>, String> {
         let files = config.edge_token_file.iter().cloned().collect();
         let config = config.clone();
@@ -51,12 +51,12 @@ impl EdgeTokens {
         })
     }
 
-    /// Whether edges have no token that would be known.
+    /// True if there is no token for edges.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether `token` is one of them. All hashes are compared, so that the time shows neither length nor place of a
+    /// True if `token` is one of the tokens. All hashes are compared, so that the time reveals neither length nor position of a
     /// difference.
     pub(crate) fn contains(&self, token: &str) -> bool {
         let token = hash(token);
@@ -77,7 +77,7 @@ const API: &str = "/api/v1";
 /// The base path of Shlink's API.
 const SHLINK: &str = "/rest/v3";
 
-/// Lets requests with a valid API key through that may do what they ask for.
+/// Lets requests through that have a valid API key with the right they need.
 pub(crate) async fn require_api_key(
     State(keys): State<Arc<KeyVerifier>>,
     mut request: Request,
@@ -87,7 +87,7 @@ pub(crate) async fn require_api_key(
         Ok(caller) => caller,
         Err(problem) => return problem.into_response(),
     };
-    // A path that does not exist needs no right.
+    // A path that does not exist requires no right.
     let refusal =
         route(&request).and_then(|route| permission::refusal(&caller, request.method(), route));
     if let Some(refusal) = refusal {
@@ -100,26 +100,12 @@ pub(crate) async fn require_api_key(
     next.run(request).await
 }
 
-/// Counts the permits of a request as those of its caller.
+/// Counts the permits of a request for its caller.
 pub(crate) fn identify(request: &Request, caller: &Caller) -> Result<(), Refusal> {
     Admitted::of(request.extensions()).identify(caller.tenant_id(), caller.id())
 }
 
-/// Lets requests of the console through that its caller may send.
-pub(crate) async fn require_right(request: Request, next: Next) -> Response {
-    let refusal = match request.extensions().get::<Caller>() {
-        Some(caller) => {
-            route(&request).and_then(|route| permission::refusal(caller, request.method(), route))
-        }
-        None => Some(Problem::new(Kind::Unauthorized).into_response()),
-    };
-    match refusal {
-        Some(refusal) => refusal,
-        None => next.run(request).await,
-    }
-}
-
-/// The API key that a request comes with; `None` if there is none. It is not checked.
+/// The API key in a request, unchecked; `None` if there is none.
 pub(crate) fn sent_key(headers: &HeaderMap) -> Option<&str> {
     bearer(headers).or_else(|| visible(headers, API_KEY_HEADER))
 }
@@ -132,7 +118,7 @@ async fn authenticate(keys: &KeyVerifier, headers: &HeaderMap) -> Result<Caller,
     caller_of(keys, key).await
 }
 
-/// Whose key that is.
+/// The caller with that API key.
 pub(crate) async fn caller_of(keys: &KeyVerifier, key: &str) -> Result<Caller, Problem> {
     let holder = keys.verify(key).await?;
     let holder = holder
@@ -140,7 +126,7 @@ pub(crate) async fn caller_of(keys: &KeyVerifier, key: &str) -> Result<Caller, P
     Ok(Caller::new(holder))
 }
 
-/// Refuses a request whose key was revoked or changed since it was let through, because its body took its time.
+/// Refuses a request whose key was revoked or changed since it was let through, while its body was arriving.
 pub(crate) async fn check_again(
     keys: &KeyVerifier,
     headers: &HeaderMap,
@@ -163,12 +149,12 @@ pub(crate) fn route(request: &Request) -> Option<&str> {
         .or_else(|| path.starts_with(SHLINK).then_some(path))
 }
 
-/// Whether a request comes with anything that may be an API key.
+/// True if a request has a header that may contain an API key.
 pub(crate) fn sends_key(headers: &HeaderMap) -> bool {
     headers.contains_key(header::AUTHORIZATION) || headers.contains_key(API_KEY_HEADER)
 }
 
-/// Lets requests with one of the edges' tokens through.
+/// Lets requests through that have one of the edges' tokens.
 pub(crate) async fn require_edge_token(
     State(tokens): State<Arc<Reloaded<EdgeTokens>>>,
     request: Request,

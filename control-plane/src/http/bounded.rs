@@ -1,32 +1,32 @@
-//! How much of what there is for requests, and how much of it an address, a key or a tenant may have: one page for all of it.
+//! Bounds on everything that requests share, and on the part that an address, a key or a tenant may have, all in one place.
 
 use crate::admission::{Admission, Bounds};
 use crate::config::{AnalyticsConfig, Config, PagesConfig, ServerConfig};
 use crate::live::MAX_LISTENERS;
 use std::time::Duration;
 
-/// How many wait for each that is worked on.
+/// Number of waiting requests for each one that is worked on.
 const WAITING_FOR_EACH: usize = 4;
 
-/// The questions about clicks that wait at least: they wait for a second alone.
+/// Least limit on waiting queries of clicks: each waits only for a second.
 const MIN_WAITING_QUESTIONS: usize = 64;
 
-/// The files of clicks that are sent at once, in all, of a tenant, and of a key.
+/// Limits on the files of clicks sent at once: in all, for a tenant, and for a key.
 const EXPORTS: Bounds = Bounds {
     of_tenant: 4,
     of_key: 2,
     ..Bounds::new("the number of files of clicks that are sent at once", 20)
 };
 
-/// The streams of clicks.
+/// Limits on the streams of clicks.
 const STREAMS: Bounds = Bounds {
     of_tenant: MAX_LISTENERS / 2,
     of_key: 10,
     ..Bounds::new("the number of streams of clicks", MAX_LISTENERS)
 };
 
-/// Passwords that are given, from their try on. Of an address there are fewer at once than it has tries, so that those who give the
-/// right one, whose try comes back, do not use them up.
+/// Limits on passwords being checked. An address may have fewer at once than it has tries, so that visitors with the right
+/// password, whose try is returned, do not use up the tries of their address.
 const fn tried(name: &'static str) -> Bounds {
     Bounds {
         waiting: 512,
@@ -35,9 +35,9 @@ const fn tried(name: &'static str) -> Bounds {
     }
 }
 
-/// What is bounded for all listeners together.
+/// The bounds that all listeners share.
 pub(crate) struct Bounded {
-    /// Polls of edges that wait.
+    /// Waiting polls of edges.
     pub(crate) polls: Admission,
     /// Large answers to reads that are being sent.
     pub(crate) answers: Admission,
@@ -51,7 +51,7 @@ pub(crate) struct Bounded {
     pub(crate) logins: Admission,
     /// Bulk requests.
     pub(crate) bulk: Admission,
-    /// Questions about clicks.
+    /// Queries of clicks.
     pub(crate) questions: Admission,
     /// Files of clicks.
     pub(crate) exports: Admission,
@@ -78,16 +78,16 @@ impl Bounded {
     }
 }
 
-/// The bounds of a listener. Each has its own, so that visitors shut out neither edges nor people who look after the system.
+/// The bounds of a listener. Each has its own, so that visitors shut out neither edges nor operators.
 #[derive(Clone)]
 pub(crate) struct ListenerAdmission {
     /// Requests that are worked on.
     pub(crate) requests: Admission,
-    /// Bodies of requests that are on their way.
+    /// Bodies of requests that are still arriving.
     pub(super) bodies: Admission,
     /// Open connections.
     pub(crate) connections: Admission,
-    /// Connections beyond these, for probes.
+    /// Further connections, for probes.
     pub(crate) health: Admission,
 }
 
@@ -101,7 +101,7 @@ impl ListenerAdmission {
         }
     }
 
-    /// For how long every request, or every connection, has been refused while none ended.
+    /// Time for which every request, or every connection, has been refused while none ended.
     pub(super) fn stuck_for(&self) -> Duration {
         self.requests.stuck_for().max(self.connections.stuck_for())
     }
@@ -119,7 +119,7 @@ fn requests(server: &ServerConfig) -> Bounds {
     }
 }
 
-/// The connections of a listener. Those that are idle give way.
+/// The connections of a listener. Idle ones give way.
 fn connections(server: &ServerConfig) -> Bounds {
     Bounds {
         waiting: 1,
@@ -128,7 +128,7 @@ fn connections(server: &ServerConfig) -> Bounds {
     }
 }
 
-/// The connections of a listener beyond these, for probes.
+/// The further connections of a listener, for probes.
 fn health_connections(server: &ServerConfig) -> Bounds {
     Bounds {
         waiting: 1,
@@ -154,7 +154,7 @@ fn answers(bytes: usize) -> Bounds {
     }
 }
 
-/// The bytes of answers to changes: those of as many bulk requests as run at once.
+/// The bytes of answers to changes: enough for all bulk requests that run at once.
 fn of_changes(server: &ServerConfig) -> usize {
     let bytes = server
         .max_bulk_answer_bytes
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
     use crate::admission::{Claim, Permit, Refusal};
 
-    /// How many permits each of some claims gets, one after another.
+    /// Takes a permit for each claim until one is refused. Returns the number of permits.
     fn taken(bounds: Bounds, claims: impl Iterator<Item = Claim>) -> usize {
         let room = Admission::new(bounds);
         let mut permits: Vec<Permit> = Vec::new();

@@ -9,15 +9,15 @@ const FORWARDED_FOR: &str = "x-forwarded-for";
 /// The network part of an IPv6 address: a client has all addresses in it.
 const NETWORK: u128 = !0 << 64;
 
-/// The other end of the connection that a request came by, which is an extension of each request.
+/// The peer of the connection of a request, as an extension of each request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer(pub(crate) IpAddr);
 
 /// The address of the client of a request.
 ///
-/// It is that of the peer, unless this is a trusted proxy. Then `X-Forwarded-For` is walked from its end: what a trusted proxy
-/// has written is believed, so the first address that is none of theirs is the client's. What stands before it was written by
-/// the client, or by what it came through, and may be made up. Where an element is no address, the proxy behind it counts.
+/// This is the peer's address, unless the peer is a trusted proxy. Then `X-Forwarded-For` is walked from its end: elements written
+/// by a trusted proxy are believed, so the first address that is not a trusted proxy's is the client's. Elements before it were
+/// written by the client, or by untrusted proxies, and may be made up. If an element is not an address, the proxy after it counts.
 pub(crate) fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[Network]) -> IpAddr {
     let is_trusted = |address: IpAddr| trusted.iter().any(|network| network.contains(address));
     let lines = headers.get_all(FORWARDED_FOR).iter().rev();
@@ -43,7 +43,7 @@ fn parse(text: &[u8]) -> Option<IpAddr> {
     address.ok().map(|address: IpAddr| address.to_canonical())
 }
 
-/// The address as which a client is counted.
+/// The address under which a client is counted.
 pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & NETWORK).into(),

@@ -1,4 +1,4 @@
-//! Counts the visits that this process answers, with what it is configured to know of them.
+//! Counts the visits that this process answers, with the attributes that it is configured to record.
 
 use crate::analytics::VisitorSecrets;
 use crate::clicks::OwnClicks;
@@ -10,7 +10,7 @@ use edgelink_wire::redirect::Decision;
 use edgelink_wire::rules::Visitor;
 use edgelink_wire::{Domain, LinkKey, Outcome};
 
-/// Counts what was decided about a visit: a redirect is a click, a code of no link an orphan visit.
+/// Counts a visit by its decision: a redirect is a click, an unknown code an orphan visit.
 pub(super) fn count(app: &App, visit: &Visit<'_>, key: &LinkKey, decision: &Decision<'_>) {
     let clicks = &app.own_clicks;
     match (decision.outcome, &decision.sent_to) {
@@ -60,7 +60,7 @@ fn event<'e>(key: &'e str, visit: &Visit<'_>, kind: Kind) -> Event<&'e [u8]> {
     }
 }
 
-/// Hands an event over with those attributes that are asked for, and that the visitor lets be known.
+/// Completes an event with the configured attributes, unless the visitor has opted out of them.
 fn describe(
     clicks: &OwnClicks,
     visitors: &VisitorSecrets,
@@ -143,7 +143,7 @@ mod tests {
         headers
     }
 
-    /// What is known of a visit, as it would be reported.
+    /// The event of a visit, as it would be reported.
     async fn described(
         attributes: &str,
         more: &[(&'static str, &'static str)],

@@ -1,5 +1,5 @@
-//! The edge API, `/edge/v1`: lookups, of one key, of several, or of a host, snapshot, feed, reports of clicks, and visits of links that have a
-//! limit. Its edge token opens more than reading: it adds to the counts by which links are hot, and uses up visits.
+//! The edge API, `/edge/v1`: lookups of one key, of several, or of a host, snapshot, feed, reports of clicks, and uses of links
+//! that have a limit. An edge token gives more than read access: it adds to the counts by which links are hot, and leases uses.
 
 mod feed;
 
@@ -77,7 +77,7 @@ pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
         ))
 }
 
-/// A route whose requests have bodies of at most so many bytes, which are waited for before.
+/// A route whose requests have bodies of at most `limit` bytes, which are received before its handler runs.
 fn with_body(
     route: MethodRouter<Arc<App>>,
     app: &Arc<App>,
@@ -88,7 +88,7 @@ fn with_body(
         .layer(from_fn_with_state((app.clone(), limit), arriving::ahead))
 }
 
-/// The route on which edges wait. It takes no work meanwhile, so it is outside of the bounds on requests.
+/// The route on which edges wait. Waiting takes no work, so it is outside of the bounds on requests.
 pub(crate) fn waiting_routes(app: &Arc<App>) -> Router<Arc<App>> {
     Router::new()
         .route("/feed", get(feed::poll))
@@ -99,7 +99,7 @@ pub(crate) fn waiting_routes(app: &Arc<App>) -> Router<Arc<App>> {
         ))
 }
 
-/// Whether a person asks, and not an edge.
+/// True if a person sends the request, and not an edge.
 fn wants_json(headers: &HeaderMap) -> bool {
     headers
         .get(header::ACCEPT)
@@ -142,14 +142,14 @@ async fn look_up(app: &App, key: &LinkKey) -> Result<(StatusCode, Resolved), Pro
     Ok((status, resolved?))
 }
 
-/// How long the lines of a request wait for one of them, which is asked for alone then.
+/// Time for which the lines of a request wait for one of them. The edge asks for that one separately then.
 const LINE_WAITS: Duration = Duration::from_millis(300);
 
-/// So many lines of a request are looked up at the same time.
+/// Number of lines of a request that are looked up concurrently.
 const LINES_AT_ONCE: usize = 16;
 
-/// `POST /edge/v1/links`: the same for each line of the body, as [`link_batch`] has them. What is wrong with one line, or fails, is
-/// the status of its answer; [`link_batch::LATE`] if it takes too long. Where every line fails, the answer is the failure of one.
+/// `POST /edge/v1/links`: a lookup for each line of the body, in the format of [`link_batch`]. The error or failure of a line is
+/// the status of its answer; [`link_batch::LATE`] if it takes too long. If every line fails, the answer is the failure of one.
 async fn resolve_batch(
     State(app): State<Arc<App>>,
     body: Result<Bytes, BytesRejection>,
@@ -194,8 +194,9 @@ async fn answer_line(app: &App, line: &[u8]) -> Result<(u16, Vec<u8>), Problem> 
     Ok((status.as_u16(), answer(&key.to_string(), &resolved)))
 }
 
-/// `GET /edge/v1/domains/{host}`: the record of the domain that a host names, under the key `{host}/`: 200, or 404 if it names none. As lookups
-/// of links, it carries its age, and any other status says nothing. It asks nothing of the database: visitors choose hosts.
+/// `GET /edge/v1/domains/{host}`: the record of the domain that a host names, under the key `{host}/`: 200, or 404 if it names
+/// none. Like a lookup of a link it carries its age, and any other status says nothing. It never queries the database: visitors
+/// choose hosts.
 async fn domain_of_host(
     State(app): State<Arc<App>>,
     path: Result<Path<String>, PathRejection>,
@@ -236,7 +237,7 @@ fn key_of(domain: &str, code: &str) -> Result<LinkKey, Problem> {
 }
 
 fn answer(key: &str, Resolved { record, age }: &Resolved) -> Vec<u8> {
-    // Rounded up, so that it is never younger than it is.
+    // Rounded up, so that the record never seems younger than it is.
     let age_millis = u64::try_from(age.as_micros().div_ceil(1000)).unwrap_or(u64::MAX);
     LinkAnswer {
         age_millis,
@@ -289,7 +290,7 @@ async fn unlock(
     Ok(unlock::for_edge(unlocking))
 }
 
-/// `GET /edge/v1/snapshot`: the snapshot from which a worker starts. 503 while there is none; workers start without it then.
+/// `GET /edge/v1/snapshot`: the snapshot from which a worker starts. 503 while there is none; workers then start without one.
 async fn snapshot(State(app): State<Arc<App>>) -> Result<Response, Problem> {
     let bytes = app.snapshots.get().await?;
     Ok(binary(Snapshot::MEDIA_TYPE, bytes).into_response())
@@ -308,9 +309,9 @@ impl From<Arc<SnapshotError>> for Problem {
 }
 
 /// `POST /edge/v1/clicks`: batches of clicks. 204 when they are in the queue of the database; a batch counts once however often it
-/// is sent. 400 if a retry is of no use, 503 while the queue is full. With `?visitorKeys=U`, 200 and [`VisitorKeys`] if there are
-/// secrets of visitor tokens that count longer than until U (unix seconds). The header `x-edgelink-edge` names the edge,
-/// `x-edgelink-sent-at` says when the report was sent by its clock, and `x-edgelink-health` how the worker is doing.
+/// is sent. 400 if a retry is useless, 503 while the queue is full. With `?visitorKeys=U`, 200 and [`VisitorKeys`] if there are
+/// secrets of visitor tokens that are valid beyond U (unix seconds). The header `x-edgelink-edge` names the edge,
+/// `x-edgelink-sent-at` is the time of the report by its clock, and `x-edgelink-health` the health of the worker.
 async fn report(
     State(app): State<Arc<App>>,
     uri: Uri,
@@ -342,7 +343,7 @@ async fn report(
     ))
 }
 
-/// Until when a worker has secrets of visitor tokens; `None` if it wants none.
+/// Time until which a worker has secrets of visitor tokens, unix seconds; `None` if it wants none.
 fn visitor_keys_until(uri: &Uri) -> Result<Option<u64>, Problem> {
     let query = uri.query().unwrap_or_default();
     let mut until = None;
@@ -355,12 +356,12 @@ fn visitor_keys_until(uri: &Uri) -> Result<Option<u64>, Problem> {
     Ok(until)
 }
 
-/// The answer with secrets, whose bytes are overwritten once they are sent: they are written from where they are.
+/// The answer with secrets. It is sent without a copy of the bytes, which are overwritten afterwards.
 fn hand_out(keys: &VisitorKeys) -> Response {
     binary(VisitorKeys::MEDIA_TYPE, Bytes::from_owner(keys.to_bytes())).into_response()
 }
 
-/// `POST /edge/v1/visits/{domain}/{code}`: leases visits of a link that has a limit to a worker, and notes what it gives back.
+/// `POST /edge/v1/visits/{domain}/{code}`: leases uses of a link that has a limit to a worker, and notes the uses it returns.
 /// 409 if the worker has sent a later request.
 async fn lease_visits(
     State(app): State<Arc<App>>,
@@ -382,7 +383,7 @@ async fn lease_visits(
     Ok(binary(VisitsAnswer::MEDIA_TYPE, answer.to_bytes()).into_response())
 }
 
-/// `POST /edge/v1/visits`: notes what a worker gives back of several links. What has become of each is in the answer.
+/// `POST /edge/v1/visits`: notes the uses of several links that a worker returns. The answer has an outcome for each link.
 async fn return_visits(
     State(app): State<Arc<App>>,
     body: Result<Bytes, BytesRejection>,
@@ -396,7 +397,7 @@ async fn return_visits(
         VisitReturns::decode(&body).map_err(|error| invalid().with_detail(error.to_string()))?;
     app.visit_workers.note(&worker);
     let mut outcomes = vec![ReturnOutcome::Later; returns.len()];
-    // A key that this version cannot read is left for one that can: it holds up no other.
+    // A key that this version cannot read is left for a version that can, and does not hold up the others.
     let readable = returns.iter().enumerate().filter_map(|(place, returned)| {
         let key = parse_line(returned.key).ok()?;
         let request = VisitsRequest {

@@ -1,4 +1,4 @@
-//! How workers of edges are doing, gathered until it is written.
+//! The health of edges' workers, gathered until it is written.
 
 use crate::latest::Latest;
 use crate::store::Store;
@@ -8,13 +8,14 @@ use edgelink_wire::clicks::WorkerId;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long it waits until it is written: in one statement for many workers, so that reports of clicks cost no write for it.
+/// Time until health is written: in one statement for many workers, so that a report of clicks costs no extra write.
 const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The most workers of which it waits: those of 10,000 edges with 16 workers each say it every 10 seconds. Others do with a later report.
+/// Limit on the workers whose health waits: the workers of 10,000 edges, 16 each, report every 10 seconds. Others are noted with a
+/// later report.
 const MAX_WAITING: usize = 65_536;
 
-/// How workers are doing, with the name of their edge.
+/// The health of workers, with the name of their edge.
 pub(crate) struct HealthNotes {
     store: Arc<Store>,
     latest: Latest<WorkerId, (String, WorkerHealth)>,
@@ -28,8 +29,8 @@ impl HealthNotes {
         }
     }
 
-    /// Notes what a report of the edge of that name says of its worker. What cannot be read comes again with a later report: no clicks
-    /// may be lost because of it.
+    /// Notes the health of a worker from the header of a report of `edge`. A malformed header is skipped, so that no clicks are
+    /// lost because of it; a later report has another one.
     pub(crate) fn note(&self, edge: &str, header: &[u8]) {
         static LOG: LogThrottle = LogThrottle::new();
         match WorkerHealth::parse(header) {
@@ -41,13 +42,13 @@ impl HealthNotes {
             }
             Err(error) => {
                 if let Some(suppressed) = LOG.admit(Instant::now()) {
-                    tracing::warn!(edge, %error, suppressed, "how an edge is doing cannot be read");
+                    tracing::warn!(edge, %error, suppressed, "malformed edge health header");
                 }
             }
         }
     }
 
-    /// Writes it each second, for ever. What cannot be written is lost: workers say it again.
+    /// Writes the health each second, forever. If that fails it is lost; workers report it again.
     pub(crate) async fn keep_writing(&self) {
         static LOG: LogThrottle = LogThrottle::new();
         loop {
@@ -59,7 +60,7 @@ impl HealthNotes {
             if let Err(error) = self.store.note_health(&healths).await
                 && let Some(suppressed) = LOG.admit(Instant::now())
             {
-                tracing::warn!(%error, suppressed, "how edges are doing is not written: they say it again");
+                tracing::warn!(%error, suppressed, "failed to store edge health; edges will resend it");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! `/health/live`: whether the process answers. `/health/ready`: whether to send it requests.
+//! Probes: `/health/live` says that the process answers, `/health/ready` that it should get requests.
 
 use super::bounded::ListenerAdmission;
 use crate::feed::Feed;
@@ -17,9 +17,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 
-/// How long an answer of the store counts, so that many probes cost one query.
+/// Time for which an answer of the store is reused, so that many probes cost one query.
 const LOOK_LIFETIME: Duration = Duration::from_secs(1);
-/// How long the store may take for an answer; few probes wait longer.
+/// Time limit for an answer of the store; few probes wait longer.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The state of the probes.
@@ -30,43 +30,43 @@ pub(crate) struct Health {
     publisher: PublisherStatus,
     redis: Option<Arc<Redis>>,
     known_keys: Arc<KnownKeys>,
-    /// For how long what is published may be missing here.
+    /// Longest time for which published changes may be missing here.
     max_age: Duration,
-    /// For how long a listener may refuse all.
+    /// Longest time for which a listener may refuse all requests.
     unready_after: Duration,
     readiness: Arc<Readiness>,
 }
 
-/// Whether to send requests to this process.
+/// The readiness of this process for requests.
 #[derive(Default)]
 struct Readiness {
     stopping: AtomicBool,
     last_look: Mutex<Option<Look>>,
 }
 
-/// A look at the database.
+/// A check of the publisher's row in the database.
 #[derive(Clone, Copy, Debug)]
 struct Look {
     at: Instant,
     answered: bool,
-    /// Where the feed was at the first look that was answered, as the publisher has noted it.
+    /// The place of the feed that the publisher had noted at the first check that was answered.
     first: Option<Place>,
     missing: Option<Missing>,
 }
 
-/// A place that the feed has not come to here.
+/// A published place that the feed has not reached here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Missing {
     place: Place,
     since: Instant,
-    /// The last place that the publisher has noted, and when a look found it first.
+    /// The last place that the publisher has noted, and the time at which a check found it first.
     noted: (Place, Instant),
 }
 
 /// A generation of the feed, and a position in it.
 type Place = (u64, FeedPosition);
 
-/// Why the process is not ready.
+/// The reason why the process is not ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NotReady {
     Stopping,
@@ -76,11 +76,11 @@ enum NotReady {
 }
 
 impl Look {
-    /// The next look. What the publisher had noted before the first one is not missed: if Redis is gone for all, no control plane
-    /// gets it, and none is to be unready for that.
+    /// The next check. Places that the publisher had noted before the first check do not count as missing: if Redis is gone for all
+    /// control planes, none of them gets these changes, and none should be unready because of that.
     fn next(last: Option<Self>, published: Option<Place>, here: Place, at: Instant) -> Self {
         let first = last.and_then(|look| look.first).or(published);
-        // Not what a database has forgotten that was restored.
+        // A place that a restored database no longer has is not missing.
         let is_missing =
             |place| here < place && published.is_none_or(|published| published >= place);
         let still = last
@@ -96,7 +96,7 @@ impl Look {
         }
     }
 
-    /// Whether what others publish has not come for so long.
+    /// True if published changes have not arrived here for longer than `max_age`.
     fn is_cut_off(&self, max_age: Duration) -> bool {
         self.missing
             .is_some_and(|missing| missing.is_for_longer_than(max_age))
@@ -120,8 +120,9 @@ impl Missing {
         }
     }
 
-    /// Whether the publisher has gone on for so long. A Redis that is gone for all may have taken with it what it had just said to
-    /// have: then this place comes to no control plane, and the publisher notes no further one.
+    /// True if the publisher has noted further places more than `max_age` after this one was missed. A Redis that is gone for all
+    /// may have lost changes that it had just acknowledged: then no control plane reaches this place, and the publisher notes no
+    /// further one.
     fn is_for_longer_than(&self, max_age: Duration) -> bool {
         self.noted.1.saturating_duration_since(self.since) > max_age
     }
@@ -153,7 +154,7 @@ impl Health {
         self.readiness.stopping.store(true, Ordering::Relaxed);
     }
 
-    /// Whether to send requests to this process.
+    /// True if this process should get requests.
     pub(crate) async fn is_ready(&self) -> bool {
         self.check().await.is_ok()
     }
@@ -172,7 +173,7 @@ impl Health {
         Ok(())
     }
 
-    /// Looks at the row of the publisher at most once a [`LOOK_LIFETIME`]; probes that come meanwhile wait for the same answer.
+    /// Reads the row of the publisher at most once per [`LOOK_LIFETIME`]; probes that arrive meanwhile wait for its answer.
     async fn look(&self) -> Look {
         let mut last = self.readiness.last_look.lock().await;
         if let Some(look) = last.filter(|look| look.at.elapsed() < LOOK_LIFETIME) {
@@ -186,7 +187,7 @@ impl Health {
         look
     }
 
-    /// How far the feed that this process follows is published; the start if that is not known.
+    /// The published end of the feed that this process follows; the start if that is unknown.
     fn published(&self, state: &PublisherState) -> Place {
         let is_shared = self.redis.is_some() && state.kind == FeedKind::Redis.as_str();
         if is_shared && state.position > FeedPosition::START {
@@ -196,7 +197,7 @@ impl Health {
         }
     }
 
-    /// The state of Redis, which makes no process unready: without it the database answers.
+    /// The state of Redis, which never makes a process unready: without it the database answers.
     fn redis(&self) -> &'static str {
         match &self.redis {
             None => "none",
@@ -215,8 +216,8 @@ impl Health {
         })
     }
 
-    /// How far the scan of all keys has come. It makes no process unready: until it is complete the database is asked for each link, and
-    /// workers that start get no snapshot here.
+    /// Progress of the scan of all keys. It never makes a process unready: until it is complete the database is asked for each
+    /// link, and workers that start get no snapshot here.
     fn known_keys(&self) -> Value {
         let progress = self.known_keys.progress();
         json!({
@@ -241,8 +242,8 @@ pub(crate) async fn live() -> Response {
     Json(json!({ "status": "live" })).into_response()
 }
 
-/// Whether to send requests to a listener. It is not ready while it does nothing but refuse: then others lose nothing by its going. A
-/// listener that is crowded and gets on is ready, so that load takes no control plane away from the others, which would have it then.
+/// `/health/ready` of a listener. It is not ready while it only refuses requests: then the others lose nothing if it gets none. A
+/// crowded listener that makes progress is ready, because its load would move to the other control planes otherwise.
 pub(crate) async fn ready(
     State(health): State<Health>,
     Extension(listener): Extension<ListenerAdmission>,
@@ -275,7 +276,7 @@ mod tests {
 
     const MAX_AGE: Duration = Duration::from_secs(4);
 
-    /// Looks one after another, a second apart.
+    /// Checks one after another, a second apart.
     struct Looks(Option<Look>, Instant);
 
     impl Looks {
@@ -294,7 +295,7 @@ mod tests {
         let mut looks = Looks::new();
         let none = looks.next(None, HERE);
         assert!(!none.answered && none.first.is_none());
-        // As a process finds it whose Redis is gone, or that has just started.
+        // The state that a process finds whose Redis is gone, or that has just started.
         for _ in 0..2 {
             let same = looks.next(Some(LATER), (0, FeedPosition::START));
             assert!(same.answered && same.missing.is_none());
@@ -317,7 +318,7 @@ mod tests {
     fn a_process_is_cut_off_where_the_publisher_goes_on_and_not_where_it_has_stopped_as_well() {
         let mut looks = Looks::new();
         looks.next(Some(HERE), HERE);
-        // What Redis said to have before it was gone for all.
+        // Changes that Redis had acknowledged before it was gone for all.
         for seconds in 0..60 {
             let look = looks.next(Some(LATER), HERE);
             assert!(

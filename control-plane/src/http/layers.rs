@@ -18,10 +18,10 @@ use std::time::Duration;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
-/// How long browsers may remember what the API allows to an origin.
+/// Time for which browsers may cache the CORS permissions of an origin.
 const CORS_MAX_AGE: Duration = Duration::from_hours(1);
 
-/// Answers 503 at once if there is no permit for the client. A request puts it down while it waits for its body.
+/// Answers 503 at once if there is no permit for the client. A request releases it while it waits for its body.
 pub(crate) async fn limit_requests(
     State((app, requests)): State<(Arc<App>, Admission)>,
     mut request: Request,
@@ -31,7 +31,7 @@ pub(crate) async fn limit_requests(
     Ok(next.run(request).await)
 }
 
-/// Gives a request its permit, which it has as long as what this returns.
+/// Gives a request its permit, which it keeps as long as the returned value lives.
 pub(crate) fn admit(
     app: &App,
     requests: &Admission,
@@ -70,7 +70,7 @@ pub(crate) async fn limit_time(
         .map_err(|_| Problem::new(Kind::RequestTimeout))
 }
 
-/// Has the calls of the database for a request of an edge end while the edge waits, where its Envoy says for how long.
+/// Ends database calls for a request of an edge while the edge still waits, if its Envoy sends its timeout.
 pub(crate) async fn heed_edge_timeout(request: Request, next: Next) -> Response {
     let until = deadline::of_request(request.headers());
     deadline::within(until, next.run(request)).await
@@ -91,10 +91,7 @@ fn panicked(panic: &(dyn Any + Send)) -> Response {
         .copied()
         .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("no message");
-    tracing::error!(
-        message,
-        "a handler panicked: the request is answered with 500"
-    );
+    tracing::error!(message, "handler panicked; answering 500");
     Problem::new(Kind::Internal).into_response()
 }
 

@@ -1,7 +1,7 @@
-//! Rate limits around the API: which requests count, and what their answers say about it.
+//! Rate limits around the API: counting of requests, and the header fields of their answers.
 //!
-//! The fields are those of draft-ietf-httpapi-ratelimit-headers-11: `RateLimit-Policy` names the limits, `RateLimit` what they
-//! have left.
+//! The fields are defined in draft-ietf-httpapi-ratelimit-headers-11: `RateLimit-Policy` names the limits, `RateLimit` the
+//! remaining requests.
 
 use super::client_address::{Peer, client_address, network};
 use crate::http::app::App;
@@ -18,12 +18,12 @@ use std::sync::Arc;
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
-/// Marks the response to a request that was counted.
+/// Marks the response to a counted request.
 #[derive(Clone, Copy)]
 struct Counted;
 
-/// Refuses requests of addresses that are over their limit before anything is looked up for them. Those that [`count`] does not
-/// reach, for they have no valid key, count by their address here.
+/// Refuses requests of addresses that are over their limit before anything is looked up for them. Requests without a valid key,
+/// which do not reach [`count`], are counted by their address here.
 pub(crate) async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let Some(limiter) = &app.limiter else {
         return next.run(request).await;
@@ -66,7 +66,7 @@ pub(crate) fn address(app: &App, request: &Request) -> IpAddr {
     address_of(app, peer, request.headers())
 }
 
-/// The same by the parts of a request.
+/// The address, or the network, by which a client is counted, from its peer and headers.
 pub(crate) fn address_of(app: &App, peer: Option<Peer>, headers: &HeaderMap) -> IpAddr {
     let peer = peer.map_or(Ipv4Addr::UNSPECIFIED.into(), |peer| peer.0);
     let trusted = &app.config.server.trusted_proxies;

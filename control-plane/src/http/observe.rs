@@ -18,7 +18,7 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const MAX_REQUEST_ID_LENGTH: usize = 64;
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Measures a request, and traces it if it is sampled. The id that Envoy gave it is kept, so that both logs have the same one.
+/// Measures a request, and traces it if it is sampled. An id from Envoy is kept, so that both logs have one id for the request.
 pub(crate) async fn observe(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let start = Instant::now();
     let id = request_id(&request);
@@ -88,7 +88,7 @@ fn new_request_id() -> HeaderValue {
         .unwrap_or_else(|_| HeaderValue::from_static("unknown"))
 }
 
-/// The label of a method. Clients can invent methods, and label values are kept for ever.
+/// The label of a method. Clients can invent methods, and label values are kept forever.
 fn method_label(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",

@@ -1,7 +1,7 @@
 //! The OpenAPI document of the admin API, and a page that shows it.
 //!
-//! Handlers declare their part beside their code; what follows from it, such as the problems, is added here. `openapi.json` is
-//! written by `make reference`, and a test compares.
+//! Handlers declare their part beside their code; everything that follows from it, such as the problems, is added here. `make
+//! reference` writes `openapi.json`, and a test compares it.
 
 use super::api;
 use crate::problem::{self, Kind, MEDIA_TYPE};
@@ -16,7 +16,7 @@ use utoipa::openapi::{Components, Content, Ref, RefOr, ResponseBuilder};
 
 const PAGE: &str = include_str!("openapi/page.html");
 
-/// What the page may load: the document, and what is in it.
+/// Content security policy of the page: it may load the document, and nothing else from outside.
 const PAGE_POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; frame-ancestors 'none'",
 );
@@ -29,7 +29,7 @@ pub(crate) async fn json() -> Response {
     ([(header::CONTENT_TYPE, media_type)], TEXT.as_str()).into_response()
 }
 
-/// `GET /api/docs`: a page that shows the document, without anything of other hosts.
+/// `GET /api/docs`: a page that shows the document, without resources of other hosts.
 pub(crate) async fn page() -> Response {
     ([(header::CONTENT_SECURITY_POLICY, PAGE_POLICY)], Html(PAGE)).into_response()
 }
@@ -54,7 +54,7 @@ pub(crate) async fn page() -> Response {
 )]
 struct Frame;
 
-/// The document: what the routes say of themselves, and what follows from it.
+/// The document: the declarations of the routes, and everything that follows from them.
 fn document() -> utoipa::openapi::OpenApi {
     let mut document = Frame::openapi();
     document.merge(api::document());
@@ -107,7 +107,7 @@ fn add_problems(operation: &mut Operation, path: &str, components: &mut Componen
     }
 }
 
-/// The problems that an operation may answer: those of its own, and those that follow from what it has.
+/// The problems that an operation may answer: its own ones, and the ones that follow from its declaration.
 fn kinds(operation: &Operation, path: &str) -> Vec<Kind> {
     let parameters = operation.parameters.iter().flatten();
     let parameters = parameters.filter_map(|parameter| match parameter {
@@ -243,7 +243,7 @@ mod tests {
         found
     }
 
-    /// The document is made of the routes, so this holds for the router as well: a route without a rule answers no request.
+    /// The document is built from the routes, so this holds for the router as well: a route without a rule answers no request.
     /// Shlink's API has its own document.
     #[test]
     fn every_route_has_a_rule_and_is_documented() {

@@ -1,6 +1,6 @@
-//! Answers to changes, which are sent once the feed has carried what was changed.
+//! Answers to changes, which are sent once the feed has carried the changes.
 //!
-//! What is awaited travels with the response, so that the wait begins after the handler has released what it held
+//! The awaited changes travel with the response, so that the wait begins after the handler has released its permits
 //! ([`super::layers::wait_until_published`]).
 
 use crate::feed::{AwaitedChanges, Changed};
@@ -15,7 +15,7 @@ impl AwaitedChanges {
 }
 
 impl<T> Changed<T> {
-    /// The response that `view` makes of the outcome, which waits for the feed.
+    /// Converts the outcome to a response by `view`; the response waits for the feed.
     pub(crate) fn answer(self, view: impl FnOnce(T) -> Response) -> Response {
         self.awaited.attach_to(view(self.value))
     }

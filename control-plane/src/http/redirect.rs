@@ -1,5 +1,5 @@
-//! `/{code}` and paths below it: redirects answered by the control plane itself, for installations without Envoy. Visitors see the
-//! same as at an edge. A POST may be the form of a link with a password, see `unlock.rs`.
+//! `/{code}` and paths below it: redirects answered by the control plane itself, for installations without Envoy. Visitors get the
+//! answers of an edge. A POST may be the form of a link with a password, see `unlock.rs`.
 
 use super::pages::password_page;
 use crate::config::UnknownHosts;
@@ -57,7 +57,7 @@ pub(crate) async fn follow(app: &Arc<App>, request: Request) -> Response {
         Ok((record, has_visits)) => {
             visit.set_used_up(!has_visits);
             let decision = decide(&key, &record, &visit);
-            // As at an edge, where such a request passes.
+            // An edge would pass such a request on.
             let is_orphan = decision.outcome == Outcome::NotFound;
             if counts && !(is_orphan && visit.has_other_method()) {
                 counting::count(app, &visit, &key, &decision);
@@ -80,12 +80,12 @@ pub(crate) async fn follow(app: &Arc<App>, request: Request) -> Response {
     }
 }
 
-/// For how long shared caches may serve a redirect that they cannot ask for, in seconds: it may have changed meanwhile.
+/// Seconds for which shared caches may serve a redirect after a failed revalidation: it may have changed meanwhile.
 const LATE_ON_ERROR: u64 = 300;
 
-/// The `Cache-Control` of a redirect that shared caches may keep for so many seconds, and then serve for as long while they ask again,
-/// and for [`LATE_ON_ERROR`] where that fails (RFC 5861), but not beyond the end of the link. `None` if they may not, or visitors differ in
-/// what they get.
+/// The `Cache-Control` of a redirect that shared caches may keep for `seconds`, and then serve for as long while they revalidate
+/// it, and for [`LATE_ON_ERROR`] if that fails (RFC 5861), but not beyond the end of the link. `None` if they must not keep it, or
+/// if visitors get different answers.
 fn for_shared_caches(record: &Record<&[u8]>, now: u64, seconds: u64) -> Option<HeaderValue> {
     let Record::Link(link) = record else {
         return None;
@@ -101,12 +101,13 @@ fn for_shared_caches(record: &Record<&[u8]>, now: u64, seconds: u64) -> Option<H
     HeaderValue::from_str(&text).ok()
 }
 
-/// What a visitor gets.
+/// The decision for a visitor.
 fn decide<'a>(key: &LinkKey, record: &'a Record<String>, visit: &Visit<'_>) -> Decision<'a> {
     Decision::of(&record.as_bytes(), key.to_string().as_bytes(), visit)
 }
 
-/// Whether there is a visit left for a visitor, if the link has a limit. A redirect uses one if its request is a visit.
+/// True unless the link has a limit and no uses left, where that matters for the decision. A redirect takes one use if its request
+/// counts as a visit.
 async fn admit(
     app: &App,
     key: &LinkKey,
@@ -145,12 +146,12 @@ fn log_failure(key: &LinkKey, error: &StoreError) {
     }
 }
 
-/// Whether a path may be that of a link, or go on behind one.
+/// True if a path may be the path of a link, or continue one.
 pub(crate) fn may_be_link(uri: &Uri) -> bool {
     Code::parse(behind_code(uri.path()).0).is_ok()
 }
 
-/// Answers a visitor of a path that is of no link.
+/// Answers a visitor of a path that cannot belong to a link.
 pub(crate) fn no_code(app: &App, request: &Request) -> Response {
     let domains = app.domains.current();
     let Some(domain) = requested_domain(app, &domains, request.headers()) else {
@@ -162,7 +163,7 @@ pub(crate) fn no_code(app: &App, request: &Request) -> Response {
     page(app, Outcome::NotFound, domains.brand(domain))
 }
 
-/// As at an edge, a GET alone may be an orphan visit.
+/// Counts an orphan visit. Only a GET can be one, as at an edge.
 fn note_orphan(app: &App, request: &Request, domain: &Domain, kind: OrphanKind) {
     let (uri, headers) = (request.uri(), request.headers());
     if request.method() == Method::GET && is_counted(request.method(), headers) {
@@ -184,7 +185,7 @@ pub(crate) fn root(app: &App, request: &Request, home: Option<Response>) -> Resp
     answer.unwrap_or_else(|| page(app, Outcome::NotFound, domains.brand(domain)))
 }
 
-/// Answers for a host that is not known: it may be that of a domain that was just made.
+/// Answers for an unknown host, which may be the host of a domain that was just made.
 pub(crate) fn unknown_host(app: &App) -> Response {
     let outcome = if app.domains.is_outdated() {
         Outcome::Unavailable
@@ -194,7 +195,7 @@ pub(crate) fn unknown_host(app: &App) -> Response {
     page(app, outcome, Brand::default())
 }
 
-/// The link that a request is for. `None` if its path names no code, or its host no domain.
+/// The key of the link that a request is for. `None` if its path names no code, or its host no domain.
 pub(super) fn requested_key(app: &App, uri: &Uri, headers: &HeaderMap) -> Option<LinkKey> {
     let code = Code::parse(behind_code(uri.path()).0).ok()?;
     let domains = app.domains.current();
@@ -247,7 +248,7 @@ fn answer(
     response
 }
 
-/// The redirect; `None` if the stored target is no header value, which the checks rule out.
+/// The redirect; `None` if the stored target is not a valid header value, which the checks rule out.
 fn redirect(outcome: Outcome, status: RedirectStatus, location: &[u8]) -> Option<Response> {
     let location = HeaderValue::from_bytes(location).ok()?;
     let status = StatusCode::from_u16(status.code()).ok()?;
@@ -265,7 +266,7 @@ fn found(target: &str, outcome: Outcome) -> Option<Response> {
     redirect(outcome, RedirectStatus::Found, target.as_bytes())
 }
 
-/// Counts a visit, under the outcomes of the edges' metrics.
+/// Counts a request, by the outcomes of the edges' metrics.
 fn count(outcome: Outcome) {
     counter!(REDIRECTS, "outcome" => outcome.name()).increment(1);
 }

@@ -1,8 +1,8 @@
 //! `/rest/v3`: the REST API of Shlink 5.1, for its clients.
 //!
-//! Handlers only translate: requests into those of the admin API, whose functions read their values, check the caller
-//! and carry them out, and what comes of them into Shlink's JSON. What edgelink does not have is refused where it is
-//! asked for.
+//! Handlers only translate: requests into requests of the admin API, whose functions read their values, check the caller
+//! and carry them out, and the outcomes into Shlink's JSON. Requests for features that edgelink does not have are
+//! refused.
 
 mod domains;
 mod failure;
@@ -29,7 +29,7 @@ use http::{HeaderValue, StatusCode, header};
 use serde_json::json;
 use std::sync::Arc;
 
-/// The version of Shlink whose API this is. Clients choose by it what they offer.
+/// The version of Shlink that is emulated. Clients offer features by it.
 const VERSION: &str = "5.1.5";
 
 const HEALTH_TYPE: HeaderValue = HeaderValue::from_static("application/health+json");
@@ -72,7 +72,7 @@ pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
     api::protected(routes, app)
 }
 
-/// `GET /health`, without a key: whether to send requests here.
+/// `GET /health`, without a key: the readiness of this process.
 pub(crate) async fn health(State(health): State<Health>) -> Response {
     let (status, word) = if health.is_ready().await {
         (StatusCode::OK, "pass")
@@ -87,7 +87,7 @@ pub(crate) async fn health(State(health): State<Health>) -> Response {
     (status, [(header::CONTENT_TYPE, HEALTH_TYPE)], Json(body)).into_response()
 }
 
-/// `GET /mercure-info`: there is no Mercure hub, as in a Shlink that is not connected to one.
+/// `GET /mercure-info`: there is no Mercure hub, as in a Shlink instance without one.
 async fn mercure_info() -> Failure {
     Failure::shown(Shown {
         status: StatusCode::NOT_IMPLEMENTED,

@@ -1,5 +1,5 @@
-//! Passwords of links that visitors give: `POST /{code}` here, and `POST /edge/v1/unlock/{domain}/{code}` of an edge whose visitor
-//! has given one.
+//! Passwords of links that visitors enter: `POST /{code}` here, and `POST /edge/v1/unlock/{domain}/{code}` from an edge whose
+//! visitor has entered one.
 
 use super::client_address::{Peer, client_address, network};
 use super::pages::password_page;
@@ -27,21 +27,21 @@ use metrics::counter;
 use std::net::{IpAddr, Ipv4Addr};
 use tokio::time::Instant;
 
-/// What became of a password.
+/// The outcome of an attempt to unlock a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Unlocking {
-    /// It is right; the value of the cookie.
+    /// The password is right; the value of the cookie.
     Opened(String),
-    /// It is wrong.
+    /// The password is wrong.
     Wrong,
-    /// There were too many tries; the seconds until there may be another one.
+    /// There were too many tries; the seconds until another one is allowed.
     Limited(u64),
-    /// There is no such link, it is over, or it has no password.
+    /// There is no such link, it has expired, or it has no password.
     NotLocked,
 }
 
-/// Checks the password in a form for a link, or for a path that goes on behind its code. The form is waited for only if the link has a
-/// password. `address` is that of the visitor.
+/// Checks the password in a form for a link, or for a path that continues after its code. The form is received only if the link has
+/// a password. `address` is the visitor's.
 pub(super) async fn unlock(
     app: &App,
     (key, is_below): (&LinkKey, bool),
@@ -66,14 +66,14 @@ async fn check(
     form: impl Future<Output = Result<Bytes, BodyError>>,
     address: IpAddr,
 ) -> Result<Unlocking, Problem> {
-    // What has no password costs no more than a lookup.
+    // A link without a password costs no more than a lookup.
     let record = app.resolver.resolve(key).await?.record;
     if !is_locked(&record.as_bytes(), is_below, clock::unix_seconds()) {
         return Ok(Unlocking::NotLocked);
     }
     let form = form.await?;
-    // A try is taken before the password is looked at, and comes back if that is right. Of an address few are under way at once, so that
-    // those with the right one do not use up its tries.
+    // A try is taken before the password is checked, and returned if it is right. Few tries of an address run at once, so that
+    // visitors with the right password do not use up its tries.
     let address = network(address);
     let giver = Claim::of_address(address);
     let deadline = deadline::or_sooner(Instant::now() + app.config.server.request_timeout_ms);
@@ -83,14 +83,14 @@ async fn check(
         Err(seconds) => return Ok(Unlocking::Limited(seconds)),
     };
     let unlocking = compare(app, key, &form, giver).await;
-    // What fails here costs its sender nothing.
+    // A failure on our side costs the sender no try.
     if !matches!(unlocking, Ok(Unlocking::Wrong)) {
         taken.give_back().await;
     }
     unlocking
 }
 
-/// Compares the password of a form with that of the link.
+/// Compares the password of a form with the link's.
 async fn compare(
     app: &App,
     key: &LinkKey,
@@ -113,8 +113,8 @@ async fn compare(
     Ok(Unlocking::Opened(cookie))
 }
 
-/// Answers a form that a visitor has sent to the address of a link. `None` if it is no form, does not come, or is for a link without a password, or
-/// one that is over.
+/// Answers a form that a visitor has sent to the address of a link. `None` if it is not a form, does not arrive, or is for a link
+/// that has no password, or has expired.
 pub(crate) async fn answer(app: &App, request: Request) -> Option<Response> {
     let (head, body) = request.into_parts();
     let media_type = head.headers.get(header::CONTENT_TYPE);
@@ -123,7 +123,7 @@ pub(crate) async fn answer(app: &App, request: Request) -> Option<Response> {
         return None;
     }
     let Some(key) = requested_key(app, &head.uri, &head.headers) else {
-        // The host may be that of a domain that was just made.
+        // The host may belong to a domain that was just made.
         let unavailable = || app.pages.unavailable(Brand::default());
         return app.domains.is_outdated().then(unavailable);
     };
@@ -160,7 +160,7 @@ pub(crate) async fn answer(app: &App, request: Request) -> Option<Response> {
             Some(response)
         }
         Ok(Unlocking::NotLocked) => None,
-        // It is no form, or has not come.
+        // It is not a form, or has not arrived.
         Err(problem) if problem.status().is_client_error() => None,
         Err(_) => Some(app.pages.unavailable(brand)),
     }
@@ -182,7 +182,7 @@ fn see_again(path: &str, cookie: &str) -> Response {
     (StatusCode::SEE_OTHER, headers).into_response()
 }
 
-/// What an edge gets for a form of its visitor.
+/// The answer to an edge for a form of its visitor.
 pub(super) fn for_edge(unlocking: Unlocking) -> Response {
     match unlocking {
         Unlocking::Opened(cookie) => {

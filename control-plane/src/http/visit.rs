@@ -1,4 +1,4 @@
-//! A visit of the control plane itself, as the rules of a link look at it.
+//! A visit of the control plane itself, as the rules of a link see it.
 
 use crate::clicks::OwnClicks;
 use crate::clock;
@@ -11,23 +11,23 @@ use edgelink_wire::rules::Visitor;
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
 use std::net::IpAddr;
 
-/// The path of a request as its visitor has sent it, where links stand among the paths of others.
+/// The path of a request as its visitor has sent it, for installations whose links share a host with other paths.
 #[derive(Clone, Debug)]
 pub(crate) struct SentPath(pub(crate) Uri);
 
-/// The first segment of a path, and what follows it, from its slash on; empty where there is none.
+/// The first segment of a path, and the rest of the path from its slash on; empty if there is none.
 pub(super) fn behind_code(path: &str) -> (&str, &str) {
     let segments = path.strip_prefix('/').unwrap_or_default();
     let slash = segments.find('/').unwrap_or(segments.len());
     segments.split_at_checked(slash).unwrap_or((segments, ""))
 }
 
-/// Whether a request may be a click or an orphan visit: what is loaded before its visitor wants it is none.
+/// True if a request may be a click or an orphan visit: a prefetch is neither.
 pub(super) fn is_counted(method: &Method, headers: &HeaderMap) -> bool {
     is_visit(method.as_str().as_bytes()) && !is_prefetch(headers)
 }
 
-/// True for a request that is made before its visitor wants it.
+/// True for a prefetch: a request that is sent before its visitor wants it.
 fn is_prefetch(headers: &HeaderMap) -> bool {
     let says_so = |(name, value): (&HeaderName, &HeaderValue)| {
         attributes::is_prefetch(name.as_str().as_bytes(), value.as_bytes())
@@ -35,7 +35,7 @@ fn is_prefetch(headers: &HeaderMap) -> bool {
     headers.iter().any(says_so)
 }
 
-/// Whether a visitor does not want to be described.
+/// True if a visitor has opted out of attributes.
 fn is_opt_out(headers: &HeaderMap) -> bool {
     ["dnt", "sec-gpc"].into_iter().any(|name| {
         let value = headers.get(name);
@@ -54,12 +54,12 @@ pub(super) struct Visit<'v> {
     now: u64,
     is_used_up: bool,
     has_other_method: bool,
-    /// What gives ids to clicks; `None` if the visit is no click.
+    /// The source of click ids; `None` if the visit is not a click.
     clicks: Option<&'v OwnClicks>,
 }
 
 impl<'v> Visit<'v> {
-    /// The visit of a request that has just come.
+    /// The visit of a request that has just arrived.
     pub(super) fn new(
         config: &'v Config,
         uri: &'v Uri,
@@ -81,22 +81,22 @@ impl<'v> Visit<'v> {
         }
     }
 
-    /// Notes whether the link has a limit of visits, and none are left.
+    /// Records whether the link has a limit, and no uses are left.
     pub(super) fn set_used_up(&mut self, is_used_up: bool) {
         self.is_used_up = is_used_up;
     }
 
-    /// Notes whether the method is neither GET nor HEAD.
+    /// Records whether the method is neither GET nor HEAD.
     pub(super) fn set_method(&mut self, method: &Method) {
         self.has_other_method = !matches!(*method, Method::GET | Method::HEAD);
     }
 
-    /// Notes that the visit counts if it is redirected.
+    /// Records that the visit counts if it is redirected.
     pub(super) fn set_clicks(&mut self, clicks: &'v OwnClicks) {
         self.clicks = Some(clicks);
     }
 
-    /// Whether the visitor does not want to be described.
+    /// True if the visitor has opted out of attributes.
     pub(super) fn is_opt_out(&self) -> bool {
         is_opt_out(self.headers)
     }
@@ -111,7 +111,7 @@ impl<'v> Visit<'v> {
         self.header(&header::REFERER)
     }
 
-    /// Whether redirects of links that are not crawlable are to say so.
+    /// True if redirects of links that are not crawlable ask search engines not to list them.
     pub(super) fn asks_not_to_list(&self) -> bool {
         self.links.noindex
     }

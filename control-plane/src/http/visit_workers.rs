@@ -1,4 +1,4 @@
-//! The last words of workers of edges that hold visits, gathered until they are written.
+//! The times at which edges' workers that hold leased uses were last heard of, gathered until they are written.
 
 use crate::config::VisitsConfig;
 use crate::latest::Latest;
@@ -10,14 +10,14 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The longest wait until it is written: in one statement for many workers.
+/// Longest time until the notes are written: in one statement for many workers.
 const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The most workers that are waited for and remembered: those of 10,000 edges with 16 workers each hold no visits all at once. Further
-/// ones are noted with a later request of theirs.
+/// Limit on the workers that are waiting or remembered: not all workers of 10,000 edges, 16 each, hold uses at once. Further ones
+/// are noted with a later request.
 const MAX_WORKERS: usize = 65_536;
 
-/// The last words of workers. Each is noted once in a part of the grace, so that what they ask costs no write.
+/// The workers that were heard of. Each is written once in a fraction of the grace period, so that a request costs no write.
 pub(crate) struct WorkerNotes {
     store: Arc<Store>,
     latest: Latest<WorkerId, ()>,
@@ -49,7 +49,7 @@ impl WorkerNotes {
         self.latest.note(worker, (), |(), ()| ());
     }
 
-    /// Writes it, for ever. What cannot be written is written with a later word of the worker.
+    /// Writes the notes, forever. If that fails, a later request of the worker is noted.
     pub(crate) async fn keep_writing(&self) {
         static LOG: LogThrottle = LogThrottle::new();
         let pause = (self.interval / 2).min(FLUSH_INTERVAL);
@@ -64,7 +64,7 @@ impl WorkerNotes {
             if let Err(error) = self.store.note_workers(&workers).await {
                 self.forget(&workers);
                 if let Some(suppressed) = LOG.admit(Instant::now()) {
-                    tracing::warn!(%error, suppressed, "that workers were heard of is not written: it is tried again with their next requests");
+                    tracing::warn!(%error, suppressed, "failed to store the last contact of workers; retrying with their next requests");
                 }
             }
         }

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 /// Token buckets by key, bounded in number.
 pub(super) struct LocalBuckets {
     start: Instant,
-    /// `None` is a full bucket, from which none was taken yet.
+    /// `None` is a full bucket, from which nothing was taken yet.
     buckets: Cache<String, Arc<Mutex<Option<Bucket>>>>,
 }
 
 impl LocalBuckets {
-    /// At most `max` buckets, each of which is full after `longest`.
+    /// Creates at most `max` buckets, each of which is full after `longest`.
     pub(super) fn new(max: u64, longest: Duration) -> Self {
         Self {
             start: Instant::now(),
@@ -24,12 +24,12 @@ impl LocalBuckets {
         }
     }
 
-    /// Takes a token of each, or of none if one of them has none.
+    /// Takes a token from each bucket, or from none if one is empty.
     pub(super) fn take(&self, keyed: &[KeyedBucket]) -> Taken {
         self.take_at(keyed, || self.now())
     }
 
-    /// Gives back what a request has taken of each.
+    /// Returns the tokens of a request.
     pub(super) fn give_back(&self, keyed: &[KeyedBucket]) {
         self.give_back_at(keyed, || self.now());
     }
@@ -40,7 +40,7 @@ impl LocalBuckets {
 
     fn give_back_at(&self, keyed: &[KeyedBucket], now: impl Fn() -> u64) {
         for KeyedBucket { key, rate } in keyed {
-            // One that was dropped since is full.
+            // A bucket that was dropped since is full.
             let Some(entry) = self.buckets.get(key) else {
                 continue;
             };
@@ -55,10 +55,10 @@ impl LocalBuckets {
         *entry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The buckets of requests come in the same order always, so that no two wait for each other. The clock is read while they
-    /// are locked, so that it goes back for none.
+    /// Locks the buckets always in the same order, which prevents deadlocks. The clock is read under the locks, so that it goes
+    /// back for none of them.
     fn take_at(&self, keyed: &[KeyedBucket], now: impl Fn() -> u64) -> Taken {
-        // A request that is refused makes no buckets: a stranger could fill them.
+        // A refused request creates no buckets: otherwise strangers could fill the table.
         let known: Vec<_> = keyed
             .iter()
             .map(|bucket| (bucket.rate, self.known(&bucket.key)))

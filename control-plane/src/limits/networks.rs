@@ -1,13 +1,13 @@
-//! The networks by which a client counts.
+//! The networks against which a client counts.
 
 use crate::token_bucket::{KeyedBucket, Rate};
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Prefixes of IPv6 that customers are given whole (RFC 6177, BCP 157), with how many times the rate of a /64 each may have:
-/// a /48 is 65,536 networks of a /64, and one customer.
+/// IPv6 prefixes that are assigned to single customers (RFC 6177, BCP 157), with their multiple of the rate of a /64: a /48
+/// is 65,536 networks of a /64, and one customer.
 const WIDER: [(u32, u32); 2] = [(56, 4), (48, 16)];
 
-/// The buckets of a client: one of its address, or of its /64, and of IPv6 one of each wider network, which holds more.
+/// The buckets of a client: one for its address, or for its /64, and for IPv6 one for each wider network, which holds more.
 pub(super) fn buckets(prefix: &str, address: IpAddr, rate: Rate) -> Vec<KeyedBucket> {
     let narrow = KeyedBucket {
         key: format!("{prefix}:{address}"),

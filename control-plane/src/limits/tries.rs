@@ -1,4 +1,4 @@
-//! How often strangers may do something, such as trying a password: by their address, and by what it is about from all addresses.
+//! Limits on attempts of strangers, such as at passwords: by address, and by subject over all addresses.
 
 use super::local::LocalBuckets;
 use super::{PREFIX, networks, report_degraded};
@@ -10,35 +10,35 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Of an address: 10 tries at once, and then one every 10 seconds.
+/// For an address: 10 attempts at once, then one every 10 seconds.
 const ADDRESS: Rate = Rate {
     capacity: 100,
     per_second: 1,
     cost: 10,
 };
 
-/// Of a link or an account: 60 tries at once, and then one every 2 seconds.
+/// For a link or an account: 60 attempts at once, then one every 2 seconds.
 const SUBJECT: Rate = Rate {
     capacity: 120,
     per_second: 1,
     cost: 2,
 };
 
-/// Of passwords of links.
+/// Attempts at link passwords.
 pub(crate) const PASSWORDS: Budget = Budget {
     name: "try",
     address: ADDRESS,
     subject: SUBJECT,
 };
 
-/// Of logins to the console, from which visitors who try passwords of links are apart.
+/// Logins to the console, separate from attempts at link passwords.
 pub(crate) const LOGINS: Budget = Budget {
     name: "login",
     ..PASSWORDS
 };
 
-/// Of logins that come back from a provider of OpenID Connect, which many people of one address may do in the morning, and whose secret
-/// cannot be guessed: 60 at once, and then one a second.
+/// Logins returning from an OpenID Connect provider, which many people behind one address may do in the morning, and whose secret
+/// cannot be guessed: 60 at once, then one a second.
 pub(crate) const PROVIDER_LOGINS: Budget = Budget {
     name: "oidc",
     address: Rate {
@@ -49,11 +49,11 @@ pub(crate) const PROVIDER_LOGINS: Budget = Budget {
     subject: SUBJECT,
 };
 
-/// Buckets in this process.
+/// Most buckets in this process.
 const MAX_BUCKETS: u64 = 100_000;
 
-/// A try that was taken. A right password gives it back, so that many people of one address may give theirs; it is taken before
-/// the password is checked, so that no number of requests at once checks more.
+/// A counted attempt. A correct password gives it back, so that many people behind one address can enter theirs; it is taken before
+/// the password is checked, so that concurrent requests cannot check more.
 #[must_use = "a try is given back where the password was right, or stays taken"]
 pub(crate) struct Try<'a> {
     tries: &'a Tries,
@@ -61,7 +61,7 @@ pub(crate) struct Try<'a> {
     place: Place,
 }
 
-/// Where a try was taken.
+/// The place where an attempt was counted.
 #[derive(Clone, Copy)]
 enum Place {
     Redis,
@@ -69,7 +69,7 @@ enum Place {
 }
 
 impl Try<'_> {
-    /// Gives the try back. One of a Redis that does not answer any more stays taken.
+    /// Gives the attempt back. If Redis no longer answers, it stays taken.
     pub(crate) async fn give_back(self) {
         match (self.place, &self.tries.redis) {
             (Place::Redis, Some(redis)) => {
@@ -82,7 +82,7 @@ impl Try<'_> {
     }
 }
 
-/// What is counted, by all control planes of a Redis together. Without Redis, and while it does not answer, each counts by itself.
+/// Counts attempts together with all control planes of a Redis. Without Redis, or while it does not answer, each counts alone.
 pub(crate) struct Tries {
     budget: Budget,
     redis: Option<Arc<Redis>>,
@@ -102,8 +102,8 @@ impl Tries {
         }
     }
 
-    /// Takes a try that is about `subject`: the key of a link, or an account, whose password is tried. The seconds until there is one,
-    /// at least 1, if there is none now.
+    /// Takes an attempt at `subject`: the key of a link, or an account. If there is none now, the error is the seconds until there is,
+    /// at least 1.
     pub(crate) async fn take(
         &self,
         subject: impl Display,
@@ -112,8 +112,8 @@ impl Tries {
         self.take_of(Some(subject), Some(address)).await
     }
 
-    /// The same where the address does not matter, or what it is about: an API key cannot be guessed, and strangers could keep its
-    /// holder out.
+    /// Takes an attempt without address or without subject: an API key cannot be guessed, and strangers could otherwise lock out its
+    /// holder.
     pub(crate) async fn take_of(
         &self,
         subject: Option<impl Display>,
@@ -127,7 +127,7 @@ impl Tries {
         let address = address.map_or_else(Vec::new, |address| {
             networks::buckets(&format!("{PREFIX}{name}"), address, self.budget.address)
         });
-        // A stranger may have made it up: of any length it takes the same memory.
+        // Hashed, so that invented subjects of any length take equal memory.
         let digest = subject.map(|subject| hex::encode(Sha256::digest(subject.to_string())));
         let subject = digest.map(|digest| bucket(&digest, self.budget.subject));
         let buckets: Vec<KeyedBucket> = address.into_iter().chain(subject).collect();

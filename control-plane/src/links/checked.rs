@@ -1,7 +1,7 @@
-//! Contents of links whose targets were checked: nothing else becomes that of a link.
+//! Link contents with checked targets: links take no other content.
 //!
-//! A target gets into one by [`CheckedTarget`] or [`CheckedRules`], which the rules of targets alone make, or with a link that
-//! exists: such a link stays, whatever new ones may not lead to by now.
+//! A target gets into one by [`CheckedTarget`] or [`CheckedRules`], which only the checks create, or from an existing link: that
+//! keeps its targets, even if new links may no longer have them.
 
 use super::model::{Link, LinkContent, LinkDetails};
 use super::utm;
@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::ops::Deref;
 
-/// A target that links may have.
+/// A target that passed the checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckedTarget(TargetUrl);
 
@@ -32,7 +32,7 @@ impl CheckedTarget {
     }
 }
 
-/// Conditional targets that links may have.
+/// Conditional targets that passed the checks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckedRules(Vec<Rule>);
 
@@ -48,7 +48,7 @@ impl CheckedRules {
         rules::read(object, &check_in_rule(rules)).map(Self)
     }
 
-    /// Reads the list of such an object: the rules that can be read, and everything that is wrong.
+    /// Reads the list of such an object: the valid rules, and all errors.
     #[must_use]
     pub fn read_list(list: Option<Value>, rules: &TargetRules<'_>) -> (Self, Vec<RuleError>) {
         let (read, errors) = rules::read_list(list, &check_in_rule(rules));
@@ -56,7 +56,7 @@ impl CheckedRules {
     }
 }
 
-/// A target of a rule is checked as that of a link is.
+/// Checks a target of a rule like that of a link.
 fn check_in_rule<'a>(
     rules: &'a TargetRules<'_>,
 ) -> impl Fn(&str) -> Result<String, Cow<'static, str>> + 'a {
@@ -66,7 +66,7 @@ fn check_in_rule<'a>(
     }
 }
 
-/// A target that no link may have any more.
+/// A target that links may no longer have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field} {error}")]
 pub struct WrongTarget {
@@ -76,7 +76,7 @@ pub struct WrongTarget {
     pub error: TargetError,
 }
 
-/// The content of a link, whose targets were checked.
+/// The content of a link with checked targets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckedContent(LinkContent);
 
@@ -89,28 +89,28 @@ impl Deref for CheckedContent {
 }
 
 impl CheckedContent {
-    /// That of a link to `target` with no other property.
+    /// Creates the content of a link to `target` without other properties.
     #[must_use]
     pub fn to(target: CheckedTarget) -> Self {
         Self(LinkContent::to(target.0))
     }
 
-    /// A content without a target, on which the other properties of a link are checked whose target was refused.
+    /// Creates a content without a target, for checking the other properties of a link whose target was refused.
     #[must_use]
     pub fn without_target() -> Self {
         Self(LinkContent::to(TargetUrl::from_store("")))
     }
 
-    /// That of a link that exists.
+    /// Takes the content of an existing link.
     #[must_use]
     pub fn existing(link: &Link) -> Self {
         Self(link.content.clone())
     }
 
-    /// That of a link from which one is made that is as good as new: each of its targets is checked again.
+    /// Takes the content of a link that is recreated, and checks all of its targets again.
     ///
     /// # Errors
-    /// The first target that no link may have any more.
+    /// The first target that links may no longer have.
     pub fn renewed(content: &LinkContent, rules: &TargetRules<'_>) -> Result<Self, WrongTarget> {
         for (field, target) in content.targets() {
             let checked = rules.check(target);
@@ -124,7 +124,7 @@ impl CheckedContent {
         self.0.target = target.0;
     }
 
-    /// Replaces the target of a link that is over.
+    /// Replaces the target for the time after expiry.
     pub fn set_expired_url(&mut self, target: Option<CheckedTarget>) {
         self.0.details.expired_url = target.map(|target| target.as_str().to_owned());
     }
@@ -134,7 +134,7 @@ impl CheckedContent {
         self.0.details.rules = rules.0;
     }
 
-    /// Replaces campaign parameters of the target, which leads to the same place.
+    /// Replaces campaign parameters of the target, which otherwise stays the same.
     ///
     /// # Errors
     /// [`TargetError::Length`] if the target becomes too long.
@@ -146,7 +146,7 @@ impl CheckedContent {
         Ok(())
     }
 
-    /// All properties that are no targets.
+    /// All properties except targets.
     pub fn others(&mut self) -> OtherProperties<'_> {
         let LinkContent {
             target: _,
@@ -170,7 +170,7 @@ impl CheckedContent {
                     crawlable,
                     track_conversions,
                     password,
-                    // Those of a tombstone, and of a later version.
+                    // Properties of a tombstone, and of a later version.
                     kept: _,
                     later: _,
                 },
@@ -202,7 +202,7 @@ impl CheckedContent {
     }
 }
 
-/// The properties of a [`LinkContent`] that are no targets.
+/// The properties of a [`LinkContent`] except targets.
 #[derive(Debug)]
 #[expect(missing_docs, reason = "they are those of the content")]
 pub struct OtherProperties<'c> {

@@ -1,10 +1,10 @@
-//! What a change changes, for the audit log: the properties as the API names them, with their values before and after.
+//! Differences between link contents, for the audit log: properties as the API names them, with their values before and after.
 
 use super::model::LinkContent;
 use crate::timestamp;
 use serde_json::{Map, Value, json};
 
-/// Properties whose values stay out of the log: it says only whether there is one.
+/// Properties whose values stay out of the log, which only shows if there is one.
 const SECRETS: [&str; 1] = ["password"];
 
 /// The properties in which two contents differ, as `{"title": {"from": null, "to": "a"}}`.

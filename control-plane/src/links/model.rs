@@ -1,4 +1,4 @@
-//! A link in the control plane: the record that edges get, and fields for people.
+//! A link in the control plane: the record for edges, and fields for people.
 
 use crate::tenancy::Scope;
 use edgelink_wire::password::UnlockKey;
@@ -9,7 +9,7 @@ use edgelink_wire::{Code, Domain, LinkKey, LinkRecord, LinkState, Record, Redire
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// A link as the store keeps it.
+/// A link in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
     /// Its number, the primary key.
@@ -24,7 +24,7 @@ pub struct Link {
     pub owner_id: Option<u64>,
     /// The part that can be changed.
     pub content: LinkContent,
-    /// How often it was visited before it was imported.
+    /// Clicks from before the import.
     pub imported_visits: u64,
     /// Unix time in milliseconds.
     pub created_at: u64,
@@ -37,17 +37,17 @@ pub struct Link {
 /// The part of a link that its owner sets and may change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkContent {
-    /// Where the link goes.
+    /// The target.
     pub target: TargetUrl,
     /// The status code of the redirect.
     pub redirect: RedirectStatus,
-    /// Whether it redirects at all.
+    /// Switch for the redirect.
     pub state: LinkState,
     /// The first second (unix time) in which it redirects.
     pub valid_since: Option<u64>,
     /// The first second (unix time) in which it no longer redirects.
     pub valid_until: Option<u64>,
-    /// Whether the visitor's query is merged into the target's.
+    /// Set to merge the visitor's query into the target's.
     pub forward_query: bool,
     /// For people; at most 512 characters.
     pub title: Option<String>,
@@ -55,49 +55,49 @@ pub struct LinkContent {
     pub tags: Vec<String>,
     /// Its id in another system, unique in the tenant; at most 255 bytes.
     pub external_id: Option<String>,
-    /// Whether it is put away: it redirects as before.
+    /// Set for an archived link, which still redirects.
     pub archived: bool,
     /// Rarely used properties.
     pub details: LinkDetails,
 }
 
-/// Rarely used properties of a link: one JSON object in the store. What has its default is not written, so that the hash of
-/// a content stays the same when properties are added.
+/// Rarely used properties of a link: one JSON object in the store. Defaults are not written, so that the hash of a content
+/// stays the same when properties are added.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LinkDetails {
     /// For people, with lines; at most 4,096 characters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub notes: Option<String>,
-    /// How many visits it has; `None` without a limit.
+    /// Limit of uses; `None` for no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_visits: Option<u64>,
-    /// True if bots use none of these.
+    /// True if bots do not count towards that limit.
     #[serde(skip_serializing_if = "is_false")]
     pub spares_bots: bool,
-    /// Conditional targets, the first of which counts whose conditions hold.
+    /// Conditional targets; the first one whose conditions hold applies.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<Rule>,
-    /// Where visitors are sent when the link is over.
+    /// Target after expiry.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expired_url: Option<String>,
-    /// Whether what follows the code in the path is appended to that of the target.
+    /// Set to append the rest of the path after the code to the target's path.
     #[serde(skip_serializing_if = "is_false")]
     pub forward_path: bool,
-    /// Whether search engines may list the link.
+    /// Set to let search engines index the link.
     #[serde(skip_serializing_if = "is_false")]
     pub crawlable: bool,
-    /// Whether the target gets the id of each click, by which a conversion is reported.
+    /// Set to pass the id of each click to the target, for reporting conversions.
     #[serde(skip_serializing_if = "is_false")]
     pub track_conversions: bool,
-    /// The hash of the password that visitors have to give: a PHC string.
+    /// Hash of the password for visitors: a PHC string.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub password: Option<String>,
-    /// What a deleted link gets back when it is restored.
+    /// Properties that a deleted link gets back when it is restored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept: Option<Kept>,
-    /// Properties of a later version, as it has stored them. They stay, but what they mean is not known: such a link is shown and
-    /// can be deleted, and is neither followed nor changed here, because edges would get it without them.
+    /// Properties stored by a later version. They stay, but their meaning is unknown: such a link is shown and can be deleted, but is
+    /// neither followed nor changed here, because edges would get it without them.
     #[serde(flatten)]
     pub later: Map<String, Value>,
 }
@@ -107,7 +107,7 @@ fn is_false(flag: &bool) -> bool {
 }
 
 impl LinkDetails {
-    /// What edges get of this, encoded. What the store has was valid when it was written, and bounds only grow.
+    /// Encodes the part for edges. The stored properties were valid when they were written, and bounds only grow.
     fn extension(&self, key: impl FnOnce() -> LinkKey) -> Vec<u8> {
         let rules = rules::encode(&self.rules).unwrap_or_default();
         let rules = Rules::of_encoded(&rules);
@@ -118,7 +118,7 @@ impl LinkDetails {
             crawlable: self.crawlable,
             track_conversions: self.track_conversions,
             max_visits: self.max_visits,
-            // Older edges can read the record of a link for which it makes no difference.
+            // Not set where it makes no difference, so that older edges can read the record.
             spares_bots: self.spares_bots && self.max_visits.is_some(),
             unlock_key: self.password.as_ref().map(|hash| {
                 let key = key().to_string();
@@ -130,8 +130,8 @@ impl LinkDetails {
     }
 }
 
-/// Properties that a tombstone keeps aside, because their columns have another meaning: a link with an end is to be purged,
-/// and an external id is taken.
+/// Properties that a tombstone stores separately, because their columns have an effect: a link with an end is purged, and an
+/// external id is taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Kept {
@@ -141,17 +141,17 @@ pub struct Kept {
     external_id: Option<String>,
 }
 
-/// What an imported link had where it comes from.
+/// History of an imported link at its source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct History {
-    /// When it was created, unix milliseconds; `None` if that is now.
+    /// Time of creation, unix milliseconds; `None` for now.
     pub created_at: Option<u64>,
-    /// How often it was visited.
+    /// Clicks so far.
     pub visits: u64,
 }
 
 impl LinkContent {
-    /// The content of the tombstone of this link.
+    /// Creates the content of this link's tombstone.
     pub(crate) fn into_tombstone(mut self) -> Self {
         let kept = Kept {
             valid_until: self.valid_until.take(),
@@ -161,7 +161,7 @@ impl LinkContent {
         self
     }
 
-    /// The content of the link of which this is the tombstone; `None` if it was removed.
+    /// Restores the content of a tombstone's link; `None` if it was removed.
     pub(crate) fn restored(&self) -> Option<Self> {
         let mut content = self.clone();
         let kept = content.details.kept.take().unwrap_or_default();
@@ -170,9 +170,9 @@ impl LinkContent {
         (!self.target.as_str().is_empty()).then_some(content)
     }
 
-    /// All targets, each with its field in the API's spelling. That of a link that was purged is none.
+    /// All targets, each with its field in the API's spelling. A purged link has none.
     pub fn targets(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        // Each field by its name: a further one is to be told apart from targets here.
+        // Destructured, so that a new field must be classified here.
         let Self {
             target,
             redirect: _,
@@ -208,7 +208,7 @@ impl LinkContent {
         all.filter(|(_, target)| !target.is_empty())
     }
 
-    /// A link to `target` that has no other property.
+    /// Creates the content of a link to `target` without other properties.
     #[must_use]
     pub fn to(target: TargetUrl) -> Self {
         Self {
@@ -244,7 +244,7 @@ impl Link {
         LinkKey::new(self.domain.clone(), self.code.clone())
     }
 
-    /// The record that edges get.
+    /// The record for edges.
     #[must_use]
     pub fn record(&self) -> Record<&str, Vec<u8>> {
         Record::Link(LinkRecord {

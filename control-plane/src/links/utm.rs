@@ -1,7 +1,7 @@
-//! The campaign parameters of a target: `utm_source` and its like, as analytics of the target's owner read them.
+//! Campaign parameters of a target: `utm_source` and the like, as the analytics of the target's owner read them.
 //!
-//! They are a part of the target and are stored nowhere else: what shows them reads them there, and what sets them writes
-//! them there. All other bytes of the target stay.
+//! They are part of the target and stored nowhere else: they are shown from there and set there. All other bytes of the
+//! target stay.
 
 use edgelink_wire::target::MAX_URL_LENGTH;
 use edgelink_wire::target::{TargetError, TargetUrl};
@@ -11,14 +11,14 @@ use std::borrow::Cow;
 /// The parameters' names, without `utm_`.
 pub(crate) const NAMES: [&str; 5] = ["source", "medium", "campaign", "term", "content"];
 
-/// What is written as it is: the unreserved characters (RFC 3986, section 2.3).
+/// Percent-encodes all but the unreserved characters (RFC 3986, section 2.3).
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
     .remove(b'_')
     .remove(b'~');
 
-/// The values of [`NAMES`] in a target: of each parameter the first one.
+/// The values of [`NAMES`] in a target: the first one of each parameter.
 pub(crate) fn values(target: &TargetUrl) -> [Option<Cow<'_, str>>; 5] {
     let (_, query, _) = split(target.as_str());
     let mut values = [const { None }; 5];
@@ -28,12 +28,12 @@ pub(crate) fn values(target: &TargetUrl) -> [Option<Cow<'_, str>>; 5] {
             values[at] = values[at].take().or(decoded.map(|(_, value)| value));
         }
     }
-    // An empty parameter says nothing.
+    // An empty parameter counts as absent.
     values.map(|value| value.filter(|value| !value.is_empty()))
 }
 
-/// The values as analytics keep those of visitors: a line each, without what follows a control character, and of at most `most`
-/// bytes; empty if there are none.
+/// The values in the form of visitors' values in analytics: a line each, cut at the first control character and at `most` bytes;
+/// empty if there are none.
 pub(crate) fn lines(target: &TargetUrl, most: usize) -> Box<str> {
     let values = values(target).map(|value| {
         let value = value.unwrap_or_default();
@@ -49,8 +49,8 @@ pub(crate) fn lines(target: &TargetUrl, most: usize) -> Box<str> {
     }
 }
 
-/// The target with new values of [`NAMES`]: `None` stays, `Some(None)` is removed. A parameter that has the value already stays
-/// byte for byte.
+/// Replaces values of [`NAMES`] in a target: `None` keeps, `Some(None)` removes. A parameter that has the value already is kept byte
+/// for byte.
 ///
 /// # Errors
 /// [`TargetError::Length`] if the target becomes too long.
@@ -89,14 +89,14 @@ pub(crate) fn with(
     Ok(TargetUrl::from_store(&text))
 }
 
-/// Which of [`NAMES`] a parameter is.
+/// Index of a parameter in [`NAMES`].
 fn place(parameter: &str) -> Option<usize> {
     let (name, _) = url::form_urlencoded::parse(parameter.as_bytes()).next()?;
     let name = name.strip_prefix("utm_")?;
     NAMES.iter().position(|known| *known == name)
 }
 
-/// What stands before the query, the query without its `?`, and the fragment with its `#`.
+/// Splits off the query without its `?`, and the fragment with its `#`.
 fn split(target: &str) -> (&str, Option<&str>, &str) {
     let end = target.find('#').unwrap_or(target.len());
     let (rest, fragment) = target.split_at(end);

@@ -1,4 +1,4 @@
-//! Words by which links are found: those of titles and tags, and those of a search.
+//! Words for finding links: words of titles and tags, and search words.
 //!
 //! Words are in lower case. A search finds a link if each of its words begins the code, the host of the target, or a
 //! word of title or tags.
@@ -18,7 +18,7 @@ pub const MAX_SEARCH_WORDS: usize = 4;
 /// The longest search in characters.
 pub const MAX_SEARCH_LENGTH: usize = 512;
 
-/// Behind all texts with the same beginning, where texts are compared by their bytes.
+/// Sorts after all texts with the same beginning, in byte order.
 const LAST: char = char::MAX;
 
 /// The words of title and tags.
@@ -55,10 +55,10 @@ pub struct SearchTerm(Vec<SearchWord>);
 pub struct SearchError;
 
 impl SearchTerm {
-    /// Reads the text of a search. Of an address, scheme and `www.` do not count.
+    /// Parses the text of a search. Scheme and `www.` of an address are ignored.
     ///
     /// # Errors
-    /// [`SearchError`] if there is no word, or too much of them.
+    /// [`SearchError`] if there is no word, or too many.
     pub fn parse(text: &str) -> Result<Self, SearchError> {
         let is_valid =
             text.chars().count() <= MAX_SEARCH_LENGTH && !text.chars().any(char::is_control);
@@ -78,7 +78,7 @@ impl SearchTerm {
         &self.0
     }
 
-    /// The words, the longest first: it is the rarest as a rule.
+    /// The words, the longest first, because it is usually the rarest.
     #[must_use]
     pub fn longest_first(&self) -> Vec<&SearchWord> {
         let mut words: Vec<&SearchWord> = self.0.iter().collect();
@@ -95,12 +95,12 @@ pub struct SearchWord {
     words: TextRange,
 }
 
-/// Texts from `from` on that are before `to`, compared by their bytes.
+/// Texts from `from`, inclusive, to `to`, exclusive, in byte order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextRange {
     /// The first text.
     pub from: String,
-    /// The first text behind the range.
+    /// The first text after the range.
     pub to: String,
 }
 
@@ -122,7 +122,7 @@ impl TextRange {
         }
     }
 
-    /// Whether the text is in the range.
+    /// True if the text is in the range.
     #[must_use]
     pub fn contains(&self, text: &str) -> bool {
         self.from.as_str() <= text && text < self.to.as_str()
@@ -159,25 +159,25 @@ impl SearchWord {
         &self.text
     }
 
-    /// The hosts of targets that the word means: with a path behind it, the host is complete.
+    /// Hosts of targets that match the word: before a path, the host is complete.
     #[must_use]
     pub fn hosts(&self) -> &[TextRange; 2] {
         &self.hosts
     }
 
-    /// Whether targets must contain the whole word, because it has more than a host.
+    /// True if targets must contain the whole word, because it is more than a host.
     #[must_use]
     pub fn has_path(&self) -> bool {
         self.text.contains(['/', '?', '#'])
     }
 
-    /// The words of titles and tags that the word means.
+    /// Words of titles and tags that match the word.
     #[must_use]
     pub fn words(&self) -> &TextRange {
         &self.words
     }
 
-    /// Whether a code can begin like this.
+    /// True if a code can begin like this.
     #[must_use]
     pub fn is_code(&self) -> bool {
         let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);

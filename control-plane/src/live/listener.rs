@@ -1,4 +1,4 @@
-//! A listener of the live stream: what it wants, and the events that wait for it.
+//! A listener of the live stream: its filter and its queue of events.
 
 use crate::analytics::{Click, Described, VisitorView};
 use crate::tenancy::Scope;
@@ -11,42 +11,42 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-/// The events that wait for a listener; further ones are lost to it.
+/// Most events that wait for a listener; it loses further ones.
 pub(crate) const MAX_WAITING: usize = 1_024;
 
-/// The longest time without an event.
+/// Longest time without an event.
 const BEAT: Duration = Duration::from_secs(10);
 
-/// Which clicks a listener wants.
+/// A listener's filter for clicks.
 #[derive(Clone, Debug)]
 pub(crate) struct ListenerFilter {
-    /// Those of links that the caller may see.
+    /// Links that the caller may see.
     pub(crate) scope: Scope,
-    /// Those of this link only.
+    /// This link only.
     pub(crate) link_id: Option<u64>,
-    /// Those on this domain only.
+    /// This domain only.
     pub(crate) domain: Option<Domain>,
-    /// Those of links with one of these tags only; empty for all.
+    /// Links with one of these tags only; empty for all.
     pub(crate) tags: Vec<String>,
 }
 
-/// What a listener gets.
+/// An event for a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LiveEvent {
     /// A click, as JSON.
     Click(Arc<str>),
-    /// At least so many clicks were lost, because the listener is too slow; 0 if it is not known whether any were.
+    /// At least so many clicks were lost, because the listener is too slow; 0 if that is uncertain.
     Lost(u64),
-    /// There was nothing for a while.
+    /// Sent after a while without events.
     Beat,
 }
 
-/// A listener, as the stream sees it.
+/// The sending side of a listener.
 pub(super) struct Listener {
     filter: ListenerFilter,
     events: mpsc::Sender<Arc<str>>,
     lost: AtomicU64,
-    /// Whether others may be lost.
+    /// Set if other clicks may be lost.
     has_gap: AtomicBool,
 }
 
@@ -66,7 +66,7 @@ impl Listener {
         self.filter.scope.owner_id.is_some()
     }
 
-    /// Whether the click is one that the listener wants and may see.
+    /// True if the listener wants the click and may see it.
     pub(super) fn wants(&self, click: &Click, owner: Option<u64>) -> bool {
         let ListenerFilter {
             scope,
@@ -86,7 +86,7 @@ impl Listener {
             && (tags.is_empty() || has_one(tags))
     }
 
-    /// Notes that clicks may be lost, it is not known how many.
+    /// Notes that an unknown number of clicks may be lost.
     pub(super) fn note_gap(&self) {
         self.has_gap.store(true, Ordering::Relaxed);
     }
@@ -102,11 +102,11 @@ impl Listener {
     }
 }
 
-/// A listener, as it listens.
+/// The receiving side of a listener.
 pub(crate) struct Subscription {
     /// Ends it.
     stop: CancellationToken,
-    /// Is called when it ends.
+    /// Called when it ends.
     leave: Box<dyn Fn() + Send + Sync>,
     listener: Arc<Listener>,
     events: mpsc::Receiver<Arc<str>>,
@@ -148,12 +148,12 @@ impl Drop for Subscription {
     }
 }
 
-/// A click as listeners get it.
+/// A click as sent to listeners.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct LiveClick<'a> {
     at: String,
-    /// How many clicks of the link; more than one only of those of which nothing else is known.
+    /// Number of clicks of the link; more than one only without attributes.
     count: u64,
     short_code: &'a str,
     domain: &'a str,

@@ -1,4 +1,4 @@
-//! Reads reports for the listeners.
+//! Decoding of reports for listeners.
 
 use crate::analytics::{Click, LinkResolver, read_live};
 use crate::store::{Store, StoreError};
@@ -6,27 +6,27 @@ use bytes::Bytes;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Reads reports as the click writer does.
+/// Decodes reports like the click writer.
 pub(crate) struct LiveReader {
     store: Arc<Store>,
     resolver: Arc<LinkResolver>,
 }
 
-/// What a report has for listeners.
+/// A decoded report for listeners.
 #[derive(Default)]
 pub(super) struct ReadReport {
     pub(super) clicks: Vec<Click>,
-    /// The owners of links, if a listener asks for them.
+    /// The owners of links, if a listener needs them.
     pub(super) owners: HashMap<u64, Option<u64>>,
 }
 
 impl LiveReader {
-    /// A reader of reports about the links of a store.
+    /// Creates a reader that resolves links in a store.
     pub(crate) fn new(store: Arc<Store>, resolver: Arc<LinkResolver>) -> Self {
         Self { store, resolver }
     }
 
-    /// Reads a report.
+    /// Decodes a report.
     pub(super) async fn read(
         &self,
         report: &Bytes,

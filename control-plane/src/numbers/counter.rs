@@ -6,7 +6,7 @@ use crate::store::Store;
 use async_trait::async_trait;
 use std::sync::Arc;
 
-/// The source as it is configured.
+/// The source's name in the configuration.
 const NAME: &str = "counter";
 
 /// The name of the counter in the store.

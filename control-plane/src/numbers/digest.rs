@@ -12,16 +12,16 @@ use edgelink_wire::{CodeSpace, LinkKey};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How many salts are tried against the membership filter before the store decides.
+/// Salts that are tried against the membership filter before the store decides.
 const MAX_SALTS: u32 = 16;
 
 /// A filter of links that probably exist.
 pub trait Membership: Send + Sync + 'static {
-    /// Whether such a link probably exists. A wrong answer does no harm: the store decides.
+    /// True if such a link probably exists. A wrong answer does no harm: the store decides.
     fn may_contain(&self, key: &LinkKey) -> bool;
 }
 
-/// Makes numbers out of links.
+/// Derives numbers from links.
 pub(super) struct Digest {
     space: CodeSpace,
     membership: Option<Arc<dyn Membership>>,
@@ -29,7 +29,7 @@ pub(super) struct Digest {
 }
 
 impl Digest {
-    /// A source for the codes of `space`.
+    /// Creates a source for the codes of `space`.
     pub(super) fn new(space: CodeSpace, membership: Option<Arc<dyn Membership>>) -> Self {
         Self {
             space,

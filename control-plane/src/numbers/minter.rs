@@ -1,4 +1,4 @@
-//! Numbers and the codes they become.
+//! Numbers and their codes.
 
 use super::source::{IssueError, NumberSource, Subject};
 use edgelink_wire::code::MintError;
@@ -22,7 +22,7 @@ pub struct Minter {
 }
 
 impl Minter {
-    /// Mints the codes of `space` out of the numbers of `source`.
+    /// Mints the codes of `space` from the numbers of `source`.
     #[must_use]
     pub fn new(source: Arc<dyn NumberSource>, space: CodeSpace) -> Self {
         Self { source, space }
@@ -31,7 +31,7 @@ impl Minter {
     /// The next number and its code, for this link. Numbers whose code is a reserved word are skipped.
     ///
     /// # Errors
-    /// An [`IssueError`] where the source has no number, or the number no code.
+    /// An [`IssueError`] if the source has no number, or the number no code.
     pub async fn mint(&self, subject: &Subject<'_>) -> Result<Minted, IssueError> {
         let mut subject = *subject;
         loop {
@@ -47,7 +47,7 @@ impl Minter {
         }
     }
 
-    /// The number whose code this is; `None` if it does not have the shape of a generated one.
+    /// The number of a code; `None` if it does not have the form of a generated one.
     #[must_use]
     pub fn number_of(&self, code: &Code) -> Option<u64> {
         self.space.number(code.as_str().as_bytes())

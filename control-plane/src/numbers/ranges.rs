@@ -1,12 +1,12 @@
 //! The issuer of numbers from ranges, which are drawn from a slow source: a database, or ZooKeeper.
 //!
-//! When a tenth of a range is used, the next one is drawn in the background, so that a slow or absent source is not
+//! After a tenth of a range is used, the next one is drawn in the background, so that a slow or absent source is not
 //! noticed for the length of a range and more. Each number is issued once because each range is drawn once.
 //!
-//! A restored database hands out again what was drawn since the backup. So no range is drawn from one that this process
+//! A restored database hands out again what was drawn since the backup. So no range is drawn from a database that this process
 //! knows to have gone back, and once the publisher has skipped numbers ([`RangeSource::skipped_in`]), earlier ranges
-//! are dropped. Not covered: a process that was started after the restore, and so knows nothing of it, until the
-//! publisher has noticed; and more numbers lost than are skipped.
+//! are dropped. Not covered: a process that was started after the restore, and so is unaware of it, until the publisher
+//! notices; and losing more numbers than are skipped.
 
 use super::source::{IssueError, NumberSource};
 use crate::clock::pause_after;
@@ -21,7 +21,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// How long a caller waits for a number, and so how long a creation can wait for a source that does not answer.
+/// Time that a caller waits for a number, and so a creation for a source that does not answer.
 pub(super) const MAX_WAIT: Duration = Duration::from_millis(1500);
 
 /// The pauses before retries of a draw.
@@ -30,13 +30,13 @@ pub(super) const BACKOFF: Bounds = Bounds {
     cap_millis: 1_000,
 };
 
-/// How long a shutdown waits for a draw that is under way. Later numbers are skipped.
+/// Time that a shutdown waits for a draw in progress. Later numbers are skipped.
 const LAST_DRAW: Duration = Duration::from_secs(5);
 
-/// A source of ranges. A range is drawn again only after it was given back.
+/// A source of ranges. A range is drawn again only after it was returned.
 #[async_trait]
 pub(super) trait RangeSource: Send + Sync + 'static {
-    /// The generation in which numbers were skipped last, as far as this process knows.
+    /// The generation of the last skip of numbers known to this process.
     fn skipped_in(&self) -> u64 {
         0
     }
@@ -44,17 +44,17 @@ pub(super) trait RangeSource: Send + Sync + 'static {
     /// Draws a range, which is not empty. Bounded in time.
     async fn draw(&self) -> Result<NumberRange, IssueError>;
 
-    /// Gives back the unused rest of a range. `false` if others have drawn since, and the rest is skipped.
+    /// Returns the unused rest of a range. `false` if others have drawn since, and the rest is skipped.
     async fn give_back(&self, rest: NumberRange) -> Result<bool, IssueError>;
 
     /// Maintains what draws need (a lease); runs until the issuer ends.
     async fn maintain(&self) {}
 
-    /// Releases what draws needed, after the last range was given back.
+    /// Releases what draws needed, after the last range was returned.
     async fn release(&self) {}
 }
 
-/// Numbers at equal distances.
+/// Equally spaced numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct NumberRange {
     /// The first number.
@@ -93,10 +93,10 @@ struct SharedRanges<S> {
     source: S,
     max_wait: Duration,
     backoff: Bounds,
-    /// Of the failures that stay, which come with every creation.
+    /// Throttles logs of permanent failures, which occur with every creation.
     throttle: LogThrottle,
     ranges: Mutex<Ranges>,
-    /// Notified when a range is to be drawn.
+    /// Notified when a range should be drawn.
     wanted: Notify,
     /// Notified when a draw has succeeded or failed.
     drawn: Notify,
@@ -109,7 +109,7 @@ struct Ranges {
     current: DrawnRange,
     next: Option<DrawnRange>,
     is_closed: bool,
-    /// Why the last draw failed; one that stays is kept only as long as the source is left alone.
+    /// Error of the last draw; a permanent one is kept only while draws pause.
     failure: Option<IssueError>,
 }
 
@@ -123,7 +123,7 @@ struct DrawnRange {
 }
 
 impl<S: RangeSource> RangeIssuer<S> {
-    /// An issuer that draws its first range on the first request. `name` is the source's in errors.
+    /// Starts an issuer that draws its first range on the first request. `name` names the source in errors.
     ///
     /// # Panics
     /// Outside of a Tokio runtime, which runs the draws.
@@ -189,7 +189,7 @@ impl<S: RangeSource> SharedRanges<S> {
     /// Returns a number as soon as there is one.
     async fn wait(&self) -> Result<u64, IssueError> {
         loop {
-            // Before the check, so that a draw that ends in between is not missed.
+            // Created before the check, so that a draw that ends in between is not missed.
             let drawn = self.drawn.notified();
             if let Some(number) = self.take()? {
                 return Ok(number);
@@ -207,7 +207,7 @@ impl<S: RangeSource> SharedRanges<S> {
         IssueError::transient(self.name, format!("no answer within {max_wait} ms"))
     }
 
-    /// Draws ranges that are wanted, until the issuer ends.
+    /// Draws ranges on demand, until the issuer ends.
     async fn draw(&self) {
         let mut failures = 0;
         let wanted = || self.closing.run_until_cancelled(self.wanted.notified());
@@ -230,14 +230,14 @@ impl<S: RangeSource> SharedRanges<S> {
         }
     }
 
-    /// Leaves the source alone for a while after a draw that failed. Then a failure that may pass is retried, and one that
-    /// stays is forgotten: the next caller wants a draw.
+    /// Pauses after a failed draw. Then a transient failure is retried, and a permanent one is dropped: the next caller triggers
+    /// a draw.
     async fn pause(&self, error: IssueError, failures: u32) {
         let (source, is_transient) = (self.name, error.is_transient());
         if is_transient {
-            tracing::warn!(source, %error, failures, "drawing numbers failed: retrying");
+            tracing::warn!(source, %error, failures, "drawing numbers failed; retrying");
         } else if let Some(left_out) = self.throttle.admit(Instant::now()) {
-            tracing::warn!(source, %error, failures, left_out, "drawing numbers failed: the next creation draws again");
+            tracing::warn!(source, %error, failures, left_out, "drawing numbers failed; the next creation retries");
         }
         self.lock().failure = Some(error);
         self.drawn.notify_waiters();
@@ -248,7 +248,7 @@ impl<S: RangeSource> SharedRanges<S> {
         } else {
             let mut ranges = self.lock();
             ranges.failure = None;
-            // Takes back what was wanted before: those callers have got the failure.
+            // Consumes earlier requests: those callers have got the failure.
             pin!(self.wanted.notified()).enable();
         }
     }
@@ -256,26 +256,22 @@ impl<S: RangeSource> SharedRanges<S> {
     async fn give_back(&self, rest: NumberRange) {
         let (source, NumberRange { start, end, .. }) = (self.name, rest);
         match self.source.give_back(rest).await {
-            Ok(true) => tracing::debug!(source, start, end, "unused numbers are given back"),
-            Ok(false) => tracing::info!(source, start, end, "unused numbers are skipped"),
+            Ok(true) => tracing::debug!(source, start, end, "returned unused numbers"),
+            Ok(false) => tracing::info!(source, start, end, "skipped unused numbers"),
             Err(error) => {
-                tracing::warn!(source, start, end, %error, "giving unused numbers back failed: they are skipped");
+                tracing::warn!(source, start, end, %error, "returning unused numbers failed; they are skipped");
             }
         }
     }
 }
 
 impl Ranges {
-    /// Drops the ranges that were drawn before the last skip. They cannot be given back: the skip went past them.
+    /// Drops the ranges that were drawn before the last skip. They cannot be returned: the skip went past them.
     fn drop_skipped(&mut self, skipped_in: u64) {
         if self.current.skipped_in != skipped_in {
             let NumberRange { start, end, .. } = std::mem::take(&mut self.current).rest;
             if start < end {
-                tracing::info!(
-                    start,
-                    end,
-                    "unused numbers are skipped: the database went back"
-                );
+                tracing::info!(start, end, "skipped unused numbers: the database went back");
             }
         }
         self.next.take_if(|next| next.skipped_in != skipped_in);
@@ -288,7 +284,7 @@ impl Ranges {
         self.current.rest.take()
     }
 
-    /// Whether the next range is to be drawn.
+    /// True if the next range should be drawn.
     fn is_low(&self) -> bool {
         self.current.rest.start >= self.current.low_from && self.next.is_none()
     }
@@ -298,7 +294,7 @@ impl Ranges {
         self.failure = None;
     }
 
-    /// The unused ranges, the last first: a source can only go back from its own end.
+    /// The unused ranges, the last first: a source can only go back from its end.
     fn unused(&mut self) -> impl Iterator<Item = NumberRange> + use<> {
         let current = std::mem::take(&mut self.current);
         let ranges = self.next.take().into_iter().chain([current]);

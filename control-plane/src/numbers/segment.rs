@@ -2,7 +2,7 @@
 //!
 //! An instance leases one of 1,000 issuers and draws segments of sequences from it, so that instances do not contend
 //! for a row. A number is issued once because a draw advances the issuer's row in one atomic statement and is never
-//! repeated. The lease only keeps order: an instance that was stopped for an hour continues with its segments, and then
+//! repeated. The lease only avoids contention: an instance that was paused for an hour continues with its segments, and then
 //! leases another issuer.
 //!
 //! One issuer at a time is enough: a draw is one statement for up to 100,000 numbers. Under load the issuer reaches the
@@ -26,13 +26,13 @@ use step::AdaptiveStep;
 use tokio::sync::Mutex;
 use tokio::time::MissedTickBehavior;
 
-/// The source as it is configured.
+/// The source's name in the configuration.
 const NAME: &str = "segment";
 
-/// How many holders an error names.
+/// Holders that an error names.
 const HOLDERS_NAMED: usize = 5;
 
-/// The share of used numbers from which the log warns: a longer code length takes a new deployment.
+/// Share of used numbers from which the log warns: a longer code length takes a new deployment.
 const WARN_FROM: f64 = 0.9;
 
 /// Starts to issue numbers from segments of an issuer, which is leased on the first request.
@@ -45,7 +45,7 @@ pub fn segment(store: Arc<Store>, options: SegmentOptions) -> Arc<dyn NumberSour
     RangeIssuer::start(NAME, Segments::new(store, options), max_wait, backoff)
 }
 
-/// How segments are drawn and issuers leased.
+/// Options for drawing segments and leasing issuers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentOptions {
     /// The name of this instance, for operators who look at the leases, at most 128 bytes. Unique: two instances with
@@ -60,10 +60,10 @@ pub struct SegmentOptions {
     pub min_step: u32,
     /// The most numbers of a segment. A killed process loses up to two segments. Default 100,000.
     pub max_step: u32,
-    /// How long a lease lasts; it is renewed three times as often. A killed instance blocks its issuer for as long.
+    /// Duration of a lease, which is renewed three times within it. A killed instance blocks its issuer for as long.
     /// Default 60 s.
     pub lease: Duration,
-    /// How long a caller waits for a number. Default 1.5 s.
+    /// Time that a caller waits for a number. Default 1.5 s.
     pub max_wait: Duration,
     /// The pauses before retries of a draw. Default 50 ms up to 1 s.
     pub backoff: Bounds,
@@ -92,7 +92,7 @@ impl SegmentOptions {
     }
 }
 
-/// Draws segments of an issuer that this instance has leased.
+/// Draws segments from an issuer that this instance has leased.
 struct Segments {
     store: Arc<Store>,
     options: SegmentOptions,
@@ -121,7 +121,7 @@ impl Segments {
 
     async fn draw_leased(&self, held: &mut LeasedIssuer) -> Result<Segment, IssueError> {
         let mut is_refused = false;
-        // Each turn but the last two leaves a used up issuer behind, so there are not many more turns than issuers.
+        // Each turn but the last two finds an issuer used up, so there are hardly more turns than issuers.
         loop {
             let issuer = self.lease(held).await?;
             match self.store.draw_segment(issuer, held.step.size()).await? {
@@ -130,15 +130,12 @@ impl Segments {
                     if segment.start < end {
                         return Ok(Segment { end, ..segment });
                     }
-                    tracing::info!(issuer, "an issuer is used up: leasing another one");
+                    tracing::info!(issuer, "issuer used up; leasing another one");
                 }
                 // The issuer that has drawn least has reached the bound as well.
                 None if is_refused => return Err(bound_reached()),
                 None => {
-                    tracing::info!(
-                        issuer,
-                        "an issuer has come to the bound, leasing another one"
-                    );
+                    tracing::info!(issuer, "issuer reached the bound; leasing another one");
                     is_refused = true;
                 }
             }
@@ -148,7 +145,7 @@ impl Segments {
         }
     }
 
-    /// The issuer that this instance holds, or another one if the lease was lost.
+    /// Returns the issuer that this instance holds, or leases another one if that was lost.
     async fn lease(&self, held: &mut LeasedIssuer) -> Result<u16, IssueError> {
         if let Some(issuer) = self.renew(held).await? {
             return Ok(issuer);
@@ -159,7 +156,7 @@ impl Segments {
         let Some(issuer) = held.issuer else {
             return Err(self.no_free_issuer(&self.store.issuer_usage().await?));
         };
-        tracing::info!(issuer, owner, "an issuer was leased");
+        tracing::info!(issuer, owner, "issuer leased");
         Ok(issuer)
     }
 
@@ -171,7 +168,7 @@ impl Segments {
         let owner = &self.options.owner;
         let renewed = self.store.renew_issuer(issuer, owner, self.lease_millis());
         if !renewed.await? {
-            tracing::warn!(issuer, owner, "the lease of an issuer was lost");
+            tracing::warn!(issuer, owner, "lost an issuer lease");
             held.issuer = None;
         }
         Ok(held.issuer)
@@ -181,7 +178,7 @@ impl Segments {
         u64::try_from(self.options.lease.as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Renews the lease, and measures how many numbers are used.
+    /// Renews the lease, and measures the share of used numbers.
     async fn renew_and_measure(&self) -> Result<(), StoreError> {
         self.renew(&mut *self.held.lock().await).await?;
         let usage = self.store.issuer_usage().await?;
@@ -234,12 +231,12 @@ impl RangeSource for Segments {
 
     async fn maintain(&self) {
         let mut ticks = tokio::time::interval(self.options.lease / 3);
-        // A process that was stopped renews once.
+        // A paused process renews once.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
             if let Err(error) = self.renew_and_measure().await {
-                tracing::warn!(%error, "renewing the lease of an issuer failed: retrying");
+                tracing::warn!(%error, "renewing the issuer lease failed; retrying");
             }
         }
     }
@@ -251,7 +248,7 @@ impl RangeSource for Segments {
         };
         let released = self.store.release_issuer(issuer, &self.options.owner);
         if let Err(error) = released.await {
-            tracing::warn!(issuer, %error, "releasing an issuer failed: its lease expires");
+            tracing::warn!(issuer, %error, "failed to release the issuer lease; it will expire");
         }
     }
 }

@@ -1,11 +1,11 @@
-//! Numbers made of time: 41 bits of milliseconds since 2025, 10 bits of worker, 8 bits of sequence.
+//! Numbers derived from time: 41 bits of milliseconds since 2025, 10 bits of worker, 8 bits of sequence.
 //!
 //! 59 bits need codes of 10 digits (62^10 > 2^59); shorter ones are refused at the start. 256 numbers for each
 //! millisecond and worker; the time lasts until 2094.
 //!
-//! A worker number alone does not keep two instances apart: one that was stopped and continues, or one whose clock is
+//! A worker number alone does not keep two instances apart: one that was paused and continues, or one whose clock is
 //! behind that of the previous holder, would repeat numbers. So a worker reserves *time* in the store, by
-//! compare-and-set, some seconds ahead, and makes numbers of reserved milliseconds only. They stay its own even when
+//! compare-and-set, some seconds ahead, and makes numbers from reserved milliseconds only. They stay its own even when
 //! another instance takes the worker number, which starts after them.
 
 mod workers;
@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use workers::StoredWorkers;
 
-/// The source as it is configured.
+/// The source's name in the configuration.
 const NAME: &str = "snowflake";
 
 /// 2025-01-01T00:00:00Z in unix milliseconds.
@@ -33,13 +33,13 @@ const WORKER_BITS: u32 = 10;
 
 const SEQUENCE_BITS: u32 = 8;
 
-/// How many numbers of one millisecond there are.
+/// Numbers per millisecond and worker.
 const SEQUENCES: u64 = 1 << SEQUENCE_BITS;
 
-/// A clock that goes back no further is waited for; NTP steps of this size happen.
+/// Backward step of the clock that is waited out; NTP steps of this size happen.
 const TOLERATED_MILLIS: u64 = 5;
 
-/// How far ahead time is reserved.
+/// Milliseconds by which time is reserved ahead.
 const RESERVED_MILLIS: u64 = 10_000;
 
 /// The pause before a retry of a reservation.
@@ -48,7 +48,7 @@ const PAUSE_MILLIS: u64 = 250;
 /// The most attempts of a caller: each follows a wait of a millisecond or more.
 const MAX_ATTEMPTS: usize = 1000;
 
-/// Starts to issue numbers made of time, which is reserved on the first request.
+/// Starts to issue numbers derived from time, which is reserved on the first request.
 #[must_use]
 pub fn snowflake(store: Arc<Store>) -> Arc<dyn NumberSource> {
     Arc::new(Snowflake::new(Box::new(unix_millis), StoredWorkers(store)))
@@ -57,7 +57,7 @@ pub fn snowflake(store: Arc<Store>) -> Arc<dyn NumberSource> {
 /// Returns unix time in milliseconds.
 type Clock = Box<dyn Fn() -> u64 + Send + Sync>;
 
-/// Milliseconds of one worker that no other instance makes numbers of.
+/// Milliseconds of one worker that are exclusive to this instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Reservation {
     /// 0 to 1023.
@@ -69,16 +69,16 @@ struct Reservation {
 /// A source of workers and their time.
 #[async_trait]
 trait Reservations: Send + Sync + 'static {
-    /// Reserves time that starts at or after `now` and ends at least [`RESERVED_MILLIS`] after it: of the worker of
+    /// Reserves time that starts at or after `now` and ends at least [`RESERVED_MILLIS`] after it: for the worker of
     /// `held`, unless another instance has taken it.
     async fn reserve(&self, held: Option<Reservation>, now: u64)
     -> Result<Reservation, IssueError>;
 
-    /// Gives back unused time, and the worker with it.
+    /// Releases unused time, and the worker with it.
     async fn release(&self, rest: Reservation);
 }
 
-/// Issues numbers made of time.
+/// Issues numbers derived from time.
 struct Snowflake<R>(Arc<SharedTime<R>>);
 
 struct SharedTime<R> {
@@ -93,7 +93,7 @@ struct SharedTime<R> {
 struct ReservedTime {
     reservation: Option<Reservation>,
     last_millis: u64,
-    /// How many numbers of `last_millis` are used.
+    /// Used numbers of `last_millis`.
     used: u64,
     is_renewing: bool,
     is_closed: bool,
@@ -124,7 +124,7 @@ impl<R: Reservations> SharedTime<R> {
 
     fn attempt(self: &Arc<Self>) -> Result<Attempt, IssueError> {
         let mut time = self.lock();
-        // Under the lock, so that no caller reads an earlier time than the one before.
+        // Read under the lock, so that no caller gets an earlier time than the previous one.
         let now = (self.clock)();
         let attempt = time.attempt(now)?;
         if time.runs_out(now) && !time.is_renewing {
@@ -134,10 +134,10 @@ impl<R: Reservations> SharedTime<R> {
         Ok(attempt)
     }
 
-    /// Reserves more time before it is needed. A failure shows when the time has run out.
+    /// Reserves more time before it is needed. A failure shows once the time has run out.
     async fn renew(self: Arc<Self>) {
         if let Err(error) = self.reserve(ReservedTime::runs_out).await {
-            tracing::warn!(%error, "reserving time for numbers failed: retrying");
+            tracing::warn!(%error, "reserving time for numbers failed; retrying");
             wait(PAUSE_MILLIS).await;
         }
         self.lock().is_renewing = false;
@@ -191,12 +191,12 @@ impl ReservedTime {
         Ok(Attempt::Number(number))
     }
 
-    /// Whether no number can be made at `now` for lack of reserved time.
+    /// True if no number can be made at `now` for lack of reserved time.
     fn lacks(&self, now: u64) -> bool {
         self.ends_by(now.max(self.last_millis))
     }
 
-    /// Whether less than half of the reserved time is left.
+    /// True if less than half of the reserved time is left.
     fn runs_out(&self, now: u64) -> bool {
         self.ends_by(now + RESERVED_MILLIS / 2)
     }

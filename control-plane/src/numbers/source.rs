@@ -1,4 +1,4 @@
-//! Number sources, and why they may have no number.
+//! Number sources and their errors.
 
 use crate::store::StoreError;
 use async_trait::async_trait;
@@ -11,12 +11,12 @@ pub trait NumberSource: Send + Sync + 'static {
     /// The next number.
     async fn next_number(&self) -> Result<u64, IssueError>;
 
-    /// The next number for this link. Only the digest depends on the link.
+    /// Returns the next number for this link. Only the digest depends on the link.
     async fn number_for(&self, _subject: &Subject<'_>) -> Result<u64, IssueError> {
         self.next_number().await
     }
 
-    /// Stops issuing, and gives back what was not issued. Calls from then on answer [`IssueError::Closed`].
+    /// Stops issuing, and returns unused numbers to the source. Later calls fail with [`IssueError::Closed`].
     async fn shutdown(&self);
 }
 
@@ -29,17 +29,17 @@ pub struct Subject<'a> {
     pub target: &'a TargetUrl,
     /// The creator: the id of an API key, or empty.
     pub owner: &'a str,
-    /// How many numbers were refused for this link before, because their codes were taken.
+    /// Numbers that were refused for this link before, because their codes were taken.
     pub attempt: u32,
 }
 
-/// Why there is no number.
+/// The error of a number source.
 #[derive(Debug, thiserror::Error)]
 pub enum IssueError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Every number whose code has this many digits is used up: a longer code length has to be configured.
+    /// All numbers with codes of this many digits are used up: a longer code length has to be configured.
     #[error("all codes of {length} digits are used up")]
     Exhausted {
         /// The code length, in digits.
@@ -48,17 +48,17 @@ pub enum IssueError {
     /// A source failed.
     #[error("{name}: {reason}")]
     Source {
-        /// The source, as it is configured.
+        /// The source's name in the configuration.
         name: &'static str,
-        /// What went wrong.
+        /// The cause.
         reason: String,
-        /// Whether the same call may succeed later.
+        /// True if a retry may succeed.
         transient: bool,
     },
-    /// The clock went back further than is waited for, and numbers made of time would repeat.
+    /// The clock went back too far to wait for it, and numbers derived from time would repeat.
     #[error("the clock went back by {by_millis} ms: no numbers are issued until it has caught up")]
     ClockWentBack {
-        /// How far.
+        /// Milliseconds by which it went back.
         by_millis: u64,
     },
     /// This instance is shutting down.
@@ -67,12 +67,12 @@ pub enum IssueError {
 }
 
 impl IssueError {
-    /// A failure of the source `name` after which the same call may succeed.
+    /// Creates a failure of the source `name` after which a retry may succeed.
     pub(super) fn transient(name: &'static str, reason: impl Into<String>) -> Self {
         Self::of_source(name, reason, true)
     }
 
-    /// A failure of the source `name` that needs an operator.
+    /// Creates a failure of the source `name` that needs an operator.
     pub(super) fn permanent(name: &'static str, reason: impl Into<String>) -> Self {
         Self::of_source(name, reason, false)
     }
@@ -85,7 +85,7 @@ impl IssueError {
         }
     }
 
-    /// The same failure of the source `name` for another caller.
+    /// Copies the failure of the source `name` for another caller.
     pub(super) fn repeat(&self, name: &'static str) -> Self {
         match self {
             Self::Exhausted { length } => Self::Exhausted { length: *length },
@@ -94,7 +94,7 @@ impl IssueError {
         }
     }
 
-    /// Whether the same call may succeed later, here or on another instance.
+    /// True if a retry may succeed, here or on another instance.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {

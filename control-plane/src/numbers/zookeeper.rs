@@ -13,13 +13,13 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use zookeeper_client::{Acls, Client, CreateMode, Error};
 
-/// The source as it is configured.
+/// The source's name in the configuration.
 const NAME: &str = "zookeeper";
 
 /// The most attempts of a draw when others draw at the same time.
 const MAX_TRIES: usize = 16;
 
-/// How ZooKeeper is reached and used.
+/// Options for ZooKeeper.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZookeeperOptions {
     /// The servers as ZooKeeper's own clients take them: `host:port,host:port/chroot`.
@@ -33,7 +33,7 @@ pub struct ZookeeperOptions {
     pub first: Option<u64>,
     /// The identity to ZooKeeper. Znodes that we create belong to it alone, without one to every client.
     pub auth: Option<ZookeeperAuth>,
-    /// The longest time of a draw, connecting included. Default 1.4 s: below what a creation waits for a number.
+    /// Longest time of a draw, connecting included. Default 1.4 s: less than a creation waits for a number.
     pub timeout: Duration,
 }
 
@@ -68,7 +68,7 @@ struct Znode {
 enum Swap {
     /// The number was replaced.
     Done { before: u64 },
-    /// The caller does not replace the number that is there.
+    /// The caller refused to replace the current number.
     Refused,
     /// Another client was faster.
     Raced,
@@ -89,7 +89,7 @@ impl Znode {
         })
     }
 
-    /// The same without a timeout.
+    /// Does the work of [`Znode::swap`] without a timeout.
     async fn swap_unbounded(
         &self,
         change: impl Fn(u64) -> Option<u64> + Sync,
@@ -99,8 +99,8 @@ impl Znode {
             match self.try_swap(&client, &change).await? {
                 Swap::Done { before } => return Ok(Some(before)),
                 Swap::Refused => return Ok(None),
-                // A server may lag behind the one that has refused us; without the sync, the same old value could be
-                // read again. A failure shows at the next attempt.
+                // A server may lag behind the one that refused; without the sync, the old value could be read again. A failure
+                // shows with the next attempt.
                 Swap::Raced => drop(client.sync(&self.options.path).await),
             }
         }

@@ -1,4 +1,4 @@
-//! What a provider says about who has logged in.
+//! Claims about a person who has logged in.
 
 use super::error::OidcError;
 use crate::config::OidcConfig;
@@ -10,19 +10,19 @@ use sha2::{Digest, Sha256};
 #[derive(Debug)]
 pub(crate) struct Claims(pub(super) Map<String, Value>);
 
-/// Who has logged in at the provider.
+/// The identity of a person who has logged in at the provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
-    /// SHA-256 of issuer and subject: the person, whatever its name is meanwhile.
+    /// SHA-256 of issuer and subject, which identifies the person independently of the name.
     pub(crate) hash: [u8; 32],
-    /// The name; `None` if the provider says none that counts.
+    /// The name; `None` if the provider supplies no valid one.
     pub(crate) name: Option<AccountName>,
-    /// The role here; `None` if no claim has roles, or the person has none of those that are configured.
+    /// The role in edgelink; `None` if no claim has roles, or none of the configured ones.
     pub(crate) role: Option<Role>,
 }
 
 impl Claims {
-    /// A claim of that name, or what is in an object by a path with dots.
+    /// Finds a claim by its name, or by a dotted path into an object.
     pub(super) fn find(&self, path: &str) -> Option<&Value> {
         if let Some(value) = self.0.get(path) {
             return Some(value);
@@ -36,7 +36,7 @@ impl Claims {
         self.find(name).and_then(Value::as_str).map(str::to_owned)
     }
 
-    /// Adds the claims of the user info, which must be about the same person. Those of the ID token, which is signed, stay.
+    /// Adds the claims of the user info, which must have the same subject. Claims of the ID token, which is signed, take precedence.
     pub(super) fn complete(
         &mut self,
         subject: &str,
@@ -76,7 +76,7 @@ impl Claims {
         AccountName::parse(&name).ok()
     }
 
-    /// The role that may do most of those that the claim says.
+    /// The most privileged role in a claim.
     fn role(&self, config: &OidcConfig, claim: &str) -> Option<Role> {
         let claimed = match self.find(claim)? {
             Value::Array(items) => items.iter().filter_map(Value::as_str).collect(),

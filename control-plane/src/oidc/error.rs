@@ -1,15 +1,15 @@
-//! Why a login by the provider fails.
+//! Errors of logins with the provider.
 
-/// Why a login by the provider does not come about.
+/// The error of a login with the provider.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OidcError {
-    /// The provider does not answer, or not as one.
+    /// The provider does not answer, or not according to the protocol.
     #[error("the provider (oidc.issuer) cannot be used: {0}")]
     Unavailable(String),
-    /// The provider does not take the code.
+    /// The provider refuses the code.
     #[error("the provider refuses the code: {0}")]
     Refused(String),
-    /// What the provider has answered does not prove who has logged in.
+    /// The provider's answer does not prove the identity.
     #[error("the answer of the provider is not valid: {0}")]
     Invalid(String),
 }

@@ -1,14 +1,14 @@
-//! The ID token, in which the provider says who has logged in, and what has to be true of it (OpenID Connect Core 1.0, section 3.1.3.7).
+//! The ID token, with which the provider asserts an identity, and its validation (OpenID Connect Core 1.0, section 3.1.3.7).
 
 use super::keys::Key;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value};
 
-/// How far clocks may be apart, in seconds.
+/// Tolerated clock skew, in seconds.
 const SKEW: u64 = 60;
 
-/// What a token has to say.
+/// Expected values of a token.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Expected<'a> {
     pub(super) issuer: &'a str,
@@ -18,7 +18,7 @@ pub(super) struct Expected<'a> {
     pub(super) now: u64,
 }
 
-/// The head of a token.
+/// The header of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Head {
     pub(super) algorithm: String,
@@ -26,7 +26,7 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// Reads the head of a token.
+    /// Reads the header of a token.
     pub(super) fn read(token: &str) -> Result<Self, String> {
         let [head, _, _] = parts(token)?;
         let head = object(head, "head")?;
@@ -42,7 +42,7 @@ impl Head {
     }
 }
 
-/// The claims of a token that one of the keys has signed, and that is what is expected.
+/// Verifies signature and expected values of a token, and returns its claims.
 pub(super) fn verify(
     token: &str,
     keys: &[Key],
@@ -67,7 +67,7 @@ pub(super) fn verify(
     Ok(claims)
 }
 
-/// A text of the provider as it may be logged.
+/// Makes a text of the provider safe to log.
 fn shown(text: &str) -> String {
     let text: String = text.chars().take(40).collect();
     format!("{text:?}")
@@ -120,7 +120,7 @@ fn check_audience(claims: &Map<String, Value>, client_id: &str) -> Result<(), St
 }
 
 fn check_times(claims: &Map<String, Value>, now: u64) -> Result<(), String> {
-    // A time that is no number is wrong, not absent. Some have fractions.
+    // A time that is no number is invalid, not absent. Some have fractions.
     let time = |name: &str| match claims.get(name) {
         None => Ok(None),
         Some(time) => time

@@ -12,7 +12,7 @@ use serde_json::Value;
 #[derive(Clone, Debug)]
 pub(super) struct Key {
     id: Option<String>,
-    /// The only algorithm that it is for, if it names one.
+    /// The only permitted algorithm, if the key names one.
     algorithm: Option<String>,
     material: Material,
 }
@@ -26,7 +26,7 @@ enum Material {
 }
 
 impl Key {
-    /// The keys of a set that signatures may be checked with; those of kinds that are unknown are left out (RFC 7517, section 5).
+    /// The keys of a set that can verify signatures; unknown kinds are ignored (RFC 7517, section 5).
     pub(super) fn all(set: &Value) -> Vec<Self> {
         let keys = set.get("keys").and_then(Value::as_array);
         keys.into_iter().flatten().filter_map(Self::read).collect()
@@ -52,7 +52,7 @@ impl Key {
         })
     }
 
-    /// Whether the key may have made a signature of which the head says so.
+    /// True if the key matches key id and algorithm of a token's header.
     pub(super) fn may_be(&self, id: Option<&str>, algorithm: &str) -> bool {
         let is_named = match (id, &self.id) {
             (Some(id), Some(own)) => id == own,
@@ -63,8 +63,8 @@ impl Key {
         is_named && is_for
     }
 
-    /// Whether the key has signed the message. The algorithm must be one of the key's family; `none` and those with shared secrets
-    /// are of no family.
+    /// True if the key has signed the message. The algorithm must belong to the key's family; `none` and shared-secret algorithms
+    /// belong to none.
     pub(super) fn has_signed(&self, algorithm: &str, message: &[u8], signature: &[u8]) -> bool {
         match &self.material {
             Material::Rsa(n, e) => rsa(algorithm).is_some_and(|parameters| {
@@ -107,7 +107,7 @@ fn without_zeros(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// A point that is not compressed (SEC 1, section 2.3.3).
+/// Encodes an uncompressed point (SEC 1, section 2.3.3).
 fn point(x: Vec<u8>, y: Vec<u8>, length: usize) -> Option<Vec<u8>> {
     (x.len() == length && y.len() == length).then(|| [vec![4], x, y].concat())
 }

@@ -1,4 +1,4 @@
-//! The provider: how it describes itself, its keys, and requests to it.
+//! The provider: its metadata, its keys, and requests to it.
 
 use super::error::OidcError;
 use super::keys::Key;
@@ -19,23 +19,23 @@ use url::form_urlencoded::{Serializer, byte_serialize};
 /// The longest answer in bytes.
 const MAX_ANSWER_BYTES: usize = 1 << 20;
 
-/// How long the description and the keys are not asked for again.
+/// Time for which metadata and keys are cached.
 const FRESH: Duration = Duration::from_hours(1);
 
-/// How long nothing is asked for again after a failure.
+/// Pause of requests after a failure.
 const FAILURE_PAUSE: Duration = Duration::from_secs(2);
 
-/// How long keys are not asked for again although a token is of none of them.
+/// Pause before keys are fetched again although none of them matches a token.
 const KEYS_PAUSE: Duration = Duration::from_secs(10);
 
-/// How a provider describes itself (OpenID Connect Discovery 1.0).
+/// Metadata of a provider (OpenID Connect Discovery 1.0).
 #[derive(Debug)]
 pub(super) struct Metadata {
     pub(super) authorization_endpoint: Url,
     token_endpoint: Url,
     jwks_uri: Url,
     userinfo_endpoint: Option<Url>,
-    /// Whether the client's secret is taken in the form alone.
+    /// True if the client's secret is accepted in the form only.
     is_secret_in_form: bool,
 }
 
@@ -48,10 +48,10 @@ pub(super) struct Provider {
     keys: Kept<Vec<Key>>,
 }
 
-/// Something that is not asked for at each login.
+/// A cached value that is not fetched for each login.
 struct Kept<T> {
     value: Mutex<Option<(Instant, Arc<T>)>>,
-    /// Who asks holds it; when the last one has failed.
+    /// Locked during a fetch; holds the time of the last failure.
     asking: tokio::sync::Mutex<Option<Instant>>,
 }
 
@@ -63,8 +63,8 @@ impl<T> Kept<T> {
         }
     }
 
-    /// What is fresh, or what `ask` finds: one request asks for all, and after a failure none does for a while. Meanwhile what was
-    /// known before counts, however old it is.
+    /// Returns the fresh value, or fetches it with `ask`: one request at a time, and none for a while after a failure. Meanwhile the
+    /// previous value is used, however old it is.
     async fn get(
         &self,
         ask: impl Future<Output = Result<T, OidcError>>,
@@ -139,12 +139,12 @@ impl Provider {
         self.metadata.get(ask).await
     }
 
-    /// The keys of the provider.
+    /// Returns the keys of the provider.
     pub(super) async fn keys(&self) -> Result<Arc<Vec<Key>>, OidcError> {
         self.keys.get(self.ask_for_keys()).await
     }
 
-    /// The keys as they are now, where a token was of none of those that were known; `None` if these are as new as that.
+    /// Fetches the current keys after a token matched none of the cached ones; `None` if these are recent.
     pub(super) async fn newer_keys(&self) -> Result<Option<Arc<Vec<Key>>>, OidcError> {
         match self.keys.younger_than(KEYS_PAUSE) {
             Some(_) => Ok(None),
@@ -163,7 +163,7 @@ impl Provider {
         }
     }
 
-    /// Asks the token endpoint.
+    /// Requests tokens from the token endpoint.
     pub(super) async fn token(
         &self,
         form: &[(&str, &str)],
@@ -180,7 +180,7 @@ impl Provider {
         }
     }
 
-    /// Asks for the claims that are not in the ID token; none if the provider has no such endpoint.
+    /// Requests the claims that are not in the ID token; none if the provider has no such endpoint.
     pub(super) async fn user_info(
         &self,
         access_token: &str,
@@ -209,7 +209,7 @@ impl Provider {
         }
     }
 
-    /// Status and JSON of an answer; null if it is none.
+    /// Sends a request and returns status and JSON of the response; null if it is not JSON.
     async fn ask(&self, request: Builder, body: Bytes) -> Result<(StatusCode, Value), OidcError> {
         let request = request
             .header(header::ACCEPT, "application/json")
@@ -243,7 +243,7 @@ fn basic(client_id: &str, secret: &str) -> HeaderValue {
     value
 }
 
-/// What an answer that is no success says, as it may be logged.
+/// Error of an unsuccessful response, safe to log.
 fn reason(status: StatusCode, answer: &Value) -> String {
     let text = |name: &str| answer.get(name).and_then(Value::as_str).unwrap_or_default();
     let said = format!("{} {}", text("error"), text("error_description"));
@@ -279,7 +279,7 @@ impl Metadata {
         if text("issuer") != Some(issuer) {
             return Err("it describes another issuer".to_owned());
         }
-        // One that is asked by TLS leads nowhere without it.
+        // An issuer reached by TLS must not refer to endpoints without it.
         let is_by_tls = issuer.starts_with("https:");
         let may_be = |url: &Url| !is_by_tls || url.scheme() == "https";
         let url = |name: &str| text(name).map(|text| trusted_url(text).filter(may_be));

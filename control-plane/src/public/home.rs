@@ -1,6 +1,6 @@
 //! `/` of a domain without `rootUrl` (the path of `links.prefix`, where there is one), and links that visitors create there.
 //!
-//! They are created as by the holder of the key in the configuration: what that key may do bounds what visitors can.
+//! They are created as by the holder of the key in the configuration: the rights of that key bound what visitors can do.
 
 use crate::clock;
 use crate::config::HomeConfig;
@@ -32,14 +32,14 @@ use std::time::Instant;
 
 const DAY_SECONDS: u64 = 24 * 60 * 60;
 
-/// Whose tries all creations are, beside those of their address.
+/// Subject by which all creations are counted, in addition to their address.
 const ALL: &str = "all";
 
 #[derive(Template)]
 #[template(path = "public/home.html")]
 struct HomePage<'d> {
     frame: Frame<'d>,
-    /// The form for a new link; `None` if visitors create none.
+    /// The form for a new link; `None` if visitors cannot create any.
     fields: Option<Fields>,
     days: u64,
 }
@@ -64,7 +64,7 @@ fn fields(config: &HomeConfig) -> Fields {
     Fields::new([Some(target), alias].into_iter().flatten().collect())
 }
 
-/// The home page of the domain that a visitor asks for; `None` if it has none.
+/// The home page of the domain in a visitor's request; `None` if it has none.
 pub(crate) fn page(app: &App, headers: &HeaderMap) -> Option<Response> {
     let domains = app.domains.current();
     let domain = requested_domain(app, &domains, headers)?;
@@ -142,7 +142,7 @@ async fn ask(
     Ok(made.answer(|made| Redirect::to(&format!("/+/made/{}", made.link.code)).into_response()))
 }
 
-/// Whether a visitor can do something about a problem: of the fields only those count that the form has.
+/// True if a visitor can fix a problem: all its errors are about fields of the form.
 fn is_about_the_form(problem: &Problem) -> bool {
     let is_field = |error: &FieldError| matches!(&*error.field, "longUrl" | "customSlug");
     let kind = problem.kind();
@@ -157,7 +157,7 @@ fn log_refusal(problem: &Problem) {
         tracing::warn!(
             reason,
             left_out,
-            "a visitor cannot create a link: see home.stranger_key_file"
+            "visitors cannot create links; check the key in home.stranger_key_file"
         );
     }
 }
@@ -204,7 +204,7 @@ pub(super) async fn made(
     page.frame.send(StatusCode::OK, CACHE_CONTROL, &page)
 }
 
-/// `GET /+/qr/{code}`: the QR code of a short URL, be there a link or not.
+/// `GET /+/qr/{code}`: the QR code of a short URL, whether or not there is a link.
 pub(super) async fn qr(
     State(app): State<Arc<App>>,
     Path(code): Path<String>,

@@ -1,4 +1,4 @@
-//! `GET /{code}+`: where a link leads, without leading there. Nothing is counted.
+//! `GET /{code}+`: shows the target of a link without redirecting or counting.
 
 use crate::clock;
 use crate::domains::model::Brand;
@@ -19,7 +19,7 @@ use http::{Extensions, HeaderMap, StatusCode, Uri};
 use std::sync::Arc;
 use url::Url;
 
-/// The code whose preview a path asks for. A plus sign may be written as it is, or as `%2B`.
+/// The code whose preview a path requests. The plus sign may be literal or `%2B`.
 pub(crate) fn requested_code(uri: &Uri) -> Option<Code> {
     let segment = uri.path().strip_prefix('/')?;
     let code = ["+", "%2B", "%2b"]
@@ -36,14 +36,14 @@ struct PreviewPage<'d> {
     prefix: &'d LinkPrefix,
     code: Code,
     reports: bool,
-    /// What is shown of the link; `None` if it is locked.
+    /// The shown properties of the link; `None` if it is locked.
     shown: Option<Shown>,
 }
 
-/// What is public of a link.
+/// The public properties of a link.
 struct Shown {
     target: String,
-    /// The host of the target, as the DNS has it, so that letters of other scripts do not deceive.
+    /// The host of the target, as in the DNS, so that letters of other scripts do not deceive.
     site: String,
     title: Option<String>,
     created_at: String,
@@ -68,14 +68,14 @@ impl Shown {
     }
 }
 
-/// What there is to be seen of a link.
+/// The result of looking up a link for its preview.
 enum Seen {
     Nothing(Outcome),
     Locked,
     Link(Box<Link>),
 }
 
-/// Answers a visitor who asks where a link leads.
+/// Answers a request for the preview of a link.
 pub(crate) async fn answer(
     app: &App,
     code: Code,
@@ -96,13 +96,13 @@ pub(crate) async fn answer(
         Ok(Seen::Locked) => show(app, &key, None, brand),
         Ok(Seen::Link(link)) => show(app, &key, Some(&link), brand),
         Err(error) => {
-            tracing::debug!(%key, %error, "a link cannot be previewed");
+            tracing::debug!(%key, %error, "failed to look up a link for its preview");
             page(app, Outcome::Unavailable, brand)
         }
     }
 }
 
-/// Codes of no link cost no more than a visit of theirs.
+/// Looks up a link. An unknown code costs no more than a visit.
 async fn look_at(app: &App, key: &LinkKey) -> Result<Seen, Arc<StoreError>> {
     let record = app.resolver.resolve(key).await?.record;
     let outcome = Outcome::of(&record, clock::unix_seconds());

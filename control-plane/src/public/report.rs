@@ -24,10 +24,10 @@ use std::sync::Arc;
 /// The longest text in characters.
 const MAX_TEXT_LENGTH: usize = 2_000;
 
-/// The longest address of e-mail in bytes (RFC 5321 with its brackets off).
+/// The longest e-mail address in bytes (RFC 5321, without brackets).
 const MAX_EMAIL_LENGTH: usize = 254;
 
-/// Whose tries all reports are, beside those of their address.
+/// Subject by which all reports are counted, in addition to their address.
 const ALL: &str = "all";
 
 #[derive(Template)]
@@ -104,7 +104,7 @@ pub(super) async fn take(State(app): State<Arc<App>>, request: Request) -> Respo
     answer(reported, &form, brand)
 }
 
-/// Keeps the report of a form.
+/// Stores the report of a form.
 async fn keep(app: &App, domain: &Domain, form: &Form) -> Result<Reported, Problem> {
     let report = read(app, domain, form).await?;
     let max = app.config.reports.max_reports;
@@ -127,7 +127,7 @@ fn answer(reported: Result<Reported, Problem>, form: &Form, brand: Brand<'_>) ->
     }
 }
 
-/// The report of a form, of which all that is wrong is named.
+/// The report of a form; its problem names all errors.
 async fn read(app: &App, domain: &Domain, form: &Form) -> Result<NewReport, Problem> {
     let mut errors = Vec::new();
     let mut refuse = |field, reason| errors.push(FieldError::new(field, reason));
@@ -163,7 +163,7 @@ async fn read(app: &App, domain: &Domain, form: &Form) -> Result<NewReport, Prob
     })
 }
 
-/// The link, unless visitors are told that there is none, as before its time. Codes of no link cost no more than a visit of theirs.
+/// The link, unless visitors would get 404, as before its `validSince`. An unknown code costs no more than a visit.
 async fn find(app: &App, domain: &Domain, code: &str) -> Result<Option<Link>, Problem> {
     let code = code.strip_suffix('+').unwrap_or(code);
     let Ok(code) = Code::parse(code) else {
@@ -177,7 +177,7 @@ async fn find(app: &App, domain: &Domain, code: &str) -> Result<Option<Link>, Pr
     }
 }
 
-/// Whether mail may be sent there, as far as the form of the address shows.
+/// True if a text has the form of an e-mail address.
 fn is_email(text: &str) -> bool {
     let is_graphic = |letter: char| !letter.is_control() && !letter.is_whitespace();
     let parts = text.rsplit_once('@');

@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, header};
 use std::sync::Arc;
 
-/// Robots have to visit a link to see whether it may be listed; pages for people are of no use to them.
+/// The default file. Robots have to visit a link to see whether it may be listed; pages for people are of no use to them.
 const BUILT_IN: &str = "User-agent: *\nDisallow: /+/\nDisallow: /*+$\nAllow: /\n";
 
 /// `GET /robots.txt`.

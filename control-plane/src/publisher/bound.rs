@@ -1,7 +1,7 @@
 //! Keeps the bound ahead of the numbers issued (admission). Beats carry it to the edges.
 //!
-//! No number at or above the bound is ever issued, so an edge answers 404 for it without a lookup. A raised bound counts only
-//! after a minute ([`crate::store::BOUND_LEAD_MILLIS`]), so there has to be room for what is issued meanwhile.
+//! No number at or above the bound is ever issued, so an edge answers 404 for it without a lookup. A raised bound takes effect
+//! only after a minute ([`crate::store::BOUND_LEAD_MILLIS`]), so there has to be room for numbers issued meanwhile.
 
 use crate::drawn::Drawn;
 use crate::numbers::{BoundPolicy, EVERY_NUMBER};
@@ -10,20 +10,20 @@ use std::collections::VecDeque;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How far back the pace of issuing is measured: as long as a bound takes to count.
+/// Window in which the pace of issuing is measured: the time that a bound takes to become effective.
 const WINDOW: Duration = Duration::from_millis(crate::store::BOUND_LEAD_MILLIS);
 
-/// The room ahead, as a multiple of what was issued in a [`WINDOW`].
+/// Room ahead, as a multiple of the numbers issued in a [`WINDOW`].
 const HEADROOM: u64 = 3;
 
 /// Keeps the bound ahead.
 pub(super) struct BoundKeeper {
     policy: BoundPolicy,
-    /// The numbers allocated at moments of the last window.
+    /// Allocated numbers at times within the last window.
     samples: VecDeque<(Instant, u64)>,
     /// The generation in which numbers were skipped before the first sample.
     skipped_in: u64,
-    /// How far numbers were drawn, of all that was read.
+    /// Extent of drawn numbers over all reads.
     drawn: Drawn,
 }
 
@@ -37,12 +37,12 @@ impl BoundKeeper {
         }
     }
 
-    /// How far numbers were drawn, as far as this process knows.
+    /// Extent of drawn numbers known to this process.
     pub(super) fn drawn(&self) -> Drawn {
         self.drawn
     }
 
-    /// Adds what was written down elsewhere of how far they were drawn.
+    /// Merges the extent recorded elsewhere.
     pub(super) fn note(&mut self, drawn: Drawn) {
         self.drawn.join(drawn);
     }
@@ -54,18 +54,14 @@ impl BoundKeeper {
         self.skipped(store.skipped_in());
         if let Some(bound) = self.raised(&state) {
             store.add_bound(bound).await?;
-            tracing::info!(
-                bound,
-                allocated = state.drawn.allocated,
-                "raised the bound of the numbers"
-            );
+            tracing::info!(bound, allocated = state.drawn.allocated, "raised the bound");
             state.bound = bound;
             state.is_published = false;
         }
         Ok(state)
     }
 
-    /// Drops the samples after a skip: skipped numbers were not issued, and say nothing of the pace.
+    /// Drops the samples after a skip: skipped numbers were not issued, and do not count towards the pace.
     fn skipped(&mut self, skipped_in: u64) {
         if std::mem::replace(&mut self.skipped_in, skipped_in) != skipped_in {
             self.samples.clear();
@@ -77,15 +73,15 @@ impl BoundKeeper {
             BoundPolicy::Ahead(room) => room
                 .max(state.drawn.allocated / 10)
                 .max(self.pace(state.drawn.allocated)),
-            // The database keeps numbers as signed 64 bit.
+            // The database stores signed 64-bit numbers.
             BoundPolicy::Everything => return (state.bound < EVERY_NUMBER).then_some(EVERY_NUMBER),
         };
-        // A little more than needed, so that it is not raised again with every number.
+        // A little more than needed, so that it is not raised with every number.
         let needed = state.drawn.allocated.saturating_add(room);
         (state.bound < needed).then(|| needed.saturating_add(room / 8).min(EVERY_NUMBER))
     }
 
-    /// The room that the pace of issuing asks for.
+    /// Room required by the pace of issuing.
     fn pace(&mut self, allocated: u64) -> u64 {
         let now = Instant::now();
         self.samples.push_back((now, allocated));

@@ -1,4 +1,4 @@
-//! Where changes are published: in Redis for all replicas and edges, or in this process alone.
+//! Destination of changes: Redis for all replicas and edges, or this process alone.
 
 use crate::clock;
 use crate::feed::Feed;
@@ -8,7 +8,7 @@ use edgelink_wire::feed::FeedMessage;
 use edgelink_wire::{FeedPosition, Record};
 use std::sync::Arc;
 
-/// Where changes are published.
+/// Destination of published changes.
 #[derive(Clone)]
 pub enum Destination {
     /// Redis: the hashes of links, and the stream that all replicas and edges read.
@@ -18,7 +18,7 @@ pub enum Destination {
 }
 
 impl Destination {
-    /// Which kind it is.
+    /// Its kind.
     pub(super) fn kind(&self) -> FeedKind {
         match self {
             Self::Redis(_) => FeedKind::Redis,
@@ -26,7 +26,7 @@ impl Destination {
         }
     }
 
-    /// The state that was written there last; `None` for this process, whose feed begins with every lease.
+    /// The state that was written there last; `None` for this process, whose feed starts over with every lease.
     pub(super) async fn stored_state(&self) -> Result<Option<StoredState>, RedisError> {
         match self {
             Self::Redis(redis) => redis.stored_state().await,
@@ -34,7 +34,7 @@ impl Destination {
         }
     }
 
-    /// A text that changes when what was written there may have been lost.
+    /// A text that changes when writes may have been lost there.
     pub(super) async fn nodes(&self) -> Result<String, RedisError> {
         match self {
             Self::Redis(redis) => redis.nodes().await,
@@ -42,7 +42,7 @@ impl Destination {
         }
     }
 
-    /// Replaces the links of these messages in the caches that replicas and edges share.
+    /// Replaces the links of these messages in the cache that replicas and edges share.
     pub(super) async fn cache(
         &self,
         generation: u64,
@@ -67,7 +67,7 @@ impl Destination {
         Ok(())
     }
 
-    /// Appends messages to the feed, unless the fence, or what was lost there, forbids it.
+    /// Appends messages to the feed, unless the fence or a loss there forbids it.
     pub(super) async fn append(
         &self,
         order: &Append<'_>,
@@ -95,7 +95,7 @@ impl Destination {
         }
     }
 
-    /// Whether nudges of other replicas are lost at the moment.
+    /// True while nudges of other replicas are lost.
     pub(super) fn misses_nudges(&self) -> bool {
         match self {
             Self::Redis(redis) => redis.misses_nudges(),
@@ -103,7 +103,7 @@ impl Destination {
         }
     }
 
-    /// Whether it takes changes, as far as can be seen without any.
+    /// True if it seems to accept writes.
     pub(super) async fn takes_writes(&self) -> bool {
         match self {
             Self::Redis(redis) => redis.takes_writes().await,
@@ -111,7 +111,7 @@ impl Destination {
         }
     }
 
-    /// The nudges of other replicas; `None` for this process.
+    /// Nudges of other replicas; `None` for this process.
     pub(super) fn nudges(&self) -> Option<Nudges> {
         match self {
             Self::Redis(redis) => Some(redis.nudges()),
@@ -120,7 +120,7 @@ impl Destination {
     }
 }
 
-/// A position after `last`, made as Redis makes its ids.
+/// A position after `last`, formed like an id of Redis.
 fn next_position(last: FeedPosition) -> FeedPosition {
     let now = clock::unix_millis();
     if now > last.millis {

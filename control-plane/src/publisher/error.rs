@@ -1,9 +1,9 @@
-//! Why nothing was published.
+//! Errors of publishing.
 
 use crate::redis::RedisError;
 use crate::store::StoreError;
 
-/// Why nothing was published.
+/// The error of a round of the publisher.
 #[derive(Debug, thiserror::Error)]
 pub enum PublishError {
     /// The database failed.
@@ -23,8 +23,8 @@ pub enum PublishError {
         "the database went back a second time within 10 s: does a copy of it publish to this Redis? It is repaired after that"
     )]
     WentBackAgain,
-    /// No failure: the generation or the publisher has changed, and the round is repeated.
-    #[error("the generation or the publisher is another one now")]
+    /// Not a failure: the generation or the publisher has changed, and the round is repeated.
+    #[error("the generation or the publisher has changed")]
     Restart,
 }
 

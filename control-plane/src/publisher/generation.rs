@@ -1,4 +1,4 @@
-//! The generations of the feed: whether a new lease continues one, and when another one begins.
+//! Generations of the feed: continuing one with a new lease, and beginning another.
 
 use super::error::PublishError;
 use super::{Publisher, WriteState};
@@ -12,28 +12,26 @@ use metrics::counter;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long after a repair of a database that went back this process does not repair it again: a copy of the database
-/// keeps the name of its installation, and two copies that publish to one Redis would repair themselves in turn. Each
-/// repair skips half of what is left below the bound at most, so that some numbers are left to issue until the bound
-/// has risen.
+/// Pause between repairs of a database that went back: a copy of the database keeps the name of its installation, and two
+/// copies that publish to one Redis would repair themselves in turn. Each repair skips at most half of the numbers left
+/// below the bound, so that some remain to be issued until the bound has risen.
 const REPAIR_PAUSE: Duration = Duration::from_secs(10);
 
-/// How long caches may keep what was published before the database went back, in microseconds, if it is not known what
-/// was published since.
+/// Time in microseconds for which caches may keep records published before the database went back, if later ones are unknown.
 const KEPT_MICROS: u64 = 24 * 3600 * 1_000_000;
 
-/// Why a generation begins.
+/// The reason for a new generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum GenerationReason {
-    /// The feed is this process's, which has just taken the lease.
+    /// The feed belongs to this process, which has just taken the lease.
     Local,
     /// Redis has no state of the feed.
     Empty,
-    /// Redis has lost what was written to it.
+    /// Redis has lost writes.
     Lost,
-    /// Another process has taken the place of a master of Redis.
+    /// A master of Redis was replaced or restarted.
     Nodes,
-    /// Caches have to drop everything, as `edgelink flush` has noted.
+    /// Caches have to drop everything, requested by `edgelink flush`.
     Flushed,
     /// The database is older than what was published.
     WentBack(u64),
@@ -51,7 +49,7 @@ impl GenerationReason {
         }
     }
 
-    /// What the database assumes about its past: without a state in Redis, caches may have records of a lost database.
+    /// The past that the database assumes: without a state in Redis, caches may have records of a lost database.
     fn past(self, drawn: Drawn) -> Past {
         match self {
             Self::Local | Self::Empty | Self::Flushed => Past::Unknown,
@@ -62,7 +60,7 @@ impl GenerationReason {
 }
 
 impl Publisher {
-    /// Continues the feed where the last publisher left it, or begins a generation.
+    /// Continues the feed after the last publisher, or begins a generation.
     pub(super) async fn resume_generation(&mut self) -> Result<(), PublishError> {
         let Some(token) = self.lease.token() else {
             return Err(PublishError::Restart);
@@ -90,7 +88,7 @@ impl Publisher {
             self.handle_fenced(stored.token).await?;
             return Err(PublishError::Restart);
         }
-        // Otherwise Redis has not seen the repair yet, whatever the clock of the lost database was.
+        // Otherwise Redis has not seen the repair yet, regardless of the lost database's clock.
         let knows_repair = stored.flushed_in >= state.skipped_in;
         if stored.generation > state.generation && knows_repair {
             // A generation begins in the database first, so Redis cannot be ahead of it.
@@ -111,11 +109,11 @@ impl Publisher {
         }
     }
 
-    /// Notes that Redis has seen this newer token: another replica has the lease by now, or the database is older than Redis.
+    /// Handles a newer token in Redis: another replica has the lease by now, or the database is older than Redis.
     pub(super) async fn handle_fenced(&mut self, seen: u64) -> Result<(), PublishError> {
         counter!(PUBLISHER_FENCED).increment(1);
         self.stop_writing();
-        // No other process can have had the token that is ours, unless the database has given it out twice.
+        // Another process can only have had our token if the database has issued it twice.
         if self.lease.token() == Some(seen) {
             self.lease.went_back(seen);
         }
@@ -134,14 +132,14 @@ impl Publisher {
             return Ok(());
         };
         let bound = self.bound.current(&self.store).await?.bound;
-        // After the repair, which is made even if Redis does not answer: later, no process may know of it.
+        // Asked after the repair, which must not depend on Redis: later, no process may know that it is needed.
         let nodes = self.destination.nodes().await?;
         let stored = self.destination.stored_state().await?;
         let Some(token) = self.lease.token() else {
             return Ok(());
         };
-        // This beat names the generation, and says of no change that it is published: the changes in the outbox follow
-        // it. The next beat is sent after all of them.
+        // This beat names the generation, but confirms no change: the changes in the outbox follow it. The next beat is
+        // sent after all of them.
         let beat = Beat {
             bound,
             generation,
@@ -168,7 +166,7 @@ impl Publisher {
                 writing.position = position;
                 self.writing = Some(writing);
             }
-            // The round is repeated, and finds out why.
+            // The repeated round finds out why.
             Appended::Fenced(_) | Appended::GoneBack(_) => {}
             Appended::Foreign(installation) => return Err(PublishError::Foreign(installation)),
         }
@@ -183,7 +181,7 @@ impl Publisher {
         if let GenerationReason::WentBack(token) = reason {
             self.lease.went_back(token);
         }
-        // A database that went back is repaired, whatever the reason.
+        // A database that went back is repaired, whatever the reason of the generation.
         let lost = self.lease.loss();
         let reason = lost.map_or(reason, GenerationReason::WentBack);
         let last_repair = self.repaired.filter(|_| lost.is_some());
@@ -212,13 +210,13 @@ impl Publisher {
         tracing::warn!(
             generation,
             reason,
-            "a generation of the feed begins: caches ask for every link again"
+            "beginning a new generation of the feed; caches will look every link up again"
         );
         Ok(Some(generation))
     }
 
-    /// Notes how far numbers were drawn as far as Redis knows: the publisher that knew it may be gone. The repair does not wait for a
-    /// Redis that does not answer.
+    /// Merges the extent of drawn numbers in Redis, because the publisher that knew it may be gone. The repair does not wait for an
+    /// unresponsive Redis.
     async fn note_stored_drawn(&mut self) {
         match self.destination.stored_state().await {
             Ok(Some(stored)) if stored.installation == self.lease.state().installation => {
@@ -226,14 +224,14 @@ impl Publisher {
             }
             Ok(_) => {}
             Err(error) => {
-                tracing::warn!(%error, "which numbers Redis has seen drawn is not known: the repair goes by what this process has seen");
+                tracing::warn!(%error, "reading the drawn numbers in Redis failed; repairing from those known to this process");
             }
         }
     }
 }
 
-/// Whether caches have to drop everything, because the database went back or was flushed, and no flush was published since.
-/// The database remembers it, because the publisher that repaired it may be gone by then.
+/// True if caches have to drop everything, because the database went back or was flushed, and no flush was published since.
+/// This is stored in the database, because the publisher that repaired it may be gone by then.
 fn must_flush(state: &PublisherState, stored: Option<&StoredState>) -> bool {
     match stored {
         Some(stored) => state.flushed_in > 0 && state.flushed_in != stored.flushed_in,
@@ -254,7 +252,7 @@ mod tests {
             (0, Some(0), false),
             (7, Some(0), true),
             (7, Some(7), false),
-            // Of a database that was lost.
+            // From a lost database.
             (7, Some(8), true),
             (RECENT, None, true),
             (RECENT - 1, None, false),

@@ -1,4 +1,4 @@
-//! The lease that makes one replica publish at a time, and that notices a database that went back.
+//! The lease that makes one replica publish at a time, and detects a database that went back.
 
 use crate::feed::Feed;
 use crate::store::{FeedKind, LeaseClaim, PublisherState, Store, StoreError};
@@ -16,39 +16,39 @@ pub(super) struct Lease {
     kind: FeedKind,
     duration: Duration,
     held: Option<HeldLease>,
-    /// When to ask for the lease again, at the earliest.
+    /// Earliest time of the next request for the lease.
     ask_at: Instant,
     seen: SeenRow,
     lost: Option<UnrepairedLoss>,
-    /// The row as it was read last.
+    /// The row at the last read.
     state: PublisherState,
 }
 
 /// A lease that is ours.
 #[derive(Clone, Copy, Debug)]
 struct HeldLease {
-    /// Counted from before the question, so that this clock never runs longer than the database's.
+    /// Measured from before the query, so that it never outlasts the lease in the database.
     until: Instant,
     token: u64,
 }
 
-/// A database that went back, and is not known to be repaired.
+/// A loss in the database that is not known to be repaired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct UnrepairedLoss {
     /// The greatest token from before.
     token: u64,
-    /// The generation of the last skip in the row when that was noticed.
+    /// The generation of the last skip in the row when the loss was detected.
     skipped_in: u64,
 }
 
 impl UnrepairedLoss {
-    /// Whether another process has repaired the database.
+    /// True if another process has repaired the database.
     fn is_repaired(self, state: &PublisherState) -> bool {
         state.token > self.token && state.skipped_in != self.skipped_in
     }
 }
 
-/// The newest row read or written so far: it never goes back, unless the database does.
+/// The newest row read or written so far: it goes back only if the database does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct SeenRow {
     token: u64,
@@ -57,7 +57,7 @@ pub(super) struct SeenRow {
 }
 
 impl SeenRow {
-    /// Whether a row is older than the newest one, which it replaces otherwise.
+    /// True if a row is older than the newest one; otherwise it replaces that.
     fn is_older(&mut self, state: &PublisherState) -> bool {
         let next = Self {
             token: state.token,
@@ -106,12 +106,12 @@ impl Lease {
         self.held.map(|held| held.token)
     }
 
-    /// The row as it was read last.
+    /// The row at the last read.
     pub(super) fn state(&self) -> &PublisherState {
         &self.state
     }
 
-    /// Whether this process holds the lease; takes or renews it if that is due, and notes how far was published.
+    /// Takes or renews the lease if due, and records the published position. True if this process holds it.
     pub(super) async fn hold(
         &mut self,
         published: Option<(u64, FeedPosition)>,
@@ -129,7 +129,7 @@ impl Lease {
             return Ok(false);
         }
         self.ask_at = now + self.duration / 10;
-        // Before the row is read, which is not older than what was read before.
+        // Taken before the row is read, which must not be older than earlier reads.
         let newest = self.store.newest_token();
         let state = self.store.publisher().await?;
         if state.token < newest {
@@ -142,7 +142,7 @@ impl Lease {
         self.ask(None).await
     }
 
-    /// Takes or renews the lease at once; whether this process holds it.
+    /// Takes or renews the lease at once. True if this process holds it.
     pub(super) async fn ask(
         &mut self,
         published: Option<(u64, FeedPosition)>,
@@ -166,7 +166,7 @@ impl Lease {
             until: now + self.duration,
             token: state.token,
         });
-        // Every take raises the token, so an equal one was there before as well.
+        // Every take raises the token, so an equal one shows a loss as well.
         if state.token <= before.token {
             self.note_loss(before.token, state.skipped_in);
         }
@@ -185,7 +185,7 @@ impl Lease {
         }
     }
 
-    /// Notes that the database went back behind that token: this or another process has to repair it.
+    /// Records that the database went back behind that token: this or another process has to repair it.
     fn note_loss(&mut self, token: u64, skipped_in: u64) {
         let known = self.lost.map_or(0, |lost| lost.token);
         self.lost = Some(UnrepairedLoss {
@@ -194,17 +194,17 @@ impl Lease {
         });
     }
 
-    /// Notes that the database went back behind that token, which the row does not show.
+    /// Records that the database went back behind that token, which the row does not show.
     pub(super) fn went_back(&mut self, token: u64) {
         self.note_loss(token, self.state.skipped_in);
     }
 
-    /// The greatest token from before the database went back; `None` if it did not, or is repaired.
+    /// The greatest token from before an unrepaired loss; `None` without one.
     pub(super) fn loss(&self) -> Option<u64> {
         self.lost.map(|lost| lost.token)
     }
 
-    /// Notes a row that was asked for at `asked`; whether it shows that the database went back.
+    /// Records a row from a query at `asked`. True if it shows that the database went back.
     pub(super) fn note(&mut self, asked: Instant, state: PublisherState) -> bool {
         self.feed.clock().note(asked, state.now);
         let is_older = self.seen.is_older(&state);
@@ -217,15 +217,15 @@ impl Lease {
         is_older
     }
 
-    /// Notes that the row has this position in the generation of the feed, because it was written: a read that shows an earlier one is
-    /// of a database that went back, even by that write alone.
+    /// Records a written position of the feed's generation: a read with an earlier one comes from a database that went back, even if
+    /// only by that write.
     pub(super) fn note_position(&mut self, generation: u64, position: FeedPosition) {
         if generation == self.seen.generation {
             self.seen.position = self.seen.position.max(position);
         }
     }
 
-    /// Notes the row of a new generation of this process, with which the database is repaired.
+    /// Records the row of a new generation of this process, with which the database is repaired.
     pub(super) fn begin(&mut self, asked: Instant, state: PublisherState) {
         self.seen = SeenRow::default();
         self.lost = None;
@@ -235,7 +235,7 @@ impl Lease {
         self.note(asked, state);
     }
 
-    /// Notes that another process has the lease.
+    /// Records that another process has the lease.
     pub(super) fn mark_lost(&mut self) {
         self.held = None;
         self.ask_at = Instant::now() + self.duration / 10;
@@ -246,14 +246,14 @@ impl Lease {
         self.ask_at = Instant::now();
     }
 
-    /// Gives the lease back, so that another replica need not wait for its end, and does not ask for it for `pause`.
+    /// Releases the lease, so that another replica need not wait for its end, and does not ask for it for `pause`.
     pub(super) async fn release(&mut self, pause: Duration) {
         self.ask_at = Instant::now() + pause;
         if self.held.take().is_none() {
             return;
         }
         if let Err(error) = self.store.release_publisher_lease(&self.owner).await {
-            tracing::warn!(%error, "giving the publisher's lease back failed: it ends by itself");
+            tracing::warn!(%error, "failed to release the publisher lease; it will expire");
         }
     }
 }
@@ -275,7 +275,7 @@ mod tests {
             ((5, 100, 7), false),
             ((5, 100, 7), false),
             ((6, 100, 7), false),
-            // Published entries are known less of.
+            // The published position went back.
             ((6, 100, 6), true),
             ((5, 100, 9), true),
             ((7, 99, 9), true),

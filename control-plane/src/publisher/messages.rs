@@ -6,8 +6,8 @@ use edgelink_wire::Record;
 use edgelink_wire::feed::FeedMessage;
 use metrics::counter;
 
-/// The messages of batches, in their order. A revision up to `floor` is published as a key alone: a cache may have a
-/// record with that revision from before the change.
+/// The messages of batches, in order. A revision up to `floor` is published as a key only: a cache may have a record with
+/// that revision from before the change.
 pub(super) fn messages(batches: &[PendingBatch], floor: u64) -> Vec<FeedMessage<'_>> {
     let mut messages = Vec::new();
     for batch in batches {
@@ -15,7 +15,7 @@ pub(super) fn messages(batches: &[PendingBatch], floor: u64) -> Vec<FeedMessage<
             Ok(changes) => messages.extend(changes.iter().map(|change| message(change, floor))),
             Err(error) => {
                 counter!(PUBLISHER_MALFORMED).increment(1);
-                tracing::error!(row = batch.id, %error, "reading changes in the outbox failed: caches ask for the links again");
+                tracing::error!(row = batch.id, %error, "malformed batch of changes in the outbox; caches will look the links up again");
                 messages.extend(unreadable(batch));
             }
         }
@@ -23,7 +23,7 @@ pub(super) fn messages(batches: &[PendingBatch], floor: u64) -> Vec<FeedMessage<
     messages
 }
 
-/// The messages of a batch that cannot be decoded: the keys that have changed, or a flush if the keys cannot be read.
+/// The messages of a batch that cannot be decoded: the changed keys, or a flush if the keys cannot be read.
 fn unreadable(batch: &PendingBatch) -> Vec<FeedMessage<'_>> {
     let keys = batch.keys.values();
     let keys: Option<Vec<&str>> = keys.map(|key| str::from_utf8(key.ok()?).ok()).collect();
@@ -48,7 +48,7 @@ fn message<'a>(change: &PendingChange<'a>, floor: u64) -> FeedMessage<'a> {
         },
         Err(error) => {
             counter!(PUBLISHER_MALFORMED).increment(1);
-            tracing::error!(%key, %error, "reading a change in the outbox failed: caches ask for the link again");
+            tracing::error!(%key, %error, "malformed change in the outbox; caches will look the link up again");
             FeedMessage::Changed { key }
         }
     }

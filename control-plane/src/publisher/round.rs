@@ -11,28 +11,28 @@ use edgelink_wire::feed::{Beat, FeedMessage};
 use metrics::counter;
 use tokio::time::Instant;
 
-/// How many bytes are published and deleted together, so that few changes come twice when a publisher dies.
+/// Bytes that are published and deleted together, bounded so that few changes are repeated when a publisher dies.
 const GROUP_BYTES: usize = 4 * MAX_BATCH_BYTES;
 
-/// How many changes are published by one message to Redis.
+/// Changes in one message to Redis.
 const AT_ONCE: usize = 256;
 
-/// The numbers of beats that are sent with one token.
+/// Numbers of beats for each token.
 const BEATS_A_TOKEN: u64 = 1 << 20;
 
 /// A read of the outbox.
 #[derive(Clone, Copy, Debug)]
 struct OutboxRead {
-    /// When it began.
+    /// Time at which it began.
     asked: Instant,
-    /// When it ended.
+    /// Time at which it ended.
     answered: Instant,
     /// The database's clock when it began: unix time in microseconds.
     at: u64,
 }
 
 impl OutboxRead {
-    /// Its age at most, in milliseconds.
+    /// Upper bound of its age, in milliseconds.
     fn age_millis(self) -> u32 {
         let millis = self.asked.elapsed().as_micros().div_ceil(1000);
         u32::try_from(millis).unwrap_or(u32::MAX)
@@ -44,7 +44,7 @@ impl Publisher {
     pub(super) async fn publish_all(&mut self) -> Result<(), PublishError> {
         self.resume_generation().await?;
         loop {
-            // Before the read, so that the beat after it is no older than necessary.
+            // Read first, so that the beat after the read is no older than necessary.
             let mut bound = self.due_bound().await?;
             let asked = Instant::now();
             let pending = self.store.pending(self.config.batch).await?;
@@ -73,7 +73,7 @@ impl Publisher {
         }
     }
 
-    /// Has the round repeated from the oldest change below the low-water mark of the outbox, if there is one.
+    /// Repeats the round from the oldest change below the low-water mark of the outbox, if there is one.
     async fn look_for_late_changes(&mut self) -> Result<(), PublishError> {
         let (token, _) = self.writing()?;
         let mark = self.lease.state().outbox_mark;
@@ -83,7 +83,7 @@ impl Publisher {
         tracing::info!(
             row,
             mark,
-            "a change was committed long after later ones: it is published now"
+            "found a change committed long after later ones; publishing it now"
         );
         self.low_water.clear();
         self.store.lower_outbox_mark(token, row).await?;
@@ -129,7 +129,7 @@ impl Publisher {
         let (token, writing) = self.writing()?;
         let (generation, position) = (writing.generation, writing.position);
         let ids: Vec<u64> = batches.iter().map(|batch| batch.id).collect();
-        // In the order of their numbers: all up to the last one that were there are removed.
+        // Ordered by number: all that were read up to the last one are removed.
         let last = ids.last().copied().unwrap_or_default();
         let mark = self.low_water.removed(last, Instant::now());
         if !self
@@ -146,7 +146,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// Logs which keys were published, why now, and how long that took at the database and at Redis.
+    /// Logs the published keys, the cause of the round, and the time taken by the database and by Redis.
     fn log_published(&self, messages: &[FeedMessage<'_>], read: OutboxRead) {
         if !tracing::enabled!(tracing::Level::DEBUG) {
             return;
@@ -185,7 +185,7 @@ impl Publisher {
         Ok(Some(self.bound.current(&self.store).await?))
     }
 
-    /// Sends the beat that says that everything in `read` is published.
+    /// Sends the beat which states that everything in `read` is published.
     async fn beat(&mut self, read: OutboxRead, bound: BoundState) -> Result<(), PublishError> {
         let nodes = self.destination.nodes().await?;
         let (_, writing) = self.writing()?;
@@ -210,7 +210,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// The number of the next beat, above those of all earlier ones, of any process.
+    /// The number of the next beat, above all earlier ones of any process.
     pub(super) fn next_number(&mut self) -> u64 {
         let token = self.lease.token().unwrap_or(0);
         let first = token.saturating_mul(BEATS_A_TOKEN);
@@ -218,7 +218,7 @@ impl Publisher {
         self.number
     }
 
-    /// Appends messages to the feed; begins a generation if Redis has lost what was written last.
+    /// Appends messages to the feed; begins a generation if Redis has lost the last write.
     async fn append(
         &mut self,
         messages: &[FeedMessage<'_>],
@@ -239,7 +239,7 @@ impl Publisher {
             Appended::GoneBack(what) => {
                 tracing::warn!(
                     what,
-                    "Redis has lost what was written to it last: another generation begins"
+                    "Redis has lost the last write; beginning a new generation"
                 );
                 let reason = match what.as_str() {
                     "state" => GenerationReason::Empty,
@@ -279,7 +279,7 @@ impl Publisher {
     }
 }
 
-/// Cuts batches into groups that are published together, of [`GROUP_BYTES`] at most or of one batch.
+/// Splits batches into groups that are published together, of at most [`GROUP_BYTES`] or of one batch.
 fn groups(batches: &[PendingBatch]) -> impl Iterator<Item = &[PendingBatch]> {
     let mut bytes = 0;
     batches.chunk_by(move |batch, next| {

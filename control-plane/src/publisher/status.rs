@@ -1,22 +1,22 @@
-//! Which process publishes, as far as this one knows: for people, and for metrics.
+//! Status of publishing, as far as this process knows: for people and for metrics.
 
 use crate::telemetry::prometheus::{PUBLISHER_LEADER, PUBLISHER_STATE};
 use metrics::gauge;
 use tokio::sync::watch;
 
-/// Which process publishes.
+/// The publishing process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PublishedBy {
-    /// It is not known yet.
+    /// Unknown yet.
     #[default]
     Unknown,
     /// This process.
     This,
     /// Another process that shares the feed with this one.
     Another,
-    /// Another process whose feed does not reach this one: the database answers everything here.
+    /// Another process whose feed does not reach this one, which then serves from the database.
     Elsewhere,
-    /// This process tried and failed; it gives others the time to.
+    /// This process has failed to, and leaves it to others for a while.
     GaveUp,
 }
 
@@ -42,18 +42,18 @@ impl PublishedBy {
     }
 }
 
-/// Which process publishes, shared between the publisher and what reports on it.
+/// The publishing process, shared between the publisher and those that report it.
 #[derive(Clone, Debug, Default)]
 pub struct PublisherStatus(watch::Sender<PublishedBy>);
 
 impl PublisherStatus {
-    /// Which process publishes.
+    /// The publishing process.
     #[must_use]
     pub fn get(&self) -> PublishedBy {
         *self.0.borrow()
     }
 
-    /// Notes which process publishes, and returns what was noted before.
+    /// Sets the publishing process, and returns the previous one.
     pub(super) fn set(&self, publisher: PublishedBy) -> PublishedBy {
         for one in ALL {
             gauge!(PUBLISHER_STATE, "publisher" => one.as_str()).set(f64::from(one == publisher));

@@ -1,4 +1,4 @@
-//! What the servers of Redis say of themselves.
+//! Information from the Redis servers about themselves.
 
 use super::error::RedisError;
 use super::{Redis, measured};
@@ -24,7 +24,7 @@ impl ServerInfo {
 }
 
 impl Redis {
-    /// Waits until the connection for commands stands, for so long at most; whether it does.
+    /// Waits up to `limit` for the connection for commands. True if it is established.
     pub async fn await_connection(&self, limit: Duration) -> bool {
         matches!(
             timeout(limit, self.commands.wait_for_connect()).await,
@@ -32,7 +32,7 @@ impl Redis {
         )
     }
 
-    /// What the server, or each master of a cluster, says of itself.
+    /// `INFO` of the server, or of each master of a cluster.
     pub async fn servers(&self) -> Result<Vec<ServerInfo>, RedisError> {
         let mut servers = Vec::new();
         for client in self.masters() {
@@ -53,7 +53,7 @@ impl Redis {
         Ok(clocks)
     }
 
-    /// A client of the server, or one of each master of the cluster as far as they are known.
+    /// A client of the server, or one for each known master of the cluster.
     pub(super) fn masters(&self) -> Vec<WithOptions<Client>> {
         if !self.is_clustered() {
             return vec![self.in_background()];
@@ -69,7 +69,7 @@ impl Redis {
     }
 }
 
-/// What a server says of itself.
+/// `INFO` of a server.
 pub(super) async fn info(client: &WithOptions<Client>) -> Result<ServerInfo, RedisError> {
     let command = CustomCommand::new_static("INFO", None::<u16>, false);
     let call = client.custom::<String, Value>(command, Vec::new());

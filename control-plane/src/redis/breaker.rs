@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long the breaker is open after a failure. Then one call is permitted (half-open), and the others continue
+/// Time for which the breaker is open after a failure. Then one call is permitted (half-open), and the others continue
 /// without Redis until it is answered.
 const OPEN_TIME: Duration = Duration::from_millis(250);
 
@@ -26,18 +26,18 @@ impl Default for RedisBreaker {
 }
 
 impl RedisBreaker {
-    /// Whether a call may be made.
+    /// True if a call may be made.
     pub(super) fn permits(&self) -> bool {
         const OPEN_MILLIS: u64 = OPEN_TIME.as_millis() as u64;
         self.circuit().permits(self.now(), OPEN_MILLIS)
     }
 
-    /// Notes how a call ended. An error that Redis itself answered is an answer.
+    /// Records the result of a call. An error reply of Redis counts as an answer.
     pub(super) fn note<T>(&self, result: &Result<T, RedisError>) {
         match result {
             Err(error @ RedisError::Away(_)) => {
                 if self.circuit().fail(self.now()) {
-                    tracing::warn!(%error, "Redis does not answer: lookups continue without it");
+                    tracing::warn!(%error, "Redis does not answer; lookups continue without it");
                 }
             }
             Err(RedisError::Skipped) => {}

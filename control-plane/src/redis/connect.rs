@@ -21,12 +21,12 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-/// The first and the longest pause before a reconnection, in milliseconds. With jitter, replicas do not return to a
-/// restarted Redis all at once. The longest is short: while the stream is not read, changes are late, and replicas are few.
+/// First and longest pause before a reconnection, in milliseconds. With jitter, replicas do not return to a restarted
+/// Redis all at once. The longest one is short, because changes are late while the stream is not read, and replicas are few.
 const RECONNECT_MILLIS: (u32, u32) = (50, 400);
 const RECONNECT_JITTER_MILLIS: u32 = 50;
 
-/// How long connecting may take, name resolution and TLS included.
+/// Time limit of connecting, name resolution and TLS included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The most commands that are queued for a connection.
@@ -35,39 +35,39 @@ const MAX_QUEUED: usize = 8_192;
 /// The channel of nudges.
 const NUDGES: &str = "edgelink:nudge";
 
-/// The key that is set to see whether Redis takes writes, and for how many seconds it stays.
+/// The key that probes if Redis accepts writes, and its TTL in seconds.
 const PROBE: &str = "edgelink:probe";
 const PROBE_SECONDS: i64 = 10;
 
-/// The channel of reports of clicks that were committed.
+/// The channel of committed click reports.
 const REPORTS: &str = "edgelink:clicks";
 
-/// The channel on which a process hears its own signs of life; its name follows.
+/// Prefix of the channel on which a process receives its own heartbeats.
 const ALIVE: &str = "edgelink:alive:";
 
-/// The pause between two of them, and how long one may be under way: a connection of which the other end is gone without a word (a
-/// restarted host, a firewall that has forgotten it) would get no messages for ever.
+/// Interval and time limit of heartbeats: a connection whose other end has vanished silently (a restarted host, a firewall that has
+/// dropped its state) would otherwise never receive messages again.
 const ALIVE_PERIOD: Duration = Duration::from_secs(1);
 const ALIVE_LIMIT: Duration = Duration::from_secs(2);
 
-/// How long the answer to a PING may take on the other connections.
+/// Time limit of the answer to a PING on the other connections.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 
-/// The key that is there while a replica follows reports, and for how many seconds after it was set.
+/// The key that exists while a replica follows reports, and its TTL in seconds.
 const LISTENERS: &str = "edgelink:listeners";
 const LISTENERS_SECONDS: i64 = 10;
 
-/// The messages that wait for a reader in this process; the oldest ones are lost then.
+/// Most messages that wait for a reader in this process; beyond it the oldest are lost.
 const MAX_MESSAGES: usize = 64;
 
-/// The longest time for which the reader of the feed is blocked.
+/// Longest blocking read of the feed.
 pub(super) const MAX_BLOCK: Duration = Duration::from_secs(1);
 
 /// The clients of one process.
 pub(super) struct Clients {
     pub(super) commands: Client,
     pub(super) reader: Client,
-    /// Publishes reports: they are large, and lookups do not wait behind them.
+    /// Publishes reports, which are large, so that lookups do not queue behind them.
     pub(super) reports: Client,
     pub(super) subscriber: SubscriberClient,
 }
@@ -84,7 +84,7 @@ impl Clients {
         if let (Some(tls), Some(authorities)) = (&mut config.tls, authorities) {
             tls.connector = connector(authorities).map_err(RedisError::Authorities)?;
         }
-        // After a failover the nodes that the URL names may be the ones that are gone.
+        // After a failover the nodes in the URL may be the ones that are gone.
         if config.server.is_clustered() {
             config
                 .server
@@ -106,7 +106,7 @@ impl Clients {
     }
 }
 
-/// TLS to servers whose certificates are of these authorities.
+/// Creates a TLS connector that trusts these authorities.
 fn connector(authorities: &FileText) -> Result<TlsConnector, String> {
     let roots = pem::roots(authorities)?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -117,7 +117,7 @@ fn connector(authorities: &FileText) -> Result<TlsConnector, String> {
     Ok(config.into())
 }
 
-/// A builder of clients that close a connection on which a command has waited for `unresponsive`.
+/// Creates a builder of clients that close a connection on which a command has waited for `unresponsive`.
 fn builder(config: &Config, unresponsive: Duration) -> Builder {
     let mut builder = Builder::from_config(config.clone());
     builder.with_connection_config(|connection| {
@@ -142,7 +142,7 @@ fn builder(config: &Config, unresponsive: Duration) -> Builder {
     builder
 }
 
-/// How long closing a connection may delay a stop.
+/// Time by which closing a connection may delay a stop.
 const QUIT: Duration = Duration::from_secs(1);
 
 impl Redis {
@@ -153,7 +153,7 @@ impl Redis {
         let reports = self.reports.clone();
         for client in [commands, reader, reports] {
             self.tasks.spawn(keep_connected(client.clone(), stop()));
-            // In a cluster all nodes would be connected to again because of one.
+            // In a cluster all nodes would be reconnected because of one.
             if !client.is_clustered() {
                 let stop = stop();
                 self.tasks.spawn(async move {
@@ -180,8 +180,8 @@ impl Redis {
         measured("nudge", client.publish::<(), _, _>(NUDGES, "")).await
     }
 
-    /// Has the subscriber connect again when what this process publishes on its own channel does not come back. While Redis takes
-    /// nothing, that says nothing of the subscriber.
+    /// Reconnects the subscriber when this process's heartbeats do not come back. While Redis accepts nothing, that proves nothing about
+    /// the subscriber.
     async fn watch_subscriber(&self, alive: &str) {
         loop {
             sleep(ALIVE_PERIOD).await;
@@ -200,12 +200,10 @@ impl Redis {
             if published.is_err() || came.await.is_ok() || !self.subscriber.is_connected() {
                 continue;
             }
-            tracing::warn!(
-                "the connection to Redis for nudges gets no messages: it is opened again"
-            );
+            tracing::warn!("the Redis connection for nudges receives no messages; reconnecting");
             let reconnected = self.subscriber.force_reconnection();
             if let Err(error) = reconnected.await {
-                tracing::debug!(%error, "opening the connection for nudges again failed: it is retried");
+                tracing::debug!(%error, "reconnecting to Redis for nudges failed; retrying");
             }
         }
     }
@@ -221,7 +219,7 @@ impl Redis {
         .await
     }
 
-    /// Notes for a while that a replica follows reports.
+    /// Announces for a while that a replica follows reports.
     pub async fn note_listeners(&self) -> Result<(), RedisError> {
         let client = self.for_reports();
         let expires = Some(Expiration::EX(LISTENERS_SECONDS));
@@ -229,13 +227,13 @@ impl Redis {
         measured("note_listeners", set).await
     }
 
-    /// Whether a replica follows reports.
+    /// True if a replica follows reports.
     pub async fn has_listeners(&self) -> Result<bool, RedisError> {
         let client = self.for_reports();
         measured("has_listeners", client.exists(LISTENERS)).await
     }
 
-    /// Begins or ends to follow the reports of all replicas.
+    /// Starts or stops following the reports of all replicas.
     pub async fn follow_reports(&self, follows: bool) -> Result<(), RedisError> {
         let follow = async {
             if follows {
@@ -262,13 +260,13 @@ impl Redis {
         }
     }
 
-    /// Whether nudges are lost at the moment, for want of a connection.
+    /// True while nudges are lost for lack of a connection.
     #[must_use]
     pub fn misses_nudges(&self) -> bool {
         !self.subscriber.is_connected()
     }
 
-    /// Whether Redis takes writes.
+    /// True if Redis accepts writes.
     pub async fn takes_writes(&self) -> bool {
         let client = self.in_background();
         let expires = Some(Expiration::EX(PROBE_SECONDS));
@@ -284,7 +282,7 @@ pub struct Nudges {
 }
 
 impl Nudges {
-    /// Waits for a nudge. One that was missed counts as one, and so does another connection: nudges before it are lost.
+    /// Waits for a nudge. A missed one counts, and so does a reconnection, because nudges before it are lost.
     pub async fn next(&mut self) {
         loop {
             let message = tokio::select! {
@@ -304,7 +302,7 @@ impl Nudges {
 pub struct Reports(Receiver<Message>);
 
 impl Reports {
-    /// Waits for a report; the error is how many messages were missed.
+    /// Waits for a report; the error is the number of missed messages.
     pub async fn next(&mut self) -> Result<Bytes, u64> {
         loop {
             match self.0.recv().await {
@@ -319,12 +317,12 @@ impl Reports {
     }
 }
 
-/// Keeps a client connected: it reconnects by itself after nearly everything, and is started again when it gives up.
+/// Keeps a client connected: it reconnects by itself after most failures, and is restarted when it gives up.
 async fn keep_connected<C: ClientLike>(client: C, stop: CancellationToken) {
     let connected = async {
         loop {
             let ended = client.connect().await;
-            tracing::debug!(?ended, "a connection to Redis ended: connecting again");
+            tracing::debug!(?ended, "a connection to Redis ended; reconnecting");
             sleep(Duration::from_millis(RECONNECT_MILLIS.1.into())).await;
         }
     };
@@ -332,20 +330,20 @@ async fn keep_connected<C: ClientLike>(client: C, stop: CancellationToken) {
     match timeout(QUIT, client.quit()).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => {
-            tracing::debug!(%error, "closing a connection to Redis failed: it is dropped");
+            tracing::debug!(%error, "closing a connection to Redis failed; dropping it");
         }
-        Err(_) => tracing::debug!("closing a connection to Redis takes too long: it is dropped"),
+        Err(_) => tracing::debug!("closing a connection to Redis takes too long; dropping it"),
     }
 }
 
-/// Has a client connect again that gets no answers. It would do so by itself, but counts from the command that it has sent last: with an end
-/// that has vanished it would wait for as long as it is asked again and again.
+/// Reconnects a client that gets no answers. It would do so by itself, but its timeout restarts with every command: to an end that has
+/// vanished it would wait as long as commands keep coming.
 async fn watch(client: Client) {
     loop {
         sleep(ALIVE_PERIOD).await;
         let answers = async { timeout(ANSWER_LIMIT, client.ping::<()>(None)).await.is_ok() };
         if client.is_connected() && !answers.await {
-            tracing::warn!("a connection to Redis gets no answers: it is opened again");
+            tracing::warn!("a connection to Redis gets no answers; reconnecting");
             reconnect(&client).await;
         }
     }
@@ -353,11 +351,11 @@ async fn watch(client: Client) {
 
 async fn reconnect(client: &impl ClientLike) {
     if let Err(error) = client.force_reconnection().await {
-        tracing::debug!(%error, "opening a connection to Redis again failed: it is retried");
+        tracing::debug!(%error, "reconnecting to Redis failed; retrying");
     }
 }
 
-/// Subscribes to nudges and to a channel of this process, and again after every reconnection.
+/// Subscribes to nudges and to this process's channel, and again after every reconnection.
 async fn subscribe(subscriber: SubscriberClient, alive: String, stop: CancellationToken) {
     let again = subscriber.manage_subscriptions();
     let first = async {

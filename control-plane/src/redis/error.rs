@@ -17,7 +17,7 @@ pub enum RedisError {
     /// Redis answered with an error.
     #[error("Redis refuses: {0}")]
     Refused(Error),
-    /// Redis answered in a form that the command does not have.
+    /// Redis answered in a form unknown for the command.
     #[error("Redis answered {0} in a form that is not known")]
     Malformed(&'static str),
     /// Not sent: the circuit breaker is open.
@@ -26,7 +26,7 @@ pub enum RedisError {
 }
 
 impl RedisError {
-    /// Whether Redis has no memory left, by its own error or a script's.
+    /// True if Redis has no memory left, by its own error or a script's.
     pub(super) fn is_full(&self) -> bool {
         matches!(self, Self::Refused(error) if error.details().contains("OOM "))
     }

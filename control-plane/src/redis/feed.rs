@@ -14,7 +14,7 @@ use fred::types::Value;
 use fred::types::streams::{XCapKind, XCapTrim};
 use std::collections::HashMap;
 
-/// Which publisher appends, and under what conditions.
+/// The publisher that appends, and the conditions.
 #[derive(Clone, Copy, Debug)]
 pub struct Append<'a> {
     /// The newest token of the publisher.
@@ -23,31 +23,30 @@ pub struct Append<'a> {
     pub owner: &'a str,
     /// The name of the database.
     pub installation: &'a str,
-    /// The generation that is written to.
+    /// The generation to append to.
     pub generation: u64,
-    /// The last entry of the generation that is known to be published; the start if none is.
+    /// The last entry of the generation known to be published; the start if none is.
     pub after: FeedPosition,
-    /// Whether this begins the generation, so that no earlier entry has to be there.
+    /// True if this begins the generation, so that no earlier entry is required.
     pub begins: bool,
-    /// The generation with which caches had to drop everything last; stored if this begins the generation, as they do so
-    /// then.
+    /// The generation of the last flush of all caches; stored if this begins a generation, with which they drop everything.
     pub flushed_in: u64,
-    /// If a beat is appended: its number, and the nodes that Redis consists of.
+    /// Number of an appended beat, and the nodes of Redis; `None` without a beat.
     pub beat: Option<(u64, &'a str)>,
-    /// How far numbers were drawn; stored unless it has come further.
+    /// Extent of drawn numbers; merged into the stored one.
     pub drawn: Drawn,
 }
 
 /// The outcome of an append.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Appended {
-    /// They are on the stream, the last of them at this position.
+    /// Appended, the last one at this position.
     At(FeedPosition),
-    /// A publisher with this newer token has written there: not appended.
+    /// Not appended: a publisher with this newer token has written there.
     Fenced(u64),
-    /// Redis has lost what was written to it last, as this word shows: not appended.
+    /// Not appended: Redis has lost the last write; the word is the evidence.
     GoneBack(String),
-    /// Another installation, of this name, writes there: not appended.
+    /// Not appended: another installation, of this name, writes there.
     Foreign(String),
 }
 
@@ -58,15 +57,15 @@ pub struct StoredState {
     pub installation: String,
     /// The fencing token.
     pub token: u64,
-    /// The publisher that had it.
+    /// The publisher that held it.
     pub owner: String,
     /// The generation.
     pub generation: u64,
-    /// The nodes that Redis consisted of at the last beat.
+    /// The nodes of Redis at the last beat.
     pub nodes: String,
-    /// The generation with which caches had to drop everything last, as far as that was published here.
+    /// The generation of the last flush of all caches that was published here.
     pub flushed_in: u64,
-    /// How far numbers were drawn.
+    /// Extent of drawn numbers.
     pub drawn: Drawn,
 }
 
@@ -137,8 +136,8 @@ impl StreamEntry {
 }
 
 impl Redis {
-    /// Appends messages, all or none, unless the fence or a loss in Redis forbids it. A Redis that is full is given
-    /// room once, by dropping the older half of the stream.
+    /// Appends messages, all or none, unless the fence or a loss in Redis forbids it. If Redis is full, the older half of the
+    /// stream is dropped once to make room.
     pub async fn append(
         &self,
         order: &Append<'_>,
@@ -163,7 +162,7 @@ impl Redis {
         let client = self.in_background();
         let length: i64 = measured("trim", client.xlen(FEED_STREAM)).await?;
         let cap = (XCapKind::MaxLen, XCapTrim::Exact, length / 2, None);
-        tracing::warn!(length, "Redis is full: dropping the older half of the feed");
+        tracing::warn!(length, "Redis is full; dropping the older half of the feed");
         measured("trim", client.xtrim::<(), _, _>(FEED_STREAM, cap)).await
     }
 
@@ -180,7 +179,7 @@ impl Redis {
             installation,
             token: number("token").unwrap_or(0),
             generation: number("generation").unwrap_or(0),
-            // The field has the name that it had when caches dropped everything for skipped numbers only.
+            // The name is from the time when caches dropped everything for skipped numbers only.
             flushed_in: number("skipped_in").unwrap_or(0),
             drawn: Drawn {
                 allocated: number("allocated").unwrap_or(0),
@@ -231,7 +230,7 @@ fn appended(value: Value) -> Result<Appended, RedisError> {
     }
 }
 
-/// Entries, each of which is an id, and names and values in turn.
+/// Parses entries, each an id followed by alternating names and values.
 fn entries(value: Value) -> Result<Vec<StreamEntry>, RedisError> {
     let entries: Vec<(String, Vec<(Bytes, Bytes)>)> = value.convert().map_err(|_| MALFORMED)?;
     let entry = |(id, fields): (String, _)| match id.parse() {

@@ -7,7 +7,7 @@ use crate::token_bucket::{KeyedBucket, Taken};
 use fred::types::Value;
 
 impl Redis {
-    /// Takes what a request costs of each bucket, or nothing if one of them holds less. In a cluster all keys must be in one
+    /// Takes the cost of a request from each bucket, or nothing if one of them holds less. In a cluster all keys must be in one
     /// slot. If it fails, tokens may have been taken.
     pub(crate) async fn take(&self, buckets: &[KeyedBucket]) -> Result<Taken, RedisError> {
         let run = call(buckets);
@@ -16,7 +16,7 @@ impl Redis {
         read(answer, buckets.len()).ok_or(RedisError::Malformed("the levels of buckets"))
     }
 
-    /// Gives back what a request has taken of each bucket.
+    /// Returns the cost of a request to each bucket.
     pub(crate) async fn give_back(&self, buckets: &[KeyedBucket]) -> Result<(), RedisError> {
         let run = call(buckets);
         let client = self.for_lookups();

@@ -15,27 +15,27 @@ use fred::types::{Expiration, SetOptions, Value};
 use rand::{random, random_range};
 use std::time::Duration;
 
-/// What Redis has of a link.
+/// Result of a lookup in Redis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lookup {
     /// No record, which says nothing about the link.
     Unknown,
-    /// The link, or that there is none.
+    /// A record, or a known absence.
     Known(Record<String>),
-    /// Fields that no version of ours wrote.
+    /// Fields that no version of edgelink wrote.
     Malformed(RecordError),
 }
 
-/// What Redis has of a link, and how far the publisher has written to it.
+/// Result of a lookup, and the publisher's state in that Redis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CachedLink {
     /// The record of the link.
     pub lookup: Lookup,
-    /// How far the publisher has written; `None` if it has not.
+    /// The publisher's progress; `None` if it has not written.
     pub state: Option<FeedState>,
 }
 
-/// A lock that is ours until it is released, ends by itself, or is removed by a change of the link.
+/// A lock held until it is released, expires, or is removed by a change of the link.
 #[derive(Debug)]
 pub struct Lock {
     generation: u64,
@@ -45,7 +45,7 @@ pub struct Lock {
 }
 
 impl Redis {
-    /// Looks a link up in a generation, and how far the publisher has written to this very Redis.
+    /// Looks up a link in a generation, and the publisher's progress in the same Redis.
     pub async fn look_up(&self, generation: u64, key: &str) -> Result<CachedLink, RedisError> {
         let client = self.for_lookups();
         let pipeline = client.pipeline().with_options(client.options());
@@ -59,14 +59,14 @@ impl Redis {
             let missing = || Err(Error::new(ErrorKind::Protocol, "an answer is missing"));
             let mut answers = pipeline.try_all::<Value>().await.into_iter();
             let state = answers.next().unwrap_or_else(missing)?;
-            // An error that Redis answers to the second command is about that key.
+            // An error reply to the second command is about that key.
             Ok((state, answers.next().unwrap_or_else(missing)))
         };
         let (state, link) = self.guarded("look_up", call).await?;
         let state = values(state, "the state of the feed")?;
         let lookup = match link.map_err(RedisError::from) {
             Ok(link) => read(&values(link, "the fields of a link")?),
-            // The key holds something else than a hash.
+            // The key holds something other than a hash.
             Err(RedisError::Refused(error)) if error.details().starts_with("WRONGTYPE") => {
                 Lookup::Malformed(RecordError::Field("link"))
             }
@@ -133,8 +133,8 @@ impl Redis {
             .map(drop)
     }
 
-    /// Replaces the records of these links in a generation, by revision, and removes their locks. A Redis that is full
-    /// is given room once, by dropping the older half of the feed. If it fails, some may be replaced.
+    /// Replaces the records of these links in a generation, by revision, and removes their locks. If Redis is full, the older
+    /// half of the feed is dropped once to make room. If it fails, some may be replaced.
     pub async fn publish(
         &self,
         generation: u64,
@@ -144,7 +144,7 @@ impl Redis {
             |(key, record): &(&str, Record<&str>)| write("publish", "", generation, key, record);
         let runs: Vec<ScriptCall> = changes.iter().map(run).collect();
         let client = self.in_background();
-        // Boxed, as futures of pipelines are large.
+        // Boxed, because futures of pipelines are large.
         let call = || Box::pin(measured("publish", WRITE.run_all(&client, &runs)));
         match call().await {
             Err(error) if error.is_full() => {
@@ -167,7 +167,7 @@ impl Redis {
     }
 }
 
-/// The key of a lock. Keys of links have no braces, so both are in the slot that the link's key has.
+/// The key of a lock. Keys of links have no braces, so both are in the slot of the link's key.
 fn lock_key(generation: u64, key: &str) -> String {
     format!("lock:{{{}}}", link_key(generation, key))
 }
@@ -192,7 +192,7 @@ fn read(values: &[Option<Bytes>; LINK_FIELDS.len()]) -> Lookup {
     }
 }
 
-/// A run of [`WRITE`], `what` being why.
+/// Builds a call of [`WRITE`] for the purpose `what`.
 fn write(
     what: &'static str,
     token: &str,
@@ -220,7 +220,7 @@ fn write(
 const HOUR: u64 = 3_600_000;
 const WEEK: u64 = 7 * 24 * HOUR;
 
-/// How long a record may stay at `now` (unix seconds). Random, so that records cached together do not expire together:
+/// TTL of a record at `now` (unix seconds). Random, so that records cached together do not expire together:
 /// 20 to 25 % of the link's remaining validity, at least an hour and at most 7 days; for a permanent link 7 days less
 /// up to 10 %; for an absence 60 to 180 s.
 fn time_to_live<U, B>(record: &Record<U, B>, now: u64) -> Duration {

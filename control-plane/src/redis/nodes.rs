@@ -1,4 +1,4 @@
-//! Which processes Redis consists of: a new one may lack what the old one had.
+//! Identity of the processes that make up Redis: a new one may lack writes of the old one.
 
 use super::about::info;
 use super::error::RedisError;
@@ -21,13 +21,13 @@ impl Redis {
         let members = self.members().await?;
         let names = self.processes(members).await;
         if names.is_err() {
-            // The client may have a replica for a master still, which answers what is asked here and never says who has its place.
+            // The client may still take a demoted replica for a master, which answers all the same and does not name its successor.
             measured("sync_cluster", self.commands.sync_cluster()).await?;
         }
         names
     }
 
-    /// The names of the members, and the processes of the masters that the client knows.
+    /// Combines the names of the members with the processes of the masters that the client knows.
     async fn processes(&self, members: BTreeSet<String>) -> Result<String, RedisError> {
         let masters = self.masters();
         if masters.len() != members.len() {
@@ -40,8 +40,7 @@ impl Redis {
         Ok(names.into_iter().collect::<Vec<_>>().join(" "))
     }
 
-    /// The names of the masters, as known to the master that has the feed: a majority of them announces a failover to
-    /// it.
+    /// The names of the masters, as known to the master of the feed: a majority of them announces a failover to it.
     async fn members(&self) -> Result<BTreeSet<String>, RedisError> {
         let slot = redis_keyslot(FEED_STREAM.as_bytes());
         let command = CustomCommand::new_static("CLUSTER", Some(slot), false);

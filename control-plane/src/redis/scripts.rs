@@ -1,5 +1,5 @@
-//! Lua scripts. Each touches the keys of one slot only, so that they work in a cluster, and is sent in full if Redis does not
-//! know it any more.
+//! Lua scripts. Each touches the keys of one slot only, so that they work in a cluster, and is sent in full if Redis no longer
+//! knows it.
 
 use fred::clients::{Client, WithOptions};
 use fred::error::{Error, ErrorKind};
@@ -10,11 +10,11 @@ use std::sync::OnceLock;
 
 /// Writes a record by its revision.
 ///
-/// `KEYS`: the link's hash, its lock. `ARGV`: what for, the token of the lock, TTL in milliseconds, rev, and the fields.
+/// `KEYS`: the link's hash, its lock. `ARGV`: the purpose, the token of the lock, TTL in milliseconds, rev, and the fields.
 ///
 /// - `fill`: a replica looked the record up under the lock. Written, and the lock released, only while it holds the lock: a
-///   change that was published meanwhile has removed it, and what the replica read may be from before.
-/// - `repair`: the same over a hash that cannot be read, whatever its rev.
+///   change published meanwhile has removed the lock, and the replica may have read an older record.
+/// - `repair`: like `fill`, over an unreadable hash, whatever its rev.
 /// - `publish`: the record has changed. The lock is removed, and the hash is written only if there is one: nothing is cached
 ///   before a lookup asks for it.
 ///
@@ -52,20 +52,20 @@ return 0
 /// Appends entries to the stream, each with the id of the one before it, unless the fence or a loss forbids it.
 ///
 /// `KEYS`: the stream, the state of the feed. `ARGV`: the fence (token, owner, installation), the generation, the last entry
-/// that is known to be published, whether this begins the generation, the number and the nodes of a beat (empty if there is
-/// none), about how many entries and how many bytes to keep, with which generation caches had to drop everything last (noted if
-/// this begins the generation), how far numbers were drawn (allocated, sum, counted, the bound that counts: each noted unless it was
-/// further); then for each entry how many arguments follow, and these.
+/// known to be published, a flag that this begins the generation, number and nodes of a beat (empty without one), the approximate
+/// number of entries and of bytes to keep, the generation of the last flush of all caches (stored if this begins the generation),
+/// the extent of drawn numbers (allocated, sum, counted, the bound in effect: each is only raised); then for each entry the number
+/// of its arguments, and these.
 ///
 /// Answers a word and its subject:
 ///
 /// - `foreign`: another installation writes here; its name.
 /// - `fenced`: a publisher with a newer token writes here; the token.
-/// - `gone back`: the last write is not here; what shows it.
+/// - `gone back`: the last write is missing; the evidence.
 /// - `appended`: the id of the last entry.
 ///
 /// The size of the stream is Redis's estimate from a few samples. It is trimmed before it grows, because a full Redis
-/// refuses to.
+/// refuses growth.
 pub(super) static APPEND: Script = Script::new(
     r"
 local function above(a, b) return #a > #b or (#a == #b and a > b) end
@@ -124,13 +124,13 @@ return redis.call('DEL', KEYS[1], KEYS[2])
 ",
 );
 
-/// Takes so many tokens of each bucket, or none if one of them has less. The rule is that of `limits/bucket.rs`, by Redis' own clock.
+/// Takes tokens from each bucket, or none if one of them has less. It follows the rule of [`crate::token_bucket`], by Redis's own clock.
 ///
 /// `KEYS`: the buckets, all in one slot. `ARGV`: for each its capacity, what it gains a second, and what is taken, in tokens.
 ///
-/// Answers which is the first that has less, from 1 on, or 0, and the level of each bucket then in millionths of a token. A
-/// bucket is a text, its level and when that was in microseconds; it expires when it is full. One that cannot be read is full.
-/// One of a time to come, because the clock was set back, gains from now on.
+/// Answers the index, from 1, of the first bucket that has less, or 0, and the resulting level of each bucket in millionths of a
+/// token. A bucket is a text of its level and the time of that in microseconds; it expires when it is full. An unreadable one is
+/// full. One with a future time, because the clock was set back, gains from now on.
 pub(super) static TAKE: Script = Script::new(
     r"
 local time = redis.call('TIME')
@@ -158,8 +158,8 @@ return {refused, unpack(levels)}
 ",
 );
 
-/// Gives back to each bucket of the keys what a request has taken of it; the arguments are as of [`TAKE`]. One that is full then
-/// goes, and one that is not there is full.
+/// Returns to each bucket of the keys what a request has taken from it; the arguments are those of [`TAKE`]. A bucket that becomes
+/// full is removed, and a missing one is full.
 pub(super) static GIVE_BACK: Script = Script::new(
     r"
 local time = redis.call('TIME')
@@ -181,7 +181,7 @@ return 0
 ",
 );
 
-/// A script and the name that Redis knows it by.
+/// A script and the hash by which Redis knows it.
 pub(super) struct Script {
     text: &'static str,
     hash: OnceLock<String>,
@@ -239,7 +239,7 @@ impl Script {
         }
     }
 
-    /// Runs the script for each of `runs` at once, and answers the first error.
+    /// Runs the script for each of `runs` in one pipeline, and returns the first error.
     pub(super) async fn run_all(
         &self,
         client: &WithOptions<Client>,
@@ -266,7 +266,7 @@ impl Script {
     }
 }
 
-/// Whether Redis does not know a script: it was restarted, failed over, or dropped its scripts by command.
+/// True if Redis does not know a script: it was restarted, failed over, or flushed its scripts.
 fn is_unknown_script(error: &Error) -> bool {
     error.details().starts_with("NOSCRIPT")
 }

@@ -10,13 +10,13 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep_until};
 
-/// With more batches of changes in the outbox, no key is denied.
+/// Most batches of changes in the outbox with which keys are denied.
 const MAX_PENDING: u32 = 1_000;
 
-/// How long a current feed may take to reach the position in the database.
+/// Time that a current feed may take to reach the position in the database.
 const FEED_WAIT: Duration = Duration::from_millis(100);
 
-/// The shortest time between two reads, so that a flood of absent keys does not become one of queries.
+/// Shortest interval between reads, so that a flood of absent keys does not become a flood of queries.
 const PACE: Duration = Duration::from_millis(2);
 
 struct CatchUpRound {
@@ -32,7 +32,7 @@ struct CatchUpRound {
 /// The outbox; a fake in tests.
 #[async_trait]
 pub(super) trait Outbox: Send + Sync {
-    /// As [`Store::pending_keys`].
+    /// See [`Store::pending_keys`].
     async fn pending_keys(&self, limit: u32) -> Result<PendingKeys, StoreError>;
 }
 
@@ -73,9 +73,9 @@ impl CatchUp {
         }
     }
 
-    /// Adds everything committed before the call to the known keys; the revision of an absence, `None` if a link may be
-    /// missing. A round counts that began after the call, also by another caller; one that was under way does not, and
-    /// neither does one that was cancelled.
+    /// Adds everything committed before the call to the known keys. Returns the revision of an absence; `None` if a link may
+    /// be missing. A round that began after the call counts, also another caller's; one that was in progress or cancelled
+    /// does not.
     pub(super) async fn run(&self) -> Option<u64> {
         let asked = self.begun.load(Ordering::Acquire);
         let mut last = self.last.lock().await;
@@ -83,7 +83,7 @@ impl CatchUp {
             sleep_until(last.next).await;
             let number = self.begun.fetch_add(1, Ordering::AcqRel) + 1;
             let absence = self.round(&mut last.missed).await;
-            // Together and without an await in between: the caller may be dropped at any time.
+            // Set together, without an await in between: the caller may be dropped at any time.
             last.number = number;
             last.absence = absence;
             last.next = Instant::now() + PACE;
@@ -96,7 +96,7 @@ impl CatchUp {
     /// scan.
     ///
     /// The round waits for that position, but not if the feed is not current, nor again for a generation that was late
-    /// (`missed`): the database answers then.
+    /// (`missed`): then the database answers.
     async fn round(&self, missed: &mut Option<u64>) -> Option<u64> {
         let asked = Instant::now();
         let pending = self.outbox.pending_keys(MAX_PENDING).await.ok()?;

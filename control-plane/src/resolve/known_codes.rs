@@ -6,12 +6,12 @@ use edgelink_wire::{CodeFilter, RecordError};
 /// only a scan can fill one later. Beyond the last capacity, false positives rise.
 const CAPACITIES: [usize; 6] = [1 << 10, 1 << 13, 1 << 16, 1 << 19, 4_500_000, 14_000_000];
 
-/// Codes that are known by name.
+/// Codes that are known individually.
 pub(super) struct KnownCodes {
     /// The filters that have room, the smallest first; never empty.
     filters: Vec<(usize, CodeFilter)>,
     count: usize,
-    /// Generated codes with a lower number are left out.
+    /// Generated codes with a lower number are omitted.
     bound: u64,
 }
 
@@ -33,8 +33,8 @@ impl KnownCodes {
         })
     }
 
-    /// Notes a code with its number, if it has the shape of a generated one. It needs no entry if that is below the bound:
-    /// edges ask for those anyway.
+    /// Adds a code, with its number if it has the form of a generated one. Below the bound it needs no entry: edges look those
+    /// up anyway.
     pub(super) fn note(&mut self, code: &str, number: Option<u64>) {
         if number.is_some_and(|number| number < self.bound) {
             return;
@@ -59,7 +59,7 @@ impl KnownCodes {
         }
     }
 
-    /// Notes a published bound. It goes back only with the database, and then all keys are scanned again.
+    /// Records a published bound. It goes back only with the database, and then all keys are scanned again.
     pub(super) fn note_bound(&mut self, bound: u64) {
         self.bound = self.bound.max(bound);
     }
@@ -93,7 +93,7 @@ mod tests {
         let filter = codes.filter().unwrap();
         assert!(filter.may_contain(b"aliasxx") && filter.may_contain(b"other-shape"));
         assert!(!filter.may_contain(b"ggggggg"));
-        // A bound that comes again, or late, changes nothing.
+        // A repeated or late bound changes nothing.
         codes.note_bound(50);
         codes.note("ggggggg", Some(99));
         assert_eq!(codes.count, 2);

@@ -1,5 +1,5 @@
-//! The known keys: a filter of all keys that ever were, and one of the codes that edges cannot check by their number.
-//! Both are built by a scan of the database in the background, and kept up to date by the feed.
+//! The known keys: a filter of all keys that ever existed, and one of the codes that edges cannot check by their number.
+//! Both are built by a background scan of the database, and kept up to date by the feed.
 //!
 //! Deleted links stay until the next start: an absence needs the revision of the deletion, which only the database has.
 //! So no key is ever removed, and no existing key is denied.
@@ -22,26 +22,26 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// How many keys the filter has room for at first; it grows by itself.
+/// Initial capacity of the filter of keys; it grows by itself.
 const INITIAL_KEYS: usize = 100_000;
 
-/// The share of absent keys that are taken for existing ones.
+/// False-positive rate: the share of absent keys that are taken for existing ones.
 const FALSE_POSITIVES: f64 = 0.001;
 
-/// The keys of one page of the scan: no more, and no fewer where pages are late.
+/// Largest and smallest page of the scan; pages shrink when they are late.
 const LARGEST_PAGE: u32 = 5_000;
 const SMALLEST_PAGE: u32 = 50;
 
-/// So many keys of a page are added before others may ask.
+/// Keys that are added under one lock, before lookups get their turn.
 const AT_ONCE: usize = 250;
 
-/// So many pages in a row that are not late are followed by larger ones.
+/// Consecutive pages in time after which pages grow.
 const IN_TIME: u32 = 8;
 
 /// A page that takes longer is late.
 const LATE: Duration = Duration::from_millis(500);
 
-/// The pause between two notes in the database of how far the scan has come.
+/// Interval between records of the scan's progress in the database.
 const NOTE_PAUSE: Duration = Duration::from_secs(1);
 
 /// The pause before a retry of the scan.
@@ -58,9 +58,9 @@ impl KeyFilters {
         let keys = ScalableCuckooFilterBuilder::new()
             .initial_capacity(INITIAL_KEYS)
             .false_positive_probability(FALSE_POSITIVES)
-            // With a random key: who chooses aliases cannot compute which of them collide.
+            // Keyed randomly, so that collisions of chosen aliases cannot be computed.
             .hasher(RandomState::new().build_hasher())
-            // Only chooses which entry makes room.
+            // It only chooses which entry makes room.
             .rng(SmallRng::seed_from_u64(0))
             .finish();
         Ok(Self {
@@ -78,7 +78,7 @@ struct ScanState {
     progress: ScanProgress,
 }
 
-/// Which keys there are, without asking the database.
+/// Filters of existing keys, which spare queries of the database.
 pub struct KnownKeys {
     codes: CodeSpace,
     state: Mutex<ScanState>,
@@ -87,7 +87,7 @@ pub struct KnownKeys {
 }
 
 impl KnownKeys {
-    /// Empty filters, which a scan has to fill.
+    /// Creates empty filters, which a scan has to fill.
     #[must_use]
     pub fn new(codes: CodeSpace) -> Self {
         let known = Self {
@@ -103,7 +103,7 @@ impl KnownKeys {
         known
     }
 
-    /// Whether the key may exist. `false` only if no such row is committed as far as the feed has come.
+    /// True if the key may exist. `false` only if no such row is committed up to the feed's position.
     #[must_use]
     pub fn may_have(&self, key: &str) -> bool {
         let state = self.state();
@@ -119,19 +119,19 @@ impl KnownKeys {
         }
     }
 
-    /// The filter of codes known by name, for the edges; `None` before all keys were scanned.
+    /// The filter of individually known codes, for the edges; `None` before all keys are scanned.
     #[must_use]
     pub fn code_filter(&self) -> Option<CodeFilter> {
         self.state().complete.as_ref()?.codes.filter()
     }
 
-    /// How far the scan has come.
+    /// Progress of the scan.
     #[must_use]
     pub fn progress(&self) -> ScanProgress {
         self.state().progress
     }
 
-    /// A scan begins, which covers whatever has called for one before; `false` if there can be none.
+    /// Begins a scan, which satisfies all earlier requests for one; `false` if that fails.
     fn begin(&self) -> bool {
         let mut state = self.state();
         state.building = KeyFilters::new().ok();
@@ -139,7 +139,7 @@ impl KnownKeys {
         state.building.is_some()
     }
 
-    /// Notes a published bound.
+    /// Records a published bound.
     fn note_bound(&self, bound: u64) {
         let mut state = self.state();
         let ScanState {
@@ -150,7 +150,7 @@ impl KnownKeys {
         }
     }
 
-    /// Adds keys that a scan has read; `false` if all have to be scanned again.
+    /// Adds scanned keys; `false` if all have to be scanned again.
     fn add(&self, scanned: &[ScannedKey], progress: ScanProgress) -> bool {
         let mut state = self.state();
         let Some(sets) = &mut state.building else {
@@ -163,7 +163,7 @@ impl KnownKeys {
         true
     }
 
-    /// The scan has come to its end, unless all keys have to be scanned again.
+    /// Ends the scan, unless all keys have to be scanned again.
     fn complete(&self, progress: ScanProgress) {
         let mut state = self.state();
         if let Some(sets) = state.building.take() {
@@ -187,7 +187,7 @@ impl KnownKeys {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number of a key's code; `None` if it has not the shape of a generated one.
+    /// The number of a key's code; `None` if it does not have the form of a generated one.
     fn number(&self, key: &str) -> Option<u64> {
         let (_, code) = key.split_once('/')?;
         self.codes.number(code.as_bytes())
@@ -246,13 +246,13 @@ impl Listener for KnownKeys {
 pub struct KeyScanner {
     known: Arc<KnownKeys>,
     store: Arc<Store>,
-    /// A name that no other process has.
+    /// A name unique to this process.
     process: String,
     noted: Option<Instant>,
 }
 
 impl KeyScanner {
-    /// A scan that has not begun. The feed has to be followed before it runs: it carries the links created meanwhile.
+    /// Creates a scan that has not begun. The feed has to be followed before it runs: it carries the links created meanwhile.
     #[must_use]
     pub fn new(known: Arc<KnownKeys>, store: Arc<Store>) -> Self {
         Self {
@@ -279,14 +279,14 @@ impl KeyScanner {
 
     async fn scan_until_done(&mut self) {
         while let Err(error) = self.scan().await {
-            tracing::warn!(%error, "scanning all keys failed: retrying");
+            tracing::warn!(%error, "scanning all keys failed; retrying");
             tokio::time::sleep(RETRY_PAUSE).await;
         }
     }
 
     async fn scan(&mut self) -> Result<(), StoreError> {
         if !self.known.begin() {
-            // The system has no random numbers, and other code fails first.
+            // Without random numbers from the system, other code fails first.
             return Ok(());
         }
         let bound = self.store.bound_state().await?.bound;
@@ -308,16 +308,16 @@ impl KeyScanner {
         Ok(())
     }
 
-    /// Notes in the database how far the scan has come, for `edgelink doctor`. The scan does not depend on it.
+    /// Records the scan's progress in the database, for `edgelink doctor`. The scan does not depend on it.
     async fn note_progress(&mut self) {
         let progress = self.known.progress();
         if let Err(error) = self.store.note_scan(&self.process, &progress).await {
-            tracing::warn!(%error, "noting how far the scan of all keys has come failed: it goes on");
+            tracing::warn!(%error, "recording the progress of the key scan failed; the scan continues");
         }
         self.noted = Some(Instant::now());
     }
 
-    /// Adds a page; `false` if all keys have to be scanned again. Lookups, which ask the same filters, wait for no more than a part of it.
+    /// Adds a page; `false` if all keys have to be scanned again. Lookups, which use the same filters, wait for a part of it at most.
     async fn add(&self, page: &[ScannedKey], progress: ScanProgress) -> bool {
         for part in page.chunks(AT_ONCE) {
             if !self.known.add(part, progress) {
@@ -329,24 +329,23 @@ impl KeyScanner {
     }
 }
 
-/// The pages of a scan, one after the other. One that fails or is late is followed by smaller ones, which become larger again: what was
-/// read before is not lost.
+/// The pages of a scan, in sequence. After a failed or late one, pages shrink, and then grow again; earlier pages are not lost.
 struct Pages<'s, S: ?Sized> {
     source: &'s S,
     names: DomainNames,
     after: Option<u64>,
-    /// How many keys there are, about.
+    /// Approximate number of keys.
     all: u64,
     size: u32,
-    /// How many pages in a row were not late.
+    /// Consecutive pages in time.
     in_time: u32,
     keys: u64,
 }
 
-/// Where pages come from; a fake in tests.
+/// Source of pages; a fake in tests.
 #[async_trait]
 trait PageSource: Send + Sync {
-    /// As [`Store::scan_keys`].
+    /// See [`Store::scan_keys`].
     async fn page(
         &self,
         names: &mut DomainNames,
@@ -380,7 +379,7 @@ impl<'s, S: PageSource + ?Sized> Pages<'s, S> {
         }
     }
 
-    /// The next page, asked for until it is there; `None` after the last one.
+    /// Reads the next page, retrying until it succeeds; `None` after the last one.
     async fn next(&mut self) -> Option<Vec<ScannedKey>> {
         loop {
             let started = Instant::now();
@@ -406,13 +405,13 @@ impl<'s, S: PageSource + ?Sized> Pages<'s, S> {
         }
     }
 
-    /// A page has failed or was late: the next one is smaller.
+    /// Shrinks pages after a failed or late one.
     fn shrink(&mut self) {
         self.size = (self.size / 2).max(SMALLEST_PAGE);
         self.in_time = 0;
     }
 
-    /// A page was not late: after some of them they are larger.
+    /// Counts a page in time; after some of them, pages grow.
     fn grow(&mut self) {
         self.in_time += 1;
         if self.in_time >= IN_TIME {
@@ -529,7 +528,7 @@ mod tests {
         assert!(known.progress().is_complete && known.code_filter().is_some());
     }
 
-    /// Keys with the numbers from 1 on, of which a page may have `at_once`.
+    /// Keys with the numbers from 1 on, at most `at_once` to a page.
     struct SlowSource {
         keys: u64,
         at_once: u32,
@@ -537,7 +536,7 @@ mod tests {
         asked: Mutex<Vec<u32>>,
     }
 
-    /// What becomes of a page of more keys.
+    /// Behaviour for a larger page.
     #[derive(Clone, Copy, Debug, PartialEq)]
     enum Beyond {
         Fails,

@@ -16,21 +16,21 @@ use tokio::time::Instant;
 /// The number of change counters. Keys share them: a change invalidates a few other keys as well, which costs a lookup.
 const COUNTERS: usize = 4096;
 
-/// The size of an entry beside its texts, in bytes: its places in the tables of the cache, which are up to half empty, the places of
-/// the key and of the record, and what the allocator adds.
+/// Bytes of an entry beside its texts: its slots in the tables of the cache, which may be half empty, key and record, and the
+/// overhead of the allocator.
 const OVERHEAD: usize = 704;
 
-/// What a lookup found.
+/// Result of a lookup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) record: Record<String>,
-    /// The record was right then, or later.
+    /// Time at or after which the record was correct.
     pub(super) as_of: Instant,
 }
 
 type FlightOutcome = Result<Found, Arc<StoreError>>;
 
-/// A lookup that is under way.
+/// A lookup in flight.
 struct Flight {
     stamp: ChangeStamp,
     outcome: OnceCell<FlightOutcome>,
@@ -44,7 +44,7 @@ struct MemoryEntry {
 }
 
 impl MemoryEntry {
-    /// How many bytes it takes up, beside those of its key.
+    /// Size in bytes, without the key.
     fn bytes(&self) -> usize {
         let texts = match &self.record {
             Record::Link(link) => link.url.len() + link.extension.len(),
@@ -54,7 +54,7 @@ impl MemoryEntry {
     }
 }
 
-/// Counters of changes: to keys with the same counter, and to all keys at once.
+/// Counters of changes: to keys that share a counter, and to all keys at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ChangeStamp {
     key: u64,
@@ -100,8 +100,8 @@ impl Memory {
         None
     }
 
-    /// Looks a key up, once for all concurrent callers, and caches the record. A caller after a change never gets a
-    /// record from before it. (The cache's own shared lookup panics when many callers in a row are cancelled.)
+    /// Looks up a key, once for all concurrent callers, and caches the record. A caller after a change never gets a
+    /// record from before it. (The cache's own shared lookup panics when many consecutive callers are cancelled.)
     pub(super) async fn look_up(
         &self,
         key: &str,
@@ -147,7 +147,7 @@ impl Memory {
         self.flights.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Invalidates the record of a key, and lookups under way.
+    /// Invalidates the record of a key, and lookups in flight.
     pub(crate) fn invalidate(&self, key: &str) {
         self.counter(key).fetch_add(1, Ordering::AcqRel);
     }
@@ -178,7 +178,7 @@ impl Drop for Waiter<'_> {
         let mut flights = self.memory.flights();
         let flight = flights.get(self.key);
         let is_it = flight.is_some_and(|flight| Arc::ptr_eq(flight, &self.flight));
-        // The references of the table, of this waiter, and of the call that is dropped with it.
+        // References: the table's, this waiter's, and that of the call that is dropped with it.
         if is_it && (self.flight.outcome.get().is_some() || Arc::strong_count(&self.flight) <= 3) {
             flights.remove(self.key);
         }
@@ -281,7 +281,7 @@ mod tests {
                 cache_ms: std::time::Duration::from_secs(600),
                 ..ResolveConfig::default()
             });
-            // What the cache has whatever it holds.
+            // The fixed size of the cache.
             fill(&memory, 1, 0).await;
             let before = allocations::held();
             fill(&memory, records, extension).await;
@@ -330,7 +330,7 @@ mod tests {
     async fn what_was_looked_up_before_a_change_is_not_used_after_it() {
         let memory = memory();
         let change = FeedMessage::Del { key: KEY, rev: 2 };
-        // The change comes while the lookup is under way.
+        // The change arrives while the lookup is in flight.
         let lookup = async {
             memory.apply(&change);
             Ok(found(1))

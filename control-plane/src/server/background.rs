@@ -21,7 +21,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// The links that the writer of clicks remembers, once there is one.
+/// The click writer's cache of links, once there is one.
 #[derive(Default)]
 struct ClickedLinks(OnceLock<Arc<LinkResolver>>);
 
@@ -50,7 +50,7 @@ impl Listener for ClickedLinks {
     }
 }
 
-/// The background tasks, and what they share.
+/// The background tasks and their shared state.
 pub(super) struct Background {
     pub(super) feed: Arc<Feed>,
     memory: Arc<Memory>,
@@ -93,8 +93,8 @@ impl Background {
         })
     }
 
-    /// The listener of changes that this process makes. It invalidates the link in the resolver's memory, so that a client sees
-    /// its own change here, and wakes the publisher.
+    /// The listener for changes of this process. It invalidates the link in the resolver's memory, so that clients see their
+    /// own changes here, and wakes the publisher.
     pub(super) fn on_change(&self) -> OnChange {
         let (memory, wake) = (self.memory.clone(), self.wake.clone());
         let clicked_links = self.clicked_links.clone();
@@ -113,7 +113,7 @@ impl Background {
         self.known_keys.clone()
     }
 
-    /// Starts the publisher, the tail of the feed, and the scan of the keys; returns which process publishes.
+    /// Starts the publisher, the tail of the feed, and the scan of the keys; returns the status of publishing.
     pub(super) fn start(&self, config: &Config, store: &Arc<Store>) -> PublisherStatus {
         let publisher = Publisher::new(
             store.clone(),
@@ -136,7 +136,7 @@ impl Background {
         status
     }
 
-    /// Starts another task, which gets to know when it has to stop.
+    /// Starts another task with a token that stops it.
     pub(super) fn spawn<F>(&self, task: impl FnOnce(CancellationToken) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -144,7 +144,7 @@ impl Background {
         self.tasks.spawn(task(self.stop.clone()));
     }
 
-    /// Has a value follow its files.
+    /// Starts a task that reloads a value from its files.
     pub(super) fn follow<T: Send + Sync + 'static>(
         &self,
         value: &Arc<Reloaded<T>>,
@@ -153,7 +153,7 @@ impl Background {
         self.spawn(|stop| value.clone().follow(config.reload_ms, stop));
     }
 
-    /// Starts to take reports of clicks, to write them, and to stream them.
+    /// Starts accepting, writing and streaming click reports.
     pub(super) fn clicks(&self, config: &Config, store: &Arc<Store>) -> Clicks {
         let settings = &config.analytics;
         let engine: Arc<dyn Engine> = match settings.engine {
@@ -181,7 +181,7 @@ impl Background {
         }
     }
 
-    /// Where changes are published. With Redis it starts the tail of the feed.
+    /// The destination of changes. With Redis it starts the tail of the feed.
     fn destination(&self) -> Destination {
         let Some(redis) = &self.redis else {
             return Destination::Local(self.feed.clone());
@@ -215,7 +215,7 @@ impl Background {
         Snapshots::new(store.clone(), known_keys, feed, settings)
     }
 
-    /// Answers the polls of edges that wait, and ends the streams of those who listen.
+    /// Answers waiting polls of edges, and ends live streams.
     pub(super) fn release_edges(&self) {
         self.live.shutdown();
         self.feed.shutdown();

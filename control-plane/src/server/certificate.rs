@@ -1,18 +1,18 @@
-//! When a certificate ends (RFC 5280, section 4.1).
+//! Expiry of a certificate (RFC 5280, section 4.1).
 
 use time::{Date, Month, PrimitiveDateTime, Time};
 
-/// Tags of the elements that are looked at (X.690).
+/// Tags of the relevant elements (X.690).
 const SEQUENCE: u8 = 0x30;
 const VERSION: u8 = 0xa0;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 
-/// The moment up to which a certificate in DER is valid, in seconds since 1970. `None` if it is none.
+/// Expiry of a certificate in DER, in seconds since 1970; `None` if it is malformed.
 pub(super) fn end(certificate: &[u8]) -> Option<i64> {
     let (certificate, _) = expect(SEQUENCE, certificate)?;
     let (fields, _) = expect(SEQUENCE, certificate)?;
-    // Version 1 has none.
+    // Certificates of version 1 omit the version.
     let fields = expect(VERSION, fields).map_or(fields, |(_, rest)| rest);
     let (_, _serial_number, fields) = element(fields)?;
     let (_, _signature_algorithm, fields) = element(fields)?;
@@ -23,19 +23,19 @@ pub(super) fn end(certificate: &[u8]) -> Option<i64> {
     moment(tag, std::str::from_utf8(not_after).ok()?)
 }
 
-/// The content of an element of that tag at the beginning, and what follows it.
+/// Splits off the content of a leading element of that tag.
 fn expect(tag: u8, bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (found, content, rest) = element(bytes)?;
     (found == tag).then_some((content, rest))
 }
 
-/// The tag and the content of the element at the beginning, and what follows it.
+/// Splits off tag and content of the leading element.
 fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&tag, rest) = bytes.split_first()?;
     let (&first, rest) = rest.split_first()?;
     let (length, rest) = match first {
         0..=0x7f => (usize::from(first), rest),
-        // How many bytes the length has.
+        // The number of length bytes.
         0x81..=0x84 => {
             let (length, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
             let add = |sum: usize, byte: &u8| sum << 8 | usize::from(*byte);
@@ -47,7 +47,7 @@ fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((tag, content, rest))
 }
 
-/// `YYMMDDhhmmssZ`, or the same with a year of four digits.
+/// Parses `YYMMDDhhmmssZ` or `YYYYMMDDhhmmssZ`.
 fn moment(tag: u8, text: &str) -> Option<i64> {
     let (year, rest) = match tag {
         UTC_TIME => {
@@ -68,7 +68,7 @@ fn moment(tag: u8, text: &str) -> Option<i64> {
 mod tests {
     use super::*;
 
-    /// `content` as an element.
+    /// Encodes `content` as an element.
     fn wrapped(tag: u8, content: &[u8]) -> Vec<u8> {
         let length = content.len() as u8;
         let mut bytes = match length {

@@ -1,4 +1,4 @@
-//! Accepts connections, serves them, and closes them in order.
+//! Accepts connections, serves them, and closes them gracefully.
 
 use super::handshake::{Handshake, Sender};
 use super::requests::Http;
@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower_http::add_extension::AddExtension;
 
-/// The pause before accepting is retried when the system has no more sockets.
+/// Pause before accepting is retried when the system is out of sockets.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
 /// Accepts connections of all listeners.
@@ -38,13 +38,13 @@ pub(super) struct Acceptor {
     probe_http: Http,
 }
 
-/// A listener, and what it serves.
+/// A listener and its service.
 pub(super) struct Door {
     pub(super) listener: TcpListener,
     pub(super) kind: ListenerKind,
     pub(super) routers: Routers,
     pub(super) admission: ListenerAdmission,
-    /// `None` if it takes no TLS.
+    /// `None` without TLS.
     pub(super) tls: Option<Arc<Tls>>,
 }
 
@@ -57,11 +57,11 @@ pub(super) struct Routers {
     pub(super) health: Router,
 }
 
-/// The permit of a connection, which it has while it is open.
+/// The permit of an open connection.
 enum Seat {
-    /// Within `max_connections`. While no request is in flight it gives way to others.
+    /// Within `max_connections`; it gives way to others while no request is in flight.
     All(Arc<Occupied>),
-    /// Beyond: for probes only.
+    /// Beyond `max_connections`, for probes only.
     Health(Permit),
 }
 
@@ -85,7 +85,7 @@ impl Acceptor {
         }
     }
 
-    /// Accepts until `stop` is done, and closes the listeners then.
+    /// Accepts until `stop` completes, and then closes the listeners.
     pub(super) async fn serve(self, stop: impl Future<Output = ()>) -> Connections {
         let connections = Connections {
             tasks: TaskTracker::new(),
@@ -104,7 +104,7 @@ impl Acceptor {
         join_all(doors.map(|door| self.accept(door, connections))).await;
     }
 
-    /// Accepts connections of a listener for ever.
+    /// Accepts connections of a listener forever.
     async fn accept(&self, door: &Door, connections: &Connections) {
         loop {
             match door.listener.accept().await {
@@ -133,7 +133,7 @@ impl Acceptor {
         connections: &Connections,
         seat: Seat,
     ) {
-        // Without it small answers wait for the client's acknowledgement; if it fails they only come later.
+        // Without it small answers wait for the client's acknowledgement; a failure only delays them.
         let _ = stream.set_nodelay(true);
         let mut stream = TimeoutStream::new(stream);
         stream.set_write_timeout(Some(self.write_timeout));
@@ -173,7 +173,7 @@ impl Acceptor {
     }
 }
 
-/// Waits for a seat for a connection of an address: at the expense of an idle one, or one for probes, or one of which the request ends.
+/// Waits for a seat for a connection of an address: from an idle connection, one for probes, or one whose request ends.
 async fn seat(admission: &ListenerAdmission, address: IpAddr) -> Result<Seat, Refusal> {
     let claim = Claim::of_address(network(address));
     let occupied = |permit| Seat::All(Arc::new(Occupied::new(permit)));
@@ -209,7 +209,7 @@ fn report_refusal(listener: ListenerKind, address: IpAddr) {
     }
 }
 
-/// Pauses after a failure to accept, unless the client has left: the system is short of something then.
+/// Pauses after a failure to accept, which means that the system is out of resources, unless the client has left.
 async fn pause_unless_client_left(error: &io::Error) {
     let is_clients_fault = matches!(
         error.kind(),
@@ -218,7 +218,7 @@ async fn pause_unless_client_left(error: &io::Error) {
             | io::ErrorKind::ConnectionRefused
     );
     if !is_clients_fault {
-        tracing::error!(%error, "accepting a connection failed: it is retried after a pause");
+        tracing::error!(%error, "accepting a connection failed; retrying after a pause");
         tokio::time::sleep(ACCEPT_PAUSE).await;
     }
 }
@@ -242,7 +242,7 @@ impl Connections {
             let count = self.tasks.len();
             tracing::warn!(
                 count,
-                "connections were cut off: their requests took too long"
+                "connections closed during shutdown: their requests took too long"
             );
             self.cut.cancel();
             self.tasks.wait().await;

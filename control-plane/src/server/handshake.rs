@@ -1,4 +1,4 @@
-//! The TLS handshake of a connection, and what is reported of those that fail.
+//! The TLS handshake of a connection, and the reporting of failures.
 
 use crate::config::ListenerKind;
 use crate::telemetry::LogThrottle;
@@ -14,16 +14,16 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// Who is at the other end of a connection.
+/// The peer of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sender {
-    /// A client, of which no header says what it came by.
+    /// A client, whose forwarding headers do not count.
     Client,
-    /// A proxy of `server.trusted_proxies`, which may say what its client came by.
+    /// A proxy of `server.trusted_proxies`, whose headers may name its client's protocol.
     Proxy,
 }
 
-/// A handshake that is to come.
+/// A pending handshake.
 pub(super) struct Handshake {
     pub(super) config: Arc<ServerConfig>,
     pub(super) listener: ListenerKind,
@@ -32,7 +32,7 @@ pub(super) struct Handshake {
 }
 
 impl Handshake {
-    /// The stream within TLS; `None` if the handshake failed, or took longer than `limit`.
+    /// Performs the handshake; `None` if it failed or took longer than `limit`.
     pub(super) async fn finish<S: AsyncRead + AsyncWrite + Unpin>(
         self,
         stream: S,
@@ -54,9 +54,9 @@ impl Handshake {
         let (listener, address) = (self.listener.word(), self.peer);
         let cause = cause(error);
         counter!(HANDSHAKE_FAILURES, "listener" => listener, "cause" => cause).increment(1);
-        // Probes that only connect are no news.
+        // Probes that only connect are normal.
         if cause == "left" {
-            tracing::debug!(listener, %address, %error, "the client left within the TLS handshake");
+            tracing::debug!(listener, %address, %error, "the client disconnected during the TLS handshake");
         } else if let Some(left_out) = THROTTLE.admit(Instant::now()) {
             tracing::warn!(
                 listener,
@@ -72,7 +72,7 @@ impl Handshake {
 fn cause(error: &io::Error) -> &'static str {
     match error.kind() {
         ErrorKind::TimedOut => "late",
-        // What TLS does not allow, on either side.
+        // A violation of TLS, on either side.
         ErrorKind::InvalidData => "refused",
         _ => "left",
     }

@@ -1,4 +1,4 @@
-//! Serves the requests of a connection: HTTP/1.1, and over TLS HTTP/2 as well.
+//! Serves the requests of a connection: HTTP/1.1, and over TLS also HTTP/2.
 
 use super::handshake::{Handshake, Sender};
 use super::seat::{InFlight, Occupied, held};
@@ -26,16 +26,16 @@ use tokio_io_timeout::TimeoutStream;
 use tokio_util::sync::CancellationToken;
 use tower_http::add_extension::AddExtension;
 
-/// The largest head of a request in bytes; a longer one is answered 431.
+/// Largest request head in bytes; a longer one is answered with 431.
 const MAX_HEAD_BYTES: usize = 32_768;
 /// The largest buffer of a connection, and of a request in HTTP/2, in bytes.
 const MAX_BUFFER_BYTES: usize = 65_536;
-/// The most requests at once of a connection in HTTP/2.
+/// Most concurrent requests of an HTTP/2 connection.
 const MAX_STREAMS: u32 = 128;
-/// How long a client may take to send the head of a request in a connection that is for probes only.
+/// Time limit of a request head on a connection for probes.
 const PROBE_HEADER_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long a connection in HTTP/2 without an open stream is kept after its client was asked to go. The client is to acknowledge that,
-/// and one that has not begun is to begin.
+/// Time for which an HTTP/2 connection without an open stream is kept after GOAWAY, so that the client can acknowledge it, or begin if
+/// it has not yet.
 const GOAWAY_TIMEOUT: Duration = Duration::from_secs(5);
 
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -43,7 +43,7 @@ const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto")
 type Stream = Pin<Box<TimeoutStream<TcpStream>>>;
 type Handler = TowerToHyperService<AddExtension<Router, Peer>>;
 
-/// How connections are served.
+/// Servers of connections.
 #[derive(Clone)]
 pub(super) struct Http {
     header_timeout: Duration,
@@ -53,7 +53,7 @@ pub(super) struct Http {
 }
 
 impl Http {
-    /// For connections whose heads of requests have that time; the other times are those of the configuration.
+    /// Creates servers with this time limit of request heads; all other limits come from the configuration.
     fn with(header_timeout: Duration, config: &Config) -> Self {
         let mut http1 = http1::Builder::new();
         http1
@@ -80,12 +80,12 @@ impl Http {
         }
     }
 
-    /// For connections within `server.max_connections`.
+    /// Creates servers for connections within `server.max_connections`.
     pub(super) fn new(config: &Config) -> Self {
         Self::with(config.server.header_timeout_ms, config)
     }
 
-    /// For connections that are for probes only: one request each. Over TLS they are offered HTTP/1.1 alone ([`super::tls::Protocols`]).
+    /// Creates servers for probes: one request per connection. Over TLS these are offered HTTP/1.1 only ([`super::tls::Protocols`]).
     pub(super) fn for_probes(config: &Config) -> Self {
         let header_timeout = config.server.header_timeout_ms.min(PROBE_HEADER_TIMEOUT);
         let mut http = Self::with(header_timeout, config);
@@ -93,7 +93,7 @@ impl Http {
         http
     }
 
-    /// Serves a connection to its end, which comes after `stop` when the requests in flight are answered.
+    /// Serves a connection to its end, which after `stop` comes once the requests in flight are answered.
     pub(super) async fn serve(
         &self,
         stream: Stream,
@@ -182,7 +182,7 @@ impl Http {
     }
 }
 
-/// Runs a connection to its end: in order from when it is `asked` to end, and at once when it is `given_up` after that.
+/// Runs a connection to its end: gracefully once `asked` completes, and at once when `given_up` completes after that.
 async fn finish<C: GracefulConnection<Error: Display>>(
     connection: C,
     asked: impl Future<Output = ()>,
@@ -190,7 +190,7 @@ async fn finish<C: GracefulConnection<Error: Display>>(
 ) -> Result<(), String> {
     let mut connection = pin!(connection);
     let ended = tokio::select! {
-        // First the connection: a request that has come is answered.
+        // The connection comes first: a received request is answered.
         biased;
         ended = connection.as_mut() => Some(ended),
         () = asked => {
@@ -204,14 +204,14 @@ async fn finish<C: GracefulConnection<Error: Display>>(
     ended.map_or(Ok(()), |ended| ended.map_err(|error| error.to_string()))
 }
 
-/// The streams of a connection in HTTP/2, which are counted as the protocol has no bound on idle connections of its own.
+/// Counts the streams of an HTTP/2 connection, because the protocol does not limit idle connections.
 #[derive(Debug, Default)]
 struct StreamCounts {
     begun: AtomicU64,
     open: AtomicU64,
 }
 
-/// A stream that is counted as open until it is dropped.
+/// A stream that counts as open until it is dropped.
 #[derive(Debug)]
 struct OpenStream(Arc<StreamCounts>);
 
@@ -222,7 +222,7 @@ impl StreamCounts {
         OpenStream(self.clone())
     }
 
-    /// Done when for that long no stream has begun, and none is open.
+    /// Completes when no stream has been open for `limit`.
     async fn idle(&self, limit: Duration) {
         let mut seen = self.begun.load(Ordering::Relaxed);
         loop {
@@ -242,7 +242,7 @@ impl Drop for OpenStream {
     }
 }
 
-/// Hands requests on, all in one form.
+/// Passes requests on, in a uniform form.
 #[derive(Clone)]
 struct Requests {
     handler: Handler,
@@ -250,12 +250,12 @@ struct Requests {
     seat: Option<Arc<Occupied>>,
     /// `None` without TLS.
     over_tls: Option<Sender>,
-    /// Those in HTTP/2.
+    /// Streams of HTTP/2.
     streams: Arc<StreamCounts>,
 }
 
 impl Requests {
-    /// Requests without TLS, of a connection with this seat.
+    /// Creates the service of a connection without TLS with this seat.
     fn new(handler: Handler, seat: Option<Arc<Occupied>>) -> Self {
         Self {
             handler,
@@ -265,7 +265,7 @@ impl Requests {
         }
     }
 
-    /// Begins a request, which keeps the seat of its connection while it is in flight. `None` if the connection is about to be closed.
+    /// Begins a request, which holds the seat of its connection while in flight. `None` if the connection is about to be closed.
     fn begin(&self) -> Option<Option<InFlight>> {
         match &self.seat {
             Some(seat) => seat.begin().map(Some),
@@ -274,7 +274,7 @@ impl Requests {
     }
 }
 
-/// The value, or no end: the connection that waits for it is closed.
+/// Returns the value, or waits forever: the connection is being closed.
 async fn or_never<T>(value: Option<T>) -> T {
     match value {
         Some(value) => value,
@@ -295,9 +295,8 @@ impl Service<Request<Incoming>> for Requests {
     }
 }
 
-/// Adds what handlers look at: `Host`, which HTTP/2 has in another place and means that alone, one line of cookies, of which
-/// HTTP/2 makes several (RFC 9113, sections 8.3.1 and 8.2.3), and that the request came by TLS, where no trusted proxy has said what
-/// it came by.
+/// Normalizes headers for handlers: `Host` from HTTP/2's `:authority`, which takes precedence, one cookie line, which HTTP/2 may split
+/// (RFC 9113, sections 8.3.1 and 8.2.3), and the protocol TLS, unless a trusted proxy has named its client's.
 fn complete<B>(request: &mut Request<B>, sender: Sender) {
     let authority = request.uri().authority();
     let host = authority.and_then(|host| HeaderValue::try_from(host.as_str()).ok());

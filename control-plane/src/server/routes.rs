@@ -1,4 +1,4 @@
-//! Which handler serves a path, and through which layers.
+//! Routing of paths to handlers and layers.
 
 use crate::admission::Admission;
 use crate::config::ListenerKind;
@@ -22,8 +22,8 @@ use http::uri::PathAndQuery;
 use http::{Method, Uri};
 use std::sync::Arc;
 
-/// The router of a listener that serves these. Each has its own permits for requests. Polls have a bound of their own, and so has the
-/// time of bulk requests. Probes and metrics have none, because they matter most when all else is busy.
+/// Router of a listener that serves these kinds. Each has its own permits for requests. Polls have a separate bound, and bulk requests a
+/// separate time limit. Probes and metrics have none, because they matter most when everything else is busy.
 pub(crate) fn router(
     app: &Arc<App>,
     serves: &[ListenerKind],
@@ -88,7 +88,7 @@ fn edge_routes(app: &Arc<App>, requests: &Admission) -> Router<Arc<App>> {
 }
 
 fn visitor_routes(app: &Arc<App>, requests: &Admission) -> Router<Arc<App>> {
-    // Behind a prefix the root is of others.
+    // Behind a prefix the root belongs to others.
     let routes = Router::new()
         .route(app.config.links.prefix.as_str(), get(root))
         .route("/{code}", get(visit).fallback(other_method))
@@ -109,12 +109,12 @@ fn bounded(routes: Router<Arc<App>>, app: &Arc<App>, requests: &Admission) -> Ro
         ))
 }
 
-/// Routes whose answers may be large, and take memory until they are sent.
+/// Bounds routes whose responses may be large and take memory until they are sent.
 fn sent(routes: Router<Arc<App>>, app: &Arc<App>) -> Router<Arc<App>> {
     routes.layer(from_fn_with_state(app.clone(), answers::admit))
 }
 
-/// The router of further connections to a listener that serves these when all are taken: probes and metrics.
+/// Router for connections beyond `max_connections`: probes and metrics.
 pub(crate) fn health_router(
     app: &Arc<App>,
     serves: &[ListenerKind],
@@ -125,7 +125,7 @@ pub(crate) fn health_router(
     observed(routes, app).with_state(app.clone())
 }
 
-/// Probes are answered by every listener: balancers ask the one that they send requests to.
+/// Routes of probes, on every listener: load balancers probe the one to which they send requests.
 fn health_routes(serves: &[ListenerKind]) -> Router<Arc<App>> {
     let routes = Router::new()
         .route("/health/live", get(health::live))
@@ -148,8 +148,7 @@ async fn overloaded() -> Problem {
     Problem::new(Kind::Overloaded).with_detail("too many connections are open")
 }
 
-/// Answers a path that nothing is served at: it may go on behind the code of a link. Otherwise visitors get a page, programs a
-/// problem.
+/// Answers a path without a route: it may continue after the code of a link. Otherwise visitors get a page, and programs a problem.
 async fn nothing_here(app: Arc<App>, requests: Admission, request: Request) -> Response {
     let nothing = || Problem::new(Kind::NotFound).into_response();
     if is_for_programs(request.uri()) {
@@ -181,7 +180,7 @@ async fn nothing_here(app: Arc<App>, requests: Admission, request: Request) -> R
     }
 }
 
-/// The request with the path that it would have if there were links alone. `None` if the path is none of links.
+/// Strips the prefix of links from the path of a request; `None` if the path is not below it.
 fn among_links(app: &App, mut request: Request) -> Option<Request> {
     let Some(paths) = &app.link_paths else {
         return Some(request);
@@ -226,7 +225,7 @@ async fn follow(app: &Arc<App>, request: Request) -> Response {
     }
 }
 
-/// Answers what is sent to a link by another method.
+/// Answers a request to a link with another method.
 async fn other_method(State(app): State<Arc<App>>, request: Request) -> Response {
     match among_links(&app, request) {
         Some(request) => send(&app, request).await,
@@ -234,7 +233,7 @@ async fn other_method(State(app): State<Arc<App>>, request: Request) -> Response
     }
 }
 
-/// Answers a form with the password of a link. All else is redirected, if the link keeps the method.
+/// Answers a form with the password of a link. Other requests are redirected, if the link keeps the method.
 async fn send(app: &Arc<App>, request: Request) -> Response {
     if preview::requested_code(request.uri()).is_some() {
         return redirect::page(app, Outcome::NotAllowed, Brand::default());
@@ -253,14 +252,14 @@ async fn send(app: &Arc<App>, request: Request) -> Response {
     }
 }
 
-/// An answer within the time of all requests.
+/// Applies the time limit of requests to an answer.
 async fn within_time(app: &App, answer: impl Future<Output = Response>) -> Response {
     let limit = app.config.server.request_timeout_ms;
     let answered = tokio::time::timeout(limit, answer).await;
     answered.unwrap_or_else(|_| Problem::new(Kind::RequestTimeout).into_response())
 }
 
-/// The API of Shlink. What else begins with `/rest/` may go on behind the alias `rest`, or the prefix of links.
+/// Prefix of Shlink's API. Other paths below `/rest/` may continue the alias `rest`, or belong to the prefix of links.
 const SHLINK: &str = "/rest/v3/";
 
 fn is_for_programs(uri: &Uri) -> bool {

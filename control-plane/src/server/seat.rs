@@ -1,4 +1,4 @@
-//! The seat of a connection: given up to others while no request is in flight.
+//! The seat of a connection, which it gives up to others while no request is in flight.
 
 use crate::admission::Permit;
 use axum::body::Body;
@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// The permit of a connection that is open.
+/// The permit of an open connection.
 #[derive(Debug)]
 pub(super) struct Occupied {
     permit: Permit,
@@ -20,7 +20,7 @@ pub(super) struct Occupied {
     has_begun: AtomicBool,
 }
 
-/// A request of a connection, which keeps its seat until this is dropped.
+/// A request in flight, which holds the seat of its connection until it is dropped.
 #[derive(Debug)]
 pub(super) struct InFlight(Arc<Occupied>);
 
@@ -33,7 +33,7 @@ impl Occupied {
         }
     }
 
-    /// Begins a request; `None` if the seat was given up just now, and the connection is about to be closed.
+    /// Begins a request; `None` if the seat was just given up, and the connection is about to be closed.
     pub(super) fn begin(self: &Arc<Self>) -> Option<InFlight> {
         let mut in_flight = self
             .in_flight
@@ -50,7 +50,7 @@ impl Occupied {
         Some(InFlight(self.clone()))
     }
 
-    /// Serves a connection to its end: that of `serving`, or when its seat was given up, or its first request has not come in time.
+    /// Serves a connection until `serving` ends, its seat is given up, or its first request is not received in time.
     pub(super) async fn keep(&self, serving: impl Future<Output = ()>, first_head: Duration) {
         let is_late = async {
             sleep(first_head).await;
@@ -61,8 +61,8 @@ impl Occupied {
         tokio::select! {
             biased;
             () = serving => {}
-            () = self.permit.given_way() => tracing::debug!("connection closed: it was idle, and others have its place"),
-            () = is_late => tracing::debug!("connection closed: no request came in time"),
+            () = self.permit.given_way() => tracing::debug!("idle connection closed to make room for others"),
+            () = is_late => tracing::debug!("connection closed: no request received in time"),
         }
     }
 }
@@ -81,13 +81,13 @@ impl Drop for InFlight {
     }
 }
 
-/// The body of an answer, with what is held until it is sent.
+/// A response body with a guard that is held until it is sent.
 pub(super) struct HeldBody<G> {
     body: Body,
     _guard: G,
 }
 
-/// An answer whose body keeps `guard`.
+/// Attaches `guard` to the body of a response.
 pub(super) fn held<G>(response: Response, guard: G) -> Response<HeldBody<G>> {
     response.map(|body| HeldBody {
         body,

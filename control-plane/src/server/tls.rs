@@ -1,4 +1,4 @@
-//! TLS of the listeners: certificates, and who may connect.
+//! TLS of the listeners: certificates, and client authentication of edges.
 
 use super::certificate;
 use crate::config::{FileText, ListenerKind, TlsConfig};
@@ -14,25 +14,25 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use std::sync::Arc;
 
-/// The protocols that a connection is offered.
+/// Protocols offered to a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Protocols {
     /// HTTP/2, and HTTP/1.1.
     All,
-    /// HTTP/1.1 alone, in which a connection can be held to one request.
+    /// HTTP/1.1 only, in which a connection can be limited to one request.
     Http1,
 }
 
-/// What the listeners offer, from the files as they are by now.
+/// TLS configurations from the current files.
 pub(super) type Tls = Reloaded<Offers>;
 
-/// What listeners offer.
+/// TLS configurations of the listeners.
 pub(super) struct Offers {
     others: Offer,
     edge: Offer,
 }
 
-/// What a listener offers, by the protocols.
+/// TLS configurations of a listener, by protocols.
 #[derive(Clone)]
 struct Offer {
     all: Arc<ServerConfig>,
@@ -67,7 +67,7 @@ impl Offer {
 /// Reads the files of `config`; `None` if there is no TLS.
 ///
 /// # Errors
-/// The setting whose file is wrong, and what is wrong with it.
+/// A message with the setting of the invalid file.
 pub(super) fn start(config: &TlsConfig) -> Result<Option<Arc<Tls>>, String> {
     let files = [
         &config.certificate_file,
@@ -81,7 +81,7 @@ pub(super) fn start(config: &TlsConfig) -> Result<Option<Arc<Tls>>, String> {
     Reloaded::new("tls", files, offers).map(Some)
 }
 
-/// The certificate and its key, and perhaps the authorities of edges.
+/// Reads the certificate and its key, and the authorities of edges, if any.
 fn offers(files: &[FileText]) -> Result<Offers, String> {
     let [certificate, key, rest @ ..] = files else {
         return Err("tls.certificate_file and tls.key_file are missing".to_owned());
@@ -134,7 +134,7 @@ fn server(
     server.map(Offer::new).map_err(wrong)
 }
 
-/// Has the metric say when the first of the certificates ends.
+/// Sets the metric to the earliest expiry of the certificates.
 fn note_end(name: &'static str, certificates: &[CertificateDer<'static>]) -> Result<(), String> {
     let ends: Option<Vec<i64>> = certificates
         .iter()

@@ -1,5 +1,5 @@
-//! Ends the streams of HTTP/2 whose clients take nothing of an answer. In HTTP/1.1 a write that gets no further shows that; a client of
-//! HTTP/2 says for each stream how much it takes (RFC 9113, section 5.2), and may take nothing of any while the connection itself works.
+//! Resets HTTP/2 streams whose clients accept nothing of a response. In HTTP/1.1 a stalled write shows that; an HTTP/2 client has a flow
+//! control window for each stream (RFC 9113, section 5.2), and may keep all of them at zero while the connection itself works.
 
 use axum::body::Body;
 use axum::response::Response;
@@ -14,11 +14,11 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 tokio::task_local! {
-    /// What the stream of this task has not sent.
+    /// Unsent data of this task's stream.
     static UNSENT: Arc<Unsent>;
 }
 
-/// Runs each stream in a task of its own, which is dropped when its client takes nothing for that long. That resets the stream.
+/// Runs each stream in its own task, which is dropped, and so the stream reset, when its client accepts nothing for that long.
 #[derive(Clone, Debug)]
 pub(super) struct Streams {
     pub(super) write_timeout: Duration,
@@ -30,24 +30,24 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
         let limit = self.write_timeout;
         let task = UNSENT.scope(unsent.clone(), async move {
             tokio::select! {
-                // First the stream, which adds to what is unsent.
+                // The stream comes first, because it adds unsent data.
                 biased;
                 () = stream => {}
-                () = unsent.outlasts(limit) => tracing::debug!("stream reset: its client takes nothing of the answer"),
+                () = unsent.outlasts(limit) => tracing::debug!("stream reset: its client accepts nothing of the response"),
             }
         });
         tokio::spawn(task);
     }
 }
 
-/// What was handed on to be sent in a stream, and has not been.
+/// Data passed to a stream that is not sent yet.
 #[derive(Debug, Default)]
 struct Unsent(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     chunks: usize,
-    /// When something was sent last, or the first of the chunks was handed on.
+    /// Time of the last progress, or of passing on the first chunk.
     progress: Option<Instant>,
     /// Woken when all is sent.
     waker: Option<Waker>,
@@ -81,7 +81,7 @@ impl Unsent {
         Poll::Pending
     }
 
-    /// Done when something is unsent, and nothing of it was sent for that long. It is to be polled after whatever adds to it, in the
+    /// Completes when data is unsent and no progress was made for `limit`. It must be polled after the code that adds data, in the
     /// same task.
     async fn outlasts(&self, limit: Duration) {
         loop {
@@ -102,7 +102,7 @@ impl Unsent {
     }
 }
 
-/// A part of a body, which is unsent until it is dropped.
+/// A part of a body, which counts as unsent until it is dropped.
 #[derive(Debug)]
 pub(super) struct Chunk {
     bytes: Bytes,
@@ -136,7 +136,7 @@ impl Drop for Chunk {
     }
 }
 
-/// A body that ends when all of it is sent, so that its stream has a task until then.
+/// A body that ends when all of it is sent, which keeps the task of its stream alive until then.
 #[derive(Debug)]
 pub(super) struct WatchedBody<G> {
     body: Body,
@@ -146,7 +146,7 @@ pub(super) struct WatchedBody<G> {
     _guard: G,
 }
 
-/// An answer in a stream, whose body keeps `guard`.
+/// Attaches `guard` to the watched body of a response in a stream.
 pub(super) fn watched<G>(response: Response, guard: G) -> Response<WatchedBody<G>> {
     let unsent = UNSENT.try_with(Arc::clone).unwrap_or_default();
     response.map(|body| WatchedBody {

@@ -1,4 +1,4 @@
-//! The use case of what became of clicks.
+//! The use case of the accounting of clicks.
 
 use super::asking::Analytics;
 use super::caller::{Caller, Right};
@@ -20,13 +20,13 @@ const HOUR: u64 = 60 * 60;
 
 const DAY_HOURS: u64 = 24;
 
-/// The most groups.
+/// Limit on the number of groups.
 const MAX_GROUPS: u32 = 1_000;
 
-/// The most edges whose health is read.
+/// Limit on the number of edges whose health is read.
 const MAX_EDGES: u32 = 10_000;
 
-/// Workers that were heard of within this time make up the health of their edge. A worker that lives says how it is six times.
+/// Workers that reported within this time make up the health of their edge. A live worker reports six times in it.
 const HEARD_LATELY: Duration = Duration::from_millis(6 * INTERVAL_MILLIS);
 
 /// What became of clicks.
@@ -111,10 +111,10 @@ impl AccountGroup {
 }
 
 impl Analytics {
-    /// Says what became of clicks, by what the parameters of `query` say.
+    /// Accounts for clicks as the parameters of `query` ask.
     ///
     /// # Errors
-    /// A problem that names each wrong parameter, or why there is no answer.
+    /// A problem that names each wrong parameter, or the reason why there is no answer.
     pub(crate) async fn accounting(
         &self,
         caller: &Caller,
@@ -179,7 +179,7 @@ impl Accounting {
         self.other = Some(AccountsView::new(&all.without(&shown)));
     }
 
-    /// Says of each edge how it is doing, and adds those that have sent nothing.
+    /// Adds the health of each edge, and the edges that have sent no clicks.
     fn add_health(&mut self, healths: Vec<EdgeHealth>) {
         let by_name = healths
             .into_iter()

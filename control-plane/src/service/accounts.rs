@@ -32,7 +32,7 @@ impl Accounts {
         }
     }
 
-    /// The hash of a password that is to be kept.
+    /// Hashes a password for storing.
     pub(crate) async fn hashed(
         &self,
         caller: &Caller,
@@ -45,6 +45,6 @@ impl Accounts {
 
 /// 500, because there is no source of randomness.
 pub(crate) fn no_random(error: impl std::error::Error) -> Problem {
-    tracing::error!(%error, "no secret can be made: the request is refused with 500");
+    tracing::error!(%error, "failed to generate a secret; answering 500");
     Problem::new(Kind::Internal)
 }

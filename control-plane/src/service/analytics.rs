@@ -1,4 +1,4 @@
-//! The use case of clicks by what is known of them.
+//! The use case of clicks by their attributes.
 
 use super::asking::Analytics;
 use super::caller::{Caller, Right};
@@ -19,7 +19,7 @@ use serde_json::Value;
 use std::collections::HashMap;
 use utoipa::ToSchema;
 
-/// How many values there are if no number is asked for.
+/// Default number of values.
 pub(crate) const DEFAULT_LIMIT: usize = 100;
 
 /// The clicks of an interval.
@@ -105,10 +105,10 @@ pub(crate) struct AmountView {
 }
 
 impl Analytics {
-    /// The clicks of an interval, by what the parameters of `query` say.
+    /// The clicks of an interval, as the parameters of `query` ask.
     ///
     /// # Errors
-    /// A problem that names each wrong parameter, or why there is no answer.
+    /// A problem that names each wrong parameter, or the reason why there is no answer.
     pub(crate) async fn count(
         &self,
         caller: &Caller,
@@ -161,7 +161,7 @@ impl Analytics {
     }
 }
 
-/// The interval that is asked about, and the one before if that is asked for.
+/// The requested interval, and the previous one if requested.
 fn intervals(
     fields: &mut Fields,
     group_by: GroupBy,
@@ -309,7 +309,7 @@ impl ItemView {
 
 fn group_by(value: &Value) -> Result<GroupBy, Reason> {
     let word = match values::text(value)? {
-        // Those of Dub.
+        // Dub's names.
         "top_links" => "links",
         "referers" => "referrers",
         word => word,

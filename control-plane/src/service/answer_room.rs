@@ -1,21 +1,21 @@
-//! The room of the answer to a bulk request, which is taken before anything is carried out: whatever is done is answered.
+//! The room of the answer to a bulk request. It is taken before an item is carried out, so that each outcome fits into the answer.
 
 use crate::config::ServerConfig;
 use crate::links::model::LinkContent;
 use crate::problem::{Kind, Problem};
 
-/// What a link takes in an answer beside its texts, in bytes: the names of its fields, times, numbers, domain and code.
+/// Bytes of a link in an answer beside its texts: the names of its fields, times, numbers, domain and code.
 const LINK_BYTES: usize = 1_536;
 
-/// What a problem takes beside its texts, and an error of a field beside its own.
+/// Bytes of a problem beside its texts, and of the error of a field beside its own.
 const PROBLEM_BYTES: usize = 256;
 const ERROR_BYTES: usize = 48;
 
-/// How many bytes the answer to a request may still get, but for what every item takes: some hundred bytes.
+/// Room left in the answer to a request, in bytes, without the overhead of each item, which is some hundred bytes.
 #[derive(Debug)]
 pub(crate) struct AnswerRoom {
     left: usize,
-    /// Whether something had no room.
+    /// Set once something had no room.
     is_full: bool,
 }
 
@@ -36,12 +36,12 @@ impl AnswerRoom {
         left.is_some()
     }
 
-    /// Whether all had room so far.
+    /// True as long as everything had room.
     pub(crate) fn is_open(&self) -> bool {
         !self.is_full
     }
 
-    /// Takes the room of an item that is to be made with that content, or refuses it. A problem has the room that is left.
+    /// Takes the room of an item to be created with that content, or refuses it. A problem gets the room that is left.
     pub(crate) fn admit<T>(
         &mut self,
         item: Result<T, Problem>,
@@ -54,12 +54,12 @@ impl AnswerRoom {
         }
     }
 
-    /// Takes the room of a link that is there already; returns whether the answer has it.
+    /// Takes the room of an existing link; returns whether the answer has it.
     pub(crate) fn shows(&mut self, content: &LinkContent) -> bool {
         self.take(link_bytes(content))
     }
 
-    /// A problem as there is room for it: at least what it is about.
+    /// A problem cut down to the room there is: at least its kind remains.
     pub(crate) fn fitting(&mut self, problem: Problem) -> Problem {
         if self.take(problem_bytes(&problem)) {
             problem
@@ -70,14 +70,14 @@ impl AnswerRoom {
     }
 }
 
-/// The problem of an item that is not begun.
+/// The problem of an item that was not started.
 pub(crate) fn no_room() -> Problem {
     let detail = "the answer has no room for more links (server.max_bulk_answer_bytes): send the rest in another request";
     Problem::new(Kind::Overloaded).with_detail(detail)
 }
 
-/// How many bytes a link with that content takes at most in the answer to a bulk request. Its campaign parameters are shown a second
-/// time, where a letter in hexadecimal digits may be a control character.
+/// Upper bound on the bytes of a link with that content in the answer to a bulk request. Its campaign parameters are shown a second
+/// time, decoded, where a percent-encoded byte may be a control character.
 pub(crate) fn link_bytes(content: &LinkContent) -> usize {
     let details = &content.details;
     let texts = [&content.title, &content.external_id, &details.notes];
@@ -87,7 +87,7 @@ pub(crate) fn link_bytes(content: &LinkContent) -> usize {
     LINK_BYTES + 3 * written(content.target.as_str()) + texts.chain(tags).sum::<usize>()
 }
 
-/// The same of a problem. A field is named twice.
+/// Upper bound on the bytes of a problem in the answer to a bulk request. A field is named twice.
 pub(crate) fn problem_bytes(problem: &Problem) -> usize {
     let errors = problem.errors().iter();
     let errors =

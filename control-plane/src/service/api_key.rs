@@ -103,8 +103,8 @@ impl ApiKey {
         }
     }
 
-    /// Whether `row` is that of this key at `now`, unix time in milliseconds. Both secrets are compared, each in constant
-    /// time.
+    /// True if the secret is a valid one of `row` at `now`, unix time in milliseconds. Both the current and the previous secret are
+    /// compared, each in constant time.
     #[must_use]
     pub fn matches(&self, row: &ApiKeyRow, now: u64) -> bool {
         let is_current = self.secret_hash.ct_eq(&row.secret_hash);

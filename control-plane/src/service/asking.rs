@@ -1,4 +1,4 @@
-//! Questions about clicks: how many may be asked at once, and what is removed.
+//! Queries of clicks, a bounded number at once, and the deletion of clicks.
 
 use super::caller::{Caller, Right};
 use super::links::Links;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long a question waits for others to be answered.
+/// Longest wait of a query for its turn.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The engine, for one request.
@@ -31,7 +31,7 @@ impl<'a> Deref for Asking<'a> {
     }
 }
 
-/// Questions about clicks, and what is removed of them.
+/// Queries of clicks, and their deletion.
 pub(crate) struct Analytics {
     pub(super) store: Arc<Store>,
     engine: Arc<dyn Engine>,
@@ -42,7 +42,7 @@ pub(crate) struct Analytics {
 }
 
 impl Analytics {
-    /// Questions within the bounds of `questions`, and files within the bounds of `exports`.
+    /// Queries within the bounds of `questions`, and files within the bounds of `exports`.
     pub(crate) fn new(
         engine: Arc<dyn Engine>,
         (questions, exports): (Admission, Admission),
@@ -67,12 +67,12 @@ impl Analytics {
         })
     }
 
-    /// A file of clicks for the caller, unless as many are sent as may be.
+    /// A permit to export clicks for the caller, unless the limit of exports is reached.
     pub(crate) fn export(&self, caller: &Caller) -> Result<Permit, Problem> {
         Ok(self.exports.try_take(caller.claim())?)
     }
 
-    /// Removes the clicks of a link, and its conversions; how many clicks there were.
+    /// Removes the clicks of a link, and its conversions. Returns the number of clicks.
     pub(crate) async fn delete_clicks(
         &self,
         caller: &Caller,
@@ -87,7 +87,7 @@ impl Analytics {
         Ok(deleted)
     }
 
-    /// Removes the orphan visits of the tenant; how many there were. The audit log has it first.
+    /// Removes the orphan visits of the tenant and returns their number. The audit log has the removal first.
     pub(crate) async fn delete_orphans(&self, caller: &Caller) -> Result<u64, Problem> {
         caller.require(Right::Administer)?;
         let engine = self.ask(caller).await?;

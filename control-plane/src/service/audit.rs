@@ -39,7 +39,7 @@ impl EntryView {
     }
 }
 
-/// Reads the parameters of a list of what was changed in the caller's tenant.
+/// Reads the parameters of a list of changes in the caller's tenant.
 ///
 /// # Errors
 /// A problem that names each wrong parameter.
@@ -65,7 +65,7 @@ fn filter(value: &Value) -> Result<String, Reason> {
 }
 
 impl Links {
-    /// A page of who changed what in the caller's tenant, newest first.
+    /// A page of the audit log of the caller's tenant, newest first.
     pub(crate) async fn audit(
         &self,
         caller: &Caller,
@@ -77,7 +77,7 @@ impl Links {
         Ok(page_of(self.store.audit_entries(&query).await?, limit))
     }
 
-    /// A page of who changed a link, and what, newest first, before the entry with that number.
+    /// A page of the changes of a link, newest first, before the entry with that number.
     pub(crate) async fn history(
         &self,
         caller: &Caller,
@@ -96,7 +96,7 @@ impl Links {
     }
 }
 
-/// A page of `limit` entries, of which one more was read.
+/// A page of `limit` entries; one more was read.
 fn page_of(mut items: Vec<AuditEntry>, limit: u32) -> Page<AuditEntry> {
     let next = page::cut(&mut items, limit).map(|entry| page::place(entry.id));
     Page { items, next }

@@ -1,4 +1,4 @@
-//! The brand of a domain: what pages for its visitors show.
+//! The brand of a domain, which pages for its visitors show.
 
 use super::fields::Reason;
 use super::values;
@@ -12,10 +12,10 @@ const MAX_NAME_LENGTH: usize = 100;
 /// The longest URL of a logo in bytes.
 const MAX_LOGO_URL_LENGTH: usize = 2_048;
 
-/// The longest logo that is written as a data URL, in bytes: it is a part of each page.
+/// The longest logo as a data URL, in bytes: it is part of each page.
 const MAX_LOGO_LENGTH: usize = 16_384;
 
-/// Whose pages they are.
+/// Parses the name of the brand.
 pub(crate) fn name(value: &Value) -> Result<String, Reason> {
     let name = values::text(value)?;
     if values::is_line(name, MAX_NAME_LENGTH) {
@@ -25,7 +25,7 @@ pub(crate) fn name(value: &Value) -> Result<String, Reason> {
     }
 }
 
-/// The picture in front of the name.
+/// Parses the logo: the URL of a picture, or a data URL.
 pub(crate) fn logo(value: &Value) -> Result<String, Reason> {
     let text = values::text(value)?;
     if is_picture(text) {
@@ -42,7 +42,7 @@ pub(crate) fn logo(value: &Value) -> Result<String, Reason> {
     ))
 }
 
-/// Whether pages may load the picture: its host becomes a part of their policy.
+/// True if pages may load the picture: its host becomes part of their content security policy.
 fn is_logo(url: &Url) -> bool {
     let is_safe = |byte: u8| byte.is_ascii_alphanumeric() || b".-:[]".contains(&byte);
     let host = url.host_str().unwrap_or_default();
@@ -50,7 +50,7 @@ fn is_logo(url: &Url) -> bool {
     url.scheme() == "https" && !has_user && !host.is_empty() && host.bytes().all(is_safe)
 }
 
-/// The colour of lines.
+/// Parses the colour of the brand.
 pub(crate) fn color(value: &Value) -> Result<String, Reason> {
     let text = values::text(value)?;
     let digits = text.strip_prefix('#').unwrap_or_default();

@@ -1,8 +1,9 @@
-//! Use cases of many links: each has an outcome of its own.
+//! Use cases of many links at once, each with an outcome of its own.
 
 use super::answer_room::{AnswerRoom, no_room};
 use super::caller::{Caller, Right};
 use super::create_link::{CreateLink, CreateOutcome};
+use super::idempotency::{RequestId, WholeRequest};
 use super::link_patch::{LinkPatch, LinkProperties};
 use super::links::{Links, outcome};
 use super::passwords::{MAX_PER_REQUEST, NewPassword, Passwords};
@@ -21,7 +22,7 @@ use serde_json::{Map, Value};
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
-/// How many links one transaction changes at most.
+/// Limit on the number of links one transaction changes.
 const CHUNK: usize = 500;
 
 request! {
@@ -62,7 +63,7 @@ request! {
     }
 }
 
-/// A change of a link that it names.
+/// A change, with the key of the link.
 pub(crate) struct NamedChange {
     key: LinkKey,
     change: LinkChange,
@@ -70,15 +71,15 @@ pub(crate) struct NamedChange {
     password: Option<NewPassword>,
 }
 
-/// A link that was changed, as far as it is needed until the answer.
+/// A changed link, as far as it is needed until the answer.
 pub(crate) struct ChangedLink {
     key: LinkKey,
     rev: u64,
-    /// The link, if the answer has it: not where it was deleted, or has no room.
+    /// The link; `None` if it was deleted, or the answer has no room for it.
     pub(crate) shown: Option<Link>,
 }
 
-/// The outcome of a change of many.
+/// The outcome of one of many changes.
 pub(crate) type ChangedOutcome = Result<ChangedLink, Problem>;
 
 impl NamedChange {
@@ -118,7 +119,7 @@ impl NamedChange {
         })
     }
 
-    /// Reads which link is to be deleted.
+    /// Reads the deletion of the link that it names.
     ///
     /// # Errors
     /// A problem that names each wrong field.
@@ -143,7 +144,62 @@ impl NamedChange {
     }
 }
 
-/// The most items of one request.
+/// Reads the links that a request wants to create, one by one, and takes their room in the answer.
+pub(crate) struct NewLinks<F> {
+    id: Option<RequestId>,
+    whole: WholeRequest,
+    room: AnswerRoom,
+    read: F,
+}
+
+impl<F: FnMut(Map<String, Value>) -> Result<CreateLink, Problem>> NewLinks<F> {
+    /// Begins to read the links of a request with that id, each by `read`.
+    pub(crate) fn new(id: Option<RequestId>, room: AnswerRoom, read: F) -> Self {
+        Self {
+            id,
+            whole: WholeRequest::default(),
+            room,
+            read,
+        }
+    }
+
+    /// Reads the item at `index`.
+    ///
+    /// # Errors
+    /// A problem that names each wrong field, or that the answer has no room.
+    pub(crate) fn add(&mut self, index: usize, value: Value) -> Result<CreateLink, Problem> {
+        if let Some(id) = &self.id {
+            self.whole.add(id, &value);
+        }
+        let item = object(value).and_then(|object| {
+            let id = self.id.as_ref();
+            let receipt = id.map(|id| id.receipt_at(index, &object));
+            Ok((self.read)(object)?.with_receipt(receipt))
+        });
+        self.room.admit(item, CreateLink::content)
+    }
+
+    /// Takes the id of the request. Returns the room that the answer has beside the items.
+    ///
+    /// # Errors
+    /// A problem if another request had the id, or the store's.
+    pub(crate) async fn claim(self, links: &Links) -> Result<AnswerRoom, Problem> {
+        if let Some(id) = &self.id {
+            id.claim(&links.store, self.whole).await?;
+        }
+        Ok(self.room)
+    }
+}
+
+/// Returns the object of an item.
+pub(crate) fn object(value: Value) -> Result<Map<String, Value>, Problem> {
+    match value {
+        Value::Object(object) => Ok(object),
+        _ => Err(Problem::new(Kind::Validation).with_detail("the item must be an object")),
+    }
+}
+
+/// Limit on the number of items of one request.
 pub(crate) const MAX_ITEMS: usize = 10_000;
 
 /// The problem of a request with more items than [`MAX_ITEMS`].
@@ -160,7 +216,7 @@ fn check_number<T>(items: &[T]) -> Result<(), Problem> {
 }
 
 impl Links {
-    /// Creates links within the quota of the caller. Those that were refused before keep their problems.
+    /// Creates links within the quota of the caller. Items refused before keep their problems.
     pub(crate) async fn create_many(
         &self,
         caller: &Caller,
@@ -186,7 +242,7 @@ impl Links {
         Ok(Changed::since(from, created, outcomes))
     }
 
-    /// Changes or deletes links. What of them has no room in the answer is left out of the outcomes.
+    /// Changes or deletes links. Links for which the answer has no room are left out of the outcomes.
     pub(crate) async fn change_many(
         &self,
         caller: &Caller,
@@ -254,7 +310,7 @@ impl Links {
         }
     }
 
-    /// Hashes the passwords of requests, which have the hashes then.
+    /// Hashes the passwords of requests. Returns the requests with the hashes.
     pub(super) async fn hash_all(
         &self,
         caller: &Caller,
@@ -268,17 +324,17 @@ impl Links {
             .collect()
     }
 
-    /// How long a request about many links may take.
+    /// Time limit of a request about many links.
     pub(super) fn time_limit(&self) -> Duration {
         self.config.server.request_timeout_ms
     }
 }
 
-/// Carries out the valid ones of the parsed items by `run`, which gives their outcomes in order and may leave out the last; these
-/// have the outcome that the request has timed out. The outcomes are in the order of the items, refused ones included.
+/// Carries out the valid items by `run`, which returns their outcomes in order and may leave out the last ones: these count as
+/// timed out. The outcomes are in the order of the items, refused ones included.
 ///
-/// `run` is given the time by which it is to begin nothing more: a little before the request times out, so that the answer names
-/// what was done. `limit` counts from the end of the body, which may be large.
+/// `run` gets the time after which it must not start anything: a little before the request times out, so that the answer names
+/// everything that was done. `limit` counts from the end of the body, which may be large.
 pub(super) async fn carry_out<T, O>(
     parsed: Vec<Result<T, Problem>>,
     limit: Duration,
@@ -302,12 +358,12 @@ pub(super) async fn carry_out<T, O>(
     Ok(refused.into_iter().map(outcome).collect())
 }
 
-/// When the items of a request have to be done.
+/// Deadlines for the items of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deadlines {
-    /// From then on, none is begun.
+    /// No item is started from then on.
     pub(super) begin: Instant,
-    /// By then, each has its outcome.
+    /// Each item has its outcome by then.
     pub(super) end: Instant,
 }
 
@@ -321,8 +377,8 @@ impl Deadlines {
     }
 }
 
-/// Hashes the passwords of items, one after the other, which is to be done before links are created or changed. Items with a
-/// password beyond the first [`MAX_PER_REQUEST`] are refused.
+/// Hashes the passwords of items, one after the other, before links are created or changed. Items with a password beyond the
+/// first [`MAX_PER_REQUEST`] are refused.
 async fn hash_all<T>(
     passwords: &Passwords,
     items: &mut [Result<T, Problem>],
@@ -356,7 +412,7 @@ pub(super) fn refuse_beyond<T>(
     }
 }
 
-/// The link that an item names, and the revisions that it is to have.
+/// The link that an item names, and the revisions it must have.
 fn named(
     (code, domain, tags): (Code, Option<Domain>, Option<String>),
     links: &TenantLinks<'_>,

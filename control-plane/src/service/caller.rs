@@ -1,4 +1,4 @@
-//! Callers: what a key or a session may do, and which links exist for it.
+//! Callers: the rights of a key or a session, and the links that exist for it.
 
 use crate::admission::Claim;
 use crate::links::model::Link;
@@ -8,7 +8,7 @@ use crate::tenancy::{FIRST_TENANT, Reach, Rights, Role, Scope};
 use edgelink_wire::Domain;
 use std::sync::Arc;
 
-/// The party of a request: a key or a session, with the rights and the scope that follow.
+/// The party that sent a request: a key or a session, with its rights and scope.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
     holder: Arc<KeyHolder>,
@@ -17,10 +17,10 @@ pub(crate) struct Caller {
     login: Login,
 }
 
-/// By what a caller is known.
+/// The way in which a caller is authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Login {
-    /// By the API key that its request has.
+    /// By the API key of its request.
     Key,
     /// By a session of the console: the hash of its token.
     Session([u8; 32]),
@@ -42,7 +42,7 @@ impl Caller {
         let bounds = holder.key.bounds.clone();
         let scope = Scope {
             tenant_id: holder.key.tenant_id,
-            // One that reads none sees what it has created, in answers.
+            // A caller without read access sees the links that it has created, in answers.
             owner_id: (rights.read != Reach::Tenant).then_some(holder.key.user_id),
             domains: bounds.domains,
             tags: bounds.tags,
@@ -55,12 +55,12 @@ impl Caller {
         }
     }
 
-    /// Whether both may do the same with the same links.
+    /// True if both have equal rights on equal links.
     pub(crate) fn may_the_same(&self, other: &Self) -> bool {
         self.rights == other.rights && self.scope == other.scope
     }
 
-    /// By what the caller is known.
+    /// The way in which the caller is authenticated.
     pub(crate) fn login(&self) -> Login {
         self.login
     }
@@ -70,7 +70,7 @@ impl Caller {
         &self.holder.key.id
     }
 
-    /// The role of the key, which limits that of its user.
+    /// The role of the key, which limits the role of its user.
     pub(crate) fn key_role(&self) -> Role {
         self.holder.key.role
     }
@@ -85,17 +85,17 @@ impl Caller {
         self.holder.key.user_id
     }
 
-    /// Whether the caller may say what links had before they were imported: when they were created, how often visited.
+    /// True if the caller may set the history of imported links: time of creation and number of visits.
     pub(crate) fn may_set_history(&self) -> bool {
         self.has(Right::Administer)
     }
 
-    /// Whether the caller administers the installation.
+    /// True if the caller administers the installation.
     pub(crate) fn is_operator(&self) -> bool {
         self.has(Right::Operate)
     }
 
-    /// Whether the key has a quota of links.
+    /// True if the key has a quota of links.
     pub(crate) fn has_quota(&self) -> bool {
         self.holder.key.quota.is_some()
     }
@@ -119,7 +119,7 @@ impl Caller {
         &self.scope
     }
 
-    /// Refuses a link that does not exist for the caller. Every change of a link asks this first.
+    /// Refuses a link that does not exist for the caller. Every change of a link checks this first.
     pub(crate) fn check(&self, link: &Link) -> Result<(), ChangeError> {
         if link.is_in(&self.scope) {
             Ok(())
@@ -128,7 +128,7 @@ impl Caller {
         }
     }
 
-    /// The domain of new links for which none is asked for: `default`, or the first one of a key that is bound to others.
+    /// The domain of new links that name none: `default`, or the first domain of a key that is bound to others.
     pub(crate) fn default_domain<'d>(&'d self, default: &'d Domain) -> &'d Domain {
         match self.check_domain(default) {
             Ok(()) => default,
@@ -146,7 +146,7 @@ impl Caller {
         }
     }
 
-    /// The tags of a link that the caller creates or changes: with those to which the key is bound.
+    /// The tags of a link that the caller creates or changes, with the tags to which the key is bound.
     pub(crate) fn tags(&self, mut tags: Vec<String>) -> Vec<String> {
         if !self.scope.tags.is_empty() {
             tags.extend_from_slice(&self.scope.tags);
@@ -165,7 +165,7 @@ impl Caller {
         }
     }
 
-    /// Whether the caller has a right.
+    /// True if the caller has a right.
     pub(crate) fn has(&self, right: Right) -> bool {
         let Rights {
             read,
@@ -191,7 +191,7 @@ impl Caller {
 pub(crate) enum Right {
     /// To read links: all but creators, each the links of its scope.
     ReadLinks,
-    /// To read what all links of the tenant have: admins and readers whose key is bound to nothing.
+    /// To read data about all links of the tenant: admins and readers whose key is bound to nothing.
     ReadTenant,
     /// To create links: all but readers.
     CreateLinks,

@@ -1,4 +1,4 @@
-//! Whose clicks a request is about.
+//! The links whose clicks a request is about.
 
 use super::caller::Caller;
 use super::fields::{Fields, Reason};
@@ -15,7 +15,7 @@ use serde_json::Value;
 /// Parameters that may be given several times.
 pub(crate) const LISTS: [&str; 1] = ["tags"];
 
-/// Which links the clicks are of: those that meet all conditions.
+/// Conditions on the links whose clicks are counted; all of them must hold.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClickFilter {
     pub(crate) code: Option<Code>,
@@ -25,11 +25,11 @@ pub(crate) struct ClickFilter {
     pub(crate) tags_mode: TagsMode,
 }
 
-/// Links whose clicks are looked at.
+/// The links whose clicks are counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FoundScope {
     pub(crate) scope: Scope,
-    /// Whether there are older links that are not looked at.
+    /// Set if there are older links that are left out.
     pub(crate) at_least: bool,
 }
 
@@ -52,7 +52,7 @@ impl ClickFilter {
         filter
     }
 
-    /// Finds the links among those of the caller.
+    /// Finds the links among the caller's links.
     pub(crate) async fn find(self, links: &Links, caller: &Caller) -> Result<FoundScope, Problem> {
         if let Some(code) = self.code {
             let of_tenant = links.of_tenant(caller);
@@ -105,7 +105,7 @@ impl FoundScope {
     }
 }
 
-/// All of the caller's tenant, or what is on a domain.
+/// All links of the caller's tenant, or its links on a domain.
 pub(crate) async fn whole_tenant(
     links: &Links,
     caller: &Caller,
@@ -128,7 +128,7 @@ pub(crate) fn code(value: &Value) -> Result<Code, Reason> {
     Code::parse(values::text(value)?).map_err(|error| Reason::Owned(error.to_string()))
 }
 
-/// Reads whether bots count.
+/// Parses the treatment of bots.
 pub(crate) fn bots(value: &Value) -> Result<Bots, Reason> {
     match values::text(value)? {
         "included" => Ok(Bots::Included),

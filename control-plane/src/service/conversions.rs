@@ -1,4 +1,4 @@
-//! The use case of conversions: what visitors did after a click.
+//! The use case of conversions: visitors' actions after a click.
 
 use super::caller::{Caller, Right};
 use super::fields::{Fields, Reason};
@@ -22,10 +22,10 @@ const MAX_EVENT_BYTES: usize = 255;
 /// The greatest value. The sum of a day has room for millions of them.
 const MAX_VALUE: u64 = 1_000_000_000_000;
 
-/// So long after its report a click is known, in milliseconds, unless the writer is behind.
+/// Milliseconds from the report of a click until it can be found, unless the writer is behind.
 const KNOWN_MILLIS: u64 = 5_000;
 
-/// How far in the future a conversion may be, in seconds: clocks differ.
+/// Seconds that a conversion may be in the future: clocks differ.
 const MAX_AHEAD: u64 = 300;
 
 request! {
@@ -83,11 +83,11 @@ pub(crate) fn read(object: Map<String, Value>) -> Result<Conversion, Problem> {
     })
 }
 
-/// A conversion that counts.
+/// A counted conversion.
 pub(crate) enum Tracked {
-    /// From now on.
+    /// Counted by this request.
     New(Conversion),
-    /// It was counted before.
+    /// Counted by an earlier request.
     Before(Conversion),
 }
 
@@ -126,7 +126,7 @@ impl Links {
     }
 }
 
-/// Whether reports of clicks wait for longer than it takes until a click is known.
+/// True if reports of clicks have waited for longer than [`KNOWN_MILLIS`].
 async fn is_behind(store: &Store) -> Result<bool, StoreError> {
     let oldest = store.oldest_report().await?;
     Ok(oldest.is_some_and(|oldest| oldest + KNOWN_MILLIS < clock::unix_millis()))

@@ -28,7 +28,7 @@ pub(crate) struct CreateLink {
     /// Without an alias a code is generated.
     pub(crate) alias: Option<Code>,
     pub(crate) content: CheckedContent,
-    /// The password, whose hash becomes part of the content by [`CreateLink::with_hash`].
+    /// The password; [`CreateLink::with_hash`] puts its hash into the content.
     pub(crate) password: Option<NewPassword>,
     /// The id of the API key that creates it.
     pub(crate) owner: String,
@@ -36,11 +36,11 @@ pub(crate) struct CreateLink {
     pub(crate) owner_id: u64,
     /// The links that the creator may see; equal ones among them may fulfil the request.
     pub(crate) scope: Arc<Scope>,
-    /// What it had before, if it is imported.
+    /// The history of an imported link.
     pub(crate) history: History,
-    /// The number of an alias that is the code of that number, if it is to have it.
+    /// The number whose code the alias is, if the link is to have that number.
     pub(crate) number: Option<u64>,
-    /// Whether an equal link that exists fulfils the request.
+    /// Lets an equal link that exists fulfil the request.
     pub(crate) find_if_exists: bool,
     /// The receipt to store.
     pub(crate) receipt: Option<Receipt>,
@@ -91,15 +91,15 @@ request! {
     }
 }
 
-/// A request for a link with an external id, be there one or not.
+/// A request for a link with an external id, which may exist already.
 #[derive(Clone, Debug)]
 pub(crate) struct PutLink {
     pub(crate) external_id: String,
-    /// The link, if there is none yet.
+    /// The link to create if there is none yet.
     pub(crate) create: CreateLink,
-    /// Whether the request names a domain.
+    /// Set if the request names a domain.
     is_on_domain: bool,
-    /// The change, if there is one.
+    /// The change to make if there is one.
     pub(crate) patch: LinkPatch,
 }
 
@@ -138,7 +138,7 @@ impl PutLink {
         })
     }
 
-    /// Refuses a request that names another place than that of the link: only a move changes it.
+    /// Refuses a request that names another domain or code than the link has: only a move changes them.
     pub(super) fn check_place(&self, link: &Link) -> Result<(), Problem> {
         let mut errors = Vec::new();
         let reason = "is not that of the link with this externalId";
@@ -157,7 +157,7 @@ impl PutLink {
     }
 }
 
-/// Makes a request of its fields, and the patch that an existing link gets. What is wrong is among the fields.
+/// Builds a request from its fields, and the patch for an existing link. Errors are reported in `fields`.
 fn made(
     mut fields: Fields,
     new: Option<LinkRequest>,
@@ -175,7 +175,7 @@ fn made(
         external_id: new.external_id.map(Some),
         properties: new.properties,
     };
-    // A missing target is refused; what else is wrong is named all the same.
+    // A missing target is refused; other mistakes are reported nevertheless.
     let content = patch.apply(links.new_content(&domain, new.target), caller);
     if let Err(ChangeError::Invalid { field, reason }) = &content {
         fields.refuse(field, reason.clone());
@@ -212,7 +212,7 @@ impl CreateLink {
         Self::made(fields, new, links, caller)
     }
 
-    /// Makes a request of fields that were read, of which the rest is unknown.
+    /// Builds a request from fields that were read; fields that were not are unknown.
     ///
     /// # Errors
     /// A problem that names each wrong field.
@@ -230,17 +230,17 @@ impl CreateLink {
         Self { receipt, ..self }
     }
 
-    /// The content that is asked for.
+    /// The requested content.
     pub(crate) fn content(&self) -> &LinkContent {
         &self.content
     }
 
-    /// The password that is to be hashed.
+    /// The password to hash.
     pub(crate) fn new_password(&self) -> Option<&NewPassword> {
         self.password.as_ref()
     }
 
-    /// The request with the hash of its password, which was made before.
+    /// The request with the hash of its password, which has been hashed before.
     pub(crate) fn with_hash(mut self) -> Self {
         if let Some(password) = self.password.take() {
             *self.content.others().password = Some(password.hash().to_owned());
@@ -248,7 +248,7 @@ impl CreateLink {
         self
     }
 
-    /// The fields of an equal link.
+    /// The fields by which an equal link is found.
     pub(super) fn wanted(&self) -> Wanted<'_> {
         Wanted {
             scope: &self.scope,
@@ -258,7 +258,7 @@ impl CreateLink {
         }
     }
 
-    /// The names of the link that other links may have.
+    /// The names of the link that another link may have taken.
     pub(super) fn names(&self) -> WantedNames<'_> {
         WantedNames {
             tenant_id: self.scope.tenant_id,
@@ -313,7 +313,7 @@ impl CreateLink {
         }
     }
 
-    /// The link of a receipt, as it was then. Its content is that of this request, which has the same fingerprint.
+    /// The link of a receipt, as it was then. Its content is taken from this request, which has the fingerprint of the receipt.
     pub(super) fn replayed(&self, stored: StoredReceipt) -> CreateOutcome {
         let own = self.receipt.as_ref().map(|receipt| receipt.fingerprint);
         if own != Some(stored.receipt.fingerprint) {
@@ -339,15 +339,15 @@ impl CreateLink {
     }
 }
 
-/// The link that a request has led to, and how.
+/// The link that fulfils a request, and how it came about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Created {
     pub(crate) link: Link,
-    /// Whether it existed already.
+    /// Set if the link existed already.
     pub(crate) is_found: bool,
-    /// Whether it comes from the receipt of an earlier request.
+    /// Set if the link comes from the receipt of an earlier request.
     pub(crate) is_replayed: bool,
-    /// Whether the answer has no room for the link, of which only key and revision are kept.
+    /// Set if the answer has no room for the link; only its key and revision are kept then.
     is_left_out: bool,
 }
 
@@ -362,7 +362,7 @@ impl Created {
         }
     }
 
-    /// A link that was there.
+    /// A link that existed before.
     pub(crate) fn found(link: Link) -> Self {
         Self {
             is_found: true,
@@ -391,7 +391,7 @@ impl Created {
 /// The outcome of a request.
 pub(crate) type CreateOutcome = Result<Created, Problem>;
 
-/// Why a request has not led to a link.
+/// The failure of a creation.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CreateFailure {
     #[error("the alias is taken")]
@@ -420,14 +420,14 @@ impl From<CreateFailure> for Problem {
                 )])
             }
             CreateFailure::ExternalIdTaken => Self::external_id_taken(),
-            // As if it had been asked for a moment later.
+            // Answered as if the request had come a moment later.
             CreateFailure::DomainGone => {
                 let reason = NoDomain::Unknown.to_string();
                 Self::of_field("domain", reason)
             }
             CreateFailure::Overloaded => Self::new(Kind::Overloaded),
             CreateFailure::CodesTaken(_) => {
-                tracing::error!(error = %failure, "no free code was found: the creation is refused with 503");
+                tracing::error!(error = %failure, "no free code found; answering 503");
                 Self::new(Kind::CodesTaken)
             }
             CreateFailure::Issue(IssueError::Store(error)) | CreateFailure::Store(error) => {
@@ -440,7 +440,7 @@ impl From<CreateFailure> for Problem {
             CreateFailure::Issue(
                 error @ (IssueError::Source { .. } | IssueError::ClockWentBack { .. }),
             ) => {
-                tracing::error!(%error, "the number source failed: the creation is refused with 503");
+                tracing::error!(%error, "number source failed; answering 503");
                 Self::new(Kind::IssuerUnavailable)
             }
             CreateFailure::Issue(IssueError::Closed) => Self::new(Kind::Stopping),

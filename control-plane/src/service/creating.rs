@@ -17,10 +17,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How many numbers are looked up at once.
+/// Limit on the numbers looked up at once.
 const LOOK_AHEAD: usize = 512;
 
-/// How many numbers are looked up for one request at most.
+/// Limit on the numbers looked up for one request.
 const MAX_LOOKED_UP: usize = 128 << 10;
 
 /// Creates the links of requests.
@@ -29,12 +29,12 @@ pub(crate) struct Creator {
     minter: Minter,
     known_keys: Arc<KnownKeys>,
     commits: GroupCommit,
-    /// How long a single link may wait in the queue and for its commit.
+    /// Time limit of a single link, in the queue and for its commit.
     wait_limit: Duration,
     max_tries: u8,
 }
 
-/// How much longer than `store.timeout_ms` a link waits for its commit: the commit before its own may take that long.
+/// Time a link waits for its commit beyond `store.timeout_ms`: the commit before its own may take that long.
 const GRACE: Duration = Duration::from_millis(300);
 
 impl Creator {
@@ -56,14 +56,14 @@ impl Creator {
         }
     }
 
-    /// Carries one request out. The link is committed when this returns.
+    /// Carries out one request. The link is committed when this returns.
     pub(crate) async fn create(&self, request: CreateLink) -> CreateOutcome {
         let mut outcomes = self.create_chunk(&[request], self.wait_limit).await;
         outcomes.pop().unwrap_or(Err(Problem::new(Kind::Internal)))
     }
 
-    /// Carries requests out; those not begun at `deadline` are left out, and those not committed at `end` fail. The outcomes are
-    /// in the order of `requests`.
+    /// Carries out requests; requests not begun at `deadline` are left out, and requests not committed at `end` fail. The outcomes
+    /// are in the order of `requests`.
     pub(crate) async fn create_many<O: Borrow<CreateLink>>(
         &self,
         requests: &[O],
@@ -81,7 +81,7 @@ impl Creator {
         outcomes
     }
 
-    /// The outcomes of those requests that create nothing, because a receipt or an equal link exists.
+    /// The outcomes of requests that create nothing, because a receipt or an equal link exists.
     pub(crate) async fn existing<O: Borrow<CreateLink>>(
         &self,
         requests: &[O],
@@ -171,8 +171,8 @@ impl Creator {
         Ok(())
     }
 
-    /// Settles requests for a code or an external id that another link has. To insert them fails as well, but waits where that link is
-    /// locked, and all that is committed together waits with it.
+    /// Settles requests for a code or an external id that another link has. Inserting them would fail as well, but would wait for a
+    /// lock on that link, together with everything in the same commit.
     async fn find_taken(&self, open: &mut [OpenRequest<'_>]) -> Result<(), CreateFailure> {
         let named = open.iter().enumerate();
         let named = named.filter(|(_, open)| open.is_new() && self.may_be_taken(open.request));
@@ -188,7 +188,7 @@ impl Creator {
             .filter_map(|(place, error)| Some((place, error?)))
             .collect();
         if !taken.is_empty() {
-            // They may be those of the link that this very request has made before.
+            // The link that has them may have been created by this very request before.
             self.find_receipts(open).await?;
         }
         for (place, error) in taken {
@@ -199,7 +199,8 @@ impl Creator {
         Ok(())
     }
 
-    /// Whether another link may have what the request names. One that allows no equal link finds it among those, on a lane of its own.
+    /// True if another link may have the alias or the external id of the request. A request that allows no equal link finds it
+    /// among the equal ones, on a lane of its own.
     fn may_be_taken(&self, request: &CreateLink) -> bool {
         let is_known = |alias: &Code| {
             let key = LinkKey::new(request.domain.clone(), alias.clone());
@@ -210,8 +211,8 @@ impl Creator {
                 || request.alias.as_ref().is_some_and(is_known))
     }
 
-    /// The links to commit for these requests. In the first attempt each takes the next number, which is nearly always free. In
-    /// others free numbers are looked up: after an import of aliases, or a change of the source, long runs of them are taken.
+    /// The links to commit for these requests. In the first attempt each takes the next number, which is nearly always free. Later
+    /// attempts look up free numbers: after an import of aliases, or a change of the source, long runs of them are taken.
     async fn links(
         &self,
         pending: &mut [&mut OpenRequest<'_>],
@@ -231,7 +232,7 @@ impl Creator {
         links.ok_or(CreateFailure::CodesTaken(MAX_LOOKED_UP))
     }
 
-    /// Gives each request without a link one whose number and code are free.
+    /// Gives each request without a link a link with a free number and code.
     async fn fill(
         &self,
         requests: &[&CreateLink],
@@ -259,7 +260,7 @@ impl Creator {
                     links[at] = Some(link);
                 }
             }
-            // Numbers behind the run of taken ones are lost: at most as many as the run was long.
+            // Numbers after the run of taken ones are lost: at most as many as the run was long.
             width *= 2;
         }
         Ok(())
@@ -270,12 +271,12 @@ impl Creator {
         self.minter.number_of(code).filter(|number| *number < bound)
     }
 
-    /// How often a number and its code are tried.
+    /// Number of attempts to find a free number and code.
     pub(super) fn max_tries(&self) -> u8 {
         self.max_tries
     }
 
-    /// The next number, for a link that is made of another one.
+    /// The next number, for a link made from another one.
     pub(super) async fn number(
         &self,
         request: &CreateLink,
@@ -285,8 +286,8 @@ impl Creator {
         Ok(link.id)
     }
 
-    /// A new link with the next number, and the code of that number: also for an alias, because a number whose code is taken may
-    /// be taken itself.
+    /// A new link with the next number, and the code of that number. The code is needed for an alias too: a number whose code is
+    /// taken may be taken itself.
     async fn link(
         &self,
         request: &CreateLink,
@@ -304,7 +305,7 @@ impl Creator {
 /// A request that is being carried out.
 struct OpenRequest<'a> {
     request: &'a CreateLink,
-    /// The equal link that exists, for which a receipt is still to be stored.
+    /// The existing equal link whose receipt has yet to be stored.
     twin: Option<Link>,
     outcome: Option<CreateOutcome>,
 }
@@ -325,7 +326,7 @@ impl<'a> OpenRequest<'a> {
         requests.iter().map(open).collect()
     }
 
-    /// Whether a link is to be made for it.
+    /// True if a link has to be created for the request.
     fn is_new(&self) -> bool {
         self.outcome.is_none() && self.twin.is_none()
     }

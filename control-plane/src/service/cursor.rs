@@ -1,7 +1,7 @@
-//! Cursors: the place of a link in the list, and the order of that list, as a text that is opaque to clients.
+//! Cursors: the position of a link in a list, and the sort order of that list, as a text that is opaque to clients.
 //!
-//! A page may end at a link that its reader may not see, because links are looked at in the order of an index. So cursors are
-//! sealed: they do not name it, and no list can be made to begin where its reader wants.
+//! A page may end at a link that its reader may not see, because links are scanned in the order of an index. So cursors are
+//! sealed: they do not reveal that link, and a reader cannot forge one to begin a list anywhere.
 
 use super::fields::Reason;
 use super::seal::Seal;
@@ -11,14 +11,14 @@ use serde_json::Value;
 
 const DIGITS: usize = 16;
 
-/// Where a list continues.
+/// The point at which a list continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Continuation {
     pub(crate) order: ListOrder,
     pub(crate) place: ListCursor,
 }
 
-/// In front of places of other orders than newest first.
+/// Prefixes of cursors in sort orders other than newest first.
 const OLDEST_FIRST: char = 'o';
 const CODE: char = 's';
 const CODE_DESCENDING: char = 'z';
@@ -59,12 +59,12 @@ impl Continuation {
     }
 }
 
-/// The place of what was created then (unix milliseconds) and has this number.
+/// The cursor of an item with this time of creation (unix milliseconds) and number.
 pub(crate) fn format_created(created_at: u64, id: u64) -> String {
     format!("{created_at:016x}{id:016x}")
 }
 
-/// Reads what [`format_created`] has written.
+/// Parses the output of [`format_created`].
 pub(crate) fn parse_created(value: &Value) -> Result<(u64, u64), Reason> {
     value.as_str().and_then(read_created).ok_or(NO_CURSOR)
 }
@@ -78,7 +78,7 @@ fn created(text: &str) -> Option<ListCursor> {
 
 fn read_created(text: &str) -> Option<(u64, u64)> {
     let (created_at, id) = text.split_at_checked(DIGITS)?;
-    // Databases without unsigned numbers end there. The number of a key is no number to them.
+    // Databases without unsigned numbers end there. They store the number of a key as a text.
     let created_at = number(created_at).filter(|time| i64::try_from(*time).is_ok());
     Some((created_at?, number(id)?))
 }
@@ -90,12 +90,12 @@ fn number(text: &str) -> Option<u64> {
     u64::from_str_radix(text, 16).ok()
 }
 
-/// The place of what has that name.
+/// The cursor of an item with that name.
 pub(crate) fn format_name(name: &str) -> String {
     hex::encode(name)
 }
 
-/// Reads what [`format_name`] has written.
+/// Parses the output of [`format_name`].
 pub(crate) fn parse_name(value: &Value) -> Result<String, Reason> {
     let name = value.as_str().and_then(|text| hex::decode(text).ok());
     let name = name.and_then(|name| String::from_utf8(name).ok());

@@ -1,5 +1,5 @@
-//! Looks at the TXT records of verified domains again, in the process that has the lease: a name that has lapsed and was registered
-//! by another owner is not to stay with the tenant that once had it.
+//! Rechecks the TXT records of verified domains, in the process that has the lease: a name that has lapsed and was registered by
+//! another owner must not stay with the tenant that once had it.
 
 use crate::config::DomainsConfig;
 use crate::domains::model::DomainPatch;
@@ -11,20 +11,20 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// The name of the lease, as the migrations have it.
+/// Name of the lease, as in the migrations.
 const LEASE: &str = "domains";
 
-/// How long the lease lasts.
+/// Duration of the lease.
 const LEASE_TIME: Duration = Duration::from_secs(30);
 
-/// How many domains a turn asks about.
+/// Number of domains checked in a turn.
 const BATCH: u32 = 50;
 
 /// The pauses between turns.
 const PAUSE: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(250)..=Duration::from_mins(10);
 
-/// Asks the DNS about verified domains, each once in `domains.recheck_seconds`.
+/// Looks up the records of verified domains in the DNS, each once in `domains.recheck_seconds`.
 pub(crate) struct Rechecker {
     store: Arc<Store>,
     verifier: Verifier,
@@ -33,7 +33,7 @@ pub(crate) struct Rechecker {
 }
 
 impl Rechecker {
-    /// A rechecker that holds the lease under a name of its own; `None` if domains are not looked at again.
+    /// A rechecker that holds the lease under a name of its own; `None` if domains are not rechecked.
     pub(crate) fn new(store: Arc<Store>, settings: &DomainsConfig) -> Option<Self> {
         (!settings.recheck_seconds.is_zero()).then(|| Self {
             lease: NamedLease::new(Arc::clone(&store), LEASE, LEASE_TIME),
@@ -52,11 +52,11 @@ impl Rechecker {
                 () = tokio::time::sleep(pause) => {}
             }
             if let Err(error) = self.take_turn().await {
-                tracing::warn!(%error, "looking at the records of domains again failed: the next turn retries it");
+                tracing::warn!(%error, "failed to recheck domain records; retrying next turn");
             }
         }
         if let Err(error) = self.lease.release().await {
-            tracing::warn!(%error, "giving the lease of domains back failed: it ends by itself");
+            tracing::warn!(%error, "failed to release the domains lease; it will expire");
         }
     }
 
@@ -79,7 +79,7 @@ impl Rechecker {
         let is_there = match self.verifier.verify(domain, token).await {
             Verdict::Verified => Some(true),
             Verdict::NotFound => Some(false),
-            // It says nothing about the owner, but others are asked about before it is asked again.
+            // This says nothing about the owner, but other domains come first before this one is looked up again.
             Verdict::NoAnswer => None,
         };
         self.store
@@ -96,7 +96,7 @@ impl Rechecker {
             %domain,
             missing_seconds = missing.unwrap_or_default().as_secs(),
             limit_seconds = limit.as_secs(),
-            "the TXT record of a verified domain is missing: if it was there before, its links are not served after domains.missing_seconds"
+            "TXT record of a verified domain is missing; if it was there before, the domain loses its verification after domains.missing_seconds"
         );
         Ok(())
     }
@@ -118,7 +118,7 @@ impl Rechecker {
             tracing::warn!(
                 domain = %row.domain,
                 tenant = row.tenant_id,
-                "a domain is not verified any longer: its TXT record was missing for domains.missing_seconds"
+                "domain lost its verification: TXT record missing for domains.missing_seconds"
             );
         }
         Ok(())

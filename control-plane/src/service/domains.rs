@@ -1,4 +1,4 @@
-//! Use cases of domains: of the configuration, and made by tenants.
+//! Use cases of domains, both configured ones and those that tenants make.
 
 use super::brand;
 use super::caller::{Caller, Right};
@@ -109,7 +109,7 @@ impl From<DomainProperties> for DomainPatch {
 /// A domain as a caller sees it, beside all domains at that moment.
 pub(crate) struct SeenDomain {
     pub(crate) domain: Domain,
-    /// What is known of it beside its name.
+    /// The stored settings; `None` if there are none.
     pub(crate) row: Option<DomainRow>,
     table: Arc<DomainTable>,
 }
@@ -128,7 +128,7 @@ impl SeenDomain {
         }
     }
 
-    /// What the store looks for: the domain, if it still belongs to the caller.
+    /// The condition of a change in the store: the domain still belongs to the caller.
     fn which(&self, caller: &Caller) -> ChangedDomain {
         ChangedDomain {
             domain: self.domain.clone(),
@@ -217,7 +217,7 @@ impl DomainView {
     }
 }
 
-/// Which domains are listed.
+/// The parameters of a list of domains.
 pub(crate) struct DomainList {
     limit: u32,
     after: Option<String>,
@@ -238,8 +238,8 @@ impl DomainList {
     }
 }
 
-/// Whether a domain exists for the caller: a configured one, one of its tenant, and any for those who operate the installation;
-/// of these only the ones to which its key is bound.
+/// True if a domain exists for the caller: a configured domain, a domain of its tenant, and any domain for operators of the
+/// installation. A key that is bound to domains sees these only.
 fn sees(caller: &Caller, table: &DomainTable, domain: &Domain) -> bool {
     let bounds = &caller.scope().domains;
     let is_within = bounds.is_empty() || bounds.contains(domain);
@@ -311,7 +311,7 @@ impl DomainService {
         }
     }
 
-    /// Makes a domain of the tenant. It takes links once it is verified.
+    /// Creates a domain of the tenant. It takes links once it is verified.
     pub(crate) async fn create(
         &self,
         caller: &Caller,
@@ -348,7 +348,7 @@ impl DomainService {
         Ok(self.published(from, row).await)
     }
 
-    /// Reads a change of a domain, and refuses what its caller may not change of it.
+    /// Reads a change of a domain, and refuses fields that its caller may not change.
     ///
     /// # Errors
     /// A problem that names each wrong field.
@@ -475,7 +475,7 @@ impl DomainService {
     }
 }
 
-/// The name of a new domain. What has no name in the DNS cannot be verified.
+/// The name of a new domain. A host without a name in the DNS cannot be verified.
 fn new_name(value: &Value) -> Result<Domain, Reason> {
     let refusal = Reason::Borrowed("must be a DNS name of two labels or more, without port");
     let domain = Domain::parse(values::text(value)?).map_err(|_| refusal.clone())?;

@@ -1,4 +1,4 @@
-//! The use case of a dry run: where a visitor would be sent. Nothing is counted.
+//! The use case of a dry run: tells where a visitor would be sent, and counts nothing.
 
 use super::caller::Caller;
 use super::fields::Reason;
@@ -36,7 +36,7 @@ request! {
 }
 
 impl Links {
-    /// A link that exists for the caller, and the visitor as it sees one: whether no visits are left, and what its password opens.
+    /// A link that exists for the caller, and the visitor, completed by the state of the link: used-up visits, and the password.
     pub(crate) async fn dry_run(
         &self,
         caller: &Caller,

@@ -1,4 +1,4 @@
-//! How an edge is doing, as the accounting of clicks shows it.
+//! The health of an edge, as the accounting of clicks shows it.
 
 use crate::store::{EdgeHealth, RequestSums};
 use crate::timestamp::Time;

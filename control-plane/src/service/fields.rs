@@ -1,11 +1,11 @@
-//! Reads the fields of an object, or the parameters of a query, one by one and gathers all mistakes, so that one answer names
+//! Reads the fields of an object, or the parameters of a query, one by one, and gathers all errors, so that one answer names
 //! them all.
 
 use crate::problem::{FieldError, Problem};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 
-/// Why a value is refused.
+/// The reason for which a value is refused.
 pub(crate) type Reason = Cow<'static, str>;
 
 /// An object that is being read.
@@ -22,8 +22,8 @@ impl Fields {
         }
     }
 
-    /// The parameters of a query, as strings. One that is given twice is refused: readers that take the first or the last one
-    /// would disagree.
+    /// The parameters of a query, as strings. A parameter given twice is refused: readers that take the first and readers that
+    /// take the last one would disagree.
     pub(crate) fn of_query(query: Option<&str>) -> Result<Self, Problem> {
         Self::of_query_with(query, &[])
     }
@@ -73,7 +73,7 @@ impl Fields {
         self.nullable(field, parse).flatten()
     }
 
-    /// A required field beside which others are checked, also where it is missing or wrong.
+    /// A required field; if it is missing or wrong, the other fields are checked nevertheless.
     pub(crate) fn needed<T>(
         &mut self,
         field: &'static str,
@@ -119,7 +119,7 @@ impl Fields {
             .ok()
     }
 
-    /// A field that may be missing or null, and has mistakes of its own inside.
+    /// A field that may be missing or null, whose value may have several errors of its own.
     pub(crate) fn nested<T>(
         &mut self,
         field: &'static str,

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 const NAME: &str = "admin";
 
-/// Why the first start has no admin key. The store has none then either.
+/// The first start could not make an admin key. The store has none then either.
 #[derive(Debug, thiserror::Error)]
 pub enum AdminKeyError {
     /// The file cannot be written.
@@ -40,14 +40,14 @@ pub enum AdminKeyError {
     Store(#[from] StoreError),
 }
 
-/// Makes the admin key if the store has no API keys at all. Returns whether it did.
+/// Makes the admin key if the store has no API keys at all. Returns true if it did.
 ///
 /// The file is written before the row: a file without a row is used at the next start, whereas a row without a file would be a
-/// key without an owner. So a key that is in the file already is used as it is, and two replicas that start together agree on
+/// key that has been lost. So a key that is in the file already is used as it is, and two replicas that start together agree on
 /// one.
 ///
 /// # Errors
-/// The [`AdminKeyError`] that says what stopped it.
+/// An [`AdminKeyError`] with the cause.
 pub async fn ensure_admin_key(store: &Store, path: &Path) -> Result<bool, AdminKeyError> {
     if store.has_api_keys().await? {
         return Ok(false);
@@ -71,7 +71,7 @@ enum Written {
     ThereAlready,
 }
 
-/// Writes a key to a file that only its owner may read, and renames it: a part of a key is never seen.
+/// Writes a key to a file that only its owner may read, and renames it, so that no reader sees a part of a key.
 fn write_new(path: &Path, key: &ApiKey) -> Result<Written, AdminKeyError> {
     let failed = |source| AdminKeyError::Write {
         path: path.to_owned(),

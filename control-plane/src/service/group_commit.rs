@@ -3,8 +3,8 @@
 //! A commit costs the same for one link as for a hundred, so concurrent requests share it. A link that arrives when none runs is
 //! committed at once.
 //!
-//! Chunks of requests for many links have lanes of their own, so that a single link does not wait behind 500. So have links
-//! that must have no twin, which wait for each other's locks on targets: the others do not wait with them.
+//! Chunks of requests for many links have lanes of their own, so that a single link does not wait behind 500. So do links that
+//! must have no twin, because they wait for each other's locks on targets.
 
 use super::create_link::CreateFailure;
 use crate::links::model::Link;
@@ -17,17 +17,17 @@ use std::time::Duration;
 use tokio::sync::{Mutex, OwnedMutexGuard, mpsc, oneshot};
 use tokio::time::{Instant, timeout, timeout_at};
 
-/// How many links one transaction creates at most.
+/// Limit on the number of links one transaction creates.
 pub(super) const MAX_BATCH: usize = 500;
 
-/// How many transactions of a kind run at once. The second one runs only if the first takes longer than [`LINGER`].
+/// Number of concurrent transactions of a kind. The second one runs only if the first takes longer than [`LINGER`].
 const LANES: usize = 2;
 
-/// How long links wait for the transaction that runs, and gather meanwhile: two of half the size cost the database and
+/// Time links wait for the running transaction, gathering meanwhile: two transactions of half the size cost the database and
 /// this process more than one. A transaction that takes longer (a far database, a lock) does not hold up the others.
 const LINGER: Duration = Duration::from_millis(5);
 
-/// How many chunks may wait, with up to 32 MiB each; a further one waits for room.
+/// Limit on the number of waiting chunks, of up to 32 MiB each; a further chunk waits for room.
 const MAX_CHUNKS: usize = 4;
 
 /// Commits links in batches.
@@ -49,7 +49,7 @@ struct Job {
 }
 
 impl GroupCommit {
-    /// Starts to commit into `store`. Of single links `queue` may wait; one more is refused at once. The lanes end after their
+    /// Starts to commit into `store`. Up to `queue` single links may wait; one more is refused at once. The lanes end after their
     /// last commit when this is dropped.
     pub(super) fn start(store: &Arc<Store>, queue: usize) -> Self {
         Self {
@@ -61,7 +61,7 @@ impl GroupCommit {
     }
 
     /// Creates links together with others, whose outcomes do not matter. They are committed when this returns, after
-    /// `wait_limit` at most. A caller that is dropped before the commit begins takes its links back.
+    /// `wait_limit` at most. If this is dropped before the commit begins, its links are not created.
     pub(super) async fn create(
         &self,
         links: Vec<NewLink>,
@@ -125,15 +125,15 @@ async fn run(store: Arc<Store>, queue: Arc<Mutex<Queue>>) {
 
 struct Queue {
     jobs: mpsc::Receiver<Job>,
-    /// The job that had no room in the last batch.
+    /// The job that did not fit into the last batch.
     next: Option<Job>,
     /// Held by a lane until its transaction ends.
     turn: Arc<Mutex<()>>,
-    /// How long a lane waits for the turn; then it goes on without.
+    /// Time limit for the turn; after it a lane continues without the turn.
     linger: Duration,
 }
 
-/// A lane's turn, until its transaction ends. `None` if it goes on beside the other lane.
+/// A lane's turn, until its transaction ends. `None` if it runs beside the other lane.
 type Turn = Option<OwnedMutexGuard<()>>;
 
 impl Queue {
@@ -189,7 +189,7 @@ async fn commit(store: &Store, jobs: Vec<Job>) {
                 drop(job.answer.send(Err(shared_error(&shared))));
             }
         }
-        // The database refuses one of them for good: each is committed alone, so that the others succeed.
+        // The database refuses one of them permanently: each is committed alone, so that the others succeed.
         Err(_) => {
             for job in jobs {
                 let created = traces::within(job.trace, store.create_links(job.links)).await;

@@ -24,11 +24,11 @@ pub(crate) struct RequestId {
 }
 
 impl RequestId {
-    /// The id of a request that was sent with that key, by a caller who has sent `api_key`. The same key of another caller or route
-    /// is another id.
+    /// The id of a request with that `Idempotency-Key`, by a caller who has sent `api_key`. An equal key of another caller or for
+    /// another route gives another id.
     ///
     /// # Errors
-    /// A problem if it is no key.
+    /// A problem if the key is malformed.
     pub(crate) fn new(
         key: &str,
         caller: &Caller,
@@ -69,7 +69,7 @@ impl RequestId {
         }
     }
 
-    /// The receipt of the link at a place of this request.
+    /// The receipt of the link at an index of this request.
     pub(crate) fn receipt_at(&self, index: usize, object: &Map<String, Value>) -> Receipt {
         self.receipt(u32::try_from(index).unwrap_or(u32::MAX), object)
     }
@@ -91,7 +91,7 @@ impl RequestId {
     }
 }
 
-/// The problem of a request whose key is none, or is given more than once.
+/// The problem of a request whose key is malformed, or given more than once.
 pub(crate) fn invalid() -> Problem {
     Problem::new(Kind::InvalidIdempotencyKey).with_detail(format!(
         "Idempotency-Key must be given once, with 1 to {MAX_KEY_LENGTH} visible characters"

@@ -1,7 +1,7 @@
-//! The use case of an import: links of another system, with what they had there.
+//! The use case of an import: links of another system, with their history there.
 //!
-//! A code that a link to the same target has already counts as imported, so that a repeated import changes nothing; one without a
-//! password does not where the item has one.
+//! An item whose code belongs to a link with that target already counts as imported, so that a repeated import changes nothing;
+//! not so if the item has a password and the link has none.
 
 use super::answer_room::AnswerRoom;
 use super::bulk::{Deadlines, carry_out, refuse_beyond};
@@ -27,13 +27,13 @@ use serde_json::{Map, Value};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-/// How far a time of creation may be ahead of our clock, in milliseconds.
+/// Milliseconds that a time of creation may be ahead of our clock.
 const MAX_AHEAD_MILLIS: u64 = 300_000;
 
-/// How many links are looked for at once, which may have other texts than the items.
+/// Number of links looked up at once; their texts may be longer than the items'.
 const FOUND_AT_ONCE: usize = 500;
 
-/// The most visits of a link: a number that every reader of JSON has.
+/// Limit on the visits of a link: the greatest integer that every JSON reader represents exactly.
 const MAX_VISITS: u64 = (1 << 53) - 1;
 
 request! {
@@ -65,12 +65,12 @@ request! {
     }
 }
 
-/// What would become of an item.
+/// The expected outcome of an item.
 #[derive(Clone, Debug)]
 pub(crate) enum Foreseen {
-    /// It would be created.
+    /// The link would be created.
     Created,
-    /// There is such a link; `None` if another item would create it, or the answer has no room for it.
+    /// The link exists; `None` if another item would create it, or the answer has no room for it.
     Existing(Option<Box<Link>>),
 }
 
@@ -78,12 +78,12 @@ pub(crate) enum Foreseen {
 pub(crate) struct Import<'a> {
     links: &'a Links,
     caller: &'a Caller,
-    /// Codes of numbers below it are taken for generated ones.
+    /// Codes of numbers below this one are taken for generated codes.
     agreed: u64,
 }
 
-/// The number below which codes are taken for generated ones, by the bound: it leaves issuers room until the bound has followed.
-/// Where the bound says nothing, because numbers do not come from segments, no code is.
+/// The number below which codes are taken for generated ones: half the bound, which leaves issuers room until the bound has
+/// followed. 0 if there is no bound because numbers do not come from segments.
 fn agreed(bound: u64) -> u64 {
     if bound < EVERY_NUMBER { bound / 2 } else { 0 }
 }
@@ -131,7 +131,7 @@ impl Import<'_> {
         Ok(request)
     }
 
-    /// Creates links, unless they are there. Those that were refused before keep their problems.
+    /// Creates links, unless they exist. Items refused before keep their problems.
     pub(crate) async fn run(
         &self,
         requests: Vec<Result<CreateLink, Problem>>,
@@ -149,7 +149,7 @@ impl Import<'_> {
         Ok(Changed::since(from, made, outcomes))
     }
 
-    /// What an import would do, without doing it. Passwords need no hash, and as many items may have one.
+    /// Dry run of an import: predicts the outcome of each item. Passwords are not hashed, but limited in number as in an import.
     pub(crate) async fn try_out(
         &self,
         mut requests: Vec<Result<CreateLink, Problem>>,
@@ -163,7 +163,7 @@ impl Import<'_> {
         carry_out(requests, self.links.time_limit(), run).await
     }
 
-    /// What the link had where it comes from, which admins may say.
+    /// The history of the link in its former system, which only admins may set.
     fn history(&self, fields: &mut Fields, item: Option<&ImportedLink>) -> History {
         let history = History {
             created_at: item.and_then(|item| item.created_at),
@@ -181,7 +181,7 @@ impl Import<'_> {
         history
     }
 
-    /// Carries requests out: receipts and equal links first, then links that have the codes already, and the rest is created.
+    /// Carries out requests: receipts and equal links first, then links that have the codes already, and the rest is created.
     async fn carry_out(
         &self,
         requests: &[CreateLink],
@@ -197,7 +197,7 @@ impl Import<'_> {
         let rest: Vec<&CreateLink> = open.iter().map(|index| &requests[*index]).collect();
         let numbers: Vec<u64> = rest.iter().filter_map(|request| request.number).collect();
         if !numbers.is_empty() {
-            // So that they are not issued later, when their codes are taken.
+            // Otherwise they would be issued later, when their codes are taken.
             self.links.store.reserve_numbers(&numbers).await?;
         }
         let made = self
@@ -218,7 +218,7 @@ impl Import<'_> {
             .collect())
     }
 
-    /// What would become of requests.
+    /// Predicts the outcomes of requests.
     async fn foresee<'o>(
         &self,
         requests: &'o [CreateLink],
@@ -257,8 +257,8 @@ impl Import<'_> {
         Ok(foreseen.collect())
     }
 
-    /// Sets the outcomes of requests whose code a link has: those without an outcome, and those that failed so that `is_open`
-    /// holds. Such a link is in the answer where that has room for it, and so is what is said of it.
+    /// Sets the outcomes of requests whose code a link has: requests without an outcome, and requests with a problem for which
+    /// `is_open` holds. The link, or the problem, is in the answer as far as there is room.
     async fn find_places(
         &self,
         requests: &[CreateLink],
@@ -289,7 +289,7 @@ impl Import<'_> {
         Ok(())
     }
 
-    /// The outcome of a request whose code that link has.
+    /// The outcome of a request whose code `link` has.
     fn occupied(&self, link: &Link, request: &CreateLink, room: &mut AnswerRoom) -> CreateOutcome {
         let is_visible = self.caller.check(link).is_ok();
         if !is_visible || !fulfils(&link.content, &request.content) {
@@ -314,20 +314,20 @@ fn read_rules(value: Value, links: &TenantLinks<'_>) -> Result<CheckedRules, Vec
     }
 }
 
-/// Where the link is to be; `None` if its code is issued.
+/// The key the request asks for; `None` if its code is to be issued.
 fn place(request: &CreateLink) -> Option<LinkKey> {
     let code = request.alias.clone()?;
     Some(LinkKey::new(request.domain.clone(), code))
 }
 
-/// Whether a link counts as that of an item with the same code: it has the same target, and is not open where the item asks
-/// for a password.
+/// True if an existing link counts as the imported one: the targets are equal, and the link has a password if the item asks for
+/// one.
 fn fulfils(link: &LinkContent, wanted: &LinkContent) -> bool {
     let is_locked = |content: &LinkContent| content.details.password.is_some();
     link.target == wanted.target && (is_locked(link) || !is_locked(wanted))
 }
 
-/// The problem of an item whose code another link has, if the caller may know of that one.
+/// The problem of an item whose code another link has; `other` is that link, if the caller may see it.
 fn conflict(other: Option<&LinkContent>, wanted: &LinkContent) -> Problem {
     let by = other.map(|other| {
         let without = if other.target == wanted.target {

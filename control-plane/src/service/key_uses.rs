@@ -1,14 +1,14 @@
-//! When keys were used last.
+//! The last use of each API key.
 
 use crate::latest::Latest;
 use crate::store::Store;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a use waits until it is written. A process that is killed loses so much.
+/// Time until a use is written. A process that is killed loses the uses of this time.
 const FLUSH_INTERVAL: Duration = Duration::from_mins(1);
 
-/// The uses since they were written last. Only valid keys are noted, so there are no more than keys.
+/// The last uses that are not written yet, at most one per key: only valid keys are noted.
 pub(crate) struct KeyUses {
     store: Arc<Store>,
     last: Latest<String, u64>,
@@ -27,7 +27,7 @@ impl KeyUses {
         self.last.note(id, now, |at, now| *at = now.max(*at));
     }
 
-    /// Writes them each minute, for ever.
+    /// Writes the uses each minute, forever.
     pub(crate) async fn keep_writing(&self) {
         loop {
             tokio::time::sleep(FLUSH_INTERVAL).await;
@@ -35,11 +35,11 @@ impl KeyUses {
         }
     }
 
-    /// Writes them now. Those that cannot be written are lost: the next use of the key is noted again.
+    /// Writes the uses now. Uses that cannot be written are lost; the next use of the key is noted again.
     pub(crate) async fn write(&self) {
         let uses = self.last.take();
         if let Err(error) = self.store.note_key_uses(&uses).await {
-            tracing::warn!(%error, keys = uses.len(), "the last uses of keys are not noted");
+            tracing::warn!(%error, keys = uses.len(), "failed to record last use of API keys");
         }
     }
 }

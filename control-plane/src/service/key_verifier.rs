@@ -1,4 +1,4 @@
-//! Checks API keys against the store, with a cache in front, and only those whose ids there are.
+//! Checks API keys against the store, with a cache in front; keys with unknown ids are not looked up.
 
 use super::api_key::ApiKey;
 use super::key_uses::KeyUses;
@@ -12,14 +12,14 @@ use moka::future::Cache;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How many bytes the texts of a key have that counts as one entry of the cache.
+/// Bytes of a key's texts per entry of the cache.
 const ENTRY_BYTES: usize = 1_024;
 
 /// Checks API keys. Rows, and their absence, are cached for `auth.key_cache_ms` from the moment at which the database is
-/// asked: for so long a revoked key still works. The secret and the end of the key are checked at every request.
+/// asked: a revoked key still works for that long. The secret and the expiry of the key are checked at every request.
 pub(crate) struct KeyVerifier {
     pub(crate) store: Arc<Store>,
-    /// Of sessions of the console.
+    /// Limits on sessions of the console.
     pub(crate) limits: SessionLimits,
     ids: KnownIds,
     cache: KeyCache,
@@ -77,7 +77,7 @@ impl KeyVerifier {
     /// Reads the ids of all keys, so that the first requests need not wait for them.
     pub(crate) async fn prepare(&self) {
         if let Err(error) = self.find(&"0".repeat(16)).await {
-            tracing::warn!(%error, "reading the ids of API keys failed: it is done when they are needed");
+            tracing::warn!(%error, "failed to read API key ids; retrying on first use");
         }
     }
 
@@ -96,7 +96,7 @@ impl KeyVerifier {
         self.cache.0.invalidate_all();
     }
 
-    /// When keys were used.
+    /// The last uses of keys.
     pub(crate) fn uses(&self) -> &KeyUses {
         &self.uses
     }
@@ -115,23 +115,23 @@ fn refusal(error: Arc<KeyLookupError>) -> Problem {
 /// Keys by their id, and their absence, cached for `auth.key_cache_ms`.
 struct KeyCache(Cache<String, LookedUp>);
 
-/// What the database has answered about a key.
+/// The database's answer about a key.
 #[derive(Clone)]
 struct LookedUp {
     holder: Option<Arc<KeyHolder>>,
-    /// When it was asked.
+    /// Start of the lookup.
     since: Instant,
 }
 
 impl LookedUp {
-    /// What it counts of `auth.key_cache_entries`: one, and one more for each [`ENTRY_BYTES`] that the texts of a key have.
+    /// Weight in units of `auth.key_cache_entries`: one, and one more for each [`ENTRY_BYTES`] of the key's texts.
     fn weight(&self) -> u32 {
         let texts = self.holder.as_ref().map_or(0, |holder| holder.key.bytes());
         u32::try_from(1 + texts / ENTRY_BYTES).unwrap_or(u32::MAX)
     }
 }
 
-/// Counts the time to live from the question, because the answer may take its time.
+/// Counts the time to live from the start of the lookup, because the answer may take some time.
 struct SinceAsked(Duration);
 
 impl Expiry<String, LookedUp> for SinceAsked {

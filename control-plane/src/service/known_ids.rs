@@ -1,9 +1,9 @@
-//! The ids of all API keys there ever were, so that invented keys cost no look-ups.
+//! The ids of all API keys that ever existed, so that invented keys cost no lookups.
 //!
-//! An unknown id makes this process read the ids of new keys, and it is read once for all that are sent meanwhile. So
+//! An unknown id makes this process read the ids of new keys, in one read for all unknown ids that arrive meanwhile. So
 //! however many keys are invented, the database is asked ten times a second at most, and a key that another process has
-//! just made is found by the request itself, which waits for [`PAUSE`] at most. An id takes about 20 bytes, and only admins make more of them: a million
-//! keys are 20 MB.
+//! just made is found by the request itself, which waits for [`PAUSE`] at most. An id takes about 20 bytes, and only admins
+//! make more of them: a million keys are 20 MB.
 
 use crate::clock;
 use crate::store::{KeyPlace, StoreError};
@@ -15,22 +15,23 @@ use std::time::{Duration, Instant};
 /// The shortest time between two reads.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// For how long an id is taken for an invented one if as many others wait for a read as may.
+/// Age of a read up to which an id is taken for an invented one while the limit of waiting ids is reached.
 const MAX_AGE: Duration = Duration::from_secs(1);
 
-/// How far a read goes back behind the newest key: transactions may end, and clocks go, as much apart.
+/// Overlap of a read with the one before, back from the newest key: transactions may end this much later, and clocks may differ
+/// this much.
 const OVERLAP_MILLIS: u64 = 10 * 60 * 1000;
 
-/// How often all ids are read, if unknown ones are sent: clocks may be further apart.
+/// Interval between reads of all ids, if unknown ones are sent: clocks may differ by more than the overlap.
 const WHOLE_PERIOD: Duration = Duration::from_mins(10);
 
-/// The ids of one page of a read.
+/// Number of ids in a page of a read.
 const PAGE: u32 = 5_000;
 
-/// Why a key cannot be looked up.
+/// The failure to look up a key.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum KeyLookupError {
-    /// As many ids as may wait until they are read.
+    /// The limit of waiting ids is reached.
     #[error("too many unknown keys are sent")]
     Overloaded,
     /// The database failed.
@@ -43,20 +44,20 @@ pub(crate) struct KnownIds {
     state: Mutex<State>,
     /// Held by the request that reads.
     turn: tokio::sync::Mutex<()>,
-    /// How many ids may wait for a read at once: their requests would take the place of all others.
+    /// Limit on the number of ids waiting for a read: their requests would crowd out all others.
     max_waiting: usize,
 }
 
 #[derive(Default)]
 struct State {
     ids: HashSet<u64>,
-    /// When the newest key was made, unix milliseconds.
+    /// Time of creation of the newest key, unix milliseconds.
     newest: u64,
-    /// When the last read that succeeded has begun.
+    /// Start of the last successful read.
     read: Option<Instant>,
-    /// The same for the last one of all ids.
+    /// Start of the last successful read of all ids.
     read_whole: Option<Instant>,
-    /// When the last read failed, and why.
+    /// Time and cause of the failure of the last read.
     failed: Option<(Instant, Arc<KeyLookupError>)>,
     /// The ids that wait for a read, each with the number of its requests.
     waiting: HashMap<u64, usize>,
@@ -84,7 +85,7 @@ impl State {
         self.read.is_some_and(|read| read.elapsed() < time)
     }
 
-    /// What is known about an id; `None` if the ids are to be read.
+    /// The answer for an id, if it is known or the last read has just failed; `None` if the ids have to be read.
     fn answer(&self, id: u64) -> Option<Result<bool, Arc<KeyLookupError>>> {
         if self.ids.contains(&id) {
             return Some(Ok(true));
@@ -94,7 +95,7 @@ impl State {
         failed.map(|(_, error)| Err(error.clone()))
     }
 
-    /// Where the next read begins.
+    /// Time of creation from which the next read begins, unix milliseconds.
     fn begin(&self) -> u64 {
         let is_whole = |read: Instant| read.elapsed() < WHOLE_PERIOD;
         if self.read_whole.is_some_and(is_whole) {
@@ -106,14 +107,14 @@ impl State {
 
     fn add(&mut self, key: &KeyPlace) {
         self.ids.extend(number(&key.id));
-        // A clock may be ahead.
+        // Another clock may be ahead.
         let created_at = key.created_at.min(clock::unix_millis());
         self.newest = self.newest.max(created_at);
     }
 }
 
 impl KnownIds {
-    /// No ids, which the first unknown one makes it read. So many ids may wait for a read at once.
+    /// An empty set; the first unknown id makes it read. Up to `max_waiting` ids may wait for a read at once.
     pub(crate) fn new(max_waiting: usize) -> Self {
         Self {
             state: Mutex::default(),
@@ -122,7 +123,7 @@ impl KnownIds {
         }
     }
 
-    /// Whether there ever was a key with the id. `page` reads so many keys behind a place, in order.
+    /// True if a key with the id ever existed. `page` reads up to a number of keys after a place, in order.
     pub(crate) async fn has<F>(
         &self,
         id: &str,
@@ -163,7 +164,7 @@ impl KnownIds {
         Ok(self.state().ids.contains(&number))
     }
 
-    /// Notes that a request waits; `None` if as many ids wait as may.
+    /// Registers a waiting request; `None` if the limit of waiting ids is reached.
     fn wait(&self, id: u64) -> Option<Waiting<'_>> {
         let mut state = self.state();
         let is_full = match state.waiting.get(&id) {
@@ -216,7 +217,7 @@ impl KnownIds {
     }
 }
 
-/// The number that an id is; `None` if it is not the id of any key.
+/// Parses an id as a number; `None` if no key can have that id.
 fn number(id: &str) -> Option<u64> {
     u64::from_str_radix(id, 16).ok()
 }
@@ -269,7 +270,7 @@ mod tests {
         }
     }
 
-    /// Makes the last read one of so long ago.
+    /// Shifts the last read back by `time`.
     fn age(ids: &KnownIds, time: Duration) {
         let mut state = ids.state();
         state.read = state.read.map(|read| read.checked_sub(time).unwrap());

@@ -15,16 +15,16 @@ use crate::store::{ListOrder, ListQuery, ListedState, StoreError, TagsMode};
 use crate::tenancy::Scope;
 use serde_json::Value;
 
-/// The most tags that a list is filtered by, of those wanted and of those excluded.
+/// Limit on the number of tags in a filter, for wanted and for excluded tags each.
 const MAX_FILTER_TAGS: usize = 10;
 
 /// Parameters that may be given several times.
 const LISTS: [&str; 2] = ["tags", "excludeTags"];
 
-/// A list of links that is asked for.
+/// A requested list of links.
 pub(crate) struct LinkList {
     query: ListQuery,
-    /// Whether it has the rules of links.
+    /// Set if the list includes the rules of links.
     pub(crate) has_rules: bool,
 }
 
@@ -120,7 +120,7 @@ fn parse(
     })
 }
 
-/// Checks what parameters mean together.
+/// Checks combinations of parameters.
 fn check(query: &ListQuery, fields: &mut Fields) {
     if query.without_tags && !query.tags.is_empty() {
         fields.refuse("withoutTags", "cannot be combined with tags");

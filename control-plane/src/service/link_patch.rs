@@ -92,13 +92,13 @@ const UTM_FIELDS: [&str; 5] = [
 ];
 
 impl LinkPatch {
-    /// The new password, which is to be hashed before the patch is applied to a link that is kept.
+    /// The new password, which has to be hashed before the patch is applied to a stored link.
     pub(crate) fn new_password(&self) -> Option<&NewPassword> {
         self.properties.password.as_ref()?.as_ref()
     }
 
-    /// Makes the content what it is with the patch. What depends on several properties is checked on it, because a change may name
-    /// some of them only. A link of a key that is bound to tags has them.
+    /// Applies the patch to the content. Conditions on several properties are checked on the result, because a change may name some
+    /// of them only. If the caller's key is bound to tags, the link gets them.
     pub(crate) fn apply(
         &self,
         mut new: CheckedContent,
@@ -127,7 +127,7 @@ impl LinkPatch {
         Ok(new)
     }
 
-    /// Applies what is no target.
+    /// Applies the properties that are not targets.
     fn apply_others(
         &self,
         new: &mut OtherProperties<'_>,
@@ -164,7 +164,7 @@ impl LinkPatch {
     }
 }
 
-/// Sets a property that is named: to its default where it is null.
+/// Sets a property that the patch names; null sets its default.
 fn set<P: Property>(property: &mut P, named: &Option<Option<P::Value>>) {
     if let Some(value) = named {
         *property = P::of(value.clone());
@@ -173,7 +173,7 @@ fn set<P: Property>(property: &mut P, named: &Option<Option<P::Value>>) {
 
 /// A property of a link as a merge patch sets it.
 trait Property {
-    /// What a request names.
+    /// The value in a request.
     type Value: Clone;
 
     /// The property with that value, or else with its default.

@@ -1,5 +1,5 @@
-//! Use cases of links. Each takes a caller and a typed request, decides whether that caller may, and says what edges have yet to
-//! apply.
+//! Use cases of links. Each takes a caller and a typed request, decides whether the caller may do this, and returns the changes
+//! that edges have yet to apply.
 
 use super::caller::{Caller, Right};
 use super::create_link::{CreateLink, CreateOutcome, Created, PutLink};
@@ -22,7 +22,7 @@ use edgelink_wire::{FeedPosition, LinkKey, LinkState};
 use std::sync::Arc;
 use tokio::sync::OnceCell;
 
-/// How often `put` looks for the link, where others create, change and delete it meanwhile.
+/// Attempts of `put` to find the link while other requests create, change and delete it.
 const MAX_ROUNDS: usize = 5;
 
 /// The use cases of links.
@@ -37,7 +37,7 @@ pub(crate) struct Links {
     pub(super) seal: OnceCell<Seal>,
 }
 
-/// What use cases of links need.
+/// The dependencies of the use cases of links.
 pub(crate) struct LinksParts {
     pub(crate) store: Arc<Store>,
     pub(crate) minter: Minter,
@@ -48,12 +48,12 @@ pub(crate) struct LinksParts {
     pub(crate) config: Arc<Config>,
 }
 
-/// What `put` has done with the link.
+/// The outcome of `put`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Put {
-    /// It was created.
+    /// The link was created.
     Created,
-    /// It was there, and is as it was asked for.
+    /// The link existed, and is now as requested.
     Changed,
 }
 
@@ -80,7 +80,7 @@ impl Links {
         }
     }
 
-    /// The settings of links, and the domains, as the tenant of a caller has them.
+    /// The settings of links, and the domains, for the tenant of a caller.
     pub(crate) fn of_tenant(&self, caller: &Caller) -> TenantLinks<'_> {
         TenantLinks::new(
             &self.config.links,
@@ -157,14 +157,14 @@ impl Links {
         }
     }
 
-    /// Changes the link, if that changes anything; `None` if it has become another one meanwhile.
+    /// Changes the link, unless it is as requested already; `None` if another link has the external id meanwhile.
     async fn put_existing(
         &self,
         caller: &Caller,
         request: &PutLink,
         link: Link,
     ) -> Result<Option<Changed<(Put, Link)>>, Problem> {
-        // That the caller may not see.
+        // The caller may not see this link.
         caller
             .check(&link)
             .map_err(|_| Problem::external_id_taken())?;
@@ -281,8 +281,8 @@ impl Links {
         Ok(self.store.update_link(key, change, &actor).await?)
     }
 
-    /// Disables the link of a report. Those who operate the installation disable links of any tenant; the code may have gone to
-    /// another one.
+    /// Disables the link of a report. Operators of the installation disable links of any tenant; the code may belong to another
+    /// link by now.
     pub(crate) async fn disable_reported(
         &self,
         caller: &Caller,
@@ -320,7 +320,7 @@ impl Links {
         Ok(changed(from, outcome(deleted)?))
     }
 
-    /// Restores a deleted link, with everything it had. Its targets are checked like those of a new one.
+    /// Restores a deleted link, with everything it had. Its targets are checked like the targets of a new link.
     pub(crate) async fn restore(
         self: &Arc<Self>,
         caller: &Caller,

@@ -1,4 +1,4 @@
-//! Moving links: the new place takes a number of its own.
+//! Moving links. The link gets another number at its new key.
 
 use super::caller::Caller;
 use super::create_link::{CreateFailure, CreateLink};

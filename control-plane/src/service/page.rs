@@ -1,17 +1,17 @@
-//! Pages of a list: how long they are, and where the next one begins.
+//! Pages of a list: their length, and the cursor of the next one.
 
 use super::fields::{Fields, Reason};
 use crate::problem::{Kind, Problem};
 use serde_json::Value;
 
-/// The length of a page if none is asked for.
+/// Default length of a page.
 const DEFAULT_LIMIT: u32 = 20;
 
 /// The longest page.
 const MAX_LIMIT: u32 = 100;
 
-/// Reads the parameters of a list in the order of numbers that has no others: its limit, and the number of the last item of the page
-/// before.
+/// Reads the parameters of a list in the order of numbers without filters: its limit, and the number of the last item of the
+/// previous page.
 pub(crate) fn parameters(query: Option<&str>) -> Result<(u32, Option<u64>), Problem> {
     let mut fields = Fields::of_query(query)?;
     let limit = limit(&mut fields);
@@ -19,7 +19,7 @@ pub(crate) fn parameters(query: Option<&str>) -> Result<(u32, Option<u64>), Prob
     fields.finish().map(|()| (limit, place))
 }
 
-/// Reads the parameter `limit`. One item more is to be read, which shows whether there is a next page.
+/// Reads the parameter `limit`. Callers fetch one item more, which shows whether there is a next page.
 pub(crate) fn limit(fields: &mut Fields) -> u32 {
     let limit = fields.optional("limit", parse_limit);
     limit.unwrap_or(DEFAULT_LIMIT)
@@ -34,7 +34,7 @@ fn parse_limit(value: &Value) -> Result<u32, Reason> {
         .ok_or(Reason::Borrowed("must be a number of 1 to 100"))
 }
 
-/// Reads the parameter `cursor` of a list in the order of numbers: that of the last item of the page before.
+/// Parses the parameter `cursor` of a list in the order of numbers: the number of the last item of the previous page.
 pub(crate) fn cursor(value: &Value) -> Result<u64, Reason> {
     let digits = value.as_str().filter(|text| text.len() == 16);
     let digits = digits.filter(|text| text.bytes().all(|byte| byte.is_ascii_hexdigit()));
@@ -46,12 +46,12 @@ pub(crate) fn cursor(value: &Value) -> Result<u64, Reason> {
         ))
 }
 
-/// The cursor behind the item with that number.
+/// The cursor after the item with that number.
 pub(crate) fn place(number: u64) -> String {
     format!("{number:016x}")
 }
 
-/// The number of a resource in a path; a text that is no number names none.
+/// The number of a resource in a path. A text that is not a number names no resource.
 pub(crate) fn number(text: &str) -> Result<u64, Problem> {
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
     let id = text.parse().ok().filter(|_| is_number);
@@ -66,7 +66,7 @@ pub(crate) struct Page<T> {
     pub(crate) next: Option<String>,
 }
 
-/// Cuts off what was read beyond `limit`; the last item of the page if there was something.
+/// Cuts off the items beyond `limit`. Returns the last item of the page if there were any.
 pub(crate) fn cut<T>(items: &mut Vec<T>, limit: u32) -> Option<&T> {
     let limit = usize::try_from(limit).ok()?;
     if items.len() <= limit {

@@ -1,4 +1,4 @@
-//! Passwords of links: hashed and checked with Argon2id (RFC 9106), a few at a time, on threads that may block.
+//! Passwords of links: hashed and checked with Argon2id (RFC 9106), a few at a time, on blocking threads.
 
 use crate::admission::{Admission, Bounds, Claim, Permit};
 use crate::deadline;
@@ -10,24 +10,25 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// What one hash takes, by the OWASP Password Storage Cheat Sheet: memory in KiB, passes over it, and threads.
+/// Cost of one hash, by the OWASP Password Storage Cheat Sheet: memory in KiB, passes over it, and threads.
 const MEMORY_KIB: u32 = 19_456;
 const PASSES: u32 = 2;
 const THREADS: u32 = 1;
 
-/// How many passwords are hashed at once, and how many are checked: each takes a core, and [`MEMORY_KIB`].
+/// Number of passwords hashed at once, and also of passwords checked at once: each takes a core, and [`MEMORY_KIB`].
 const AT_ONCE: usize = 2;
 
-/// How many more wait for their turn. Where there are more, the last one of the address, key or tenant that has most is refused.
+/// Limit on the number of passwords waiting for their turn. Beyond it, the last one of the address, key or tenant that has most
+/// is refused.
 const MAX_WAITING: usize = 512;
 
-/// How long a password waits for its turn at most.
+/// Longest wait of a password for its turn.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The most items of a request that set a password: hashing one takes some ten milliseconds of a core.
+/// Limit on the items of a request that set a password: hashing one takes some ten milliseconds of a core.
 pub(crate) const MAX_PER_REQUEST: usize = 100;
 
-/// The new password of a link. Everything that holds it sees its hash once there is one; its text is in no message.
+/// The new password of a link. All clones share the hash once there is one; the text never appears in a message.
 #[derive(Clone)]
 pub(crate) struct NewPassword(Arc<Inner>);
 
@@ -51,7 +52,7 @@ impl NewPassword {
         }))
     }
 
-    /// The hash as a PHC string. Until there is one this is no hash, and so a link that no password opens.
+    /// The hash as a PHC string. Empty as long as there is none; a link with it could not be opened by any password.
     pub(crate) fn hash(&self) -> &str {
         self.0.hash.get().map_or("", String::as_str)
     }
@@ -61,7 +62,7 @@ impl NewPassword {
     }
 }
 
-/// Hashes and checks passwords, each within bounds of its own, so that visitors and the API do not wait for each other.
+/// Hashes and checks passwords, with separate bounds, so that visitors and the API do not wait for each other.
 pub(crate) struct Passwords {
     hashing: Admission,
     checking: Admission,
@@ -81,7 +82,7 @@ impl Passwords {
         }
     }
 
-    /// Hashes a new password, for all who hold it, when it is the turn of who sets it.
+    /// Hashes a new password, for all its clones, when it is the setter's turn.
     ///
     /// # Errors
     /// A problem if too many wait.
@@ -90,12 +91,12 @@ impl Passwords {
         let turn = self.hashing.take(setter, until).await?;
         let held = password.clone();
         let hash = run(turn, move || hash(held.text())).await??;
-        // It is the first, or as good.
+        // Another hash that was set first is as good.
         let _ = password.0.hash.set(hash);
         Ok(())
     }
 
-    /// Whether that is the password with that hash, when it is the turn of who gives it. Hashes are compared in constant time.
+    /// Checks a password against a hash when it is the giver's turn. Hashes are compared in constant time.
     ///
     /// # Errors
     /// A problem if too many wait.
@@ -115,7 +116,7 @@ impl Passwords {
     }
 }
 
-/// Runs `work` on a thread that may block. A request that is given up while it runs keeps its turn until it has run.
+/// Runs `work` on a blocking thread. A request that is cancelled meanwhile keeps its turn until `work` ends.
 async fn run<T: Send + 'static>(
     turn: Permit,
     work: impl FnOnce() -> T + Send + 'static,
@@ -135,7 +136,7 @@ fn hash(password: &[u8]) -> Result<String, Problem> {
     let params = Params::new(MEMORY_KIB, PASSES, THREADS, None).map_err(|_| internal())?;
     let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
     let hash = argon2.hash_password(password).map_err(|error| {
-        tracing::error!(%error, "a password could not be hashed: the request is answered with 500");
+        tracing::error!(%error, "failed to hash a password; answering 500");
         internal()
     })?;
     Ok(hash.to_string())

@@ -1,6 +1,6 @@
 //! Creates links within the quota of the caller's key.
 //!
-//! The links of a request are taken from the quota before it is carried out, and those that were not created are given
+//! The links of a request are taken from the quota before it is carried out, and links that were not created are given
 //! back. So no key creates more than its quota; a request that is cut off in between may leave it with less.
 
 use super::caller::Caller;
@@ -11,7 +11,7 @@ use std::borrow::Borrow;
 use tokio::time::Instant;
 
 impl Links {
-    /// Carries one request out.
+    /// Carries out one request.
     pub(super) async fn create_within_quota(
         &self,
         caller: &Caller,
@@ -30,8 +30,8 @@ impl Links {
         outcome
     }
 
-    /// Carries requests out like [`Creator::create_many`](crate::service::creating::Creator::create_many), which may leave out the last
-    /// ones. The first of them are within the quota, and the others answered only if they create nothing.
+    /// Carries out requests like [`Creator::create_many`](crate::service::creating::Creator::create_many), which may leave out the
+    /// last ones. Requests beyond the quota are fulfilled only if they create nothing.
     pub(super) async fn create_many_within_quota<O: Borrow<CreateLink>>(
         &self,
         caller: &Caller,
@@ -63,7 +63,7 @@ impl Links {
         outcomes
     }
 
-    /// The outcomes of requests for which nothing is left of the quota.
+    /// The outcomes of requests beyond the quota.
     async fn beyond<O: Borrow<CreateLink>>(&self, requests: &[O]) -> Vec<CreateOutcome> {
         match self.creator.existing(requests).await {
             Ok(existing) => {
@@ -75,7 +75,7 @@ impl Links {
         }
     }
 
-    /// Gives back what was taken for links that were not created. Links whose fate is unknown stay taken.
+    /// Gives back the quota of links that were not created. Links whose fate is unknown count as created.
     async fn give_back(&self, caller: &Caller, taken: u64, outcomes: &[CreateOutcome]) {
         let is_taken = |outcome: &&CreateOutcome| match outcome {
             Ok(made) => made.new_link().is_some(),
@@ -87,7 +87,7 @@ impl Links {
             return;
         }
         if let Err(error) = self.store.return_quota(caller.id(), count).await {
-            tracing::warn!(%error, key = caller.id(), count, "the quota of a key counts links that were not created");
+            tracing::warn!(%error, key = caller.id(), count, "failed to return unused quota; the key's quota counts links that were not created");
         }
     }
 }

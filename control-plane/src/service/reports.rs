@@ -89,7 +89,7 @@ fn state(closed_at: Option<u64>) -> &'static str {
     }
 }
 
-/// Which reports are listed.
+/// The parameters of a list of reports.
 pub(crate) struct ReportList {
     limit: u32,
     is_open: Option<bool>,
@@ -112,7 +112,7 @@ impl ReportList {
     }
 }
 
-/// The party for which a caller looks at reports.
+/// The party on whose behalf a caller reviews reports.
 pub(crate) fn reviewer(caller: &Caller) -> Reviewer {
     if caller.is_operator() {
         Reviewer::Operator
@@ -121,7 +121,7 @@ pub(crate) fn reviewer(caller: &Caller) -> Reviewer {
     }
 }
 
-/// Whether a state is that of a report that is open.
+/// Parses the state of a report; true if it is open.
 pub(crate) fn is_open(value: &Value) -> Result<bool, Reason> {
     match values::text(value)? {
         "open" => Ok(true),
@@ -131,8 +131,7 @@ pub(crate) fn is_open(value: &Value) -> Result<bool, Reason> {
 }
 
 impl Links {
-    /// A page of reports, newest first: those about links of the tenant, or all for those who
-    /// operate the installation.
+    /// A page of reports, newest first: reports about links of the tenant, or all reports for operators of the installation.
     pub(crate) async fn list_reports(
         &self,
         caller: &Caller,
@@ -150,7 +149,7 @@ impl Links {
         Ok(Page { items, next })
     }
 
-    /// Closes a report, or opens it again; the link is disabled before, where that is asked for.
+    /// Closes a report, or reopens it; first disables the link, if requested.
     pub(crate) async fn change_report(
         &self,
         caller: &Caller,

@@ -4,16 +4,16 @@
 //!
 //! | kind | in the request | in the struct |
 //! |---|---|---|
-//! | `required` | has to be there | `T` |
-//! | `needed` | has to be there | `Option<T>`, so that what else is wrong is found as well |
+//! | `required` | must be present | `T` |
+//! | `needed` | must be present | `Option<T>`, so that other errors are found as well |
 //! | `optional` | may be missing or null | `Option<T>` |
 //! | `nullable` | may be missing, and null goes back to the default (RFC 7396) | `Option<Option<T>>` |
 //! | `not_null` | may be missing | `Option<T>` |
-//! | `nested` | may be missing or null, and has mistakes of its own inside | `Option<T>` |
+//! | `nested` | may be missing or null, and may have several errors inside | `Option<T>` |
 //!
 //! `..name: Type(values);` has the fields of another request. The document names the request by its struct, or `as "Name"`.
 
-/// Declares a request: the struct, how it is read, and its schema. Readers may use the values that `read` gets.
+/// Declares a request: the struct, its parser, and its schema. Readers may use the values that `read` gets.
 macro_rules! request {
     (
         $(#[doc = $doc_of_struct:literal])* $(#[schema($($schema_of_struct:tt)*)])*
@@ -103,7 +103,7 @@ macro_rules! field_type {
     ($kind:ident $type:ty) => { Option<$type> };
 }
 
-/// Declares the struct of which the schema is derived, field by field, for the derivation has to see the types.
+/// Declares the struct from which the schema is derived, field by field, because the derive macro has to see the types.
 macro_rules! declared {
     ([$($of_struct:tt)*] [$($done:tt)*]) => {
         #[derive(utoipa::ToSchema)]
@@ -151,7 +151,7 @@ pub(crate) use {declared, field_type, field_value, request, shown_name};
 
 use utoipa::openapi::{RefOr, Schema};
 
-/// The schema of an object that has the fields of another one as well.
+/// The schema of an object that also has the fields of another one.
 pub(crate) fn joined(schema: RefOr<Schema>, part: RefOr<Schema>) -> RefOr<Schema> {
     match (schema, part) {
         (RefOr::T(Schema::Object(mut object)), RefOr::T(Schema::Object(part))) => {

@@ -1,4 +1,4 @@
-//! The revisions that a link is to have for a change of it.
+//! The revisions that a link must have for a change.
 
 use super::caller::Caller;
 use crate::links::model::Link;
@@ -30,8 +30,8 @@ impl Revisions {
         Self(Some(tags().filter_map(revision).collect()))
     }
 
-    /// Refuses a link that the caller may not see, or that has none of them. A change asks so under the lock of the link, whatever was
-    /// seen before.
+    /// Refuses a link that the caller may not see, or that has none of the revisions. A change checks this under the lock of the
+    /// link, even if it was checked before.
     pub(crate) fn check(&self, caller: &Caller, link: &Link) -> Result<(), ChangeError> {
         caller.check(link)?;
         let Some(revisions) = &self.0 else {

@@ -1,4 +1,4 @@
-//! Values that requests have in common, for the OpenAPI document.
+//! Values shared by several requests, for the OpenAPI document.
 
 use crate::analytics;
 use crate::store::LinkEvent;

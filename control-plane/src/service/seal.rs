@@ -1,9 +1,9 @@
-//! Seals texts that clients keep and send back, so that they can neither read nor make them.
+//! Seals texts that clients keep and send back, so that clients can neither read nor forge them.
 
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-/// The bytes in front of a sealed text by which it is known to be one of ours. Half of a hash cannot be continued by others.
+/// Length of the tag in front of a sealed text, which proves that it is ours. A truncated hash resists length extension.
 const TAG_BYTES: usize = 16;
 
 /// The bytes of a hash.
@@ -15,7 +15,7 @@ const STREAM: u8 = 1;
 /// A seal that all control planes of a database share.
 ///
 /// The tag is a hash of key and text, and the text is combined with a stream of hashes of key and tag (as SIV does, RFC 5297):
-/// equal texts have equal seals, and nothing else is known of a text but its length.
+/// equal texts have equal seals, and a seal reveals nothing else but the length of the text.
 #[derive(Clone, Debug)]
 pub(crate) struct Seal([u8; BLOCK_BYTES]);
 
@@ -32,7 +32,7 @@ impl Seal {
         hex::encode(tag) + &hex::encode(text)
     }
 
-    /// The text of what [`Seal::seal`] has made; `None` if it is anything else.
+    /// The text of an output of [`Seal::seal`]; `None` for any other text.
     pub(crate) fn open(&self, sealed: &str) -> Option<String> {
         let sealed = hex::decode(sealed).ok()?;
         let (tag, text) = sealed.split_first_chunk::<TAG_BYTES>()?;

@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-/// The most links that one request changes.
+/// Limit on the links that one request changes.
 const MAX_LINKS: usize = 10_000;
 
 request! {
@@ -48,7 +48,7 @@ impl TagView {
     }
 }
 
-/// Which tags are listed.
+/// The parameters of a list of tags.
 pub(crate) struct TagList {
     limit: u32,
     prefix: String,
@@ -71,16 +71,16 @@ impl TagList {
     }
 }
 
-/// The last tag of the page before.
+/// Parses the cursor: the last tag of the previous page.
 fn after(value: &Value) -> Result<String, Reason> {
     let tag = cursor::parse_name(value)?;
     values::tag(&Value::from(tag)).map_err(|_| cursor::NO_CURSOR)
 }
 
-/// How many links a request has changed.
+/// The outcome of replacing a tag.
 pub(crate) struct ReplacedTag {
     pub(crate) links: usize,
-    /// False if some links have the tag still: the request is to be sent again.
+    /// False if some links still have the tag: the request has to be sent again.
     pub(crate) complete: bool,
 }
 
@@ -147,7 +147,7 @@ impl Links {
         }
     }
 
-    /// Whether a tag may be renamed to `by`: no other link has that, or a request before has given it to a part of the links.
+    /// True if a tag may be renamed to `by`: no link has `by`, or an earlier request has renamed the tag in some of the links.
     pub(crate) async fn may_rename_tag(
         &self,
         caller: &Caller,
@@ -159,7 +159,7 @@ impl Links {
             || self.store.is_half_renamed(tenant_id, tag, by).await?)
     }
 
-    /// Replaces a tag of links until none has it, or so many are done that the rest is for another request.
+    /// Replaces a tag of links until none has it, or until [`MAX_LINKS`] are done; another request does the rest.
     pub(crate) async fn replace_tag(
         &self,
         caller: &Caller,

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// The settings of links, and the domains that a tenant has.
+/// The settings of links, and the domains of a tenant.
 #[derive(Clone)]
 pub(crate) struct TenantLinks<'a> {
     config: &'a LinksConfig,
@@ -38,7 +38,7 @@ impl<'a> TenantLinks<'a> {
         }
     }
 
-    /// Whether the tenant knows that domain, be it verified or not.
+    /// True if the tenant knows that domain, verified or not.
     pub(crate) fn knows(&self, domain: &Domain) -> bool {
         self.domains.is_known_to(domain, self.tenant_id)
     }
@@ -48,12 +48,12 @@ impl<'a> TenantLinks<'a> {
         self.domains.check(domain, self.tenant_id)
     }
 
-    /// Checks a target by the domains of the installation and of all tenants, and by the hosts that are blocked.
+    /// Checks a target against the domains of the installation and of all tenants, and against the blocked hosts.
     pub(crate) fn check_target(&self, text: &str) -> Result<CheckedTarget, TargetError> {
         self.by_rules(|rules| CheckedTarget::check(text, rules))
     }
 
-    /// Does something by the rules of targets.
+    /// Runs `work` with the rules for targets.
     pub(crate) fn by_rules<T>(&self, work: impl FnOnce(&TargetRules<'_>) -> T) -> T {
         work(&TargetRules {
             own_domains: &self.config.domains,
@@ -73,7 +73,7 @@ impl<'a> TenantLinks<'a> {
         })
     }
 
-    /// The content of a link from which one is made that is as good as new.
+    /// The content of a link, checked like the content of a new one.
     pub(crate) fn renewed(&self, content: &LinkContent) -> Result<CheckedContent, ChangeError> {
         let renewed = self.by_rules(|rules| CheckedContent::renewed(content, rules));
         renewed.map_err(|wrong| ChangeError::invalid(wrong.field, wrong.error.to_string()))

@@ -17,15 +17,15 @@ pub(crate) const DAY: u64 = 24 * 60 * 60;
 #[derive(Clone, Debug)]
 pub(crate) struct Times {
     asked: Interval,
-    /// What is counted.
+    /// The counted interval.
     pub(crate) interval: Interval,
-    /// The word that it was asked for with.
+    /// The name by which the interval was requested.
     pub(crate) period: Option<Period>,
     pub(crate) zone: TimeZone,
     pub(crate) granularity: Granularity,
-    /// When the parts of the interval begin.
+    /// Starts of the parts of the interval, in unix seconds.
     pub(crate) slots: Vec<u64>,
-    /// From when on clicks are counted in them.
+    /// Starts of the counting in each part, in unix seconds.
     pub(crate) bounds: Vec<u64>,
 }
 
@@ -44,8 +44,8 @@ pub(crate) struct IntervalView {
 }
 
 impl Times {
-    /// Reads the parameters `interval`, `from`, `to`, `timezone` and `granularity`. Minutes are taken of as many days, or refused for that
-    /// reason.
+    /// Reads the parameters `interval`, `from`, `to`, `timezone` and `granularity`. `minutes` is the number of days for which
+    /// minutes are known, or the reason why they are refused.
     pub(crate) fn read(fields: &mut Fields, minutes: Result<u64, &'static str>) -> Self {
         let zone = fields.optional("timezone", parse_zone);
         let zone = zone.unwrap_or(TimeZone::UTC);
@@ -88,7 +88,7 @@ impl Times {
         times
     }
 
-    /// Refuses a field because of which there would be a series of minutes that are not known.
+    /// Refuses a field that asks for a series of minutes that are not known.
     pub(crate) fn check_minutes(
         &self,
         fields: &mut Fields,
@@ -110,7 +110,8 @@ impl Times {
         }
     }
 
-    /// The same with whole days of UTC where hours are not kept any more, ending at `end` at the latest.
+    /// Extends the interval to whole days of UTC where hours are not kept any more, and shifts it back so that it ends at `end` at
+    /// the latest.
     pub(crate) fn counted(self, hours_days: u64, end: u64) -> Self {
         if self.granularity == Granularity::Minute {
             return self;
@@ -131,7 +132,7 @@ impl Times {
         }
     }
 
-    /// The interval before, of the same length and divided alike. No day counts in both.
+    /// The previous interval, of equal length and granularity. No day counts in both.
     pub(crate) fn before(&self, hours_days: u64) -> Self {
         let asked = self.asked.before();
         let slots = asked
@@ -149,7 +150,7 @@ impl Times {
         times.counted(hours_days, self.interval.from)
     }
 
-    /// As the API shows it.
+    /// The interval as the API shows it.
     pub(crate) fn view(&self) -> IntervalView {
         IntervalView {
             name: self.period.map(Period::word),
@@ -178,7 +179,7 @@ fn parse_granularity(value: &Value) -> Result<Granularity, Reason> {
     found.ok_or_else(|| one_of(Granularity::ALL.map(Granularity::word)))
 }
 
-/// The refusal of a word that is none of these.
+/// The reason to refuse a word that is none of `words`.
 pub(crate) fn one_of<const N: usize>(words: [&'static str; N]) -> Reason {
     Reason::Owned(format!("must be one of {}", words.join(", ")))
 }

@@ -1,4 +1,4 @@
-//! Parses values of fields into types that are valid by construction.
+//! Parsers of fields' values into types that are valid by construction.
 
 use super::caller::Caller;
 use super::fields::{Fields, Reason};
@@ -24,9 +24,9 @@ pub(crate) const MAX_NOTES_LENGTH: usize = 4096;
 pub(crate) const MAX_EXTERNAL_ID_LENGTH: usize = 255;
 /// The longest campaign parameter in characters.
 pub(crate) const MAX_UTM_LENGTH: usize = 255;
-/// The highest limit of visits.
+/// Upper bound of `maxVisits`.
 pub(crate) const MAX_MAX_VISITS: u64 = 1_000_000_000_000;
-/// The most tags of a link.
+/// Limit on the number of tags of a link.
 pub(crate) const MAX_TAGS: usize = 32;
 /// The longest tag in characters.
 pub(crate) const MAX_TAG_LENGTH: usize = 64;
@@ -72,8 +72,8 @@ pub(crate) fn domain_name(value: &Value) -> Result<Domain, Reason> {
     Domain::parse(text(value)?).map_err(reason)
 }
 
-/// The domain of a new link, or of one that moves: the one that is asked for, or else `otherwise`. It is refused where the tenant,
-/// or the key, may not have new links; `otherwise` stands for it then.
+/// The domain of a new link, or of one that moves: the requested one, or else `otherwise`. It is refused where the tenant, or the
+/// key, may not have new links; `otherwise` stands in for it then.
 pub(crate) fn place(
     fields: &mut Fields,
     asked_for: Option<Domain>,
@@ -225,7 +225,7 @@ pub(crate) fn is_line(text: &str, max_length: usize) -> bool {
     !text.is_empty() && text.chars().count() <= max_length && !text.chars().any(char::is_control)
 }
 
-/// Checks how many tags a link has, with those that its creator's key adds.
+/// Checks the number of tags of a link, including the tags that its creator's key adds.
 pub(crate) fn check_tags(tags: &[String]) -> Result<(), &'static str> {
     if tags.len() <= MAX_TAGS {
         Ok(())
@@ -242,18 +242,18 @@ pub(crate) fn check_validity(since: Option<u64>, until: Option<u64>) -> Result<(
     }
 }
 
-/// What is wrong with a rule.
+/// Converts the error of a rule to the error of a field.
 pub(crate) fn rule_error(error: RuleError) -> FieldError {
     FieldError::new(error.path, error.reason)
 }
 
-/// How long the password of a user may be, in bytes.
+/// Permitted lengths of a user's password, in bytes.
 const PASSWORD_LENGTHS: RangeInclusive<usize> = 8..=255;
 
 /// The longest overlap of a rotation in seconds: a week.
 const MAX_OVERLAP_SECONDS: u64 = 7 * 24 * 60 * 60;
 
-/// The greatest number that every reader of JSON reads as it was written: 2^53 - 1.
+/// The greatest integer that every JSON reader represents exactly: 2^53 - 1.
 const MAX_NUMBER: u64 = (1 << 53) - 1;
 
 /// The name of a tenant, user or key.
@@ -275,7 +275,7 @@ pub(crate) fn role(value: &Value) -> Result<Role, Reason> {
     role.ok_or(Reason::Borrowed("must be admin, editor, reader or creator"))
 }
 
-/// A number that every reader of JSON reads as it was written.
+/// An integer that every JSON reader represents exactly.
 pub(crate) fn number(value: &Value) -> Result<u64, Reason> {
     let number = value.as_u64().filter(|number| *number <= MAX_NUMBER);
     number.ok_or(Reason::Borrowed(
@@ -283,7 +283,7 @@ pub(crate) fn number(value: &Value) -> Result<u64, Reason> {
     ))
 }
 
-/// The seconds that a secret works beside the one that replaces it.
+/// The seconds for which a secret works beside its replacement.
 pub(crate) fn overlap(value: &Value) -> Result<u64, Reason> {
     let seconds = value.as_u64();
     let seconds = seconds.filter(|seconds| *seconds <= MAX_OVERLAP_SECONDS);

@@ -74,12 +74,12 @@ impl Webhooks {
         Self { store, config }
     }
 
-    /// The settings that URLs are checked by.
+    /// The settings by which URLs are checked.
     pub(crate) fn settings(&self) -> &WebhooksConfig {
         &self.config.webhooks
     }
 
-    /// Creates a webhook. Its secret is to be shown this once.
+    /// Creates a webhook. Its secret is shown this once.
     pub(crate) async fn create(
         &self,
         caller: &Caller,
@@ -106,7 +106,7 @@ impl Webhooks {
         Ok(row)
     }
 
-    /// A page of the webhooks of the caller's tenant, behind the one with that number.
+    /// A page of the webhooks of the caller's tenant, after the one with that number.
     pub(crate) async fn list(
         &self,
         caller: &Caller,
@@ -129,8 +129,8 @@ impl Webhooks {
         row.ok_or_else(|| Problem::new(Kind::NotFound))
     }
 
-    /// Changes a webhook. One that is made active continues with what still waits. The audit log has the patch as it was sent, but
-    /// of a URL only its origin.
+    /// Changes a webhook. Once active again it continues with the waiting deliveries. The audit log has the patch as it was sent,
+    /// but only the origin of a URL.
     pub(crate) async fn change(
         &self,
         caller: &Caller,
@@ -157,7 +157,7 @@ impl Webhooks {
         Ok(self.store.delete_webhook(id, &caller.actor()).await??)
     }
 
-    /// Replaces the secret of a webhook, which is to be shown this once.
+    /// Replaces the secret of a webhook. The new one is shown this once.
     pub(crate) async fn rotate(
         &self,
         caller: &Caller,
@@ -170,7 +170,7 @@ impl Webhooks {
         let now = clock::unix_millis();
         let until = now + overlap * 1000;
         let change = Box::new(move |row: &WebhookRow| {
-            // The answer of an earlier rotation may be lost: what the receiver knows for sure is the one before it.
+            // The answer of an earlier rotation may be lost: the receiver knows for sure only the secret before it.
             let previous = row.previous_secret.filter(|(_, until)| *until > now);
             let previous = previous.map_or(row.secret, |(secret, _)| secret);
             WebhookRow {
@@ -185,7 +185,7 @@ impl Webhooks {
         Ok(changed.await??)
     }
 
-    /// Sends an event that only tests a webhook.
+    /// Sends a test event to a webhook.
     pub(crate) async fn ping(&self, caller: &Caller, id: u64) -> Result<Delivery, Problem> {
         let webhook = self.find(caller, id).await?;
         Ok(self.store.ping_webhook(&webhook).await?)
@@ -207,14 +207,14 @@ impl Webhooks {
     }
 }
 
-/// Waits until all control planes know a webhook that is active now: events of later changes are not missed.
+/// Waits until all control planes know a webhook that is active now, so that no event of a later change is missed.
 async fn take_effect(row: &WebhookRow) {
     if row.state == WebhookState::Active {
         tokio::time::sleep(WEBHOOKS_AGE).await;
     }
 }
 
-/// What of a URL is written to the audit log: path and query may hold a password of the receiver.
+/// The part of a URL that is written to the audit log: path and query may contain a password of the receiver.
 fn origin(url: &str) -> Option<String> {
     let url = url::Url::parse(url).ok()?;
     Some(url.origin().ascii_serialization())

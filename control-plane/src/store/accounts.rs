@@ -1,4 +1,4 @@
-//! What changes of tenants, users and keys share: they come one after another, and leave the tenant an admin.
+//! Shared parts of changes to tenants, users and keys: they are serialized per tenant, and always leave it an admin.
 
 use super::error::Fault;
 use super::rows::name;
@@ -6,38 +6,38 @@ use super::session::Session;
 use super::sql::sql;
 use crate::tenancy::Role;
 
-/// Why a tenant, user or key is not made or changed.
+/// Reason why a tenant, user or key is not created or changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AccountError {
-    /// There is none, or it is another tenant's.
+    /// It does not exist, or belongs to another tenant.
     #[error("there is no such key, user or tenant")]
     NotFound,
     /// The user of a new key does not exist in the tenant.
     #[error("there is no such user")]
     NoSuchUser,
-    /// Another one in the tenant has the name.
+    /// The name is in use in the tenant.
     #[error("the name is taken")]
     NameTaken,
-    /// The first user of a tenant logs in by key or password alone.
-    #[error("the first user of a tenant logs in by no provider")]
+    /// The first user of a tenant logs in only by key or password.
+    #[error("the first user of a tenant cannot log in through a provider")]
     FirstUser,
-    /// The user is bound to an identity of the provider already, which has to be removed first.
+    /// The user is already bound to an identity of the provider, which has to be removed first.
     #[error("the user has an identity")]
     HasIdentity,
-    /// The tenant would have no admin key that is bound to nothing and does not expire, or the first user would not be
+    /// The tenant would have no unrestricted admin key that never expires, or the first user would not be
     /// an admin.
     #[error("the tenant would have no admin")]
     LastAdmin,
 }
 
 /// Makes other changes of the tenant's users and keys wait until the transaction ends; `false` if there is no such
-/// tenant. The row is written, because nodes of a cluster see no locks of each other, but writes.
+/// tenant. The row is written, because nodes of a cluster see each other's writes, but not locks.
 pub(super) async fn lock_tenant(session: &mut Session, tenant_id: u32) -> Result<bool, Fault> {
     let lock = sql("UPDATE tenants SET revision = revision + 1 WHERE id = ?").bind(tenant_id);
     Ok(session.execute(lock).await? > 0)
 }
 
-/// How many keys administer the tenant for ever.
+/// Number of unrestricted admin keys of the tenant that never expire.
 pub(super) async fn admin_keys(session: &mut Session, tenant_id: u32) -> Result<i64, Fault> {
     let query = sql(
         "SELECT COUNT(*) FROM api_keys k JOIN users u ON u.id = k.user_id WHERE k.tenant_id = ? AND k.role = ? \
@@ -50,12 +50,12 @@ pub(super) async fn admin_keys(session: &mut Session, tenant_id: u32) -> Result<
     Ok(count)
 }
 
-/// Whether a change has taken the last admin key away. Where there was none before, a change may do anything.
+/// True if a change removed the last admin key. Without one before, any change is allowed.
 pub(super) fn is_last_admin_gone(before: i64, after: i64) -> bool {
     before > 0 && after == 0
 }
 
-/// The role of a column.
+/// Parses the role in a column.
 pub(super) fn role(word: &[u8]) -> Result<Role, Fault> {
     let word = name(word)?;
     Role::of_word(&word).ok_or_else(|| Fault::Corrupt(format!("role is {word}")))

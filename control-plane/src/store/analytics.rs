@@ -1,7 +1,6 @@
-//! Analytics in the database: the queue of reports, and what the SQL engine keeps.
+//! Analytics in the database: the queue of reports, and the tables of the SQL engine.
 //!
-//! `click_state` has one row. Whatever changes rollups, raw clicks or totals locks it first, so that these changes come one after
-//! another.
+//! `click_state` has one row. Every change of rollups, raw clicks or totals locks it first, so that these changes are serialized.
 
 mod days;
 mod docs;

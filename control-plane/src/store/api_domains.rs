@@ -1,4 +1,4 @@
-//! Domains that the API makes, and what it sets of configured ones. Changes come one after another, each with its row in the
+//! Domains created by the API, and its settings of configured ones. Changes are serialized, each with its row in the
 //! outbox and its entry in the audit log.
 
 use super::accounts::lock_tenant;
@@ -20,50 +20,50 @@ use edgelink_wire::domain_record::{MAX_DOMAIN_RECORDS, domain_key};
 use serde_json::{Map, Value as Json, json};
 use std::time::Duration;
 
-/// Up to how many links of a domain are counted before it is removed.
+/// Most links of a domain counted before its removal.
 pub const MAX_COUNTED_LINKS: u64 = 1_000;
 
-/// Why a domain is not made, changed or removed.
+/// Reason why a domain is not created, changed or removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DomainError {
-    /// There is none, or it is another tenant's.
+    /// It does not exist, or belongs to another tenant.
     #[error("there is no such domain")]
     NotFound,
-    /// A tenant has it already, or it has links from before.
+    /// A tenant already has it, or it has older links.
     #[error("the domain is taken")]
     Taken,
-    /// There are as many domains as there may be.
+    /// The limit on all domains is reached.
     #[error("there are too many domains")]
     TooMany,
-    /// The tenant has so many domains, which is as many as it may have.
+    /// The tenant has reached its limit, with this many domains.
     #[error("the tenant has {0} domains")]
     TooManyOfTenant(u64),
-    /// So many domains of the tenant are not verified, which is as many as may be.
+    /// The tenant has reached its limit of unverified domains, with this many.
     #[error("the tenant has {0} domains that are not verified")]
     TooManyUnverified(u64),
-    /// It still has so many links, counted up to [`MAX_COUNTED_LINKS`].
+    /// It still has this many links, counted up to [`MAX_COUNTED_LINKS`].
     #[error("the domain has {0} links")]
     HasLinks(u64),
 }
 
-/// A domain that is to be made.
+/// A domain to be created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewDomain {
     /// Its name.
     pub domain: Domain,
-    /// What it has of its own.
+    /// Its own settings.
     pub details: DomainDetails,
-    /// What a TXT record has to say.
+    /// Content expected in its TXT record.
     pub token: String,
-    /// Whether it counts as verified at once.
+    /// True if it is verified from the start.
     pub is_verified: bool,
-    /// How many domains the tenant may have.
+    /// The most domains that the tenant may have.
     pub max_of_tenant: u64,
-    /// How many of them may be such that are not verified.
+    /// The most unverified domains among them.
     pub max_unverified: u64,
 }
 
-/// Which domain is to be changed or removed.
+/// The domain to be changed or removed, with its preconditions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangedDomain {
     /// Its name.
@@ -72,24 +72,24 @@ pub struct ChangedDomain {
     pub tenant_id: Option<u32>,
     /// The token that it has to have; `None` for any.
     pub token: Option<String>,
-    /// Whether it is configured: then it need not have a row.
+    /// True for a configured domain, which may have no row yet.
     pub is_configured: bool,
 }
 
-/// A domain that counts as verified, and whose record is looked at again.
+/// A verified domain whose TXT record is rechecked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatchedDomain {
     /// Its name.
     pub domain: Domain,
-    /// What its TXT record has to say.
+    /// Content expected in its TXT record.
     pub token: String,
-    /// How long the record has been missing; `None` if it was there the last time, or was never seen, as where the operator says that the
-    /// domain is verified.
+    /// Time for which the record has been missing; `None` if the last check found it, or if it was never seen, as with domains that the
+    /// operator marked as verified.
     pub missing: Option<Duration>,
 }
 
 impl Store {
-    /// Domains that count as verified and were not asked about for `due`; the one that was longest ago comes first.
+    /// Verified domains not checked for `due`, the least recently checked first.
     pub async fn domains_to_recheck(
         &self,
         due: Duration,
@@ -97,7 +97,7 @@ impl Store {
     ) -> Result<Vec<WatchedDomain>, StoreError> {
         let call = self.read(
             "domains_to_recheck",
-            "looking for domains whose records are due",
+            "finding domains that are due for a DNS check",
         );
         run!(call, |session| {
             let now = Revisions::read(session).await?.now_millis();
@@ -111,7 +111,7 @@ impl Store {
         })
     }
 
-    /// Notes that the DNS was asked about a domain of that token, and whether it had the record; `None` if it has not answered.
+    /// Stores the outcome of a DNS lookup for a domain with this token: `is_there` if it had the record, `None` without an answer.
     pub async fn note_domain_record(
         &self,
         domain: &Domain,
@@ -119,7 +119,7 @@ impl Store {
         is_there: Option<bool>,
     ) -> Result<(), StoreError> {
         let call = self
-            .write("note_domain_record", "noting what the DNS says of a domain")
+            .write("note_domain_record", "storing the DNS check of a domain")
             .of(Class::Background);
         run!(call, |session| {
             let now = session.dialect().now_millis;
@@ -143,7 +143,7 @@ impl Store {
         })
     }
 
-    /// All domains that the API has made, and those that it has changed.
+    /// All domains that the API has created or changed.
     pub async fn domains(&self) -> Result<Vec<DomainRow>, StoreError> {
         run!(
             self.read("domains", "reading the domains")
@@ -161,7 +161,7 @@ impl Store {
         )
     }
 
-    /// Makes a domain of the actor's tenant. One that was removed keeps its key.
+    /// Creates a domain of the actor's tenant. A removed domain gets its old row again.
     pub async fn insert_domain(
         &self,
         new: &NewDomain,
@@ -362,7 +362,7 @@ async fn change(
     }
     write(session, Some(&new), &new, now).await?;
     if patch.verified == Some(true) {
-        // Where the DNS has the record, that is noted next. Otherwise the operator says so, and no record can go missing.
+        // If the DNS has the record, that is stored next. Otherwise the operator vouches for it, and no record can go missing.
         let unwatched = sql("UPDATE domains SET seen_at = NULL, missing_since = NULL WHERE id = ?");
         session.execute(unwatched.bind(new.id)).await?;
     }
@@ -386,7 +386,7 @@ async fn delete(
         Ok(old) => old,
         Err(error) => return Ok(Err(error)),
     };
-    // Waits for those who create links there; later ones find the domain removed.
+    // Waits for creations of links in progress there; later ones find the domain removed.
     let for_update = session.dialect().for_update;
     let locking = sql(format!("SELECT id FROM domains WHERE id = ?{for_update}"));
     numbers(session, locking.bind(old.id)).await?;
@@ -395,7 +395,7 @@ async fn delete(
         return Ok(Err(DomainError::HasLinks(links)));
     }
     let revisions = Revisions::read(session).await?;
-    // As one that is not verified it is absent.
+    // Published as unverified, it is absent at the edges.
     let removed = DomainRow {
         verified_at: None,
         rev: revisions.after(old.rev),
@@ -406,7 +406,7 @@ async fn delete(
     Ok(Ok(removed))
 }
 
-/// The domain that is to be changed or removed. A configured one gets a row if it has none.
+/// Finds the domain to be changed or removed. A configured one gets a row if it has none.
 async fn find_changed(
     session: &mut Session,
     which: &ChangedDomain,
@@ -447,7 +447,7 @@ async fn find_changed(
     }))
 }
 
-/// The key of a domain, which is added if it has no row yet.
+/// The id of a domain's row, which is added if missing.
 async fn row_id(
     session: &mut Session,
     domain: &Domain,
@@ -465,7 +465,7 @@ async fn row_id(
     row.map(|row| row.id).ok_or(Fault::Contended)
 }
 
-/// Writes a row, or clears it, and publishes what it is now.
+/// Writes a row, or clears it, and publishes its new state.
 async fn write(
     session: &mut Session,
     row: Option<&DomainRow>,
@@ -508,7 +508,7 @@ async fn count_domains(session: &mut Session) -> Result<u64, Fault> {
     Ok(count.cast_unsigned())
 }
 
-/// How many domains a tenant has made, and how many of them are not verified.
+/// Number of domains that a tenant has created, and number of unverified ones among them.
 async fn count_of_tenant(session: &mut Session, tenant_id: u32) -> Result<(u64, u64), Fault> {
     let query = sql(
         "SELECT COUNT(*) AS domains, COUNT(*) - COUNT(verified_at) AS unverified FROM domains \
@@ -518,7 +518,7 @@ async fn count_of_tenant(session: &mut Session, tenant_id: u32) -> Result<(u64, 
     Ok((domains.cast_unsigned(), unverified.cast_unsigned()))
 }
 
-/// Cuts what a picture consists of off its data URL.
+/// Replaces the content of a data URL by its size.
 fn shorten(logo: &mut String) {
     if let Some((kind, data)) = logo.split_once(";base64,") {
         *logo = format!("{kind} ({} bytes)", data.len());
@@ -534,7 +534,7 @@ fn note_details(detail: &mut Map<String, Json>, details: &DomainDetails) {
     }
 }
 
-/// Writes the audit log of the domain's tenant, and that of the actor if he is of another one.
+/// Writes the audit log of the domain's tenant, and also of the actor's tenant if it is another one.
 async fn note(
     session: &mut Session,
     actor: &Actor,

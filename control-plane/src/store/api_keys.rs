@@ -13,7 +13,7 @@ use crate::tenancy::{Bounds, Role};
 use edgelink_wire::Domain;
 use serde_json::{Value as Json, json};
 
-/// An API key as it is kept: never the secret itself.
+/// A stored API key, without the secret itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiKeyRow {
     /// The public part by which the row is found.
@@ -28,30 +28,30 @@ pub struct ApiKeyRow {
     pub tenant_id: u32,
     /// Its user.
     pub user_id: u64,
-    /// What it may do at most; the role of its user counts as well.
+    /// Upper bound of its permissions, which the role of its user limits as well.
     pub role: Role,
-    /// To what it is bound.
+    /// Domains and tags to which it is restricted.
     pub bounds: Bounds,
-    /// When it ends, unix time in milliseconds.
+    /// Expiry, in unix milliseconds.
     pub expires_at: Option<u64>,
-    /// How many links it may create.
+    /// Number of links it may create.
     pub quota: Option<u64>,
-    /// How many links it has created, as far as it has a quota.
+    /// Number of links created under its quota.
     pub used: u64,
     /// Unix time in milliseconds.
     pub created_at: u64,
-    /// When it was used last, unix time in milliseconds; up to a minute late.
+    /// Last use, in unix milliseconds; up to a minute late.
     pub last_used_at: Option<u64>,
 }
 
 impl ApiKeyRow {
-    /// Whether it has not expired at `now`, unix time in milliseconds.
+    /// True if it has not expired at `now`, in unix milliseconds.
     #[must_use]
     pub fn lasts(&self, now: u64) -> bool {
         self.expires_at.is_none_or(|expires_at| now < expires_at)
     }
 
-    /// How many bytes its texts take up.
+    /// Bytes taken up by its texts.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let Bounds { domains, tags } = &self.bounds;
@@ -63,12 +63,12 @@ impl ApiKeyRow {
     }
 }
 
-/// A secret that works for a while after it was replaced.
+/// A replaced secret that stays valid for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PreviousSecret {
     /// SHA-256 of the secret part.
     pub hash: [u8; 32],
-    /// Until when it works, unix time in milliseconds.
+    /// End of its validity, in unix milliseconds.
     pub until: u64,
 }
 
@@ -81,7 +81,7 @@ pub struct KeyHolder {
     pub user_role: Role,
 }
 
-/// The place of a key in the order of their creation.
+/// Cursor in the list of keys, in order of creation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyPlace {
     /// Unix time in milliseconds.
@@ -90,23 +90,23 @@ pub struct KeyPlace {
     pub id: String,
 }
 
-/// Which keys to list.
+/// Query for a list of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyQuery {
-    /// Those of this tenant.
+    /// The tenant.
     pub tenant_id: u32,
-    /// Only those after the key with this time of creation and id.
+    /// Only keys after the one with this time of creation and id.
     pub after: Option<(u64, String)>,
-    /// How many at most.
+    /// Most keys returned.
     pub limit: u32,
 }
 
-/// Makes the new row of a key from the present one, and what the audit log says about it. It is called again after a
+/// Computes the new row of a key from the present one, and the detail of its audit entry. It is called again after a
 /// deadlock.
 pub type KeyChange = Box<dyn Fn(&ApiKeyRow) -> (ApiKeyRow, Json) + Send + Sync>;
 
 impl Store {
-    /// Keeps a new API key of an enabled user of its tenant.
+    /// Stores a new API key of an enabled user of its tenant.
     pub async fn insert_api_key(
         &self,
         key: &ApiKeyRow,
@@ -127,7 +127,7 @@ impl Store {
         })
     }
 
-    /// The API key of that id, if there is one that is not revoked, of a user who is not disabled.
+    /// The API key with this id, unless it is revoked or its user is disabled.
     pub async fn find_api_key(&self, id: &str) -> Result<Option<KeyHolder>, StoreError> {
         run!(
             self.read("find_api_key", "finding an API key")
@@ -140,7 +140,7 @@ impl Store {
         )
     }
 
-    /// The places of keys of all tenants behind one of them, revoked keys included, `limit` at most.
+    /// The cursors of up to `limit` keys of all tenants after `after`, revoked keys included.
     pub async fn key_places(
         &self,
         after: KeyPlace,
@@ -166,7 +166,7 @@ impl Store {
         )
     }
 
-    /// The API key of that id in a tenant, if there is one that is not revoked.
+    /// The API key with this id in a tenant, unless it is revoked.
     pub async fn api_key_of(
         &self,
         tenant_id: u32,
@@ -177,7 +177,7 @@ impl Store {
         })
     }
 
-    /// Whether there ever was any API key.
+    /// True if there has ever been an API key.
     pub async fn has_api_keys(&self) -> Result<bool, StoreError> {
         let call = self
             .read("has_api_keys", "looking for API keys")
@@ -204,7 +204,7 @@ impl Store {
         })
     }
 
-    /// Replaces what may change of a key in the actor's tenant by `change` of it, and writes `action` to the audit log.
+    /// Applies `change` to a key in the actor's tenant, and writes `action` to the audit log.
     pub async fn change_api_key(
         &self,
         id: &str,
@@ -225,8 +225,8 @@ impl Store {
         })
     }
 
-    /// Revokes a key in the actor's tenant. The row stays without its secret, so that its id is never given again and
-    /// an earlier version refuses it too.
+    /// Revokes a key in the actor's tenant. The row stays without its secret, so that its id is never reused and
+    /// earlier versions refuse it too.
     pub async fn revoke_api_key(
         &self,
         id: &str,
@@ -245,7 +245,7 @@ impl Store {
         })
     }
 
-    /// Takes `wanted` links from the quota of a key, or as many as are left; how many.
+    /// Takes `wanted` links from the quota of a key, or as many as are left. Returns the number taken.
     pub async fn take_quota(&self, id: &str, wanted: u64) -> Result<u64, StoreError> {
         let call = self.write("take_quota", "counting links of an API key");
         let call = call.of(Class::Creations);
@@ -270,7 +270,7 @@ impl Store {
         })
     }
 
-    /// Gives links back to the quota of a key that were taken and not created.
+    /// Returns links to the quota of a key that were taken, but not created.
     pub async fn return_quota(&self, id: &str, count: u64) -> Result<(), StoreError> {
         let call = self.write("return_quota", "counting links of an API key");
         let call = call.of(Class::Creations);
@@ -282,10 +282,10 @@ impl Store {
         })
     }
 
-    /// Notes when keys were used last, unix milliseconds. An earlier time than the noted one changes nothing.
+    /// Records the last use of keys, in unix milliseconds. A time earlier than the recorded one changes nothing.
     pub async fn note_key_uses(&self, uses: &[(String, u64)]) -> Result<(), StoreError> {
         let call = self
-            .write("note_key_uses", "noting when API keys were used")
+            .write("note_key_uses", "recording last use of API keys")
             .of(Class::Background);
         run!(call, |session| {
             for uses in pieces(uses) {
@@ -392,7 +392,7 @@ async fn change_locked(
     Ok(Ok(new))
 }
 
-/// Writes what may change of a key.
+/// Writes the columns of a key that may change.
 async fn write(session: &mut Session, key: &ApiKeyRow) -> Result<(), Fault> {
     let stored = StoredBounds::new(&key.bounds);
     let update = sql(
@@ -468,7 +468,7 @@ impl StoredBounds {
     }
 }
 
-/// A query of keys that are not revoked.
+/// A query for keys that are not revoked.
 fn select<'v>(condition: &str) -> Sql<'v> {
     sql(format!(
         "SELECT k.id, k.name, k.secret_hash, k.previous_hash, k.previous_until, k.tenant_id, k.user_id, k.role, \

@@ -33,8 +33,8 @@ impl Store {
         })
     }
 
-    /// Entries about the link at `subject` that was created at `created_at`, unix milliseconds; newest first. Those about links
-    /// that were there before, which may have been those of others, are not among them.
+    /// Entries about the link at `subject` created at `created_at`, in unix milliseconds; newest first. Entries about earlier links
+    /// at that address, which may have belonged to others, are left out.
     pub async fn link_history(
         &self,
         query: &AuditQuery,
@@ -47,7 +47,7 @@ impl Store {
                 let query = AuditQuery {
                     subject: Some(subject.to_owned()),
                     after: history::predecessors_end(session, query.tenant_id, subject).await?,
-                    // The time of creation may be a guess.
+                    // The time of creation may be an estimate.
                     since: created_at.saturating_sub(TOLERANCE_MILLIS),
                     ..query.clone()
                 };
@@ -57,7 +57,7 @@ impl Store {
         )
     }
 
-    /// Removes entries that are older than `kept_millis` by the database's clock, `limit` at most; how many they were.
+    /// Removes up to `limit` entries older than `kept_millis` by the database's clock. Returns their number.
     pub async fn purge_audit(&self, kept_millis: u64, limit: u32) -> Result<u64, StoreError> {
         run!(
             self.write("purge_audit", "purging the audit log")
@@ -77,7 +77,7 @@ impl Store {
     }
 }
 
-/// Who makes a change.
+/// The author of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Actor {
     /// The tenant.
@@ -99,7 +99,7 @@ impl Actor {
         }
     }
 
-    /// The user of a session of the console, by the API key of the login if that was its way.
+    /// The user of a console session, with the API key if the login used one.
     #[must_use]
     pub fn of_session(tenant_id: u32, user_id: u64, key_id: Option<String>) -> Self {
         Self {
@@ -110,54 +110,54 @@ impl Actor {
     }
 }
 
-/// An entry that is to be written.
+/// An entry to be written.
 #[derive(Clone, Debug)]
 pub struct Entry<'a> {
-    /// Who made the change.
+    /// The author of the change.
     pub actor: &'a Actor,
-    /// What was done, such as `link.update`; at most 64 bytes.
+    /// The action, such as `link.update`; at most 64 bytes.
     pub action: &'static str,
-    /// With what, such as `link:go.example/abc`; at most 400 bytes.
+    /// The changed object, such as `link:go.example/abc`; at most 400 bytes.
     pub subject: String,
-    /// What has changed. Never a secret.
+    /// Details of the change, never a secret.
     pub detail: Json,
 }
 
-/// An entry as it was written.
+/// A stored entry.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AuditEntry {
     /// Grows with time.
     pub id: u64,
     /// Unix time in milliseconds, by the database's clock.
     pub at: u64,
-    /// Who made the change.
+    /// The author of the change.
     pub actor: Actor,
-    /// What was done.
+    /// The action.
     pub action: String,
-    /// With what.
+    /// The changed object.
     pub subject: String,
-    /// What has changed.
+    /// Details of the change.
     pub detail: Json,
 }
 
-/// Which entries to read.
+/// Query for entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditQuery {
-    /// Only those of this tenant.
+    /// Only entries of this tenant.
     pub tenant_id: u32,
-    /// Only those with this subject.
+    /// Only entries with this subject.
     pub subject: Option<String>,
-    /// Only those of this actor: the id of an API key, or `-`.
+    /// Only entries of this actor: the id of an API key, or `-`.
     pub actor: Option<String>,
-    /// Only those with this action.
+    /// Only entries with this action.
     pub action: Option<String>,
-    /// Only those before this id.
+    /// Only entries before this id.
     pub before: Option<u64>,
-    /// Only those behind this id.
+    /// Only entries after this id.
     pub after: u64,
-    /// Only those of then or later, unix milliseconds.
+    /// Only entries of this time or later, in unix milliseconds.
     pub since: u64,
-    /// How many at most.
+    /// Most entries returned.
     pub limit: u32,
 }
 

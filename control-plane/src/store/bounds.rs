@@ -7,12 +7,12 @@ use super::session::Session;
 use super::sql::sql;
 use crate::drawn::Drawn;
 
-/// How long a bound is published before a number above the previous one is issued, in milliseconds: an edge that has
+/// Milliseconds between publishing a bound and issuing numbers above the previous one: an edge that has
 /// not received it by then has stopped using admission.
 pub const BOUND_LEAD_MILLIS: u64 = 60_000;
 
 impl Store {
-    /// How far numbers may be issued, and have been.
+    /// Reads the bound, and how far numbers are drawn.
     pub async fn bound_state(&self) -> Result<BoundState, StoreError> {
         let call = self
             .read("bound_state", "reading the bound")
@@ -20,7 +20,7 @@ impl Store {
         run!(call, |session| read(session).await)
     }
 
-    /// Adds a bound that is not published yet.
+    /// Adds an unpublished bound.
     pub async fn add_bound(&self, bound: u64) -> Result<(), StoreError> {
         let call = self.write("add_bound", "adding a bound").of(Class::Control);
         run!(call, |session| {
@@ -30,7 +30,7 @@ impl Store {
         })
     }
 
-    /// Notes that a bound was published just now, unless it was before. Lower ones are removed once this one counts.
+    /// Records that a bound was published just now, unless it was before. Lower bounds are removed once it is in effect.
     pub async fn mark_bound_published(&self, bound: u64) -> Result<(), StoreError> {
         let call = self
             .write("mark_bound_published", "marking a bound as published")
@@ -41,7 +41,7 @@ impl Store {
                 "UPDATE bounds SET published_at = {now} WHERE bound = ? AND (published_at IS NULL OR published_at > {now})"
             ));
             session.autocommit(mark.bind(bound)).await?;
-            // MySQL does not select from the table that it deletes from, but from a derived table of it.
+            // MySQL cannot select from the table that it deletes from, only from a derived table of it.
             let remove = sql(format!(
                 "DELETE FROM bounds WHERE bound < (SELECT greatest FROM (SELECT MAX(bound) AS greatest FROM bounds \
                  WHERE published_at + ? <= {now}) AS counting)"
@@ -54,10 +54,10 @@ impl Store {
     }
 }
 
-/// How far numbers may be issued, and have been, on a session.
+/// Reads the state of the bound on a session.
 pub(super) async fn read(session: &mut Session) -> Result<BoundState, Fault> {
     let now = session.dialect().now_millis;
-    // A publication in the future is by a clock that was ahead, and is marked again.
+    // A publication in the future comes from a clock that was ahead, and is marked again.
     let query = sql(format!(
         "SELECT (SELECT MAX(next) * 1000 FROM issuers) AS allocated, \
          CAST((SELECT SUM(next) FROM issuers) AS UNSIGNED) AS sum, \
@@ -68,7 +68,7 @@ pub(super) async fn read(session: &mut Session) -> Result<BoundState, Fault> {
     session.fetch_one(query.bind(BOUND_LEAD_MILLIS)).await
 }
 
-/// Has a bound count that did in a past that this database has lost.
+/// Puts a bound into effect that already was before this database lost recent changes.
 pub(super) async fn restore(session: &mut Session, bound: u64) -> Result<(), Fault> {
     let (now, update) = (
         session.dialect().now_millis,
@@ -81,14 +81,14 @@ pub(super) async fn restore(session: &mut Session, bound: u64) -> Result<(), Fau
     session.execute(insert).await.map(drop)
 }
 
-/// How far numbers may be issued, and have been.
+/// The bound of issued numbers, and the numbers drawn so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct BoundState {
-    /// How far they have been.
+    /// Numbers drawn so far.
     #[sqlx(flatten)]
     pub drawn: Drawn,
     /// The greatest bound.
     pub bound: u64,
-    /// Whether it was published.
+    /// True if it was published.
     pub is_published: bool,
 }

@@ -1,4 +1,4 @@
-//! The store, and how a call of it is made: measured, bounded in time, and retried where the database allows it.
+//! The store, and the execution of its calls: measured, bounded in time, and retried where the database allows it.
 
 use super::classes::{Bulkheads, Class, ConnectionShares};
 use super::domains::{self, Configured, DomainKeys};
@@ -22,20 +22,20 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A database that owns the truth.
+/// The database, which is the source of truth.
 ///
 /// Every method is one transaction: it is committed when it returns `Ok`, and possibly committed after an error that
 /// [`StoreError::is_transient`]. Every creation, change and deletion of a link writes the outbox in the same
 /// transaction, but for changes of tags alone by [`Store::replace_tag`], which edges do not get.
 ///
-/// Each operation is one method, with its SQL, in the file of its subject. It runs its statements on a [`Session`], which
-/// [`run`] lends it, and what differs between databases is in [`super::dialect::Dialect`].
+/// Each operation is one method, with its SQL, in the file of its subject. It runs its statements on a [`Session`] lent
+/// by [`run`]; differences between databases are in [`super::dialect::Dialect`].
 #[derive(Clone)]
 pub struct Store {
     connections: Connections,
     lines: Arc<RowLines>,
     statement_timeout: Duration,
-    /// The most bytes of one INSERT, which follow the server's settings.
+    /// The most bytes of one INSERT, derived from the server's settings.
     pub(super) max_bytes: Arc<AtomicUsize>,
     pub(super) domains: Arc<DomainKeys>,
     pub(super) last_revisions: Arc<LastRevisions>,
@@ -44,26 +44,26 @@ pub struct Store {
     pub(super) older_planes: Arc<OlderPlanes>,
     pub(super) delivery_marks: Arc<DeliveryMarks>,
     on_change: Option<OnChange>,
-    /// The domains that no tenant has made.
+    /// The configured domains, which no tenant created.
     pub(super) configured: Configured,
-    /// What writes events for webhooks; `None` if there are none.
+    /// Writer of webhook events; `None` without webhooks.
     pub(super) events: Option<Arc<Events>>,
-    /// Where secrets of visitor tokens are kept.
+    /// Storage of the secrets of visitor tokens.
     pub(super) secrets: SecretPlace,
 }
 
 /// The connections of a store.
 #[derive(Clone)]
 pub(super) struct Connections {
-    /// Those that classes of calls share.
+    /// Connections shared by classes of calls.
     pub(super) shared: Pools,
-    /// Those of [`Class::Control`].
+    /// Connections of [`Class::Control`].
     pub(super) control: Pools,
     /// The permits for the shared ones.
     pub(super) bulkheads: Arc<Bulkheads>,
 }
 
-/// Connections by what is done on them.
+/// Connections by access.
 #[derive(Clone)]
 pub(super) struct Pools {
     /// For calls that only read.
@@ -81,8 +81,8 @@ enum Access {
 /// A listener for the keys of links that may have changed; see [`Store::with_listener`].
 pub type OnChange = Arc<dyn Fn(&[LinkKey]) + Send + Sync>;
 
-/// The most attempts of a call that the database undoes. Attempts on dead connections do not count: after a restart of
-/// the server every idle one is dead, and there are only so many.
+/// The most attempts of a call that the database rolls back. Attempts on dead connections do not count: after a restart of
+/// the server every idle connection is dead, and their number is bounded.
 const MAX_ATTEMPTS: u32 = 5;
 
 /// The pauses before retries of transactions that deadlocked.
@@ -91,7 +91,7 @@ const PAUSES: Bounds = Bounds {
     cap_millis: 50,
 };
 
-/// Makes a call: runs its body on a session, and retries on another one where that helps. Boxed, as the futures of
+/// Executes a call: runs its body on a session, and retries on another one where that helps. Boxed, as the futures of
 /// drivers are large.
 macro_rules! run {
     ($call:expr, |$session:ident| $body:expr) => {
@@ -115,7 +115,7 @@ macro_rules! run {
 pub(super) use run;
 
 impl Connections {
-    /// The permits for so many connections that are shared.
+    /// Creates the permits for this many shared connections.
     pub(super) fn bulkheads(config: &StoreConfig, connections: u32) -> Arc<Bulkheads> {
         let count = |count| usize::try_from(count).unwrap_or(usize::MAX);
         Arc::new(Bulkheads::new(ConnectionShares {
@@ -153,8 +153,8 @@ impl Store {
         }
     }
 
-    /// The same store, which calls `on_change` after each call that may have changed links, even if it has failed. The
-    /// purge of expired links gives no keys.
+    /// Returns a handle to this store that calls `on_change` after each call that may have changed links, even a failed one.
+    /// The purge of expired links passes no keys.
     #[must_use]
     pub fn with_listener(&self, on_change: OnChange) -> Arc<Self> {
         Arc::new(Self {
@@ -163,7 +163,7 @@ impl Store {
         })
     }
 
-    /// The same store, which refuses new links on domains that their tenant does not have, but for these.
+    /// Returns a handle to this store that refuses new links on domains not owned by their tenant, except for these.
     #[must_use]
     pub fn with_configured_domains(&self, domains: &[Domain]) -> Arc<Self> {
         Arc::new(Self {
@@ -172,7 +172,7 @@ impl Store {
         })
     }
 
-    /// The same store, which makes no more than `most` lookups at once.
+    /// Returns a handle to this store that runs at most `most` lookups at once.
     #[must_use]
     pub fn with_max_lookups(&self, most: usize) -> Arc<Self> {
         let bulkheads = self.connections.bulkheads.with_lookups(most);
@@ -192,7 +192,7 @@ impl Store {
         }
     }
 
-    /// A call that only reads: its name in metrics, and what it does in errors.
+    /// A call that only reads, with its name in metrics and its description in errors.
     pub(super) fn read(&self, operation: &'static str, context: &'static str) -> Call<'_> {
         self.call((Class::Reads, Access::Read), operation, context)
     }
@@ -202,31 +202,31 @@ impl Store {
         self.call((Class::Changes, Access::Write), operation, context)
     }
 
-    /// How long a statement may take.
+    /// The most time that a statement may take.
     pub(super) fn statement_timeout(&self) -> Duration {
         self.statement_timeout
     }
 
-    /// The database's clock, unix milliseconds.
+    /// The database's clock, in unix milliseconds.
     pub(super) async fn now(&self) -> Result<u64, StoreError> {
         if let Some(guess) = self.last_revisions.guess() {
             return Ok(guess.now_millis());
         }
-        let call = self.read("now", "asking for the time").of(Class::Creations);
+        let call = self.read("now", "reading the clock").of(Class::Creations);
         let revisions = run!(call, |session| Revisions::read(session).await)?;
         self.last_revisions.note(revisions);
         Ok(revisions.now_millis())
     }
 
-    /// The key of a domain; `None` if there never was a link on it.
+    /// The id of a domain's row; `None` if it has never had a link.
     pub async fn find_domain_key(&self, domain: &Domain) -> Result<Option<u32>, StoreError> {
         let call = self.read("find_domain", "finding a domain");
         let call = call.of(Class::Creations);
         run!(call, |session| domains::find(session, domain).await)
     }
 
-    /// The key that a domain had when it was read last, for a transaction that checks it. One that is not remembered is read, and
-    /// added if it is missing.
+    /// The id of a domain's row when last read, for a transaction that checks it. An unknown one is read, and
+    /// added if missing.
     pub(super) async fn remembered_domain_key(&self, domain: &Domain) -> Result<u32, StoreError> {
         if let Some(id) = self.domains.get(domain) {
             return Ok(id);
@@ -260,7 +260,7 @@ impl Store {
     }
 }
 
-/// A call under way.
+/// A call in progress.
 pub(super) struct Call<'s> {
     store: &'s Store,
     class: Class,
@@ -277,19 +277,19 @@ pub(super) struct Call<'s> {
 }
 
 impl Call<'_> {
-    /// The same call, of another class than reads or changes of the API.
+    /// Assigns the call to another class than reads or changes of the API.
     pub(super) fn of(mut self, class: Class) -> Self {
         self.class = class;
         self
     }
 
-    /// The same call, which locks these rows: it waits for its turn before it takes a connection.
+    /// Declares the rows that the call locks: it waits for its turn before it takes a connection.
     pub(super) fn locking(mut self, rows: impl IntoIterator<Item = RowLine>) -> Self {
         self.rows.extend(rows);
         self
     }
 
-    /// A session for the next attempt.
+    /// Opens a session for the next attempt.
     pub(super) async fn open(&mut self) -> Result<Session, StoreError> {
         match self.try_open().await {
             Ok(session) => Ok(session),
@@ -318,7 +318,7 @@ impl Call<'_> {
         Session::open(pool, permit, times, self.operation).await
     }
 
-    /// Until when an attempt has to have begun: the first one within the time of the call.
+    /// Deadline for the start of an attempt: the first one within the time of the call.
     fn deadline(&self) -> Instant {
         let begun = match self.attempts + self.dead {
             1 => self.started,
@@ -341,14 +341,14 @@ impl Call<'_> {
         }
     }
 
-    /// Whether its connection is one of those that classes share. Where there is only one that writes, calls wait for it in the
-    /// order in which they come, and none of them waits for a lock.
+    /// True if it needs a permit for a shared connection. Where only one connection writes, calls queue for it in order of
+    /// arrival, and none of them waits for a lock.
     fn needs_permit(&self) -> bool {
         self.access == Access::Read || self.pool().dialect().has_row_locks()
     }
 
-    /// The outcome of the call after an attempt; `None` if it is to be retried. The connection is kept if the database
-    /// has only refused the transaction.
+    /// Returns the outcome of the call after an attempt; `None` if it is to be retried. The connection is kept if the database
+    /// only refused the transaction.
     pub(super) async fn close<T>(
         &mut self,
         mut session: Session,
@@ -385,7 +385,7 @@ impl Call<'_> {
         Some(self.finish(answer))
     }
 
-    /// Has the next call look for another server where this failure may be the end of the one in use.
+    /// Makes the next call look for another server if this failure may mean that the one in use is lost.
     fn note(&self, fault: &Fault) {
         if fault.is_suspicious() {
             self.pool().suspect();
@@ -400,7 +400,7 @@ impl Call<'_> {
         self.is_in_time() && self.dead < self.pool().max_connections()
     }
 
-    /// Measures how long the call took and whether it failed.
+    /// Records the duration of the call and any error in metrics.
     fn finish<T>(&self, answer: Result<T, Fault>) -> Result<T, StoreError> {
         let operation = self.operation;
         histogram!(STORE_SECONDS, "operation" => operation).record(self.started.elapsed());

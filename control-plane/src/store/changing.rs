@@ -1,4 +1,4 @@
-//! Changes, deletes and restores links that exist: several in one transaction, each with an outcome of its own.
+//! Changes, deletes and restores existing links: several in one transaction, each with its own outcome.
 //!
 //! The rows are locked by domain and code, as creations lock them. Then every change is made in memory, in the order of the
 //! call, and the rows are written at once.
@@ -15,8 +15,8 @@ use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
 impl Store {
-    /// Replaces the content of a link by `change` of it, with the row locked meanwhile. `None` if there is no such
-    /// link. An error of `change` changes nothing and is the inner error.
+    /// Replaces the content of a link by the result of `change`, with the row locked meanwhile. `None` if there is no such
+    /// link. An error of `change` leaves the link unchanged and is the inner error.
     pub async fn update_link(
         &self,
         key: &LinkKey,
@@ -41,8 +41,8 @@ impl Store {
         self.change_one(call, key, change, actor).await
     }
 
-    /// Restores a deleted link if `check` allows it, which is given the link as it would be. `None` if there is no row of it any more,
-    /// or none for the caller.
+    /// Restores a deleted link if `check`, given the link as restored, allows it. `None` if its row is gone,
+    /// or not visible to the caller.
     pub async fn restore_link(
         &self,
         key: &LinkKey,
@@ -54,8 +54,8 @@ impl Store {
         self.change_one(call, key, change, actor).await
     }
 
-    /// Makes changes in one transaction; the outcomes are in the order of `changes`. One that is refused leaves the others.
-    /// Several of the same link are made one after another.
+    /// Makes changes in one transaction; the outcomes are in the order of `changes`. A refused change does not affect the others.
+    /// Several changes of the same link are made one after another.
     pub async fn change_links(
         &self,
         changes: &[(LinkKey, LinkChange)],
@@ -97,7 +97,7 @@ impl Store {
     }
 }
 
-/// How often the changes are made again after another transaction took an external id meanwhile.
+/// Most attempts when other transactions take external ids meanwhile.
 const MAX_ROUNDS: usize = 4;
 
 async fn change(
@@ -118,11 +118,11 @@ async fn change(
         }
         match rows.write(session, written).await {
             Err(fault) if fault.is_duplicate() => {
-                // A part of the changes may be written: what others have is seen without it.
+                // Some of the changes may be written: external ids of others are read without them.
                 session.rollback().await?;
                 let tenant_id = written.actor.tenant_id;
                 let others = rows.taken_external_ids(session, tenant_id).await?;
-                // First those that no change gives up: where a link keeps one, those that wait for it follow.
+                // First the ids that no change gives up: where a link keeps one, changes waiting for it follow.
                 let given_up = rows.given_up();
                 let kept = others.iter().filter(|id| !given_up.contains(id.as_str()));
                 let kept: Vec<String> = kept.cloned().collect();

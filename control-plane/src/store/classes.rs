@@ -1,8 +1,8 @@
-//! Classes of calls, each of which has connections that the others cannot take.
+//! Classes of calls, each with reserved connections.
 //!
-//! Of the connections of a store each class has some for itself. The rest is for all that come, but a class takes no more of it
-//! than three quarters. A class whose calls do not come back (rows that are locked, queries that take long) so leaves every other
-//! one its own connections, and some of the rest. The publisher and what hangs on it have connections of their own altogether.
+//! Each class has some connections of a store for itself. The rest is shared, but a class may take at most three quarters of
+//! it. A class whose calls hang (locked rows, slow queries) thus leaves every other class its own connections, and some of
+//! the rest. The publisher and the work related to it use a separate pool.
 
 #![allow(
     clippy::disallowed_types,
@@ -15,34 +15,34 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
-/// What a call is for.
+/// Purpose of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
     /// The publisher, leases, bounds, and draws of numbers, on connections of their own.
     Control,
     /// A link or a domain, by its key.
     Lookups,
-    /// Pages, lists and questions.
+    /// Pages, lists and queries.
     Reads,
-    /// Changes of what is there.
+    /// Changes of existing data.
     Changes,
-    /// Links that are created, and what is looked up and counted for it.
+    /// Creations of links, with their lookups and counts.
     Creations,
     /// API keys and sessions that come with requests.
     Accounts,
-    /// Visits of links that have a limit.
+    /// Uses of links with a limit.
     Visits,
     /// Reports of clicks.
     Clicks,
-    /// Work for no request: purging, webhooks, the writer of clicks, scans.
+    /// Background work: purging, webhooks, the click writer, scans.
     Background,
 }
 
-/// How many classes share connections.
+/// Number of classes that share connections.
 pub(super) const SHARING: usize = 8;
 
 impl Class {
-    /// Its place among those that share connections.
+    /// Its index among the classes that share connections.
     fn place(self) -> Option<usize> {
         Some(match self {
             Self::Control => return None,
@@ -58,20 +58,20 @@ impl Class {
     }
 }
 
-/// How many connections there are, and who may have how many.
+/// Number of connections, and the shares of classes in them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ConnectionShares {
-    /// All that are shared.
+    /// All shared connections.
     pub(super) connections: usize,
-    /// What each class has for itself, or an eighth of all if that is less.
+    /// Connections reserved for each class, or an eighth of all if that is less.
     pub(super) reserved: usize,
-    /// The most calls of a class that wait.
+    /// The most waiting calls of a class.
     pub(super) waiting: usize,
-    /// The most lookups, where that is less than they may have as a class.
+    /// The most lookups at once, if lower than the bound of their class.
     pub(super) lookups: usize,
 }
 
-/// The permits of calls, one for each connection that is shared.
+/// The permits of calls, one for each shared connection.
 #[derive(Debug)]
 pub(super) struct Bulkheads {
     shares: ConnectionShares,
@@ -79,8 +79,8 @@ pub(super) struct Bulkheads {
     classes: [ClassPermits; SHARING],
 }
 
-/// The permits of a class: a call waits for one of the class first, and then for one of those that are the class's alone, or of the
-/// rest, whichever is free first.
+/// The permits of a class: a call first waits for one of the class, and then for a reserved or a shared one, whichever is free
+/// first.
 #[derive(Debug)]
 struct ClassPermits {
     all: Admission,
@@ -90,7 +90,7 @@ struct ClassPermits {
 /// A permit for one connection.
 #[derive(Debug)]
 pub(super) struct ConnectionPermit {
-    /// Given up before the class has another call begin.
+    /// Released before the next call of the class begins.
     _connection: OwnedSemaphorePermit,
     _class: Permit,
 }
@@ -125,7 +125,7 @@ impl Bulkheads {
         }
     }
 
-    /// Others for the same connections, with no more than `most` for lookups.
+    /// Creates permits for the same connections, with at most `most` for lookups.
     pub(super) fn with_lookups(&self, most: usize) -> Self {
         Self::new(ConnectionShares {
             lookups: most,
@@ -136,7 +136,7 @@ impl Bulkheads {
     /// Waits for a permit; `None` for calls that have connections of their own.
     ///
     /// # Errors
-    /// Too many of the class wait, or the permit does not come before `deadline`, or will not as far as can be said.
+    /// Too many calls of the class wait, or the permit does not come before `deadline`, or is not expected to.
     pub(super) async fn permit(
         &self,
         class: Class,

@@ -1,5 +1,5 @@
-//! Takes reports of clicks into the queue, each batch once: the row of its worker, which the transaction locks, has the numbers of those
-//! that were taken.
+//! Adds reports of clicks to the queue, each batch once: the row of its worker, which the transaction locks, records the numbers of
+//! the batches taken.
 
 mod accounts;
 mod batch;
@@ -28,36 +28,36 @@ use std::sync::Arc;
 /// A report of clicks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClickReport {
-    /// When it came in: unix time in milliseconds.
+    /// Time of receipt, in unix milliseconds.
     pub received_at: u64,
     /// The name of the edge that sent it; empty if it has none.
     pub edge: Arc<str>,
-    /// What its batches say of themselves, in their order.
+    /// The heads of its batches, in their order.
     pub heads: Vec<BatchHead>,
     /// The encoded batches.
     pub body: Bytes,
 }
 
-/// What became of reports.
+/// Outcome of taking reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TakenReports {
-    /// What is new of each report.
+    /// The new batches of each report.
     pub reports: Vec<NewBatches>,
-    /// What they add to the accounts.
+    /// Their contribution to the accounts.
     pub accounts: ClickAccounts,
 }
 
-/// What is new of a report.
+/// The new batches of a report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewBatches {
-    /// How many batches.
+    /// Number of batches.
     pub batches: usize,
     /// These batches, encoded; `None` if there are none.
     pub body: Option<Bytes>,
 }
 
 impl Store {
-    /// Takes reports into the queue in one transaction, without the batches that were taken before; what is new of each report.
+    /// Adds reports to the queue in one transaction, without batches taken before. Returns the new batches of each report.
     pub async fn count_clicks(&self, reports: &[ClickReport]) -> Result<TakenReports, StoreError> {
         let now = self.now().await?;
         let call = self
@@ -111,7 +111,7 @@ async fn count(
     })
 }
 
-/// The batches, each once. Transactions that touch the same rows in the same order do not deadlock.
+/// The distinct batches, sorted: transactions that touch rows in one order do not deadlock.
 fn in_order(reports: &[ClickReport]) -> Vec<Placed<'_>> {
     let mut batches = Vec::new();
     for (report_place, report) in reports.iter().enumerate() {
@@ -129,7 +129,7 @@ fn in_order(reports: &[ClickReport]) -> Vec<Placed<'_>> {
     batches
 }
 
-/// What of the report was not taken before.
+/// The batches of a report that were not taken before.
 fn new_part(report: &ClickReport, place: usize, new: &HashSet<Place>) -> NewBatches {
     let is_new = |batch: usize| new.contains(&(place, batch));
     let count = (0..report.heads.len())
@@ -146,7 +146,7 @@ fn new_part(report: &ClickReport, place: usize, new: &HashSet<Place>) -> NewBatc
     }
 }
 
-/// The batches that are new. They were decoded before.
+/// Re-encodes only the new batches. They have been decoded before.
 fn without_others(body: &Bytes, is_new: impl Fn(usize) -> bool) -> Option<Bytes> {
     let batches = clicks::decode(body).ok()?;
     let batches: Vec<_> = batches

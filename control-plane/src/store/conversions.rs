@@ -1,4 +1,4 @@
-//! Conversions, and the ids of clicks of which they can be.
+//! Conversions, and the ids of clicks that can convert.
 
 use super::calls::{Store, run};
 use super::classes::Class;
@@ -24,7 +24,7 @@ pub struct IdentifiedClick {
     pub tenant_id: u32,
     /// The domain of the link.
     pub domain_id: u32,
-    /// When it was: unix seconds.
+    /// Time of the click, in unix seconds.
     pub at: u64,
 }
 
@@ -33,15 +33,15 @@ pub struct IdentifiedClick {
 pub struct Conversion {
     /// The click that led to it.
     pub click_id: ClickId,
-    /// What the visitor did.
+    /// The action of the visitor.
     pub event: String,
     /// Its id in another system.
     pub external_id: Option<String>,
-    /// What it is worth, in the smallest unit of the currency.
+    /// Its value, in the smallest unit of the currency.
     pub value: u64,
     /// Three letters of ISO 4217; empty for none.
     pub currency: String,
-    /// When it was: unix seconds.
+    /// Time of the conversion, in unix seconds.
     pub at: u64,
 }
 
@@ -52,23 +52,23 @@ pub struct ConversionSum {
     pub event: String,
     /// The currency; empty for none.
     pub currency: String,
-    /// How many there were.
+    /// Number of conversions.
     pub conversions: u64,
-    /// What they are worth together, in the smallest unit of the currency.
+    /// Their total value, in the smallest unit of the currency.
     pub value: u64,
 }
 
 /// The most conversions of a click.
 pub const MAX_CONVERSIONS: u64 = 100;
 
-/// What became of a conversion.
+/// Outcome of recording a conversion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Recorded {
-    /// It counts.
+    /// It is counted.
     New,
-    /// It was counted before, as this one.
+    /// It was counted before, as this conversion.
     Before(Conversion),
-    /// It does not count: the click has [`MAX_CONVERSIONS`].
+    /// It is not counted: the click has [`MAX_CONVERSIONS`].
     TooMany,
 }
 
@@ -77,11 +77,11 @@ type ConversionRow = (Vec<u8>, Vec<u8>, Option<Vec<u8>>, u64, Vec<u8>, u64);
 const CONVERSION: &str = "click_id, event, external_id, value, currency, at";
 
 impl Store {
-    /// Notes clicks of which conversions may come; those that were noted before stay as they are.
+    /// Stores clicks that may convert; those already stored stay unchanged.
     pub async fn note_click_ids(&self, clicks: &[IdentifiedClick]) -> Result<(), StoreError> {
         for clicks in pieces(clicks) {
             let call = self
-                .write("note_click_ids", "noting the ids of clicks")
+                .write("note_click_ids", "storing the ids of clicks")
                 .of(Class::Background);
             run!(call, |session| {
                 let insert_ignore = session.dialect().insert_ignore;
@@ -102,7 +102,7 @@ impl Store {
         Ok(())
     }
 
-    /// The click of a tenant that has this id.
+    /// The click of a tenant with this id.
     pub async fn identified_click(
         &self,
         tenant_id: u32,
@@ -137,14 +137,14 @@ impl Store {
             .await)
     }
 
-    /// The conversions of the days from `from` to `to` (unix time / 86400, the last one included), most of them first.
+    /// Sums of conversions on the days from `from` to `to` (unix time / 86400, inclusive), the most frequent first.
     pub async fn conversion_sums(
         &self,
         scope: &counts::Scope,
         from: u64,
         to: u64,
     ) -> Result<Vec<ConversionSum>, StoreError> {
-        let call = self.read("conversion_sums", "summing up conversions");
+        let call = self.read("conversion_sums", "summing conversions");
         run!(call, |session| sums(session, scope, (from, to)).await)
     }
 
@@ -181,7 +181,7 @@ impl Store {
         Ok(found)
     }
 
-    /// Removes up to `limit` ids of clicks that are older than `kept` seconds by the database's clock; how many there were.
+    /// Removes up to `limit` ids of clicks older than `kept` seconds by the database's clock. Returns their number.
     pub async fn purge_click_ids(&self, kept: u64, limit: u32) -> Result<u64, StoreError> {
         let call = self
             .write("purge_click_ids", "purging the ids of clicks")
@@ -199,8 +199,8 @@ impl Store {
         })
     }
 
-    /// Removes up to `limit` conversions each that were, and were counted, before so many seconds by the database's clock; how many
-    /// there were.
+    /// Removes up to `limit` conversions, and up to `limit` daily counts, older than `kept` seconds by the database's clock. Returns
+    /// their number.
     pub async fn purge_conversions(&self, kept: u64, limit: u32) -> Result<u64, StoreError> {
         let call = self
             .write("purge_conversions", "purging conversions")
@@ -245,8 +245,8 @@ const TABLES: [(&str, &str); 3] = [
 /// The most rows that one statement deletes.
 const MAX_DELETED: u32 = 1000;
 
-/// Removes the conversions of links, and the ids of their clicks. `false`, and only some are removed, if there are more than one
-/// statement deletes. Part of a transaction.
+/// Removes the conversions of links, and the ids of their clicks. Returns `false`, with only some removed, if there are more than
+/// one statement deletes. Part of a transaction.
 pub(super) async fn remove(session: &mut Session, links: &[u64]) -> Result<bool, Fault> {
     for links in links.chunks(LONGEST) {
         for (table, key) in TABLES {

@@ -1,4 +1,4 @@
-//! Named numbers that only move by compare-and-set. One that was never set is 0.
+//! Named numbers that change only by compare-and-set. A number that was never set is 0.
 
 use super::calls::{Store, run};
 use super::classes::Class;
@@ -6,7 +6,7 @@ use super::error::StoreError;
 use super::sql::sql;
 
 impl Store {
-    /// The number of that name.
+    /// The number with this name.
     pub async fn counter(&self, name: &str) -> Result<u64, StoreError> {
         run!(
             self.read("counter", "reading a counter").of(Class::Control),
@@ -18,8 +18,8 @@ impl Store {
         )
     }
 
-    /// Sets the number of that name to `new` if it is `expected`; `false` if it is not. After an error the outcome is
-    /// unknown. An error as well if the database went back and is not repaired yet.
+    /// Sets the number with this name to `new` if it is `expected`; `false` if it is not. After an error the outcome is
+    /// unknown. Fails too if the database has lost changes and is not repaired yet.
     pub async fn swap_counter(
         &self,
         name: &str,

@@ -1,4 +1,4 @@
-//! Creates many links in one transaction, each with an outcome of its own.
+//! Creates many links in one transaction, each with its own outcome.
 //!
 //! Nearly always there are no conflicts, so everything is inserted at once. After a refusal, another transaction looks
 //! for the conflicts: repeated requests and twins get their answer, taken codes and numbers an error, tombstones are
@@ -36,9 +36,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl Store {
-    /// Creates links in one transaction, each with its receipt; the answers are in the order of `links`. One that fails
-    /// leaves the others. Of concurrent calls with the same receipt one creates, and likewise of calls that allow no
-    /// twin. Links of one call find each other as if they were created one after another.
+    /// Creates links in one transaction, each with its receipt; the answers are in the order of `links`. A failed one does
+    /// not affect the others. Of concurrent calls with one receipt, or for twins that are not allowed, only one creates.
+    /// Links of one call see each other as if they were created one after another.
     ///
     /// The code of a deleted link is free: its row is revived with the next revision, the new number and a new creation
     /// time, so that caches with the deletion accept the new link.
@@ -59,7 +59,7 @@ impl Store {
             }
         );
         let rows = creation.rows.iter();
-        // Where the call has failed, each of them may have been created.
+        // If the call has failed, any of them may have been created.
         let changed = rows.filter(|row| created.is_err() || row.outcome == Some(Ok(())));
         let changed: Vec<LinkKey> = changed.map(|row| row.link.key()).collect();
         if !changed.is_empty() {
@@ -73,14 +73,14 @@ impl Store {
         Ok(creation.rows.into_iter().map(answer).collect())
     }
 
-    /// Whether another link has the number or the code, for each of `links` in their order.
+    /// For each of `links`, in their order, true if another link has the number or the code.
     pub async fn are_taken(&self, links: &[(u64, LinkKey)]) -> Result<Vec<bool>, StoreError> {
         let names: BTreeSet<&Domain> = links.iter().map(|(_, key)| &key.domain).collect();
         let call = self.read("are_taken", "looking for free codes");
         let call = call.of(Class::Creations);
         run!(call, |session| {
             let domains = domains::find_all(session, &names).await?;
-            // No row has the key 0: a domain without a row has no links.
+            // No row has the id 0: a domain without a row has no links.
             let domain_id = |key: &LinkKey| domains.get(&key.domain).map_or(0, |domain| domain.id);
             let looked_up = links
                 .iter()
@@ -96,17 +96,17 @@ impl Store {
         })
     }
 
-    /// What keeps each of these links from being created, by what is committed: no row is locked, and none that others have locked
-    /// is waited for.
+    /// Finds what prevents each of these links from being created, according to committed data: it takes no row locks, and waits for
+    /// none.
     pub async fn find_taken(
         &self,
         links: &[WantedNames<'_>],
     ) -> Result<Vec<Option<CreateError>>, StoreError> {
         let names: BTreeSet<&Domain> = links.iter().map(|link| link.domain).collect();
-        let call = self.read("find_taken", "looking for names that are taken");
+        let call = self.read("find_taken", "looking for taken names");
         run!(call.of(Class::Creations), |session| {
             let domains = domains::find_all(session, &names).await?;
-            // No row has the key 0: a domain without a row has no links.
+            // No row has the id 0: a domain without a row has no links.
             let id_of = |name: &Domain| domains.get(name).map_or(0, |domain| domain.id);
             let places = links.iter().map(|link| (id_of(link.domain), link.code));
             let places: Vec<(u32, Option<&Code>)> = places.collect();
@@ -150,18 +150,18 @@ impl Store {
     }
 }
 
-/// How often the rest is inserted again. Each round settles all present conflicts, so a further one is needed only if
+/// Most attempts to insert the rest. Each round settles all present conflicts, so a further one is needed only if
 /// others commit a conflict in between.
 const MAX_ROUNDS: usize = 4;
 
-/// Links on their way into the database, at `now` by its clock.
+/// Links being created, at `now` by the database's clock.
 struct Creation {
     rows: Vec<NewRow>,
-    /// The domains of the configuration.
+    /// The configured domains.
     configured: Configured,
-    /// The keys that this process remembers.
+    /// The cached ids of domains.
     domains: Arc<DomainKeys>,
-    /// The greatest token of the publisher that it has read.
+    /// The greatest token of the publisher read so far.
     token: u64,
     /// The most bytes of one INSERT, which MySQL bounds. A single row may be larger.
     max_bytes: usize,
@@ -195,9 +195,9 @@ impl Creation {
     }
 
     /// Creates all links with as few messages to the server as possible; `false`, in a transaction to be rolled back,
-    /// if there are conflicts, or domains are not as they are remembered.
+    /// if there are conflicts, or domains differ from the cache.
     ///
-    /// Their revision `rev` is a guess by the database's last answer, and counts if it still fits in the end. The floor
+    /// Their revision `rev` is predicted from the database's last answer, and is valid if it still fits in the end. The floor
     /// is read after the insertion: it shows the purge of a tombstone that an insertion has waited for.
     async fn create_at_once(&mut self, session: &mut Session, rev: u64) -> Result<bool, Fault> {
         self.reset(rev);
@@ -210,7 +210,7 @@ impl Creation {
         self.mark_created(&order);
         self.settle_followers();
         let deliveries = self.deliveries();
-        // As text, each byte takes two. Of the links there may be the other half.
+        // As text, each byte takes two. The links may take the other half.
         if deliveries.wire_size() * 2 > self.max_bytes {
             return Ok(false);
         }
@@ -229,7 +229,7 @@ impl Creation {
 
     fn fit_at_once(&self) -> bool {
         let size: usize = self.rows.iter().map(NewRow::wire_size).sum();
-        // The outbox has nearly the same again, and as text, each byte takes two.
+        // The outbox takes nearly as much again, and as text, each byte takes two.
         self.rows.len() <= LONGEST && size * 4 <= self.max_bytes
     }
 
@@ -259,7 +259,7 @@ impl Creation {
         deliveries.insert_literally(&mut script);
         script.push_str(&Revisions::select(dialect));
         script.push_str(" AND ");
-        // The insertion has waited for those who remove a domain, and they wait for its end.
+        // The insertion has waited for removals of domains, and later removals wait for its end.
         script.push_str(&domains::are_as_expected(
             &self.expected_domains(),
             &dialect.force_index("PRIMARY"),
@@ -267,7 +267,7 @@ impl Creation {
         script
     }
 
-    /// The domains of the links, as they have to be for all to be created at once.
+    /// The expected domains of the links, as required for creating all of them at once.
     fn expected_domains(&self) -> BTreeSet<ExpectedDomain<'_>> {
         let expected = self.rows.iter().map(|row| ExpectedDomain {
             id: row.domain_id,
@@ -292,7 +292,7 @@ impl Creation {
             self.add(session, piece.to_vec()).await?;
         }
         self.settle_followers();
-        // A taken code may be this very request's, which came before.
+        // A taken code may belong to this very request, sent before.
         self.find_receipts(session).await?;
         self.terms().add(session).await?;
         self.changes().append_outbox(session, self.now).await?;
@@ -321,8 +321,8 @@ impl Creation {
         }
     }
 
-    /// Puts links on their domains as the database has them, and keeps these as they are until the transaction ends; sets the outcome
-    /// of links whose domain their tenant does not have any more.
+    /// Assigns links to the rows of their domains, and locks these until the transaction ends; sets the outcome of links whose tenant
+    /// no longer owns the domain.
     async fn place(&mut self, session: &mut Session) -> Result<(), Fault> {
         let names: BTreeSet<&Domain> = self.rows.iter().map(|row| &row.link.domain).collect();
         let stored = domains::lock_or_add(session, &names, self.token).await?;
@@ -377,7 +377,7 @@ impl Creation {
         Ok(())
     }
 
-    /// Pairs of a link that waits and the earlier link of the call that it waits for.
+    /// Pairs of a waiting link and the earlier link of the call that it waits for.
     fn leaders(&self) -> Vec<(usize, usize)> {
         let is_tied = |row: &NewRow| row.receipt.is_some() || row.twin != Twin::Allowed;
         if !self.rows.iter().any(is_tied) {
@@ -437,7 +437,7 @@ impl Creation {
         order
     }
 
-    /// Inserts links. Those whose code or number is taken get their outcome, and the rest is inserted again.
+    /// Inserts links. Links whose code or number is taken get their outcome, and the rest is inserted again.
     async fn add(&mut self, session: &mut Session, mut pending: Vec<usize>) -> Result<(), Fault> {
         for _ in 0..MAX_ROUNDS {
             let rows = pending.iter().map(|index| self.rows[*index].values());
@@ -516,7 +516,7 @@ impl Creation {
     }
 }
 
-/// How many rows one INSERT takes: as many as `max_bytes` allow if all were as large as the largest, and always one.
+/// Number of rows of one INSERT: as many as fit into `max_bytes` if all were as large as the largest, and at least one.
 fn rows_at_once(rows: &[NewRow], max_bytes: usize) -> usize {
     let largest = rows.iter().map(NewRow::wire_size).max();
     (max_bytes / largest.unwrap_or(1)).clamp(1, LONGEST)

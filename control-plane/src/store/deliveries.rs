@@ -1,4 +1,4 @@
-//! Deliveries of events to webhooks: which are due, and what became of them.
+//! Deliveries of events to webhooks: the due ones, and their outcomes.
 
 use super::calls::{Store, run};
 use super::classes::Class;
@@ -11,7 +11,7 @@ use super::sql::{Sql, lookups, sql};
 use super::webhooks::{Row, WebhookRow, select};
 use serde_json::json;
 
-/// The event of a delivery that only tests the webhook.
+/// The event of test deliveries.
 pub const PING: &str = "ping";
 
 /// A delivery.
@@ -19,54 +19,54 @@ pub const PING: &str = "ping";
 pub struct Delivery {
     /// Its key, which grows.
     pub id: u64,
-    /// The id of the message, the same at each attempt.
+    /// The id of the message, identical in all attempts.
     pub message_id: String,
-    /// What has happened.
+    /// The event.
     pub event: String,
-    /// What is sent: JSON.
+    /// The body sent: JSON.
     pub body: String,
     /// `pending`, `delivered` or `failed`.
     pub state: String,
-    /// How often it was attempted.
+    /// Number of attempts.
     pub attempts: u32,
     /// The status of the last answer, if there was any.
     pub response_status: Option<u16>,
-    /// Why the last attempt has failed; `None` if it did not.
+    /// Error of the last attempt; `None` if it succeeded.
     pub error: Option<String>,
     /// Unix time in milliseconds.
     pub created_at: u64,
-    /// When the next attempt is due, unix time in milliseconds; `None` if there will be none.
+    /// Time of the next attempt, in unix milliseconds; `None` if there will be none.
     pub next_at: Option<u64>,
 }
 
-/// What became of an attempt to deliver.
+/// Outcome of a delivery attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttemptOutcome {
     /// The status of the answer, if there was any.
     pub response_status: Option<u16>,
-    /// Why it has failed; `None` if it did not.
+    /// Its error; `None` if it succeeded.
     pub error: Option<String>,
-    /// After how many milliseconds it is retried if it has failed; `None` if that was the last attempt.
+    /// Milliseconds until the retry of a failed attempt; `None` if it was the last one.
     pub retry_in: Option<u64>,
 }
 
-/// What follows for a webhook all of whose attempts have failed.
+/// Policy for a webhook whose attempts have all failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FailurePolicy {
-    /// The pause before the next attempt of any delivery, in milliseconds; it counts after [`MANY_FAILURES`].
+    /// The pause before the next attempt of any delivery, in milliseconds; it applies after [`MANY_FAILURES`].
     pub pause_millis: u64,
-    /// The webhook is disabled once it has failed for so many milliseconds, without a day of rest in between.
+    /// Milliseconds of failures, without a day of rest in between, after which the webhook is disabled.
     pub disable_after_millis: u64,
 }
 
-/// After so many failures in a row a webhook gets one delivery at a time, with pauses.
+/// Consecutive failures after which a webhook gets one delivery at a time, with pauses.
 pub const MANY_FAILURES: u32 = 5;
 
-/// A time without attempts after which failures count from the beginning.
+/// Time without attempts after which failures are counted from zero.
 const REST_MILLIS: u64 = 24 * 60 * 60 * 1000;
 
 impl Store {
-    /// Adds a delivery that only tests a webhook, and ends the pause after a failure of it.
+    /// Adds a test delivery to a webhook, and ends its pause after failures.
     pub async fn ping_webhook(&self, webhook: &WebhookRow) -> Result<Delivery, StoreError> {
         let now = self.now().await?;
         let data = json!({ "webhookId": webhook.id });
@@ -102,7 +102,7 @@ impl Store {
         made
     }
 
-    /// Deliveries to a webhook, newest first, before that id.
+    /// Deliveries to a webhook before this id, newest first.
     pub async fn list_deliveries(
         &self,
         webhook_id: u64,
@@ -118,8 +118,8 @@ impl Store {
         })
     }
 
-    /// Active webhooks with a delivery that is due, and a greater id than `after`, in the order of their ids; without `busy` ones and
-    /// those of `busy_tenants`.
+    /// Active webhooks with a due delivery, and an id greater than `after`, ordered by id; without `busy` ones and
+    /// webhooks of `busy_tenants`.
     pub async fn due_webhooks(
         &self,
         after: u64,
@@ -166,8 +166,8 @@ impl Store {
         })
     }
 
-    /// A webhook as it is now, and deliveries to it that are due, the one that waits longest first, without those that are under way:
-    /// with them `limit` at most, and one after [`MANY_FAILURES`]. `None` if the webhook is not active, or pauses after failures.
+    /// The current state of a webhook, and its due deliveries, the longest waiting first, without those in progress: at most `limit`
+    /// including these, and one after [`MANY_FAILURES`]. `None` if the webhook is not active, or pauses after failures.
     pub async fn due_deliveries(
         &self,
         webhook_id: u64,
@@ -198,7 +198,7 @@ impl Store {
             }
             let query = query.push(" ORDER BY next_at, id LIMIT ?");
             let due = read(session, query.bind(free as u64)).await?;
-            // Those that are under way wait as well.
+            // Deliveries in progress count as waiting too.
             if under_way.is_empty() {
                 let oldest = due.first().and_then(|delivery| delivery.next_at);
                 let from = oldest.map_or(settled, |oldest| oldest.min(settled));
@@ -208,7 +208,7 @@ impl Store {
         })
     }
 
-    /// For how many milliseconds the delivery of an active webhook that is due longest is due; `None` if none waits.
+    /// Milliseconds for which the longest due delivery of active webhooks has been due; `None` if none waits.
     pub async fn longest_due_millis(&self) -> Result<Option<u64>, StoreError> {
         let call = self
             .read("longest_due_millis", "measuring deliveries")
@@ -224,8 +224,8 @@ impl Store {
         })
     }
 
-    /// Notes what became of attempts of deliveries to a webhook, and of the webhook: a success ends its failures, and if all have
-    /// failed, `policy` says what follows. Returns whether it is disabled by that.
+    /// Stores the outcomes of delivery attempts, and their effect on the webhook: a success resets its failures, and if all have
+    /// failed, `policy` applies. Returns true if that disables it.
     pub async fn note_attempts(
         &self,
         webhook_id: u64,
@@ -233,7 +233,7 @@ impl Store {
         policy: FailurePolicy,
     ) -> Result<bool, StoreError> {
         let call = self
-            .write("note_attempts", "noting deliveries")
+            .write("note_attempts", "storing outcomes of deliveries")
             .of(Class::Background);
         let has_success = outcomes.iter().any(|(_, outcome)| outcome.error.is_none());
         let disabled = run!(call, |session| {
@@ -255,7 +255,7 @@ impl Store {
         Ok(disabled)
     }
 
-    /// Disables an active webhook for which more deliveries wait than so many; whether it did.
+    /// Disables an active webhook with more than `max` waiting deliveries. Returns true if it did.
     pub async fn disable_if_full(&self, webhook_id: u64, max: u64) -> Result<bool, StoreError> {
         let call = self
             .write("disable_if_full", "counting deliveries")
@@ -279,8 +279,8 @@ impl Store {
         Ok(disabled)
     }
 
-    /// Removes deliveries that were made `kept_millis` ago or earlier by the database's clock and still wait, or do not, `limit` at most;
-    /// how many they were.
+    /// Removes up to `limit` deliveries created more than `kept_millis` ago by the database's clock, either waiting or settled ones.
+    /// Returns their number.
     pub async fn purge_deliveries(
         &self,
         is_waiting: bool,
@@ -304,10 +304,10 @@ impl Store {
     }
 }
 
-/// How long ago a delivery was due that is the first to wait, if it is not known which one is: transactions are shorter.
+/// Milliseconds after which no earlier delivery can still appear: transactions are shorter.
 const SETTLE_MILLIS: u64 = 10_000;
 
-/// The webhooks that have a delivery which is due, of those with their marks.
+/// The webhooks with a due delivery, among those with marks.
 async fn due_from(session: &mut Session, marks: &[(u64, u64)]) -> Result<Vec<u64>, Fault> {
     let (now, part) = (session.dialect().now_millis, session.dialect().part);
     let first = format!(
@@ -323,7 +323,7 @@ async fn due_from(session: &mut Session, marks: &[(u64, u64)]) -> Result<Vec<u64
     Ok(due)
 }
 
-/// Notes an attempt, unless the delivery no longer waits: another process has made it too.
+/// Stores an attempt, unless the delivery no longer waits because another process has made it too.
 async fn note_delivery(
     session: &mut Session,
     id: u64,
@@ -355,7 +355,7 @@ async fn note_success(session: &mut Session, id: u64) -> Result<(), Fault> {
     session.execute(note.bind(id)).await.map(drop)
 }
 
-/// Notes failures; whether the webhook is disabled by them.
+/// Stores failures. Returns true if they disable the webhook.
 async fn note_failures(
     session: &mut Session,
     id: u64,
@@ -363,7 +363,7 @@ async fn note_failures(
     policy: FailurePolicy,
 ) -> Result<bool, Fault> {
     let now = session.dialect().now_millis;
-    // MySQL evaluates assignments from left to right: the old values count.
+    // MySQL evaluates assignments from left to right: they are ordered to use the old values.
     let note = sql(format!(
         "UPDATE webhooks SET failing_since = CASE WHEN failing_since IS NULL OR (next_at > 0 AND next_at + ? < {now}) \
          THEN {now} ELSE failing_since END, \

@@ -1,4 +1,4 @@
-//! What the database says of itself: version, settings, clock, and which migrations it has.
+//! Diagnosis of the database: version, settings, clock, and applied migrations.
 
 use super::calls::{Store, run};
 use super::error::{Fault, StoreError};
@@ -10,26 +10,26 @@ use sqlx::{Row, raw_sql};
 use std::collections::{BTreeSet, HashMap};
 use std::time::Instant;
 
-/// The variables of MySQL and MariaDB that matter, as far as the server has them.
+/// The relevant variables of MySQL and MariaDB, as far as the server has them.
 const VARIABLES: &str = "SHOW VARIABLES WHERE Variable_name IN \
     ('innodb_flush_log_at_trx_commit', 'sync_binlog', 'log_bin', 'binlog_format', 'innodb_doublewrite', 'read_only', \
      'max_connections', 'max_allowed_packet', 'time_zone', 'tx_isolation', 'transaction_isolation', 'sql_mode')";
 
-/// A server of the database, or the library of SQLite.
+/// A database server, or the SQLite library.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DatabaseServer {
-    /// Its version, as it says it.
+    /// Its version, as reported.
     pub version: String,
-    /// Whether it is SQLite.
+    /// True for SQLite.
     pub is_sqlite: bool,
-    /// Settings by name, as they are on a connection of this process; none of SQLite.
+    /// Settings by name, as seen on a connection of this process; empty for SQLite.
     pub variables: HashMap<String, String>,
-    /// By how many milliseconds its clock is ahead of ours.
+    /// Milliseconds by which its clock is ahead of ours.
     pub ahead_millis: i64,
 }
 
 impl DatabaseServer {
-    /// A setting; "unknown" if the server has none of that name.
+    /// A setting; "unknown" if the server has none with this name.
     #[must_use]
     pub fn variable(&self, name: &str) -> &str {
         self.variables.get(name).map_or("unknown", String::as_str)
@@ -39,16 +39,16 @@ impl DatabaseServer {
 /// Migrations of the schema, by their numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SchemaState {
-    /// Those that this version has and the database has not.
+    /// Migrations of this version that the database lacks.
     pub missing: Vec<i64>,
-    /// Those that began and have not come to their end.
+    /// Migrations that began, but have not finished.
     pub unfinished: Vec<i64>,
-    /// Those of later versions.
+    /// Migrations of later versions.
     pub later: Vec<i64>,
 }
 
 impl SchemaState {
-    /// An error unless this version can work with the schema.
+    /// Fails unless this version can work with the schema.
     fn check(&self) -> Result<(), StoreError> {
         let found = match (&self.missing, &self.unfinished) {
             (missing, _) if !missing.is_empty() => format!("migrations {missing:?} are missing"),
@@ -66,7 +66,7 @@ impl SchemaState {
 }
 
 impl Store {
-    /// An error unless the database has the schema of this version, or a later one.
+    /// Fails unless the database has the schema of this version, or a later one.
     pub(super) async fn require_schema(&self) -> Result<(), StoreError> {
         let state = self.schema().await.map_err(|error| {
             if error.transient {
@@ -85,14 +85,14 @@ impl Store {
         state.check()
     }
 
-    /// What the server says of itself.
+    /// Reads version, settings and clock of the server.
     pub async fn server(&self) -> Result<DatabaseServer, StoreError> {
-        run!(self.read("server", "asking for settings"), |session| {
+        run!(self.read("server", "reading settings"), |session| {
             let (now, binds) = session.dialect().clock();
             let asked = (Instant::now(), clock::unix_micros());
             let query = sql(format!("SELECT {now} AS now")).bind_all(binds);
             let (now,): (u64,) = session.fetch_one(query).await?;
-            // Somewhere between question and answer: in the middle.
+            // Its clock was read somewhere between query and answer: the middle is assumed.
             let here = asked.1 + u64::try_from(asked.0.elapsed().as_micros() / 2).unwrap_or(0);
             let mut server = match session.unbounded() {
                 PooledConnection::MySql(connection) => mysql(connection).await?,
@@ -103,7 +103,7 @@ impl Store {
         })
     }
 
-    /// Which migrations the database has.
+    /// Compares the migrations of the database with those of this version.
     pub async fn schema(&self) -> Result<SchemaState, StoreError> {
         run!(self.read("schema", "reading the migrations"), |session| {
             let known = match session.unbounded() {

@@ -1,38 +1,38 @@
-//! What differs between the databases.
+//! Differences between the databases.
 
 use crate::clock;
 
-/// Fragments of SQL in which the databases differ. Any other SQL is the same for all of them.
+/// Fragments of SQL in which the databases differ. All other SQL is shared.
 #[derive(Debug)]
 pub(super) struct Dialect {
     /// The database's clock in unix microseconds. SQLite reads it with the first row, not before.
     pub(super) now_micros: &'static str,
-    /// The same in milliseconds.
+    /// The database's clock in unix milliseconds.
     pub(super) now_millis: &'static str,
-    /// The same in seconds.
+    /// The database's clock in unix seconds.
     pub(super) now_seconds: &'static str,
     /// Begins a transaction that will write.
     pub(super) begin: &'static str,
-    /// Locks the rows of a query. In SQLite, a transaction that writes has the whole file for itself.
+    /// Locks the rows of a query. In SQLite, a writing transaction has the whole file to itself.
     pub(super) for_update: &'static str,
-    /// The same for those rows that no other transaction has locked: the others are not in the answer.
+    /// Locks the rows of a query that no other transaction has locked; the others are left out.
     pub(super) skip_locked: &'static str,
-    /// Keeps the rows of a query as they are until the transaction ends, and lets others read them.
+    /// Locks the rows of a query against changes until the transaction ends, and lets others read them.
     pub(super) for_share: &'static str,
     /// The greater of two values.
     pub(super) greatest: &'static str,
     /// The smaller of two values.
     pub(super) least: &'static str,
-    /// The id that the last INSERT of the session was given.
+    /// The id assigned to the last INSERT of the session.
     pub(super) last_id: &'static str,
-    /// Inserts rows unless they are there.
+    /// Inserts rows unless they exist.
     pub(super) insert_ignore: &'static str,
     /// Joins in the order of the text. MySQL may prefer to start from the domains, and to sort all links for every
     /// page.
     pub(super) join_in_order: &'static str,
-    /// About how many links there are.
+    /// Approximate number of links.
     pub(super) estimated_links: &'static str,
-    /// What opens a part of a UNION that has its own ORDER BY and LIMIT; a bracket closes it.
+    /// Opens a part of a UNION that has its own ORDER BY and LIMIT; a parenthesis closes it.
     pub(super) part: &'static str,
     system: System,
 }
@@ -85,7 +85,7 @@ pub(super) static SQLITE: Dialect = Dialect {
 };
 
 impl Dialect {
-    /// The name of the database in the semantic conventions of OpenTelemetry. MariaDB is asked as MySQL is.
+    /// The name of the database in the semantic conventions of OpenTelemetry. MariaDB counts as MySQL.
     pub(super) fn name(&self) -> &'static str {
         match self.system {
             System::MySql => "mysql",
@@ -93,29 +93,29 @@ impl Dialect {
         }
     }
 
-    /// Whether the server takes several statements as one text, which saves round trips.
+    /// True if the server takes several statements as one text, which saves round trips.
     pub(super) fn takes_scripts(&self) -> bool {
         self.system == System::MySql
     }
 
-    /// Whether an UPDATE can return a column (RETURNING).
+    /// True if an UPDATE can return a column (RETURNING).
     pub(super) fn has_returning(&self) -> bool {
         self.system == System::Sqlite
     }
 
-    /// Whether transactions that write have to lock what they read: SQLite has one at a time.
+    /// True if writing transactions have to lock the rows that they read: SQLite runs one at a time.
     pub(super) fn has_row_locks(&self) -> bool {
         self.system == System::MySql
     }
 
-    /// Whether each table keeps the greatest id that it has given out. SQLite has tables which give out the one after the greatest
-    /// that a row has.
+    /// True if each table remembers the greatest id that it has assigned. Some tables in SQLite assign the one after the greatest of
+    /// existing rows.
     pub(super) fn keeps_ids(&self) -> bool {
         self.system == System::MySql
     }
 
-    /// The id of a new row of a table: the next one that was never given out. `floor` is the row of `counters` with the greatest that
-    /// is not given out any more, unless the table keeps it.
+    /// The id of a new row of a table: the next one never assigned before. `floor` names the row of `counters` with the greatest id
+    /// that must not be assigned again, unless the table remembers it.
     pub(super) fn next_id(&self, table: &str, floor: &str) -> String {
         match self.system {
             System::MySql => "NULL".to_owned(),
@@ -126,8 +126,8 @@ impl Dialect {
         }
     }
 
-    /// The clock before the statement looks at anything, in unix microseconds: the expression, and the value to bind to it,
-    /// if any. SQLite has no such function, but the same clock as this process.
+    /// The clock before the statement reads any row, in unix microseconds: the expression, and the value to bind to it,
+    /// if any. SQLite has no such function, but shares the clock of this process.
     pub(super) fn clock(&self) -> (&'static str, Option<u64>) {
         match self.system {
             System::MySql => (self.now_micros, None),
@@ -135,7 +135,7 @@ impl Dialect {
         }
     }
 
-    /// A hint to use an index of the table in front of it. MySQL may scan small tables, and lock every row on the way.
+    /// A hint to use an index of the preceding table. MySQL may scan small tables, and lock every row on the way.
     pub(super) fn force_index(&self, index: &str) -> String {
         match self.system {
             System::MySql => format!(" FORCE INDEX ({index})"),
@@ -143,7 +143,7 @@ impl Dialect {
         }
     }
 
-    /// Text of ASCII in lower case. MySQL lets binary text be.
+    /// Converts ASCII text to lower case. MySQL leaves binary text unchanged.
     pub(super) fn lower(&self, text: &str) -> String {
         match self.system {
             System::MySql => format!("LOWER(CONVERT({text} USING latin1))"),
@@ -151,7 +151,7 @@ impl Dialect {
         }
     }
 
-    /// Begins what an INSERT does instead with a row whose `key` is there.
+    /// Begins the update that an INSERT makes instead if a row with this `key` exists.
     pub(super) fn on_duplicate(&self, key: &str) -> String {
         match self.system {
             System::MySql => " ON DUPLICATE KEY UPDATE".to_owned(),
@@ -159,7 +159,7 @@ impl Dialect {
         }
     }
 
-    /// The value of a column that such an INSERT would have inserted.
+    /// The value of a column that the INSERT of [`Self::on_duplicate`] would have inserted.
     pub(super) fn inserted(&self, column: &str) -> String {
         match self.system {
             System::MySql => format!("VALUES({column})"),
@@ -167,7 +167,7 @@ impl Dialect {
         }
     }
 
-    /// Deletes rows of `table`, which has this primary key, by a condition, and no more than the last parameter says.
+    /// Deletes rows of `table`, which has this primary key, by a condition; the last parameter is the most rows to delete.
     pub(super) fn delete_some(&self, table: &str, key: &str, condition: &str) -> String {
         match self.system {
             System::MySql => format!("DELETE FROM {table} WHERE {condition} LIMIT ?"),

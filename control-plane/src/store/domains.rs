@@ -1,7 +1,7 @@
-//! The keys of domains, by which rows of links say where they are.
+//! The ids of domains, to which rows of links refer.
 //!
-//! A key is good for one database as it is now: one that went back gives keys of lost domains to others. So a key that this process
-//! remembers is a guess, which the transaction that relies on it checks against the name.
+//! An id is valid only for the current state of one database: after losing changes, it reassigns ids of lost domains. So a cached
+//! id is a guess, which the transaction that relies on it checks against the name.
 
 use super::error::Fault;
 use super::ids::{IdTable, next_id};
@@ -12,37 +12,37 @@ use edgelink_wire::Domain;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// The keys read last. Only domains with a row are inserted, so it grows no larger than their table.
+/// Cache of ids. Only domains with a row are inserted, so it grows no larger than their table.
 #[derive(Debug, Default)]
 pub(super) struct DomainKeys(RwLock<HashMap<Domain, u32>>);
 
 impl DomainKeys {
-    /// The key that a domain had, if it was read.
+    /// The cached id of a domain.
     pub(super) fn get(&self, domain: &Domain) -> Option<u32> {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         known.get(domain).copied()
     }
 
-    /// Inserts the key of a domain.
+    /// Inserts the id of a domain.
     pub(super) fn insert(&self, domain: Domain, id: u32) {
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         known.insert(domain, id);
     }
 
-    /// Drops all keys: the database went back.
+    /// Drops all ids, as the database has lost changes.
     pub(super) fn clear(&self) {
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         known.clear();
     }
 }
 
-/// The names of domains by their keys, for a scan, which joins no table: the optimizer would choose the order of a join again with
-/// each change of its statistics.
+/// The names of domains by id, for a scan, which joins no tables: the optimizer could choose another join order with each change
+/// of its statistics.
 #[derive(Debug, Default)]
 pub struct DomainNames(HashMap<u32, String>);
 
 impl DomainNames {
-    /// Whether the names of all these are there.
+    /// True if all these ids have a name.
     pub(super) fn have_all(&self, mut ids: impl Iterator<Item = u32>) -> bool {
         ids.all(|id| self.0.contains_key(&id))
     }
@@ -60,17 +60,17 @@ impl DomainNames {
 
     /// `{domain}/{code}` of a link.
     pub(super) fn key(&self, domain: u32, code: &[u8]) -> Result<String, Fault> {
-        // Links refer to domains by a foreign key: one without a name was removed with them since the page was read.
+        // Links refer to domains by a foreign key: a domain without a name was removed with them since the page was read.
         let name = self.0.get(&domain).ok_or(Fault::Contended)?;
         Ok(format!("{name}/{}", text(code)?))
     }
 }
 
-/// The domains of the configuration, which are not removed; `None` if domains are not checked.
+/// The configured domains, which cannot be removed; `None` if domains are not checked.
 pub(super) type Configured = Option<Arc<[Domain]>>;
 
-/// The tenant that has to have the domain where one of its links is put there; `None` if the domain is configured, or domains
-/// are not checked.
+/// The tenant that has to own the domain for a link of `tenant_id` to be put there; `None` if the domain is configured, or
+/// domains are not checked.
 pub(super) fn required_tenant(
     configured: &Configured,
     domain: &Domain,
@@ -80,7 +80,7 @@ pub(super) fn required_tenant(
     (!configured.contains(domain)).then_some(tenant_id)
 }
 
-/// A domain by its remembered key, as a new link needs it.
+/// A domain by its cached id, as required by a new link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ExpectedDomain<'a> {
     pub(super) id: u32,
@@ -89,7 +89,7 @@ pub(super) struct ExpectedDomain<'a> {
     pub(super) tenant_id: Option<u32>,
 }
 
-/// The condition that domains are as they are expected, as text without values. A plain read finds their rows by their keys.
+/// The condition that domains are as expected, as text without parameters. A plain read finds their rows by id.
 pub(super) fn are_as_expected(expected: &BTreeSet<ExpectedDomain<'_>>, primary: &str) -> String {
     let mut text = format!("(SELECT COUNT(*) FROM domains{primary} WHERE ");
     for (index, domain) in expected.iter().enumerate() {
@@ -107,22 +107,22 @@ pub(super) fn are_as_expected(expected: &BTreeSet<ExpectedDomain<'_>>, primary: 
     text
 }
 
-/// A domain as the database has it.
+/// A stored domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StoredDomain {
     pub(super) id: u32,
-    /// The tenant that has it; `None` if its row only gives links their domain.
+    /// The tenant that owns it; `None` if its row only gives links their domain.
     tenant_id: Option<u32>,
 }
 
 impl StoredDomain {
-    /// Whether links may be put there that need it to be that tenant's.
+    /// True if it belongs to the required tenant, if any.
     pub(super) fn admits(&self, required_tenant: Option<u32>) -> bool {
         required_tenant.is_none_or(|tenant_id| self.tenant_id == Some(tenant_id))
     }
 }
 
-/// The domains of these names that have a row.
+/// The domains with these names that have a row.
 pub(super) async fn find_all(
     session: &mut Session,
     names: &BTreeSet<&Domain>,
@@ -130,7 +130,7 @@ pub(super) async fn find_all(
     read_all(session, names, "").await
 }
 
-/// The domains of these names that have a row, which stay as they are until the transaction ends.
+/// The domains with these names that have a row, locked against changes until the transaction ends.
 pub(super) async fn lock_all(
     session: &mut Session,
     names: &BTreeSet<&Domain>,
@@ -139,7 +139,8 @@ pub(super) async fn lock_all(
     read_all(session, names, for_share).await
 }
 
-/// The same, where a domain that lost its row, because the database went back, gets another one. Fails where [`next_id`] does.
+/// Locks the domains with these names. A domain whose row was lost, because the database went back, gets a new one. Fails where
+/// [`next_id`] does.
 pub(super) async fn lock_or_add(
     session: &mut Session,
     names: &BTreeSet<&Domain>,
@@ -170,7 +171,7 @@ async fn read_all(
         let query = sql("SELECT id, name, tenant_id FROM domains WHERE name IN ").list(names);
         let rows: Vec<(u32, Vec<u8>, Option<u32>)> = session.fetch_all(query.push(lock)).await?;
         for (id, name, tenant_id) in rows {
-            // They are in the order of their bytes.
+            // They are ordered by their bytes.
             let place = names.binary_search_by(|domain| domain.as_str().as_bytes().cmp(&name));
             if let Some(name) = place.ok().and_then(|index| names.get(index)) {
                 stored.insert((*name).clone(), StoredDomain { id, tenant_id });
@@ -180,7 +181,7 @@ async fn read_all(
     Ok(stored)
 }
 
-/// Adds a domain unless it exists; its key. Another process may add it in between. Fails where [`next_id`] does.
+/// Adds a domain unless it exists. Returns its id. Another process may add it in between. Fails where [`next_id`] does.
 pub(super) async fn add(session: &mut Session, domain: &Domain, token: u64) -> Result<u32, Fault> {
     if let Some(id) = find(session, domain).await? {
         return Ok(id);
@@ -203,7 +204,7 @@ pub(super) async fn insert(
     session.execute(insert.bind(domain)).await.map(drop)
 }
 
-/// The key of a domain, if it has a row.
+/// The id of a domain, if it has a row.
 pub(super) async fn find(session: &mut Session, domain: &Domain) -> Result<Option<u32>, Fault> {
     let query = sql("SELECT id FROM domains WHERE name = ?").bind(domain);
     let row: Option<(u32,)> = session.fetch_optional(query).await?;

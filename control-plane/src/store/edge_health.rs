@@ -1,4 +1,4 @@
-//! How edges are doing, as their workers have said last.
+//! Health of edges, as last reported by their workers.
 
 use super::calls::{Store, run};
 use super::classes::Class;
@@ -8,24 +8,24 @@ use super::sql::{Value, pieces, sql};
 use edgelink_wire::WorkerHealth;
 use std::time::Duration;
 
-/// How an edge is doing. But for its name and when it was heard of, it is that of the workers that were heard of lately.
+/// Health of an edge. All but its name and its last report covers only workers that have reported lately.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EdgeHealth {
     /// The name of the edge; empty if it has none.
     pub edge: String,
-    /// When one of its workers was heard of last: unix time in milliseconds.
+    /// Last report of any of its workers, in unix milliseconds.
     pub heard_at: u64,
-    /// How many workers were heard of lately. Without any the edge is silent.
+    /// Number of workers that have reported lately. Without any the edge is silent.
     pub workers: u64,
-    /// How far the worker that is furthest behind was behind the feed, in milliseconds; `None` if one had read no feed.
+    /// Greatest feed lag of its workers, in milliseconds; `None` if one of them has read no feed.
     pub feed_lag_millis: Option<u64>,
-    /// How many of the workers have admission in effect.
+    /// Number of workers with admission in effect.
     pub admitting: u64,
-    /// What their tiers have answered in the minute before the reports.
+    /// Requests answered by their tiers in the minute before the reports.
     pub requests: RequestSums,
 }
 
-/// Requests by the tier that has answered them.
+/// Requests by the tier that answered them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct RequestSums {
     /// The worker's own cache.
@@ -42,10 +42,10 @@ pub struct RequestSums {
     pub stale: u64,
 }
 
-/// The columns that say of what a note is, and when.
+/// The columns of edge, time and lag.
 const HEAD: [&str; 3] = ["edge", "reported_at", "feed_lag_ms"];
 
-/// The columns behind these, which are summed up.
+/// The columns after these, which are summed.
 const SUMS: [&str; 7] = [
     "admitting",
     "lru",
@@ -57,10 +57,10 @@ const SUMS: [&str; 7] = [
 ];
 
 impl Store {
-    /// Notes how workers are doing now, each of an edge of that name (empty if it has none).
+    /// Stores the current health of workers, each with the name of its edge (empty if it has none).
     pub async fn note_health(&self, healths: &[(String, WorkerHealth)]) -> Result<(), StoreError> {
         let call = self
-            .write("note_health", "noting how an edge is doing")
+            .write("note_health", "storing edge health")
             .of(Class::Background);
         run!(call, |session| {
             let dialect = session.dialect();
@@ -96,13 +96,13 @@ impl Store {
         })
     }
 
-    /// How the edges are doing: the `limit` ones that were heard of last, by workers that were heard of within `lately`.
+    /// Health of the `limit` edges that reported last, by workers that have reported within `lately`.
     pub async fn edge_health(
         &self,
         lately: Duration,
         limit: u32,
     ) -> Result<Vec<EdgeHealth>, StoreError> {
-        let call = self.read("edge_health", "reading how edges are doing");
+        let call = self.read("edge_health", "reading edge health");
         let lately = u64::try_from(lately.as_millis()).unwrap_or(u64::MAX);
         run!(call, |session| {
             let now = session.dialect().now_millis;
@@ -122,10 +122,10 @@ impl Store {
         })
     }
 
-    /// Removes up to `limit` workers that were not heard of for `kept_millis` by the database's clock; how many there were.
+    /// Removes up to `limit` workers without a report for `kept_millis` by the database's clock. Returns their number.
     pub async fn purge_health(&self, kept_millis: u64, limit: u32) -> Result<u64, StoreError> {
         let call = self
-            .write("purge_health", "removing workers that are gone")
+            .write("purge_health", "removing health of silent workers")
             .of(Class::Background);
         run!(call, |session| {
             let dialect = session.dialect();

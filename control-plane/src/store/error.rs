@@ -1,4 +1,4 @@
-//! The failures of a database, and what to do about them.
+//! The failures of a database, and their remedies.
 
 use sqlx::error::DatabaseError;
 use sqlx::mysql::MySqlDatabaseError;
@@ -9,9 +9,9 @@ use std::sync::Arc;
 #[derive(Debug, thiserror::Error)]
 #[error("{context}: {source}")]
 pub struct StoreError {
-    /// What was being done.
+    /// The operation that failed.
     pub context: &'static str,
-    /// Whether the same call may succeed later.
+    /// True if the same call may succeed later.
     pub transient: bool,
     /// The cause.
     #[source]
@@ -19,13 +19,13 @@ pub struct StoreError {
 }
 
 impl StoreError {
-    /// Whether the same call may succeed later: the database is away, busy or restarting.
+    /// True if the same call may succeed later: the database is unreachable, busy or restarting.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         self.transient
     }
 
-    /// The limit of this process that the call has met; `None` if it is the database that fails.
+    /// The limit of this process that the call has reached; `None` if the database failed.
     #[must_use]
     pub fn limit(&self) -> Option<Limit> {
         if let Some(shared) = self.source.downcast_ref::<Arc<Self>>() {
@@ -34,13 +34,13 @@ impl StoreError {
         self.source.downcast_ref::<Fault>().and_then(Fault::limit)
     }
 
-    /// Whether the call was given up for the sake of its client, or of others that wait: another client's may still succeed.
+    /// True if the call was given up because of its client, or of a queue: a call of another client may still succeed.
     #[must_use]
     pub(crate) fn is_given_up(&self) -> bool {
         self.limit().is_some() || matches!(self.source.downcast_ref(), Some(Fault::Late))
     }
 
-    /// Whether the database refuses the values that it was given, and would take others.
+    /// True if the database refuses these values, but would take others.
     #[must_use]
     pub fn refuses_values(&self) -> bool {
         match self.source.downcast_ref() {
@@ -63,13 +63,13 @@ fn refuses_values(error: &dyn DatabaseError) -> bool {
     }
 }
 
-/// A limit on the calls of this process that wait.
+/// A limit on waiting calls of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Limit {
-    /// Calls that wait for the same row.
+    /// Calls waiting for the same row.
     #[error("too many calls wait for the same row, or it stays locked (store.max_waiting_for_row)")]
     WaitingForRow,
-    /// Calls of a class that wait for a connection.
+    /// Calls of a class waiting for a connection.
     #[error("too many calls wait for a connection (store.max_waiting)")]
     Waiting,
     /// Connections, none of which is free in time.
@@ -83,28 +83,28 @@ pub(super) enum Fault {
     /// The driver or the database reports an error.
     #[error(transparent)]
     Sql(#[from] sqlx::Error),
-    /// No answer within the configured time. Whether the statement took effect is unknown.
+    /// No answer within the configured time. The statement may or may not have taken effect.
     #[error("no answer within {0} ms")]
     TimedOut(u128),
     /// A table is missing because the whole database is: it was dropped, or is being restored.
     #[error("the database that store.url names does not exist")]
     NoDatabase,
-    /// Too many calls of this process wait, and none of this one has reached the database.
+    /// Too many calls of this process wait; this one has not reached the database.
     #[error(transparent)]
     Crowded(Limit),
-    /// The client waits no longer, and would get no answer in time.
-    #[error("the client waits no longer")]
+    /// The client's deadline has passed.
+    #[error("the client no longer waits")]
     Late,
     /// Other transactions kept changing the same rows.
-    #[error("others keep changing the same rows")]
+    #[error("other transactions keep changing the same rows")]
     Contended,
-    /// The database is older than what this process has read of it, and is not repaired yet.
-    #[error("the database went back, and the publisher has not skipped the numbers of before yet")]
+    /// The database has lost changes that this process has read, and is not repaired yet.
+    #[error("the database went back, and the publisher has not repaired it yet")]
     WentBack,
-    /// A row that this version cannot have written.
+    /// A row that this version cannot have written, or cannot read.
     #[error("the stored {0}")]
     Corrupt(String),
-    /// A call with values that the database cannot have.
+    /// A call with values that the database cannot store.
     #[error("{0}")]
     Refused(String),
 }
@@ -115,7 +115,7 @@ impl Fault {
         Self::Corrupt(format!("{what}: {error}"))
     }
 
-    /// What it is, in a word.
+    /// Its kind, as a short label.
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Self::TimedOut(_) => "timeout",
@@ -134,7 +134,7 @@ impl Fault {
         }
     }
 
-    /// What to do about it.
+    /// The remedy for it.
     pub(super) fn remedy(&self) -> Remedy {
         match self {
             Self::Sql(error) => Remedy::of_driver(error).unwrap_or_else(|| of_database(error)),
@@ -144,7 +144,7 @@ impl Fault {
         }
     }
 
-    /// The limit of this process that the call has met.
+    /// The limit of this process that the call has reached.
     pub(super) fn limit(&self) -> Option<Limit> {
         match self {
             Self::Crowded(limit) => Some(*limit),
@@ -152,8 +152,8 @@ impl Fault {
         }
     }
 
-    /// Whether the server may be at its end. One that has other transactions change the same rows works, and so does one that is to be
-    /// repaired, or was not asked.
+    /// True if the server may have failed. A server with contended rows works, and so does one that is to be repaired, or that the
+    /// call has not reached.
     pub(super) fn is_suspicious(&self) -> bool {
         let may_have_failed = matches!(self.remedy(), Remedy::Reconnect | Remedy::Later);
         let is_other = matches!(
@@ -163,12 +163,12 @@ impl Fault {
         may_have_failed && !is_other
     }
 
-    /// Whether a unique key is taken.
+    /// True if a unique key is taken.
     pub(super) fn is_duplicate(&self) -> bool {
         self.remedy() == Remedy::Duplicate
     }
 
-    /// Whether a row refers to one that is not there.
+    /// True if a row refers to a missing one.
     pub(super) fn is_missing_parent(&self) -> bool {
         let Self::Sql(error) = self else { return false };
         error
@@ -176,7 +176,7 @@ impl Fault {
             .is_some_and(|error| error.is_foreign_key_violation())
     }
 
-    /// Whether a server has no such table, or the connection no database.
+    /// True if the server has no such table, or the connection no database.
     pub(super) fn is_missing_table(&self) -> bool {
         let Self::Sql(error) = self else { return false };
         let error = error
@@ -185,12 +185,12 @@ impl Fault {
         error.is_some_and(|error| matches!(error.number(), 1046 | 1146))
     }
 
-    /// Whether a query had no row that is to have one.
+    /// True if a query that requires a row returned none.
     pub(super) fn is_missing_row(&self) -> bool {
         matches!(self, Self::Sql(sqlx::Error::RowNotFound))
     }
 
-    /// Turns the fault into what callers of the store see.
+    /// Converts the fault into the public error of the store.
     pub(super) fn into_error(self, context: &'static str, remedy: Remedy) -> StoreError {
         StoreError {
             context,
@@ -200,7 +200,7 @@ impl Fault {
     }
 }
 
-/// What to do about a [`Fault`].
+/// Remedy for a [`Fault`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Remedy {
     /// The database undid the transaction in favour of another: retry.
@@ -216,7 +216,7 @@ pub(super) enum Remedy {
 }
 
 impl Remedy {
-    /// What to do about an error of the driver itself; `None` if it is the database's.
+    /// Remedy for an error of the driver itself; `None` if the database reported it.
     fn of_driver(error: &sqlx::Error) -> Option<Self> {
         match error {
             sqlx::Error::Database(_) => None,
@@ -233,7 +233,7 @@ impl Remedy {
         }
     }
 
-    /// Whether the same call may succeed later.
+    /// True if the same call may succeed later.
     pub(super) fn is_transient(self) -> bool {
         matches!(self, Self::Retry | Self::Reconnect | Self::Later)
     }

@@ -1,7 +1,7 @@
-//! Events of links, for webhooks. They are written in the transaction of the change: a delivery for each webhook that wants the event.
+//! Events of links, for webhooks. They are written in the transaction of the change: a delivery for each subscribed webhook.
 //!
-//! Which webhooks there are is read at most every [`MAX_AGE`] and kept in between, so that changes of tenants without webhooks cost
-//! nothing. What makes or activates a webhook therefore takes effect in all processes only after that time.
+//! The list of webhooks is read at most every [`MAX_AGE`] and cached in between, so that changes of tenants without webhooks cost
+//! nothing. Creating or activating a webhook therefore takes effect in all processes only after that time.
 
 use super::error::Fault;
 use super::session::Session;
@@ -15,19 +15,19 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// How long the list of webhooks counts.
+/// Maximum age of the cached list of webhooks.
 pub const MAX_AGE: Duration = Duration::from_secs(1);
 
-/// What happens to a link.
+/// An event in the life of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkEvent {
-    /// It is there, or again.
+    /// It was created, or restored.
     Created,
     /// A property of it has changed.
     Changed,
-    /// It is gone from its place.
+    /// It was deleted, or has moved away.
     Deleted,
-    /// It has had as many visits as it may.
+    /// It has reached its limit of uses.
     LimitReached,
 }
 
@@ -51,7 +51,7 @@ impl LinkEvent {
         }
     }
 
-    /// The event of that word.
+    /// The event with this word.
     #[must_use]
     pub fn of_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|event| event.word() == word)
@@ -66,7 +66,7 @@ impl LinkEvent {
 /// Shows a link as the API does.
 pub type ShowLink = Arc<dyn Fn(&Link) -> Json + Send + Sync>;
 
-/// What events need beside the session of their change.
+/// Context for writing events, besides the session of their change.
 pub(super) struct Events {
     show: ShowLink,
     /// The most bytes of one statement. A single row may be larger.
@@ -75,16 +75,16 @@ pub(super) struct Events {
     written: Notify,
 }
 
-/// The active webhooks, if they are known.
+/// Cache of the active webhooks.
 #[derive(Default)]
 struct Known {
-    /// When they were read.
+    /// The time at which they were read, and the webhooks.
     subscribers: Option<(Instant, Subscribers)>,
-    /// Grows whenever they are forgotten.
+    /// Incremented whenever the cache is cleared.
     generation: u64,
 }
 
-/// Active webhooks, in the order of tenants.
+/// Active webhooks, ordered by tenant.
 #[derive(Clone)]
 pub(super) struct Subscribers(Arc<[Subscriber]>);
 
@@ -97,7 +97,7 @@ struct Subscriber {
 }
 
 impl Subscribers {
-    /// The webhooks of a tenant that want an event.
+    /// The webhooks of a tenant subscribed to an event.
     fn of(&self, tenant_id: u32, event: LinkEvent) -> impl Iterator<Item = &Subscriber> {
         let first = self.0.partition_point(|one| one.tenant_id < tenant_id);
         let own = self.0[first..]
@@ -108,7 +108,7 @@ impl Subscribers {
 }
 
 impl Events {
-    /// Events that say of a link what `show` makes of it.
+    /// Events that present a link through `show`.
     pub(super) fn new(show: ShowLink, max_bytes: Arc<AtomicUsize>) -> Self {
         Self {
             show,
@@ -128,7 +128,7 @@ impl Events {
         self.written.notify_one();
     }
 
-    /// Makes the next event ask which webhooks there are.
+    /// Clears the cache, so that the next event reads the webhooks.
     pub(super) fn forget_webhooks(&self) {
         let mut known = self.known();
         known.generation += 1;
@@ -167,7 +167,7 @@ impl Events {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The deliveries of events of links at `now`, unix milliseconds; none without webhooks that want them.
+    /// The deliveries of events of links at `now`, in unix milliseconds; none without subscribed webhooks.
     pub(super) fn deliveries<'l>(
         &self,
         subscribers: &Subscribers,
@@ -193,7 +193,7 @@ impl Events {
             }));
         }
         if !deliveries.0.is_empty() {
-            // They may be found only after the commit: the next look comes soon in any case.
+            // They become visible only with the commit, but the next poll follows soon in any case.
             self.notify();
         }
         deliveries
@@ -213,12 +213,12 @@ impl Events {
     }
 }
 
-/// What is sent of an event.
+/// The body sent for an event.
 pub(super) fn body(event: &str, now: u64, data: &Json) -> String {
     json!({ "type": event, "timestamp": timestamp::from_millis(now), "data": data }).to_string()
 }
 
-/// An id for a message, which no other one has.
+/// A unique id for a message.
 pub(super) fn message_id() -> String {
     format!("msg_{:032x}", rand::random::<u128>())
 }
@@ -264,7 +264,7 @@ impl NewDeliveries {
         Self(vec![delivery])
     }
 
-    /// About how many bytes a statement takes with all of them.
+    /// Approximate number of bytes of a statement with all of them.
     pub(super) fn wire_size(&self) -> usize {
         self.0.iter().map(NewDelivery::wire_size).sum()
     }

@@ -8,7 +8,7 @@ use super::sql::sql;
 use crate::links::model::Link;
 
 impl Store {
-    /// The link of a tenant with that external id, if there is one.
+    /// The link of a tenant with this external id, if there is one.
     pub async fn find_by_external_id(
         &self,
         tenant_id: u32,
@@ -29,7 +29,7 @@ impl Store {
     }
 }
 
-/// Those of `external_ids` that links of a tenant have.
+/// Filters the `external_ids` that links of a tenant have.
 pub(super) async fn external_ids(
     session: &mut Session,
     tenant_id: u32,

@@ -1,4 +1,4 @@
-//! Logins that failed, in the audit log: an entry for each account and hour, which counts them.
+//! Failed logins in the audit log: one entry for each account and hour counts them.
 
 use super::accounts::lock_tenant;
 use super::audit::{Actor, Entry, append};
@@ -16,27 +16,27 @@ const ACTION: &str = "session.fail";
 
 const HOUR_MILLIS: u64 = 60 * 60 * 1000;
 
-/// The account at which logins fail.
+/// The account of failed logins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FailedAccount {
     /// Its tenant.
     pub tenant_id: u32,
-    /// Its user; `None` of all names together that no user of the tenant has.
+    /// Its user; `None` for all names without a user in the tenant, taken together.
     pub user_id: Option<u64>,
 }
 
-/// Logins of an account that failed.
+/// Failed logins of an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FailedSum {
-    /// Those that were wrong.
+    /// Logins with wrong credentials.
     pub wrong: u64,
-    /// Those that were refused, because there were too many.
+    /// Logins refused because there were too many.
     pub refused: u64,
-    /// The address of the last one, or its network, as tries are counted.
+    /// The address of the last one, or its network, by which attempts are counted.
     pub address: IpAddr,
 }
 
-/// The same, as the audit log has them.
+/// [`FailedSum`] as stored in the audit log.
 #[derive(Debug, Serialize, Deserialize)]
 struct Detail {
     wrong: u64,
@@ -45,18 +45,18 @@ struct Detail {
 }
 
 impl Store {
-    /// Counts logins of an account that failed. `false` if there is no such tenant.
+    /// Counts failed logins of an account. `false` if there is no such tenant.
     pub async fn note_failed_logins(
         &self,
         account: FailedAccount,
         sum: FailedSum,
     ) -> Result<bool, StoreError> {
         let call = self
-            .write("note_failed_logins", "noting logins that failed")
+            .write("note_failed_logins", "recording failed logins")
             .of(Class::Accounts);
         run!(call, |session| {
             session.begin().await?;
-            // Processes that note them count one after another.
+            // Processes that record them are serialized.
             if !lock_tenant(session, account.tenant_id).await? {
                 session.rollback().await?;
                 return Ok(false);

@@ -1,4 +1,4 @@
-//! Users who log in by a provider of OpenID Connect.
+//! Users who log in through an OpenID Connect provider.
 
 use super::accounts::{AccountError, lock_tenant};
 use super::audit::{Actor, Entry, append};
@@ -13,48 +13,48 @@ use super::users::{self, UserPatch, UserRow};
 use crate::tenancy::{AccountName, Role};
 use serde_json::json;
 
-/// A person whom a provider has named.
+/// A person identified by a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedIdentity<'a> {
     /// SHA-256 of issuer and subject.
     pub hash: [u8; 32],
-    /// The name at the provider; `None` if it has none that counts.
+    /// The name at the provider; `None` without a valid one.
     pub name: Option<&'a AccountName>,
-    /// The role that the user gets; `None` leaves it as it is.
+    /// The role given to the user; `None` leaves it unchanged.
     pub role: Option<Role>,
-    /// The role of a user who is made; `None` if none is made.
+    /// The role of a newly created user; `None` if none may be created.
     pub new_role: Option<Role>,
-    /// Which users of the name become those of the identity.
+    /// The rule for binding an existing user of that name.
     pub binding: Binding,
 }
 
-/// Which users, who were made here, an identity of their name is bound to at its first login.
+/// The local users to whom an identity of the same name may be bound at its first login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Binding {
-    /// Those whose login an admin awaits.
+    /// Only users whose login an admin awaits.
     Awaited,
-    /// All: the provider says names that its people cannot choose.
+    /// All users: the provider reports names that its users cannot choose.
     ByName,
 }
 
-/// Why a login is refused.
+/// Reason why a login is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdentityError {
     /// The tenant does not exist.
     NoTenant,
-    /// There is no such user, and none is made.
+    /// There is no such user, and none may be created.
     Unknown,
-    /// The user of that name is another person, or the first one of the tenant, who logs in by key or password alone.
+    /// The user of that name is another person, or the first one of the tenant, who logs in only by key or password.
     NameTaken,
-    /// The user of that name was made here, and no admin awaits that login.
+    /// The user of that name was created locally, and no admin awaits that login.
     NotAwaited,
     /// The user is disabled.
     Disabled,
 }
 
 impl Store {
-    /// The user who logs in: the one who has done so before, else the one of that name in the tenant of that name whom the binding
-    /// allows, else a new one. Whether anything was written.
+    /// Returns the user who logs in, and true if anything was written: the user already bound to the identity, else the one of that
+    /// name in the tenant if the binding allows it, else a new one.
     pub async fn log_in_identity(
         &self,
         tenant: &AccountName,
@@ -83,7 +83,7 @@ impl Store {
         })
     }
 
-    /// Ends the sessions that the user of that identity has begun without an API key.
+    /// Ends the sessions that the user of this identity has begun without an API key.
     pub async fn end_sessions_of_identity(
         &self,
         tenant: &AccountName,
@@ -158,7 +158,7 @@ async fn find_or_make(
     Ok(enabled(user))
 }
 
-/// Makes the user of the name that of the identity.
+/// Binds the user of the name, an existing or a new one, to the identity.
 async fn bind(
     session: &mut Session,
     identity: &NamedIdentity<'_>,
@@ -202,7 +202,7 @@ async fn bind(
     }))
 }
 
-/// Whether the user of the name may become that of the identity.
+/// True if the user of the name may be bound to the identity.
 async fn may_bind(
     session: &mut Session,
     identity: &NamedIdentity<'_>,
@@ -219,7 +219,7 @@ async fn may_bind(
     Ok(count > 0)
 }
 
-/// Gives a user the role that the provider says, unless the tenant would have no admin then.
+/// Gives a user the role reported by the provider, unless that would leave the tenant without an admin.
 async fn with_role(
     session: &mut Session,
     user: UserRow,
@@ -233,14 +233,14 @@ async fn with_role(
     match users::change_locked(session, user.id, &patch, actor).await? {
         Ok(user) => Ok(user),
         Err(error) => {
-            // A refused change is taken back by its caller, and the rest of this transaction is not.
+            // A refused change is reverted by its caller: here without the rest of the transaction.
             let back = sql("UPDATE users SET role = ?, updated_at = ? WHERE id = ?");
             let back = back.bind(user.role.word()).bind(user.updated_at);
             session.execute(back.bind(user.id)).await?;
             if error == AccountError::LastAdmin {
                 tracing::warn!(
                     user = user.id,
-                    "the provider takes the last admin's role away, which stays"
+                    "ignored a provider claim that would demote the last admin"
                 );
             }
             Ok(user)

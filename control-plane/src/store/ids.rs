@@ -1,24 +1,24 @@
-//! Ids of tenants, users, domains and webhooks. None is given out twice, by a database that went back either: clicks in ClickHouse,
-//! caches, and what people have noted go by them.
+//! Ids of tenants, users, domains and webhooks. None is assigned twice, even by a database that went back: clicks in ClickHouse,
+//! caches, and people's notes refer to them.
 
 use super::error::Fault;
 use super::session::Session;
 use super::sql::sql;
 use crate::tenancy::FIRST_TENANT;
 
-/// How many ids are skipped at least in each table where the database went back: more than were given out since any backup. Half
-/// of those that are left, if that is less.
+/// Least number of ids skipped in each table after the database went back: more than were assigned since any backup. Half
+/// of the remaining ones, if that is less.
 pub const IDS_SKIPPED: u64 = 1_000_000;
 
-/// The beginning of 2026, in unix microseconds. Ids after a repair are beyond one for each [`TIME_OF_AN_ID`] since then: so they are
-/// others than those after an earlier repair, even where a copy from before that one is put back. Where more ids than one for each were
-/// given out between two repairs, and the second is one of a copy from before the first, ids come twice.
+/// The beginning of 2026, in unix microseconds. Ids after a repair exceed the number of [`TIME_OF_AN_ID`] intervals since then, so
+/// they differ from ids after an earlier repair, even if a copy from before that repair is restored. Ids are repeated only if they
+/// were assigned faster than that between two repairs, and the second one is of a copy from before the first.
 const EPOCH: u64 = 1_767_225_600_000_000;
 
 /// An eighth of a second, in microseconds: 32 bits last for 17 years.
 const TIME_OF_AN_ID: u64 = 125_000;
 
-/// A table whose ids are counted up.
+/// A table with ascending ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IdTable {
     Tenants,
@@ -39,7 +39,7 @@ impl IdTable {
         }
     }
 
-    /// The greatest id that its readers take: ids of tenants and domains have 32 bits in reports and in ClickHouse.
+    /// The greatest id that its readers accept: ids of tenants and domains have 32 bits in reports and in ClickHouse.
     fn greatest(self) -> u64 {
         match self {
             Self::Tenants | Self::Domains => u32::MAX.into(),
@@ -47,9 +47,9 @@ impl IdTable {
         }
     }
 
-    /// The columns without defaults of a row that no other transaction sees, and their values.
+    /// The columns without defaults, with values for a row that no other transaction sees.
     fn placeholder(self) -> (&'static str, String) {
-        // No name of an account, and no domain.
+        // Neither a valid name of an account, nor a domain.
         const NAME: &str = "X'00'";
         match self {
             Self::Tenants => ("name, created_at", format!("{}, 0", text(NAME))),
@@ -71,8 +71,8 @@ fn text(literal: &str) -> String {
     format!("CAST({literal} AS CHAR)")
 }
 
-/// The expression for the id of a new row. Fails while the database is known to have gone back behind the publisher's `token`, and
-/// is not repaired: ids would be given out that were out before.
+/// The expression for the id of a new row. Fails while the database is known to have gone back behind the publisher's `token` without
+/// being repaired: ids assigned before would be assigned again.
 pub(super) async fn next_id(
     session: &mut Session,
     table: IdTable,
@@ -86,13 +86,13 @@ pub(super) async fn next_id(
     Ok(session.dialect().next_id(table.name(), &floor(table)))
 }
 
-/// The row of `counters` with the greatest id that is not given out any more, for databases that do not keep it themselves.
+/// The row of `counters` with the greatest id that must not be assigned again, for databases that do not remember it themselves.
 fn floor(table: IdTable) -> String {
     format!("ids of {}", table.name())
 }
 
-/// Skips ids in every table, as a part of a transaction that repairs the database in a generation, in unix microseconds; how many in
-/// the table in which they were fewest.
+/// Skips ids in every table, as part of a transaction that repairs the database. `generation` is in unix microseconds. Returns the
+/// least number skipped in any table.
 pub(super) async fn skip_ids(session: &mut Session, generation: u64) -> Result<u64, Fault> {
     let since = generation.saturating_sub(EPOCH) / TIME_OF_AN_ID;
     let mut least = u64::MAX;
@@ -102,8 +102,8 @@ pub(super) async fn skip_ids(session: &mut Session, generation: u64) -> Result<u
     Ok(least)
 }
 
-/// Inserts a row with a greater id, and removes it: that id and the lower ones are not given out any more. No statement that
-/// changes the table, which would end the transaction.
+/// Inserts a row with a greater id, and removes it: that id and lower ones are not assigned any more. ALTER TABLE would end the
+/// transaction.
 async fn skip(session: &mut Session, table: IdTable, since: u64) -> Result<u64, Fault> {
     let dialect = session.dialect();
     let next = dialect.next_id(table.name(), &floor(table));
@@ -113,7 +113,7 @@ async fn skip(session: &mut Session, table: IdTable, since: u64) -> Result<u64, 
     remove(session, table, next).await?;
     let left = table.greatest().saturating_sub(next);
     let by_number = next.saturating_add(IDS_SKIPPED.min(left / 2));
-    // Towards the end of the ids the time says nothing any more.
+    // Towards the end of the ids the time is no longer usable.
     let by_time = since.saturating_add(IDS_SKIPPED);
     let by_time = by_time.min(table.greatest().saturating_sub(2 * IDS_SKIPPED));
     let last = by_number.max(by_time);

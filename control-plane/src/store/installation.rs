@@ -1,12 +1,12 @@
-//! What tells this database from others.
+//! Identity of this database.
 
 use super::calls::{Store, run};
 use super::error::StoreError;
 use super::sql::sql;
 
 impl Store {
-    /// The name of this database, 32 random hexadecimal digits. It stays for as long as the database lives, over copies and
-    /// restores, and clients never see it.
+    /// The name of this database, 32 random hexadecimal digits. It is permanent, even across copies and restores, and never shown
+    /// to clients.
     pub async fn installation(&self) -> Result<String, StoreError> {
         let call = self.read("installation", "reading the name of the database");
         run!(call, |session| {

@@ -1,7 +1,7 @@
 //! Issuers: rows from which instances draw segments of numbers, each from one that it has leased.
 //!
-//! Times are those of the database's clock. A lease keeps instances from contending. That no number is issued twice
-//! does not depend on it: a segment is drawn once, whichever instance holds the lease by then.
+//! Times are by the database's clock. A lease keeps instances from contending. The uniqueness of numbers
+//! does not depend on it: a segment is drawn once, whichever instance holds the lease at that time.
 
 use super::bounds::BOUND_LEAD_MILLIS;
 use super::calls::{Store, run};
@@ -10,14 +10,14 @@ use super::error::{Fault, StoreError};
 use super::sql::sql;
 use std::collections::BTreeMap;
 
-/// How many issuers there are: 0 to 999.
+/// Number of issuers: 0 to 999.
 pub const ISSUERS: u16 = 1000;
 
 impl Store {
-    /// Draws the next `step` sequences of `issuer`, once and for all. Their numbers are below a bound that was
+    /// Draws the next `step` sequences of `issuer`, permanently. Their numbers are below a bound that was
     /// published at least [`BOUND_LEAD_MILLIS`] ago; `None` if they would not be, until the publisher has raised the
-    /// bound. It fails if the database went back behind what this process has read, until the publisher has repaired
-    /// it.
+    /// bound. It fails if the database went back behind the state that this process has read, until the publisher has
+    /// repaired it.
     pub async fn draw_segment(
         &self,
         issuer: u16,
@@ -62,12 +62,12 @@ impl Store {
         Ok(drawn)
     }
 
-    /// Gives back the unused rest of a segment. `false` if another process has drawn since, or the database went back: the
-    /// rest is lost then. After an error the call must not be repeated: the rest may have been given back and drawn again.
+    /// Returns the unused rest of a segment. `false` if another process has drawn since, or the database went back: the
+    /// rest is lost then. After an error the call must not be repeated: the rest may have been returned and drawn again.
     pub async fn return_segment(&self, rest: Segment) -> Result<bool, StoreError> {
         let token = self.newest.token();
         let call = self
-            .write("return_segment", "giving back a segment")
+            .write("return_segment", "returning a segment")
             .of(Class::Control);
         run!(call, |session| {
             let back = sql("UPDATE issuers SET next = ? WHERE issuer = ? AND next = ? \
@@ -81,7 +81,7 @@ impl Store {
         })
     }
 
-    /// Makes sure that none of these numbers is drawn any more, nor a lower one of the same issuer.
+    /// Prevents these numbers, and lower ones of the same issuers, from being drawn.
     pub async fn reserve_numbers(&self, numbers: &[u64]) -> Result<(), StoreError> {
         let mut ends: BTreeMap<u64, u64> = BTreeMap::new();
         for number in numbers {
@@ -101,7 +101,7 @@ impl Store {
         })
     }
 
-    /// Leases the free issuer that has drawn least, if that is less than `limit` sequences; `None` if there is none.
+    /// Leases the free issuer with the fewest sequences drawn, if that is less than `limit`; `None` if there is none.
     pub async fn lease_issuer(
         &self,
         owner: &str,
@@ -123,7 +123,7 @@ impl Store {
                         "{set} WHERE issuer = (SELECT issuer FROM issuers WHERE {free}) RETURNING issuer"
                     )
                 } else {
-                    // LAST_INSERT_ID(issuer) is how an UPDATE says which row it was.
+                    // LAST_INSERT_ID(issuer) makes an UPDATE report the updated row.
                     format!("{set}, issuer = LAST_INSERT_ID(issuer) WHERE {free}")
                 });
                 let lease = lease.bind(owner).bind(duration_millis).bind(limit);
@@ -154,10 +154,10 @@ impl Store {
         })
     }
 
-    /// Gives an issuer back before its time. `false` if `owner` does not hold it.
+    /// Releases an issuer before its lease expires. `false` if `owner` does not hold it.
     pub async fn release_issuer(&self, issuer: u16, owner: &str) -> Result<bool, StoreError> {
         let call = self
-            .write("release_issuer", "giving back an issuer")
+            .write("release_issuer", "releasing an issuer")
             .of(Class::Control);
         run!(call, |session| {
             let release = sql(
@@ -167,10 +167,10 @@ impl Store {
         })
     }
 
-    /// The holders of issuers, and how much is used.
+    /// The holders of issuers, and the sequences drawn.
     pub async fn issuer_usage(&self) -> Result<IssuerUsage, StoreError> {
         let call = self
-            .read("issuer_usage", "looking at the issuers")
+            .read("issuer_usage", "reading the usage of issuers")
             .of(Class::Control);
         run!(call, |session| {
             let now = session.dialect().now_millis;
@@ -200,7 +200,7 @@ pub struct Segment {
     pub end: u64,
 }
 
-/// How the issuers are used.
+/// Usage of the issuers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IssuerUsage {
     /// Sequences drawn, of all issuers together.
@@ -212,17 +212,17 @@ pub struct IssuerUsage {
 /// An owner of leases.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct IssuerHolder {
-    /// The name that the leases were taken under.
+    /// The name under which the leases were taken.
     pub owner: String,
-    /// How many issuers it holds.
+    /// Number of issuers held.
     pub issuers: u64,
-    /// In how many milliseconds the first of its leases ends, unless it is renewed.
+    /// Milliseconds until the first of its leases expires, unless renewed.
     #[sqlx(rename = "ends_in_ms")]
     pub ends_in_millis: u64,
 }
 
 impl IssuerUsage {
-    /// How many issuers are held.
+    /// Number of issuers held by anyone.
     #[must_use]
     pub fn held(&self) -> u64 {
         self.holders.iter().map(|holder| holder.issuers).sum()

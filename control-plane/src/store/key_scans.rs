@@ -1,4 +1,4 @@
-//! How far the scans of all keys have come, each in a process of its own: for `edgelink doctor`, which asks the database alone.
+//! Progress of the scans of all keys, one for each process: for `edgelink doctor`, which only queries the database.
 
 use super::calls::{Store, run};
 use super::classes::Class;
@@ -6,31 +6,31 @@ use super::error::{Fault, StoreError};
 use super::rows::name;
 use super::sql::sql;
 
-/// The scans that are listed, the latest first.
+/// Most scans listed, the latest first.
 const MAX_LISTED: u32 = 100;
 
-/// After so many milliseconds without a note, a scan is forgotten.
+/// Milliseconds without an update after which a scan is removed.
 const KEPT_MILLIS: u64 = 86_400_000;
 
-/// How far a scan of all keys has come.
+/// Progress of a scan of all keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ScanProgress {
-    /// Whether all keys are known.
+    /// True once all keys are read.
     pub is_complete: bool,
-    /// How many keys it has read.
+    /// Number of keys read.
     pub keys: u64,
-    /// The share of all keys that is, from 0 to 1, by an estimate of their number.
+    /// Fraction of all keys read, from 0 to 1, by an estimate of their number.
     pub share: f64,
 }
 
-/// The last note of a scan.
+/// The last stored progress of a scan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NotedScan {
     /// The name of its process.
     pub process: String,
-    /// How far it had come.
+    /// Its progress.
     pub progress: ScanProgress,
-    /// How long ago that was, in milliseconds.
+    /// Age of the update, in milliseconds.
     pub age_millis: u64,
 }
 
@@ -59,14 +59,14 @@ impl Row {
 }
 
 impl Store {
-    /// Notes how far the scan of a process has come.
+    /// Stores the progress of the scan of a process.
     pub async fn note_scan(
         &self,
         process: &str,
         progress: &ScanProgress,
     ) -> Result<(), StoreError> {
         let call = self
-            .write("note_scan", "noting how far the scan of all keys has come")
+            .write("note_scan", "storing the progress of the key scan")
             .of(Class::Background);
         run!(call, |session| {
             let dialect = session.dialect();
@@ -91,9 +91,9 @@ impl Store {
         })
     }
 
-    /// The scans of the last day, that with the latest note first.
+    /// The scans of the last day, the latest updated first.
     pub async fn noted_scans(&self) -> Result<Vec<NotedScan>, StoreError> {
-        let call = self.read("noted_scans", "reading how far scans of all keys have come");
+        let call = self.read("noted_scans", "reading the progress of key scans");
         run!(call, |session| {
             let now = session.dialect().now_millis;
             let query = sql(format!(

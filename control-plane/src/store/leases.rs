@@ -1,15 +1,15 @@
-//! Named leases: work that one replica does at a time. Times are those of the database's clock.
+//! Named leases: work that one replica does at a time. Times are by the database's clock.
 
 use super::calls::{Store, run};
 use super::classes::Class;
 use super::error::StoreError;
 use super::sql::sql;
 
-/// The longest lease, in milliseconds. One that ends later was written by a clock that was ahead, and has expired.
+/// The longest lease, in milliseconds. A lease that ends later was written by a clock that was ahead, and counts as expired.
 pub const MAX_LEASE_MILLIS: u64 = 60_000;
 
 impl Store {
-    /// Takes or renews the lease of that name. `false` if another owner has it.
+    /// Takes or renews the lease with this name. `false` if another owner has it.
     pub async fn take_lease(
         &self,
         name: &str,
@@ -36,10 +36,10 @@ impl Store {
         )
     }
 
-    /// Gives a lease back before its time if `owner` has it.
+    /// Releases a lease before it expires, if `owner` has it.
     pub async fn release_lease(&self, name: &str, owner: &str) -> Result<(), StoreError> {
         let call = self
-            .write("release_lease", "giving back a lease")
+            .write("release_lease", "releasing a lease")
             .of(Class::Control);
         run!(call, |session| {
             let release = sql("UPDATE leases SET lease_until = 0 WHERE name = ? AND owner = ?");

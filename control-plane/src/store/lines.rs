@@ -1,7 +1,7 @@
 //! Lines of calls that lock the same row.
 //!
-//! In this process they wait for each other before they take a connection, in the order in which they come. A row that is locked
-//! for long (by a crowd, or from outside) so costs the calls that want it their time, and the others one connection.
+//! In this process they wait for each other before they take a connection, in order of arrival. A row that is locked for long (by
+//! many calls, or from outside) thus delays only the calls that want it, and costs the others one connection.
 
 use super::error::{Fault, Limit};
 use edgelink_wire::LinkKey;
@@ -10,16 +10,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Mutex as Turn, OwnedMutexGuard};
 use tokio::time::{Instant, timeout_at};
 
-/// A row, or rows that are locked together, by which calls line up.
+/// A row, or rows locked together, for which calls queue.
 ///
-/// Calls that want several lines join them in this order.
+/// Calls that need several lines join them in this order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum RowLine {
     /// A link.
     Link(LinkKey),
-    /// The visits of a link that has a limit.
+    /// The uses of a link with a limit.
     Visits(LinkKey),
-    /// A tenant, as changes of its users and keys lock it.
+    /// A tenant, locked by changes of its users and keys.
     Tenant(u32),
     /// A tenant by its name, at logins.
     Login(String),
@@ -37,11 +37,11 @@ pub(super) enum RowLine {
     Conversion([u8; 32]),
 }
 
-/// The lines of a process. A line is there while calls are in it.
+/// The lines of a process. A line exists only while calls are in it.
 #[derive(Debug)]
 pub(super) struct RowLines {
     lines: Mutex<HashMap<RowLine, Members>>,
-    /// The most calls in one line, the one whose turn it is among them.
+    /// The most calls in one line, including the one whose turn it is.
     most: usize,
 }
 
@@ -55,7 +55,7 @@ struct Members {
 /// The turn of a call in all of its lines, until it is dropped.
 #[derive(Debug)]
 pub(super) struct RowTurns {
-    /// Given up before the call leaves the lines.
+    /// Released before the call leaves the lines.
     _held: Vec<OwnedMutexGuard<()>>,
     _memberships: Vec<Membership>,
 }
@@ -69,7 +69,7 @@ struct Membership {
 }
 
 impl RowLines {
-    /// Lines in each of which `waiting` calls may wait.
+    /// Lines with at most `waiting` waiting calls each.
     pub(super) fn new(waiting: usize) -> Self {
         Self {
             lines: Mutex::default(),
@@ -77,10 +77,10 @@ impl RowLines {
         }
     }
 
-    /// Waits for the turn in all these lines. Calls join them in one order, so that none waits for one that waits for it.
+    /// Waits for the turn in all these lines. All calls join them in one order, so that they do not deadlock.
     ///
     /// # Errors
-    /// The line of one of them is full, or the turn does not come before `deadline`.
+    /// One of the lines is full, or the turn does not come before `deadline`.
     pub(super) async fn wait(
         self: &Arc<Self>,
         wanted: &BTreeSet<RowLine>,

@@ -1,4 +1,4 @@
-//! What may be changed of links, and what comes of it.
+//! Changes of links, and their outcomes.
 
 use crate::links::checked::CheckedContent;
 use crate::links::difference::difference;
@@ -6,18 +6,18 @@ use crate::links::model::{Link, LinkContent};
 use edgelink_wire::LinkKey;
 use serde_json::{Value as Json, json};
 
-/// What becomes of a link.
+/// A change of a link.
 pub enum LinkChange {
     /// Its content is replaced.
     Update(ChangeFn),
     /// It is deleted.
     Delete(CheckFn),
-    /// It is no longer deleted. What is given is the link as it would be.
+    /// It is restored. The function is given the link as restored.
     Restore(ChangeFn),
 }
 
 impl LinkChange {
-    /// What the audit log calls it.
+    /// The action in the audit log.
     pub(super) fn action(&self) -> &'static str {
         match self {
             Self::Update(_) => "link.update",
@@ -26,7 +26,7 @@ impl LinkChange {
         }
     }
 
-    /// What the audit log says of it.
+    /// The detail in the audit log.
     pub(super) fn detail(&self, from: &LinkContent, to: &LinkContent) -> Json {
         match self {
             Self::Update(_) => difference(from, to),
@@ -40,17 +40,17 @@ pub fn subject(key: &LinkKey) -> String {
     format!("link:{key}")
 }
 
-/// Makes the new content of the link, or refuses. It is called again after a deadlock, then with the link as it is by
-/// then.
+/// Computes the new content of the link, or refuses the change. It is called again after a deadlock, with the link as
+/// read again.
 pub type ChangeFn = Box<dyn Fn(&Link) -> Result<CheckedContent, ChangeError> + Send + Sync>;
 
-/// Whether a link may be deleted; called again like a [`ChangeFn`].
+/// Checks that a link may be deleted; called again like a [`ChangeFn`].
 pub type CheckFn = Box<dyn Fn(&Link) -> Result<(), ChangeError> + Send + Sync>;
 
 /// The link after its change, with the revision of the deletion if it was deleted. `None` if there is no such link.
 pub type ChangeOutcome = Option<Result<Link, ChangeError>>;
 
-/// Why a link is not changed.
+/// Reason why a link is not changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChangeError {
     /// A property does not fit the present link.
@@ -58,10 +58,10 @@ pub enum ChangeError {
     Invalid {
         /// The field in the API's spelling.
         field: &'static str,
-        /// What is wrong with it.
+        /// The reason why it is invalid.
         reason: String,
     },
-    /// The link is none of those that the caller may see.
+    /// The link is not visible to the caller.
     #[error("there is no such link")]
     Hidden,
     /// The link has another revision than the caller has seen.
@@ -70,7 +70,7 @@ pub enum ChangeError {
     /// Another link has the external id.
     #[error("the external id is taken")]
     ExternalIdTaken,
-    /// A link that is to be restored is not deleted.
+    /// A link to be restored is not deleted.
     #[error("the link is not deleted")]
     NotDeleted,
     /// The content of the deleted link was removed.
@@ -82,7 +82,7 @@ pub enum ChangeError {
 }
 
 impl ChangeError {
-    /// A property, in the API's spelling, that does not fit the link, and what is wrong with it.
+    /// An error about a property, in the API's spelling, that does not fit the link, with the reason.
     pub fn invalid(field: &'static str, reason: impl Into<String>) -> Self {
         let reason = reason.into();
         Self::Invalid { field, reason }

@@ -1,4 +1,4 @@
-//! How often links were followed, by tag and by list, and the deletion of their clicks.
+//! Sums of clicks of links, by tag and by list, and the deletion of clicks.
 
 use super::analytics::{JOIN_TOTALS, VISITS};
 use super::audit::{self, Actor, Entry};
@@ -11,28 +11,28 @@ use super::sql::{lookups, sql};
 use edgelink_wire::LinkKey;
 use serde_json::json;
 
-/// How often the links of a tag were followed, before they were imported as well.
+/// Clicks of the links of a tag, including imported visits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TagClicks {
     /// The tag.
     pub tag: String,
-    /// How many of its links were looked at.
+    /// Number of its links examined.
     pub links: u64,
-    /// How often those were followed.
+    /// Clicks of these links.
     pub clicks: u64,
-    /// How often by bots.
+    /// Clicks of bots among them.
     pub bots: u64,
 }
 
 impl Store {
-    /// How often the newest `most` links of each tag were followed.
+    /// Clicks of the newest `most` links of each tag.
     pub async fn tag_clicks(
         &self,
         tenant_id: u32,
         tags: &[String],
         most: u64,
     ) -> Result<Vec<TagClicks>, StoreError> {
-        let call = self.read("tag_clicks", "summing up clicks of tags");
+        let call = self.read("tag_clicks", "summing clicks of tags");
         run!(call, |session| {
             let mut sums = Vec::with_capacity(tags.len());
             for tags in lookups(tags) {
@@ -42,14 +42,14 @@ impl Store {
         })
     }
 
-    /// Notes in the audit log that the clicks of a link are deleted.
+    /// Records the deletion of the clicks of a link in the audit log.
     pub async fn note_deleted_clicks(
         &self,
         key: &LinkKey,
         clicks: u64,
         actor: &Actor,
     ) -> Result<(), StoreError> {
-        let call = self.write("note_deleted_clicks", "noting that clicks are deleted");
+        let call = self.write("note_deleted_clicks", "recording the deletion of clicks");
         run!(call, |session| {
             session.begin().await?;
             let entry = Entry {
@@ -95,7 +95,7 @@ async fn tag_clicks(
     rows.into_iter().filter_map(sum).collect()
 }
 
-/// How often links were followed in all, before they were imported as well, and how often by bots. `ids` are at most [`LONGEST`].
+/// Total clicks of links, including imported visits, and clicks of bots among them. `ids` has at most [`LONGEST`].
 pub(super) async fn sum(session: &mut Session, ids: &[u64]) -> Result<(u64, u64), Fault> {
     let index = session.dialect().force_index("PRIMARY");
     let query = sql(format!(

@@ -16,7 +16,7 @@ use sqlx::{FromRow, Row};
 use std::collections::{BTreeMap, HashMap};
 
 impl Store {
-    /// The owners of links, by their numbers; one that does not exist is left out.
+    /// The owners of links, by number; missing links are left out.
     pub async fn link_owners(&self, ids: &[u64]) -> Result<HashMap<u64, Option<u64>>, StoreError> {
         let call = self
             .read("link_owners", "finding the owners of links")
@@ -32,7 +32,7 @@ impl Store {
         })
     }
 
-    /// The link of that key, if there is one.
+    /// The link with this key, if there is one.
     pub async fn find_link(&self, key: &LinkKey) -> Result<Option<Link>, StoreError> {
         run!(
             self.read("find_link", "finding a link").of(Class::Lookups),
@@ -40,7 +40,7 @@ impl Store {
         )
     }
 
-    /// The links that there are of these keys, in no order.
+    /// The links with these keys, in no order; missing ones are left out.
     pub async fn find_links(&self, keys: &[LinkKey]) -> Result<Vec<Link>, StoreError> {
         let mut by_domain: BTreeMap<&Domain, Vec<&Code>> = BTreeMap::new();
         for key in keys {
@@ -57,7 +57,7 @@ impl Store {
         })
     }
 
-    /// The record of that key: the link, or `Absent` with the revision of its deletion.
+    /// The record of a key: the link, or `Absent` with the revision of its deletion.
     pub async fn resolve(&self, key: &LinkKey) -> Result<Record<String>, StoreError> {
         run!(
             self.read("resolve", "resolving a link").of(Class::Lookups),
@@ -65,7 +65,7 @@ impl Store {
         )
     }
 
-    /// The records of the links that there are of these keys, in no order, read together.
+    /// The records of the links with these keys, read together, in no order; missing ones are left out.
     pub async fn resolve_links(
         &self,
         keys: &[LinkKey],
@@ -94,9 +94,9 @@ impl Store {
         })
     }
 
-    /// A page of the keys of all links, deleted ones included, in the order of their numbers, after `after`. It joins nothing: the
-    /// names of domains are those in `names`, which are read with the first page, and again where a page has a domain that is not
-    /// among them.
+    /// A page of the keys of all links after `after`, deleted ones included, ordered by number. It joins nothing: the
+    /// names of domains come from `names`, which is filled with the first page, and again when a page has a domain missing in
+    /// it.
     pub async fn scan_keys(
         &self,
         names: &mut DomainNames,
@@ -123,7 +123,7 @@ impl Store {
         })
     }
 
-    /// How many links there are, deleted ones included: in MySQL by its statistics, which may be far off.
+    /// Number of links, deleted ones included: in MySQL by its statistics, which may be far off.
     pub async fn estimated_links(&self) -> Result<u64, StoreError> {
         let call = self.read("estimated_links", "estimating the number of links");
         run!(call.of(Class::Background), |session| {
@@ -134,7 +134,7 @@ impl Store {
     }
 }
 
-/// The links on a domain that have these codes.
+/// The links on a domain with these codes.
 async fn find(session: &mut Session, domain: &Domain, codes: &[&Code]) -> Result<Vec<Link>, Fault> {
     let query = sql(format!(
         "SELECT {LINK_COLUMNS} FROM links l JOIN domains d ON d.id = l.domain_id \
@@ -154,7 +154,7 @@ pub struct ScannedKey {
     pub key: String,
 }
 
-/// The row of a key, and what the next revisions follow from.
+/// The row of a key, and the basis of the next revisions.
 #[derive(Debug)]
 pub(super) struct FoundRow {
     pub(super) revisions: Revisions,
@@ -176,7 +176,7 @@ macro_rules! found_row_from {
 }
 found_row_from!(MySqlRow, SqliteRow);
 
-/// The rows of these numbers, tombstones among them, and what the next revisions follow from, as of one moment.
+/// The rows with these numbers, including tombstones, and the basis of the next revisions, read at one moment.
 pub(super) async fn found_rows(session: &mut Session, ids: &[u64]) -> Result<Vec<FoundRow>, Fault> {
     let now = session.dialect().now_micros;
     let query = sql(format!(
@@ -186,7 +186,7 @@ pub(super) async fn found_rows(session: &mut Session, ids: &[u64]) -> Result<Vec
     session.fetch_all(query.list(ids)).await
 }
 
-/// The link of that key, or its tombstone, and what the next revisions follow from, as of one moment.
+/// The link with this key, or its tombstone, and the basis of the next revisions, read at one moment.
 async fn look_up(session: &mut Session, key: &LinkKey) -> Result<FoundRow, Fault> {
     let now = session.dialect().now_micros;
     let query = sql(format!(
@@ -198,7 +198,7 @@ async fn look_up(session: &mut Session, key: &LinkKey) -> Result<FoundRow, Fault
     session.fetch_one(query).await
 }
 
-/// The record for caches. Of a link without a row, they may have any revision up to the floor.
+/// The record for caches. For a link without a row, they may have any revision up to the floor.
 fn record(found: FoundRow) -> Result<Record<String>, Fault> {
     let FoundRow { revisions, link } = found;
     let Some(row) = link else {
@@ -213,7 +213,7 @@ fn record(found: FoundRow) -> Result<Record<String>, Fault> {
     Ok(published(&revisions, row)?.record().to_owned_record())
 }
 
-/// The link of a row that is no tombstone, with the revision that is published.
+/// The link of a row that is not a tombstone, with its published revision.
 fn published(revisions: &Revisions, row: LinkRow) -> Result<Link, Fault> {
     let rev = revisions.effective(row.rev());
     let link = Link {

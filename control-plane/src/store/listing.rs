@@ -1,9 +1,9 @@
 //! Lists links, page by page.
 //!
-//! A page comes from a [`Source`]: a range of an index that has the links in the order of the list. Links that it
-//! gives are looked up by number, with all filters, until the page is full. No more than [`MAX_EXAMINED`] links are
-//! looked at, so that a filter that hardly any link meets costs no more than one that all meet; such a page is short,
-//! and has a successor.
+//! A page comes from a [`Source`]: a range of an index that has the links in the order of the list. Its links
+//! are looked up by number, with all filters, until the page is full. At most [`MAX_EXAMINED`] links are
+//! examined, so that a filter that matches hardly any link costs no more than one that matches all; such a page is
+//! short, and has a successor.
 
 mod filter;
 mod numbered;
@@ -23,10 +23,10 @@ use crate::tenancy::Scope;
 use source::{Candidate, Source};
 use std::collections::HashMap;
 
-/// The most links that are looked at for one page.
+/// The most links examined for one page.
 pub const MAX_EXAMINED: usize = 1536;
 
-/// The most links that are looked up at once.
+/// The most links looked up at once.
 const MAX_BATCH: usize = 512;
 
 impl Store {
@@ -37,7 +37,7 @@ impl Store {
         })
     }
 
-    /// Whether a link is visible, and not deleted.
+    /// True if a link is visible and not deleted.
     pub async fn has_link(&self, scope: &Scope, id: u64) -> Result<bool, StoreError> {
         let query = ListQuery::newest(scope.clone(), 1);
         run!(self.read("has_link", "looking for a link"), |session| {
@@ -47,7 +47,7 @@ impl Store {
         })
     }
 
-    /// Whether there is any link, deleted ones included.
+    /// True if there is any link, deleted ones included.
     pub async fn has_links(&self) -> Result<bool, StoreError> {
         run!(self.read("has_links", "looking for any link"), |session| {
             let query = sql("SELECT EXISTS (SELECT 1 FROM links) AS found");
@@ -63,7 +63,7 @@ async fn page(session: &mut Session, query: &ListQuery) -> Result<LinkPage, Faul
     let mut page = LinkPage::default();
     let mut place = query.after.clone();
     let mut examined = 0;
-    // One link more than asked for shows whether there is a next page.
+    // One link more than requested shows whether there is a next page.
     let mut size = limit.saturating_add(1).min(MAX_BATCH);
     loop {
         let batch = source.after(session, query, place.as_ref(), size).await?;

@@ -1,4 +1,4 @@
-//! Rows of links that a transaction has locked, to change them.
+//! Rows of links locked by a transaction in order to change them.
 
 use super::audit::{Actor, NewEntry, append_all};
 use super::dialect::Dialect;
@@ -19,16 +19,16 @@ use crate::links::model::{Link, LinkContent};
 use edgelink_wire::{LinkKey, Record};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-/// How changes are written.
+/// Context for writing changes.
 #[derive(Clone, Copy)]
 pub(super) struct Written<'a> {
-    /// Who makes them, for the audit log.
+    /// Their author, for the audit log.
     pub(super) actor: &'a Actor,
     /// The most bytes of one statement. A single row may be larger.
     pub(super) max_bytes: usize,
-    /// What writes events for webhooks, if there is anything.
+    /// Writer of webhook events; `None` without webhooks.
     pub(super) events: Option<&'a Events>,
-    /// The domains that no tenant has made.
+    /// The configured domains, which no tenant created.
     pub(super) configured: &'a Configured,
 }
 
@@ -36,11 +36,11 @@ pub(super) struct Written<'a> {
 pub(super) struct LockedRows {
     rows: HashMap<LinkKey, LockedRow>,
     revisions: Option<Revisions>,
-    /// The rows that are to be written.
+    /// The rows to be written.
     pub(super) changed: BTreeSet<LinkKey>,
     /// External ids that the changes give to links.
     claimed: HashMap<String, LinkKey>,
-    /// What the audit log is to say.
+    /// The entries for the audit log.
     entries: Vec<NewEntry>,
 }
 
@@ -48,14 +48,14 @@ struct LockedRow {
     domain_id: u32,
     link: Link,
     deleted_at: Option<u64>,
-    /// The link as the database has it; `None` if it has none, or a tombstone.
+    /// The stored link; `None` if there is none, or a tombstone.
     before: Option<Link>,
-    /// Whether there is no such row yet.
+    /// True if the row does not exist yet.
     is_new: bool,
 }
 
 impl LockedRows {
-    /// Locks the rows of these keys, tombstones among them.
+    /// Locks the rows of these keys, including tombstones.
     pub(super) async fn lock(
         session: &mut Session,
         keys: impl IntoIterator<Item = &LinkKey>,
@@ -103,7 +103,7 @@ impl LockedRows {
         Ok(())
     }
 
-    /// Leaves those links out that are to be restored on a domain that their tenant does not have any more.
+    /// Drops the rows of links to be restored on a domain that their tenant no longer owns.
     pub(super) async fn leave_out_gone(
         &mut self,
         session: &mut Session,
@@ -181,18 +181,18 @@ impl LockedRows {
         Some(Ok(row.link.clone()))
     }
 
-    /// Replaces what the audit log is to say.
+    /// Replaces the entries for the audit log.
     pub(super) fn set_entries(&mut self, entries: Vec<NewEntry>) {
         self.entries = entries;
     }
 
-    /// The link of that key, if it is not deleted.
+    /// The link with this key, if it is not deleted.
     pub(super) fn live(&self, key: &LinkKey) -> Option<&Link> {
         let row = self.rows.get(key)?;
         row.deleted_at.is_none().then_some(&row.link)
     }
 
-    /// Adds a link in memory, or replaces a deleted one, whose number it gets then.
+    /// Adds a link in memory, or replaces a deleted one and takes over its number.
     pub(super) fn put(&mut self, domain_id: u32, link: Link) -> Option<Link> {
         let revisions = self.revisions?;
         let now = revisions.now_millis();
@@ -217,13 +217,14 @@ impl LockedRows {
         Some(link)
     }
 
-    /// The number of the deleted link with that key.
+    /// The number of the deleted link with this key.
     pub(super) fn tombstone(&self, key: &LinkKey) -> Option<u64> {
         let row = self.rows.get(key)?;
         row.deleted_at.map(|_| row.link.id)
     }
 
-    /// Gives the row of a deleted link another number, so that whatever is kept of the old one is not that of a link which takes the row.
+    /// Gives the row of a deleted link another number, so that data kept under the old number does not belong to a link that takes over
+    /// the row.
     pub(super) async fn renumber(
         &mut self,
         session: &mut Session,
@@ -311,7 +312,7 @@ impl LockedRows {
         given_up.map(|(_, id)| id).collect()
     }
 
-    /// Takes external ids from links that give them up to others of the call, so that the order of writing does not matter.
+    /// Clears external ids that pass from one link of the call to another, so that the order of writing does not matter.
     async fn release_external_ids(&self, session: &mut Session) -> Result<(), Fault> {
         let given_up = self.changed_rows().filter_map(LockedRow::given_up);
         let passed_on = given_up.filter(|(_, id)| self.claimed.contains_key(*id));
@@ -323,7 +324,7 @@ impl LockedRows {
         Ok(())
     }
 
-    /// Those of the claimed external ids that links have.
+    /// The claimed external ids that links already have.
     pub(super) async fn taken_external_ids(
         &self,
         session: &mut Session,
@@ -347,7 +348,7 @@ impl LockedRow {
         (!is_kept).then_some((before.id, id))
     }
 
-    /// The record that edges get.
+    /// The record sent to edges.
     fn record(&self) -> Record<&str, Vec<u8>> {
         match self.deleted_at {
             Some(_) => Record::Absent { rev: self.link.rev },
@@ -355,7 +356,7 @@ impl LockedRow {
         }
     }
 
-    /// What has happened to the link; `None` if it is deleted as it was before. A deleted one is shown as it was.
+    /// The event of the change; `None` if the link was deleted before and still is. A deleted link is presented as before.
     fn event(&self) -> Option<(LinkEvent, &Link)> {
         match (&self.before, self.deleted_at) {
             (None, Some(_)) => None,
@@ -395,7 +396,7 @@ impl LockedRow {
     }
 }
 
-/// A changed row as its columns take it.
+/// A changed row, encoded for its columns.
 struct StoredRow<'a> {
     row: &'a LockedRow,
     stored: StoredContent,
@@ -419,7 +420,7 @@ impl<'a> StoredRow<'a> {
     }
 }
 
-/// What an INSERT of rows that are there does: it overwrites all that can change.
+/// The clause with which an INSERT overwrites all changeable columns of existing rows.
 fn overwrite(dialect: &Dialect) -> String {
     let columns = CONTENT_COLUMNS.into_iter().chain([
         "tenant_id",
@@ -435,7 +436,7 @@ fn overwrite(dialect: &Dialect) -> String {
     dialect.on_duplicate("id") + &assigned.join(",")
 }
 
-/// Locks the rows of codes on a domain, tombstones among them, in the order of the codes; their numbers.
+/// Locks the rows of codes on a domain, including tombstones, in the order of the codes. Returns their numbers.
 async fn lock_codes(
     session: &mut Session,
     domain: &str,

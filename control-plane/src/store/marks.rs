@@ -1,20 +1,21 @@
-//! What a process remembers of tables, so that it need not read them from their beginning, or again.
+//! Marks that a process caches, to avoid reading tables from their beginning, or again.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a mark counts. Then all is read once more: a transaction may have taken longer, or the database's clock have gone back.
+/// Validity of a mark. After it, everything is read once more: a transaction may have taken longer, or the database's clock may
+/// have gone back.
 const MARKED: Duration = Duration::from_secs(30);
 
-/// The most webhooks that have marks.
+/// The most webhooks with marks.
 const MAX_MARKED: usize = 256;
 
-/// How long an answer counts.
+/// Validity of a cached answer.
 const REMEMBERED: Duration = Duration::from_secs(5);
 
-/// The low-water mark of the outbox, as this process has read it last.
+/// The low-water mark of the outbox, as last read by this process.
 #[derive(Debug, Default)]
 pub(super) struct OutboxMark(AtomicU64);
 
@@ -23,7 +24,7 @@ impl OutboxMark {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Notes the mark of the row that was read last. A late answer to an earlier read does no harm: it is corrected by the next one.
+    /// Stores the mark of the row read last. A late answer to an earlier read does no harm: the next one corrects it.
     pub(super) fn set(&self, mark: u64) {
         self.0.store(mark, Ordering::Release);
     }
@@ -33,13 +34,13 @@ impl OutboxMark {
     }
 }
 
-/// From when on deliveries to webhooks wait, unix milliseconds, as this process has read it: an open snapshot keeps those that wait no more
-/// in the index, and reads begin behind them.
+/// Time of the oldest waiting delivery of each webhook, in unix milliseconds, as read by this process: an open snapshot keeps settled
+/// deliveries in the index, and reads begin behind them.
 #[derive(Debug, Default)]
 pub(super) struct DeliveryMarks(Mutex<HashMap<u64, (Instant, u64)>>);
 
 impl DeliveryMarks {
-    /// The mark of a webhook; 0 if there is none that counts.
+    /// The mark of a webhook; 0 without a valid one.
     pub(super) fn of(&self, webhook_id: u64) -> u64 {
         let marks = self.lock();
         let mark = marks.get(&webhook_id).copied();
@@ -47,7 +48,7 @@ impl DeliveryMarks {
             .map_or(0, |(_, from)| from)
     }
 
-    /// All webhooks that have marks, with them; with 0 where one counts no more.
+    /// All webhooks with their marks; 0 for an expired one.
     pub(super) fn all(&self) -> Vec<(u64, u64)> {
         let now = Instant::now();
         let of = |(id, (until, from)): (&u64, &(Instant, u64))| {
@@ -58,7 +59,7 @@ impl DeliveryMarks {
         all
     }
 
-    /// Notes a mark: a later one counts as long as the one before would have.
+    /// Stores a mark. It expires when a previous valid one would have.
     pub(super) fn note(&self, webhook_id: u64, from: u64) {
         let now = Instant::now();
         let mut marks = self.lock();
@@ -78,7 +79,7 @@ impl DeliveryMarks {
     }
 }
 
-/// The knowledge of this process whether older control planes run.
+/// Cached answer whether older control planes are running.
 #[derive(Debug, Default)]
 pub(super) struct OlderPlanes(Mutex<Option<(Instant, bool)>>);
 

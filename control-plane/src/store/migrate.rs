@@ -1,4 +1,4 @@
-//! Brings the schema up to date, and checks that the database answers.
+//! Migrates the schema, and checks that the database answers.
 
 use super::calls::{Store, run};
 use super::error::{Fault, StoreError};
@@ -9,25 +9,25 @@ use sqlx::migrate::{Migrate as _, Migrator};
 use sqlx::{Connection as _, MySqlConnection, SqliteConnection, raw_sql};
 use std::time::Duration;
 
-/// How long the lease for migrating lasts without renewal.
+/// Duration of the migration lease without renewal.
 const MIGRATION_LEASE: Duration = Duration::from_secs(20);
 
-/// The first migration that can be run again: see there.
+/// The first repeatable migration: see there.
 const FIRST_REPEATABLE: i64 = 30;
 
-/// The migrations that were run, by the driver's own name of the table.
+/// The driver's own table of applied migrations.
 const TABLE: &str = "_sqlx_migrations";
 
 impl Store {
     /// Returns `Ok` if the database answers.
     pub async fn ping(&self) -> Result<(), StoreError> {
-        run!(self.read("ping", "asking for a sign of life"), |session| {
+        run!(self.read("ping", "pinging the database"), |session| {
             session.execute(sql("SELECT 1")).await.map(drop)
         })
     }
 
-    /// Brings the schema up to date, and names of accounts into their form. A newer schema is left as it is: later versions only add
-    /// what earlier ones can do without, so that a downgrade is possible.
+    /// Migrates the schema, and normalizes names of accounts. A newer schema is left unchanged: later versions only make additions
+    /// that earlier ones can ignore, so that a downgrade is possible.
     pub async fn migrate(&self) -> Result<(), StoreError> {
         let owner = format!("{:016x}", getrandom::u64().unwrap_or_default());
         while !self.take_migration(&owner, MIGRATION_LEASE).await? {
@@ -46,7 +46,7 @@ impl Store {
             loop {
                 tokio::time::sleep(MIGRATION_LEASE / 4).await;
                 if let Err(error) = self.take_migration(&owner, MIGRATION_LEASE).await {
-                    tracing::warn!(%error, "the lease for migrating the schema is renewed later");
+                    tracing::warn!(%error, "failed to renew the migration lease; retrying");
                 }
             }
         };
@@ -54,7 +54,7 @@ impl Store {
             migrated = migrating => migrated,
             () = renewing => Ok(()),
         };
-        // By the same process alone, as the schema.
+        // Only by the process that holds the lease, like the schema.
         let migrated = match migrated {
             Ok(()) => self.normalize_names().await,
             Err(error) => Err(error),
@@ -64,11 +64,11 @@ impl Store {
         migrated
     }
 
-    /// Takes or renews the lease for migrating; `false` if another owner has it. SQLite needs none: the transaction of
-    /// the migrations has the whole file for itself.
+    /// Takes or renews the migration lease; `false` if another owner has it. SQLite needs none: the transaction of
+    /// the migrations has the whole file to itself.
     async fn take_migration(&self, owner: &str, time: Duration) -> Result<bool, StoreError> {
         let duration_millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        let call = self.write("take_migration", "asking who migrates the schema");
+        let call = self.write("take_migration", "taking the migration lease");
         run!(call, |session| {
             match session.unbounded() {
                 PooledConnection::Sqlite(_) => return Ok(true),
@@ -89,7 +89,7 @@ pub(super) fn sqlite() -> Migrator {
     sqlx_macros::migrate!("migrations/sqlite")
 }
 
-/// A row, because named locks are those of one server, and a cluster has several.
+/// Creates the lease as a row, because named locks belong to one server, and a cluster has several.
 async fn add_migration_lease(connection: &mut MySqlConnection) -> Result<(), Fault> {
     for statement in [
         "CREATE TABLE IF NOT EXISTS migration_lease (id TINYINT UNSIGNED NOT NULL PRIMARY KEY, \
@@ -119,10 +119,10 @@ async fn take_migration(
     Ok(session.autocommit(take).await? > 0)
 }
 
-/// Runs what is missing, one by one: before each it is asked whether another instance has taken the lease over, because this one was
-/// stopped for that long, or the cluster was.
+/// Runs missing migrations one by one. Before each it checks that no other instance has taken over the lease, because this one or
+/// the cluster was stopped for that long.
 async fn migrate_mysql(connection: &mut MySqlConnection, owner: &str) -> Result<(), Fault> {
-    // The migrator's own lock waits with a negative timeout, which MariaDB takes for none at all.
+    // The migrator's own lock waits with a negative timeout, which MariaDB treats as no waiting at all.
     let mut migrator = mysql();
     migrator.set_locking(false);
     migrator.set_ignore_missing(true);
@@ -141,12 +141,12 @@ async fn migrate_mysql(connection: &mut MySqlConnection, owner: &str) -> Result<
         let migrated = migrator.run_direct(Some(version), connection, false).await;
         migrated.map_err(sqlx::Error::from)?;
     }
-    // None is missing any more: it sees that they are those of this version.
+    // None is missing any more: this verifies that they match this version.
     let migrated = migrator.run_direct(None, connection, false).await;
     Ok(migrated.map_err(sqlx::Error::from)?)
 }
 
-/// An error if another instance migrates.
+/// Fails if another instance is migrating.
 async fn check_lease(connection: &mut MySqlConnection, owner: &str) -> Result<(), Fault> {
     let has_lease = sqlx::query_scalar(
         "SELECT EXISTS (SELECT 1 FROM migration_lease WHERE id = 1 AND owner = ?)",
@@ -160,7 +160,7 @@ async fn check_lease(connection: &mut MySqlConnection, owner: &str) -> Result<()
 }
 
 async fn migrate_sqlite(connection: &mut SqliteConnection) -> Result<(), Fault> {
-    // The migrator takes no lock on SQLite. Inside of this transaction its own ones are savepoints.
+    // The migrator takes no lock on SQLite. Inside this transaction its own ones are savepoints.
     let mut migrator = sqlite();
     migrator.set_ignore_missing(true);
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
@@ -171,7 +171,7 @@ async fn migrate_sqlite(connection: &mut SqliteConnection) -> Result<(), Fault> 
     Ok(transaction.commit().await?)
 }
 
-/// Removes the mark of a migration whose process has ended in between, so that it is run again. A statement that
+/// Removes the row of a migration whose process was interrupted, so that it is run again. A statement that
 /// changes a table ends a transaction, so there is no other way back.
 async fn forget_cut_off(connection: &mut MySqlConnection) -> Result<(), Fault> {
     let has_any: bool = sqlx::query_scalar(
@@ -196,10 +196,10 @@ mod tests {
     /// The last migration from before the rule.
     const BEFORE: i64 = 102;
 
-    /// What takes something away, or makes it another thing. SQLite has one process, and may copy a table into another form.
+    /// Words of destructive statements. SQLite has one process, and may rebuild a table.
     const REFUSED: [&str; 5] = ["DROP", "RENAME", "CHANGE", "MODIFY", "TRUNCATE"];
 
-    /// What a migration does that the version before cannot work with.
+    /// The part of a migration that breaks the previous version.
     fn refused(sql: &str) -> Option<String> {
         let code = sql.lines().map(|line| line.split("--").next());
         let code: Vec<&str> = code.flatten().flat_map(str::split_whitespace).collect();
@@ -210,7 +210,7 @@ mod tests {
         found.map(str::to_owned).or_else(|| needed_column(&code))
     }
 
-    /// A column that is added and has to be given, which the version before does not know.
+    /// An added column without a default, which the previous version would not fill.
     fn needed_column(code: &str) -> Option<String> {
         let clauses = code.split("ADD ").skip(1);
         let mut clauses = clauses.filter_map(|clause| clause.split([';', '\'']).next());

@@ -1,4 +1,4 @@
-//! Moves a link to another code or domain: in one transaction the new one exists, and the old one is deleted or stays.
+//! Moves a link to another code or domain: one transaction creates the new link, and deletes or keeps the old one.
 
 use super::analytics;
 use super::audit::{Actor, NewEntry};
@@ -18,9 +18,9 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::Ordering;
 
 impl Store {
-    /// Moves a link if `check` allows it, which gives its content at the new place. `None` if there is no such link. At the new place it
-    /// has the number `id`, also if it takes the row of a deleted link there; only if visits of one of the two are limited, it has
-    /// the number of that one.
+    /// Moves a link if `check`, which returns its new content, allows it. `None` if there is no such link. It gets the number `id`, even
+    /// if it takes over the row of a deleted link; only if uses of either of these are limited, it gets the number of the deleted
+    /// one.
     pub async fn move_link(
         &self,
         wanted: &LinkMove,
@@ -28,7 +28,7 @@ impl Store {
         check: ChangeFn,
         actor: &Actor,
     ) -> Result<Option<Result<Moved, MoveError>>, StoreError> {
-        // So that a domain without a row gets one before links are locked.
+        // Inserts the row of the domain, if missing, before links are locked.
         self.remembered_domain_key(&wanted.to.domain).await?;
         let call = self.write("move_link", "moving a link").locking([
             RowLine::Link(wanted.from.clone()),
@@ -52,36 +52,36 @@ impl Store {
     }
 }
 
-/// Where a link moves.
+/// Request to move a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkMove {
-    /// Where it is.
+    /// Its present key.
     pub from: LinkKey,
-    /// Where it will be.
+    /// Its new key.
     pub to: LinkKey,
-    /// Whether a link to the same target stays, without the external id.
+    /// True to keep the old link to the same target, without the external id.
     pub keeps_old: bool,
 }
 
 /// A link that has moved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Moved {
-    /// The link at its new place.
+    /// The link under its new key.
     pub link: Link,
-    /// The link at its old place, with the revision of its deletion if it was deleted. `None` if it stays as it was.
+    /// The link under its old key, with the revision of its deletion if it was deleted. `None` if it is unchanged.
     pub old: Option<Link>,
 }
 
-/// Why a link is not moved.
+/// Reason why a link is not moved.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MoveError {
     /// The link does not allow it.
     #[error(transparent)]
     Refused(ChangeError),
-    /// Another link is at the new place.
+    /// Another link has the new key.
     #[error("the code is taken")]
     CodeTaken,
-    /// The tenant of the link does not have the domain any more.
+    /// The tenant of the link no longer owns the domain.
     #[error("the domain is gone")]
     DomainGone,
     /// Another link has the number. The caller takes the next one.
@@ -89,10 +89,10 @@ pub enum MoveError {
     NumberTaken,
 }
 
-/// The number of the link at its new place, and how it is written.
+/// The number of the moved link, and the context for writing it.
 struct Place<'a> {
     id: u64,
-    /// The greatest token of the publisher that this process has read.
+    /// The greatest token of the publisher read by this process.
     token: u64,
     written: Written<'a>,
 }
@@ -107,7 +107,7 @@ async fn relocate(
     let moved = relocate_locked(session, wanted, place, check).await;
     match moved {
         Ok(Some(Ok(_))) => session.commit(2).await?,
-        // The connection is of no use after any other fault.
+        // The connection is unusable after any other fault.
         Err(fault) if !fault.is_duplicate() => return Err(fault),
         _ => session.rollback().await?,
     }
@@ -166,7 +166,7 @@ async fn relocate_locked(
     if let Some(tombstone) = rows.tombstone(to)
         && !visits::is_any(session, &[tombstone, original.id]).await?
     {
-        // Its clicks may be many: they stay with its number until they are purged, as where a new link takes its row.
+        // It may have many clicks: they stay with its number until purged, as when a new link takes over its row.
         rows.renumber(session, to, place.id).await?;
         analytics::forget_total(session, tombstone).await?;
     }
@@ -176,7 +176,7 @@ async fn relocate_locked(
         domain: to.domain.clone(),
         code: to.code.clone(),
         content,
-        // They are counted once.
+        // Imported visits are counted only once.
         imported_visits: if *keeps_old {
             0
         } else {
@@ -190,14 +190,14 @@ async fn relocate_locked(
     if let Some(link) = &link {
         visits::carry(session, &moved_from, link.id, *keeps_old).await?;
         if link.id != place.id {
-            // Those of the deleted link that was there. Visits of links with a limit, which workers give back, go by its number.
+            // Removes the clicks of the deleted link. Uses of limited links, which workers return, refer to its number.
             while !analytics::remove(session, &[link.id]).await? {}
         }
     }
     Ok(link.map(|link| Ok(Moved { link, old })))
 }
 
-/// What the audit log says at both places.
+/// The entries in the audit log for both keys.
 fn entries(wanted: &LinkMove) -> Vec<NewEntry> {
     let entry = |key: &LinkKey, detail: Json| NewEntry {
         action: "link.move",

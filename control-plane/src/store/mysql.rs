@@ -19,22 +19,22 @@ const CONTEXT: &str = "connecting to the MySQL database";
 /// The most bytes of one INSERT, where the server's `max_allowed_packet` allows them.
 const MAX_BYTES: usize = 4 << 20;
 
-/// How many prepared statements a connection keeps: each kind of list in each of its lengths, and some more. An evicted
-/// statement costs what [`super::sql`] says.
+/// Number of prepared statements cached by a connection: each kind of list in each of its lengths, and some more. For the
+/// cost of an evicted statement see [`super::sql`].
 const STATEMENTS_KEPT: usize = 256;
 
-/// A connection that was idle for longer is checked before it is used: the server may have restarted meanwhile.
+/// Idle time after which a connection is checked before use: the server may have restarted meanwhile.
 const MAX_UNCHECKED_IDLE: Duration = Duration::from_secs(1);
 
-/// The server ends a SELECT after so many times `store.timeout_ms`; this process gives it up after one.
+/// Multiple of `store.timeout_ms` after which the server aborts a SELECT; this process gives up after one.
 const ABANDONED: u32 = 2;
 
-/// MariaDB's limit is one for all statements, and a commit of many rows may take longer: it is no shorter than this.
+/// Least limit on MariaDB, which has one for all statements: a commit of many rows may take long.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// Has every statement and transaction on a Galera node begin when the node has applied all that was committed on any node
-/// before. Otherwise a process that has read a token on one node would take another node, which is behind, for a database
-/// that went back; a change that was just acknowledged would be missing in what edges are given.
+/// Makes every statement and transaction on a Galera node wait until the node has applied all earlier commits of any node.
+/// Otherwise a process that has read a token on one node would mistake a lagging node for a database
+/// that went back, and a change just acknowledged would be missing in records sent to edges.
 const SEE_ALL: &str = "SET SESSION wsrep_sync_wait = 7";
 
 /// Connects to the server, or to one of several.
@@ -99,7 +99,7 @@ fn pool_options(
         })
 }
 
-/// What each server of the database says of itself, by its name.
+/// The state of each database server, by name.
 pub(super) async fn servers(config: &StoreConfig) -> Result<Vec<(String, Known)>, StoreError> {
     let nodes = nodes(config)?;
     Ok(nodes.standings().await)
@@ -119,11 +119,11 @@ fn options(url: MySqlConnectOptions) -> MySqlConnectOptions {
         // The whole mode is set in `prepare`.
         .pipes_as_concat(false)
         .no_engine_substitution(false)
-        // Statements hold the targets of customers, and a batch has megabytes of them.
+        // Statements contain the targets of customers, megabytes of them in a batch.
         .disable_statement_logging()
 }
 
-/// The settings that the server reports; it may be another one after a failover.
+/// The settings reported by the server, which may be another one after a failover.
 #[derive(Debug)]
 struct ServerSettings {
     max_bytes: Arc<AtomicUsize>,
@@ -139,7 +139,7 @@ impl Default for ServerSettings {
     }
 }
 
-/// Sets what every statement relies on, whatever the server's defaults are.
+/// Sets the session variables that statements rely on, whatever the server's defaults are.
 async fn prepare(
     connection: &mut MySqlConnection,
     server: &ServerSettings,
@@ -181,7 +181,7 @@ async fn prepare(
     if is_galera(connection).await? {
         raw_sql(SEE_ALL).execute(connection).await?;
     }
-    // Half of it, because the sizes of rows are estimates.
+    // Half of it, because the row sizes are estimates.
     let packet = usize::try_from(packet / 2).unwrap_or(MAX_BYTES);
     server
         .max_bytes
@@ -191,9 +191,9 @@ async fn prepare(
     Ok(())
 }
 
-/// What optimizers do, or not, by their statistics, and what no statement here wants. A buffer for a join (MariaDB has a variable for it:
-/// `join_cache_level`) ends the order of an index: all rows would be read, and sorted, before the first one of a page is answered. A
-/// subquery that is materialized reads all rows of its table, where each row of a page asks for few.
+/// Optimizations chosen by statistics that harm all statements here. A join buffer (in MariaDB by the variable `join_cache_level`)
+/// destroys the order of an index: all rows would be read and sorted before the first one of a page is returned. A
+/// materialized subquery reads all rows of its table, although each row of a page needs few.
 const SWITCHED_OFF: [&str; 6] = [
     "batched_key_access",
     "block_nested_loop",
@@ -203,7 +203,7 @@ const SWITCHED_OFF: [&str; 6] = [
     "subquery_to_derived",
 ];
 
-/// The setting of `optimizer_switch` for it. A switch that the server does not have would be an error.
+/// The value of `optimizer_switch` that switches them off. A switch unknown to the server would be an error.
 fn switched_off(switches: &str) -> String {
     let has = |name: &&&str| {
         let mut switches = switches.split(',');
@@ -214,7 +214,7 @@ fn switched_off(switches: &str) -> String {
     off.join(",")
 }
 
-/// Lets statements take any time, as those of migrations may.
+/// Removes the time limit of statements, for migrations.
 pub(super) async fn lift_limits(connection: &mut MySqlConnection) -> Result<(), sqlx::Error> {
     let version = "SELECT CONVERT(VERSION() USING utf8mb4)";
     let version: String = sqlx::query_scalar(version)
@@ -228,8 +228,8 @@ pub(super) async fn lift_limits(connection: &mut MySqlConnection) -> Result<(), 
     raw_sql(set).execute(connection).await.map(drop)
 }
 
-/// The setting by which what was committed can be lost, and its value; `None` if all is written to disk with each commit. `sync`: that of the
-/// binary log, if there is one, by which a server that starts after a crash decides what was committed.
+/// The setting that risks losing commits, and its value; `None` if each commit is written to disk. `sync`: the `sync_binlog` of
+/// the binary log, if there is one, which decides after a crash which transactions are committed.
 fn not_durable(flush: i64, sync: Option<i64>) -> Option<(&'static str, i64)> {
     match (flush, sync) {
         (1, None | Some(1)) => None,
@@ -247,7 +247,7 @@ fn warn_unless_durable(found: Option<(&'static str, i64)>, warned: &AtomicBool) 
         tracing::warn!(
             setting,
             value,
-            "links that were acknowledged can be lost when the database crashes: the setting should be 1"
+            "acknowledged links can be lost when the database crashes; the setting should be 1"
         );
     }
 }
@@ -262,7 +262,7 @@ async fn check(
     Ok(true)
 }
 
-/// How long InnoDB waits for a lock, in whole seconds: less than the statement timeout if possible, so that the server
+/// Lock wait timeout of InnoDB, in whole seconds: less than the statement timeout if possible, so that the server
 /// answers and the connection stays usable.
 fn lock_wait(statement_timeout: Duration) -> u64 {
     let seconds = statement_timeout.as_secs();

@@ -1,4 +1,4 @@
-//! Names of accounts that an earlier version has written, in the form of [`AccountName`].
+//! Normalizes names of accounts from earlier versions to the form of [`AccountName`].
 
 use super::accounts::lock_tenant;
 use super::audit::{Actor, Entry, append};
@@ -10,7 +10,7 @@ use super::sql::{Value, sql};
 use crate::tenancy::AccountName;
 use serde_json::json;
 
-/// Names that are read at once.
+/// Number of names read at once.
 const PAGE: u32 = 1_000;
 
 /// A table with names of accounts.
@@ -47,7 +47,7 @@ impl Row {
         AccountName::parse(&self.name).is_ok_and(|name| name.as_str() == self.name)
     }
 
-    /// The names that it may get, the best first. An account that has the first already keeps it.
+    /// The names that it may get, the best first.
     fn candidates(&self, kind: &str) -> impl Iterator<Item = AccountName> {
         let numbered = |stored: &str| AccountName::with_number(stored, kind, self.id);
         let normal = AccountName::parse(&self.name).ok();
@@ -58,8 +58,8 @@ impl Row {
 }
 
 impl Store {
-    /// Renames tenants and users whose name is not in the form of [`AccountName`]. Where another one has that name, the number
-    /// of the account is added. The audit log says so, and the log names each of them.
+    /// Renames tenants and users whose name is not in the form of [`AccountName`]. If that name is taken, the number
+    /// of the account is added. Each renaming is recorded in the audit log, and logged.
     pub(super) async fn normalize_names(&self) -> Result<(), StoreError> {
         for table in TABLES {
             let mut after = 0;
@@ -90,11 +90,11 @@ impl Store {
         let (id, tenant, from) = (row.id, row.tenant_id, &row.name);
         match renamed {
             Renaming::To(to) => {
-                tracing::warn!(kind, id, tenant, %from, %to, "the name of an account was not normalized, or another one has it so: it is renamed");
+                tracing::warn!(kind, id, tenant, %from, %to, "renamed an account whose name was not normalized");
             }
             Renaming::Meanwhile => {}
             Renaming::Impossible => {
-                tracing::error!(kind, id, tenant, %from, "an account keeps a name that is not normalized, because others have all that it could get: rename it by its id");
+                tracing::error!(kind, id, tenant, %from, "failed to normalize the name of an account, as all candidates are taken; rename it by its id");
             }
         }
         Ok(())
@@ -112,13 +112,13 @@ async fn page(session: &mut Session, table: NamedTable, after: u64) -> Result<Ve
 /// The outcome for an account whose name was not normalized.
 enum Renaming {
     To(AccountName),
-    /// It has got another name by a request.
+    /// A request has renamed it meanwhile.
     Meanwhile,
     /// Each name that it could get is taken.
     Impossible,
 }
 
-/// Gives an account the first name that no other one has.
+/// Gives an account the first candidate name that is free.
 async fn rename(session: &mut Session, table: NamedTable, row: &Row) -> Result<Renaming, Fault> {
     lock_tenant(session, row.tenant_id).await?;
     for name in row.candidates(table.kind) {

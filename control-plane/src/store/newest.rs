@@ -1,13 +1,13 @@
-//! The newest that this process has read of the row of the publisher.
+//! The newest row of the publisher read by this process.
 
 use std::sync::{Mutex, PoisonError};
 
-/// The newest row of the publisher that this process has read: its token, and the generation in which numbers were
-/// skipped last by the row with that token; generations of a lost database may be higher.
+/// The newest row of the publisher read by this process: its token, and the generation in which numbers were
+/// last skipped according to the row with that token; generations of a lost database may be higher.
 ///
-/// A row with a lower token is that of a database that went back, and no number is drawn from it: another process may
-/// have been given the same. Once the publisher has repaired it, its token is higher, and the numbers after those of
-/// before. A process that has read nothing of what was lost draws until then, as long as no other one has repaired the
+/// A row with a lower token comes from a database that went back, and no number is drawn from it: another process may
+/// have drawn the same one. Once the publisher has repaired it, its token is higher, and its numbers follow the earlier
+/// ones. A process that has not read any of the lost state continues to draw until another one has repaired the
 /// database.
 #[derive(Debug, Default)]
 pub(super) struct NewestRow(Mutex<(u64, u64)>);
@@ -18,12 +18,12 @@ impl NewestRow {
         self.read().0
     }
 
-    /// The generation in which numbers were skipped last.
+    /// The generation in which numbers were last skipped.
     pub(super) fn skipped_in(&self) -> u64 {
         self.read().1
     }
 
-    /// Notes a row that was read; whether the database went back since the one before.
+    /// Records a row that was read. Returns true if the database went back since the previous one.
     pub(super) fn note(&self, token: u64, skipped_in: u64) -> bool {
         let mut newest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if token < newest.0 {

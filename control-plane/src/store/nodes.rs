@@ -1,8 +1,8 @@
 //! The servers that `store.url` names, of which a process uses one at a time: the nodes of a Galera cluster, or a primary and
-//! those that may follow it.
+//! its replicas, which may be promoted.
 //!
-//! The one in use is kept as long as it takes writes. A failure that may be its end makes the next call ask all of them; and all are
-//! asked now and then, so that processes of one cluster come back to the same node.
+//! The one in use is kept as long as it takes writes. A failure that may mean its loss makes the next call query all of them; they are
+//! also queried periodically, so that the processes of one cluster return to the same node.
 
 mod standing;
 
@@ -19,53 +19,53 @@ use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
-/// A server has this part of `store.timeout_ms` to say whether it takes writes while a call waits.
+/// Divisor of `store.timeout_ms` for the time in which servers must answer while a call waits.
 const SHARE_OF_TIMEOUT: u32 = 3;
 
-/// How long calls go on with the server in use after none was found to be better.
+/// Time for which calls continue to use the current server after no better one was found.
 const UNDECIDED_PAUSE: Duration = Duration::from_secs(1);
 
-/// The servers of a database.
+/// The database servers.
 #[derive(Debug)]
 pub(super) struct Nodes {
     servers: Vec<MySqlConnectOptions>,
     times: Times,
-    /// Whether the one in use is to be asked before the next call.
+    /// True if the one in use is to be queried before the next call.
     is_suspected: AtomicBool,
     choosing: Mutex<()>,
-    /// How often they were asked.
+    /// Number of times they were queried.
     rounds: AtomicU64,
     state: StdMutex<State>,
 }
 
-/// How long things take.
+/// Timeout and period of queries.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
     /// `store.timeout_ms`.
     pub(super) timeout: Duration,
-    /// How often all servers are asked.
+    /// Interval between queries of all servers.
     pub(super) period: Duration,
 }
 
-/// The server in use, and what else is known.
+/// The server in use, and the state of its choice.
 #[derive(Debug)]
 struct State {
-    /// Its place; `None` before the first choice.
+    /// Its index; `None` before the first choice.
     used: Option<usize>,
-    /// When it took the place of another one.
+    /// The time at which it replaced another one.
     since: Option<Instant>,
-    /// Of each server whether it once took no writes.
+    /// For each server, true if it once refused writes.
     was_replica: Vec<bool>,
-    /// Until when none is asked, as the last answers were of no use.
+    /// Time until which none is queried, as the last answers were inconclusive.
     quiet_until: Option<Instant>,
-    /// When all are asked next.
+    /// Time of the next query of all servers.
     next_check: Instant,
-    /// What was logged of them last.
+    /// The last logged complaint about them.
     complaint: Option<Choice>,
 }
 
 impl Nodes {
-    /// The servers of a URL, of which each begins with `options`. Several have commas in between.
+    /// The servers of a URL, separated by commas, each with `options` applied.
     pub(super) fn new(
         url: &str,
         times: Times,
@@ -96,7 +96,7 @@ impl Nodes {
     /// Chooses the first server to be used.
     ///
     /// # Errors
-    /// What each of several servers says, if none of them can be chosen without doubt.
+    /// A description of the answers of all servers, if there are several and none can be chosen safely.
     pub(super) async fn start(&self) -> Result<(), String> {
         if self.servers.len() == 1 {
             return Ok(());
@@ -111,7 +111,7 @@ impl Nodes {
         }
     }
 
-    /// What each server says, by its name. For those who look, and choose none.
+    /// The answer of each server, by name. For diagnosis: none is chosen.
     pub(super) async fn standings(&self) -> Vec<(String, Known)> {
         let known = self.ask_all(self.times.timeout).await;
         self.servers.iter().map(name).zip(known).collect()
@@ -122,20 +122,20 @@ impl Nodes {
         &self.servers[self.place()]
     }
 
-    /// Whether a connection of that age goes to the server in use, as far as can be said.
+    /// True if a connection of this age presumably leads to the server in use.
     pub(super) fn is_current(&self, age: Duration) -> bool {
         let since = self.lock().since;
         since.is_none_or(|since| age <= since.elapsed())
     }
 
-    /// Has the next call ask the servers, as the one in use may have failed.
+    /// Makes the next call query the servers, as the one in use may have failed.
     pub(super) fn suspect(&self) {
         self.is_suspected
             .store(self.servers.len() > 1, Ordering::Release);
     }
 
-    /// Chooses a server where the one in use is suspected, and has another task do so where that is due. All `pools` connect to it
-    /// from now on.
+    /// Chooses a server again if the one in use is suspected, or in another task if the periodic check is due. All `pools` connect to
+    /// it from then on.
     pub(super) async fn settle(self: &Arc<Self>, pools: &Arc<[MySqlPool]>) {
         if self.servers.len() == 1 {
             return;
@@ -148,7 +148,7 @@ impl Nodes {
         }
     }
 
-    /// One call asks; those that come meanwhile wait for what it is told.
+    /// One call queries the servers; calls that arrive meanwhile wait for its result.
     async fn choose_again(&self, pools: &[MySqlPool]) {
         let rounds = self.rounds.load(Ordering::Acquire);
         let _turn = self.choosing.lock().await;
@@ -165,7 +165,7 @@ impl Nodes {
         }
     }
 
-    /// Asks all servers beside the calls that go on.
+    /// Queries all servers while calls continue.
     async fn check(&self, pools: &[MySqlPool]) {
         let Ok(_turn) = self.choosing.try_lock() else {
             return;
@@ -175,7 +175,7 @@ impl Nodes {
         self.follow(&known, Prefer::First, pools);
     }
 
-    /// Uses the server that follows from what is known; whether there is one.
+    /// Switches to the server chosen by the answers. Returns true if there is one.
     fn follow(&self, known: &[Known], prefer: Prefer, pools: &[MySqlPool]) -> bool {
         let choice = self.choose(known, prefer);
         self.complain(choice, known);
@@ -192,7 +192,7 @@ impl Nodes {
             tracing::warn!(
                 from = name(&self.servers[used]),
                 to = name(server),
-                "another server of the database is used from now on"
+                "switched to another database server"
             );
             for pool in pools {
                 pool.set_connect_options(server.clone());
@@ -204,7 +204,7 @@ impl Nodes {
     fn choose(&self, known: &[Known], prefer: Prefer) -> Choice {
         let mut state = self.lock();
         let choice = choose(known, state.used, &state.was_replica, prefer);
-        // One that has taken writes beside another one was not made the primary.
+        // A server that took writes at the same time as another one was not promoted.
         let are_apart = are_apart(known);
         for (was_replica, known) in state.was_replica.iter_mut().zip(known) {
             *was_replica = !are_apart && (*was_replica || is_standing(known, Standing::Refuses));
@@ -212,7 +212,7 @@ impl Nodes {
         choice
     }
 
-    /// What is wrong with the servers, for a person.
+    /// Human-readable description of the problem with the servers.
     fn complaint(&self, choice: Choice, known: &[Known]) -> String {
         let what = match choice {
             Choice::Several => {
@@ -233,10 +233,10 @@ impl Nodes {
         format!("{what} ({})", said.collect::<Vec<_>>().join("; "))
     }
 
-    /// Logs what is wrong, once.
+    /// Logs a problem, once.
     fn complain(&self, choice: Choice, known: &[Known]) {
         let choice = match choice {
-            // The one in use goes on, but a process that starts will not.
+            // The one in use stays in use, but a starting process would refuse it.
             Choice::Use(_) if are_apart(known) => Choice::Several,
             choice => choice,
         };
@@ -244,17 +244,17 @@ impl Nodes {
         let before = std::mem::replace(&mut self.lock().complaint, complaint);
         if let Some(choice) = complaint.filter(|_| before != complaint) {
             let why = self.complaint(choice, known);
-            tracing::error!(why, "the servers of the database");
+            tracing::error!(why, "cannot choose a database server; keeping the last");
         }
     }
 
-    /// What each server says, in their order.
+    /// Queries all servers; the answers are in their order.
     async fn ask_all(&self, patience: Duration) -> Vec<Known> {
         let known = self.ask_unless_ready(patience, None).await;
         known.unwrap_or_default()
     }
 
-    /// The same; `None` as soon as the server at that place says that all is well with it.
+    /// Queries all servers; `None` as soon as the server at index `place` answers that it is ready.
     async fn ask_unless_ready(
         &self,
         patience: Duration,
@@ -284,7 +284,7 @@ impl Nodes {
             && quiet_until().is_none_or(|until| until <= Instant::now())
     }
 
-    /// Whether all are to be asked now, by the caller.
+    /// True if the caller is to query all servers now.
     fn is_check_due(&self) -> bool {
         let (mut state, now) = (self.lock(), Instant::now());
         let is_due = state.next_check <= now;
@@ -315,7 +315,7 @@ fn split(url: &str) -> Vec<String> {
     hosts.split(',').map(url).collect()
 }
 
-/// How the servers and the database of a URL are called: `MySQL database links at one:3306, two:3306`.
+/// Display name of the servers and the database of a URL: `MySQL database links at one:3306, two:3306`.
 pub(super) fn names(url: &str) -> String {
     let servers = split(url);
     let servers = servers.iter().map(|url| MySqlConnectOptions::from_str(url));
@@ -326,7 +326,7 @@ pub(super) fn names(url: &str) -> String {
     format!("MySQL database {database} at {}", places.join(", "))
 }
 
-/// How the log names a server.
+/// Name of a server in the log.
 fn name(server: &MySqlConnectOptions) -> String {
     format!("{}:{}", server.get_host(), server.get_port())
 }
@@ -356,7 +356,7 @@ mod tests {
         }
     }
 
-    /// The port of a server that lets anyone connect and says nothing, and counts them.
+    /// The port of a server that accepts connections, counts them, and never answers.
     async fn silent(count: &Arc<AtomicU64>) -> u16 {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (port, count) = (listener.local_addr().unwrap().port(), Arc::clone(count));

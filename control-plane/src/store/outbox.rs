@@ -1,9 +1,9 @@
-//! The outbox: changes of links on their way to the feed. A row has the changes of one transaction, or a part of them.
+//! The outbox: changes of links in transit to the feed. A row has the changes of one transaction, or a part of them.
 //!
 //! Reads begin behind a low-water mark, up to which rows were removed: while a snapshot is open (a dump, a long transaction), the
-//! database keeps what was removed, and a read from the beginning walks all of it. Numbers are given out before transactions
-//! commit, so the mark stays behind what was removed by more than transactions take, and whatever a transaction leaves below it
-//! nevertheless is found by [`Store::oldest_of`].
+//! database keeps removed rows, and a read from the beginning walks all of them. Numbers are assigned before transactions
+//! commit, so the mark lags behind the removed rows by longer than transactions take, and rows that a transaction still leaves below
+//! it are found by [`Store::oldest_of`].
 
 use super::calls::{Store, run};
 use super::classes::Class;
@@ -18,11 +18,11 @@ use std::fmt::Display;
 use std::io::Write;
 use std::str::Utf8Error;
 
-/// The most bytes of keys and records in a batch. It bounds what is read and published at once.
+/// The most bytes of keys and records in a batch, the unit of reading and publishing.
 pub const MAX_BATCH_BYTES: usize = 64 << 10;
 
 impl Store {
-    /// How much waits to be published, above the low-water mark.
+    /// Size of the outbox above the low-water mark.
     pub async fn outbox_size(&self) -> Result<OutboxSize, StoreError> {
         let mark = self.publisher().await?.outbox_mark;
         let call = self
@@ -43,7 +43,7 @@ impl Store {
         })
     }
 
-    /// Lowers the low-water mark of the outbox below that row; `false`, and nothing happens, if `token` is not the newest one.
+    /// Lowers the low-water mark of the outbox below a row; returns `false` without a change if `token` is not the newest one.
     pub async fn lower_outbox_mark(&self, token: u64, row: u64) -> Result<bool, StoreError> {
         let call = self
             .write("lower_outbox_mark", "lowering the mark of the outbox")
@@ -63,16 +63,16 @@ impl Store {
     }
 }
 
-/// How much waits to be published.
+/// Size of the outbox.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutboxSize {
     /// Rows, counted up to 100,000.
     pub rows: u64,
-    /// How long the oldest row has waited, in milliseconds.
+    /// Age of the oldest row, in milliseconds.
     pub age_millis: u64,
 }
 
-/// Changes that a transaction writes to the outbox, in batches.
+/// Changes written to the outbox by a transaction, in batches.
 #[derive(Debug, Default)]
 pub(super) struct OutboxBatches(Vec<NewBatch>);
 
@@ -84,7 +84,7 @@ struct NewBatch {
 }
 
 impl OutboxBatches {
-    /// Adds the record of a key, of a link or a domain.
+    /// Adds the record of a link key or a domain key.
     pub(super) fn push(&mut self, key: &impl Display, record: &Record<&str>) {
         let change = LONGEST_KEY + record.max_length();
         if self.0.last().is_none_or(|batch| !batch.has_room(change)) {
@@ -97,7 +97,7 @@ impl OutboxBatches {
         }
     }
 
-    /// Appends the statement that adds all of them at `now`, unix milliseconds, to a text.
+    /// Appends the statement that adds all of them at `now`, in unix milliseconds, to a text.
     pub(super) fn insert_literally(&self, text: &mut String, now: u64) {
         let rows = self.0.iter().map(|batch| batch.values(now));
         insert_literally(text, INSERT, rows);
@@ -114,7 +114,7 @@ impl OutboxBatches {
     }
 }
 
-/// The most bytes of a key, and of what stands in front of key and record.
+/// The most bytes of a key, plus the lengths in front of key and record.
 const LONGEST_KEY: usize = MAX_DOMAIN_LENGTH + 1 + MAX_CODE_LENGTH + 8;
 
 const INSERT: &str = "INSERT INTO outbox (link_keys, records, created_at) ";
@@ -132,13 +132,13 @@ impl NewBatch {
         self.keys.as_bytes().len() + self.records.as_bytes().len()
     }
 
-    /// Whether a change of up to that length fits.
+    /// True if a change of up to this length fits.
     fn has_room(&self, change: usize) -> bool {
         self.size() + change <= MAX_BATCH_BYTES
     }
 }
 
-/// Changes of one transaction that are not published yet: all of them, or a part that takes up to [`MAX_BATCH_BYTES`].
+/// Unpublished changes of one transaction: all of them, or a part of up to [`MAX_BATCH_BYTES`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingBatch {
     /// The number of the row.
@@ -149,7 +149,7 @@ pub struct PendingBatch {
     pub records: Packed,
 }
 
-/// A change that is not published yet.
+/// An unpublished change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PendingChange<'a> {
     /// `{domain}/{code}`.
@@ -165,15 +165,15 @@ pub enum MalformedBatch {
     #[error(transparent)]
     CutOff(#[from] CutOff),
     /// A key is not UTF-8.
-    #[error("a key is no text: {0}")]
+    #[error("a key is not UTF-8: {0}")]
     Key(#[from] Utf8Error),
-    /// There are not as many keys as records.
-    #[error("{0} keys with {1} records")]
+    /// The numbers of keys and records differ.
+    #[error("{0} keys, but {1} records")]
     Count(usize, usize),
 }
 
 impl PendingBatch {
-    /// How many bytes it takes.
+    /// Its size in bytes.
     #[must_use]
     pub fn size(&self) -> usize {
         self.keys.as_bytes().len() + self.records.as_bytes().len()
@@ -182,7 +182,7 @@ impl PendingBatch {
     /// The changes one by one.
     ///
     /// # Errors
-    /// If the row is not what any version writes.
+    /// If the row is malformed.
     pub fn changes(&self) -> Result<Vec<PendingChange<'_>>, MalformedBatch> {
         let keys = self.keys.values().collect::<Result<Vec<_>, _>>()?;
         let records = self.records.values().collect::<Result<Vec<_>, _>>()?;
@@ -201,7 +201,7 @@ impl<'a> PendingChange<'a> {
     /// The record of the link after this change.
     ///
     /// # Errors
-    /// If a version that is not known here wrote the row.
+    /// If the record has a format unknown to this version.
     pub fn record(&self) -> Result<Record<&'a str>, RecordError> {
         Record::decode(self.record)
     }

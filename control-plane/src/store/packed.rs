@@ -1,12 +1,12 @@
 //! Many values in one column.
 
-/// Values one behind another, each with its length in front (four bytes, big-endian).
+/// Consecutive values, each preceded by its length (four bytes, big-endian).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Packed(Vec<u8>);
 
-/// Bytes that are no [`Packed`] values.
+/// Error for bytes that are not [`Packed`] values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the values in a column are cut off")]
+#[error("the values in a column are truncated")]
 pub struct CutOff;
 
 const LENGTH_BYTES: usize = 4;
@@ -18,12 +18,12 @@ impl Packed {
         self.0.extend_from_slice(&[0; LENGTH_BYTES]);
         write(&mut self.0);
         let length = self.0.len() - at - LENGTH_BYTES;
-        // No value is as long as that; it could not be read again.
+        // No value is that long; it could not be read back.
         let length = u32::try_from(length).unwrap_or(u32::MAX);
         self.0[at..at + LENGTH_BYTES].copy_from_slice(&length.to_be_bytes());
     }
 
-    /// The values, up to the first that is cut off.
+    /// The values, up to the first truncated one.
     pub fn values(&self) -> impl Iterator<Item = Result<&[u8], CutOff>> {
         let mut rest = self.0.as_slice();
         std::iter::from_fn(move || {
@@ -38,7 +38,7 @@ impl Packed {
         })
     }
 
-    /// As in the column.
+    /// The bytes in the column.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0

@@ -1,5 +1,5 @@
-//! The publisher's operations: the outbox, and the row in which the replicas agree on which of them publishes and how
-//! far the feed has come.
+//! The publisher's operations: the outbox, and the row by which the replicas agree on the publisher and the
+//! position of the feed.
 
 mod state;
 
@@ -20,18 +20,18 @@ use super::sql::{Sql, sql};
 use crate::drawn::Drawn;
 use edgelink_wire::FeedPosition;
 
-/// By how many sequences every issuer is advanced at most when the database went back and it is not said by how many, so that
-/// numbers of lost links are not issued again. It is advanced from where it is, and where more is known to have been drawn, from
-/// there; by half of what is left to the bound at most: raising the bound takes [`bounds::BOUND_LEAD_MILLIS`], and links are
+/// Most sequences by which every issuer is advanced when the database went back by an unspecified number of links, so that
+/// numbers of lost links are not issued again. It is advanced from its position, or from a later one known to have been
+/// drawn; but at most half way to the bound, as raising the bound takes [`bounds::BOUND_LEAD_MILLIS`], and links are
 /// created meanwhile.
 pub const NUMBERS_SKIPPED: u64 = 1_000_000;
 
-/// The rows of `counters` in which generations are noted: [`PublisherState::skipped_in`], [`PublisherState::flushed_in`].
+/// The rows of `counters` that store generations: [`PublisherState::skipped_in`], [`PublisherState::flushed_in`].
 const SKIPPED: &str = "skipped_in";
 const FLUSHED: &str = "flushed_in";
 
 impl Store {
-    /// The row that the replicas agree on.
+    /// Reads the row shared by the replicas.
     pub async fn publisher(&self) -> Result<PublisherState, StoreError> {
         let call = self
             .read("publisher", "reading the row of the publisher")
@@ -40,20 +40,20 @@ impl Store {
         read.inspect(|state| self.note(state))
     }
 
-    /// The greatest [`PublisherState::token`] that this process has read, without asking the database.
+    /// The greatest [`PublisherState::token`] read by this process, without a query.
     #[must_use]
     pub fn newest_token(&self) -> u64 {
         self.newest.token()
     }
 
-    /// [`PublisherState::skipped_in`] of the row with that token. Numbers drawn before it are not used any more:
-    /// another process may have drawn the same from a database that had gone back.
+    /// [`PublisherState::skipped_in`] of the row with that token. Numbers drawn before it are no longer used:
+    /// another process may have drawn the same ones from a database that had gone back.
     #[must_use]
     pub fn skipped_in(&self) -> u64 {
         self.newest.skipped_in()
     }
 
-    /// An error if the database went back behind `token` and is not repaired yet.
+    /// Fails if the database went back behind `token` and is not repaired yet.
     pub(super) async fn check_token(
         &self,
         context: &'static str,
@@ -72,14 +72,14 @@ impl Store {
         self.outbox_mark.set(state.outbox_mark);
     }
 
-    /// The oldest changes above the low-water mark that are not published yet, in `limit` batches at most, and the row as of the same
+    /// The oldest unpublished changes above the low-water mark, in up to `limit` batches, and the row of the publisher, read at one
     /// moment.
     pub async fn pending(&self, limit: u32) -> Result<Pending, StoreError> {
         let call = self
             .read("pending", "reading the outbox")
             .of(Class::Control);
         run!(call, |session| {
-            // Sorted by numbers alone: MariaDB would copy all rows with their contents into a temporary table.
+            // Only numbers are sorted: MariaDB would copy all rows with their contents into a temporary table.
             let columns = ", o.id, o.link_keys, o.records";
             let join = "LEFT JOIN (SELECT id FROM outbox WHERE id > ? ORDER BY id LIMIT ?) AS oldest ON TRUE \
                         LEFT JOIN outbox o ON o.id = oldest.id WHERE p.id = 1";
@@ -101,7 +101,7 @@ impl Store {
         })
     }
 
-    /// The keys of changes above the low-water mark that are not published yet, of `limit` batches at most, and the row as of the same
+    /// The keys of unpublished changes above the low-water mark, of up to `limit` batches, and the row of the publisher, read at one
     /// moment.
     pub async fn pending_keys(&self, limit: u32) -> Result<PendingKeys, StoreError> {
         let call = self
@@ -121,8 +121,8 @@ impl Store {
         })
     }
 
-    /// The row with rows of the outbox above the mark in that row. The mark that is known here is asked for as a value, because no
-    /// database looks a range up by a column; where it is above that of the row, the database has gone back, or another process has
+    /// The row of the publisher with rows of the outbox above its mark. The cached mark is bound as a value, because no
+    /// database looks up a range by a column; if it is above the mark in the row, the database has gone back, or another process has
     /// lowered the mark.
     async fn above_mark(
         &self,
@@ -147,8 +147,8 @@ impl Store {
         }
     }
 
-    /// Takes or renews the lease and raises the token; the row after that, or `None` if another replica has the lease,
-    /// or its kind has to wait.
+    /// Takes or renews the lease and raises the token. Returns the updated row, or `None` if another replica has the
+    /// lease, or the claim has to wait because of its kind.
     pub async fn take_publisher_lease(
         &self,
         claim: &LeaseClaim<'_>,
@@ -169,12 +169,12 @@ impl Store {
         })
     }
 
-    /// Gives the lease back before its time if `owner` has it.
+    /// Releases the lease before it expires, if `owner` has it.
     pub async fn release_publisher_lease(&self, owner: &str) -> Result<(), StoreError> {
         let call = self
             .write(
                 "release_publisher_lease",
-                "giving back the publisher's lease",
+                "releasing the lease of the publisher",
             )
             .of(Class::Control);
         run!(call, |session| {
@@ -187,8 +187,8 @@ impl Store {
         })
     }
 
-    /// Removes batches that are published, the last of them as the entry at `position`, and raises the low-water mark of the outbox to
-    /// `mark` if it is lower. `false`, and none is removed, if `token` is not the newest one.
+    /// Removes published batches, the last of them published as the entry at `position`, and raises the low-water mark of the outbox to
+    /// `mark` if it is lower. Returns `false` without a change if `token` is not the newest one.
     pub async fn forget_published(
         &self,
         token: u64,
@@ -201,7 +201,7 @@ impl Store {
             .of(Class::Control);
         run!(call, |session| {
             session.begin().await?;
-            // A late call never sets the position back.
+            // A late call never moves the position back.
             let greatest = session.dialect().greatest;
             let note = sql(format!(
                 "UPDATE publisher SET position_millis = ?, position_sequence = ?, outbox_mark = {greatest}(outbox_mark, ?) \
@@ -220,7 +220,7 @@ impl Store {
         })
     }
 
-    /// Begins a generation in which no change is published yet; the row after that, or `None` if `token` is not the newest.
+    /// Begins a generation without published changes. Returns the updated row, or `None` if `token` is not the newest.
     pub async fn begin_generation(
         &self,
         token: u64,
@@ -249,8 +249,8 @@ impl Store {
         })
     }
 
-    /// Has all caches drop everything, Redis included: the publisher notices that a generation begins, and publishes one
-    /// in which they do. The row after that, and what was skipped of numbers.
+    /// Makes all caches, Redis included, drop everything: the publisher notices the new generation, and publishes one
+    /// that invalidates them. Returns the updated row, and the numbers skipped.
     pub async fn flush(
         &self,
         reason: FlushReason,
@@ -281,33 +281,33 @@ impl Store {
     }
 }
 
-/// Why all caches have to drop everything.
+/// Reason why all caches have to drop everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlushReason {
-    /// What they have may be wrong.
+    /// Their records may be wrong.
     Caches,
-    /// The database was restored from a backup: in addition, numbers are skipped that may have been issued since.
+    /// The database was restored from a backup: in addition, numbers that may have been issued since are skipped.
     Restored {
-        /// How many links were created since at most. `None` if that is not known: [`NUMBERS_SKIPPED`] holds then.
+        /// Most links created since. `None` if unknown: then [`NUMBERS_SKIPPED`] applies.
         links_since: Option<u64>,
     },
 }
 
-/// By how many sequences issuers were advanced, and how many ids were skipped.
+/// Number of sequences by which issuers were advanced, and of ids skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Skipped {
-    /// The one that was advanced least.
+    /// The least advance of an issuer.
     pub least: u64,
-    /// The one that was advanced most.
+    /// The greatest advance of an issuer.
     pub greatest: u64,
-    /// Ids of tenants, users, domains and webhooks, in the table in which they were fewest.
+    /// The least number of ids skipped in any table of tenants, users, domains and webhooks.
     pub ids: u64,
 }
 
 /// The outbox.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pending {
-    /// The row as of the same moment.
+    /// The row, read at the same moment.
     pub state: PublisherState,
     /// The oldest batches, in the order in which they are to be published.
     pub batches: Vec<PendingBatch>,
@@ -316,25 +316,25 @@ pub struct Pending {
 /// The keys in the outbox.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PendingKeys {
-    /// The row as of the same moment.
+    /// The row, read at the same moment.
     pub state: PublisherState,
     /// The keys of each batch.
     pub keys: Vec<Packed>,
 }
 
-/// What is known of the database's past when a generation begins.
+/// Relation of the database's past to the feed when a generation begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Past {
-    /// The past is what was published.
+    /// The past matches the published changes.
     Kept,
-    /// The past may differ from what was published: what is read from now on counts as newer than all of that.
+    /// The past may differ from the published changes: records read from now on count as newer than all of these.
     Unknown,
-    /// The database went back behind what was published: in addition, a token above `token` is taken, and numbers are skipped
-    /// that may have been issued since, [`NUMBERS_SKIPPED`] at most.
+    /// The database went back behind the published changes: in addition, a token above `token` is taken, and numbers that may have
+    /// been issued since are skipped, at most [`NUMBERS_SKIPPED`].
     WentBack {
-        /// The greatest token that is known.
+        /// The greatest known token.
         token: u64,
-        /// How far numbers were drawn by then.
+        /// Numbers drawn by then.
         drawn: Drawn,
     },
 }
@@ -342,14 +342,14 @@ pub enum Past {
 /// The row of the publisher as a query returns it.
 #[derive(Debug, sqlx_macros::FromRow)]
 struct PublisherRow {
-    /// All fields but the position.
+    /// All fields except the position.
     #[sqlx(flatten)]
     state: PublisherState,
     position_millis: u64,
     position_sequence: u64,
 }
 
-/// That row with a row of the outbox, or with columns of it; `None` if there is no row, or the column was not selected.
+/// The row of the publisher with a row of the outbox, or columns of it; `None` without a row, or for columns not selected.
 #[derive(Debug, sqlx_macros::FromRow)]
 struct PendingRow {
     #[sqlx(flatten)]
@@ -370,7 +370,7 @@ impl PublisherRow {
     }
 }
 
-/// A query for the row with the clock, other `columns`, and what follows the table. Its clock is the first value.
+/// A query for the row with the clock and other `columns`; `rest` follows the table. The clock is the first value.
 fn select<'v>(dialect: &Dialect, columns: &str, rest: &str) -> Sql<'v> {
     let (now, clock) = dialect.clock();
     sql(format!(
@@ -384,7 +384,7 @@ fn select<'v>(dialect: &Dialect, columns: &str, rest: &str) -> Sql<'v> {
     .bind_all(clock)
 }
 
-/// The row, with what follows the query: a lock, if any.
+/// Reads the row; `lock` is a locking clause, or empty.
 async fn read(session: &mut Session, lock: &str) -> Result<PublisherState, Fault> {
     let query = select(session.dialect(), "", &format!("WHERE p.id = 1{lock}"));
     let row: PublisherRow = session.fetch_one(query).await?;
@@ -416,8 +416,8 @@ async fn write_and_commit(session: &mut Session, state: &PublisherState) -> Resu
     session.commit(1).await
 }
 
-/// Advances all number sources of the database by `wanted`, or else beyond `drawn` as [`NUMBERS_SKIPPED`] says, and all ids; and notes
-/// the generation. An issuer that is above the bound draws again once the publisher has raised it.
+/// Advances all number sources of the database by `wanted`, or else beyond `drawn` by the rule of [`NUMBERS_SKIPPED`], and all ids, and
+/// stores the generation. An issuer above the bound draws again once the publisher has raised it.
 async fn skip_numbers(
     session: &mut Session,
     state: &mut PublisherState,
@@ -449,7 +449,7 @@ async fn advance_issuers(
     wanted: Option<u64>,
     drawn: Drawn,
 ) -> Result<Skipped, Fault> {
-    // Every row is locked and written: none is drawn from meanwhile.
+    // Every row is locked and written, so that none is drawn from meanwhile.
     let for_update = session.dialect().for_update;
     let next = format!("SELECT next FROM issuers ORDER BY issuer{for_update}");
     let before = numbers(session, sql(next.clone())).await?;
@@ -463,10 +463,10 @@ async fn advance_issuers(
                 bounds::restore(session, drawn.counts).await?;
             }
             let issuers = u64::from(ISSUERS);
-            // One that was raised just now, after an earlier repair for example, counts in a minute: behind the one that counts,
+            // A bound raised just now, after an earlier repair for example, takes effect in a minute: beyond the effective one,
             // no link could be created until then.
             let end = known.counts.max(drawn.counts) / issuers;
-            // Which issuer has drawn what this copy of the database does not know of is not known: it may be any.
+            // Any issuer may have drawn the numbers missing in this copy of the database.
             let missing = drawn.sum.saturating_sub(known.sum);
             let furthest = drawn.allocated.div_ceil(issuers);
             let base = format!("{greatest}(next, {least}(next + ?, ?))");
@@ -490,7 +490,7 @@ async fn advance_issuers(
     })
 }
 
-/// Notes a generation in the row of that name.
+/// Stores a generation in the row with this name.
 async fn note_generation(
     session: &mut Session,
     name: &'static str,

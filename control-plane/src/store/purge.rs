@@ -15,12 +15,12 @@ use super::visits;
 use edgelink_wire::Record;
 
 impl Store {
-    /// Deletes links that expired `grace_seconds` ago or earlier by the database's clock, `limit` at most; how many
-    /// they were. As after any deletion the change is published, and a tombstone stays. Target, title, tags and details
+    /// Deletes up to `limit` links that expired at least `grace_seconds` ago by the database's clock. Returns their number.
+    /// Like any deletion, it is published and leaves a tombstone. Target, title, tags and details
     /// are removed at once.
     pub async fn purge_expired(&self, grace_seconds: u64, limit: u32) -> Result<u64, StoreError> {
         let call = self
-            .write("sweep_expired", "deleting links past their validity")
+            .write("sweep_expired", "deleting expired links")
             .of(Class::Background);
         let events = self.events.as_deref();
         let swept = run!(call, |session| sweep(session, grace_seconds, limit, events)
@@ -29,10 +29,10 @@ impl Store {
         swept
     }
 
-    /// Counts the links that [`Store::sweep_expired`] would delete, up to `limit`.
+    /// Counts the links that [`Store::purge_expired`] would delete, up to `limit`.
     pub async fn count_expired(&self, grace_seconds: u64, limit: u32) -> Result<u64, StoreError> {
         let call = self
-            .read("count_expired", "counting links past their validity")
+            .read("count_expired", "counting expired links")
             .of(Class::Background);
         run!(call, |session| {
             let dialect = session.dialect();
@@ -50,9 +50,9 @@ impl Store {
         })
     }
 
-    /// Removes tombstones of links that were deleted `kept_millis` ago or earlier by the database's clock, `limit` at
-    /// most; how many they were. The floor of revisions covers theirs: a new link of the same key has a greater one. Their
-    /// clicks are removed before; `None` if only some of these are.
+    /// Removes up to `limit` tombstones of links deleted at least `kept_millis` ago by the database's clock. Returns their
+    /// number. The floor of revisions covers theirs: a new link with the key gets a greater one. Their
+    /// clicks are removed first; `None` if only some of these are.
     pub async fn purge_tombstones(
         &self,
         kept_millis: u64,
@@ -111,7 +111,7 @@ async fn sweep(
     Ok(ids.len() as u64)
 }
 
-/// Removes tombstones; `None` if only some of their clicks are removed. Caches may have their revisions, so the floor is raised to
+/// Removes tombstones; `None` if only some of their clicks are removed. Caches may hold their revisions, so the floor is raised to
 /// the greatest of them.
 async fn purge(session: &mut Session, kept: u64, limit: u32) -> Result<Option<u64>, Fault> {
     session.begin().await?;

@@ -1,4 +1,4 @@
-//! Queues, whose rows are numbered, read in the order of their numbers, and removed.
+//! Queues: tables of numbered rows that are read in order and removed.
 
 use super::calls::{Store, run};
 use super::classes::Class;
@@ -8,15 +8,15 @@ use super::sql::sql;
 /// A queue with a low-water mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MarkedQueue {
-    /// Changes that are to be published.
+    /// Changes to be published.
     Outbox,
-    /// Reports of clicks that are to be written.
+    /// Reports of clicks to be written.
     Clicks,
 }
 
 impl Store {
-    /// The oldest row of a queue above `from` and up to `to`. Below the low-water mark, it is that of a transaction that has committed
-    /// long after it wrote the row, and the read walks what was removed there and is kept for open snapshots.
+    /// The oldest row of a queue above `from` and up to `to`. Below the low-water mark, it comes from a transaction that committed
+    /// long after writing it, and the read walks removed rows that are kept for open snapshots.
     pub async fn oldest_of(
         &self,
         queue: MarkedQueue,

@@ -10,17 +10,17 @@ use crate::links::model::Link;
 use edgelink_wire::LinkKey;
 use std::collections::HashMap;
 
-/// The item of the receipt of a request as a whole. No request has as many items.
+/// Item number of the receipt of a whole request. No request has that many items.
 const WHOLE_REQUEST: u32 = u32::MAX;
 
 impl Store {
-    /// Stores the fingerprint of a request as a whole, unless one is stored; whether the stored one is the same.
+    /// Stores the fingerprint of a whole request unless one is stored already. Returns true if the stored one equals it.
     pub async fn claim_request(
         &self,
         request: &[u8; 32],
         fingerprint: &[u8; 32],
     ) -> Result<bool, StoreError> {
-        let call = self.write("claim_request", "noting a request");
+        let call = self.write("claim_request", "claiming a request");
         let call = call.of(Class::Creations);
         run!(call.locking([RowLine::Request(*request)]), |session| {
             let (now, insert_ignore) = (
@@ -40,7 +40,7 @@ impl Store {
         })
     }
 
-    /// What is stored for each of these receipts, in their order.
+    /// Reads the stored receipt, if any, for each of these, in their order.
     pub async fn receipts(
         &self,
         receipts: &[&Receipt],
@@ -51,7 +51,7 @@ impl Store {
         run!(call, |session| find_receipts(session, receipts).await)
     }
 
-    /// Removes receipts that are older than `kept_millis` by the database's clock, `limit` at most; how many they were.
+    /// Removes up to `limit` receipts older than `kept_millis` by the database's clock. Returns their number.
     pub async fn purge_receipts(&self, kept_millis: u64, limit: u32) -> Result<u64, StoreError> {
         let call = self
             .write("purge_receipts", "purging receipts")
@@ -66,14 +66,14 @@ impl Store {
     }
 }
 
-/// What identifies a repeated request.
+/// Identification of a repeated request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receipt {
     /// The hash of the client and its idempotency key.
     pub request: [u8; 32],
-    /// Which link of the request it is about.
+    /// Index of the link in the request.
     pub item: u32,
-    /// The hash of what was asked for.
+    /// Hash of the content of the request.
     pub fingerprint: [u8; 32],
 }
 
@@ -87,7 +87,7 @@ impl Receipt {
 /// A receipt with the outcome of the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredReceipt {
-    /// The request, the link of it, and what was asked for.
+    /// The receipt of the request.
     pub receipt: Receipt,
     /// The number of the link.
     pub id: u64,
@@ -95,16 +95,16 @@ pub struct StoredReceipt {
     pub key: LinkKey,
     /// Its revision at that time.
     pub rev: u64,
-    /// When it was created, unix milliseconds.
+    /// Creation time of the link, in unix milliseconds.
     pub created_at: u64,
-    /// When it was changed last by then, unix milliseconds.
+    /// Its last change by then, in unix milliseconds.
     pub updated_at: u64,
-    /// Whether it was found rather than created.
+    /// True if it was found rather than created.
     pub found: bool,
 }
 
 impl StoredReceipt {
-    /// The receipt of a link that was created or found.
+    /// The receipt of a created or found link.
     pub(super) fn new(receipt: &Receipt, link: &Link, found: bool) -> Self {
         Self {
             receipt: receipt.clone(),
@@ -118,7 +118,7 @@ impl StoredReceipt {
     }
 }
 
-/// Receipts on their way into the database, and their keys as text.
+/// Receipts to be stored, with their link keys as text.
 pub(super) struct NewReceipts {
     receipts: Vec<(StoredReceipt, String)>,
     now: u64,
@@ -128,7 +128,7 @@ const INSERT: &str = "INSERT INTO receipts (request, item, fingerprint, link_id,
      link_created_at, link_updated_at) ";
 
 impl NewReceipts {
-    /// Receipts that are stored at `now`, unix milliseconds, in the order of their index, so that transactions with the
+    /// Receipts to be stored at `now`, in unix milliseconds, sorted by their index, so that transactions with the
     /// same ones do not deadlock.
     pub(super) fn new(receipts: impl Iterator<Item = StoredReceipt>, now: u64) -> Self {
         let mut receipts: Vec<_> = receipts
@@ -150,7 +150,7 @@ impl NewReceipts {
         }
     }
 
-    /// Adds them as a part of a transaction. It fails as a duplicate if one of them is there.
+    /// Adds them as part of a transaction. Fails as a duplicate if one of them exists.
     pub(super) async fn write(&self, session: &mut Session) -> Result<(), Fault> {
         for receipts in pieces(&self.receipts) {
             let rows = receipts.iter().map(|new| values(new, self.now));
@@ -175,7 +175,7 @@ fn values<'v>((stored, key): &'v (StoredReceipt, String), now: u64) -> [Value<'v
     ]
 }
 
-/// What is stored for each of these receipts, in their order.
+/// Finds the stored receipt, if any, for each of these, in their order.
 pub(super) async fn find_receipts(
     session: &mut Session,
     receipts: &[&Receipt],

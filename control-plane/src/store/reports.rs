@@ -12,54 +12,54 @@ use crate::tenancy::FIRST_TENANT;
 use edgelink_wire::{Code, Domain, LinkKey};
 use serde_json::{Map, Value as Json};
 
-/// Open reports of a link at most: more say nothing new.
+/// Most open reports of a link: more would add nothing new.
 pub const MAX_OPEN_OF_LINK: u64 = 10;
 
-/// A report that has come.
+/// A new report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewReport {
     /// The tenant of the link.
     pub tenant_id: u32,
     /// The link.
     pub key: LinkKey,
-    /// Where it leads.
+    /// Its target.
     pub target: String,
-    /// Why it is reported.
+    /// The reason of the report.
     pub reason: ReportReason,
-    /// What the visitor says.
+    /// The visitor's message.
     pub text: Option<String>,
-    /// Where the visitor can be asked.
+    /// The visitor's e-mail address.
     pub email: Option<String>,
-    /// Whether the tenant of the link may see that address.
+    /// True if the tenant of the link may see that address.
     pub shares_email: bool,
 }
 
-/// A report as it is kept.
+/// A stored report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReportRow {
     /// Its key, which grows with time.
     pub id: u64,
-    /// What it says.
+    /// Its content.
     pub report: NewReport,
     /// Unix time in milliseconds.
     pub created_at: u64,
-    /// When the operator has closed it: Unix time in milliseconds; `None` while it is open.
+    /// Time at which the operator closed it, in unix milliseconds; `None` while it is open.
     pub closed_at: Option<u64>,
-    /// When the tenant of the link has closed it: Unix time in milliseconds; `None` while it is open.
+    /// Time at which the tenant of the link closed it, in unix milliseconds; `None` while it is open.
     pub tenant_closed_at: Option<u64>,
 }
 
-/// A party that looks at reports. Each closes them for itself, so that a tenant takes no report about itself out of the operator's list.
+/// A party that reviews reports. Each closes them for itself, so that a tenant cannot remove reports about it from the operator's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reviewer {
     /// The operator of the installation, who sees all reports.
     Operator,
-    /// A tenant, which sees those about its links.
+    /// A tenant, who sees reports about its links.
     Tenant(u32),
 }
 
 impl Reviewer {
-    /// The column that says when this party has closed a report.
+    /// The column with the time at which this party closed a report.
     fn closing(self) -> &'static str {
         match self {
             Self::Operator => "closed_at",
@@ -67,7 +67,7 @@ impl Reviewer {
         }
     }
 
-    /// The only tenant whose reports are seen; `None` for all.
+    /// The only tenant whose reports are visible; `None` for all.
     fn tenant_id(self) -> Option<u32> {
         match self {
             Self::Operator => None,
@@ -75,7 +75,7 @@ impl Reviewer {
         }
     }
 
-    /// When this party has closed a report: Unix time in milliseconds; `None` while it is open.
+    /// Time at which this party closed a report, in unix milliseconds; `None` while it is open.
     #[must_use]
     pub fn closed_at(self, report: &ReportRow) -> Option<u64> {
         match self {
@@ -85,16 +85,16 @@ impl Reviewer {
     }
 }
 
-/// Why a link is reported.
+/// Reason why a link is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReportReason {
-    /// It pretends to be another site.
+    /// It impersonates another site.
     Phishing,
     /// It spreads malware.
     Malware,
     /// It came as spam.
     Spam,
-    /// What it leads to is illegal.
+    /// It leads to illegal content.
     Illegal,
     /// Something else.
     Other,
@@ -122,39 +122,39 @@ impl ReportReason {
         }
     }
 
-    /// The reason of that word.
+    /// The reason with this word.
     #[must_use]
     pub fn of_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|reason| reason.word() == word)
     }
 }
 
-/// What became of a report.
+/// Outcome of storing a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reported {
-    /// It is kept.
+    /// It is stored.
     Kept,
-    /// There are as many open ones about the link as there may be.
+    /// The limit on open reports about the link is reached.
     Known,
-    /// There are as many as there may be, and all are open.
+    /// The limit on all reports is reached, and all are open.
     Full,
 }
 
-/// Which reports are listed, newest first.
+/// Query for reports, newest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReportQuery {
-    /// For whom: which there are, and which of them are open.
+    /// The reviewer, who determines the visible reports, and their state.
     pub reviewer: Reviewer,
-    /// Only those that are open, or closed; `None` for both.
+    /// Only open reports, or only closed ones; `None` for both.
     pub is_open: Option<bool>,
-    /// Only those that are older than this one.
+    /// Only reports older than this one.
     pub before: Option<u64>,
-    /// How many at most.
+    /// Most reports returned.
     pub limit: u32,
 }
 
 impl Store {
-    /// Keeps a report, `max` at most in all: the one that the operator closed first gives way.
+    /// Stores a report, at most `max` in all: the one closed first by the operator is removed for it.
     pub async fn insert_report(
         &self,
         report: &NewReport,
@@ -164,7 +164,7 @@ impl Store {
         let call = call.locking([RowLine::Tenant(FIRST_TENANT)]);
         run!(call, |session| {
             session.begin().await?;
-            // One after another, so that they are counted.
+            // Serialized, so that the counts are right.
             lock_tenant(session, FIRST_TENANT).await?;
             let reported = insert(session, report, max).await?;
             match reported {
@@ -194,7 +194,7 @@ impl Store {
         })
     }
 
-    /// The report of that id; `None` if there is none of it for the reviewer.
+    /// The report with this id; `None` if the reviewer sees none.
     pub async fn find_report(
         &self,
         reviewer: Reviewer,
@@ -204,7 +204,7 @@ impl Store {
         run!(call, |session| find(session, reviewer, id).await)
     }
 
-    /// Closes a report for the reviewer, or opens it again. `None` if there is none of that id for the reviewer.
+    /// Closes a report for the reviewer, or reopens it. `None` if the reviewer sees none with this id.
     pub async fn change_report(
         &self,
         (reviewer, id): (Reviewer, u64),
@@ -262,7 +262,7 @@ const COLUMNS: &str = "id, tenant_id, domain, code, target, reason, text, email,
 
 fn selection<'v>(query: &ReportQuery) -> Sql<'v> {
     let mut selection = sql(format!("SELECT {COLUMNS} FROM abuse_reports WHERE id < ?"));
-    // The greatest number that SQLite has.
+    // The greatest number in SQLite.
     selection = selection.bind(query.before.unwrap_or(i64::MAX.cast_unsigned()));
     if let Some(tenant_id) = query.reviewer.tenant_id() {
         selection = selection.push(" AND tenant_id = ?").bind(tenant_id);

@@ -1,8 +1,8 @@
-//! The revisions of links, which never go back: not after the purge of a tombstone, and not after a restore of an older
+//! The revisions of links, which never go back, even after the purge of a tombstone or the restore of an older
 //! database.
 //!
 //! A revision is at least the database's clock in microseconds, and greater than all earlier ones of the link and than
-//! the floor: the greatest one that caches may have of a link without a row.
+//! the floor: the greatest revision that caches may hold of a link without a row.
 
 use super::dialect::Dialect;
 use super::error::Fault;
@@ -11,14 +11,14 @@ use super::sql::sql;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How far a guessed revision may be from the database's clock, in microseconds. Clocks drift less than that between
-/// two creations; one that was set is detected.
+/// Greatest distance of a predicted revision from the database's clock, in microseconds. Clocks drift less than that
+/// between two creations; a clock that was set is detected.
 const TOLERANCE: u64 = 1_000_000;
 
-/// How far a time that was guessed may be from the database's clock, in milliseconds.
+/// Greatest distance of a predicted time from the database's clock, in milliseconds.
 pub(super) const TOLERANCE_MILLIS: u64 = TOLERANCE / 1000;
 
-/// What the next revisions follow from, as read from the database.
+/// The basis of the next revisions, as read from the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
 pub(super) struct Revisions {
     rev_floor: u64,
@@ -54,17 +54,17 @@ impl Revisions {
         rev.max(self.rev_floor)
     }
 
-    /// The database's clock, unix milliseconds.
+    /// The database's clock, in unix milliseconds.
     pub(super) fn now_millis(&self) -> u64 {
         self.now_micros / 1000
     }
 
-    /// Whether `rev` may be that of a new link.
+    /// True if `rev` is acceptable for a new link.
     pub(super) fn allow(&self, rev: u64) -> bool {
         rev > self.rev_floor && rev.abs_diff(self.first()) <= TOLERANCE
     }
 
-    /// Raises the floor to `rev` at least. Part of a transaction.
+    /// Raises the floor to at least `rev`. Part of a transaction.
     pub(super) async fn raise_floor(session: &mut Session, rev: u64) -> Result<(), Fault> {
         let greatest = session.dialect().greatest;
         let raise = sql(format!(
@@ -80,19 +80,19 @@ impl Revisions {
     }
 }
 
-/// The last [`Revisions`] and when they were read: by them links are created in one message to the database, which
-/// checks the guess.
+/// The last [`Revisions`] and the time at which they were read. With them links are created in one message to the database,
+/// which checks the prediction.
 #[derive(Debug, Default)]
 pub(super) struct LastRevisions(Mutex<Option<(Instant, Revisions)>>);
 
 impl LastRevisions {
-    /// A guess at the database's present answer; `None` before the first one.
+    /// Predicts the database's present answer; `None` before the first one.
     pub(super) fn guess(&self) -> Option<Revisions> {
         let known = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.map(|(at, last)| last.later(at.elapsed()))
     }
 
-    /// Notes what was read from the database just now.
+    /// Stores the answer read from the database just now.
     pub(super) fn note(&self, revisions: Revisions) {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *last = Some((Instant::now(), revisions));

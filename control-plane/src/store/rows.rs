@@ -1,4 +1,4 @@
-//! Rows as the databases have them, and how they become links.
+//! Rows of links, and their conversion to and from links.
 
 use super::error::Fault;
 use super::session::Session;
@@ -9,13 +9,13 @@ use edgelink_wire::target::TargetUrl;
 use edgelink_wire::{Code, Domain, LinkState, RedirectStatus};
 use sha2::{Digest, Sha256};
 
-/// The numbers that a query of one column returns.
+/// The numbers returned by a query of one column.
 pub(super) async fn numbers(session: &mut Session, query: Sql<'_>) -> Result<Vec<u64>, Fault> {
     let rows: Vec<(u64,)> = session.fetch_all(query).await?;
     Ok(rows.into_iter().map(|(number,)| number).collect())
 }
 
-/// The columns of a link as [`LinkRow`] reads them.
+/// The columns of a link read by [`LinkRow`].
 pub(super) const LINK_COLUMNS: &str = "l.id, l.domain_id, d.name AS domain, l.code, l.url, l.redirect, l.disabled, l.valid_since, \
      l.valid_until, l.forward_query, l.title, l.tags, l.external_id, l.archived, l.details, l.tenant_id, l.owner_id, l.imported_visits, l.created_at, l.updated_at, \
      l.deleted_at, l.rev";
@@ -48,7 +48,7 @@ pub(super) struct LinkRow {
 }
 
 impl LinkRow {
-    /// Whether the row is a tombstone.
+    /// True if the row is a tombstone.
     pub(super) fn is_tombstone(&self) -> bool {
         self.deleted_at.is_some()
     }
@@ -58,12 +58,12 @@ impl LinkRow {
         self.rev
     }
 
-    /// The links of rows.
+    /// Converts rows to links.
     pub(super) fn into_links(rows: Vec<Self>) -> Result<Vec<Link>, Fault> {
         rows.into_iter().map(Self::into_link).collect()
     }
 
-    /// The link.
+    /// Converts the row to a link.
     pub(super) fn into_link(self) -> Result<Link, Fault> {
         Ok(Link {
             id: self.id,
@@ -104,7 +104,7 @@ pub(super) fn name(bytes: &[u8]) -> Result<String, Fault> {
     text(bytes).map(str::to_owned)
 }
 
-/// The links with these numbers, tombstones among them.
+/// The links with these numbers, including tombstones.
 pub(super) async fn links_by_id(session: &mut Session, ids: &[u64]) -> Result<Vec<Link>, Fault> {
     let mut links = Vec::with_capacity(ids.len());
     for ids in ids.chunks(LONGEST) {
@@ -118,7 +118,7 @@ pub(super) async fn links_by_id(session: &mut Session, ids: &[u64]) -> Result<Ve
     Ok(links)
 }
 
-/// The content of a link with what is derived from it, as its columns take it.
+/// The derived and encoded columns of the content of a link.
 #[derive(Debug)]
 pub(super) struct StoredContent {
     pub(super) url_hash: i64,
@@ -149,11 +149,11 @@ pub(super) const ROW_COLUMNS: &str = "id, domain_id, code, url, url_hash, conten
      valid_until, forward_query, title, tags, external_id, archived, details, tenant_id, owner_id, \
      imported_visits, created_at, updated_at, rev";
 
-/// How many they are.
+/// Number of [`ROW_COLUMNS`].
 pub(super) const ROW_LENGTH: usize = CONTENT_COLUMNS.len() + 9;
 
 impl StoredContent {
-    /// What is derived from that content of a link of that tenant on that domain.
+    /// Derives the columns from the content of a link of a tenant on a domain.
     pub(super) fn new(tenant_id: u32, domain: &Domain, content: &LinkContent) -> Self {
         Self {
             url_hash: url_hash(&content.target),
@@ -168,7 +168,7 @@ impl StoredContent {
         &self.tags
     }
 
-    /// About how many bytes the row of that link takes in a packet to the server.
+    /// Approximate number of bytes of the row of a link in a packet to the server.
     pub(super) fn wire_size(&self, link: &Link) -> usize {
         const NUMBERS: usize = 128;
         let content = &link.content;
@@ -178,7 +178,7 @@ impl StoredContent {
         NUMBERS + text + texts.map(length).iter().sum::<usize>()
     }
 
-    /// The values of [`ROW_COLUMNS`] for that link.
+    /// The values of [`ROW_COLUMNS`] for a link.
     pub(super) fn row<'v>(&'v self, domain_id: u32, link: &'v Link) -> [Value<'v>; ROW_LENGTH] {
         let head = [link.id.into(), domain_id.into(), (&link.code).into()];
         let content = self.values(&link.content);
@@ -194,7 +194,7 @@ impl StoredContent {
         std::array::from_fn(|_| values.next().unwrap_or(Value::Null))
     }
 
-    /// The values of [`CONTENT_COLUMNS`] for that content.
+    /// The values of [`CONTENT_COLUMNS`] for a content.
     pub(super) fn values<'v>(
         &'v self,
         content: &'v LinkContent,
@@ -234,8 +234,8 @@ pub(super) fn url_hash(target: &TargetUrl) -> i64 {
     hash(target.as_str().as_bytes())
 }
 
-/// The hash by which a link of that tenant with that content on that domain is found. It must stay the same, because it is
-/// stored: what came later is part of it only where it has no default.
+/// The hash by which a link of a tenant with this content on a domain is found. It must never change, because it is
+/// stored: properties added later are part of it only if they differ from their defaults.
 pub(super) fn content_hash(tenant_id: u32, domain: &Domain, content: &LinkContent) -> i64 {
     let LinkContent {
         target,
@@ -295,12 +295,12 @@ fn details_as_text(details: &LinkDetails) -> Option<String> {
     (*details != LinkDetails::default()).then(text).flatten()
 }
 
-/// The limit of visits in the column `details`; `None` without one.
+/// The limit of uses in the column `details`; `None` without one.
 pub(super) fn max_visits(details: Option<&str>) -> Result<Option<u64>, Fault> {
     Ok(details_from_text(details)?.max_visits)
 }
 
-/// Fails for a link whose record this version does not know how to make.
+/// Fails for a link whose record this version cannot create.
 pub(super) fn check_known(link: &Link) -> Result<(), Fault> {
     match link.content.details.later.keys().next() {
         Some(name) => Err(Fault::Corrupt(format!(
@@ -353,7 +353,7 @@ mod tests {
             },
             ..plain.clone()
         };
-        // The same with ["e",true,{"notes":"n"}] behind it.
+        // Of the array above with ["e",true,{"notes":"n"}] appended.
         assert_eq!(
             content_hash(FIRST_TENANT, &domain, &full),
             5_102_686_535_150_076_706

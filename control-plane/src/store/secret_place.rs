@@ -1,7 +1,7 @@
-//! Where the secrets of visitor tokens are kept until their day is over: in a table of MySQL; beside a SQLite database, in a file
-//! for each day, for what SQLite once read stays in its caches.
+//! Storage of the secrets of visitor tokens until the end of their day: in a table of MySQL, or in a file for each day beside a SQLite
+//! database, because data read by SQLite stays in its caches.
 //!
-//! As few copies are made as can be: a connection of its own reads them, whose buffers are overwritten when they are freed
+//! To make as few copies as possible, they are read on a separate connection, whose buffers are overwritten when they are freed
 //! ([`crate::memory`]).
 
 use super::error::{Fault, StoreError};
@@ -26,7 +26,7 @@ const CONTEXT: &str = "reading the secrets of visitor tokens";
 /// The seconds of a day.
 pub(crate) const DAY: u64 = 86_400;
 
-/// Where secrets are kept.
+/// Storage of the secrets.
 #[derive(Clone, Debug)]
 pub(super) enum SecretPlace {
     /// In the table `visitor_secrets` of the server in use.
@@ -43,8 +43,8 @@ impl SecretPlace {
         Self::Files(path.into())
     }
 
-    /// The secrets of these days (unix time / 86400), which are made where there are none. It blocks the thread, `within` that time
-    /// as far as a server is asked.
+    /// Reads the secrets of these days (unix time / 86400), and creates missing ones. It blocks the thread, for at most `within` if
+    /// a server is queried.
     pub(super) fn read(
         &self,
         days: RangeInclusive<u64>,
@@ -132,12 +132,12 @@ fn read_files(prefix: &Path, days: RangeInclusive<u64>) -> io::Result<VisitorKey
     Ok(VisitorKeys::new(keys))
 }
 
-/// Reads a secret, or makes one where there is none, or where a crash cut it off.
+/// Reads a secret, or creates one if it is missing, or truncated by a crash.
 fn read_file(path: &Path) -> io::Result<Box<Zeroizing<VisitorSecret>>> {
     let mut options = File::options();
     options.read(true).write(true).create(true).mode(0o600);
     let mut file = options.open(path)?;
-    // Another process may make it at the same time.
+    // Another process may create it at the same time.
     file.lock()?;
     let mut secret = Box::new(Zeroizing::new(VisitorSecret::default()));
     if file.metadata()?.len() == secret.len() as u64 {
@@ -151,7 +151,7 @@ fn read_file(path: &Path) -> io::Result<Box<Zeroizing<VisitorSecret>>> {
     Ok(secret)
 }
 
-/// Removes the files of the days before `today`; how many there were.
+/// Removes the files of the days before `today`. Returns their number.
 pub(super) fn remove_files(prefix: &Path, today: u64) -> io::Result<u64> {
     let directory = match prefix.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -215,7 +215,7 @@ mod tests {
             (5 * DAY, 6 * DAY, 7 * DAY)
         );
         fs::write(directory.path().join("links.db-visitors-x"), "").expect("a file");
-        // A link to the file keeps what is in it.
+        // A hard link keeps the content of the file.
         let kept = directory.path().join("kept");
         fs::hard_link(file_of(&prefix, 5), &kept).expect("a link");
         assert_eq!(remove_files(&prefix, 6).expect("removed"), 1);

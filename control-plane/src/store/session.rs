@@ -18,10 +18,10 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep, timeout_at};
 
-/// Connections that are idle for this long are closed.
+/// Idle time after which connections are closed.
 pub(super) const IDLE_TIMEOUT: Duration = Duration::from_mins(10);
 
-/// Connections older than this are replaced, so that a changed address of the database is noticed.
+/// Age after which connections are replaced, so that a changed address of the database is noticed.
 pub(super) const MAX_LIFETIME: Duration = Duration::from_mins(30);
 
 /// Connections to a database.
@@ -38,7 +38,7 @@ pub(super) struct MySqlConnections {
     /// All pools of the store, which move to another server together.
     pub(super) pools: Arc<[MySqlPool]>,
     pub(super) nodes: Arc<Nodes>,
-    /// How long the server lets a statement wait for a lock.
+    /// Longest time for which the server lets a statement wait for a lock.
     pub(super) lock_wait: Duration,
 }
 
@@ -48,7 +48,7 @@ pub(super) enum PooledConnection {
     Sqlite(PoolConnection<Sqlite>),
 }
 
-/// A type that is read from a row of either database.
+/// A type that can be read from a row of either database.
 pub(super) trait Row:
     for<'r> FromRow<'r, MySqlRow> + for<'r> FromRow<'r, SqliteRow> + Send + Unpin
 {
@@ -59,38 +59,38 @@ impl<T> Row for T where
 {
 }
 
-/// One connection for the length of one call.
+/// One connection for the duration of one call.
 ///
-/// Dropped without [`Session::return_to_pool`] (an error, a timeout, a cancelled caller), the connection is closed: its
-/// state is unknown, and an answer may still be under way on it. The server does not notice at once, and may wait for a lock still:
-/// the permit of the connection lasts for as long.
+/// If it is dropped without [`Session::return_to_pool`] (an error, a timeout, a cancelled caller), the connection is closed: its
+/// state is unknown, and an answer may still arrive on it. The server does not notice at once, and may still wait for a lock:
+/// the permit of the connection is held for as long.
 pub(super) struct Session {
     connection: PooledConnection,
     dialect: &'static Dialect,
     watch: Watch,
     effect: Effect,
     is_reusable: bool,
-    /// How long the server may go on with a statement that is given up.
+    /// Time for which the server may continue an abandoned statement.
     lock_wait: Duration,
     permit: Option<ConnectionPermit>,
-    /// The span of the call, where the request is sampled.
+    /// The span of the call, if the request is sampled.
     span: Option<Span>,
 }
 
-/// The time that statements have.
+/// Time limits of statements.
 struct Watch {
     timeout: Duration,
     deadline: Instant,
-    /// Until when the client waits, if that is known.
+    /// The client's deadline, if known.
     client_waits_until: Option<Instant>,
-    /// Whether a statement was sent, and has no answer.
+    /// True while a sent statement has no answer.
     is_unanswered: bool,
 }
 
-/// The rows for which a commit gets the configured time once more.
+/// Number of rows for which a commit gets the configured time once more.
 const ROWS_PER_TIMEOUT: usize = 1000;
 
-/// Whether the call is possibly committed.
+/// Possible effect of the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effect {
     /// No commit was sent.
@@ -99,7 +99,7 @@ enum Effect {
     Possible,
 }
 
-/// Runs a statement on the connection of a session, with either driver, within the time that is left for it.
+/// Runs a statement on the connection of a session, with either driver, within its remaining time.
 macro_rules! on_connection {
     ($session:expr, |$connection:ident| $statement:expr) => {
         match &mut $session.connection {
@@ -116,7 +116,7 @@ macro_rules! on_connection {
 }
 
 impl Session {
-    /// Takes a connection from `pool` for a call of that name, and with a permit if calls of it need one. The wait and the first
+    /// Takes a connection from `pool` for a named call, with a permit if the call needs one. The wait and the first
     /// statement together may take until `deadline`, and each further statement `timeout`.
     pub(super) async fn open(
         pool: &Pool,
@@ -151,7 +151,7 @@ impl Session {
         })
     }
 
-    /// Notes in the span of the call that it has failed.
+    /// Records the failure in the span of the call.
     pub(super) fn note_failure(&mut self, fault: &Fault) {
         note_failure(&mut self.span, fault);
     }
@@ -161,7 +161,7 @@ impl Session {
         self.dialect
     }
 
-    /// Runs a statement of a transaction; how many rows it has changed.
+    /// Runs a statement of a transaction. Returns the number of changed rows.
     pub(super) async fn execute(&mut self, sql: Sql<'_>) -> Result<u64, Fault> {
         let (text, values) = (AssertSqlSafe(sql.text), sql.values);
         on_connection!(self, |connection| async {
@@ -170,13 +170,13 @@ impl Session {
         })
     }
 
-    /// Runs a statement that is a transaction of its own; how many rows it has changed.
+    /// Runs a statement as its own transaction. Returns the number of changed rows.
     pub(super) async fn autocommit(&mut self, sql: Sql<'_>) -> Result<u64, Fault> {
         self.effect = Effect::Possible;
         self.execute(sql).await
     }
 
-    /// Runs an UPDATE of one row that is a transaction of its own and returns a number: as LAST_INSERT_ID or by
+    /// Runs an UPDATE of one row as its own transaction, which returns a number by LAST_INSERT_ID or
     /// RETURNING. `None` if there is no such row.
     pub(super) async fn autocommit_answering(
         &mut self,
@@ -222,7 +222,7 @@ impl Session {
         row.ok_or(Fault::Sql(sqlx::Error::RowNotFound))
     }
 
-    /// Runs a script of several statements without values in one round trip; the row of its only query. The server stops
+    /// Runs a script of several statements without values in one round trip. Returns the row of its only query. The server stops
     /// at the first error.
     pub(super) async fn script<T: Row>(&mut self, script: String) -> Result<T, Fault> {
         on_connection!(self, |connection| async {
@@ -235,7 +235,7 @@ impl Session {
         self.control(self.dialect.begin).await
     }
 
-    /// Commits the transaction, after `rows` were written: from here on it is possibly committed. The client may wait no longer.
+    /// Commits the transaction, after `rows` were written: from here on it is possibly committed, even if the client's deadline passes.
     pub(super) async fn commit(&mut self, rows: usize) -> Result<(), Fault> {
         let shares = u32::try_from(rows / ROWS_PER_TIMEOUT).unwrap_or(u32::MAX);
         self.watch.client_waits_until = None;
@@ -244,7 +244,7 @@ impl Session {
         self.control("COMMIT").await
     }
 
-    /// Rolls the transaction back; harmless if the database has done so already.
+    /// Rolls back the transaction; harmless if the database has done so already.
     pub(super) async fn rollback(&mut self) -> Result<(), Fault> {
         self.control("ROLLBACK").await
     }
@@ -255,7 +255,7 @@ impl Session {
         })
     }
 
-    /// Whether the database is there that the connection is to, as far as can be said.
+    /// False if the connection's database is known not to exist.
     pub(super) async fn has_database(&mut self) -> bool {
         const SQL: &str =
             "SELECT COUNT(*) FROM information_schema.schemata WHERE schema_name = DATABASE()";
@@ -267,17 +267,17 @@ impl Session {
         !matches!(count, Ok(0))
     }
 
-    /// Whether nothing can be committed yet.
+    /// True if nothing can be committed yet.
     pub(super) fn may_retry(&self) -> bool {
         self.effect == Effect::None
     }
 
-    /// Gives the connection back to the pool.
+    /// Returns the connection to the pool.
     pub(super) fn return_to_pool(mut self) {
         self.is_reusable = true;
     }
 
-    /// The connection without a bound on time, for migrations.
+    /// The connection without a time limit, for migrations.
     pub(super) fn unbounded(&mut self) -> &mut PooledConnection {
         &mut self.connection
     }
@@ -290,7 +290,7 @@ fn note_failure(span: &mut Option<Span>, fault: &Fault) {
 }
 
 impl Watch {
-    /// When a statement is given up, and why.
+    /// The deadline of a statement, and the fault when it passes.
     fn end(&self) -> (Instant, Fault) {
         match self.client_waits_until {
             Some(until) if until < self.deadline => (until, Fault::Late),
@@ -298,7 +298,7 @@ impl Watch {
         }
     }
 
-    /// Runs a statement; the next one has all of its time.
+    /// Runs a statement; the next one gets the full time again.
     async fn run<T>(
         &mut self,
         statement: impl Future<Output = Result<T, sqlx::Error>>,
@@ -347,7 +347,7 @@ impl Pool {
         })
     }
 
-    /// How long the server may go on with a statement that is given up. SQLite's are those of this process.
+    /// Time for which the server may continue an abandoned statement. SQLite runs in this process.
     fn lock_wait(&self) -> Duration {
         match self {
             Self::MySql(mysql) => mysql.lock_wait,
@@ -363,7 +363,7 @@ impl Pool {
         }
     }
 
-    /// Notes that the server may have failed: where there are others, the next call asks which of them takes writes.
+    /// Marks the server as possibly failed: if there are others, the next call finds out which of them takes writes.
     pub(super) fn suspect(&self) {
         if let Self::MySql(mysql) = self {
             mysql.nodes.suspect();

@@ -1,4 +1,4 @@
-//! Sessions of the console, which all control planes of the database share.
+//! Sessions of the console, shared by all control planes of the database.
 
 use super::audit::{Actor, Entry, append};
 use super::calls::{Store, run};
@@ -12,55 +12,55 @@ use serde_json::json;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// A login, as it is kept.
+/// A login to be stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewSession {
     /// SHA-256 of the token in the cookie.
     pub token_hash: [u8; 32],
-    /// Who has logged in.
+    /// The user who has logged in.
     pub user_id: u64,
     /// The tenant of that user.
     pub tenant_id: u32,
     /// The API key of the login; `None` if it was by another way.
     pub key_id: Option<String>,
-    /// SHA-256 of what the login was by: see [`StoredSession::proof`].
+    /// SHA-256 of the login's credentials: see [`StoredSession::proof`].
     pub proof: [u8; 32],
-    /// By what the login was, in a word.
+    /// Label of the way of logging in.
     pub way: &'static str,
-    /// The address of the login, or its network, as tries are counted.
+    /// The address of the login, or its network, by which attempts are counted.
     pub address: IpAddr,
 }
 
-/// How long sessions last, and how many a user has.
+/// Limits on the duration and number of sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionLimits {
-    /// From the last request on.
+    /// Duration since the last request.
     pub idle: Duration,
-    /// From the login on.
+    /// Duration since the login.
     pub total: Duration,
-    /// Sessions of a user; the one that would end first gives way.
+    /// Sessions of a user; the one that would expire first is removed for a new one.
     pub per_user: u32,
 }
 
-/// A session that has not ended, of a user who is not disabled.
+/// An active session of a user who is not disabled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredSession {
     /// The user.
     pub user: UserRow,
-    /// By what the user may log in.
+    /// The ways in which the user may log in.
     pub logins: Logins,
     /// The API key of the login; `None` if it was by another way.
     pub key_id: Option<String>,
-    /// SHA-256 of the hash of the secret or password of the login, or of who it was at the provider of OpenID Connect. Where that
-    /// has changed, the session is over.
+    /// SHA-256 of the hash of the secret or password of the login, or of the identity at the OpenID Connect provider. If that
+    /// changes, the session ends.
     pub proof: [u8; 32],
 }
 
-/// The fraction of the idle time after which a request extends a session, so that not each of them is a write.
+/// Divisor of the idle time after which a request extends a session, so that not every request is a write.
 const EXTENSIONS: u64 = 10;
 
 impl Store {
-    /// Keeps a new session, and removes those that the user has beyond the limit. The audit log says who has logged in, how, and from
+    /// Stores a new session, and removes sessions of the user beyond the limit. The audit log records who has logged in, how, and from
     /// where.
     pub async fn insert_session(
         &self,
@@ -77,7 +77,7 @@ impl Store {
         })
     }
 
-    /// The session with that token. It lasts no longer by that: see [`Self::use_session`].
+    /// The session with this token. It is not extended: see [`Self::use_session`].
     pub async fn find_session(
         &self,
         token_hash: &[u8; 32],
@@ -87,7 +87,7 @@ impl Store {
         Ok(found.map(|(found, ..)| found))
     }
 
-    /// The session with that token, which lasts longer by that.
+    /// The session with this token, which is extended.
     pub async fn use_session(
         &self,
         token_hash: &[u8; 32],
@@ -104,7 +104,7 @@ impl Store {
         Ok(Some(found))
     }
 
-    /// A session, its times, and when it ends at the latest.
+    /// A session, its times, and its latest end.
     async fn find_with_times(
         &self,
         token_hash: &[u8; 32],
@@ -135,7 +135,7 @@ impl Store {
         })
     }
 
-    /// Ends a session, if there is one. The audit log says so.
+    /// Ends a session, if there is one, and records that in the audit log.
     pub async fn remove_session(&self, token_hash: &[u8; 32]) -> Result<(), StoreError> {
         let call = self.read("find_session", "finding a session of the console");
         let call = call.of(Class::Accounts);
@@ -163,7 +163,7 @@ impl Store {
         })
     }
 
-    /// Removes sessions that have ended, `limit` at most; how many they were.
+    /// Removes up to `limit` expired sessions. Returns their number.
     pub async fn purge_sessions(&self, limit: u32) -> Result<u64, StoreError> {
         let call = self
             .write("purge_sessions", "purging sessions of the console")
@@ -216,7 +216,7 @@ async fn insert(
     Ok(())
 }
 
-/// Who acts in a session, for the audit log.
+/// The actor of a session, for the audit log.
 async fn owner(session: &mut Session, token_hash: &[u8; 32]) -> Result<Option<Actor>, Fault> {
     let query = sql(
         "SELECT u.tenant_id, s.user_id, s.key_id FROM console_sessions s JOIN users u ON u.id = s.user_id \
@@ -231,7 +231,7 @@ async fn owner(session: &mut Session, token_hash: &[u8; 32]) -> Result<Option<Ac
     Ok(Some(Actor::of_session(tenant_id, user_id, key_id)))
 }
 
-/// When a session began and ends, unix milliseconds by the database's clock.
+/// Begin and end of a session, and the present time, in unix milliseconds by the database's clock.
 struct Times {
     created_at: u64,
     expires_at: u64,

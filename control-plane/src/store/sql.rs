@@ -1,6 +1,6 @@
 //! A statement with its values, for either driver.
 //!
-//! Lists have few lengths, so that each statement is prepared once for each of them: a statement that is not kept costs
+//! Lists have few lengths, so that each statement is prepared once for each of them: an evicted statement costs
 //! another round trip, and MySQL's protocol closes it with a message that has no answer. The next small message then
 //! waits until the server's system has acknowledged that one (Nagle's algorithm against delayed acknowledgements): 40
 //! ms. Lengths are therefore powers of two: see [`pieces`] and [`padded`].
@@ -20,9 +20,9 @@ pub(super) enum Value<'v> {
     /// Unsigned in MySQL, signed in SQLite, which has no other.
     Unsigned(u64),
     Bool(bool),
-    /// Text that is compared by its bytes: a name, a code, an address. VARBINARY in MySQL.
+    /// Text compared by its bytes: a name, a code, an address. VARBINARY in MySQL.
     Name(&'v str),
-    /// Text that people write, as text in both.
+    /// Text written by people, stored as text in both.
     Text(&'v str),
     Bytes(&'v [u8]),
 }
@@ -129,7 +129,7 @@ impl<'v> Sql<'v> {
         self
     }
 
-    /// Appends what `write` makes of each item, and `separator` in between.
+    /// Appends each item by `write`, with `separator` in between.
     pub(super) fn join<T>(
         self,
         separator: &str,
@@ -144,7 +144,7 @@ impl<'v> Sql<'v> {
         items.fold(sql, |sql, item| write(sql.push(separator), item))
     }
 
-    /// Appends a list in brackets, in one of the few lengths. The last item may be in it several times.
+    /// Appends a list in parentheses, padded to one of the few lengths by repeating the last item.
     pub(super) fn list<T: Copy + Into<Value<'v>>>(self, items: &[T]) -> Self {
         self.push("(")
             .join(", ", padded(items), |sql, item| sql.push("?").bind(*item))
@@ -164,7 +164,7 @@ impl<'v> Sql<'v> {
     }
 }
 
-/// Appends an INSERT to a text, with the rows of values as literals. Every string is a hexadecimal one, so no part of it can
+/// Appends an INSERT to a text, with the rows of values as literals. Every string is hexadecimal, so no part of it can
 /// be taken for SQL.
 pub(super) fn insert_literally<'v, const N: usize>(
     text: &mut String,
@@ -186,7 +186,7 @@ pub(super) fn insert_literally<'v, const N: usize>(
 }
 
 impl Value<'_> {
-    /// Appends the value as a literal, of which no part can be taken for SQL.
+    /// Appends the value as a literal, no part of which can be taken for SQL.
     pub(super) fn write(&self, text: &mut String) {
         // Writing to a String does not fail.
         match self {

@@ -26,7 +26,7 @@ const OPEN_PAUSES: Bounds = Bounds {
     cap_millis: 100,
 };
 
-/// Opens a file, or makes it.
+/// Opens a file, or creates it.
 pub(super) async fn connect(url: &str, config: &StoreConfig) -> Result<Store, StoreError> {
     let connect = parse(url)?
         .create_if_missing(true)
@@ -34,7 +34,7 @@ pub(super) async fn connect(url: &str, config: &StoreConfig) -> Result<Store, St
         .journal_mode(SqliteJournalMode::Wal)
         // A commit is on the disk before it is answered: 201 means durable.
         .synchronous(SqliteSynchronous::Full)
-        // Another process that writes (the command line) is waited for, but not for the whole statement timeout.
+        // Waits for another writing process (the command line), but not for the whole statement timeout.
         .busy_timeout(config.timeout_ms / 2)
         // The store has metrics of its own; log lines of slow statements add nothing.
         .disable_statement_logging();
@@ -72,7 +72,7 @@ pub(super) fn file(url: &str) -> Option<PathBuf> {
     Some(options.get_filename().to_owned())
 }
 
-/// Opens the file. While another process turns a new one to write-ahead logging, SQLite may be busy at once: it does
+/// Opens the file. While another process switches a new one to write-ahead logging, SQLite may be busy at once: it does
 /// not wait where both could wait for each other (sqlite3_busy_handler, "C-language Interface").
 async fn open(
     pool: SqlitePoolOptions,
@@ -99,7 +99,7 @@ async fn open(
 fn parse(url: &str) -> Result<SqliteConnectOptions, StoreError> {
     // Every connection to memory would be a database of its own.
     if url.contains(":memory:") || url.contains("mode=memory") {
-        let source = "must name a file: what is in memory is lost at the end".into();
+        let source = "must name a file: an in-memory database is lost at exit".into();
         return Err(StoreError {
             context: CONTEXT,
             transient: false,

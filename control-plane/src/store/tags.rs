@@ -1,7 +1,7 @@
 //! The tags of all links: listing, renaming and removing them.
 //!
-//! Tags are for people: edges do not get them. So a change of tags raises the revision of a link, which its ETag
-//! shows, but has no row in the outbox: what caches hold is as right as before.
+//! Tags are for people: edges do not get them. So a change of tags raises the revision of a link, and thus its ETag,
+//! but has no row in the outbox: cached records stay correct.
 
 use super::audit::{self, Actor, AuditQuery, Entry};
 use super::calls::{Store, run};
@@ -18,7 +18,7 @@ use crate::links::words::TextRange;
 use serde_json::json;
 use std::sync::atomic::Ordering;
 
-/// Links of a tag are counted up to this number.
+/// Most links of a tag that are counted.
 pub const MAX_COUNTED: u64 = 1000;
 
 /// The most links that one call of [`Store::replace_tag`] changes.
@@ -27,30 +27,30 @@ pub const MAX_RETAGGED: usize = LONGEST;
 /// The name of the action that replaces a tag by another one.
 const RENAME: &str = "tag.rename";
 
-/// Which tags to list.
+/// Query for a list of tags.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TagQuery {
-    /// The tenant whose links are meant.
+    /// The tenant of the links.
     pub tenant_id: u32,
-    /// Only tags that begin like this.
+    /// Only tags with this prefix.
     pub prefix: String,
-    /// Only tags behind this one.
+    /// Only tags after this one.
     pub after: Option<String>,
-    /// How many at most.
+    /// Most tags returned.
     pub limit: u32,
 }
 
-/// A tag, and how many links have it.
+/// A tag with the number of its links.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TagCount {
     /// The tag.
     pub tag: String,
-    /// How many links have it, counted up to [`MAX_COUNTED`].
+    /// Number of its links, counted up to [`MAX_COUNTED`].
     pub links: u64,
 }
 
 impl Store {
-    /// Tags of links in the order of their bytes, each with its number of links.
+    /// Tags of links, ordered by their bytes, each with its number of links.
     pub async fn list_tags(&self, query: &TagQuery) -> Result<Vec<TagCount>, StoreError> {
         let call = self.read("list_tags", "listing tags");
         run!(call, |session| {
@@ -59,13 +59,13 @@ impl Store {
         })
     }
 
-    /// The same tags without the numbers, which are counted one by one.
+    /// Tags of links, ordered by their bytes, without the numbers of links, which have to be counted one by one.
     pub async fn tag_names(&self, query: &TagQuery) -> Result<Vec<String>, StoreError> {
         let call = self.read("tag_names", "listing tags");
         run!(call, |session| tags(session, query).await)
     }
 
-    /// How many links have each of the tags; those that none has are left out.
+    /// Number of links of each of the tags; tags without links are left out.
     pub async fn count_tags(
         &self,
         tenant_id: u32,
@@ -77,7 +77,7 @@ impl Store {
         })
     }
 
-    /// Whether a link of the tenant has the tag.
+    /// True if a link of the tenant has the tag.
     pub async fn has_tag(&self, tenant_id: u32, tag: &str) -> Result<bool, StoreError> {
         run!(self.read("has_tag", "looking for a tag"), |session| {
             let query = sql(
@@ -88,7 +88,7 @@ impl Store {
         })
     }
 
-    /// Whether the last change of the tag was to give links `by` instead, and it may have left some of them: a call of
+    /// True if the last change of the tag was a renaming to `by` that may have left some links: a call of
     /// [`Store::replace_tag`] without a successor.
     pub async fn is_half_renamed(
         &self,
@@ -105,8 +105,8 @@ impl Store {
         Ok(last.is_some_and(|last| last.action == RENAME && last.detail == left_some))
     }
 
-    /// Replaces a tag of the actor's tenant by another one, or removes it: of [`MAX_RETAGGED`] links at most, in one
-    /// transaction. How many of the tag's rows are done with; 0 if no link has the tag any more.
+    /// Replaces a tag of the actor's tenant by another one, or removes it, on up to [`MAX_RETAGGED`] links in one
+    /// transaction. Returns the number of the tag's rows processed; 0 if no link has the tag any more.
     pub async fn replace_tag(
         &self,
         actor: &Actor,
@@ -153,11 +153,11 @@ fn subject(tag: &str) -> String {
     format!("tag:{tag}")
 }
 
-/// The tags of a page. The server jumps from one tag to the next, which MariaDB does for groups by all columns of the index up to the tag alone.
+/// The tags of a page. The server skips from one tag to the next; MariaDB does so only if grouped by all columns of the index up to the tag.
 async fn tags(session: &mut Session, query: &TagQuery) -> Result<Vec<String>, Fault> {
     let index = session.dialect().force_index("PRIMARY");
     let range = TextRange::beginning(&query.prefix);
-    // The first text behind the tag.
+    // The first text after the tag.
     let from = match &query.after {
         Some(after) => format!("{after}\0").max(range.from),
         None => range.from,
@@ -172,7 +172,7 @@ async fn tags(session: &mut Session, query: &TagQuery) -> Result<Vec<String>, Fa
     rows.into_iter().map(|(tag,)| text(tag)).collect()
 }
 
-/// Counts the links of tags, which are in order. A tag that has lost its last one meanwhile is left out.
+/// Counts the links of tags, which are sorted. A tag that has lost its last link meanwhile is left out.
 async fn count(
     session: &mut Session,
     tenant_id: u32,
@@ -232,7 +232,7 @@ async fn replace(
     for stored in stored.chunks(at_once(&stored, max_bytes)).flat_map(pieces) {
         update(session, revisions, stored).await?;
     }
-    // Those of links that an older version has deleted, too.
+    // Including terms of links deleted by an older version.
     terms::remove_by_id(session, &tagged).await?;
     Terms::of(&links).add(session).await?;
     Ok((tagged.len(), links))
@@ -253,7 +253,7 @@ fn stored(link: &Link) -> (u64, StoredContent) {
     (link.id, stored)
 }
 
-/// How many links one statement changes: as many as `max_bytes` allow if all were as large as the largest, and always one.
+/// Number of links changed by one statement: as many as fit into `max_bytes` if all were as large as the largest, and at least one.
 fn at_once(stored: &[(u64, StoredContent)], max_bytes: usize) -> usize {
     const NUMBERS: usize = 128;
     let sizes = stored
@@ -262,7 +262,7 @@ fn at_once(stored: &[(u64, StoredContent)], max_bytes: usize) -> usize {
     (max_bytes / sizes.max().unwrap_or(1)).clamp(1, LONGEST)
 }
 
-/// Writes the tags of links, whose number is one of the few lengths, with a revision behind their last one.
+/// Writes the tags of links with revisions greater than their last ones. Their number is one of the few lengths.
 async fn update(
     session: &mut Session,
     revisions: Revisions,

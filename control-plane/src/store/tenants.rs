@@ -16,7 +16,7 @@ use serde_json::json;
 /// A tenant.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct TenantRow {
-    /// Its key.
+    /// Its id.
     pub id: u32,
     /// Its name, unique.
     pub name: String,
@@ -25,8 +25,8 @@ pub struct TenantRow {
 }
 
 impl Store {
-    /// Makes a tenant with a user, its admin, and the key of that user: `key` with the new tenant and user. The audit logs
-    /// of both tenants say so.
+    /// Creates a tenant with an admin user, and the API key of that user: `key` with the new tenant and user. Recorded in
+    /// the audit logs of both tenants.
     pub async fn insert_tenant(
         &self,
         name: &AccountName,
@@ -48,7 +48,7 @@ impl Store {
         })
     }
 
-    /// The id of the tenant of a name.
+    /// The id of the tenant with a name.
     pub async fn find_tenant(&self, name: &AccountName) -> Result<Option<u32>, StoreError> {
         run!(
             self.read("find_tenant", "finding a tenant")
@@ -57,7 +57,7 @@ impl Store {
         )
     }
 
-    /// Tenants with a greater id than `after`, in the order of their ids.
+    /// Tenants with an id greater than `after`, ordered by id.
     pub async fn list_tenants(&self, after: u32, limit: u32) -> Result<Vec<TenantRow>, StoreError> {
         run!(self.read("list_tenants", "listing tenants"), |session| {
             let query =
@@ -67,7 +67,7 @@ impl Store {
     }
 }
 
-/// The id of the tenant of a name, as a part of a transaction.
+/// The id of the tenant with a name, as part of a transaction.
 pub(super) async fn find(session: &mut Session, name: &AccountName) -> Result<Option<u32>, Fault> {
     let query = sql("SELECT id FROM tenants WHERE name = ?");
     let query = query.bind(Value::Text(name.as_str()));

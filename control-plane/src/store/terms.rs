@@ -1,4 +1,4 @@
-//! Tags and words of links, by which links are found. They are written in the transaction that changes the link, and a
+//! Tags and words by which links are found. They are written in the transaction that changes the link, and a
 //! deleted link has none.
 
 use super::dialect::Dialect;
@@ -8,7 +8,7 @@ use super::sql::{LONGEST, Value, insert_literally, pieces, sql};
 use crate::links::model::{Link, LinkContent};
 use crate::links::words::words_of;
 
-/// Rows that links with tags or titles have in other tables.
+/// Rows of links with tags or titles in other tables.
 #[derive(Debug, Default)]
 pub(super) struct Terms {
     tags: Vec<TagRow>,
@@ -57,7 +57,7 @@ impl WordRow {
 }
 
 impl Terms {
-    /// The rows of links, in the order of their keys, so that transactions lock them in one order.
+    /// The rows of links, sorted by their keys, so that transactions lock them in one order.
     pub(super) fn of<'l>(links: impl IntoIterator<Item = &'l Link>) -> Self {
         let mut terms = Self::default();
         for link in links {
@@ -84,7 +84,7 @@ impl Terms {
         }));
     }
 
-    /// About how many bytes the rows of a link take in a packet to the server.
+    /// Approximate number of bytes of the rows of a link in a packet to the server.
     pub(super) fn wire_size(content: &LinkContent) -> usize {
         const NUMBERS: usize = 48;
         let of_tag = |tag: &String| 2 * (tag.len() + NUMBERS) + NUMBERS * spaces(tag);
@@ -129,7 +129,7 @@ fn spaces(text: &str) -> usize {
     text.bytes().filter(|byte| *byte == b' ').count()
 }
 
-/// Removes those of links. Part of a transaction.
+/// Removes the terms of links. Part of a transaction.
 pub(super) async fn remove<'l>(
     session: &mut Session,
     links: impl IntoIterator<Item = &'l Link>,
@@ -139,7 +139,7 @@ pub(super) async fn remove<'l>(
     remove_by_id(session, &ids.collect::<Vec<_>>()).await
 }
 
-/// Removes those of the links with these numbers. Part of a transaction.
+/// Removes the terms of the links with these numbers. Part of a transaction.
 pub(super) async fn remove_by_id(session: &mut Session, ids: &[u64]) -> Result<(), Fault> {
     for ids in ids.chunks(LONGEST) {
         for table in ["link_tags", "link_words"] {
@@ -150,14 +150,14 @@ pub(super) async fn remove_by_id(session: &mut Session, ids: &[u64]) -> Result<(
     Ok(())
 }
 
-/// Whether two states of a link differ in tags or words.
+/// True if two states of a link differ in tags or words.
 pub(super) fn differ(before: &Link, after: &Link) -> bool {
     let of = |link: &Link| (link.id, link.created_at);
     let (one, other) = (&before.content, &after.content);
     of(before) != of(after) || one.tags != other.tags || one.title != other.title
 }
 
-/// Replaces those of links by those of their present content. Part of a transaction.
+/// Replaces the terms of links according to their present content. Part of a transaction.
 pub(super) async fn replace(session: &mut Session, links: &[Link]) -> Result<(), Fault> {
     let ids: Vec<u64> = links.iter().map(|link| link.id).collect();
     remove_by_id(session, &ids).await?;

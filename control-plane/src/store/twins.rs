@@ -12,26 +12,26 @@ use edgelink_wire::{Code, Domain};
 use std::collections::{BTreeSet, HashSet};
 use std::hash::Hash;
 
-/// The most links to one target that are compared, of those whose content has no hash yet.
+/// The most links to one target compared among links whose content has no hash yet.
 const MAX_UNHASHED: u32 = 100;
 
-/// Rows whose content has no hash yet: from before version 36 of the schema.
+/// Rows older than version 36 of the schema, whose content has no hash yet.
 const UNHASHED: &str = "WHERE content_hash IS NULL AND deleted_at IS NULL";
 
 impl Store {
-    /// The oldest link like each of `wanted`, in their order. Of links from before version 36 of the schema, until
-    /// [`Store::hash_contents`] has reached them, the first 100 to the same target are compared.
+    /// The oldest link like each of `wanted`, in their order. Of links older than version 36 of the schema, until
+    /// [`Store::hash_contents`] has reached them, only the first 100 to each target are compared.
     pub async fn find_like(&self, wanted: &[Wanted<'_>]) -> Result<Vec<Option<Link>>, StoreError> {
         let candidates: Vec<_> = wanted.iter().map(Candidate::new).collect();
-        let call = self.read("find_like", "finding links like others");
+        let call = self.read("find_like", "finding twins of links");
         let call = call.of(Class::Creations);
         run!(call, |session| find_like(session, &candidates).await)
     }
 
-    /// Hashes links from before version 36 of the schema, `limit` at most; how many they were.
+    /// Hashes up to `limit` links older than version 36 of the schema. Returns their number.
     pub async fn hash_contents(&self, limit: u32) -> Result<u64, StoreError> {
         let call = self
-            .write("hash_contents", "hashing links from before")
+            .write("hash_contents", "hashing older links")
             .of(Class::Background);
         run!(call, |session| {
             session.begin().await?;
@@ -51,30 +51,30 @@ impl Store {
     }
 }
 
-/// Whether a link may be created beside another one with the same domain and content.
+/// Rule for creating a link beside another one with the same domain and content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Twin {
-    /// It may.
+    /// It may be created.
     Allowed,
     /// Not beside one with the same code.
     NotWithThisCode,
     /// Not beside one with any code.
     NotWithAnyCode,
-    /// This twin was found already. No link is created; the receipt is stored.
+    /// This twin was found before. No link is created; the receipt is stored.
     Known(Box<Link>),
 }
 
 impl Twin {
-    /// Whether other creations of the same target wait until the transaction ends.
+    /// True if other creations for the same target wait until the transaction ends.
     pub(crate) fn takes_locks(&self) -> bool {
         matches!(self, Self::NotWithThisCode | Self::NotWithAnyCode)
     }
 }
 
-/// What a link is to be like.
+/// Description of a wanted link.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
-    /// Who looks for it: links out of this scope do not count.
+    /// The searcher's scope: links outside it do not count.
     pub scope: &'a Scope,
     /// Its domain.
     pub domain: &'a Domain,
@@ -92,7 +92,7 @@ impl Wanted<'_> {
     }
 }
 
-/// What a link is to be like, and how it is found.
+/// A wanted link with the hashes by which it is found.
 pub(super) struct Candidate<'a> {
     wanted: Wanted<'a>,
     hash: ContentHash,
@@ -159,7 +159,7 @@ pub(super) async fn lock_targets(
     session: &mut Session,
     candidates: &[Candidate<'_>],
 ) -> Result<(), Fault> {
-    /// The rows by which targets are locked, which share them.
+    /// Number of rows that serve as locks of targets, shared by hash.
     const TARGET_BUCKETS: u64 = 64;
     if candidates.is_empty() || !session.dialect().has_row_locks() {
         return Ok(());
@@ -167,7 +167,7 @@ pub(super) async fn lock_targets(
     let bucket = |candidate: &Candidate<'_>| candidate.hash.target.cast_unsigned() % TARGET_BUCKETS;
     let buckets: BTreeSet<u64> = candidates.iter().map(bucket).collect();
     let buckets: Vec<u64> = buckets.into_iter().collect();
-    // In the order of their index, as every transaction locks them.
+    // In the order of their index, like in every transaction.
     let lock = sql("SELECT bucket FROM target_locks WHERE bucket IN ")
         .list(&buckets)
         .push(" ORDER BY bucket FOR UPDATE");
@@ -179,7 +179,7 @@ fn distinct<T: Eq + Hash>(items: impl Iterator<Item = T>) -> Vec<T> {
     items.into_iter().collect()
 }
 
-/// The number of the link with each of these codes on these domains, without tombstones.
+/// The numbers of the links with these domains and codes, without tombstones.
 async fn ids_by_code(
     session: &mut Session,
     candidates: &[&Candidate<'_>],
@@ -213,7 +213,7 @@ async fn ids_by_content(session: &mut Session, hashes: &[ContentHash]) -> Result
     numbers(session, query).await
 }
 
-/// Whether there are links whose content has no hash yet.
+/// True if there are links whose content has no hash yet.
 async fn has_unhashed(session: &mut Session) -> Result<bool, Fault> {
     let index = session.dialect().force_index("links_content");
     let query = sql(format!(
@@ -223,7 +223,7 @@ async fn has_unhashed(session: &mut Session) -> Result<bool, Fault> {
     Ok(has_any)
 }
 
-/// The numbers of links whose content has no hash yet, by the hashes of their targets: the first of each.
+/// The numbers of links whose content has no hash yet, the first ones for each hash of a target.
 async fn unhashed_ids(session: &mut Session, targets: &[i64]) -> Result<Vec<u64>, Fault> {
     let open = session.dialect().part;
     let index = session.dialect().force_index("links_content");

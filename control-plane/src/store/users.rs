@@ -1,4 +1,4 @@
-//! Users. A user is an owner of links and keys, and logs in to the console.
+//! Users, who own links and keys, and log in to the console.
 
 use super::accounts::{AccountError, admin_keys, is_last_admin_gone, lock_tenant, role};
 use super::audit::{Actor, Entry, append};
@@ -18,21 +18,21 @@ use std::time::Duration;
 /// A user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserRow {
-    /// Its key.
+    /// Its id.
     pub id: u64,
     /// Its tenant.
     pub tenant_id: u32,
     /// Its name, unique in the tenant.
     pub name: String,
-    /// What it may do.
+    /// Its role.
     pub role: Role,
-    /// Whether its keys are refused.
+    /// True if its keys are refused.
     pub disabled: bool,
-    /// Whether it has a password for the console.
+    /// True if it has a password for the console.
     pub has_password: bool,
-    /// Whether it has logged in by a provider of OpenID Connect, which that name is bound to.
+    /// True if it is bound to an identity of the OpenID Connect provider.
     pub has_identity: bool,
-    /// Until when the next login by a provider under its name is bound to it, unix milliseconds; `None` if an admin awaits none.
+    /// Time until which the next provider login under its name is bound to it, in unix milliseconds; `None` if no admin awaits one.
     pub awaits_identity_until: Option<u64>,
     /// Unix time in milliseconds.
     pub created_at: u64,
@@ -40,33 +40,33 @@ pub struct UserRow {
     pub updated_at: u64,
 }
 
-/// What is to change of a user.
+/// Changes of a user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserPatch {
     /// The new name.
     pub name: Option<AccountName>,
     /// The new role.
     pub role: Option<Role>,
-    /// Whether its keys are refused from now on.
+    /// True to refuse its keys from now on.
     pub disabled: Option<bool>,
     /// The hash of the new password, a PHC string; `Some(None)` removes the password.
     pub password: Option<Option<Secret>>,
-    /// Whether it is forgotten who logs in as the user at the provider of OpenID Connect.
+    /// True to unbind the user from its identity at the OpenID Connect provider.
     pub forgets_identity: bool,
-    /// Whether the next login by a provider under its name is bound to it, for [`IDENTITY_AWAITED`].
+    /// True to bind the next provider login under its name to it, for [`IDENTITY_AWAITED`].
     pub awaits_identity: Option<bool>,
 }
 
-/// How long the first login of a user by a provider is awaited.
+/// Time for which the first provider login of a user is awaited.
 pub const IDENTITY_AWAITED: Duration = Duration::from_hours(1);
 
-/// The statement that ends the sessions that a user has begun without an API key.
+/// The statement that ends the sessions begun by a user without an API key.
 pub(super) fn end_sessions<'v>(user_id: u64) -> Sql<'v> {
     sql("DELETE FROM console_sessions WHERE user_id = ? AND key_id IS NULL").bind(user_id)
 }
 
 impl Store {
-    /// Makes a user in the actor's tenant. `password` is the hash of its password, a PHC string.
+    /// Creates a user in the actor's tenant. `password` is the hash of its password, a PHC string.
     pub async fn insert_user(
         &self,
         name: &AccountName,
@@ -92,14 +92,14 @@ impl Store {
         })
     }
 
-    /// The user of that id in a tenant.
+    /// The user with this id in a tenant.
     pub async fn find_user(&self, tenant_id: u32, id: u64) -> Result<Option<UserRow>, StoreError> {
         run!(self.read("find_user", "finding a user"), |session| {
             find(session, tenant_id, id).await
         })
     }
 
-    /// The user who logs in by that name, in the tenant of that name, and by what it may. `None` if there is none, or it is
+    /// The user with this name in the named tenant, and its ways of logging in. `None` if there is none, or it is
     /// disabled.
     pub async fn user_of_login(
         &self,
@@ -117,7 +117,7 @@ impl Store {
         })
     }
 
-    /// Users of a tenant with a greater id than `after`, in the order of their ids.
+    /// Users of a tenant with an id greater than `after`, ordered by id.
     pub async fn list_users(
         &self,
         tenant_id: u32,
@@ -156,7 +156,7 @@ impl Store {
     }
 }
 
-/// Adds a user as a part of a transaction. Fails where [`next_id`] does.
+/// Adds a user as part of a transaction. Fails where [`next_id`] does.
 pub(super) async fn insert(
     session: &mut Session,
     (name, role, password): (&AccountName, Role, Option<&Secret>),
@@ -196,13 +196,13 @@ async fn find(session: &mut Session, tenant_id: u32, id: u64) -> Result<Option<U
     fetch(session, query).await
 }
 
-/// The user that [`select`] finds.
+/// The user found by [`select`].
 pub(super) async fn fetch(session: &mut Session, query: Sql<'_>) -> Result<Option<UserRow>, Fault> {
     let row: Option<Row> = session.fetch_optional(query).await?;
     row.map(Row::into_user).transpose()
 }
 
-/// Changes a user as a part of a transaction.
+/// Changes a user as part of a transaction.
 pub(super) async fn change_locked(
     session: &mut Session,
     id: u64,
@@ -214,7 +214,7 @@ pub(super) async fn change_locked(
         return Ok(Err(AccountError::NotFound));
     };
     let mut new = patch.apply(&old);
-    // The command line makes keys of the first user.
+    // The command line creates keys for the first user.
     if id == FIRST_USER && (new.role != Role::Admin || new.disabled) {
         return Ok(Err(AccountError::LastAdmin));
     }
@@ -251,7 +251,7 @@ pub(super) async fn change_locked(
         .execute(update.push(" WHERE id = ?").bind(id))
         .await?;
     if patch.forgets_identity {
-        // The same person may be bound again, and must not find its sessions then.
+        // The same person may be bound again, and must not find the old sessions then.
         session.execute(end_sessions(id)).await?;
     }
     let after = admin_keys(session, actor.tenant_id).await?;
@@ -301,21 +301,21 @@ impl UserPatch {
     }
 }
 
-/// Whether a user is the first one of its tenant, who is an admin by making.
+/// True if a user is the first one of its tenant, who was created as an admin.
 pub(super) async fn is_first(session: &mut Session, user: &UserRow) -> Result<bool, Fault> {
     let query = sql("SELECT MIN(id) FROM users WHERE tenant_id = ?").bind(user.tenant_id);
     let (first,): (u64,) = session.fetch_one(query).await?;
     Ok(user.id == first)
 }
 
-/// Users that meet a condition.
+/// Selects users that meet a condition.
 pub(super) fn select<'v>(condition: &str) -> Sql<'v> {
     sql(format!(
         "SELECT id, tenant_id, name, role, disabled, password_hash, identity, awaits_identity_until, created_at, updated_at FROM users WHERE {condition}"
     ))
 }
 
-/// By what a user may log in.
+/// The ways in which a user may log in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Logins {
     /// The hash of its password.
@@ -324,7 +324,7 @@ pub struct Logins {
     pub identity: Option<Vec<u8>>,
 }
 
-/// The user that [`select`] finds, and by what it may log in.
+/// The user found by [`select`], and its ways of logging in.
 pub(super) async fn with_logins(
     session: &mut Session,
     query: Sql<'_>,

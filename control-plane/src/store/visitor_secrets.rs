@@ -1,4 +1,4 @@
-//! Secrets of visitor tokens: reading, making, and removing them.
+//! Reads, creates and removes the secrets of visitor tokens.
 
 use super::calls::{Store, run};
 use super::classes::Class;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 const CONTEXT: &str = "reading the secrets of visitor tokens";
 
 impl Store {
-    /// The secrets of these days (unix time / 86400), which are made where there are none.
+    /// Reads the secrets of these days (unix time / 86400), and creates missing ones.
     pub(crate) async fn visitor_keys(
         &self,
         days: RangeInclusive<u64>,
@@ -30,7 +30,7 @@ impl Store {
         })
     }
 
-    /// Removes the secrets of the days before `today`; how many there were.
+    /// Removes the secrets of the days before `today`. Returns their number.
     pub(crate) async fn forget_visitor_secrets(&self, today: u64) -> Result<u64, StoreError> {
         if let SecretPlace::Files(prefix) = &self.secrets {
             return remove_files(prefix, today).map_err(|error| StoreError {
@@ -55,7 +55,7 @@ impl Store {
         Ok(removed)
     }
 
-    /// Writes the table into a file of its own again. A deleted row stays in its page until another one takes its place.
+    /// Rewrites the table, because a deleted row stays in its page until another one replaces it.
     async fn rebuild_visitor_secrets(&self) {
         let call = self
             .write("rebuild_visitor_secrets", "rebuilding the table")
@@ -68,7 +68,7 @@ impl Store {
             let error = &error as &dyn std::error::Error;
             tracing::warn!(
                 error,
-                "the table visitor_secrets cannot be rebuilt: the last day's secret is overwritten by the next one"
+                "failed to rebuild the table visitor_secrets; the last day's secret stays until the next one overwrites it"
             );
         }
     }

@@ -1,4 +1,4 @@
-//! Visits of links that have a limit. The row of a link in `visits` is locked while they are leased: the rules are in
+//! Uses of links with a limit. The row of a link in `visits` is locked while uses are leased: the rules are in
 //! [`crate::visits`].
 
 mod ledger;
@@ -27,8 +27,8 @@ use edgelink_wire::{LinkKey, VisitsAnswer, VisitsRequest};
 use serde_json::json;
 
 impl Store {
-    /// Leases visits of a link to a worker, and notes what it gives back. A link without a limit has more than any worker can
-    /// spend; one that does not exist has none. What a link gets back that has moved is had where it is now.
+    /// Leases uses of a link to a worker, and accepts the uses that it returns. A link without a limit has more than any worker
+    /// can spend; a missing one has none. Uses returned to a link that has moved are credited to its new place.
     ///
     /// # Errors
     /// The inner error if the worker has sent a later request.
@@ -38,7 +38,7 @@ impl Store {
         request: &VisitsRequest,
         config: &VisitsConfig,
     ) -> Result<Result<VisitsAnswer, StaleRequest>, StoreError> {
-        let call = self.write("lease_visits", "leasing visits of a link");
+        let call = self.write("lease_visits", "leasing uses of a link");
         let call = call
             .of(Class::Visits)
             .locking([RowLine::Visits(key.clone())]);
@@ -55,7 +55,7 @@ impl Store {
                 let Some((limited, request)) = follow(session, &asked, request).await? else {
                     return Ok(of_no_link());
                 };
-                // A link that has moved only gets visits back.
+                // A link that has moved only accepts returned uses.
                 let max = if limited.id == asked.id {
                     limited.max()
                 } else {
@@ -77,13 +77,13 @@ impl Store {
         })
     }
 
-    /// Takes one visit of a link for a visitor of this process. Whether there was one.
+    /// Takes one use of a link for a visitor of this process. Returns true if there was one.
     pub async fn take_visit(
         &self,
         key: &LinkKey,
         config: &VisitsConfig,
     ) -> Result<bool, StoreError> {
-        let call = self.write("take_visit", "taking a visit of a link");
+        let call = self.write("take_visit", "taking a use of a link");
         let call = call
             .of(Class::Visits)
             .locking([RowLine::Visits(key.clone())]);
@@ -103,10 +103,10 @@ impl Store {
         })
     }
 
-    /// Whether visits of a link are left that are not used, be they leased.
+    /// True if a link has uses left, leased ones included.
     pub async fn has_visits(&self, key: &LinkKey) -> Result<bool, StoreError> {
         let call = self
-            .read("has_visits", "looking for visits of a link")
+            .read("has_visits", "looking for uses of a link")
             .of(Class::Visits);
         run!(call, |session| {
             let limited = find(session, key).await?;
@@ -114,9 +114,9 @@ impl Store {
         })
     }
 
-    /// How many visits of the link with that number were used, and how many are leased.
+    /// Spent and leased uses of the link with this number.
     pub async fn find_visits(&self, link_id: u64) -> Result<VisitCounts, StoreError> {
-        let call = self.read("find_visits", "counting visits of a link");
+        let call = self.read("find_visits", "counting uses of a link");
         run!(call, |session| {
             let leases = "(SELECT CAST(COALESCE(SUM(size), 0) AS UNSIGNED) FROM visit_leases l WHERE l.link_id = v.link_id)";
             let query = sql(format!(
@@ -128,10 +128,10 @@ impl Store {
         })
     }
 
-    /// Notes that workers were heard of.
+    /// Records that workers are alive.
     pub async fn note_workers(&self, workers: &[WorkerId]) -> Result<(), StoreError> {
         let call = self
-            .write("note_workers", "noting which workers were heard of")
+            .write("note_workers", "recording live workers")
             .of(Class::Visits);
         run!(call, |session| {
             let dialect = session.dialect();
@@ -152,13 +152,13 @@ impl Store {
         })
     }
 
-    /// Removes leases of which nothing more is expected, and workers that were not heard of for as long, `limit` of each at most; how
-    /// many they were. Blocks that are out come back.
+    /// Removes leases from which nothing more is expected, and workers silent for as long, up to `limit` of each. Returns their
+    /// number. Outstanding blocks are returned.
     pub async fn purge_visit_leases(&self, limit: u32) -> Result<u64, StoreError> {
         let call = self
-            .write("purge_visit_leases", "removing old leases of visits")
+            .write("purge_visit_leases", "removing old leases of uses")
             .of(Class::Background);
-        // Whatever the grace is, this is later.
+        // This is later than any configured grace period.
         let config = &VisitsConfig::default();
         run!(call, |session| {
             let dialect = session.dialect();
@@ -197,32 +197,32 @@ impl Store {
     }
 }
 
-/// The most blocks that come back with one purge because they are out for so long.
+/// The most blocks returned by one purge because they have been outstanding for so long.
 const MOST_OUT: u32 = 64;
 
-/// How often a link is looked up again that has moved, or was purged, before its visits were locked.
+/// Most lookups of a link that moves, or is purged, before its row is locked.
 const MAX_ROUNDS: usize = 4;
 
-/// The visits of a link.
+/// Uses of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct VisitCounts {
-    /// How many were used, as far as workers have said.
+    /// Uses spent, as far as workers have reported.
     pub used: u64,
-    /// How many are leased to workers.
+    /// Uses leased to workers.
     pub leased: u64,
 }
 
-/// Changes visits, by the settings.
+/// Changes uses according to the settings.
 #[derive(Clone, Copy)]
 struct Changer<'a> {
     config: &'a VisitsConfig,
-    /// Writes events for webhooks; `None` if there are none.
+    /// Writer of webhook events; `None` without webhooks.
     events: Option<&'a Events>,
 }
 
 impl Changer<'_> {
-    /// Changes the visits of a link, in one transaction; `worker` is the one that asks. `None`, and nothing is changed, if the link has
-    /// moved meanwhile, or is not there any more.
+    /// Changes the uses of a link in one transaction; `worker` is the requesting one. Returns `None` without a change if the link has
+    /// moved meanwhile, or is gone.
     async fn change<T>(
         self,
         session: &mut Session,
@@ -245,7 +245,7 @@ impl Changer<'_> {
         Ok(Some(outcome))
     }
 
-    /// Writes changed visits, and ends the transaction.
+    /// Writes changed uses, and commits the transaction.
     async fn finish(
         self,
         session: &mut Session,
@@ -267,8 +267,8 @@ impl Changer<'_> {
         session.commit(rows.max(1)).await
     }
 
-    /// The limits of links are reached, for the first time since they were set: what the world is told of it is a part of the
-    /// transaction.
+    /// Records that limits of links are reached for the first time since they were set, in the audit log and as events, as part of
+    /// the transaction.
     async fn on_limit_reached(
         self,
         session: &mut Session,

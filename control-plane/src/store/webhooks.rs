@@ -1,4 +1,4 @@
-//! Webhooks: where events of links are sent.
+//! Webhooks, to which events of links are sent.
 
 use super::accounts::lock_tenant;
 use super::audit::{Actor, Entry, append};
@@ -20,23 +20,23 @@ const MAX_WEBHOOKS: u64 = 20;
 /// A webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebhookRow {
-    /// Its key.
+    /// Its id.
     pub id: u64,
     /// Its tenant.
     pub tenant_id: u32,
-    /// Where events are sent: a valid URL.
+    /// The valid URL to which events are sent.
     pub url: String,
-    /// The events that are sent.
+    /// The subscribed events.
     pub events: Vec<LinkEvent>,
-    /// The key that signs.
+    /// The signing key.
     pub secret: Secret,
-    /// The key before the last rotation, and until when it signs as well, unix time in milliseconds.
+    /// The key before the last rotation, and the time until which it signs as well, in unix milliseconds.
     pub previous_secret: Option<(Secret, u64)>,
-    /// Whether events are sent.
+    /// State of the delivery of events.
     pub state: WebhookState,
-    /// How often it has failed since its last success.
+    /// Number of failures since its last success.
     pub failures: u32,
-    /// When it failed first since its last success, or a day without attempts; unix time in milliseconds.
+    /// Time of the first failure since its last success, or a day without attempts, in unix milliseconds.
     pub failing_since: Option<u64>,
     /// Unix time in milliseconds.
     pub created_at: u64,
@@ -44,7 +44,7 @@ pub struct WebhookRow {
     pub updated_at: u64,
 }
 
-/// A key that signs.
+/// A signing key.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Secret(pub [u8; 32]);
 
@@ -54,14 +54,14 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Whether a webhook gets events.
+/// State of a webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WebhookState {
-    /// It does.
+    /// It gets events.
     Active,
-    /// It does not, as its owner wants it.
+    /// It gets no events, because its owner paused it.
     Paused,
-    /// It does not, because it has failed for too long, or too many deliveries wait.
+    /// It gets no events, because it has failed for too long, or too many deliveries wait.
     Disabled,
 }
 
@@ -80,22 +80,22 @@ impl WebhookState {
     }
 }
 
-/// Why a webhook is not made or changed.
+/// Reason why a webhook is not created or changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WebhookError {
-    /// There is none, or it is another tenant's.
+    /// It does not exist, or belongs to another tenant.
     #[error("there is no such webhook")]
     NotFound,
-    /// The tenant has as many as it may.
+    /// The tenant has reached its limit.
     #[error("there are too many webhooks")]
     TooMany,
 }
 
-/// Makes the new row of a webhook from the present one. It is called again after a deadlock.
+/// Computes the new row of a webhook from the present one. It is called again after a deadlock.
 type WebhookChange = Box<dyn Fn(&WebhookRow) -> WebhookRow + Send + Sync>;
 
 impl Store {
-    /// The same store, which writes events for webhooks; `show` makes what they say of a link.
+    /// Returns a handle to this store that writes events for webhooks; `show` presents a link in them.
     #[must_use]
     pub fn with_events(&self, show: ShowLink) -> Arc<Self> {
         let mut store = self.clone();
@@ -103,7 +103,7 @@ impl Store {
         Arc::new(store)
     }
 
-    /// Waits until this process has written an event, or changed a webhook; for ever if it writes none.
+    /// Waits until this process has written an event, or changed a webhook; forever if it does not write events.
     pub async fn event_written(&self) {
         match &self.events {
             Some(events) => events.written().await,
@@ -111,14 +111,14 @@ impl Store {
         }
     }
 
-    /// Makes the next event ask which webhooks there are.
+    /// Makes the next event read the webhooks again.
     pub(super) fn forget_webhooks(&self) {
         if let Some(events) = &self.events {
             events.forget_webhooks();
         }
     }
 
-    /// Makes a webhook in the actor's tenant. Of the row, `url`, `events`, `secret` and `state` count;
+    /// Creates a webhook in the actor's tenant. Of the row, only `url`, `events`, `secret` and `state` are used;
     /// the audit log gets `detail`.
     pub async fn insert_webhook(
         &self,
@@ -143,7 +143,7 @@ impl Store {
         made
     }
 
-    /// The webhook of that id in a tenant.
+    /// The webhook with this id in a tenant.
     pub async fn find_webhook(
         &self,
         tenant_id: u32,
@@ -154,7 +154,7 @@ impl Store {
         })
     }
 
-    /// Webhooks of a tenant with a greater id than `after`, in the order of their ids.
+    /// Webhooks of a tenant with an id greater than `after`, ordered by id.
     pub async fn list_webhooks(
         &self,
         tenant_id: u32,
@@ -169,7 +169,7 @@ impl Store {
         })
     }
 
-    /// Replaces what may change of a webhook of the actor's tenant by `change` of it, and writes `action` and `detail` to the audit
+    /// Applies `change` to a webhook of the actor's tenant, and writes `action` and `detail` to the audit
     /// log.
     pub async fn change_webhook(
         &self,
@@ -203,7 +203,7 @@ impl Store {
         changed
     }
 
-    /// Removes a webhook of the actor's tenant. Its deliveries are no longer attempted, and purged in time.
+    /// Removes a webhook of the actor's tenant. Its deliveries are no longer attempted, and eventually purged.
     pub async fn delete_webhook(
         &self,
         id: u64,
@@ -258,7 +258,7 @@ async fn insert(
     let insert = insert.bind(actor.tenant_id).bind(row.url.as_str());
     let insert = insert.bind(bits(&row.events)).bind(&row.secret.0);
     session.execute(insert.bind(row.state.word())).await?;
-    // The tenant is locked, so that the newest one is this.
+    // As the tenant is locked, the newest one is this.
     let newest = select("tenant_id = ? ORDER BY id DESC LIMIT 1").bind(actor.tenant_id);
     let made: Row = session.fetch_one(newest).await?;
     let made = made.into_webhook()?;
@@ -314,7 +314,7 @@ fn bits(events: &[LinkEvent]) -> u32 {
     events.iter().fold(0, |bits, event| bits | event.bit())
 }
 
-/// A query of webhooks.
+/// A query for webhooks.
 pub(super) fn select<'v>(condition: &str) -> Sql<'v> {
     sql(format!(
         "SELECT id, tenant_id, url, events, secret, previous_secret, previous_until, state, failures, failing_since, created_at, \

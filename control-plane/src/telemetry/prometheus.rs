@@ -1,4 +1,4 @@
-//! Metrics for Prometheus: the table of all of them, and what records them. Names and labels are a contract with
+//! Metrics for Prometheus: the table of all of them, and their recorder. Names and labels are a contract with
 //! dashboards and alerts.
 
 use metrics::{Key, Level, Metadata, Recorder, Unit};
@@ -7,11 +7,11 @@ use metrics_exporter_prometheus::{
 };
 use std::sync::OnceLock;
 
-/// A metric, as its description and the reference have it.
+/// A metric in its description and in the reference.
 struct Metric {
     name: &'static str,
     kind: MetricKind,
-    /// The labels with their values, as the reference lists them.
+    /// The labels with their values, as listed in the reference.
     labels: &'static str,
     meaning: &'static str,
 }
@@ -167,8 +167,8 @@ const SECONDS: &[f64] = &[
 
 static RECORDER: OnceLock<Option<PrometheusHandle>> = OnceLock::new();
 
-/// The recorder of this process, installed when it is asked for first; `None` if another one is in place already.
-/// There is one for a process, not one for a server, because that is how the `metrics` macros find it.
+/// The recorder of this process, installed on first use; `None` if another one is in place already.
+/// There is one for a process, not one for a server, because the `metrics` macros find it globally.
 pub(crate) fn recorder() -> Option<&'static PrometheusHandle> {
     RECORDER.get_or_init(install).as_ref()
 }
@@ -177,7 +177,7 @@ fn install() -> Option<PrometheusHandle> {
     let recorder = build()?;
     let handle = recorder.handle();
     metrics::set_global_recorder(recorder)
-        .inspect_err(|error| tracing::error!(%error, "metrics stay empty"))
+        .inspect_err(|error| tracing::error!(%error, "installing the metrics recorder failed; metrics stay empty"))
         .ok()?;
     Some(handle)
 }
@@ -185,7 +185,7 @@ fn install() -> Option<PrometheusHandle> {
 fn build() -> Option<PrometheusRecorder> {
     let recorder = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), SECONDS)
-        .inspect_err(|error| tracing::error!(%error, "the buckets of the histograms are not valid"))
+        .inspect_err(|error| tracing::error!(%error, "invalid histogram buckets"))
         .ok()?
         .build_recorder();
     describe(&recorder);
@@ -193,8 +193,8 @@ fn build() -> Option<PrometheusRecorder> {
     Some(recorder)
 }
 
-/// Shows counters before their first event, which `increase` of Prometheus would not see otherwise. Of those with labels it is
-/// not known which there will be.
+/// Exposes counters before their first event, which Prometheus's `increase` would miss otherwise. This is not possible for
+/// counters with labels, whose values are not known in advance.
 fn show_at_zero(recorder: &PrometheusRecorder) {
     let metadata = Metadata::new(module_path!(), Level::INFO, None);
     for metric in METRICS {

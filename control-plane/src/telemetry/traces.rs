@@ -1,8 +1,8 @@
-//! Traces: the spans of sampled requests, and of their uses of the database.
+//! Traces: spans of sampled requests and of their database calls.
 //!
-//! A request is sampled if its `traceparent` says so, or, where it has none, by `telemetry.trace_percent`. One that is not makes no
-//! span and allocates nothing: there is no [`Trace`] then, in which spans would begin. Spans that have ended wait in a queue for the
-//! [`export::Exporter`]; where it is full they are lost, and nothing waits.
+//! A request is sampled if its `traceparent` is, or, without one, by `telemetry.trace_percent`. Other requests create no span and
+//! allocate nothing, because they have no [`Trace`] in which spans could begin. Ended spans wait in a queue for the
+//! [`export::Exporter`]; if it is full they are lost, and nothing blocks.
 
 mod export;
 
@@ -19,11 +19,11 @@ use opentelemetry_sdk::trace::{SdkTracer, Span as SdkSpan};
 use rand::random_range;
 use std::borrow::Cow;
 
-/// The longest path in a span, in bytes. Visitors may send longer ones.
+/// Longest path in a span, in bytes. Visitors may send longer ones.
 const MAX_PATH_BYTES: usize = 256;
 
 tokio::task_local! {
-    /// Where in a trace the task is. It is not set where nothing is traced.
+    /// The task's place in a trace; unset if nothing is traced.
     static CURRENT: Trace;
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Tracer {
 }
 
 impl Tracer {
-    /// The trace that a request with these headers is part of; `None` if it is not sampled.
+    /// The trace of a request with these headers; `None` if it is not sampled.
     pub(crate) fn sample(&self, headers: &HeaderMap) -> Option<Trace> {
         let mut parents = headers.get_all(TRACEPARENT).iter();
         let parent = match (parents.next(), parents.next()) {
@@ -51,7 +51,7 @@ impl Tracer {
         Some(Trace { spans, parent })
     }
 
-    /// Whether this request is of the share that is traced.
+    /// True if this request falls into the traced share.
     fn draws(&self) -> bool {
         self.percent > 0 && random_range(0..100) < self.percent
     }
@@ -68,17 +68,17 @@ fn context(parent: TraceParent) -> Context {
 #[derive(Clone, Debug)]
 pub(crate) struct Trace {
     spans: SdkTracer,
-    /// The span above; without one the next span is the first of the trace.
+    /// The parent span; without one the next span is the root of the trace.
     parent: Context,
 }
 
 impl Trace {
-    /// Where the task is; `None` if it works for no request that is sampled.
+    /// The current task's place; `None` if it does not work for a sampled request.
     pub(crate) fn current() -> Option<Self> {
         CURRENT.try_with(Self::clone).ok()
     }
 
-    /// Begins the span of a request. `method` is one of a few labels, `route` the pattern that the path matches.
+    /// Begins the span of a request. `method` is one of a few labels, `route` the matched pattern.
     pub(crate) fn request(&self, method: &'static str, route: Option<&str>, path: &str) -> Span {
         let (name, method) = match method {
             "OTHER" => ("HTTP", "_OTHER"),
@@ -136,20 +136,19 @@ impl Span {
         self.span.span_context().trace_id()
     }
 
-    /// Notes something by its name in the semantic conventions of OpenTelemetry.
+    /// Sets an attribute, named by the semantic conventions of OpenTelemetry.
     pub(crate) fn note(&mut self, name: &'static str, value: impl Into<Value>) {
         self.span.set_attribute(KeyValue::new(name, value));
     }
 
-    /// Notes that what the span measures has failed. The kind is one of a few words, never the message of a database, which may have
-    /// values in it.
+    /// Marks the span as failed. The kind is one of a few words, never a message of the database, which may contain values.
     pub(crate) fn fail(&mut self, kind: impl Into<Value>) {
         self.note("error.type", kind);
         self.span.set_status(Status::error(""));
     }
 }
 
-/// Begins the span of a call of the database; `None` if the task works for no request that is sampled.
+/// Begins the span of a database call; `None` if the task does not work for a sampled request.
 pub(crate) fn database_span(system: &'static str, operation: &'static str) -> Option<Span> {
     let begin = |trace: &Trace| {
         let attributes = vec![
@@ -161,7 +160,7 @@ pub(crate) fn database_span(system: &'static str, operation: &'static str) -> Op
     CURRENT.try_with(begin).ok()
 }
 
-/// Does work of a trace, if it is of any.
+/// Runs work within a trace, if there is one.
 pub(crate) async fn within<F: Future>(trace: Option<Trace>, work: F) -> F::Output {
     match trace {
         Some(trace) => CURRENT.scope(trace, work).await,

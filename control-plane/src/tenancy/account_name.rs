@@ -9,24 +9,22 @@ const MAX_LENGTH: usize = 100;
 /// The name of a tenant, a user or a key: 1 to 100 characters in Unicode's form NFC, without white space around them and without
 /// control characters.
 ///
-/// Names that people type alike are one so, and databases agree on which are: one compares bytes, and others ignore spaces at the
-/// end.
+/// So names that are typed alike are equal, in all databases: some compare bytes, others ignore trailing spaces.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AccountName(String);
 
-/// Why a text is not a name.
+/// The error of a text that is not a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("must be 1 to 100 characters without control characters, spaces around them aside")]
 pub struct AccountNameError;
 
 impl AccountName {
-    /// The name that a text is, once it is normalized.
+    /// Normalizes a text to a name.
     ///
     /// # Errors
-    /// [`AccountNameError`] where nothing is left, it is too long, or it has control characters.
+    /// [`AccountNameError`] if nothing is left, it is too long, or it has control characters.
     pub fn parse(text: &str) -> Result<Self, AccountNameError> {
-        // Before it is normalized, which costs as much as it is long. No character becomes part of another one with more than a
-        // few others.
+        // Checked before normalizing, whose cost grows with the length. No character is composed of more than a few.
         if text.len() > 64 * MAX_LENGTH || text.chars().any(char::is_control) {
             return Err(AccountNameError);
         }
@@ -50,7 +48,7 @@ impl AccountName {
         Self("admin".to_owned())
     }
 
-    /// A name for an account whose stored one is none, or another account's, by its number: what is left of the stored one, or the
+    /// Makes a name, with its number, for an account whose stored name is invalid or taken: from the rest of the stored name, or the
     /// `kind` of account.
     #[must_use]
     pub fn with_number(stored: &str, kind: &str, id: u64) -> Self {
@@ -115,7 +113,7 @@ mod tests {
             "a\n",
             "a\u{0}",
             &"a".repeat(MAX_LENGTH + 1),
-            // It has more characters once it is normalized.
+            // It has more characters after normalization.
             &"\u{fb2c}".repeat(MAX_LENGTH / 2),
             &" ".repeat(100_000),
         ] {

@@ -1,39 +1,37 @@
 //! The client of our own API.
 
-use super::http::{AttemptError, ClientError, Http, read};
+use super::http::{AttemptError, ClientError, Http, with_retries};
 use bytes::Bytes;
-use futures_util::future::BoxFuture;
-use http::{Request, StatusCode, header};
+use http::{Request, header};
 use http_body_util::Full;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
-use std::sync::Arc;
+
+/// A destination of imports: the API of a control plane, or the use cases of this process.
+pub(crate) trait Destination {
+    /// Imports links, in one attempt. There is a result for each, in their order.
+    async fn import(
+        &self,
+        items: &[Map<String, Value>],
+        mode: &Mode,
+    ) -> Result<Vec<ItemResult>, AttemptError>;
+}
 
 /// A client of the API.
 #[derive(Clone)]
 pub struct ApiClient {
-    way: Way,
+    http: Http,
     base: String,
     key: String,
 }
 
-/// Answers a request to the API in this process: status and body.
-pub(crate) type Here =
-    Arc<dyn Fn(Request<Full<Bytes>>) -> BoxFuture<'static, (StatusCode, Bytes)> + Send + Sync>;
-
-/// How requests come to the API.
-#[derive(Clone)]
-enum Way {
-    Remote(Box<Http>),
-    Here(Here),
-}
-
-/// The result of an item of a bulk request.
-#[derive(Clone, Debug, Deserialize)]
-pub(super) struct ItemResult {
-    pub(super) status: u16,
-    pub(super) error: Option<ApiProblem>,
+/// The result of an item of an import.
+#[derive(Clone, Debug)]
+pub(crate) struct ItemResult {
+    /// A status code of HTTP.
+    pub(crate) status: u16,
+    /// Problem of an item that was refused, in one line.
+    pub(crate) problem: Option<String>,
 }
 
 /// A problem, RFC 9457.
@@ -51,9 +49,16 @@ struct ApiFieldError {
     reason: String,
 }
 
+/// An item of [`BulkAnswer`].
+#[derive(Deserialize)]
+struct ApiItem {
+    status: u16,
+    error: Option<ApiProblem>,
+}
+
 #[derive(Deserialize)]
 struct BulkAnswer {
-    results: Vec<ItemResult>,
+    results: Vec<ApiItem>,
 }
 
 /// A page of the list of links.
@@ -64,30 +69,39 @@ pub(super) struct Page {
     pub(super) next_cursor: Option<String>,
 }
 
-/// What becomes of items that are sent.
+/// Effect of an import.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Mode {
-    /// They are created, under this `Idempotency-Key`.
+pub(crate) enum Mode {
+    /// Links are created, under this `Idempotency-Key`.
     Create(String),
     /// Nothing is created.
     DryRun,
 }
 
+/// A problem in one line: its fields, or else its detail.
+pub(crate) fn problem_line<'a>(
+    title: &str,
+    detail: Option<&str>,
+    fields: impl Iterator<Item = (&'a str, &'a str)>,
+) -> String {
+    let fields: Vec<String> = fields
+        .map(|(field, reason)| format!("{field} {reason}"))
+        .collect();
+    match detail {
+        _ if !fields.is_empty() => fields.join("; "),
+        Some(detail) => format!("{title}: {detail}"),
+        None => title.to_owned(),
+    }
+}
+
 impl ApiProblem {
-    /// The problem in one line.
-    pub(super) fn to_line(&self) -> String {
+    fn to_line(&self) -> String {
         let errors = self.errors.iter();
-        let fields: Vec<String> = errors
-            .map(|error| format!("{} {}", error.field, error.reason))
-            .collect();
-        match (&self.detail, fields.is_empty()) {
-            (_, false) => fields.join("; "),
-            (Some(detail), true) => format!("{}: {detail}", self.title),
-            (None, true) => self.title.clone(),
-        }
+        let fields = errors.map(|error| (error.field.as_str(), error.reason.as_str()));
+        problem_line(&self.title, self.detail.as_deref(), fields)
     }
 
-    /// The problem in the body of an answer.
+    /// Reads the problem in the body of an answer.
     fn reason(body: &[u8]) -> Option<String> {
         let problem: Self = serde_json::from_slice(body).ok()?;
         Some(problem.to_line())
@@ -95,77 +109,19 @@ impl ApiProblem {
 }
 
 impl ApiClient {
-    /// A client of the API at `base` (`http://host:port`) with this key.
+    /// Creates a client of the API at `base` (`http://host:port`) with this key.
     ///
     /// # Errors
     /// [`ClientError::Certificates`].
     pub fn new(base: &str, key: impl Into<String>) -> Result<Self, ClientError> {
         Ok(Self {
-            way: Way::Remote(Box::new(Http::new()?)),
+            http: Http::new()?,
             base: base.trim_end_matches('/').to_owned(),
             key: key.into(),
         })
     }
 
-    /// A client of the API of this process, which knows who asks.
-    pub(crate) fn here(answer: Here) -> Self {
-        Self {
-            way: Way::Here(answer),
-            base: String::new(),
-            key: String::new(),
-        }
-    }
-
-    async fn send<T: DeserializeOwned>(
-        &self,
-        request: Request<Full<Bytes>>,
-    ) -> Result<T, AttemptError> {
-        match &self.way {
-            Way::Remote(http) => http.send(request, ApiProblem::reason).await,
-            Way::Here(answer) => {
-                let (status, body) = answer(request).await;
-                read(status, &body, ApiProblem::reason)
-            }
-        }
-    }
-
-    /// Imports links, with retries while the API or its database is unavailable.
-    pub(super) async fn import(
-        &self,
-        items: &[Map<String, Value>],
-        mode: &Mode,
-    ) -> Result<Vec<ItemResult>, ClientError> {
-        let body = Bytes::from(serde_json::to_vec(items).unwrap_or_default());
-        let post = match mode {
-            Mode::Create(id) => {
-                let url = format!("{}/api/v1/import", self.base);
-                Request::post(url).header("idempotency-key", id)
-            }
-            Mode::DryRun => Request::post(format!("{}/api/v1/import?dryRun=true", self.base)),
-        };
-        let post = post
-            .header(header::CONTENT_TYPE, "application/json")
-            .header("x-api-key", &self.key)
-            .body(Full::new(body))
-            .map_err(ClientError::Invalid)?;
-        let attempt = async || {
-            let sent = self.send(post.clone());
-            let answer: BulkAnswer = sent.await?;
-            match answer.results.iter().find(|result| result.status >= 500) {
-                Some(result) => {
-                    let problem = result.error.as_ref().map(ApiProblem::to_line);
-                    Err(AttemptError::Away(problem.unwrap_or_default()))
-                }
-                None if answer.results.len() == items.len() => Ok(answer.results),
-                None => Err(AttemptError::Refused(
-                    "an answer for every item is missing".to_owned(),
-                )),
-            }
-        };
-        Http::with_retries(attempt).await
-    }
-
-    /// A page of the list of links.
+    /// Reads a page of the list of links.
     pub(super) async fn list(
         &self,
         domain: Option<&str>,
@@ -179,7 +135,34 @@ impl ApiClient {
             .header("x-api-key", &self.key)
             .body(Full::default())
             .map_err(ClientError::Invalid)?;
-        let attempt = async || self.send(get.clone()).await;
-        Http::with_retries(attempt).await
+        with_retries(async || self.http.send(get.clone(), ApiProblem::reason).await).await
+    }
+}
+
+impl Destination for ApiClient {
+    async fn import(
+        &self,
+        items: &[Map<String, Value>],
+        mode: &Mode,
+    ) -> Result<Vec<ItemResult>, AttemptError> {
+        let body = Bytes::from(serde_json::to_vec(items).unwrap_or_default());
+        let post = match mode {
+            Mode::Create(id) => {
+                let url = format!("{}/api/v1/import", self.base);
+                Request::post(url).header("idempotency-key", id)
+            }
+            Mode::DryRun => Request::post(format!("{}/api/v1/import?dryRun=true", self.base)),
+        };
+        let post = post
+            .header(header::CONTENT_TYPE, "application/json")
+            .header("x-api-key", &self.key)
+            .body(Full::new(body))
+            .map_err(|error| AttemptError::Refused(ClientError::Invalid(error).to_string()))?;
+        let answer: BulkAnswer = self.http.send(post, ApiProblem::reason).await?;
+        let results = answer.results.into_iter().map(|item| ItemResult {
+            status: item.status,
+            problem: item.error.as_ref().map(ApiProblem::to_line),
+        });
+        Ok(results.collect())
     }
 }

@@ -1,4 +1,4 @@
-//! Exporting: one link a line, as the API shows it with its rules, newest first.
+//! Exporting: one link per line, as in the API with its rules, newest first.
 
 use super::client::{ApiClient, Page};
 use super::{TransferError, in_file, open_behind, read_checkpoint, write_checkpoint};
@@ -9,7 +9,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What to export, and the file to write.
+/// The links to export, and the file to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportOptions {
     /// The file.
@@ -27,7 +27,7 @@ struct ExportCheckpoint {
     links: u64,
 }
 
-/// Exports links, or the rest of an earlier run, and returns their number. Links created meanwhile are not among them.
+/// Exports links, or the rest after an earlier run, and returns their number. Links created in the meantime are not included.
 ///
 /// # Errors
 /// The [`TransferError`] that stops the export.

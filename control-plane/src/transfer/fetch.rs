@@ -1,8 +1,8 @@
-//! Fetches the links of another system by its API into a file, one a line, from which they are imported.
+//! Fetches the links of another system by its API into a file, one per line, from which they are imported.
 //!
-//! A file in between makes an import repeatable: its batches stay the same, however the other system changes meanwhile.
+//! The intermediate file makes an import repeatable: its batches stay the same, even if the other system changes in the meantime.
 
-use super::http::{ClientError, Http};
+use super::http::{ClientError, Http, with_retries};
 use super::source::Format;
 use super::{TransferError, in_file, open_behind, read_checkpoint, write_checkpoint};
 use http::{Request, header};
@@ -14,21 +14,21 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
-/// How many links are asked for at once: the most that each system answers.
+/// Number of links per page: the most that each system returns.
 const SHLINK_PAGE: u32 = 500;
 const KUTT_PAGE: u64 = 50;
 const BITLY_PAGE: u32 = 100;
 
-/// A system whose API is asked.
+/// A system whose API is queried.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Peer {
-    /// Which system it is.
+    /// The system.
     pub format: Format,
     /// Its address, without the path of the API.
     pub url: String,
     /// Its API key, or the token of an account.
     pub key: String,
-    /// Whether the rules of each link are fetched, which is a request for each link that has some. Shlink only.
+    /// Fetches the rules of links too, with one request for each link that has some. Shlink only.
     pub has_rules: bool,
 }
 
@@ -36,14 +36,14 @@ pub struct Peer {
 #[serde(rename_all = "camelCase")]
 struct FetchCheckpoint {
     url: String,
-    /// The paths that are still to be asked for, the next one last.
+    /// The paths still to be requested, the next one last.
     paths: Vec<String>,
     bytes: u64,
     links: u64,
 }
 
-/// Fetches all links into `file`, or the rest after an earlier run, and returns their number. The checkpoint stays, so that
-/// nothing is fetched again.
+/// Fetches all links into `file`, or the rest after an earlier run, and returns their number. The checkpoint is kept, so that
+/// nothing is fetched twice.
 ///
 /// # Errors
 /// The [`TransferError`] that stops it.
@@ -63,7 +63,7 @@ pub async fn fetch(peer: &Peer, file: &Path, checkpoint: &Path) -> Result<u64, T
     if state.url != peer.url {
         return Err(TransferError::Checkpoint {
             path: checkpoint.to_owned(),
-            reason: "is that of another address".to_owned(),
+            reason: "belongs to another address".to_owned(),
         });
     }
     let Some(mut path) = state.paths.pop() else {
@@ -108,7 +108,7 @@ struct PeerClient<'a> {
 }
 
 impl PeerClient<'_> {
-    /// The path that is asked first.
+    /// The path that is requested first.
     fn first(&self) -> String {
         match self.peer.format {
             Format::Kutt => kutt_page(0),
@@ -125,7 +125,7 @@ impl PeerClient<'_> {
             _ => shlink(answer),
         };
         let mut page = page.ok_or_else(|| {
-            ClientError::Refused(format!("{path} is not answered with a page of links"))
+            ClientError::Refused(format!("the answer to {path} is not a page of links"))
         })?;
         if self.peer.has_rules && self.peer.format == Format::ShlinkApi {
             for link in &mut page.links {
@@ -135,7 +135,7 @@ impl PeerClient<'_> {
         Ok(page)
     }
 
-    /// Adds the rules of a link of Shlink, unless it says that it has none.
+    /// Adds the rules of a link of Shlink, unless it is marked as having none.
     async fn add_rules(&self, link: &mut Value) -> Result<(), ClientError> {
         let Some(code) = link["shortCode"]
             .as_str()
@@ -166,11 +166,11 @@ impl PeerClient<'_> {
         };
         let get = get.body(Full::default()).map_err(ClientError::Invalid)?;
         let attempt = async || self.http.send(get.clone(), reason).await;
-        Http::with_retries(attempt).await
+        with_retries(attempt).await
     }
 }
 
-/// What the body of a refusal says.
+/// Reads the reason from the body of a refusal.
 fn reason(body: &[u8]) -> Option<String> {
     let body: Value = serde_json::from_slice(body).ok()?;
     let text = ["detail", "title", "error", "description", "message"]
@@ -179,7 +179,7 @@ fn reason(body: &[u8]) -> Option<String> {
     text.map(str::to_owned)
 }
 
-/// In the order of creation, so that links that are created meanwhile come last.
+/// The path of a page in the order of creation, so that links created in the meantime come last.
 fn shlink_page(page: u64) -> String {
     format!("/rest/v3/short-urls?page={page}&itemsPerPage={SHLINK_PAGE}&orderBy=dateCreated-ASC")
 }
@@ -217,7 +217,7 @@ fn number(value: &Value) -> Option<u64> {
     value.as_u64().or_else(|| value.as_str()?.parse().ok())
 }
 
-/// The groups of an account, or links of one. Only the address that was asked is asked further: the token is for it.
+/// Reads the groups of an account, or the links of one. Only the original address is followed: the token is for it.
 fn bitly(mut answer: Value, base: &str) -> Option<PeerPage> {
     if let Some(groups) = answer["groups"].as_array() {
         let groups = groups.iter().filter_map(|group| group["guid"].as_str());
@@ -244,7 +244,7 @@ fn bitly(mut answer: Value, base: &str) -> Option<PeerPage> {
     })
 }
 
-/// The list at that place of an answer.
+/// Takes the list at this path of an answer.
 fn list(answer: &mut Value, path: &str) -> Option<Vec<Value>> {
     match answer.pointer_mut(path)?.take() {
         Value::Array(list) => Some(list),

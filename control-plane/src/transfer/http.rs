@@ -1,4 +1,4 @@
-//! Requests that are retried while the other side does not answer.
+//! Requests that are retried while the server is unavailable.
 
 use crate::https::{self, HttpsClient};
 use bytes::Bytes;
@@ -9,74 +9,91 @@ use hyper::body::Body as _;
 use serde::de::DeserializeOwned;
 use std::time::Duration;
 
-/// How often a request is sent at most while there is no answer: about two minutes with the pauses.
+/// The most attempts of a request without an answer: about two minutes with the pauses.
 const MAX_ATTEMPTS: u32 = 10;
 const BACKOFF: Bounds = Bounds {
     first_millis: 250,
     cap_millis: 20_000,
 };
 
-/// How long one request may take, and a second more for each [`BODY_RATE`] bytes of its body.
+/// Timeout of a request, extended by a second for each [`BODY_RATE`] bytes of its body.
 const TIMEOUT: Duration = Duration::from_secs(60);
 const BODY_RATE: u64 = 65_536;
 
 /// The longest answer in bytes.
 const MAX_ANSWER_BYTES: usize = 128 << 20;
 
-/// A client that sends requests again.
+/// An HTTPS client; see [`with_retries`].
 #[derive(Clone, Debug)]
 pub(super) struct Http(HttpsClient);
 
-/// Why a request has failed after all retries.
+/// Failure of a request after all retries.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The system's certificates cannot be read.
-    #[error("the certificates that this system trusts cannot be read: {0}")]
+    #[error("failed to read the system's trusted certificates: {0}")]
     Certificates(#[source] std::io::Error),
     /// URL or key cannot be sent.
-    #[error("the URL or the key of the API is not valid: {0}")]
+    #[error("invalid URL or key of the API: {0}")]
     Invalid(#[source] http::Error),
     /// The API has refused the request.
-    #[error("the API refuses the request: {0}")]
+    #[error("the API refused the request: {0}")]
     Refused(String),
     /// The API did not answer, or answered only that it is unavailable.
-    #[error("the API was away for too long: {0}")]
+    #[error("the API is unavailable; gave up retrying: {0}")]
     Away(String),
 }
 
-/// Why one attempt has failed: for good, or worth a retry.
-pub(super) enum AttemptError {
+/// Failure of one attempt.
+pub(crate) enum AttemptError {
+    /// For good.
     Refused(String),
+    /// Worth a retry.
     Away(String),
+}
+
+impl AttemptError {
+    /// Failure by an answer with this status and reason.
+    pub(crate) fn of_status(status: StatusCode, reason: Option<String>) -> Self {
+        let reason = match reason {
+            Some(reason) => format!("{status}: {reason}"),
+            None => status.to_string(),
+        };
+        match status {
+            StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => Self::Away(reason),
+            status if status.is_server_error() => Self::Away(reason),
+            _ => Self::Refused(reason),
+        }
+    }
+}
+
+/// Makes attempts until one succeeds or is refused, at most [`MAX_ATTEMPTS`].
+pub(super) async fn with_retries<T>(
+    attempt: impl AsyncFn() -> Result<T, AttemptError>,
+) -> Result<T, ClientError> {
+    let mut failures = 0;
+    loop {
+        match attempt().await {
+            Ok(answer) => return Ok(answer),
+            Err(AttemptError::Refused(reason)) => return Err(ClientError::Refused(reason)),
+            Err(AttemptError::Away(reason)) => {
+                failures += 1;
+                if failures == MAX_ATTEMPTS {
+                    return Err(ClientError::Away(reason));
+                }
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(BACKOFF.longest_millis(failures))).await;
+    }
 }
 
 impl Http {
-    /// A client that trusts what the system trusts.
+    /// A client that trusts the certificates of the system.
     pub(super) fn new() -> Result<Self, ClientError> {
         Ok(Self(https::client().map_err(ClientError::Certificates)?))
     }
 
-    /// Makes attempts until one succeeds or is refused, or there were too many.
-    pub(super) async fn with_retries<T>(
-        attempt: impl AsyncFn() -> Result<T, AttemptError>,
-    ) -> Result<T, ClientError> {
-        let mut failures = 0;
-        loop {
-            match attempt().await {
-                Ok(answer) => return Ok(answer),
-                Err(AttemptError::Refused(reason)) => return Err(ClientError::Refused(reason)),
-                Err(AttemptError::Away(reason)) => {
-                    failures += 1;
-                    if failures == MAX_ATTEMPTS {
-                        return Err(ClientError::Away(reason));
-                    }
-                }
-            }
-            tokio::time::sleep(Duration::from_millis(BACKOFF.longest_millis(failures))).await;
-        }
-    }
-
-    /// Sends a request once, and reads the JSON of the answer. `reason` reads an error out of the body of another answer.
+    /// Sends a request once, and reads the JSON of the answer. `reason` reads the error from the body of an unsuccessful answer.
     pub(super) async fn send<T: DeserializeOwned>(
         &self,
         request: Request<Full<Bytes>>,
@@ -97,14 +114,14 @@ impl Http {
     }
 }
 
-/// The JSON of an answer.
-pub(super) fn read<T: DeserializeOwned>(
+/// Reads the JSON of an answer.
+fn read<T: DeserializeOwned>(
     status: StatusCode,
     body: &[u8],
     reason: fn(&[u8]) -> Option<String>,
 ) -> Result<T, AttemptError> {
     if !status.is_success() {
-        return Err(refusal(status, reason(body)));
+        return Err(AttemptError::of_status(status, reason(body)));
     }
     serde_json::from_slice(body)
         .map_err(|error| AttemptError::Refused(format!("the answer cannot be read: {error}")))
@@ -113,16 +130,4 @@ pub(super) fn read<T: DeserializeOwned>(
 /// A transient failure.
 fn away(error: &dyn std::error::Error) -> AttemptError {
     AttemptError::Away(https::with_causes(error))
-}
-
-fn refusal(status: StatusCode, reason: Option<String>) -> AttemptError {
-    let reason = match reason {
-        Some(reason) => format!("{status}: {reason}"),
-        None => status.to_string(),
-    };
-    match status {
-        StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => AttemptError::Away(reason),
-        status if status.is_server_error() => AttemptError::Away(reason),
-        _ => AttemptError::Refused(reason),
-    }
 }

@@ -3,9 +3,10 @@
 //! A batch that was sent before its checkpoint is sent again under the same `Idempotency-Key`, so no record becomes two links.
 //! The API keeps such keys for a day only. A later retry is sent with `findIfExists`: each item finds the link that it has
 //! created, and equal items become one link. Items with a code find their link at any time. `findIfExists` finds no link with
-//! a password: items with one and without a code are left out then, and reported.
+//! a password: items with a password and without a code are left out then, and reported.
 
-use super::client::{ApiClient, ItemResult, Mode};
+use super::client::{Destination, ItemResult, Mode};
+use super::http::{AttemptError, ClientError, with_retries};
 use super::report::{Entry, Outcome, Report, source, without_password};
 use super::source::{Item, MAX_PLACES, Mapping, Record, Records};
 use super::{TransferError, in_file, read_checkpoint, write_checkpoint};
@@ -21,48 +22,48 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// How many bytes a batch of records has by itself: below what the API takes at once.
+/// The most bytes of records in a batch: below the API's limit of a request.
 const MAX_BATCH_BYTES: usize = 8 << 20;
 
-/// How many bytes the answer to a batch has at most, by [`ImportBatch::answer_bytes`]: less than `server.max_bulk_answer_bytes`
-/// is by default, for an item without room in the answer is not carried out.
+/// The longest answer to a batch in bytes, by [`ImportBatch::answer_bytes`]: less than the default of
+/// `server.max_bulk_answer_bytes`, because an item without room in the answer is not carried out.
 const MAX_ANSWER_BYTES: usize = 24 << 20;
 
-/// The most items of a batch, which is what the API takes at once. A record may have several.
+/// The most items of a batch, the API's limit of a request. A record may have several.
 const MAX_ITEMS: usize = 10_000;
 
-/// How long a batch is retried unchanged, in seconds: an hour less than the API's retention of its key.
+/// Seconds for which a batch is retried unchanged: an hour less than the API's retention of its key.
 const KEY_RETENTION_SECONDS: u64 = 23 * 60 * 60;
 
-/// How many bytes at the start of a file identify it.
+/// Number of leading bytes that identify a file.
 const HEAD_BYTES: u64 = 65_536;
 
-/// What to import, and how.
+/// The source of an import and its options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportOptions {
     /// The file.
     pub file: PathBuf,
-    /// Where it comes from, and how its records become links.
+    /// The format of the file, and the mapping of its records to links.
     pub mapping: Mapping,
-    /// Where items that are not imported, or not as they were, are reported: a JSON object a line.
+    /// The report of items that were not imported, or only with changes: a JSON object per line.
     pub report: PathBuf,
-    /// The file of its progress. It stays when the import is done, so that the same command does nothing.
+    /// The file of its progress. It is kept when the import is done, so that repeating the command does nothing.
     pub checkpoint: PathBuf,
-    /// How many records are sent at once, 1 to 10,000.
+    /// Number of records in a batch, 1 to 10,000.
     pub batch: usize,
-    /// How much of the file is held in memory.
+    /// Limits of memory.
     pub memory: ImportMemory,
-    /// Whether nothing is created, and no progress is kept.
+    /// True if nothing is created, and no progress is kept.
     pub is_dry_run: bool,
 }
 
-/// How much of a file an import holds in memory.
+/// Limits of the memory of an import.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImportMemory {
-    /// A batch ends when its records have this many bytes. Their items, the request and its answer take a few times as much. A batch
-    /// depends on it: an import that goes on does so with the number that it began with.
+    /// A batch ends when its records have this many bytes. Their items, the request and its answer take a few times as much.
+    /// Batches depend on it: an import that is resumed keeps its initial value.
     pub batch_bytes: usize,
-    /// How many codes a dry run remembers, to say which ones come twice in the file. Each takes some 25 bytes.
+    /// The most codes that a dry run remembers, to report duplicates in the file. Each takes about 25 bytes.
     pub max_foreseen: usize,
 }
 
@@ -75,15 +76,15 @@ impl Default for ImportMemory {
     }
 }
 
-/// The result of an import, earlier runs included.
+/// The result of an import, including earlier runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ImportSummary {
-    /// Records read; of lines, blank ones are included.
+    /// Records read, including blank lines.
     pub records: u64,
     /// Links created.
     pub created: u64,
-    /// Visits that the created links had before.
+    /// Clicks that the created links had before.
     pub visits: u64,
     /// Items whose link existed already.
     pub existing: u64,
@@ -91,7 +92,7 @@ pub struct ImportSummary {
     pub conflicts: u64,
     /// Items that cannot be links.
     pub refused: u64,
-    /// Links created or found of which the report says what was not kept.
+    /// Links created or found with a note in the report of properties that were not kept.
     pub noted: u64,
 }
 
@@ -115,7 +116,7 @@ struct ImportCheckpoint {
     offset: u64,
     report_bytes: u64,
     summary: ImportSummary,
-    /// The batch at `offset`, once it may have been sent.
+    /// The attempt to send the batch at `offset`; set once it may have been sent.
     #[serde(default)]
     sent: Option<Sent>,
 }
@@ -123,44 +124,44 @@ struct ImportCheckpoint {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Sent {
-    /// When it was sent first, in unix seconds.
+    /// Time at which it was first sent, in unix seconds.
     at: u64,
-    /// Whether it was sent again after [`KEY_RETENTION_SECONDS`].
+    /// True if it was sent again after [`KEY_RETENTION_SECONDS`].
     is_late: bool,
 }
 
-/// Records that are sent together.
+/// A batch of records.
 #[derive(Default)]
 struct ImportBatch {
     items: Vec<Map<String, Value>>,
-    /// The record of each item, and what of it is not kept.
+    /// The index of each item's record, and notes of properties that are not kept.
     origins: Vec<(usize, Vec<String>)>,
     records: Vec<Record>,
     /// Records that cannot be read.
     refused: Vec<(usize, String)>,
-    /// How many items set a password.
+    /// Number of items that set a password.
     passwords: usize,
     bytes: usize,
     end: u64,
 }
 
-/// How far an import has come.
+/// Progress of an import.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImportProgress {
-    /// The bytes of the file that are done.
+    /// Bytes of the file that are done.
     pub offset: u64,
-    /// All its bytes.
+    /// Size of the file in bytes.
     pub size: u64,
-    /// What has become of their records.
+    /// Outcomes of the records.
     pub summary: ImportSummary,
 }
 
-/// Imports a file, or the rest of it after an earlier run, with a bar of its progress.
+/// Imports a file, or the rest of it after an earlier run, with a progress bar.
 ///
 /// # Errors
-/// Those of [`watch_import`].
+/// The errors of [`watch_import`].
 pub async fn import(
-    client: &ApiClient,
+    client: &super::ApiClient,
     options: &ImportOptions,
 ) -> Result<ImportSummary, TransferError> {
     let bar = progress_bar();
@@ -169,12 +170,12 @@ pub async fn import(
     Ok(summary)
 }
 
-/// Imports a file, or the rest of it after an earlier run, and tells `observe` of its progress.
+/// Imports a file, or the rest of it after an earlier run, and reports its progress to `observe`.
 ///
 /// # Errors
 /// A [`TransferError`] that stops the import. A record that cannot be imported does not: it is reported.
-pub async fn watch_import(
-    client: &ApiClient,
+pub(crate) async fn watch_import(
+    destination: &impl Destination,
     options: &ImportOptions,
     mut observe: impl FnMut(&ImportProgress),
 ) -> Result<ImportSummary, TransferError> {
@@ -195,7 +196,7 @@ pub async fn watch_import(
                 write_checkpoint(&options.checkpoint, &state)?;
                 Mode::Create(state.request())
             };
-            outcomes = send(client, &state, &batch, &mode).await?;
+            outcomes = send(destination, &state, &batch, &mode).await?;
         }
         if options.is_dry_run {
             foreseen.correct(&batch.items, &mut outcomes);
@@ -206,15 +207,15 @@ pub async fn watch_import(
             write_checkpoint(&options.checkpoint, &state)?;
         }
         observe(&state.progress(size));
-        // A batch of which nothing is sent waits for nothing, and could not be stopped.
+        // A batch without anything to send never waits, and could not be cancelled.
         tokio::task::yield_now().await;
     }
     Ok(state.summary)
 }
 
-/// Sends a batch; the outcomes of its items, those that are left out included.
+/// Sends a batch; returns the outcomes of its items, including those that are left out.
 async fn send(
-    client: &ApiClient,
+    destination: &impl Destination,
     state: &ImportCheckpoint,
     batch: &ImportBatch,
     mode: &Mode,
@@ -223,34 +224,53 @@ async fn send(
     let mut results = if items.is_empty() {
         Vec::new()
     } else {
-        client.import(&items, mode).await?
+        deliver(destination, &items, mode).await?
     }
     .into_iter();
     let outcome = |item| {
         if state.leaves_out(item) {
             Some((Outcome::Refused, MAY_EXIST.to_owned()))
         } else {
-            results.next().as_ref().map(outcome)
+            results.next().map(outcome)
         }
     };
     Ok(batch.items.iter().filter_map(outcome).collect())
 }
 
-/// Why an item is left out of a batch that is sent late.
+/// The reason in the report for an item left out of a late batch.
 const MAY_EXIST: &str = "may exist: it was sent more than 23 hours ago, and no answer was noted; a link with a password \
      that was given no code is not found by its other fields";
 
-/// What became of an item, and why.
+/// The outcome of an item, and the reason.
 type ItemOutcome = (Outcome, String);
 
-fn outcome(result: &ItemResult) -> ItemOutcome {
-    let problem = result.error.as_ref();
-    let reason = problem.map(|problem| problem.to_line());
-    (Outcome::of(result), reason.unwrap_or_default())
+fn outcome(result: ItemResult) -> ItemOutcome {
+    (Outcome::of(&result), result.problem.unwrap_or_default())
 }
 
-/// The codes that a dry run would have taken by now, with their targets and whether they have passwords. The API knows only
-/// those of one batch.
+/// Imports links, with retries while the destination or its database is unavailable.
+async fn deliver(
+    destination: &impl Destination,
+    items: &[Map<String, Value>],
+    mode: &Mode,
+) -> Result<Vec<ItemResult>, ClientError> {
+    let attempt = async || {
+        let results = destination.import(items, mode).await?;
+        match results.iter().find(|result| result.status >= 500) {
+            Some(result) => Err(AttemptError::Away(
+                result.problem.clone().unwrap_or_default(),
+            )),
+            None if results.len() == items.len() => Ok(results),
+            None => Err(AttemptError::Refused(
+                "the answer lacks results of some items".to_owned(),
+            )),
+        }
+    };
+    with_retries(attempt).await
+}
+
+/// The codes that earlier batches of a dry run would have taken, with hashes of their targets and a flag for a password. The API
+/// only sees one batch at a time.
 #[derive(Debug)]
 struct Foreseen {
     codes: HashMap<u64, (u64, bool)>,
@@ -258,7 +278,7 @@ struct Foreseen {
 }
 
 impl Foreseen {
-    /// None of at most `most` codes.
+    /// An empty set of at most `most` codes.
     fn new(most: usize) -> Self {
         Self {
             codes: HashMap::new(),
@@ -266,7 +286,7 @@ impl Foreseen {
         }
     }
 
-    /// Corrects the outcomes of items whose code an item of an earlier batch would have.
+    /// Corrects the outcomes of items whose code would be taken by an item of an earlier batch.
     fn correct(&mut self, items: &[Map<String, Value>], outcomes: &mut [ItemOutcome]) {
         let mut own = Vec::new();
         for (item, outcome) in items.iter().zip(outcomes) {
@@ -316,15 +336,15 @@ fn resume(options: &ImportOptions) -> Result<ImportCheckpoint, TransferError> {
     };
     let Some(state) = read_checkpoint::<ImportCheckpoint>(&options.checkpoint)? else {
         let state = ImportCheckpoint::new(options)?;
-        // Written before the first request: a run that repeats it needs its key.
+        // Written before the first request, because a run that repeats it needs its key.
         write_checkpoint(&options.checkpoint, &state)?;
         return Ok(state);
     };
     if head(&options.file, state.head_bytes)? != (state.head.clone(), state.head_bytes) {
-        return Err(wrong("is that of another file"));
+        return Err(wrong("belongs to another file"));
     }
     if state.format != options.mapping.format.word() {
-        return Err(wrong("is that of another format"));
+        return Err(wrong("belongs to another format"));
     }
     Ok(state)
 }
@@ -372,7 +392,7 @@ impl ImportCheckpoint {
         self.sent.is_some_and(|sent| sent.is_late)
     }
 
-    /// The items of a batch as they are sent.
+    /// The items of a batch in the form in which they are sent.
     fn items<'a>(&self, batch: &'a ImportBatch) -> Cow<'a, [Map<String, Value>]> {
         let mut items = Cow::from(&batch.items);
         if self.is_late() {
@@ -385,7 +405,7 @@ impl ImportCheckpoint {
         items
     }
 
-    /// Whether an item is not sent any more, because it may have created a link that it would not find.
+    /// True if an item is no longer sent, because it may have created a link that a retry would not find.
     fn leaves_out(&self, item: &Map<String, Value>) -> bool {
         let is_named = |field| item.get(field).is_some_and(|value| !value.is_null());
         self.is_late() && sets_password(item) && !is_named("customSlug") && !is_named("externalId")
@@ -422,7 +442,7 @@ impl ImportCheckpoint {
     }
 }
 
-/// The hash of the first `limit` bytes of a file, and how many there are.
+/// The hash of the first `limit` bytes of a file, and their number.
 fn head(path: &Path, limit: u64) -> Result<(String, u64), TransferError> {
     let read = || {
         let mut bytes = Vec::new();
@@ -447,7 +467,7 @@ fn open(
     open().map_err(in_file(&options.file))
 }
 
-/// Reads the next batch. It depends on the file and the place in it alone, so that a retry sends the same one.
+/// Reads the next batch. It depends only on the file and the offset, so that a retry sends the same batch.
 fn next_batch(
     records: &mut Records,
     most: usize,
@@ -474,7 +494,7 @@ impl ImportBatch {
                 || self.items.len() == self.records.len())
     }
 
-    /// What the answer takes: of each link some fields beside its texts, and its target up to three times.
+    /// Estimates the length of the answer: a fixed part for each link, and up to three times the length of its texts.
     fn answer_bytes(&self) -> usize {
         1_536 * self.items.len().max(self.records.len()) + 3 * self.bytes
     }
@@ -483,7 +503,7 @@ impl ImportBatch {
         let index = self.records.len();
         self.end = record.end;
         let items = mapping.items(&record);
-        // Each place of a link has all that the link has.
+        // Each place of a link repeats all properties of the link.
         self.bytes += record.size() * items.len().max(1);
         for item in items {
             match item {
@@ -498,7 +518,7 @@ impl ImportBatch {
         self.records.push(record);
     }
 
-    /// What the report says, in the order of the records.
+    /// The entries of the report, in the order of the records.
     fn entries<'b>(&'b self, outcomes: &'b [ItemOutcome]) -> impl Iterator<Item = Entry<'b>> {
         let refused = self.refused.iter();
         let refused = refused.map(|(index, reason)| (*index, Said::OfRecord(reason)));
@@ -515,15 +535,15 @@ impl ImportBatch {
     }
 }
 
-/// What the report says of a record or an item, of which the entry is made when it is written.
+/// The content of a report entry for a record or an item; the entry itself is built when it is written.
 enum Said<'b> {
-    /// Why the record cannot be read.
+    /// The reason why the record cannot be read.
     OfRecord(&'b str),
     OfItem(&'b Map<String, Value>, Outcome, Vec<&'b str>),
 }
 
 impl<'b> Said<'b> {
-    /// What is said of an item; `None` if it was imported as it was.
+    /// The entry of an item; `None` if it was imported without changes.
     fn of_item(
         item: &'b Map<String, Value>,
         notes: &'b [String],
@@ -550,14 +570,14 @@ impl<'b> Said<'b> {
     }
 }
 
-/// Whether an item asks for a password.
+/// True if an item sets a password.
 fn sets_password(item: &Map<String, Value>) -> bool {
     item.get("password")
         .is_some_and(|password| !password.is_null())
 }
 
 fn progress_bar() -> ProgressBar {
-    // Hidden if standard error is no terminal.
+    // Hidden if standard error is not a terminal.
     let bar = ProgressBar::new(0);
     if let Ok(style) =
         ProgressStyle::with_template("{bar:32} {percent:>3}%  {msg}  {elapsed} (left: {eta})")
@@ -569,7 +589,7 @@ fn progress_bar() -> ProgressBar {
 
 fn show(bar: &ProgressBar, progress: &ImportProgress) {
     let summary = &progress.summary;
-    // What an earlier run has done says nothing about the time that is left.
+    // The progress of an earlier run must not affect the estimate of the remaining time.
     let is_first = bar.length() == Some(0);
     bar.set_length(progress.size);
     bar.set_position(progress.offset);

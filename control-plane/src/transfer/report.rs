@@ -1,4 +1,4 @@
-//! The report of an import: a JSON object a line for each item that was not imported, or not as it was.
+//! The report of an import: a line with a JSON object for each item that was not imported, or only with changes.
 
 use super::client::ItemResult;
 use super::source::Record;
@@ -10,13 +10,13 @@ use std::fs::File;
 use std::io::{BufWriter, Seek, Write};
 use std::path::Path;
 
-/// What became of an item.
+/// The outcome of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Outcome {
     /// Its link was created.
     Created,
-    /// There was such a link.
+    /// The link existed already.
     Existing,
     /// Another link has its code.
     Conflict,
@@ -40,15 +40,15 @@ impl Outcome {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Entry<'a> {
-    /// The line of the file, or which item of it, counted from 1.
+    /// The line of the file, or the index of the item in it, counted from 1.
     pub(super) line: u64,
     pub(super) outcome: Outcome,
-    /// Why, or what was not kept.
+    /// The reason, or the properties that were not kept.
     pub(super) reason: String,
-    /// The item as it was sent, without its password; none of those that could not be read.
+    /// The item as sent, without its password; `None` if the record could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) link: Option<Cow<'a, Map<String, Value>>>,
-    /// The record as it was read, without passwords.
+    /// The record as read, without passwords.
     pub(super) source: Value,
 }
 
@@ -65,7 +65,7 @@ impl Entry<'_> {
     }
 }
 
-/// An item without its password: it says only whether there is one.
+/// Replaces the password of an item by a flag that is true if it has one.
 pub(super) fn without_password(item: &Map<String, Value>) -> Cow<'_, Map<String, Value>> {
     let mut item = Cow::Borrowed(item);
     let names: Vec<String> = item
@@ -84,12 +84,12 @@ pub(super) fn without_password(item: &Map<String, Value>) -> Cow<'_, Map<String,
     item
 }
 
-/// Whether a field of that name may hold a password. Systems spell their names in different ways.
+/// True if a field with this name may hold a password. Systems spell their names in different ways.
 fn is_password(name: &str) -> bool {
     name.to_ascii_lowercase().contains("password")
 }
 
-/// What a record is shown as. A text that is no JSON may have a password anywhere.
+/// The form of a record in the report. A text that is not JSON may contain a password anywhere.
 pub(super) fn source(record: &Record) -> Value {
     match record.shown() {
         Value::Object(fields) => Value::Object(without_password(&fields).into_owned()),
@@ -106,20 +106,20 @@ pub(super) fn source(record: &Record) -> Value {
     }
 }
 
-/// A report that is being written.
+/// Writes a report.
 pub(super) struct Report<'a> {
     path: &'a Path,
     file: BufWriter<File>,
 }
 
 impl<'a> Report<'a> {
-    /// Opens the report and cuts it to `bytes`.
+    /// Opens the report and truncates it to `bytes`.
     pub(super) fn open(path: &'a Path, bytes: u64) -> Result<Self, TransferError> {
         let file = BufWriter::new(open_behind(path, bytes)?);
         Ok(Self { path, file })
     }
 
-    /// Appends entries, one after the other; returns the size of the report.
+    /// Appends entries one by one; returns the size of the report.
     pub(super) fn add<'e>(
         &mut self,
         entries: impl Iterator<Item = Entry<'e>>,

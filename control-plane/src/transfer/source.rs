@@ -1,4 +1,4 @@
-//! Files of links: the formats of this and of other systems, read record by record.
+//! Files of links: the formats of edgelink and of other systems, read record by record.
 
 mod columns;
 mod csv_rows;
@@ -25,23 +25,23 @@ pub(super) use columns::MAX_PLACES;
 pub use record::Format;
 pub(super) use record::{Item, Record};
 
-/// How records become items.
+/// Mapping of records to items.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mapping {
     /// The format.
     pub format: Format,
     /// The domain of links without one.
     pub domain: Option<String>,
-    /// The domains that links get instead of others.
+    /// Replacements of domains.
     pub domains: HashMap<String, String>,
-    /// `findIfExists` of links without it.
+    /// Default of `findIfExists`.
     pub find_if_exists: bool,
-    /// Whether dates of creation and counts of visits are left out.
+    /// Leaves out dates of creation and counts of clicks.
     pub is_without_history: bool,
 }
 
 impl Mapping {
-    /// The items of a record: none if it is blank, several if a link has several places.
+    /// The items of a record: none if it is blank, several if a link has several short URLs.
     pub(super) fn items(&self, record: &Record) -> Vec<Result<Item, String>> {
         let items = match &record.content {
             Content::Line(line) => line_item::parse(line).into_iter().collect(),
@@ -52,7 +52,7 @@ impl Mapping {
         items.into_iter().map(complete).collect()
     }
 
-    /// Fills in what the item does not say, and replaces its domain.
+    /// Fills in defaults of the item, and replaces its domain.
     fn complete(&self, mut item: Item) -> Result<Item, String> {
         let fields = &mut item.fields;
         if self.is_without_history {
@@ -92,7 +92,7 @@ enum Reader {
 }
 
 impl Records {
-    /// Opens a file behind `read` records, which end at the offset `end`.
+    /// Opens a file and continues behind `read` records, which end at the offset `end`.
     pub(super) fn open(path: &Path, format: Format, end: u64, read: u64) -> io::Result<Self> {
         let mut file = File::open(path)?;
         if format == Format::Edgelink {
@@ -107,7 +107,7 @@ impl Records {
             Shape::Json => Reader::Json(JsonItems::new(BufReader::new(file))),
         };
         let mut records = Self(reader);
-        // They have no places at which reading could begin, but are read much faster than they are sent.
+        // Reading cannot begin in the middle of these files, but it is much faster than sending.
         for _ in 0..read {
             records.next()?;
         }
@@ -132,7 +132,7 @@ impl Records {
     }
 }
 
-/// How a file is written.
+/// The syntax of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
     Csv,
@@ -141,7 +141,7 @@ enum Shape {
 }
 
 impl Shape {
-    /// The shape of a file of that format, which some have in several, by its first bytes.
+    /// Detects the syntax of a file by its first bytes; some formats have several.
     fn of(format: Format, head: &[u8]) -> Self {
         let head = head.strip_prefix(lines::BYTE_ORDER_MARK).unwrap_or(head);
         let text = head.trim_ascii_start();
@@ -156,7 +156,7 @@ impl Shape {
     }
 }
 
-/// Whether a text begins as a dump does: with a comment or a statement.
+/// True if a text begins like an SQL dump, with a comment or a statement.
 fn is_sql(text: &[u8]) -> bool {
     let begins = |start: &str| {
         let head = text.get(..start.len());
@@ -168,7 +168,7 @@ fn is_sql(text: &[u8]) -> bool {
     starts.iter().any(|start| begins(start))
 }
 
-/// The first bytes of a file, which is rewound.
+/// Reads the first bytes of a file, and rewinds it.
 fn head(file: &mut File) -> io::Result<Vec<u8>> {
     const BYTES: u64 = 65_536;
     let mut head = Vec::new();

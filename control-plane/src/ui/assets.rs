@@ -1,7 +1,7 @@
-//! The files that pages load: styles, and the script with its module. `build.rs` has put them into the binary.
+//! Assets of pages: styles, and the script with its module, embedded by `build.rs`.
 //!
-//! Their path has a hash over all of them, so that browsers keep them for good and never mix those of two versions. A path
-//! with another hash, which a page of another version asks for while versions change, gets the file of this one, not to be kept.
+//! Their path has a hash over all of them, so that browsers cache them for good and never mix versions. A path with another
+//! hash, requested by a page of another version during an upgrade, gets the file of this version, uncached.
 
 use crate::problem::{Kind, Problem};
 use axum::Router;
@@ -13,17 +13,17 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use sha2::{Digest, Sha256};
 use std::sync::LazyLock;
 
-/// A file, as it is and compressed by gzip.
+/// A file, plain and compressed with gzip.
 struct Asset {
     name: &'static str,
     bytes: &'static [u8],
     gzip: &'static [u8],
 }
 
-/// All files, in the order of their names.
+/// All files, ordered by name.
 const ASSETS: &[Asset] = include!(concat!(env!("OUT_DIR"), "/assets.rs"));
 
-/// The script that a page loads, and the module that it needs.
+/// The script, and the module that it needs.
 const SCRIPT: [&str; 3] = ["console.js", "console_module.js", "console_module_bg.wasm"];
 
 const IMMUTABLE: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
@@ -42,10 +42,10 @@ static HASH: LazyLock<String> = LazyLock::new(|| {
     hex::encode(&hasher.finalize()[..8])
 });
 
-/// Where the console has the files.
+/// Path of the files for the console.
 const CONSOLE: &str = "/console/assets";
 
-/// Where pages for visitors have them: edges lead there, and not to the console.
+/// Path of the files for visitors' pages: edges route it here, unlike the console.
 const PUBLIC: &str = "/+/assets";
 
 /// The routes of the files.
@@ -53,7 +53,7 @@ pub(crate) fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
     Router::new().route(&format!("{CONSOLE}/{{hash}}/{{name}}"), get(serve))
 }
 
-/// The routes of those files that pages for visitors load.
+/// The routes of the files for visitors' pages.
 pub(crate) fn public_routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
     Router::new().route(&format!("{PUBLIC}/{{hash}}/{{name}}"), get(serve))
 }
@@ -63,12 +63,12 @@ pub(crate) fn url(name: &str) -> String {
     format!("{CONSOLE}/{}/{name}", *HASH)
 }
 
-/// The same for pages for visitors.
+/// The address of a file for visitors' pages.
 pub(crate) fn public_url(name: &str) -> String {
     format!("{PUBLIC}/{}/{name}", *HASH)
 }
 
-/// The address of the script; `None` if this binary was built without its module, and pages do without.
+/// The address of the script; `None` if this binary was built without its module, and pages work without it.
 pub(crate) fn script() -> Option<String> {
     SCRIPT
         .iter()
@@ -130,7 +130,7 @@ fn content_type(name: &str) -> HeaderValue {
     })
 }
 
-/// Whether `If-None-Match` names the tag, by the weak comparison (RFC 9110, section 13.1.2).
+/// True if `If-None-Match` matches the tag by weak comparison (RFC 9110, section 13.1.2).
 fn has_tag(headers: &HeaderMap, tag: &str) -> bool {
     let values = headers.get_all(header::IF_NONE_MATCH).into_iter();
     let mut tags = values.flat_map(|value| value.to_str().unwrap_or_default().split(','));
@@ -140,7 +140,7 @@ fn has_tag(headers: &HeaderMap, tag: &str) -> bool {
     })
 }
 
-/// Whether the client takes gzip; a weight of 0 means that it does not (RFC 9110, section 12.5.3).
+/// True if the client accepts gzip; a weight of 0 means that it does not (RFC 9110, section 12.5.3).
 fn accepts_gzip(headers: &HeaderMap) -> bool {
     let values = headers.get_all(header::ACCEPT_ENCODING).into_iter();
     let mut codings = values.flat_map(|value| value.to_str().unwrap_or_default().split(','));

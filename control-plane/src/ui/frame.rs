@@ -1,6 +1,6 @@
-//! What all pages for visitors share: the look of their domain, the head, and how a page is sent.
+//! The frame of pages for visitors: their domain's look, the headers, and sending a page.
 //!
-//! Pages load styles below `/+/`, so whatever stands in front has to lead that path here as it leads the pages.
+//! Pages load styles below `/+/`, so a proxy in front has to route that path here along with the pages.
 
 use crate::domains::model::Brand;
 use crate::problem::{Kind, Problem};
@@ -18,7 +18,7 @@ use url::Url;
 
 const X_ROBOTS_TAG: HeaderName = HeaderName::from_static("x-robots-tag");
 
-/// The headers of all pages but their policy. With `no-referrer` browsers would send forms without their origin.
+/// Headers of all pages, except the policy. With `no-referrer` browsers would send forms without their origin.
 const HEADERS: [(HeaderName, &str); 4] = [
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::REFERRER_POLICY, "same-origin"),
@@ -26,10 +26,10 @@ const HEADERS: [(HeaderName, &str); 4] = [
     (X_ROBOTS_TAG, "noindex"),
 ];
 
-/// For how long browsers keep the style sheet of a colour, which never changes.
+/// Caching of the style sheet of a colour, which never changes.
 const IMMUTABLE: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
 
-/// What stands around the content of a page.
+/// The frame around the content of a page.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame<'d> {
     /// The heading.
@@ -49,7 +49,7 @@ impl<'d> Frame<'d> {
         own.into_iter().chain(color).collect()
     }
 
-    /// What the page may load: our own files, and the logo.
+    /// The content security policy: own files, and the logo.
     fn policy(&self) -> String {
         let logo = self.brand.logo.and_then(|logo| Url::parse(logo).ok());
         let logo = logo.filter(|logo| logo.scheme() == "https");
@@ -71,7 +71,7 @@ impl<'d> Frame<'d> {
         let html = match page.render() {
             Ok(html) => html,
             Err(error) => {
-                tracing::error!(%error, "a page cannot be rendered: the request is answered with 500");
+                tracing::error!(%error, "rendering a page failed; answering with 500");
                 return Problem::new(Kind::Internal).into_response();
             }
         };
@@ -89,7 +89,7 @@ impl<'d> Frame<'d> {
     }
 }
 
-/// A page that only says something.
+/// A page with a message.
 #[derive(Template)]
 #[template(path = "public/message.html")]
 pub(crate) struct Message<'d> {
@@ -109,7 +109,7 @@ impl<'d> Message<'d> {
         }
     }
 
-    /// 429 with the seconds until there may be another try.
+    /// 429 with the seconds until the next attempt.
     pub(crate) fn too_many(seconds: u64, brand: Brand<'d>) -> Response {
         let page = Self::new(t::TOO_MANY, t::TOO_MANY_TEXT, brand);
         let mut response = page.send(StatusCode::TOO_MANY_REQUESTS, NO_STORE);
@@ -118,13 +118,13 @@ impl<'d> Message<'d> {
         response
     }
 
-    /// What a problem says.
+    /// The page for a problem.
     pub(crate) fn of_problem(problem: &Problem, brand: Brand<'d>) -> Response {
         let page = Self::new(t::FAILED, problem.text().to_owned(), brand);
         page.send(problem.status(), NO_STORE)
     }
 
-    /// The page for an outcome that is no redirect.
+    /// The page for an outcome other than a redirect.
     pub(crate) fn of(outcome: Outcome, brand: Brand<'d>) -> Self {
         let (title, text) = match outcome {
             Outcome::NotFound => (t::NOT_FOUND, t::NOT_FOUND_TEXT),
@@ -139,7 +139,7 @@ impl<'d> Message<'d> {
     }
 }
 
-/// The page with the form for the password of a link. It says nothing of the link, and goes to the address at which it is.
+/// The page with the password form of a link. It reveals nothing about the link, and posts to its own address.
 #[derive(Template)]
 #[template(path = "public/password.html")]
 pub(crate) struct PasswordPage<'d> {

@@ -62,7 +62,7 @@ texts! {
     REPORTS_FULL = "Reports cannot be taken at the moment. Please try again later.";
 }
 
-/// Why a link is reported: words of the API, and what they are called here.
+/// Reasons for reporting a link: words of the API, and their labels.
 pub(crate) const REASONS: [(&str, &str); 5] = [
     ("phishing", "It pretends to be another site (phishing)"),
     ("malware", "It spreads malware"),

@@ -1,11 +1,11 @@
-//! Which addresses events may be sent to: public ones, and those of networks that the configuration names.
+//! Allowed addresses of webhooks: public ones, and those in configured networks.
 
 use crate::config::Network;
 use ipnet::{Ipv4Net, Ipv6Net};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Networks that are not public (IANA's special-purpose registry, multicast, reserved), and the address by which Azure's virtual machines
-/// reach their host. Metadata services of other clouds are at link-local, shared or unique local addresses.
+/// Networks that are not public (IANA's special-purpose registry, multicast, reserved), and the address at which Azure's virtual machines
+/// reach their host. Metadata services of other clouds have link-local, shared or unique local addresses.
 const NOT_PUBLIC_V4: [Ipv4Net; 16] = [
     v4([0, 0, 0, 0], 8),
     v4([10, 0, 0, 0], 8),
@@ -28,7 +28,7 @@ const NOT_PUBLIC_V4: [Ipv4Net; 16] = [
 /// Global unicast addresses of IPv6; all others are not public.
 const UNICAST_V6: Ipv6Net = v6([0x2000, 0], 3);
 
-/// Networks in it that are not public: protocol assignments with Teredo, documentation, 6to4.
+/// Networks within it that are not public: protocol assignments with Teredo, documentation, 6to4.
 const NOT_PUBLIC_V6: [Ipv6Net; 4] = [
     v6([0x2001, 0], 23),
     v6([0x2001, 0x0db8], 32),
@@ -44,7 +44,7 @@ const fn v6([a, b]: [u16; 2], length: u8) -> Ipv6Net {
     Ipv6Net::new_assert(Ipv6Addr::new(a, b, 0, 0, 0, 0, 0, 0), length)
 }
 
-/// Whether an address is public.
+/// True if an address is public.
 pub(super) fn is_public(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(address) => !NOT_PUBLIC_V4.iter().any(|net| net.contains(&address)),
@@ -54,7 +54,7 @@ pub(super) fn is_public(address: IpAddr) -> bool {
     }
 }
 
-/// Whether an address may be connected to.
+/// True if an address may be connected to.
 pub(super) fn is_allowed(address: IpAddr, networks: &[Network]) -> bool {
     is_public(address) || networks.iter().any(|network| network.contains(address))
 }

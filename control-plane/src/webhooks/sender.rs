@@ -1,7 +1,7 @@
-//! One attempt to deliver an event.
+//! A single attempt to deliver an event.
 //!
-//! What is connected to is what was checked: the name is looked up once for each connection, and all of its addresses must be allowed.
-//! Redirects are not followed, proxies of the environment are not used, and of the answer only the head is read.
+//! Connections go to checked addresses only: the name is resolved once for each connection, and all of its addresses must be allowed.
+//! Redirects are not followed, proxies of the environment are not used, and only the head of the response is read.
 
 use super::addresses::is_allowed;
 use super::signature::signatures;
@@ -27,7 +27,7 @@ use url::{Host, Url};
 /// The longest URL in bytes.
 const MAX_URL_LENGTH: usize = 2000;
 
-/// The longest reason of a failure that is kept, in bytes.
+/// Longest stored reason of a failure, in bytes.
 const MAX_REASON_LENGTH: usize = 200;
 
 const USER_AGENT: &str = concat!("edgelink/", env!("CARGO_PKG_VERSION"));
@@ -41,7 +41,7 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    /// A sender to what the settings allow.
+    /// Creates a sender to the addresses that the settings allow.
     ///
     /// # Errors
     /// The system's certificates cannot be read.
@@ -56,7 +56,7 @@ impl Sender {
             .enable_http1()
             .wrap_connector(http);
         let http = Client::builder(TokioExecutor::new())
-            // A connection that is kept would outlive a change of the allowed addresses.
+            // A kept connection would outlive a change of the allowed addresses.
             .pool_max_idle_per_host(0)
             .build(https);
         Ok(Self { http, settings })
@@ -80,13 +80,13 @@ impl Sender {
         }
     }
 
-    /// The status of the answer, or why there is none.
+    /// Sends the request; the status of the response, or the reason why there is none.
     async fn request(
         &self,
         webhook: &WebhookRow,
         delivery: &Delivery,
     ) -> Result<StatusCode, String> {
-        // The settings may have changed since the webhook was made.
+        // The settings may have changed since the webhook was created.
         let url = WebhookUrl::parse(&webhook.url, &self.settings);
         url.map_err(|error| format!("the URL {error}"))?;
         let request = request(webhook, delivery).map_err(|error| error.to_string())?;
@@ -117,7 +117,7 @@ fn request(webhook: &WebhookRow, delivery: &Delivery) -> Result<Request<Full<Byt
         .body(Full::from(delivery.body.clone()))
 }
 
-/// Looks names up, and refuses those with an address that is not allowed.
+/// Creates a resolver that refuses names with an address that is not allowed.
 fn address_lookup(settings: &Arc<WebhooksConfig>) -> AddressLookup {
     let settings = Arc::clone(settings);
     BoxCloneSyncService::new(tower::service_fn(move |name: Name| {
@@ -129,8 +129,8 @@ fn address_lookup(settings: &Arc<WebhooksConfig>) -> AddressLookup {
                 |address: &SocketAddr| is_allowed(address.ip(), &settings.allowed_networks);
             match found.iter().find(|address| !is_allowed(address)) {
                 Some(address) => {
-                    // The error is shown to the tenant, whom it must not tell what is inside.
-                    tracing::warn!(%name, address = %address.ip(), "a webhook is not sent: its host has an address that is not public");
+                    // The tenant sees the error, which must not reveal internal addresses.
+                    tracing::warn!(%name, address = %address.ip(), "webhook not sent: its host has an address that is not public");
                     Err(io::Error::other(NOT_PUBLIC))
                 }
                 None => Ok(found.into_iter()),
@@ -146,7 +146,7 @@ const NOT_PUBLIC: &str = "the host has an address that is not public";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WebhookUrl(String);
 
-/// Why a URL is refused.
+/// The error of a refused URL.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum UrlError {
     #[error("must be a URL of at most 2000 bytes")]
@@ -162,7 +162,7 @@ pub(crate) enum UrlError {
 }
 
 impl WebhookUrl {
-    /// Parses a URL. A host that is a name is looked up when it is connected to.
+    /// Parses a URL. A host name is resolved when connecting.
     pub(crate) fn parse(text: &str, settings: &WebhooksConfig) -> Result<Self, UrlError> {
         let url = Url::parse(text).map_err(|_| UrlError::NoUrl)?;
         if url.as_str().len() > MAX_URL_LENGTH {
@@ -200,7 +200,7 @@ impl WebhookUrl {
     }
 }
 
-/// What is at the bottom of an error.
+/// The root cause of an error.
 fn root_cause(error: &dyn Error) -> String {
     let mut cause = error;
     while let Some(source) = cause.source() {
@@ -209,7 +209,7 @@ fn root_cause(error: &dyn Error) -> String {
     cause.to_string()
 }
 
-/// The beginning of a text that fits its column.
+/// Truncates a text to the size of its column.
 fn cut(text: &str) -> String {
     text[..text.floor_char_boundary(MAX_REASON_LENGTH)].to_owned()
 }

@@ -6,10 +6,10 @@ use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-/// What a secret that is shown begins with.
+/// Prefix of displayed secrets.
 const PREFIX: &str = "whsec_";
 
-/// A new secret.
+/// Generates a secret.
 ///
 /// # Errors
 /// There is no source of randomness.
@@ -19,7 +19,7 @@ pub(crate) fn new_secret() -> Result<Secret, getrandom::Error> {
     Ok(Secret(secret))
 }
 
-/// The secret as receivers are given it.
+/// The secret in the form for receivers.
 pub(crate) fn secret_text(secret: &Secret) -> String {
     format!("{PREFIX}{}", STANDARD.encode(secret.0))
 }
@@ -47,7 +47,7 @@ pub(super) fn signatures<'s>(
 mod tests {
     use super::*;
 
-    /// Computed with Python's hmac module.
+    /// The expected value was computed with Python's hmac module.
     #[test]
     fn a_signature_is_what_others_compute() {
         let secret = Secret(std::array::from_fn(|index| index as u8));

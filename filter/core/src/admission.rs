@@ -1,39 +1,38 @@
 //! Tier 2: codes that were never issued, known without asking another tier.
 //!
-//! A code of generated shape has a number, and one below the bound may have been issued. All others are aliases, of whatever
-//! shape, and a filter says which ones there may be. What a snapshot says of bound
-//! and aliases is kept up to date by the feed, so it holds only together with a feed that has missed nothing since the
-//! snapshot. Whatever is in doubt is let through.
+//! A code of generated shape has a number, and one below the bound may have been issued. All others are aliases of any shape;
+//! a filter of all aliases shows which may exist. The feed keeps the bound and the aliases of a snapshot up to date, so they
+//! hold only together with a feed that has missed nothing since the snapshot. In doubt, a code is let through.
 //!
 //! # Why it comes before shared data
-//! So that scanning costs no read of shared data, which copies under a lock of the whole process. What shared data might
-//! know and the gate refuses is an alias that another worker has looked up and of which this worker has not read yet.
-//! Then the gate answers what an absence in the LRU would, which the same feed keeps fresh: it refuses only while the
+//! So that scanning costs no read of shared data, which copies under a process-wide lock. The only record that shared data
+//! may hold and the gate refuses is that of an alias which another worker has looked up before this worker read about it on
+//! the feed. The gate then answers as an absence in the LRU would, which depends on the same feed: it refuses only if the
 //! feed was read within `admission.maxSilenceSeconds`.
 //!
 //! # Why a silence of less than a minute is safe for generated codes
-//! The control plane issues no number that is not below a bound which it published 60 seconds ago or earlier. What was
-//! published until the feed was last read is known here.
+//! The control plane issues only numbers below a bound that it published at least 60 seconds ago. Every bound published
+//! before the feed was last read is known here.
 
 use crate::time::Moment;
 use edgelink_wire::{CodeFilter, CodeSpace, FeedPosition, Snapshot};
 
-/// The most codes that are kept until a snapshot comes. With more, another snapshot is needed.
+/// Maximum number of codes kept until a snapshot arrives. With more, another snapshot is needed.
 const MAX_GATHERED: usize = 4_096;
 
 /// Refuses codes that were never issued.
 #[derive(Debug)]
 pub(crate) struct Gate {
-    /// How long the feed may be silent, in milliseconds; `None` if the gate is always open.
+    /// Maximum silence of the feed, in milliseconds; `None` if the gate is always open.
     max_silence_millis: Option<u64>,
     knowledge: Knowledge,
     /// The highest bound received from feed or snapshot.
     bound: u64,
-    /// Up to when the feed was read; `None` without one.
+    /// Moment up to which the feed was read; `None` without a feed.
     read_until: Option<Moment>,
 }
 
-/// A place in a generation of the feed.
+/// A position in a generation of the feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FeedPlace {
     pub(crate) generation: u64,
@@ -70,7 +69,7 @@ impl Gate {
         }
     }
 
-    /// Changes how long the feed may be silent. Without admission nothing is kept.
+    /// Changes the maximum silence of the feed. Without admission nothing is kept.
     pub(crate) fn configure(&mut self, max_silence_millis: Option<u64>) {
         self.max_silence_millis = max_silence_millis;
         if max_silence_millis.is_none() {
@@ -78,12 +77,12 @@ impl Gate {
         }
     }
 
-    /// Whether it refuses anything now.
+    /// True if the gate can refuse codes now.
     pub(crate) fn is_in_effect(&self, now: Moment) -> bool {
         self.is_live(now) && matches!(self.knowledge, Knowledge::Whole { .. })
     }
 
-    /// Whether there is surely no link of that code on any domain.
+    /// True if no domain can have a link of that code.
     pub(crate) fn refuses(&self, code: &[u8], now: Moment) -> bool {
         let Knowledge::Whole { space, aliases } = &self.knowledge else {
             return false;
@@ -91,7 +90,7 @@ impl Gate {
         self.is_live(now) && !is_issued(space, self.bound, code) && !aliases.may_contain(code)
     }
 
-    /// Whether a snapshot would be of use.
+    /// True if the gate lacks a snapshot and could apply one.
     pub(crate) fn wants_snapshot(&self) -> bool {
         let is_begun = matches!(self.knowledge, Knowledge::Gathering { since: Some(_), .. });
         self.max_silence_millis.is_some() && is_begun
@@ -130,8 +129,8 @@ impl Gate {
         self.bound = self.bound.max(bound);
     }
 
-    /// Applies a snapshot. Whether it was of use: not if it is older than what was read of the feed, or of another
-    /// generation.
+    /// Applies a snapshot. Returns `false` if it was ignored: it is older than the position where gathering began, or of another
+    /// generation, or none was needed.
     pub(crate) fn apply_snapshot(&mut self, snapshot: Snapshot<'_>) -> bool {
         let Knowledge::Gathering {
             since: Some(since),
@@ -168,7 +167,7 @@ impl Gate {
     }
 }
 
-/// Whether that is a generated code that may have been issued.
+/// True for a generated code whose number is below the bound, so that it may have been issued.
 fn is_issued(space: &CodeSpace, bound: u64, code: &[u8]) -> bool {
     space.number(code).is_some_and(|number| number < bound)
 }

@@ -20,14 +20,14 @@ pub struct Answer<'a> {
     retry_after: Option<&'a str>,
     tier: Tier,
     shows_tier: bool,
-    /// What few answers have.
+    /// Headers that few answers have.
     more: More,
     outcome: Outcome,
 }
 
 impl<'a> Answer<'a> {
-    /// The answer for a record, at `now` in unix seconds. `has_more` is that of [`crate::flights::Waiter`]; `visit` is read only
-    /// where it counts.
+    /// The answer for a record, at `now` in unix seconds. `has_more` comes from [`crate::flights::Waiter`]; `visit` is called only
+    /// where the answer depends on it.
     #[inline(always)]
     pub(crate) fn of<'v, C: Clients + 'v>(
         record: Record<&'a [u8]>,
@@ -42,7 +42,8 @@ impl<'a> Answer<'a> {
         Self::decided(record, &visit(), tier, settings)
     }
 
-    /// The answer where something counts that few links have, or there is no redirect. Apart, so that others do not pay for it.
+    /// The answer that depends on attributes which few links have, or is no redirect. Kept out of line so that others do not pay
+    /// for it.
     #[cold]
     #[inline(never)]
     fn decided(
@@ -133,7 +134,7 @@ impl<'a> Answer<'a> {
         page.instead(Some(target))
     }
 
-    /// The same answer with a redirect to `target` instead of the page, if there is one. The outcome stays.
+    /// Replaces the page by a redirect to `target`, if given. The outcome stays.
     pub(crate) fn instead(self, target: Option<&'a (impl AsRef<str> + ?Sized)>) -> Self {
         match target {
             Some(target) if self.location.is_none() => Self {
@@ -154,7 +155,7 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// The answer if no tier could say whether there is a link.
+    /// The answer if no tier could determine whether the link exists.
     pub(crate) fn unavailable(tier: Tier, settings: &'a Settings) -> Self {
         Self {
             status: 503,
@@ -168,7 +169,7 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// The headers, without `:status` and `content-length`, and without those of [`Self::more`].
+    /// The headers except `:status`, `content-length` and those in [`Self::more`].
     pub fn headers(&self) -> impl Iterator<Item = (&'static str, &[u8])> + Clone {
         let cache_control = match self.more {
             More::Unlocked | More::UnlockedNoindex => NO_STORE,
@@ -203,8 +204,8 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// The target of a redirect that has no other headers than this and `Cache-Control`, as nearly every answer has:
-    /// the quick way to [`Self::headers`].
+    /// The target of a redirect whose only headers are `Location` and `Cache-Control`, as in nearly every answer: the shortcut
+    /// around [`Self::headers`].
     #[must_use]
     pub fn plain_redirect(&self) -> Option<&[u8]> {
         let is_plain = !self.shows_tier && self.more == More::Nothing;
@@ -217,7 +218,7 @@ impl<'a> Answer<'a> {
         self.page
     }
 
-    /// What became of the request.
+    /// The outcome of the request.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         self.outcome
@@ -230,7 +231,7 @@ impl<'a> Answer<'a> {
     }
 }
 
-/// What few answers have.
+/// Headers that few answers have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum More {
     Nothing,
@@ -238,15 +239,15 @@ enum More {
     Noindex,
     /// The page asks for the password of the link.
     Locked,
-    /// Other methods are asked for.
+    /// The methods that are allowed.
     NotAllowed,
-    /// The visitor has given it.
+    /// The visitor has given the password.
     Unlocked,
-    /// Both.
+    /// [`Self::Unlocked`] and [`Self::Noindex`].
     UnlockedNoindex,
 }
 
-/// What redirects have more, of links that are not crawlable.
+/// Further headers of redirects of links that are not crawlable.
 fn more(noindex: bool) -> More {
     if noindex {
         More::Noindex

@@ -1,12 +1,12 @@
-//! Domains that were made by the API, and what all domains have of their own ([`DomainTargets`]).
+//! Domains created through the API, and the targets of all domains ([`DomainTargets`]).
 //!
 //! A snapshot has all of them, as records of keys that no link can have ([`edgelink_wire::domain_record`]), and the feed brings
-//! each change. Like admission, that is complete only together with a feed that has missed nothing since the snapshot. What is
-//! known is kept in any case: a domain stays in effect until it is known to have gone.
+//! each change. As with admission, the list is complete only together with a feed that has missed nothing since the snapshot.
+//! Known domains are kept in any case: a domain stays in effect until its removal is known.
 //!
-//! A host that is none of the domains is an unknown one only while that is complete and the feed was read lately. Otherwise the
-//! control plane is asked for it ([`crate::edge`]); what it says of absent ones is kept in the caches, and where it does not answer,
-//! what was complete before is served as stale.
+//! A host that is none of the domains counts as unknown only while the list is complete and the feed was read recently.
+//! Otherwise it is looked up at the control plane ([`crate::edge`]); absent hosts are kept in the caches, and if the control
+//! plane does not answer, the list that was complete before is used as stale.
 
 use crate::admission::FeedPlace;
 use crate::flights::{StreamId, Waiter};
@@ -19,30 +19,30 @@ use edgelink_wire::{DomainTargets, Record, Snapshot};
 use foldhash::fast::SeedableRandomState;
 use hashbrown::HashMap;
 
-/// The most domains that are kept, those that have gone included. With more, another snapshot is needed.
+/// Maximum number of domains kept, removed ones included. With more, another snapshot is needed.
 const MAX_KEPT: usize = 4 * MAX_DOMAIN_RECORDS;
 
-/// The oldest that a snapshot may be when it comes, in milliseconds: the control plane sends one again within a second.
+/// Maximum age of a snapshot on arrival, in milliseconds: the control plane sends the same snapshot for up to a second.
 const SNAPSHOT_AGE_MILLIS: u64 = 2_000;
 
-/// How long a request waits for a snapshot, in milliseconds.
+/// Maximum time a request waits for a snapshot, in milliseconds.
 const MAX_WAIT_MILLIS: u64 = 2_000;
 
-/// The domains, as far as they are known.
+/// The known domains.
 #[derive(Debug)]
 pub(crate) struct ApiDomains {
     is_on: bool,
     /// By their names.
     known: HashMap<Box<str>, ApiDomain, SeedableRandomState>,
     state: State,
-    /// Up to when the feed was read last.
+    /// Moment up to which the feed was last read.
     read_until: Option<Moment>,
-    /// Up to when this was known to be complete; `None` before.
+    /// Last moment at which the list was known to be complete; `None` if it never was.
     confirmed: Option<Moment>,
     waiting: Vec<(Waiter, Moment)>,
-    /// Whether those who wait are to be answered, though no snapshot has come.
+    /// Set if waiting requests are to be answered although no snapshot has arrived.
     has_failed: bool,
-    /// When the control plane has last not answered for a host.
+    /// Moment of the control plane's last failure to answer for a host.
     unanswered: Option<Moment>,
 }
 
@@ -50,9 +50,9 @@ pub(crate) struct ApiDomains {
 #[derive(Debug)]
 struct ApiDomain {
     rev: u64,
-    /// `None` if the domain has gone.
+    /// `None` if the domain was removed.
     targets: Option<DomainTargets<Box<str>>>,
-    /// Whether the feed has said so since the last snapshot was wanted, which may be older.
+    /// Set if this came by the feed since a snapshot became necessary; the snapshot may be older.
     is_fed: bool,
 }
 
@@ -65,21 +65,21 @@ enum State {
     Complete,
 }
 
-/// What is known of a host.
+/// Result of looking a host up among the domains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HostState<'a> {
-    /// It is this domain.
+    /// The host names this domain.
     Domain(&'a str),
-    /// It is none of the domains.
+    /// The host names none of the domains.
     Unknown,
-    /// It was none of the domains when all of them were known last, and may have been made one since.
+    /// The host named none of the domains when the list was last complete; such a domain may have been created since.
     Doubtful,
-    /// All of them were never known, or too long ago.
+    /// The list was never complete, or too long ago.
     Awaited,
 }
 
 impl ApiDomains {
-    /// None yet; for ever unless `is_on`.
+    /// An empty list, which stays empty unless `is_on`.
     pub(crate) fn new(is_on: bool, hasher: SeedableRandomState) -> Self {
         Self {
             is_on,
@@ -104,13 +104,13 @@ impl ApiDomains {
         self.is_on = is_on;
     }
 
-    /// Whether there are such domains.
+    /// True if domains of the API are in use.
     pub(crate) fn is_on(&self) -> bool {
         self.is_on
     }
 
-    /// What is known of a host that is no configured domain. Complete knowledge counts without the feed for as long as a link is fresh, and
-    /// as stale for as long as one is.
+    /// Looks up a host that is no configured domain. Without the feed, a complete list stays usable for as long as a link is fresh,
+    /// and stale for as long as a link is.
     pub(crate) fn find(&self, host: &[u8], now: Moment, lifetimes: &Lifetimes) -> HostState<'_> {
         if let Some(name) = self.name_of(host) {
             return HostState::Domain(name);
@@ -163,7 +163,7 @@ impl ApiDomains {
         self.put(name, record, Source::Feed);
     }
 
-    /// The control plane was asked for a host, and has answered with the record of the domain that it names.
+    /// The control plane has answered a lookup of a host with the record of the domain that the host names.
     pub(crate) fn on_asked(&mut self, record: &Record<&str>) {
         if let Some(name) = domain_of_record(record)
             && self.is_on
@@ -218,12 +218,12 @@ impl ApiDomains {
         }
     }
 
-    /// Whether a snapshot would be of use.
+    /// True if the list is incomplete and a snapshot could complete it.
     pub(crate) fn wants_snapshot(&self) -> bool {
         self.is_on && matches!(self.state, State::Incomplete { since: Some(_) })
     }
 
-    /// Applies a snapshot. Not if it is older than what was read of the feed, or of another generation.
+    /// Applies a snapshot, unless it is older than the position from which the feed is followed, or of another generation.
     pub(crate) fn apply_snapshot(&mut self, snapshot: &Snapshot<'_>, now: Moment) {
         let State::Incomplete { since: Some(since) } = self.state else {
             return;
@@ -260,7 +260,7 @@ impl ApiDomains {
         }
     }
 
-    /// No snapshot has come: those who wait for one need not wait any longer.
+    /// No snapshot can be had: requests that wait for one wait no longer.
     pub(crate) fn on_failure(&mut self) {
         self.has_failed = true;
     }
@@ -270,12 +270,12 @@ impl ApiDomains {
         self.unanswered = Some(now);
     }
 
-    /// Whether the control plane may be asked for a host: not for `pause` milliseconds after it has not answered, whatever the host.
+    /// True if a host may be looked up at the control plane: not within `pause` milliseconds of a failure to answer for any host.
     pub(crate) fn may_ask(&self, now: Moment, pause: u64) -> bool {
         self.unanswered.is_none_or(|at| at.age(now) >= pause)
     }
 
-    /// Those whose requests can be decided now, or have waited for long enough.
+    /// Requests that can be decided now, or have waited long enough.
     pub(crate) fn take_waiting(&mut self, now: Moment) -> Vec<Waiter> {
         let has_failed = std::mem::take(&mut self.has_failed);
         let is_due = has_failed || matches!(self.state, State::Complete);
@@ -286,7 +286,7 @@ impl ApiDomains {
     }
 }
 
-/// Where the record of a domain has come from.
+/// Origin of a domain's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
     Feed,

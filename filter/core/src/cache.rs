@@ -26,23 +26,23 @@ pub(crate) struct Caches {
     lru: Lru,
     slots: Slots,
     lifetimes: Lifetimes,
-    /// The longest time for which any configuration so far lets a record be fresh, in milliseconds.
+    /// Longest freshness of a record in any configuration so far, in milliseconds.
     longest_fresh_millis: u64,
     freshness: Freshness,
-    /// Links that have changed, and whose new record is not known.
+    /// Links that have changed and whose new record is not known.
     changes: Changes,
-    /// An encoded record; here so that it is allocated once.
+    /// Buffer for an encoded record; here so that it is allocated once.
     encoded: Vec<u8>,
     /// The last record that came from a slot and that the LRU does not keep.
     loose: Option<SharedRecord<Vec<u8>>>,
-    /// When the oldest record that was served was fetched, since that was last asked for.
+    /// Fetch time of the oldest record served since [`Self::take_oldest_served`].
     oldest_served: Option<Moment>,
 }
 
 /// A record that was found.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
-    /// The tier that it counts for.
+    /// The tier it is attributed to.
     pub(crate) tier: Tier,
     place: Option<Place>,
     fetched: Moment,
@@ -52,23 +52,23 @@ pub(crate) struct Found {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Held(Place);
 
-/// What the caches have for a key.
+/// Result of looking up a key in the caches.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Lookup {
     /// To be served.
     Fresh(Found),
-    /// To be served if no other tier can say. Never an absence: the link may have been created since, and a failure
+    /// To be served if no other tier answers. Never an absence: the link may have been created since, and a failure
     /// must not look like an answer.
     Stale(Found),
     /// No record that may be served. The version is that of the slot, if it holds no record of that key.
     Missing(Version),
 }
 
-/// A record that was asked for.
+/// A fetched record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fetched<'a> {
     pub(crate) record: FetchedRecord<&'a [u8]>,
-    /// It was right at that moment or later.
+    /// It was current at that moment or later.
     pub(crate) at: Moment,
     pub(crate) source: Source,
 }
@@ -77,22 +77,22 @@ pub(crate) struct Fetched<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     Redis,
-    /// An absence is inserted whatever rev it has: tombstones, which have the rev of a deletion, are purged.
+    /// An absence is inserted at any rev: tombstones, which have the rev of a deletion, are purged.
     ControlPlane,
 }
 
 /// The new record of a link, from the feed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Update<'a> {
-    /// The link, or that there is none.
+    /// The link, or its absence.
     pub(crate) record: Record<&'a str, &'a [u8]>,
-    /// Whether it is a hot link.
+    /// Set for a hot link.
     pub(crate) is_hot: bool,
-    /// It was right at that moment or later.
+    /// It was current at that moment or later.
     pub(crate) at: Moment,
 }
 
-/// What the LRU holds of a key.
+/// Revision, kind and fetch time of a record in the LRU.
 #[derive(Clone, Copy)]
 struct Known {
     rev: u64,
@@ -100,10 +100,10 @@ struct Known {
     fetched: Moment,
 }
 
-/// Whether a record was taken.
+/// Result of inserting a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Inserted {
-    /// It is what the caches hold now, as far as it fits.
+    /// The caches hold it now, as far as it fits.
     Taken,
     /// The caches hold a newer one.
     Older,
@@ -126,7 +126,7 @@ impl Caches {
         }
     }
 
-    /// Changes bounds and lifetimes. A smaller LRU drops what is too much as entries come.
+    /// Changes bounds and lifetimes. A smaller LRU drops its excess as entries are inserted.
     pub(crate) fn configure(&mut self, settings: &Settings) {
         self.lru.set_max_bytes(settings.lru_max_bytes);
         self.lru.set_max_click_bytes(max_click_bytes(settings));
@@ -137,7 +137,7 @@ impl Caches {
             .max(settings.lifetimes.longest_fresh_millis());
     }
 
-    /// Changes the lifetimes, for a request that goes by others.
+    /// Changes the lifetimes, for a request with others.
     pub(crate) fn set_lifetimes(&mut self, lifetimes: Lifetimes) {
         self.lifetimes = lifetimes;
     }
@@ -164,7 +164,7 @@ impl Caches {
         self.lru.on_time(now);
     }
 
-    /// When a record of unknown age counts as fetched: so long ago that it is asked for again.
+    /// Assumed fetch time of a record of unknown age: so long ago that it is looked up again.
     pub(crate) fn unknown_age(&self, now: Moment) -> Moment {
         now.before(
             self.lifetimes
@@ -173,19 +173,19 @@ impl Caches {
         )
     }
 
-    /// A link has changed, and its new record is not known: it is asked for again.
+    /// A link has changed, and its new record is not known: it is looked up again.
     pub(crate) fn mark_stale(&mut self, key: &[u8], now: Moment) {
         if !self.changes.note(key, now) {
             self.mark_all_stale(now);
         }
     }
 
-    /// Changes may have been missed: every record is asked for again, and serves only if that fails.
+    /// Changes may have been missed: every record is looked up again, and served only if that fails.
     pub(crate) fn mark_all_stale(&mut self, now: Moment) {
         self.freshness.mark_all_stale(now);
     }
 
-    /// No record is true any more.
+    /// Makes every record unusable.
     pub(crate) fn invalidate_all(&mut self, now: Moment) {
         self.freshness.invalidate_all(now);
     }
@@ -203,7 +203,7 @@ impl Caches {
         }
     }
 
-    /// Looks for a record in the LRU. Otherwise what is held of it there, if it is not fresh.
+    /// Looks for a fresh record in the LRU. The error is the entry that is not fresh, if there is one.
     #[inline(always)]
     pub(crate) fn look_up_lru(&mut self, key: &[u8], now: Moment) -> Result<Found, Option<Held>> {
         let Some(place) = self.lru.find(key) else {
@@ -221,7 +221,7 @@ impl Caches {
         })
     }
 
-    /// Looks for a record in shared data, with what the LRU holds.
+    /// Looks for a record in shared data; `held` is the entry in the LRU that is not fresh.
     pub(crate) fn look_up_shared(
         &mut self,
         data: &mut impl SharedData,
@@ -239,17 +239,17 @@ impl Caches {
         best.unwrap_or(Lookup::Missing(version))
     }
 
-    /// Whether that is a link.
+    /// True for a link.
     pub(crate) fn is_link(&self, Held(place): Held) -> bool {
         kind(self.lru.record(place)) == Some(RecordKind::Link)
     }
 
-    /// Whether what was found is the knowledge that there is nothing.
+    /// True if the record found is an absence.
     pub(crate) fn is_absence(&self, found: Found) -> bool {
         kind(self.record(found)) != Some(RecordKind::Link)
     }
 
-    /// The encoded record of what was found.
+    /// The encoded record.
     pub(crate) fn record(&self, found: Found) -> &[u8] {
         match found.place {
             Some(place) => self.lru.record(place),
@@ -257,7 +257,7 @@ impl Caches {
         }
     }
 
-    /// The encoded record of what was found for `key`, and where a click on it is counted.
+    /// The encoded record found for `key`, and the counter of its clicks.
     pub(crate) fn serve<'a>(&'a mut self, found: Found, key: &'a [u8]) -> (&'a [u8], Clicker<'a>) {
         let oldest = self.oldest_served.get_or_insert(found.fetched);
         *oldest = found.fetched.min(*oldest);
@@ -270,12 +270,12 @@ impl Caches {
         }
     }
 
-    /// When the oldest record was fetched that was served since this was last called; `None` if none was.
+    /// Fetch time of the oldest record served since the last call; `None` if none was.
     pub(crate) fn take_oldest_served(&mut self) -> Option<Moment> {
         self.oldest_served.take()
     }
 
-    /// Counts a redirect of a link that was waited for.
+    /// Counts a redirect whose request had to wait for its link.
     pub(crate) fn count(&mut self, key: &[u8], counting: Counting) {
         let clicker = match self.lru.find(key) {
             Some(place) => self.lru.serve(place).1,
@@ -284,24 +284,24 @@ impl Caches {
         clicker.count(counting);
     }
 
-    /// All clicks that were counted since this was last called.
+    /// All clicks counted since the last call.
     pub(crate) fn take_clicks(&mut self) -> Tallied {
         self.lru.take_clicks()
     }
 
-    /// When a refresh of what was found has last failed; `None` if that is not known.
+    /// Moment of the last failed refresh of the record; `None` if that is not known.
     pub(crate) fn failed(&self, found: Found) -> Option<Moment> {
         self.lru.failed(found.place?)
     }
 
-    /// Notes that a refresh of what was found has failed.
+    /// Notes a failed refresh of the record.
     pub(crate) fn mark_failed(&mut self, found: Found, now: Moment) {
         if let Some(place) = found.place {
             self.lru.mark_failed(place, now);
         }
     }
 
-    /// Inserts a record that was asked for, here and for all workers, unless a newer one is known.
+    /// Inserts a fetched record into the LRU and into shared data, unless a newer one is known.
     pub(crate) fn insert_fetched(
         &mut self,
         data: &mut impl SharedData,
@@ -318,7 +318,7 @@ impl Caches {
             is_absence && known.kind == Some(RecordKind::Absent) && !is_invalid
         });
         let rev = refreshed.map_or(record.rev, |known| known.rev.max(record.rev));
-        // Revisions may be equal and contents differ, after the database went back: then the one that was fetched later counts.
+        // After the database was restored from a backup, contents may differ at equal revisions: the one fetched later counts.
         if known.is_some_and(|known| known.rev == rev && known.fetched > at) {
             return Inserted::Taken;
         }
@@ -348,7 +348,7 @@ impl Caches {
         Inserted::Taken
     }
 
-    /// Writes the encoded record into the slot of what was asked for, unless that has a newer one.
+    /// Writes the encoded record into the slot of the key looked up, unless the slot has a newer one.
     fn share(
         &mut self,
         data: &mut impl SharedData,
@@ -373,9 +373,9 @@ impl Caches {
 
     /// Applies a change from the feed.
     ///
-    /// Into the LRU even if no visitor has asked for it here, and for a while whatever else comes: a lookup that was answered
-    /// before the change may still be on its way, to this worker or into shared data, and only the newer rev keeps it out. Into a slot of another link
-    /// only if it is hot.
+    /// It goes into the LRU even if no visitor has requested the link here, and is protected from eviction for a while: a lookup
+    /// answered before the change may still be on its way, to this worker or into shared data, and only the newer rev keeps it out.
+    /// A slot of another link is overwritten only if this one is hot.
     pub(crate) fn apply_update(
         &mut self,
         data: &mut impl SharedData,
@@ -428,7 +428,7 @@ impl Caches {
         place
     }
 
-    /// What to serve if the LRU had nothing fresh: a record in the LRU, or the loose one.
+    /// The record to serve if the LRU had nothing fresh: one in the LRU, or the loose one.
     fn second_best(&self, place: Option<Place>, key: &[u8], now: Moment) -> Option<Lookup> {
         let (bytes, fetched) = match (place, &self.loose) {
             (Some(place), _) => (self.lru.record(place), self.lru.fetched(place)),
@@ -452,7 +452,7 @@ impl Caches {
     }
 
     fn usability(&self, bytes: &[u8], fetched: Moment, now: Moment) -> Usability {
-        // On the hot path, so without reading the record where that makes no difference.
+        // Hot path: the record is not read where that makes no difference.
         if self
             .freshness
             .is_surely_fresh(&self.lifetimes, fetched, now)
@@ -465,7 +465,7 @@ impl Caches {
         })
     }
 
-    /// The precedence of records that do not come from the control plane over those that are held.
+    /// The precedence of records that do not come from the control plane over held ones.
     fn precedence(&self, now: Moment) -> Precedence {
         Precedence {
             freshness: self.freshness,
@@ -497,7 +497,7 @@ impl Caches {
     }
 }
 
-/// When a record of that rev, which is right as of `at`, was last known to be right.
+/// Latest moment at which a record of that rev, fetched at `at`, is known to have been current.
 fn latest(known: Option<Known>, rev: u64, at: Moment) -> Moment {
     let same = known.filter(|known| known.rev == rev);
     same.map_or(at, |known| known.fetched.max(at))

@@ -1,7 +1,7 @@
-//! Clicks that are counted and in no batch yet.
+//! Clicks that are counted but in no batch yet.
 //!
-//! Those on a record in the LRU stand in its entry, so that a hit costs one addition; the others, and those of entries
-//! that were dropped, stand in a [`Tally`].
+//! Clicks on a record in the LRU are counted in its entry, so that a hit costs one addition; others, and the clicks of
+//! dropped entries, in a [`Tally`].
 
 mod counting;
 mod events;
@@ -13,17 +13,17 @@ pub(crate) use events::{Answered, ClickEvents, Gathered};
 use foldhash::fast::SeedableRandomState;
 use hashbrown::HashMap;
 
-/// What a link costs in a tally besides its key, in bytes: the count, the place of the key, and its part of the table.
+/// Cost of a link in a tally besides its key, in bytes: the count, the pointer to the key, and its part of the table.
 const LINK_BYTES: usize = 64;
 
-/// The most entries of the LRU with clicks. Clicks on further ones go to the tally.
+/// Maximum number of entries of the LRU with clicks. Clicks on further ones go to the tally.
 pub(crate) const MAX_TOUCHED: usize = 8_192;
 
 /// The clicks on a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LinkClicks {
     pub(crate) count: u64,
-    /// So many of them have lost their attributes.
+    /// Number of them without attributes, which were lost.
     pub(crate) undescribed: u64,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Tally {
     lost: u64,
 }
 
-/// What a tally held.
+/// Content of a tally.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tallied {
     pub(crate) clicks: Vec<(Box<[u8]>, LinkClicks)>,
@@ -44,14 +44,14 @@ pub(crate) struct Tallied {
     pub(crate) lost: u64,
 }
 
-/// What was counted and gathered, and is to be reported.
+/// Counts and events to be reported.
 #[derive(Debug, Default)]
 pub(crate) struct Counted {
     pub(crate) tallied: Tallied,
     pub(crate) gathered: Gathered,
 }
 
-/// Where the next click on a record is counted.
+/// Counter of the next click on a record.
 pub(crate) struct Clicker<'a> {
     pub(crate) entry: Option<EntryClicks<'a>>,
     pub(crate) key: &'a [u8],
@@ -67,7 +67,7 @@ pub(crate) struct EntryClicks<'a> {
 }
 
 impl LinkClicks {
-    /// Clicks that have lost nothing.
+    /// Clicks of which none has lost its attributes.
     pub(crate) fn plain(count: u64) -> Self {
         Self {
             count,
@@ -92,7 +92,7 @@ impl Clicker<'_> {
         }
     }
 
-    /// Counts one in the tally, which knows how many are undescribed.
+    /// Counts a click in the tally, which counts undescribed clicks separately.
     #[cold]
     #[inline(never)]
     fn click_undescribed(self) {
@@ -130,7 +130,7 @@ impl Tally {
         }
     }
 
-    /// Changes the bound, for links that come.
+    /// Changes the bound, for links added from now on.
     pub(crate) fn set_max_bytes(&mut self, max_bytes: usize) {
         self.max_bytes = max_bytes;
     }

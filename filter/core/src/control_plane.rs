@@ -1,8 +1,9 @@
 //! Calls to the control plane: lookups, and the background callouts that fetch a snapshot to start from, poll the
 //! feed, report clicks, and return visits.
 //!
-//! Each of the latter is one callout at a time ([`BackgroundCallout`]), but for returns of visits, from the root context. As with Redis, a worker begins
-//! with its first request: the copy of the plugin on Envoy's main thread never sees one, and has no use for a feed.
+//! Each of the latter is one callout at a time ([`BackgroundCallout`]) from the root context, except for returns of visits. As
+//! with Redis, a worker begins with its first request: the copy of the plugin on Envoy's main thread never sees one, and has no
+//! use for a feed.
 
 mod batches;
 pub mod callout;
@@ -27,7 +28,7 @@ pub use crate::metrics::BackgroundKind;
 /// A callout that no visitor waits for.
 #[derive(Debug, PartialEq, Eq)]
 pub struct BackgroundCallout {
-    /// What it is for; at most one of a kind is under way, but for returns of visits.
+    /// The purpose; at most one of a kind is in flight, except for returns of visits.
     pub kind: BackgroundKind,
     /// The `:method`.
     pub method: &'static str,
@@ -37,20 +38,21 @@ pub struct BackgroundCallout {
     pub accept: &'static str,
     /// The value of `content-type`; `None` without a body.
     pub content_type: Option<&'static str>,
-    /// When a report is sent, as the value of the header [`SENT_AT_HEADER`](edgelink_wire::clicks::SENT_AT_HEADER); `None` of others.
+    /// Send time of a report, as the value of the header [`SENT_AT_HEADER`](edgelink_wire::clicks::SENT_AT_HEADER); `None` for
+    /// other callouts.
     pub sent_at: Option<String>,
-    /// How the worker is doing, as the value of the header [`HEADER`](edgelink_wire::health::HEADER); `None` if it is not said.
+    /// Health of the worker, as the value of the header [`HEADER`](edgelink_wire::health::HEADER); `None` if it is not reported.
     pub health: Option<String>,
-    /// The worker, as the value of the header [`WORKER_HEADER`](edgelink_wire::visits::WORKER_HEADER); `None` if it holds no visits of
-    /// links that have a limit.
+    /// Id of the worker, as the value of the header [`WORKER_HEADER`](edgelink_wire::visits::WORKER_HEADER); `None` if it holds no
+    /// visits of limited links.
     pub worker: Option<String>,
     /// The body.
     pub body: Vec<u8>,
-    /// Milliseconds after which the proxy gives it up.
+    /// Timeout in milliseconds.
     pub timeout_millis: u32,
 }
 
-/// The body of an answer with status 200 and of that type. Anything else is a failure.
+/// The body of an answer with status 200 and that media type. Anything else is a failure.
 fn body_of<'a>(response: Response<'a>, media_type: &str) -> Result<&'a [u8], CalloutError> {
     match status(response)? {
         200 if response.content_type == media_type.as_bytes() => Ok(response.body),

@@ -43,23 +43,23 @@ use std::sync::{Arc, OnceLock};
 /// Milliseconds within which a feed should begin. Until then, nothing counts as fresh.
 const FEED_BEGINS_WITHIN_MILLIS: u64 = 2_000;
 
-/// Milliseconds beyond the timeout after which a lookup is given up even though the proxy has not said so, as when the
+/// Milliseconds beyond the timeout after which a lookup is given up even if the proxy has not reported its end, as when the
 /// context that made the callout is gone.
 const GRACE_MILLIS: u64 = 1_000;
 
-/// So many timeouts of lookups without an answer in between open the circuit. A control plane that refuses or answers
-/// nonsense does so at once, and may do so for one link only. One that lets callouts time out makes visitors wait for
-/// nothing, so timeouts, and only those, count.
+/// Number of consecutive timeouts of lookups that opens the circuit. A control plane that refuses or answers nonsense does
+/// so at once, and may do so for one link only. One that lets callouts time out makes visitors wait in vain, so only
+/// timeouts count.
 const TIMEOUTS_TO_OPEN: u32 = 8;
 
-/// How often a lookup is asked again whose link has changed while it was under way.
+/// Maximum number of repetitions of a lookup whose link has changed while it was in flight.
 const MAX_REPEATS: u32 = 3;
 
 /// A worker's state: its settings, caches, lookups and connections.
 pub struct Edge {
-    /// Those of the worker: of the root context that was configured last.
+    /// Settings of the worker: of the root context that was configured last.
     settings: Arc<Settings>,
-    /// Those of the root context that the request at hand belongs to.
+    /// Settings of the root context of the current request.
     here: Arc<Settings>,
     roots: roots::Roots,
     now: Moment,
@@ -70,7 +70,7 @@ pub struct Edge {
     flights: Flights,
     /// Requests for visits in flight.
     visits: Flights,
-    /// Lookups whose callouts have ended with the root context that made them, and others that are sent with the next tick.
+    /// Lookups to be sent with the next tick, such as those whose callouts ended with the root context that made them.
     lost: Vec<FlightId>,
     redis: redis::RedisTier,
     gate: Gate,
@@ -79,34 +79,34 @@ pub struct Edge {
     hasher: SeedableRandomState,
     forms: Forms,
     traces: Traces,
-    /// Whether a request has ever come.
+    /// Set once a request has come.
     has_traffic: bool,
-    /// Whether one has since the last tick.
+    /// Set if a request has come since the last tick.
     is_busy: bool,
-    /// Whether it has ever had what it needs before visitors come: without a feed, at once.
+    /// Set once the worker has everything it needs before visitors come; without a feed, from the start.
     is_ready: bool,
     breaker: CircuitBreaker,
     lookup_state: LookupState,
     counts: Counts,
     recent: RecentRequests,
     shares: Shares,
-    /// The key of the request at hand; here so that it is allocated once.
+    /// The key of the current request; here so that it is allocated once.
     key: Vec<u8>,
-    /// Where the code begins in it.
+    /// Offset of the code in it.
     code_at: usize,
 }
 
-/// Whether the last lookup was answered: the log has changes of this, not every failure.
+/// Result of the last lookup: only transitions are logged, not every failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LookupState {
     Answering,
     Failing,
 }
 
-/// What is to be done with a request; `A` is the answer, in the form that it has so far.
+/// The next step for a request; `A` is the answer in its current form.
 #[derive(Debug)]
 pub enum Step<A> {
-    /// It is none of ours: it passes untouched.
+    /// The request is not ours: it passes untouched.
     Pass,
     /// Answer it, and then send the callout, if there is one, for later requests.
     Answer(A, Option<Callout>),
@@ -118,7 +118,7 @@ pub enum Step<A> {
 }
 
 impl<A> Step<A> {
-    /// The same step, with the answer in another form.
+    /// Converts the answer.
     pub fn map<B>(self, form: impl FnOnce(A) -> B) -> Step<B> {
         match self {
             Self::Pass => Step::Pass,
@@ -129,31 +129,31 @@ impl<A> Step<A> {
     }
 }
 
-/// What a request has waited for already, of what its domain depends on.
+/// Progress of a request whose domain is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Patience {
-    /// Nothing: the control plane may be asked for its host.
+    /// It has not waited yet: its host may be looked up at the control plane.
     Waits,
-    /// For the domain of its host.
+    /// It has waited for the domain of its host.
     HasWaited(Again),
 }
 
-/// The content of an answer that is given at once.
+/// The content of an immediate answer.
 #[derive(Clone, Copy)]
 enum Content {
     /// The record that was found.
     Found(Found),
-    /// The same, of a link that has a limit of visits, and none are left.
+    /// The record of a limited link of which no visits are left.
     UsedUp(Found),
-    /// There is surely no link, by that tier.
+    /// There is no link, according to that tier.
     NotFound(Tier),
-    /// No tier can say.
+    /// No tier could answer.
     Unavailable,
 }
 
 impl Edge {
-    /// A worker with empty caches. `seed` is to be random: it keeps strangers from choosing codes that meet in the
-    /// worker's hash tables. So is its name, by which the control plane knows it.
+    /// A worker with empty caches. `seed` must be random: it keeps attackers from choosing codes that collide in the worker's hash
+    /// tables. So must `name`, by which the control plane knows the worker.
     #[must_use]
     pub fn new(settings: Arc<Settings>, name: WorkerId, seed: u64, wall: WallClock) -> Self {
         let hasher = SeedableRandomState::with_seed(seed.rotate_left(32), shared_seed(seed));
@@ -198,8 +198,8 @@ impl Edge {
         }
     }
 
-    /// Puts other settings into effect for the worker. Caches and waiters are kept; so are connections to Redis
-    /// if they are to be as they were.
+    /// Applies other settings to the worker. Caches and waiters are kept; so are connections to Redis unless their settings
+    /// have changed.
     pub fn configure(
         &mut self,
         host: &mut (impl Streams + SharedData + Log),
@@ -231,7 +231,7 @@ impl Edge {
         &self.settings
     }
 
-    /// A request has come. Where the answer is [`Step::Wait`], the stream waits until it is resumed or leaves.
+    /// A request has come. After [`Step::Wait`], the stream waits until it is resumed or ends.
     #[inline(always)]
     pub fn on_request(
         &mut self,
@@ -283,12 +283,12 @@ impl Edge {
             return Vec::new();
         };
         self.count_callout(CalloutOutcome::Rejected);
-        self.note(host, LookupState::Failing, "the proxy does not send them");
+        self.note(host, LookupState::Failing, "the proxy refuses to send them");
         let resumed = self.fall_back(host, completed);
         self.admit_resumed(resumed)
     }
 
-    /// A callout has ended, at `now`. Nothing is to be done if it is none of ours, or was given up.
+    /// A callout has ended, at `now`. It is ignored if it is not ours, or was given up.
     pub fn on_callout_end(
         &mut self,
         host: &mut (impl SharedData + Metrics + Log),
@@ -346,7 +346,7 @@ impl Edge {
         }
         let fetched = Fetched {
             record,
-            // What changes on the way is not in it.
+            // Changes since the request was sent may not be in it.
             at: started.before(age_millis),
             source: Source::ControlPlane,
         };
@@ -365,8 +365,8 @@ impl Edge {
         }))
     }
 
-    /// The link has changed while its lookup was under way, and the answer is of before: no visitor gets it, and no cache. They get what the
-    /// feed has brought, if it is still here, and otherwise the answer to another lookup.
+    /// The link has changed while its lookup was in flight, and the answer is older: it goes to no visitor and into no cache. The
+    /// waiters get the record from the feed, if it is still cached, and otherwise the answer to another lookup.
     fn ask_again(&mut self, data: &mut impl SharedData, completed: Completed) -> Action {
         let key = Arc::clone(&completed.asked.key);
         let is_known = matches!(self.caches.look_up(data, &key, self.now), Lookup::Fresh(_));
@@ -383,7 +383,7 @@ impl Edge {
         }
     }
 
-    /// Time has passed. Lookups that the proxy has forgotten are given up, and everything counted is handed over.
+    /// Time has passed. Gives up lookups that the proxy has forgotten, and flushes all counts.
     pub fn on_tick(
         &mut self,
         host: &mut (impl SharedData + Streams + Metrics + Log),
@@ -421,7 +421,7 @@ impl Edge {
         actions
     }
 
-    /// Asks the control plane for what was lost with the root context that had asked.
+    /// Repeats callouts that were lost with their root context.
     fn send_again(&mut self, data: &mut impl SharedData) -> Vec<Action> {
         let lost = std::mem::take(&mut self.lost).into_iter();
         let actions = lost.filter_map(|id| {
@@ -435,7 +435,7 @@ impl Edge {
         self.admit_actions(actions)
     }
 
-    /// The worker ends: hands over what was counted, and takes its part out of the gauges.
+    /// The worker ends: flushes its counts, and removes its part of the gauges.
     pub fn on_end(&mut self, host: &mut (impl Streams + SharedData + Metrics + Log)) {
         self.disconnect(host);
         self.end_clicks();
@@ -471,7 +471,7 @@ impl Edge {
         self.fall_back(host, completed)
     }
 
-    /// The waiters of a failed lookup get what the caches have, be it stale.
+    /// The waiters of a failed lookup get the cached record, stale or not.
     fn fall_back(&mut self, data: &mut impl SharedData, completed: Completed) -> Resumed {
         if let Some(first) = completed.waiters.first() {
             self.enter(first.stream);
@@ -512,7 +512,7 @@ impl Edge {
         }
     }
 
-    /// The feed, if there is to be one, begins soon.
+    /// Expects the feed, if one is configured, to begin soon.
     fn await_feed(&mut self) {
         if self.settings.has_feed() {
             self.caches
@@ -521,14 +521,14 @@ impl Edge {
     }
 }
 
-/// The part of the seed that the hasher wants to live for ever: there is one for all edges of a process, of which another one begins
-/// after a panic. It is of the `seed` of the first.
+/// The part of the seed that the hasher requires to be `'static`: one for all edges of a process, which starts another edge
+/// after a panic. It is derived from the `seed` of the first.
 fn shared_seed(seed: u64) -> &'static SharedSeed {
     static SHARED: OnceLock<SharedSeed> = OnceLock::new();
     SHARED.get_or_init(|| SharedSeed::from_u64(seed))
 }
 
-/// A key that does not leave the worker, of its seed and its name, which are random.
+/// A key that does not leave the worker, derived from its seed and its name, which are random.
 fn secret(seed: u64, mut name: WorkerId) -> [u8; 16] {
     for (byte, secret) in name.iter_mut().zip(seed.rotate_left(16).to_le_bytes()) {
         *byte ^= secret;

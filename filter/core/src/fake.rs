@@ -1,4 +1,4 @@
-//! What the tests run the logic in.
+//! Fake host for the tests.
 
 use crate::host::{CasMismatch, Clients, Log, SharedData, SharedValue, StreamToken, Streams};
 use crate::metrics::{Metric, Metrics};
@@ -10,12 +10,12 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
-/// A store as Envoy's: versions grow with every write.
+/// A store like Envoy's: versions grow with every write.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Store {
     values: BTreeMap<String, SharedValue<Vec<u8>>>,
     overtaken: bool,
-    /// How many writes were refused.
+    /// Number of refused writes.
     pub(crate) mismatches: usize,
 }
 
@@ -61,7 +61,7 @@ impl SharedData for Store {
     }
 }
 
-/// gRPC streams that lead nowhere, and what was asked of them.
+/// gRPC streams that lead nowhere, with a record of all calls.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wires {
     pub(crate) opened: Vec<String>,
@@ -101,10 +101,10 @@ pub(crate) struct Host {
     pub(crate) wires: Wires,
     /// The address of every client.
     pub(crate) client: Option<IpAddr>,
-    /// The header `Cookie` of the request at hand.
+    /// The header `Cookie` of the current request.
     pub(crate) cookies: Vec<u8>,
     pub(crate) user_agent: Vec<u8>,
-    /// What was said of requests.
+    /// The log attributes of requests.
     pub(crate) described: RefCell<Vec<String>>,
 }
 
@@ -179,7 +179,7 @@ pub(crate) fn settings() -> Settings {
     settings_with("")
 }
 
-/// The same with more JSON fields, each with a comma in front.
+/// [`settings`] with more JSON fields, each with a comma in front.
 pub(crate) fn settings_with(more: &str) -> Settings {
     let json = format!(
         r#"{{"domains":["go.example","[::1]:80"],"tierHeader":true,
@@ -206,7 +206,7 @@ pub(crate) fn answer(key: &str, record: Record<&str>) -> Vec<u8> {
     aged(key, record, 0)
 }
 
-/// One that is so many milliseconds old.
+/// An answer of the control plane that is `age_millis` old.
 pub(crate) fn aged(key: &str, record: Record<&str>, age_millis: u64) -> Vec<u8> {
     let answer = LinkAnswer {
         age_millis,

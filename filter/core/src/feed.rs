@@ -19,9 +19,9 @@ pub(crate) struct FeedApplier<'a> {
     pub(crate) domains: &'a mut ApiDomains,
     pub(crate) warm: &'a mut Warm,
     pub(crate) counts: &'a mut Counts,
-    /// Lookups that are under way.
+    /// Lookups in flight.
     pub(crate) flights: &'a mut Flights,
-    /// Up to when everything was read before: what comes now was committed later.
+    /// Moment up to which everything was read before: these messages were committed later.
     pub(crate) read_until: Option<Moment>,
 }
 
@@ -69,7 +69,7 @@ impl FeedApplier<'_> {
         self.domains.restart();
         self.warm.clear();
         log.warn(&format!(
-            "changes may have been missed, for {why}: every record is stale until it is fetched again"
+            "feed changes may have been missed ({why}); every record is stale until it is fetched again"
         ));
     }
 

@@ -3,7 +3,7 @@
 use crate::freshness::RecordKind;
 use edgelink_wire::Record;
 
-/// A record as another tier has it.
+/// A record from another tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FetchedRecord<B> {
     /// The record, encoded.
@@ -24,7 +24,7 @@ impl<B> FetchedRecord<B> {
 }
 
 impl FetchedRecord<Vec<u8>> {
-    /// The same, borrowed.
+    /// Borrows the encoding.
     pub(crate) fn as_deref(&self) -> FetchedRecord<&[u8]> {
         FetchedRecord {
             bytes: &self.bytes,

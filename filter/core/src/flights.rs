@@ -1,7 +1,7 @@
 //! Lookups in flight, and their waiters.
 //!
-//! However many requests ask for a key, one lookup is in flight for it. A waiter may leave at any time: the lookup stays
-//! for the others, and for the cache. Both numbers are bounded.
+//! However many requests need a key, one lookup is in flight for it. A waiter may leave at any time: the lookup stays for the
+//! others, and for the cache. The numbers of lookups and waiters are bounded.
 
 use crate::host::{NEVER_WRITTEN, Version};
 use crate::request::Head;
@@ -22,7 +22,7 @@ pub type StreamId = u32;
 /// The number of a callout, as the proxy gives it.
 pub type Token = u32;
 
-/// The number of a lookup in this table. Places are used again, so each has a serial number with it.
+/// The id of a lookup in this table. Slots are reused, so a serial number goes with each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlightId {
     purpose: Purpose,
@@ -30,17 +30,17 @@ pub struct FlightId {
     serial: u64,
 }
 
-/// The first serial number of the next table. Each has as many numbers of its own as it will ever give: a table that takes the place of another
-/// one, after a panic, knows none of the lookups of before.
+/// The first serial number of the next table. Each table has its own range, large enough for ever: a table that replaces another
+/// one after a panic does not know the earlier lookups.
 static NEXT_SERIALS: AtomicU64 = AtomicU64::new(0);
 const SERIALS_A_TABLE: u64 = 1 << 40;
 
-/// What is asked for in a table of flights.
+/// The kind of request in a table of flights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// Records of links.
     Links,
-    /// Visits of links that have a limit.
+    /// Visits of limited links.
     Visits,
 }
 
@@ -55,24 +55,24 @@ impl FlightId {
 pub struct Waiter {
     /// Its number.
     pub stream: StreamId,
-    /// Whether more than a code stands in its path, a query or further segments, which the answer may depend on.
+    /// True if its path has more than a code, a query or further segments, which the answer may depend on.
     pub has_more: bool,
-    /// Whether its path goes on behind the code.
+    /// True if its path continues behind the code.
     pub is_below: bool,
-    /// Whether a redirect of it is a click.
+    /// True if redirecting it is a click.
     pub is_click: bool,
-    /// True if clicks are counted, and a redirect of it is one: it is no prefetch.
+    /// True if clicks are counted, and redirecting it is one: it is no prefetch.
     pub is_counted: bool,
     /// True for a [prefetch](Head::is_prefetch), which is known when it begins to wait.
     pub is_prefetch: bool,
-    /// Whether its method is neither GET nor HEAD.
+    /// True if its method is neither GET nor HEAD.
     pub is_other: bool,
-    /// Whether it is a form, which is held for its link ([`crate::forms`]).
+    /// True for a form, which is held for its link ([`crate::forms`]).
     pub is_form: bool,
 }
 
 impl Waiter {
-    /// The stream as it waits, with what its headers say of clicks.
+    /// The waiter with its final flags, once its headers are known.
     pub(crate) fn of(self, head: &Head<'_>) -> Self {
         let is_prefetch = head.is_prefetch();
         Self {
@@ -83,27 +83,27 @@ impl Waiter {
     }
 }
 
-/// What a lookup is for.
+/// Key, start and slot version of a lookup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PendingLookup {
     pub(crate) key: Arc<[u8]>,
-    /// When the lookup was wanted.
+    /// Time at which the lookup was requested.
     pub(crate) started: Moment,
-    /// What the slot of the key had then.
+    /// Version of the key's slot at that time.
     pub(crate) version: Version,
 }
 
-/// What came from the feed about the key of a lookup while it was under way.
+/// Changes from the feed to the key of a lookup in flight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Overtaken {
     /// The greatest revision.
     rev: u64,
-    /// Whether the link has changed, and it is not known into what.
+    /// Set if the link has changed and its new revision is unknown.
     is_unknown: bool,
 }
 
 impl Overtaken {
-    /// Whether an answer with that revision may be from before it.
+    /// True if an answer with that revision may be older than the change.
     pub(crate) fn is_ahead_of(self, rev: u64) -> bool {
         self.is_unknown || rev < self.rev
     }
@@ -115,15 +115,15 @@ struct Flight {
     serial: u64,
     /// The hash of its key.
     hash: u64,
-    /// As it was wanted.
+    /// Its share of the room.
     of: Subject,
     asked: PendingLookup,
     overtaken: Overtaken,
-    /// How often it was asked again.
+    /// Number of repetitions so far.
     repeats: u32,
     sent: Moment,
     token: Option<Token>,
-    /// In the order in which they came, which is that of their numbers until those wrap around.
+    /// In order of arrival, which is the order of their numbers until those wrap around.
     waiters: Vec<Waiter>,
 }
 
@@ -132,28 +132,28 @@ struct Flight {
 pub(crate) struct Flights {
     purpose: Purpose,
     flights: Slab<Flight>,
-    /// The places of flights, by their keys.
+    /// Slots of flights by their keys.
     by_key: HashTable<u32>,
     by_token: Map<Token, FlightId>,
     waiting: Map<StreamId, FlightId>,
     serial: u64,
-    /// How many are of keys whose link the caches do not hold.
+    /// Number of lookups of keys whose link is not cached.
     unknown: usize,
-    /// How many are of hosts.
+    /// Number of lookups of hosts.
     hosts: usize,
     bounds: FlightBounds,
     hasher: SeedableRandomState,
 }
 
-/// What keeps lookups within bounds.
+/// Bounds of lookups.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FlightBounds {
-    /// The most lookups.
+    /// Maximum number of lookups.
     pub(crate) pending: usize,
-    /// The most waiters.
+    /// Maximum number of waiters.
     pub(crate) waiting: usize,
-    /// Milliseconds after which a lookup is too old for others to wait for it: its answer may be as old. A worker that
-    /// was stopped may not have seen the end of one yet.
+    /// Milliseconds after which a lookup is too old for others to join: its answer may be as old. A worker that
+    /// was suspended may not have seen its end yet.
     pub(crate) age_millis: u64,
 }
 
@@ -161,7 +161,7 @@ impl FlightBounds {
     /// The age up to which a lookup is shared in any case, in milliseconds.
     const LEAST_AGE_MILLIS: u64 = 1_000;
 
-    /// What the settings say.
+    /// The bounds in the settings.
     pub(crate) fn of(settings: &Settings) -> Self {
         let (control_plane, lifetimes) = (&settings.control_plane, &settings.lifetimes);
         let fresh = lifetimes.fresh_millis.min(lifetimes.absent_fresh_millis);
@@ -172,7 +172,7 @@ impl FlightBounds {
         }
     }
 
-    /// The same for requests for visits, of which there is one for a link however old it is.
+    /// The bounds for requests for visits, of which there is one per link however old it is.
     pub(crate) fn of_visits(settings: &Settings) -> Self {
         Self {
             age_millis: u64::MAX,
@@ -181,18 +181,18 @@ impl FlightBounds {
     }
 }
 
-/// A lookup that is wanted.
+/// Parameters of a new lookup.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
-    /// Which part of the room for lookups it may use.
+    /// Its share of the room for lookups.
     pub(crate) of: Subject,
-    /// What the slot of the key has.
+    /// Version of the key's slot.
     pub(crate) version: Version,
     pub(crate) now: Moment,
 }
 
 impl Wanted {
-    /// Of a key whose link is held.
+    /// A lookup of a key whose link is cached.
     pub(crate) fn held(now: Moment) -> Self {
         Self {
             of: Subject::HeldLink,
@@ -201,7 +201,7 @@ impl Wanted {
         }
     }
 
-    /// Of a key of which nothing is known, and whose slot is of that version.
+    /// A lookup of an unknown key whose slot has that version.
     pub(crate) fn unknown(version: Version, now: Moment) -> Self {
         Self {
             of: Subject::UnknownLink,
@@ -210,7 +210,7 @@ impl Wanted {
         }
     }
 
-    /// Of a host of which nothing is known, likewise.
+    /// A lookup of an unknown host whose slot has that version.
     pub(crate) fn host(version: Version, now: Moment) -> Self {
         Self {
             of: Subject::Host,
@@ -223,18 +223,18 @@ impl Wanted {
 /// The subject of a lookup: a flood of one leaves room for others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Subject {
-    /// A link that the caches hold: a part of the room is for these only.
+    /// A cached link: a part of the room is reserved for these.
     HeldLink,
-    /// A key of which nothing is known.
+    /// An unknown key.
     UnknownLink,
-    /// A host, which a visitor may choose as he likes: a small part of the room will do.
+    /// A host, which a visitor may choose freely: limited to a small part of the room.
     Host,
 }
 
-/// The part of the room for lookups that is kept for keys whose link is held, so that a flood of others leaves it.
+/// Divisor for the part of the room reserved for keys whose link is cached, so that a flood of others does not take it.
 const RESERVED_SHARE: usize = 4;
 
-/// The part of the room that hosts may have.
+/// Divisor for the part of the room that hosts may use.
 const HOSTS_SHARE: usize = 8;
 
 /// The result of joining a flight.
@@ -242,7 +242,7 @@ const HOSTS_SHARE: usize = 8;
 pub(crate) enum Join {
     /// A lookup is to be sent.
     Started(FlightId),
-    /// One is under way.
+    /// One is in flight.
     Joined,
     /// A bound is reached: too many lookups, or too many waiters.
     Full,
@@ -253,12 +253,12 @@ pub(crate) enum Join {
 pub(crate) struct Completed {
     pub(crate) asked: PendingLookup,
     pub(crate) overtaken: Overtaken,
-    /// How often it was asked again.
+    /// Number of repetitions so far.
     pub(crate) repeats: u32,
     of: Subject,
-    /// When it was sent.
+    /// Time at which it was sent.
     pub(crate) sent: Moment,
-    /// The waiters that have not left, in the order in which they came.
+    /// The waiters that have not left, in order of arrival.
     pub(crate) waiters: Vec<Waiter>,
 }
 
@@ -279,7 +279,7 @@ impl Flights {
         }
     }
 
-    /// Changes the bounds, for waiters and lookups that come.
+    /// Changes the bounds, for new waiters and lookups.
     pub(crate) fn set_bounds(&mut self, bounds: FlightBounds) {
         self.bounds = bounds;
     }
@@ -305,8 +305,8 @@ impl Flights {
         join
     }
 
-    /// Starts a lookup without waiters, of a key whose link is held. `None` if there is one for that key, or no
-    /// room for one.
+    /// Starts a lookup without waiters, of a key whose link is cached. `None` if there is one for that key, or no
+    /// room.
     pub(crate) fn start(&mut self, key: &[u8], now: Moment) -> Option<FlightId> {
         let hash = self.hasher.hash_one(key);
         match self.find(hash, key) {
@@ -324,7 +324,7 @@ impl Flights {
         }
     }
 
-    /// All callouts have ended, and the proxy does not say so. The lookups that they were for.
+    /// All callouts have ended without a report from the proxy. Returns their lookups.
     pub(crate) fn lose_tokens(&mut self) -> Vec<FlightId> {
         let lost: Vec<_> = self.by_token.drain().map(|(_, id)| id).collect();
         for id in &lost {
@@ -335,7 +335,7 @@ impl Flights {
         lost
     }
 
-    /// What a lookup is for. `None` if it has ended.
+    /// Key, start and slot version of a lookup. `None` if it has ended.
     pub(crate) fn get(&self, id: FlightId) -> Option<PendingLookup> {
         let flight = self.flights.get(id.place as usize)?;
         (flight.serial == id.serial).then(|| flight.asked.clone())
@@ -350,7 +350,7 @@ impl Flights {
 
     /// A stream no longer waits, if it ever did.
     pub(crate) fn leave(&mut self, stream: StreamId) {
-        // Nearly every stream that ends has never waited: not even its hash is needed.
+        // Nearly no ended stream has waited: not even its hash is needed.
         if self.waiting.is_empty() {
             return;
         }
@@ -365,7 +365,7 @@ impl Flights {
         }
     }
 
-    /// The callout of that token has ended. `None` if it is none of ours, or was given up.
+    /// The callout of that token has ended. `None` if it is not ours, or was given up.
     pub(crate) fn complete_token(&mut self, token: Token) -> Option<Completed> {
         let id = *self.by_token.get(&token)?;
         self.complete(id)
@@ -380,7 +380,9 @@ impl Flights {
             Subject::UnknownLink => self.unknown -= 1,
             Subject::Host => self.hosts -= 1,
         }
-        let found = self.by_key.find_entry(flight.hash, |place| *place == id.place);
+        let found = self
+            .by_key
+            .find_entry(flight.hash, |place| *place == id.place);
         if let Ok(found) = found {
             found.remove();
         }
@@ -400,7 +402,7 @@ impl Flights {
         })
     }
 
-    /// Asks again for what has ended, at `now`, with its waiters. The error is what has ended, if there is no room.
+    /// Repeats an ended lookup at `now`, with its waiters. If there is no room, the error returns it.
     pub(crate) fn repeat(
         &mut self,
         completed: Completed,
@@ -421,13 +423,13 @@ impl Flights {
         if let Some(flight) = self.flight_mut(id) {
             flight.waiters = completed.waiters;
             flight.repeats = completed.repeats + 1;
-            // An answer may still come from a place that the feed has not reached.
+            // The answer may still come from a replica that has not received the change.
             flight.overtaken.rev = completed.overtaken.rev;
         }
         Ok(id)
     }
 
-    /// A lookup is asked elsewhere, at `now`: what it is to say by then is known.
+    /// A lookup continues at another tier at `now`: unknown changes before that no longer matter.
     pub(crate) fn restart(&mut self, id: FlightId, now: Moment) {
         if let Some(flight) = self.flight_mut(id) {
             flight.asked.started = now;
@@ -435,15 +437,15 @@ impl Flights {
         }
     }
 
-    /// What came from the feed meanwhile about the key of a lookup.
+    /// Changes from the feed to the key of a lookup since it started.
     pub(crate) fn overtaken(&self, id: FlightId) -> Overtaken {
         let flight = self.flights.get(id.place as usize);
         let flight = flight.filter(|flight| flight.serial == id.serial);
         flight.map_or_else(Overtaken::default, |flight| flight.overtaken)
     }
 
-    /// The link of that key has changed, into the one with that revision if it is known: answers to lookups that are under way may be from
-    /// before that.
+    /// The link of that key has changed, to that revision if it is known: answers to lookups in flight may be older than the
+    /// change.
     pub(crate) fn overtake(&mut self, key: &[u8], rev: Option<u64>) {
         if self.flights.is_empty() {
             return;
@@ -456,7 +458,7 @@ impl Flights {
             *known = rev.unwrap_or(0).max(*known);
             *is_unknown |= rev.is_none();
         };
-        // One that was too old for others to wait for it is found by its key no more.
+        // A lookup that was too old to join can no longer be found by its key.
         if self.by_key.len() < self.flights.len() {
             for (_, flight) in &mut self.flights {
                 if *flight.asked.key == *key {
@@ -471,7 +473,7 @@ impl Flights {
         }
     }
 
-    /// The lookups that have been under way for `limit` milliseconds.
+    /// Lookups that have been in flight for `limit` milliseconds.
     pub(crate) fn overdue(&self, now: Moment, limit: u64) -> Vec<FlightId> {
         let late = |flight: &Flight| flight.asked.started.age(now) >= limit;
         let flights = self.flights.iter();
@@ -488,7 +490,7 @@ impl Flights {
         Some(self.id(flight(place)?, place))
     }
 
-    /// Whether its answer may be older than what may still be served.
+    /// True if the answer may be too old to be served.
     fn is_old(&self, id: FlightId, now: Moment) -> bool {
         let flight = self.flights.get(id.place as usize);
         flight.is_some_and(|flight| flight.asked.started.age(now) >= self.bounds.age_millis)
@@ -647,7 +649,7 @@ mod tests {
         assert!(is_empty(&flights));
     }
 
-    /// As that of an edge which takes the place of one that has panicked.
+    /// Such as the table of an edge that replaces a panicked one.
     #[test]
     fn lookups_of_another_table_have_other_numbers() {
         let (mut one, mut other) = (flights(), flights());

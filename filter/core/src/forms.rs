@@ -1,9 +1,9 @@
-//! Forms with passwords of links, on their way to the control plane: streams that are held until their body is there, and what
-//! they wait for.
+//! Forms with passwords of links, on their way to the control plane: streams that are held until their body is complete, and
+//! the lookups and callouts they wait for.
 //!
-//! A form is held while its link is looked up, its body comes, and the control plane checks it. All three take a bounded time,
-//! and their number is bounded. One that is released, for its link has no password, is a waiter like any other; its stream stays
-//! held until it is answered or goes on, for a body that went on would take the headers with it.
+//! A form is held while its link is looked up, its body arrives, and the control plane checks it. All three take a bounded time,
+//! and the number of forms is bounded. A form that is released because its link has no password is a waiter like any other; its
+//! stream stays held until it is answered or continues, because a body that continued would take the headers with it.
 
 use crate::answer::Answer;
 use crate::control_plane::callout::{UnlockCallout, path_of};
@@ -19,26 +19,26 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Milliseconds after which a form is given up whose body does not come.
+/// Milliseconds after which a form without its body is given up.
 pub(crate) const BODY_MILLIS: u64 = 2_000;
 
-/// Milliseconds after which any other is given up, as one whose callout the proxy has forgotten.
+/// Milliseconds after which any other form is given up, such as one whose callout the proxy has forgotten.
 pub(crate) const FORM_MILLIS: u64 = 10_000;
 
-/// What is to be done with the stream of a form.
+/// The next step for the stream of a form.
 #[derive(Debug, PartialEq, Eq)]
 pub enum FormStep {
     /// It stays held.
     Hold,
-    /// It is a form no longer, for its link has no password: [`crate::edge::Edge::release_form`] says what becomes of it.
+    /// It is released with [`crate::edge::Edge::release_form`], because its link has no password.
     Pass,
     /// It is answered.
     End(FormEnd),
-    /// It stays held, and the control plane is asked.
+    /// It stays held, and the callout is to be sent.
     Ask(UnlockCallout),
 }
 
-/// What became of a form.
+/// The end of a form.
 #[derive(Debug, PartialEq, Eq)]
 pub struct FormEnd {
     /// Its stream.
@@ -48,18 +48,18 @@ pub struct FormEnd {
     pub(crate) result: FormResult,
 }
 
-/// What the control plane says of a form.
+/// The control plane's answer to a form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FormResult {
-    /// The password is right; the value of the cookie.
+    /// The password is right; contains the value of the cookie.
     Opened(String),
     /// It is wrong.
     Wrong,
-    /// There were too many tries; the seconds after which there may be another one.
+    /// There were too many attempts; contains the seconds until the next one is allowed.
     Limited(String),
     /// The link has no password any more.
     NotLocked,
-    /// Nothing, or nothing that is an answer.
+    /// No usable answer.
     Unavailable,
 }
 
@@ -79,7 +79,7 @@ struct Form {
     key: Arc<[u8]>,
     visitor: Option<IpAddr>,
     since: Moment,
-    /// Whether its link is known to have a password; it is looked up otherwise.
+    /// True if its link is known to have a password; otherwise the link is being looked up.
     is_locked: bool,
     body: Body,
 }
@@ -87,9 +87,9 @@ struct Form {
 /// The body of a form.
 #[derive(Debug)]
 enum Body {
-    /// It is not all there.
+    /// It is incomplete.
     Awaited,
-    /// It is there, and the lookup is awaited.
+    /// It is complete, and the lookup is awaited.
     Whole(Vec<u8>),
     /// The control plane has it; here so that it can be sent again.
     Sent(Vec<u8>),
@@ -100,16 +100,16 @@ enum Body {
 pub(crate) struct Forms {
     most: usize,
     forms: HashMap<StreamId, Form>,
-    /// Those whose bodies are awaited, the oldest first.
+    /// Forms whose bodies are awaited, the oldest first.
     without_body: BTreeSet<(Moment, StreamId)>,
     by_token: HashMap<Token, StreamId>,
-    /// The streams of those that are released, while they wait.
+    /// Streams of released forms, while they wait.
     released: HashSet<StreamId>,
-    /// The streams of those whose callouts have ended with the root context that made them.
+    /// Streams of forms whose callouts have ended with the root context that made them.
     lost: Vec<StreamId>,
 }
 
-/// Whether a POST with these headers may be a form with a password.
+/// True if a POST with these headers may be a form with a password.
 pub(crate) fn is_form(headers: Headers<'_>) -> bool {
     let length = std::str::from_utf8(headers.get("content-length")).ok();
     let length = length.and_then(|length| length.parse::<usize>().ok());
@@ -118,7 +118,7 @@ pub(crate) fn is_form(headers: Headers<'_>) -> bool {
 }
 
 impl Forms {
-    /// None yet, and `most` at a time.
+    /// No forms yet, and at most `most` at a time.
     pub(crate) fn new(most: usize) -> Self {
         Self {
             most,
@@ -126,17 +126,17 @@ impl Forms {
         }
     }
 
-    /// Changes the bound, for forms that come.
+    /// Changes the bound, for new forms.
     pub(crate) fn set_most(&mut self, most: usize) {
         self.most = most;
     }
 
-    /// Whether there is room for another one, or can be.
+    /// True if there is room for another form, or a form without its body can be ended for it.
     pub(crate) fn has_room(&self) -> bool {
         self.forms.len() < self.most || !self.without_body.is_empty()
     }
 
-    /// Takes a form out. `None` if there is no such form.
+    /// Removes a form. `None` if there is no such form.
     fn take(&mut self, stream: StreamId) -> Option<Form> {
         let form = self.forms.remove(&stream)?;
         self.without_body.remove(&(form.since, stream));
@@ -151,7 +151,7 @@ impl Forms {
         self.forms.contains_key(&stream) || self.released.contains(&stream)
     }
 
-    /// Holds a form for the link `key`. Another one ends if its place is needed.
+    /// Holds a form for the link `key`. Returns another form that was ended to make room.
     pub(crate) fn hold(
         &mut self,
         stream: StreamId,
@@ -199,7 +199,7 @@ impl Forms {
         }
     }
 
-    /// All of the body of a form is there.
+    /// The body of a form is complete.
     pub(crate) fn on_body(&mut self, stream: StreamId, body: &[u8]) -> FormStep {
         let form = self.forms.get_mut(&stream);
         let Some(form) = form.filter(|form| form.awaits_body()) else {
@@ -215,18 +215,18 @@ impl Forms {
         self.by_token.insert(token, stream);
     }
 
-    /// Whether a callout is that of a form.
+    /// True if the callout has a form.
     pub(crate) fn carries(&self, token: Token) -> bool {
         self.by_token.contains_key(&token)
     }
 
-    /// All callouts have ended, and the proxy says nothing of it.
+    /// All callouts have ended without a report from the proxy.
     pub(crate) fn lose_tokens(&mut self) {
         self.lost
             .extend(self.by_token.drain().map(|(_, stream)| stream));
     }
 
-    /// The callouts of forms that were lost, to be sent again.
+    /// Lost callouts of forms, to be sent again.
     pub(crate) fn ask_again(&mut self) -> Vec<UnlockCallout> {
         let lost = std::mem::take(&mut self.lost).into_iter();
         let asked = lost.filter_map(|stream| {
@@ -259,7 +259,7 @@ impl Forms {
         })
     }
 
-    /// The stream of a form has ended, is answered or goes on, if it is one.
+    /// A stream has ended, is answered or continues: its form, if any, is forgotten.
     pub(crate) fn leave(&mut self, stream: StreamId) {
         if !self.is_empty() {
             self.take(stream);
@@ -270,7 +270,7 @@ impl Forms {
     /// Ends forms that were held too long.
     pub(crate) fn on_time(&mut self, now: Moment) -> Vec<FormEnd> {
         if self.forms.is_empty() {
-            // Callouts whose root context has ended never do.
+            // Callouts of an ended root context never end.
             self.by_token.clear();
             return Vec::new();
         }
@@ -294,7 +294,7 @@ impl Form {
         matches!(self.body, Body::Awaited)
     }
 
-    /// The callout, once everything for it is there.
+    /// The callout, once body and link are known.
     fn ask(&mut self, stream: StreamId) -> FormStep {
         let body = match &mut self.body {
             Body::Whole(body) if self.is_locked => std::mem::take(body),

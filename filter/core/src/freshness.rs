@@ -1,4 +1,4 @@
-//! How long a record counts: by its age, by a feed that covers it, and by events that make it stale or invalid.
+//! Freshness of records: by age, by a feed that covers them, and by events that make them stale or invalid.
 
 use crate::time::Moment;
 use edgelink_wire::Record;
@@ -6,22 +6,22 @@ use edgelink_wire::Record;
 /// The lifetimes of cached records, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lifetimes {
-    /// How long a link is served without asking again.
+    /// Period for which a link is served without another lookup.
     pub fresh_millis: u64,
-    /// The same for an absence.
+    /// Period for which an absence is served without another lookup.
     pub absent_fresh_millis: u64,
-    /// How long a record is served without asking again while a feed covers it.
+    /// Period for which a record is served without another lookup while a feed covers it.
     pub with_feed_millis: u64,
-    /// How long after it was fetched a record may be served if asking fails.
+    /// Maximum age of a record that is served because the lookup fails.
     pub stale_millis: u64,
 }
 
-/// What a cached record may be used for.
+/// Permitted use of a cached record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Usability {
     /// It is served.
     Fresh,
-    /// It is served if asking again fails.
+    /// It is served if another lookup fails.
     Stale,
     /// It is never served.
     Unusable,
@@ -32,34 +32,34 @@ pub(crate) enum Usability {
 pub(crate) enum RecordKind {
     /// A link.
     Link,
-    /// The knowledge that there is none.
+    /// The absence of a link.
     Absent,
 }
 
-/// What a feed covers: nothing that was fetched since `since` has changed until `read_until`, unless it said so.
+/// Coverage of a feed: every change between `since` and `read_until` to a record fetched after `since` came by the feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Coverage {
-    /// Since when nothing was missed.
+    /// Moment since which nothing was missed.
     pub(crate) since: Moment,
-    /// Up to when every change is known.
+    /// Moment up to which every change is known.
     pub(crate) read_until: Moment,
 }
 
-/// Feed coverage, and since when records are stale or invalid.
+/// Feed coverage, and the moments before which records are stale or invalid.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Freshness {
     /// `None` before a feed was read.
     coverage: Option<Coverage>,
-    /// What was fetched before is stale.
+    /// Records fetched before are stale.
     stale_before: Moment,
-    /// What was fetched then or before is never served.
+    /// Records fetched then or before are never served.
     invalid_until: Moment,
-    /// Until then nothing counts as fresh: the feed is about to begin.
+    /// Until then no record counts as fresh: the feed is about to begin.
     starting_until: Moment,
 }
 
 impl Lifetimes {
-    /// How long a record of that kind is fresh by its age alone.
+    /// Period for which a record of that kind is fresh by its age alone.
     #[must_use]
     pub(crate) fn fresh_millis_of(&self, kind: RecordKind) -> u64 {
         match kind {
@@ -68,7 +68,7 @@ impl Lifetimes {
         }
     }
 
-    /// How long any record may be fresh, by its age or by a feed.
+    /// Longest period for which a record may be fresh, by its age or by a feed.
     #[must_use]
     pub fn longest_fresh_millis(&self) -> u64 {
         self.fresh_millis
@@ -88,8 +88,8 @@ impl RecordKind {
 }
 
 impl Freshness {
-    /// The feed is about to begin, and should have by `until`. What is fetched before its begin may change without its
-    /// saying so; hence nothing counts as fresh until then, unless the feed takes too long.
+    /// The feed is about to begin, and should have by `until`. It does not report changes before its start to records fetched
+    /// earlier; hence no record counts as fresh until then, unless the feed takes too long.
     pub(crate) fn await_feed(&mut self, until: Moment) {
         self.starting_until = until;
     }
@@ -98,29 +98,29 @@ impl Freshness {
     pub(crate) fn on_time(&mut self, begun: Option<Moment>, coverage: Option<Coverage>) {
         self.coverage = coverage;
         if let Some(begun) = begun {
-            // What was fetched before it began may have changed before it began.
+            // A record fetched before the feed began may have changed before it began.
             self.stale_before = self.stale_before.max(begun);
             self.starting_until = Moment::default();
         }
     }
 
-    /// Changes may have been missed: every record is asked for again, and serves only if that fails.
+    /// Changes may have been missed: every record is looked up again, and served only if that fails.
     pub(crate) fn mark_all_stale(&mut self, now: Moment) {
         self.stale_before = self.stale_before.max(now);
         self.coverage = None;
     }
 
-    /// No record is true any more.
+    /// Makes every record unusable.
     pub(crate) fn invalidate_all(&mut self, now: Moment) {
         self.invalid_until = now;
     }
 
-    /// Whether a record that was fetched then was invalidated.
+    /// True if a record fetched then was invalidated.
     pub(crate) fn is_invalid(&self, fetched: Moment) -> bool {
         fetched <= self.invalid_until
     }
 
-    /// What a record may be used for.
+    /// Permitted use of a record.
     pub(crate) fn usability(
         &self,
         lifetimes: &Lifetimes,
@@ -139,7 +139,7 @@ impl Freshness {
         }
     }
 
-    /// Whether a record is fresh, as a link and as an absence.
+    /// True if a record is fresh, be it a link or an absence.
     pub(crate) fn is_surely_fresh(
         &self,
         lifetimes: &Lifetimes,
@@ -158,11 +158,11 @@ impl Freshness {
         fetched < self.stale_before || now < self.starting_until
     }
 
-    /// Whether the feed covers it: it would have said so if the record had changed, and was read so lately that
-    /// the record is as good as one that was fetched then.
+    /// True if the feed covers the record: it would have reported a change, and was read so recently that
+    /// the record is as good as one fetched then.
     ///
-    /// What was fetched soon after the feed began is left out, in case that the source was further behind than it
-    /// said. What was fetched at its very begin comes from the snapshot that the feed began from.
+    /// Records fetched soon after the feed began are not covered, in case the source was further behind than it
+    /// reported. A record fetched exactly at its start comes from the snapshot that the feed began from.
     fn is_covered(&self, lifetimes: &Lifetimes, fresh: u64, fetched: Moment, now: Moment) -> bool {
         self.coverage.is_some_and(|Coverage { since, read_until }| {
             (fetched >= since.after(lifetimes.fresh_millis) || fetched == since)
@@ -178,11 +178,11 @@ pub(crate) struct Precedence {
     pub(crate) freshness: Freshness,
     pub(crate) lifetimes: Lifetimes,
     pub(crate) now: Moment,
-    /// When the control plane was asked for the record that is offered; `None` if it is of another source.
+    /// Time at which the new record was requested from the control plane; `None` if it is from another source.
     pub(crate) asked: Option<Moment>,
 }
 
-/// The revision of a record that is held, and when it was fetched.
+/// Revision and fetch time of a held record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HeldRevision {
     pub(crate) rev: u64,
@@ -190,12 +190,12 @@ pub(crate) struct HeldRevision {
 }
 
 impl Precedence {
-    /// Whether a record of that revision may take the place of the one that is held: not if it is older, unless the held
-    /// one is past `stale`. Otherwise a database that was set back could never be followed.
+    /// True if a record of that revision may replace the held one: not if it is older, unless the held one is past `stale`.
+    /// Otherwise the caches could never follow a database that was restored from a backup.
     ///
-    /// What was invalidated gives way to what the control plane was asked for since, of any revision: the database may
-    /// have been restored, and what was known then never have been. To nothing else, for a change that was applied since
-    /// may count as invalidated: it is as old as the feed.
+    /// An invalidated record is replaced by any revision requested from the control plane since: the database may have been
+    /// restored to a state without the held one. It is replaced by nothing else, because a change applied since may count as
+    /// invalidated: it is as old as the feed.
     pub(crate) fn may_replace(&self, rev: u64, held: HeldRevision) -> bool {
         let is_asked_since = |asked| !self.freshness.is_invalid(asked);
         (self.freshness.is_invalid(held.fetched) && self.asked.is_some_and(is_asked_since))
@@ -214,7 +214,7 @@ mod tests {
         with_feed_millis: 60_000,
         stale_millis: 90_000,
     };
-    /// Of records that no feed covers.
+    /// The usability of records that no feed covers.
     const AGES: Lifetimes = Lifetimes {
         fresh_millis: 5_000,
         absent_fresh_millis: 2_000,
@@ -237,7 +237,7 @@ mod tests {
         link
     }
 
-    /// A feed that began at 1,000 and was read last at that time.
+    /// The coverage of a feed that began at 1,000 and was last read then.
     fn read_until(read_until: u64) -> Freshness {
         let mut freshness = Freshness::default();
         let since = at(1_000);

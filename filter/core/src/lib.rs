@@ -1,11 +1,10 @@
 //! The resolving logic of the edgelink filter, without proxy-wasm, so that it runs and is tested natively.
 //!
-//! [`edge::Edge`] is the whole of it: a request, the end of a callout or a tick goes in, and out comes what is to be
-//! done. A request that has to wait is a value in a table ([`flights`]), never a blocked call. The tiers are asked in
-//! this order:
+//! [`edge::Edge`] is the entry point: a request, the end of a callout or a tick goes in, and answers and actions come out.
+//! A request that has to wait is a value in a table ([`flights`]), never a blocked call. The tiers are asked in this order:
 //!
 //! 1. the worker's LRU (`cache::lru`),
-//! 2. admission (`admission`), which knows what was never issued,
+//! 2. admission (`admission`), which knows the codes that were never issued,
 //! 3. the proxy's shared data (`cache::shared`),
 //! 4. Redis, if there is one ([`redis`]), by the client in [`resp`],
 //! 5. the control plane, by a callout ([`control_plane::callout`]), one at a time for each key,

@@ -10,7 +10,7 @@ pub(crate) struct LogThrottle {
 }
 
 impl LogThrottle {
-    /// Whether a line may be written now, by the steady clock in milliseconds. If so, the next one may not for a while.
+    /// True if a line may be written now, by the steady clock in milliseconds. If so, the next one has to wait.
     pub(crate) fn is_due(&mut self, now: u64) -> bool {
         let is_due = now >= self.next_millis;
         if is_due {

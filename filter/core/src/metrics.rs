@@ -26,7 +26,7 @@ pub trait Metrics {
     fn record(&mut self, metric: Metric, value: u64);
 }
 
-/// How a statistic behaves.
+/// Type of a statistic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {
     /// Only grows.
@@ -37,7 +37,7 @@ pub enum MetricKind {
     Histogram,
 }
 
-/// Defines the statistics: what each counts, how it behaves, its labels, and its name.
+/// Defines the statistics: description, type, labels and name of each.
 macro_rules! metrics {
     ($(
         $(#[doc = $help:literal])+
@@ -54,16 +54,16 @@ macro_rules! metrics {
             $($metric,)+
         }
 
-        /// How many statistics each definition stands for: one for each combination of its labels.
+        /// Number of statistics of each definition: one for each combination of its labels.
         const SIZES: &[usize] = &[$(1 $($(* $values::ALL.len())+)?),+];
 
         impl Metric {
-            /// Every statistic, each at the place [`Metric::index`] gives.
+            /// Every statistic, in the order of [`Metric::index`].
             pub fn all() -> impl Iterator<Item = Self> {
                 std::iter::empty()$(.chain(metrics!(@each $metric $($($values)+)?)))+
             }
 
-            /// The place of the statistic in a table of all of them.
+            /// Index of the statistic in a table of all of them.
             #[must_use]
             pub fn index(self) -> usize {
                 match self {
@@ -74,7 +74,7 @@ macro_rules! metrics {
                 }
             }
 
-            /// How it behaves.
+            /// Its type.
             #[must_use]
             pub fn kind(self) -> MetricKind {
                 match self {
@@ -82,7 +82,7 @@ macro_rules! metrics {
                 }
             }
 
-            /// Its name at the proxy, with characters only that Prometheus takes once dots have become underscores.
+            /// Its name at the proxy, with only characters that Prometheus accepts once dots have become underscores.
             #[must_use]
             pub fn name(self) -> String {
                 let parts = match self {
@@ -92,7 +92,7 @@ macro_rules! metrics {
                 parts.join(".").replace('-', "_")
             }
 
-            /// Its labels, for a proxy that has such: their names, and the values of this one.
+            /// Names and values of its labels, for a proxy that supports labels.
             fn labels(self) -> Vec<(&'static str, &'static str)> {
                 match self {
                     $(Self::$metric $(($($label),+))? => vec![$($((stringify!($label), $label.name())),+)?],)+
@@ -112,21 +112,21 @@ macro_rules! metrics {
 metrics! {
     /// Requests answered, by tier and outcome.
     Counter Requests(tier: Tier, outcome: Outcome) = "requests",
-    /// Requests for codes without a link that go on, by the tier that knows of none.
+    /// Requests for codes without a link that pass, by the tier that found none.
     Counter Passed(tier: Tier, outcome: PassedOutcome) = "requests",
     /// Callouts, by outcome.
     Counter Callouts(outcome: CalloutOutcome) = "callouts",
     /// Lookups in Redis, by outcome.
     Counter Redis(outcome: RedisOutcome) = "redis",
-    /// Messages of the feed, by what they say.
+    /// Messages of the feed, by kind.
     Counter Feed(outcome: FeedOutcome) = "feed",
     /// Attempts to connect to Redis.
     Counter RedisAttempts = "redis_attempts.lookup",
-    /// Background callouts, by outcome; named for what they are for.
+    /// Background callouts, by outcome; named for their purpose.
     Counter Background(kind: BackgroundKind, outcome: BackgroundOutcome) = "",
-    /// Clicks, by what became of them.
+    /// Clicks, by outcome.
     Counter Clicks(outcome: ClickOutcome) = "clicks",
-    /// Requests for visits of links that have a limit, by outcome.
+    /// Requests for visits of limited links, by outcome.
     Counter Visits(outcome: VisitsOutcome) = "visits",
     /// Forms with passwords, by outcome.
     Counter Unlocks(outcome: UnlockOutcome) = "unlocks",
@@ -134,18 +134,18 @@ metrics! {
     Histogram CalloutMillis = "callout_milliseconds",
     /// Entries in the LRUs of all workers.
     Gauge LruEntries = "lru_entries",
-    /// Bytes of them.
+    /// Bytes of these entries.
     Gauge LruBytes = "lru_bytes",
-    /// Connections to Redis that stand, of all workers.
+    /// Established connections to Redis, of all workers.
     Gauge RedisConnected = "redis_connected.lookup",
     /// Workers where admission is in effect.
     Gauge Admission = "admission",
 }
 
-/// A statistic as a proxy with labels knows it, which is what the bootstrap of one without makes of [`Metric::name`].
+/// A statistic as a proxy with labels knows it; the bootstrap of a proxy without them derives it from [`Metric::name`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Series {
-    /// The name, the same for all values of the labels.
+    /// The name, common to all values of the labels.
     pub name: String,
     /// Names and values of the labels.
     pub labels: Vec<(String, String)>,
@@ -158,7 +158,7 @@ impl From<Metric> for Series {
         let mut labels: Vec<_> = metric
             .labels()
             .into_iter()
-            // That is in the name.
+            // It is part of the name.
             .filter(|(name, _)| *name != "kind")
             .map(|(name, value)| (format!("edgelink_{name}"), value.replace('-', "_")))
             .collect();
@@ -175,7 +175,7 @@ impl From<Metric> for Series {
     }
 }
 
-/// How many statistics the first `count` definitions stand for.
+/// Number of statistics of the first `count` definitions.
 #[allow(
     clippy::indexing_slicing,
     reason = "evaluated by the compiler: out of bounds would not build"
@@ -189,7 +189,7 @@ const fn size_before(count: usize) -> usize {
     size
 }
 
-/// How many statistics there are.
+/// Number of statistics.
 const METRICS: usize = size_before(SIZES.len());
 
 /// The gauges, in the order in which [`Levels`] has them.
@@ -200,7 +200,7 @@ const GAUGES: [Metric; 4] = [
     Metric::Admission,
 ];
 
-/// What a worker contributes to the gauges, which are those of all workers together.
+/// Contribution of a worker to the gauges, which are sums over all workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Levels([usize; GAUGES.len()]);
 
@@ -238,14 +238,14 @@ impl Counts {
         self.count_more(metric, 1);
     }
 
-    /// Counts so many more.
+    /// Counts `by` more.
     pub(crate) fn count_more(&mut self, metric: Metric, by: u32) {
         if let Some(count) = self.waiting.get_mut(metric.index()) {
             *count = count.saturating_add(by);
         }
     }
 
-    /// How many requests of a tier wait for the next flush, whatever their outcome.
+    /// Requests of a tier that wait for the next flush, whatever their outcome.
     fn requests(&self, tier: Tier) -> u32 {
         let answered = Outcome::ALL.map(|outcome| Metric::Requests(tier, outcome));
         let passed = Metric::Passed(tier, PassedOutcome::Passed);
@@ -254,12 +254,12 @@ impl Counts {
         waiting.fold(0, |sum, count| sum.saturating_add(*count))
     }
 
-    /// What the gauges have of this worker.
+    /// Levels of this worker that are in the gauges.
     pub(crate) fn flushed(&mut self) -> &mut Levels {
         &mut self.flushed
     }
 
-    /// Hands everything over: of the gauges what has changed since the last flush.
+    /// Hands all counts over, and for the gauges the difference from the last flush.
     pub(crate) fn flush(&mut self, levels: Levels, to: &mut impl Metrics) {
         for (metric, count) in Metric::all().zip(&mut self.waiting) {
             if *count > 0 {

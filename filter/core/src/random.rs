@@ -1,4 +1,4 @@
-//! Random numbers, of which the name of a worker is made. Rust's own hasher draws its keys from the system.
+//! Random numbers for the name of a worker. Rust's own hasher draws its keys from the system.
 
 use edgelink_wire::clicks::WorkerId;
 use std::hash::{BuildHasher, RandomState};

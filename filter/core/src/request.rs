@@ -1,10 +1,10 @@
-//! A request as the edge reads it: the headers that decide about it, and the code in its path.
+//! Parsing of requests: the headers that matter, and the code in the path.
 
 use edgelink_wire::clicks::attributes::{self, PREFETCH_LENGTHS, PREFETCH_VALUES};
 use edgelink_wire::code::{has_code_shape, is_reserved, split_code};
 use edgelink_wire::same::is_same;
 
-/// What is read of a request's headers; empty where there is no such header.
+/// The headers of a request that matter; empty if there is no such header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Head<'a> {
     /// `:method`.
@@ -13,13 +13,13 @@ pub struct Head<'a> {
     pub path: &'a [u8],
     /// `:authority`, which is the host.
     pub authority: &'a [u8],
-    /// All of them.
+    /// All headers.
     pub headers: Headers<'a>,
-    /// The first ones, which are known to be those above.
+    /// Extent of the first headers, which are known to be the three above.
     pub known: Known,
 }
 
-/// How many bytes of lengths, and of names and values, the first headers take.
+/// Bytes of lengths, and of names and values, taken by the first headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Known {
     lengths: usize,
@@ -31,7 +31,7 @@ pub struct Known {
 pub struct Headers<'a>(pub &'a [u8]);
 
 impl<'a> Headers<'a> {
-    /// The first value of a header; empty where there is none. The name is in lower case, as the proxy has it.
+    /// The first value of a header; empty if there is none. The name is in lower case, as at the proxy.
     #[must_use]
     pub fn get(&self, name: &str) -> &'a [u8] {
         self.find(name.as_bytes()).unwrap_or_default()
@@ -43,8 +43,8 @@ impl<'a> Headers<'a> {
         1u64.wrapping_shl(length as u32)
     }
 
-    /// Hands over name and value of every header whose name has one of these lengths, a set of [`Headers::length_bit`], and of
-    /// some others with long names. Of all else only the lengths are looked at: that is some ten instructions a header.
+    /// Passes name and value of every header whose name has one of these lengths, a set of [`Headers::length_bit`], and of some
+    /// others with long names. Of all other headers only the lengths are read: some ten instructions per header.
     #[inline(always)]
     pub fn each(&self, lengths: u64, mut found: impl FnMut(&'a [u8], &'a [u8])) {
         let Some((sizes, text)) = split(self.0) else {
@@ -70,7 +70,7 @@ impl<'a> Headers<'a> {
         }
     }
 
-    /// Whether the visitor does not want to be described.
+    /// True if the visitor has opted out of tracking.
     #[must_use]
     pub fn are_of_an_opt_out(&self) -> bool {
         let mut is_opt_out = false;
@@ -100,11 +100,11 @@ impl<'a> Head<'a> {
     /// Reads a header map as the proxy encodes it: the number of pairs, the lengths of each name and value (all of 32 bit,
     /// little-endian), then each name and value with a zero byte behind it. `None` if it is cut off.
     ///
-    /// All headers come at once because one call to the proxy with a value in return costs as much as 10,000
-    /// instructions, however long the value is. The proxy has those that are looked for in front, so that the others are
-    /// hardly ever looked at.
+    /// All headers come at once because one call to the proxy that returns a value costs as much as 10,000
+    /// instructions, however long the value is. The proxy puts the wanted ones first, so that the others are
+    /// hardly ever read.
     ///
-    /// Inlined wherever it is called: on the hot path its result is not to go through memory.
+    /// Inlined into every caller: on the hot path its result must not go through memory.
     #[must_use]
     #[inline(always)]
     pub fn read(map: &'a [u8]) -> Option<Self> {
@@ -144,9 +144,9 @@ impl<'a> Head<'a> {
         Some(head)
     }
 
-    /// Whether the request is made before its visitor wants it ([`attributes::is_prefetch`]).
+    /// True if the request is made before its visitor follows the link ([`attributes::is_prefetch`]).
     ///
-    /// Of nearly all headers only the lengths are looked at, and of the others the first letter, before anything is cut out.
+    /// Of nearly all headers only the lengths are read, and of the others the first letter, before anything is sliced.
     #[must_use]
     #[inline(always)]
     pub fn is_prefetch(&self) -> bool {
@@ -173,7 +173,7 @@ impl<'a> Head<'a> {
     }
 }
 
-/// Whether a header says that the request is a prefetch. Apart, as few headers come here.
+/// True if the header marks a prefetch. Kept out of line, as few headers get here.
 #[cold]
 #[inline(never)]
 fn is_prefetch_at(text: &[u8], start: usize, name: usize, value: usize) -> bool {
@@ -197,7 +197,7 @@ fn length(bytes: [u8; LENGTH]) -> Option<usize> {
     usize::try_from(u32::from_le_bytes(bytes)).ok()
 }
 
-/// Takes so many bytes, and the zero behind them, off the front.
+/// Takes `length` bytes, and the zero behind them, off the front.
 #[inline(always)]
 fn take<'a>(text: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
     let (taken, rest) = text.split_at_checked(length)?;
@@ -205,18 +205,17 @@ fn take<'a>(text: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
     Some(taken)
 }
 
-/// What a visitor asks for.
+/// Code and query of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Requested<'a> {
     /// The code or alias: of the right shape, not reserved.
     pub code: &'a [u8],
-    /// The query without its `?`; empty where there is none.
+    /// The query without its `?`; empty if there is none.
     pub query: &'a [u8],
 }
 
-/// Reads a request's `:path`. `None` if it is not exactly one segment that may be a code: such a request is none
-/// of ours. A slash behind the code makes it another path, as everywhere on the web; nothing is decoded, so `%61` is
-/// not `a`.
+/// Reads a request's `:path`. `None` if it is not exactly one segment that may be a code: such a request is not ours. A
+/// slash behind the code makes it another path, as everywhere on the web; nothing is decoded, so `%61` is not `a`.
 #[must_use]
 pub fn parse_path(path: &[u8]) -> Option<Requested<'_>> {
     let (code, rest) = split_code(path.strip_prefix(b"/")?)?;
@@ -228,7 +227,7 @@ pub fn parse_path(path: &[u8]) -> Option<Requested<'_>> {
     (!is_reserved(code)).then_some(Requested { code, query })
 }
 
-/// Reads a request's `:path` that goes on behind a code. `None` if it does not, or if its first segment may not be a code.
+/// Reads a request's `:path` that continues behind a code. `None` if it does not, or if its first segment cannot be a code.
 #[must_use]
 #[cold]
 pub fn parse_path_below(path: &[u8]) -> Option<Requested<'_>> {
@@ -241,7 +240,7 @@ pub fn parse_path_below(path: &[u8]) -> Option<Requested<'_>> {
     is_code.then_some(Requested { code, query })
 }
 
-/// What follows the first segment of a `:path`, from its slash on, and the query without its `?`; empty where there is none.
+/// The rest of a `:path` behind its first segment, from the slash on, and the query without its `?`; empty if there is none.
 #[must_use]
 #[inline(never)]
 pub fn behind_code(path: &[u8]) -> (&[u8], &[u8]) {

@@ -1,5 +1,5 @@
-//! The plugin configuration: JSON, strict. What is wrong stops the start and is named. Each setting is declared once, in
-//! [`written`]; here is what follows from them.
+//! The plugin configuration: strict JSON. Errors stop the start and name the field. Each setting is declared once, in
+//! [`written`]; here are the checks across fields and the derived settings.
 
 mod redis;
 mod route;
@@ -20,13 +20,13 @@ use std::fmt::{self, Display};
 use std::sync::Arc;
 use written::{ControlPlaneSection, GeoSection, HeaderText, Html, PagesSection, Written};
 
-/// The smallest LRU with which a feed is allowed, in bytes: it has to remember the changes of the last seconds.
+/// Minimum size of the LRU with a feed, in bytes: it has to hold the changes of the last seconds.
 const FEED_LRU_BYTES: usize = 1 << 20;
 
 const MAX_DOMAINS: usize = 1_000;
 
-/// The most forms of a worker, as of [`Settings::max_forms`]. A further one takes the place of the oldest whose body has not come, or
-/// gets 503 if all of them have theirs.
+/// Maximum number of forms of a worker, for [`Settings::max_forms`]. A further form replaces the oldest one without its body,
+/// or gets 503 if all have theirs.
 pub(crate) const MAX_FORMS: usize = 256;
 
 /// Checked settings.
@@ -34,68 +34,68 @@ pub(crate) const MAX_FORMS: usize = 256;
 pub struct Settings {
     /// The domains that short links live on; at least one.
     pub domains: DomainSet,
-    /// What becomes of requests for any other host.
+    /// Handling of requests for any other host.
     pub unknown_hosts: UnknownHosts,
-    /// Which paths are those of links; `None` if they are codes right below the root.
+    /// Paths of links; `None` if they are codes right below the root.
     pub paths: Option<LinkPaths>,
-    /// What becomes of requests for codes without a link.
+    /// Handling of requests for codes without a link.
     pub unknown_codes: UnknownCodes,
-    /// Whether domains that the API has made are served as well.
+    /// True if domains created through the API are served as well.
     pub api_domains: bool,
     /// The name of this edge; `None` if the host knows it.
     pub edge_name: Option<String>,
-    /// How the control plane is asked.
+    /// Access to the control plane.
     pub control_plane: ControlPlane,
-    /// How Redis is asked; `None` without Redis.
+    /// Access to Redis; `None` without Redis.
     pub redis: Option<RedisSettings>,
-    /// What is done with the control plane besides lookups.
+    /// Background callouts to the control plane.
     pub background: BackgroundSettings,
-    /// How clicks are counted and reported; `None` if they are not.
+    /// Counting and reporting of clicks; `None` if clicks are not counted.
     pub clicks: Option<ClicksSection>,
-    /// The most links that have a limit and of which a worker holds visits.
+    /// Maximum number of limited links of which a worker holds visits.
     pub max_limited_links: usize,
-    /// The most forms with passwords that a worker holds.
+    /// Maximum number of forms with passwords that a worker holds.
     pub max_forms: usize,
     /// The bound of the LRU in bytes; 0 for none.
     pub lru_max_bytes: usize,
     /// The number of slots in shared data; 0 for none.
     pub slots: u32,
-    /// The largest value that is written into a slot, in bytes.
+    /// Maximum size of a value in a slot, in bytes.
     pub max_value_bytes: usize,
-    /// How long records are served.
+    /// Lifetimes of cached records.
     pub lifetimes: Lifetimes,
-    /// How long a failure is remembered, in milliseconds.
+    /// Period for which a failure is remembered, in milliseconds.
     pub retry_after_millis: u64,
-    /// The same in seconds, as `retry-after` has it.
+    /// `retry_after_millis` in seconds, as the value of the header `retry-after`.
     pub retry_after: String,
-    /// What access logs and traces can have of a request.
+    /// Attributes of a request for access logs and traces.
     pub describe: Vec<Described>,
-    /// The path of probes; `None` if none is answered.
+    /// The path of readiness probes; `None` if none are answered.
     pub ready_path: Option<String>,
-    /// Whether answers carry `x-edgelink-tier`.
+    /// True if answers carry `x-edgelink-tier`.
     pub tier_header: bool,
     /// The period of the tick, in milliseconds.
     pub tick_millis: u32,
     /// The pages for people.
     pub pages: Pages,
-    /// Where it is said where a visitor is.
+    /// Headers with the location of a visitor.
     pub geo: GeoHeaders,
-    /// Whether paths that go on behind a code are those of links.
+    /// True if paths that continue behind a code belong to links.
     pub forward_paths: bool,
-    /// Whether redirects of links that are not crawlable say `X-Robots-Tag: noindex`.
+    /// True if redirects of links that are not crawlable carry `X-Robots-Tag: noindex`.
     pub noindex: bool,
 }
 
-/// The headers that say where a visitor is, in lower case.
+/// Names of the headers with the location of a visitor, in lower case.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GeoHeaders {
-    /// That with the country; `None` if there is none.
+    /// The header with the country; `None` if there is none.
     pub country: Option<String>,
-    /// That with the city; `None` if there is none.
+    /// The header with the city; `None` if there is none.
     pub city: Option<String>,
 }
 
-/// How the control plane is asked.
+/// Access to the control plane.
 #[derive(Clone, Debug)]
 pub struct ControlPlane {
     /// The name of the proxy's cluster.
@@ -104,37 +104,37 @@ pub struct ControlPlane {
     pub authority: String,
     /// The value of `authorization` of callouts; `None` if the proxy adds it.
     pub authorization: Option<String>,
-    /// Milliseconds after which the proxy gives a callout up.
+    /// Timeout of a callout in milliseconds.
     pub timeout_millis: u32,
-    /// The largest number of lookups in flight.
+    /// Maximum number of lookups in flight.
     pub max_pending: usize,
-    /// The largest number of requests that wait for them.
+    /// Maximum number of requests that wait for them.
     pub max_waiting: usize,
 }
 
-/// What is done with the control plane besides lookups.
+/// Settings of the background callouts to the control plane.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BackgroundSettings {
-    /// How a snapshot is fetched; `None` if none is.
+    /// Fetching of a snapshot; `None` if none is fetched.
     pub snapshot: Option<SnapshotSection>,
-    /// How the control plane is polled for the feed; `None` if it is not.
+    /// Polling for the feed; `None` if the control plane is not polled.
     pub poll: Option<PollSettings>,
-    /// How long the feed may be silent while admission is in effect, in milliseconds; `None` without admission.
+    /// Maximum silence of the feed while admission is in effect, in milliseconds; `None` without admission.
     pub admission_silence_millis: Option<u64>,
 }
 
-/// How the control plane is polled for the feed.
+/// Settings of the polls for the feed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PollSettings {
     /// Milliseconds for which the control plane holds a poll while there is no change.
     pub wait_millis: u32,
-    /// Milliseconds after which the proxy gives a poll up.
+    /// Timeout of a poll in milliseconds.
     pub timeout_millis: u32,
     /// The longest pause between two attempts, in milliseconds.
     pub max_backoff_millis: u64,
 }
 
-/// The HTML of the answers that are no redirects.
+/// The HTML of answers other than redirects.
 #[derive(Clone, Debug)]
 pub struct Pages {
     /// 404.
@@ -143,11 +143,11 @@ pub struct Pages {
     pub gone: Arc<str>,
     /// 503.
     pub unavailable: Arc<str>,
-    /// That of a link with a password.
+    /// The page of a link with a password.
     pub password: Arc<str>,
 }
 
-/// Why a configuration is refused: every field that is wrong.
+/// The errors of a refused configuration: every invalid field.
 #[derive(Debug)]
 pub struct SettingsError(Vec<Problem>);
 
@@ -162,7 +162,7 @@ impl Display for SettingsError {
 
 impl std::error::Error for SettingsError {}
 
-/// Reads a section that stands by itself.
+/// Reads a self-contained section.
 fn read<T: SettingValue + Default>(json: &[u8]) -> Result<T, SettingsError> {
     let mut problems = Problems::default();
     let section = match strict::parse(json) {
@@ -180,7 +180,7 @@ impl Settings {
     /// Reads the plugin configuration.
     ///
     /// # Errors
-    /// The [`SettingsError`] that names the fields that are wrong.
+    /// The [`SettingsError`] that names the invalid fields.
     pub fn parse(json: &[u8]) -> Result<Self, SettingsError> {
         let written: Written = read(json)?;
         let mut problems = Problems::default();
@@ -189,8 +189,8 @@ impl Settings {
         Ok(written.into())
     }
 
-    /// The settings of a host that has one edge for so many workers, and connects to Redis by itself. What visitors, lookups, forms and clicks
-    /// of a worker may take is there for each of them.
+    /// The settings for a host that has one edge for all its workers, and connects to Redis by itself. The bounds on visitors,
+    /// lookups, forms and clicks of a worker are multiplied by the number of workers.
     ///
     /// # Errors
     /// The [`SettingsError`] that names the field that such a host needs.
@@ -216,7 +216,7 @@ impl Settings {
             max_waiting: of_all(self.control_plane.max_waiting),
             ..self.control_plane
         };
-        // What the workers would share in slots is in the cache that all of them have.
+        // The workers have one common cache, so that they need no slots to share records.
         Ok(Self {
             slots: 0,
             redis,
@@ -228,13 +228,13 @@ impl Settings {
         })
     }
 
-    /// Whether a feed is followed.
+    /// True if a feed is followed.
     #[must_use]
     pub fn has_feed(&self) -> bool {
         self.background.poll.is_some()
     }
 
-    /// What stands in front of codes in paths.
+    /// The prefix of codes in paths.
     pub(crate) fn prefix(&self) -> &str {
         self.paths
             .as_ref()
@@ -249,7 +249,7 @@ impl Settings {
 }
 
 impl Written {
-    /// Checks what one value does not show.
+    /// Checks values against each other.
     fn check(&self, problems: &mut Problems) {
         self.check_domains(problems);
         let fresh = self.fresh_seconds;
@@ -270,8 +270,8 @@ impl Written {
         if let Some(clicks) = &self.clicks
             && clicks.max_unsent_bytes < clicks.least_unsent_bytes()
         {
-            let must = "must be at least clicks.maxBytes, with attributes twice clicks.maxEventBytes more, \
-                            with orphans clicks.maxOrphanBytes more";
+            let must = "must be at least clicks.maxBytes + 2 x clicks.maxEventBytes (attributes) \
+                            + clicks.maxOrphanBytes (orphans)";
             problems.refuse("clicks.maxUnsentBytes", must);
         }
         self.check_attributes(problems);
@@ -290,7 +290,7 @@ impl Written {
             _ => None,
         });
         if let Some(twice) = twice {
-            let reason = format!("must be without duplicates; '{twice}' is one");
+            let reason = format!("must not have duplicates; '{twice}' is one");
             problems.refuse("domains", reason);
         }
     }
@@ -307,7 +307,7 @@ impl Written {
         }
     }
 
-    /// Checks that it is said where attributes come from.
+    /// Checks that the sources of attributes are configured.
     fn check_attributes(&self, problems: &mut Problems) {
         let attributes = self.clicks.as_ref().map(|clicks| &clicks.attributes);
         for (attribute, header, name) in [
@@ -319,13 +319,13 @@ impl Written {
             (Attribute::City, &self.geo.city_header, "geo.cityHeader"),
         ] {
             if header.is_none() && attributes.is_some_and(|all| all.contains(&attribute)) {
-                let reason = format!("must be without {}, or {name} be given", attribute.word());
+                let reason = format!("{} requires {name}", attribute.word());
                 problems.refuse("clicks.attributes", reason);
             }
         }
     }
 
-    /// Checks that no header says two things: an event would have one of them.
+    /// Checks that no header is used twice: an event would have only one of the values.
     fn check_geo(&self, problems: &mut Problems) {
         const TAKEN: [&str; 5] = ["user-agent", "referer", "accept-language", "dnt", "sec-gpc"];
         let geo = &self.geo;
@@ -335,7 +335,7 @@ impl Written {
         let (country, city) = (name(&geo.country_header), name(&geo.city_header));
         for (place, header) in [("geo.countryHeader", &country), ("geo.cityHeader", &city)] {
             if header.as_deref().is_some_and(|name| TAKEN.contains(&name)) {
-                problems.refuse(place, "must be a header that says nothing else");
+                problems.refuse(place, "must be a header that has no other use");
             }
         }
         if country.is_some() && country == city {
@@ -354,12 +354,12 @@ impl Written {
             );
         }
         if self.unknown_hosts == UnknownHosts::Pass {
-            // A request that has waited cannot pass any more.
+            // A request that has waited can no longer pass.
             problems.refuse("unknownHosts", "must not be pass with apiDomains");
         }
     }
 
-    /// Checks that admission bears a feed that is silent for the length of a poll.
+    /// Checks that admission tolerates a feed that is silent for the length of a poll.
     fn check_admission(&self, problems: &mut Problems) {
         let Some(admission) = &self.admission else {
             return;
@@ -380,8 +380,8 @@ impl Written {
 }
 
 impl ClicksSection {
-    /// What is in no batch yet is that of all workers, as far as there is room for it in one batch of each kind. As much may wait as did,
-    /// and at least what has to have room.
+    /// Clicks that are in no batch yet come from all workers, so their bounds are multiplied, up to one batch of each kind. The
+    /// bound of unsent batches stays, unless it is below the minimum.
     fn of_all(self, of_all: impl Fn(usize) -> usize) -> Self {
         let of_batch = |bound| of_all(bound).min(events::MAX_BYTES);
         let mut clicks = Self {
@@ -394,8 +394,8 @@ impl ClicksSection {
         clicks
     }
 
-    /// One full batch of each kind, and events that come while it is under way: with less room, nothing that is described would
-    /// arrive even while the control plane answers.
+    /// Minimum for unsent batches: one full batch of each kind, and events that come while it is in flight. With less, no events
+    /// would arrive even while the control plane answers.
     fn least_unsent_bytes(&self) -> usize {
         let events = if self.attributes.is_empty() {
             0

@@ -2,9 +2,9 @@
 
 /// A moment on the machine's monotonic clock, in milliseconds since some point in the past.
 ///
-/// All ages are measured by it, and it is read in every callback: it runs while the process is stopped, it never
-/// jumps, and it is the same in all workers of a proxy, so that they can share what they have fetched. Only the validity
-/// of links, and the minutes that clicks are counted in, are wall-clock time ([`WallClock`]).
+/// All ages are measured by it, and it is read in every callback: it runs while the process is suspended, it never
+/// jumps, and it is common to all workers of a proxy, so that they can share fetched records. Only the validity of
+/// links, and the minutes that clicks are counted in, are wall-clock time ([`WallClock`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(u64);
 
@@ -21,13 +21,13 @@ impl Moment {
         self.0
     }
 
-    /// The moment so many milliseconds earlier.
+    /// The moment `millis` milliseconds earlier.
     #[must_use]
     pub const fn before(self, millis: u64) -> Self {
         Self(self.0.saturating_sub(millis))
     }
 
-    /// The moment so many milliseconds later.
+    /// The moment `millis` milliseconds later.
     #[must_use]
     pub const fn after(self, millis: u64) -> Self {
         Self(self.0.saturating_add(millis))
@@ -46,7 +46,7 @@ impl Moment {
     }
 }
 
-/// What the wall clock showed when it was read last. It is read once a tick; in between the monotonic clock carries it on.
+/// The last reading of the wall clock. It is read once per tick; in between it is extrapolated by the monotonic clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WallClock {
     read: Moment,
@@ -60,7 +60,7 @@ impl WallClock {
         Self { read, unix_millis }
     }
 
-    /// When it was read.
+    /// Moment of the reading.
     #[must_use]
     pub const fn read_at(&self) -> Moment {
         self.read

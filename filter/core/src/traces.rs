@@ -1,18 +1,18 @@
-//! Traces of requests that wait: which trace the lookup that they wait for is part of.
+//! Traces of waiting requests, for the lookups they wait for.
 //!
-//! A lookup is part of the trace of the request that has started it, or of the oldest that still waits for it; those that share it
-//! are not in that trace. A request without a trace costs nothing.
+//! A lookup is part of the trace of the request that has started it, or of the oldest that still waits for it; other waiters are
+//! not in that trace. A request without a trace costs nothing.
 
 use crate::flights::StreamId;
 use edgelink_wire::TraceParent;
 use std::collections::HashMap;
 
-/// The traces of requests that wait; no more than wait.
+/// The traces of waiting requests, and of no others.
 #[derive(Debug, Default)]
 pub(crate) struct Traces(HashMap<StreamId, Box<str>>);
 
 impl Traces {
-    /// Keeps the header `traceparent` of a request that begins to wait; what is none is not kept.
+    /// Keeps the header `traceparent` of a request that begins to wait, if it is valid.
     pub(crate) fn keep(&mut self, stream: StreamId, traceparent: &[u8]) {
         let text = std::str::from_utf8(traceparent).ok();
         if let Some(text) = text.filter(|text| TraceParent::parse(text.as_bytes()).is_some()) {

@@ -1,4 +1,4 @@
-//! A visit, as the rules of a link look at it: nothing is read that no condition asks for.
+//! A request as the rules of a link see it: only values that a condition needs are read.
 
 use crate::clicks::ClickEvents;
 use crate::host::Clients;
@@ -10,24 +10,24 @@ use edgelink_wire::redirect::Decision;
 use edgelink_wire::rules::Visitor;
 use std::net::IpAddr;
 
-/// A visit of a link.
+/// A request for a link.
 pub(crate) struct Visit<'v, C> {
     /// The link key.
     pub(crate) key: &'v [u8],
     pub(crate) head: Head<'v>,
-    /// What follows the code in the path.
+    /// The rest of the path behind the code.
     pub(crate) below: &'v [u8],
     /// The query without its `?`.
     pub(crate) query: &'v [u8],
     /// Unix seconds.
     pub(crate) now: u64,
     pub(crate) geo: &'v GeoHeaders,
-    /// Whether the link has a limit of visits, and none are left.
+    /// True if the link is limited, and no visits are left.
     pub(crate) is_used_up: bool,
-    /// Whether its method is neither GET nor HEAD.
+    /// True if its method is neither GET nor HEAD.
     pub(crate) is_other: bool,
     pub(crate) client: &'v C,
-    /// Where a redirect is noted, and gets its id; `None` if it is no click.
+    /// Takes notes on the redirect, and gives it its id; `None` if it is no click.
     pub(crate) events: Option<&'v ClickEvents>,
 }
 

@@ -1,12 +1,12 @@
-//! Visits of links that have a limit: the blocks that this worker has leased.
+//! Visits of limited links: the blocks that this worker has leased.
 //!
-//! They are kept apart from the caches, so that a record that leaves the LRU takes no visits with it. What is spent of a block
-//! is told to the control plane with the next request for the link, or by a return once the block is used up or its time is
-//! over; what is left comes back by that. A request that failed keeps its number until it is answered or a return makes an
-//! end of it, so that a block whose answer was lost is got again.
+//! They are kept apart from the caches, so that a record evicted from the LRU takes no visits with it. The spent visits of a
+//! block are reported to the control plane with the next request for the link, or by a return once the block is used up or has
+//! expired; this returns the rest. A request that failed keeps its number until it is answered or ended by a return, so that a
+//! block whose answer was lost is obtained again.
 //!
-//! A block, and a request without an answer, are obligations, and stay until they are told. That a link has no visits left is
-//! knowledge that spares a request, and gives way to them, the oldest first.
+//! A block, and a request without an answer, are obligations, and stay until they are reported. The knowledge that a link has no
+//! visits left only spares a request, and is evicted in their favor, the oldest first.
 
 use crate::time::Moment;
 use edgelink_wire::clicks::WorkerId;
@@ -19,10 +19,10 @@ use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// The pause before a block is returned again that the control plane could not take, in milliseconds.
+/// Pause before the return of a block that the control plane could not take is retried, in milliseconds.
 const RETURN_PAUSE_MILLIS: u64 = 1_000;
 
-/// The number of timeouts in a row that make a link rest: what holds it up is likely to be its own.
+/// Number of consecutive timeouts that make a link rest: the cause is likely the link's own.
 const TIMEOUTS_TO_REST: u32 = 2;
 
 /// The blocks of a worker, bounded in links.
@@ -33,38 +33,38 @@ pub(crate) struct Leases {
     max_links: usize,
     /// The number of the last request.
     number: u64,
-    /// The links whose blocks were to be returned at the last tick, the most urgent last.
+    /// Links whose blocks were due for return at the last tick, the most urgent last.
     due: Vec<Arc<[u8]>>,
-    /// The links of which it is known that none are left, the oldest first, and others that are gone by now.
+    /// Links without visits left, the oldest first, and stale entries of links that are gone.
     used_up: VecDeque<Arc<[u8]>>,
-    /// True if there was something to tell at the last tick.
+    /// True if there was something to report at the last tick.
     holds_blocks: bool,
 }
 
-/// What the worker has of a link's visits.
+/// The worker's state of a link's visits.
 #[derive(Debug)]
 struct Block {
-    /// The revision of the link for which it was asked.
+    /// The revision of the link in the request.
     rev: u64,
-    /// The number of the request that it was the answer to; 0 if there is nothing to tell.
+    /// The number of the answered request; 0 if there is nothing to report.
     number: u64,
     left: u64,
     spent: u64,
-    /// Until when the visits may be spent, or nothing is asked because none are left.
+    /// End of the lease, or of the period without requests because no visits are left.
     until: Moment,
-    /// Whether the answer was that none are left.
+    /// True if the answer was that none are left.
     is_used_up: bool,
-    /// True if it is in the list of links of which none are left.
+    /// True if the link is in [`Leases::used_up`].
     is_listed: bool,
-    /// True while a return of it is under way.
+    /// True while a return of it is in flight.
     is_returning: bool,
-    /// Not before that it is returned.
+    /// Earliest time of its return.
     return_after: Moment,
-    /// Timeouts of requests in a row.
+    /// Consecutive timeouts of requests.
     timeouts: u32,
-    /// Not before that it is asked for where these are too many.
+    /// Earliest time of the next request after too many timeouts.
     rests_until: Moment,
-    /// The request that is not answered yet.
+    /// The unanswered request.
     asked: Option<Asked>,
 }
 
@@ -76,23 +76,23 @@ struct Asked {
     is_under_way: bool,
 }
 
-/// A return that is under way.
+/// A return in flight.
 #[derive(Debug)]
 pub(crate) struct Returning {
     pub(crate) key: Arc<[u8]>,
     pub(crate) request: VisitsRequest,
-    /// That of the block.
+    /// The number of the block.
     number: u64,
 }
 
-/// What becomes of a visit.
+/// Result of taking a visit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Visit {
-    /// One was spent for it.
+    /// A visit was spent.
     Taken,
     /// None are left.
     UsedUp,
-    /// The control plane is to be asked.
+    /// The control plane has to be asked.
     Ask,
     /// The worker holds blocks of too many links.
     Full,
@@ -106,7 +106,7 @@ pub(crate) struct AskedRecord {
 }
 
 impl Leases {
-    /// None of at most `max_links` links.
+    /// No blocks yet, for at most `max_links` links.
     pub(crate) fn new(worker: WorkerId, max_links: usize, hasher: SeedableRandomState) -> Self {
         Self {
             worker,
@@ -119,12 +119,12 @@ impl Leases {
         }
     }
 
-    /// Changes the bound, for links that come.
+    /// Changes the bound, for further links.
     pub(crate) fn set_max_links(&mut self, max_links: usize) {
         self.max_links = max_links;
     }
 
-    /// A visit of a link whose record has the revision `rev`: spends one, if there is one.
+    /// Takes a visit of a link whose record has the revision `rev`, if one is left.
     pub(crate) fn visit(&mut self, key: &[u8], rev: u64, now: Moment) -> Visit {
         let Some(block) = self.blocks.get_mut(key) else {
             return if self.blocks.len() < self.max_links || self.forget_used_up() {
@@ -147,7 +147,7 @@ impl Leases {
         Visit::Taken
     }
 
-    /// Forgets the link of which it is known longest that none are left. Whether there was one.
+    /// Forgets the link that has been known the longest to have no visits left. Returns `false` if there is none.
     fn forget_used_up(&mut self) -> bool {
         while let Some(key) = self.used_up.pop_front() {
             let Some(block) = self.blocks.get_mut(&key) else {
@@ -162,24 +162,24 @@ impl Leases {
         false
     }
 
-    /// True if visits of a link may be asked for: no requests for it have timed out lately.
+    /// True if visits of a link may be requested: no requests for it have timed out recently.
     pub(crate) fn may_ask(&self, key: &[u8], now: Moment) -> bool {
         let block = self.blocks.get(key);
         block.is_none_or(|block| block.timeouts < TIMEOUTS_TO_REST || now >= block.rests_until)
     }
 
-    /// True if there is something to tell, or was at the last tick.
+    /// True if there is something to report, or was at the last tick.
     pub(crate) fn holds_blocks(&self) -> bool {
         self.holds_blocks
     }
 
-    /// Whether no visit is left, as far as is known.
+    /// True if no visit is known to be left.
     pub(crate) fn is_used_up(&self, key: &[u8], rev: u64, now: Moment) -> bool {
         let block = self.blocks.get(key);
         block.is_some_and(|block| block.is_used_up && rev <= block.rev && now < block.until)
     }
 
-    /// A visit was taken by a visitor who has left before the answer.
+    /// Gives back the visit of a visitor who has left before the answer.
     pub(crate) fn give_back(&mut self, key: &[u8]) {
         let block = self.blocks.get_mut(key);
         if let Some(block) = block.filter(|block| block.spent > 0) {
@@ -188,7 +188,7 @@ impl Leases {
         }
     }
 
-    /// The request for a block, which is sent now: the same as before if that was not answered.
+    /// Creates a request for a block, to be sent now; an unanswered one is repeated under its number.
     pub(crate) fn ask(
         &mut self,
         key: &Arc<[u8]>,
@@ -233,7 +233,7 @@ impl Leases {
         }
     }
 
-    /// The request that is under way for a link once more, with its record.
+    /// The record of the request in flight for a link, to repeat it.
     pub(crate) fn asked(&self, key: &[u8]) -> Option<AskedRecord> {
         let block = self.blocks.get(key)?;
         let record = Arc::clone(&block.asked.as_ref()?.record);
@@ -241,8 +241,8 @@ impl Leases {
         Some(AskedRecord { record, rev })
     }
 
-    /// The answer to a request that was sent at `sent`. What its waiters need; `None` if it is of no use: it answers another
-    /// request, or came so late that the block may be leased to others.
+    /// Applies the answer to a request that was sent at `sent`. Returns the record for its waiters; `None` if the answer is
+    /// useless: it is for another request, or came so late that the block may be leased to others.
     pub(crate) fn on_answer(
         &mut self,
         key: &[u8],
@@ -259,7 +259,7 @@ impl Leases {
         block.left = answer.visits;
         block.is_used_up = answer.visits == 0;
         if block.is_used_up {
-            // There is nothing to tell of it.
+            // There is nothing to report.
             block.number = 0;
             block.until = now.after(answer.millis);
             if !std::mem::replace(&mut block.is_listed, true) {
@@ -272,7 +272,7 @@ impl Leases {
         (now < block.until).then_some(AskedRecord { record, rev })
     }
 
-    /// A request has failed. It is sent again with the next visit, or a return takes its place.
+    /// A request has failed. It is retried with the next visit, or replaced by a return.
     pub(crate) fn on_failure(&mut self, key: &[u8], is_stale: bool) {
         let Some(block) = self.blocks.get_mut(key) else {
             return;
@@ -284,8 +284,8 @@ impl Leases {
         }
     }
 
-    /// A request has timed out; after some in a row the link rests until then. Whether it is the first in a row: further ones say nothing
-    /// of other links.
+    /// A request has timed out; after several in a row the link rests until `rests_until`. Returns `true` for the first in a row:
+    /// further ones imply nothing about other links.
     pub(crate) fn on_timeout(&mut self, key: &[u8], rests_until: Moment) -> bool {
         let Some(block) = self.blocks.get_mut(key) else {
             return true;
@@ -295,7 +295,7 @@ impl Leases {
         block.timeouts == 1
     }
 
-    /// Time has passed: forgets links of which there is nothing to tell, and finds those whose blocks are to be returned.
+    /// Time has passed: forgets links without anything to report, and finds blocks that are due for return.
     pub(crate) fn on_tick(&mut self, now: Moment) {
         self.holds_blocks = false;
         if self.blocks.is_empty() {
@@ -318,7 +318,7 @@ impl Leases {
         }
     }
 
-    /// The next returns, `most` at most: those first whose blocks end first.
+    /// The next returns, at most `most`, in the order in which their blocks expire.
     pub(crate) fn next_returns(&mut self, most: usize, now: Moment) -> Vec<Returning> {
         let mut returns = Vec::new();
         while returns.len() < most
@@ -348,7 +348,7 @@ impl Leases {
         returns
     }
 
-    /// A return has come, or a later request has told the same; or it was not taken.
+    /// A return was settled, directly or by a later request, or has to be retried later.
     pub(crate) fn on_returned(
         &mut self,
         returning: &Returning,
@@ -360,7 +360,7 @@ impl Leases {
         };
         block.is_returning = false;
         match outcome {
-            // A request that has been sent meanwhile tells it once more, which does no harm.
+            // A request that has been sent meanwhile reports it once more, which does no harm.
             ReturnOutcome::Settled if block.number == returning.number => {
                 block.number = 0;
                 block.spent = 0;
@@ -370,14 +370,14 @@ impl Leases {
         }
     }
 
-    /// It is not known what has become of a return.
+    /// The outcome of a return is unknown.
     pub(crate) fn on_return_failed(&mut self, returning: &Returning) {
         if let Some(block) = self.blocks.get_mut(&returning.key) {
             block.is_returning = false;
         }
     }
 
-    /// Links of which the worker holds something.
+    /// Number of links with state.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.blocks.len()
@@ -385,13 +385,13 @@ impl Leases {
 }
 
 impl Block {
-    /// What is to be told of it.
+    /// The spent visits to report.
     fn settled(&self) -> Option<SettledBlock> {
         let (number, spent) = (self.number, self.spent);
         (number > 0).then_some(SettledBlock { number, spent })
     }
 
-    /// Whether it is to be returned: used up, over, or of a request whose answer was lost.
+    /// True if it is due for return: used up, expired, or requested without receiving the answer.
     fn is_due(&self, now: Moment) -> bool {
         if self.is_returning || now < self.return_after {
             return false;
@@ -402,12 +402,12 @@ impl Block {
         }
     }
 
-    /// True if there is nothing to tell of it.
+    /// True if there is nothing to report.
     fn is_told(&self) -> bool {
         self.asked.is_none() && self.number == 0 && !self.is_returning
     }
 
-    /// Whether it may be forgotten.
+    /// True if it may be forgotten.
     fn is_idle(&self, now: Moment) -> bool {
         self.is_told() && (now >= self.until || !self.is_used_up)
     }

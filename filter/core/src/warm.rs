@@ -1,7 +1,7 @@
 //! The hot links of a snapshot, until the feed covers them.
 //!
-//! They are as old as the snapshot, so they count only once the feed was read up to the moment at which it was begun:
-//! what has changed on the way was applied by then.
+//! They are as old as the snapshot, so they count only once the feed was read up to the moment at which it was started: all
+//! changes in between have been applied by then.
 
 use crate::admission::FeedPlace;
 use crate::time::Moment;
@@ -10,13 +10,13 @@ use edgelink_wire::redis::FeedState;
 use edgelink_wire::{Entry, FeedPosition, Snapshot};
 use std::collections::HashSet;
 
-/// The most links that may have changed meanwhile. With more, the links of the snapshot are given up.
+/// Maximum number of links changed meanwhile. With more, the links of the snapshot are dropped.
 const MAX_CHANGED: usize = 16_384;
 
 /// Links that wait to be inserted.
 #[derive(Debug, Default)]
 pub(crate) struct Warm {
-    /// Where in the feed the snapshot was made.
+    /// Position of the snapshot in the feed.
     place: Option<FeedPlace>,
     /// Key and encoded record, the hottest first.
     links: Vec<WarmLink>,
@@ -31,18 +31,18 @@ pub(crate) struct WarmLink {
     pub(crate) record: Box<[u8]>,
 }
 
-/// How far a feed was read.
+/// Progress of reading a feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reading {
-    /// Since when nothing was missed.
+    /// Moment since which nothing was missed.
     pub(crate) since: Moment,
-    /// Where reading began then.
+    /// Position at that moment.
     pub(crate) start: FeedPosition,
-    /// Up to when everything was read; `None` before the first beat.
+    /// Moment up to which everything was read; `None` before the first beat.
     pub(crate) read_until: Option<Moment>,
     /// The last entry that was read.
     pub(crate) position: FeedPosition,
-    /// Which generation of the feed that is; `None` if it was not said yet.
+    /// The generation of the feed; `None` if it is not known yet.
     pub(crate) generation: Option<u64>,
     /// The last beat since `start`.
     pub(crate) beat: Option<FeedState>,
@@ -65,7 +65,7 @@ impl Warm {
         self.links = links.collect();
     }
 
-    /// A link has changed, and what the snapshot says of it is not needed.
+    /// A link has changed, so that its record in the snapshot is outdated.
     pub(crate) fn on_change(&mut self, key: &[u8]) {
         if self.links.is_empty() {
             return;
@@ -77,12 +77,12 @@ impl Warm {
         }
     }
 
-    /// Gives the links up.
+    /// Drops the links.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// The links, once the feed was read up to that: those of the snapshot that the feed was begun from, or of a later one.
+    /// Takes the links, once the feed has been read far enough, if the snapshot is the one the feed was started from, or later.
     pub(crate) fn take(&mut self, reading: Reading) -> Vec<WarmLink> {
         let (Some(place), Some(generation)) = (self.place, reading.generation) else {
             return Vec::new();
@@ -116,7 +116,7 @@ mod tests {
         FeedPosition::new(millis, 0)
     }
 
-    /// What a snapshot at 5 in generation 7 has.
+    /// The links of a snapshot at 5 in generation 7.
     fn warm() -> Warm {
         let hot = ["a", "b"].map(|key| Entry {
             key: key.as_bytes(),

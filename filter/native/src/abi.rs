@@ -1,8 +1,8 @@
-//! Envoy's ABI of dynamic modules, made safe. The functions that Envoy exports are in this file, those of the system in
-//! [`system`]; [`crate::hooks`] has what Envoy calls.
+//! Safe bindings to Envoy's ABI of dynamic modules. The functions that Envoy exports are in this file, system calls in
+//! [`system`]; the functions that Envoy calls are in [`crate::hooks`].
 //!
-//! It is declared by hand after `source/extensions/dynamic_modules/abi/abi.h` of Envoy 1.40, as far as it is used. What goes out
-//! are slices that live for the call. What comes in is Envoy's until the hook returns, which the lifetime `'h` stands for.
+//! The used part is declared by hand after `source/extensions/dynamic_modules/abi/abi.h` of Envoy 1.40. Arguments are slices that
+//! live for the call. Results are owned by Envoy and valid until the hook returns, which the lifetime `'h` stands for.
 
 #![allow(unsafe_code)]
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
@@ -14,13 +14,13 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ptr;
 
-/// The ABI that the module is made for: that of Envoy 1.40. Envoy warns of another one.
+/// The version of the ABI, that of Envoy 1.40. Envoy warns if its own differs.
 pub(crate) const VERSION: &std::ffi::CStr = c"v0.2.0";
 
-/// An object of Envoy's.
+/// An object owned by Envoy.
 pub(crate) type Object = *mut c_void;
 
-/// Bytes of ours, or of Envoy's.
+/// Bytes owned by the module or by Envoy.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct Buffer {
@@ -42,17 +42,17 @@ impl Buffer {
     };
 
     /// # Safety
-    /// They are there for `'h`.
+    /// The bytes must be valid for `'h`.
     pub(crate) unsafe fn bytes<'h>(self) -> &'h [u8] {
         if self.start.is_null() || self.length == 0 {
             return &[];
         }
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         unsafe { std::slice::from_raw_parts(self.start, self.length) }
     }
 }
 
-/// A header of ours or of Envoy's.
+/// A header owned by the module or by Envoy.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct RawHeader {
@@ -60,7 +60,7 @@ pub(crate) struct RawHeader {
     pub(crate) value: Buffer,
 }
 
-/// A header that goes out.
+/// A header passed to Envoy.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct Header<'a>(RawHeader, PhantomData<&'a [u8]>);
@@ -155,11 +155,11 @@ impl<'h> Filter<'h> {
     #[inline(always)]
     pub(crate) fn read_headers(self, map: &mut Vec<u8>) {
         map.clear();
-        // SAFETY: it is the request of the hook that runs.
+        // SAFETY: it is the request of the running hook.
         let count =
             unsafe { envoy_dynamic_module_callback_http_get_headers_size(self.0, REQUEST_HEADERS) };
         with_room(count, |room| {
-            // SAFETY: there is room for as many as Envoy has said.
+            // SAFETY: there is room for the number reported by Envoy.
             let are_there = unsafe {
                 let out = room.as_mut_ptr().cast();
                 envoy_dynamic_module_callback_http_get_headers(self.0, REQUEST_HEADERS, out)
@@ -175,7 +175,7 @@ impl<'h> Filter<'h> {
     pub(crate) fn header(self, name: &str) -> &'h [u8] {
         let mut value = Buffer::EMPTY;
         let name = Buffer::of(name.as_bytes());
-        // SAFETY: it is the request of the hook that runs, whose headers do not change before it returns.
+        // SAFETY: it is the request of the running hook, and its headers do not change before the hook returns.
         unsafe {
             envoy_dynamic_module_callback_http_get_header(
                 self.0,
@@ -197,7 +197,7 @@ impl<'h> Filter<'h> {
         body: &[u8],
         details: &str,
     ) {
-        // SAFETY: all of it lives for the call; a header that goes out is a raw one.
+        // SAFETY: all arguments live for the call; `Header` is a transparent `RawHeader`.
         unsafe {
             envoy_dynamic_module_callback_http_send_response(
                 self.0,
@@ -210,42 +210,42 @@ impl<'h> Filter<'h> {
         }
     }
 
-    /// Lets a request that waits go on to the next filter.
+    /// Continues a waiting request with the next filter.
     pub(crate) fn continue_decoding(self) {
-        // SAFETY: it is the request of the hook that runs.
+        // SAFETY: it is the request of the running hook.
         unsafe { envoy_dynamic_module_callback_http_filter_continue_decoding(self.0) }
     }
 
-    /// The parts of the body: what is buffered, and what the hook is for, unless that is the same because a filter in front has
-    /// buffered it.
+    /// The parts of the body: the buffered one and the received one, or only one of them if a previous filter has buffered the body
+    /// and both are identical.
     fn body_parts(self) -> impl Iterator<Item = Body> {
-        // SAFETY: it is the request of the hook that runs.
+        // SAFETY: it is the request of the running hook.
         let is_same =
             unsafe { envoy_dynamic_module_callback_http_received_buffered_request_body(self.0) };
         let received = (!is_same).then_some(Body::Received);
         [Body::Buffered].into_iter().chain(received)
     }
 
-    /// How many bytes of the body of the request there are, with those that the hook is for.
+    /// Length of the body so far, including the part passed to the hook.
     pub(crate) fn body_length(self) -> usize {
         self.body_parts()
-            // SAFETY: it is the request of the hook that runs.
+            // SAFETY: it is the request of the running hook.
             .map(|body| unsafe {
                 envoy_dynamic_module_callback_http_get_body_size(self.0, body as u32)
             })
             .sum()
     }
 
-    /// The body of the request, as far as it is there, and at most `limit` bytes of it.
+    /// The body received so far, at most `limit` bytes of it.
     pub(crate) fn body(self, limit: usize) -> Vec<u8> {
         let mut bytes = Vec::new();
         for body in self.body_parts() {
-            // SAFETY: it is the request of the hook that runs.
+            // SAFETY: it is the request of the running hook.
             let count = unsafe {
                 envoy_dynamic_module_callback_http_get_body_chunks_size(self.0, body as u32)
             };
             let mut chunks = vec![Buffer::EMPTY; count];
-            // SAFETY: there is room for as many as Envoy has said, and they are there until the hook returns.
+            // SAFETY: there is room for the number reported by Envoy, and the chunks are valid until the hook returns.
             unsafe {
                 let out = chunks.as_mut_ptr();
                 if envoy_dynamic_module_callback_http_get_body_chunks(self.0, body as u32, out) {
@@ -262,7 +262,7 @@ impl<'h> Filter<'h> {
     /// Sets the dynamic metadata `edgelink:{key}` of the request.
     pub(crate) fn set_metadata(self, key: &str, value: &[u8]) {
         let [namespace, key, value] = [b"edgelink", key.as_bytes(), value].map(Buffer::of);
-        // SAFETY: all of it lives for the call.
+        // SAFETY: all arguments live for the call.
         unsafe {
             envoy_dynamic_module_callback_http_set_dynamic_metadata_string(
                 self.0, namespace, key, value,
@@ -270,10 +270,10 @@ impl<'h> Filter<'h> {
         }
     }
 
-    /// The address that Envoy holds for the client's, with its port; empty if there is none.
+    /// The address of the client as determined by Envoy, with its port; empty if there is none.
     pub(crate) fn client_address(self) -> &'h [u8] {
         let mut address = Buffer::EMPTY;
-        // SAFETY: it is the request of the hook that runs, which keeps its connection for as long.
+        // SAFETY: it is the request of the running hook, and its connection lives as long.
         unsafe {
             envoy_dynamic_module_callback_http_filter_get_attribute_string(
                 self.0,
@@ -284,17 +284,17 @@ impl<'h> Filter<'h> {
         }
     }
 
-    /// What wakes the request.
+    /// A scheduler that wakes the request.
     pub(crate) fn scheduler(self) -> Scheduler {
-        // SAFETY: it is the request of the hook that runs.
+        // SAFETY: it is the request of the running hook.
         Scheduler(unsafe { envoy_dynamic_module_callback_http_filter_scheduler_new(self.0) })
     }
 }
 
-/// Has the hook for events of a request called on the thread of its worker. An event for a request that has ended is dropped.
+/// Schedules the event hook of a request on the thread of its worker. Events for requests that have ended are dropped.
 pub(crate) struct Scheduler(Object);
 
-// SAFETY: Envoy takes events from any thread; that is what it is for.
+// SAFETY: Envoy accepts events from any thread; schedulers exist for that.
 unsafe impl Send for Scheduler {}
 
 impl Scheduler {
@@ -304,13 +304,13 @@ impl Scheduler {
     }
 }
 
-/// What a request is woken for.
+/// Reason to wake a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub(crate) enum Wake {
-    /// Something has happened to it.
+    /// The request has an event.
     Event = 0,
-    /// Its worker has no more requests at hand: from that very worker, an event comes behind those that are.
+    /// Its worker has processed all requests at hand: an event scheduled from the same worker arrives behind them.
     Flush = 1,
 }
 
@@ -334,15 +334,15 @@ pub(crate) enum MetricKind {
 }
 
 impl Configuration<'_> {
-    /// What wakes the main thread.
+    /// A scheduler that wakes the main thread.
     pub(crate) fn scheduler(self) -> MainScheduler {
-        // SAFETY: it is the configuration of the hook that runs.
+        // SAFETY: it is the configuration of the running hook.
         let scheduler =
             unsafe { envoy_dynamic_module_callback_http_filter_config_scheduler_new(self.0) };
         MainScheduler(scheduler)
     }
 
-    /// Sends a request to a cluster. The number of it, by which its end is told; `None` if Envoy does not send it.
+    /// Sends a request to a cluster. Returns the id of the callout, which its completion refers to; `None` if Envoy refuses.
     pub(crate) fn http_callout(
         self,
         cluster: &str,
@@ -351,7 +351,7 @@ impl Configuration<'_> {
         timeout_millis: u32,
     ) -> Option<u64> {
         let mut id = 0;
-        // SAFETY: all of it lives for the call; a header that goes out is a raw one.
+        // SAFETY: all arguments live for the call; `Header` is a transparent `RawHeader`.
         let result = unsafe {
             envoy_dynamic_module_callback_http_filter_config_http_callout(
                 self.0,
@@ -382,12 +382,12 @@ impl Configuration<'_> {
             .collect();
         let (labels, count) = pointer(&labels);
         let name = Buffer::of(name.as_bytes());
-        // SAFETY: all of it lives for the call.
+        // SAFETY: all arguments live for the call.
         let result = unsafe { define(self.0, name, labels, count, &raw mut id) };
         (result == SUCCESS).then_some(id)
     }
 
-    /// Adds to a counter or a gauge, from a gauge also less than nothing.
+    /// Adds to a counter or a gauge; negative values are for gauges.
     pub(crate) fn add(self, kind: MetricKind, id: usize, labels: &[String], by: i64) {
         let change = match kind {
             MetricKind::Counter => {
@@ -407,7 +407,7 @@ impl Configuration<'_> {
         self.change(change, id, &[], value);
     }
 
-    /// Puts a value into a histogram.
+    /// Records a value in a histogram.
     pub(crate) fn record(self, id: usize, labels: &[String], value: u64) {
         let change = envoy_dynamic_module_callback_http_filter_config_record_histogram_value;
         self.change(change, id, labels, value);
@@ -425,15 +425,15 @@ impl Configuration<'_> {
             .map(|label| Buffer::of(label.as_bytes()))
             .collect();
         let (labels, count) = pointer(&labels);
-        // SAFETY: all of it lives for the call.
+        // SAFETY: all arguments live for the call.
         unsafe { change(self.0, id, labels, count, value) };
     }
 }
 
-/// Has the hook for events of a configuration called on the main thread.
+/// Schedules the event hook of a configuration on the main thread.
 pub(crate) struct MainScheduler(Object);
 
-// SAFETY: Envoy takes events from any thread; that is what it is for.
+// SAFETY: Envoy accepts events from any thread; schedulers exist for that.
 unsafe impl Send for MainScheduler {}
 
 impl MainScheduler {
@@ -457,7 +457,7 @@ fn pointer(labels: &[Buffer]) -> (*const Buffer, usize) {
     }
 }
 
-/// Lends room for so many headers, on the stack unless they are many.
+/// Provides a buffer for `count` headers, on the stack unless they are many.
 #[inline(always)]
 fn with_room(count: usize, act: impl FnOnce(&mut [MaybeUninit<RawHeader>])) {
     const FEW: usize = 32;
@@ -468,7 +468,7 @@ fn with_room(count: usize, act: impl FnOnce(&mut [MaybeUninit<RawHeader>])) {
     }
 }
 
-/// Writes headers as proxy-wasm has them: their number, the lengths of names and values, and those, each with a zero behind it.
+/// Encodes headers like proxy-wasm: their number, the lengths of names and values, and the NUL-terminated names and values.
 #[inline(always)]
 fn encode(headers: &[RawHeader], map: &mut Vec<u8>) {
     let length = |length: usize| (length as u32).to_le_bytes();
@@ -479,7 +479,7 @@ fn encode(headers: &[RawHeader], map: &mut Vec<u8>) {
     }
     for header in headers {
         for text in [header.name, header.value] {
-            // SAFETY: Envoy has just written it, and keeps it until the hook returns.
+            // SAFETY: Envoy has just written the buffer, and keeps it until the hook returns.
             map.extend_from_slice(unsafe { text.bytes() });
             map.push(0);
         }

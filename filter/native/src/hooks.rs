@@ -1,4 +1,4 @@
-//! The hooks: what Envoy calls. Each catches panics. Those that are there because Envoy insists on them do nothing.
+//! The hooks: functions called by Envoy. Each catches panics. Hooks that Envoy requires and the module does not need do nothing.
 
 #![allow(unsafe_code)]
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
@@ -44,7 +44,7 @@ extern "C" fn envoy_dynamic_module_on_http_filter_config_new(
     json: Buffer,
 ) -> *const c_void {
     let (is_validated, workers) = {
-        // SAFETY: both may be asked on the main thread, which this is.
+        // SAFETY: both may be called on the main thread, on which this hook runs.
         unsafe {
             (
                 abi::envoy_dynamic_module_callback_is_validation_mode(),
@@ -53,7 +53,7 @@ extern "C" fn envoy_dynamic_module_on_http_filter_config_new(
         }
     };
     let begun = caught("config_new", || {
-        // SAFETY: both are there until the hook returns.
+        // SAFETY: both are valid until the hook returns.
         let (name, json) = unsafe { (name.bytes(), json.bytes()) };
         let envoy = Configuration(envoy, PhantomData);
         main_thread::begin(envoy, name, json, (is_validated, workers))
@@ -64,10 +64,10 @@ extern "C" fn envoy_dynamic_module_on_http_filter_config_new(
     }
 }
 
-/// A configuration ends. No request belongs to it any more.
+/// A configuration ends. It has no requests any more.
 #[unsafe(no_mangle)]
 extern "C" fn envoy_dynamic_module_on_http_filter_config_destroy(config: *const c_void) {
-    // SAFETY: it was made by the hook above, and Envoy gives it back once.
+    // SAFETY: it was created by the hook above, and Envoy destroys it once.
     let config: Box<Config> = unsafe { Box::from_raw(config.cast_mut().cast()) };
     let _counted = caught("config_destroy", || main_thread::end(&config));
 }
@@ -79,7 +79,7 @@ extern "C" fn envoy_dynamic_module_on_http_filter_per_route_config_new(
     json: Buffer,
 ) -> *const c_void {
     let begun = caught("per_route_config_new", || {
-        // SAFETY: it is there until the hook returns.
+        // SAFETY: the text is valid until the hook returns.
         main_thread::begin_route(unsafe { json.bytes() })
     });
     match begun {
@@ -96,7 +96,7 @@ extern "C" fn envoy_dynamic_module_on_http_filter_per_route_config_new(
 #[unsafe(no_mangle)]
 extern "C" fn envoy_dynamic_module_on_http_filter_per_route_config_destroy(route: *const c_void) {
     routes::end(route.addr());
-    // SAFETY: it was made by the hook above, and Envoy gives it back once.
+    // SAFETY: it was created by the hook above, and Envoy destroys it once.
     let route: Box<RouteConfig> = unsafe { Box::from_raw(route.cast_mut().cast()) };
     let _counted = caught("per_route_config_destroy", || {
         process::forget_route(&route);
@@ -110,7 +110,7 @@ extern "C" fn envoy_dynamic_module_on_http_filter_config_scheduled(
     config: *const c_void,
     _event: u64,
 ) {
-    // SAFETY: Envoy calls this between the begin and the end of the configuration.
+    // SAFETY: Envoy calls this only while the configuration exists.
     let config: &Config = unsafe { &*config.cast() };
     let done = caught("config_scheduled", || {
         main_thread::scheduled(Configuration(envoy, PhantomData), config);
@@ -132,10 +132,10 @@ extern "C" fn envoy_dynamic_module_on_http_filter_config_http_callout_done(
     body: *const Buffer,
     body_count: usize,
 ) {
-    // SAFETY: Envoy calls this between the begin and the end of the configuration.
+    // SAFETY: Envoy calls this only while the configuration exists.
     let config: &Config = unsafe { &*config.cast() };
     let done = caught("config_http_callout_done", || {
-        // SAFETY: all of it is there until the hook returns.
+        // SAFETY: all arguments are valid until the hook returns.
         let (headers, body) = unsafe { (slice(headers, header_count), slice(body, body_count)) };
         let header = |name: &str| {
             // SAFETY: as above.
@@ -173,16 +173,16 @@ extern "C" fn envoy_dynamic_module_on_http_filter_new(
     // SAFETY: a configuration outlives its requests.
     let config: &Config = unsafe { &*config.cast() };
     let stream = caught("new", || Rc::new(Stream::new(config)));
-    // What has panicked here can be a request all the same: the edge is asked in the next hook.
+    // A request survives a panic here: the edge is not involved before the next hook.
     let stream = stream.unwrap_or_else(|_| Rc::new(Stream::new(config)));
     Rc::into_raw(stream).cast()
 }
 
 /// # Safety
-/// It was made by the hook above and not given back yet.
+/// It must have been created by the hook above and not destroyed yet.
 unsafe fn borrow(stream: *const c_void) -> Rc<Stream> {
     let stream = stream.cast();
-    // SAFETY: the caller says so. What this hook calls may end the stream, so it is held beside Envoy's.
+    // SAFETY: guaranteed by the caller. The hook may end the stream, so it holds a reference beside Envoy's.
     unsafe {
         Rc::<Stream>::increment_strong_count(stream);
         Rc::from_raw(stream)
@@ -190,21 +190,21 @@ unsafe fn borrow(stream: *const c_void) -> Rc<Stream> {
 }
 
 /// # Safety
-/// They are there for `'h`.
+/// The elements must be valid for `'h`.
 unsafe fn slice<'h, T>(start: *const T, count: usize) -> &'h [T] {
     if start.is_null() || count == 0 {
         return &[];
     }
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { std::slice::from_raw_parts(start, count) }
 }
 
-/// The configuration of a route is of another module.
+/// The configuration of a route belongs to another module.
 struct OfAnother;
 
-/// The configuration of the route of a request, if that has one.
+/// The configuration of a request's route, if it has one.
 fn route_of(filter: Filter<'_>) -> Result<Option<&RouteConfig>, OfAnother> {
-    // SAFETY: it is the request of the hook that runs.
+    // SAFETY: it is the request of the running hook.
     let route =
         unsafe { abi::envoy_dynamic_module_callback_get_most_specific_route_config(filter.0) };
     if route.is_null() {
@@ -213,11 +213,11 @@ fn route_of(filter: Filter<'_>) -> Result<Option<&RouteConfig>, OfAnother> {
     if !routes::is_ours(route.addr()) {
         return Err(OfAnother);
     }
-    // SAFETY: it was made by the hook for its begin, and Envoy keeps it until the hook that runs returns.
+    // SAFETY: it was created by the hook for new configurations, and Envoy keeps it until the running hook returns.
     Ok(Some(unsafe { &*route.cast() }))
 }
 
-/// The headers of a request are there.
+/// The headers of a request have arrived.
 #[unsafe(no_mangle)]
 extern "C" fn envoy_dynamic_module_on_http_filter_request_headers(
     filter: Object,
@@ -240,7 +240,7 @@ extern "C" fn envoy_dynamic_module_on_http_filter_request_headers(
         .of_headers()
 }
 
-/// A part of the body of a request is there.
+/// A part of the body of a request has arrived.
 #[unsafe(no_mangle)]
 extern "C" fn envoy_dynamic_module_on_http_filter_request_body(
     filter: Object,
@@ -255,7 +255,7 @@ extern "C" fn envoy_dynamic_module_on_http_filter_request_body(
         .of_rest()
 }
 
-/// The trailers of a request are there, behind its body.
+/// The trailers of a request have arrived, behind its body.
 #[unsafe(no_mangle)]
 extern "C" fn envoy_dynamic_module_on_http_filter_request_trailers(
     filter: Object,
@@ -269,7 +269,7 @@ extern "C" fn envoy_dynamic_module_on_http_filter_request_trailers(
         .of_rest()
 }
 
-/// A request that waits was woken.
+/// A waiting request was woken.
 #[unsafe(no_mangle)]
 extern "C" fn envoy_dynamic_module_on_http_filter_scheduled(
     filter: Object,
@@ -296,15 +296,15 @@ extern "C" fn envoy_dynamic_module_on_http_filter_stream_complete(
 ) {
 }
 
-/// Envoy gives a request back.
+/// Envoy destroys a request.
 #[unsafe(no_mangle)]
 extern "C" fn envoy_dynamic_module_on_http_filter_destroy(stream: *const c_void) {
-    // SAFETY: it was made by the hook for its begin, and Envoy gives it back once.
+    // SAFETY: it was created by the hook for new requests, and Envoy destroys it once.
     let stream = unsafe { Rc::<Stream>::from_raw(stream.cast()) };
     let _counted = caught("destroy", || stream::on_end(&stream));
 }
 
-/// Hooks that Envoy insists on and that go on.
+/// Hooks that Envoy requires and that continue.
 macro_rules! passing {
     ($($name:ident($($argument:ty),*);)+) => {$(
         #[unsafe(no_mangle)]
@@ -320,7 +320,7 @@ passing! {
     envoy_dynamic_module_on_http_filter_response_trailers(Object, *const c_void);
 }
 
-/// Hooks that Envoy insists on, for what the module does not use.
+/// Hooks that Envoy requires for features the module does not use.
 macro_rules! unused {
     ($($name:ident($($argument:ty),*);)+) => {$(
         #[unsafe(no_mangle)]

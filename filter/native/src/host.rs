@@ -1,4 +1,4 @@
-//! The host of the logic: what it needs of Envoy, gathered until the main thread does it, and what the process has itself.
+//! The host of the logic: work for Envoy, queued for the main thread, and services of the process itself.
 
 use crate::abi::{self, Filter, Level};
 use crate::metrics::Changes;
@@ -16,30 +16,30 @@ use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// What the edge has of its host at any time.
+/// The part of the edge's host that is available at any time.
 pub(crate) struct Host {
-    /// Takes what comes from Redis.
+    /// Receives data from Redis.
     receiver: &'static dyn Receiver,
-    /// What workers of other hosts share. Here it holds next to nothing: there is one edge.
+    /// The shared data of other hosts' workers. Almost empty here, because there is only one edge.
     shared: HashMap<String, (Vec<u8>, u32)>,
     changes: Changes,
-    /// Whether Envoy has a feed lag: of this edge, or perhaps of the one before.
+    /// True if Envoy may have a feed lag, of this edge or of the previous one.
     has_feed_lag: bool,
     orders: Vec<Order>,
-    /// Whether the main thread was woken for them.
+    /// True if the main thread was woken for the orders.
     pub(crate) is_main_thread_woken: bool,
     /// The callouts under way.
     sent: HashMap<Call, Sent>,
-    /// Until when lookups are not put together.
+    /// End of the period in which lookups are not batched.
     alone_until: Moment,
-    /// Where Redis is.
+    /// The settings of Redis.
     pub(crate) redis: Option<RedisSettings>,
-    /// At most one stands; one that is given up may be beside it for a moment.
+    /// At most one live connection; an abandoned one may exist beside it for a moment.
     connections: HashMap<StreamToken, Connection>,
 }
 
 impl Host {
-    /// How long lookups are not put together once a request for several was not answered.
+    /// Milliseconds for which lookups are not batched after a batch was refused.
     const ALONE_MILLIS: u64 = 60_000;
 
     pub(crate) fn new(receiver: &'static dyn Receiver) -> Self {
@@ -57,7 +57,7 @@ impl Host {
         }
     }
 
-    /// A number that no callout and no connection has, those of an edge before a panic included.
+    /// A token that is unique among callouts and connections, including those of an edge before a panic.
     pub(crate) fn next_token() -> Token {
         static LAST: AtomicU32 = AtomicU32::new(0);
         LAST.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
@@ -71,7 +71,7 @@ impl Host {
         !self.orders.is_empty() || !self.changes.is_empty()
     }
 
-    /// How far the feed is behind; `None` without one, which is said once, as 0.
+    /// Records the lag of the feed; `None`, without a feed, is reported once, as 0.
     pub(crate) fn note_feed_lag(&mut self, millis: Option<u64>) {
         let had_feed_lag = std::mem::replace(&mut self.has_feed_lag, millis.is_some());
         if millis.is_some() || had_feed_lag {
@@ -79,18 +79,18 @@ impl Host {
         }
     }
 
-    /// How old the oldest record is that a cache has answered with since the last time; `None` if none has.
+    /// Records the age of the oldest record served by a cache since the last call; `None` if there was none.
     pub(crate) fn note_record_age(&mut self, millis: Option<u64>) {
         self.changes.record_age_millis = self.changes.record_age_millis.max(millis);
     }
 
-    /// Whether there is something for the main thread that it was not woken for.
+    /// True if there is work for the main thread that it was not woken for.
     #[inline(always)]
     pub(crate) fn wants_main_thread(&self) -> bool {
         !self.is_main_thread_woken && self.has_orders()
     }
 
-    /// What the main thread has to do: callouts, each for the orders that it was made of, and changes of metrics.
+    /// Takes the work of the main thread: orders, grouped by callout, and changes of metrics.
     pub(crate) fn take_orders(&mut self, now: Moment) -> (Vec<Vec<Order>>, Changes) {
         self.is_main_thread_woken = false;
         let orders = std::mem::take(&mut self.orders);
@@ -102,7 +102,7 @@ impl Host {
         (orders, std::mem::take(&mut self.changes))
     }
 
-    /// Requests for several keys are not answered: each is asked for alone.
+    /// Disables batches for a while after one was refused, and queues its orders singly.
     pub(crate) fn ask_alone(&mut self, orders: Vec<Order>, now: Moment) {
         self.alone_until = now.after(Self::ALONE_MILLIS);
         self.orders.extend(orders);
@@ -113,22 +113,22 @@ impl Host {
         std::mem::take(&mut self.changes)
     }
 
-    /// Those of the edge before.
+    /// Takes over the changes of the previous edge.
     pub(crate) fn put_changes(&mut self, changes: Changes) {
         self.changes = changes;
     }
 
-    /// Envoy has taken a callout.
+    /// Envoy has accepted a callout.
     pub(crate) fn on_sent(&mut self, call: Call, sent: Sent) {
         self.sent.insert(call, sent);
     }
 
-    /// What a callout is for.
+    /// The content of a callout.
     pub(crate) fn sent(&self, call: Call) -> Option<&Sent> {
         self.sent.get(&call)
     }
 
-    /// The callout has ended. `None` if it is of an edge before.
+    /// The callout has ended. `None` if it belongs to a previous edge.
     pub(crate) fn on_callout_end(&mut self, call: Call) -> Option<Sent> {
         self.sent.remove(&call)
     }
@@ -202,7 +202,7 @@ impl Log for Host {
     }
 }
 
-/// The client of the request of a hook.
+/// The client of a hook's request.
 pub(crate) struct Client<'h>(pub(crate) Filter<'h>);
 
 impl Clients for Client<'_> {
@@ -224,7 +224,7 @@ impl Clients for Client<'_> {
     }
 }
 
-/// The host while a request is at hand.
+/// The host while a request is being processed.
 pub(crate) struct Visited<'a, 'h> {
     pub(crate) host: &'a mut Host,
     pub(crate) client: Client<'h>,

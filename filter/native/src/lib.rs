@@ -2,14 +2,15 @@
 //!
 //! There is one [`Edge`](edgelink_filter_core::edge::Edge) for the process and not one for each worker: one cache, one feed, one
 //! report of clicks, one connection to Redis. Workers take turns at it, each for less than a microsecond ([`process`]).
-//! What Envoy asks and answers goes three ways:
+//! Work is divided among three kinds of threads:
 //!
-//! - [`stream`]: requests, on the thread of their worker. One that has to wait is woken through its scheduler.
+//! - [`stream`]: requests, on the thread of their worker. A waiting request is woken through its scheduler.
 //! - [`main_thread`]: callouts to the control plane through Envoy's own cluster, with its TLS, its token and its health checks;
 //!   and metrics.
 //! - [`redis`]: the connection to Redis, and the tick, on a thread of the module's own.
 //!
-//! All `unsafe` code is in [`abi`] and [`hooks`]. A panic does not cross it: it costs one request, and the edge begins again, empty.
+//! All `unsafe` code is in [`abi`] and [`hooks`]. A panic does not cross the ABI: it costs one request, and the edge restarts
+//! empty.
 
 #![deny(unsafe_code)]
 #![cfg_attr(

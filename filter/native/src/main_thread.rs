@@ -1,4 +1,4 @@
-//! What is done on Envoy's main thread: configurations begin and end, callouts are made and end, metrics are handed over.
+//! Work on Envoy's main thread: begin and end of configurations, callouts, and updates of metrics.
 
 use crate::abi::{self, Configuration, Level};
 use crate::metrics::Metrics;
@@ -12,14 +12,14 @@ use edgelink_wire::clicks::VisitorKeys;
 use edgelink_wire::{LinkAnswer, link_batch};
 use zeroize::Zeroize;
 
-/// A callout for several lookups has ended. If what came back is no answer to it, all of them have failed.
+/// A callout for several lookups has ended. If the response is not a valid answer to it, all of them have failed.
 fn end_batch(config: &Config, orders: Vec<Order>, end: &CalloutEnd<'_>) {
     let is_ours = end.content_type == link_batch::MEDIA_TYPE.as_bytes();
     let answers = match end.status {
         b"200" if is_ours => link_batch::read(&end.body, orders.len()).ok(),
         _ => None,
     };
-    // Each has a turn of its own: a panic over one answer loses no other one that came before.
+    // Each has a turn of its own: a panic over one answer does not lose the earlier ones.
     let respond = |order: &Order, response: Response<'_>| {
         let _counted = config
             .process
@@ -57,8 +57,8 @@ fn end_batch(config: &Config, orders: Vec<Order>, end: &CalloutEnd<'_>) {
     }
 }
 
-/// Whether an answer to a request for several lookups says that there are none: it is from an earlier version, or from a proxy in
-/// front. Answers that a request for one may have as well say nothing of that.
+/// True if the status of a batch means that batches are not supported, by an earlier version or a proxy in front. Statuses that
+/// also occur for single lookups do not count.
 fn is_refused(status: &[u8]) -> bool {
     match status {
         b"200" | b"501" => true,
@@ -67,7 +67,7 @@ fn is_refused(status: &[u8]) -> bool {
     }
 }
 
-/// A configuration begins. `None` if it is wrong; the log names the fields.
+/// A configuration begins. `None` if it is invalid; the log names the fields.
 pub(crate) fn begin(
     envoy: Configuration<'_>,
     name: &[u8],
@@ -103,7 +103,7 @@ pub(crate) fn end(config: &Config) {
     }
 }
 
-/// The configuration of a route begins. `None` if it is wrong; the log names the fields.
+/// The configuration of a route begins. `None` if it is invalid; the log names the fields.
 pub(crate) fn begin_route(json: &[u8]) -> Option<RouteConfig> {
     match Route::parse(json) {
         Ok(route) => Some(RouteConfig::new(route)),
@@ -114,7 +114,7 @@ pub(crate) fn begin_route(json: &[u8]) -> Option<RouteConfig> {
     }
 }
 
-/// There is something to do.
+/// Does the queued work: metrics and callouts.
 pub(crate) fn scheduled(envoy: Configuration<'_>, config: &Config) {
     let Some((orders, changes)) = config.process.take_orders(config.root) else {
         return;
@@ -130,7 +130,7 @@ pub(crate) fn scheduled(envoy: Configuration<'_>, config: &Config) {
             (orders, made.ok().flatten())
         })
         .collect();
-    // A panic is counted, and the edge that it ends forgets its callouts.
+    // A panic is counted, and the edge that it ends loses its callouts.
     let _counted = config.process.with(|worker| {
         for (orders, id) in made {
             match id {
@@ -141,14 +141,14 @@ pub(crate) fn scheduled(envoy: Configuration<'_>, config: &Config) {
     });
 }
 
-/// The hook has panicked: what it was called for is still to be done.
+/// The hook has panicked: its work is scheduled again.
 pub(crate) fn schedule_again(config: &Config) {
     let _counted = config
         .process
         .with(|worker| worker.host.is_main_thread_woken = false);
 }
 
-/// How many bytes the body of the answer to a callout may have; 0 if it is not known.
+/// The longest permitted body of the answer to a callout, in bytes; 0 if the callout is unknown.
 pub(crate) fn body_limit(config: &Config, id: u64) -> usize {
     let call = (config.root, id);
     let limit = config.process.with(|worker| worker.body_limit(call));

@@ -1,11 +1,11 @@
-//! Metrics with labels: gathered under the lock of the process, and handed over on the main thread.
+//! Metrics with labels: collected under the lock of the process, and passed to Envoy on the main thread.
 
 use crate::abi::{Configuration, MetricKind};
 use crate::panics;
 use edgelink_filter_core::metrics::{self, Metric, Series};
 use std::collections::HashMap;
 
-/// The metrics as a configuration has defined them, each at the place of [`Metric::index`].
+/// The metrics defined by a configuration, each at its [`Metric::index`].
 pub(crate) struct Metrics {
     defined: Vec<Option<Defined>>,
     /// `edgelink.panics`.
@@ -23,15 +23,15 @@ struct Defined {
     values: Vec<String>,
 }
 
-/// What has changed since the last time.
+/// Changes since the last call.
 #[derive(Default)]
 pub(crate) struct Changes {
     /// By metric.
     added: Vec<(Metric, i64)>,
     recorded: Vec<(Metric, u64)>,
-    /// How far the feed is behind.
+    /// Lag of the feed.
     pub(crate) feed_lag_millis: Option<u64>,
-    /// How old the oldest record is that a cache has answered with.
+    /// Age of the oldest record served by a cache.
     pub(crate) record_age_millis: Option<u64>,
 }
 
@@ -53,7 +53,7 @@ impl Changes {
 }
 
 impl Metrics {
-    /// Defines them. One that Envoy refuses is not counted; the rest works.
+    /// Defines the metrics. A metric refused by Envoy is not counted; the rest works.
     pub(crate) fn define(envoy: Configuration<'_>) -> Self {
         let mut ids = HashMap::new();
         let define = |metric: Metric| {
@@ -73,7 +73,7 @@ impl Metrics {
                 id: id?,
                 values,
             };
-            // Envoy keeps a value for as long as a configuration has used it: this one takes it over from the one before.
+            // Envoy keeps a value as long as a configuration uses it: this one takes it over from the previous configuration.
             if !matches!(kind, MetricKind::Histogram) {
                 envoy.add(kind, defined.id, &defined.values, 0);
             }
@@ -91,7 +91,7 @@ impl Metrics {
         }
     }
 
-    /// Hands changes over.
+    /// Passes changes to Envoy.
     pub(crate) fn apply(&self, envoy: Configuration<'_>, changes: Changes) {
         let defined = |metric: Metric| self.defined.get(metric.index())?.as_ref();
         for (metric, by) in changes.added {

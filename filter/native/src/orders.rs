@@ -1,4 +1,4 @@
-//! Callouts to the control plane, from the edge that wants them to the main thread that makes them, and back.
+//! Callouts to the control plane, from the edge that orders them to the main thread that sends them, and back.
 
 use crate::abi::{Configuration, Header};
 use edgelink_filter_core::control_plane::callout::{Callout, UnlockCallout};
@@ -9,27 +9,27 @@ use edgelink_filter_core::settings::Settings;
 use edgelink_wire::link_batch;
 use std::sync::Arc;
 
-/// A callout that is to be made.
+/// A callout to be sent.
 pub(crate) struct Order {
-    /// The number by which the edge knows it.
+    /// The number by which the edge identifies it.
     pub(crate) token: Token,
     pub(crate) request: Request,
-    /// Whether it is not to be put together with others.
+    /// True if it must not be batched with others.
     pub(crate) is_alone: bool,
     pub(crate) settings: Arc<Settings>,
     pub(crate) edge_name: Option<Arc<str>>,
 }
 
-/// What the control plane is asked.
+/// A request to the control plane.
 pub(crate) enum Request {
-    /// For a link, or for visits; with the trace that it is part of.
+    /// Lookup of a link, or lease of uses; with its trace, if it has one.
     Lookup(Callout, Option<Box<str>>),
     Background(BackgroundCallout),
     Form(UnlockCallout),
 }
 
 impl Order {
-    /// Makes it. Envoy's number of it; `None` if Envoy does not.
+    /// Sends the callout. Returns its id at Envoy; `None` if Envoy refuses.
     pub(crate) fn make(&self, envoy: Configuration<'_>) -> Option<u64> {
         let settings = &*self.settings;
         let request = match &self.request {
@@ -44,7 +44,7 @@ impl Order {
         call(envoy, settings, &request)
     }
 
-    /// The line of its key, if it may be asked for together with others. One that is part of a trace is asked for alone.
+    /// The line of its key, if it may be batched with others. A request with a trace is sent alone.
     fn line(&self) -> Option<&str> {
         match &self.request {
             Request::Lookup(callout, None) if !self.is_alone => callout.line(),
@@ -52,7 +52,7 @@ impl Order {
         }
     }
 
-    /// Whether another one may be part of the same request.
+    /// True if both may be part of one request.
     fn may_share(&self, other: &Self) -> bool {
         self.line().is_some()
             && other.line().is_some()
@@ -69,7 +69,7 @@ fn call(envoy: Configuration<'_>, settings: &Settings, request: &Outgoing<'_>) -
     envoy.http_callout(cluster, &headers, request.body, request.timeout_millis)
 }
 
-/// Makes one callout for several lookups.
+/// Sends one callout for several lookups.
 pub(crate) fn make_batch(envoy: Configuration<'_>, orders: &[Order]) -> Option<u64> {
     let settings = &*orders.first()?.settings;
     let lines: Vec<_> = orders.iter().filter_map(Order::line).collect();
@@ -81,7 +81,7 @@ pub(crate) fn make_batch(envoy: Configuration<'_>, orders: &[Order]) -> Option<u
     )
 }
 
-/// Puts orders that may be part of one request together.
+/// Groups orders that may share a request.
 pub(crate) fn gather(orders: Vec<Order>) -> Vec<Vec<Order>> {
     let mut gathered: Vec<Vec<Order>> = Vec::with_capacity(orders.len());
     let mut open = None;
@@ -102,13 +102,13 @@ pub(crate) fn gather(orders: Vec<Order>) -> Vec<Vec<Order>> {
     gathered
 }
 
-/// A callout: Envoy's number of it, with the root that it was made in.
+/// A callout: its id at Envoy, and the root in which it was sent.
 pub(crate) type Call = (RootId, u64);
 
-/// What a callout is for.
+/// The content of a callout that was sent.
 pub(crate) enum Sent {
     One(Token),
-    /// Lookups of several keys, in the order in which they are answered.
+    /// Lookups of several keys, in the order of their answers.
     Batch(Vec<Order>),
 }
 
@@ -121,7 +121,7 @@ impl Sent {
     }
 }
 
-/// How a callout has ended. Without an answer all of it is empty.
+/// The result of a callout. All fields are empty without an answer.
 #[derive(Default)]
 pub(crate) struct CalloutEnd<'a> {
     pub(crate) status: &'a [u8],

@@ -1,23 +1,23 @@
-//! Panics, which may not cross the ABI: Envoy is not made for them.
+//! Panics, which must not cross the ABI: Envoy cannot handle them.
 
 use crate::abi::{self, Level};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// There was a panic.
+/// A panic was caught.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Panicked;
 
-/// All panics so far.
+/// Number of panics not taken yet.
 static PANICS: AtomicU64 = AtomicU64::new(0);
 
-/// Panics since this was last called.
+/// Number of panics since the last call.
 pub(crate) fn take() -> u64 {
     PANICS.swap(0, Ordering::Relaxed)
 }
 
-/// Does it; a panic is logged and counted.
+/// Runs `act`; a panic is logged and counted.
 #[inline(always)]
 pub(crate) fn catch<R>(act: impl FnOnce() -> R) -> Result<R, Panicked> {
     catch_unwind(AssertUnwindSafe(act)).map_err(|panic| note(&*panic))
@@ -28,7 +28,7 @@ fn note(panic: &(dyn Any + Send)) -> Panicked {
     PANICS.fetch_add(1, Ordering::Relaxed);
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    let text = text.unwrap_or("of no message");
+    let text = text.unwrap_or("no message");
     abi::log(
         Level::Error,
         &format!("edgelink: a panic was caught: {text}"),
@@ -36,15 +36,15 @@ fn note(panic: &(dyn Any + Send)) -> Panicked {
     Panicked
 }
 
-/// Panics if a test has asked for a panic in that hook.
+/// Panics in hooks, requested by tests.
 #[cfg(test)]
 pub(crate) mod asked {
     use std::sync::Mutex;
 
-    /// The hook, and whether it is to panic each time.
+    /// The hook, and a flag to panic on every call.
     static HOOK: Mutex<(String, bool)> = Mutex::new((String::new(), false));
 
-    /// The header of a request with the hook that is to panic when it is called next.
+    /// The header of a request that names the hook to panic on its next call.
     pub(crate) const HEADER: &str = "x-edgelink-panic";
 
     fn hook() -> std::sync::MutexGuard<'static, (String, bool)> {
@@ -52,14 +52,14 @@ pub(crate) mod asked {
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Has the hook of that name panic when it is called next.
+    /// Makes the hook with this name panic on its next call.
     pub(crate) fn arm(name: &[u8]) {
         if !name.is_empty() {
             *hook() = (String::from_utf8_lossy(name).into_owned(), false);
         }
     }
 
-    /// Has it panic each time, until another one is armed.
+    /// Makes the hook panic on every call, until another one is armed.
     pub(crate) fn arm_always(name: &str) {
         *hook() = (name.to_owned(), true);
     }

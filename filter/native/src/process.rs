@@ -1,8 +1,8 @@
-//! The edge of a process, which its workers, the main thread and the thread of the module take turns at.
+//! The edge of a process, shared in turns by its workers, the main thread and the thread of the module.
 //!
-//! A turn is what `Edge` does with one request, one batch of answers or one tick: no system call but a write to Redis that does not
-//! wait, and nothing of Envoy's that could come back here. A panic in a turn ends the edge, and another one begins, empty; requests
-//! that wait are decided again.
+//! A turn is the work of `Edge` for one request, one batch of answers or one tick: no system call except a non-blocking write to
+//! Redis, and no call into Envoy that could reenter. A panic in a turn ends the edge, and a new one begins, empty; waiting requests
+//! are decided again.
 
 use crate::abi::MainScheduler;
 use crate::metrics::{Changes, Metrics};
@@ -20,10 +20,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What Envoy has of a configuration.
+/// A configuration as held by Envoy.
 pub(crate) struct Config {
     pub(crate) process: &'static Process,
-    /// The number by which the edge knows it; none of a configuration that is only validated.
+    /// The number by which the edge identifies it; [`NO_ROOT`] for a configuration that is only validated.
     pub(crate) root: RootId,
     pub(crate) metrics: Metrics,
 }
@@ -31,10 +31,10 @@ pub(crate) struct Config {
 /// The root of a configuration that is only validated.
 pub(crate) const NO_ROOT: RootId = 0;
 
-/// All edges of the process: one for each name that configurations have.
+/// All edges of the process: one for each name of a configuration.
 static PROCESSES: Mutex<Vec<&'static Process>> = Mutex::new(Vec::new());
 
-/// One edge, and what it needs of Envoy.
+/// An edge with its configurations and its tick.
 pub(crate) struct Process {
     name: Box<[u8]>,
     state: Mutex<State>,
@@ -45,36 +45,36 @@ pub(crate) struct Process {
 
 #[derive(Default)]
 struct State {
-    /// `None` without a configuration.
+    /// The edge; `None` without a configuration.
     worker: Option<Worker>,
-    /// In the order in which they came.
+    /// The configurations, oldest first.
     roots: Vec<Root>,
-    /// What the edge knows routes by.
+    /// The roots by which the edge identifies routes.
     views: HashMap<(u64, RootId), View>,
     /// The number of the last root or view.
     last_root: RootId,
     restarts: Restarts,
 }
 
-/// How edges of a process have begun again, and when the next tick may come.
+/// Backoff of restarts: delays ticks after panics.
 ///
-/// A tick, or what the control plane or Redis answers it, may panic each time. Were there no pauses, such an edge would lose its cache
-/// ten times a second, and ask for a snapshot as often. Requests are decided meanwhile.
+/// A tick, or an answer to it from the control plane or Redis, may panic every time. Without pauses such an edge would lose its
+/// cache ten times a second, and request a snapshot as often. Requests are decided in the meantime.
 #[derive(Default)]
 struct Restarts {
-    /// How many followed each other.
+    /// Number of consecutive restarts.
     in_a_row: u32,
     last: Option<Instant>,
     next_tick: Option<Instant>,
 }
 
 impl Restarts {
-    /// Its longest pause is what a request may have to wait for in vain: a tick gives up what is late.
+    /// The longest pause bounds the delay of timeouts: they are enforced by ticks.
     const PAUSES: Bounds = Bounds {
         first_millis: 100,
         cap_millis: 5_000,
     };
-    /// A restart that comes later than this after the one before does not follow it.
+    /// A restart later than this after the previous one starts a new series.
     const ROW_ENDS_AFTER: Duration = Duration::from_secs(60);
 
     fn note(&mut self, now: Instant) {
@@ -85,7 +85,7 @@ impl Restarts {
             1
         };
         self.last = Some(now);
-        // A pause that is not over ends when it was to end: restarts that are not by ticks must not put off the next one for ever.
+        // A running pause is not extended: restarts outside of ticks must not postpone the next tick forever.
         if self.permit_tick(now) {
             let pause = Self::PAUSES.longest_millis(self.in_a_row);
             self.next_tick = now.checked_add(Duration::from_millis(pause));
@@ -110,7 +110,7 @@ struct View {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Panics are caught below the lock.
+    // Panics are caught while the lock is held, so it cannot be poisoned by them.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -122,7 +122,7 @@ pub(crate) fn forget_route(route: &RouteConfig) {
 }
 
 impl Process {
-    /// The one of that name. It lives as long as the program: there are as many as configurations have names.
+    /// The process with this name. It lives as long as the program: there is one for each name of a configuration.
     pub(crate) fn named(name: &[u8]) -> &'static Self {
         let mut processes = lock(&PROCESSES);
         let found = processes.iter().find(|process| *process.name == *name);
@@ -142,7 +142,7 @@ impl Process {
     /// A configuration begins, and is in effect.
     ///
     /// # Errors
-    /// If the edge has panicked over it.
+    /// If the edge panicked.
     pub(crate) fn begin(
         &'static self,
         settings: Settings,
@@ -205,10 +205,10 @@ impl Process {
         }
     }
 
-    /// Lends the edge. `None` if there is none.
+    /// Runs `act` with the edge; `None` if there is none.
     ///
     /// # Errors
-    /// If it has panicked: by then there is another one.
+    /// If it panicked: the edge has been replaced by then.
     #[inline(always)]
     pub(crate) fn with<R>(
         &'static self,
@@ -237,7 +237,7 @@ impl Process {
         }
     }
 
-    /// The same, on a route that has a configuration of its own.
+    /// Runs `act` with the edge, on a route that has a configuration of its own.
     pub(crate) fn with_route<R>(
         &'static self,
         route: &RouteConfig,
@@ -248,7 +248,7 @@ impl Process {
         self.with(|worker| act(worker, view.unwrap_or(root)))
     }
 
-    /// What the main thread has to do for the configuration at hand: nothing if another one is the home of the edge.
+    /// Takes the work of the main thread for a configuration: none if another one is the home of the edge.
     pub(crate) fn take_orders(&self, root: RootId) -> Option<(Vec<Vec<Order>>, Changes)> {
         let mut state = lock(&self.state);
         let worker = state.worker.as_mut()?;
@@ -291,7 +291,7 @@ impl State {
         self.last_root
     }
 
-    /// What the edge knows a route by.
+    /// The root by which the edge identifies a route.
     fn view(&mut self, route: &RouteConfig, root: RootId) -> Option<RootId> {
         let key = (route.id(), root);
         if let Some(view) = self.views.get(&key) {
@@ -316,7 +316,7 @@ impl State {
         }
     }
 
-    /// After a panic: another edge with the same configurations, which decides again about the requests that wait.
+    /// Replaces the edge after a panic: a new one with the same configurations decides the waiting requests again.
     #[cold]
     fn restart(&mut self, process: &'static Process) {
         let Some(before) = self.worker.take() else {
@@ -327,8 +327,8 @@ impl State {
         };
         self.restarts.note(Instant::now());
         let rest = before.into_rest();
-        // A second panic, over the configurations themselves, leaves none: requests pass then, and the next configuration begins
-        // again.
+        // A second panic, over the configurations themselves, leaves no edge: requests pass then, until the next configuration
+        // begins.
         let begun = panics::catch(|| {
             let mut worker = Worker::new(process, &first.settings);
             for root in &self.roots {

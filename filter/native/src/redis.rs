@@ -1,7 +1,7 @@
-//! The thread of the module: the connection to Redis, by TCP or TLS, and whatever else waits.
+//! The thread of the module: the connection to Redis, by TCP or TLS, and other blocking work.
 //!
-//! What is said on the connection is the core's business; here bytes go in and out. What workers send while the thread writes
-//! is written together. Behind a Redis Cluster or Sentinels the bytes are those of [`pool`].
+//! The protocol is the core's concern; this module transports bytes. Messages that workers send while the thread is writing are
+//! coalesced. For a Redis Cluster or Sentinels, [`pool`] handles the bytes.
 
 mod pool;
 
@@ -27,11 +27,14 @@ use tokio_rustls::client::TlsStream;
 /// Bytes that are read at a time.
 const CHUNK: usize = 64 << 10;
 
-/// The thread of the module; `None` if the system gives none.
+/// The thread of the module; `None` if the system cannot create it.
 static RUNTIME: LazyLock<Option<Handle>> = LazyLock::new(|| {
     let begun = begin_runtime();
     if let Err(error) = &begun {
-        abi::log(Level::Error, &format!("edgelink: no thread: {error}"));
+        abi::log(
+            Level::Error,
+            &format!("edgelink: failed to start the module's thread: {error}"),
+        );
     }
     begun.ok()
 });
@@ -42,10 +45,10 @@ fn begin_runtime() -> io::Result<Handle> {
         .build()?;
     let handle = runtime.handle().clone();
     let run = move || {
-        // Woken between two requests of a worker, the thread would find one answer of Redis where there are many a moment later.
+        // If it preempted a worker between two requests, the thread would find one answer of Redis instead of many a moment later.
         if let Err(error) = system::run_as_batch() {
             let line = format!(
-                "edgelink: no SCHED_BATCH for its thread, which interrupts workers: {error}"
+                "edgelink: failed to set SCHED_BATCH; the module's thread may preempt workers: {error}"
             );
             abi::log(Level::Warn, &line);
         }
@@ -57,7 +60,7 @@ fn begin_runtime() -> io::Result<Handle> {
     Ok(handle)
 }
 
-/// Writes what was not written last: attempts fail again and again for the same reason.
+/// Logs a message unless it is the last one again: repeated attempts fail for the same reason.
 fn warn_once(message: String) {
     static LAST: Mutex<String> = Mutex::new(String::new());
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
@@ -67,7 +70,7 @@ fn warn_once(message: String) {
     }
 }
 
-/// Does it on the thread of the module.
+/// Runs the task on the thread of the module.
 pub(crate) fn spawn(task: impl Future<Output = ()> + Send + 'static) -> Option<AbortHandle> {
     let task = RUNTIME.as_ref()?.spawn(task);
     Some(task.abort_handle())
@@ -75,10 +78,10 @@ pub(crate) fn spawn(task: impl Future<Output = ()> + Send + 'static) -> Option<A
 
 /// The edge that a connection is for.
 pub(crate) trait Receiver: Sync {
-    /// Takes bytes that have come. False if the connection is to end.
+    /// Handles received bytes. Returns false to end the connection.
     fn on_data(&'static self, connection: StreamToken, bytes: &[u8]) -> bool;
 
-    /// Takes note that a connection has ended, or could not be made.
+    /// Handles the end of a connection, or a failure to connect.
     fn on_closed(&'static self, connection: StreamToken);
 }
 
@@ -89,17 +92,17 @@ pub(crate) struct Connection {
     task: AbortHandle,
 }
 
-/// The way of bytes from a worker to the socket without a change of threads, while nothing else is on its way.
+/// Fast path of bytes from a worker to the socket without a thread switch, while nothing else is queued.
 #[derive(Default)]
 struct QuickWay {
-    /// There once the connection stands, unless TLS or a pool is in between.
+    /// The socket; set once connected, unless TLS or a pool is in between.
     socket: OnceLock<Arc<TcpStream>>,
-    /// How many messages the thread has to write first.
+    /// Number of messages that the thread has to write first.
     unwritten: AtomicUsize,
 }
 
 impl QuickWay {
-    /// How many of the bytes were written.
+    /// Writes as many bytes as possible without blocking; returns their number.
     fn write(&self, bytes: &[u8]) -> usize {
         let is_free = self.unwritten.load(Ordering::Acquire) == 0;
         let socket = self.socket.get().filter(|_| is_free);
@@ -108,7 +111,7 @@ impl QuickWay {
 }
 
 impl Connection {
-    /// Begins to connect. The edge is told when it has ended, but not if it was dropped.
+    /// Starts connecting. The receiver is notified when the connection has ended, but not if it was dropped.
     pub(crate) fn open(
         receiver: &'static dyn Receiver,
         token: StreamToken,
@@ -133,7 +136,8 @@ impl Connection {
         Some(Self { unsent, way, task })
     }
 
-    /// Sends bytes, once the connection stands. Whether it does, or is made. One call at a time: the edge is lent to one.
+    /// Sends bytes, queueing them until connected. Returns false if the connection has ended. Calls must not overlap; the lock of
+    /// the edge guarantees that.
     pub(crate) fn send(&self, bytes: &[u8]) -> bool {
         let written = self.way.write(bytes);
         match bytes.get(written..) {
@@ -152,7 +156,7 @@ impl Drop for Connection {
     }
 }
 
-/// What a connection is spoken on.
+/// The transport of a connection.
 enum Wire {
     Plain(TcpStream),
     Encrypted(Box<TlsStream<TcpStream>>),
@@ -225,7 +229,7 @@ async fn run_plain(
     }
 }
 
-/// Hands what has come to the edge. False if the connection is to end.
+/// Passes received bytes to the edge. Returns false to end the connection.
 fn hand_over(
     (receiver, token): (&'static dyn Receiver, StreamToken),
     bytes: &mut Vec<u8>,
@@ -237,7 +241,7 @@ fn hand_over(
     goes_on
 }
 
-/// What was sent meanwhile goes along. The bytes, and of how many messages they are; `None` when the edge is done.
+/// Coalesces the messages queued in the meantime. Returns the bytes and the number of messages; `None` when the edge is done.
 fn gather(
     first: Option<Vec<u8>>,
     unsent: &mut UnboundedReceiver<Vec<u8>>,
@@ -262,11 +266,11 @@ async fn write_all(socket: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// The server that is tried next.
+/// Index of the server that is tried next.
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
-/// Connects to the next server, and logs in if the password is in a file. The place of the server, which [`keep_to`] has tried
-/// first the next time; otherwise the one behind it is, even if this is given up before it ends.
+/// Connects to the next server, and logs in if the password is in a file. Returns the index of the server too: [`keep_to`] makes
+/// it the first one tried next time; otherwise the following one is, even if this attempt is aborted.
 async fn connect(servers: &Servers) -> io::Result<(Wire, usize)> {
     let count = servers.addresses.len().max(1);
     let place = NEXT.fetch_add(1, Ordering::Relaxed) % count;
@@ -277,7 +281,7 @@ async fn connect(servers: &Servers) -> io::Result<(Wire, usize)> {
     Ok((wire, place))
 }
 
-/// A server has answered.
+/// Keeps a server that has answered as the first one to try.
 fn keep_to(place: usize) {
     NEXT.store(place, Ordering::Relaxed);
 }
@@ -298,7 +302,7 @@ async fn connect_to(address: &str, servers: &Servers) -> io::Result<Wire> {
     Ok(Wire::Encrypted(Box::new(stream)))
 }
 
-/// How TLS is spoken. The files are read each time, so that they can be replaced.
+/// The TLS configuration. Its files are read for every connection, so that they can be replaced.
 fn client_config(tls: &Tls) -> io::Result<ClientConfig> {
     let wrong =
         |file: &str, error: &dyn std::fmt::Display| io::Error::other(format!("{file}: {error}"));
@@ -330,7 +334,7 @@ fn client_config(tls: &Tls) -> io::Result<ClientConfig> {
     }
 }
 
-/// `AUTH`, before anything else, if the password is in a file.
+/// Sends `AUTH`, before anything else, if the password is in a file.
 async fn log_in(
     wire: &mut (impl AsyncRead + AsyncWrite + Unpin),
     servers: &Servers,

@@ -1,4 +1,4 @@
-//! An answer between the edge, which lends what it is made of, and Envoy, which is told once the edge is given back.
+//! An answer in transit from the edge, which lends its parts, to Envoy, which gets it once the edge is released.
 
 use crate::abi::{Filter, Header};
 use edgelink_filter_core::answer::Answer;
@@ -13,11 +13,11 @@ const MAX_HEADERS: usize = 16;
 #[derive(Debug, Default)]
 pub(crate) struct Reply {
     status: u16,
-    /// Where the values of headers stand in `text`.
+    /// Names of headers, and the ranges of their values in `text`.
     headers: Vec<(&'static str, Range<usize>)>,
     text: Vec<u8>,
     page: Option<Arc<str>>,
-    /// What access logs have as `%RESPONSE_CODE_DETAILS%`.
+    /// `%RESPONSE_CODE_DETAILS%` in access logs.
     details: String,
 }
 
@@ -64,7 +64,7 @@ impl Reply {
         self.describe(["module", "panic"]);
     }
 
-    /// Sends it. The stream may have ended when this returns.
+    /// Sends the answer. The stream may have ended when this returns.
     #[inline(always)]
     pub(crate) fn send(&self, filter: Filter<'_>) {
         let mut headers = [Header::EMPTY; MAX_HEADERS];
@@ -95,7 +95,7 @@ impl Reply {
         self.headers.push((name, start..self.text.len()));
     }
 
-    /// `edgelink.{tier}.{outcome}`: details may not have spaces.
+    /// Sets the details to `edgelink.{tier}.{outcome}`: they must not contain spaces.
     #[inline(always)]
     fn describe(&mut self, [tier, outcome]: [&str; 2]) {
         for part in ["edgelink.", tier, ".", outcome] {

@@ -1,8 +1,8 @@
 //! The configurations of routes.
 //!
-//! Envoy gives a request the most specific one that stands under the name of the filter, whichever module has made it. In an Envoy
-//! that is upgraded there may be two builds of this one, each with its own idea of what a configuration is. So one counts only if this
-//! build has made it, which its address says.
+//! Envoy gives a request the most specific configuration under the name of the filter, whichever module created it. During an
+//! upgrade an Envoy may have two builds of this module, each with its own layout of a configuration. So a configuration counts only
+//! if this build created it, which is recognized by its address.
 
 use crate::abi::{self, Level};
 use edgelink_filter_core::settings::{Route, Settings};
@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What Envoy has of the configuration of a route.
+/// The configuration of a route as held by Envoy.
 pub(crate) struct RouteConfig {
     id: u64,
     route: Route,
@@ -25,7 +25,7 @@ impl RouteConfig {
         }
     }
 
-    /// A number that no other one has or has had.
+    /// An id that is never reused.
     pub(crate) fn id(&self) -> u64 {
         self.id
     }
@@ -34,20 +34,20 @@ impl RouteConfig {
         self.route.disabled
     }
 
-    /// What counts on the route, where those are the settings of the plugin.
+    /// The effective settings on the route, given the settings of the plugin.
     pub(crate) fn settings(&self, plugin: &Settings) -> Settings {
         self.route.settings(plugin)
     }
 }
 
-/// The addresses of those that have begun and not ended, in order.
+/// The sorted addresses of configurations that have begun and not ended.
 static LIVING: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 
-/// How often those have changed.
+/// Version of [`LIVING`].
 static CHANGES: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    /// Those that this thread knows, and how often they had changed by then.
+    /// This thread's copy of [`LIVING`], and its version.
     static KNOWN: RefCell<(u64, Vec<usize>)> = const { RefCell::new((0, Vec::new())) };
 }
 
@@ -55,7 +55,7 @@ fn living() -> MutexGuard<'static, Vec<usize>> {
     LIVING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One begins at that address.
+/// A configuration begins at this address.
 pub(crate) fn begin(address: usize) {
     let mut living = living();
     if let Err(place) = living.binary_search(&address) {
@@ -64,7 +64,7 @@ pub(crate) fn begin(address: usize) {
     CHANGES.fetch_add(1, Ordering::Release);
 }
 
-/// It ends: another one may be at its address soon.
+/// A configuration ends: its address may be reused soon.
 pub(crate) fn end(address: usize) {
     let mut living = living();
     if let Ok(place) = living.binary_search(&address) {
@@ -73,16 +73,16 @@ pub(crate) fn end(address: usize) {
     CHANGES.fetch_add(1, Ordering::Release);
 }
 
-/// Whether a route has ever had a configuration: without one, Envoy is not asked for it.
+/// True if a route has ever had a configuration: otherwise the call into Envoy is skipped.
 #[inline(always)]
 pub(crate) fn were_there() -> bool {
     CHANGES.load(Ordering::Relaxed) > 0
 }
 
-/// Whether there is one of this build at that address.
+/// True if there is a configuration of this build at the address.
 ///
-/// Envoy hands a configuration to its threads after it has begun, and ends it when all have let go of it: a thread that is given
-/// an address knows of all changes that concern it.
+/// Envoy passes a configuration to its threads after it has begun, and ends it when all have released it: a thread that is given
+/// an address sees all changes that concern it.
 pub(crate) fn is_ours(address: usize) -> bool {
     let is_ours = KNOWN.with_borrow_mut(|(known, addresses)| {
         if *known != CHANGES.load(Ordering::Acquire) {

@@ -1,6 +1,6 @@
 //! Requests, on the threads of their workers.
 //!
-//! The edge decides while it is lent; Envoy is told when it is given back, for a request may end while it is answered.
+//! The edge decides under its lock; Envoy is called after the lock is released, because a request may end while it is answered.
 
 use crate::abi::Filter;
 use crate::panics::Panicked;
@@ -14,23 +14,23 @@ use edgelink_filter_core::request::Head;
 use edgelink_wire::password::MAX_FORM_LENGTH;
 use std::cell::Cell;
 
-/// What Envoy has of a request.
+/// A request as held by Envoy.
 pub(crate) struct Stream {
     process: &'static Process,
     root: RootId,
-    /// The number by which the edge knows it, once it does: it has to be told then when the request ends.
+    /// The number by which the edge identifies it, if it does: the edge must then be notified when the request ends.
     known: Cell<Option<StreamId>>,
     is_answered: Cell<bool>,
-    /// Whether its body is held, until it is answered or passes.
+    /// True while its body is held, until it is answered or passes.
     is_held: Cell<bool>,
 }
 
-/// Whether Envoy passes a request on.
+/// Flow control of a request in Envoy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flow {
-    /// To the next filter.
+    /// Continues with the next filter.
     Continue,
-    /// Headers wait, and the body comes. A part of the body waits for the rest, or with it.
+    /// Holds the headers while the body arrives. A part of the body waits for the rest, or with it.
     Hold,
     /// The request waits, or is answered.
     Pause,
@@ -47,7 +47,7 @@ impl Flow {
         }
     }
 
-    /// The same of body (`StopIterationAndBuffer`) and trailers (`StopIteration`).
+    /// The status of the hooks for body (`StopIterationAndBuffer`) and trailers (`StopIteration`).
     pub(crate) fn of_rest(self) -> u32 {
         match self {
             Self::Continue => 0,
@@ -56,7 +56,7 @@ impl Flow {
     }
 }
 
-/// What a hook reads and writes of a request. It is written over, so that the one of a thread allocates nothing.
+/// Buffers of a hook for headers and reply. Each thread reuses one, so that nothing is allocated.
 #[derive(Default)]
 struct Scratch {
     headers: Vec<u8>,
@@ -78,7 +78,7 @@ impl Stream {
         }
     }
 
-    /// Tells Envoy what was decided.
+    /// Passes a decision to Envoy.
     #[inline(always)]
     fn finish(
         &self,
@@ -114,7 +114,7 @@ fn with_head<R>(filter: Filter<'_>, act: impl FnOnce(&Head<'_>, &mut Reply) -> R
     done
 }
 
-/// A request has come.
+/// A request has arrived.
 #[inline(always)]
 pub(crate) fn on_headers(filter: Filter<'_>, stream: &Stream, route: Option<&RouteConfig>) -> Flow {
     if route.is_some_and(RouteConfig::is_disabled) {
@@ -127,7 +127,7 @@ pub(crate) fn on_headers(filter: Filter<'_>, stream: &Stream, route: Option<&Rou
             None => stream.process.with(|worker| {
                 let id = worker.begin_stream();
                 let is_kept = worker.edge.on_stream(id, stream.root);
-                // Also if there is a panic.
+                // Set before deciding, in case of a panic.
                 stream.known.set(Some(id));
                 let decided = worker.decide((filter, id, stream.root), head, reply, COMES);
                 let is_known = is_kept || matches!(decided, Decided::Waits | Decided::Held);
@@ -147,7 +147,7 @@ pub(crate) fn on_headers(filter: Filter<'_>, stream: &Stream, route: Option<&Rou
     })
 }
 
-/// A part of the body has come.
+/// A part of the body has arrived.
 pub(crate) fn on_body(filter: Filter<'_>, stream: &Stream, is_all: bool) -> Flow {
     let id = match held_form(stream) {
         Ok(id) => id,
@@ -172,13 +172,13 @@ pub(crate) fn on_body(filter: Filter<'_>, stream: &Stream, is_all: bool) -> Flow
     })
 }
 
-/// The trailers have come: there is no more of the body.
+/// The trailers have arrived: the body is complete.
 pub(crate) fn on_trailers(filter: Filter<'_>, stream: &Stream) -> Flow {
     held_form(stream).map_or_else(|flow| flow, |id| take_body(filter, stream, id))
 }
 
-/// The number of a form whose body is awaited; otherwise what becomes of the body. One whose end is known waits for its worker to be
-/// woken for that: else body and headers would go on before.
+/// The number of a form whose body is awaited; otherwise the flow of the body. A form whose result is known waits for the wake of
+/// its worker: otherwise body and headers would continue before it.
 fn held_form(stream: &Stream) -> Result<StreamId, Flow> {
     let id = stream.known.get().filter(|_| !stream.is_answered.get());
     let id = id.filter(|_| stream.is_held.get()).ok_or(Flow::Continue)?;
@@ -189,7 +189,7 @@ fn held_form(stream: &Stream) -> Result<StreamId, Flow> {
     }
 }
 
-/// All of the body of a form is there.
+/// The body of a form is complete.
 fn take_body(filter: Filter<'_>, stream: &Stream, id: StreamId) -> Flow {
     let body = filter.body(MAX_FORM_LENGTH);
     with_head(filter, |head, reply| {
@@ -201,7 +201,7 @@ fn take_body(filter: Filter<'_>, stream: &Stream, id: StreamId) -> Flow {
     })
 }
 
-/// A request that waits was woken.
+/// A waiting request was woken.
 pub(crate) fn on_woken(filter: Filter<'_>, stream: &Stream) {
     while let Some(id) = stream.known.get().filter(|_| !stream.is_answered.get()) {
         let flow = with_head(filter, |head, reply| {
@@ -211,7 +211,7 @@ pub(crate) fn on_woken(filter: Filter<'_>, stream: &Stream) {
             });
             let decided = decided.map(Option::flatten);
             if let Ok(None) = decided {
-                // It was woken for what is done already, or there is no edge any more.
+                // The event was handled already, or there is no edge any more.
                 return None;
             }
             Some(stream.finish(filter, decided, reply))
@@ -227,12 +227,12 @@ pub(crate) fn on_woken(filter: Filter<'_>, stream: &Stream) {
     }
 }
 
-/// The worker has no more requests at hand than those that wait.
+/// The worker has no requests at hand except waiting ones.
 pub(crate) fn on_flush(stream: &Stream) {
     let _counted = stream.process.with(Worker::flush);
 }
 
-/// A hook has panicked: the request gets 503, unless it has its answer already.
+/// A hook has panicked: the request gets 503, unless it was answered already.
 #[cold]
 pub(crate) fn on_panic(filter: Filter<'_>, stream: &Stream) -> Flow {
     if !stream.is_answered.replace(true) {

@@ -1,4 +1,4 @@
-//! The edge with its host and the requests that wait.
+//! The edge with its host and the waiting requests.
 
 use crate::abi::{Filter, Scheduler, Wake, system};
 use crate::host::{Client, Host, Visited};
@@ -23,49 +23,49 @@ use std::sync::{Arc, LazyLock};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The edge, and what belongs to it.
+/// The edge with its host and the waiting requests.
 pub(crate) struct Worker {
     pub(crate) edge: Edge,
     pub(crate) host: Host,
     edge_name: Option<Arc<str>>,
     waiting: Waiting,
     last_stream: StreamId,
-    /// The request that is woken once its worker, which has that thread, has no more at hand.
+    /// The request that is woken once its worker, identified by its thread, has no more requests at hand.
     flusher: Option<(StreamId, ThreadId)>,
 }
 
-/// The requests that wait.
+/// The waiting requests.
 type Waiting = HashMap<StreamId, Waits>;
 
-/// What is left of a worker after a panic.
+/// The part of a worker that survives a panic.
 pub(crate) struct Rest {
     waiting: Waiting,
     last_stream: StreamId,
     changes: Changes,
 }
 
-/// A request that waits.
+/// A waiting request.
 struct Waits {
     root: RootId,
     scheduler: Scheduler,
-    /// What has happened since it was woken last.
+    /// Events since it was last woken.
     events: Vec<Event>,
 }
 
-/// What a request is woken for.
+/// An event for a waiting request.
 pub(crate) enum Event {
     /// Its lookup is complete.
     Resumed(Waiter, Arc<Resumed>),
-    /// It was a form, and its end is known.
+    /// The result of its form is known.
     FormEnd(FormEnd),
-    /// It is to be decided about again.
+    /// It must be decided again.
     Again,
 }
 
-/// What becomes of a request.
+/// The decision about a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decided {
-    /// It goes on to the next filter.
+    /// It continues with the next filter.
     Passes,
     /// It is answered: the reply is written.
     Answered,
@@ -75,15 +75,15 @@ pub(crate) enum Decided {
     Held,
 }
 
-/// How the edge decides: about a request that has come, or about one that has waited for its domain.
+/// The function that decides: for a new request, or for one that has waited for its domain.
 pub(crate) type Decide =
     for<'e> fn(&'e mut Edge, &mut Visited<'_, '_>, StreamId, &Head<'_>, Moment) -> Step<Answer<'e>>;
 
-/// A request that has come.
+/// Decides a new request.
 pub(crate) const COMES: Decide =
     |edge, host, stream, head, now| edge.on_request(host, stream, head, now);
 
-/// One that has waited for its domain.
+/// Decides a request that has waited for its domain.
 fn comes_again(again: Again) -> Decide {
     match again {
         Again::Domains => |edge, host, stream, head, now| {
@@ -99,7 +99,7 @@ fn comes_again(again: Again) -> Decide {
 }
 
 impl Worker {
-    /// An edge without anything.
+    /// An empty edge.
     pub(crate) fn new(receiver: &'static dyn Receiver, settings: &Arc<Settings>) -> Self {
         let wall = wall_clock(now());
         Self {
@@ -128,7 +128,7 @@ impl Worker {
         self.host.redis.clone_from(&self.edge.settings().redis);
     }
 
-    /// The number of a request that begins, at that root or route.
+    /// Allocates the number of a request.
     #[inline(always)]
     pub(crate) fn begin_stream(&mut self) -> StreamId {
         loop {
@@ -139,7 +139,7 @@ impl Worker {
         }
     }
 
-    /// Decides about a request. A lookup that refreshes what the request is answered with goes out with the next that is waited for, or
+    /// Decides a request. A lookup that refreshes the record of an answer is sent with the next lookup that a request waits for, or
     /// with the tick.
     #[inline(always)]
     pub(crate) fn decide(
@@ -183,14 +183,14 @@ impl Worker {
         decided
     }
 
-    /// Whether there is something for the main thread that it was not woken for. While a worker may have more, it is gathered.
+    /// True if there is work for the main thread that it was not woken for. While a worker may have more, the work is collected.
     #[inline(always)]
     pub(crate) fn wants_main_thread(&self) -> bool {
         self.flusher.is_none() && self.host.wants_main_thread()
     }
 
-    /// Has the request woken once its worker has no more at hand, if it waits, and none of that worker is to be woken for that. One of
-    /// another worker counts for nothing: that may have more to do.
+    /// Schedules a flush: wakes the request once its worker has no more requests at hand, unless one of that worker is scheduled
+    /// already. A request of another worker does not count, because that worker may have more work.
     fn await_flush(&mut self, stream: StreamId) {
         let thread = thread::current().id();
         if self.flusher.is_some_and(|(_, of)| of == thread) {
@@ -205,19 +205,19 @@ impl Worker {
         }
     }
 
-    /// Sends the lookups that were gathered: those in Redis here, those at the control plane by the main thread, which is woken next.
+    /// Sends the collected lookups: to Redis from here, to the control plane by the main thread, which is woken next.
     pub(crate) fn flush(&mut self) {
         self.flusher = None;
         self.edge.flush_redis(&mut self.host);
     }
 
-    /// What a request was woken for, if there is anything left.
+    /// The next event of a request, if there is one.
     pub(crate) fn next_event(&mut self, stream: StreamId) -> Option<Event> {
         let events = &mut self.waiting.get_mut(&stream)?.events;
         (!events.is_empty()).then(|| events.remove(0))
     }
 
-    /// Goes on with a request that was woken.
+    /// Continues a request that was woken.
     pub(crate) fn go_on(
         &mut self,
         (filter, stream): (Filter<'_>, StreamId),
@@ -267,7 +267,7 @@ impl Worker {
         }
     }
 
-    /// The link of a form is known.
+    /// Continues a form once its link is known.
     fn go_on_with_form(
         &mut self,
         form: Waiter,
@@ -285,7 +285,7 @@ impl Worker {
         }
     }
 
-    /// Does what is to be done with the form of the request at hand. One that passes goes on where its lookup ends.
+    /// Executes a step of the current request's form. A form that passes continues where its lookup ends.
     pub(crate) fn take_step(
         &mut self,
         step: FormStep,
@@ -305,7 +305,7 @@ impl Worker {
 
     /// A request has ended.
     pub(crate) fn end_stream(&mut self, stream: StreamId) {
-        // First: whatever panics below, nothing wakes a request that Envoy has destroyed.
+        // First, so that even after a panic below nothing wakes a request that Envoy has destroyed.
         let waits = self.waiting.remove(&stream);
         if self.flusher.is_some_and(|(flusher, _)| flusher == stream) {
             self.flush();
@@ -325,7 +325,7 @@ impl Worker {
 
     /// Time has passed.
     pub(crate) fn tick(&mut self) {
-        // A worker that does not come to an end keeps the others waiting no longer than this.
+        // A busy worker delays the lookups of others no longer than until this tick.
         self.flush();
         #[cfg(test)]
         panics::asked::panic_in("tick");
@@ -338,26 +338,26 @@ impl Worker {
             .note_record_age(self.edge.take_record_age_millis(now));
     }
 
-    /// Bytes have come from Redis.
+    /// Bytes have arrived from Redis.
     pub(crate) fn on_redis_data(&mut self, stream: StreamToken, bytes: &[u8]) {
         let now = now();
         let actions = self.edge.on_stream_data(&mut self.host, stream, bytes, now);
         self.act_on(actions);
     }
 
-    /// The connection to Redis has ended, or could not be made.
+    /// The connection to Redis has ended, or connecting failed.
     pub(crate) fn on_redis_closed(&mut self, stream: StreamToken) {
         let now = now();
         let actions = self.edge.on_stream_closed(&mut self.host, stream, now);
         self.act_on(actions);
     }
 
-    /// What the main thread has to do.
+    /// Takes the work of the main thread.
     pub(crate) fn take_orders(&mut self) -> (Vec<Vec<Order>>, Changes) {
         self.host.take_orders(now())
     }
 
-    /// How many bytes the body of the answer to a callout may have; 0 if it is not known.
+    /// The longest permitted body of the answer to a callout, in bytes; 0 if the callout is unknown.
     pub(crate) fn body_limit(&self, call: Call) -> usize {
         let of_one = |token| self.edge.max_body_bytes(token);
         match self.host.sent(call) {
@@ -384,12 +384,12 @@ impl Worker {
         self.on_response(token, response);
     }
 
-    /// Lookups that were asked for together are asked for again, each alone.
+    /// Repeats the lookups of a batch, each alone.
     pub(crate) fn ask_alone(&mut self, orders: Vec<Order>) {
         self.host.ask_alone(orders, now());
     }
 
-    /// What has come back for a token.
+    /// Handles the response to the callout of a token.
     pub(crate) fn on_response(&mut self, token: Token, response: Response<'_>) {
         let limit = self.edge.max_body_bytes(token);
         let body = Some(response.body).filter(|body| body.len() <= limit);
@@ -434,7 +434,7 @@ impl Worker {
         self.wake(end.stream, Event::FormEnd(end));
     }
 
-    /// Whether there is such a request.
+    /// Wakes a waiting request for an event; false if there is no such request.
     fn wake(&mut self, stream: StreamId, event: Event) -> bool {
         let Some(waits) = self.waiting.get_mut(&stream) else {
             return false;
@@ -467,7 +467,7 @@ impl Worker {
         });
     }
 
-    /// What outlives a panic; all else goes.
+    /// Extracts the part that survives a panic; the rest is dropped.
     pub(crate) fn into_rest(self) -> Rest {
         let Self {
             mut edge,
@@ -476,7 +476,7 @@ impl Worker {
             last_stream,
             ..
         } = self;
-        // What has panicked may panic again while it ends. Its part in the gauges is taken out.
+        // The edge may panic again while it ends. Its share of the gauges is subtracted.
         let ended = panics::catch(|| {
             edge.on_end(&mut host);
             drop(edge);
@@ -489,7 +489,7 @@ impl Worker {
         }
     }
 
-    /// Takes over what was left of the edge before, and decides again about the requests that wait.
+    /// Takes over the rest of the previous edge, and decides the waiting requests again.
     pub(crate) fn take_over(&mut self, rest: Rest) {
         self.last_stream = rest.last_stream;
         self.waiting = rest.waiting;
@@ -501,7 +501,7 @@ impl Worker {
         }
     }
 
-    /// Envoy does not send a callout.
+    /// Envoy has refused a callout.
     pub(crate) fn on_refused(&mut self, order: &Order) {
         let actions = match &order.request {
             Request::Lookup(callout, _) => self.edge.on_refused(&mut self.host, callout.flight),
@@ -520,16 +520,16 @@ impl Worker {
     }
 }
 
-/// The name of the host, if it can be that of an edge.
+/// The name of the host, if it is valid as the name of an edge.
 fn host_name() -> Option<String> {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
     clicks::edge_name(name.trim().as_bytes()).map(str::to_owned)
 }
 
-/// The clock when it is read first, so that moments before that exist as well.
+/// The first reading of the clock; above zero, so that earlier moments can be represented.
 const START_MILLIS: u64 = 1 << 32;
 
-/// The moment at which this is called, by the clock that goes on while the machine is suspended: what is known ages meanwhile.
+/// The current moment, by the clock that includes suspension, because records age in the meantime.
 fn now() -> Moment {
     static START: LazyLock<Duration> = LazyLock::new(system::since_boot);
     let since = system::since_boot().saturating_sub(*START);
@@ -537,7 +537,7 @@ fn now() -> Moment {
     Moment::from_millis(START_MILLIS.saturating_add(millis))
 }
 
-/// What the wall clock shows at `now`.
+/// The wall clock at `now`.
 fn wall_clock(now: Moment) -> WallClock {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     let millis = since.map_or(0, |since| since.as_millis());

@@ -47,7 +47,7 @@ struct Stream {
 #[derive(PartialEq)]
 enum State {
     Open,
-    /// Refused or reset: what still arrives is dropped.
+    /// Refused or reset: further bytes are dropped.
     Closed,
 }
 
@@ -65,7 +65,7 @@ impl Stream {
         Ok(())
     }
 
-    /// The peer sees a reset, not an answer: its 200 went out when the connection to Redis stood.
+    /// Resets the stream. The peer sees a reset, not an answer: its 200 was sent when the connection to Redis was established.
     fn reset(&mut self, why: &dyn std::fmt::Display) -> Action {
         error!("resp-bridge: stream reset: {why}");
         self.state = State::Closed;

@@ -5,34 +5,34 @@
 /// Bytes of a frame's header.
 pub const HEADER_LENGTH: usize = 5;
 
-/// The longest message that is taken for one, in bytes.
+/// Maximum length of a message, in bytes.
 ///
-/// Nothing is stored, so this bounds no memory. It detects a stream that is no gRPC at all, or that
-/// has lost its place: no command of ours comes near it.
+/// Nothing is stored, so this bounds no memory. It detects a stream that is not gRPC at all, or that
+/// is out of sync: no command of ours comes near it.
 pub const MAX_MESSAGE_LENGTH: u32 = 16 * 1024 * 1024;
 
-/// Why a request body is not a stream of messages that can be passed on.
+/// Reason why a request body is not a stream of messages that can be passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// Bit 0 of the flags means a compressed message, which was not asked for; the others are reserved.
-    #[error("a message has the flags {0:#04x}: only plain, uncompressed messages are taken")]
+    /// Bit 0 of the flags means a compressed message, which was not requested; the others are reserved.
+    #[error("a message has the flags {0:#04x}: only plain, uncompressed messages are accepted")]
     Flags(u8),
     /// The length is above [`MAX_MESSAGE_LENGTH`].
-    #[error("a message claims {0} bytes, the most is {MAX_MESSAGE_LENGTH}")]
+    #[error("a message of {0} bytes exceeds the limit of {MAX_MESSAGE_LENGTH}")]
     Length(u32),
     /// The body ended inside a header or a message.
     #[error("the stream ended inside a message")]
     Truncated,
 }
 
-/// What is to be done to a chunk so that only message bytes are left of it.
+/// Change to a chunk that leaves only its message bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stripped {
-    /// No header is in it.
+    /// It contains no header.
     Unchanged,
-    /// This many bytes at its front are headers, the rest is message bytes: the common case, one message a chunk.
+    /// This many bytes at its front are headers, the rest is message bytes: the common case, one message per chunk.
     Front(usize),
-    /// Headers stand between message bytes; these are the message bytes.
+    /// There are headers between message bytes; contains the message bytes.
     Joined(Vec<u8>),
 }
 
@@ -64,7 +64,7 @@ impl Stripper {
         }
     }
 
-    /// Passes `length` bytes without a look at them, if they all belong to the current message.
+    /// Passes `length` bytes without inspecting them, if they all belong to the current message.
     ///
     /// Saves the two copies out of and into the VM for the chunks in the middle of a long message.
     pub fn pass(&mut self, length: usize) -> bool {
@@ -80,10 +80,10 @@ impl Stripper {
         }
     }
 
-    /// Says what is to be done to the next chunk.
+    /// Returns the change to be made to the next chunk.
     ///
     /// # Errors
-    /// [`FrameError::Flags`] and [`FrameError::Length`]; the stripper has lost its place then, and the stream must end.
+    /// [`FrameError::Flags`] and [`FrameError::Length`]; the stripper is out of sync then, and the stream must end.
     pub fn strip(&mut self, chunk: &[u8]) -> Result<Stripped, FrameError> {
         let mut rest = chunk;
         let (mut front, mut first, mut joined) = (0, &[][..], Vec::new());
@@ -108,7 +108,7 @@ impl Stripper {
         })
     }
 
-    /// Says whether the body may end here.
+    /// Checks that the body may end here.
     ///
     /// # Errors
     /// [`FrameError::Truncated`] inside a header or a message.
@@ -119,7 +119,7 @@ impl Stripper {
         }
     }
 
-    /// Takes the bytes of a header off the front, as far as they have come, and returns how many.
+    /// Takes the available bytes of a header off the front, and returns their number.
     fn take_header(&mut self, rest: &mut &[u8]) -> Result<usize, FrameError> {
         let before = rest.len();
         while let Some((&byte, tail)) = rest.split_first() {
@@ -179,7 +179,7 @@ impl Stripper {
     }
 }
 
-/// The header that makes a message of a chunk of the response.
+/// The header that turns a chunk of the response into a message.
 #[must_use]
 pub fn header(length: u32) -> [u8; HEADER_LENGTH] {
     let [a, b, c, d] = length.to_be_bytes();
@@ -196,7 +196,7 @@ mod tests {
         messages.iter().flat_map(frame).collect()
     }
 
-    /// Does to a chunk what the filter has Envoy do.
+    /// Changes a chunk the way the filter has Envoy do it.
     fn apply(stripper: &mut Stripper, chunk: &[u8]) -> Result<Vec<u8>, FrameError> {
         Ok(match stripper.strip(chunk)? {
             Stripped::Unchanged => chunk.to_vec(),

@@ -1,8 +1,8 @@
-//! Memory for what the host hands over.
+//! Memory for values from the host.
 //!
-//! The host asks for memory, puts a value into it, and says where. Nearly always the value is small and is dropped soon:
-//! one static buffer serves the headers of a request, which are read until it is answered, and another one what comes
-//! meanwhile; the heap serves the rest.
+//! The host requests memory, puts a value into it, and passes the pointer. Nearly always the value is small and is dropped
+//! soon: one static buffer serves the headers of a request, which are read until it is answered, and another one the values
+//! in between; the heap serves the rest.
 
 use std::cell::UnsafeCell;
 use std::ops::Deref;
@@ -11,7 +11,7 @@ use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
 use zeroize::Zeroize;
 
-/// The bytes of a static buffer: more than the headers of nearly every request.
+/// Size of a static buffer in bytes: more than the headers of nearly every request.
 const ROOM: usize = 8_192;
 
 struct StaticBuffer {
@@ -57,10 +57,10 @@ pub(crate) struct HostBytes {
 }
 
 impl HostBytes {
-    /// Takes over what the host has put into memory of ours.
+    /// Takes over a value that the host has put into our memory.
     ///
     /// # Safety
-    /// The host has got this memory, of this size, from [`proxy_on_memory_allocate`], has filled it, and gives it once;
+    /// The host has got this memory, of this size, from [`proxy_on_memory_allocate`], has filled it, and passes it once;
     /// or both are 0.
     pub(super) unsafe fn take(data: *mut u8, size: usize) -> Self {
         Self { data, size }

@@ -12,7 +12,7 @@ use edgelink_filter_core::forms::{FormEnd, FormStep};
 use edgelink_filter_core::request::Head;
 use edgelink_wire::password::MAX_FORM_LENGTH;
 
-/// A part of the body of a request has come.
+/// A part of the body of a request has arrived.
 pub(crate) fn on_body(stream: u32, size: usize, is_all: bool) -> Flow {
     if !is_held(stream) {
         return Flow::Continue;
@@ -29,7 +29,7 @@ pub(crate) fn on_body(stream: u32, size: usize, is_all: bool) -> Flow {
     Flow::Hold
 }
 
-/// The trailers of a request have come: there is no more of its body.
+/// The trailers of a request have arrived: its body is complete.
 pub(crate) fn on_trailers(stream: u32) -> Flow {
     if !is_held(stream) {
         return Flow::Continue;
@@ -42,7 +42,7 @@ fn is_held(stream: u32) -> bool {
     with_worker(|worker| worker.edge.holds_form(stream)).unwrap_or(false)
 }
 
-/// All of the body of a form is there: `size` bytes at most.
+/// The body of a form is complete: at most `size` bytes.
 fn take_body(stream: u32, size: usize) {
     let body = abi::buffer(Buffer::RequestBody, size).unwrap_or_default();
     let step = with_worker(|worker| worker.edge.on_form_body(stream, &body));
@@ -67,7 +67,7 @@ pub(super) fn on_end(token: Token, response: Response<'_>, retry_after: &[u8]) {
     ended.flatten().iter().for_each(end);
 }
 
-/// Does what is to be done with a form. One that passes goes on where its lookup ends: see [`on_link`].
+/// Carries out the next step of a form. A form that passes is released when its lookup ends: see [`on_link`].
 fn take_step(step: FormStep) {
     match step {
         FormStep::Hold | FormStep::Pass => {}

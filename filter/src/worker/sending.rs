@@ -1,4 +1,4 @@
-//! What the proxy is told: answers, callouts, and whether a request goes on.
+//! Local responses, callouts and flow control.
 
 use super::state::with_worker;
 use crate::abi;
@@ -8,17 +8,17 @@ use edgelink_filter_core::control_plane::Outgoing;
 use edgelink_filter_core::settings::Settings;
 use std::sync::Arc;
 
-/// Whether the proxy passes a request on: `FilterHeadersStatus`, `FilterDataStatus` or `FilterTrailersStatus`, by what it has shown.
+/// Flow of a request: `FilterHeadersStatus`, `FilterDataStatus` or `FilterTrailersStatus`, depending on the callback.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Flow {
     /// `Continue`: to the next filter.
     Continue = 0,
-    /// `StopIteration`: the headers wait, and the body comes, where the plugin has `allow_on_headers_stop_iteration`. Of a body,
-    /// `StopIterationAndBuffer`: more of it is awaited, or it waits. Of trailers, `StopIteration`: they wait.
+    /// For headers, `StopIteration`: they wait, and the body arrives, if the plugin has `allow_on_headers_stop_iteration`. For a
+    /// body, `StopIterationAndBuffer`: more of it is awaited, or it waits. For trailers, `StopIteration`: they wait.
     Hold = 1,
-    /// Of headers, `StopAllIterationAndWatermark`: the request waits, or is answered. With `StopIteration` (1) the body would not
-    /// wait, and would take the headers with it, where the plugin has `allow_on_headers_stop_iteration`.
+    /// For headers, `StopAllIterationAndWatermark`: the request waits, or is answered. With `StopIteration` (1) the body would not
+    /// wait, and would take the headers with it, if the plugin has `allow_on_headers_stop_iteration`.
     Pause = 4,
 }
 
@@ -46,7 +46,7 @@ impl Reply {
         }
     }
 
-    /// Answers the stream in effect, and gives the buffer back for the next one.
+    /// Answers the stream in effect, and returns the buffer for the next answer.
     pub(super) fn send(self) {
         let page = self.page.as_deref().unwrap_or_default();
         abi::send_local_response(self.status, self.pairs.encoded(), page.as_bytes());

@@ -1,4 +1,4 @@
-//! The worker that a VM holds between two callbacks, which is lent to each of them.
+//! The worker that a VM holds between two callbacks, which borrow it in turn.
 
 use crate::envoy::{Envoy, edge_name};
 use crate::pairs::Pairs;
@@ -14,18 +14,18 @@ thread_local! {
 
 /// The state of a VM.
 pub(super) struct Worker {
-    /// It knows the root contexts, and in which of them callouts are made: those of a stream's own context would end
-    /// with that stream, and all other waiters would wait for ever.
+    /// It tracks the root contexts, and which of them makes the callouts: callouts of a stream's own context would end with
+    /// that stream, and all other waiters would wait for ever.
     pub(super) edge: Edge,
     pub(super) envoy: Envoy,
-    /// The name of the edge, which reports of clicks have; `None` if it has none.
+    /// The name of the edge in reports of clicks; `None` if it has none.
     pub(super) edge_name: Option<Rc<str>>,
     pub(super) pairs: Pairs,
     /// Waiters whose lookup is complete and that are not answered yet.
     pub(super) resumed: VecDeque<Resumed>,
     /// Forms that have ended and are not answered yet.
     pub(super) ended_forms: VecDeque<FormEnd>,
-    /// Whether the tick comes early for them.
+    /// Set while the tick period is short for these queues.
     pub(super) is_hurrying: bool,
 }
 
@@ -50,7 +50,7 @@ pub(super) fn make_once(make: impl FnOnce() -> Worker) {
     });
 }
 
-/// Lends the worker to `act`. `None` if there is none yet, or if it is lent already.
+/// Runs `act` with the worker. `None` if there is none yet, or if it is already borrowed.
 pub(super) fn with_worker<R>(act: impl FnOnce(&mut Worker) -> R) -> Option<R> {
     WORKER.with(|worker| {
         let mut worker = worker.try_borrow_mut().ok()?;

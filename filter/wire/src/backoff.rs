@@ -1,4 +1,4 @@
-//! How long to pause before a retry: pauses that double from failure to failure, up to a cap.
+//! Exponential backoff: pauses before retries, which double from failure to failure up to a cap.
 //!
 //! The crate `backon` was tried: its jitter goes beyond its longest delay, and its arithmetic can panic, which traps a worker.
 
@@ -7,13 +7,12 @@
 pub struct Bounds {
     /// The longest pause before the first retry, in milliseconds.
     pub first_millis: u64,
-    /// The longest pause of all, in milliseconds. A connection that stood for this long is taken for sound, and the next
-    /// pause is a first one again.
+    /// The longest pause of all, in milliseconds. A connection that lasted this long counts as healthy and resets the backoff.
     pub cap_millis: u64,
 }
 
 impl Bounds {
-    /// The longest pause after so many failures in a row, at least one.
+    /// The longest pause after this many consecutive failures, at least one.
     #[must_use]
     pub fn longest_millis(self, failures: u32) -> u64 {
         let doublings = failures.saturating_sub(1).min(63);
@@ -22,16 +21,16 @@ impl Bounds {
             .min(self.cap_millis)
     }
 
-    /// A pause between none and the longest, by a random number, so that calls that failed together do not come back
-    /// together ("full jitter": Brooker, "Exponential Backoff And Jitter", AWS, 2015).
+    /// A pause between none and the longest, chosen by `random`, so that calls that failed together are not retried together
+    /// ("full jitter": Brooker, "Exponential Backoff And Jitter", AWS, 2015).
     #[must_use]
     pub fn spread_millis(self, failures: u32, random: u64) -> u64 {
         random % self.longest_millis(failures).saturating_add(1)
     }
 }
 
-/// Pauses with jitter: each is between half of the longest and all of it, so that the workers of many Envoys do not come
-/// back in one instant.
+/// Pauses with jitter: each is between half of the longest and all of it, so that the workers of many Envoys do not retry at the
+/// same instant.
 #[derive(Clone, Debug)]
 pub struct Backoff {
     bounds: Bounds,
@@ -40,7 +39,7 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Starts with a first pause. `seed` drives the jitter, and should differ from worker to worker.
+    /// Starts without failures. `seed` drives the jitter, and should differ from worker to worker.
     #[must_use]
     pub fn new(bounds: Bounds, seed: u64) -> Self {
         Self {
@@ -58,13 +57,13 @@ impl Backoff {
         half + self.random() % (longest - half).saturating_add(1)
     }
 
-    /// The failures since the last reset.
+    /// Number of failures since the last reset.
     #[must_use]
     pub fn failures(&self) -> u32 {
         self.failures
     }
 
-    /// The bounds it keeps to.
+    /// The bounds of the pauses.
     #[must_use]
     pub fn bounds(&self) -> Bounds {
         self.bounds

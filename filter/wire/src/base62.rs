@@ -46,14 +46,14 @@ impl CodeLength {
         self.0
     }
 
-    /// How many codes of this length there are: `62^length`.
+    /// Number of codes of this length: `62^length`.
     #[must_use]
     pub fn count(self) -> u64 {
         62u64.pow(u32::from(self.0))
     }
 }
 
-/// Why a number or a string has no counterpart.
+/// Failure to convert between a number and a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Base62Error {
     /// The number needs more digits than were asked for.
@@ -91,7 +91,7 @@ pub fn encode(mut number: u64, digits: &mut [u8]) -> Result<(), Base62Error> {
     }
 }
 
-/// Reads the number that `digits` stand for.
+/// Reads the number that `digits` represent.
 ///
 /// # Errors
 /// [`Base62Error::Length`] for an empty or over-long string, [`Base62Error::Alphabet`] for any other byte.
@@ -111,7 +111,7 @@ pub fn decode(digits: &[u8]) -> Result<u64, Base62Error> {
     Ok(number)
 }
 
-/// Whether `byte` is one of the 62 digits.
+/// True if `byte` is one of the 62 digits.
 #[must_use]
 pub fn is_digit(byte: u8) -> bool {
     value_of(byte) != INVALID

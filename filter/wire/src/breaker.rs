@@ -1,9 +1,9 @@
-//! A circuit breaker: stops calls to something that fails, but for one try in a while.
+//! A circuit breaker: stops calls to a failing dependency, except for an occasional probe.
 
 /// A circuit breaker. Its times are milliseconds of a clock that never goes back, passed in.
 ///
-/// It is closed at first: all calls are let through. Failures in a row open it; a pause after the last try it is half-open,
-/// and lets one call through. A success closes it.
+/// It is closed at first: all calls are let through. Consecutive failures open it; a pause after the last attempt it is
+/// half-open, and lets one call through. A success closes it.
 #[derive(Clone, Debug)]
 pub struct CircuitBreaker {
     threshold: u32,
@@ -12,7 +12,7 @@ pub struct CircuitBreaker {
 }
 
 impl CircuitBreaker {
-    /// A closed one, which so many failures without a success in between open.
+    /// A closed breaker, which `threshold` consecutive failures open.
     #[must_use]
     pub const fn new(threshold: u32) -> Self {
         Self {
@@ -22,19 +22,19 @@ impl CircuitBreaker {
         }
     }
 
-    /// Whether it is open or half-open: calls are held back, or all but one.
+    /// True if it is open or half-open: no call, or only one, is let through.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.failures >= self.threshold
     }
 
-    /// Whether a call would be let through: it is closed, or half-open `pause` after the last try.
+    /// True if a call would be let through: the breaker is closed, or half-open because `pause` has passed since the last attempt.
     #[must_use]
     pub fn would_permit(&self, now: u64, pause: u64) -> bool {
         !self.is_open() || self.is_rested(now, pause)
     }
 
-    /// Asks to make a call. A half-open one lets this call through and is open again.
+    /// Asks to make a call. A half-open breaker lets this call through and is open again.
     pub fn permits(&mut self, now: u64, pause: u64) -> bool {
         let permits = self.would_permit(now, pause);
         if permits && self.is_open() {
@@ -43,20 +43,20 @@ impl CircuitBreaker {
         permits
     }
 
-    /// Whether no call was tried for so many milliseconds, so that what failed may long be there again.
+    /// True if no call was attempted for `millis`, so that the dependency may have recovered.
     #[must_use]
     pub fn is_rested(&self, now: u64, millis: u64) -> bool {
         now.saturating_sub(self.last_try) >= millis
     }
 
-    /// Notes a call that was answered; whether this has closed it.
+    /// Records a success; returns true if it closed the breaker.
     pub fn succeed(&mut self) -> bool {
         let was_open = self.is_open();
         self.failures = 0;
         was_open
     }
 
-    /// Notes a call that failed; whether this has opened it.
+    /// Records a failure; returns true if it opened the breaker.
     pub fn fail(&mut self, now: u64) -> bool {
         let was_open = self.is_open();
         self.failures = self.failures.saturating_add(1);

@@ -1,14 +1,14 @@
-//! The id of a click that may become a conversion: the redirect hands it to the target, which hands it to the control plane.
+//! The id of a click that may become a conversion: the redirect passes it to the target, which reports it to the control plane.
 
 use crate::base62;
 use siphasher::sip128::{Hasher128, SipHasher24};
 use std::cell::Cell;
 use std::hash::Hasher;
 
-/// The name of the parameter that the target gets.
+/// The name of the query parameter added to the target.
 pub const PARAMETER: &str = "el_click";
 
-/// The digits of an id.
+/// The length of an id as text.
 pub const DIGITS: usize = 22;
 
 /// The id of a click: 16 random bytes.
@@ -23,14 +23,14 @@ pub fn to_text(id: ClickId) -> String {
     let mut digits = [b'0'; DIGITS];
     let mut number = u128::from_be_bytes(id);
     for chunk in digits.rchunks_mut(base62::MAX_LENGTH) {
-        // The remainder fits the chunk, and 2 digits have room for what is left of 128 bits.
+        // The remainder fits the chunk, and the first 2 digits hold the rest of the 128 bits.
         let _ = base62::encode((number % CHUNK) as u64, chunk);
         number /= CHUNK;
     }
     digits.iter().map(|digit| char::from(*digit)).collect()
 }
 
-/// Reads an id; `None` if the text is none.
+/// Parses an id; `None` if the text is not one.
 #[must_use]
 pub fn parse(text: &str) -> Option<ClickId> {
     if text.len() != DIGITS {
@@ -44,8 +44,8 @@ pub fn parse(text: &str) -> Option<ClickId> {
     Some(number.to_be_bytes())
 }
 
-/// Gives ids that no other process gives, and that cannot be guessed from one another: SipHash-2-4 with 128 bits of how many
-/// were given, under a key that does not leave the process.
+/// Generates ids that are unique across processes and cannot be guessed from one another: the 128-bit SipHash-2-4 of a counter,
+/// under a key that does not leave the process.
 #[derive(Debug)]
 pub struct ClickIds {
     key: [u8; 16],
@@ -53,7 +53,7 @@ pub struct ClickIds {
 }
 
 impl ClickIds {
-    /// Ids under that key, which is to be random.
+    /// A generator with this key, which must be random.
     #[must_use]
     pub fn new(key: [u8; 16]) -> Self {
         Self {

@@ -1,27 +1,27 @@
 //! Batches of clicks, as workers report them (`POST /edge/v1/clicks`).
 //!
-//! A batch has the worker that counted it and a number that grows by one with every batch of that worker, so that it
-//! counts once however often it is sent.
+//! A batch names the worker that counted it and has a sequence number, which grows by one with every batch of that worker, so
+//! that it counts once however often it is sent.
 //!
-//! Layout, numbers as unsigned LEB128, texts behind their length: version (1 byte), how many batches, and each batch as
+//! Layout, numbers as unsigned LEB128, texts behind their length: version (1 byte), the number of batches, and each batch as
 //!
 //! | what | bytes |
 //! |---|---|
 //! | worker | 16 |
 //! | seq, at, total, dropped | 4 numbers |
-//! | how many links | 1 number |
+//! | number of links | 1 number |
 //! | each link: key, clicks | text, 1 number |
 //! | from version 2 on: undescribed | 1 number |
 //! | from version 2 on: [`events`] | behind their length |
 //!
-//! Batches without events, of which no click is undescribed, are written as version 1.
+//! Batches without events and without undescribed clicks are written as version 1.
 //!
-//! The clicks of a batch are those of its links and those of its events, which are no orphan visits. What a worker has lost is
-//! known to the click: once all of its batches are taken, `total` and `dropped` are those of the one with the highest seq, and
+//! The clicks of a batch are the counts of its links plus its events other than orphan visits. The losses of a worker are known
+//! exactly: once all of its batches are accepted, with `total` and `dropped` from the one with the highest seq,
 //!
-//! - the sum of the clicks of all batches that were taken is `total - dropped`;
-//! - the events among them are that sum without the sum of `undescribed`, and without the clicks that were to have no
-//!   attributes: of visitors who have opted out, or because none are asked for.
+//! - the sum of the clicks of all accepted batches is `total - dropped`;
+//! - the number of events among them is that sum less the sum of `undescribed`, and less the clicks that have no attributes on
+//!   purpose: because the visitor opted out, or because none are configured.
 
 pub mod attributes;
 pub mod events;
@@ -44,7 +44,7 @@ const EVENTS: u8 = 2;
 /// The most batches in one request.
 pub const MAX_BATCHES: usize = 64;
 
-/// The most links in one batch as it is closed. One whose events have become counts may have [`MAX_EVENTS`] more.
+/// The most links in a batch when it is closed. A batch whose events were turned into counts may have [`MAX_EVENTS`] more.
 pub const MAX_LINKS: usize = 2048;
 
 /// The media type of encoded batches.
@@ -53,13 +53,13 @@ pub const MEDIA_TYPE: &str = "application/vnd.edgelink.clicks";
 /// The header of a report in which an edge gives its [name](edge_name).
 pub const EDGE_HEADER: &str = "x-edgelink-edge";
 
-/// The header of a report with the time at which it is sent, by the clock that the batches have: unix time in seconds.
+/// The header of a report with the time at which it is sent, by the clock of the batches: unix time in seconds.
 pub const SENT_AT_HEADER: &str = "x-edgelink-sent-at";
 
 /// The longest name of an edge in bytes.
 pub const MAX_EDGE_NAME: usize = 64;
 
-/// The name of an edge; `None` if these bytes are none: it has 1 to [`MAX_EDGE_NAME`] printable ASCII characters.
+/// Parses the name of an edge: 1 to [`MAX_EDGE_NAME`] printable ASCII characters; `None` if the bytes are not one.
 #[must_use]
 pub fn edge_name(bytes: &[u8]) -> Option<&str> {
     let is_short = (1..=MAX_EDGE_NAME).contains(&bytes.len());
@@ -68,26 +68,26 @@ pub fn edge_name(bytes: &[u8]) -> Option<&str> {
     (is_short && is_printable).then_some(name)
 }
 
-/// Names a worker: random, drawn by every VM.
+/// The id of a worker: random, drawn by every VM.
 pub type WorkerId = [u8; 16];
 
-/// The clicks that one worker counted since its last batch.
+/// The clicks that a worker counted since its last batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClickBatch<'a> {
     /// The worker that counted.
     pub worker: WorkerId,
     /// 1 for the first batch of the worker, one more for each further one.
     pub seq: u64,
-    /// When the batch was closed: unix time in seconds on the worker's clock.
+    /// Time at which the batch was closed: unix time in seconds on the worker's clock.
     pub at: u64,
-    /// All clicks that the worker has had by then, those of this batch and the dropped ones included.
+    /// All clicks counted by the worker so far, including this batch and the dropped ones.
     pub total: u64,
-    /// All clicks that the worker has given up by then, because they were not taken in time.
+    /// All clicks dropped by the worker so far, because they were not accepted in time.
     pub dropped: u64,
-    /// The links, `{domain}/{code}`, each once, and how often each was followed, without the events.
+    /// The links, `{domain}/{code}`, each once, with the number of their clicks, without the events.
     pub clicks: Vec<(&'a str, u64)>,
-    /// So many of the clicks of the links have lost their attributes, because there were too many. It is no running number: a batch
-    /// that is dropped takes it along.
+    /// Number of clicks of the links that lost their attributes because there were too many. It counts this batch only, and is
+    /// lost with a dropped batch.
     pub undescribed: u64,
     /// Clicks one by one, each of which counts once, and orphan visits.
     pub events: BatchEvents<'a>,
@@ -98,12 +98,12 @@ pub struct ClickBatch<'a> {
 pub struct BatchEvents<'a> {
     /// The bytes, for [`Events::decode`]; empty for none.
     pub bytes: &'a [u8],
-    /// How many of the events are clicks, and not orphan visits.
+    /// Number of events that are clicks, and not orphan visits.
     pub clicks: u64,
 }
 
 impl<'a> BatchEvents<'a> {
-    /// The events in these bytes, all of which are read for it.
+    /// The events in these bytes, which are read in full to count the clicks.
     ///
     /// # Errors
     /// The [`RecordError`] that says what is wrong.
@@ -118,7 +118,7 @@ impl<'a> BatchEvents<'a> {
 }
 
 impl<'a> ClickBatch<'a> {
-    /// The clicks of this batch; at most `u64::MAX`.
+    /// Number of clicks in this batch; saturates at `u64::MAX`.
     #[must_use]
     pub fn sum(&self) -> u64 {
         self.clicks
@@ -197,16 +197,16 @@ pub fn encode(batches: &[ClickBatch<'_>]) -> Vec<u8> {
 /// Reads the body of a request.
 ///
 /// # Errors
-/// The [`RecordError`] that says what is wrong. More than [`MAX_BATCHES`] batches, or more than [`MAX_LINKS`] and [`MAX_EVENTS`] links in one of them,
-/// are an error.
+/// The [`RecordError`] that says what is wrong. More than [`MAX_BATCHES`] batches, or more than [`MAX_LINKS`] plus [`MAX_EVENTS`]
+/// links in one of them, are an error.
 pub fn decode(bytes: &[u8]) -> Result<Vec<ClickBatch<'_>>, RecordError> {
     decode_with(bytes, BatchEvents::of)
 }
 
-/// The same without reading the events, whose number of clicks is left 0: for those who read them themselves.
+/// Reads the body of a request but for the events, whose number of clicks is left 0: for callers that read the events themselves.
 ///
 /// # Errors
-/// As [`decode`], but for those of the events.
+/// All those of [`decode`] except malformed events.
 pub fn decode_frames(bytes: &[u8]) -> Result<Vec<ClickBatch<'_>>, RecordError> {
     decode_with(bytes, |bytes| Ok(BatchEvents { bytes, clicks: 0 }))
 }
@@ -228,13 +228,14 @@ fn decode_with<'a>(
     Ok(batches)
 }
 
-/// A token of a visitor on a day: SipHash-2-4 (Aumasson, Bernstein: "SipHash", 2012) of address and user agent under the key of that day.
-/// Of an IPv6 address the first 64 bits count. Without the key, which is forgotten after the day, it says nothing of either.
+/// The token of a visitor on a day: SipHash-2-4 (Aumasson, Bernstein: "SipHash", 2012) of address and user agent under the key of
+/// that day. Only the first 64 bits of an IPv6 address count. Without the key, which is erased after the day, the token reveals
+/// neither.
 #[must_use]
 pub fn visitor_token(key: &VisitorSecret, address: IpAddr, user_agent: &[u8]) -> u64 {
     let mut hasher = SipHasher24::new_with_key(key);
     let token = hash_visitor(&mut hasher, address, user_agent);
-    // It has the key.
+    // The hasher holds the key.
     hasher = SipHasher24::new();
     std::hint::black_box(&hasher);
     token

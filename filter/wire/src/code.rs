@@ -1,4 +1,4 @@
-//! Short codes: their shape, the reserved words, and how a number becomes a code.
+//! Short codes: their shape, the reserved words, and the mapping of numbers to codes.
 
 use crate::base62::{self, CodeLength};
 use crate::permutation::{Permutation, PermutationKey};
@@ -8,8 +8,8 @@ use std::str::FromStr;
 /// The longest code or alias in bytes.
 pub const MAX_CODE_LENGTH: usize = 64;
 
-/// Words that no link may have as its code, in any case: paths that the edge or the control plane serve themselves, or
-/// that clients ask every host for.
+/// Words that cannot be the code of a link, in any case: paths that the edge or the control plane serve themselves, or that
+/// clients request from every host.
 pub const RESERVED_WORDS: &[&str] = &[
     ".well-known",
     "admin",
@@ -34,7 +34,7 @@ pub const RESERVED_WORDS: &[&str] = &[
     "status",
 ];
 
-/// Whether `code` is one of [`RESERVED_WORDS`], in any case.
+/// True if `code` is one of [`RESERVED_WORDS`], in any case.
 #[must_use]
 pub fn is_reserved(code: &[u8]) -> bool {
     may_be_reserved(code)
@@ -43,7 +43,7 @@ pub fn is_reserved(code: &[u8]) -> bool {
             .any(|word| word.as_bytes().eq_ignore_ascii_case(code))
 }
 
-/// The letters that reserved words begin with, as bits: most codes need no look at the words.
+/// Bit set of the initials of reserved words: most codes need no comparison with the words.
 const INITIALS: u32 = {
     let (mut initials, mut words) = (0, RESERVED_WORDS);
     while let [word, rest @ ..] = words {
@@ -60,18 +60,18 @@ fn may_be_reserved(code: &[u8]) -> bool {
         .is_some_and(|first| INITIALS & bit(*first) != 0)
 }
 
-/// The same for both cases of a letter.
+/// The bit of a letter, regardless of its case.
 const fn bit(letter: u8) -> u32 {
     1 << (letter & 0x1f)
 }
 
-/// Whether `code` has the shape of a code or an alias: `[0-9A-Za-z_-]{1,64}`.
+/// True if `code` has the shape of a code or an alias: `[0-9A-Za-z_-]{1,64}`.
 #[must_use]
 pub fn has_code_shape(code: &[u8]) -> bool {
     matches!(split_code(code), Some((_, [])))
 }
 
-/// Splits what has the [shape of a code](has_code_shape) off the front, as far as it goes; `None` if it is empty or too long.
+/// Splits off the longest prefix with the [shape of a code](has_code_shape); `None` if it is empty or too long.
 #[must_use]
 #[inline]
 pub fn split_code(text: &[u8]) -> Option<(&[u8], &[u8])> {
@@ -86,11 +86,11 @@ fn may_stand(byte: u8) -> bool {
     base62::is_digit(byte) || matches!(byte, b'_' | b'-')
 }
 
-/// What follows the domain in a short URL: a generated code or an alias, case-sensitive.
+/// The code in a short URL, behind the domain: a generated code or an alias, case-sensitive.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Code(Box<str>);
 
-/// Why a text is not a code.
+/// A violated rule of codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CodeError {
     /// Empty or longer than [`MAX_CODE_LENGTH`].
@@ -105,7 +105,7 @@ pub enum CodeError {
 }
 
 impl Code {
-    /// Takes a text that has the shape of a code and is not reserved.
+    /// Parses a text that has the shape of a code and is not reserved.
     ///
     /// # Errors
     /// The [`CodeError`] that says which rule is broken.
@@ -116,7 +116,7 @@ impl Code {
         Self::stored(text)
     }
 
-    /// Takes a text that has the shape of a code, and was stored as one: the word may have been reserved since then.
+    /// Parses a code from the store, which may be a word that was reserved later.
     ///
     /// # Errors
     /// The [`CodeError`] that says which rule is broken.
@@ -164,7 +164,7 @@ pub struct CodeSpace {
     permutation: Permutation,
 }
 
-/// Why a number has no code.
+/// Reason for which a number has no code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MintError {
     /// The number is at or above `62^length`: this length is used up.
@@ -181,7 +181,7 @@ pub enum MintError {
 }
 
 impl CodeSpace {
-    /// The codes of `length` digits, scattered by `key`; plain counters without one.
+    /// The codes of `length` digits, permuted by `key`; plain counters without one.
     #[must_use]
     pub fn new(length: CodeLength, key: Option<PermutationKey>) -> Self {
         Self {
@@ -220,7 +220,7 @@ impl CodeSpace {
 
     /// The number whose code is `code`; `None` if `code` does not have the shape of a generated one.
     ///
-    /// Every text of this length and alphabet has a number: whether it was issued, only the bound or the store says.
+    /// Every text of this length and alphabet has a number; only the bound or the store can tell if it was issued.
     #[must_use]
     pub fn number(&self, code: &[u8]) -> Option<u64> {
         if code.len() != usize::from(self.length.get()) {

@@ -1,41 +1,41 @@
-//! The filter of codes that are known by name, not by number (aliases), small enough for every edge.
+//! The filter of codes that have no number below the bound (aliases), small enough for every edge.
 //!
-//! Admission knows which generated codes exist by their number. All other codes are aliases, of whatever shape, and the
-//! filter says whether there may be one: what it denies is answered without a lookup. It is a Bloom filter (Bloom,
+//! Admission recognizes generated codes that exist by their number. All other codes are aliases, of whatever shape, and the
+//! filter tells if there may be one: a code that is not in it is answered without a lookup. It is a Bloom filter (Bloom,
 //! "Space/time trade-offs in hash coding with allowable errors", 1970) of the crate `bloomfilter`, whose serialised form
-//! (version 1) is the format, over the SipHash-2-4 of the code's bytes. The domain plays no part: where one domain has an
-//! alias, the others are looked up as well.
+//! (version 1) is the format, over the SipHash-2-4 of the code's bytes. The domain is not part of it: an alias of one domain is
+//! looked up on the others as well.
 
 use crate::error::RecordError;
 use bloomfilter::Bloom;
 use siphasher::sip::SipHasher24;
 use std::hash::Hasher;
 
-/// Seeds the hashes. Fixed, because nothing is gained by attacking a filter whose false positives cost a lookup.
+/// Seed of the hashes. Fixed, because an attack on the filter gains nothing: a false positive costs a lookup.
 const SEED: &[u8; 32] = b"edgelink codes filter, version 2";
 
-/// The share of other codes that are taken for one of these, as long as that fits into [`MAX_BYTES`].
+/// The rate of false positives, as long as the filter fits into [`MAX_BYTES`].
 const FALSE_POSITIVES: f64 = 1.0 / 1000.0;
 
-/// The fewest codes that a filter is made for.
+/// The smallest capacity of a filter, in codes.
 const MIN_ITEMS: usize = 1024;
 
-/// The largest bitmap in bytes. Up to about 4.6 million codes fit with one false positive in a thousand; with more of them
-/// the share of false positives grows (one in ten at 14 million).
+/// The largest bitmap in bytes. Up to about 4.6 million codes fit with one false positive in a thousand; beyond that the rate of
+/// false positives grows (one in ten at 14 million).
 pub const MAX_BYTES: usize = 8 << 20;
 
-/// The most hash functions that are read; made are 10.
+/// The most hash functions accepted when reading; 10 are used when writing.
 const MAX_HASHES: u32 = 32;
 
-/// A set of codes that may say yes for others as well, and never no for one of its own.
+/// A Bloom filter of codes: it may have false positives, and never has false negatives.
 #[derive(Clone, Debug)]
 pub struct CodeFilter(Bloom<u64>);
 
 impl CodeFilter {
-    /// An empty filter for up to `items` codes. With more in it, more codes are taken for its own.
+    /// An empty filter for up to `items` codes. More codes raise the rate of false positives.
     ///
     /// # Errors
-    /// [`RecordError::Field`] if the system has no source of random numbers, which the crate asks for and we do not use.
+    /// [`RecordError::Field`] if the system has no source of random numbers, which the crate requires and we do not use.
     pub fn with_capacity(items: usize) -> Result<Self, RecordError> {
         let items = items.max(MIN_ITEMS);
         let bytes = Bloom::<u64>::compute_bitmap_size(items, FALSE_POSITIVES).min(MAX_BYTES);
@@ -49,7 +49,7 @@ impl CodeFilter {
         self.0.set(&hash(code));
     }
 
-    /// Whether the code may have been added. False only if it was not.
+    /// True if the code may have been added; false only if it was not.
     #[must_use]
     pub fn may_contain(&self, code: &[u8]) -> bool {
         self.0.check(&hash(code))
@@ -64,7 +64,7 @@ impl CodeFilter {
     /// Reads a serialised filter.
     ///
     /// # Errors
-    /// [`RecordError::Field`] where it is none, or one that edgelink does not make.
+    /// [`RecordError::Field`] if it is malformed, or has parameters that edgelink does not use.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, RecordError> {
         let malformed = RecordError::Field("codes");
         if bytes.len() > MAX_BYTES + 64 {
@@ -79,7 +79,7 @@ impl CodeFilter {
     }
 }
 
-/// The same on every platform, which a slice's own `Hash` is not: it begins with a `usize`.
+/// Platform-independent hash of a code; a slice's own `Hash` begins with a `usize`.
 fn hash(code: &[u8]) -> u64 {
     let mut hasher = SipHasher24::new();
     hasher.write(code);

@@ -6,15 +6,15 @@ use std::str::FromStr;
 /// The longest domain in bytes: 253 of a DNS name (RFC 1035, section 2.3.4), a colon and five digits of a port.
 pub const MAX_DOMAIN_LENGTH: usize = 259;
 
-/// The host of a short URL in lower case, with its port where that is not the default: `go.example.com`,
-/// `127.0.0.1:8080`, `[::1]:8080`.
+/// The host of a short URL in lower case, with its port unless that is the default: `go.example.com`, `127.0.0.1:8080`,
+/// `[::1]:8080`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Domain(Box<str>);
 
-/// Why a link may not be on a domain: there is none of that name, or it is another tenant's.
+/// The message for a domain that a link cannot use: it does not exist, or belongs to another tenant.
 pub const UNKNOWN: &str = "is not a domain of this shortener";
 
-/// Why a text is not a domain.
+/// A violated rule of domains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DomainError {
     /// Empty or too long.
@@ -31,7 +31,7 @@ pub enum DomainError {
 }
 
 impl Domain {
-    /// Takes a host with an optional port and folds it to lower case.
+    /// Parses a host with an optional port, and folds it to lower case.
     ///
     /// # Errors
     /// The [`DomainError`] that says which rule is broken.
@@ -61,7 +61,7 @@ impl Domain {
         split_port(&self.0).0
     }
 
-    /// Whether the value of a `Host` header names this domain; the case of ASCII letters does not matter.
+    /// True if the value of a `Host` header names this domain; the case of ASCII letters does not matter.
     #[must_use]
     pub fn matches(&self, host: &[u8]) -> bool {
         self.0.as_bytes().eq_ignore_ascii_case(host)
@@ -78,7 +78,7 @@ pub fn without_defaults(host: &[u8]) -> &[u8] {
     host.strip_suffix(b".").unwrap_or(host)
 }
 
-/// Splits at the colon before the port, which in an address with brackets is the one behind them.
+/// Splits at the colon before the port, which in an address with brackets follows them.
 fn split_port(text: &str) -> (&str, Option<&str>) {
     match text.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
@@ -92,7 +92,7 @@ fn is_port(port: &str) -> bool {
         && port.parse::<u16>().is_ok()
 }
 
-/// Whether `host` is an IPv6 address in brackets, as in a URL (RFC 3986, section 3.2.2).
+/// True if `host` is an IPv6 address in brackets, as in a URL (RFC 3986, section 3.2.2).
 #[must_use]
 pub fn is_address_in_brackets(host: &str) -> bool {
     host.strip_prefix('[')
@@ -100,8 +100,8 @@ pub fn is_address_in_brackets(host: &str) -> bool {
         .is_some_and(|address| address.parse::<std::net::Ipv6Addr>().is_ok())
 }
 
-/// Whether `name` has the shape of a DNS name (RFC 1035, section 2.3.4) without the dot of the root, with letters, digits,
-/// hyphens and the bytes of `more` in its labels. IPv4 addresses have this shape as well.
+/// True if `name` has the shape of a DNS name (RFC 1035, section 2.3.4) without the trailing dot, with letters, digits, hyphens
+/// and the bytes of `more` in its labels. IPv4 addresses have this shape as well.
 #[must_use]
 pub fn is_dns_name(name: &str, more: &[u8]) -> bool {
     let is_label = |label: &str| {

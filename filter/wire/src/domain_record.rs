@@ -1,8 +1,8 @@
-//! What a domain has of its own, and how it travels: as the record of the key `{domain}/`, which no link can have.
+//! Records of domains: the targets of a domain, stored under the key `{domain}/`, which no link can have.
 //!
-//! So a domain is published, ordered by revisions, and missed like a link. Its record is that of a link to the domain itself with
-//! an [`Extension`](crate::record::Extension) that has the [`DomainTargets`]; edges that do not know of it leave it out.
-//! A domain that is removed, or not verified any more, is absent.
+//! So a domain is published, ordered by revisions, and looked up like a link. Its record is a link to the domain itself with the
+//! [`DomainTargets`] in its [`Extension`](crate::record::Extension); edges that do not know this extension skip the record.
+//! A domain that was removed, or is no longer verified, is absent.
 
 use crate::domain::Domain;
 use crate::record::{DomainTargets, Extension, LinkRecord, Record};
@@ -25,7 +25,7 @@ impl<'a> DomainTargets<&'a str> {
         })
     }
 
-    /// The targets in the record of a domain; `None` if it is absent, or that of a link.
+    /// The targets in the record of a domain; `None` if it is absent, or the record of a link.
     #[must_use]
     pub fn of_record(record: &Record<&'a str>) -> Option<Self> {
         match record {
@@ -35,7 +35,7 @@ impl<'a> DomainTargets<&'a str> {
     }
 }
 
-/// The domain whose record that is; `None` if it is absent, or that of a link.
+/// The domain of a record; `None` if it is absent, or the record of a link.
 #[must_use]
 pub fn domain_of_record<'a>(record: &Record<&'a str>) -> Option<&'a str> {
     DomainTargets::of_record(record)?;
@@ -51,13 +51,13 @@ pub fn domain_key(domain: &Domain) -> String {
     format!("{domain}/")
 }
 
-/// Whether that is the key of the record of a domain, and not of a link.
+/// True if this is the key of the record of a domain, and not of a link.
 #[must_use]
 pub fn is_key_of_domain(key: &[u8]) -> bool {
     key.ends_with(b"/")
 }
 
-/// The domain whose record has that key; `None` if it is the key of a link.
+/// The domain whose record has this key; `None` if it is the key of a link.
 #[must_use]
 pub fn domain_of_key(key: &str) -> Option<&str> {
     key.strip_suffix('/')

@@ -1,4 +1,4 @@
-//! Domains by the hosts of requests.
+//! Lookup of domains by the `Host` of requests.
 
 use crate::domain::{Domain, MAX_DOMAIN_LENGTH, without_defaults};
 use foldhash::fast::FixedState;
@@ -6,10 +6,10 @@ use hashbrown::HashTable;
 use std::hash::BuildHasher;
 use std::ops::Deref;
 
-/// So many domains are compared one by one, which is quicker than a hash.
+/// Up to this many domains are compared one by one, which is faster than a hash.
 const FEW: usize = 8;
 
-/// A host in lower case, without memory of the heap.
+/// A host in lower case, without heap allocation.
 #[derive(Clone, Copy, Debug)]
 pub struct FoldedHost {
     bytes: [u8; MAX_DOMAIN_LENGTH],
@@ -17,7 +17,7 @@ pub struct FoldedHost {
 }
 
 impl FoldedHost {
-    /// The host; `None` if it is longer than any domain.
+    /// Folds a host; `None` if it is longer than any domain.
     #[must_use]
     pub fn of(host: &[u8]) -> Option<Self> {
         let mut bytes = [0; MAX_DOMAIN_LENGTH];
@@ -35,17 +35,17 @@ impl FoldedHost {
     }
 }
 
-/// Domains in an order, each of which is found by a host in the same time, however many there are.
+/// An ordered set of domains with lookup by host in constant time.
 #[derive(Clone, Debug)]
 pub struct DomainSet {
     domains: Box<[Domain]>,
-    /// The places of the domains by their names; empty if they are few. The hash has no secret: those who choose hosts do not choose
-    /// domains.
+    /// The indices of the domains by their names; empty if they are few. The hash has no secret, because clients choose hosts and
+    /// not domains.
     places: HashTable<u32>,
 }
 
 impl DomainSet {
-    /// These domains in their order.
+    /// A set of these domains in their order.
     #[must_use]
     pub fn new(domains: impl Into<Box<[Domain]>>) -> Self {
         let domains = domains.into();
@@ -76,12 +76,12 @@ impl DomainSet {
         })
     }
 
-    /// The domain that a request is for, by the value of its `Host` header. A host that is none of them
-    /// stands for `default`, one of them as well; `None` if there is no default.
+    /// The domain of a request, by the value of its `Host` header. For an unknown host it is `default`, which is a member of the
+    /// set; `None` if there is no default.
     #[must_use]
     pub fn requested<'a>(&'a self, host: &[u8], default: Option<&'a Domain>) -> Option<&'a Domain> {
         match (&*self.domains, default) {
-            // Whatever the host says.
+            // Regardless of the host.
             ([_], Some(only)) => Some(only),
             _ => self.of_host(host).or(default),
         }
@@ -96,7 +96,7 @@ impl DomainSet {
         self.hashed(host, |domain| domain.as_str().as_bytes() == host)
     }
 
-    /// Finds the one that `is_it` among the domains with the hash of a host.
+    /// Finds the domain that satisfies `is_it` among those with the hash of a host.
     fn hashed(&self, host: &[u8], mut is_it: impl FnMut(&Domain) -> bool) -> Option<&Domain> {
         let domain = |place: &u32| self.domains.get(*place as usize);
         let place = self
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// These domains, and as many others before and behind them as make them many.
+    /// A set of these domains, and one with enough others around them to be hashed.
     fn sets(names: &[&str]) -> [DomainSet; 2] {
         let domains = |others: usize| {
             let other = |number: usize| format!("{number}.other.example");

@@ -1,5 +1,5 @@
-//! Dry runs: where a visitor would be sent who is described, and why. The API answers with one, and so do the console's pages
-//! while rules are being written.
+//! Dry runs: the outcome for a described visitor, and the reasons. Used by the API, and by the console's pages while rules are
+//! being edited.
 
 use crate::password::{Notice, UnlockKey, cookie_name};
 use crate::record::{self, Record};
@@ -7,16 +7,16 @@ use crate::redirect::{Decision, Outcome};
 use crate::rules::{self, ExplainedRule, Visitor};
 use std::net::IpAddr;
 
-/// A visitor who is described. What is empty is not known of the visitor.
+/// A description of a visitor. Empty fields are unknown.
 #[derive(Clone, Debug, Default)]
 pub struct DescribedVisitor {
     /// The header `User-Agent`.
     pub user_agent: String,
     /// The header `Accept-Language`.
     pub accept_language: String,
-    /// What follows the code in the path, see [`read_below`].
+    /// The path behind the code, see [`read_below`].
     pub path: String,
-    /// Whether the visitor has given the password of the link.
+    /// True if the visitor has entered the password of the link.
     pub has_password: bool,
     /// The header `Cookie`, which [`DescribedVisitor::unlock`] writes.
     pub cookies: String,
@@ -28,14 +28,14 @@ pub struct DescribedVisitor {
     pub country: String,
     /// The name of the city.
     pub city: String,
-    /// When the visitor comes, unix seconds.
+    /// The time of the request, unix seconds.
     pub at: u64,
-    /// Whether the link has a limit of visits, and none are left.
+    /// True if the link has a limit of uses, and none are left.
     pub is_used_up: bool,
 }
 
 impl DescribedVisitor {
-    /// Gives a visitor who has the password the cookie for a link; `hash` is that of its password, if it has one.
+    /// Adds the cookie for a link to a visitor who has the password; `hash` is the hash of its password, if it has one.
     pub fn unlock(&mut self, key: &[u8], hash: Option<&str>) {
         let Some(hash) = hash.filter(|_| self.has_password) else {
             return;
@@ -45,10 +45,10 @@ impl DescribedVisitor {
     }
 }
 
-/// Reads what follows the code in the path of a visitor.
+/// Parses the path behind the code.
 ///
 /// # Errors
-/// What it must be.
+/// A message that says what is required.
 pub fn read_below(path: &str) -> Result<String, &'static str> {
     if path.is_empty() || path.starts_with('/') {
         Ok(path.to_owned())
@@ -57,18 +57,18 @@ pub fn read_below(path: &str) -> Result<String, &'static str> {
     }
 }
 
-/// Reads the time at which a visitor comes, in unix seconds.
+/// Parses the time of the request, in unix seconds.
 ///
 /// # Errors
-/// What it must be.
+/// A message that says what is required.
 pub fn read_time(text: &str) -> Result<u64, &'static str> {
     rules::unix_seconds(text).ok_or(rules::TIME)
 }
 
-/// Reads the address of a visitor.
+/// Parses the address of a visitor.
 ///
 /// # Errors
-/// What it must be.
+/// A message that says what is required.
 pub fn read_address(text: &str) -> Result<IpAddr, &'static str> {
     let address = text.parse();
     address.map_err(|_| "must be an IPv4 or IPv6 address")
@@ -116,21 +116,21 @@ impl Visitor for DescribedVisitor {
     }
 }
 
-/// Where a visitor would be sent, and why.
+/// The result of a dry run: the outcome for the visitor, and the rules that led to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DryRun {
-    /// What it is called.
+    /// The outcome.
     pub outcome: Outcome,
     /// The status that the visitor would get.
     pub status: u16,
-    /// Where the visitor would be sent; `None` if a page is answered.
+    /// The target of the redirect; `None` if the answer is a page.
     pub location: Option<String>,
-    /// What each rule of the link is to the visitor.
+    /// The evaluation of each rule of the link.
     pub rules: Vec<ExplainedRule>,
 }
 
 impl DryRun {
-    /// What a visitor of the link `key` (`{domain}/{code}`) would get. The record is one that was decoded before.
+    /// Evaluates the link `key` (`{domain}/{code}`) for a visitor. The record was decoded before.
     #[must_use]
     pub fn of(record: &Record<&[u8]>, key: &[u8], visitor: &DescribedVisitor) -> Self {
         let decision = Decision::of(record, key, visitor);
@@ -161,7 +161,7 @@ impl DryRun {
         }
     }
 
-    /// The place of the rule that has chosen the target, from 1; `None` if none has.
+    /// The index of the rule that chose the target, from 1; `None` if none did.
     #[must_use]
     pub fn matched_rule(&self) -> Option<usize> {
         let matched = self.rules.iter().position(|rule| rule.holds);

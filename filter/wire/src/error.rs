@@ -1,12 +1,12 @@
-//! Why bytes are none of the formats of this crate.
+//! Errors of decoding the formats of this crate.
 
-/// Why bytes are not a record of this version.
+/// A failure to decode a record or another format of this crate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
     /// The bytes end too early.
     #[error("the record is cut off")]
     Truncated,
-    /// The first byte is not a version that is known here.
+    /// The first byte is not a known version.
     #[error("version {0} of the record is not known")]
     Version(u8),
     /// Reserved flags are set, or flags that contradict each other.
@@ -21,7 +21,7 @@ pub enum RecordError {
     /// There are bytes behind an absent record.
     #[error("bytes follow the record")]
     Trailing,
-    /// A field is missing, or is not what it should be.
+    /// A field is missing or malformed.
     #[error("the field '{0}' is missing or malformed")]
     Field(&'static str),
 }

@@ -11,12 +11,12 @@
 //! | `flush` | | forget everything |
 //! | `beat` | `bound`, `generation`, `number`, `at`, `age` | the publisher is up to date ([`Beat`]) |
 //!
-//! A message of a kind, or with a record, that is not known here but names a key is read as `changed`: a newer control plane
-//! may say things that an older edge does not understand, and they are never passed over.
+//! A message of an unknown kind, or with a record of an unknown version, is read as `changed` if it names a key: a newer control
+//! plane may send messages that an older edge does not understand, and they are never ignored.
 //!
-//! In the stream each entry also has `prev`, the id of the entry before it ([`PREV_FIELD`]): a reader whose own position
-//! is another one has missed something, whether the stream was trimmed, flushed or lost, and starts again. `beat` comes
-//! about once a second, so that a loss at the end of the stream is noticed too.
+//! In the stream each entry also has `prev`, the id of the entry before it ([`PREV_FIELD`]): a reader whose own position differs
+//! has missed messages, because the stream was trimmed, flushed or lost, and starts over. `beat` comes about once a second, so
+//! that a loss at the end of the stream is noticed too.
 
 use crate::error::RecordError;
 use crate::record::Record;
@@ -26,7 +26,7 @@ use std::str::FromStr;
 /// The field of a stream entry with the id of the entry before it, `0-0` in the first one.
 pub const PREV_FIELD: &str = "prev";
 
-/// A place in the feed: the id of an entry of the Redis stream, `milliseconds-sequence`.
+/// A position in the feed: the id of an entry of the Redis stream, `milliseconds-sequence`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FeedPosition {
     /// Unix time in milliseconds on Redis's clock, never going back.
@@ -39,7 +39,7 @@ impl FeedPosition {
     /// Before every entry.
     pub const START: Self = Self::new(0, 0);
 
-    /// The place of the entry with the id `millis-sequence`.
+    /// The position of the entry with the id `millis-sequence`.
     #[must_use]
     pub const fn new(millis: u64, sequence: u64) -> Self {
         Self { millis, sequence }
@@ -67,7 +67,7 @@ impl FromStr for FeedPosition {
 }
 
 fn whole_number(text: &str) -> Result<u64, FeedPositionError> {
-    // `parse` would take a leading '+'.
+    // `parse` would accept a leading '+'.
     if !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(FeedPositionError);
     }
@@ -83,8 +83,8 @@ pub enum FeedMessage<'a> {
         key: &'a str,
         /// The link, or that it is absent.
         record: Record<&'a str, &'a [u8]>,
-        /// Whether the link is one of those asked for most: all workers of an edge share it then, even before a visitor
-        /// has asked. Other changes never drive another link out of what is shared.
+        /// True if the link is one of the most requested ones: all workers of an edge then share it, even before a request for
+        /// it. Other changes never evict a link from the shared data.
         hot: bool,
     },
     /// The link of `key` was deleted.
@@ -94,7 +94,7 @@ pub enum FeedMessage<'a> {
         /// The revision of the deletion.
         rev: u64,
     },
-    /// The link of `key` has changed in a way that is not said, or not understood here: it is to be asked for again.
+    /// The link of `key` has changed in an unspecified or unknown way: it must be fetched again.
     Changed {
         /// `{domain}/{code}`.
         key: &'a str,
@@ -106,7 +106,7 @@ pub enum FeedMessage<'a> {
 }
 
 impl<'a> FeedMessage<'a> {
-    /// The key of what has changed; `None` of other messages, also of a link that is only asked for often.
+    /// The key of the link that has changed; `None` for other messages, and for a link that is only hot.
     #[must_use]
     pub fn changed_key(&self) -> Option<&'a str> {
         match *self {
@@ -120,20 +120,20 @@ impl<'a> FeedMessage<'a> {
     }
 }
 
-/// The message of about once a second that says up to when every change is on the feed.
+/// The message, sent about once a second, with the time up to which every change is on the feed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Beat {
-    /// No number at or above this one was issued (admission).
+    /// The bound for admission: no number at or above it was issued.
     pub bound: u64,
     /// The generation of the feed.
     pub generation: u64,
-    /// Grows from beat to beat, over all publishers of a database.
+    /// Sequence number of the beat, across all publishers of a database.
     pub number: u64,
-    /// Every change that was committed before that time is on the feed in front of this beat: unix time in microseconds on
-    /// the clock of the database. 0 in the first beat of a generation, which says nothing of that.
+    /// Time before which every committed change is on the feed in front of this beat: unix time in microseconds on the clock of
+    /// the database. 0 in the first beat of a generation, where it is not known.
     pub at: u64,
-    /// How long ago that was at most when the beat was sent, in milliseconds, by a clock that is never set: for readers that cannot
-    /// compare with the database's.
+    /// Upper bound of the age of `at` when the beat was sent, in milliseconds, by a monotonic clock: for readers that cannot
+    /// compare with the database's clock.
     pub age_millis: u32,
 }
 
@@ -172,11 +172,11 @@ impl<'a> FeedMessage<'a> {
         }
     }
 
-    /// Reads a message from its fields. Fields that are not known are passed over, so that a newer control plane may
-    /// add some. What names a key and cannot be read otherwise is [`Self::Changed`].
+    /// Reads a message from its fields. Unknown fields are ignored, so that a newer control plane may add some. A message that
+    /// names a key and cannot be read otherwise is [`Self::Changed`].
     ///
     /// # Errors
-    /// [`RecordError::Field`] names the field that is missing or malformed. It is not known then what has changed.
+    /// [`RecordError::Field`] names the field that is missing or malformed. The change is not known then.
     pub fn from_fields(
         fields: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
     ) -> Result<Self, RecordError> {
@@ -203,7 +203,7 @@ impl<'a> FeedMessage<'a> {
     }
 }
 
-/// The fields that are known here.
+/// The known fields.
 #[derive(Default)]
 struct MessageFields<'a> {
     op: Option<&'a [u8]>,
@@ -246,10 +246,10 @@ impl<'a> MessageFields<'a> {
     }
 }
 
-/// The position behind which an entry of the stream stands: its [`PREV_FIELD`].
+/// The position of the entry before an entry of the stream: its [`PREV_FIELD`].
 ///
 /// # Errors
-/// [`RecordError::Field`] if it is missing or malformed: it is not known then whether something was missed.
+/// [`RecordError::Field`] if it is missing or malformed: a gap cannot be ruled out then.
 pub fn previous<'a>(
     fields: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
 ) -> Result<FeedPosition, RecordError> {

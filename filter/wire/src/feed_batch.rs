@@ -1,18 +1,18 @@
-//! Several changes at once, as the control plane's long poll answers them (`GET /edge/v1/feed`).
+//! Batches of feed messages, as answered by the control plane's long poll (`GET /edge/v1/feed`).
 //!
 //! Layout of version 2, numbers as unsigned LEB128, texts and messages behind their length:
 //!
 //! | what | bytes |
 //! |---|---|
 //! | version, 2 | 1 |
-//! | flags: bit 0 gap, the others reserved | 1 |
+//! | flags: bit 0 gap, the rest reserved | 1 |
 //! | generation of the feed | 1 number |
 //! | age, and wait: milliseconds | 2 numbers |
 //! | next position: milliseconds, sequence | 2 numbers |
-//! | how many messages | 1 number |
+//! | number of messages | 1 number |
 //! | each message | its length, then its fields: name and value as bytes, each behind its length, up to the end |
 //!
-//! A message of a newer control plane, or a broken one, does not spoil the others: it is an error in its place.
+//! An unknown or malformed message does not affect the others: an error takes its place.
 
 use crate::error::RecordError;
 use crate::feed::{FeedMessage, FeedPosition};
@@ -24,35 +24,33 @@ const GAP: u8 = 1;
 /// The most messages in one batch.
 pub const MAX_MESSAGES: usize = 4096;
 
-/// The size of a batch, in bytes, at which no further message is put in. One message may reach over it.
+/// The size of a batch, in bytes, from which on no further message is added. The last message may exceed it.
 pub const MAX_BYTES: usize = 1 << 20;
 
-/// What a batch says besides its messages.
+/// The head of a batch, in front of its messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatchHead {
     /// The generation of the feed, which changes when the publisher cannot continue where it stopped: positions of two
     /// generations cannot be compared.
     pub generation: u64,
-    /// How old the feed is, in milliseconds: every change that was committed longer ago than that before the answer is
-    /// in it, or in what was read before.
+    /// Age of the feed, in milliseconds: every change that was committed longer ago than that when the answer was made is in this
+    /// batch, or in an earlier one.
     pub age_millis: u64,
-    /// How long, in milliseconds, the question waited for the answer: the answer is that much later than the question, at
-    /// least.
+    /// Time that the request waited at the control plane, in milliseconds: a lower bound of the time between request and answer.
     pub waited_millis: u64,
-    /// Where to read on.
+    /// The position to continue from.
     pub next: FeedPosition,
-    /// Whether something between the position that was asked for and the first message is missing: every record that was
-    /// cached before is stale. If a flush is among what is missing, as far as that is known, it is the
-    /// first message.
+    /// Set if messages between the requested position and the first message are missing: every record that was cached before is
+    /// stale. If a flush is known to be among them, it is the first message.
     pub gap: bool,
 }
 
 /// The changes behind a position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FeedBatch<'a> {
-    /// What is said of the batch as a whole.
+    /// The head.
     pub head: BatchHead,
-    /// The changes, oldest first; an error stands for one that cannot be read.
+    /// The changes, oldest first; a message that cannot be read is an error.
     pub messages: Vec<Result<FeedMessage<'a>, RecordError>>,
 }
 
@@ -73,7 +71,7 @@ impl<'a> FeedBatch<'a> {
         out
     }
 
-    /// Encodes a batch of messages that [`encode_message`] has encoded.
+    /// Encodes a batch of messages encoded by [`encode_message`].
     #[must_use]
     pub fn encode_encoded<'m>(
         head: BatchHead,
@@ -84,7 +82,7 @@ impl<'a> FeedBatch<'a> {
         out
     }
 
-    /// Encodes what stands in front of so many messages.
+    /// Encodes the head of a batch with this number of messages.
     #[must_use]
     pub fn encode_head(head: BatchHead, messages: usize) -> Vec<u8> {
         let mut out = vec![VERSION, if head.gap { GAP } else { 0 }];
@@ -102,7 +100,7 @@ impl<'a> FeedBatch<'a> {
         out
     }
 
-    /// Encodes what stands behind the head: messages that [`encode_message`] has encoded.
+    /// Encodes the part behind the head: messages encoded by [`encode_message`].
     #[must_use]
     pub fn encode_messages<'m>(messages: impl Iterator<Item = &'m [u8]>) -> Vec<u8> {
         let mut out = Vec::new();
@@ -142,7 +140,7 @@ impl<'a> FeedBatch<'a> {
     }
 }
 
-/// One message as it stands in a batch.
+/// Encodes a message for a batch.
 #[must_use]
 pub fn encode_message(message: &FeedMessage<'_>) -> Vec<u8> {
     let mut out = Vec::new();
@@ -156,7 +154,7 @@ pub fn encode_message(message: &FeedMessage<'_>) -> Vec<u8> {
 /// Reads one message of a batch.
 ///
 /// # Errors
-/// As [`FeedMessage::from_fields`].
+/// The errors of [`FeedMessage::from_fields`], and those of malformed bytes.
 pub fn decode_message(mut bytes: &[u8]) -> Result<FeedMessage<'_>, RecordError> {
     let mut fields = Vec::new();
     while !bytes.is_empty() {

@@ -1,17 +1,18 @@
-//! How a worker is doing, as it says with its reports of clicks (`POST /edge/v1/clicks`, header [`HEADER`]).
+//! Health of a worker, reported along with its clicks (`POST /edge/v1/clicks`, header [`HEADER`]).
 //!
-//! It is a header, and no part of the batches, because a control plane refuses batches that it cannot read, and their clicks would be
-//! lost. One that is older does not look at the header, and edges that are older send none. The value has pairs `name=value` with
-//! semicolons in between:
+//! It is a header, and not part of the batches, because a control plane refuses batches that it cannot read, and their clicks
+//! would be lost. An older control plane ignores the header, and older edges do not send it. The value consists of pairs
+//! `name=value`, separated by semicolons:
 //!
 //! | name | value |
 //! |---|---|
 //! | `worker` | the worker, 32 hexadecimal digits in lower case |
-//! | `feed-lag-ms` | milliseconds from the moment up to which the feed was read; missing if none was |
+//! | `feed-lag-ms` | milliseconds since the time up to which the feed was read; missing if none was |
 //! | `admitting` | 1 if admission is in effect, else 0 |
-//! | `lru`, `shared-data`, `admission`, `redis`, `control-plane`, `stale` | requests that the tier has answered in the last 50 to 60 seconds |
+//! | `lru`, `shared-data`, `admission`, `redis`, `control-plane`, `stale` | requests answered by the tier in the last 50 to 60
+//! seconds |
 //!
-//! Numbers are decimal ones. A missing one is 0, and names that are not known are skipped: a later version may add some.
+//! Numbers are decimal. A missing number is 0, and unknown names are skipped: a later version may add some.
 
 use crate::clicks::WorkerId;
 use crate::error::RecordError;
@@ -20,29 +21,29 @@ use std::fmt::Write;
 /// The header of a report.
 pub const HEADER: &str = "x-edgelink-health";
 
-/// How often a worker says it, in milliseconds. It reports without clicks for it.
+/// Milliseconds between two reports of a worker's health. A report is sent even without clicks.
 pub const INTERVAL_MILLIS: u64 = 10_000;
 
-/// The time whose requests are counted, in milliseconds.
+/// Length of the window in which requests are counted, in milliseconds.
 pub const WINDOW_MILLIS: u64 = 60_000;
 
-/// The longest value that is read, in bytes.
+/// The longest accepted value, in bytes.
 pub const MAX_LENGTH: usize = 512;
 
-/// How a worker is doing.
+/// Health of a worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkerHealth {
     /// The worker.
     pub worker: WorkerId,
-    /// Milliseconds from the moment up to which every change of the feed is known to the worker; `None` if it has read none.
+    /// Milliseconds since the time up to which the worker has applied every change of the feed; `None` if it has read none.
     pub feed_lag_millis: Option<u32>,
-    /// Whether admission is in effect.
+    /// True if admission is in effect.
     pub is_admitting: bool,
     /// The requests of the last minute.
     pub requests: RequestsByTier,
 }
 
-/// How many requests each tier has answered.
+/// Number of requests answered by each tier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestsByTier {
     /// The worker's own cache.
@@ -53,7 +54,7 @@ pub struct RequestsByTier {
     pub admission: u32,
     /// Redis.
     pub redis: u32,
-    /// The control plane, or none at all: 503.
+    /// The control plane, or no tier at all: 503.
     pub control_plane: u32,
     /// A cache, with a record that was no longer fresh.
     pub stale: u32,
@@ -71,7 +72,7 @@ const TIERS: [(&str, Number); 6] = [
 ];
 
 impl RequestsByTier {
-    /// Adds others; no sum exceeds `u32::MAX`.
+    /// Adds other counts; sums saturate at `u32::MAX`.
     pub fn add(&mut self, mut others: Self) {
         for (_, number) in TIERS {
             let sum = number(self).saturating_add(*number(&mut others));

@@ -14,7 +14,7 @@ pub struct LinkKey {
     pub code: Code,
 }
 
-/// Why a text does not name a link.
+/// A failure to parse a link key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LinkKeyError {
     /// No slash between domain and code.

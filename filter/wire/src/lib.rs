@@ -1,14 +1,15 @@
-//! What the edge filter and the control plane must agree on.
+//! Formats and rules shared by the edge filter and the control plane.
 //!
-//! Codes and how they are minted ([`base62`], [`permutation`], [`code`]), the hosts they live on ([`domain`]), what a
-//! link is once it has left the database ([`record`]), and a domain ([`domain_record`]), how it is named in caches ([`key`]), in paths ([`link_paths`]) and in Redis ([`redis`]), how many are looked up at once ([`link_batch`]), what
-//! a visitor of it gets ([`redirect`], [`rules`], [`query`], [`path`], [`password`]) or would get ([`dry_run`]), how a change travels ([`feed`], [`feed_batch`]), what an edge starts from
-//! ([`snapshot`], [`code_filter`]), how it reports clicks ([`clicks`]) and how it is doing ([`health`]), and how it gets visits of links that have a limit
+//! Codes and their minting ([`base62`], [`permutation`], [`code`]), their hosts ([`domain`]), the records of links ([`record`])
+//! and domains ([`domain_record`]) outside of the database, their names in caches ([`key`]), in paths ([`link_paths`]) and in
+//! Redis ([`redis`]), batched lookups ([`link_batch`]), the answer to a visitor ([`redirect`], [`rules`], [`query`], [`path`],
+//! [`password`]) and its dry run ([`dry_run`]), changes in transit ([`feed`], [`feed_batch`]), the initial state of an edge
+//! ([`snapshot`], [`code_filter`]), its reports of clicks ([`clicks`]) and health ([`health`]), and leases of uses of limited links
 //! ([`visits`]). The crate does no input and output and runs on wasm32.
 //!
-//! Four things are here because both have them: pauses between retries ([`backoff`]), circuit breakers ([`breaker`]), how
-//! [`settings`] are declared, and which trace a request is part of ([`traceparent`]).
-//! All else is a format: a change that alters one byte of it is a new version, never an edit of the old one.
+//! Four modules are here because both use them: [`backoff`], circuit breakers ([`breaker`]), declarations of [`settings`], and
+//! trace propagation ([`traceparent`]).
+//! The rest are formats: a change that alters one byte of a format is a new version, never an edit of the old one.
 //! `tests/known_answers.rs` pins the bytes.
 
 #![cfg_attr(

@@ -1,10 +1,10 @@
-//! Lookups of several keys at the control plane by one request (`POST /edge/v1/links`).
+//! Batched lookups: several keys looked up at the control plane by one request (`POST /edge/v1/links`).
 //!
-//! The request has a line for each key: what stands behind `/edge/v1/links/` in the path of a lookup of its own, with a line feed
-//! between two. The answer has for each key, in the same order, what the answer to a lookup of its own would have: the status as
-//! an unsigned LEB128 number, then the body behind its length, which is the bytes of a
-//! [`LinkAnswer`](crate::LinkAnswer) for a link (200) and for none (404). Any other status is a failure, has no body, and
-//! says nothing about the link, nor about the other keys. 504 is that of a key that took too long, and is to be asked for alone.
+//! The request has a line for each key: the part of the path of a single lookup behind `/edge/v1/links/`, separated by line
+//! feeds. The answer has for each key, in the same order, the answer to a single lookup: the status as an unsigned LEB128 number,
+//! then the body behind its length, which is an encoded [`LinkAnswer`](crate::LinkAnswer) for a link (200) and for an absent one
+//! (404). Any other status is a failure without a body, and means nothing for the link or the other keys. 504 stands for a
+//! key that took too long, and should be looked up alone.
 
 use crate::code::MAX_CODE_LENGTH;
 use crate::domain::MAX_DOMAIN_LENGTH;
@@ -17,19 +17,19 @@ pub const PATH: &str = "/edge/v1/links";
 /// The media type of request and answer.
 pub const MEDIA_TYPE: &str = "application/vnd.edgelink.answers";
 
-/// The status of a key that is to be asked for alone.
+/// The status of a key that should be looked up alone.
 pub const LATE: u16 = 504;
 
 /// The most keys of a request.
 pub const MAX_KEYS: usize = 64;
 
-/// The most bytes of a line: an address in brackets has two characters that take three bytes each.
+/// The most bytes of a line: the brackets of an IPv6 address are percent-encoded, with three bytes each.
 const MAX_LINE_LENGTH: usize = MAX_DOMAIN_LENGTH + 4 + 1 + MAX_CODE_LENGTH;
 
 /// The most bytes of a request.
 pub const MAX_LENGTH: usize = MAX_KEYS * (MAX_LINE_LENGTH + 1);
 
-/// The most bytes that the answer to a key has beside its body.
+/// The most bytes of the answer to a key besides its body.
 pub const OVERHEAD: usize = 2 * varint::MOST_BYTES;
 
 /// Appends the answer to a key.
@@ -38,10 +38,10 @@ pub fn write(status: u16, body: &[u8], out: &mut Vec<u8>) {
     varint::write_bytes(body, out);
 }
 
-/// Reads the statuses and bodies of an answer for so many keys.
+/// Reads the statuses and bodies of an answer for this number of keys.
 ///
 /// # Errors
-/// The [`RecordError`] that says what is wrong, be it too few keys or too many.
+/// The [`RecordError`] that says what is wrong, including a wrong number of keys.
 pub fn read(mut bytes: &[u8], keys: usize) -> Result<Vec<(u16, &[u8])>, RecordError> {
     let input = &mut bytes;
     let mut answers = Vec::with_capacity(keys);

@@ -1,5 +1,5 @@
-//! Where links stand among the paths of a host: behind a prefix, with or without a slash at their end. Edges and the control
-//! plane's own redirects share it.
+//! Paths of links on a host: behind a prefix, with or without a trailing slash. Shared by edges and the control plane's own
+//! redirects.
 
 use crate::code::{has_code_shape, is_reserved, split_code};
 use std::borrow::Cow;
@@ -9,11 +9,11 @@ use std::str::FromStr;
 /// The longest prefix.
 const MAX_PREFIX_LENGTH: usize = 64;
 
-/// What stands in front of codes in paths: `/`, or segments between slashes, as `/s/`.
+/// The prefix of codes in paths: `/`, or segments between slashes, as `/s/`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkPrefix(Box<str>);
 
-/// Why a text is no prefix.
+/// The text is not a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkPrefixError;
 
@@ -39,7 +39,7 @@ impl FromStr for LinkPrefix {
             .strip_prefix('/')
             .and_then(|text| text.strip_suffix('/'));
         let inside = inside.ok_or(LinkPrefixError)?;
-        // The control plane has the API of Shlink there.
+        // The control plane serves Shlink's API there.
         let is_fit = text.len() <= MAX_PREFIX_LENGTH
             && !text.starts_with("/rest/v3/")
             && inside
@@ -66,24 +66,24 @@ impl Display for LinkPrefix {
 }
 
 impl LinkPrefix {
-    /// With both slashes.
+    /// The prefix with both slashes.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// Which paths are those of links.
+/// The paths of links on a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LinkPaths {
-    /// What stands in front of codes.
+    /// The prefix of codes.
     pub prefix: LinkPrefix,
-    /// Whether `/code/` is `/code`.
+    /// True if `/code/` is equivalent to `/code`.
     pub trailing_slash: bool,
 }
 
 impl LinkPaths {
-    /// Those behind `prefix`; `None` if they are codes right below the root, so that every path is as it comes.
+    /// The paths behind `prefix`; `None` if codes are right below the root, so that no path needs rewriting.
     #[must_use]
     pub fn unless_plain(prefix: LinkPrefix, trailing_slash: bool) -> Option<Self> {
         let are_plain = prefix.as_str() == "/" && !trailing_slash;
@@ -93,8 +93,8 @@ impl LinkPaths {
         })
     }
 
-    /// A path with its query as it would be sent to a host that has links alone: without the prefix, and without a slash behind a code
-    /// if that is permitted. `None` if the path does not begin with the prefix.
+    /// Rewrites a path with its query to its form on a host that serves nothing but links: without the prefix, and without the
+    /// trailing slash if that is permitted. `None` if the path does not begin with the prefix.
     #[must_use]
     pub fn plain<'p>(&self, path: &'p [u8]) -> Option<Cow<'p, [u8]>> {
         let prefix = self.prefix.as_str().as_bytes();

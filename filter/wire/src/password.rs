@@ -1,14 +1,14 @@
-//! Links with a password: how an edge knows a visitor who has given it, without knowing the password or its hash.
+//! Links with a password: an edge recognizes visitors who have entered it, without the password or its hash.
 //!
-//! A link carries an unlock key, which follows from the hash of its password and so changes with it. The control plane checks a
-//! password and gives the visitor a cookie for [`COOKIE_SECONDS`]: its end, and an HMAC-SHA256 (RFC 2104) of link key and end
-//! under the unlock key. Edges check that alone. Whoever can read records can make cookies for them.
+//! A link carries an unlock key, which is derived from the hash of its password and so changes with it. The control plane checks a
+//! password and gives the visitor a cookie for [`COOKIE_SECONDS`]: its expiry, and an HMAC-SHA256 (RFC 2104) of link key and
+//! expiry under the unlock key. Edges check only the cookie. Read access to records is enough to forge cookies for them.
 
 use crate::query;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
-/// For how long a visitor does not have to give a password again, in seconds.
+/// Lifetime of the cookie of an unlocked link, in seconds.
 pub const COOKIE_SECONDS: u64 = 3_600;
 
 /// The longest password in bytes.
@@ -23,21 +23,21 @@ pub const FORM_MEDIA_TYPE: &str = "application/x-www-form-urlencoded";
 /// The path of the edge API under which a form is sent to the control plane; `{domain}/{code}` follows.
 pub const UNLOCK_PATH: &str = "/edge/v1/unlock/";
 
-/// The header of such a request that has the address of the visitor.
+/// The header of an unlock request with the address of the visitor.
 pub const VISITOR_HEADER: &str = "x-edgelink-visitor";
 
-/// The media type of its answer, the value of the cookie.
+/// The media type of the answer to an unlock request, the value of the cookie.
 pub const COOKIE_MEDIA_TYPE: &str = "application/vnd.edgelink.cookie";
 
 /// The longest value of the cookie: digits, a dot, and the code in hexadecimal digits.
 pub const MAX_COOKIE_LENGTH: usize = 20 + 1 + 2 * 32;
 
-/// So many cookies of the right name are looked at: a visitor may send more than is reasonable.
+/// The most cookies of the right name that are checked: a client may send any number.
 const MAX_COOKIES: usize = 4;
 
 const CONTEXT: &[u8] = b"edgelink-unlock";
 
-/// By which cookies for a link are made and checked.
+/// The key with which cookies for a link are signed and verified.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct UnlockKey(pub(crate) [u8; Self::LENGTH]);
 
@@ -48,10 +48,10 @@ impl std::fmt::Debug for UnlockKey {
 }
 
 impl UnlockKey {
-    /// Its length in bytes.
+    /// The length of the key in bytes.
     pub const LENGTH: usize = 32;
 
-    /// The key of the link `key` (`{domain}/{code}`) with the password of that hash.
+    /// Derives the key of the link `key` (`{domain}/{code}`) from the hash of its password.
     #[must_use]
     pub fn new(password_hash: &str, key: &[u8]) -> Self {
         let secret = Sha256::digest(password_hash).into();
@@ -59,7 +59,7 @@ impl UnlockKey {
         Self(mac.finalize().into_bytes().into())
     }
 
-    /// The value of a cookie for the link `key` that counts until `end`, unix seconds.
+    /// The value of a cookie for the link `key` that is valid until `end`, unix seconds.
     #[must_use]
     pub fn cookie(&self, key: &[u8], end: u64) -> String {
         let end = end.to_string();
@@ -67,8 +67,8 @@ impl UnlockKey {
         format!("{end}.{}", hex::encode(code.finalize().into_bytes()))
     }
 
-    /// Whether one of the cookies in a `Cookie` header opens the link `key` at `now`, unix seconds. Codes are compared in
-    /// constant time.
+    /// True if one of the cookies in a `Cookie` header unlocks the link `key` at `now`, unix seconds. Authentication codes are
+    /// compared in constant time.
     #[must_use]
     pub fn is_opened_by(&self, cookies: &[u8], key: &[u8], now: u64) -> bool {
         let name = cookie_name(key);
@@ -101,7 +101,7 @@ impl UnlockKey {
 
 /// The HMAC of all parts, one after the other.
 fn mac(key: &[u8; UnlockKey::LENGTH], parts: &[&[u8]]) -> Hmac<Sha256> {
-    // Shorter keys are filled up with zeros to the length of a block.
+    // HMAC pads shorter keys with zeros to the length of a block.
     let mut block = [0; 64];
     let (start, _) = block.split_at_mut(UnlockKey::LENGTH);
     start.copy_from_slice(key);
@@ -120,8 +120,8 @@ pub fn cookie_name(key: &[u8]) -> String {
     format!("edgelink-{}", hex::encode([first, second, third, fourth]))
 }
 
-/// The value of `Set-Cookie` for the link `key`, whose code stands behind `prefix` in the path, as `/` or `/s/`. `Secure` where the
-/// visitor uses TLS.
+/// The value of `Set-Cookie` for the link `key`, whose code follows `prefix` in the path, as `/` or `/s/`. `Secure` if the visitor
+/// uses TLS.
 #[must_use]
 pub fn set_cookie(key: &[u8], value: &str, prefix: &str, is_secure: bool) -> String {
     let name = cookie_name(key);
@@ -133,14 +133,14 @@ pub fn set_cookie(key: &[u8], value: &str, prefix: &str, is_secure: bool) -> Str
     )
 }
 
-/// Whether that is the value of a cookie as [`UnlockKey::cookie`] makes it, by its form alone.
+/// True if the value has the form of a cookie made by [`UnlockKey::cookie`].
 #[must_use]
 pub fn is_cookie(value: &[u8]) -> bool {
     let is_part = |byte: &u8| byte.is_ascii_hexdigit() || *byte == b'.';
     (1..=MAX_COOKIE_LENGTH).contains(&value.len()) && value.iter().all(is_part)
 }
 
-/// Whether a `Content-Type` is that of the form.
+/// True if a `Content-Type` is the one of the form.
 #[must_use]
 pub fn is_form(content_type: &[u8]) -> bool {
     let media_type = content_type.split(|byte| *byte == b';').next();
@@ -148,8 +148,8 @@ pub fn is_form(content_type: &[u8]) -> bool {
     media_type.eq_ignore_ascii_case(FORM_MEDIA_TYPE.as_bytes())
 }
 
-/// The `Location` of a visitor who has given the password: the `:path` to which the form was sent, or its first segment, which is
-/// the code, if the rest has bytes that may not stand in a header.
+/// The `Location` for a visitor who has entered the password: the `:path` to which the form was sent, or its first segment, the
+/// code, if the rest has bytes that are invalid in a header.
 #[must_use]
 pub fn address_of_form(path: &[u8]) -> &[u8] {
     if path.iter().all(u8::is_ascii_graphic) {
@@ -160,7 +160,7 @@ pub fn address_of_form(path: &[u8]) -> &[u8] {
     code.map_or(path, |length| path.split_at(1 + length).0)
 }
 
-/// The password in a form; `None` if there is none, or one that is too long.
+/// The password in a form; `None` if it is missing or too long.
 #[must_use]
 pub fn password_of_form(form: &[u8]) -> Option<Vec<u8>> {
     let value = query::last_value(form, b"password")?;
@@ -185,10 +185,10 @@ macro_rules! page {
     };
 }
 
-/// Declares what the page says above its form.
+/// Declares the notices of the page above its form.
 macro_rules! notices {
     ($($(#[$doc:meta])* $notice:ident: $status:literal, $text:literal;)+) => {
-        /// What the page says above its form.
+        /// The notice of the page above its form.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Notice {
             $($(#[$doc])* $notice,)+
@@ -203,7 +203,7 @@ macro_rules! notices {
                 }
             }
 
-            /// What it says.
+            /// The text of the notice.
             #[must_use]
             pub fn text(self) -> &'static str {
                 match self {
@@ -211,8 +211,7 @@ macro_rules! notices {
                 }
             }
 
-            /// The page: no script, and nothing of the visitor or of the link. The form goes to the address at which the page
-            /// is.
+            /// The page: without scripts, and without data of the visitor or the link. The form is posted to the URL of the page.
             #[must_use]
             pub fn page(self) -> &'static str {
                 match self {
@@ -224,16 +223,16 @@ macro_rules! notices {
 }
 
 notices! {
-    /// That a password is needed.
+    /// A password is needed.
     Locked: 200, "This link needs a password.";
-    /// That it was wrong.
+    /// The password was wrong.
     Wrong: 403, "That is not the password. Please try again.";
-    /// That there were too many tries.
+    /// There were too many attempts.
     Limited: 429, "There were too many tries. Please wait a little and try again.";
 }
 
-/// The headers of the page, beside `Cache-Control` and `Content-Type`. `form-action` is left out: browsers apply it to where a
-/// form leads in the end, which is another host.
+/// The headers of the page, besides `Cache-Control` and `Content-Type`. `form-action` is left out: browsers apply it to the
+/// redirect that follows the form, which leads to another host.
 pub const PAGE_HEADERS: [(&str, &str); 4] = [
     (
         "content-security-policy",

@@ -1,16 +1,15 @@
-//! How what follows a code in a visitor's path joins the target of a link that forwards paths.
+//! Path forwarding: appends the rest of a visitor's path to the target of a link.
 //!
-//! For `/code/x/y` that is `/x/y`: it is appended to the path of the target, in front of query and fragment. The authority of
-//! the target stays whatever the visitor sends, and so does the path to which it is appended: nothing leads above it.
+//! For `/code/x/y` the rest is `/x/y`: it is appended to the path of the target, in front of query and fragment. A visitor can
+//! change neither the authority of the target nor the path to which the rest is appended: nothing leads above it.
 
 use crate::query::{MAX_MERGED_LENGTH, escaped, push_encoded, split_before};
 
-/// The target with `below` (from its slash on) appended to its path; one slash stands where both have one.
+/// Appends `below` (from its slash on) to the path of the target; a slash at the seam is not doubled.
 ///
-/// Bytes that may not stand in a path (RFC 3986, section 3.3) are percent-encoded, so the result is visible ASCII whenever the
-/// target is; all others stay as they are. `None` if `below` has a segment that leads elsewhere, `.` or `..`, also
-/// percent-encoded, behind an encoded slash or a backslash, or with a parameter; and if the result were longer than
-/// [`MAX_MERGED_LENGTH`].
+/// Bytes that are invalid in a path (RFC 3986, section 3.3) are percent-encoded, so the result is visible ASCII whenever the
+/// target is; all other bytes are unchanged. `None` if `below` has a dot segment (`.` or `..`, also percent-encoded, behind an
+/// encoded slash or a backslash, or with a parameter), or if the result would be longer than [`MAX_MERGED_LENGTH`].
 #[must_use]
 pub fn append(target: &str, below: &[u8]) -> Option<String> {
     if below.len() > MAX_MERGED_LENGTH || has_dot_segment(below) {
@@ -25,10 +24,10 @@ pub fn append(target: &str, below: &[u8]) -> Option<String> {
     (joined.len() <= MAX_MERGED_LENGTH).then_some(joined)
 }
 
-/// Whether browsers or servers may take a segment for `.` or `..`.
+/// True if browsers or servers may interpret a segment as `.` or `..`.
 fn has_dot_segment(path: &[u8]) -> bool {
     const DOT: u8 = b'.';
-    // Of a segment the dots at its beginning; `None` behind anything else.
+    // Number of leading dots of the segment; `None` behind any other byte.
     let (mut rest, mut dots) = (path, Some(0));
     while let Some((first, tail)) = rest.split_first() {
         let (byte, tail) = match first {

@@ -19,13 +19,13 @@ const ROUNDS: u8 = 8;
 pub struct PermutationKey([u8; 16]);
 
 impl PermutationKey {
-    /// Takes the key as it is.
+    /// Wraps the bytes of a key.
     #[must_use]
     pub fn new(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
 
-    /// The key as it is.
+    /// The bytes of the key.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8; 16] {
         &self.0

@@ -1,24 +1,22 @@
-//! How a visitor's query joins the target of a link that forwards queries.
+//! Query forwarding: merges a visitor's query into the target of a link.
 //!
-//! Edge and control plane both answer redirects, so the rule stands here once. A parameter is what stands between two
-//! `&`; its name is what stands before the first `=`, decoded as forms encode it (`+` is a space).
+//! Edge and control plane both answer redirects and share this rule. Parameters are separated by `&`; the name of a parameter
+//! is the part before the first `=`, form-decoded (`+` is a space).
 
 use crate::target::MAX_URL_LENGTH;
 use std::borrow::Cow;
 
-/// The longest target that a visitor's query makes, in bytes: twice the longest target. Many clients refuse header lines
-/// that are longer.
+/// The longest target after merging, in bytes: twice the longest target. Many clients refuse longer header lines.
 pub const MAX_MERGED_LENGTH: usize = 2 * MAX_URL_LENGTH;
 
-/// The target with the visitor's query (without its `?`) merged in.
+/// Merges the visitor's query (without its `?`) into the target.
 ///
-/// Without a query the target comes back byte for byte. Otherwise the parameters of the target that the visitor's query
-/// names as well are dropped, the visitor's are appended in their order, and the fragment stays last. Bytes of the query
-/// that may not stand in a query (RFC 3986, section 3.4) are percent-encoded, so the result is visible ASCII whenever the
-/// target is.
+/// Without a query the target is returned byte for byte. Otherwise the visitor's parameters replace those of the target with the
+/// same name, and are appended in their order; the fragment stays last. Bytes that are invalid in a query (RFC 3986, section 3.4)
+/// are percent-encoded, so the result is visible ASCII whenever the target is.
 ///
-/// If that were longer than [`MAX_MERGED_LENGTH`], the target comes back without the query: a visitor who cannot read the
-/// answer would not get there at all, and one who wants long answers does not get them.
+/// If the result would be longer than [`MAX_MERGED_LENGTH`], the target is returned without the query: a client could not read
+/// the longer answer, and clients cannot make us send long ones.
 #[must_use]
 pub fn merge<'a>(target: &'a str, query: &[u8]) -> Cow<'a, str> {
     if query.is_empty() || query.len() > MAX_MERGED_LENGTH {
@@ -38,20 +36,20 @@ pub fn merge<'a>(target: &'a str, query: &[u8]) -> Cow<'a, str> {
     Cow::Owned(merged)
 }
 
-/// Splits in front of the first of `separators`; the second part is empty where there is none.
+/// Splits in front of the first of `separators`; the second part is empty if there is none.
 pub(crate) fn split_before<'t>(text: &'t str, separators: &[char]) -> (&'t str, &'t str) {
     let at = text.find(separators).unwrap_or(text.len());
     text.split_at_checked(at).unwrap_or((text, ""))
 }
 
-/// Appends those parameters of `own` (with its `?`) that `query` does not name, each followed by `&`.
+/// Appends the parameters of `own` (with its `?`) that do not occur in `query`, each followed by `&`.
 fn push_parameters_not_in(query: &[u8], own: &str, out: &mut String) {
     let own = own.strip_prefix('?').unwrap_or_default();
     if own.is_empty() {
         return;
     }
-    // Sorted, because both sides are chosen by strangers: looking through one list for every item of the other would
-    // take minutes for a query as long as a request may be.
+    // Sorted, because both sides are untrusted input: a linear search for every item would take minutes for a query of the
+    // maximum length of a request.
     let mut named: Vec<&[u8]> = parameters(query).collect();
     named.sort_unstable_by(|one, other| name(one).cmp(name(other)));
     let is_named = |parameter: &str| {
@@ -75,7 +73,7 @@ pub(crate) fn parameters(query: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]>
         .filter(|parameter| !parameter.is_empty())
 }
 
-/// The value of the last parameter of that name, as it is written: empty if it has none. `None` if there is no such parameter.
+/// The raw value of the last parameter of this name: empty if it has none. `None` if there is no such parameter.
 pub(crate) fn last_value<'a>(query: &'a [u8], name_wanted: &[u8]) -> Option<&'a [u8]> {
     let is_wanted = |parameter: &&[u8]| name(parameter).eq(name_wanted.iter().copied());
     let parameter = parameters(query).rfind(is_wanted)?;
@@ -83,13 +81,13 @@ pub(crate) fn last_value<'a>(query: &'a [u8], name_wanted: &[u8]) -> Option<&'a 
     Some(equals.map_or(&[], |at| parameter.get(at + 1..).unwrap_or_default()))
 }
 
-/// The name of a parameter, byte by byte: nothing is allocated for what strangers may send by the thousand.
+/// The decoded name of a parameter, byte by byte: nothing is allocated for untrusted input.
 fn name(parameter: &[u8]) -> impl Iterator<Item = u8> {
     let name = parameter.split(|byte| *byte == b'=').next();
     decoded(name.unwrap_or_default())
 }
 
-/// A text of a query, decoded as forms encode it.
+/// Form-decodes a text of a query.
 pub(crate) fn decoded(text: &[u8]) -> impl Iterator<Item = u8> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -104,7 +102,7 @@ pub(crate) fn decoded(text: &[u8]) -> impl Iterator<Item = u8> {
     })
 }
 
-/// The byte whose two hexadecimal digits start `text`, and what follows them.
+/// The byte whose two hexadecimal digits start `text`, and the rest behind them.
 pub(crate) fn escaped(text: &[u8]) -> Option<(u8, &[u8])> {
     let ([high, low], rest) = text.split_first_chunk()?;
     let digit = |byte: u8| char::from(byte).to_digit(16);
@@ -112,10 +110,10 @@ pub(crate) fn escaped(text: &[u8]) -> Option<(u8, &[u8])> {
     Some((u8::try_from(byte).ok()?, rest))
 }
 
-/// Appends bytes of strangers, those that may not stand there percent-encoded.
+/// Appends untrusted bytes, percent-encoded unless `may_stand` permits them.
 pub(crate) fn push_encoded(mut text: &[u8], may_stand: fn(u8) -> bool, out: &mut String) {
     while let Some((byte, rest)) = text.split_first() {
-        // A per cent sign that escapes nothing is itself a byte that may not stand there.
+        // A per cent sign that escapes nothing is invalid itself.
         if may_stand(*byte) || (*byte == b'%' && escaped(rest).is_some()) {
             out.push(char::from(*byte));
         } else {

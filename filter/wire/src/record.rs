@@ -32,15 +32,15 @@ const HAS_VALID_UNTIL: u8 = 0b0010_0000;
 const HAS_EXTENSION: u8 = 0b0100_0000;
 const ABSENT: u8 = 0b1000_0000;
 
-/// The most bytes of an encoded record in front of the target, but for the extension.
+/// The most bytes of an encoded record in front of the target, without the extension.
 const MOST_BEFORE_URL: usize = 2 + 4 * varint::MOST_BYTES;
 
 /// The longest encoded record, in bytes.
 pub const MAX_RECORD_LENGTH: usize = MOST_BEFORE_URL + MAX_EXTENSION_LENGTH + MAX_URL_LENGTH;
 
-/// How a record holds its target, and with it all else that has no fixed size: borrowed or owned.
+/// Storage of a record's target and other fields of variable size: borrowed or owned.
 pub trait Holding {
-    /// Bytes, held in the same way.
+    /// Bytes in the same kind of storage.
     type Bytes;
 }
 
@@ -52,37 +52,37 @@ impl Holding for String {
     type Bytes = Vec<u8>;
 }
 
-/// A link as the edge needs it. `U` is the target: borrowed (`&str`) out of an encoded record, or owned (`String`); `B` are bytes that
-/// are held in the same way.
+/// A link as the edge needs it. `U` is the target: borrowed (`&str`) from an encoded record, or owned (`String`); `B` are bytes in
+/// the same kind of storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkRecord<U, B = <U as Holding>::Bytes> {
     /// The target: visible ASCII, 1 to [`MAX_URL_LENGTH`] bytes.
     pub url: U,
     /// The status code of the redirect.
     pub redirect: RedirectStatus,
-    /// Whether the link redirects at all.
+    /// Active or disabled.
     pub state: LinkState,
     /// The first second (unix time) in which the link redirects.
     pub valid_since: Option<u64>,
     /// The first second (unix time) in which the link no longer redirects.
     pub valid_until: Option<u64>,
-    /// Whether the visitor's query is merged into the target's.
+    /// True if the visitor's query is merged into the target's.
     pub forward_query: bool,
     /// Grows with every change of this link.
     pub rev: u64,
-    /// What few links have: an encoded [`Extension`], or empty.
+    /// Rarely used properties: an encoded [`Extension`], or empty.
     pub extension: B,
 }
 
 /// A record: a link, or its absence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record<U, B = <U as Holding>::Bytes> {
-    /// There is no such link. `rev` is that of the deletion, or 0 where there never was one.
+    /// There is no such link. `rev` is the revision of the deletion, or 0 if it never existed.
     Absent {
-        /// As in [`LinkRecord::rev`].
+        /// See [`LinkRecord::rev`].
         rev: u64,
     },
-    /// There is.
+    /// There is a link.
     Link(LinkRecord<U, B>),
 }
 
@@ -110,7 +110,7 @@ impl<U: AsRef<str>, B: AsRef<[u8]>> Record<U, B> {
         }
     }
 
-    /// The encoding as bytes of its own.
+    /// The encoding.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.max_length());
@@ -118,7 +118,7 @@ impl<U: AsRef<str>, B: AsRef<[u8]>> Record<U, B> {
         out
     }
 
-    /// The most bytes that the encoding takes.
+    /// Upper bound of the length of the encoding.
     #[must_use]
     pub fn max_length(&self) -> usize {
         let rest = match self {
@@ -128,7 +128,7 @@ impl<U: AsRef<str>, B: AsRef<[u8]>> Record<U, B> {
         MOST_BEFORE_URL + rest
     }
 
-    /// The same record with a borrowed target.
+    /// Borrows the record.
     #[must_use]
     pub fn as_deref(&self) -> Record<&str> {
         match self {
@@ -139,7 +139,7 @@ impl<U: AsRef<str>, B: AsRef<[u8]>> Record<U, B> {
         }
     }
 
-    /// The same record, with a borrowed target that is bytes.
+    /// Borrows the record, with its target as bytes.
     #[must_use]
     pub fn as_bytes(&self) -> Record<&[u8]> {
         match self {
@@ -151,7 +151,7 @@ impl<U: AsRef<str>, B: AsRef<[u8]>> Record<U, B> {
         }
     }
 
-    /// The same record with an owned target.
+    /// Copies the record into owned storage.
     #[must_use]
     pub fn to_owned_record(&self) -> Record<String> {
         match self {
@@ -168,8 +168,8 @@ impl<'a> Record<&'a str> {
     /// Reads a record that takes up all of `bytes`; the target is borrowed from there.
     ///
     /// # Errors
-    /// The [`RecordError`] that says what is wrong. Nothing else is ever taken for a record: an unknown version or an
-    /// extension that is not known is an error, so that an older edge asks the next tier instead of guessing.
+    /// The [`RecordError`] that says what is wrong. An unknown version or an unknown extension is an error, so that an older edge
+    /// asks the next tier instead of guessing.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, RecordError> {
         let record = read(bytes, target::decode)?;
         if let Record::Link(link) = &record
@@ -182,18 +182,18 @@ impl<'a> Record<&'a str> {
 }
 
 impl<'a> Record<&'a [u8]> {
-    /// Reads a record that [`Record::decode`] has taken before: target and extension are not looked at again, which is what takes
-    /// the time. For caches, which keep what they have decoded once.
+    /// Reads a record that [`Record::decode`] has accepted before: target and extension are not validated again, which takes most
+    /// of the time. For caches, whose records were decoded before.
     ///
     /// # Errors
-    /// As [`Record::decode`], but for [`RecordError::Url`].
+    /// All those of [`Record::decode`] except [`RecordError::Url`].
     #[inline(always)]
     pub fn decode_again(bytes: &'a [u8]) -> Result<Self, RecordError> {
         read(bytes, Ok)
     }
 }
 
-/// Whether an encoded record that was decoded before has an [`Extension`]; the quick way to learn that it has none.
+/// True if an encoded record that was decoded before has an [`Extension`]; a fast check without decoding.
 #[must_use]
 #[inline(always)]
 pub fn has_extension(bytes: &[u8]) -> bool {
@@ -245,7 +245,7 @@ fn read<'a, U: Holding<Bytes = &'a [u8]>>(
 }
 
 impl<U: Holding<Bytes: Default>> LinkRecord<U> {
-    /// An ordinary link: 302, active, valid for ever, with the visitor's query merged, and nothing of what few links have.
+    /// A link with the defaults: 302, active, no validity limits, query forwarding, and no extension.
     #[must_use]
     pub fn ordinary(url: U, rev: u64) -> Self {
         Self {
@@ -262,7 +262,7 @@ impl<U: Holding<Bytes: Default>> LinkRecord<U> {
 }
 
 impl<U, B> LinkRecord<U, B> {
-    /// The same link, whose target and extension are held in another way.
+    /// Converts the storage of target and extension.
     pub(crate) fn held_as<V: Holding>(&self, url: V, extension: V::Bytes) -> LinkRecord<V> {
         LinkRecord {
             extension,
@@ -321,8 +321,8 @@ fn extension<'a>(input: &mut &'a [u8]) -> Result<&'a [u8], RecordError> {
     }
 }
 
-/// A record together with the key it belongs to: what a shared-data slot holds and what the edge API answers. The key
-/// is in it because neither a slot nor a callout's answer can be trusted to belong to the key that was asked for.
+/// A record together with its key: the content of a shared-data slot, and of an answer of the edge API. The key is included
+/// because neither a slot nor the answer to a callout can be trusted to belong to the requested key.
 ///
 /// Layout: length of the key as unsigned LEB128, the key, the record up to the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -352,7 +352,7 @@ impl<'a> Entry<'a> {
     /// Reads an entry that takes up all of `bytes`.
     ///
     /// # Errors
-    /// As [`Record::decode`].
+    /// The errors of [`Record::decode`], and those of a malformed key.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, RecordError> {
         let (key, record) = Self::split(bytes)?;
         Ok(Self {
@@ -361,8 +361,7 @@ impl<'a> Entry<'a> {
         })
     }
 
-    /// Splits an encoded entry into its key and its encoded record, which is not looked at: for caches, which keep
-    /// records as they came.
+    /// Splits an encoded entry into its key and its encoded record, which is not decoded: for caches, which keep records encoded.
     ///
     /// # Errors
     /// [`RecordError::Truncated`] or [`RecordError::Number`].
@@ -377,7 +376,7 @@ impl<'a> Entry<'a> {
 /// then the [`Entry`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkAnswer<'a> {
-    /// The entry was right so many milliseconds before the answer was made, or later; 0 if it comes from the database.
+    /// Upper bound of the age of the record when the answer was made, in milliseconds; 0 if it comes from the database.
     pub age_millis: u64,
     /// `{domain}/{code}`.
     pub key: &'a [u8],
@@ -398,7 +397,7 @@ impl<'a> LinkAnswer<'a> {
         out
     }
 
-    /// Takes an answer apart. The record is not looked at: caches keep it as it came.
+    /// Splits an answer into its parts. The record is not decoded: caches keep it encoded.
     ///
     /// # Errors
     /// [`RecordError::Truncated`] or [`RecordError::Number`].

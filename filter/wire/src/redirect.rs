@@ -1,4 +1,4 @@
-//! The rules of the redirect, which edge and control plane share.
+//! The rules of the redirect, shared by edge and control plane.
 
 use crate::click_id::{self, ClickId};
 use crate::path;
@@ -7,46 +7,46 @@ use crate::record::{DomainTargets, Extension, LinkRecord, LinkState, Record, Red
 use crate::rules::{self, Visitor, is_bot};
 use std::borrow::Cow;
 
-/// The `Cache-Control` of every answer that is no failure: shared caches do not keep it, and browsers ask again at every
-/// visit, for links change.
+/// The `Cache-Control` of every answer that is not a failure: shared caches do not store it, and browsers repeat the request at
+/// every click, because links change.
 pub const CACHE_CONTROL: &str = "private, max-age=0";
 
-/// The `Cache-Control` of what may not be kept at all.
+/// The `Cache-Control` of answers that must not be stored at all.
 pub const NO_STORE: &str = "no-store";
 
 /// The `Allow` of 405.
 pub const ALLOW: &str = "GET, HEAD";
 
-/// The `X-Robots-Tag` of redirects of links that search engines are not to list.
+/// The `X-Robots-Tag` of redirects of links that search engines must not index.
 pub const NOINDEX: &str = "noindex";
 
-/// Whether a request of that method may be a visit: a click, or one of the visits that a link has. HEAD, OPTIONS and TRACE come from
-/// programs that ask about a link, and from browsers before a visit of theirs.
+/// True if a request with this method may be a click, or consume a use of a limited link. HEAD, OPTIONS and TRACE are sent by
+/// programs that inspect a link, and by browsers ahead of the actual request.
 #[must_use]
 #[inline]
 pub fn is_visit(method: &[u8]) -> bool {
     !matches!(method, b"HEAD" | b"OPTIONS" | b"TRACE")
 }
 
-/// What a visitor gets.
+/// The outcome of a request for a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// A redirect.
     Redirect,
     /// 404: there is no such link, or it is not valid yet.
     NotFound,
-    /// 410: the link is switched off, no longer valid, or has no visits left.
+    /// 410: the link is disabled, expired, or has no uses left.
     Gone,
-    /// 503: no tier could say whether there is a link.
+    /// 503: no tier could look up the link.
     Unavailable,
-    /// A redirect to where the owner of a link that is over says.
+    /// A redirect to the target for expired links, set by the owner.
     Expired,
-    /// 200 with a form: the link has a password, which the visitor has not given yet.
+    /// 200 with a form: the link has a password, which the visitor has not entered yet.
     Locked,
     /// 405: the status of the link is one for GET and HEAD, and the request has another method.
     NotAllowed,
-    /// 503: the link has a limit of visits, and the request is to use none: it is made before its visitor wants it, or by a bot where the
-    /// link says so. Browsers that get it for what they load ahead ask again when the visitor wants it.
+    /// 503: the link has a limit of uses, and the request must not consume one: it is a prefetch, or comes from a bot that the link
+    /// spares. Browsers that get it for a prefetch repeat the request when the visitor navigates.
     Withheld,
 }
 
@@ -63,7 +63,7 @@ impl Outcome {
         Self::Withheld,
     ];
 
-    /// The outcome for a record at `now`, unix time in seconds, by state and validity alone: [`Decision`] is what counts.
+    /// The outcome for a record at `now`, unix time in seconds, by state and validity alone: [`Decision`] is authoritative.
     #[must_use]
     pub fn of<U, B>(record: &Record<U, B>, now: u64) -> Self {
         let Record::Link(link) = record else {
@@ -103,26 +103,26 @@ impl Outcome {
     }
 }
 
-/// What a visitor of a link gets: the one place that decides, for edges, for the control plane's own redirects and for its dry
-/// run.
+/// The answer to a request for a link: the only place that decides it, for edges, the control plane's own redirects and its dry
+/// runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision<'a> {
-    /// What it is called.
+    /// The outcome.
     pub outcome: Outcome,
-    /// Where the visitor is sent; `None` if a page is answered.
+    /// The redirect; `None` if the answer is a page.
     pub sent_to: Option<SentTo<'a>>,
-    /// The place of the rule that has chosen the target, from 1 on; 0 for none.
+    /// The index of the rule that chose the target, from 1 on; 0 if none did.
     pub rule: u8,
-    /// The id of the click, which the target gets; `None` if the link does not track conversions.
+    /// The id of the click, passed to the target; `None` if the link does not track conversions.
     pub click_id: Option<ClickId>,
-    /// Whether search engines may list the link.
+    /// True if search engines may index the link.
     pub is_crawlable: bool,
-    /// Whether the link has a password, which the visitor has given: the answer is for him alone, and says so by [`NO_STORE`] and
+    /// True if the link has a password, which the visitor has entered: the answer is private, and has [`NO_STORE`] and
     /// [`crate::password::REFERRER_POLICY`].
     pub is_unlocked: bool,
 }
 
-/// Where a visitor is sent.
+/// Status and target of a redirect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SentTo<'a> {
     /// The status code.
@@ -132,10 +132,10 @@ pub struct SentTo<'a> {
 }
 
 impl<'a> SentTo<'a> {
-    /// Where visitors are sent who ask for nothing but the code, at `now`, unix seconds, of a link that has nothing but a target,
-    /// status and validity. `None` if it has more, or does not redirect: [`Decision::of`] says what becomes of them.
+    /// The redirect of a link without an extension, at `now`, unix seconds, for a request with nothing behind the code. `None` if
+    /// the link has an extension, or does not redirect: [`Decision::of`] decides then.
     ///
-    /// Inlined wherever it is called: on the hot path of an edge nothing else is to be decided.
+    /// Inlined into every caller: this is the whole decision on the hot path of an edge.
     #[must_use]
     #[inline(always)]
     pub fn plain(record: &Record<&'a [u8]>, now: u64) -> Option<Self> {
@@ -154,7 +154,7 @@ impl<'a> SentTo<'a> {
 }
 
 impl<T> DomainTargets<T> {
-    /// The target instead of the page for that outcome; `None` if the page is shown.
+    /// The target that replaces the page for this outcome; `None` if the page is shown.
     #[must_use]
     pub fn instead_of(&self, outcome: Outcome) -> Option<&T> {
         match outcome {
@@ -171,7 +171,7 @@ impl<T> DomainTargets<T> {
 }
 
 impl<'a> Decision<'a> {
-    /// What a visitor of the link `key` (`{domain}/{code}`) gets. The record is one that was decoded before.
+    /// Decides a request for the link `key` (`{domain}/{code}`). The record was decoded before.
     #[must_use]
     pub fn of(record: &Record<&'a [u8]>, key: &[u8], visitor: &impl Visitor) -> Self {
         let Record::Link(link) = record else {
@@ -198,7 +198,7 @@ impl<'a> Decision<'a> {
         }
     }
 
-    /// What visitors get of a link that is over: 302 to where its owner says, or 410.
+    /// The answer for an expired link: 302 to the target set by its owner, or 410.
     #[must_use]
     pub fn over(extension: &Extension<'a>) -> Self {
         let Some(expired_url) = extension.expired_url else {
@@ -215,7 +215,7 @@ impl<'a> Decision<'a> {
         }
     }
 
-    /// The redirect, if the visitor has given the password, or the link has none.
+    /// The redirect, if the visitor has entered the password, or the link has none.
     fn unlocked(
         link: &LinkRecord<&'a [u8]>,
         extension: &Extension<'a>,
@@ -235,7 +235,7 @@ impl<'a> Decision<'a> {
         }
     }
 
-    /// The redirect, if a visit is left for the visitor, or the link has no limit.
+    /// The redirect, if a use is left, or the link has no limit.
     fn unless_used_up(
         link: &LinkRecord<&'a [u8]>,
         extension: &Extension<'a>,
@@ -261,8 +261,7 @@ impl<'a> Decision<'a> {
         }
     }
 
-    /// The redirect to the target of the first rule that the visitor meets, or to the link's own, with the rest of the path and
-    /// then the query.
+    /// The redirect to the target of the first matching rule, or to the link's own, with the rest of the path and then the query.
     fn redirect_extended(
         link: &LinkRecord<&'a [u8]>,
         extension: &Extension<'a>,
@@ -278,7 +277,7 @@ impl<'a> Decision<'a> {
         let tracks = extension.track_conversions;
         let click_id = tracks.then(|| visitor.click_id()).flatten();
         let with_id = click_id.and_then(|id| with_click_id(&location, id));
-        // An id that the target has not got is none.
+        // An id that was not passed to the target does not count.
         let click_id = click_id.filter(|_| with_id.is_some());
         let location = with_id.unwrap_or(location);
         let status = link.redirect;
@@ -291,7 +290,7 @@ impl<'a> Decision<'a> {
         }
     }
 
-    /// The target with the rest of the path and then the query; `None` if the path may not be appended.
+    /// The target with the rest of the path and then the query; `None` if the path must not be appended.
     fn location(
         url: &'a [u8],
         link: &LinkRecord<&'a [u8]>,
@@ -323,8 +322,8 @@ impl<'a> Decision<'a> {
     }
 }
 
-/// Whether a link has a password, and redirects visitors who give it at `now`, unix seconds. `is_below` says whether they ask for a
-/// path that goes on behind its code. The record is one that was decoded before.
+/// True if a link has a password, and would redirect visitors who enter it at `now`, unix seconds. `is_below` is set for a path
+/// that continues behind the code. The record was decoded before.
 #[must_use]
 pub fn is_locked(record: &Record<&[u8]>, is_below: bool, now: u64) -> bool {
     let Record::Link(link) = record else {
@@ -348,7 +347,7 @@ fn with_query<'a>(url: &'a [u8], visitor_query: &[u8]) -> Cow<'a, [u8]> {
     }
 }
 
-/// The location with the id of the click, in the place of one that is there already; `None` if it would be too long.
+/// Adds the id of the click to the location, replacing one that is there already; `None` if the result would be too long.
 fn with_click_id<'a>(location: &[u8], id: ClickId) -> Option<Cow<'a, [u8]>> {
     let parameter = [click_id::PARAMETER, "=", &click_id::to_text(id)].concat();
     match with_query(location, parameter.as_bytes()) {

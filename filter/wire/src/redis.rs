@@ -1,10 +1,8 @@
-//! Links in Redis: one hash a link, whose key has the generation of the feed in it, and one hash with the state of
-//! the feed.
+//! Links in Redis: a hash per link, whose key contains the generation of the feed, and a hash with the state of the feed.
 //!
-//! What Redis says of a link counts only while Redis is current: the state of the feed in that very Redis has the generation
-//! that the feed has, and a beat that is not older than the last one on the feed. When Redis may have lost
-//! writes (a failover, a restored backup, an empty restart), the publisher begins another generation, and what was written
-//! in those before is out of reach.
+//! An answer of Redis counts only while that Redis is current: the state of the feed in the same Redis has the generation of the
+//! feed, and a beat that is not older than the last one on the feed. When Redis may have lost writes (a failover, a restored
+//! backup, an empty restart), the publisher begins a new generation, and writes of earlier generations become unreachable.
 
 use crate::error::RecordError;
 use crate::record::{LinkRecord, LinkState, Record, RedirectStatus};
@@ -24,8 +22,8 @@ pub const STATE_FIELDS: [&str; 2] = ["generation", "number"];
 pub const LINK_PREFIX: &str = "link:";
 
 /// The fields of a link's hash, in the order in which [`record_from_values`] takes their values. A link with an extension
-/// ([`crate::record::Extension`]) has `rev` and `record` only, the encoded record: readers that do not know of it miss the
-/// others, and ask the next tier.
+/// ([`crate::record::Extension`]) has only `rev` and `record`, the encoded record: readers that do not know `record` find the
+/// other fields missing, and ask the next tier.
 pub const LINK_FIELDS: [&str; 8] = [
     "url",
     "redirect",
@@ -39,7 +37,7 @@ pub const LINK_FIELDS: [&str; 8] = [
 
 const ABSENT: &str = "absent";
 
-/// The most digits with which no number overflows 64 bits.
+/// Numbers of up to this many digits cannot overflow 64 bits.
 const SAFE_DIGITS: usize = 19;
 
 /// The Redis key of a link's hash in a generation: `link:{generation}:{domain}/{code}`.
@@ -48,24 +46,24 @@ pub fn link_key(generation: u64, key: &str) -> String {
     format!("{LINK_PREFIX}{generation}:{key}")
 }
 
-/// How long what a Redis Cluster says counts after all its masters were seen to be the same as before, in milliseconds: how
-/// far the publisher has written is known of one of them only, and another one may have come back with less than it had.
-/// That one answers nothing for 2 s after its start (`CLUSTER_WRITABLE_DELAY` in Redis's `cluster_legacy.c`), and a replica
-/// takes over after `cluster-node-timeout`, which has to be longer.
+/// Milliseconds for which answers of a Redis Cluster count after all its masters were seen unchanged: the publisher's progress is
+/// stored on one of them only, and another master may have restarted with less data than before. A restarted master refuses
+/// commands for 2 s (`CLUSTER_WRITABLE_DELAY` in Redis's `cluster_legacy.c`), and a replica takes over after
+/// `cluster-node-timeout`, which must be longer.
 pub const CLUSTER_LASTS_MILLIS: u64 = 1_800;
 
-/// How far the publisher has written to a Redis.
+/// Progress of the publisher in a Redis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FeedState {
-    /// The generation that it writes in.
+    /// The generation being written.
     pub generation: u64,
-    /// The number of its last beat ([`crate::feed::Beat::number`]).
+    /// The number of the last beat ([`crate::feed::Beat::number`]).
     pub number: u64,
 }
 
 impl FeedState {
-    /// Reads the answer to `HMGET {feed}:state` with [`STATE_FIELDS`]. `None` if the publisher has written nothing there, or
-    /// nothing that is known here.
+    /// Reads the answer to `HMGET {feed}:state` with [`STATE_FIELDS`]. `None` if the publisher has written nothing there, or the
+    /// values are malformed.
     #[must_use]
     pub fn from_values(values: &[Option<&[u8]>; STATE_FIELDS.len()]) -> Option<Self> {
         let [generation, number] = *values;
@@ -75,14 +73,14 @@ impl FeedState {
         })
     }
 
-    /// Whether every change on the feed up to the beat `number` of `generation` is in that Redis.
+    /// True if this Redis has every change on the feed up to the beat `number` of `generation`.
     #[must_use]
     pub fn covers(&self, generation: u64, number: u64) -> bool {
         self.generation == generation && self.number >= number
     }
 }
 
-/// The fields and values of a record, those that are not set left out.
+/// The fields and values of a record, without unset ones.
 #[must_use]
 pub fn record_to_fields<U: AsRef<str>, B: AsRef<[u8]>>(
     record: &Record<U, B>,
@@ -114,11 +112,11 @@ pub fn record_to_fields<U: AsRef<str>, B: AsRef<[u8]>>(
     fields
 }
 
-/// Reads the answer to `HMGET link:... LINK_FIELDS`. `Ok(None)` where no field is set: the key is not in Redis, which
-/// says nothing about the link.
+/// Reads the answer to `HMGET link:... LINK_FIELDS`. `Ok(None)` if no field is set: the key is not in Redis, and the link may
+/// still exist.
 ///
 /// # Errors
-/// [`RecordError::Field`] names the field that is missing or is not what it should be.
+/// [`RecordError::Field`] names the field that is missing or malformed.
 pub fn record_from_values<'a>(
     values: &[Option<&'a [u8]>; LINK_FIELDS.len()],
 ) -> Result<Option<Record<&'a str>>, RecordError> {
@@ -172,8 +170,8 @@ fn number(name: &'static str, value: Option<&[u8]>) -> Result<Option<u64>, Recor
         .transpose()
 }
 
-/// Digits and nothing else; `parse` would look at them twice and take a leading '+', which is never written. Nor is every
-/// step checked for an overflow, which takes long on wasm.
+/// Parses digits and nothing else; `parse` would scan them twice and accept a leading '+', which is never written. Steps that
+/// cannot overflow are not checked, because checks are slow on wasm.
 fn decimal(digits: &[u8]) -> Option<u64> {
     let digit = |byte: &u8| byte.checked_sub(b'0').filter(|digit| *digit < 10);
     let (safe, rest) = digits

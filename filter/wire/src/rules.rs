@@ -1,9 +1,9 @@
-//! Conditional targets: a link may have rules, each with a target and conditions. A visitor is sent to the target of the first
-//! rule all of whose conditions hold, and to the link's own if there is none.
+//! Conditional targets: a link may have rules, each with a target and conditions. The target of a redirect is that of the first
+//! rule all of whose conditions hold, or the link's own if there is none.
 //!
-//! Names and JSON are those of Shlink 5.1: `{"type": "device", "matchKey": null, "matchValue": "android"}`. [`Rule`] is what the API
-//! takes and the store keeps; [`encode`] makes of it what records carry, and refuses what is not valid; [`evaluate`] and
-//! [`explain`] work on that, at the edge, in the control plane, and in its dry run.
+//! Names and JSON are compatible with Shlink 5.1: `{"type": "device", "matchKey": null, "matchValue": "android"}`. [`Rule`] is the
+//! form in the API and the store; [`encode`] validates rules and converts them to the form in records; [`evaluate`] and
+//! [`explain`] work on that form, at the edge, in the control plane, and in its dry runs.
 
 mod address;
 mod criterion;
@@ -32,19 +32,19 @@ use criterion::Criterion;
 pub(crate) use criterion::{TIME, unix_seconds};
 use std::borrow::Cow;
 
-/// What is wrong with rules.
+/// An error in rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleError {
-    /// Where, from the list of rules on: `[1].conditions[0].matchValue`.
+    /// The path from the list of rules on: `[1].conditions[0].matchValue`.
     pub path: String,
-    /// What is wrong there.
+    /// The reason.
     pub reason: Cow<'static, str>,
 }
 
-/// The encoded rules, as records carry them; empty for none.
+/// Encodes rules for a record; empty for none.
 ///
 /// # Errors
-/// Everything that is wrong with them.
+/// Every error in the rules.
 pub fn encode(rules: &[Rule]) -> Result<Vec<u8>, Vec<RuleError>> {
     let mut errors = Errors::default();
     let mut out = Vec::new();

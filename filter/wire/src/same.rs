@@ -1,7 +1,7 @@
 //! Compares texts on the hot path.
 
-/// Whether two texts are the same, up to eight bytes at a time and from their end, where keys and user agents differ: the usual
-/// comparison of slices goes byte by byte on wasm.
+/// Compares two texts for equality, up to eight bytes at a time and from their end, where keys and user agents differ: on wasm the
+/// standard comparison of slices goes byte by byte.
 #[must_use]
 #[inline(always)]
 pub fn is_same(one: &[u8], other: &[u8]) -> bool {

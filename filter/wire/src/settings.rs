@@ -1,6 +1,6 @@
 //! Settings: each is declared once, with its type, default, range and documentation, by [`settings!`](crate::settings).
 //!
-//! What a declaration yields is a struct, its `Default`, strict reading that names every wrong field at once
+//! A declaration yields a struct, its `Default`, strict reading that reports all invalid fields at once
 //! ([`SettingValue::read`]), and the list from which the reference is generated ([`SettingValue::fields`]).
 
 use crate::{Code, Domain, LinkPrefix};
@@ -28,7 +28,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// What a value of this form is called.
+    /// The name of this form in messages.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
@@ -41,14 +41,14 @@ impl Kind {
     }
 }
 
-/// What is right beside the type.
+/// The constraint on a value beyond its type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Range {
     /// Anything.
     Any,
-    /// Anything, but it has to be given.
+    /// Anything, but it must be given.
     Required,
-    /// A number of these.
+    /// A number in this range.
     Numbers(RangeInclusive<i64>),
     /// One of these words.
     Words(&'static [&'static str]),
@@ -57,7 +57,7 @@ pub enum Range {
 }
 
 impl Range {
-    /// The declared range, or that of the type if it has one and the setting need not be given.
+    /// The declared range, or the range of the type if it has one and the setting is not required.
     #[must_use]
     pub fn or(self, declared: Self) -> Self {
         match (self, declared) {
@@ -80,42 +80,42 @@ impl From<&'static str> for Range {
     }
 }
 
-/// A setting as it is declared.
+/// A declared setting.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    /// The name that it has in a configuration.
+    /// The name in the configuration.
     pub name: String,
     /// The form of its value.
     pub kind: Kind,
-    /// What is right.
+    /// The constraint on its value.
     pub range: Range,
     /// Its documentation.
     pub doc: &'static str,
-    /// What is said about a section.
+    /// The documentation of a section.
     pub about: &'static str,
-    /// The default as a configuration has it; `None` if it is not set by default.
+    /// The default in the form of the configuration; `None` if it is not set by default.
     pub default: Option<Value>,
-    /// Whether it may be left out without having a default.
+    /// True if it may be omitted without having a default.
     pub is_optional: bool,
     /// The settings of a section.
     pub fields: Vec<Setting>,
 }
 
-/// A field and what is wrong with it.
+/// An invalid field and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The path of the field, for example `server.listen`.
     pub field: String,
-    /// The value (never that of a secret), and what would be right.
+    /// The value (never the value of a secret), and the requirement.
     pub reason: String,
 }
 
-/// Gathers what is wrong, field by field.
+/// Collects problems, field by field.
 #[derive(Debug, Default)]
 pub struct Problems(Vec<Problem>);
 
 impl Problems {
-    /// Notes what is wrong with a field.
+    /// Records a problem with a field.
     pub fn refuse(&mut self, field: impl Into<String>, reason: impl Into<String>) {
         self.0.push(Problem {
             field: field.into(),
@@ -123,7 +123,7 @@ impl Problems {
         });
     }
 
-    /// The same for a value whose form is not that of `T`.
+    /// Records that a value does not have the form of `T`.
     fn refuse_type<T: SettingValue>(&mut self, field: &str, value: &Value) {
         let is = match value {
             Value::Null => "null",
@@ -138,7 +138,7 @@ impl Problems {
         self.refuse(field, format!("is of the type {is}, must be {must}"));
     }
 
-    /// Everything that is wrong.
+    /// Returns the problems as an error, if there are any.
     ///
     /// # Errors
     /// At least one problem.
@@ -155,12 +155,12 @@ impl Problems {
 pub trait SettingValue: Sized {
     /// The form of its values.
     const KIND: Kind;
-    /// Whether a setting of this type may be left out without having a default.
+    /// True if a setting of this type may be omitted without having a default.
     const IS_OPTIONAL: bool = false;
-    /// What is said about a section.
+    /// The documentation of a section.
     const ABOUT: &'static str = "";
 
-    /// What the type itself says is right.
+    /// The constraint of the type itself.
     #[must_use]
     fn range() -> Range {
         Range::Any
@@ -172,10 +172,10 @@ pub trait SettingValue: Sized {
         Vec::new()
     }
 
-    /// Reads the value at `path`, and notes what is wrong with it; `None` if it is no value of this type.
+    /// Reads the value at `path`, and records its problems; `None` if it is not a value of this type.
     fn read(value: Value, path: &str, problems: &mut Problems) -> Option<Self>;
 
-    /// The value as a configuration has it, under this name; `None` if it is not set.
+    /// The value in the form of the configuration, under this name; `None` if it is not set.
     fn written(&self, name: &str) -> Option<Value>;
 }
 
@@ -189,7 +189,7 @@ pub struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// The fields of the section at `path`, which is empty for the whole configuration; `None` if `value` is no section.
+    /// The fields of the section at `path`, which is empty for the whole configuration; `None` if `value` is not a section.
     pub fn new<T: SettingValue>(
         value: Value,
         path: &'a str,
@@ -207,7 +207,7 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// The field of this name; the default if it is missing or wrong.
+    /// Reads the field of this name; the default if it is missing or invalid.
     pub fn take<T: SettingValue>(&mut self, name: String, range: &Range, default: T) -> T {
         let (path, value) = (self.path_of(&name), self.values.remove(&name));
         let taken = match value {
@@ -225,7 +225,7 @@ impl<'a> Fields<'a> {
         taken.unwrap_or(default)
     }
 
-    /// Refuses the fields that are left.
+    /// Refuses the remaining fields.
     pub fn finish(self) {
         let known = self.known.join(", ");
         for name in self.values.keys() {
@@ -254,7 +254,7 @@ fn is_within(value: &Value, range: &Range, path: &str, problems: &mut Problems) 
     is_within
 }
 
-/// The name of a field as it is.
+/// The unchanged name of a field.
 #[must_use]
 pub fn snake_case(name: &str) -> String {
     name.to_owned()
@@ -345,7 +345,7 @@ macro_rules! settings {
     )+};
 }
 
-/// The range of a setting: that of its type, or the declared one.
+/// The range of a setting: the declared one, or the range of its type.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! setting_range {
@@ -373,7 +373,7 @@ macro_rules! choice {
         }
 
         impl $name {
-            /// The word for it.
+            /// Its word.
             #[must_use]
             pub fn word(self) -> &'static str {
                 match self {
@@ -517,7 +517,7 @@ impl SettingValue for Duration {
     }
 }
 
-/// How many milliseconds the unit of a duration has, by the end of its name.
+/// Milliseconds in the unit of a duration, by the suffix of its name.
 fn unit_millis(name: &str) -> u64 {
     if name.ends_with("seconds") || name.ends_with("Seconds") {
         1_000
@@ -565,7 +565,7 @@ impl<T: SettingValue> SettingValue for Vec<T> {
         };
         let items = items.into_iter().enumerate();
         let items = items.map(|(index, item)| T::read(item, &format!("{path}[{index}]"), problems));
-        // Every item is read, so that every wrong one is noted.
+        // Every item is read, so that all problems are recorded.
         let items: Vec<Option<T>> = items.collect();
         items.into_iter().collect()
     }

@@ -10,11 +10,11 @@
 //! | bound | 1 number |
 //! | code length | 1 |
 //! | permutation key, empty for plain counters | bytes, 0 or 16 |
-//! | how many domains, and each | 1 number, texts |
-//! | codes that are known by name, not by number ([`crate::code_filter`]) | bytes |
-//! | how many hot links, and each as an encoded [`Entry`] | 1 number, bytes |
+//! | number of domains, and each | 1 number, texts |
+//! | filter of aliases ([`crate::code_filter`]) | bytes |
+//! | number of hot links, and each as an encoded [`Entry`] | 1 number, bytes |
 //!
-//! It holds the permutation key, so it is for edges only, and never logged.
+//! It contains the permutation key, so it is for edges only, and never logged.
 
 use crate::base62::CodeLength;
 use crate::code::CodeSpace;
@@ -33,15 +33,15 @@ pub const MAX_DOMAINS: usize = 1024;
 /// The most hot links.
 pub const MAX_HOT: usize = 10_000;
 
-/// The most bytes of hot links together, less those of the records of domains, which are all there; further ones are left out.
+/// The most bytes of all hot links, not counting the records of domains, which are always included; further links are left out.
 pub const MAX_HOT_BYTES: usize = 2 << 20;
 
-/// Everything an edge needs before it can answer without asking.
+/// The state an edge needs before it can answer without lookups.
 #[derive(Clone, Debug)]
 pub struct Snapshot<'a> {
     /// The generation of the feed that `position` is in.
     pub generation: u64,
-    /// Where the feed is to be read from. Changes from here on may be in the rest already.
+    /// The position from which to read the feed. The rest of the snapshot may already contain changes behind it.
     pub position: FeedPosition,
     /// No number at or above this one was issued.
     pub bound: u64,
@@ -51,7 +51,7 @@ pub struct Snapshot<'a> {
     pub key: Option<PermutationKey>,
     /// The domains, the default one first.
     pub domains: Vec<&'a str>,
-    /// All codes but those that are generated and have a number below `bound`.
+    /// All codes except generated ones with a number below `bound`.
     pub codes: CodeFilter,
     /// The hot links, the hottest first.
     pub hot: Vec<Entry<'a>>,
@@ -101,8 +101,7 @@ impl<'a> Snapshot<'a> {
     /// Reads a snapshot that takes up all of `bytes`.
     ///
     /// # Errors
-    /// The [`RecordError`] that says what is wrong. A hot link that cannot be read is left out instead: it is only asked
-    /// for later.
+    /// The [`RecordError`] that says what is wrong. A hot link that cannot be read is skipped: it is looked up on demand.
     pub fn decode(mut bytes: &'a [u8]) -> Result<Self, RecordError> {
         let input = &mut bytes;
         varint::read_version(input, VERSION)?;

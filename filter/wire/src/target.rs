@@ -1,6 +1,5 @@
-//! Targets of links: which bytes may stand in a `Location` header, and, with the feature `targets`, [`TargetUrl`]: the
-//! parsed URL that the control plane and the console check by [`TargetRules`]. Edges get targets that were checked, and
-//! have no parser of URLs.
+//! Targets of links: the bytes permitted in a `Location` header, and, with the feature `targets`, [`TargetUrl`]: the parsed URL
+//! that the control plane and the console check by [`TargetRules`]. Edges receive checked targets, and have no URL parser.
 
 #[cfg(feature = "targets")]
 mod host_pattern;
@@ -14,10 +13,10 @@ pub use host_pattern::HostPattern;
 
 use crate::error::RecordError;
 
-/// The longest target in bytes. Browsers and proxies take header lines of about 8 KiB; there is no use in storing more.
+/// The longest target in bytes. Browsers and proxies accept header lines of about 8 KiB, so a longer target would be useless.
 pub const MAX_URL_LENGTH: usize = 8000;
 
-/// Whether `url` may stand in a record, and so in a `Location` header: 1 to [`MAX_URL_LENGTH`] visible ASCII bytes.
+/// True if `url` is valid in a record, and so in a `Location` header: 1 to [`MAX_URL_LENGTH`] visible ASCII bytes.
 #[must_use]
 pub fn is_target(url: &[u8]) -> bool {
     let (words, rest) = url.as_chunks();
@@ -29,8 +28,8 @@ pub fn is_target(url: &[u8]) -> bool {
         && rest.iter().all(u8::is_ascii_graphic)
 }
 
-/// Whether all eight bytes of a word are visible ASCII, `!` to `~`. In the highest bit of each byte: what is not ASCII has it
-/// set; with 0x5f added, what is at least `!` gets it; with 1 added, DEL gets it. Sums of ASCII carry into no other byte.
+/// True if all eight bytes of a word are visible ASCII, `!` to `~`. The highest bit of each byte tells: it is set in non-ASCII
+/// bytes; adding 0x5f sets it in bytes from `!` on; adding 1 sets it in DEL. Sums of ASCII bytes do not carry into other bytes.
 fn are_visible(word: u64) -> bool {
     const EACH: u64 = u64::from_ne_bytes([1; 8]);
     const HIGHEST: u64 = 0x80 * EACH;

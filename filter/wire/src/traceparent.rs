@@ -1,16 +1,16 @@
-//! The header `traceparent` (W3C Trace Context): which trace a request is part of.
+//! The header `traceparent` (W3C Trace Context): the trace of a request.
 
 /// The name of the header.
 pub const TRACEPARENT: &str = "traceparent";
 
-/// What a `traceparent` of version 00 says.
+/// A `traceparent` of version 00.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceParent {
     /// The trace; never 0.
     pub trace_id: u128,
-    /// The span that has sent the request; never 0.
+    /// The span that sent the request; never 0.
     pub span_id: u64,
-    /// Whether spans of the trace are kept.
+    /// True if the trace is sampled.
     pub is_sampled: bool,
 }
 
@@ -31,7 +31,7 @@ impl TraceParent {
     }
 }
 
-/// A number of so many digits.
+/// Parses a number of exactly this many digits.
 fn number(text: &str, digits: usize) -> Option<u128> {
     let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     let is_number = text.len() == digits && text.bytes().all(is_digit);

@@ -46,7 +46,7 @@ pub fn write_bytes(bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
-/// Takes bytes with their length before them off the front of `input`.
+/// Takes length-prefixed bytes off the front of `input`.
 ///
 /// # Errors
 /// The [`RecordError`] that says what is wrong.
@@ -59,7 +59,7 @@ pub fn read_bytes<'a>(input: &mut &'a [u8]) -> Result<&'a [u8], RecordError> {
     Ok(bytes)
 }
 
-/// Takes a text with its length before it off the front of `input`; `name` is that of the field, for the error.
+/// Takes a length-prefixed text off the front of `input`; `name` is the name of the field, for the error.
 ///
 /// # Errors
 /// The [`RecordError`] that says what is wrong.
@@ -67,7 +67,7 @@ pub fn read_text<'a>(input: &mut &'a [u8], name: &'static str) -> Result<&'a str
     std::str::from_utf8(read_bytes(input)?).map_err(|_| RecordError::Field(name))
 }
 
-/// Takes as many bytes off the front of `input` as the answer has.
+/// Takes `LENGTH` bytes off the front of `input`.
 ///
 /// # Errors
 /// The [`RecordError`] that says what is wrong.

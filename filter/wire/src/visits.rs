@@ -1,21 +1,21 @@
-//! Visits of links that have a limit, as workers lease them (`POST /edge/v1/visits/{domain}/{code}`).
+//! Leases of uses of limited links to workers (`POST /edge/v1/visits/{domain}/{code}`).
 //!
-//! A visit is a redirect of a GET, be it wanted yet or not. A worker spends visits of a block that the control plane has leased
-//! to it for a short time, and says with its next request how many it has spent; the rest comes back. Each request has a
-//! number, greater than all earlier ones of the worker, so that one that is sent again gets the same block, and what was
-//! spent of a block counts once.
+//! A use (`visit` in the protocol) is a redirect of a request by [`is_visit`](crate::redirect::is_visit). A worker spends uses of a
+//! block that the control plane has leased to it for a short time, and reports with its next request how many it has spent; the
+//! rest is returned. Each request has a number, greater than all earlier ones of the worker, so that a retried request gets the
+//! same block, and the uses spent of a block count once.
 //!
-//! Layout of version 1, numbers as unsigned LEB128. A request: version (1 byte), worker (16 bytes), number, the number by which
-//! the block came that is settled (0 if there is none), how many visits of it were spent, and whether a block is wanted (0 or
-//! 1). An answer: version (1 byte), the number of the request, how many visits, for how many milliseconds.
+//! Layout of version 1, numbers as unsigned LEB128. A request: version (1 byte), worker (16 bytes), number, the request number of
+//! the settled block (0 if there is none), the uses spent of it, and a flag that is set if a block is wanted (0 or 1). An answer:
+//! version (1 byte), the number of the request, the number of uses, and their lifetime in milliseconds.
 //!
-//! Blocks of several links are given back by one request ([`VisitReturns`], `POST /edge/v1/visits`). Layout of its version 1: version
-//! (1 byte), worker (16 bytes), how many returns, and for each the link key (behind its length), its number, the number by which the
-//! block came (0 if there is none), and how many visits of it were spent. The answer ([`ReturnOutcome`]): version (1 byte), how many
-//! returns, and for each, in the same order, 0 if it is settled, or 1 if it is to come again.
+//! Blocks of several links are returned by one request ([`VisitReturns`], `POST /edge/v1/visits`). Layout of its version 1: version
+//! (1 byte), worker (16 bytes), the number of returns, and for each the link key (behind its length), its number, the request
+//! number of the block (0 if there is none), and the uses spent of it. The answer ([`ReturnOutcome`]): version (1 byte), the
+//! number of returns, and for each, in the same order, 0 if it is settled, or 1 if it must be retried.
 //!
-//! A worker that holds blocks names itself in the header [`WORKER_HEADER`] of all its background requests: as long as a worker is heard
-//! of, no block of it is leased to others.
+//! A worker that holds blocks names itself in the header [`WORKER_HEADER`] of all its background requests: while requests of a
+//! worker arrive, none of its blocks is leased to others.
 
 use crate::clicks::WorkerId;
 use crate::code::MAX_CODE_LENGTH;
@@ -28,7 +28,7 @@ const VERSION: u8 = 1;
 /// The header in which a worker that holds blocks names itself: 32 hexadecimal digits in lower case.
 pub const WORKER_HEADER: &str = "x-edgelink-worker";
 
-/// The path of requests that give blocks of several links back.
+/// The path of requests that return blocks of several links.
 pub const RETURNS_PATH: &str = "/edge/v1/visits";
 
 /// The media type of [`VisitReturns`], and of their answer.
@@ -45,25 +45,25 @@ const MAX_RETURN_LENGTH: usize = MAX_DOMAIN_LENGTH + 1 + MAX_CODE_LENGTH + 4 * v
 /// The most bytes of an encoded request or answer.
 pub const MAX_LENGTH: usize = 1 + 16 + 4 * varint::MOST_BYTES;
 
-/// What a worker asks for, and what it gives back.
+/// A request of a worker for a block, to return one, or both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VisitsRequest {
     /// The worker.
     pub worker: WorkerId,
-    /// Greater than those of all earlier requests of the worker; a request that is sent again keeps it.
+    /// Number of the request, greater than those of all earlier requests of the worker; retries keep it.
     pub number: u64,
-    /// The block that is given back.
+    /// The block that is returned.
     pub settled: Option<SettledBlock>,
-    /// Whether a block is wanted; otherwise one is only given back.
+    /// True if a block is wanted; otherwise one is only returned.
     pub wants: bool,
 }
 
-/// A block that a worker gives back.
+/// A block returned by a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SettledBlock {
-    /// The number of the request that it was the answer to; not 0.
+    /// The number of the request that obtained the block; not 0.
     pub number: u64,
-    /// How many visits of it were spent.
+    /// Number of uses spent of it.
     pub spent: u64,
 }
 
@@ -72,10 +72,10 @@ pub struct SettledBlock {
 pub struct VisitsAnswer {
     /// The number of the request.
     pub number: u64,
-    /// How many visits there are to spend; 0 if none are left.
+    /// Number of uses in the block; 0 if none are left.
     pub visits: u64,
-    /// Milliseconds from the request on in which they may be spent; or, if there are none, before which the worker need not
-    /// ask again unless the link changes.
+    /// Milliseconds from the request on in which they may be spent; or, if there are none, for which the worker should not ask
+    /// again unless the link changes.
     pub millis: u64,
 }
 
@@ -167,7 +167,7 @@ pub fn worker_of(text: &[u8]) -> Option<WorkerId> {
     Some(worker)
 }
 
-/// Blocks of several links that a worker gives back.
+/// Blocks of several links returned by a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VisitReturns<'a> {
     /// The worker.
@@ -176,23 +176,23 @@ pub struct VisitReturns<'a> {
     pub returns: Vec<VisitReturn<'a>>,
 }
 
-/// A block that is given back.
+/// The return of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VisitReturn<'a> {
     /// The link key, `{domain}/{code}`.
     pub key: &'a [u8],
-    /// As that of a [`VisitsRequest`].
+    /// The number of the request, see [`VisitsRequest::number`].
     pub number: u64,
-    /// The block; `None` if the worker got no answer to its request for one.
+    /// The block; `None` if the worker received no answer to its request for one.
     pub settled: Option<SettledBlock>,
 }
 
 /// The outcome of a [`VisitReturn`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReturnOutcome {
-    /// It is noted, or was before.
+    /// It is recorded, or was before.
     Settled,
-    /// It is not noted, and is to come again.
+    /// It is not recorded, and must be retried.
     Later,
 }
 
@@ -245,7 +245,7 @@ impl<'a> VisitReturns<'a> {
 }
 
 impl ReturnOutcome {
-    /// The encoding of the outcomes of returns, in the order of these.
+    /// Encodes the outcomes of returns, in the order of the returns.
     #[must_use]
     pub fn to_bytes(outcomes: &[Self]) -> Vec<u8> {
         let mut out = vec![VERSION];
@@ -256,10 +256,10 @@ impl ReturnOutcome {
         out
     }
 
-    /// Reads the outcomes of so many returns, which take up all of `bytes`.
+    /// Reads the outcomes of this number of returns, which take up all of `bytes`.
     ///
     /// # Errors
-    /// The [`RecordError`] that says what is wrong, be it another number of them.
+    /// The [`RecordError`] that says what is wrong, including a wrong number of outcomes.
     pub fn decode(mut bytes: &[u8], returns: usize) -> Result<Vec<Self>, RecordError> {
         let input = &mut bytes;
         varint::read_version(input, VERSION)?;

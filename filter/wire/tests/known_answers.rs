@@ -215,7 +215,7 @@ impl Visitor for Known {
     }
 }
 
-/// Who has followed a link once gets the same answer from every later version. An independent SipHash made the numbers.
+/// A visitor gets the same answer for a link from every later version. The numbers come from an independent SipHash.
 #[test]
 fn draws_of_weights() {
     let weight = r#"{"longUrl": "http://a/", "conditions": [{"type": "weight", "matchKey": null, "matchValue": "50"}]}"#;

@@ -1,4 +1,4 @@
-//! What a hostcall sees of the VM that makes it, and what it answers.
+//! A hostcall's access to the calling VM, and its result.
 
 use super::driver::Driver;
 use super::state::{HttpStream, Restriction, VM_CONTEXT, VmState};
@@ -17,7 +17,7 @@ const AT_START: &[&str] = &[
 /// Hostcalls that an allocator may make, by `WasmBase::allocMemory`.
 const IN_ALLOCATION: &[&str] = &["proxy_log", "fd_write", "clock_time_get"];
 
-/// Why a hostcall refuses. The numbers are the ABI's; 0, which is Ok, is `Ok(())` here.
+/// Status of a refused hostcall. The numbers are the ABI's; 0, which is Ok, is `Ok(())` here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Status {
@@ -29,12 +29,12 @@ pub(crate) enum Status {
     InternalFailure = 10,
 }
 
-/// How a hostcall ends that does not end well.
+/// Failure of a hostcall.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// The module gets that status.
+    /// The module receives that status.
     Status(Status),
-    /// The module is trapped.
+    /// The module traps.
     Trap(wasmtime::Error),
 }
 
@@ -50,17 +50,17 @@ impl From<wasmtime::Error> for Refusal {
     }
 }
 
-/// What a hostcall answers.
+/// Result of a hostcall.
 pub(crate) type HostcallResult = Result<(), Refusal>;
 
-/// A hostcall under way.
+/// A hostcall in progress.
 pub(crate) struct Call<'a> {
     caller: Caller<'a, VmState>,
     memory: Memory,
 }
 
 impl<'a> Call<'a> {
-    /// Counts the hostcall, and traps the module where it may not make it now.
+    /// Counts the hostcall, and traps the module if it may not make it now.
     pub(crate) fn begin(
         mut caller: Caller<'a, VmState>,
         name: &'static str,
@@ -75,7 +75,7 @@ impl<'a> Call<'a> {
         if !is_allowed {
             return Err(wasmtime::Error::msg(format!("restricted_callback: {name}")));
         }
-        // A module that calls out while it is instantiated has no memory that the host knows yet.
+        // A module that makes hostcalls while it is instantiated has no memory known to the host yet.
         let memory = match state.memory {
             Some(memory) => memory,
             None => caller
@@ -90,12 +90,12 @@ impl<'a> Call<'a> {
         self.caller.data_mut()
     }
 
-    /// The stream that the hostcall is for, where it is for one.
+    /// The stream that the hostcall applies to, if any.
     pub(crate) fn stream(&mut self) -> Option<&mut HttpStream> {
         self.state().stream()
     }
 
-    /// To call back into the module before the hostcall returns.
+    /// Driver for calls back into the module before the hostcall returns.
     pub(crate) fn driver(&mut self) -> Driver<'_> {
         Driver {
             store: self.caller.as_context_mut(),
@@ -127,7 +127,8 @@ impl<'a> Call<'a> {
         self.write(at, &word.to_le_bytes())
     }
 
-    /// Gives bytes to the module: in memory that the module allocates, with address and size where it wants them.
+    /// Returns bytes to the module: in memory that the module allocates, with address and size stored at the given
+    /// places.
     pub(crate) fn give(&mut self, bytes: &[u8], at: u32, size_at: u32) -> HostcallResult {
         let size = u32::try_from(bytes.len()).map_err(|_| Status::InvalidMemoryAccess)?;
         let address = match size {
@@ -162,7 +163,7 @@ impl<'a> Call<'a> {
     }
 }
 
-/// The number that the module gets, or the trap.
+/// Number returned to the module, or the trap.
 pub(crate) fn finish(answer: HostcallResult) -> wasmtime::Result<u32> {
     match answer {
         Ok(()) => Ok(0),
@@ -171,7 +172,8 @@ pub(crate) fn finish(answer: HostcallResult) -> wasmtime::Result<u32> {
     }
 }
 
-/// Links hostcalls of the module `env`: each is a function of a [`Call`] and of numbers, `u32` unless said otherwise.
+/// Links hostcalls of the module `env`: each is a function of a [`Call`] and of numbers; these are `u32` unless given
+/// another type.
 macro_rules! link_hostcalls {
     ($linker:expr; $($name:literal => $function:ident($($arg:ident $(: $ty:ty)?),*);)*) => {
         $(

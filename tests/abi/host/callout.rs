@@ -1,4 +1,4 @@
-//! What comes back to the module: answers of callouts, gRPC messages, ticks.
+//! Events for the module: answers of callouts, gRPC messages, ticks.
 
 use super::HeaderMap;
 use super::driver::Driver;
@@ -7,7 +7,7 @@ use super::message::Response;
 use super::state::Deferred;
 
 impl Driver<'_> {
-    /// Answers a callout. What was cancelled, or answered before, is gone, and so is its answer.
+    /// Answers a callout. The answer is dropped if the callout was cancelled or answered before.
     pub(crate) fn answer(&mut self, token: u32, response: Response) {
         let Some(callout) = self.state_mut().callouts.pending.remove(&token) else {
             return;
@@ -17,7 +17,7 @@ impl Driver<'_> {
         self.callout_is_over(&callout, headers, body);
     }
 
-    /// Breaks a callout off: there is no response to be read.
+    /// Aborts a callout: there is no response to read.
     pub(crate) fn reset_callout(&mut self, token: u32) {
         let Some(callout) = self.state_mut().callouts.pending.remove(&token) else {
             return;
@@ -25,7 +25,7 @@ impl Driver<'_> {
         self.callout_is_over(&callout, 0, 0);
     }
 
-    /// The root context gets the callback, also where one of its streams has made the callout.
+    /// Calls back the root context, even if one of its streams made the callout.
     fn callout_is_over(&mut self, callout: &Callout, headers: u32, body: u32) {
         let state = self.state_mut();
         let token = callout.token;
@@ -39,7 +39,8 @@ impl Driver<'_> {
         self.state_mut().callouts.response = None;
     }
 
-    /// Shows initial metadata. Envoy does this also from within the hostcall that opens a stream that fails at once.
+    /// Delivers initial metadata. Envoy does this even from within the hostcall that opens a stream that fails
+    /// immediately.
     pub(crate) fn grpc_initial_metadata(&mut self, root: u32, token: u32, metadata: &HeaderMap) {
         let count = metadata.len() as u32;
         self.call(
@@ -49,7 +50,7 @@ impl Driver<'_> {
         );
     }
 
-    /// Shows trailing metadata, as [`Self::grpc_initial_metadata`].
+    /// Delivers trailing metadata, like [`Self::grpc_initial_metadata`].
     pub(crate) fn grpc_trailing_metadata(&mut self, root: u32, token: u32, metadata: &HeaderMap) {
         let count = metadata.len() as u32;
         self.call(
@@ -59,7 +60,7 @@ impl Driver<'_> {
         );
     }
 
-    /// Shows a message.
+    /// Delivers a message.
     pub(crate) fn grpc_message(&mut self, token: u32, message: Vec<u8>) {
         let size = message.len() as u32;
         let state = self.state_mut();
@@ -76,11 +77,11 @@ impl Driver<'_> {
         self.state_mut().grpc.message = None;
     }
 
-    /// The peer has closed a stream.
+    /// Delivers the peer's close of a stream.
     ///
     /// # Panics
-    /// Where Envoy would never come back: it defers the callback while another one runs, and does what was deferred after
-    /// each callback, also one that it calls from within another.
+    /// Panics where Envoy would never return: it defers the callback while another one runs, and runs deferred actions
+    /// after each callback, even one that it calls from within another.
     pub(crate) fn grpc_closed(&mut self, root: u32, token: u32, status: u32) {
         let state = self.state_mut();
         assert!(

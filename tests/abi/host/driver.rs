@@ -1,20 +1,20 @@
-//! Calls into a VM, and what Envoy does right after them.
+//! Calls into a VM, and Envoy's actions right after them.
 
 use super::exports::{Callback, Exports};
 use super::state::{Deferred, VM_CONTEXT, VmFailure, VmState};
 use std::rc::Rc;
 use wasmtime::{StoreContextMut, WasmParams, WasmResults};
 
-/// One VM, to be driven: from outside through its store, or from within a hostcall through the caller.
+/// Access to one VM: from outside through its store, or from within a hostcall through the caller.
 pub(crate) struct Driver<'a> {
     pub(crate) store: StoreContextMut<'a, VmState>,
 }
 
-/// How a call into the VM has ended.
+/// Outcome of a call into the VM.
 pub(crate) enum Entered<T> {
     /// The module does not export the callback.
     Absent,
-    /// The module was trapped, and the VM has failed.
+    /// The module trapped, and the VM has failed.
     Trapped,
     /// The module has returned.
     Returned(T),
@@ -33,8 +33,8 @@ impl Driver<'_> {
         self.state().failure.is_some()
     }
 
-    /// Calls a callback on a context, and does what was put off meanwhile. Nothing at all happens in a failed VM, or
-    /// where the module has no such callback: what was put off before is put off further.
+    /// Calls a callback on a context, then runs the actions deferred meanwhile. If the VM has failed or the module has no
+    /// such callback, nothing happens at all: actions deferred before stay deferred.
     pub(crate) fn call<P: WasmParams, R: WasmResults>(
         &mut self,
         which: impl FnOnce(&Exports) -> &Callback<P, R>,
@@ -53,7 +53,8 @@ impl Driver<'_> {
         result
     }
 
-    /// Calls a callback on a context. Contexts are saved and restored around it, for it may come from a hostcall.
+    /// Calls a callback on a context. Contexts are saved and restored around it, because the call may come from a
+    /// hostcall.
     pub(crate) fn enter<P: WasmParams, R: WasmResults>(
         &mut self,
         which: impl FnOnce(&Exports) -> &Callback<P, R>,
@@ -91,7 +92,7 @@ impl Driver<'_> {
         self.state_mut().failure.get_or_insert(failure);
     }
 
-    /// Does what hostcalls have put off, in order, and what that puts off in turn.
+    /// Runs the actions deferred by hostcalls, in order, including those that they defer in turn.
     pub(crate) fn after_call(&mut self) {
         self.state_mut().stop_iteration = false;
         while let Some(action) = self.state_mut().deferred.pop_front() {

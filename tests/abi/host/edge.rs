@@ -1,4 +1,4 @@
-//! The host as one of scenarios.
+//! The wasmtime host as a host of scenarios.
 
 use super::fleet::Fleet;
 use super::hostcalls::http_call::Callout;
@@ -17,10 +17,10 @@ use std::time::Duration;
 
 const CLUSTER: &str = "control_plane";
 
-/// The script of requests that never have an answer here.
+/// Script of requests that are never answered here.
 const BACKGROUND: &str = "background";
 
-/// The filter on the wasmtime host, in front of a control plane that does as scenarios say.
+/// The filter on the wasmtime host, in front of a control plane that scenarios script.
 pub struct WasmtimeEdge {
     fleet: Fleet,
     scripts: BTreeMap<String, Reply>,
@@ -34,16 +34,16 @@ impl WasmtimeEdge {
     /// Starts a worker with the filter.
     ///
     /// # Panics
-    /// Where the filter is not built or does not start.
+    /// Panics if the filter is not built or does not start.
     #[must_use]
     pub fn start() -> Self {
         Self::start_with(serde_json::json!({}))
     }
 
-    /// The same that serves domains of the API, and gets no snapshot and no feed.
+    /// Starts a worker for domains of the API, without a snapshot and without a feed.
     ///
     /// # Panics
-    /// As above.
+    /// Panics if the filter is not built or does not start.
     #[must_use]
     pub fn start_with_api_domains() -> Self {
         Self::start_with(serde_json::json!({ "apiDomains": true, "snapshot": {}, "poll": {} }))
@@ -71,7 +71,7 @@ impl WasmtimeEdge {
         }
     }
 
-    /// Lets the control plane answer what it will answer by now.
+    /// Sends all answers that the control plane can give by now.
     fn answer_callouts(&mut self) {
         self.take_returns();
         while let Some((callout, reply)) = self.next_answer() {
@@ -84,7 +84,7 @@ impl WasmtimeEdge {
         }
     }
 
-    /// Lets it take blocks back that come together.
+    /// Accepts blocks returned together.
     fn take_returns(&mut self) {
         for callout in self.fleet.worker(0).callouts() {
             let Some(returns) = returns_of(callout.path(), &callout.body) else {
@@ -157,7 +157,7 @@ fn configuration(lives: Lives, sections: serde_json::Value) -> String {
     configuration.to_string()
 }
 
-/// The script and the key of a request; those of a snapshot or of the feed have neither.
+/// Script and key of a request; requests for a snapshot or the feed have neither.
 fn request_of(callout: &Callout) -> (String, String) {
     let path = callout.path();
     let is_background = ["/edge/v1/snapshot", "/edge/v1/feed"].map(|of| path.starts_with(of));

@@ -1,4 +1,4 @@
-//! What a module may export. What it does not export is not called, as in Envoy.
+//! Exports that a module may have. Missing ones are not called, as in Envoy.
 
 use super::state::VmState;
 use wasmtime::{Instance, Store, TypedFunc};
@@ -17,10 +17,10 @@ macro_rules! exports {
         }
 
         impl Exports {
-            /// Finds them in an instance.
+            /// Looks them up in an instance.
             ///
             /// # Errors
-            /// Where one of them has another signature.
+            /// Fails if one of them has another signature.
             pub(crate) fn find(instance: &Instance, store: &mut Store<VmState>) -> wasmtime::Result<Self> {
                 Ok(Self {
                     $($field: Callback {

@@ -1,4 +1,4 @@
-//! An Envoy process, as a test drives it.
+//! An Envoy process, driven by a test.
 
 use super::hostcalls::metric::Metric;
 use super::module::Module;
@@ -9,10 +9,10 @@ use super::worker::Worker;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// When the virtual clock starts: 2026-01-01.
+/// Start of the virtual clock: 2026-01-01.
 const START: Duration = Duration::from_secs(1_767_225_600);
 
-/// How a fleet is to be.
+/// Configuration of a fleet.
 #[derive(Clone, Debug)]
 pub struct FleetBuilder {
     module: Module,
@@ -21,14 +21,14 @@ pub struct FleetBuilder {
 }
 
 impl FleetBuilder {
-    /// The plugin configuration.
+    /// Sets the plugin configuration.
     #[must_use]
     pub fn configuration(mut self, configuration: impl Into<Vec<u8>>) -> Self {
         self.plugin.configuration = configuration.into();
         self
     }
 
-    /// A cluster that callouts may go to.
+    /// Adds a cluster that callouts may go to.
     #[must_use]
     pub fn cluster(mut self, name: &str, cluster: Cluster) -> Self {
         self.plugin
@@ -37,7 +37,7 @@ impl FleetBuilder {
         self
     }
 
-    /// What happens after a trap.
+    /// Sets the reaction to a trap.
     #[must_use]
     pub fn failure_policy(mut self, policy: FailurePolicy) -> Self {
         self.plugin.failure_policy = policy;
@@ -51,17 +51,17 @@ impl FleetBuilder {
         self
     }
 
-    /// How many worker threads there are; one, unless said otherwise.
+    /// Sets the number of worker threads; the default is one.
     #[must_use]
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = workers;
         self
     }
 
-    /// Starts it as Envoy does: a canary that is thrown away, the main thread, then the workers.
+    /// Starts it as Envoy does: a canary that is discarded, the main thread, then the workers.
     ///
     /// # Errors
-    /// Where the plugin does not start.
+    /// Fails if the plugin does not start.
     pub fn start(self) -> Result<Fleet, StartError> {
         let shared = Rc::new(Shared::new(START));
         let plugin = Rc::new(self.plugin);
@@ -86,7 +86,7 @@ impl FleetBuilder {
     }
 }
 
-/// A process with its threads. Nothing happens in it unless the test does it: no tick, no answer, no passing of time.
+/// A process with its threads. Nothing happens in it unless the test triggers it: no tick, no answer, no passing of time.
 pub struct Fleet {
     shared: Rc<Shared>,
     main: Worker,
@@ -94,7 +94,7 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// Describes a fleet.
+    /// Begins the configuration of a fleet.
     #[must_use]
     pub fn of(module: &Module) -> FleetBuilder {
         FleetBuilder {
@@ -107,7 +107,7 @@ impl Fleet {
     /// A worker, counted from 0.
     ///
     /// # Panics
-    /// Where there is no such worker.
+    /// Panics if there is no such worker.
     pub fn worker(&mut self, index: usize) -> &mut Worker {
         &mut self.workers[index]
     }
@@ -123,17 +123,17 @@ impl Fleet {
         self.shared.clock.now()
     }
 
-    /// Sets the wall clock, forth or back, and nothing else happens: timers and ages go by the monotonic one.
+    /// Sets the wall clock, forward or back, and nothing else happens: timers and ages use the monotonic clock.
     pub fn set_clock(&mut self, now: Duration) {
         self.shared.clock.set_wall(now);
     }
 
-    /// Lets time pass in which the process is stopped: nothing ticks and nothing times out meanwhile.
+    /// Lets time pass while the process is stopped: nothing ticks and nothing times out meanwhile.
     pub fn freeze(&mut self, time: Duration) {
         self.shared.clock.pass(time);
     }
 
-    /// Moves the clocks forth; callouts that take too long by then time out. Nothing ticks.
+    /// Advances the clocks; overdue callouts time out. Nothing ticks.
     pub fn advance(&mut self, time: Duration) {
         self.shared.clock.pass(time);
         for worker in self.threads() {
@@ -141,8 +141,8 @@ impl Fleet {
         }
     }
 
-    /// Moves the clocks forth to whatever happens next by itself, a tick or a timeout, but by no more than `limit`, and
-    /// lets it happen. Returns by how much.
+    /// Advances the clocks to the next tick or timeout, but by no more than `limit`, and triggers it. Returns the time
+    /// advanced.
     pub fn step(&mut self, limit: Duration) -> Duration {
         let now = self.shared.clock.monotonic();
         let events = self.threads().filter_map(|worker| worker.next_event());
@@ -164,7 +164,7 @@ impl Fleet {
         }
     }
 
-    /// A counter's, gauge's or histogram's value, by the name that the module has given.
+    /// Value of a counter, gauge or histogram, by the name that the module defined.
     #[must_use]
     pub fn metric(&self, name: &str) -> Option<Metric> {
         let metrics = self.shared.metrics.borrow();
@@ -172,7 +172,7 @@ impl Fleet {
         found.next().map(|(_, metric)| metric.clone())
     }
 
-    /// The value of a counter; 0 where there is none of that name.
+    /// Value of a counter; 0 if there is none of that name.
     #[must_use]
     pub fn counter(&self, name: &str) -> u64 {
         match self.metric(name) {
@@ -188,7 +188,7 @@ impl Fleet {
         metrics.0.keys().map(|(_, name)| name.clone()).collect()
     }
 
-    /// What was logged so far, by every thread.
+    /// Log lines so far, of all threads.
     #[must_use]
     pub fn log(&self) -> Vec<LogLine> {
         self.shared.log.borrow().clone()
@@ -206,8 +206,8 @@ impl Fleet {
         set.expect("no CAS number, no mismatch");
     }
 
-    /// Lets another thread set a key right before the next time that a module sets it: a CAS number that the module has
-    /// read before no longer fits.
+    /// Lets another thread set a key right before a module next sets it: a CAS number that the module read before no
+    /// longer matches.
     pub fn race_for_shared_data(&mut self, key: &[u8], value: impl Into<Vec<u8>>) {
         let mut data = self.shared.data.borrow_mut();
         data.races.insert(key.to_owned(), value.into());
@@ -219,16 +219,16 @@ impl Fleet {
         self.shared.data.borrow().keys()
     }
 
-    /// How many keys shared data has, which never become fewer, and how many bytes keys and values have.
+    /// Number of keys in shared data, which never decreases, and bytes of keys and values.
     #[must_use]
     pub fn shared_data_size(&self) -> (usize, usize) {
         self.shared.data.borrow().size()
     }
 
-    /// No VM has failed.
+    /// Asserts that no VM has failed.
     ///
     /// # Panics
-    /// Where one has.
+    /// Panics if one has.
     #[track_caller]
     pub fn assert_unharmed(&mut self) {
         for worker in self.threads() {

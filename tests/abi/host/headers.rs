@@ -1,8 +1,8 @@
-//! Header maps, and their form in a module's memory.
+//! Header maps, and their encoding in a module's memory.
 
 use std::fmt;
 
-/// The largest map and the most pairs that a module may give, by proxy-wasm-cpp-host's `limits.h`.
+/// Largest map and highest number of pairs that a module may pass, by proxy-wasm-cpp-host's `limits.h`.
 const MAX_PAIRS_BYTES: usize = 1 << 20;
 const MAX_PAIRS: usize = 1024;
 
@@ -29,13 +29,13 @@ impl HeaderMap {
         found.map(|(_, value)| value.as_slice())
     }
 
-    /// The first value of a name, where it is text.
+    /// The first value of a name, if it is text.
     #[must_use]
     pub fn text(&self, name: &str) -> Option<&str> {
         std::str::from_utf8(self.get(name)?).ok()
     }
 
-    /// Adds a value, whatever other values the name has.
+    /// Adds a value, keeping other values of the name.
     pub fn add(&mut self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
         let name = canonical(name.as_ref());
         let at = if name.starts_with(b":") {
@@ -47,7 +47,7 @@ impl HeaderMap {
         self.0.insert(at, (name, value.as_ref().to_owned()));
     }
 
-    /// Gives a name one value, in place of all that it has.
+    /// Replaces all values of a name by one.
     pub fn set(&mut self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
         let key = canonical(name.as_ref());
         let Some(first) = self.0.iter().position(|(each, _)| *each == key) else {
@@ -74,19 +74,19 @@ impl HeaderMap {
             .map(|(name, value)| (name.as_slice(), value.as_slice()))
     }
 
-    /// How many pairs there are.
+    /// Number of pairs.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The form in a module's memory; empty for an empty map.
+    /// Encodes the map for a module's memory; empty for an empty map.
     pub(crate) fn encode(&self) -> Vec<u8> {
         if self.is_empty() {
             return Vec::new();
@@ -102,7 +102,7 @@ impl HeaderMap {
         out
     }
 
-    /// Reads that form. What is malformed is an empty map, as in Envoy.
+    /// Decodes a map. A malformed one is an empty map, as in Envoy.
     pub(crate) fn decode(data: &[u8]) -> Self {
         decode(data).unwrap_or_default()
     }

@@ -1,6 +1,5 @@
-//! The hostcalls, one file a family. Each answers what Envoy 1.40 answers: its source says why
-//! (proxy-wasm-cpp-host `src/exports.cc`, Envoy `source/extensions/common/wasm/context.cc`), and the conformance test
-//! has asked it.
+//! The hostcalls, one file for each family. Each answers like Envoy 1.40, as read in its source (proxy-wasm-cpp-host
+//! `src/exports.cc`, Envoy `source/extensions/common/wasm/context.cc`) and checked by the conformance test.
 
 mod buffer;
 pub(crate) mod context;

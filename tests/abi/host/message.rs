@@ -1,12 +1,12 @@
-//! HTTP messages as tests give and get them.
+//! HTTP messages that tests send and receive.
 
 use super::HeaderMap;
 use crate::scenario::Answer;
 
-/// Whether something is the last of its stream.
+/// Position of a part of a message in its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// It is.
+    /// It is the last part.
     Last,
     /// More follows.
     More,
@@ -43,14 +43,14 @@ impl Response {
         Self::new(200).header("content-type", media_type).body(body)
     }
 
-    /// The same response with one more header.
+    /// Adds a header.
     #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.add(name, value);
         self
     }
 
-    /// The same response with that body.
+    /// Sets the body.
     #[must_use]
     pub fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
         self.body = body.into();
@@ -60,20 +60,20 @@ impl Response {
     /// The status code.
     ///
     /// # Panics
-    /// Where the module has spoilt it.
+    /// Panics if the module has removed or corrupted it.
     #[must_use]
     pub fn status(&self) -> u16 {
         let status = self.headers.text(":status").expect("a status");
         status.parse().expect("a status that is a number")
     }
 
-    /// The first value of a header, where it is text.
+    /// The first value of a header, if it is text.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
         self.headers.text(name)
     }
 
-    /// The body as text; bytes that are no UTF-8 are replaced.
+    /// The body as text; invalid UTF-8 is replaced.
     #[must_use]
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
@@ -94,19 +94,19 @@ impl From<Response> for Answer {
     }
 }
 
-/// What has become of a request so far.
+/// Outcome of a request so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The filter holds it.
     Paused,
-    /// It went on to what stands behind the filter, with these headers.
+    /// It passed to the upstream, with these headers.
     PassedThrough {
-        /// The request headers, as the filter has left them.
+        /// The request headers, as left by the filter.
         headers: HeaderMap,
     },
     /// The filter has answered it.
     LocalResponse(Response),
-    /// What stands behind the filter has answered it.
+    /// The upstream has answered it.
     Responded(Response),
     /// It was reset, or the client has left.
     Closed,
@@ -116,7 +116,7 @@ impl Outcome {
     /// The response that the filter has sent.
     ///
     /// # Panics
-    /// Where it has sent none.
+    /// Panics if it has sent none.
     #[must_use]
     #[track_caller]
     pub fn local_response(self) -> Response {

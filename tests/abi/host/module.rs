@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex};
 use wasmtime::{Config, Engine};
 
-/// Whether the instructions that a module executes are counted.
+/// Counting of the instructions that a module executes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Metering {
-    /// They are not; the module runs at full speed.
+    /// Not counted; the module runs at full speed.
     Off,
-    /// They are: [`Usage::fuel`](super::Usage::fuel).
+    /// Counted: [`Usage::fuel`](super::Usage::fuel).
     Fuel,
 }
 
@@ -22,10 +22,10 @@ pub struct Module {
 }
 
 impl Module {
-    /// The filter as `make wasm` builds it. It is compiled once in a process.
+    /// The filter as built by `make wasm`. It is compiled once in a process.
     ///
     /// # Panics
-    /// Where it is not built, or is no module.
+    /// Panics if it is not built, or is not a module.
     #[must_use]
     pub fn filter(metering: Metering) -> Self {
         Self::cached(&crate::stack::filter_module(), metering)
@@ -34,7 +34,7 @@ impl Module {
     /// The bridge to Redis. It is compiled once in a process.
     ///
     /// # Panics
-    /// Where it is not built, or is no module.
+    /// Panics if it is not built, or is not a module.
     #[must_use]
     pub fn bridge() -> Self {
         Self::cached(&crate::stack::bridge_module(), Metering::Off)
@@ -43,7 +43,7 @@ impl Module {
     /// The module that misuses hostcalls. It is compiled once in a process.
     ///
     /// # Panics
-    /// Where it is not built, or is no module.
+    /// Panics if it is not built, or is not a module.
     #[must_use]
     pub fn probe() -> Self {
         Self::cached(&crate::stack::probe_module(), Metering::Off)
@@ -60,7 +60,7 @@ impl Module {
         module.clone()
     }
 
-    /// What it imports, as `module.name`, sorted.
+    /// Imports of the module, as `module.name`, sorted.
     #[must_use]
     pub fn imports(&self) -> Vec<String> {
         let imports = self.compiled.imports();
@@ -74,7 +74,7 @@ impl Module {
     /// Compiles a file.
     ///
     /// # Panics
-    /// Where there is no such file, or it is no module.
+    /// Panics if there is no such file, or it is not a module.
     #[must_use]
     pub fn compile(path: &Path, metering: Metering) -> Self {
         let mut config = Config::new();

@@ -1,46 +1,46 @@
-//! What the VMs of one Envoy process have in common.
+//! State shared by the VMs of one Envoy process.
 
 use super::hostcalls::metric::Metrics;
 use super::hostcalls::shared_data::SharedData;
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
-/// Which thread of Envoy a VM runs on.
+/// Thread of Envoy that a VM runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Thread {
-    /// A VM that is only made to see whether it can be configured.
+    /// A VM created only to test whether it can be configured.
     Canary,
-    /// The main thread, which takes no requests.
+    /// The main thread, which receives no requests.
     Main,
     /// A worker, counted from 0.
     Worker(usize),
 }
 
-/// How grave a log line is, by the numbers of the ABI.
+/// Severity of a log line, by the numbers of the ABI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// 0.
     Trace,
     /// 1.
     Debug,
-    /// 2; also what is written to standard output.
+    /// 2; also for writes to standard output.
     Info,
     /// 3.
     Warn,
-    /// 4; also what is written to standard error.
+    /// 4; also for writes to standard error.
     Error,
-    /// 5; the Rust SDK reports panics so.
+    /// 5; used by the Rust SDK for panics.
     Critical,
 }
 
-/// A line that a module has logged.
+/// A line logged by a module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogLine {
-    /// Who logged it.
+    /// The thread that logged it.
     pub thread: Thread,
-    /// How grave it is.
+    /// Its severity.
     pub level: Level,
-    /// The text; bytes that are no UTF-8 are replaced.
+    /// The text; invalid UTF-8 is replaced.
     pub message: String,
 }
 
@@ -65,7 +65,7 @@ impl Shared {
         }
     }
 
-    /// The next byte of a sequence that is the same in every run (SplitMix64).
+    /// Next byte of a fixed pseudo-random sequence (SplitMix64).
     pub(crate) fn random_byte(&self) -> u8 {
         let state = self.random.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
         self.random.set(state);
@@ -95,7 +95,7 @@ impl Clock {
         self.wall.get()
     }
 
-    /// The time since the machine was started: what timers and timeouts go by.
+    /// Time since the machine was started, as used by timers and timeouts.
     pub(crate) fn monotonic(&self) -> Duration {
         self.monotonic.get()
     }
@@ -106,7 +106,7 @@ impl Clock {
         self.monotonic.set(self.monotonic.get() + time);
     }
 
-    /// Sets the wall clock to a time since 1970, forth or back.
+    /// Sets the wall clock to a time since 1970, forward or back.
     pub(crate) fn set_wall(&self, now: Duration) {
         self.wall.set(now);
     }

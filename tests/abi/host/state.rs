@@ -1,4 +1,4 @@
-//! What the host knows of one VM.
+//! The host's state for one VM.
 
 use super::HeaderMap;
 use super::exports::Exports;
@@ -14,30 +14,30 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use wasmtime::Memory;
 
-/// The context that is no plugin's: it allocates memory.
+/// The VM's own context, which belongs to no plugin: it allocates memory.
 pub(crate) const VM_CONTEXT: u32 = 0;
 
-/// Where a VM has failed, and of what.
+/// Failure of a VM: its place and cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VmFailure {
-    /// The callback that was trapped.
+    /// The callback that trapped.
     pub callback: &'static str,
     /// The trap, with the module's backtrace.
     pub message: String,
 }
 
-/// Which hostcalls are let through.
+/// Set of permitted hostcalls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Restriction {
     /// All of them.
     None,
-    /// Those that a starting module may make.
+    /// Hostcalls permitted to a starting module.
     Start,
-    /// Those that an allocator may make.
+    /// Hostcalls permitted to an allocator.
     Allocation,
 }
 
-/// What Envoy puts off until the module has returned.
+/// Action that Envoy defers until the module has returned.
 #[derive(Debug)]
 pub(crate) enum Deferred {
     LocalResponse { stream: u32, response: Response },
@@ -49,7 +49,7 @@ pub(crate) enum Deferred {
     Continue { stream: u32 },
 }
 
-/// One way through the filter.
+/// One direction through the filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StreamHalf {
     Request,
@@ -73,14 +73,14 @@ pub(crate) struct VmState {
     pub(crate) exports: Option<Rc<Exports>>,
     pub(crate) memory: Option<Memory>,
     pub(crate) restriction: Restriction,
-    /// The contexts that are alive; each is the child of another, or its own parent.
+    /// The live contexts; each is the child of another, or its own parent.
     pub(crate) contexts: BTreeMap<u32, u32>,
     pub(crate) next_context: u32,
-    /// The roots that live, oldest first.
+    /// The live roots, oldest first.
     pub(crate) roots: BTreeMap<u32, Root>,
-    /// The context of the callback that runs, while one does.
+    /// The context of the running callback, if any.
     pub(crate) current: Option<u32>,
-    /// The context that hostcalls are for; 0 is the current one.
+    /// The context that hostcalls apply to; 0 for the current one.
     pub(crate) effective: u32,
     pub(crate) is_configuring: bool,
     pub(crate) stop_iteration: bool,
@@ -126,7 +126,7 @@ impl VmState {
         }
     }
 
-    /// Makes a context; without a parent, a root.
+    /// Creates a context; without a parent, a root.
     pub(crate) fn new_context(&mut self, parent: Option<u32>) -> u32 {
         let id = self.next_context;
         self.next_context += 1;
@@ -134,7 +134,7 @@ impl VmState {
         id
     }
 
-    /// The context that a hostcall is for.
+    /// The context that a hostcall applies to.
     pub(crate) fn context(&self) -> u32 {
         if self.effective != VM_CONTEXT && self.contexts.contains_key(&self.effective) {
             return self.effective;
@@ -147,13 +147,13 @@ impl VmState {
         self.contexts.get(&context).copied().unwrap_or(context)
     }
 
-    /// The root of the context that a hostcall is for.
+    /// The root of the context that a hostcall applies to.
     pub(crate) fn root(&mut self) -> Option<&mut Root> {
         let root = self.root_of(self.context());
         self.roots.get_mut(&root)
     }
 
-    /// Takes a context away; a root with its callouts and gRPC streams.
+    /// Removes a context; a root together with its callouts and gRPC streams.
     pub(crate) fn remove_context(&mut self, context: u32) {
         self.contexts.remove(&context);
         self.roots.remove(&context);
@@ -163,28 +163,28 @@ impl VmState {
         self.grpc.open.retain(|_, stream| stream.root != context);
     }
 
-    /// The stream that a hostcall is for, where it is for one.
+    /// The stream that a hostcall applies to, if any.
     pub(crate) fn stream(&mut self) -> Option<&mut HttpStream> {
         let context = self.context();
         self.streams.get_mut(&context)
     }
 }
 
-/// A request and its response, as Envoy's filter manager holds them.
+/// A request and its response, as held by Envoy's filter manager.
 #[derive(Debug)]
 pub(crate) struct HttpStream {
     pub(crate) request: Message,
     pub(crate) response: Message,
-    /// Whether a callback of the request's way runs.
+    /// Set while a callback of the request direction runs.
     pub(crate) is_decoding: bool,
-    /// The local response that is sent when that callback has returned.
+    /// Local response to send when that callback has returned.
     pub(crate) prepared: Option<Response>,
-    /// Whether the response is a local one.
+    /// Set if the response is a local one.
     pub(crate) is_local: bool,
-    /// Whether the VM has failed this stream, and is no longer asked.
+    /// Set once the VM has failed this stream, and is no longer called for it.
     pub(crate) has_failed: bool,
     pub(crate) is_live: bool,
-    /// What modules have set of it, by name.
+    /// Filter state set by modules, by name.
     pub(crate) filter_state: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
@@ -217,7 +217,7 @@ impl HttpStream {
         headers.and_then(|headers| headers.get(":method")) == Some(b"HEAD")
     }
 
-    /// What has become of it so far.
+    /// Outcome of the stream so far.
     pub(crate) fn outcome(&self) -> Outcome {
         if self.response.has_passed_end {
             let response = Response {
@@ -242,20 +242,20 @@ impl HttpStream {
     }
 }
 
-/// One way of a stream.
+/// One direction of a stream.
 #[derive(Debug, Default)]
 pub(crate) struct Message {
     pub(crate) headers: Option<HeaderMap>,
-    /// Whether the module can see the headers.
+    /// Set while the module can see the headers.
     pub(crate) are_headers_visible: bool,
     /// The body that the module can see.
     pub(crate) buffer: Option<Vec<u8>>,
-    /// Whether the filter holds it, and sees no more of it.
+    /// Set while the filter holds the message, and sees no more of it.
     pub(crate) is_paused: bool,
-    /// Whether the filter holds its headers only (`StopIteration`, with `allow_on_headers_stop_iteration`): it sees the body, which is
-    /// gathered until it lets both go.
+    /// Set while the filter holds only the headers (`StopIteration`, with `allow_on_headers_stop_iteration`): it sees the
+    /// body, which is buffered until it releases both.
     pub(crate) is_held: bool,
-    /// Whether its end has come while it was held.
+    /// Set if its end arrived while it was held.
     pub(crate) has_ended: bool,
     pub(crate) have_headers_passed: bool,
     /// The body that has passed the filter.

@@ -1,4 +1,4 @@
-//! The way of a request and its response through the filter, as Envoy's filter manager goes it.
+//! The path of a request and its response through the filter, like in Envoy's filter manager.
 
 use super::HeaderMap;
 use super::driver::{Driver, Entered};
@@ -8,14 +8,14 @@ use super::message::{End, Response};
 use super::state::{HttpStream, Message, StreamHalf};
 use wasmtime::WasmParams;
 
-/// What the filter does with headers, or with a part of a body.
+/// The filter's decision about headers, or about a part of a body.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     /// It lets them through.
     GoOn,
-    /// It keeps headers, and wants to see the body; a body waits.
+    /// It holds headers, and wants to see the body; a body waits.
     Hold,
-    /// It keeps them, and wants to see no more.
+    /// It holds them, and wants to see no more.
     Stop,
 }
 
@@ -50,8 +50,8 @@ impl Driver<'_> {
         self.send_prepared(stream);
     }
 
-    /// Shows request trailers to the filter, behind a body of which no part was the last. What trailers have is of no use to a module,
-    /// and is not kept.
+    /// Shows request trailers to the filter, after a body of which no part was the last. Modules make no use of their
+    /// contents, which are not kept.
     pub(crate) fn request_trailers(&mut self, stream: u32) {
         let http = self.http(stream);
         if !http.is_live {
@@ -117,7 +117,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Lets a request go on that the filter has held, headers only or all of it, with what has come of its body.
+    /// Continues a request that the filter has held, headers only or all of it, with the body received meanwhile.
     pub(crate) fn continue_request(&mut self, stream: u32) {
         let message = self.message(stream, StreamHalf::Request);
         if !message.is_held && !message.is_paused {
@@ -161,7 +161,7 @@ impl Driver<'_> {
         };
         let message = self.message(stream, direction);
         if message.is_held {
-            // A body that goes on takes the headers with it that were held.
+            // A body that continues takes the held headers with it.
             if verdict == Verdict::GoOn {
                 self.continue_request(stream);
             }
@@ -175,7 +175,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Calls a callback of the stream, and says what the filter does with what it was shown.
+    /// Calls a callback of the stream, and returns the filter's decision.
     fn show<P: WasmParams>(
         &mut self,
         stream: u32,
@@ -202,7 +202,7 @@ impl Driver<'_> {
         verdict
     }
 
-    /// The filter has failed: the client gets 503, and the filter sees no more of this stream.
+    /// Handles a failure of the filter: the client gets 503, and the filter sees no more of this stream.
     fn fail_stream(&mut self, stream: u32) {
         if self.http(stream).has_failed {
             return;
@@ -217,7 +217,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Sends a local response, or prepares it where the request's way is being gone. Only the first one counts.
+    /// Sends a local response, or prepares it while a callback of the request direction runs. Only the first one counts.
     pub(crate) fn respond_locally(&mut self, stream: u32, response: Response) {
         let http = self.http(stream);
         if !http.is_live {
@@ -238,7 +238,7 @@ impl Driver<'_> {
         }
     }
 
-    /// A local response goes the response's way, and the filter sees it.
+    /// Sends a local response in the response direction, where the filter sees it.
     fn send_local(&mut self, stream: u32, response: Response) {
         let http = self.http(stream);
         http.is_local = true;
@@ -265,7 +265,7 @@ impl Driver<'_> {
         }
     }
 
-    /// The client leaves, or the stream is reset.
+    /// Handles the client's leaving, or a reset of the stream.
     pub(crate) fn close(&mut self, stream: u32) {
         self.finish(stream);
     }

@@ -1,26 +1,26 @@
-//! What a VM has cost so far.
+//! Cost of a VM so far.
 
 use std::collections::BTreeMap;
 
-/// Counts since the start of a VM. The cost of something is the difference of two of them.
+/// Counts since the start of a VM. The difference of two of them is the cost of an operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Calls from the host into the module, by the name of the callback.
     pub callbacks: BTreeMap<&'static str, u64>,
     /// Calls of the module to the host, by the name of the hostcall.
     pub hostcalls: BTreeMap<&'static str, u64>,
-    /// Allocations that hostcalls made in the module's memory to give something back.
+    /// Allocations made by hostcalls in the module's memory to return data.
     pub allocations: u64,
-    /// Bytes that hostcalls took out of the module's memory.
+    /// Bytes that hostcalls read from the module's memory.
     pub bytes_taken: u64,
-    /// Bytes that hostcalls put into the module's memory.
+    /// Bytes that hostcalls wrote into the module's memory.
     pub bytes_given: u64,
-    /// Fuel burnt, about one unit an instruction; 0 where the module is not metered.
+    /// Fuel burnt, about one unit per instruction; 0 if the module is not metered.
     pub fuel: u64,
 }
 
 impl Usage {
-    /// What was added since `earlier`.
+    /// Difference from `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -33,13 +33,13 @@ impl Usage {
         }
     }
 
-    /// How many hostcalls of any name.
+    /// Number of all hostcalls.
     #[must_use]
     pub fn hostcall_total(&self) -> u64 {
         self.hostcalls.values().sum()
     }
 
-    /// How many hostcalls of that name.
+    /// Number of hostcalls of that name.
     #[must_use]
     pub fn hostcall(&self, name: &str) -> u64 {
         self.hostcalls.get(name).copied().unwrap_or(0)

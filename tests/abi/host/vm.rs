@@ -1,4 +1,4 @@
-//! A VM: an instance of the module, and what the host knows of it.
+//! A VM: an instance of the module, and the host's state for it.
 
 use super::driver::Driver;
 use super::exports::Exports;
@@ -12,15 +12,15 @@ use std::fmt;
 use std::rc::Rc;
 use wasmtime::{AsContextMut, Linker, Store};
 
-/// The marks of the versions of the ABI that a module may have; this host speaks the last one.
+/// Marker of the ABI version that a module must export; this host implements only this one.
 const ABI_VERSION: &str = "proxy_abi_version_0_2_1";
 
-/// Why a plugin cannot be started.
+/// Reason why a plugin cannot be started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StartFailure {
-    /// The module cannot be instantiated: it has no mark of ABI 0.2.1.
+    /// The module cannot be instantiated: it has no marker of ABI 0.2.1.
     Module(String),
-    /// It was trapped.
+    /// It trapped.
     Trap(VmFailure),
     /// `proxy_on_vm_start` has returned false.
     VmStart,
@@ -28,17 +28,17 @@ pub enum StartFailure {
     Configure,
 }
 
-/// A plugin that does not start, and what it has logged before.
+/// Failure to start a plugin, with the log up to it.
 #[derive(Clone, Debug)]
 pub struct StartError {
-    /// Why.
+    /// The reason.
     pub failure: StartFailure,
     /// Its log.
     pub log: Vec<LogLine>,
 }
 
 impl StartError {
-    /// Whether a line of the log contains that text.
+    /// True if a line of the log contains that text.
     #[must_use]
     pub fn mentions(&self, text: &str) -> bool {
         self.log.iter().any(|line| line.message.contains(text))
@@ -76,7 +76,7 @@ impl Vm {
         Ok(vm)
     }
 
-    /// Starts the plugin in a root context of its own, with that configuration.
+    /// Starts the plugin in a new root context, with that configuration.
     pub(crate) fn start_root(&mut self, configuration: &[u8]) -> Result<u32, StartFailure> {
         let root = self.start_plugin(configuration);
         self.check()?;
@@ -102,7 +102,8 @@ impl Vm {
         }
         let mut linker = Linker::new(compiled.engine());
         hostcalls::link(&mut linker)?;
-        // The SDK imports whatever Envoy has. To import is no harm; a call is trapped, and the message names it.
+        // The SDK imports everything that Envoy offers. Importing does no harm; calling traps, with the name in the
+        // message.
         linker.define_unknown_imports_as_traps(compiled)?;
         store.data_mut().restriction = Restriction::Start;
         let instance = linker.instantiate(&mut store, compiled)?;
@@ -167,12 +168,12 @@ impl Vm {
         usage
     }
 
-    /// Leaves nothing to run on: the next callback traps.
+    /// Removes all fuel: the next callback traps.
     pub(crate) fn take_fuel(&mut self) {
         self.store.set_fuel(0).expect("a module with metering");
     }
 
-    /// Whether these bytes stand in the module's linear memory.
+    /// True if the module's linear memory contains these bytes.
     pub(crate) fn has_in_memory(&self, bytes: &[u8]) -> bool {
         let memory = self.state().memory;
         memory.is_some_and(|memory| {
@@ -181,7 +182,7 @@ impl Vm {
         })
     }
 
-    /// The bytes of the module's linear memory.
+    /// Size of the module's linear memory in bytes.
     pub(crate) fn memory_size(&self) -> usize {
         let memory = self.state().memory;
         memory.map_or(0, |memory| memory.data_size(&self.store))

@@ -1,4 +1,4 @@
-//! A thread of Envoy, as a test drives it.
+//! A thread of Envoy, driven by a test.
 
 use super::HeaderMap;
 use super::hostcalls::context::local_response;
@@ -14,11 +14,11 @@ use super::vm::{StartFailure, Vm};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// What Envoy's router answers to a callout whose connection is refused.
+/// Body of the router's answer to a callout whose connection is refused.
 const REFUSED: &str = "upstream connect error or disconnect/reset before headers. reset reason: remote connection failure";
-/// What it answers to one whose connection is closed before the response.
+/// Body of the router's answer to a callout whose connection is closed before the response.
 const DISCONNECTED: &str = "upstream connect error or disconnect/reset before headers. reset reason: connection termination";
-/// What it answers to one that takes too long.
+/// Body of the router's answer to a callout that times out.
 const TIMED_OUT: &str = "upstream request timeout";
 
 /// A request of a worker.
@@ -35,7 +35,7 @@ pub struct RootId {
     context: u32,
 }
 
-/// A request to be sent.
+/// A request under construction.
 pub struct RequestBuilder<'a> {
     worker: &'a mut Worker,
     root: Option<RootId>,
@@ -43,7 +43,7 @@ pub struct RequestBuilder<'a> {
 }
 
 impl RequestBuilder<'_> {
-    /// Adds a header; `host` replaces the one that is there.
+    /// Adds a header; `host` replaces the existing one.
     #[must_use]
     pub fn header(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
         if name.eq_ignore_ascii_case("host") {
@@ -54,7 +54,7 @@ impl RequestBuilder<'_> {
         self
     }
 
-    /// Lets it come through a listener with another configuration than the VM was made for.
+    /// Sends it through a listener with another configuration than the VM was created for.
     #[must_use]
     pub fn root(mut self, root: RootId) -> Self {
         self.root = Some(root);
@@ -72,7 +72,7 @@ impl RequestBuilder<'_> {
     }
 }
 
-/// A thread with its VM. Where that has failed and was replaced, the old one is kept: its streams may still be open.
+/// A thread with its VM. If a failed VM was replaced, the old one is kept: its streams may still be open.
 pub struct Worker {
     thread: Thread,
     module: Module,
@@ -99,7 +99,7 @@ impl Worker {
         })
     }
 
-    /// Which thread it is.
+    /// The thread's role.
     #[must_use]
     pub fn thread(&self) -> Thread {
         self.thread
@@ -119,10 +119,10 @@ impl Worker {
         }
     }
 
-    /// The root context that the VM was made for, and to which requests belong unless said otherwise.
+    /// Root context that the VM was created for; requests belong to it by default.
     ///
     /// # Panics
-    /// Where every root has ended.
+    /// Panics if every root has ended.
     #[must_use]
     pub fn root(&self) -> RootId {
         let roots = self.last().state().roots.keys();
@@ -132,10 +132,10 @@ impl Worker {
         }
     }
 
-    /// Starts another plugin configuration in the same VM, as Envoy does when a listener comes with one.
+    /// Starts another plugin configuration in the current VM, as Envoy does for a new listener with one.
     ///
     /// # Errors
-    /// Where the plugin refuses it.
+    /// Fails if the plugin refuses it.
     pub fn start_root(&mut self, configuration: &str) -> Result<RootId, StartFailure> {
         let generation = self.vms.len() - 1;
         let context = self.current().start_root(configuration.as_bytes())?;
@@ -145,8 +145,8 @@ impl Worker {
         })
     }
 
-    /// Ends a plugin configuration, as Envoy does when the last listener that has it is drained. Callouts and gRPC streams
-    /// that were made in its root context end without a word.
+    /// Ends a plugin configuration, as Envoy does when the last listener using it has drained. Callouts and gRPC streams
+    /// made in its root context end silently.
     pub fn end_root(&mut self, root: RootId) {
         self.vm(root.generation).end_root(root.context);
     }
@@ -154,20 +154,20 @@ impl Worker {
     /// Ticks once for a root context, whether or not a tick is due.
     ///
     /// # Panics
-    /// Where it has ended.
+    /// Panics if it has ended.
     pub fn tick_root(&mut self, root: RootId) {
         let vm = self.vm(root.generation);
         assert!(vm.state().roots.contains_key(&root.context), "{root:?}");
         vm.drive().tick(root.context);
     }
 
-    /// Sends a GET and returns what became of it.
+    /// Sends a GET and returns its outcome.
     pub fn get(&mut self, path: impl AsRef<[u8]>) -> Outcome {
         let stream = self.request("GET", path).send();
         self.outcome(stream)
     }
 
-    /// What has become of a request so far.
+    /// Outcome of a request so far.
     #[must_use]
     pub fn outcome(&self, stream: StreamId) -> Outcome {
         let streams = &self.vms[stream.generation].state().streams;
@@ -177,7 +177,7 @@ impl Worker {
             .outcome()
     }
 
-    /// The filter state of a request by that name; empty without any.
+    /// Filter state of a request by that name; empty if unset.
     #[must_use]
     pub fn filter_state(&self, stream: StreamId, name: &str) -> String {
         let streams = &self.vms[stream.generation].state().streams;
@@ -193,14 +193,14 @@ impl Worker {
             .request_data(stream.context, data, end);
     }
 
-    /// Ends the request with trailers, behind a body of which no part was the last.
+    /// Ends the request with trailers, after a body of which no part was the last.
     pub fn send_trailers(&mut self, stream: StreamId) {
         self.vm(stream.generation)
             .drive()
             .request_trailers(stream.context);
     }
 
-    /// The request body that the filter has let through so far, and whether that is all of it.
+    /// Request body that has passed the filter so far, and whether it is complete.
     #[must_use]
     pub fn passed_body(&self, stream: StreamId) -> (Vec<u8>, End) {
         let message = &self.vms[stream.generation].state().streams[&stream.context].request;
@@ -212,17 +212,17 @@ impl Worker {
         (message.passed.clone(), end)
     }
 
-    /// The response body that the filter has let through so far.
+    /// Response body that has passed the filter so far.
     #[must_use]
     pub fn received_body(&self, stream: StreamId) -> Vec<u8> {
         let streams = &self.vms[stream.generation].state().streams;
         streams[&stream.context].response.passed.clone()
     }
 
-    /// Answers a request that the filter has let through.
+    /// Answers a request that has passed the filter.
     ///
     /// # Panics
-    /// Where it has not let it through.
+    /// Panics if it has not.
     pub fn respond(&mut self, stream: StreamId, response: &Response) {
         let end = if response.body.is_empty() {
             End::Last
@@ -235,10 +235,10 @@ impl Worker {
         }
     }
 
-    /// Begins to answer a request that the filter has let through.
+    /// Begins to answer a request that has passed the filter.
     ///
     /// # Panics
-    /// Where it has not let it through.
+    /// Panics if it has not.
     pub fn respond_headers(&mut self, stream: StreamId, headers: HeaderMap, end: End) {
         let outcome = self.outcome(stream);
         assert!(
@@ -256,12 +256,12 @@ impl Worker {
             .response_data(stream.context, data, end);
     }
 
-    /// The client leaves.
+    /// Closes the client's connection.
     pub fn close_stream(&mut self, stream: StreamId) {
         self.vm(stream.generation).drive().close(stream.context);
     }
 
-    /// The HTTP callouts that wait for an answer, oldest first.
+    /// Pending HTTP callouts, oldest first.
     #[must_use]
     pub fn callouts(&self) -> Vec<Callout> {
         let vms = self.vms.iter();
@@ -269,10 +269,10 @@ impl Worker {
             .collect()
     }
 
-    /// The oldest HTTP callout that waits for an answer and whose path begins like that.
+    /// The oldest pending HTTP callout whose path has that prefix.
     ///
     /// # Panics
-    /// Where there is none.
+    /// Panics if there is none.
     #[must_use]
     pub fn callout_to(&self, path: &str) -> Callout {
         let mut callouts = self.callouts().into_iter();
@@ -280,10 +280,10 @@ impl Worker {
         found.unwrap_or_else(|| panic!("no callout to {path}"))
     }
 
-    /// The only HTTP callout that waits for an answer.
+    /// The only pending HTTP callout.
     ///
     /// # Panics
-    /// Where there is none, or more than one.
+    /// Panics if there is none, or more than one.
     #[must_use]
     #[track_caller]
     pub fn callout(&self) -> Callout {
@@ -292,36 +292,36 @@ impl Worker {
         callouts.remove(0)
     }
 
-    /// Answers a callout. Nothing happens where it is over already.
+    /// Answers a callout. Nothing happens if it has already ended.
     pub fn answer(&mut self, callout: &Callout, response: Response) {
         self.vm(callout.generation)
             .drive()
             .answer(callout.token, response);
     }
 
-    /// Fails a callout whose connection is refused: to the module, that is an answer with status 503.
+    /// Refuses the connection of a callout: for the module, that is an answer with status 503.
     pub fn refuse_callout(&mut self, callout: &Callout) {
         self.answer(callout, router_response(503, REFUSED));
     }
 
-    /// Fails a callout whose connection is closed before the response: also an answer with status 503.
+    /// Closes the connection of a callout before the response: also an answer with status 503.
     pub fn disconnect_callout(&mut self, callout: &Callout) {
         self.answer(callout, router_response(503, DISCONNECTED));
     }
 
-    /// Times a callout out: to the module, that is an answer with status 504.
+    /// Times a callout out: for the module, that is an answer with status 504.
     pub fn time_out_callout(&mut self, callout: &Callout) {
         self.answer(callout, router_response(504, TIMED_OUT));
     }
 
-    /// Breaks a callout off in the middle of its response: the module gets no headers at all.
+    /// Aborts a callout in the middle of its response: the module gets no headers at all.
     pub fn reset_callout(&mut self, callout: &Callout) {
         self.vm(callout.generation)
             .drive()
             .reset_callout(callout.token);
     }
 
-    /// The gRPC streams that are open, oldest first.
+    /// Open gRPC streams, oldest first.
     #[must_use]
     pub fn grpc_streams(&self) -> Vec<GrpcStream> {
         let vms = self.vms.iter();
@@ -329,19 +329,19 @@ impl Worker {
             .collect()
     }
 
-    /// The peer sends initial metadata.
+    /// Sends initial metadata from the peer.
     pub fn grpc_initial_metadata(&mut self, stream: &GrpcStream, metadata: &HeaderMap) {
         let mut driver = self.vms[stream.generation].drive();
         driver.grpc_initial_metadata(stream.root, stream.token, metadata);
     }
 
-    /// The peer sends a message.
+    /// Sends a message from the peer.
     pub fn grpc_message(&mut self, stream: &GrpcStream, message: impl Into<Vec<u8>>) {
         let mut driver = self.vms[stream.generation].drive();
         driver.grpc_message(stream.token, message.into());
     }
 
-    /// The peer closes a stream with a status and trailing metadata.
+    /// Closes a stream from the peer's side, with a status and trailing metadata.
     pub fn grpc_close(&mut self, stream: &GrpcStream, status: u32, metadata: &HeaderMap) {
         let mut driver = self.vms[stream.generation].drive();
         if !driver.state().grpc.open.contains_key(&stream.token) {
@@ -351,10 +351,10 @@ impl Worker {
         driver.grpc_closed(stream.root, stream.token, status);
     }
 
-    /// Ticks once for every root that has asked for ticks, whether or not a tick is due.
+    /// Ticks once for every root that has requested ticks, whether or not a tick is due.
     ///
     /// # Panics
-    /// Where the module has not asked for ticks.
+    /// Panics if the module has not requested ticks.
     pub fn tick(&mut self) {
         let roots = self.last().state().roots.iter();
         let ticking: Vec<u32> = roots
@@ -366,7 +366,7 @@ impl Worker {
         }
     }
 
-    /// The shortest time between ticks that a root has asked for.
+    /// Shortest tick period requested by a root.
     #[must_use]
     pub fn tick_period(&self) -> Option<Duration> {
         let roots = self.last().state().roots.values();
@@ -375,46 +375,46 @@ impl Worker {
             .min()
     }
 
-    /// What the present VM has cost so far.
+    /// Cost of the current VM so far.
     #[must_use]
     pub fn usage(&self) -> Usage {
         self.last().usage()
     }
 
-    /// The bytes of the present VM's linear memory, which never shrinks.
+    /// Size of the current VM's linear memory in bytes, which never shrinks.
     #[must_use]
     pub fn memory_size(&self) -> usize {
         self.last().memory_size()
     }
 
-    /// Whether these bytes stand in the linear memory of the present VM.
+    /// True if the linear memory of the current VM contains these bytes.
     #[must_use]
     pub fn has_in_memory(&self, bytes: &[u8]) -> bool {
         self.last().has_in_memory(bytes)
     }
 
-    /// Has the next callback of the present VM trap, for want of fuel.
+    /// Makes the next callback of the current VM trap, for lack of fuel.
     ///
     /// # Panics
-    /// If the module is not metered.
+    /// Panics if the module is not metered.
     pub fn take_fuel(&mut self) {
         self.current().take_fuel();
     }
 
-    /// The failures of this thread's VMs, oldest first.
+    /// Failures of this thread's VMs, oldest first.
     #[must_use]
     pub fn failures(&self) -> Vec<VmFailure> {
         let vms = self.vms.iter();
         vms.filter_map(|vm| vm.state().failure.clone()).collect()
     }
 
-    /// How often the VM was replaced.
+    /// Number of times the VM was replaced.
     #[must_use]
     pub fn reloads(&self) -> usize {
         self.vms.len() - 1
     }
 
-    /// When the next thing happens by itself: a tick, or a callout that times out.
+    /// Time of the next event: a tick, or the timeout of a callout.
     pub(crate) fn next_event(&self) -> Option<Duration> {
         let roots = self.last().state().roots.values();
         let ticks = roots.filter_map(|root| root.timer.map(|timer| timer.due));
@@ -425,7 +425,7 @@ impl Worker {
         timeouts.chain(ticks).min()
     }
 
-    /// Times out what is due.
+    /// Times out the callouts that are due.
     pub(crate) fn expire(&mut self) {
         let now = self.shared.clock.monotonic();
         for callout in self.callouts() {
@@ -435,7 +435,7 @@ impl Worker {
         }
     }
 
-    /// Ticks where a tick is due.
+    /// Ticks if a tick is due.
     pub(crate) fn tick_if_due(&mut self) {
         let now = self.shared.clock.monotonic();
         let mut due = Vec::new();
@@ -461,7 +461,7 @@ impl Worker {
         }
     }
 
-    /// A failed VM is replaced for the next request, but not more often than the backoff permits.
+    /// Replaces a failed VM for the next request, but not more often than the backoff permits.
     fn reload_if_failed(&mut self) {
         let now = self.shared.clock.monotonic();
         let may_reload = self.plugin.failure_policy == FailurePolicy::Reload
@@ -496,7 +496,7 @@ impl Worker {
     }
 }
 
-/// What Envoy's router says for an upstream that says nothing.
+/// Response of Envoy's router for a failed upstream.
 fn router_response(status: u32, body: &str) -> Response {
     local_response(status, body.as_bytes().to_vec(), &HeaderMap::default())
 }

@@ -1,5 +1,5 @@
-//! Every case on both hosts. The expectations are what real Envoy has answered: `EDGELINK_RECORD_ABI=1` writes those of
-//! the Envoy at hand, and the difference is to be read before it is committed.
+//! Every case on both hosts. The expected transcripts are those of real Envoy: `EDGELINK_RECORD_ABI=1` writes them from
+//! the installed Envoy; review the difference before committing it.
 
 use edgelink_tests::abi::{Case, ProbedEnvoy, ProbedFleet, ProbedHost, cases, transcript};
 use edgelink_tests::scenario::Request;
@@ -20,7 +20,7 @@ async fn the_wasmtime_host_answers_as_envoy_did() {
     compare(&mut ProbedFleet::start()).await;
 }
 
-/// That Envoy does is drilled: `make envoy-spin`.
+/// `make envoy-spin` demonstrates that Envoy does.
 #[tokio::test]
 #[should_panic(expected = "Envoy spins here for ever")]
 async fn the_wasmtime_host_says_where_envoy_would_never_return() {
@@ -53,7 +53,7 @@ fn file(case: &Case) -> PathBuf {
     folder.join(format!("{}.txt", case.name))
 }
 
-/// The lines that are not the same, in order.
+/// Lines that differ, in order.
 fn difference(case: &Case, expected: &str, seen: &str) -> String {
     let (mut expected, mut seen) = (expected.lines(), seen.lines());
     let mut lines = vec![format!("--- {}", case.name)];

@@ -1,4 +1,4 @@
-//! What a fleet does that no request to one Envoy shows.
+//! Behaviour of a fleet that no request to one Envoy shows.
 
 use edgelink_tests::abi::host::{
     Cluster, FailurePolicy, Fleet, FleetBuilder, Level, Metering, Metric, Module, Outcome,

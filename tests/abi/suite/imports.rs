@@ -1,5 +1,5 @@
-//! What the modules import. The host traps a call that it has no answer for, but only where a test comes to that call: a
-//! hostcall that is new to the filter is to be asked of real Envoy first (see [`conformance`](super::conformance)).
+//! Imports of the modules. The host traps calls that it does not implement, but only when a test reaches such a call: a
+//! hostcall that is new to the filter must first be checked on real Envoy (see [`conformance`](super::conformance)).
 
 use edgelink_tests::abi::host::{Metering, Module};
 
@@ -31,7 +31,7 @@ const FILTER: [&str; 25] = [
     "wasi_snapshot_preview1.random_get",
 ];
 
-/// All that the SDK may call; the bridge calls few of them.
+/// Everything that the SDK may call; the bridge calls few of them.
 const BRIDGE: [&str; 36] = [
     "env.proxy_add_header_map_value",
     "env.proxy_call_foreign_function",

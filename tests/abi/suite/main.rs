@@ -1,4 +1,4 @@
-//! The wasmtime host itself: that it answers what real Envoy answers, and does what tests want of it.
+//! Tests of the wasmtime host itself: it matches real Envoy, and offers what tests need.
 
 mod conformance;
 mod fleet;

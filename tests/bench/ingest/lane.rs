@@ -1,18 +1,18 @@
-//! The engines that take turns, and their servers.
+//! The engines, measured in turn, and their servers.
 
 use crate::rows::database::Database;
 use edgelink_tests::servers::{ClickHouseKind, ClickHouseServer};
 use edgelink_tests::stack::ControlPlane;
 use std::fs;
 
-/// An engine, as it is configured.
+/// An engine and its configuration.
 #[derive(Debug)]
 pub(crate) struct Lane {
     pub(crate) name: &'static str,
     clickhouse: Option<ClickHouseKind>,
     /// `analytics.raw_days`.
     raw_days: &'static str,
-    /// Clicks a second.
+    /// Clicks per second.
     pub(crate) goal: Option<f64>,
 }
 
@@ -44,7 +44,7 @@ pub(crate) const LANES: [Lane; 4] = [
     },
 ];
 
-/// MariaDB, which has links and the queue, and ClickHouse where that is the engine.
+/// MariaDB, which has the links and the queue, and ClickHouse if that is the engine.
 pub(crate) struct Servers {
     mariadb: Database,
     clickhouse: Option<ClickHouseServer>,
@@ -82,7 +82,7 @@ impl Servers {
         self.clickhouse.as_ref().map(|server| server.process_id())
     }
 
-    /// The clicks that the engine has counted.
+    /// Number of clicks counted by the engine.
     pub(crate) fn counted(&self) -> u64 {
         let sum = match &self.clickhouse {
             Some(server) => server.ask("SELECT sum(clicks) FROM edgelink.clicks"),
@@ -93,7 +93,7 @@ impl Servers {
         sum.trim().parse().unwrap_or(0)
     }
 
-    /// What the engine's tables of clicks take on disk: in MariaDB all but the queue, whose file stays as large as it ever was.
+    /// Size on disk of the engine's click tables: in MariaDB all but the queue, whose file never shrinks.
     pub(crate) fn bytes(&self) -> u64 {
         let Some(server) = &self.clickhouse else {
             return self.mariadb_bytes();

@@ -1,4 +1,4 @@
-//! Reports of visits as they come to links: by Zipf's law, by many kinds of browsers.
+//! Reports of visits to links, distributed by Zipf's law, by many kinds of browsers.
 
 use edgelink_tests::scenario::{DOMAIN, Request};
 use edgelink_tests::stack::{ControlPlane, EDGE_TOKEN, request_bytes};
@@ -17,7 +17,7 @@ pub(crate) const EVENTS_OF_BATCH: usize = 10_000;
 /// Links, a tenth of which has tags.
 pub(crate) const LINKS: usize = 5_000;
 
-/// For how many seconds an edge gathers a batch.
+/// Seconds for which an edge collects a batch.
 const SECONDS_OF_BATCH: usize = 10;
 
 const VISITORS: usize = 1_000_000;
@@ -40,7 +40,7 @@ const SOURCES: [&str; 6] = [
 ];
 const MEDIA: [&str; 4] = ["email", "cpc", "social", "banner"];
 
-/// Creates the links; their keys.
+/// Creates the links, and returns their keys.
 pub(crate) async fn create(plane: &ControlPlane) -> Vec<String> {
     let links: Vec<_> = (0..LINKS)
         .map(|n| {
@@ -76,7 +76,7 @@ pub(crate) struct Visits {
 }
 
 impl Visits {
-    /// Visits of these links.
+    /// Prepares visits of these links.
     pub(crate) fn new(keys: Vec<String>) -> Self {
         let letters = |n: usize| [n / 26, n % 26].map(|n| char::from(b'A' + n as u8));
         Self {
@@ -98,7 +98,7 @@ impl Visits {
         }
     }
 
-    /// Requests of a worker, a batch each.
+    /// Requests of a worker, each with one batch.
     pub(crate) fn requests(&mut self, count: usize) -> Vec<Vec<u8>> {
         self.workers += 1;
         let worker = [self.workers; 16];
@@ -173,7 +173,7 @@ impl Visits {
         }
     }
 
-    /// A number below `count`, n times as rare as the first one if it is the n-th: Zipf's law with the exponent 1.
+    /// A number below `count` by Zipf's law with exponent 1: the n-th is n times as rare as the first.
     fn zipf(&mut self, count: usize) -> usize {
         let drawn = (count as f64 + 1.0).powf(self.random.random::<f64>());
         (drawn as usize).clamp(1, count) - 1

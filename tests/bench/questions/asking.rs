@@ -1,4 +1,4 @@
-//! Asks one request after another.
+//! Sends one request after another.
 
 use super::PATIENCE;
 use crate::rows::replica::{Replica, admin_key};
@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Instant;
 
-/// How long answers have taken, in milliseconds.
+/// Latencies of answers, in milliseconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
     p50: f64,
@@ -38,7 +38,7 @@ impl Asker {
         }
     }
 
-    /// Asks, and reads the answer to its end.
+    /// Sends a request, and reads the answer to its end.
     pub(super) async fn ask(&self, path: &str) {
         let request = self.client.get(format!("http://{}{path}", self.address));
         let answer = request.header("x-api-key", &self.key).send().await;
@@ -48,7 +48,7 @@ impl Asker {
         assert!(status.is_success(), "{path}: {status} {body}");
     }
 
-    /// Asks the paths of so many requests, after one that is not measured.
+    /// Sends that many requests, after one that is not measured.
     pub(super) async fn measure(&self, path: impl Fn(u64) -> String, count: usize) -> Seen {
         self.ask(&path(0)).await;
         let mut millis = Vec::with_capacity(count);

@@ -1,9 +1,9 @@
-//! What is asked.
+//! The queries.
 
 use super::number;
 use crate::links::code_of;
 
-/// Everything that clicks are grouped by.
+/// All groups of clicks.
 pub(super) const GROUPS: [&str; 21] = [
     "count",
     "timeseries",
@@ -28,7 +28,7 @@ pub(super) const GROUPS: [&str; 21] = [
     "conversions",
 ];
 
-/// The groups that are asked for in all intervals.
+/// Groups that are queried for all intervals.
 const SOME: [&str; 6] = [
     "count",
     "timeseries",
@@ -46,7 +46,7 @@ pub(super) struct Span {
 }
 
 impl Span {
-    /// Whether a group is asked for in it.
+    /// True if a group is queried for the interval.
     pub(super) fn has(&self, group: &str) -> bool {
         self.all || SOME.contains(&group)
     }
@@ -85,7 +85,7 @@ pub(super) const INTERVALS: [Span; 6] = [
     },
 ];
 
-/// Whose clicks.
+/// Scope of the clicks.
 pub(super) struct Whose {
     pub(super) name: &'static str,
     pub(super) query: fn(u64, u64) -> String,
@@ -110,7 +110,7 @@ pub(super) const SCOPES: [Whose; 4] = [
     },
 ];
 
-/// A request that is no question about an interval.
+/// A request that is not a query about an interval.
 pub(super) struct Other {
     pub(super) name: &'static str,
     pub(super) path: fn(u64, u64) -> String,

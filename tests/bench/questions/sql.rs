@@ -8,7 +8,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// Fills the rollups, with the code that writes them; how many seconds that takes.
+/// Fills the rollups, with the product's code; returns the seconds it took.
 pub(super) fn fill(database: &Database, domain_id: u32, sizes: Sizes) -> f64 {
     database.execute(&format!(
         "SET GLOBAL innodb_flush_log_at_trx_commit = 2; \
@@ -44,7 +44,7 @@ pub(super) fn fill(database: &Database, domain_id: u32, sizes: Sizes) -> f64 {
     start.elapsed().as_secs_f64()
 }
 
-/// What the tables take.
+/// Sizes of the tables.
 pub(super) fn bytes(database: &Database) -> String {
     let tables = database.execute(
         "SELECT CONCAT(table_name, ' ', table_rows, ' rows ', (data_length + index_length) DIV 1048576, ' MiB') \
@@ -54,12 +54,12 @@ pub(super) fn bytes(database: &Database) -> String {
     tables.trim().replace('\n', ", ")
 }
 
-/// Has the server count the rows that are read.
+/// Has the server count the rows it reads.
 pub(super) fn watch(database: &Database) {
     database.execute("SET GLOBAL userstat = 1");
 }
 
-/// How many rows of single clicks were read since.
+/// Number of rows of single clicks read since then.
 pub(super) fn single_clicks_read(database: &Database) -> u64 {
     let read = database.execute(
         "SELECT COALESCE(SUM(rows_read), 0) FROM information_schema.table_statistics WHERE table_name = 'click_events'",

@@ -1,11 +1,11 @@
-//! How fast links are created, one a request.
+//! Speed of creating links, one per request.
 
 use super::replica::Replica;
 use crate::load::{requests, text_of, wrk};
 use std::path::Path;
 use std::time::Duration;
 
-/// Makes every request another one.
+/// Makes every request different.
 const SCRIPT: &str = r#"
 local n = 0
 local headers = { ["x-api-key"] = "KEY", ["content-type"] = "application/json" }
@@ -16,15 +16,15 @@ function request()
 end
 "#;
 
-/// What creation has shown.
+/// Results of creation.
 pub(crate) struct Created {
     pub(crate) rate: f64,
-    /// As wrk prints them.
+    /// Latencies as printed by wrk.
     pub(crate) p50: String,
     pub(crate) p99: String,
 }
 
-/// Creates links for so long; all requests must succeed.
+/// Creates links for that time; all requests must succeed.
 pub(crate) fn create(replica: &Replica, folder: &Path, key: &str, time: Duration) -> Created {
     let run = replica.address().port().to_string();
     let script = folder.join(format!("create-{run}.lua"));
@@ -45,7 +45,7 @@ pub(crate) fn create(replica: &Replica, folder: &Path, key: &str, time: Duration
     }
 }
 
-/// From `     50%    1.23ms`.
+/// Parses a line such as `     50%    1.23ms`.
 fn latency(text: &str, share: &str) -> String {
     let line = text
         .lines()

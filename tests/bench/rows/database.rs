@@ -1,17 +1,17 @@
-//! A MariaDB with as many links as wanted, made of numbers by itself.
+//! A MariaDB with any number of links, generated from numbers by the server itself.
 
 use edgelink_tests::scenario::DOMAIN;
 use edgelink_tests::servers::MariaDb;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Links a statement: a transaction of all of them would keep as much to undo.
+/// Links per statement: one transaction for all would keep a large undo log.
 const CHUNK: u64 = 250_000;
 
-/// The issuer whose numbers the links have. Control planes that create lease others, which have drawn less.
+/// Issuer of the links' numbers. Control planes that create links lease other issuers, which have drawn fewer numbers.
 pub(crate) const ISSUER: u64 = 999;
 
-/// The tags of links and the words of their titles, in the tables that searches read.
+/// Fills the tables for searches with the tags of links and the words of their titles.
 const TERMS: &str = "SET unique_checks = 0; \
      INSERT INTO link_tags (tenant_id, tag, created_at, link_id) \
      SELECT 1, t.tag, l.created_at, l.id FROM links l JOIN JSON_TABLE(l.tags, '$[*]' COLUMNS (tag VARCHAR(64) PATH '$')) t; \
@@ -20,7 +20,7 @@ const TERMS: &str = "SET unique_checks = 0; \
      INSERT INTO link_words (tenant_id, word, link_id) SELECT 1, SUBSTR(title, 7), id FROM links WHERE title IS NOT NULL; \
      ANALYZE TABLE links, link_tags, link_words";
 
-/// A database server that may use memory as in production, with the durability of production where that is measured.
+/// A database server with memory as in production, and with the durability of production while that is measured.
 pub(crate) struct Database {
     server: MariaDb,
     name: &'static str,
@@ -32,7 +32,7 @@ impl Database {
         let server = MariaDb::start_with(&[
             "--innodb-buffer-pool-size=3G",
             "--innodb-log-file-size=1G",
-            // What a solid-state disk takes; the default is for disks that turn.
+            // Suitable for solid-state disks; the default is for spinning disks.
             "--innodb-io-capacity-max=20000",
             "--innodb-io-capacity=10000",
         ]);
@@ -57,13 +57,13 @@ impl Database {
         self.server.data().join(self.name)
     }
 
-    /// Adds links until there are that many, and gives the seconds that it took. The schema has to be there, and no
-    /// control plane.
+    /// Adds links up to that number, and returns the seconds it took. The schema must exist, and no control plane may
+    /// run.
     pub(crate) fn grow_to(&mut self, rows: u64) -> f64 {
         self.grow_with(rows, &PLAIN)
     }
 
-    /// The same with links of other kinds.
+    /// Adds links with other content.
     pub(crate) fn grow_with(&mut self, rows: u64, content: &Content) -> f64 {
         let start = Instant::now();
         self.execute(&format!(
@@ -86,12 +86,12 @@ impl Database {
         start.elapsed().as_secs_f64()
     }
 
-    /// Adds the tags of the links, and the words of their titles, to the tables that searches read.
+    /// Adds the tags of the links, and the words of their titles, to the tables for searches.
     pub(crate) fn add_terms(&self) {
         self.execute(TERMS);
     }
 
-    /// Has changed pages written, so that no later measurement waits for that.
+    /// Has dirty pages written, so that no later measurement waits for them.
     fn write_back(&self) {
         const LIMIT: Duration = Duration::from_secs(120);
         self.execute("SET GLOBAL innodb_max_dirty_pages_pct = 0");
@@ -113,26 +113,26 @@ impl Database {
     }
 }
 
-/// What links have, as expressions of SQL of their place `seq`.
+/// Content of links, as SQL expressions of their position `seq`.
 pub(crate) struct Content {
     pub(crate) url: &'static str,
     pub(crate) title: &'static str,
     pub(crate) tags: &'static str,
 }
 
-/// A target of their own and nothing else.
+/// A distinct target and nothing else.
 const PLAIN: Content = Content {
     url: "CONCAT('https://example.com/some/where/far/away?link=', seq)",
     title: "NULL",
     tags: "'[]'",
 };
 
-/// The number that the link at a place has, counted from 1.
+/// Number of the link at a position, counted from 1.
 pub(crate) fn number(place: u64) -> u64 {
     place * 1_000 + ISSUER
 }
 
-/// Links without a key of codes, where a code is its number in Base62.
+/// Inserts links without a code key, so that a code is its number in Base62.
 fn insert(first: u64, last: u64, content: &Content) -> String {
     let Content { url, title, tags } = content;
     let hash = "CAST(CONV(SUBSTR(MD5(seq), 1, 15), 16, 10) AS SIGNED)";

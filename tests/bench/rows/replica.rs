@@ -1,4 +1,4 @@
-//! A control plane on that database.
+//! A control plane on the database.
 
 use edgelink_tests::scenario::DOMAIN;
 use edgelink_tests::stack::{EDGE_TOKEN, Process, edgelink_binary, free_port, until};
@@ -7,26 +7,26 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// How long a control plane may take to scan all keys.
+/// Longest time for a control plane to scan all keys.
 const LIMIT: Duration = Duration::from_secs(600);
 
 /// A running control plane.
 pub(crate) struct Replica {
     process: Process,
     address: SocketAddr,
-    /// From the start until it was ready, in seconds.
+    /// Seconds from the start until it was ready.
     pub(crate) ready: f64,
-    /// From the start until it knew all keys, in seconds.
+    /// Seconds from the start until it had scanned all keys.
     pub(crate) complete: f64,
 }
 
 impl Replica {
-    /// Starts one, and returns when it knows all keys.
+    /// Starts a control plane, and returns when it has scanned all keys.
     pub(crate) async fn start(folder: &Path, url: &str) -> Self {
         Self::start_with(folder, url, &[]).await
     }
 
-    /// The same with further settings, as environment variables.
+    /// Starts a control plane with further settings, as environment variables.
     pub(crate) async fn start_with(folder: &Path, url: &str, settings: &[(&str, &str)]) -> Self {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
         let start = Instant::now();
@@ -65,7 +65,7 @@ impl Replica {
     }
 }
 
-/// The admin key, which all that were ever started in `folder` take.
+/// The admin key, accepted by all control planes ever started in `folder`.
 pub(crate) fn admin_key(folder: &Path) -> String {
     let key = std::fs::read_to_string(folder.join("admin-key"));
     key.expect("an admin key").trim().to_owned()

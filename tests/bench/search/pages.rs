@@ -1,4 +1,4 @@
-//! The list of links as a page of the console.
+//! The list of links as console pages.
 
 use super::{HOSTS, TAGS};
 use crate::rows::replica::{Replica, admin_key};
@@ -7,17 +7,17 @@ use reqwest::redirect::Policy;
 use reqwest::{Client, header};
 use std::path::Path;
 
-/// How many pages behind the first one are asked for in turn.
+/// Number of pages after the first one, requested in turn.
 const NEXT_PAGES: usize = 50;
 
 /// A kind of page.
 pub(super) struct Page {
     pub(super) name: &'static str,
-    /// What the n-th request asks for.
+    /// Path of the n-th request.
     pub(super) path: fn(u64) -> String,
 }
 
-/// All kinds but the pages behind the first one, whose addresses the page before has.
+/// All kinds but the pages after the first one, whose addresses are in the page before.
 pub(super) const PAGES: [Page; 6] = [
     Page {
         name: "console, first page",
@@ -45,7 +45,7 @@ pub(super) const PAGES: [Page; 6] = [
     },
 ];
 
-/// The name of the pages behind the first one.
+/// Name of the pages after the first one.
 pub(super) const NEXT: &str = "console, next pages";
 
 /// A browser that has logged in.
@@ -80,7 +80,7 @@ impl Browser {
         browser
     }
 
-    /// A page.
+    /// Fetches a page.
     async fn get(&mut self, path: &str) -> String {
         let request = self.client.get(format!("{}{path}", self.console));
         let request = request.header("cookie", &self.cookie);
@@ -92,7 +92,7 @@ impl Browser {
         answer.text().await.expect("a page")
     }
 
-    /// The paths of the pages behind the first one, as each leads to the next.
+    /// Paths of the pages after the first one, each linked from the one before.
     pub(super) async fn next_pages(&mut self) -> Vec<String> {
         let mut paths = vec!["/console/links".to_owned()];
         while paths.len() <= NEXT_PAGES {

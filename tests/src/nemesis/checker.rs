@@ -1,10 +1,10 @@
-//! Judges a history by the contract alone: it knows what clients asked and were answered, what was broken and when, and
-//! nothing of how the product works.
+//! Judges a history by the contract alone: from the requests of clients and their answers, and from faults and their
+//! times, without knowing how the product works.
 //!
-//! A link is written by one client at a time, so that what a code may stand for at a moment follows from the writes:
-//! the value of a write is possible from its invocation on; the value before it is not, once the write is acknowledged.
-//! A write without a definite answer leaves both possible. A database that is restored makes the values possible again
-//! that were when it was copied.
+//! Each link is written by one client at a time, so that the values a code may have at a moment follow from the writes:
+//! the value of a write is possible from its invocation on; the previous value is not, once the write is acknowledged. A
+//! write without a definite answer leaves both possible. Restoring the database makes the values possible again that were
+//! possible when it was copied.
 
 mod answers;
 mod availability;
@@ -33,14 +33,14 @@ use std::collections::{BTreeMap, HashMap};
 pub use story::print;
 pub use verdict::{Promise, Verdict, Violation};
 
-/// An answer is right for some moment that is no longer ago than this.
+/// An answer must be right for some moment at most this long ago.
 const WINDOW: Micros = 5_000_000;
 
-/// An operation, put together from its events.
+/// An operation, assembled from its events.
 #[derive(Debug)]
 pub(crate) struct Operation {
     pub(crate) ask: Ask,
-    /// What a write was to write, where something else came of it.
+    /// Value that a write requested, if another one was written.
     pub(crate) asked: Option<Value>,
     pub(crate) invoked: Micros,
     pub(crate) end: Option<(Micros, OperationOutcome)>,
@@ -82,7 +82,7 @@ impl Operation {
         self.end = Some((at, outcome));
     }
 
-    /// Whether an answer said that a write has happened.
+    /// True if an answer confirmed a write.
     fn is_answered(&self) -> bool {
         let answered = |outcome: &OperationOutcome| {
             matches!(
@@ -96,7 +96,7 @@ impl Operation {
         self.end.as_ref().is_some_and(|(_, end)| answered(end))
     }
 
-    /// What a write writes.
+    /// Value of a write.
     fn value(&self) -> Option<Value> {
         match self.ask {
             Ask::Write { value, .. } => Some(value),
@@ -104,7 +104,7 @@ impl Operation {
         }
     }
 
-    /// What of a value the answer shows.
+    /// Part of a value that the answer shows.
     fn view(&self) -> View {
         match self.ask {
             Ask::Follow { picks: true, .. } => View::Picked,
@@ -138,7 +138,7 @@ impl Operation {
     }
 }
 
-/// A fault, put together from its events.
+/// A fault, assembled from its events.
 #[derive(Clone, Debug)]
 pub(crate) struct FaultSpan {
     pub(crate) kind: String,
@@ -148,26 +148,26 @@ pub(crate) struct FaultSpan {
 }
 
 impl FaultSpan {
-    /// The part or connection that is broken.
+    /// The broken part or connection.
     fn part(&self) -> &str {
         let part = self.detail.split([' ', ';']).next();
         part.unwrap_or_default()
     }
 
-    /// Whether it breaks nothing, and only takes of what all share.
+    /// True if it breaks nothing, and only loads shared resources.
     fn presses(&self) -> bool {
         is_pressure(&self.kind)
     }
 }
 
-/// A database that went back.
+/// A restore of the database.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Restore {
     pub(crate) copied: (Micros, Micros),
     pub(crate) restored: (Micros, Micros),
 }
 
-/// A history, sorted by what its events are about.
+/// A history, sorted by the subjects of its events.
 #[derive(Debug, Default)]
 pub(crate) struct Run {
     pub(crate) operations: BTreeMap<u64, Operation>,
@@ -176,35 +176,35 @@ pub(crate) struct Run {
     pub(crate) restores: Vec<Restore>,
     /// Attempts of writes.
     attempts: Vec<Attempt>,
-    /// Parts that were started.
+    /// Starts of parts.
     starts: Vec<Start>,
-    /// What logs say, in the order of their times.
+    /// Log lines, in the order of their times.
     logged: Vec<Logged>,
     sweep: Option<Micros>,
-    /// Times without faults, whatever presses.
+    /// Times without faults, with or without load.
     quiet: QuietTimes,
-    /// Times without pressure as well.
+    /// Times without load as well.
     undisturbed: QuietTimes,
 }
 
-/// A write that was tried once.
+/// One attempt to write.
 #[derive(Debug)]
 pub(crate) struct Attempt {
     pub(crate) op: u64,
     pub(crate) via: Via,
     pub(crate) time: (Micros, Micros),
-    /// The status, or why there was none.
+    /// The status, or the reason why there was none.
     pub(crate) end: String,
 }
 
 impl Attempt {
-    /// Whether it was answered with yes, or with a no that says why. No limit of requests is set, so that 429 is no answer either.
+    /// True if it was accepted, or rejected with a reason. No rate limit is set, so that 429 is no answer either.
     fn is_answered(&self) -> bool {
         let status = self.end.parse::<u16>();
         matches!(status, Ok(200..=399 | 400 | 404 | 409 | 410 | 412 | 422))
     }
 
-    /// Whether its connection was an earlier one that was closed meanwhile, which is no answer and no failure.
+    /// True if it used a kept connection that had been closed meanwhile, which is neither an answer nor a failure.
     fn is_closed(&self) -> bool {
         self.end.split(' ').next() == Some(CLOSED)
     }
@@ -218,7 +218,7 @@ pub(crate) struct Logged {
     pub(crate) step: Step,
 }
 
-/// A part that was started.
+/// The start of a part.
 #[derive(Debug)]
 pub(crate) struct Start {
     pub(crate) part: String,

@@ -1,4 +1,4 @@
-//! The clicks that control planes have acknowledged to Envoys.
+//! The clicks that control planes acknowledged to Envoys.
 
 use super::deployment::{DisturbedDeployment, ENVOYS};
 use std::collections::HashMap;
@@ -6,12 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// How often figures are read. What is acknowledged later than that before an Envoy is killed is not known.
+/// Interval between readings of the stats. Clicks acknowledged after the last one before an Envoy is killed remain
+/// unknown.
 const PERIOD: Duration = Duration::from_millis(500);
-/// An acknowledgement may come that late for what was counted before the database was stopped.
+/// Longest delay of an acknowledgement of clicks counted before the database was stopped.
 const LATE: Duration = Duration::from_secs(25);
 
-/// The figures of all Envoys, those that were killed included.
+/// Stats of all Envoys, including killed ones.
 #[derive(Debug, Default)]
 pub(super) struct Clicks(Mutex<Inner>);
 
@@ -19,10 +20,9 @@ pub(super) struct Clicks(Mutex<Inner>);
 struct Inner {
     /// By Envoy and start.
     seen: HashMap<(usize, u64), u64>,
-    /// What was counted in the copy that took the place of the database, and until when acknowledgements may be of
-    /// what it has not.
+    /// Clicks counted in the restored copy, and until when acknowledgements may concern clicks that it lacks.
     restored: Option<(u64, Instant)>,
-    /// What was acknowledged until then.
+    /// Acknowledged clicks lost until then.
     lost: u64,
 }
 
@@ -37,7 +37,7 @@ impl Clicks {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads the figures for as long as it is polled.
+    /// Reads the stats for as long as it is polled.
     pub(super) async fn watch(self: Arc<Self>, deployment: Arc<DisturbedDeployment>) {
         loop {
             self.read(&deployment).await;
@@ -65,13 +65,13 @@ impl Clicks {
         }
     }
 
-    /// The database has gone back.
+    /// Notes that the database was restored.
     pub(super) async fn restored(&self, deployment: &DisturbedDeployment) {
         let counted = deployment.clicks_counted().await.unwrap_or_default();
         self.inner().restored = Some((counted, Instant::now() + LATE));
     }
 
-    /// The clicks that must be counted at least.
+    /// Lower bound of the counted clicks.
     pub(super) async fn acknowledged(&self, deployment: &DisturbedDeployment) -> u64 {
         self.read(deployment).await;
         let inner = self.inner();

@@ -1,4 +1,4 @@
-//! The clients: writers, each with links of its own, and followers.
+//! The clients: writers, each with its own links, and followers.
 
 pub(super) mod crowd;
 mod domains;
@@ -34,13 +34,13 @@ const WRITERS: u64 = 6;
 /// Aliases of each.
 const ALIASES: u64 = 36;
 const FOLLOWERS_OF_AN_ENVOY: usize = 3;
-/// How many codes were changed last.
+/// Number of recently changed codes to remember.
 const RECENT: usize = 24;
-/// Longer than all timeouts and faults that may hold up a request together.
+/// Longer than all timeouts and faults that may delay a request together.
 const LINGER: Duration = Duration::from_secs(75);
-/// How many tries an operation has that is refused for a reason that goes away.
+/// Tries of an operation that is refused for a transient reason.
 const TRIES: u32 = 60;
-/// How long an answer may take.
+/// Longest time to wait for an answer.
 const LIMIT: Duration = Duration::from_secs(5);
 /// A path that no link has.
 const UNKNOWN: &str = "/no-such-link";
@@ -48,7 +48,7 @@ const UNKNOWN: &str = "/no-such-link";
 const UNKNOWN_HOST: &str = "nowhere.nemesis.example";
 const TARGET: &str = "https://example.com/v/";
 
-/// Which codes there are.
+/// All codes in use.
 #[derive(Debug, Default)]
 pub(super) struct Codes {
     all: RwLock<Vec<String>>,
@@ -74,7 +74,7 @@ impl Codes {
         all.clone()
     }
 
-    /// One that was changed a moment ago, or any one.
+    /// Picks a recently changed code, or any one.
     fn pick(&self, rng: &mut StdRng) -> Option<String> {
         let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         if rng.random_bool(0.45) && !recent.is_empty() {
@@ -95,7 +95,7 @@ impl Codes {
     }
 }
 
-/// What all clients share.
+/// State shared by all clients.
 pub(super) struct ClientContext {
     pub(super) deployment: Arc<DisturbedDeployment>,
     pub(super) history: Arc<History>,
@@ -110,7 +110,7 @@ impl ClientContext {
         self.is_over.load(Ordering::Relaxed)
     }
 
-    /// Whether a client does something of what only runs with pressure have, that often.
+    /// Draws whether a client takes an action that only runs under load include.
     fn presses(&self, rng: &mut StdRng, often: f64) -> bool {
         self.pressure == Pressure::With && rng.random_bool(often)
     }
@@ -124,7 +124,7 @@ impl ClientContext {
     }
 }
 
-/// All clients, at work.
+/// All running clients.
 pub(super) struct Clients {
     pub(super) shared: Arc<ClientContext>,
     tasks: JoinSet<()>,
@@ -176,10 +176,10 @@ impl Clients {
         Self { shared, tasks }
     }
 
-    /// Asks them to end, and returns what they shared when they have.
+    /// Asks them to end, waits until they have, and returns their shared state.
     ///
     /// # Panics
-    /// Where one of them did.
+    /// Panics if one of them did.
     pub(super) async fn finish(mut self) -> Arc<ClientContext> {
         self.shared.is_over.store(true, Ordering::Relaxed);
         while let Some(ended) = self.tasks.join_next().await {
@@ -189,23 +189,23 @@ impl Clients {
     }
 }
 
-/// Why there is no answer.
+/// Reason why there is no answer.
 #[derive(Debug, PartialEq, Eq)]
 enum AskError {
-    /// The connection was kept open from an earlier request, and the other side has closed it. That is its right at any time, and
-    /// says nothing of whether it answers.
+    /// The connection was kept open from an earlier request, and the other side closed it. It may do so at any time, so
+    /// this does not show whether it answers.
     Closed(String),
-    /// Everything else.
+    /// Any other failure.
     Failed(String),
 }
 
 impl AskError {
-    /// What an error means on a connection that was opened for this request.
+    /// Meaning of an error on a connection opened for this request.
     fn when_opened(kind: ErrorKind) -> Self {
         Self::Failed(kind.to_string())
     }
 
-    /// What it means on one that was kept open.
+    /// Meaning of an error on a kept connection.
     fn when_kept(kind: ErrorKind) -> Self {
         match kind {
             ErrorKind::UnexpectedEof
@@ -231,7 +231,7 @@ impl Client {
         }
     }
 
-    /// A client of each control plane.
+    /// Returns a client of each control plane.
     fn of_control_planes() -> Vec<Self> {
         let numbers = 0..CONTROL_PLANES;
         numbers
@@ -239,7 +239,8 @@ impl Client {
             .collect()
     }
 
-    /// Asks for a write, and notes the attempt in the history; when it began, and what was answered, or why nothing was.
+    /// Requests a write, and records the attempt in the history; returns when it began, and the answer or why there was
+    /// none.
     async fn attempt(
         &mut self,
         shared: &ClientContext,
@@ -258,7 +259,7 @@ impl Client {
         (since, answer)
     }
 
-    /// Asks, and says what was answered, or why nothing was.
+    /// Sends the request; returns the answer, or why there was none.
     async fn ask(
         &mut self,
         shared: &ClientContext,
@@ -298,8 +299,8 @@ impl Client {
         }
     }
 
-    /// Follows a code as a visitor and writes down what comes. A kept connection may be closed at any time, which is no
-    /// failure to answer: the visitor comes again.
+    /// Follows a code as a visitor and records the outcome. A kept connection may be closed at any time, which is not a
+    /// failure to answer: the visitor tries again.
     ///
     /// With `picks` the visitor meets the condition of a rule.
     pub(super) async fn follow(&mut self, shared: &ClientContext, code: &str, picks: bool) {
@@ -327,7 +328,7 @@ impl Client {
         self.request_link(shared, ask).await;
     }
 
-    /// Asks for a link as `ask` says; whether there is no answer because a kept connection was closed.
+    /// Requests a link as `ask` says; true if there is no answer because a kept connection was closed.
     async fn request_link(&mut self, shared: &ClientContext, ask: Ask) -> bool {
         let (request, query) = request_of(&ask);
         let purpose = match &ask {
@@ -350,7 +351,7 @@ impl Client {
     }
 }
 
-/// The request of a visitor, and its query.
+/// Request of a visitor, and its query.
 fn request_of(ask: &Ask) -> (Request, String) {
     let (code, picks, host) = match ask {
         Ask::Follow {
@@ -365,7 +366,7 @@ fn request_of(ask: &Ask) -> (Request, String) {
         String::new()
     };
     let (domain, path, query) = match code.split_once('/') {
-        // A domain: its root, or what no link has.
+        // A domain: its root, or an unknown path.
         Some((domain, "")) => {
             let path = if picks { UNKNOWN } else { "/" };
             (domain, path.to_owned(), String::new())
@@ -387,7 +388,7 @@ fn request_of(ask: &Ask) -> (Request, String) {
     }
 }
 
-/// What came of a request whose answer does not say what was asked for.
+/// Outcome of a request whose answer lacks the requested information.
 fn failed(answer: Result<Answer, AskError>) -> OperationOutcome {
     match answer {
         Ok(answer) => OperationOutcome::Unavailable {
@@ -398,7 +399,7 @@ fn failed(answer: Result<Answer, AskError>) -> OperationOutcome {
     }
 }
 
-/// How an attempt to write ended, for the history.
+/// End of an attempt to write, for the history.
 fn end_of(answer: &Result<Answer, AskError>) -> String {
     match answer {
         Ok(answer) => answer.status.to_string(),
@@ -407,13 +408,13 @@ fn end_of(answer: &Result<Answer, AskError>) -> String {
     }
 }
 
-/// Whether a prefetch is told to come again when its visitor comes, by whatever status.
+/// True if a prefetch is refused, by any status, until its visitor comes.
 fn is_put_off(answer: &Answer, purpose: Purpose) -> bool {
     let is_said = matches!(answer.status, 404 | 410) || (300..400).contains(&answer.status);
     purpose == Purpose::Prefetch && !is_said
 }
 
-/// What a visitor was answered. The query is merged into the target.
+/// Outcome of a visit. The query is merged into the target.
 fn followed(answer: &Answer, query: &str) -> OperationOutcome {
     let value = match answer.status {
         301 | 302 | 307 | 308 => {
@@ -434,7 +435,7 @@ fn followed(answer: &Answer, query: &str) -> OperationOutcome {
     )
 }
 
-/// The number in a target.
+/// Number in a target.
 pub(super) fn version(target: Option<&str>) -> Option<u64> {
     target?.strip_prefix(TARGET)?.parse().ok()
 }

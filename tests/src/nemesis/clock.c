@@ -1,4 +1,4 @@
-/* A wall clock of its own for one process, to be preloaded. */
+/* A movable wall clock for a single process, to be preloaded. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
-//! A wall clock of its own for a process, which can be moved while it runs.
+//! A movable wall clock for a single process.
 //!
-//! libfaketime does not do: preloaded into Envoy or Redis, whose allocators (tcmalloc, jemalloc) ask for the time before it
-//! is ready, it hangs or gives up. So there are some forty lines of C, compiled when they are needed.
+//! libfaketime does not work here: preloaded into Envoy or Redis, whose allocators (tcmalloc, jemalloc) ask for the time
+//! before it is ready, it hangs or gives up. So there are some forty lines of C, compiled on demand.
 
 use crate::stack::root;
 use std::fs;
@@ -19,7 +19,7 @@ pub struct MovableClock {
 /// Compiles the library that is preloaded.
 ///
 /// # Panics
-/// Where that fails.
+/// Panics if that fails.
 pub fn compile(folder: &Path) {
     let output = Command::new("cc")
         .args(["-O2", "-shared", "-fPIC", "-o"])
@@ -37,7 +37,7 @@ fn library(folder: &Path) -> PathBuf {
 }
 
 impl MovableClock {
-    /// A right one, for the process of that name.
+    /// Creates a correct clock for the process of that name.
     pub fn of(folder: &Path, name: &str) -> Self {
         let file = folder.join(format!("{name}.clock"));
         fs::write(&file, 0_i64.to_ne_bytes()).expect("a file");
@@ -47,21 +47,21 @@ impl MovableClock {
         }
     }
 
-    /// Has the process look at this clock.
+    /// Makes the process use this clock.
     pub fn apply(&self, command: &mut Command) {
         command
             .env("LD_PRELOAD", &self.library)
             .env("NEMESIS_CLOCK_FILE", &self.file);
     }
 
-    /// Moves it, from now on, by so much against the right time.
+    /// Sets its offset from the correct time.
     pub fn move_by(&self, micros: i64) {
         let file = fs::File::options().write(true).open(&self.file);
         let written = file.and_then(|file| file.write_all_at(&micros.to_ne_bytes(), 0));
         written.expect("the file of a clock");
     }
 
-    /// Sets it right.
+    /// Resets it to the correct time.
     pub fn reset(&self) {
         self.move_by(0);
     }

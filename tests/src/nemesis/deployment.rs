@@ -1,4 +1,4 @@
-//! The deployment that is disturbed: control planes, MariaDB, Redis and Envoys, with a proxy of ours between each pair.
+//! The disturbed deployment: control planes, MariaDB, Redis and Envoys, with one of our proxies between each pair.
 
 mod database;
 mod edges;
@@ -25,35 +25,35 @@ pub(super) use edges::Listener;
 pub(super) use redis::redis_cli;
 pub(super) use secrets::Side;
 
-/// How many control planes.
+/// Number of control planes.
 pub(super) const CONTROL_PLANES: usize = 2;
-/// How many Envoys.
+/// Number of Envoys.
 pub(super) const ENVOYS: usize = 2;
 /// Worker threads of each.
 pub(super) const WORKERS: usize = 2;
 /// Visits that a worker leases at once, at most.
 pub(super) const MAX_BLOCK: u64 = 20;
-/// For how long, and how long it is waited for after that.
+/// Duration of a lease, and how long it is awaited after that.
 pub(super) const VISITS_LEASE: Duration = Duration::from_secs(2);
 pub(super) const VISITS_GRACE: Duration = Duration::from_secs(8);
-/// How long a part may take to start, on a machine that builds meanwhile.
+/// Longest time for a part to start, on a machine that also runs builds.
 pub(super) const START_LIMIT: Duration = Duration::from_secs(60);
-/// How long a control plane waits for an answer of the receiver.
+/// Longest time that a control plane waits for an answer from the receiver.
 pub(super) const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(1);
-/// So that the logs say how each change gets to edges.
+/// Log filter that shows how each change reaches the edges.
 const LOG: &str = "info,edgelink_control_plane::feed=debug,edgelink_control_plane::publisher=debug,edgelink_control_plane::http::edge_api::feed=debug";
 const CODE_KEY: &str = "000102030405060708090a0b0c0d0e0f";
 
-/// What Redis there is.
+/// Redis topology.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// A master with a replica, which Envoys ask directly.
+    /// A master with a replica, which Envoys query directly.
     Single,
-    /// Redis Cluster of three masters and three replicas, which Envoys ask through their pool.
+    /// Redis Cluster of three masters and three replicas, which Envoys query through their pool.
     Cluster,
 }
 
-/// The running deployment. All processes end with it, also where it is not dropped because the test is killed.
+/// The running deployment. All processes end with it, even if the test is killed before it is dropped.
 pub(super) struct DisturbedDeployment {
     shape: Shape,
     /// By name: `cp-0`, `envoy-1`, `mariadb`, `redis-0`, ...
@@ -61,7 +61,7 @@ pub(super) struct DisturbedDeployment {
     /// By name: `cp-0>mariadb`, `envoy-1>cp-0`, ... In a cluster each node has one, `>redis-0`, which all others use.
     proxies: BTreeMap<String, Proxy>,
     control_planes: Vec<SocketAddr>,
-    /// Where control planes have the edge API, over TLS.
+    /// Addresses of the edge API of the control planes, over TLS.
     edge_apis: Vec<SocketAddr>,
     stray: SocketAddr,
     is_stray_up: AtomicBool,
@@ -79,10 +79,10 @@ pub(super) struct DisturbedDeployment {
 }
 
 impl DisturbedDeployment {
-    /// Starts all of it, and returns when everything serves.
+    /// Starts the deployment, and returns once everything serves.
     ///
     /// # Panics
-    /// Where it does not.
+    /// Panics if it does not.
     pub(super) async fn start(shape: Shape) -> Self {
         let folder = tempfile::Builder::new()
             .prefix("edgelink-nemesis-")
@@ -118,18 +118,18 @@ impl DisturbedDeployment {
         deployment
     }
 
-    /// What Redis there is.
+    /// Redis topology.
     #[must_use]
     pub(super) fn shape(&self) -> Shape {
         self.shape
     }
 
-    /// Whether there is one master.
+    /// True if there is only one master.
     pub(super) fn is_single(&self) -> bool {
         self.shape == Shape::Single
     }
 
-    /// Where the logs are.
+    /// Folder with the logs.
     #[must_use]
     pub(super) fn folder(&self) -> &Path {
         self.folder.path()
@@ -155,19 +155,19 @@ impl DisturbedDeployment {
             .map(|(name, proxy)| (name.as_str(), proxy))
     }
 
-    /// Where a control plane listens.
+    /// Address of a control plane.
     pub(super) fn control_plane(&self, number: usize) -> SocketAddr {
         self.control_planes[number]
     }
 
-    /// Where the control plane without Redis listens, while there is one.
+    /// Address of the control plane without Redis, while it runs.
     pub(super) fn stray(&self) -> Option<SocketAddr> {
         self.is_stray_up
             .load(Ordering::Relaxed)
             .then_some(self.stray)
     }
 
-    /// Says whether visitors may ask the control plane without Redis.
+    /// Sets whether visitors may use the control plane without Redis.
     pub(super) fn set_stray(&self, is_up: bool) {
         self.is_stray_up.store(is_up, Ordering::Relaxed);
     }
@@ -245,7 +245,7 @@ impl DisturbedDeployment {
     }
 }
 
-/// A control plane; all of them share the folder with the admin key.
+/// Command of a control plane; all of them share the folder with the admin key.
 fn serve(folder: &Path, address: SocketAddr, database: SocketAddr) -> Command {
     let mut command = Command::new(edgelink_binary());
     command
@@ -289,7 +289,7 @@ fn database_url(address: SocketAddr) -> String {
     format!("mysql://root@{address}/{}", database::NAME)
 }
 
-/// A folder of its own in `folder`.
+/// Creates a folder in `folder`.
 fn subfolder(folder: &Path, name: &str) -> PathBuf {
     let path = folder.join(name);
     fs::create_dir_all(&path).expect("a folder");

@@ -1,4 +1,4 @@
-//! The faults, and the plan that a seed makes of them.
+//! The faults, and the schedule that a seed makes of them.
 
 mod inflict;
 mod pressure;
@@ -17,39 +17,39 @@ pub(super) use pressure::{CROWDED, is_pressure, plan_pressure};
 
 /// Two faults at a time.
 const LANES: usize = 2;
-/// Of the run of a minute that is part of `make test`: its one storm is short and has the faults that found most.
+/// Seed of the one-minute run in `make test`: its one storm is short and has the faults that found the most bugs.
 pub const SHORT_SEED: u64 = 294_152;
 const PAUSE_MS: RangeInclusive<u64> = 200..=4000;
-/// What faults of certificates and tokens share.
+/// Resource shared by the faults of certificates and tokens.
 const SECRETS: &str = "secrets";
 const STORM_SECONDS: RangeInclusive<u64> = 20..=35;
 
-/// Something that breaks, and on what.
+/// A fault, and the part it affects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     /// `kill -9`; started again afterwards.
     Kill(String),
     /// SIGSTOP, and SIGCONT afterwards.
     Stop(String),
-    /// A connection carries nothing, in one direction or in both; the bytes wait, or connections are broken.
+    /// A connection carries no data, in one direction or in both; the bytes wait, or connections are broken.
     Cut(String, Vec<Direction>),
-    /// A connection is broken, and no other one is made.
+    /// A connection is broken, and new ones are refused.
     Refuse(String),
-    /// Everything comes later by so many milliseconds.
+    /// All data is delayed by a number of milliseconds.
     Delay(String, Direction, u64),
-    /// A part reaches no other one.
+    /// A part reaches no other part.
     Isolate(String),
     /// Redis refuses writes for want of replicas.
     NoReplicas,
     /// Redis refuses writes because it is a replica itself.
     ReadOnly,
-    /// A replica that has not the last writes takes over.
+    /// A replica that lacks the last writes takes over.
     Failover(usize),
-    /// Redis starts again with what it had a while ago.
+    /// Redis restarts with the data of a while ago.
     OlderRedis(usize),
     /// Redis is emptied.
     EmptyRedis,
-    /// Redis has no memory left.
+    /// Redis has run out of memory.
     FullRedis,
     /// The database is restored from an earlier copy.
     RestoreDatabase(usize),
@@ -61,32 +61,32 @@ pub(super) enum Fault {
     Rolling,
     /// A control plane without Redis is started on the same database, while the others are restarted.
     Stray,
-    /// The listener of an Envoy changes for so many milliseconds each.
+    /// The listener of an Envoy changes, each time for a number of milliseconds.
     Reconfigure(usize, Vec<(Listener, u64)>),
-    /// The wall clock of a part is moved by so many seconds.
+    /// The wall clock of a part is moved by a number of seconds.
     MovableClock(String, i64),
     /// The certificates of a side, and their authority, are replaced as the manual says.
     RotateCertificates(Side),
-    /// So is the token of Envoys.
+    /// The token of Envoys is replaced likewise.
     RotateToken,
-    /// A part shows a certificate of an authority that the others do not know.
+    /// A part presents a certificate from an authority that the others do not trust.
     WrongCertificate(String),
-    /// Clients change one link at the same time, over and over.
+    /// Clients keep changing one link at the same time.
     CrowdedRow,
-    /// So they do while another session keeps its row locked.
+    /// Clients do so while another session keeps its row locked.
     LockedRow,
-    /// Requests come to a part whose body never does.
+    /// A part receives requests whose body never arrives.
     SilentBodies(String),
     /// A transaction that reads a snapshot of the database is left open.
     OpenSnapshot,
-    /// An Envoy is far from all others.
+    /// An Envoy is distant from all other parts.
     FarEdge(usize),
-    /// Many links of one visit each are followed at an Envoy that is far, and then once more at another one.
+    /// Many links with a limit of one visit are followed at a distant Envoy, and then once more at another one.
     LimitedCrowd(usize),
 }
 
 impl Fault {
-    /// What two faults at a time may not share.
+    /// Resources that two concurrent faults may not share.
     fn resources(&self, names: &Names) -> Vec<String> {
         let all_redis = || {
             let parts = names.parts.iter().filter(|name| name.starts_with("redis-"));
@@ -109,7 +109,7 @@ impl Fault {
                 resources
             }
             Self::Purge => vec!["mariadb".to_owned()],
-            Self::Flush => Vec::new(), // it is for bad times
+            Self::Flush => Vec::new(), // it must work amid other faults
             Self::Rolling | Self::Stray => (0..CONTROL_PLANES)
                 .map(|number| format!("cp-{number}"))
                 .chain(["stray".to_owned()])
@@ -117,7 +117,7 @@ impl Fault {
             Self::Reconfigure(number, _) => vec![format!("envoy-{number}")],
             Self::RotateCertificates(_) | Self::RotateToken => vec![SECRETS.to_owned()],
             Self::WrongCertificate(name) => {
-                // Redis reads it when it is told to, and so must run then; others may start with it.
+                // Redis reloads it on command, and so must be running then; others may start with it.
                 let told = name.starts_with("redis-").then_some(name.as_str());
                 [SECRETS]
                     .into_iter()
@@ -154,13 +154,13 @@ impl fmt::Display for Fault {
     }
 }
 
-/// What can break.
+/// Names of everything that can break.
 #[derive(Clone, Debug)]
 pub(super) struct Names {
     pub(super) shape: Shape,
     pub(super) parts: Vec<String>,
     pub(super) links: Vec<String>,
-    /// Kinds of faults; all, if there are none.
+    /// Kinds of faults to use; empty for all.
     pub(super) only: Vec<String>,
 }
 
@@ -176,7 +176,7 @@ impl Names {
         }
     }
 
-    /// The connections from and to a part.
+    /// Connections from and to a part.
     pub(super) fn links_of(&self, part: &str) -> Vec<String> {
         let is_its = |name: &&String| {
             name.split_once('>').is_some_and(|(from, to)| {
@@ -190,7 +190,7 @@ impl Names {
         self.parts.choose(rng).expect("a part").clone()
     }
 
-    /// A part that shows a certificate: all but the database, and the nodes of a cluster.
+    /// Picks a part that presents a certificate: any but the database, and the nodes of a cluster.
     fn shower(&self, rng: &mut StdRng) -> String {
         let is_plain = |name: &String| {
             name == "mariadb" || self.shape == Shape::Cluster && name.starts_with("redis-")
@@ -206,11 +206,11 @@ impl Names {
 
 /// A kind of fault.
 struct FaultKind {
-    /// As reports and `FAULTS` name it.
+    /// Name in reports and in `FAULTS`.
     name: &'static str,
-    /// How often it is chosen.
+    /// Weight in the random choice.
     weight: u32,
-    /// How many seconds it lasts.
+    /// Duration in seconds.
     seconds: RangeInclusive<u64>,
     make: fn(&mut StdRng, &Names) -> Fault,
 }
@@ -229,7 +229,7 @@ const fn kind(
     }
 }
 
-/// The only list of the faults; what only presses is in [`pressure`].
+/// The complete list of faults; those that only add load are in [`pressure`].
 const KINDS: &[FaultKind] = &[
     kind("kill", 5, 0..=8, |rng, names| Fault::Kill(names.part(rng))),
     kind("stop", 5, 1..=20, |rng, names| Fault::Stop(names.part(rng))),
@@ -251,7 +251,7 @@ const KINDS: &[FaultKind] = &[
     kind("redis is read-only", 2, 8..=20, |_, names| {
         match names.shape {
             Shape::Single => Fault::ReadOnly,
-            Shape::Cluster => Fault::NoReplicas, // a master of a cluster cannot be made a replica like that
+            Shape::Cluster => Fault::NoReplicas, // REPLICAOF is not allowed in a cluster
         }
     }),
     kind("redis failover", 3, 2..=8, |rng, _| {
@@ -292,7 +292,7 @@ const KINDS: &[FaultKind] = &[
     }),
 ];
 
-/// The names of all kinds.
+/// Names of all kinds.
 pub(super) fn kinds() -> impl Iterator<Item = &'static str> {
     KINDS.iter().chain(pressure::KINDS).map(|kind| kind.name)
 }
@@ -306,7 +306,7 @@ fn directions(rng: &mut StdRng) -> Vec<Direction> {
     ways.choose(rng).expect("a way").clone()
 }
 
-/// A change and its way back, or one that is refused. The old listener drains for 20 s, and the next one follows sooner.
+/// A change and its reversal, or a refused one. The old listener drains for 20 s, and the next one follows sooner.
 fn listeners(rng: &mut StdRng) -> Vec<(Listener, u64)> {
     let mut steps = vec![(Listener::Second, rng.random_range(800..4000))];
     if rng.random_bool(0.3) {
@@ -319,18 +319,18 @@ fn listeners(rng: &mut StdRng) -> Vec<(Listener, u64)> {
     steps
 }
 
-/// A fault and when it comes, from the start of the storm on.
+/// A fault and its time, from the start of the storm on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Planned {
     pub(super) at: Duration,
     pub(super) lasts: Duration,
     pub(super) kind: &'static str,
     pub(super) fault: Fault,
-    /// What it must have to itself, sorted.
+    /// Resources that it needs exclusively, sorted.
     pub(super) resources: Vec<String>,
 }
 
-/// The faults of one storm, by lane: faults of different lanes overlap, and have nothing in common.
+/// Faults of one storm, by lane: faults of different lanes may overlap, and share no resources.
 pub(super) fn plan(seed: u64, storm: u64, names: &Names) -> Vec<Vec<Planned>> {
     let seed = seed.wrapping_add(storm.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let mut rng = StdRng::seed_from_u64(seed);
@@ -338,7 +338,7 @@ pub(super) fn plan(seed: u64, storm: u64, names: &Names) -> Vec<Vec<Planned>> {
     let mut lanes = vec![Vec::new(); LANES];
     let mut free = [Duration::ZERO; LANES];
     loop {
-        // The lane that is free first, so that what overlaps is known.
+        // The first free lane comes next, so that overlaps are known.
         let lane = usize::from(free[1] < free[0]);
         let at = free[lane] + Duration::from_millis(rng.random_range(PAUSE_MS));
         if at >= end {
@@ -352,7 +352,7 @@ pub(super) fn plan(seed: u64, storm: u64, names: &Names) -> Vec<Vec<Planned>> {
     }
 }
 
-/// A fault at that time; `None` if what was drawn needs what another lane has then.
+/// Chooses a fault for that time; `None` if the drawn one needs resources that the other lane holds then.
 fn choose(
     kinds: &[FaultKind],
     rng: &mut StdRng,

@@ -1,4 +1,5 @@
-//! What was asked, answered, broken and mended, and when: a line of JSON for each event, in the order of their times.
+//! The recorded requests, answers, faults and repairs with their times: one line of JSON for each event, in order of
+//! time.
 
 use super::rollups::WrittenClicks;
 use serde::{Deserialize, Serialize};
@@ -10,10 +11,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Microseconds since the start of the run, on a clock that is never moved.
+/// Microseconds since the start of the run, on a clock that no fault moves.
 pub(super) type Micros = u64;
 
-/// What a code stands for.
+/// Value of a code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Value {
@@ -21,27 +22,28 @@ pub enum Value {
     Absent,
     /// The link is switched off: 410.
     Disabled,
-    /// A redirect. Every write of a target has a number of its own in it.
+    /// A redirect. Every write of a target contains a unique number.
     Target(u64),
-    /// A link whose first rule leads visitors with [`PICK`] in their query elsewhere than others.
+    /// A link whose first rule sends visitors with [`PICK`] in their query to another target.
     Ruled {
         /// The target of the link.
         plain: u64,
-        /// That of the rule.
+        /// The target of the rule.
         picked: u64,
     },
 }
 
-/// What a visitor sends in the query to meet the condition of a rule.
+/// Query of visitors who meet the condition of a rule.
 pub(super) const PICK: &str = "pick=1";
 
-/// How an attempt ends, instead of a status, whose connection was kept open from an earlier request and is closed meanwhile.
+/// End of an attempt, in place of a status, if its connection was kept open from an earlier request and has been closed
+/// meanwhile.
 pub(super) const CLOSED: &str = "499";
 
-/// How much of a value is seen.
+/// Visible part of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum View {
-    /// A client of the API sees all of it.
+    /// The whole value, as an API client sees it.
     Whole,
     /// A visitor who meets no condition.
     Plain,
@@ -50,7 +52,7 @@ pub(crate) enum View {
 }
 
 impl View {
-    /// What is seen of a value.
+    /// Visible part of a value.
     pub(crate) fn of(self, value: Value) -> Value {
         match (value, self) {
             (Value::Ruled { plain, .. }, Self::Plain) => Value::Target(plain),
@@ -60,7 +62,7 @@ impl View {
     }
 }
 
-/// Through which part something is asked.
+/// The part that is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Via {
@@ -82,72 +84,72 @@ impl fmt::Display for Via {
     }
 }
 
-/// A host under which visitors ask.
+/// A host in the requests of visitors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Host {
     /// The domain of the link.
     #[default]
     Own,
-    /// One that no domain has, which stands for the default domain.
+    /// A host without a domain, which is served by the default domain.
     Unknown,
 }
 
-/// Why a link is visited.
+/// Reason for visiting a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Purpose {
-    /// A person has followed it.
+    /// A person followed it.
     #[default]
     Click,
     /// A browser fetches it in case a person follows it.
     Prefetch,
 }
 
-/// What a client asks for.
+/// Request of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ask {
-    /// A change of a link, until it is known whether it has happened. Of a link with a generated code the code is
-    /// known when it was answered.
+    /// A change of a link, until its outcome is known. The code of a link with a generated code is known once it was
+    /// answered.
     Write {
-        /// `create`, `change`, `rules`, `disable`, `enable`, `delete`, `restore`, `move` for the code that a link
-        /// leaves, or `move here`.
+        /// `create`, `change`, `rules`, `disable`, `enable`, `delete`, `restore`, `move` for the code that a link leaves,
+        /// or `move here`.
         kind: String,
         /// The code.
         code: Option<String>,
-        /// What the code stands for afterwards.
+        /// Value of the code afterwards.
         value: Value,
     },
     /// The link as the API shows it.
     Read {
         /// The code.
         code: String,
-        /// Who is asked.
+        /// The part asked.
         via: Via,
     },
     /// The link as a visitor sees it.
     Follow {
         /// The code.
         code: String,
-        /// Who is asked.
+        /// The part asked.
         via: Via,
-        /// Whether the visitor meets the condition of a rule.
+        /// Set if the visitor meets the condition of a rule.
         #[serde(default)]
         picks: bool,
-        /// Under which host the link is asked for.
+        /// Host of the request.
         #[serde(default)]
         host: Host,
     },
-    /// A limit of visits, of a new link or of one whose limit is raised.
+    /// A limit of visits, for a new link or raised for an existing one.
     Limit {
         /// The code.
         code: String,
-        /// Where the link leads.
+        /// Target of the link.
         target: u64,
         /// The limit.
         max: u64,
-        /// Where visitors are sent when it is reached; otherwise they are told that the link is gone.
+        /// Target of visitors once the limit is reached; without one they receive 410.
         #[serde(default)]
         expired: Option<u64>,
     },
@@ -155,80 +157,80 @@ pub enum Ask {
     Visit {
         /// The code.
         code: String,
-        /// Who is asked.
+        /// The part asked.
         via: Via,
-        /// Why.
+        /// The purpose.
         #[serde(default)]
         purpose: Purpose,
     },
-    /// How many visits of a link are used, as the API shows it.
+    /// The number of used visits of a link, as the API shows it.
     Count {
         /// The code.
         code: String,
-        /// Who is asked.
+        /// The part asked.
         via: Via,
     },
 }
 
-/// What became of it.
+/// Outcome of an operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OperationOutcome {
-    /// A write has happened.
+    /// A write has taken effect.
     Done {
         /// The code.
         code: String,
-        /// When the attempt began that was acknowledged, or the reading that showed the write.
+        /// Start of the acknowledged attempt, or of the reading that showed the write.
         since: Micros,
-        /// What a link was restored to, where that is not what its client has deleted: a database that was itself
+        /// Value that a link was restored to, if it differs from the one its client deleted: a database that was itself
         /// restored may have an older tombstone.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         shown: Option<Value>,
-        /// Whether an answer said so, and not a reading.
+        /// Set if an answer confirmed the write, rather than a reading.
         #[serde(default)]
         is_answered: bool,
     },
-    /// Whether a write has happened is not known, but from now on it is not in effect: reading that began at `since`
-    /// has shown something else.
+    /// It is unknown whether a write took effect, but it is not in effect from now on: a reading that began at `since`
+    /// showed something else.
     Undone {
-        /// When that reading began.
+        /// Start of that reading.
         since: Micros,
     },
-    /// Whether a write has happened, or ever will, is not known.
+    /// It is unknown whether a write took effect, or ever will.
     Unknown,
-    /// What was read, or followed.
+    /// The result of a reading, or of following a link.
     Answer {
         /// The value.
         value: Value,
         /// The tier that answered a visitor.
         tier: Option<String>,
     },
-    /// How many visits are used, as far as edges have said, and how many are out at edges.
+    /// Visits used, as reported by edges so far, and visits leased to edges.
     Counted {
         /// Used.
         used: u64,
         /// Out.
         leased: u64,
     },
-    /// 503 or another answer that says nothing about the link.
+    /// 503, or another answer without information about the link.
     Unavailable {
         /// The status.
         status: u16,
     },
     /// No answer in time, or a broken connection.
     NoAnswer {
-        /// Why.
+        /// The error.
         error: String,
     },
-    /// An answer that no part of the product should give.
+    /// An answer that no part of the product should ever give.
     Strange {
-        /// What it was.
+        /// The answer.
         answer: String,
     },
 }
 
 impl OperationOutcome {
-    /// A write has happened as it was asked for; `is_answered` if an answer said so.
+    /// A write that took effect as requested; `is_answered` if an answer confirmed it.
     pub(super) fn done(code: &str, since: Micros, is_answered: bool) -> Self {
         Self::Done {
             code: code.to_owned(),
@@ -243,48 +245,48 @@ impl OperationOutcome {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum What {
-    /// A client asks.
+    /// A client sends a request.
     Invoke {
         /// The number of the operation.
         op: u64,
-        /// For what.
+        /// The request.
         ask: Ask,
     },
-    /// A write was tried once.
+    /// A write was attempted once.
     Attempt {
         /// The number of the operation.
         op: u64,
-        /// When the attempt began.
+        /// Start of the attempt.
         since: Micros,
-        /// Who was asked.
+        /// The part asked.
         via: Via,
-        /// The status, [`CLOSED`], or why there was none.
+        /// The status, [`CLOSED`], or the reason why there was none.
         end: String,
     },
-    /// A client knows what became of it.
+    /// A client knows the outcome.
     Complete {
         /// The number of the operation.
         op: u64,
-        /// What.
+        /// The outcome.
         outcome: OperationOutcome,
     },
-    /// Something is broken.
+    /// A fault begins.
     Break {
         /// The number of the fault.
         fault: u64,
         /// Its kind.
         kind: String,
-        /// Of what, and how.
+        /// The affected part, and details.
         detail: String,
     },
-    /// What a fault has done, in addition.
+    /// An additional effect of a fault.
     Note {
         /// The number of the fault.
         fault: u64,
-        /// What.
+        /// The effect.
         text: String,
     },
-    /// It is mended.
+    /// A fault ends.
     Heal {
         /// The number of the fault.
         fault: u64,
@@ -293,36 +295,36 @@ pub enum What {
     Copied {
         /// The number of the copy.
         copy: u64,
-        /// When copying began.
+        /// Start of copying.
         since: Micros,
     },
-    /// A copy has taken the place of the database between `since` and now.
+    /// A copy replaced the database between `since` and now.
     Restored {
         /// The number of the copy.
         copy: u64,
-        /// When the database was stopped.
+        /// Time when the database was stopped.
         since: Micros,
     },
-    /// What became of clicks, at the end.
+    /// Totals of clicks at the end.
     Clicks {
-        /// That the API says were counted.
+        /// Clicks counted according to the API.
         counted: u64,
-        /// Those acknowledged to Envoys, less those that restored databases have lost.
+        /// Clicks acknowledged to Envoys, less the ones that restored databases lost.
         acknowledged: u64,
         /// By code.
         by_code: Vec<(String, u64)>,
-        /// What the rollups of tenants add up to.
+        /// Totals of the rollups of tenants.
         written: Box<WrittenClicks>,
-        /// How many reports wait to be written.
+        /// Number of reports waiting to be written.
         waiting: u64,
-        /// How many were sent, counted, dropped and without attributes, as workers have said.
+        /// Clicks sent, counted, dropped and without attributes, as reported by workers.
         by_worker: [u64; 4],
-        /// The same, as the hours of all edges add up.
+        /// The four numbers summed over the hours of all edges.
         by_hour: [u64; 4],
     },
-    /// From now on a webhook is to be told of every change of a link.
+    /// From now on a webhook must be notified of every change of a link.
     Subscribed,
-    /// A webhook is told of an event.
+    /// A webhook received an event.
     Delivered {
         /// The id of the message.
         id: String,
@@ -330,52 +332,52 @@ pub enum What {
         event: String,
         /// The code of the link.
         code: String,
-        /// What the link is, as visitors without conditions see it.
+        /// The link, as visitors who meet no condition see it.
         value: Option<Value>,
-        /// Of the body.
+        /// Digest of the body.
         digest: String,
-        /// Whether a signature is right.
+        /// Set if a signature is correct.
         is_signed: bool,
-        /// What was answered.
+        /// Status of the answer.
         status: u16,
     },
     /// A part was started at `since`, and serves by now or has not become ready in time.
     Started {
         /// Its name.
         part: String,
-        /// When it was started.
+        /// Time of the start.
         since: Micros,
-        /// Whether it serves.
+        /// Set if it serves.
         is_ready: bool,
     },
-    /// The database has given an id to a tenant, a domain, a user or a webhook.
+    /// The database assigned an id to a tenant, a domain, a user or a webhook.
     Identified {
-        /// Which of these.
+        /// Kind of the entity.
         kind: String,
         /// The id.
         id: u64,
-        /// What tells it from all others of its kind: its name, and when it was made.
+        /// Its identity within its kind: name and time of creation.
         name: String,
     },
-    /// What a log says of a change on its way to edges, at another time than that of this line.
+    /// A log line about a change on its way to the edges, logged at another time than this event's.
     Logged {
-        /// When the log says it.
+        /// Time of the log line.
         at: Micros,
-        /// Whose log.
+        /// The part that logged it.
         part: String,
-        /// What happened.
+        /// The step.
         step: Step,
     },
-    /// Something that must not happen and that no client sees: a part has ended by itself, a VM was replaced.
+    /// An event that must not happen and that no client sees: a part exited on its own, a VM was replaced.
     Unexpected {
-        /// What.
+        /// Description of the event.
         text: String,
     },
-    /// From now on everything must answer as without faults, until something is broken.
+    /// From now on everything must answer as without faults, until the next fault.
     Sweep,
 }
 
-/// A step of a change on its way to edges, or what may hold changes up.
+/// A step of a change on its way to the edges, or an event that may delay changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
@@ -383,37 +385,37 @@ pub enum Step {
     Published {
         /// The key of the link or domain.
         key: String,
-        /// Why the publisher looked: `change`, `nudge` or `poll`.
+        /// Trigger of the publisher's look: `change`, `nudge` or `poll`.
         woken: String,
-        /// How long it has waited for the database since, in milliseconds.
+        /// Milliseconds since then spent waiting for the database.
         store_millis: u64,
-        /// And for Redis.
+        /// Milliseconds since then spent waiting for Redis.
         redis_millis: u64,
     },
-    /// A control plane has read a change of the feed.
+    /// A control plane has read a change from the feed.
     Read {
         /// The key of the link or domain.
         key: String,
     },
-    /// A change is acknowledged.
+    /// A change was acknowledged.
     Acknowledged {
         /// The key of the link or domain.
         key: String,
-        /// Why no longer is waited: `carried`, `late`, or `not current`.
+        /// Reason for the end of the wait: `carried`, `late`, or `not current`.
         wait: String,
     },
-    /// The publisher's lease was given up, or taken.
+    /// The publisher's lease was released, or taken.
     LeaseChanged,
-    /// A control plane has lost a connection to Redis, or has one again.
+    /// A control plane lost a connection to Redis, or reconnected.
     RedisChanged,
-    /// A control plane has refused to say what is new on the feed.
+    /// A control plane refused a poll of the feed.
     PollRefused {
-        /// Why.
+        /// The reason.
         why: String,
     },
     /// An edge could not read the feed.
     PollFailed {
-        /// As the edge logs it.
+        /// The error, as logged by the edge.
         why: String,
     },
     /// An edge reads the feed again.
@@ -429,21 +431,21 @@ pub struct Event {
     pub what: What,
 }
 
-/// The history of a run, which grows only.
+/// The append-only history of a run.
 #[derive(Debug)]
 pub(super) struct History {
     start: Instant,
-    /// What the wall clock showed then, as time since 1970.
+    /// Wall-clock time at that moment, since 1970.
     started: Duration,
     next: AtomicU64,
     file: Mutex<BufWriter<File>>,
 }
 
 impl History {
-    /// Begins one in a file.
+    /// Begins a history in a file.
     ///
     /// # Panics
-    /// Where the file cannot be made.
+    /// Panics if the file cannot be created.
     #[must_use]
     pub(super) fn begin(path: &Path) -> Self {
         let file = File::create(path).expect("a file for the history");
@@ -457,16 +459,16 @@ impl History {
         }
     }
 
-    /// The time.
+    /// Time since the start of the run.
     ///
     /// # Panics
-    /// Never within some 500,000 years.
+    /// Panics after some 500,000 years only.
     #[must_use]
     pub(super) fn now(&self) -> Micros {
         u64::try_from(self.start.elapsed().as_micros()).expect("a short run")
     }
 
-    /// The time that a log gives as its time of day; `None` if it is before this history. Logs go by the wall clock.
+    /// Converts a time of day in a log; `None` if it is before this history. Logs use the wall clock.
     pub(super) fn at_time_of_day(&self, time: Duration) -> Option<Micros> {
         const DAY: u128 = 24 * 3600 * 1_000_000;
         let start = self.started.as_micros() % DAY;
@@ -476,15 +478,15 @@ impl History {
             .filter(|since| *since < self.now())
     }
 
-    /// A number that no other operation or fault has.
+    /// Returns a number unique among operations and faults.
     pub(super) fn number(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Appends an event and gives its time.
+    /// Appends an event and returns its time.
     ///
     /// # Panics
-    /// Where the file cannot be written.
+    /// Panics if the file cannot be written.
     pub(super) fn add(&self, what: What) -> Micros {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let at = self.now(); // under the lock, so that lines are in order
@@ -505,10 +507,10 @@ impl History {
         self.add(What::Complete { op, outcome })
     }
 
-    /// Writes down what is still in memory.
+    /// Writes buffered events to the file.
     ///
     /// # Panics
-    /// Where the file cannot be written.
+    /// Panics if the file cannot be written.
     pub(super) fn flush(&self) {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         file.flush().expect("the history");
@@ -518,7 +520,7 @@ impl History {
 /// Reads a history.
 ///
 /// # Panics
-/// Where it cannot be read.
+/// Panics if it cannot be read.
 #[must_use]
 pub fn read(path: &Path) -> Vec<Event> {
     let file = BufReader::new(File::open(path).expect("a history"));

@@ -1,5 +1,5 @@
-//! What the logs say of changes on their way to edges, added to the history: when each was published, read and acknowledged, and
-//! what held them up.
+//! Log lines about changes on their way to the edges, added to the history: when each was published, read and
+//! acknowledged, and the events that delayed it.
 
 use super::deployment::{CONTROL_PLANES, DisturbedDeployment, ENVOYS};
 use super::history::{History, Step, What};
@@ -22,7 +22,7 @@ pub(super) fn read(deployment: &DisturbedDeployment, history: &History) {
     }
 }
 
-/// The time at the begin of a line: `2026-11-26T13:40:44.123456Z`, or `[2026-11-26 13:40:44.123]`.
+/// Time at the beginning of a line: `2026-11-26T13:40:44.123456Z`, or `[2026-11-26 13:40:44.123]`.
 fn time_of_day(line: &str) -> Option<Duration> {
     let (_, time) = line.split_at_checked(11)?;
     let time = time.strip_prefix(['T', ' ']).unwrap_or(time);
@@ -34,7 +34,7 @@ fn time_of_day(line: &str) -> Option<Duration> {
     Some(Duration::from_secs(whole.into()) + Duration::try_from_secs_f64(seconds).ok()?)
 }
 
-/// What a line says that is of interest here.
+/// Step described by a line, if it is a relevant one.
 fn step(line: &str) -> Option<Step> {
     let says = |text: &str| line.contains(text);
     let field = |name: &str| {

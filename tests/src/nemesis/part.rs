@@ -1,4 +1,4 @@
-//! A process of the deployment, which faults kill, stop and start again.
+//! A process of the deployment, which faults kill, stop and restart.
 
 use super::clock::MovableClock;
 use crate::scenario::Request;
@@ -16,14 +16,14 @@ use tokio::time::timeout;
 const PROBE_LIMIT: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// How a part shows that it serves.
+/// Test for readiness of a part.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Probe {
-    /// It answers a GET with 200.
+    /// A GET is answered with 200.
     Http(SocketAddr, &'static str),
-    /// It greets each connection.
+    /// Each connection is greeted.
     MariaDb(u16),
-    /// It answers PING.
+    /// PING is answered.
     Redis(u16),
 }
 
@@ -45,7 +45,7 @@ struct Running {
 }
 
 impl Part {
-    /// A part that does not run yet. Its log is in `folder`.
+    /// Creates a part that is not running yet. Its log is in `folder`.
     pub(super) fn new(
         name: &str,
         folder: &Path,
@@ -71,14 +71,14 @@ impl Part {
         self.folder.join(format!("{}.pid", self.name))
     }
 
-    /// Starts it, where it does not run.
+    /// Starts it, unless it is running.
     pub(super) fn start(&self) {
         self.is_wanted.store(true, Ordering::Relaxed);
         let mut running = self.running();
         self.start_if_ended(&mut running);
     }
 
-    /// Starts it again where it has ended by itself; says whether it had.
+    /// Restarts it if it exited on its own; returns whether it had.
     pub(super) fn supervise(&self) -> bool {
         let mut running = self.running();
         self.is_wanted.load(Ordering::Relaxed) && self.start_if_ended(&mut running)
@@ -98,7 +98,7 @@ impl Part {
         true
     }
 
-    /// How often it was started.
+    /// Number of its starts.
     pub(super) fn starts(&self) -> u64 {
         self.running().starts
     }
@@ -107,14 +107,14 @@ impl Part {
     pub(super) fn kill(&self) {
         self.is_wanted.store(false, Ordering::Relaxed);
         let mut running = self.running();
-        // The number may soon be that of another process.
+        // Its pid may soon be reused.
         let _ = fs::remove_file(self.pid_file());
         if let Some(mut process) = running.process.take() {
             process.kill();
         }
     }
 
-    /// Asks it to end, and returns when it has; after `limit` it is killed.
+    /// Asks it to end, and waits until it has; kills it after `limit`.
     pub(super) async fn terminate(&self, limit: Duration) {
         self.is_wanted.store(false, Ordering::Relaxed);
         self.signal(Signal::TERM);
@@ -128,11 +128,11 @@ impl Part {
                 tokio::time::sleep(PAUSE).await;
             }
         });
-        let _ = ended.await; // killed, if it has not
+        let _ = ended.await; // killed if it has not
         self.kill();
     }
 
-    /// Sends a signal, where it runs.
+    /// Sends a signal, if it is running.
     pub(super) fn signal(&self, signal: Signal) {
         if let Some(process) = &mut self.running().process
             && process.is_running()
@@ -141,7 +141,7 @@ impl Part {
         }
     }
 
-    /// Returns when it serves, or after `limit`; says whether it does.
+    /// Waits until it serves, at most for `limit`; returns whether it does.
     pub(super) async fn await_ready(&self, limit: Duration) -> bool {
         let ready = timeout(limit, async {
             while !self.is_ready().await {
@@ -151,7 +151,7 @@ impl Part {
         ready.await.is_ok()
     }
 
-    /// Whether it serves.
+    /// True if it serves.
     pub(super) async fn is_ready(&self) -> bool {
         match self.probe {
             Probe::Http(address, path) => {
@@ -174,7 +174,7 @@ impl Drop for Part {
     }
 }
 
-/// A GET over a connection of its own.
+/// Sends a GET over a new connection.
 pub(super) async fn get(
     address: SocketAddr,
     path: &str,

@@ -10,28 +10,28 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
-/// Bytes forwarded at once.
+/// Most bytes forwarded at once.
 const CHUNK: usize = 16 << 10;
-/// Chunks of a direction that are delayed at once, at most.
+/// Most delayed chunks of a direction at once.
 const ON_THE_WAY: usize = 256;
 
-/// What becomes of the bytes of one direction.
+/// Treatment of the bytes of one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
     /// They are forwarded at once.
     Open,
-    /// They wait until the cut ends, as they do where packets are lost and sent again.
+    /// They wait until the cut ends, as if packets were lost and retransmitted.
     Cut,
-    /// They are forwarded later.
+    /// They are forwarded after a delay.
     Delayed(Duration),
 }
 
-/// A direction, as the connecting side sees it.
+/// A direction, as seen by the connecting side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// What is sent to the target.
+    /// Bytes sent to the target.
     Requests,
-    /// What the target sends.
+    /// Bytes sent by the target.
     Answers,
 }
 
@@ -41,7 +41,7 @@ struct State {
     requests: Flow,
     answers: Flow,
     is_refusing: bool,
-    /// Connections of an earlier generation are broken.
+    /// Connections of earlier generations are broken.
     generation: u64,
 }
 
@@ -54,7 +54,7 @@ impl State {
     }
 }
 
-/// A proxy on a port of its own. It ends when it is dropped.
+/// A proxy on its own port. It ends when it is dropped.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
@@ -63,10 +63,10 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Starts one in front of `target`.
+    /// Starts a proxy in front of `target`.
     ///
     /// # Panics
-    /// Where no port can be listened on.
+    /// Panics if no port is available.
     pub async fn start(target: SocketAddr) -> Self {
         let address = local(free_port());
         let listener = TcpListener::bind(address).await.expect("a free port");
@@ -85,7 +85,7 @@ impl Proxy {
         }
     }
 
-    /// Where it listens.
+    /// Listening address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -99,7 +99,7 @@ impl Proxy {
         });
     }
 
-    /// Breaks every connection and refuses new ones, or takes them again.
+    /// Breaks every connection and refuses new ones, or accepts them again.
     pub fn refuse(&self, is_refusing: bool) {
         self.state.send_modify(|state| {
             state.is_refusing = is_refusing;
@@ -107,7 +107,7 @@ impl Proxy {
         });
     }
 
-    /// Sends new connections elsewhere and breaks those that stand.
+    /// Sends new connections to another target and breaks existing ones.
     pub fn repoint(&self, target: SocketAddr) {
         self.state.send_modify(|state| {
             state.target = target;
@@ -149,7 +149,7 @@ async fn forward(mut client: TcpStream, mut state: watch::Receiver<State>) {
     let Ok(mut server) = TcpStream::connect(target).await else {
         return;
     };
-    let _ = (client.set_nodelay(true), server.set_nodelay(true)); // fails where it is gone, which reading shows
+    let _ = (client.set_nodelay(true), server.set_nodelay(true)); // fails if it is closed, which reading shows
     let (from_client, to_client) = client.split();
     let (from_server, to_server) = server.split();
     let requests = pump(from_client, to_server, state.clone(), Direction::Requests);
@@ -161,7 +161,7 @@ async fn forward(mut client: TcpStream, mut state: watch::Receiver<State>) {
     }
 }
 
-/// Forwards one direction, the end included.
+/// Forwards one direction, including its end.
 async fn pump(
     mut from: impl AsyncRead + Unpin,
     to: impl AsyncWrite + Unpin,
@@ -188,7 +188,7 @@ async fn pump(
     tokio::try_join!(reading, writing).map(|_| ())
 }
 
-/// Writes each chunk when its time has come: one does not wait for the delay of the one before.
+/// Writes each chunk when it is due, independently of the delay of the chunk before.
 async fn write_delayed(
     mut delayed: mpsc::Receiver<(Instant, Vec<u8>)>,
     mut to: impl AsyncWrite + Unpin,
@@ -280,7 +280,7 @@ mod tests {
         let start = Instant::now();
         for _ in 0..CHUNKS {
             client.write_all(b"x").await.expect("a chunk");
-            tokio::task::yield_now().await; // so that the next byte is a chunk of its own
+            tokio::task::yield_now().await; // so that the next byte becomes a separate chunk
         }
         drop(client);
         let mut bytes = Vec::new();

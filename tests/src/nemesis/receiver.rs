@@ -1,5 +1,5 @@
-//! The receiver of a webhook, which writes down what it is told. It is out of reach of the faults and has its own: it
-//! refuses some messages, and answers others too late.
+//! The receiver of a webhook, which records the messages. Faults do not reach it, but it has its own: it refuses some
+//! messages, and answers others too late.
 
 use super::deployment::{CONTROL_PLANES, DisturbedDeployment, WEBHOOK_TIMEOUT};
 use super::history::{History, Value, What};
@@ -25,10 +25,10 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 const START_LIMIT: Duration = Duration::from_secs(30);
-/// After the last fault, until every event must have arrived. A clock that was moved may put an attempt off by 90 s.
+/// Time after the last fault within which every event must have arrived. A moved clock may delay an attempt by 90 s.
 const DELIVERY_LIMIT: Duration = Duration::from_secs(150);
 
-/// What receives.
+/// The running receiver.
 pub(super) struct Receiver {
     task: JoinHandle<()>,
 }
@@ -36,7 +36,7 @@ pub(super) struct Receiver {
 struct Shared {
     history: Arc<History>,
     secret: OnceLock<Vec<u8>>,
-    /// Links of which something was heard.
+    /// Codes of links with at least one received event.
     codes: Mutex<HashSet<String>>,
     rng: Mutex<StdRng>,
 }
@@ -48,10 +48,10 @@ impl Drop for Receiver {
 }
 
 impl Receiver {
-    /// Makes the webhook, and returns when every control plane knows of it.
+    /// Creates the webhook, and waits until every control plane knows it.
     ///
     /// # Panics
-    /// Where that fails.
+    /// Panics if that fails.
     pub(super) async fn start(
         deployment: &DisturbedDeployment,
         history: &Arc<History>,
@@ -85,7 +85,7 @@ impl Receiver {
     }
 }
 
-/// Creates links until an event of one of them arrives: a control plane looks which webhooks there are now and then.
+/// Creates links until an event of one of them arrives: control planes reload the list of webhooks only now and then.
 async fn await_event(deployment: &DisturbedDeployment, number: usize, shared: &Shared) {
     let body = json!({ "longUrl": "https://example.com/probe" });
     until("a webhook is in effect", START_LIMIT, async || {
@@ -116,7 +116,7 @@ async fn post(deployment: &DisturbedDeployment, number: usize, path: &str, body:
     serde_json::from_slice(&answer.body).expect("JSON")
 }
 
-/// Waits until nothing waits for its delivery any more, or long enough for that.
+/// Waits until no delivery is pending, or for the longest time that one may take.
 pub(super) async fn await_deliveries(deployment: &DisturbedDeployment) {
     let none_waits = async {
         let count = "SELECT COUNT(*) FROM nemesis.webhook_deliveries WHERE waiting IS NOT NULL";
@@ -169,7 +169,7 @@ async fn receive(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: By
 }
 
 impl Shared {
-    /// `None` if no signature is right.
+    /// `None` if no signature is correct.
     fn is_signed(&self, id: &str, headers: &HeaderMap, body: &[u8]) -> Option<()> {
         let timestamp = headers.get("webhook-timestamp")?.to_str().ok()?;
         let _seconds: u64 = timestamp.parse().ok()?;

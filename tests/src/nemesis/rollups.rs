@@ -1,19 +1,19 @@
-//! Rollups of clicks as the database has them, read without the code that has written them.
+//! Rollups of clicks as stored in the database, decoded independently of the code that wrote them.
 
 use edgelink_wire::{RecordError, varint};
 use serde::{Deserialize, Serialize};
 
-/// The attribute of which a click may have several values.
+/// The attribute that may have several values for one click.
 const TAG: u8 = 15;
 
-/// What rollups add up to.
+/// Totals of rollups.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WrittenClicks {
     /// All clicks.
     pub clicks: u64,
-    /// By the number of each attribute: the clicks that have a value of it, in rollups that have any.
+    /// By the number of each attribute: clicks with a value of it, in rollups that have any.
     pub by_attribute: Vec<(u8, u64)>,
-    /// Attributes by which there are more clicks, or bots, than at all, in some rollup.
+    /// Attributes whose clicks, or bots, exceed the total of some rollup.
     pub uneven: Vec<u8>,
 }
 
@@ -21,7 +21,7 @@ impl WrittenClicks {
     /// Adds a rollup.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// Fails if it cannot be decoded.
     pub fn add(&mut self, mut doc: &[u8]) -> Result<(), RecordError> {
         let input = &mut doc;
         varint::read_version(input, 2)?;
@@ -49,7 +49,7 @@ impl WrittenClicks {
     }
 }
 
-/// The clicks and bots of all values.
+/// Clicks and bots summed over all values.
 fn sum(values: &mut &[u8]) -> Result<(u64, u64), RecordError> {
     let (mut clicks, mut bots) = (0, 0);
     for _ in 0..varint::read(values)? {
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn values_with_more_clicks_than_there_are_are_noticed() {
-        // One slot of five clicks, two of them of bots; countries, domains and tags.
+        // One slot of five clicks, two of them by bots; countries, domains and tags.
         let doc = b"\x02\x01\x05\x02\x00\x03\x00\x06\x01\x02DE\x03\x02\x10\x09\x02\x01a\x04\x01\x01b\x02\x00\x0f\x05\x01\x01t\x09\x00";
         let mut written = WrittenClicks::default();
         written.add(doc).unwrap();

@@ -1,4 +1,4 @@
-//! What visitors see while the control plane fails.
+//! Answers to visitors while the control plane fails.
 
 use super::{Answer, Edge, Lives, Reply, link};
 use edgelink_wire::LinkAnswer;
@@ -12,7 +12,7 @@ fn assert_unavailable(answer: &Answer, what: &str) {
     assert!(seconds.parse::<u32>().is_ok(), "{what}: {answer:?}");
 }
 
-/// Whether the link exists is unknown, and a failure is never turned into a 404.
+/// The existence of the link is unknown, and a failure is never turned into a 404.
 pub async fn a_failed_lookup_is_503_and_not_404(edge: &mut impl Edge) {
     edge.script("fail1", Reply::Reset).await;
 
@@ -29,7 +29,7 @@ pub async fn a_failed_lookup_is_not_remembered(edge: &mut impl Edge) {
     assert_eq!(edge.follow("fail2").await.status, 302);
 }
 
-/// An answer counts for the very key that was asked for, and for no other.
+/// An answer counts only for exactly the requested key.
 pub async fn what_is_no_answer_is_a_failure(edge: &mut impl Edge) {
     let typed = Some(LinkAnswer::MEDIA_TYPE);
     let raw = |status, content_type, body: &[u8]| Reply::Raw {
@@ -64,7 +64,7 @@ pub async fn what_is_no_answer_is_a_failure(edge: &mut impl Edge) {
     }
 }
 
-/// The visitor waits no longer than the configured timeout and a little.
+/// The visitor waits only a little longer than the configured timeout.
 pub async fn a_control_plane_that_hangs_is_503_in_time(edge: &mut impl Edge) {
     let Lives { timeout, .. } = edge.lives();
     edge.script("hang1", Reply::Hang).await;
@@ -90,7 +90,7 @@ pub async fn a_known_link_is_served_stale_when_the_lookup_fails(edge: &mut impl 
     assert_eq!(answer.tier(), Some("stale"));
 }
 
-/// Even a failure of the control plane does not keep a link alive for ever.
+/// Even while the control plane fails, a link is not served for ever.
 pub async fn a_link_is_not_served_when_it_is_older_than_stale(edge: &mut impl Edge) {
     let Lives { stale, .. } = edge.lives();
     edge.script("stale2", Reply::Link(link("https://example.com/")))
@@ -103,7 +103,7 @@ pub async fn a_link_is_not_served_when_it_is_older_than_stale(edge: &mut impl Ed
     assert_unavailable(&edge.follow("stale2").await, "older than stale");
 }
 
-/// A stale absence stays an absence: it was one, and nothing newer is known.
+/// A stale absence stays an absence: nothing newer is known.
 pub async fn a_known_absence_is_not_served_as_a_link_while_the_control_plane_is_down(
     edge: &mut impl Edge,
 ) {

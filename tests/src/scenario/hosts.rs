@@ -1,11 +1,11 @@
-//! Hosts of which the edge cannot know whether they are domains: [`for_each_host_scenario!`](crate::for_each_host_scenario) runs these on
-//! edges that serve [domains of the API](edgelink_wire::domain_record), and get no snapshot and no feed.
+//! Hosts that the edge cannot tell apart from domains: [`for_each_host_scenario!`](crate::for_each_host_scenario) runs
+//! these on edges that serve [domains of the API](edgelink_wire::domain_record), without a snapshot and without a feed.
 
 use super::{DOMAIN, Edge, Reply, Request, host_of, link};
 use edgelink_wire::{Domain, DomainTargets};
 use std::time::Duration;
 
-/// Longer than nothing counts as fresh because a feed is to begin.
+/// Longer than the start-up time in which nothing counts as fresh because a feed is expected.
 const FEED_IS_AWAITED: Duration = Duration::from_millis(2_500);
 
 const TARGET: &str = "https://example.com/target";
@@ -31,7 +31,7 @@ pub async fn an_unknown_host_is_asked_for_once_and_stands_for_the_default_domain
     assert_eq!(answer.status, 404, "{answer:?}");
 }
 
-/// Its targets are those of the domain, under each of its names.
+/// It has the targets of the domain, under each of its names.
 pub async fn a_host_that_is_a_domain_is_served_as_one(edge: &mut impl Edge) {
     let brand = Domain::parse("brand2.example").expect("a domain");
     let targets = DomainTargets {
@@ -50,7 +50,7 @@ pub async fn a_host_that_is_a_domain_is_served_as_one(edge: &mut impl Edge) {
     assert_eq!(edge.lookups(&host_of("brand2.example")).await, 0);
 }
 
-/// A failure is not taken for an unknown host.
+/// A failure is not mistaken for an unknown host.
 pub async fn a_host_of_which_the_control_plane_says_nothing_is_503_and_not_404(
     edge: &mut impl Edge,
 ) {
@@ -64,7 +64,7 @@ pub async fn a_host_of_which_the_control_plane_says_nothing_is_503_and_not_404(
                 body: Vec::new(),
             },
         ),
-        // As a control plane that knows no such request.
+        // Like a control plane that does not support such requests.
         (
             "failed3c.example",
             Reply::Raw {
@@ -83,9 +83,9 @@ pub async fn a_host_of_which_the_control_plane_says_nothing_is_503_and_not_404(
     }
 }
 
-/// A visitor who comes while it is asked for waits for that answer.
+/// A visitor who arrives during the lookup waits for its answer.
 pub async fn visitors_of_one_host_share_one_lookup_of_it(edge: &mut impl Edge) {
-    // The last failure of another scenario is forgotten.
+    // The last failure of another scenario is forgotten by then.
     edge.pass(FEED_IS_AWAITED).await;
     let host = host_of("shared4.example");
     edge.script(&host, Reply::Hang).await;
@@ -101,7 +101,7 @@ pub async fn visitors_of_one_host_share_one_lookup_of_it(edge: &mut impl Edge) {
     assert_eq!(edge.lookups(&host).await, 1);
 }
 
-/// It is an unknown host without a question.
+/// It is treated as an unknown host without a lookup.
 pub async fn what_no_domain_can_be_called_is_not_asked_for(edge: &mut impl Edge) {
     edge.script("hosts5", Reply::Link(link(TARGET))).await;
     let answer = edge.visit(to("no_domain", "hosts5")).await;

@@ -1,4 +1,4 @@
-//! How codes are looked up, remembered and shared.
+//! Lookup, caching and sharing of codes.
 
 use super::{Edge, Lives, Reply, Request, link};
 use edgelink_wire::{LinkState, RedirectStatus};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The control plane is asked once, then the worker knows.
+/// The control plane is asked once, then the worker has the link cached.
 pub async fn a_link_is_followed_and_then_known(edge: &mut impl Edge) {
     edge.script("known1", Reply::Link(link("https://example.com/a?b=1")))
         .await;
@@ -71,7 +71,7 @@ pub async fn an_expired_link_is_gone(edge: &mut impl Edge) {
     assert_eq!(edge.follow("expiring1").await.status, 410);
 }
 
-/// It does not exist for visitors until it is valid.
+/// For visitors it does not exist until it is valid.
 pub async fn a_link_that_is_not_valid_yet_is_404(edge: &mut impl Edge) {
     let mut link = link("https://example.com/soon");
     link.valid_since = Some(edge.now() + 2);
@@ -83,7 +83,7 @@ pub async fn a_link_that_is_not_valid_yet_is_404(edge: &mut impl Edge) {
     assert_eq!(edge.follow("early1").await.status, 302);
 }
 
-/// A change reaches the visitors when the record is no longer fresh, feed or no feed.
+/// A change reaches visitors once the record is no longer fresh, with or without a feed.
 pub async fn a_known_link_is_asked_for_again_when_it_is_no_longer_fresh(edge: &mut impl Edge) {
     let Lives { fresh, .. } = edge.lives();
     edge.script("fresh1", Reply::Link(link("https://example.com/old")))
@@ -112,7 +112,7 @@ pub async fn a_known_absence_is_asked_for_again_when_it_is_no_longer_fresh(edge:
     assert_eq!(edge.follow("late1").await.status, 302);
 }
 
-/// A control plane that answers from an old replica does not undo what the edge knows.
+/// A control plane that answers from an outdated replica does not undo newer records.
 pub async fn an_older_record_never_replaces_a_newer_one(edge: &mut impl Edge) {
     let Lives { fresh, .. } = edge.lives();
     let mut newer = link("https://example.com/newer");
@@ -148,7 +148,7 @@ pub async fn visitors_of_one_code_share_one_lookup(edge: &mut impl Edge) {
     assert_eq!(edge.lookups("shared1").await, 1);
 }
 
-/// Not even when it was that visitor's request that made the lookup.
+/// Not even if it was that visitor's request that started the lookup.
 pub async fn a_visitor_who_leaves_harms_no_waiter(edge: &mut impl Edge) {
     edge.script("leaving1", Reply::Hang).await;
     let first = edge.start(Request::get("/leaving1")).await;

@@ -1,4 +1,4 @@
-//! Links with properties that few have.
+//! Links with rare properties.
 
 use super::{Edge, Reply, Request, extended, link};
 use edgelink_wire::LinkRecord;
@@ -17,7 +17,7 @@ const FORWARDING: Extension<'_> = Extension {
     unlock_key: None,
 };
 
-/// From its last second on; the visitor's query stays behind.
+/// From the end of its validity on; the visitor's query is dropped.
 pub async fn a_link_that_is_over_leads_to_where_its_owner_says(edge: &mut impl Edge) {
     let over = Extension {
         expired_url: Some(b"https://example.com/over?x"),
@@ -38,7 +38,7 @@ pub async fn a_link_that_is_over_leads_to_where_its_owner_says(edge: &mut impl E
     }
 }
 
-/// As a waiter and then from the cache, with one lookup for all paths.
+/// Applies to a waiter and then to the cache, with one lookup for all paths.
 pub async fn what_follows_the_code_joins_the_target_where_the_link_says_so(edge: &mut impl Edge) {
     let target = "https://example.com/docs/?v=1#top";
     let link = extended(target, &FORWARDING);
@@ -60,7 +60,7 @@ pub async fn what_follows_the_code_joins_the_target_where_the_link_says_so(edge:
     assert_eq!(edge.lookups("forward1").await, 1);
 }
 
-/// Whatever follows the code, the visitor stays on the host of the target and below its path.
+/// For any path after the code, the visitor stays on the target's host and below its path.
 pub async fn nothing_leads_out_of_the_target(edge: &mut impl Edge) {
     let bare = extended("https://example.com", &FORWARDING);
     edge.script("forward2", Reply::Link(bare)).await;

@@ -1,4 +1,4 @@
-//! Which requests the filter answers, and how the answer looks.
+//! Requests that the filter answers, and the form of its answers.
 
 use super::{Edge, Reply, Request, link};
 use edgelink_wire::RedirectStatus;
@@ -29,7 +29,7 @@ pub async fn paths_that_are_no_code_pass_through(edge: &mut impl Edge) {
     }
 }
 
-/// Links are followed with GET and HEAD; for the rest there is something else where there is no link.
+/// Links are followed with GET and HEAD; other methods belong to the upstream where there is no link.
 pub async fn other_methods_pass_through_where_there_is_no_link(edge: &mut impl Edge) {
     for method in ["POST", "PUT", "PATCH", "DELETE", "OPTIONS"] {
         for path in ["/method1", "/api", "/a.b"] {
@@ -42,7 +42,7 @@ pub async fn other_methods_pass_through_where_there_is_no_link(edge: &mut impl E
     assert_eq!(get.status, 404);
 }
 
-/// 307 and 308 keep the method, and so are for every method; 301 and 302 are not.
+/// 307 and 308 keep the method and so work for every method; 301 and 302 do not.
 pub async fn a_link_redirects_other_methods_if_its_status_keeps_them(edge: &mut impl Edge) {
     for (redirect, status) in [
         (RedirectStatus::Found, 405),
@@ -85,7 +85,7 @@ pub async fn head_is_answered_as_get_without_a_body(edge: &mut impl Edge) {
     assert!(absent.body.is_empty(), "{absent:?}");
 }
 
-/// Nothing is decoded, encoded or put in order.
+/// Nothing is decoded, encoded or reordered.
 pub async fn the_target_goes_out_byte_for_byte(edge: &mut impl Edge) {
     for (index, url) in [
         "https://example.com",
@@ -122,7 +122,7 @@ pub async fn the_visitors_query_is_merged_where_the_link_says_so(edge: &mut impl
     assert_eq!(edge.lookups("query1").await, 1);
 }
 
-/// Bytes that are no UTF-8 in any header pass through and do not trap the filter.
+/// Non-UTF-8 bytes in any header pass through and do not trap the filter.
 pub async fn any_bytes_in_headers_are_survived(edge: &mut impl Edge) {
     edge.script("bytes9", Reply::Link(link("https://example.com/")))
         .await;
@@ -140,7 +140,7 @@ pub async fn any_bytes_in_headers_are_survived(edge: &mut impl Edge) {
     }
 }
 
-/// Browsers keep nothing that may change.
+/// Browsers cache nothing that may change.
 pub async fn an_answer_is_private_and_must_be_asked_for_again(edge: &mut impl Edge) {
     edge.script("cache1", Reply::Link(link("https://example.com/")))
         .await;

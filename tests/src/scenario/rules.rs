@@ -1,6 +1,6 @@
-//! Links with rules: visitors are sent where the first rule leads that they meet.
+//! Links with rules: the first matching rule determines the target.
 //!
-//! The edge believes the last address of `x-forwarded-for`, and the headers [`COUNTRY_HEADER`] and [`CITY_HEADER`].
+//! The edge trusts the last address of `x-forwarded-for`, and the headers [`COUNTRY_HEADER`] and [`CITY_HEADER`].
 
 use super::{CITY_HEADER, COUNTRY_HEADER, Edge, Reply, Request, link, with_rules};
 use edgelink_wire::LinkRecord;
@@ -20,7 +20,7 @@ fn ruled(kind: &str, key: Option<&str>, value: &str) -> LinkRecord<String> {
     )
 }
 
-/// Where a request is sent, query left out.
+/// Target of a request's redirect, without its query.
 async fn sent_to(edge: &mut impl Edge, request: Request) -> String {
     let answer = edge.visit(request).await;
     let location = answer.location().unwrap_or_else(|| panic!("{answer:?}"));
@@ -28,7 +28,7 @@ async fn sent_to(edge: &mut impl Edge, request: Request) -> String {
     target.unwrap_or_default().to_owned()
 }
 
-/// Each type of condition is asked of visitors that meet it and of others, first as waiters and then from the cache.
+/// Each type of condition is tested with matching and other visitors, first as waiters and then from the cache.
 pub async fn each_type_of_condition_chooses_the_target(edge: &mut impl Edge) {
     let header = |name: &'static str, value: &'static str| {
         move |path: &str| Request::get(path).header(name, value.as_bytes())
@@ -112,7 +112,7 @@ pub async fn parameters_of_the_query_choose_the_target(edge: &mut impl Edge) {
     }
 }
 
-/// Times are those of the edge's clock.
+/// Times refer to the edge's clock.
 pub async fn dates_choose_the_target(edge: &mut impl Edge) {
     let future = "2999-01-01T00:00:00Z";
     for (index, (kind, value, target)) in [
@@ -135,7 +135,7 @@ pub async fn dates_choose_the_target(edge: &mut impl Edge) {
     }
 }
 
-/// A visitor gets the same answer however often he comes, and about half of them each.
+/// A visitor gets one answer on every visit, and about half of the visitors get each.
 pub async fn a_share_of_the_visitors_is_always_the_same(edge: &mut impl Edge) {
     edge.script("weight1", Reply::Link(ruled("weight", None, "50")))
         .await;
@@ -147,11 +147,12 @@ pub async fn a_share_of_the_visitors_is_always_the_same(edge: &mut impl Edge) {
         assert_eq!(sent_to(edge, visitor()).await, first);
         counts[usize::from(first == RULE)] += 1;
     }
-    // Further from the middle only once in a billion, if the addresses were random; they are not, so it is the same always.
+    // With random addresses a larger deviation would occur once in a billion; these are fixed, so the result is always
+    // equal.
     assert!(counts[0] >= 4 && counts[1] >= 4, "{counts:?}");
 }
 
-/// Visitors that wait for one lookup are sent each by its own headers.
+/// Visitors who wait for one lookup are each redirected by their own headers.
 pub async fn waiters_are_sent_by_their_own_headers(edge: &mut impl Edge) {
     edge.script("waiters", Reply::Hang).await;
     let from =
@@ -188,7 +189,7 @@ pub async fn rules_are_served_stale_and_replaced(edge: &mut impl Edge) {
     assert_eq!(sent_to(edge, iphone()).await, OWN);
 }
 
-/// Hostile headers harm nothing.
+/// Hostile headers do no harm.
 pub async fn any_bytes_in_what_rules_look_at_are_survived(edge: &mut impl Edge) {
     let conditions = [
         ("device", "ios"),

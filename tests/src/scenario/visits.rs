@@ -1,4 +1,4 @@
-//! Links that have a limit of visits: what the control plane leases is served, and no more.
+//! Links that have a limit of visits: leased visits are served, and no more.
 
 use super::{Answer, Edge, Reply, Request, extended, visits_of, with_limit};
 use edgelink_wire::VisitsRequest;
@@ -9,7 +9,7 @@ use std::time::Duration;
 const TARGET: &str = "https://example.com/limited";
 const LONG: u64 = 60_000;
 
-/// Scripts a link with a limit, and how the control plane leases its visits.
+/// Scripts a link with a limit, and the leases of its visits.
 async fn limited(edge: &mut impl Edge, code: &str, visits: u64, millis: u64) {
     edge.script(code, Reply::Link(with_limit(TARGET))).await;
     lease(edge, code, visits, millis).await;
@@ -20,7 +20,7 @@ async fn lease(edge: &mut impl Edge, code: &str, visits: u64, millis: u64) {
     edge.script(&visits_of(code), reply).await;
 }
 
-/// The blocks that requests settle: their numbers, and how much of them was spent.
+/// Blocks settled by requests: their numbers, and the visits spent of each.
 fn settled(requests: &[VisitsRequest]) -> Vec<Option<(u64, u64)>> {
     let pair = |SettledBlock { number, spent }| (number, spent);
     let settled = requests.iter().map(|request| request.settled.map(pair));
@@ -31,14 +31,14 @@ fn assert_served(answer: &Answer) {
     assert_eq!(answer.location(), Some(TARGET), "{answer:?}");
 }
 
-/// Each request says what was spent of the block before it.
+/// Each request reports the visits spent of the previous block.
 pub async fn a_block_is_spent_and_then_the_next_is_asked_for(edge: &mut impl Edge) {
     limited(edge, "block", 2, LONG).await;
     for _ in 0..5 {
         assert_served(&edge.follow("block").await);
     }
     let requests = edge.visit_requests("block").await;
-    // A block that is used up may have been returned before the next visitor came.
+    // A used-up block may have been returned before the next visitor arrived.
     let asked = requests.iter().filter(|request| request.wants);
     let asked: Vec<_> = asked.copied().collect();
     assert_eq!(asked.len(), 3, "{requests:?}");
@@ -51,7 +51,7 @@ pub async fn a_block_is_spent_and_then_the_next_is_asked_for(edge: &mut impl Edg
     }
 }
 
-/// As a link past its validity, until the control plane may be asked again.
+/// Like a link past its validity, until the control plane may be asked again.
 pub async fn a_link_without_visits_left_is_gone(edge: &mut impl Edge) {
     limited(edge, "usedup", 0, 1_000).await;
     for _ in 0..3 {
@@ -65,7 +65,7 @@ pub async fn a_link_without_visits_left_is_gone(edge: &mut impl Edge) {
     assert_served(&edge.follow("usedup").await);
 }
 
-/// Those for whom a block has no visit wait for the next.
+/// Waiters without a visit in one block wait for the next.
 pub async fn waiters_share_the_requests_for_blocks(edge: &mut impl Edge) {
     edge.script("sharers", Reply::Link(with_limit(TARGET)))
         .await;
@@ -86,7 +86,7 @@ pub async fn waiters_share_the_requests_for_blocks(edge: &mut impl Edge) {
     assert_eq!(asked.count(), 2, "{requests:?}");
 }
 
-/// When its time is over, without a visitor.
+/// Once its lease expires, without a visitor.
 pub async fn what_is_left_of_a_block_comes_back(edge: &mut impl Edge) {
     limited(edge, "leftover", 9, 1_000).await;
     assert_served(&edge.follow("leftover").await);
@@ -101,7 +101,7 @@ pub async fn what_is_left_of_a_block_comes_back(edge: &mut impl Edge) {
     assert_eq!((last.settled, last.wants), (None, true), "{requests:?}");
 }
 
-/// Whether visits are left is not known then.
+/// It is then unknown whether visits are left.
 pub async fn a_request_for_visits_that_fails_is_503_and_not_410(edge: &mut impl Edge) {
     let raw = |status, content_type, body: &[u8]| Reply::Raw {
         status,
@@ -138,7 +138,7 @@ fn assert_withheld(answer: &Answer) {
     assert_eq!(answer.header("cache-control"), Some("no-store"));
 }
 
-/// Neither where the link is known nor where it is asked for first; the visit is there for who wants it.
+/// Neither if the link is cached nor if it is looked up first; the visit remains for a person.
 pub async fn what_is_loaded_ahead_uses_no_visit(edge: &mut impl Edge) {
     limited(edge, "ahead", 1, LONG).await;
     for (name, value) in [
@@ -153,7 +153,7 @@ pub async fn what_is_loaded_ahead_uses_no_visit(edge: &mut impl Edge) {
     assert_served(&edge.follow("ahead").await);
 }
 
-/// Neither where the link is known nor where it is asked for first. Others are redirected as ever.
+/// Neither if the link is cached nor if it is looked up first. Others are redirected as usual.
 pub async fn bots_that_are_spared_use_no_visit(edge: &mut impl Edge) {
     let sparing = Extension {
         max_visits: Some(1_000),

@@ -1,4 +1,4 @@
-//! A private ClickHouse: Debian's server, or today's engine behind a small HTTP server.
+//! A private ClickHouse: Debian's server, or a current engine behind a small HTTP server.
 
 use super::{PrivateServer, is_private_server};
 use crate::stack::{Process, root};
@@ -10,16 +10,16 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// How long it may take to start, on a machine that builds meanwhile.
+/// Longest time for it to start, on a machine that also runs builds.
 const START_LIMIT: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Which ClickHouse.
+/// Edition of ClickHouse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClickHouseKind {
     /// Debian's `clickhouse-server`, of 2018.
     Debian,
-    /// PyPI's `chdb`, of today (`tests/clickhouse/chdb_http.py`). It answers one request at a time.
+    /// PyPI's current `chdb` (`tests/clickhouse/chdb_http.py`). It answers one request at a time.
     Chdb,
 }
 
@@ -28,7 +28,7 @@ impl ClickHouseKind {
     pub const ALL: [Self; 2] = [Self::Debian, Self::Chdb];
 }
 
-/// A ClickHouse of its own.
+/// A private ClickHouse server.
 #[derive(Debug)]
 pub struct ClickHouseServer {
     server: PrivateServer,
@@ -63,10 +63,10 @@ impl ClickHouseServer {
         format!("http://127.0.0.1:{}", self.port())
     }
 
-    /// Runs a query and answers what it prints, columns separated by tabs.
+    /// Runs a query and returns its output, columns separated by tabs.
     ///
     /// # Panics
-    /// When the server does not take it.
+    /// Panics if the server rejects it.
     #[must_use]
     pub fn ask(&self, sql: &str) -> String {
         let (status, answer) = self.post(sql).expect("an answer of ClickHouse");
@@ -74,7 +74,7 @@ impl ClickHouseServer {
         answer
     }
 
-    /// Starts the server again on the same port and data, killing it first where it still runs.
+    /// Restarts the server with its port and data, killing it first if it is still running.
     pub fn restart(&mut self) {
         let (kind, password) = (self.kind, self.password.clone());
         self.server
@@ -106,7 +106,7 @@ fn post(port: u16, password: &str, sql: &str) -> std::io::Result<(u16, String)> 
     Ok((status.unwrap_or(0), body))
 }
 
-/// What is in the chunks of a body.
+/// Decodes a chunked body.
 fn unchunked(mut body: &str) -> String {
     let mut text = String::new();
     while let Some((size, rest)) = body.split_once("\r\n") {
@@ -174,7 +174,7 @@ fn chdb(folder: &Path, port: u16, password: &str) -> Command {
     command
 }
 
-/// Debian has the server where only root looks.
+/// Debian installs the server where only root's search path looks.
 fn path_with_sbin() -> String {
     let path = std::env::var("PATH").unwrap_or_default();
     format!("{path}:/usr/sbin:/sbin")

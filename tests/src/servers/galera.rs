@@ -1,4 +1,4 @@
-//! A private Galera cluster: MariaDB on three nodes, each of which takes writes and has them all.
+//! A private Galera cluster: MariaDB on three nodes, each of which accepts writes and replicates them to the others.
 
 use super::MariaDb;
 use super::mariadb::{AS_OTHER, user_is_root};
@@ -10,21 +10,21 @@ use std::time::{Duration, Instant};
 const NODES: usize = 3;
 const PROVIDER: &str = "/usr/lib/galera/libgalera_smm.so";
 
-/// How long a node may take to have all that the others have.
+/// Longest time for a node to catch up with the others.
 const JOIN_LIMIT: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Three nodes with Galera's defaults, but for how long they wait for one that says nothing.
+/// Three nodes with Galera's defaults, except for the time they wait for a silent node.
 #[derive(Debug)]
 pub struct GaleraCluster {
     nodes: Vec<MariaDb>,
 }
 
 impl GaleraCluster {
-    /// Starts the cluster. Nodes go on without one that says nothing for `suspect_after`; Galera's default is 5 seconds.
+    /// Starts the cluster. Nodes exclude one that is silent for `suspect_after`; Galera's default is 5 seconds.
     ///
     /// # Panics
-    /// Where the packages galera-4, mariadb-server (for its scripts) and rsync are not installed.
+    /// Panics if the packages galera-4, mariadb-server (for its scripts) and rsync are not installed.
     #[must_use]
     pub fn start(suspect_after: Duration) -> Self {
         let ports: Vec<u16> = (0..NODES).map(|_| free_port()).collect();
@@ -39,7 +39,7 @@ impl GaleraCluster {
         }
     }
 
-    /// Makes a new database and answers its URL, which names all nodes, the first one first.
+    /// Creates a new database and returns its URL, which names all nodes, the first one first.
     #[must_use]
     pub fn database(&self) -> String {
         let url = self.nodes[0].database();
@@ -48,13 +48,13 @@ impl GaleraCluster {
         format!("mysql://root@{}/{name}", hosts.join(","))
     }
 
-    /// The nodes, of which each has everything.
+    /// The nodes, each of which has all data.
     #[must_use]
     pub fn nodes(&self) -> &[MariaDb] {
         &self.nodes
     }
 
-    /// How many statements have written to each node since it has started.
+    /// Number of write sets replicated from each node since it started.
     #[must_use]
     pub fn writes(&self) -> Vec<u64> {
         let replicated = "SHOW GLOBAL STATUS LIKE 'wsrep_replicated'";
@@ -67,8 +67,8 @@ impl GaleraCluster {
         self.nodes[place].kill();
     }
 
-    /// Starts a killed node, and returns when it has all that the others have. As the unit of systemd does, it is told first
-    /// how far it was, so that it fetches what it has missed alone.
+    /// Starts a killed node, and returns when it has caught up. Like the systemd unit, it first passes the node its
+    /// recovered position, so that the node fetches only what it missed.
     pub fn restart(&mut self, place: usize) {
         let node = &mut self.nodes[place];
         let position = recovered(&node.recover());
@@ -106,13 +106,13 @@ fn options(ports: &[u16], place: usize, suspect_after: Duration) -> Vec<String> 
         "--innodb-autoinc-lock-mode=2".to_owned(),
     ];
     if user_is_root() {
-        // A daemon of rsync that root starts serves files of others alone.
+        // An rsync daemon started by root serves only files of other users.
         options.push(AS_OTHER.to_owned());
     }
     options
 }
 
-/// Waits until a node has all that the cluster has.
+/// Waits until a node has caught up with the cluster.
 fn await_synced(node: &MariaDb) {
     let start = Instant::now();
     while value(node, "SHOW GLOBAL STATUS LIKE 'wsrep_local_state'") != "4" {
@@ -128,7 +128,7 @@ fn value(node: &MariaDb, statement: &str) -> String {
     value.to_owned()
 }
 
-/// How far a node was, by what it has printed.
+/// Position of a node, from its recovery log.
 fn recovered(log: &str) -> String {
     let mut lines = log.lines().rev();
     let position = lines.find_map(|line| line.split_once("Recovered position:"));
@@ -136,7 +136,7 @@ fn recovered(log: &str) -> String {
     position.trim().to_owned()
 }
 
-/// Gives a folder to the user that servers of root run as.
+/// Changes the owner of a folder to the user that servers started by root run as.
 pub(super) fn give_away(folder: &Path) {
     let done = Command::new("chown").arg("mysql").arg(folder).status();
     assert!(

@@ -11,12 +11,12 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long it may take to start, with recovery after a crash, on a machine that builds meanwhile.
+/// Longest time for it to start, with recovery after a crash, on a machine that also runs builds.
 const START_LIMIT: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// A MariaDB of its own with the settings that matter left at their defaults, above all
-/// `innodb_flush_log_at_trx_commit = 1`.
+/// A private MariaDB with the settings that matter left at their defaults, above all `innodb_flush_log_at_trx_commit =
+/// 1`.
 #[derive(Debug)]
 pub struct MariaDb {
     server: PrivateServer,
@@ -40,7 +40,7 @@ impl MariaDb {
         Self::start_node(options, None)
     }
 
-    /// Starts a server with further options, and one that only its first start has.
+    /// Starts a server with further options, and one option for its first start only.
     pub(super) fn start_node(options: Vec<String>, first: Option<&str>) -> Self {
         let server = PrivateServer::start("mariadb", |folder, port| {
             install(folder, &options);
@@ -55,7 +55,7 @@ impl MariaDb {
         }
     }
 
-    /// Makes a new database and answers its URL.
+    /// Creates a new database and returns its URL.
     #[must_use]
     pub fn database(&self) -> String {
         let name = format!("test_{}", self.databases.fetch_add(1, Ordering::Relaxed));
@@ -75,10 +75,10 @@ impl MariaDb {
         data(&self.server.folder)
     }
 
-    /// Runs SQL as root and answers what it prints: columns separated by tabs, without a headline.
+    /// Runs SQL as root and returns its output: columns separated by tabs, without a header.
     ///
     /// # Panics
-    /// When the server does not take it.
+    /// Panics if the server rejects it.
     pub fn execute(&self, sql: &str) -> String {
         let output = Command::new("mariadb")
             .args([
@@ -96,10 +96,10 @@ impl MariaDb {
         checked("mariadb", &output.expect("the client of MariaDB"))
     }
 
-    /// Loses the server and all its data, and starts an empty one on the same port.
+    /// Destroys the server and all its data, and starts an empty one on the same port.
     ///
     /// # Panics
-    /// Where its files cannot be removed.
+    /// Panics if its files cannot be removed.
     pub fn replace(&mut self) {
         self.server.kill();
         std::fs::remove_dir_all(self.data()).expect("the files of MariaDB");
@@ -107,19 +107,19 @@ impl MariaDb {
         self.restart();
     }
 
-    /// Starts the server again on the same port and data, killing it first where it still runs.
+    /// Restarts the server with its port and data, killing it first if it is still running.
     pub fn restart(&mut self) {
         self.restart_with(&[]);
     }
 
-    /// The same with options that only this start has.
+    /// Restarts the server with options for this start only.
     pub(super) fn restart_with(&mut self, more: &[String]) {
         let options = [&self.options, more].concat();
         self.server
             .relaunch(|folder, port| launch(folder, port, &options));
     }
 
-    /// Has a killed node of a cluster bring its files in order, and answers what it prints of them.
+    /// Recovers the files of a killed node of a cluster, and returns the log of it.
     pub(super) fn recover(&self) -> String {
         let mut command = command(&self.server.folder, self.server.port(), &self.options);
         let output = command.arg("--wsrep-recover").output();
@@ -128,12 +128,12 @@ impl MariaDb {
     }
 }
 
-/// Of the redo log, from the beginning on. Where the first start had to resize the log that was installed, a server that was
-/// killed a second later came back, twice in a thousand times, with a committed row missing or a number of AUTO_INCREMENT
-/// given out again.
+/// Size of the redo log from the first start on. If the first start had to resize the installed log, a server killed a
+/// second later came back, twice in a thousand times, with a committed row missing or an AUTO_INCREMENT value assigned
+/// again.
 const LOG_SIZE: &str = "--innodb-log-file-size=64M";
 
-/// Makes the system tables.
+/// Creates the system tables.
 fn install(folder: &Path, options: &[String]) {
     let user = user(options);
     if user.as_deref() == Some(AS_OTHER) {
@@ -147,7 +147,7 @@ fn install(folder: &Path, options: &[String]) {
             LOG_SIZE,
         ])
         .arg(format!("--datadir={}", data(folder).display()))
-        // In a shared one, servers that start together delete each other's temporary tables.
+        // In a shared folder, servers that start together delete each other's temporary tables.
         .arg(format!("--tmpdir={}", folder.display()))
         .args(user)
         .output();
@@ -215,10 +215,10 @@ fn socket(folder: &Path) -> PathBuf {
     folder.join("socket")
 }
 
-/// The user that servers of root run as where root will not do.
+/// User that servers started by root run as where root does not work.
 pub(super) const AS_OTHER: &str = "--user=mysql";
 
-/// MariaDB refuses to run as root without `--user`, of which the first one counts.
+/// MariaDB refuses to run as root without `--user`, whose first occurrence counts.
 fn user(options: &[String]) -> Option<String> {
     let is_said = options.iter().any(|option| option == AS_OTHER);
     let user = if is_said { AS_OTHER } else { "--user=root" };

@@ -9,19 +9,19 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// How long a cluster may take to form, or to elect a new master, on a machine that builds meanwhile.
+/// Longest time for a cluster to form, or to elect a new master, on a machine that also runs builds.
 const CLUSTER_LIMIT: Duration = Duration::from_secs(60);
 
-/// For how long a node of a cluster is silent before the others take it for failed, in milliseconds.
+/// Milliseconds of silence after which the other nodes of a cluster consider a node failed.
 const NODE_TIMEOUT_MS: &str = "1000";
 
-/// A Redis of its own that keeps nothing on disk: whenever it starts, it is empty.
+/// A private Redis without persistence: it is empty whenever it starts.
 #[derive(Debug)]
 pub struct RedisServer {
     server: PrivateServer,
     password: Option<String>,
     options: Vec<String>,
-    /// Of `redis-cli`.
+    /// Options of `redis-cli`.
     client_options: Vec<String>,
 }
 
@@ -33,13 +33,13 @@ impl RedisServer {
         Self::launch(None, &[], &[]).await
     }
 
-    /// Starts a server that wants this password.
+    /// Starts a server that requires this password.
     pub async fn with_password(password: &str) -> Self {
         Self::launch(Some(password), &[], &[]).await
     }
 
-    /// Starts a server that wants this password, over TLS alone, as `identity`, which `authority` has made. The URL begins with
-    /// `rediss`.
+    /// Starts a server that requires this password and accepts TLS only, as `identity`, issued by `authority`. The URL
+    /// begins with `rediss`.
     pub async fn with_tls(password: &str, identity: &Identity, authority: &Path) -> Self {
         let [certificate, key, authority] = [&identity.certificate, &identity.key, authority]
             .map(|file| file.to_str().expect("a path"));
@@ -88,7 +88,7 @@ impl RedisServer {
             .await;
     }
 
-    /// The URL, with the password where there is one.
+    /// URL, with the password if there is one.
     #[must_use]
     pub fn url(&self) -> String {
         let password = self.password.as_ref();
@@ -101,14 +101,14 @@ impl RedisServer {
         format!("redis{tls}://{password}127.0.0.1:{}", self.port())
     }
 
-    /// Runs a command and answers what `redis-cli` prints.
+    /// Runs a command and returns the output of `redis-cli`.
     #[must_use]
     pub fn ask(&self, command: &[&str]) -> String {
         let password = self.password.as_deref();
         ask_with(self.port(), password, &self.client_options, command)
     }
 
-    /// How often a command was called since the start, by `INFO commandstats`.
+    /// Number of calls of a command since the start, by `INFO commandstats`.
     #[must_use]
     pub fn calls(&self, command: &str) -> u64 {
         let stats = self.ask(&["INFO", "commandstats"]);
@@ -118,7 +118,7 @@ impl RedisServer {
         digits.map_or(0, |digits| digits.parse().expect("a number of calls"))
     }
 
-    /// Starts the server again on the same port, empty, killing it first where it still runs.
+    /// Restarts the server on its port, empty, killing it first if it is still running.
     pub async fn restart(&mut self) {
         let options = &self.options;
         self.server
@@ -134,7 +134,7 @@ pub struct RedisCluster {
 }
 
 impl RedisCluster {
-    /// Starts one, and returns when all slots are served.
+    /// Starts a cluster, and returns when all slots are served.
     pub async fn start() -> Self {
         let mut nodes = Vec::new();
         for _ in 0..6 {
@@ -146,7 +146,7 @@ impl RedisCluster {
                 &bus,
                 "--cluster-node-timeout",
                 NODE_TIMEOUT_MS,
-                // A replica that has not copied its master yet is not elected in its place.
+                // A replica that has not copied its master yet is not elected in the master's place.
                 "--repl-diskless-sync-delay",
                 "0",
             ];
@@ -182,14 +182,14 @@ impl RedisCluster {
         self.nodes.iter().map(|node| node.port()).collect()
     }
 
-    /// Runs a command on the node that has the key, and answers what `redis-cli` prints.
+    /// Runs a command on the node that has the key, and returns the output of `redis-cli`.
     #[must_use]
     pub fn ask(&self, command: &[&str]) -> String {
         let node = self.running().expect("a node that runs");
         ask_with(node.port(), None, &["-c".to_owned()], command)
     }
 
-    /// Kills the master that has `key`.
+    /// Kills the master that has `key`, and returns its port.
     pub fn kill_master_of(&mut self, key: &str) -> u16 {
         let port = self.master_of(key);
         let node = self.nodes.iter_mut().find(|node| node.port() == port);
@@ -197,7 +197,7 @@ impl RedisCluster {
         port
     }
 
-    /// Has the master that has `key` change places with its replica. Returns when it is a replica.
+    /// Has the master that has `key` swap roles with its replica. Returns when it is a replica.
     pub async fn demote_master_of(&self, key: &str) {
         let port = self.master_of(key);
         let demoted = self.nodes.iter().find(|node| node.port() == port);
@@ -226,7 +226,7 @@ impl RedisCluster {
         port.expect("a master of the slot")
     }
 
-    /// Returns when every slot has a master that answers.
+    /// Waits until every slot has a master that answers.
     pub async fn await_all_slots(&self) {
         until("the cluster serves all slots", CLUSTER_LIMIT, async || {
             let is_ok = |node: &RedisServer| {
@@ -238,7 +238,7 @@ impl RedisCluster {
         .await;
     }
 
-    /// Returns when every replica has copied its master.
+    /// Waits until every replica has copied its master.
     async fn await_copies(&self) {
         until(
             "the replicas have copied their masters",
@@ -262,7 +262,7 @@ impl RedisCluster {
     }
 }
 
-/// The port of a line of `CLUSTER NODES`, where it is that of a working master with `slot`.
+/// Port in a line of `CLUSTER NODES`, if the line is about a working master with `slot`.
 fn master_of(line: &str, slot: u32) -> Option<u16> {
     let fields: Vec<&str> = line.split(' ').collect();
     let is_master = fields.get(2)?.contains("master") && !fields.get(2)?.contains("fail");
@@ -273,7 +273,7 @@ fn master_of(line: &str, slot: u32) -> Option<u16> {
     (is_master && has_slot).then(|| port_of(line)).flatten()
 }
 
-/// The port of a line of `CLUSTER NODES`.
+/// Port in a line of `CLUSTER NODES`.
 fn port_of(line: &str) -> Option<u16> {
     let address = line.split(' ').nth(1)?.split('@').next()?;
     address.rsplit(':').next()?.parse().ok()
@@ -317,7 +317,7 @@ fn spawn(folder: &Path, port: u16, options: &[String]) -> Process {
         .process_group(0);
     let _ = fs::remove_file(folder.join("nodes.conf"));
     let server = Process::start("redis-server", command, folder.join("log"));
-    // Redis writes the file later than it answers.
+    // Redis writes its own pid file only after it answers.
     fs::write(folder.join("pid"), server.id().to_string()).expect("a file");
     server
 }

@@ -1,4 +1,4 @@
-//! A master of Redis, its replica, and a Sentinel, which makes the replica the master if that one dies.
+//! A Redis master, its replica, and a Sentinel, which promotes the replica if the master dies.
 
 use super::{PrivateServer, RedisServer};
 use crate::stack::{Process, until};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// All three.
+/// The three servers.
 #[derive(Debug)]
 pub struct RedisSentinel {
     /// The master first.
@@ -19,10 +19,10 @@ pub struct RedisSentinel {
 }
 
 impl RedisSentinel {
-    /// The name by which it knows the master.
+    /// Name of the master in the Sentinel.
     pub const NAME: &str = "links";
 
-    /// Starts them, and returns when the replica can become the master.
+    /// Starts them, and returns when the replica can be promoted.
     pub async fn start() -> Self {
         let master = RedisServer::start().await;
         let port = master.port();
@@ -50,7 +50,7 @@ impl RedisSentinel {
         self.sentinel.port()
     }
 
-    /// The URL by which control planes reach the master.
+    /// URL of the master for control planes.
     #[must_use]
     pub fn url(&self) -> String {
         let (port, name) = (self.port(), Self::NAME);
@@ -63,7 +63,7 @@ impl RedisSentinel {
         &self.servers[0]
     }
 
-    /// Kills the master, and returns when the replica is the master.
+    /// Kills the master, and returns when the replica has been promoted.
     pub async fn fail_over(&mut self) {
         self.servers.remove(0).kill();
         let port = self.master().port().to_string();
@@ -75,7 +75,7 @@ impl RedisSentinel {
         .await;
     }
 
-    /// What `redis-cli` prints of the master's name.
+    /// Reply of the Sentinel to a command about the master's name.
     fn ask(&self, command: &str) -> String {
         let output = Command::new("redis-cli")
             .args([

@@ -10,14 +10,14 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// How long it may take to start, on a machine that builds meanwhile.
+/// Longest time for it to start, on a machine that also runs builds.
 const START_LIMIT: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Where Debian's libzookeeper-java has it; its manifest names what else it needs.
+/// Files of Debian's libzookeeper-java; its manifest names its dependencies.
 const JARS: &str = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-nop.jar";
 
-/// A single ZooKeeper server of its own.
+/// A single private ZooKeeper server.
 #[derive(Debug)]
 pub struct ZooKeeper {
     server: PrivateServer,
@@ -47,7 +47,7 @@ impl ZooKeeper {
         format!("127.0.0.1:{}", self.port())
     }
 
-    /// Starts the server again on the same port and data, killing it first where it still runs.
+    /// Restarts the server with its port and data, killing it first if it is still running.
     pub fn restart(&mut self) {
         self.server.relaunch(launch);
     }
@@ -74,7 +74,7 @@ fn launch(folder: &Path, port: u16) -> Process {
     server
 }
 
-/// Asks the server how it is; one that still starts does not answer.
+/// Checks whether the server is healthy; while it is starting it does not answer.
 fn is_ok(port: u16) -> bool {
     let ask = || {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;

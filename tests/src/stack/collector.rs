@@ -1,4 +1,4 @@
-//! A collector of traces, which takes OTLP over HTTP.
+//! A collector of traces that accepts OTLP over HTTP.
 
 use axum::Router;
 use axum::body::Bytes;
@@ -19,10 +19,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use tokio::net::TcpListener;
 
-/// What a collector does with spans.
+/// Treatment of spans by a collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CollectorKind {
-    /// It takes them.
+    /// It accepts them.
     Taking,
     /// It answers 503.
     Refusing,
@@ -30,10 +30,10 @@ pub enum CollectorKind {
     Silent,
 }
 
-/// A span as it was sent.
+/// A span as received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceSpan {
-    /// The process that has sent it (`service.name`).
+    /// The process that sent it (`service.name`).
     pub service: String,
     /// Its name.
     pub name: String,
@@ -41,18 +41,18 @@ pub struct TraceSpan {
     pub trace: String,
     /// Its own id.
     pub id: String,
-    /// The id of the span above it; empty if there is none.
+    /// Id of its parent span; empty if there is none.
     pub parent: String,
-    /// Whether it is of a server: what it calls is of a client.
+    /// True for a server span; spans of outgoing calls are client spans.
     pub is_server: bool,
-    /// Whether it has failed.
+    /// Set if it failed.
     pub has_failed: bool,
-    /// What else it says, texts and numbers.
+    /// Other attributes, texts and numbers.
     pub attributes: BTreeMap<String, String>,
 }
 
 impl TraceSpan {
-    /// An attribute; empty if there is none of that name.
+    /// Value of an attribute; empty if there is none of that name.
     #[must_use]
     pub fn attribute(&self, name: &str) -> &str {
         self.attributes.get(name).map_or("", String::as_str)
@@ -69,15 +69,15 @@ pub struct Collector {
 type Received = Arc<Mutex<Vec<TraceSpan>>>;
 
 impl Collector {
-    /// Starts one that takes spans.
+    /// Starts a collector that accepts spans.
     pub async fn start() -> Self {
         Self::of(CollectorKind::Taking).await
     }
 
-    /// Starts one of that kind.
+    /// Starts a collector of that kind.
     ///
     /// # Panics
-    /// Where there is no free port.
+    /// Panics if there is no free port.
     pub async fn of(kind: CollectorKind) -> Self {
         let received = Received::default();
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
@@ -89,7 +89,7 @@ impl Collector {
         Self { address, received }
     }
 
-    /// Where it listens.
+    /// Listening address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -101,16 +101,16 @@ impl Collector {
         format!("http://{}", self.address)
     }
 
-    /// All spans that it has taken.
+    /// All accepted spans.
     ///
     /// # Panics
-    /// Where a request was no OTLP.
+    /// Panics if a request was not OTLP.
     #[must_use]
     pub fn spans(&self) -> Vec<TraceSpan> {
         self.received.lock().expect("spans").clone()
     }
 
-    /// Those of a trace.
+    /// Spans of a trace.
     #[must_use]
     pub fn spans_of(&self, trace: &str) -> Vec<TraceSpan> {
         let mut spans = self.spans();

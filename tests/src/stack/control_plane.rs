@@ -1,4 +1,4 @@
-//! The control plane, as it was built.
+//! The control plane, as built.
 
 use super::place::{edgelink_binary, free_port, local};
 use super::{Connection, EDGE_TOKEN, Process, Version};
@@ -12,16 +12,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 
-/// The key by which numbers become codes.
+/// Key that maps numbers to codes.
 const CODE_KEY: &str = "000102030405060708090a0b0c0d0e0f";
 
-/// What the log says of a variable that no setting has.
+/// Log message about an environment variable that no setting has.
 const UNKNOWN_VARIABLE: &str = "unknown EDGELINK_ variable";
 
-/// How numbers become codes.
+/// Mapping of numbers to codes.
 ///
 /// # Panics
-/// Never: the key is one.
+/// Does not panic: the key is valid.
 #[must_use]
 pub fn code_space() -> CodeSpace {
     let key: PermutationKey = CODE_KEY.parse().expect("a key");
@@ -33,7 +33,7 @@ pub fn code_space() -> CodeSpace {
 pub struct ApiAnswer {
     /// The status code.
     pub status: u16,
-    /// The body; null where there is none.
+    /// The body; null if there is none.
     pub body: Value,
 }
 
@@ -41,7 +41,7 @@ impl ApiAnswer {
     /// A string of the body.
     ///
     /// # Panics
-    /// Where there is no such string.
+    /// Panics if there is no such string.
     #[must_use]
     pub fn text(&self, field: &str) -> &str {
         let value = self.body[field].as_str();
@@ -49,7 +49,7 @@ impl ApiAnswer {
     }
 }
 
-/// A running control plane, with a SQLite database of its own unless `EDGELINK_STORE_URL` names another one.
+/// A running control plane, with its own SQLite database unless `EDGELINK_STORE_URL` names another one.
 #[derive(Debug)]
 pub struct ControlPlane {
     binary: PathBuf,
@@ -61,44 +61,44 @@ pub struct ControlPlane {
 }
 
 impl ControlPlane {
-    /// Starts one for [`DOMAIN`], and returns when it is ready.
+    /// Starts a control plane for [`DOMAIN`], and returns when it is ready.
     pub async fn start() -> Self {
         Self::with_domains(&[DOMAIN]).await
     }
 
-    /// Starts one for these domains, the default one first.
+    /// Starts a control plane for these domains, the default one first.
     pub async fn with_domains(domains: &[&str]) -> Self {
         Self::with_variables(&[("EDGELINK_LINKS_DOMAINS", &domains.join(","))]).await
     }
 
-    /// Starts one for [`DOMAIN`] with further environment variables.
+    /// Starts a control plane for [`DOMAIN`] with further environment variables.
     ///
     /// # Panics
-    /// Where no setting has one of them, so that a test notices when a setting is renamed.
+    /// Panics if no setting has one of them, so that a test notices when a setting is renamed.
     pub async fn with_variables(variables: &[(&str, &str)]) -> Self {
         let folder = TempDir::new().expect("a temporary folder");
         Self::launch(edgelink_binary(), folder, owned(variables)).await
     }
 
-    /// The same of another version.
+    /// Starts another version of it for [`DOMAIN`].
     pub async fn of_version(version: &Version, variables: &[(&str, &str)]) -> Self {
         let folder = TempDir::new().expect("a temporary folder");
         Self::launch(version.edgelink.clone(), folder, owned(variables)).await
     }
 
-    /// Starts one for [`DOMAIN`] with the variables that follow from where it listens.
+    /// Starts a control plane for [`DOMAIN`] with variables that depend on its address.
     pub async fn with_address(variables: impl FnOnce(SocketAddr) -> Vec<(String, String)>) -> Self {
         let address = local(free_port());
         let folder = TempDir::new().expect("a temporary folder");
         Self::launch_at(edgelink_binary(), address, folder, variables(address)).await
     }
 
-    /// Starts another one with the same variables and the same admin key.
+    /// Starts another control plane with its variables and its admin key.
     pub async fn replica(&self) -> Self {
         self.replica_with(&[]).await
     }
 
-    /// The same, but for these variables.
+    /// Starts a replica that differs in these variables.
     pub async fn replica_with(&self, variables: &[(&str, &str)]) -> Self {
         let folder = TempDir::new().expect("a temporary folder");
         let from = self.folder.path().join("admin-key");
@@ -131,13 +131,13 @@ impl ControlPlane {
         }
     }
 
-    /// Starts it again after its end: the same port, the same database.
+    /// Restarts it after its end, on its port and database.
     pub async fn restart(&mut self) {
         self.process = spawn(self.configured(), &self.folder);
         await_ready(&mut self.process, self.address).await;
     }
 
-    /// Has its next start, and its commands, be of another version.
+    /// Sets the version of its next start, and of its commands.
     pub fn set_version(&mut self, version: &Version) {
         self.binary.clone_from(&version.edgelink);
     }
@@ -146,7 +146,7 @@ impl ControlPlane {
         configured(&self.binary, &self.folder, self.address, &self.variables)
     }
 
-    /// Where it listens.
+    /// Listening address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -157,26 +157,26 @@ impl ControlPlane {
         &mut self.process
     }
 
-    /// What it has printed.
+    /// Output so far.
     #[must_use]
     pub fn log(&self) -> String {
         self.process.log()
     }
 
-    /// The key of the first start.
+    /// Admin key of the first start.
     #[must_use]
     pub fn admin_key(&self) -> &str {
         &self.admin_key
     }
 
-    /// A request to the API with the admin key, over a connection of its own; `path` starts behind `/api/v1`.
+    /// Sends a request to the API with the admin key, over a new connection; `path` starts after `/api/v1`.
     pub async fn api(&self, method: &str, path: &str, body: &Value) -> ApiAnswer {
         let mut connection = self.connect().await;
         let answer = self.api_over(&mut connection, method, path, body).await;
         answer.expect("an answer of the API")
     }
 
-    /// The same with another key.
+    /// Sends a request with another key.
     pub async fn api_as(&self, key: &str, method: &str, path: &str, body: &Value) -> ApiAnswer {
         let mut connection = self.connect().await;
         let body = text(body);
@@ -184,10 +184,10 @@ impl ControlPlane {
         answer.expect("an answer of the API")
     }
 
-    /// The same over a connection that is kept.
+    /// Sends a request with the admin key over an open connection.
     ///
     /// # Errors
-    /// Those of the connection.
+    /// Fails with the connection's errors.
     pub async fn api_over(
         &self,
         connection: &mut Connection,
@@ -200,10 +200,10 @@ impl ControlPlane {
             .await
     }
 
-    /// The same with a body that need not be JSON.
+    /// Sends a request whose body need not be JSON.
     ///
     /// # Errors
-    /// Those of the connection.
+    /// Fails with the connection's errors.
     pub async fn api_raw(
         &self,
         connection: &mut Connection,
@@ -214,10 +214,10 @@ impl ControlPlane {
         ask(connection, &self.admin_key, (method, path), body).await
     }
 
-    /// The stream of clicks as they are reported, from now on; `query` is empty or begins with `?`.
+    /// Opens the stream of clicks reported from now on; `query` is empty or begins with `?`.
     ///
     /// # Panics
-    /// Where the API refuses it, or the stream ends.
+    /// Panics if the API refuses it, or the stream ends.
     pub async fn listen(&self, query: &str) -> reqwest::Response {
         let url = format!("http://{}/api/v1/events{query}", self.address);
         let request = reqwest::Client::new().get(url).bearer_auth(&self.admin_key);
@@ -237,7 +237,7 @@ impl ControlPlane {
         answer
     }
 
-    /// Another command of the binary, with its configuration.
+    /// Prepares another command of the binary, with its configuration.
     #[must_use]
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = self.configured();
@@ -245,23 +245,23 @@ impl ControlPlane {
         command
     }
 
-    /// Runs another command of the binary with its configuration; what it prints.
+    /// Runs another command of the binary with its configuration; returns its output.
     ///
     /// # Panics
-    /// Where it does not start.
+    /// Panics if it does not start.
     pub async fn run(&self, arguments: &[&str]) -> Output {
         let mut command = self.command(arguments);
         let run = tokio::task::spawn_blocking(move || command.output());
         run.await.expect("a thread").expect("an output")
     }
 
-    /// A connection to the API.
+    /// Opens a connection to the API.
     pub async fn connect(&self) -> Connection {
         Connection::open(self.address).await.expect("a connection")
     }
 }
 
-/// The text of a body; null is none.
+/// Text of a body; empty for null.
 fn text(body: &Value) -> String {
     match body {
         Value::Null => String::new(),
@@ -269,7 +269,7 @@ fn text(body: &Value) -> String {
     }
 }
 
-/// A request to the API; the path starts behind `/api/v1`.
+/// Sends a request to the API; the path starts after `/api/v1`.
 async fn ask(
     connection: &mut Connection,
     key: &str,

@@ -25,27 +25,27 @@ impl Deployment {
         }
     }
 
-    /// Creates a link on the default domain and gives the path of its short URL.
+    /// Creates a link on the default domain and returns the path of its short URL.
     ///
     /// # Panics
-    /// Where the API refuses it, or its short URL is not on that domain.
+    /// Panics if the API refuses it, or its short URL is not on that domain.
     pub async fn create(&self, link: &Value) -> String {
         path_of(&self.control_plane.create(link).await)
     }
 
-    /// Creates a link to `url`, as [`Self::create`].
+    /// Creates a link to `url`, like [`Self::create`].
     pub async fn create_to(&self, url: &str) -> String {
         self.create(&json!({ "longUrl": url })).await
     }
 
-    /// Creates a link to `url` under the path `/{alias}`, as [`Self::create`].
+    /// Creates a link to `url` under the path `/{alias}`, like [`Self::create`].
     pub async fn create_alias(&self, alias: &str, url: &str) -> String {
         self.create(&json!({ "longUrl": url, "customSlug": alias }))
             .await
     }
 }
 
-/// `/abc` of a link whose short URL is `http://go.example/abc`.
+/// Path of a link, such as `/abc` for the short URL `http://go.example/abc`.
 fn path_of(link: &ApiAnswer) -> String {
     let url = link.text("shortUrl");
     let path = url

@@ -8,11 +8,11 @@ use crate::scenario::{
 use edgelink_wire::VisitsRequest;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// What the default route of `envoy/bootstrap.yaml` answers.
+/// Body of the default route of `envoy/bootstrap.yaml`.
 const DEFAULT_ROUTE: &[u8] = b"Not found.\n";
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Envoy with one worker in front of a control plane that does as scenarios say.
+/// Envoy with one worker in front of a control plane that scenarios script.
 #[derive(Debug)]
 pub struct EnvoyEdge {
     envoy: Envoy,
@@ -21,7 +21,7 @@ pub struct EnvoyEdge {
     under_way: u64,
 }
 
-/// A request that is under way, on a connection of its own.
+/// A request in flight, on its own connection.
 #[derive(Debug)]
 pub struct EnvoyVisit {
     connection: Connection,
@@ -29,7 +29,7 @@ pub struct EnvoyVisit {
 }
 
 impl EnvoyEdge {
-    /// Starts both. Records live a second only, so that scenarios need not wait long.
+    /// Starts both. Records are fresh for one second only, so that scenarios need not wait long.
     pub async fn start() -> Self {
         Self::start_with(EnvoyOptions {
             fresh_seconds: 1,
@@ -39,7 +39,7 @@ impl EnvoyEdge {
         .await
     }
 
-    /// The same that serves domains of the API, and gets no snapshot and no feed.
+    /// Starts both for domains of the API, without a snapshot and without a feed.
     pub async fn start_with_api_domains() -> Self {
         Self::start_with(EnvoyOptions {
             feed: "poll",

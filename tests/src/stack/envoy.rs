@@ -1,4 +1,4 @@
-//! Envoy with the filter, as `envoy/run.sh` starts it.
+//! Envoy with the filter, as started by `envoy/run.sh`.
 
 use super::listeners::ListenerFile;
 use super::place::{Filter, Version, bridge_module, envoy_binary, free_port, local, root};
@@ -12,7 +12,7 @@ use std::process::Command;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// What may differ between the Envoys of tests; the rest is as in production.
+/// Options of Envoys in tests; everything else is as in production.
 #[derive(Clone, Debug)]
 pub struct EnvoyOptions {
     /// Worker threads.
@@ -27,7 +27,7 @@ pub struct EnvoyOptions {
     pub callout_timeout_ms: u32,
     /// `lru.maxBytes`.
     pub lru_bytes: u32,
-    /// How Redis is asked; `None` if it is not.
+    /// Access to Redis; `None` for no Redis.
     pub redis: Option<RedisOptions>,
     /// `EDGELINK_FEED`: `none` or `poll`.
     pub feed: &'static str,
@@ -37,21 +37,21 @@ pub struct EnvoyOptions {
     pub click_attributes: &'static str,
     /// `EDGELINK_CLICKS_ORPHANS`: `true` or `false`.
     pub orphans: &'static str,
-    /// The text of another template in place of `envoy/bootstrap.yaml`.
+    /// Text of a template in place of `envoy/bootstrap.yaml`.
     pub bootstrap: Option<String>,
-    /// The text of another template in place of `envoy/plugin.json`.
+    /// Text of a template in place of `envoy/plugin.json`.
     pub plugin: Option<String>,
-    /// What the filter is.
+    /// Kind of the filter.
     pub filter: Filter,
-    /// What was built of the edge, if that is not this checkout's: the filter is Wasm then.
+    /// Build of the edge, if it is not this checkout's: the filter is then Wasm.
     pub version: Option<Version>,
     /// Another Wasm module in place of the filter.
     pub module: Option<PathBuf>,
-    /// Whether Envoy reads its listener from a file that [`Envoy::put_listeners`] replaces.
+    /// Has Envoy read its listener from a file that [`Envoy::put_listeners`] replaces.
     pub listener_file: bool,
     /// `EDGELINK_DRAIN_SECONDS`.
     pub drain_seconds: u32,
-    /// `EDGELINK_RATE_PER_SECOND` and `EDGELINK_RATE_BURST`; `None` if addresses are not limited.
+    /// `EDGELINK_RATE_PER_SECOND` and `EDGELINK_RATE_BURST`; `None` for no limit on addresses.
     pub rate: Option<(u32, u32)>,
     /// `EDGELINK_TRUSTED_HOPS`.
     pub trusted_hops: u8,
@@ -63,7 +63,7 @@ pub struct EnvoyOptions {
     pub variables: Vec<(&'static str, String)>,
 }
 
-/// How an Envoy asks Redis.
+/// Access of an Envoy to Redis.
 #[derive(Clone, Debug)]
 pub struct RedisOptions {
     /// `EDGELINK_REDIS`: `direct`, `pooled` or `cluster`.
@@ -73,7 +73,7 @@ pub struct RedisOptions {
 }
 
 impl RedisOptions {
-    /// One server, asked directly.
+    /// One server, queried directly.
     #[must_use]
     pub fn direct(port: u16) -> Self {
         Self {
@@ -126,7 +126,7 @@ pub struct Envoy {
 }
 
 impl Envoy {
-    /// `envoy/bootstrap.yaml`, to make another one of.
+    /// Text of `envoy/bootstrap.yaml`, for variants of it.
     #[must_use]
     pub fn bootstrap_template() -> String {
         fs::read_to_string(root().join("envoy/bootstrap.yaml")).expect("the bootstrap")
@@ -163,12 +163,12 @@ impl Envoy {
         }
     }
 
-    /// Has its next start be of another version.
+    /// Sets the version of its next start.
     pub fn set_version(&mut self, version: &Version) {
         self.options.version = Some(version.clone());
     }
 
-    /// Starts it again where it was, after it has ended; without [`EnvoyOptions::listener_file`].
+    /// Restarts it on its ports after it has ended; without [`EnvoyOptions::listener_file`].
     pub async fn restart(&mut self) {
         let folder = self.folder.path();
         let command = run_sh(
@@ -181,7 +181,7 @@ impl Envoy {
         self.process = start(command, folder, self.edge).await;
     }
 
-    /// Gives it the token that its file has by now.
+    /// Gives it the token that its file now holds.
     pub fn replace_token(&self) {
         let folder = self.folder.path();
         let mut command = run_sh(
@@ -195,13 +195,13 @@ impl Envoy {
         assert!(output.status.success(), "{output:?}");
     }
 
-    /// The listener as it was at the start, to make others of. Needs [`EnvoyOptions::listener_file`].
+    /// The original listener, for variants of it. Needs [`EnvoyOptions::listener_file`].
     #[must_use]
     pub fn listener(&self) -> &Listener {
         self.listener_file().original()
     }
 
-    /// Gives Envoy these listeners in place of all that it has, and returns when it has read them: whether it takes them.
+    /// Replaces all listeners of Envoy, waits until it has read them, and returns whether it accepted them.
     pub async fn put_listeners(&self, listeners: &[Listener]) -> bool {
         let updates = async || {
             let stats = self.stats("listener_manager.lds.update").await;
@@ -222,8 +222,8 @@ impl Envoy {
         .await
     }
 
-    /// Returns when no listener drains any more, and no filter chain of one that was changed, so that Envoy has ended the plugin
-    /// configurations that only they had.
+    /// Waits until no listener and no filter chain of a changed listener is draining, so that Envoy has ended the plugin
+    /// configurations that only they used.
     pub async fn await_drained(&self) {
         until(
             "listeners are drained",
@@ -242,19 +242,19 @@ impl Envoy {
             .expect("EnvoyOptions::listener_file")
     }
 
-    /// Where visitors connect to.
+    /// Address that visitors connect to.
     #[must_use]
     pub fn edge(&self) -> SocketAddr {
         self.edge
     }
 
-    /// Where its admin interface listens.
+    /// Address of its admin interface.
     #[must_use]
     pub fn admin_interface(&self) -> SocketAddr {
         self.admin
     }
 
-    /// What its filter is.
+    /// Kind of its filter.
     #[must_use]
     pub fn filter(&self) -> Filter {
         self.options.filter
@@ -265,18 +265,18 @@ impl Envoy {
         &mut self.process
     }
 
-    /// A connection to the edge.
+    /// Opens a connection to the edge.
     pub async fn connect(&self) -> Connection {
         Connection::open(self.edge).await.expect("a connection")
     }
 
-    /// Sends a request over a connection of its own.
+    /// Sends a request over a new connection.
     pub async fn visit(&self, request: &Request) -> Answer {
         let mut connection = self.connect().await;
         connection.exchange(request, b"").await.expect("an answer")
     }
 
-    /// Follows a path by GET, over a connection of its own.
+    /// Follows a path by GET, over a new connection.
     pub async fn follow(&self, path: &str) -> Answer {
         self.visit(&Request::get(path)).await
     }
@@ -287,17 +287,17 @@ impl Envoy {
         Stats::parse(&String::from_utf8_lossy(&answer.expect("statistics").body))
     }
 
-    /// The filter's figures, as `edgelink.NAME`.
+    /// The filter's stats, as `edgelink.NAME`.
     pub async fn figures(&self) -> Stats {
         self.stats(Stats::OF_FILTER).await
     }
 
-    /// How often the filter of a worker has begun again after a trap or a panic.
+    /// Number of restarts of the filter in a worker after a trap or a panic.
     pub async fn crashes(&self) -> u64 {
         self.stats(Stats::OF_CRASHES).await.crashes()
     }
 
-    /// Returns when the filter's figures are as `is_so` says; a worker reports them once a tick.
+    /// Waits until the filter's stats satisfy `is_so`; a worker reports them once a tick.
     pub async fn await_figures(&self, is_so: impl Fn(&Stats) -> bool) {
         let what = "the figures of the filter are right";
         until(what, Duration::from_secs(5), async || {
@@ -313,7 +313,7 @@ impl Envoy {
         String::from_utf8_lossy(&answer.body).into_owned()
     }
 
-    /// Changes something at the admin interface, by POST.
+    /// Sends a POST to the admin interface.
     pub async fn admin_post(&self, path: &str) {
         let mut connection = Connection::open(self.admin)
             .await
@@ -323,7 +323,7 @@ impl Envoy {
         assert_eq!(answer.status, 200, "{path}: {answer:?}");
     }
 
-    /// What must hold after every attack: the filter did not crash, and Envoy still answers.
+    /// Asserts that an attack did no harm: the filter did not crash, and Envoy still answers.
     pub async fn assert_unharmed(&self) {
         assert_eq!(self.crashes().await, 0, "a trap, or a panic");
         assert_eq!(self.follow("/health/live").await.status, 200);
@@ -338,7 +338,7 @@ async fn start(command: Command, folder: &Path, edge: SocketAddr) -> Process {
     process
 }
 
-/// `envoy/run.sh` with these options.
+/// Command `envoy/run.sh` with these options.
 fn run_sh(
     options: &EnvoyOptions,
     folder: &Path,

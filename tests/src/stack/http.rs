@@ -1,4 +1,4 @@
-//! An HTTP/1.1 client that sends exactly the bytes it is given.
+//! An HTTP/1.1 client that sends exactly the given bytes.
 
 use crate::scenario::{Answer, DOMAIN, Request};
 use std::io::{self, ErrorKind};
@@ -8,10 +8,10 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWrite
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// How long an answer may take, bytes to connect and to read included.
+/// Longest time for an answer, connecting and reading included.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// A connection to a server, kept open between requests; over TCP, or with TLS on top.
+/// A connection to a server, kept open between requests; over TCP or TLS.
 #[derive(Debug)]
 pub struct Connection<S = TcpStream> {
     stream: BufReader<S>,
@@ -21,7 +21,7 @@ impl Connection {
     /// Connects.
     ///
     /// # Errors
-    /// As [`TcpStream::connect`].
+    /// See [`TcpStream::connect`].
     pub async fn open(address: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
@@ -30,34 +30,34 @@ impl Connection {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// A connection over a stream that is open.
+    /// Wraps an open stream.
     pub fn over(stream: S) -> Self {
         Self {
             stream: BufReader::new(stream),
         }
     }
 
-    /// Sends bytes as they are.
+    /// Sends bytes unchanged.
     ///
     /// # Errors
-    /// Those of the connection.
+    /// Fails with the connection's errors.
     pub async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.get_mut().write_all(bytes).await
     }
 
-    /// Reads the answer to a request of that method.
+    /// Reads the answer to a request with that method.
     ///
     /// # Errors
-    /// Those of the connection, [`ErrorKind::TimedOut`] after 30 s, and [`ErrorKind::InvalidData`] where the answer is
-    /// not HTTP.
+    /// Fails with the connection's errors, [`ErrorKind::TimedOut`] after 30 s, and [`ErrorKind::InvalidData`] if the
+    /// answer is not HTTP.
     pub async fn receive(&mut self, method: &str) -> io::Result<Answer> {
         timeout(LIMIT, self.read_answer(method)).await?
     }
 
-    /// Sends a request and reads the answer, which may come before all of the body is sent.
+    /// Sends a request and reads the answer, which may arrive before the whole body is sent.
     ///
     /// # Errors
-    /// As [`Self::receive`].
+    /// See [`Self::receive`].
     pub async fn exchange(&mut self, request: &Request, body: &[u8]) -> io::Result<Answer> {
         let sent = self.send(&request_bytes(request, body)).await;
         match (sent, self.receive(&request.method).await) {
@@ -66,13 +66,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Reads all that comes until the other side closes.
+    /// Reads everything until the other side closes the connection.
     ///
     /// # Errors
-    /// [`ErrorKind::TimedOut`] after 30 s.
+    /// Fails with [`ErrorKind::TimedOut`] after 30 s.
     pub async fn receive_rest(&mut self) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
-        // One that is reset has said all.
+        // A reset connection has delivered everything it will.
         let _ = timeout(LIMIT, self.stream.read_to_end(&mut bytes)).await?;
         Ok(bytes)
     }
@@ -80,7 +80,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     async fn read_answer(&mut self, method: &str) -> io::Result<Answer> {
         let status_line = self.read_line().await?;
         let status = status_of(&status_line).ok_or_else(malformed)?;
-        // An answer that has begun is no connection that was closed while it was idle.
+        // Once an answer has begun, the connection was not closed while idle.
         let answer = self.read_further(method, status).await;
         answer.map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
     }
@@ -137,7 +137,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// A line without its end.
+    /// Reads a line without its end.
     async fn read_line(&mut self) -> io::Result<Vec<u8>> {
         let mut line = Vec::new();
         self.stream.read_until(b'\n', &mut line).await?;
@@ -165,7 +165,7 @@ fn header_of(line: &[u8]) -> Option<(String, Vec<u8>)> {
     Some((name.to_ascii_lowercase(), value))
 }
 
-/// A request as it goes over the wire. It is for [`DOMAIN`] unless it has a `host` of its own.
+/// Serializes a request. Its host is [`DOMAIN`] unless it has a `host` header.
 #[must_use]
 pub fn request_bytes(request: &Request, body: &[u8]) -> Vec<u8> {
     let mut bytes = [

@@ -1,4 +1,4 @@
-//! Just enough of an HTTP/2 client (RFC 9113, with prior knowledge) to send header fields of any bytes.
+//! A minimal HTTP/2 client (RFC 9113, with prior knowledge) that can send arbitrary bytes in header fields.
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -22,23 +22,23 @@ const END_STREAM: u8 = 0x1;
 const END_HEADERS: u8 = 0x4;
 const END_STREAM_AND_HEADERS: u8 = 0x5;
 
-/// What a server does about a request.
+/// Reaction of a server to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Http2Answer {
     /// It answers with that status code.
     Status(u16),
     /// It resets the stream.
     Reset,
-    /// It asks the client to go, where that is waited for.
+    /// It sends GOAWAY while that is awaited.
     GoAway,
-    /// It closes the connection, or asks the client to go in place of an answer.
+    /// It closes the connection, or sends GOAWAY in place of an answer.
     Closed,
 }
 
-/// Sends a request of these fields, pseudo-header fields first, over a connection of its own.
+/// Sends a request with these fields, pseudo-header fields first, over a new connection.
 ///
 /// # Errors
-/// Those of the connection, and [`ErrorKind::TimedOut`] after 10 s.
+/// Fails with the connection's errors, and [`ErrorKind::TimedOut`] after 10 s.
 pub async fn http2_request(
     address: SocketAddr,
     fields: &[(&str, &[u8])],
@@ -47,10 +47,10 @@ pub async fn http2_request(
     connection.request(fields).await
 }
 
-/// Sends a request of these fields with a body and trailers, over a connection of its own.
+/// Sends a request with these fields, a body and trailers, over a new connection.
 ///
 /// # Errors
-/// As [`http2_request`].
+/// See [`http2_request`].
 pub async fn http2_request_with_trailers(
     address: SocketAddr,
     fields: &[(&str, &[u8])],
@@ -65,13 +65,13 @@ pub async fn http2_request_with_trailers(
 #[derive(Debug)]
 pub struct Http2Connection<S> {
     stream: S,
-    /// The preface, before it is sent with the first request.
+    /// The preface, until it is sent with the first request.
     unsent: Vec<u8>,
     next: u32,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Http2Connection<S> {
-    /// A connection over a stream that is open.
+    /// Wraps an open stream.
     pub fn over(stream: S) -> Self {
         Self {
             stream,
@@ -80,7 +80,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Http2Connection<S> {
         }
     }
 
-    /// The same, which takes that many bytes of each answer and no more.
+    /// Wraps an open stream, accepting at most that many bytes of each answer.
     pub fn with_window(stream: S, bytes: u32) -> Self {
         let window = [&[0, INITIAL_WINDOW_SIZE], &bytes.to_be_bytes()[..]].concat();
         Self {
@@ -89,10 +89,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Http2Connection<S> {
         }
     }
 
-    /// Begins the connection without a request, and waits for the server to begin as well.
+    /// Opens the connection without a request, and waits for the server's side of it.
     ///
     /// # Errors
-    /// As [`http2_request`].
+    /// See [`http2_request`].
     pub async fn begin(&mut self) -> io::Result<()> {
         let bytes = std::mem::take(&mut self.unsent);
         self.stream.write_all(&bytes).await?;
@@ -101,10 +101,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Http2Connection<S> {
         Ok(())
     }
 
-    /// Reads until the server resets a stream, asks the client to go, or closes the connection. Each ping is acknowledged.
+    /// Reads until the server resets a stream, sends GOAWAY, or closes the connection. Each ping is acknowledged.
     ///
     /// # Errors
-    /// As [`http2_request`].
+    /// See [`http2_request`].
     pub async fn end(&mut self) -> io::Result<Http2Answer> {
         timeout(LIMIT, self.read_end()).await?
     }
@@ -127,20 +127,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Http2Connection<S> {
         }
     }
 
-    /// Sends a request of these fields, pseudo-header fields first.
+    /// Sends a request with these fields, pseudo-header fields first.
     ///
     /// # Errors
-    /// As [`http2_request`].
+    /// See [`http2_request`].
     pub async fn request(&mut self, fields: &[(&str, &[u8])]) -> io::Result<Http2Answer> {
         let block = header_block(fields);
         let headers = frame(HEADERS, END_STREAM_AND_HEADERS, self.next, &block);
         timeout(LIMIT, self.exchange(&headers)).await?
     }
 
-    /// Sends a request of these fields with a body and trailers, if there are any.
+    /// Sends a request with these fields, and optionally a body and trailers.
     ///
     /// # Errors
-    /// As [`http2_request`].
+    /// See [`http2_request`].
     pub async fn request_with(
         &mut self,
         fields: &[(&str, &[u8])],
@@ -160,10 +160,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Http2Connection<S> {
         timeout(LIMIT, self.exchange(&frames)).await?
     }
 
-    /// Sends a request of these fields and takes it back at once, so many times, without reading anything.
+    /// Repeatedly sends a request with these fields and resets it at once, without reading anything.
     ///
     /// # Errors
-    /// Those of the connection.
+    /// Fails with the connection's errors.
     pub async fn send_and_reset(&mut self, fields: &[(&str, &[u8])], times: u32) -> io::Result<()> {
         const CANCEL: [u8; 4] = [0, 0, 0, 8];
         let block = header_block(fields);
@@ -217,7 +217,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&head, payload].concat()
 }
 
-/// The next frame: its kind, its stream and what it carries.
+/// Reads the next frame: its type, its stream and its payload.
 async fn read_frame(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<(u8, u32, Vec<u8>)> {
     let mut head = [0; 9];
     stream.read_exact(&mut head).await?;
@@ -248,8 +248,8 @@ fn header_block(fields: &[(&str, &[u8])]) -> Vec<u8> {
     block
 }
 
-/// The status, which is the first field of every response, behind an update of the table's size: a place in the static table, or the
-/// name from there with a literal value.
+/// Status, which is the first field of every response, after an update of the table's size: an index of the static table,
+/// or the name from there with a literal value.
 fn status_of(block: &[u8]) -> Option<u16> {
     const STATIC: [u16; 7] = [200, 204, 206, 304, 400, 404, 500];
     match *block {
@@ -267,7 +267,7 @@ fn status_of(block: &[u8]) -> Option<u16> {
     }
 }
 
-/// Three digits in the Huffman code of RFC 7541, appendix B: 0 to 2 have five bits, 3 to 9 have six.
+/// Decodes three digits in the Huffman code of RFC 7541, appendix B: 0 to 2 have five bits, 3 to 9 have six.
 fn huffman_digits(bytes: &[u8]) -> Option<u16> {
     let mut bits = bytes
         .iter()

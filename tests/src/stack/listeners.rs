@@ -1,13 +1,13 @@
-//! Listeners that Envoy reads from a file, so that a test can change, remove and bring them back while it runs.
+//! Listeners that Envoy reads from a file, so that a test can change, remove and restore them while it runs.
 
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where the bootstrap has the listener, and what follows it.
+/// Markers before and after the listener in the bootstrap.
 const BEGIN: &str = "  listeners:\n";
 const END: &str = "\n  clusters:\n";
-/// Where the listener has the plugin configuration.
+/// Marker before the plugin configuration in the listener.
 const PLUGIN: &str = "value: \"";
 
 /// The file that Envoy watches.
@@ -17,7 +17,7 @@ pub(crate) struct ListenerFile {
     original: Listener,
 }
 
-/// The listener `edge` of the bootstrap, or one that was made of it.
+/// The listener `edge` of the bootstrap, or a variant of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listener {
     text: String,
@@ -25,8 +25,8 @@ pub struct Listener {
 }
 
 impl ListenerFile {
-    /// Takes the listener out of a filled bootstrap, and writes it to a file in `folder`. Returns the bootstrap that reads
-    /// it from there.
+    /// Moves the listener from a filled-in bootstrap to a file in `folder`. Returns the bootstrap that reads it from
+    /// there.
     pub(crate) fn take_out(bootstrap: &str, port: u16, folder: &Path) -> (Self, String) {
         let (head, rest) = bootstrap.split_once(BEGIN).expect("listeners");
         let (listener, tail) = rest.split_once(END).expect("clusters behind the listeners");
@@ -45,12 +45,12 @@ impl ListenerFile {
         (file, format!("{dynamic}\n{head}{END}{tail}"))
     }
 
-    /// The listener as the bootstrap had it.
+    /// The listener as in the bootstrap.
     pub(crate) fn original(&self) -> &Listener {
         &self.original
     }
 
-    /// Has Envoy read these listeners, and only these, at once: it looks when another file takes the place of this one.
+    /// Has Envoy replace all its listeners by these at once: it reloads the file when it is replaced.
     pub(crate) fn write(&self, listeners: &[Listener]) {
         let resources: String = listeners.iter().map(Listener::resource).collect();
         let text = match listeners {
@@ -64,7 +64,7 @@ impl ListenerFile {
 }
 
 impl Listener {
-    /// The port that it listens on.
+    /// Its port.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
@@ -76,7 +76,7 @@ impl Listener {
         self.split_plugin().1
     }
 
-    /// The plugin configuration, with what is in front of it and behind it.
+    /// The plugin configuration, with the text before and after it.
     fn split_plugin(&self) -> (&str, Value, &str) {
         let (head, rest) = self.text.split_once(PLUGIN).expect("a plugin");
         let (json, tail) = rest.split_once('\n').expect("a line that ends");
@@ -84,7 +84,7 @@ impl Listener {
         (head, serde_json::from_str(&json).expect("JSON"), tail)
     }
 
-    /// The same with another value of a field of the plugin configuration.
+    /// A copy with another value of a field of the plugin configuration.
     #[must_use]
     pub fn plugin(&self, field: &str, value: impl Into<Value>) -> Self {
         let (head, mut plugin, tail) = self.split_plugin();
@@ -97,7 +97,7 @@ impl Listener {
         }
     }
 
-    /// The same under another name and on another port.
+    /// A copy under another name and on another port.
     #[must_use]
     pub fn beside(&self, name: &str, port: u16) -> Self {
         let from = format!("port_value: {} ", self.port);
@@ -111,8 +111,8 @@ impl Listener {
         }
     }
 
-    /// One that Envoy refuses, but not before it has made the plugin: behind the filter there are two routers, and none
-    /// may be before another filter.
+    /// A copy that Envoy refuses, but only after it has created the plugin: the filter is followed by two routers, and a
+    /// router must be the last filter.
     #[must_use]
     pub fn refused(&self) -> Self {
         const ROUTER: &str = "          - name: envoy.filters.http.router\n";
@@ -127,7 +127,7 @@ impl Listener {
         }
     }
 
-    /// As a member of the list `resources`.
+    /// The listener as an element of the list `resources`.
     fn resource(&self) -> String {
         const TYPE: &str = "- \"@type\": type.googleapis.com/envoy.config.listener.v3.Listener\n";
         let lines = self.text.lines().map(|line| {

@@ -1,4 +1,4 @@
-//! nginx in front, as `nginx/run.sh` starts it, with a certificate of its own making.
+//! nginx in front, as started by `nginx/run.sh`, with a self-signed certificate.
 
 use super::place::{free_port, local, root};
 use super::{Connection, Process, Signal, until};
@@ -26,14 +26,14 @@ pub struct Nginx {
     process: Process,
     https: SocketAddr,
     http: SocketAddr,
-    /// The one that it has, and the one that it may get.
+    /// The current certificate, and its replacement.
     certificates: [CertificateDer<'static>; 2],
     /// The settings of `nginx/run.sh`.
     environment: Vec<(String, String)>,
     folder: TempDir,
 }
 
-/// `nginx/run.sh` with these settings.
+/// Command `nginx/run.sh` with these settings.
 fn script(environment: &[(String, String)], arguments: &[&str]) -> Command {
     let mut command = Command::new(root().join("nginx/run.sh"));
     command.args(arguments).envs(environment.iter().cloned());
@@ -45,8 +45,8 @@ fn text(path: &Path) -> String {
 }
 
 impl Nginx {
-    /// Starts one in front of these Envoys and control planes, with further environment variables, and returns when it answers. It
-    /// has one worker, and limits that only a test of limits reaches.
+    /// Starts nginx in front of these Envoys and control planes, with further environment variables, and returns when it
+    /// answers. It has one worker, and limits that only a test of limits reaches.
     pub async fn start(
         edges: &[SocketAddr],
         control_planes: &[SocketAddr],
@@ -96,7 +96,7 @@ impl Nginx {
         }
     }
 
-    /// Runs `nginx/run.sh` beside it with these arguments, and with these variables instead of its own.
+    /// Runs `nginx/run.sh` again with these arguments, and with these variables overriding its own.
     pub fn run(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
         let mut command = script(&self.environment, arguments);
         let command = command.envs(variables.iter().copied());
@@ -110,19 +110,19 @@ impl Nginx {
         fs::read_to_string(file).expect("the configuration")
     }
 
-    /// Where it speaks TLS.
+    /// Address of HTTPS.
     #[must_use]
     pub fn https(&self) -> SocketAddr {
         self.https
     }
 
-    /// Where it leads visitors without TLS away from.
+    /// Address of plain HTTP, which redirects to HTTPS.
     #[must_use]
     pub fn http(&self) -> SocketAddr {
         self.http
     }
 
-    /// Gives it another certificate, and returns when it has that.
+    /// Replaces its certificate, and waits until the new one is in use.
     pub async fn renew_certificate(&self) {
         for name in ["certificate.pem", "key.pem"] {
             let folder = self.folder.path();
@@ -144,13 +144,13 @@ impl Nginx {
         self.folder.path().join("certificate.pem")
     }
 
-    /// Its log of errors.
+    /// Its error log.
     #[must_use]
     pub fn log(&self) -> String {
         self.process.log()
     }
 
-    /// What it has noted of requests that no Envoy answered, so far.
+    /// Its log of requests that no Envoy answered, so far.
     #[must_use]
     pub fn events(&self) -> String {
         let file = self.folder.path().join("nginx/events.log");
@@ -166,10 +166,10 @@ impl Nginx {
         command.output().expect("nginx/canary.sh")
     }
 
-    /// A TLS connection from that address of this machine, for HTTP/1.1, or for the protocol `h2`.
+    /// Opens a TLS connection from that local address, for HTTP/1.1, or for the protocol `h2`.
     ///
     /// # Errors
-    /// Those of the connection.
+    /// Fails with the connection's errors.
     pub async fn connect_from(
         &self,
         address: [u8; 4],
@@ -192,24 +192,24 @@ impl Nginx {
             .await
     }
 
-    /// A TLS connection for HTTP/1.1.
+    /// Opens a TLS connection for HTTP/1.1.
     ///
     /// # Errors
-    /// Those of the connection.
+    /// Fails with the connection's errors.
     pub async fn connect(&self) -> io::Result<Connection<TlsStream<TcpStream>>> {
         let stream = self.connect_from([127, 0, 0, 1], "http/1.1").await?;
         Ok(Connection::over(stream))
     }
 
-    /// Sends a request over a connection of its own.
+    /// Sends a request over a new connection.
     ///
     /// # Errors
-    /// Those of the connection.
+    /// Fails with the connection's errors.
     pub async fn visit(&self, request: &Request) -> io::Result<Answer> {
         self.connect().await?.exchange(request, b"").await
     }
 
-    /// Follows a path by GET, over a connection of its own.
+    /// Follows a path by GET, over a new connection.
     pub async fn follow(&self, path: &str) -> Answer {
         let answer = self.visit(&Request::get(path)).await;
         answer.unwrap_or_else(|error| panic!("{path}: {error}"))

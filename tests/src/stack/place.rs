@@ -1,4 +1,4 @@
-//! Where things are: the checkout, what was built, free ports.
+//! Locations: the checkout, build products, free ports.
 
 use std::env;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 /// The checkout.
 ///
 /// # Panics
-/// Never in a checkout.
+/// Does not panic in a checkout.
 #[must_use]
 pub fn root() -> PathBuf {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -18,13 +18,13 @@ pub fn root() -> PathBuf {
 /// The control plane's binary: `EDGELINK_TEST_BIN`, or the one built with the profile of this test.
 ///
 /// # Panics
-/// Where it is not built.
+/// Panics if it is not built.
 #[must_use]
 pub fn edgelink_binary() -> PathBuf {
     built("EDGELINK_TEST_BIN", profile_folder().join("edgelink"))
 }
 
-/// What was built of a version: control plane and edge.
+/// Build products of a version: control plane and edge.
 #[derive(Clone, Debug)]
 pub struct Version {
     /// The control plane's binary.
@@ -38,7 +38,7 @@ pub struct Version {
 }
 
 impl Version {
-    /// The one of this checkout.
+    /// This checkout's version.
     #[must_use]
     pub fn this() -> Self {
         Self {
@@ -49,10 +49,10 @@ impl Version {
         }
     }
 
-    /// The earlier one that `tests/upgrade.sh` has built.
+    /// The earlier version built by `tests/upgrade.sh`.
     ///
     /// # Panics
-    /// Where it has not.
+    /// Panics if there is none.
     #[must_use]
     pub fn earlier() -> Self {
         let folder = root().join(".edgelink/upgrade");
@@ -69,20 +69,20 @@ impl Version {
     }
 }
 
-/// What the filter of an Envoy is.
+/// Kind of an Envoy's filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Filter {
     /// A Wasm module, with a bridge to Redis.
     Wasm,
-    /// A native module, which speaks to Redis itself.
+    /// A native module, which connects to Redis itself.
     Native,
 }
 
 impl Filter {
-    /// The one that Envoys of tests have: `EDGELINK_TEST_FILTER`, or Wasm.
+    /// The kind used in tests: `EDGELINK_TEST_FILTER`, or Wasm.
     ///
     /// # Panics
-    /// Where the variable is neither `wasm` nor `native`.
+    /// Panics if the variable is neither `wasm` nor `native`.
     #[must_use]
     pub fn of_tests() -> Self {
         match env::var("EDGELINK_TEST_FILTER").as_deref() {
@@ -92,10 +92,10 @@ impl Filter {
         }
     }
 
-    /// The variables by which `envoy/run.sh` and `envoy/up.sh` take it.
+    /// Environment variables that select it in `envoy/run.sh` and `envoy/up.sh`.
     ///
     /// # Panics
-    /// Where it is not built.
+    /// Panics if it is not built.
     #[must_use]
     pub fn variables(self) -> Vec<(&'static str, PathBuf)> {
         match self {
@@ -111,7 +111,7 @@ impl Filter {
         }
     }
 
-    /// How many edges an Envoy with that many workers has, each with its cache, its feed and its connection to Redis.
+    /// Number of edges in an Envoy with that many workers, each with its cache, its feed and its connection to Redis.
     #[must_use]
     pub fn edges(self, workers: u16) -> u64 {
         match self {
@@ -120,7 +120,7 @@ impl Filter {
         }
     }
 
-    /// The `EDGELINK_REDIS` that does what `mode` does with Wasm: a native module needs nothing of Envoy to pool its requests.
+    /// The `EDGELINK_REDIS` equivalent to `mode` with Wasm: a native module pools its requests without Envoy.
     pub(super) fn redis_mode(self, mode: &'static str) -> &'static str {
         match (self, mode) {
             (Self::Native, "pooled") => "direct",
@@ -129,10 +129,10 @@ impl Filter {
     }
 }
 
-/// The filter as a native module: `EDGELINK_NATIVE`, or the one that was built for release.
+/// The filter as a native module: `EDGELINK_NATIVE`, or the release build.
 ///
 /// # Panics
-/// Where it is not built.
+/// Panics if it is not built.
 #[must_use]
 pub fn native_module() -> PathBuf {
     let profile = profile_folder();
@@ -143,7 +143,7 @@ pub fn native_module() -> PathBuf {
 /// The filter: `EDGELINK_WASM`, or the one in the target folder of this test.
 ///
 /// # Panics
-/// Where it is not built.
+/// Panics if it is not built.
 #[must_use]
 pub fn filter_module() -> PathBuf {
     module("EDGELINK_WASM", "edgelink_filter")
@@ -152,7 +152,7 @@ pub fn filter_module() -> PathBuf {
 /// The bridge to Redis: `EDGELINK_BRIDGE_WASM`, or the one in the target folder of this test.
 ///
 /// # Panics
-/// Where it is not built.
+/// Panics if it is not built.
 #[must_use]
 pub fn bridge_module() -> PathBuf {
     module("EDGELINK_BRIDGE_WASM", "edgelink_resp_bridge")
@@ -161,25 +161,25 @@ pub fn bridge_module() -> PathBuf {
 /// The module that misuses hostcalls: `EDGELINK_PROBE_WASM`, or the one in the target folder of this test.
 ///
 /// # Panics
-/// Where it is not built.
+/// Panics if it is not built.
 #[must_use]
 pub fn probe_module() -> PathBuf {
     module("EDGELINK_PROBE_WASM", "edgelink_abi_probe")
 }
 
-/// The smallest redirect that benchmarks compare with, on the bare ABI (`bare`) or through the SDK (`sdk`).
+/// The minimal redirect that benchmarks compare with, on the bare ABI (`bare`) or through the SDK (`sdk`).
 ///
 /// # Panics
-/// Where it is not built.
+/// Panics if it is not built.
 #[must_use]
 pub fn hello_module(kind: &str) -> PathBuf {
     module("EDGELINK_HELLO_WASM", &format!("edgelink_hello_{kind}"))
 }
 
-/// The simulation of the filter's caches: `EDGELINK_SIMULATION_BIN`, or the one built for release.
+/// The simulation of the filter's caches: `EDGELINK_SIMULATION_BIN`, or the release build.
 ///
 /// # Panics
-/// Where it is not built.
+/// Panics if it is not built.
 #[must_use]
 pub fn simulation_binary() -> PathBuf {
     let profile = profile_folder();
@@ -197,10 +197,10 @@ fn module(variable: &str, name: &str) -> PathBuf {
     built(variable, target.join(file))
 }
 
-/// The Envoy that `envoy/run.sh` runs as well.
+/// The Envoy that `envoy/run.sh` uses.
 ///
 /// # Panics
-/// Where there is none.
+/// Panics if there is none.
 #[must_use]
 pub fn envoy_binary() -> PathBuf {
     let output = std::process::Command::new(root().join("envoy/find.sh"))
@@ -221,7 +221,7 @@ fn built(variable: &str, default: PathBuf) -> PathBuf {
     path
 }
 
-/// `target/debug`: a test runs from `deps` in it, a program from itself.
+/// The profile's folder, such as `target/debug`: tests run from its `deps`, programs from itself.
 fn profile_folder() -> PathBuf {
     let program = env::current_exe().expect("the path of this program");
     let folder = program.parent().expect("a folder");
@@ -234,10 +234,10 @@ fn profile_folder() -> PathBuf {
     profile.expect("a profile").to_owned()
 }
 
-/// A free port, below those that the system gives to clients, so that it stays free for a restart.
+/// Finds a free port below the system's ephemeral ports, so that it stays free for a restart.
 ///
 /// # Panics
-/// Where there is none.
+/// Panics if there is none.
 #[must_use]
 pub fn free_port() -> u16 {
     const FIRST: u16 = 20_000;

@@ -1,4 +1,4 @@
-//! A process that lives no longer than its handle.
+//! A process that is killed with its handle.
 
 use super::until;
 use rustix::process::{Pid, kill_process};
@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 pub use rustix::process::Signal;
 
-/// How long a process may take to become ready, or to end when asked to. A machine that builds meanwhile is slow.
+/// Longest time for a process to become ready, or to end when asked to. It is generous for machines that also run builds.
 const LIMIT: Duration = Duration::from_secs(30);
-/// The same at the end of a test.
+/// Longest time for a process to end when it is dropped.
 const TERM_LIMIT: Duration = Duration::from_secs(2);
 const LINES_SHOWN: usize = 40;
 
@@ -41,10 +41,10 @@ impl Process {
         }
     }
 
-    /// Returns when `is_ready` says so.
+    /// Waits until `is_ready` returns true.
     ///
     /// # Panics
-    /// When the process ends first, or is not ready in time; the log is shown.
+    /// Panics if the process ends first, or is not ready in time; the log is shown.
     pub async fn await_ready(&mut self, mut is_ready: impl AsyncFnMut() -> bool) {
         until(&format!("{} is ready", self.name), LIMIT, async || {
             self.assert_running();
@@ -53,19 +53,19 @@ impl Process {
         .await;
     }
 
-    /// Notices that the process has ended.
+    /// Asserts that the process is running.
     ///
     /// # Panics
-    /// When it has; the log is shown.
+    /// Panics if it has ended; the log is shown.
     pub fn assert_running(&mut self) {
         let ended = self.child.try_wait().expect("the state of a child");
         assert!(ended.is_none(), "{} ended: {ended:?}", self.name);
     }
 
-    /// Whether it has not ended yet.
+    /// True if it has not ended yet.
     ///
     /// # Panics
-    /// Never for a child.
+    /// Does not panic for a child.
     pub fn is_running(&mut self) -> bool {
         let ended = self.child.try_wait().expect("the state of a child");
         ended.is_none()
@@ -77,10 +77,10 @@ impl Process {
         self.child.id()
     }
 
-    /// Sends a signal. After [`Signal::STOP`] none of its threads works any more.
+    /// Sends a signal. After [`Signal::STOP`] all of its threads are stopped.
     ///
     /// # Panics
-    /// There is no such process, or it does not stop.
+    /// Panics if there is no such process, or it does not stop.
     pub fn signal(&self, signal: Signal) {
         let pid = Pid::from_child(&self.child);
         kill_process(pid, signal).unwrap_or_else(|error| panic!("{}: {error}", self.name));
@@ -96,17 +96,17 @@ impl Process {
 
     /// Kills it at once (`kill -9`).
     pub fn kill(&mut self) {
-        let _ = self.child.kill(); // fails where it has ended already
+        let _ = self.child.kill(); // fails if it has already ended
         let _ = self.child.wait();
     }
 
-    /// Asks it to end, and returns how it did.
+    /// Asks it to end, and returns its exit status.
     pub async fn terminate(&mut self) -> ExitStatus {
         self.signal(Signal::TERM);
         self.await_end().await
     }
 
-    /// Returns how it ended, when it has.
+    /// Waits for its end, and returns its exit status.
     pub async fn await_end(&mut self) -> ExitStatus {
         until(&format!("{} ends", self.name), LIMIT, async || {
             self.child.try_wait().expect("the state of a child")
@@ -114,28 +114,28 @@ impl Process {
         .await
     }
 
-    /// Asks it to end and gives it the time for that: it may have processes of its own to end.
+    /// Asks it to end and gives it time to do so: it may have to end its own child processes.
     fn try_to_terminate(&mut self) {
-        let _ = kill_process(Pid::from_child(&self.child), Signal::TERM); // fails where it has ended already
+        let _ = kill_process(Pid::from_child(&self.child), Signal::TERM); // fails if it has already ended
         let start = Instant::now();
         while matches!(self.child.try_wait(), Ok(None)) && start.elapsed() < TERM_LIMIT {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
 
-    /// What it has printed.
+    /// Output so far.
     #[must_use]
     pub fn log(&self) -> String {
         String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
     }
 }
 
-/// Whether all threads of a process are stopped, or it has ended.
+/// True if all threads of a process are stopped, or it has ended.
 fn is_stopped(pid: u32) -> bool {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
         return true;
     };
-    // The state is behind the name, which is in brackets and may have some: see proc(5).
+    // The state follows the name, which is in parentheses and may contain some: see proc(5).
     let is_working = |stat: &str| {
         let state = stat
             .rsplit(')')
@@ -165,35 +165,35 @@ impl Drop for Process {
     }
 }
 
-/// The memory of a process that is in RAM, in bytes.
+/// Resident memory of a process, in bytes.
 ///
 /// # Panics
-/// Where there is no such process.
+/// Panics if there is no such process.
 #[must_use]
 pub fn resident_bytes(process: u32) -> u64 {
     status_of(process, "VmRSS:") * 1024
 }
 
-/// The threads of a process.
+/// Number of threads of a process.
 ///
 /// # Panics
-/// Where there is no such process.
+/// Panics if there is no such process.
 #[must_use]
 pub fn thread_count(process: u32) -> u64 {
     status_of(process, "Threads:")
 }
 
-/// The descriptors that a process has open.
+/// Number of open file descriptors of a process.
 ///
 /// # Panics
-/// Where there is no such process.
+/// Panics if there is no such process.
 #[must_use]
 pub fn descriptor_count(process: u32) -> u64 {
     let open = fs::read_dir(format!("/proc/{process}/fd"));
     open.expect("a process").count() as u64
 }
 
-/// The number in a line of `/proc/PID/status`.
+/// Number in a line of `/proc/PID/status`.
 fn status_of(process: u32, name: &str) -> u64 {
     let text = fs::read_to_string(format!("/proc/{process}/status")).expect("a process");
     let line = text.lines().find_map(|line| line.strip_prefix(name));

@@ -8,27 +8,27 @@ use std::time::Duration;
 const WORKERS: u16 = 2;
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// What may differ.
+/// Options of the deployment.
 #[derive(Clone, Debug)]
 pub struct ProductionOptions {
-    /// How many Envoys.
+    /// Number of Envoys.
     pub envoys: usize,
-    /// The URL by which control planes reach Redis.
+    /// URL of Redis for control planes.
     pub redis_url: String,
-    /// How Envoys ask Redis.
+    /// Access of Envoys to Redis.
     pub redis: RedisOptions,
-    /// With which attributes Envoys report clicks: `EDGELINK_CLICKS_ATTRIBUTES`.
+    /// Attributes in the click reports of Envoys: `EDGELINK_CLICKS_ATTRIBUTES`.
     pub click_attributes: &'static str,
-    /// The text of another template in place of `envoy/plugin.json`, which says itself what is said of clicks.
+    /// Text of a template in place of `envoy/plugin.json`, which then configures clicks itself.
     pub plugin: Option<String>,
-    /// What was built of control plane and edge, if that is not this checkout's.
+    /// Build of control plane and edge, if it is not this checkout's.
     pub version: Option<Version>,
     /// Further environment variables of control planes.
     pub variables: Vec<(&'static str, String)>,
 }
 
 impl ProductionOptions {
-    /// Two Envoys that ask one Redis directly.
+    /// Two Envoys that query one Redis directly.
     #[must_use]
     pub fn direct(redis: &RedisServer) -> Self {
         Self {
@@ -43,7 +43,7 @@ impl ProductionOptions {
     }
 }
 
-/// All of it but Redis, which belongs to the test.
+/// The whole deployment except Redis, which belongs to the test.
 #[derive(Debug)]
 pub struct Production {
     /// The Envoys.
@@ -55,7 +55,7 @@ pub struct Production {
 }
 
 impl Production {
-    /// Starts it, and returns when every worker has read its snapshot and admits by it.
+    /// Starts it, and returns when every worker has read its snapshot and uses it for admission.
     pub async fn start(options: &ProductionOptions) -> Self {
         let database = MariaDb::start();
         let url = database.database();
@@ -85,7 +85,7 @@ impl Production {
         production
     }
 
-    /// Starts another Envoy, which knows nothing but its snapshot.
+    /// Starts another Envoy, which has only its snapshot.
     pub async fn add_envoy(&mut self, options: &ProductionOptions) {
         let envoy_options = EnvoyOptions {
             workers: WORKERS,
@@ -112,7 +112,7 @@ impl Production {
         self.envoys.push(envoy);
     }
 
-    /// How many edges the Envoys have: workers, or with the native module processes.
+    /// Number of edges in the Envoys: workers, or processes with the native module.
     #[must_use]
     pub fn edges(&self) -> u64 {
         let edges = self
@@ -122,7 +122,7 @@ impl Production {
         edges.sum()
     }
 
-    /// Of all Envoys together, the figure `edgelink.NAME`.
+    /// Sum of `edgelink.NAME` over all Envoys.
     pub async fn figure(&self, name: &str) -> u64 {
         let mut sum = 0;
         for envoy in &self.envoys {
@@ -133,8 +133,8 @@ impl Production {
     }
 }
 
-/// Returns when every worker has read its snapshot and admits by it. A worker connects, and fetches what it starts from, with its
-/// first request; which one gets it is the kernel's choice.
+/// Waits until every worker has read its snapshot and uses it for admission. A worker connects, and fetches its initial
+/// state, with its first request; the kernel chooses which worker gets a request.
 pub async fn await_workers(envoy: &Envoy) {
     let edges = envoy.filter().edges(WORKERS);
     until("every worker has started", LIMIT, async || {

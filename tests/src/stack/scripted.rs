@@ -1,5 +1,5 @@
-//! A control plane that misbehaves on purpose: the edge's peer in tests of faults. A request for several keys is answered when all of
-//! them are, and as the first one that is not answered by a reply.
+//! A control plane that misbehaves on purpose: the edge's peer in tests of faults. A request for several keys is answered
+//! once all of them can be, or like the first one whose script has no reply.
 
 use super::place::{free_port, local};
 use super::{EDGE_TOKEN, until};
@@ -14,19 +14,19 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// How a lookup is answered.
+/// Treatment of a lookup.
 #[derive(Clone, Debug)]
 pub enum Behaviour {
-    /// As a scenario says.
+    /// Answers with a scenario's reply.
     Reply(Reply),
-    /// With these bytes, HTTP or not, and then the connection is closed.
+    /// Sends these bytes, HTTP or not, and closes the connection.
     Bytes(Vec<u8>),
-    /// With these bytes, and then nothing more until the edge closes the connection.
+    /// Sends these bytes, then nothing more until the edge closes the connection.
     BytesThenSilence(Vec<u8>),
 }
 
-/// Where clicks are reported to, and the code of their script: with [`Behaviour::Bytes`] each report is answered with those, and
-/// the connection stays open.
+/// Path of click reports, and the code of their script: with [`Behaviour::Bytes`] each report is answered with these
+/// bytes, and the connection stays open.
 pub const REPORTS: &str = "/edge/v1/clicks";
 
 /// A server on a real socket that answers each code as scripted.
@@ -46,7 +46,7 @@ struct ScriptState {
 #[derive(Debug, Default)]
 struct Script {
     behaviour: Option<Behaviour>,
-    /// What comes before that, once each.
+    /// Behaviours used first, once each.
     first: VecDeque<Behaviour>,
     lookups: usize,
     bodies: Vec<Vec<u8>>,
@@ -54,7 +54,7 @@ struct Script {
 }
 
 impl ScriptedControlPlane {
-    /// Starts one whose answer to every code is absent.
+    /// Starts a control plane whose answer to every code is absent.
     pub async fn start() -> Self {
         let address = local(free_port());
         let listener = TcpListener::bind(address).await.expect("a free port");
@@ -70,13 +70,13 @@ impl ScriptedControlPlane {
         }
     }
 
-    /// Where it listens.
+    /// Listening address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// From now on lookups of `code` are answered like that, also those that hang at the moment.
+    /// Sets the behaviour of lookups of `code` from now on, including the pending ones.
     pub fn script(&self, code: &str, behaviour: Behaviour) {
         let behaviour = Some(behaviour);
         self.shared
@@ -84,37 +84,37 @@ impl ScriptedControlPlane {
         self.shared.changes.send_replace(());
     }
 
-    /// The next lookup of `code` is answered like that; those after it as before.
+    /// Sets the behaviour of the next lookup of `code` only.
     pub fn script_next(&self, code: &str, behaviour: Behaviour) {
         self.shared
             .with(code, |script| script.first.push_back(behaviour));
     }
 
-    /// How many lookups of `code` there were.
+    /// Number of lookups of `code`.
     #[must_use]
     pub fn lookups(&self, code: &str) -> usize {
         self.shared.with(code, |script| script.lookups)
     }
 
-    /// The bodies of these requests.
+    /// Bodies of these requests.
     #[must_use]
     pub fn bodies(&self, code: &str) -> Vec<Vec<u8>> {
         self.shared.with(code, |script| script.bodies.clone())
     }
 
-    /// Request line and headers of these requests, as they came.
+    /// Request line and headers of these requests, unchanged.
     #[must_use]
     pub fn lookup_heads(&self, code: &str) -> Vec<String> {
         self.shared.with(code, |script| script.heads.clone())
     }
 
-    /// The same of those that report clicks.
+    /// Request line and headers of the click reports.
     #[must_use]
     pub fn report_heads(&self) -> Vec<String> {
         self.shared.with(REPORTS, |script| script.heads.clone())
     }
 
-    /// Returns when there were at least `count`.
+    /// Waits until there were at least `count` lookups.
     pub async fn await_lookups(&self, code: &str, count: usize) {
         let what = format!("{count} lookups of {code}");
         until(&what, Duration::from_secs(10), async || {
@@ -144,7 +144,7 @@ impl ScriptState {
         });
     }
 
-    /// The answer to a request; or how it is answered instead, which ends the connection. A reply in its place means no answer.
+    /// Bytes of the response to a request; or a behaviour that ends the connection. A reply as error means no response.
     async fn answer(&self, head: &str, body: &[u8]) -> Result<Vec<u8>, Behaviour> {
         let path = path_of(head).unwrap_or_default();
         if path.starts_with(REPORTS) {
@@ -173,7 +173,7 @@ impl ScriptState {
         answer.map(|(status, content_type, body)| http_bytes(status, content_type, &body))
     }
 
-    /// The same for a request for several keys.
+    /// Response to a request for several keys.
     async fn answer_lines(&self, head: &str, body: &[u8]) -> Result<Vec<u8>, Behaviour> {
         let lines = std::str::from_utf8(body).expect("lines").lines();
         let requests = lines.map(|line| script_of(&format!("{}/{line}", link_batch::PATH)));
@@ -191,7 +191,7 @@ impl ScriptState {
         Ok(http_bytes(200, Some(link_batch::MEDIA_TYPE), &answers))
     }
 
-    /// What is said of `code` to a client that is known, once it is not to hang.
+    /// Reply for `code` to an authorized client, once it no longer hangs.
     async fn reply(&self, code: &str, head: &str) -> Result<Reply, Behaviour> {
         match self.behaviour(code).await {
             _ if !is_authorized(head) => Err(Behaviour::Bytes(http_bytes(401, None, b""))),
@@ -200,7 +200,7 @@ impl ScriptState {
         }
     }
 
-    /// What to do about `code`, once it is not to hang.
+    /// Behaviour for `code`, once it no longer hangs.
     async fn behaviour(&self, code: &str) -> Behaviour {
         let mut changes = self.changes.subscribe();
         loop {
@@ -211,7 +211,7 @@ impl ScriptState {
             });
             match behaviour.unwrap_or(Behaviour::Reply(Reply::Absent { rev: 0 })) {
                 Behaviour::Reply(Reply::Hang) => {
-                    let _ = changes.changed().await; // the sender lives as long as we do
+                    let _ = changes.changed().await; // the sender lives as long as `self`
                 }
                 other => return other,
             }
@@ -223,12 +223,12 @@ async fn accept(listener: TcpListener, shared: Arc<ScriptState>) {
     while let Ok((stream, _)) = listener.accept().await {
         let shared = Arc::clone(&shared);
         tokio::spawn(async move {
-            let _ = serve(stream, &shared).await; // an edge that closes the connection is no error
+            let _ = serve(stream, &shared).await; // an edge may close the connection
         });
     }
 }
 
-/// Answers requests until one of them is answered by closing the connection.
+/// Answers requests until a behaviour closes the connection.
 async fn serve(stream: TcpStream, shared: &ScriptState) -> io::Result<()> {
     let mut stream = BufReader::new(stream);
     while let Some(head) = read_head(&mut stream).await? {
@@ -246,7 +246,7 @@ async fn serve(stream: TcpStream, shared: &ScriptState) -> io::Result<()> {
     Ok(())
 }
 
-/// Request line and headers; `None` at the end of the connection.
+/// Reads request line and headers; `None` at the end of the connection.
 async fn read_head(stream: &mut BufReader<TcpStream>) -> io::Result<Option<String>> {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
@@ -257,7 +257,7 @@ async fn read_head(stream: &mut BufReader<TcpStream>) -> io::Result<Option<Strin
     Ok(Some(head))
 }
 
-/// The body of a request; empty without a length.
+/// Reads the body of a request; empty without a length.
 async fn read_body(stream: &mut BufReader<TcpStream>, head: &str) -> io::Result<Vec<u8>> {
     let lines = head.to_ascii_lowercase();
     let length = lines

@@ -1,26 +1,26 @@
-//! Envoy's own figures, from its admin interface.
+//! Envoy's own stats, from its admin interface.
 
 use std::collections::BTreeMap;
 
-/// What the names of the filter's figures begin with: in a Wasm module, and in a native one.
+/// Prefixes of the filter's stats: of a Wasm module, and of a native one.
 const PREFIXES: [&str; 2] = ["wasmcustom.edgelink.", "dynamicmodulescustom.edgelink."];
-/// What the names of its labels begin with, which the names of a native module's figures have in them.
+/// Prefix of its label names, which are part of the names of a native module's stats.
 const LABEL: &str = "edgelink_";
 
-/// Counters and gauges by name, as they were at one moment. Those of the filter are `edgelink.requests.lru.redirect` and the like,
-/// whatever the filter is.
+/// Counters and gauges by name, as of one moment. Stats of the filter are named like `edgelink.requests.lru.redirect`,
+/// for both kinds of filter.
 #[derive(Clone, Debug, Default)]
 pub struct Stats {
     values: BTreeMap<String, u64>,
 }
 
 impl Stats {
-    /// Of `/stats`, the figures of the filter: a regular expression.
+    /// Regular expression that selects the filter's stats in `/stats`.
     pub const OF_FILTER: &str = "custom.edgelink";
-    /// Of `/stats`, what [`Self::crashes`] needs.
+    /// Regular expression that selects the input of [`Self::crashes`] in `/stats`.
     pub(crate) const OF_CRASHES: &str = "vm_reload|edgelink.panics";
 
-    /// Reads the text of `/stats`; histograms are left out.
+    /// Parses the text of `/stats`; histograms are left out.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         let values = text.lines().filter_map(|line| {
@@ -32,34 +32,34 @@ impl Stats {
         }
     }
 
-    /// The figure of that name; 0 where Envoy has none, which is how Envoy sees a counter that was never used.
+    /// Value of that name; 0 if Envoy has none, as for a counter that was never used.
     #[must_use]
     pub fn get(&self, name: &str) -> u64 {
         self.values.get(name).copied().unwrap_or(0)
     }
 
-    /// How often the filter of a worker has begun again: VMs that were replaced after a trap, failed attempts included, and panics of a
+    /// Number of restarts of the filter in a worker: VMs replaced after a trap, failed attempts included, and panics of a
     /// native module.
     #[must_use]
     pub fn crashes(&self) -> u64 {
         self.sum_of("wasm.edgelink.vm_reload") + self.sum_of("edgelink.panics")
     }
 
-    /// The requests that the filter answered from that tier, named as in `x-edgelink-tier`.
+    /// Requests that the filter answered from that tier, named as in `x-edgelink-tier`.
     #[must_use]
     pub fn answered_from(&self, tier: &str) -> u64 {
         let tier = tier.replace('-', "_");
         self.sum_of(&format!("edgelink.requests.{tier}."))
     }
 
-    /// The sum of all figures whose names have `part` in them.
+    /// Sum of all values whose names contain `part`.
     #[must_use]
     pub fn sum_matching(&self, part: &str) -> u64 {
         let values = self.values.iter().filter(|(name, _)| name.contains(part));
         values.map(|(_, value)| value).sum()
     }
 
-    /// The sum of all figures whose names start like that.
+    /// Sum of all values whose names have that prefix.
     #[must_use]
     pub fn sum_of(&self, prefix: &str) -> u64 {
         let from = self.values.range(prefix.to_owned()..);
@@ -69,7 +69,7 @@ impl Stats {
     }
 }
 
-/// A name without what depends on what the filter is.
+/// Name without the parts that depend on the kind of the filter.
 fn plain(name: &str) -> String {
     let Some(own) = PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix)) else {
         return name.to_owned();

@@ -1,7 +1,7 @@
-//! Makes of the console's module for the browser the files that pages load: `edgelink-console-glue MODULE FOLDER`.
+//! Generates the files that pages load from the console's WebAssembly module: `edgelink-console-glue MODULE FOLDER`.
 //!
-//! It is what the program `wasm-bindgen` does, built from this workspace's lock file, so that nothing has to be installed and
-//! both halves of wasm-bindgen are of one version.
+//! It replaces the program `wasm-bindgen`, and is built from this workspace's lock file, so that nothing has to be installed and
+//! both halves of wasm-bindgen have the same version.
 
 use std::error::Error;
 use std::path::PathBuf;

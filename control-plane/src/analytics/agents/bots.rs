@@ -2,10 +2,10 @@
 
 use regex::{RegexSet, RegexSetBuilder};
 
-/// How much memory the compiled expressions may take, in bytes: more than these few need.
+/// Most bytes that the compiled expressions may take: more than they need.
 const MAX_COMPILED: usize = 64 << 20;
 
-/// Expressions, one of which a bot's user agent matches.
+/// Expressions that match the user agents of bots.
 pub(super) struct BotList(RegexSet);
 
 impl BotList {
@@ -19,7 +19,7 @@ impl BotList {
         set.ok().map(Self)
     }
 
-    /// Whether a user agent is that of a bot.
+    /// True if the user agent is a bot's.
     pub(super) fn has(&self, user_agent: &str) -> bool {
         self.0.is_match(user_agent)
     }

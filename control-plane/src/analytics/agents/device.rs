@@ -162,7 +162,7 @@ fn is_tablet(os: &str, name: &str, brand: &str, user_agent: &str) -> bool {
         "Kobo",
         "Tablet",
     ];
-    // Browsers of Android say `Mobile` on phones, and only there.
+    // Android browsers send `Mobile` on phones only.
     let is_android_browser = os == "Android" && user_agent.starts_with("Mozilla/");
     let is_pc = user_agent.contains("Tablet PC");
     os == "BlackBerry Tablet OS"

@@ -16,7 +16,7 @@ const UTM_COLUMNS: [&str; 5] = [
 
 const HOUR_SECONDS: u32 = 3600;
 
-/// Clicks, each with the first of as many numbers as it stands for. Their order is that of the columns in the table.
+/// Encodes rows of clicks, each with the first of its numbers, in the column order of the table.
 pub(super) fn clicks(chunk: &Chunk, rows: &[(usize, u64)], dialect: Dialect) -> Vec<u8> {
     let mut block = NativeBlock::new(COLUMNS, rows.len(), dialect == Dialect::Modern);
     let columns = &chunk.clicks;
@@ -92,7 +92,7 @@ pub(super) fn clicks(chunk: &Chunk, rows: &[(usize, u64)], dialect: Dialect) -> 
     block.finish()
 }
 
-/// How many clicks of each domain have each value, for the table `value_hours`; `None` if there are no clicks.
+/// Encodes clicks by domain and value, for the table `value_hours`; `None` if there are no clicks.
 pub(super) fn values(chunk: &Chunk) -> Option<Vec<u8>> {
     let values = domain_values(chunk);
     if values.is_empty() {

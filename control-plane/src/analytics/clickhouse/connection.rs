@@ -1,5 +1,4 @@
-//! The connection to ClickHouse: what is asked has a limit in time, and a server that does not answer is left alone
-//! for a while.
+//! The connection to ClickHouse: queries have a time limit, and a circuit breaker spares a server that does not answer.
 
 use super::super::engine::EngineError;
 use super::schema::{Dialect, FORMER_VIEWS, TABLES, Table};
@@ -15,50 +14,50 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep, timeout};
 
-/// How long the circuit breaker is open after a server did not answer.
+/// Milliseconds for which the circuit breaker is open after a server did not answer.
 const OPEN_MILLIS: u64 = 1_000;
 
 /// The longest statement in bytes: that of 10,000 links takes 210 kB, twice.
 const MAX_STATEMENT: &str = "1048576";
 
-/// How long it is remembered which days are added up: what they are made of stays longer.
+/// Time for which [`Built`] is cached: the sources of rollups are kept longer.
 const KNOWN: Duration = Duration::from_secs(30);
 
-/// How long to wait between two looks at what the server does.
+/// Interval between polls of the server's processes.
 pub(super) const PAUSE: Duration = Duration::from_millis(20);
 
-/// A client, which makes the tables before it is used first, and again where they are gone.
+/// A client that creates the tables on first use, and again if they are gone.
 pub(super) struct Connection {
     client: Client,
     settings: AnalyticsConfig,
-    /// What the server understands, once the tables are there.
+    /// The server's dialect, once the tables exist.
     dialect: Mutex<Option<Dialect>>,
-    /// Whether the server has said that a table or the database is missing.
+    /// Set when the server reports that a table or the database is missing.
     is_empty: AtomicBool,
     start: Instant,
     breaker: StdMutex<CircuitBreaker>,
-    /// What is added up, and when that was so.
+    /// Rolled-up days and months, and the time of reading them.
     built: StdMutex<Option<(Built, Instant)>>,
 }
 
-/// What is added up once it is over, in days (unix time / 86400).
+/// Rolled-up days and months, in days (unix time / 86400).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Built {
-    /// The first day that is not added up; 0 if none is.
+    /// The first day that is not rolled up; 0 if none is.
     pub(super) until: u64,
-    /// The first days of months that have rows: they are added up if all their days are.
+    /// First days of months that have rows: a month is rolled up if all its days are.
     pub(super) months: Arc<[u64]>,
 }
 
 impl Connection {
-    /// A connection that is made when it is needed.
+    /// Creates a connection that connects on first use.
     pub(super) fn new(settings: &AnalyticsConfig) -> Self {
         let url = settings.clickhouse_url.as_ref();
         let mut client = Client::default()
             .with_url(url.map_or("", |url| url.expose()))
             .with_user(&settings.clickhouse_user)
             .with_setting("max_query_size", MAX_STATEMENT)
-            // Formats that name their columns are not known to old servers.
+            // Old servers do not know formats that name their columns.
             .with_validation(false);
         if let Some(file) = &settings.clickhouse_password_file {
             client = client.with_password(file.text().trim_end_matches(['\r', '\n']));
@@ -74,7 +73,7 @@ impl Connection {
         }
     }
 
-    /// The client of the database, whose tables are there, and what the server understands.
+    /// Returns the client, once the tables exist, and the dialect of the server.
     ///
     /// # Errors
     /// The server does not answer, refuses the user, or has other tables of these names.
@@ -96,13 +95,13 @@ impl Connection {
         self.client.clone().with_database(database)
     }
 
-    /// The version of the server, as it says it. Nothing is made.
+    /// Returns the version that the server reports, without creating anything.
     pub(super) async fn version(&self) -> Result<String, EngineError> {
         let version = self.client.query("SELECT version()").fetch_one();
         self.call(version).await
     }
 
-    /// Makes database, tables and views where they are missing.
+    /// Creates missing database, tables and views.
     async fn prepare(&self) -> Result<Dialect, EngineError> {
         let version = self.version().await?;
         let dialect = Dialect::of_version(&version).ok_or_else(|| {
@@ -133,11 +132,11 @@ impl Connection {
                 self.bring_up_to_date(&client, table).await?;
             }
         }
-        tracing::info!(version, "ClickHouse has the tables of analytics");
+        tracing::info!(version, "ClickHouse tables are up to date");
         Ok(dialect)
     }
 
-    /// Notices that there is another table of that name.
+    /// Refuses a foreign table of that name.
     async fn check(&self, client: &Client, table: &Table) -> Result<(), EngineError> {
         let columns: Vec<&str> = table.columns().into_iter().map(|(name, _)| name).collect();
         let probe = format!(
@@ -154,7 +153,7 @@ impl Connection {
         })
     }
 
-    /// Has rows go as the settings say, and inserts be known, where the table was made with other settings or by an earlier version.
+    /// Updates TTL and deduplication of a table that was created with other settings or by an earlier version.
     async fn bring_up_to_date(&self, client: &Client, table: &Table) -> Result<(), EngineError> {
         let made = client
             .query("SELECT create_table_query FROM system.tables WHERE database = currentDatabase() AND name = ?")
@@ -175,24 +174,24 @@ impl Connection {
         }
     }
 
-    /// All rows that a statement answers.
+    /// Returns all rows of a query.
     pub(super) async fn all<T: RowOwned + RowRead>(&self, sql: Sql) -> Result<Vec<T>, EngineError> {
         let (client, dialect) = self.ready().await?;
         self.call(sql.query(&client, dialect).fetch_all()).await
     }
 
-    /// The one row that a statement answers.
+    /// Returns the one row of a query.
     pub(super) async fn one<T: RowOwned + RowRead>(&self, sql: Sql) -> Result<T, EngineError> {
         let (client, dialect) = self.ready().await?;
         self.call(sql.query(&client, dialect).fetch_one()).await
     }
 
-    /// Executes a query that answers no rows.
+    /// Executes a statement that returns no rows.
     pub(super) async fn execute(&self, query: Query) -> Result<(), EngineError> {
         self.call(query.execute()).await
     }
 
-    /// Waits for an answer, for as long as a query may take.
+    /// Awaits an answer within the time limit of queries.
     pub(super) async fn call<T>(
         &self,
         answer: impl Future<Output = Result<T, Error>>,
@@ -201,7 +200,7 @@ impl Connection {
             .await
     }
 
-    /// Waits for an answer.
+    /// Awaits an answer within a time limit.
     pub(super) async fn call_within<T>(
         &self,
         limit: Duration,
@@ -232,7 +231,7 @@ impl Connection {
         ask(&mut breaker, now)
     }
 
-    /// What is added up, as it was a moment ago.
+    /// Returns the rolled-up days and months, cached for [`KNOWN`].
     pub(super) async fn built(&self) -> Result<Built, EngineError> {
         let built = self.built.lock();
         let built = built.unwrap_or_else(PoisonError::into_inner).clone();
@@ -254,17 +253,17 @@ impl Connection {
         Ok(built)
     }
 
-    /// Has it looked up again what is added up.
+    /// Drops the cached [`Built`].
     pub(super) fn forget_built(&self) {
         *self.built.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// The name of statements that add up days and months: one of them runs at a time.
+    /// The query id of rollup statements: one of them runs at a time.
     pub(super) fn fill_name(&self) -> String {
         format!("{}-fill", self.settings.clickhouse_database)
     }
 
-    /// Waits until the server does not work any more on a statement of that name, which was perhaps given up.
+    /// Waits until the server has ended the statement of that name, which may have been abandoned.
     pub(super) async fn await_end(&self, name: &str) -> Result<(), EngineError> {
         let (client, _) = self.ready().await?;
         let running = || {
@@ -287,17 +286,17 @@ impl Connection {
     }
 }
 
-/// Whether the server says that it has no such table, or no such database, as one does that was put in the place of another.
+/// True if the server reports a missing table or database, as a replaced server does.
 fn is_missing(error: &Error) -> bool {
     const UNKNOWN: [&str; 4] = ["Code: 60.", "Code: 60,", "Code: 81.", "Code: 81,"];
     let text = error.to_string();
     UNKNOWN.iter().any(|code| text.contains(code))
 }
 
-/// The longest text of the server that an error has, in bytes.
+/// Most bytes of the server's message that an error quotes.
 const MAX_REASON_LENGTH: usize = 500;
 
-/// What failed, with what is at the bottom of it.
+/// Describes an error with its root cause.
 fn describe(error: &Error) -> String {
     let mut text = error.to_string();
     let mut cause: &dyn std::error::Error = error;

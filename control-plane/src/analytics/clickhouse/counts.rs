@@ -1,5 +1,5 @@
-//! Counts, series and breakdowns, as [`super::spans`] says by which tables; the values among the clicks of links by the clicks
-//! themselves for days that are not added up.
+//! Counts, series and breakdowns, from the tables that [`super::spans`] selects; values among the clicks of links from the clicks
+//! themselves on days that are not rolled up.
 
 use super::super::engine::{AnalyticsQuery, Breakdown, EngineError, Numbers, Slot, Visitors};
 use super::connection::Connection;
@@ -12,10 +12,10 @@ use std::collections::HashMap;
 
 const DAY: u64 = 86_400;
 
-/// Links beyond those asked for that are looked at: of as many with equally many clicks, the first by name are chosen.
+/// Links that are read beyond those asked for: among links with equally many clicks, the first by name are chosen.
 const TIED_LINKS: usize = 1_000;
 
-/// The clicks that count, of columns `clicks` and `bots`.
+/// Expression of the clicks that count, from the columns `clicks` and `bots`.
 fn counting(bots: Bots) -> &'static str {
     match bots {
         Bots::Included => "sum(clicks)",
@@ -38,7 +38,7 @@ fn by_slot(query: &AnalyticsQuery, spans: &Spans) -> Sql {
     spans.rows("clicks, bots, visitors", &condition)
 }
 
-/// How many clicks there were.
+/// Counts clicks and visitors.
 pub(super) async fn count(
     connection: &Connection,
     query: &AnalyticsQuery,
@@ -68,11 +68,11 @@ fn numbers(query: &AnalyticsQuery, clicks: u64, visitors: u64) -> Numbers {
     Numbers { clicks, visitors }
 }
 
-/// Part of an interval, clicks and visitors.
+/// Number of the slot, clicks and visitors.
 type OfPart = (u64, u64, u64);
 
-/// The clicks of the interval and of each part of it. Visitors are counted by the day: of a day within which a part begins the
-/// sketches of its parts are merged.
+/// Counts the clicks of the interval and of each slot. Visitors are counted by day: if a slot begins within a day, the sketches of
+/// that day's parts are merged.
 pub(super) async fn series(
     connection: &Connection,
     query: &AnalyticsQuery,
@@ -107,7 +107,7 @@ pub(super) async fn series(
         all.visitors += numbers(query, 0, seen).visitors;
         for (part, clicks, seen) in parts {
             all.clicks += clicks;
-            // What began before the first slot belongs to it.
+            // Rows that begin before the first slot belong to it.
             let place = usize::try_from(part).unwrap_or(0).saturating_sub(1);
             if let Some(slot) = series.get_mut(place) {
                 slot.numbers.clicks += clicks;
@@ -118,7 +118,7 @@ pub(super) async fn series(
     Ok((all, series))
 }
 
-/// How many clicks there were, and how many by the values of an attribute.
+/// Counts clicks, in total and by the values of an attribute.
 pub(super) async fn breakdown(
     connection: &Connection,
     query: &AnalyticsQuery,
@@ -129,7 +129,7 @@ pub(super) async fn breakdown(
     if by == Attribute::Tag {
         return Ok((clicks, found.first(limit)));
     }
-    // Clicks without a value are as many as the others leave over; but tags, of which a click has several, have a row without.
+    // Clicks without a value are the remainder. Tags, of which a click may have several, have a row for it.
     let without = clicks.saturating_sub(found.clicks);
     found.clicks += without;
     if by != Attribute::Link && without > 0 {
@@ -138,8 +138,8 @@ pub(super) async fn breakdown(
     Ok((found.clicks, found.first(limit)))
 }
 
-/// How many clicks there were, and those by the values of an attribute, without clicks that have none. The number is read first:
-/// clicks that come in meanwhile would seem to have no value.
+/// Counts clicks in total, and by the values of an attribute without those that have none. The total is read first: otherwise
+/// clicks that arrive in between would seem to have no value.
 async fn values(
     connection: &Connection,
     query: &AnalyticsQuery,
@@ -149,7 +149,7 @@ async fn values(
     let is_of_all = matches!(by, Attribute::Link | Attribute::Domain);
     let rows = match &query.scope {
         Scope::Links(links) if is_of_all => {
-            // No click is without one, and the same rows say how many there are.
+            // Every click has a value, so these rows give the total as well.
             let rows = of_links(connection, query, links, by).await?;
             let found: OfTop = connection.one(top(query.bots, rows, limit)).await?;
             return Ok((found.1, found.into()));
@@ -165,7 +165,7 @@ async fn values(
     let all = spans.rows("clicks, bots", &Sql::default().scope(&query.scope));
     let none = "arraySlice(groupArray(('', toUInt64(0))), 1, 0)";
     let count = counting(query.bots);
-    // Servers read both at the same time.
+    // The server reads both in parallel.
     let sql = Sql::new(&format!(
         "SELECT values, counted FROM (SELECT toUInt8(0) AS place, {none} AS values, {count} AS counted FROM "
     ))
@@ -179,7 +179,7 @@ async fn values(
     Ok((clicks, found.into()))
 }
 
-/// The row of [`top`].
+/// A row of [`top`].
 type OfTop = (Breakdown, u64);
 
 /// The values with the most clicks, and the clicks of all values.
@@ -196,7 +196,7 @@ impl From<OfTop> for Top {
 }
 
 impl Top {
-    /// The first `limit` of the values, and what all others leave over.
+    /// The first `limit` values, and the remainder of all others.
     fn first(self, limit: usize) -> Breakdown {
         let Self { mut values, clicks } = self;
         values.sort_by(|(a, of_a), (b, of_b)| of_b.cmp(of_a).then_with(|| a.cmp(b)));
@@ -209,7 +209,7 @@ impl Top {
     }
 }
 
-/// By the rows of each link of a tenant or domain, of which only those with most clicks are given names.
+/// Breaks clicks of a tenant or domain down by link; only the links with most clicks are resolved to names.
 async fn by_link(
     connection: &Connection,
     query: &AnalyticsQuery,
@@ -239,7 +239,7 @@ async fn by_link(
     Ok(Top { values, clicks })
 }
 
-/// The rows of each value among the clicks of a domain: columns `value`, `clicks` and `bots`.
+/// Rows by value among the clicks of domains: columns `value`, `clicks` and `bots`.
 async fn of_domains(
     connection: &Connection,
     query: &AnalyticsQuery,
@@ -253,7 +253,7 @@ async fn of_domains(
     Ok(spans.rows("value, clicks, bots", &condition))
 }
 
-/// The same among the clicks of links: by what the rows of links say, by values that are added up, and for what is left by the clicks
+/// Rows by value among the clicks of links: from the rows of links, from rolled-up values, and for the remainder from the clicks
 /// themselves.
 async fn of_links(
     connection: &Connection,
@@ -276,7 +276,7 @@ async fn of_links(
         .number(by as u8)
         .text(" AND ")
         .sql(condition.clone());
-    // Equal values are added up before they become texts, which takes half of the time.
+    // Grouping equal values before they become texts halves the time.
     Ok(Sql::new("(")
         .sql(spans.dates("value, clicks, bots", &of_attribute))
         .text(" UNION ALL SELECT toUInt64(0) AS slot, value, clicks, bots FROM (SELECT toString(kept) AS value, clicks, bots FROM (SELECT ")
@@ -288,8 +288,8 @@ async fn of_links(
         .text(&format!(" GROUP BY kept)){with})")))
 }
 
-/// The values with the most clicks of rows with the columns `value`, `clicks` and `bots`, which are read once, and the clicks of all:
-/// columns `values` and `counted`.
+/// Selects the values with most clicks from rows with the columns `value`, `clicks` and `bots`, which are read once, and the clicks
+/// of all: columns `values` and `counted`.
 fn top(bots: Bots, rows: Sql, limit: usize) -> Sql {
     let count = counting(bots);
     let most = "arraySort(one -> (-toInt64(one.2), one.1), groupArray((value, of_value)))";

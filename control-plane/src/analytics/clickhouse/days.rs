@@ -1,6 +1,6 @@
-//! Days are added up once they are over, where no view does so as rows come in, and with the last day of a month its days.
+//! Rollups of completed days, where no view does so as rows arrive, and of months along with their last day.
 //!
-//! `built_days` has the days that are done. A day is done again from its beginning if that came to no end.
+//! `built_days` lists the days that are done. A day that was interrupted is redone from its beginning.
 
 use super::super::engine::EngineError;
 use super::super::interval::first_of_month;
@@ -14,12 +14,12 @@ const DAY: u64 = 86_400;
 
 const HOUR: u64 = 3_600;
 
-/// The longest that a statement takes which adds up a day or a month.
+/// Time limit of a statement that rolls up a day or a month.
 const LIMIT: Duration = Duration::from_secs(3_600);
 
-/// Adds the next day up if it is over; whether it was. All clicks before `settled` (unix seconds) are written.
+/// Rolls up the next day if it is complete, and returns whether it was. All clicks before `settled` (unix seconds) are written.
 pub(super) async fn build(connection: &Connection, settled: u64) -> Result<bool, EngineError> {
-    // Another replica may have added up days a moment ago.
+    // Another replica may have rolled up days just now.
     connection.forget_built();
     let Some(day) = next(connection).await? else {
         return Ok(false);
@@ -49,7 +49,7 @@ pub(super) async fn build(connection: &Connection, settled: u64) -> Result<bool,
     Ok(true)
 }
 
-/// The day to add up next; `None` if there are no clicks.
+/// The next day to roll up; `None` if there are no clicks.
 async fn next(connection: &Connection) -> Result<Option<u64>, EngineError> {
     let Built { until, .. } = connection.built().await?;
     if until > 0 {

@@ -1,12 +1,12 @@
-//! Blocks in ClickHouse's format Native: columns, each of a name, a type and its values
+//! Blocks in ClickHouse's Native format: columns, each with a name, a type and its values
 //! (<https://clickhouse.com/docs/interfaces/formats/Native>).
 
 use edgelink_wire::varint;
 
-/// The version of what is said of a column of type LowCardinality before its values.
+/// Version of the serialization prefix of a LowCardinality column.
 const DICTIONARIES: u64 = 1;
 
-/// Says of indexes that their words stand before them.
+/// Flags of indexes that follow their own dictionary.
 const OWN_WORDS: u64 = 1 << 9 | 1 << 10;
 
 /// Not seen yet.
@@ -17,12 +17,12 @@ pub(super) struct NativeBlock {
     bytes: Vec<u8>,
     rows: usize,
     has_words: bool,
-    /// By the number of a word, its place among those of a column.
+    /// By the number of a word, its index in the dictionary of the current column.
     places: Vec<u32>,
 }
 
 impl NativeBlock {
-    /// A block of so many columns, which are to be written. Words are sent once for each column where the server takes that.
+    /// Starts a block of so many columns. Each word is sent once per column if the server supports that.
     pub(super) fn new(columns: usize, rows: usize, has_words: bool) -> Self {
         let mut bytes = Vec::new();
         varint::write(columns as u64, &mut bytes);
@@ -85,7 +85,7 @@ impl NativeBlock {
         self.bytes.append(&mut texts);
     }
 
-    /// Texts by their numbers, of which there are few different ones.
+    /// Adds a column of texts by their numbers, with few distinct values.
     pub(super) fn words<'a>(
         &mut self,
         name: &str,

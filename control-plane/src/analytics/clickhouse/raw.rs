@@ -16,10 +16,10 @@ const HOUR: u64 = 3_600;
 
 const DAY: u64 = 86_400;
 
-/// How much longer the part of the interval is that is looked at next, where one before had too few clicks.
+/// Growth factor of the part of the interval that is read next if the one before had too few clicks.
 const GROWTH: u64 = 64;
 
-/// Single clicks. First only their places are read.
+/// Returns single clicks. Only their positions are read at first.
 pub(super) async fn raw(
     connection: &Connection,
     query: &RawQuery,
@@ -43,7 +43,7 @@ pub(super) async fn raw(
     }
 }
 
-/// The same of clicks that are kept: they go by whole days, a day late.
+/// Restricts the query to clicks within retention: they are dropped by whole days, a day late.
 fn kept(connection: &Connection, query: &RawQuery) -> RawQuery {
     RawQuery {
         from: query.from.max(since(connection.settings().raw_days)),
@@ -51,8 +51,8 @@ fn kept(connection: &Connection, query: &RawQuery) -> RawQuery {
     }
 }
 
-/// The newest hour of an interval, longer parts that have it too, and at last all of it: the next one is looked at where one has too few
-/// clicks.
+/// The newest hour of an interval, then ever longer parts that include it, and finally all of it: the next one is read if one has too
+/// few clicks.
 fn parts(Range { start, end }: Range<u64>) -> impl Iterator<Item = Range<u64>> {
     let newest = end.min(clock::unix_seconds());
     let lengths = std::iter::successors(Some(HOUR), |length| length.checked_mul(GROWTH));
@@ -61,7 +61,7 @@ fn parts(Range { start, end }: Range<u64>) -> impl Iterator<Item = Range<u64>> {
     inner.chain([start]).map(move |begin| begin..end)
 }
 
-/// The first and the last place of the page: `newest` is itself a click, `oldest` too.
+/// Positions of the newest and the oldest click of the page, both inclusive.
 fn page(places: &[(u32, u64, u64)], query: &RawQuery) -> Option<(RawPlace, RawPlace)> {
     let before = |at: u64| match query.after {
         Some(after) if after.at == at => after.number,
@@ -104,7 +104,7 @@ async fn places(
     connection.all(sql).await
 }
 
-/// The clicks from the newest to the oldest one.
+/// Reads the clicks from `newest` to `oldest`.
 async fn clicks(
     connection: &Connection,
     query: &RawQuery,
@@ -142,14 +142,14 @@ async fn clicks(
     connection.call(read).await
 }
 
-/// How many clicks there are, up to `most`: of links by what is added up, if all hours of the interval are known.
+/// Counts clicks, up to `most`: those of links from rollups, if all hours of the interval are kept.
 pub(super) async fn count(
     connection: &Connection,
     query: &RawQuery,
     most: u64,
 ) -> Result<u64, EngineError> {
     let query = &kept(connection, query);
-    // No click is of the day after tomorrow.
+    // No click is from the day after tomorrow.
     let end = query.to.min((clock::unix_seconds() / DAY + 2) * DAY);
     if query.from >= end {
         return Ok(0);
@@ -158,7 +158,7 @@ pub(super) async fn count(
         && [query.from, end]
             .iter()
             .all(|bound| bound.is_multiple_of(HOUR));
-    // Domains keep the clicks of links whose clicks were deleted.
+    // Rollups of domains still count clicks that were deleted by link.
     if matches!(query.scope, Scope::Links(_)) && !query.orphans && has_hours {
         let summed = AnalyticsQuery {
             scope: query.scope.clone(),

@@ -9,7 +9,7 @@ use edgelink_wire::clicks::events::OrphanKind;
 use serde::Deserialize;
 use std::sync::Arc;
 
-/// How many columns the tables of raw rows have.
+/// Number of columns of the raw tables.
 pub(super) const COLUMNS: usize = 29;
 
 /// A row of `clicks` or `orphans`.
@@ -23,12 +23,12 @@ pub(super) struct RawRow<'a> {
     /// The first of as many numbers as there are clicks.
     pub(super) number: u64,
     pub(super) clicks: u64,
-    /// How many of them are by bots: all, or none.
+    /// Number of them by bots: all, or none.
     pub(super) bots: u64,
     pub(super) domain_id: u32,
     /// The link key, or domain and path.
     pub(super) key: &'a str,
-    /// What an orphan visit asked for; 0 of a click.
+    /// Kind of the orphan visit; 0 for a click.
     pub(super) kind: u8,
     #[serde(borrow)]
     pub(super) tags: Vec<&'a str>,
@@ -53,11 +53,11 @@ pub(super) struct RawRow<'a> {
     pub(super) utm_content: &'a str,
     /// 0 for none.
     pub(super) visitor: u64,
-    /// Whether it counts as a visitor: the token is known, and it is no bot.
+    /// 1 if it counts as a visitor: the token is known, and it is no bot.
     pub(super) is_visitor: u8,
 }
 
-/// Rows of orphan visits in columns. Their order is that of the columns in the table.
+/// Encodes rows of orphan visits in the column order of the table.
 pub(super) fn block(rows: &[RawRow<'_>]) -> Vec<u8> {
     let mut block = NativeBlock::new(COLUMNS, rows.len(), false);
     macro_rules! columns {
@@ -109,12 +109,12 @@ pub(super) fn block(rows: &[RawRow<'_>]) -> Vec<u8> {
     block.finish()
 }
 
-/// The first number of an insert's clicks, by the insert's id.
+/// The first number of the clicks of an insert.
 pub(super) fn first_number(insert_id: u64) -> u64 {
     (insert_id & IDS) * NUMBERS_OF_INSERT
 }
 
-/// Ids of inserts in numbers of clicks, which fit 63 bits.
+/// Mask of an insert's id within numbers of clicks, which fit 63 bits.
 const IDS: u64 = (1 << 35) - 1;
 
 impl<'a> RawRow<'a> {

@@ -1,29 +1,27 @@
 //! The tables and views in ClickHouse.
 //!
-//! `clicks` and `orphans` have what came, row by row. Materialized views add clicks up by the hour: those of links
-//! (`link_hours`), of domains (`domain_hours`) and of the values that attributes have among the clicks of a domain
-//! (`value_hours`), and these by the day; the first two by the minute as well. The values that attributes have among the clicks of a
-//! link are added up once a day is over (`link_value_days`), and what is known of links by the day once a month is (`link_months`,
-//! `link_value_months`): see [`super::days`].
+//! `clicks` and `orphans` hold the raw rows. Materialized views roll clicks up by hour: by link (`link_hours`), by domain
+//! (`domain_hours`), and by domain and attribute value (`value_hours`), and these by day; the first two by minute as well. Clicks by
+//! link and attribute value are rolled up once a day is complete (`link_value_days`), and the days of links once a month is
+//! (`link_months`, `link_value_months`): see [`super::days`].
 
 mod layout;
 
 use crate::config::AnalyticsConfig;
 use crate::counts::Attribute;
 
-/// What ClickHouse understands.
+/// Dialect of a ClickHouse version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dialect {
-    /// Before 24.8, down to the 18.16 of Debian. There is no token that views heed, so that rows are looked for
-    /// before they are written again; no view follows another one, so that days are added up once they are over; and
-    /// partitions that are over are dropped.
+    /// Before 24.8, down to the 18.16 of Debian. Views ignore deduplication tokens, so rows are looked up before they are written
+    /// again; views cannot be chained, so days are rolled up once they are complete; and expired partitions are dropped.
     Classic,
     /// From 24.8 on.
     Modern,
 }
 
 impl Dialect {
-    /// By what `SELECT version()` answers; `None` if that is no version.
+    /// Parses the result of `SELECT version()`; `None` if it is no version.
     pub(super) fn of_version(version: &str) -> Option<Self> {
         let mut parts = version.split('.').map(str::parse::<u32>);
         let (major, minor) = (parts.next()?.ok()?, parts.next()?.ok()?);
@@ -35,7 +33,7 @@ impl Dialect {
     }
 }
 
-/// What is kept, and how long.
+/// Granularity of a table's rows, which determines their retention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kept {
     /// Single clicks, by their column `at`.
@@ -48,12 +46,12 @@ pub(super) enum Kept {
     Days,
     /// Months, by their first day, `month`.
     Months,
-    /// Totals, without an end.
+    /// Totals, kept forever.
     Totals,
 }
 
 impl Kept {
-    /// The days of retention; a month is kept as long as its last day.
+    /// Retention in days; a month is kept as long as its last day.
     pub(super) fn days(self, settings: &AnalyticsConfig) -> Option<u64> {
         match self {
             Self::Raw => Some(settings.raw_days),
@@ -65,7 +63,7 @@ impl Kept {
         }
     }
 
-    /// The column of the time, in the columns of its table and in what it is made from.
+    /// The time column: its name, its type, and its expression in the source.
     fn slot(self) -> (&'static str, &'static str, &'static str) {
         match self {
             Self::Raw => ("at", "DateTime('UTC')", "at"),
@@ -77,7 +75,7 @@ impl Kept {
         }
     }
 
-    /// The condition that a row is one of a day (unix time / 86400), or of its month.
+    /// Condition that selects the rows of a day (unix time / 86400), or of its month.
     pub(super) fn on_day(self, day: u64) -> String {
         match self {
             Self::Months => format!("WHERE month = toStartOfMonth(toDate({day}))"),
@@ -89,29 +87,29 @@ impl Kept {
     }
 }
 
-/// The days of a month at most.
+/// Most days of a month.
 const LONGEST_MONTH: u64 = 31;
 
-/// What a table has rows of.
+/// Content of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Content {
-    /// Clicks, or several of a link about which nothing else is known.
+    /// Clicks; a row without attributes may stand for several of a link.
     Clicks,
     /// Orphan visits.
     Orphans,
-    /// How many clicks links have, and of how many visitors.
+    /// Clicks and visitors by link.
     Links,
-    /// The same of domains.
+    /// Clicks and visitors by domain.
     Domains,
-    /// How many clicks of a domain have a value of an attribute.
+    /// Clicks by domain and attribute value.
     Values,
-    /// How many clicks of a link do.
+    /// Clicks by link and attribute value.
     LinkValues,
-    /// How many clicks links have.
+    /// Total clicks by link.
     LinkTotals,
-    /// A click of each insert that has come to its end, in [`Dialect::Classic`].
+    /// A click of each completed insert, in [`Dialect::Classic`].
     Inserts,
-    /// The days that are added up.
+    /// The days that are rolled up.
     Built,
 }
 
@@ -121,7 +119,7 @@ pub(super) struct Table {
     pub(super) name: &'static str,
     pub(super) content: Content,
     pub(super) kept: Kept,
-    /// The table from which a view fills this one; `None` if it is written itself.
+    /// The table from which a view fills this one; `None` if it is written directly.
     pub(super) source: Option<&'static str>,
 }
 
@@ -139,8 +137,8 @@ const fn table(
     }
 }
 
-/// All tables, each behind the one that fills it. In [`Dialect::Classic`] views on a table fill theirs in the order of their
-/// names, one after another: that of [`NOTED`] is the last one.
+/// All tables, each after the one that fills it. In [`Dialect::Classic`] the views of a table run one after another, in the order
+/// of their names: that of [`NOTED`] is the last one.
 pub(super) const TABLES: [Table; 16] = [
     table("clicks", Content::Clicks, Kept::Raw, None),
     table("orphans", Content::Orphans, Kept::Raw, None),
@@ -205,16 +203,16 @@ pub(super) const TABLES: [Table; 16] = [
     table(NOTED, Content::Inserts, Kept::Raw, Some("clicks")),
 ];
 
-/// The table that notes inserts that have come to their end, in [`Dialect::Classic`].
+/// The table of completed inserts, in [`Dialect::Classic`].
 pub(super) const NOTED: &str = "written_inserts";
 
-/// A text of which there are few different ones.
+/// Type of texts with few distinct values.
 const WORD: &str = "word";
 
-/// Sketches of visitors: 2^14 registers, by which a number is off by 0.8 % as a rule.
+/// Type of visitor sketches: 2^14 registers, a standard error of 0.8 %.
 const SKETCH: &str = "AggregateFunction(uniqCombined(14), UInt64)";
 
-/// The columns of clicks and orphan visits, beside those by which they are sorted: see [`super::rows::RawRow`].
+/// Columns of clicks and orphan visits beside the sorting key: see [`super::rows::RawRow`].
 const RAW: [(&str, &str); 26] = [
     ("number", "UInt64"),
     ("clicks", "UInt64"),
@@ -245,7 +243,7 @@ const RAW: [(&str, &str); 26] = [
 ];
 
 impl Content {
-    /// By what a table of it is sorted, without the time.
+    /// Sorting key, without the time.
     fn keys(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Clicks | Self::Orphans => &[("tenant_id", "UInt32"), ("link_id", "UInt64")],
@@ -262,7 +260,7 @@ impl Content {
                 ("domain_id", "UInt32"),
                 ("value", "String"),
             ],
-            // Of many links one attribute is read.
+            // Queries read one attribute of many links.
             Self::LinkValues => &[
                 ("tenant_id", "UInt32"),
                 ("attribute", "UInt8"),
@@ -275,7 +273,7 @@ impl Content {
         }
     }
 
-    /// The columns beside keys and time.
+    /// Columns beside sorting key and time.
     fn figures(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Clicks | Self::Orphans => &RAW,
@@ -291,7 +289,7 @@ impl Content {
         }
     }
 
-    /// Whether its rows are as they came.
+    /// True for raw rows.
     fn is_raw(self) -> bool {
         matches!(self, Self::Clicks | Self::Orphans)
     }
@@ -312,17 +310,17 @@ impl Table {
         columns
     }
 
-    /// Whether it is there in that dialect; [`NOTED`] is not needed where tokens are.
+    /// True if the table exists in that dialect; [`NOTED`] is not needed with deduplication tokens.
     pub(super) fn is_in(&self, dialect: Dialect) -> bool {
         self.content != Content::Inserts || dialect == Dialect::Classic
     }
 
-    /// Whether it is no table in that dialect, but a view that adds up when it is read.
+    /// True if it is a plain view in that dialect, which aggregates when it is read.
     pub(super) fn is_virtual(&self, dialect: Dialect) -> bool {
         dialect == Dialect::Classic && self.kept == Kept::Totals
     }
 
-    /// Whether it is filled with days or months once they are over, in that dialect.
+    /// True if it is filled with complete days or months in that dialect.
     pub(super) fn is_filled_late(&self, dialect: Dialect) -> bool {
         match (self.content, self.kept) {
             (Content::LinkValues, _) | (_, Kept::Months) => true,
@@ -331,19 +329,19 @@ impl Table {
         }
     }
 
-    /// Whether a view fills it as rows come in, in that dialect.
+    /// True if a view fills it as rows arrive, in that dialect.
     pub(super) fn has_view(&self, dialect: Dialect) -> bool {
         let is_filled =
             self.is_virtual(dialect) || self.is_filled_late(dialect) || self.is_written(dialect);
         self.source.is_some() && !is_filled
     }
 
-    /// Whether it has a source in that dialect, and is written itself nevertheless: its view would take most of the server's time.
+    /// True if it is written directly in that dialect although it has a source: its view would take most of the server's time.
     fn is_written(&self, dialect: Dialect) -> bool {
         dialect == Dialect::Modern && self.content == Content::Values && self.kept == Kept::Hours
     }
 
-    /// Whether it has a row or more for each link, which go with the link's clicks.
+    /// True if it has rows by link, which are deleted with the link's clicks.
     pub(super) fn is_of_links(&self) -> bool {
         matches!(
             self.content,
@@ -351,7 +349,7 @@ impl Table {
         )
     }
 
-    /// The statements that make it.
+    /// The statements that create it.
     pub(super) fn creation(&self, dialect: Dialect, settings: &AnalyticsConfig) -> Vec<String> {
         let name = self.name;
         if self.is_virtual(dialect) {
@@ -370,7 +368,7 @@ impl Table {
         vec![self.create_table(dialect, settings), view]
     }
 
-    /// What fills it with a day (unix time / 86400), or with the month of that day: statements that follow each other.
+    /// The statements, in order, that fill it with a day (unix time / 86400), or with the month of that day.
     pub(super) fn fill(&self, day: u64) -> Vec<String> {
         let columns: Vec<&str> = self.columns().into_iter().map(|(name, _)| name).collect();
         let insert = format!("INSERT INTO {} ({})", self.name, columns.join(", "));
@@ -378,12 +376,12 @@ impl Table {
             Kept::Months => format!("WHERE toStartOfMonth(day) = toStartOfMonth(toDate({day}))"),
             _ => Kept::Hours.on_day(day),
         };
-        // Of rows of links themselves links and domains are known.
+        // Link and domain follow from the rows of links.
         let by_value = |by: &Attribute| !matches!(by, Attribute::Link | Attribute::Domain);
         let attributes = Attribute::ALL.into_iter().filter(by_value);
         let selects: Vec<String> = match (self.content, self.kept) {
             (Content::LinkValues, Kept::Days) => attributes.map(|by| of_link(by, day)).collect(),
-            // All attributes at once would take the memory of all.
+            // All attributes at once would take too much memory.
             (Content::LinkValues, _) => {
                 let of = |by| with(&condition, &format!("attribute = {}", by as u8));
                 attributes.filter_map(|by| self.select(&of(by))).collect()
@@ -394,8 +392,8 @@ impl Table {
         selects.iter().map(statement).collect()
     }
 
-    /// What fills the table from its source, for the rows that meet `condition` (`WHERE ...`, or empty); `None` if it
-    /// is written itself.
+    /// The query that fills the table from its source, for the rows that meet `condition` (`WHERE ...`, or empty); `None` if it is
+    /// written directly.
     pub(super) fn select(&self, condition: &str) -> Option<String> {
         let source = self.source?;
         if self.content == Content::Inserts {
@@ -421,7 +419,7 @@ impl Table {
         };
         let rows = match (self.content, self.kept) {
             (Content::Values, Kept::Hours) => values(condition),
-            // Clicks without a link are of no tenant.
+            // Clicks without a link have no tenant.
             (Content::Links, Kept::Minutes | Kept::Hours) => with(condition, "tenant_id > 0"),
             _ => condition.to_owned(),
         };
@@ -431,20 +429,20 @@ impl Table {
     }
 }
 
-/// The columns of `link_totals` where it adds up when it is read: days that are over, and hours of the others.
+/// The query of `link_totals` where it is a view: complete days, and hours of the others.
 const TOTALS: &str = "SELECT link_id, sum(clicks) AS clicks, sum(bots) AS bots FROM (\
      SELECT link_id, clicks, bots FROM link_days WHERE day <= (SELECT max(day) FROM built_days) \
      UNION ALL \
      SELECT link_id, clicks, bots FROM link_hours WHERE toDate(hour) > (SELECT max(day) FROM built_days)\
      ) GROUP BY link_id";
 
-/// The views that had other tables' names before, in [`Dialect::Classic`].
+/// Query for views of earlier versions, in [`Dialect::Classic`].
 pub(super) const FORMER_VIEWS: &str = "SELECT name FROM system.tables WHERE database = currentDatabase() AND engine = 'View' \
      AND name IN ('link_days', 'domain_days', 'value_days')";
 
-/// The values of an attribute among the clicks of each link on a day.
+/// Query for the clicks of a day by link and value of an attribute.
 fn of_link(by: Attribute, day: u64) -> String {
-    // Clicks without tags have a row, for a click may have several.
+    // Clicks without tags get a row, because a click may have several tags.
     let condition = match by {
         Attribute::Tag => "",
         _ => "WHERE value != ''",
@@ -459,17 +457,17 @@ fn of_link(by: Attribute, day: u64) -> String {
     )
 }
 
-/// How many numbers of clicks an insert has.
+/// Size of the number range of an insert's clicks.
 pub(super) const NUMBERS_OF_INSERT: u64 = 1 << 28;
 
-/// All attributes but the tag, of which a click may have several, and the link, of which the tables of links know.
+/// All attributes except the tag, of which a click may have several, and the link, which has its own tables.
 fn single() -> impl Iterator<Item = Attribute> {
     let all = Attribute::ALL.into_iter();
     all.filter(|by| !matches!(by, Attribute::Tag | Attribute::Link))
 }
 
-/// Multiplies clicks by their attributes. Clicks without a value have no row: there are as many as the others leave
-/// over. Those without tags do, for a click may have several.
+/// Query that multiplies clicks by their attributes. Clicks without a value get no row: they are the remainder. Clicks without tags
+/// do, because a click may have several tags.
 fn values(condition: &str) -> String {
     let tag = Attribute::Tag as u8;
     let names: Vec<String> = single().map(|one| (one as u8).to_string()).collect();
@@ -485,7 +483,7 @@ fn values(condition: &str) -> String {
     )
 }
 
-/// A condition, if there is one, and another one.
+/// Joins a condition, which may be empty, and another one with AND.
 fn with(condition: &str, other: &str) -> String {
     match condition {
         "" => format!("WHERE {other}"),
@@ -493,7 +491,7 @@ fn with(condition: &str, other: &str) -> String {
     }
 }
 
-/// The expression of the value of an attribute, in `clicks`.
+/// Expression of an attribute's value in `clicks`.
 pub(super) const fn value_of(attribute: Attribute) -> &'static str {
     match attribute {
         Attribute::Country => "country",

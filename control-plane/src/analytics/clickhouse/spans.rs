@@ -1,7 +1,7 @@
-//! Which tables answer a question about an interval.
+//! Selection of the tables that answer a query about an interval.
 //!
-//! Whole months (UTC) that are added up are read from the tables of months where these are of links, other whole days from those of
-//! days, and what is left of the interval from those of hours; all of it from those of minutes where it does not begin and end with hours.
+//! Rolled-up whole months (UTC) are read from the tables of months, which exist for links, other whole days from the tables of days, and
+//! the remainder from those of hours; an interval that does not begin and end on the hour is read from those of minutes.
 
 use super::super::engine::{AnalyticsQuery, EngineError};
 use super::super::interval::{first_of_month, nearest_day};
@@ -15,16 +15,16 @@ const HOUR: u64 = 3_600;
 
 const DAY: u64 = 86_400;
 
-/// What tables say, as their names begin.
+/// Family of tables, by the prefix of their names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Clicks and visitors of links.
     Link,
-    /// Clicks by the values of attributes among those of links.
+    /// Clicks by link and attribute value.
     LinkValue,
     /// Clicks and visitors of domains.
     Domain,
-    /// Clicks by the values of attributes among those of domains.
+    /// Clicks by domain and attribute value.
     Value,
 }
 
@@ -38,29 +38,29 @@ impl Kind {
         }
     }
 
-    /// Domains have few rows of a day.
+    /// False for domains, which have few rows a day.
     fn has_months(self) -> bool {
         matches!(self, Self::Link | Self::LinkValue)
     }
 }
 
-/// How an interval is read.
+/// Partition of an interval by the tables that are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Spans {
     kind: Kind,
-    /// Days (unix time / 86400) of months that are read as a whole.
+    /// Whole months that are read as such, in days (unix time / 86400).
     months: Vec<Range<u64>>,
-    /// Other days that are.
+    /// Other whole days that are read as such.
     days: Vec<Range<u64>>,
-    /// The seconds before, between and behind them, at hours, or at minutes.
+    /// Seconds before, between and after them, aligned to hours or minutes.
     pub(super) hours: Vec<Range<u64>>,
-    /// What the rows of these seconds are of.
+    /// Unit of the rows of these seconds.
     unit: &'static str,
 }
 
 impl Spans {
-    /// Whole days as such, before the day `until`, but for the days `split` (ascending). What is not known more closely than by the
-    /// day any more, before the second `since`, begins and ends with the nearest day.
+    /// Takes whole days as such, before the day `until`, except the days `split` (ascending). Before the second `since`, where only days
+    /// are kept, the bounds are rounded to the nearest day.
     fn of(
         kind: Kind,
         Range { start, end }: Range<u64>,
@@ -92,7 +92,7 @@ impl Spans {
         }
     }
 
-    /// All of it by minutes.
+    /// Reads all of it by minute.
     fn of_minutes(kind: Kind, interval: Range<u64>) -> Self {
         Self {
             kind,
@@ -103,8 +103,8 @@ impl Spans {
         }
     }
 
-    /// The same with whole months as such, if the kind has them and they are added up, but for those within which one of the days
-    /// `begins` is.
+    /// Takes whole months as such, if the kind has them and they are rolled up, except those within which one of the days `begins`
+    /// falls.
     fn by_months(mut self, built: &Built, begins: &[u64]) -> Self {
         if !self.kind.has_months() {
             return self;
@@ -133,8 +133,7 @@ impl Spans {
         Self { days, ..self }
     }
 
-    /// What the tables of months and days have in the interval, with these columns behind `slot`, the second in which month or day
-    /// begin.
+    /// Query for the rows of months and days in the interval, with these columns after `slot`, the first second of month or day.
     pub(super) fn dates(&self, columns: &str, condition: &Sql) -> Sql {
         let of = |unit: &str, days: &[Range<u64>]| {
             let from = format!("{}_{unit}s", self.kind.name());
@@ -153,7 +152,7 @@ impl Spans {
         }
     }
 
-    /// What the tables have in the interval, with these columns behind `slot`, the second in which month, day, hour or minute begin.
+    /// Query for all rows in the interval, with these columns after `slot`, the first second of month, day, hour or minute.
     pub(super) fn rows(&self, columns: &str, condition: &Sql) -> Sql {
         let (name, unit) = (self.kind.name(), self.unit);
         let of_hours = format!(
@@ -169,20 +168,20 @@ impl Spans {
     }
 }
 
-/// The first day of the month that follows the one with this first day.
+/// The first day of the next month, by that of the current one.
 fn next_month(first: u64) -> u64 {
     const LONGEST: u64 = 31;
     first_of_month(first + LONGEST)
 }
 
-/// From when on something is known that is kept for so many days.
+/// The first second that is still kept under a retention of so many days.
 pub(super) fn since(days: u64) -> u64 {
     let today = clock::unix_seconds() / DAY;
     (today + 1).saturating_sub(days) * DAY
 }
 
-/// How an interval is read from tables of minutes, of hours, of days and of months. Those days and months are read by what is shorter
-/// within which one of the `slots` begins.
+/// Partitions an interval into minutes, hours, days and months. Days and months within which one of the `slots` begins are read from
+/// the next finer table.
 pub(super) async fn spans(
     connection: &Connection,
     query: &AnalyticsQuery,
@@ -214,7 +213,7 @@ pub(super) async fn spans(
     Ok(spans.by_months(&built, &begins))
 }
 
-/// How the values among the clicks of links are read: by days and months that are added up; [`Spans::hours`] are left.
+/// Partitions an interval for values by link: rolled-up days and months; [`Spans::hours`] are left to the raw clicks.
 pub(super) async fn spans_of_values(
     connection: &Connection,
     query: &AnalyticsQuery,

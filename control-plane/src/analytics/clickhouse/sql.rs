@@ -1,13 +1,13 @@
-//! A statement with the values that are bound in it.
+//! A statement with its bound values.
 
 use super::schema::Dialect;
 use crate::counts::Scope;
 use std::ops::Range;
 
-/// Stands in the text for a list of links, which dialects write differently.
+/// Placeholder for a list of links, which dialects write differently.
 const LIST: char = '\u{1}';
 
-/// A statement, made piece by piece. All values in it are numbers: texts never become part of a statement.
+/// A statement, built piece by piece. All its values are numbers: texts never become part of a statement.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sql {
     text: String,
@@ -55,7 +55,7 @@ impl Sql {
         self
     }
 
-    /// Adds the condition that a row is one of the scope.
+    /// Adds the condition that a row is in the scope.
     pub(super) fn scope(self, scope: &Scope) -> Self {
         match scope {
             Scope::Tenant(tenant_id) => self.text("tenant_id = ").number(*tenant_id),
@@ -71,7 +71,7 @@ impl Sql {
         }
     }
 
-    /// Adds the condition that a row is one of these links; those of no link have the number 0, too.
+    /// Adds the condition that a row belongs to these links; rows without a link have the number 0, too.
     pub(super) fn known_links(self, links: &[u64]) -> Self {
         self.text("tenant_id > 0 AND ").links(links)
     }
@@ -137,8 +137,8 @@ impl Sql {
     }
 }
 
-/// Numbers as `IN` takes them. A text is read in a fraction of the time of as many literals, and a subquery that has them finds rows
-/// in twice the time.
+/// Numbers as the right side of `IN`. A text is parsed in a fraction of the time that literals take, and a subquery would double the
+/// time of the lookup.
 fn list(numbers: &[u64], dialect: Dialect) -> String {
     let numbers: Vec<String> = numbers.iter().map(u64::to_string).collect();
     let numbers = numbers.join(",");

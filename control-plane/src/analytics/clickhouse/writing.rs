@@ -1,9 +1,8 @@
-//! Writing a chunk, once.
+//! Exactly-once writing of a chunk.
 //!
-//! ClickHouse drops an insert whose token it has seen, in the tables that views fill as well. Servers before
-//! [`Dialect::Modern`] cannot: there the rows are looked for first. The view that fills [`NOTED`], behind all others,
-//! says that an insert has come to its end. If its rows are there and it has not, the day is added up
-//! again.
+//! ClickHouse drops an insert whose token it has seen, also in the tables that views fill. Servers before
+//! [`Dialect::Modern`] cannot: there the rows are looked up first. The view that fills [`NOTED`] runs after all others and
+//! marks an insert as completed. If the rows exist without that mark, the day is rolled up again.
 
 use super::super::chunk::Chunk;
 use super::super::engine::EngineError;
@@ -18,10 +17,10 @@ use bytes::Bytes;
 use clickhouse::Client;
 use tokio::time::{Instant, sleep};
 
-/// How many times longer than a query an insert, or a deletion, may take.
+/// Factor on the time limit of queries for inserts and deletions.
 pub(super) const LONGER: u32 = 6;
 
-/// More rows than a chunk ever has, so that an insert is one block.
+/// More rows than any chunk has, so that an insert is one block.
 const ROWS_OF_BLOCK: &str = "16777216";
 
 const DAY: u64 = 86_400;
@@ -48,7 +47,7 @@ pub(super) async fn write(
     let rows = numbered(chunk, insert_id);
     match dialect {
         Dialect::Modern => {
-            // The view that would do so takes most of the server's time. They come first, so that no click seems to be without a value.
+            // A view for it would take most of the server's time. Values come first, so that no click seems to lack one.
             if let Some(block) = aside(|| columns::values(chunk)) {
                 insert("value_hours").send(block).await?;
             }
@@ -76,7 +75,7 @@ pub(super) async fn write(
     }
 }
 
-/// The rows of clicks, each with the first of as many numbers as it stands for.
+/// Rows of clicks, each with the first of its numbers.
 fn numbered(chunk: &Chunk, insert_id: u64) -> Vec<(usize, u64)> {
     let mut next = first_number(insert_id);
     let number = |(row, count): (usize, &u64)| {
@@ -131,8 +130,8 @@ impl Insert<'_> {
         self.connection.call_within(limit * LONGER, send).await
     }
 
-    /// Sends the rows of each day unless they are there, in [`Dialect::Classic`]. What is sent for a day is one part
-    /// of the table, which is there as a whole or not at all.
+    /// Sends the rows of each day unless the table has them, in [`Dialect::Classic`]. The rows of a day become one part of the table,
+    /// which exists as a whole or not at all.
     async fn send_days<T>(
         &self,
         mut rows: Vec<T>,
@@ -157,7 +156,7 @@ impl Insert<'_> {
         Ok(())
     }
 
-    /// Whether a table has a row of this insert on a day, by the numbers of clicks.
+    /// True if a table has a row of this insert on a day, by the numbers of clicks.
     async fn is_there(&self, table: &str, day: u64) -> Result<bool, EngineError> {
         let first = first_number(self.id);
         let sql = Sql::new(&format!("SELECT count() FROM {table} WHERE number >= "))
@@ -170,8 +169,7 @@ impl Insert<'_> {
         Ok(rows > 0)
     }
 
-    /// Adds a day up again, whose clicks are there and were perhaps not added up by all views, and notes that they
-    /// are now.
+    /// Rolls a day up again whose clicks are written but may be missing from some views, and marks the insert as completed.
     async fn complete(&self, day: u64) -> Result<(), EngineError> {
         let (client, dialect) = self.connection.ready().await?;
         let limit = self.connection.settings().clickhouse_timeout_ms * LONGER;
@@ -203,10 +201,10 @@ impl Insert<'_> {
     }
 }
 
-/// Removes a day from a table that is filled again with it.
+/// Removes a day from a table before it is filled again.
 ///
-/// Tables have partitions of several days; and servers of [`Dialect::Classic`] forget that a partition was dropped: parts that were
-/// merged stay on the disk for 8 minutes, and are back if the server is killed meanwhile. What a mutation deletes stays deleted.
+/// Partitions span several days, and servers of [`Dialect::Classic`] may undo dropping one: merged parts stay on disk for 8 minutes,
+/// and return if the server is killed meanwhile. Rows that a mutation deletes stay deleted.
 pub(super) async fn clear(
     connection: &Connection,
     table: &Table,
@@ -222,7 +220,7 @@ pub(super) async fn clear(
     mutate(connection, &client, delete).await
 }
 
-/// Executes a mutation, and returns once it is done.
+/// Executes a mutation and waits until it is done.
 pub(super) async fn mutate(
     connection: &Connection,
     client: &Client,
@@ -250,7 +248,7 @@ pub(super) async fn mutate(
     Ok(())
 }
 
-/// Drops what is older than its retention, in [`Dialect::Classic`]; `now` in unix seconds.
+/// Drops data past its retention, in [`Dialect::Classic`]; `now` in unix seconds.
 pub(super) async fn expire(connection: &Connection, now: u64) -> Result<(), EngineError> {
     let (client, dialect) = connection.ready().await?;
     if dialect == Dialect::Modern {
@@ -267,7 +265,7 @@ pub(super) async fn expire(connection: &Connection, now: u64) -> Result<(), Engi
         };
         let mut first_kept = (now / DAY).saturating_sub(days);
         if table.kept == Kept::Hours {
-            // What is not added up yet stays.
+            // Days that are not rolled up yet stay.
             first_kept = first_kept.min(built);
         }
         let over = format!(

@@ -1,4 +1,4 @@
-//! Counts, series and breakdowns, of rollups.
+//! Counts, series and breakdowns from rollups.
 
 use super::super::engine::{AnalyticsQuery, Breakdown, EngineError, Numbers, Slot};
 use super::super::gathering::domain_scope;
@@ -15,23 +15,23 @@ use tokio::task::spawn_blocking;
 
 const DAY_SECONDS: u64 = 86_400;
 
-/// The most links that a statement asks for.
+/// Most links of a statement.
 const MAX_LINKS: usize = 512;
 
-/// The most rollups of links that a statement reads, by their heads and by their values.
+/// Most rollups of links that a statement reads, by their heads and by their values.
 const HEADS: usize = 50_000;
 const VALUES: usize = 10_000;
 
-/// The same of domains and tenants, which are large.
+/// Most rollups of domains and tenants, which are large, by their heads and by their values.
 const LARGE_HEADS: usize = 256;
 const LARGE_VALUES: usize = 32;
 
-/// The most bytes of rollups that are read between two other things: that takes about a millisecond.
+/// Most bytes of rollups that are decoded without yielding: about a millisecond.
 const AT_ONCE: usize = 1 << 16;
 
-/// Adds rollups up.
+/// An aggregation of rollups.
 pub(super) trait Fold: Send + 'static {
-    /// Adds one, which is of that part of the interval.
+    /// Adds a rollup of that part of the interval.
     fn add(
         &mut self,
         part: &Part,
@@ -44,12 +44,12 @@ pub(super) trait Fold: Send + 'static {
 #[derive(Clone, Copy)]
 pub(super) struct Counting<'a> {
     pub(super) store: &'a Store,
-    /// How many days hours are kept.
+    /// Retention of hours, in days.
     pub(super) hours_days: u64,
 }
 
 impl Counting<'_> {
-    /// All clicks, and those of each part of the interval that `slots` begin.
+    /// Counts all clicks, and those of each slot.
     pub(super) async fn series(
         &self,
         query: &AnalyticsQuery,
@@ -67,13 +67,13 @@ impl Counting<'_> {
         Ok((folded.all.numbers(), sums.map(slot).collect()))
     }
 
-    /// How many clicks there were, without visitors.
+    /// Counts clicks without visitors.
     pub(super) async fn clicks(&self, query: &AnalyticsQuery) -> Result<u64, EngineError> {
         let sums = self.by_scope(query).await?;
         Ok(sums.into_values().fold(0, u64::saturating_add))
     }
 
-    /// Clicks by the values of an attribute.
+    /// Counts clicks by the values of an attribute.
     pub(super) async fn values(
         &self,
         query: &AnalyticsQuery,
@@ -85,7 +85,7 @@ impl Counting<'_> {
         Ok(folded.sums)
     }
 
-    /// Clicks by the number of each scope, such as that of a link.
+    /// Counts clicks by scope id, such as that of a link.
     pub(super) async fn by_scope(
         &self,
         query: &AnalyticsQuery,
@@ -96,7 +96,7 @@ impl Counting<'_> {
             sums: HashMap::new(),
         };
         for part in self.parts(query, &[]).await? {
-            // Rollups that have to be looked into.
+            // Rollups that must be decoded.
             let mut unknown = Vec::new();
             if part.is_whole() {
                 for scopes in scopes.chunks(at_once(&part, HEADS)) {
@@ -131,7 +131,7 @@ impl Counting<'_> {
         Ok(plan(query.from..query.to, bounds, days_until, kept))
     }
 
-    /// Reads a part of the rollups of a query, a bounded number at a time, and adds them.
+    /// Reads and adds a part of the rollups of a query, a bounded number at a time.
     async fn fold<F: Fold>(
         &self,
         query: &AnalyticsQuery,
@@ -166,7 +166,7 @@ impl Counting<'_> {
     }
 }
 
-/// The kind and the numbers of the rollups of a scope.
+/// Kind and ids of the rollups of a scope.
 fn places(scope: &Scope) -> (DocKind, Vec<u64>) {
     match scope {
         Scope::Tenant(tenant_id) => (DocKind::Tenant, vec![u64::from(*tenant_id)]),
@@ -183,12 +183,12 @@ fn places(scope: &Scope) -> (DocKind, Vec<u64>) {
     }
 }
 
-/// Of how many scopes a statement reads all rollups of a part, if it is to read so many.
+/// Number of scopes whose rollups of a part one statement reads, given the most that it may read.
 fn at_once(part: &Part, most: usize) -> usize {
     (most / part.times().len().max(1)).clamp(1, MAX_LINKS)
 }
 
-/// Adds rollups: many of them in another thread, for requests wait in this one.
+/// Adds rollups; many of them on another thread, because this one serves requests.
 async fn add_all<F: Fold>(mut fold: F, part: &Part, docs: Vec<StoredDoc>, of: DocPart) -> F {
     if docs.iter().map(|doc| doc.doc.len()).sum::<usize>() <= AT_ONCE {
         add_each(&mut fold, part, &docs, of);
@@ -215,7 +215,7 @@ fn add_each<F: Fold>(fold: &mut F, part: &Part, docs: &[StoredDoc], of: DocPart)
             (DocPart::Values, ..) => EncodedRollup::open(&doc.doc),
         };
         if let Err(error) = read.and_then(|rollup| fold.add(part, doc, &rollup)) {
-            tracing::error!(scope = doc.scope_id, time = doc.time, %error, "stored clicks cannot be read: they are left out");
+            tracing::error!(scope = doc.scope_id, time = doc.time, %error, "malformed stored clicks; omitting them");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Breakdowns by link, tag and domain.
 //!
-//! Rollups of links have none of them: there the links say. Rollups of domains and tenants have a bounded number of links, so
-//! that of those which may have most clicks their own rollups are read.
+//! Rollups of links have none of them: they follow from the links. Rollups of domains and tenants have a bounded number of links, so
+//! the own rollups of the candidates for most clicks are read.
 
 use super::super::engine::{AnalyticsQuery, Breakdown, EngineError};
 use super::super::reading::host;
@@ -11,10 +11,10 @@ use crate::counts::{Attribute, OTHER};
 use edgelink_wire::LinkKey;
 use std::collections::HashMap;
 
-/// How many more links are looked at than are asked for, where not all are known: as many again, and these.
+/// Spare candidates beyond twice the limit, where not all links are known.
 const SPARE: usize = 100;
 
-/// The clicks of links by what the links have.
+/// Breaks clicks of links down by properties of the links.
 pub(super) async fn of_links(
     counting: &Counting<'_>,
     query: &AnalyticsQuery,
@@ -25,7 +25,7 @@ pub(super) async fn of_links(
     let mut ids: Vec<(u64, u64)> = links.into_iter().collect();
     ids.sort_unstable_by(|one, two| two.1.cmp(&one.1).then_with(|| one.0.cmp(&two.0)));
     let mut sums: HashMap<String, u64> = HashMap::new();
-    // Links of which nothing but the clicks is known any more.
+    // Links of which only the clicks are left.
     let mut rest: HashMap<u64, u64> = ids.iter().copied().collect();
     if by == Attribute::Link {
         ids.truncate(limit.saturating_add(SPARE));
@@ -46,7 +46,7 @@ pub(super) async fn of_links(
     Ok(top(sums, limit))
 }
 
-/// The links of a domain or tenant that have most clicks.
+/// The links of a domain or tenant with most clicks.
 pub(super) async fn of_many(
     counting: &Counting<'_>,
     query: &AnalyticsQuery,
@@ -68,7 +68,7 @@ pub(super) async fn of_many(
     let exact = counting.by_scope(&query).await?;
     for (key, link) in links {
         if let Some(clicks) = found.get_mut(&key.to_string()) {
-            // A key may have been that of another link.
+            // A key may have belonged to another link before.
             *clicks = exact.get(&link.id).copied().unwrap_or(0).max(*clicks);
         }
     }
@@ -77,7 +77,7 @@ pub(super) async fn of_many(
     Ok(top(found, limit))
 }
 
-/// The one domain of a domain, by its name.
+/// The breakdown of a domain by domain: itself, by name.
 pub(super) async fn of_domain(
     counting: &Counting<'_>,
     query: &AnalyticsQuery,

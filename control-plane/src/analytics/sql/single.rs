@@ -11,7 +11,7 @@ use std::collections::HashMap;
 
 const DAY_SECONDS: u64 = 86_400;
 
-/// The most rows that a page of single clicks looks at.
+/// Most rows that are read for a page of single clicks.
 const MAX_ROWS: u64 = 100_000;
 
 /// A page of clicks.
@@ -34,16 +34,16 @@ pub(super) async fn raw(store: &Store, query: &RawQuery) -> Result<Vec<RawClick>
     Ok(found)
 }
 
-/// How many clicks all pages have, up to `most`.
+/// Counts the clicks of all pages, up to `most`.
 pub(super) async fn count(store: &Store, query: &RawQuery, most: u64) -> Result<u64, EngineError> {
     Ok(store.count_raw(&select(query), most).await?)
 }
 
-/// The first rows, so many that `clicks` clicks are in them, or all. Of many links, whose rows come in no order, those of the last day are
-/// looked at first, and of more days where they have too few clicks.
+/// Reads the first rows until they have `clicks` clicks, or all. For many links, whose rows come in no order, the last day is read
+/// first, and more days if it has too few clicks.
 async fn heads(store: &Store, query: &RawQuery, clicks: u64) -> Result<Vec<RawHead>, EngineError> {
     let selection = select(query);
-    // A row may have begun before the place, and end behind it.
+    // A row may begin before the position and end after it.
     let most = clicks.min(MAX_ROWS);
     if !matches!(&query.scope, Scope::Links(links) if links.len() > 1) {
         return Ok(store.raw_heads(&selection, most).await?);
@@ -105,7 +105,7 @@ fn select(query: &RawQuery) -> RawSelection {
     }
 }
 
-/// The numbers of the wanted clicks of each row, newest first: a row has its clicks from its number on.
+/// Numbers of the selected clicks of each row, newest first: a row's clicks are numbered from its own number on.
 fn wanted(heads: &[RawHead], query: &RawQuery) -> Vec<(u64, Vec<u64>)> {
     let (mut skip, mut room) = (query.skip, u64::from(query.limit));
     let mut rows = Vec::new();

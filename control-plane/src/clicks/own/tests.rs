@@ -115,7 +115,7 @@ async fn a_report_that_fails_is_sent_again_as_it_was_and_the_rest_when_the_proce
     clicks.count("a.example/x");
     let (mut seq, mut waiting) = (0, None);
     assert!(clicks.flush(&mut seq, &mut waiting, &reports).await);
-    // As if the answer had been lost.
+    // The answer is lost.
     clicks.count("a.example/x");
     let body = clicks.encode(&clicks.take().expect("clicks"), &mut seq);
     reports

@@ -1,4 +1,4 @@
-//! `GET /clicks/accounting`: what became of clicks.
+//! `GET /clicks/accounting`: the accounting of clicks.
 
 use super::schema;
 use crate::http::app::App;

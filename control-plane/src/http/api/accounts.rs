@@ -1,4 +1,4 @@
-//! What resources share: how paths name them, and the answer that creates one.
+//! Parts shared by all resources: ids in paths, and the answer to the creation of one.
 
 use crate::problem::{Kind, Problem};
 use axum::Json;
@@ -15,7 +15,7 @@ impl<S: Send + Sync> FromRequestParts<S> for ResourceId {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        // Bytes that are no text are the id of nothing.
+        // Bytes that are not UTF-8 are no id.
         let id = Path::<String>::from_request_parts(parts, state).await;
         id.map(|Path(id)| Self(id))
             .map_err(|_| Problem::new(Kind::NotFound))

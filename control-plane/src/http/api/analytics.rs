@@ -1,4 +1,4 @@
-//! `GET /analytics`: clicks by what is known of them.
+//! `GET /analytics`: clicks by their attributes.
 
 use super::schema;
 use crate::http::app::App;

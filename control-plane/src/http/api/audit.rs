@@ -1,4 +1,4 @@
-//! `GET /audit`: who changed what in the tenant. `GET /links/{code}/history`: the same of one link.
+//! `GET /audit`: the audit log of the tenant. `GET /links/{code}/history`: its entries about one link.
 
 use super::one::LinkAndQuery;
 use super::schema;

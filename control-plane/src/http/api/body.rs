@@ -34,7 +34,7 @@ impl FromRequest<Arc<App>> for JsonObject {
     }
 }
 
-/// Whether the type is `application/json`, or based on it, such as `application/merge-patch+json` (RFC 6839, section 3.1).
+/// True if the type is `application/json`, or based on it, such as `application/merge-patch+json` (RFC 6839, section 3.1).
 pub(super) fn is_json(headers: &HeaderMap) -> bool {
     let Some(value) = headers
         .get(header::CONTENT_TYPE)

@@ -12,9 +12,10 @@ use crate::http::app::App;
 use crate::http::auth::check_again;
 use crate::problem::Problem;
 use crate::service::answer_room::AnswerRoom;
+use crate::service::bulk::NewLinks;
 use crate::service::caller::Caller;
 use crate::service::create_link::{CreateLink, CreateOutcome, LinkRequest};
-use crate::service::idempotency::{RequestId, Route, WholeRequest};
+use crate::service::idempotency::{RequestId, Route};
 use axum::extract::{Extension, Request, State};
 use axum::response::Response;
 use http::StatusCode;
@@ -23,7 +24,7 @@ use serde_json::{Map, Value};
 use std::sync::Arc;
 use utoipa::ToSchema;
 
-/// What has become of the items of a request.
+/// The numbers of items of a request by outcome.
 #[derive(Serialize)]
 pub(super) struct CreatedCounts {
     created: usize,
@@ -67,44 +68,31 @@ pub(crate) async fn create_many(
     Ok(made.answer(|outcomes| answer(&app, outcomes)))
 }
 
-/// The links that a request is to make.
-pub(super) struct NewLinks {
+/// The links that a request wants to create.
+pub(super) struct ArrivedLinks {
     pub(super) items: Vec<Result<CreateLink, Problem>>,
-    /// What the answer has room for beside them.
+    /// Room of the answer beside them.
     pub(super) room: AnswerRoom,
     _admitted: Admitted,
 }
 
-/// Reads the links that a request is to make, each by `read`. The id of the request is taken.
+/// Reads the links that a request wants to create, each by `read`, and claims the id of the request.
 pub(super) async fn new_links(
     app: &App,
     caller: &Caller,
     request: Request,
     id: Option<RequestId>,
-    mut read: impl FnMut(Map<String, Value>) -> Result<CreateLink, Problem>,
-) -> Result<NewLinks, Problem> {
+    read: impl FnMut(Map<String, Value>) -> Result<CreateLink, Problem>,
+) -> Result<ArrivedLinks, Problem> {
     bulk_items::check_type(request.headers())?;
-    let mut whole = WholeRequest::default();
-    let mut room = AnswerRoom::of(&app.config.server);
+    let mut new = NewLinks::new(id, AnswerRoom::of(&app.config.server), read);
     let (parts, body) = request.into_parts();
-    let items = bulk_items::read(app, &parts.extensions, body, |index, value| {
-        if let Some(id) = &id {
-            whole.add(id, &value);
-        }
-        let item = bulk_items::object(value).and_then(|object| {
-            let receipt = id.as_ref().map(|id| id.receipt_at(index, &object));
-            Ok(read(object)?.with_receipt(receipt))
-        });
-        room.admit(item, CreateLink::content)
-    });
-    let (items, admitted) = items.await?;
+    let add = |index, value| new.add(index, value);
+    let (items, admitted) = bulk_items::read(app, &parts.extensions, body, add).await?;
     check_again(&app.keys, &parts.headers, caller).await?;
-    if let Some(id) = &id {
-        id.claim(app.store.as_ref(), whole).await?;
-    }
-    Ok(NewLinks {
+    Ok(ArrivedLinks {
         items,
-        room,
+        room: new.claim(&app.links).await?,
         _admitted: admitted,
     })
 }
@@ -114,7 +102,7 @@ pub(super) fn answer(app: &Arc<App>, outcomes: Vec<CreateOutcome>) -> Response {
     answer_of(app, outcomes, item_view)
 }
 
-/// The same of outcomes that are shown by `view`.
+/// The answer for outcomes that are shown by `view`.
 pub(super) fn answer_of<O: Send + 'static>(
     app: &Arc<App>,
     outcomes: Vec<O>,

@@ -13,13 +13,13 @@ use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 
-/// How many bytes of an answer are written at once.
+/// Bytes of an answer that are written at once.
 const PIECE_BYTES: usize = 65_536;
 
-/// What ends an answer.
+/// End of an answer.
 const END: &[u8] = b"]}";
 
-/// Counts what is written to it.
+/// Writer that only counts bytes.
 struct Length(usize);
 
 impl io::Write for Length {
@@ -33,8 +33,8 @@ impl io::Write for Length {
     }
 }
 
-/// The answer to a bulk request: `counts`, which is an object, with the views of all outcomes as its `results`. They are written as
-/// they are sent, and a first time to know how long they are: large answers are admitted by their length.
+/// The answer to a bulk request: `counts`, which is an object, with the views of all outcomes as its `results`. They are serialized
+/// as they are sent, and once before to learn their length: large answers are admitted by their length.
 pub(super) fn answer<O: Send + 'static>(
     app: &Arc<App>,
     counts: &impl Serialize,

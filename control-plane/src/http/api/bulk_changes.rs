@@ -10,7 +10,7 @@ use crate::http::app::App;
 use crate::http::auth::check_again;
 use crate::problem::Problem;
 use crate::service::answer_room::AnswerRoom;
-use crate::service::bulk::{ChangedOutcome, NamedChange, NamedLink, NamedPatch};
+use crate::service::bulk::{ChangedOutcome, NamedChange, NamedLink, NamedPatch, object};
 use crate::service::caller::Caller;
 use crate::service::tenant_links::TenantLinks;
 use axum::extract::{Extension, Request, State};
@@ -120,7 +120,7 @@ async fn change_many(
     let links = &app.links.of_tenant(caller);
     let (parts, body) = request.into_parts();
     let changes = bulk_items::read(app, &parts.extensions, body, |_, value| {
-        let change = bulk_items::object(value).and_then(|object| read(object, links, caller));
+        let change = object(value).and_then(|object| read(object, links, caller));
         change.map_err(|problem| room.fitting(problem))
     });
     let (changes, _admitted) = changes.await?;
@@ -128,7 +128,7 @@ async fn change_many(
     app.links.change_many(caller, changes, room).await
 }
 
-/// How many items have succeeded, and failed.
+/// The numbers of items that have succeeded, and failed.
 fn counts(outcomes: &[ChangedOutcome]) -> (usize, usize) {
     let failed = outcomes.iter().filter(|outcome| outcome.is_err()).count();
     (outcomes.len() - failed, failed)

@@ -1,4 +1,4 @@
-//! What all bulk requests share: a body that is read as it arrives, and an answer for each item.
+//! Parts shared by all bulk requests: a body that is read as it arrives, and an answer for each item.
 
 use super::body::is_json;
 use super::items::Items;
@@ -14,7 +14,7 @@ use crate::service::bulk::{MAX_ITEMS, too_many_items};
 use axum::body::Body;
 use http::{Extensions, HeaderMap, StatusCode};
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tokio::time::Instant;
 use utoipa::ToSchema;
 
@@ -28,9 +28,9 @@ pub(super) fn check_type(headers: &HeaderMap) -> Result<(), Problem> {
     }
 }
 
-/// Reads a body that is an array: what `parse` makes of each item, which is given its place. Either the body is refused as a
-/// whole, or every item is parsed. One item and what was parsed so far are held, both bounded. Once all of it has come, it waits for
-/// the permit to work on it, which is one of the request's from then on: no client holds one by sending slowly.
+/// Reads a body that is an array, and parses each item with its index by `parse`. Either the body is refused as a whole, or every
+/// item is parsed. Only one unparsed item and the parsed ones are held in memory, both bounded. After the whole body has arrived,
+/// this waits for the permit to work on it, so that no client holds a permit by sending slowly.
 pub(super) async fn read<T>(
     app: &App,
     extensions: &Extensions,
@@ -53,14 +53,6 @@ pub(super) async fn read<T>(
     let permit = arrived.wait_for(bulk.take(claim.clone(), deadline)).await?;
     admitted.add(bulk, claim, permit);
     Ok((parsed, admitted))
-}
-
-/// The object of an item.
-pub(super) fn object(value: Value) -> Result<Map<String, Value>, Problem> {
-    match value {
-        Value::Object(object) => Ok(object),
-        _ => Err(Problem::new(Kind::Validation).with_detail("the item must be an object")),
-    }
 }
 
 struct Reader<T, F> {
@@ -108,7 +100,7 @@ pub(super) struct ItemView<'a> {
 }
 
 impl<'a> ItemView<'a> {
-    /// An item that has succeeded; without a link where it is gone.
+    /// An item that has succeeded; without a link if it was deleted.
     pub(super) fn done(
         index: usize,
         status: StatusCode,

@@ -1,4 +1,4 @@
-//! `/domains`: those of the configuration, and those that the API has made.
+//! `/domains`: configured domains, and domains that tenants have made.
 
 use super::accounts::created;
 use super::body::JsonObject;

@@ -1,4 +1,4 @@
-//! `POST /links/{code}/resolve`: where a visitor would be sent, and why. Nothing is counted.
+//! `POST /links/{code}/resolve`: explains where a visitor would be sent, without counting anything.
 
 use super::body::JsonObject;
 use super::one::RequestedLink;

@@ -21,10 +21,10 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A key is checked again before an event if it was not for so long.
+/// Interval after which the key is checked again, before the next event.
 const CHECKED_EVERY: Duration = Duration::from_secs(5);
 
-/// How long a stream goes on whose key cannot be checked.
+/// Time for which a stream continues while its key cannot be checked.
 const UNCHECKED: Duration = Duration::from_mins(1);
 
 /// Streams clicks as they are reported, as server-sent events.
@@ -82,20 +82,20 @@ pub(crate) async fn stream(
         let event = stream.next().await?;
         Some((Ok::<_, Infallible>(event), stream))
     });
-    // A proxy would keep events back.
+    // Otherwise a proxy would buffer events.
     let unbuffered = [(HeaderName::from_static("x-accel-buffering"), "no")];
     Ok((unbuffered, Sse::new(events)).into_response())
 }
 
-/// A stream under way.
+/// An open stream.
 struct Stream {
     app: Arc<App>,
     caller: Caller,
     headers: HeaderMap,
     subscription: Subscription,
-    /// When it was checked last that the key is what it was; `None` at the beginning.
+    /// Time of the last successful check of the key; `None` at the beginning.
     checked: Option<Instant>,
-    /// When that was tried last.
+    /// Time of the last attempt to check the key.
     tried: Instant,
     _permit: Permit,
 }

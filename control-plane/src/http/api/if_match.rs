@@ -8,7 +8,7 @@ use http::header::{self, HeaderName};
 use http::request::Parts;
 use std::convert::Infallible;
 
-/// The revisions that `If-Match` names; without the header any.
+/// The revisions that `If-Match` names; any revision without the header.
 pub(crate) struct IfMatch(pub(crate) Revisions);
 
 impl<S: Sync> FromRequestParts<S> for IfMatch {
@@ -23,7 +23,7 @@ impl<S: Sync> FromRequestParts<S> for IfMatch {
 /// The entity tags of a header, if it was sent.
 fn tags(parts: &Parts, name: &HeaderName) -> Option<String> {
     let lines = parts.headers.get_all(name).iter();
-    // Bytes that are no text match no entity tag.
+    // Bytes that are not UTF-8 match no entity tag.
     let texts: Vec<_> = lines
         .map(|line| String::from_utf8_lossy(line.as_bytes()))
         .collect();
@@ -42,7 +42,7 @@ impl<S: Sync> FromRequestParts<S> for IfNoneMatch {
 }
 
 impl IfNoneMatch {
-    /// Whether the revision of the link is among the tags. Weak tags match as well (section 8.8.3.2).
+    /// True if the revision of the link is among the tags. Weak tags match as well (section 8.8.3.2).
     pub(crate) fn has(&self, link: &Link) -> bool {
         let current = entity_tag(link);
         let is_meant = |tag: &str| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == current;

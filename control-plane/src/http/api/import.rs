@@ -1,9 +1,9 @@
-//! `POST /import`: links of another system, with what they had there. Each has an outcome of its own, as in `POST /links/bulk`.
+//! `POST /import`: links of another system, with their history there. Each has an outcome of its own, as in `POST /links/bulk`.
 //!
-//! An item is a link as `POST /links` takes it, and may have conditional targets, and for admins its history: when it was created
-//! and how often it was visited. A code that a link to the same target has already counts as imported, so that a repeated import
-//! changes nothing; one without a password does not where the item has one. With `dryRun=true` nothing is created, and the
-//! answer is what it would be.
+//! An item is a link as `POST /links` takes it, and may have conditional targets, and for admins its history: its time of creation
+//! and number of visits. An item whose code belongs to a link with that target already counts as imported, so that a repeated
+//! import changes nothing; not so if the item has a password and the link has none. With `dryRun=true` nothing is created, and
+//! the answer predicts the outcomes.
 
 use super::bulk;
 use super::bulk_items::ItemView;

@@ -2,7 +2,7 @@
 
 use crate::problem::{Kind, Problem};
 
-/// The splitter's state between two pieces. It only finds the end of an element; a JSON parser checks its content.
+/// State of the splitter between two pieces. It only finds the end of an element; a JSON parser checks its content.
 #[derive(Debug)]
 pub(super) struct Items {
     place: Place,
@@ -15,9 +15,9 @@ pub(super) struct Items {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     BeforeArray,
-    /// Behind `[`: an element or the end.
+    /// After `[`: an element or the end.
     First,
-    /// Behind a comma: an element.
+    /// After a comma: an element.
     Next,
     Inside,
     AfterArray,
@@ -27,7 +27,7 @@ enum Place {
 enum Text {
     Outside,
     Inside,
-    /// Behind a backslash.
+    /// After a backslash.
     Escaped,
 }
 
@@ -58,7 +58,7 @@ impl Items {
         Ok(())
     }
 
-    /// Checks that the body ends behind the array.
+    /// Checks that the body ends after the array.
     pub(super) fn finish(&self) -> Result<(), Problem> {
         match self.place {
             Place::AfterArray => Ok(()),
@@ -66,7 +66,7 @@ impl Items {
         }
     }
 
-    /// Reads a byte; returns whether an element has ended before it.
+    /// Reads a byte; returns true if an element has ended before it.
     fn step(&mut self, byte: u8) -> Result<bool, Problem> {
         let is_space = matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
         match self.place {

@@ -1,4 +1,4 @@
-//! Refuses parameters of routes that have none. Routes that have some read them, and refuse all others.
+//! Refuses parameters on routes that have none. Routes with parameters read them, and refuse all others themselves.
 
 use crate::http::auth;
 use crate::problem::Problem;
@@ -16,7 +16,7 @@ use utoipa::openapi::{OpenApi, RefOr};
 pub(super) struct Bare(HashMap<String, Vec<Method>>);
 
 impl Bare {
-    /// Those of routes that are described like this.
+    /// Collects the methods without parameters from the document of the routes.
     pub(super) fn of(document: &OpenApi) -> Arc<Self> {
         let paths = document.paths.paths.iter();
         let bare = paths.map(|(path, item)| (path.clone(), methods_without(item)));

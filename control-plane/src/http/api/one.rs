@@ -1,4 +1,4 @@
-//! `GET` and `DELETE /links/{code}`, and which link a request is about.
+//! `GET` and `DELETE /links/{code}`, and the extractors of the link that a request names.
 
 use super::if_match::{IfMatch, IfNoneMatch, entity_tag};
 use super::schema;
@@ -40,9 +40,9 @@ impl FromRequestParts<Arc<App>> for LinkAndQuery {
         let links = &app.links.of_tenant(caller);
         let mut fields = Fields::of_query(parts.uri.query())?;
         let domain = fields.optional("domain", |value| values::domain(value, links));
-        // A wrong domain is refused with all other mistakes.
+        // A wrong domain is refused together with all other errors.
         let domain = domain.unwrap_or_else(|| links.default_domain().clone());
-        // A text that cannot be a code names no link, as a code that was never issued.
+        // A text that cannot be a code names no link, like a code that was never issued.
         let code = Path::<String>::from_request_parts(parts, app)
             .await
             .ok()

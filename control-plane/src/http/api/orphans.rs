@@ -1,4 +1,4 @@
-//! `/analytics/orphans`: requests that led to no link, which only those see who may read all links of the tenant.
+//! `/analytics/orphans`: requests that led to no link, for callers that may read all links of the tenant.
 
 use super::clicks::DeletedView;
 use super::clicks::export::{ClicksView, RawAsked};
@@ -57,7 +57,7 @@ pub(crate) async fn get(
     };
     let (mut answer, at_least) = orphans(&*engine, query, group_by, limit).await?;
     let Interval { from, to } = times.interval;
-    // Of days that have so many, not all are kept. Those of a domain, or of bots, are not counted apart, nor those of a part of a day.
+    // Orphan visits beyond `max_orphans` of a day are only counted: not by domain, not for bots, and not for a part of a day.
     let days = from / DAY..=to.saturating_sub(1) / DAY;
     let kept = app.config.analytics.max_orphans;
     let beyond = app.store.orphans_beyond(caller.tenant_id(), days, kept);

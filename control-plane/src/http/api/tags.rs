@@ -52,7 +52,7 @@ impl FromRequestParts<Arc<App>> for RequestedTag {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
-        // A text that cannot be a tag is one that no link has.
+        // A text that cannot be a tag names a tag that no link has.
         Path::<String>::from_request_parts(parts, app)
             .await
             .ok()

@@ -1,6 +1,6 @@
 //! `PUT /links`: creates the link with an external id, or changes it.
 //!
-//! Who keeps links in step with another system sends each of them, whether it is known here or not, and as often as need be.
+//! A client that keeps links in sync with another system sends each of them, known here or not, as often as it likes.
 
 use super::body::JsonObject;
 use super::view;

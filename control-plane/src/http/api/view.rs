@@ -127,7 +127,7 @@ impl<'a> LinkView<'a> {
         }
     }
 
-    /// The same with the rules.
+    /// The view of a link with its rules.
     pub(super) fn with_rules(link: &'a Link, config: &LinksConfig) -> Self {
         Self {
             redirect_rules: Some(rules(link)),

@@ -1,4 +1,4 @@
-//! `/webhooks`: where events of the tenant's links are sent.
+//! `/webhooks`: receivers of the events of the tenant's links.
 
 use super::accounts::{ResourceId, created};
 use super::body::JsonObject;
@@ -53,7 +53,7 @@ impl WebhookView {
         }
     }
 
-    /// With the secret, which is shown this once.
+    /// The view with the secret, which is shown this once.
     fn with_secret(row: WebhookRow) -> Self {
         Self {
             secret: Some(secret_text(&row.secret)),

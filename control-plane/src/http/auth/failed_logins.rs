@@ -1,4 +1,4 @@
-//! Logins to the console that failed, gathered until they are written.
+//! Failed logins to the console, gathered until they are written.
 
 use crate::latest::Latest;
 use crate::store::{FailedAccount, FailedSum, Store};
@@ -8,22 +8,22 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long they wait until they are written. A process that is killed loses so much.
+/// Time until failed logins are written. A process that is killed loses the logins of this time.
 const FLUSH_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The most accounts of which some wait. Those of further ones are lost; each account has had its tries before.
+/// Limit on the accounts with waiting failures. The failures of further accounts are lost; their tries are limited nevertheless.
 const MAX_WAITING: usize = 10_000;
 
-/// How a login failed.
+/// The kind of failure of a login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LoginFailure {
-    /// Name, password, key, or what a provider says, are not right.
+    /// Name, password, key, or the answer of a provider, was wrong.
     Wrong,
     /// There were too many tries.
     Refused,
 }
 
-/// Logins that failed since they were written last.
+/// Failed logins that are not written yet.
 pub(crate) struct FailedLogins {
     store: Arc<Store>,
     sums: Latest<FailedAccount, FailedSum>,
@@ -37,7 +37,7 @@ impl FailedLogins {
         }
     }
 
-    /// Notes a login that failed.
+    /// Notes a failed login.
     pub(crate) fn note(&self, account: FailedAccount, how: LoginFailure, address: IpAddr) {
         static LOG: LogThrottle = LogThrottle::new();
         let count = |is: LoginFailure| u64::from(is == how);
@@ -49,11 +49,11 @@ impl FailedLogins {
         self.sums.note(&account, sum, add);
         if let Some(suppressed) = LOG.admit(Instant::now()) {
             let FailedAccount { tenant_id, user_id } = account;
-            tracing::warn!(tenant_id, user_id, %address, ?how, suppressed, "a login to the console fails; the audit log counts them");
+            tracing::warn!(tenant_id, user_id, %address, ?how, suppressed, "console login failed; the audit log counts failed logins");
         }
     }
 
-    /// Writes them every few seconds, for ever.
+    /// Writes the failed logins every few seconds, forever.
     pub(crate) async fn keep_writing(&self) {
         loop {
             tokio::time::sleep(FLUSH_INTERVAL).await;
@@ -61,13 +61,13 @@ impl FailedLogins {
         }
     }
 
-    /// Writes them now. Those that cannot be written wait for the next time.
+    /// Writes the failed logins now. If that fails, they wait for the next time.
     pub(crate) async fn write(&self) {
         static LOG: LogThrottle = LogThrottle::new();
         for (account, sum) in self.sums.take() {
             match self.store.note_failed_logins(account, sum).await {
                 Ok(true) => {}
-                // The tenant of a database that went back.
+                // The tenant is gone: an older backup of the database was restored.
                 Ok(false) => {
                     let account = FailedAccount {
                         tenant_id: FIRST_TENANT,
@@ -78,7 +78,7 @@ impl FailedLogins {
                 Err(error) => {
                     self.sums.note(&account, sum, add);
                     if let Some(suppressed) = LOG.admit(Instant::now()) {
-                        tracing::warn!(%error, suppressed, "logins that failed are not in the audit log: they are written later");
+                        tracing::warn!(%error, suppressed, "failed to write failed logins to the audit log; retrying");
                     }
                 }
             }

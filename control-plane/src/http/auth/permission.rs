@@ -1,8 +1,8 @@
-//! Who may do what: the one place that decides.
+//! Permissions: the one place that decides which caller may do what.
 //!
-//! Each route of the admin API has a rule here, with the right that it needs; a route without one answers no request. What
-//! a right is about (which links, which domains) follows from the [`Scope`] of the caller: handlers ask it, and what is out
-//! of it does not exist for the caller.
+//! Each route of the admin API has a rule here, with the right that it needs; a route without a rule refuses all requests. The
+//! objects of a right (which links, which domains) follow from the [`Scope`] of the caller: handlers check it, and anything
+//! outside of it does not exist for the caller.
 
 #[cfg(test)]
 mod matrix;
@@ -12,7 +12,7 @@ use crate::service::caller::{Caller, Right};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, Method, header};
 
-/// What a request to a route needs.
+/// The right that a request to a route needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rule {
     pub(crate) method: Method,
@@ -156,7 +156,7 @@ pub(super) fn refusal(caller: &Caller, method: &Method, path: &str) -> Option<Re
     if of_path.peek().is_none() {
         tracing::error!(
             path,
-            "the route has no rule (http/auth/permission.rs): the request is refused"
+            "route has no rule in http/auth/permission.rs; refusing the request"
         );
         return Some(Problem::new(Kind::Internal).into_response());
     }

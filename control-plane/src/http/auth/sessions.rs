@@ -1,5 +1,5 @@
-//! Sessions of the console: who has logged in, by an API key, by a password or by a provider of OpenID Connect. They are in the database, so that each control plane
-//! knows them; it has the hash of a token only.
+//! Sessions of the console, begun by an API key, a password or a provider of OpenID Connect. They are in the database, so that
+//! each control plane knows them; the database has only the hash of a token.
 
 use super::Caller;
 use crate::clock;
@@ -17,7 +17,7 @@ use subtle::ConstantTimeEq;
 
 const TOKEN_BYTES: usize = 32;
 
-/// What the cookie of a browser holds: 256 random bits. It becomes that of a session by a login.
+/// Token in the cookie of a browser: 256 random bits. A login makes it the token of a session.
 #[derive(Clone)]
 pub(crate) struct Token([u8; TOKEN_BYTES]);
 
@@ -32,7 +32,7 @@ impl Token {
     pub(crate) fn generate() -> Result<Self, Problem> {
         let mut bytes = [0; TOKEN_BYTES];
         getrandom::fill(&mut bytes).map_err(|error| {
-            tracing::error!(%error, "no token can be made: the request is refused with 500");
+            tracing::error!(%error, "failed to generate a session token; answering 500");
             Problem::new(Kind::Internal)
         })?;
         Ok(Self(bytes))
@@ -54,26 +54,27 @@ impl Token {
         Sha256::digest(self.0).into()
     }
 
-    /// A secret for a purpose, in 64 hexadecimal digits: it follows from the token, and shows neither it nor that for another purpose.
+    /// A secret for a purpose, in 64 hexadecimal digits. It is derived from the token, and reveals neither the token nor the
+    /// secrets for other purposes.
     pub(crate) fn secret_for(&self, purpose: &str) -> String {
         let mac = Hmac::<Sha256>::new_from_slice(&self.0);
         let mac = mac.map(|mac| mac.chain_update(purpose).finalize().into_bytes());
         mac.map(hex::encode).unwrap_or_default()
     }
 
-    /// What each form of the console has, which other sites cannot know.
+    /// The anti-forgery token in each form of the console, which other sites cannot know.
     pub(crate) fn form_token(&self) -> String {
         self.secret_for("form")
     }
 
-    /// Whether a form has [`Self::form_token`]; compared in constant time.
+    /// True if a form has sent [`Self::form_token`]; compared in constant time.
     pub(crate) fn has_sent(&self, form_token: &str) -> bool {
         let expected = self.form_token();
         !expected.is_empty() && bool::from(expected.as_bytes().ct_eq(form_token.as_bytes()))
     }
 }
 
-/// By what a person has logged in.
+/// The way in which a person has logged in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LoginWay {
     Key,
@@ -93,16 +94,16 @@ impl LoginWay {
     }
 }
 
-/// Somebody who has logged in.
+/// The session of a user who has logged in.
 #[derive(Clone, Debug)]
 pub(crate) struct Session {
-    /// What the user may do.
+    /// The user as a caller, with its rights.
     pub(crate) caller: Caller,
     /// The user.
     pub(crate) user: UserRow,
     /// The hash of the user's password.
     pub(crate) password_hash: Option<String>,
-    /// By what the login was.
+    /// The way in which the user has logged in.
     pub(crate) way: LoginWay,
 }
 
@@ -130,7 +131,7 @@ impl KeyVerifier {
         Ok(Some(token))
     }
 
-    /// Begins a session of a user who has given the password with that hash.
+    /// Begins a session of a user who has given the right password, which has that hash.
     pub(crate) async fn log_in_by_password(
         &self,
         user: &UserRow,
@@ -177,8 +178,8 @@ impl KeyVerifier {
         Ok(self.store.remove_session(&token.hash()).await?)
     }
 
-    /// The session with that token, which lasts longer by a request of a person; `None` if there is none, or the key or password of its
-    /// login is valid no more.
+    /// The session with that token, which a request by a person extends; `None` if there is none, or the key or password of its
+    /// login is no longer valid.
     pub(crate) async fn session(
         &self,
         token: &Token,
@@ -226,7 +227,7 @@ impl KeyVerifier {
     }
 }
 
-/// By what the login was, if that is still valid.
+/// The way of the login, if the key, password or identity used for it is still valid.
 fn way(stored: &StoredSession, holder: &KeyHolder) -> Option<LoginWay> {
     let key = &holder.key;
     let previous = key
@@ -272,8 +273,8 @@ fn proof(kind: &str, of: &[u8]) -> [u8; 32] {
         .into()
 }
 
-/// What a user may do who has logged in by no key: all that the role allows, as with a key that is bound to nothing. Its id is none
-/// of a key.
+/// The rights of a user who has logged in without a key: everything the role allows, as with a key that is bound to nothing. No
+/// real key has its id.
 fn of_user(user: &UserRow) -> KeyHolder {
     let key = ApiKeyRow {
         id: format!("user-{}", user.id),

@@ -1,4 +1,4 @@
-//! `GET /edge/v1/feed?after=&generation=&waitMs=`: the changes behind a position of a generation, as a [`FeedBatch`].
+//! `GET /edge/v1/feed?after=&generation=&waitMs=`: the changes after a position of a generation, as a [`FeedBatch`].
 //! If there are none, it waits for one for up to `waitMs`. Without a known position the answer has a gap, and the position from
 //! which to continue. 503 if the feed here is not current, or is behind that position: the edge asks another control plane.
 
@@ -21,7 +21,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Messages of this many bytes or more are not copied for each answer; fewer are cheaper to write at once.
+/// Batches of at least this many bytes are shared by all answers; shorter ones are cheaper to copy.
 const SHARED_BYTES: usize = 4_096;
 
 pub(crate) async fn poll(

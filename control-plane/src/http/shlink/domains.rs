@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Where visitors go that follow no link.
+/// Targets of visitors who follow no link.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Redirects {
@@ -49,7 +49,7 @@ struct DomainView<'a> {
     redirects: Redirects,
 }
 
-/// `GET /domains`: those of the caller, the default one first.
+/// `GET /domains`: the domains of the caller, the default one first.
 pub(super) async fn list(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
@@ -70,7 +70,7 @@ pub(super) async fn list(
     Json(json!({ "domains": { "data": data, "defaultRedirects": redirects } }))
 }
 
-/// `PATCH /domains/redirects`: they are set by the admin API, and none can be set here.
+/// `PATCH /domains/redirects`: refused, because only the admin API sets them.
 pub(super) async fn redirects(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,

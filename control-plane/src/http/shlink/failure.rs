@@ -1,4 +1,4 @@
-//! Problems as Shlink's clients know them: their types, titles and status codes, and what else is in them.
+//! Problems as Shlink's clients know them: their types, titles, status codes and other members.
 
 use super::super::auth::sends_key;
 use crate::analytics::EngineError;
@@ -11,13 +11,13 @@ use axum::response::{IntoResponse, Response};
 use http::{StatusCode, Uri, header};
 use serde_json::{Map, Value, json};
 
-/// What the types of Shlink's problems start with.
+/// Prefix of the types of Shlink's problems.
 const TYPE: &str = "https://shlink.io/api/error/";
 
-/// Where the API is.
+/// Base path of the API.
 const BASE: &str = "/rest/v3/";
 
-/// How a problem is shown.
+/// The form in which a problem is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shown {
     pub(super) status: StatusCode,
@@ -26,13 +26,13 @@ pub(super) struct Shown {
     pub(super) title: &'static str,
 }
 
-/// Why a request has failed.
+/// The failure of a request.
 pub(super) struct Failure {
     problem: Problem,
     details: Details,
 }
 
-/// What a problem does not say, but Shlink's does.
+/// Members of Shlink's problem that ours does not have.
 #[derive(Clone, Default)]
 struct Details {
     shown: Option<Shown>,
@@ -40,7 +40,7 @@ struct Details {
 }
 
 impl Failure {
-    /// A failure that is none of the admin API.
+    /// A failure that the admin API does not have.
     pub(super) fn shown(shown: Shown) -> Self {
         let details = Details {
             shown: Some(shown),
@@ -52,7 +52,7 @@ impl Failure {
         }
     }
 
-    /// The failure of a request that names a domain that is none of ours.
+    /// The failure of a request that names an unknown domain.
     pub(super) fn domain_not_found(authority: &str) -> Self {
         let shown = Shown {
             status: StatusCode::NOT_FOUND,
@@ -62,7 +62,7 @@ impl Failure {
         Self::shown(shown).with("authority", authority)
     }
 
-    /// The same with a further member.
+    /// Adds a member.
     pub(super) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.details.members.insert(name.to_owned(), value.into());
         self
@@ -131,7 +131,7 @@ pub(crate) async fn translate(request: Request, next: Next) -> Response {
     response
 }
 
-/// How Shlink shows a problem; `None` if it has none like it, and it is shown as it is.
+/// The form in which Shlink shows a problem; `None` if it has no equivalent, and the problem is shown as it is.
 fn shown(problem: &Problem, uri: &Uri, has_key: bool) -> Option<Shown> {
     let (status, name, title) = match problem.kind() {
         Kind::Validation => (400, "invalid-data", "Invalid data"),

@@ -1,4 +1,4 @@
-//! What Shlink's clients send that the admin API does not take as it is.
+//! Fields from Shlink's clients that the admin API does not accept as they are.
 
 use crate::config::LinksConfig;
 use crate::http::app::App;
@@ -13,7 +13,7 @@ use http::request::Parts;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
-/// How clients name the default domain in filters.
+/// Name of the default domain in filters.
 const DEFAULT_DOMAIN: &str = "DEFAULT";
 
 /// The text in the path, percent-decoded and not checked, and the parameters of the query.
@@ -30,8 +30,7 @@ impl FromRequestParts<Arc<App>> for Named {
     }
 }
 
-/// The link that path and query name, and the other parameters of the query. A domain that is none of ours has no
-/// links.
+/// The link that path and query name, and the other parameters of the query. An unknown domain has no links.
 pub(super) struct NamedLink(pub(super) LinkKey, pub(super) Fields);
 
 impl FromRequestParts<Arc<App>> for NamedLink {
@@ -60,7 +59,7 @@ pub(super) fn domain(value: &Value, links: &TenantLinks<'_>) -> Result<Domain, R
     }
 }
 
-/// The number of a page, or of its items, as a query has it.
+/// Parses the number of a page, or of its items.
 pub(super) fn number(value: &Value, most: usize) -> Result<usize, Reason> {
     let text = values::text(value)?;
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -70,8 +69,8 @@ pub(super) fn number(value: &Value, most: usize) -> Result<usize, Reason> {
         .ok_or_else(|| Reason::Owned(format!("must be a number of 1 to {most}")))
 }
 
-/// Takes the field of a short URL out of `object` that the admin API does not have; what is wrong with it. One that says what
-/// is the case anyway is let be.
+/// Takes the field of a short URL out of `object` that the admin API does not have. Returns the error if the field asks for
+/// anything but the behaviour we have anyway.
 pub(super) fn take_foreign(
     object: &mut Map<String, Value>,
     links: &LinksConfig,
@@ -87,7 +86,7 @@ pub(super) fn take_foreign(
     Some(FieldError::new("shortCodeLength", reason))
 }
 
-/// What was read, unless another field is wrong: then all that is wrong.
+/// Adds the error of another field to the result of reading a request.
 pub(super) fn unless_wrong<T>(
     error: Option<FieldError>,
     read: Result<T, Problem>,

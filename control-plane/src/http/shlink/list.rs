@@ -21,7 +21,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// The length of a page if none is asked for, as Shlink's.
+/// Default length of a page, as in Shlink.
 const DEFAULT_SIZE: usize = 10;
 
 /// The longest page.
@@ -119,7 +119,7 @@ fn parse(
     Ok((query, page))
 }
 
-/// What a list is sorted by.
+/// The sort order of a list.
 #[derive(Clone, Copy)]
 struct Order {
     /// `None`: by creation.
@@ -136,7 +136,7 @@ impl Default for Order {
     }
 }
 
-/// A field, and behind a hyphen the direction, which is ascending where it is missing.
+/// Parses a field, and the direction after a hyphen; ascending if there is none.
 fn order(value: &Value) -> Result<Order, Reason> {
     let text = values::text(value)?;
     let (field, direction) = text.split_once('-').unwrap_or((text, "ASC"));

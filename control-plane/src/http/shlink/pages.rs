@@ -4,15 +4,15 @@ use super::fields::number;
 use crate::service::fields::Fields;
 use serde::Serialize;
 
-/// The greatest number of a page: none has so many items that more are needed.
+/// The greatest number of a page: no list is long enough for more.
 const MAX_PAGE: usize = 1_000_000;
 
-/// Which page is wanted.
+/// A requested page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Page {
     /// Counted from 1.
     number: usize,
-    /// How many items it has at most.
+    /// Limit on the number of its items.
     pub(super) size: usize,
 }
 
@@ -27,12 +27,12 @@ impl Page {
         }
     }
 
-    /// How many items are before it.
+    /// Number of items before the page.
     pub(super) fn offset(self) -> usize {
         (self.number - 1).saturating_mul(self.size)
     }
 
-    /// Describes the page, with `items` of `total`. `at_least`: whether there may be more than were counted.
+    /// Describes the page, with `items` of `total`. `at_least` is set if there may be more than were counted.
     pub(super) fn describe(self, items: usize, total: u64, at_least: bool) -> Pagination {
         Pagination {
             current_page: self.number,
@@ -54,7 +54,7 @@ pub(super) struct Pagination {
     items_per_page: usize,
     items_in_current_page: usize,
     total_items: u64,
-    /// Ours alone: whether there may be more than were counted.
+    /// An extension: set if there may be more than were counted.
     at_least: bool,
 }
 

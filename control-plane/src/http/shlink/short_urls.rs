@@ -47,7 +47,7 @@ pub(super) async fn get(
     view::found(&app, &link).await
 }
 
-/// `PATCH /short-urls/{code}`: what is missing stays, null sets the default.
+/// `PATCH /short-urls/{code}`: missing fields stay, null sets the default.
 pub(super) async fn patch(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
@@ -85,7 +85,7 @@ pub(super) async fn rules(
     Ok(admin_rules::get(app, caller, RequestedLink(key)).await?)
 }
 
-/// `POST /short-urls/{code}/redirect-rules`: replaces all of them.
+/// `POST /short-urls/{code}/redirect-rules`: replaces all rules.
 pub(super) async fn replace_rules(
     app: State<Arc<App>>,
     caller: Extension<Caller>,

@@ -19,13 +19,13 @@ use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The most tags whose links and visits one answer counts.
+/// Limit on the tags whose links and visits one answer counts.
 const MAX_STATS: usize = 1000;
 
-/// The most links whose visits one answer sums up, of all its tags together.
+/// Limit on the links whose visits one answer adds up, for all its tags together.
 const MAX_LINKS: usize = 10_000;
 
-/// A list of tags that is asked for.
+/// A requested list of tags.
 struct Wanted {
     page: Page,
     search: Option<String>,
@@ -53,7 +53,7 @@ struct TagStats {
     tag: String,
     short_urls_count: u64,
     visits_summary: VisitsSummary,
-    /// Ours alone: whether there may be more than was counted.
+    /// An extension: set if there may be more than was counted.
     at_least: bool,
     #[serde(skip)]
     visits: u64,
@@ -138,7 +138,7 @@ pub(super) async fn rename(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// `DELETE /tags`: removes tags from all links. One that no link has is as good as removed.
+/// `DELETE /tags`: removes tags from all links. A tag that no link has counts as removed.
 pub(super) async fn delete(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
@@ -153,7 +153,7 @@ pub(super) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Replaces a tag of all links. Shlink's clients cannot be told that a part is left for another request.
+/// Replaces a tag in all links, because Shlink's API cannot express that some links are left for another request.
 async fn replace(app: &App, caller: &Caller, tag: &str, by: Option<&str>) -> Result<(), Failure> {
     let replaced = app.links.replace_tag(caller, tag, by).await?;
     if replaced.complete {
@@ -178,7 +178,7 @@ impl Wanted {
         fields.finish().map(|()| wanted)
     }
 
-    /// The tags in the order of their names, and whether there may be more.
+    /// The tags in the order of their names, and true if there may be more.
     async fn names(&self, app: &App, caller: &Caller) -> Result<(Vec<String>, bool), Failure> {
         let query = TagQuery {
             tenant_id: caller.tenant_id(),
@@ -227,7 +227,7 @@ impl Order {
     }
 }
 
-/// The numbers of tags, in their order. Tags that have lost their last link meanwhile have none.
+/// The counts of tags, in their order. Tags that have lost their last link meanwhile have zeros.
 async fn count(app: &App, caller: &Caller, names: &[String]) -> Result<Vec<TagStats>, Failure> {
     let tenant_id = caller.tenant_id();
     let links = app.store.count_tags(tenant_id, names).await?;

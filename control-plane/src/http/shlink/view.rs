@@ -36,7 +36,7 @@ struct Meta {
     max_visits: Option<u64>,
 }
 
-/// How often something was visited. Visits of which nothing is known but their number are not those of bots.
+/// Numbers of visits. Visits without attributes do not count as visits of bots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct VisitsSummary {
@@ -46,7 +46,7 @@ pub(super) struct VisitsSummary {
 }
 
 impl VisitsSummary {
-    /// So many visits, of which `bots` are those of bots.
+    /// `total` visits, `bots` of them by bots.
     pub(super) fn new(total: u64, bots: u64) -> Self {
         Self {
             total,
@@ -57,7 +57,7 @@ impl VisitsSummary {
 }
 
 impl<'a> ShortUrl<'a> {
-    /// The view of a link that was followed so many times since it is counted here, and so many times by bots.
+    /// The view of a link with its number of clicks here, and the number of them by bots.
     pub(super) fn new(link: &'a Link, (clicks, bots): (u64, u64), config: &LinksConfig) -> Self {
         let content = &link.content;
         let visits = clicks.saturating_add(link.imported_visits);

@@ -1,7 +1,7 @@
 //! `/visits`, and the visits of a short URL, a tag, a domain: single clicks, of which the newest 100,000 are listed.
 //!
-//! What edges are not told to read of their visitors is empty, as in a Shlink that is told to track nothing. The target that a
-//! visitor was sent to is not kept.
+//! Attributes that edges are not configured to record are empty, as in a Shlink instance that tracks nothing. The target that a
+//! visitor was sent to is not stored.
 
 use super::failure::Failure;
 use super::fields::{Named, NamedLink, domain};
@@ -25,10 +25,10 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// The most visits of a page, and how many it has if no number is asked for.
+/// Limit on the visits of a page, and their default number.
 const MAX_SIZE: usize = 5000;
 
-/// The most visits that all pages have together.
+/// Limit on the visits of all pages together.
 const MAX_LISTED: u64 = 100_000;
 
 /// A visit as Shlink shows it.
@@ -42,12 +42,12 @@ struct Visit<'a> {
     potential_bot: bool,
     visited_url: String,
     redirect_url: Option<&'a str>,
-    /// What an orphan visit asked for.
+    /// The kind of an orphan visit.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     kind: Option<&'static str>,
 }
 
-/// Where a visitor was, as far as a trusted header said.
+/// Location of a visitor, as far as a trusted header gave it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Location<'a> {
@@ -61,12 +61,12 @@ struct Location<'a> {
     is_empty: bool,
 }
 
-/// Which visits are asked for.
+/// The parameters of a list of visits.
 struct Wanted {
     page: Page,
     /// The first second.
     from: u64,
-    /// The first second that is not asked for any more.
+    /// The first second after the interval.
     to: u64,
     bots: Bots,
 }
@@ -101,7 +101,7 @@ impl Wanted {
     }
 }
 
-/// `GET /visits`: how many there are. Those of the newest links are summed up.
+/// `GET /visits`: numbers of visits. Only the newest links count.
 pub(super) async fn overview(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
@@ -129,7 +129,7 @@ pub(super) async fn overview(
             .count_raw(&query, MAX_LISTED)
             .await
         {
-            // None are kept.
+            // No orphan visits are stored.
             Err(EngineError::Unsupported(_)) => Ok(0),
             counted => counted.map_err(Problem::from),
         }
@@ -211,7 +211,7 @@ pub(super) async fn of_domain(
     of_many(&app, &caller, &wanted, of).await
 }
 
-/// `GET /visits/non-orphan`: those of all links of the caller.
+/// `GET /visits/non-orphan`: the visits of all links of the caller.
 pub(super) async fn non_orphan(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
@@ -230,7 +230,7 @@ pub(super) async fn non_orphan(
     of_many(&app, &caller, &wanted, of).await
 }
 
-/// `GET /visits/orphan`. A key that may not read all links of the tenant has none. Of one type, those among the newest 10,000.
+/// `GET /visits/orphan`. A key that may not read all links of the tenant sees none. A filter by type applies to the newest 10,000.
 pub(super) async fn orphan(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
@@ -284,7 +284,7 @@ pub(super) async fn delete_orphan(
     Ok(Json(json!({ "deletedVisits": deleted })))
 }
 
-/// Whether the caller may read what all links of the tenant have.
+/// True if the caller may read data about all links of the tenant.
 fn sees_orphans(caller: &Caller) -> bool {
     **caller.scope() == tenancy::Scope::tenant(caller.tenant_id())
 }

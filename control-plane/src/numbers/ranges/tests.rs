@@ -9,7 +9,7 @@ struct Memory {
     next: AtomicU64,
     draws: AtomicU64,
     skipped_in: AtomicU64,
-    /// Whether numbers are skipped during the next draw.
+    /// Set to skip numbers during the next draw.
     skips: AtomicBool,
     fails: AtomicBool,
     fails_for_good: AtomicBool,
@@ -85,7 +85,7 @@ fn issuer() -> (Arc<Memory>, Arc<RangeIssuer<Arc<Memory>>>) {
     issuer_of(100, BACKOFF)
 }
 
-/// An issuer that leaves a source alone for up to half an hour: jitter hardly ever makes that none.
+/// An issuer that pauses for up to half an hour: jitter hardly ever makes that zero.
 fn patient_issuer() -> (Arc<Memory>, Arc<RangeIssuer<Arc<Memory>>>) {
     let half_an_hour = 1_800_000;
     let backoff = Bounds {

@@ -1,5 +1,5 @@
-//! How many sequences are drawn at once, as in Meituan's Leaf: enough that a segment outlasts a short absence of the
-//! database, and few enough that a killed process loses little.
+//! Adaptive size of segments, as in Meituan's Leaf: large enough to outlast a short absence of the database, and small
+//! enough that a killed process loses little.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(super) struct AdaptiveStep {
 }
 
 impl AdaptiveStep {
-    /// A step of the least size.
+    /// Creates a step of the least size.
     pub(super) fn new(min: u32, max: u32) -> Self {
         let min = min.max(1);
         Self {
@@ -27,7 +27,7 @@ impl AdaptiveStep {
         }
     }
 
-    /// How many sequences to draw.
+    /// Number of sequences to draw.
     pub(super) fn size(self) -> u32 {
         self.size
     }

@@ -41,7 +41,7 @@ impl Hand {
     }
 }
 
-/// Workers and how far their time is reserved, as the store has it.
+/// Workers and the ends of their reserved time, like the store's table.
 #[derive(Default)]
 struct Table {
     until: Mutex<Vec<u64>>,
@@ -182,7 +182,7 @@ async fn two_instances_have_different_workers() {
     assert_ne!(first, second);
 }
 
-/// A stopped instance continues with its own milliseconds; the next holder of its worker has others.
+/// A paused instance continues with its own milliseconds; the next holder of its worker has others.
 #[tokio::test(start_paused = true)]
 async fn an_instance_that_was_stopped_past_its_reservation_never_repeats_what_its_successor_issued()
 {

@@ -10,7 +10,7 @@ use crate::store::{Store, StoreError};
 use async_trait::async_trait;
 use std::sync::Arc;
 
-/// How many workers there are; as many as there are issuers.
+/// Number of workers, equal to that of issuers.
 const WORKERS: u16 = 1000;
 
 /// The workers of all instances on one store.
@@ -26,7 +26,7 @@ impl StoredWorkers {
             if until < now
                 && let Some(reservation) = self.extend(worker, until, now).await?
             {
-                tracing::info!(worker, "this instance is a snowflake worker");
+                tracing::info!(worker, "leased a snowflake worker");
                 return Ok(reservation);
             }
         }
@@ -35,7 +35,7 @@ impl StoredWorkers {
         Err(IssueError::transient(NAME, reason))
     }
 
-    /// Reserves time of a worker from `until` on; `None` if its reserved time ends elsewhere.
+    /// Reserves time of a worker from `until` on; `None` if its reserved time has another end.
     async fn extend(
         &self,
         worker: u16,
@@ -68,7 +68,7 @@ impl Reservations for StoredWorkers {
         let name = name(rest.worker);
         let released = self.0.swap_counter(&name, rest.time.end, rest.time.start);
         if let Err(error) = released.await {
-            tracing::warn!(worker = rest.worker, %error, "releasing a worker failed: its time expires in some seconds");
+            tracing::warn!(worker = rest.worker, %error, "failed to release the snowflake worker; its time expires in some seconds");
         }
     }
 }

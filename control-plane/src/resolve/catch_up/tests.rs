@@ -14,10 +14,10 @@ fn at(millis: u64) -> FeedPosition {
     FeedPosition::new(millis, 0)
 }
 
-/// What one look shows; `None` for one that never ends.
+/// Result of one read; `None` for one that never ends.
 type Look = Option<(Vec<&'static str>, u64, FeedPosition)>;
 
-/// A store of which only the keys of the outbox are asked for.
+/// A fake store with only the keys of the outbox.
 #[derive(Default)]
 struct Looks {
     looks: StdMutex<VecDeque<Look>>,
@@ -94,7 +94,7 @@ async fn what_is_in_the_outbox_is_known_and_what_was_published_has_to_have_come(
         (GENERATION, at(10), CERTAIN),
         (GENERATION, FeedPosition::START, CERTAIN),
         (GENERATION, at(30), None),
-        // Lost by Redis, which has gone on since.
+        // Lost by Redis, which has continued since.
         (GENERATION, at(19), None),
         (GENERATION + 1, FeedPosition::START, None),
         (0, FeedPosition::START, None),
@@ -121,7 +121,7 @@ async fn a_feed_is_waited_for_only_while_it_may_come() {
         assert_eq!(catch_up.run().await, None);
         start.elapsed()
     };
-    // Without a beat, nothing is known to come.
+    // Without a beat, nothing is expected.
     assert_eq!(timed(GENERATION, at(30)).await, Duration::ZERO);
     feed.clock().note(Instant::now(), 1_000_000);
     feed.push(

@@ -20,7 +20,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-/// The most domains that a key is bound to.
+/// Limit on the number of domains a key is bound to.
 const MAX_DOMAINS: usize = 100;
 
 request! {
@@ -131,7 +131,7 @@ impl KeyView {
     }
 }
 
-/// Reads the parameters of a list of keys: how many, and behind which one.
+/// Reads the parameters of a list of keys: its limit, and the key after which it begins.
 ///
 /// # Errors
 /// A problem that names each wrong parameter.
@@ -162,7 +162,7 @@ impl KeyPatch {
 }
 
 impl Accounts {
-    /// Creates a key; the row, and the secret, which is known this once.
+    /// Creates a key. Returns its row and its secret, which is not available later.
     pub(crate) async fn create_key(
         &self,
         caller: &Caller,
@@ -187,7 +187,7 @@ impl Accounts {
         Ok((row, key))
     }
 
-    /// A page of the keys of the caller's tenant, behind the one that was created then and has that number.
+    /// A page of the keys of the caller's tenant, after the one with that time of creation and number.
     pub(crate) async fn list_keys(
         &self,
         caller: &Caller,
@@ -224,7 +224,7 @@ impl Accounts {
         self.replace_key(caller, id, "key.update", change).await
     }
 
-    /// Replaces the secret of a key; the row, and the new secret, which is known this once.
+    /// Replaces the secret of a key. Returns its row and the new secret, which is not available later.
     pub(crate) async fn rotate_key(
         &self,
         caller: &Caller,

@@ -1,4 +1,4 @@
-//! Use cases of tenants, for those who operate the installation.
+//! Use cases of tenants, for operators of the installation.
 
 use super::{Accounts, no_random};
 use crate::clock;
@@ -11,7 +11,7 @@ use crate::service::values;
 use crate::store::{ApiKeyRow, TenantRow};
 use crate::tenancy::AccountName;
 
-/// The name of the key that a tenant begins with.
+/// Name of the first key of a tenant.
 const FIRST_KEY_NAME: &str = "admin";
 
 request! {
@@ -50,7 +50,7 @@ impl Accounts {
         })
     }
 
-    /// A page of the tenants, behind the one with that number.
+    /// A page of the tenants, after the one with that number.
     pub(crate) async fn list_tenants(
         &self,
         caller: &Caller,

@@ -118,7 +118,7 @@ impl Accounts {
         Ok(made.await??)
     }
 
-    /// A page of the users of the caller's tenant, behind the one with that number.
+    /// A page of the users of the caller's tenant, after the one with that number.
     pub(crate) async fn list_users(
         &self,
         caller: &Caller,
@@ -172,7 +172,7 @@ impl Accounts {
     }
 }
 
-/// That it is forgotten who a user is at the provider.
+/// Parses `hasIdentity`, which can only be set to false.
 fn forgotten(value: &Value) -> Result<(), Reason> {
     match value {
         Value::Bool(false) => Ok(()),

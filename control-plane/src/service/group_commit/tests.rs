@@ -228,7 +228,7 @@ async fn a_link_alone_does_not_wait_behind_chunks() {
     }
     let single = submit(&commits, link(1, "single"));
     tokio::task::yield_now().await;
-    // A lane takes it while all those of chunks are occupied.
+    // A lane takes it while all lanes of chunks are occupied.
     await_queue(&commits, 0).await;
     assert_eq!(waiting(), 6 - LANES);
     fixture.unblock().await;

@@ -1,4 +1,4 @@
-//! Makes the rollups of a day of those of its hours, a part at a time.
+//! Builds the rollups of a day from its hourly rollups, a part at a time.
 
 use super::docs::{DAYS, DocKey, DocKind, HOURS, Head, decode, whole};
 use super::state::State;
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 const DAY_HOURS: u32 = 24;
 
-/// How far a day has come.
+/// Progress of building the rollups of a day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DayProgress {
     /// The day (unix time / 86400).
@@ -39,7 +39,7 @@ impl DayProgress {
         }
     }
 
-    /// How many scopes are read of each hour: those of links take 400 MB at most, and 10 MB as a rule.
+    /// Number of scopes read of each hour: links take 400 MB at most, and usually 10 MB.
     fn limit(self) -> usize {
         match self.kind {
             DocKind::Link => 256,
@@ -68,20 +68,20 @@ impl DayProgress {
 impl Store {
     /// The first day that has no rollups of its own yet.
     pub async fn days_until(&self) -> Result<u32, StoreError> {
-        let call = self.read("days_until", "asking which days have clicks of their own");
+        let call = self.read("days_until", "reading the first day without rollups");
         run!(call, |session| {
             Ok(State::read(session).await?.days_until)
         })
     }
 
-    /// Makes the next rollups of a day; what comes next, or `None` if the day is complete, and counts as such from then on.
+    /// Builds the next rollups of a day. Returns the progress, or `None` if the day is complete and recorded as such.
     pub async fn build_day(
         &self,
         progress: DayProgress,
         max_values: usize,
     ) -> Result<Option<DayProgress>, StoreError> {
         let call = self
-            .write("build_day", "summing up the clicks of a day")
+            .write("build_day", "rolling up the clicks of a day")
             .of(Class::Background);
         run!(call, |session| {
             session.begin().await?;
@@ -112,7 +112,7 @@ impl Store {
     }
 }
 
-/// Writes the rollups of the next scopes; the last of these, or `None` if there are no more.
+/// Writes the rollups of the next scopes. Returns the last of these, or `None` if there are no more.
 async fn build_part(
     session: &mut Session,
     progress: DayProgress,

@@ -12,18 +12,18 @@ const MAX_BYTES: usize = 1 << 20;
 /// The most bytes of a link's values in a rollup, whose sketch takes 16 KiB more: visitors choose some of them.
 const LINK_BYTES: usize = 48 << 10;
 
-/// The same of a domain or a tenant, beyond what the number of values allows.
+/// The most bytes of the values of a domain or a tenant, in addition to the bound on their number.
 const SUM_BYTES: usize = 8 << 20;
 
-/// Whose clicks a rollup has.
+/// Kind of scope that a rollup counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum DocKind {
-    /// Those of a link.
+    /// Clicks of a link.
     Link = 1,
-    /// Those of the links that a tenant has on a domain.
+    /// Clicks of the links that a tenant has on a domain.
     Domain = 2,
-    /// Those of the links of a tenant.
+    /// Clicks of all links of a tenant.
     Tenant = 3,
 }
 
@@ -36,7 +36,7 @@ impl DocKind {
         self as u64
     }
 
-    /// How much a rollup keeps, with so many values of an attribute.
+    /// Bounds of a rollup, with at most `values` values of an attribute.
     pub(super) fn bounds(self, values: usize) -> Bounds {
         let bytes = match self {
             Self::Link => LINK_BYTES,
@@ -45,7 +45,7 @@ impl DocKind {
         Bounds { values, bytes }
     }
 
-    /// How many rollups are read, changed and written together: 8 MiB of links, and few others, most of which are much smaller.
+    /// Number of rollups read, changed and written together: 8 MiB of links, or a few larger ones. Most are much smaller.
     pub(super) fn part(self) -> usize {
         match self {
             Self::Link => 128,
@@ -54,10 +54,10 @@ impl DocKind {
     }
 }
 
-/// The place of a rollup.
+/// Key of a rollup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DocKey {
-    /// Whose.
+    /// Kind of the scope.
     pub kind: DocKind,
     /// The hour (unix time / 3600), or the day (unix time / 86400).
     pub time: u32,
@@ -98,10 +98,10 @@ pub(super) const DAYS: Docs = Docs {
     slots: MAX_SLOTS,
 };
 
-/// The first part of a rollup; `None` of one that is not in two parts.
+/// The first part of a rollup; `None` if it is not split in two.
 pub(super) type Head = Option<Vec<u8>>;
 
-/// A rollup of its two parts.
+/// Joins the two parts of a rollup.
 pub(super) fn whole(head: Head, values: Vec<u8>) -> Vec<u8> {
     let Some(mut bytes) = head else {
         return values;
@@ -114,7 +114,7 @@ pub(super) fn whole(head: Head, values: Vec<u8>) -> Vec<u8> {
 pub(super) type Stored = HashMap<DocKey, Vec<u8>>;
 
 impl Docs {
-    /// The rollups at these places that there are.
+    /// Reads the rollups of these keys; missing ones are left out.
     pub(super) async fn read(
         &self,
         session: &mut Session,
@@ -148,7 +148,7 @@ impl Docs {
         Ok(stored)
     }
 
-    /// Writes rollups, over those that are there.
+    /// Writes rollups, replacing existing ones.
     pub(super) async fn write(
         &self,
         session: &mut Session,
@@ -190,7 +190,7 @@ impl Docs {
     }
 }
 
-/// Cuts items into parts that have no more than [`MAX_BYTES`] each, but for single ones that have more.
+/// Cuts items into parts of at most [`MAX_BYTES`] each; a larger item is a part of its own.
 pub(super) fn sized<T>(mut items: &[T], size: impl Fn(&T) -> usize) -> impl Iterator<Item = &[T]> {
     std::iter::from_fn(move || {
         if items.is_empty() {
@@ -208,7 +208,7 @@ pub(super) fn sized<T>(mut items: &[T], size: impl Fn(&T) -> usize) -> impl Iter
     })
 }
 
-/// Reads a stored rollup; an empty one, and a line in the log, if its bytes make no sense.
+/// Decodes a stored rollup. If its bytes are malformed, that is logged and counting starts with an empty one.
 pub(super) fn decode(
     key: DocKey,
     stored: Option<&Vec<u8>>,
@@ -220,13 +220,13 @@ pub(super) fn decode(
     match Rollup::decode(bytes) {
         Ok(rollup) if rollup.slots.len() == slots => Ok(rollup),
         Err(error @ RollupError::Version(_)) => Err(Fault::corrupt("clicks", &error)),
-        Ok(_) => Ok(start_again(key, &"another number of slots", slots)),
+        Ok(_) => Ok(start_again(key, &"wrong number of slots", slots)),
         Err(error) => Ok(start_again(key, &error, slots)),
     }
 }
 
 fn start_again(key: DocKey, error: &dyn std::fmt::Display, slots: usize) -> Rollup<'static> {
-    tracing::error!(?key, %error, "stored clicks cannot be read: they are counted from here on");
+    tracing::error!(?key, %error, "stored clicks are malformed; counting restarts from zero");
     Rollup::new(slots)
 }
 

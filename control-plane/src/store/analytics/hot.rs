@@ -1,4 +1,4 @@
-//! The links followed most, as the writer of clicks has found them.
+//! The links followed most, as found by the click writer.
 
 use crate::clock;
 use crate::store::calls::{Store, run};
@@ -14,7 +14,7 @@ impl Store {
         Ok(links.into_iter().map(|(key, _)| key).collect())
     }
 
-    /// The same, with their clicks.
+    /// The keys of the links followed most in the last minutes, with their clicks, the hottest first.
     pub async fn hot_clicks(&self, limit: u32) -> Result<Vec<(String, u64)>, StoreError> {
         let now = clock::unix_seconds();
         run!(
@@ -32,14 +32,14 @@ impl Store {
         )
     }
 
-    /// Replaces the links followed most, the hottest first. They count until then, unix seconds.
+    /// Replaces the links followed most, the hottest first. They are valid until `until`, in unix seconds.
     pub async fn replace_hot_links(
         &self,
         links: &[(String, u64)],
         until: u64,
     ) -> Result<(), StoreError> {
         let call = self
-            .write("replace_hot_links", "noting the hot links")
+            .write("replace_hot_links", "storing the hot links")
             .of(Class::Background);
         run!(call, |session| {
             session.begin().await?;

@@ -24,24 +24,24 @@ pub struct ClickedLink {
     pub domain_id: u32,
     /// Its tags.
     pub tags: Arc<[String]>,
-    /// The campaign parameters of its target, and then of those of its rules: source, medium, campaign, term and content, a line
-    /// each. A target without any has no line; and if none has any, there are no targets.
+    /// The campaign parameters of its target, then of the targets of its rules: source, medium, campaign, term and content, a line
+    /// each. A target without any has no line; if none has any, the list is empty.
     pub campaigns: Arc<[Box<str>]>,
-    /// Whether it is a tombstone.
+    /// True for a tombstone.
     pub is_deleted: bool,
 }
 
-/// A domain as visits are counted for it.
+/// A domain as clicks are counted for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClickedDomain {
     /// Its number.
     pub id: u32,
-    /// Whose it is; `None` for a configured one.
+    /// The owner; `None` for a configured domain.
     pub tenant_id: Option<u32>,
 }
 
 impl Store {
-    /// The links of keys, tombstones included; one without a row is left out.
+    /// The links of these keys, tombstones included; keys without a row are left out.
     pub async fn clicked_links(
         &self,
         keys: &[LinkKey],
@@ -56,7 +56,7 @@ impl Store {
             codes.dedup();
             for codes in codes.chunks(LONGEST) {
                 let call = self
-                    .read("clicked_links", "finding links that were followed")
+                    .read("clicked_links", "finding clicked links")
                     .of(Class::Background);
                 links.extend(run!(call, |session| {
                     clicked_links(session, domain, codes).await
@@ -72,7 +72,7 @@ impl Store {
         names: &[&str],
     ) -> Result<Vec<(String, ClickedDomain)>, StoreError> {
         let call = self
-            .read("clicked_domains", "finding domains that were visited")
+            .read("clicked_domains", "finding clicked domains")
             .of(Class::Background);
         run!(call, |session| {
             let mut domains = Vec::with_capacity(names.len());
@@ -121,7 +121,7 @@ async fn clicked_links(
             id,
             tenant_id,
             domain_id,
-            // A link without tags is better than reports that cannot be written.
+            // Losing the tags is better than being unable to write reports.
             tags: tags_from_text(&tags).unwrap_or_default().into(),
             campaigns: campaigns(&name(&url)?, details.as_deref()),
             is_deleted: deleted_at.is_some(),
@@ -132,7 +132,7 @@ async fn clicked_links(
 }
 
 fn campaigns(target: &str, details: Option<&str>) -> Arc<[Box<str>]> {
-    // As with tags.
+    // Unreadable details are ignored, like unreadable tags.
     let details = details_from_text(details).unwrap_or_default();
     let of_rules = details.rules.iter().map(|rule| &*rule.target);
     let of_targets = std::iter::once(target)

@@ -1,4 +1,4 @@
-//! Clicks that control planes from before there were rollups count, beside newer ones or after going back to them.
+//! Clicks counted by control planes older than rollups, running beside newer ones or after a downgrade.
 
 use super::insert_reports;
 use crate::clock;
@@ -10,12 +10,12 @@ use crate::store::session::Session;
 use crate::store::sql::sql;
 use edgelink_wire::clicks::{ClickBatch, encode};
 
-/// The most links whose clicks are taken at once.
+/// The most links whose clicks are taken over at once.
 const MAX_LINKS: u32 = 512;
 
 impl Store {
-    /// Takes clicks that older control planes have counted into the queue, as clicks of now of which nothing else is known, of some links;
-    /// how many they were. The accounts have them from then on.
+    /// Moves clicks that older control planes counted, of some links, into the queue, as clicks of now without attributes. Returns their
+    /// number. From then on, the accounts include them.
     pub async fn take_older_clicks(&self) -> Result<u64, StoreError> {
         let call = self
             .write("take_older_clicks", "taking clicks of older control planes")

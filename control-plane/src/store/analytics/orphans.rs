@@ -1,4 +1,4 @@
-//! Orphan visits: requests that led to no link. Of each day a bounded number is kept, and all are counted.
+//! Orphan visits: requests that matched no link. A bounded number is kept of each day, and all are counted.
 
 use super::docs::sized;
 use super::state::State;
@@ -11,7 +11,7 @@ use std::ops::RangeInclusive;
 
 const DAY_SECONDS: u64 = 86_400;
 
-/// What a row takes beside its texts.
+/// Size of a row without its texts.
 const ROW_BYTES: usize = 80;
 
 /// The most rows that one statement deletes.
@@ -26,9 +26,9 @@ pub struct NewOrphan<'a> {
     pub tenant_id: u32,
     /// The domain; 0 if it is unknown.
     pub domain_id: u32,
-    /// What was asked for, by its number, at least 1.
+    /// Number of the kind of request, at least 1.
     pub kind: u8,
-    /// Whether it is that of a bot.
+    /// True for a bot.
     pub is_bot: bool,
     /// Domain and path.
     pub url: &'a str,
@@ -37,7 +37,7 @@ pub struct NewOrphan<'a> {
 }
 
 impl Store {
-    /// How many orphan visits of a tenant were counted from one day (unix time / 86400) to another, beyond the first `kept` of each day.
+    /// Number of orphan visits of a tenant on these days (unix time / 86400), beyond the first `kept` of each day.
     pub async fn orphans_beyond(
         &self,
         tenant_id: u32,
@@ -60,7 +60,7 @@ impl Store {
         })
     }
 
-    /// How many orphan visits of each of these tenants and days (unix time / 86400) were counted; none where there is no number.
+    /// Number of orphan visits counted for each of these tenants and days (unix time / 86400); 0 where nothing was counted.
     pub async fn orphan_days(
         &self,
         days: &[(u32, u64)],
@@ -76,7 +76,7 @@ impl Store {
         })
     }
 
-    /// Deletes the orphan visits of a tenant; how many were kept.
+    /// Deletes the orphan visits of a tenant. Returns the number of deleted rows.
     pub async fn delete_orphan_visits(&self, tenant_id: u32) -> Result<u64, StoreError> {
         let call = self.write("delete_orphans", "deleting orphan visits");
         let before = run!(call, |session| {
@@ -106,7 +106,7 @@ impl Store {
     }
 }
 
-/// Counts orphan visits, and inserts `most` at most of each tenant and day. The first one has this number; the number of the next one.
+/// Counts orphan visits, and inserts at most `most` of each tenant and day, numbered from `number`. Returns the next number.
 pub(super) async fn insert(
     session: &mut Session,
     orphans: &[NewOrphan<'_>],
@@ -151,7 +151,7 @@ pub(super) async fn insert(
     Ok(number)
 }
 
-/// How many were counted on a day.
+/// Number of orphan visits counted on a day.
 async fn visits_of(session: &mut Session, tenant_id: u32, day: u64) -> Result<u64, Fault> {
     let query = sql("SELECT visits FROM orphan_days WHERE tenant_id = ? AND day = ?");
     let before: Option<(u64,)> = session
@@ -160,7 +160,7 @@ async fn visits_of(session: &mut Session, tenant_id: u32, day: u64) -> Result<u6
     Ok(before.map_or(0, |(visits,)| visits))
 }
 
-/// Adds to the count of a day; what it was before.
+/// Adds to the count of a day. Returns the previous count.
 pub(super) async fn add(
     session: &mut Session,
     tenant_id: u32,

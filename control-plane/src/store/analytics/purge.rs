@@ -16,11 +16,11 @@ const DAY_SECONDS: u64 = 86_400;
 
 const DAY_HOURS: u64 = 24;
 
-/// Retention of clicks that were counted by the minute before there were rollups.
+/// Retention of the counts by the minute that predate rollups.
 const MINUTES: u64 = 7 * 24 * 60;
 
 impl Store {
-    /// Removes up to `limit` rows of each kind that are past their retention, by the database's clock; how many there were.
+    /// Removes up to `limit` rows of each kind that are past their retention, by the database's clock. Returns their number.
     pub async fn purge_clicks(&self, kept: ClickRetention, limit: u32) -> Result<u64, StoreError> {
         let now = self.now().await?;
         let days = kept.days * DAY_MILLIS;
@@ -116,8 +116,8 @@ async fn purge_docs(
     session.autocommit(delete).await
 }
 
-/// Marks the number of the next click today, and forgets marks that are not needed; the number below which single clicks were written
-/// more than `kept` days ago. Without it, clicks whose times are in the future, by a clock that was wrong, would keep all behind them.
+/// Records the number of the next click today, and deletes unneeded marks. Returns the number below which single clicks were written
+/// more than `kept` days ago. Without it, clicks dated in the future by a wrong clock would keep all clicks after them.
 async fn mark(session: &mut Session, today: u64, kept: u64) -> Result<u64, Fault> {
     let insert_ignore = session.dialect().insert_ignore;
     let mark = sql(format!(
@@ -136,7 +136,7 @@ async fn mark(session: &mut Session, today: u64, kept: u64) -> Result<u64, Fault
     Ok(number)
 }
 
-/// Removes rows whose numbers grow about as their times do: the first ones, up to one that is to be kept.
+/// Removes the first rows of a table whose numbers grow roughly with time, up to one still within its retention.
 async fn purge_numbered(
     session: &mut Session,
     table: &str,

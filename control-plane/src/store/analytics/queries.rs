@@ -11,13 +11,13 @@ use std::ops::Range;
 /// The rollups of an interval.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DocSpan {
-    /// Those of these hours (unix time / 3600).
+    /// Hourly rollups (unix time / 3600).
     Hours(Range<u32>),
-    /// Those of these days (unix time / 86400).
+    /// Daily rollups (unix time / 86400).
     Days(Range<u32>),
 }
 
-/// What is read of a rollup.
+/// The part of a rollup that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DocPart {
     /// The clicks of each hour, and the visitors.
@@ -29,28 +29,28 @@ pub enum DocPart {
 /// A part of a rollup as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct StoredDoc {
-    /// Whose.
+    /// Its scope.
     pub scope_id: u64,
     /// Its hour or day.
     pub time: u32,
-    /// All clicks; `None` of a rollup that is not in two parts.
+    /// All clicks; `None` if the rollup is not split in two.
     pub clicks: Option<u64>,
-    /// Those of bots.
+    /// Clicks of bots.
     pub bots: Option<u64>,
-    /// The bytes of the part; of everything if it is not in two parts.
+    /// The bytes of the part, or of the whole rollup if it is not split in two.
     pub doc: Vec<u8>,
 }
 
 /// All clicks of a scope in an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct DocSum {
-    /// Whose.
+    /// The scope.
     pub scope_id: u64,
     /// All clicks.
     pub clicks: u64,
-    /// Those of bots.
+    /// Clicks of bots.
     pub bots: u64,
-    /// How many of its rollups do not say how many clicks they have in all.
+    /// Number of its rollups stored without their total.
     pub unknown: u64,
 }
 
@@ -90,14 +90,14 @@ impl Store {
         })
     }
 
-    /// The clicks of each of these scopes in an interval; those without clicks are left out.
+    /// The clicks of each of these scopes in an interval; scopes without clicks are left out.
     pub async fn sum_docs(
         &self,
         kind: DocKind,
         scopes: &[u64],
         span: &DocSpan,
     ) -> Result<Vec<DocSum>, StoreError> {
-        let call = self.read("sum_docs", "adding clicks up");
+        let call = self.read("sum_docs", "summing clicks");
         run!(call, |session| {
             let columns = "scope_id, CAST(COALESCE(SUM(clicks), 0) AS UNSIGNED) AS clicks, \
                            CAST(COALESCE(SUM(bots), 0) AS UNSIGNED) AS bots, \
@@ -143,7 +143,7 @@ impl Store {
     }
 }
 
-/// Columns of the rollups of an interval; the list of scopes follows.
+/// Selects columns of the rollups of an interval; the list of scopes is to be appended.
 fn select<'v>(session: &Session, kind: DocKind, span: &DocSpan, columns: &str) -> Sql<'v> {
     let (table, times) = span.table();
     let Docs {

@@ -1,4 +1,4 @@
-//! The click queue: reports that are acknowledged and not written yet. Reads begin behind its low-water mark: see
+//! The click queue: reports that are acknowledged, but not written yet. Reads begin behind its low-water mark: see
 //! [`crate::low_water`].
 
 use super::docs::sized;
@@ -12,22 +12,21 @@ use bytes::Bytes;
 /// The most rows that are read at once.
 const MAX_ROWS: u64 = 1024;
 
-/// A report that waits.
+/// A waiting report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueuedReport {
     /// Its number.
     pub id: u64,
-    /// When it came in: unix time in milliseconds.
+    /// Time of receipt, in unix milliseconds.
     pub received_at: u64,
-    /// Encoded batches, none of which was counted before.
+    /// Encoded batches that have not been counted before.
     pub body: Vec<u8>,
-    /// The insert that it is part of; `None` if there was none yet.
+    /// The insert that it is part of; `None` if it has not been inserted yet.
     pub insert_id: Option<u64>,
 }
 
 impl Store {
-    /// The low-water mark: reports up to there were removed, but for those of transactions that have committed much later than they wrote
-    /// them.
+    /// The low-water mark: reports up to it are removed, except for reports of transactions that committed long after writing them.
     pub async fn queue_mark(&self) -> Result<u64, StoreError> {
         let call = self
             .read("queue_mark", "reading the mark of the click queue")
@@ -47,7 +46,7 @@ impl Store {
         })
     }
 
-    /// Lowers the low-water mark below that row.
+    /// Lowers the low-water mark below a row.
     pub async fn lower_queue_mark(&self, row: u64) -> Result<(), StoreError> {
         let call = self
             .write("lower_queue_mark", "lowering the mark of the click queue")
@@ -60,7 +59,7 @@ impl Store {
         })
     }
 
-    /// The reports that wait longest: as many as have `max_bytes` together, and one at least. Those of an insert come together.
+    /// The reports that wait longest: as many as fit into `max_bytes`, and at least one. Reports of an insert stay together.
     pub async fn queued_reports(
         &self,
         max_rows: u64,
@@ -108,10 +107,10 @@ impl Store {
         })
     }
 
-    /// Sets a report aside that cannot be read: it is not read again.
+    /// Quarantines a report that cannot be read: it is not read again.
     pub async fn set_report_aside(&self, id: u64) -> Result<(), StoreError> {
         let call = self
-            .write("set_report_aside", "setting a report of clicks aside")
+            .write("set_report_aside", "quarantining a report of clicks")
             .of(Class::Background);
         run!(call, |session| {
             let set = sql("UPDATE click_queue SET aside = 1 WHERE id = ?");
@@ -119,7 +118,7 @@ impl Store {
         })
     }
 
-    /// The bytes of the reports that wait.
+    /// Total bytes of the waiting reports.
     pub async fn queued_bytes(&self) -> Result<u64, StoreError> {
         let call = self
             .read("queued_bytes", "measuring reports of clicks")
@@ -135,7 +134,7 @@ impl Store {
         })
     }
 
-    /// When the oldest report that waits came in: unix time in milliseconds. `None` if none waits.
+    /// Time of receipt of the oldest waiting report, in unix milliseconds. `None` if none waits.
     pub async fn oldest_report(&self) -> Result<Option<u64>, StoreError> {
         let call = self
             .read("oldest_report", "looking for the oldest report of clicks")
@@ -159,7 +158,7 @@ async fn mark(session: &mut Session) -> Result<u64, Fault> {
     Ok(mark)
 }
 
-/// Inserts reports, with the times at which they came in.
+/// Inserts reports, each with its time of receipt.
 pub(in crate::store) async fn insert_reports(
     session: &mut Session,
     reports: &[(u64, Bytes)],

@@ -1,4 +1,4 @@
-//! Clicks one by one.
+//! Single clicks.
 
 use super::docs::sized;
 use crate::store::calls::{Store, run};
@@ -8,13 +8,13 @@ use crate::store::session::Session;
 use crate::store::sql::{LONGEST, Sql, pieces, sql};
 use std::collections::HashMap;
 
-/// What a row takes beside its texts.
+/// Size of a row without its texts.
 const ROW_BYTES: usize = 80;
 
-/// A click that is to be kept, or several of a link about which nothing else is known.
+/// A click that is to be kept, or several clicks of a link without attributes.
 #[derive(Clone, Debug)]
 pub struct NewRaw<'a> {
-    /// How many.
+    /// Number of clicks.
     pub clicks: u64,
     /// Unix seconds.
     pub at: u64,
@@ -24,7 +24,7 @@ pub struct NewRaw<'a> {
     pub domain_id: u32,
     /// The link; 0 for none, where the tenant is 0 too.
     pub link_id: u64,
-    /// Whether it is that of a bot.
+    /// True for a bot.
     pub is_bot: bool,
     /// The link key where there is no link.
     pub key: Option<&'a str>,
@@ -37,7 +37,7 @@ pub struct NewRaw<'a> {
 pub struct RawRow {
     /// The number of its first click.
     pub number: u64,
-    /// How many.
+    /// Number of clicks.
     pub clicks: u64,
     /// Unix seconds.
     pub at: u64,
@@ -45,28 +45,28 @@ pub struct RawRow {
     pub link_id: u64,
     /// The link key, or the URL of an orphan visit.
     pub key: String,
-    /// What an orphan visit asked for, by its number; 0 for a click.
+    /// Number of the kind of an orphan visit; 0 for a click.
     pub kind: u8,
     /// All else, encoded.
     pub described: Vec<u8>,
 }
 
-/// Which rows, newest first.
+/// Selection of rows, newest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RawSelection {
-    /// Whose.
+    /// The scope of the rows.
     pub of: RawScope,
     /// The first second.
     pub from: u64,
-    /// The first second that does not count any more.
+    /// The end, exclusive.
     pub to: u64,
-    /// Only those of bots, or of people.
+    /// Only clicks of bots, or only of people.
     pub is_bot: Option<bool>,
-    /// Only rows whose clicks begin before this place, a second and a number.
+    /// Only rows before this cursor, a second and a number.
     pub before: Option<(u64, u64)>,
 }
 
-/// Whose rows.
+/// The scope of selected rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RawScope {
     /// Clicks of a tenant, or of one of its domains.
@@ -77,14 +77,14 @@ pub enum RawScope {
     Links(Vec<u64>),
 }
 
-/// A row without what it says.
+/// A row without its key and description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, sqlx_macros::FromRow)]
 pub struct RawHead {
     /// Unix seconds.
     pub at: u64,
     /// The number of its first click.
     pub number: u64,
-    /// How many.
+    /// Number of clicks.
     pub clicks: u64,
 }
 
@@ -113,7 +113,7 @@ impl Store {
         })
     }
 
-    /// How many clicks, or orphan visits, there are, up to `most`.
+    /// Number of clicks, or orphan visits, up to `most`.
     pub async fn count_raw(&self, selection: &RawSelection, most: u64) -> Result<u64, StoreError> {
         let call = self.read("count_raw", "counting single clicks");
         run!(call, |session| {
@@ -132,7 +132,7 @@ impl Store {
         })
     }
 
-    /// The rows with these numbers, in their order; those that are gone are left out.
+    /// The rows with these numbers, in their order; missing ones are left out.
     pub async fn raw_rows(
         &self,
         numbers: &[u64],
@@ -157,14 +157,14 @@ impl Store {
     }
 }
 
-/// How many clicks the rows of a selection, and of these links, have, up to `most`.
+/// Number of clicks in the rows of a selection, restricted to these links if any, up to `most`.
 async fn count(
     session: &mut Session,
     selection: &RawSelection,
     links: &[u64],
     most: u64,
 ) -> Result<u64, Fault> {
-    // Rows are counted by an index alone. Each has a click at least.
+    // Rows are counted by an index alone. Each has at least one click.
     let rows = select(session, selection, "1 AS clicks", links);
     let rows = counted("COUNT(*)", rows, most);
     let (rows,): (u64,) = session.fetch_one(rows).await?;
@@ -196,7 +196,7 @@ fn select_heads<'v>(session: &Session, selection: &'v RawSelection, links: &[u64
     query.push(" ORDER BY at DESC, number DESC LIMIT ?")
 }
 
-/// Columns of the rows of a selection, in no order.
+/// Selects columns of the rows of a selection, in no order.
 fn select<'v>(
     session: &Session,
     selection: &'v RawSelection,
@@ -304,7 +304,7 @@ async fn orphan_rows(session: &mut Session, numbers: &[u64]) -> Result<Vec<RawRo
     rows.into_iter().map(row).collect()
 }
 
-/// Inserts clicks, the first of which has this number; the number of the next one.
+/// Inserts clicks, numbered from `number`. Returns the next number.
 pub(super) async fn insert(
     session: &mut Session,
     clicks: &[NewRaw<'_>],

@@ -12,9 +12,9 @@ use crate::store::sql::{LONGEST, Sql, sql};
 const MAX_DELETED: u32 = 1000;
 
 impl Store {
-    /// Deletes the clicks of links; how many there were. Domains and tenants keep them in their sums.
+    /// Deletes the clicks of links. Returns their number. Domains and tenants keep them in their sums.
     ///
-    /// They are gone from totals and rollups at once, even if the rest of the call fails: the next one removes what is left.
+    /// They are gone from totals and rollups at once, even if the rest of the call fails: the next call removes the remaining ones.
     pub async fn delete_link_clicks(&self, links: &[u64]) -> Result<u64, StoreError> {
         let mut clicks: u64 = 0;
         for links in links.chunks(LONGEST) {
@@ -31,7 +31,7 @@ impl Store {
                 Ok((clicks, state.number))
             })?;
             clicks = clicks.saturating_add(deleted);
-            // Those that are written from now on stay.
+            // Clicks written from now on stay.
             loop {
                 let call = self.write("delete_clicks", "deleting the clicks of links");
                 let deleted = run!(call, |session| {
@@ -54,7 +54,7 @@ fn distinct(links: &[u64]) -> Vec<u64> {
     links
 }
 
-/// The statement that deletes some raw clicks of links whose numbers are lower than this one.
+/// The statement that deletes some raw clicks of links, with numbers below `before`.
 fn delete_raw<'v>(session: &Session, links: &[u64], before: u64) -> Sql<'v> {
     let of_links = sql("tenant_id > 0 AND link_id IN ").list(links);
     let condition = format!(
@@ -99,7 +99,8 @@ fn delete_docs<'v>(session: &Session, docs: Docs, links: &[u64]) -> Sql<'v> {
     delete.bind(MAX_DELETED)
 }
 
-/// Removes the clicks of links. `false`, and only some are removed, if there are more than one statement deletes. Part of a transaction.
+/// Removes the clicks of links. Returns `false`, with only some removed, if there are more than one statement deletes. Part of a
+/// transaction.
 pub(in crate::store) async fn remove(session: &mut Session, links: &[u64]) -> Result<bool, Fault> {
     let before = State::lock(session).await?.number;
     for links in links.chunks(LONGEST) {

@@ -1,6 +1,6 @@
-//! How long clicks are kept.
+//! Retention of clicks.
 
-/// How long clicks are kept, in days.
+/// Retention of clicks, in days.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClickRetention {
     /// Rollups of hours.

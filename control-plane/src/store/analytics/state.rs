@@ -1,4 +1,4 @@
-//! The row that whatever changes clicks locks.
+//! The row that every change of clicks locks.
 
 use crate::store::error::Fault;
 use crate::store::session::Session;
@@ -11,13 +11,13 @@ pub(super) struct State {
     pub(super) number: u64,
     /// The first day that is not in `click_days`.
     pub(super) days_until: u32,
-    /// Whether a part of the rollups of that day is there.
+    /// True if that day has some of its rollups.
     pub(super) is_building: bool,
 }
 
 impl State {
-    /// Reads the row and locks it, so that no other transaction changes clicks before this one ends: not on another node of a Galera
-    /// cluster either, as it is written.
+    /// Reads the row and locks it, so that no other transaction changes clicks before this one ends. As it is written, this holds
+    /// across the nodes of a Galera cluster too.
     pub(super) async fn lock(session: &mut Session) -> Result<Self, Fault> {
         let write = sql("UPDATE click_state SET writes = writes + 1 WHERE id = 1");
         session.execute(write).await?;

@@ -1,4 +1,4 @@
-//! All clicks of a link.
+//! Total clicks of each link.
 
 use crate::counts::rollup::Tally;
 use crate::store::calls::{Store, run};
@@ -10,11 +10,11 @@ use std::collections::HashMap;
 /// Joins the total of each link `l`.
 pub(in crate::store) const JOIN_TOTALS: &str = "LEFT JOIN link_totals c ON c.link_id = l.id";
 
-/// The visits of such a link, with those before it was imported.
+/// The clicks of a link joined by [`JOIN_TOTALS`], including imported visits.
 pub(in crate::store) const VISITS: &str = "(l.imported_visits + COALESCE(c.clicks, 0))";
 
 impl Store {
-    /// All clicks of links, and those of bots; links without clicks are left out.
+    /// Total clicks of links, and how many of them are by bots; links without clicks are left out.
     pub async fn link_totals(&self, links: &[u64]) -> Result<HashMap<u64, Tally>, StoreError> {
         let call = self.read("link_totals", "reading clicks of links");
         run!(call, |session| {
@@ -46,7 +46,7 @@ pub(super) async fn add(session: &mut Session, totals: &[(u64, Tally)]) -> Resul
     Ok(())
 }
 
-/// Removes the total of a link whose row another one has taken. Part of a transaction.
+/// Removes the total of a link whose row another link has replaced. Part of a transaction.
 pub(in crate::store) async fn forget_total(session: &mut Session, link: u64) -> Result<(), Fault> {
     let delete = sql("DELETE FROM link_totals WHERE link_id = ?");
     session.execute(delete.bind(link)).await.map(drop)

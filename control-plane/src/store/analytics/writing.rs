@@ -1,4 +1,4 @@
-//! Writes the clicks of reports, and removes these from the queue: in one transaction.
+//! Writes the clicks of reports and removes these from the queue in one transaction.
 
 use super::docs::{DAYS, DocKey, Docs, HOURS, decode};
 use super::orphans::{self, NewOrphan};
@@ -28,16 +28,16 @@ pub struct ClickWrite<'a> {
     pub totals: Vec<(u64, Tally)>,
     /// One by one.
     pub raw: Vec<NewRaw<'a>>,
-    /// Visits that led to no link.
+    /// Requests that matched no link.
     pub orphans: Vec<NewOrphan<'a>>,
     /// The most values of an attribute in a rollup.
     pub max_values: usize,
-    /// The most orphan visits of a tenant that are kept of a day.
+    /// The most orphan visits of a tenant kept per day.
     pub max_orphans: u64,
 }
 
 impl Store {
-    /// Writes clicks, all of them or none. A transient error, and nothing is written, if one of their rows is not in the queue any more.
+    /// Writes clicks, all of them or none. Fails with a transient error, without writing, if one of their rows has left the queue.
     pub async fn write_clicks(&self, write: &ClickWrite<'_>) -> Result<(), StoreError> {
         let call = self
             .write("write_clicks", "writing clicks")
@@ -59,8 +59,8 @@ impl Store {
 }
 
 impl Store {
-    /// Marks rows of the queue as those of an insert outside of this database, all of them or none. A transient error if one of them is
-    /// marked, or not in the queue any more.
+    /// Marks rows of the queue as part of an insert outside of this database, all of them or none. Fails with a transient error if one
+    /// of them is already marked or has left the queue.
     pub async fn mark_reports(&self, rows: &[u64], insert_id: u64) -> Result<(), StoreError> {
         let call = self
             .write("mark_reports", "marking reports of clicks")
@@ -80,8 +80,8 @@ impl Store {
         })
     }
 
-    /// Removes the rows of an insert that has come to its end, and adds to the totals of links, and to the orphan visits of tenants and
-    /// days (unix time / 86400). Nothing happens if they were removed before.
+    /// Removes the rows of a completed insert, and adds to the totals of links and to the orphan visits of tenants and
+    /// days (unix time / 86400). Does nothing if they were removed before.
     pub async fn settle_insert(
         &self,
         insert_id: u64,
@@ -144,8 +144,8 @@ async fn write_docs(
                 write.max_values,
             )
             .await?;
-            // Hours of a day that has its rollups already, or some of them: as clocks are bounded, only where a clock went back.
-            // Those that are still to be made are made of the hours alone.
+            // Hours of a day that already has rollups, or some of them: as clocks are bounded, only where a clock went back.
+            // Rollups that are yet to be built are built from the hours alone.
             let until = state.days_until + u32::from(state.is_building);
             let late = part.iter().filter(|(key, _)| key.time / DAY_HOURS < until);
             let late = late.map(|(key, added)| {

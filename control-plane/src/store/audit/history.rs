@@ -1,15 +1,15 @@
-//! Where the history of a link begins: a code may have had other links before.
+//! Start of the history of a link: its code may have belonged to other links before.
 
 use crate::store::error::Fault;
 use crate::store::session::Session;
 use crate::store::sql::sql;
 
-/// The most entries that are read for it. What is older than so many deletions and restores is not told.
+/// Most entries read for it. History older than this many deletions and restores is left out.
 const MAX_READ: u64 = 256;
 
 /// The id of the last entry about a link that was at `subject` before the present one; 0 if there is none.
 ///
-/// A link ends with its deletion, or when it moves away, unless it was restored. One that has moved here has no
+/// A link ends with its deletion or by moving away, unless it is restored. A link that has moved here has no
 /// older entries here.
 pub(super) async fn predecessors_end(
     session: &mut Session,

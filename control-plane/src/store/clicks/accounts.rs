@@ -1,8 +1,8 @@
-//! What became of clicks, by hour, edge and worker.
+//! Accounts of clicks (sent, counted, dropped), by hour, edge and worker.
 //!
-//! Workers say how many clicks they have sent and dropped since they started. What that adds to what they said before is
-//! computed under the lock of the worker's row, in the transaction that notes the batches, so that the sums over all hours are
-//! what the workers said last, however reports come: again, out of order, or through several control planes.
+//! Workers report how many clicks they have sent and dropped since they started. The increase since their previous report is
+//! computed under the lock of the worker's row, in the transaction that records the batches. The sums over all hours thus equal
+//! the latest reports of the workers, even if reports are repeated, out of order, or sent through several control planes.
 
 use super::batch::{BatchHead, ClickAccounts, Placed};
 use super::older;
@@ -17,23 +17,23 @@ use std::collections::BTreeMap;
 
 const HOUR_MILLIS: u64 = 60 * 60 * 1000;
 
-/// The greatest number that all databases keep.
+/// The greatest number that all databases can store.
 const GREATEST: u64 = i64::MAX.cast_unsigned();
 
-/// How finely accounts are kept. They become coarser with time: see [`Store::fold_click_accounts`].
+/// Granularity of accounts. They become coarser with time: see [`Store::fold_click_accounts`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Grain {
-    /// Of each worker by the hour.
+    /// By worker and hour.
     WorkerHours,
-    /// Of each edge by the hour.
+    /// By edge and hour.
     EdgeHours,
-    /// Of each edge by the day, as that of its first hour.
+    /// By edge and day, stored at the first hour of the day.
     EdgeDays,
-    /// All that is older, as of the first hour of 1970.
+    /// Everything older, stored at the first hour of 1970.
     Rest,
 }
 
-/// What accounts are of.
+/// Key of an account.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct AccountKey {
     pub(super) grain: Grain,
@@ -43,7 +43,7 @@ pub(super) struct AccountKey {
     pub(super) worker: Box<[u8]>,
 }
 
-/// By what accounts are summed up.
+/// Grouping of accounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccountGroup {
     /// By edge.
@@ -61,18 +61,18 @@ pub enum AccountGroup {
 pub struct GroupAccounts {
     /// The first hour of the group (unix time / 3600).
     pub hour: u64,
-    /// The name of the edge; empty if it has none. It is one of several in groups of hours and days.
+    /// The name of the edge; empty if it has none. In groups by hour and day, one of several.
     pub edge: String,
-    /// The worker; empty for those that are not told apart any more. It is one of several in groups without workers.
+    /// The worker; empty once workers are no longer kept apart. In groups without workers, one of several.
     pub worker: Vec<u8>,
-    /// What became of the clicks.
+    /// Accounts of the clicks.
     pub accounts: ClickAccounts,
 }
 
 /// Accounts by group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupedAccounts {
-    /// Those of all groups.
+    /// Accounts of all groups.
     pub all: ClickAccounts,
     /// The groups.
     pub groups: Vec<GroupAccounts>,
@@ -92,7 +92,7 @@ type GroupRow = (
     u64,
 );
 
-/// The numbers of accounts, as the columns are called.
+/// The columns of the numbers of accounts.
 const NUMBERS: [&str; 4] = ["sent", "counted", "dropped", "undescribed"];
 
 impl Grain {
@@ -102,7 +102,7 @@ impl Grain {
 }
 
 impl ClickAccounts {
-    /// Adds others.
+    /// Adds other accounts.
     pub fn add(&mut self, other: &Self) {
         self.sent = self.sent.saturating_add(other.sent);
         self.counted = self.counted.saturating_add(other.counted);
@@ -110,7 +110,7 @@ impl ClickAccounts {
         self.undescribed = self.undescribed.saturating_add(other.undescribed);
     }
 
-    /// What is left of these without others.
+    /// Subtracts other accounts.
     #[must_use]
     pub fn without(&self, other: &Self) -> Self {
         Self {
@@ -123,18 +123,18 @@ impl ClickAccounts {
 }
 
 impl Store {
-    /// What became of all clicks.
+    /// Accounts of all clicks.
     pub async fn click_accounts(&self) -> Result<ClickAccounts, StoreError> {
         self.click_accounts_between(0, u32::MAX.into()).await
     }
 
-    /// What became of the clicks whose reports were taken from the hour `from` on and before the hour `to` (unix time / 3600).
+    /// Accounts of the clicks whose reports were taken from the hour `from` on and before the hour `to` (unix time / 3600).
     pub async fn click_accounts_between(
         &self,
         from: u64,
         to: u64,
     ) -> Result<ClickAccounts, StoreError> {
-        let call = self.read("click_accounts", "summing up clicks");
+        let call = self.read("click_accounts", "summing click accounts");
         run!(call, |session| {
             let sums = NUMBERS
                 .map(|column| format!("CAST(COALESCE(SUM({column}), 0) AS UNSIGNED) AS {column}"));
@@ -143,14 +143,14 @@ impl Store {
         })
     }
 
-    /// The same by group: the `limit` groups in which most clicks were sent, or the latest ones in groups of time.
+    /// Accounts by group: the `limit` groups with the most clicks sent, or the latest ones in groups of time.
     pub async fn grouped_click_accounts(
         &self,
         (from, to): (u64, u64),
         by: AccountGroup,
         limit: u32,
     ) -> Result<GroupedAccounts, StoreError> {
-        let call = self.read("grouped_click_accounts", "summing up clicks");
+        let call = self.read("grouped_click_accounts", "summing click accounts");
         let (group, order) = match by {
             AccountGroup::Edge => ("edge", "SUM(sent) DESC, edge"),
             AccountGroup::Worker => ("edge, worker", "SUM(sent) DESC, edge, worker"),
@@ -180,7 +180,7 @@ impl Store {
     }
 }
 
-/// The rows of an interval.
+/// The FROM clause for the rows of an interval.
 fn between(session: &Session) -> String {
     let index = session.dialect().force_index("PRIMARY");
     format!("FROM click_accounts{index} WHERE grain IN (0, 1, 2, 3) AND hour >= ? AND hour < ?")
@@ -210,8 +210,8 @@ fn read(row: GroupRow) -> Result<(GroupAccounts, ClickAccounts), Fault> {
     Ok((group, all))
 }
 
-/// Adds new batches to the accounts of workers whose rows are locked; what they add. Part of a transaction. The batches are in the order of
-/// workers and numbers. `now`: unix milliseconds by the database's clock.
+/// Adds new batches to the accounts of workers whose rows are locked. Returns their contribution. Part of a transaction. The batches are
+/// ordered by worker and number. `now`: unix milliseconds by the database's clock.
 pub(super) async fn add(
     session: &mut Session,
     mut workers: LockedWorkers,
@@ -230,7 +230,7 @@ pub(super) async fn add(
             .or_insert_with(ClickAccounts::default)
             .add(&added);
     }
-    // Where nothing is new, the row stays as it is.
+    // Rows without news stay unchanged.
     workers.retain(|_, worker| worker.has_new);
     note_workers(session, &workers, now).await?;
     add_sums(session, &sums).await?;
@@ -251,19 +251,19 @@ impl Placed<'_> {
 /// Workers whose rows are locked.
 pub(super) type LockedWorkers = BTreeMap<WorkerId, Worker>;
 
-/// What a worker has said, and what of it is new.
+/// The last report of a worker, and the changes to it.
 #[derive(Debug, Default)]
 pub(super) struct Worker {
-    /// How many clicks it has sent and dropped, as it said last.
+    /// Clicks sent and dropped, by its last report.
     said: (u64, u64),
-    /// The batches that were taken.
+    /// The batches taken so far.
     pub(super) taken: TakenBatches,
     added: ClickAccounts,
     has_new: bool,
 }
 
 impl Worker {
-    /// What a new batch adds.
+    /// Adds a new batch. Returns its contribution to the accounts.
     fn add(&mut self, head: &BatchHead) -> ClickAccounts {
         let (sent, dropped) = self.said;
         self.said = (sent.max(head.sent), dropped.max(head.dropped));
@@ -279,8 +279,8 @@ impl Worker {
     }
 }
 
-/// The workers of batches, which are in their order. Their rows are locked, and are there: those of workers that are not known are
-/// made, so that another process which meets such a worker as well waits.
+/// Locks the rows of the workers of batches, which are ordered by worker. Missing rows are inserted, so that another process that
+/// meets the same worker waits.
 pub(super) async fn lock(
     session: &mut Session,
     batches: &[Placed<'_>],
@@ -352,7 +352,7 @@ async fn locked(
     Ok(())
 }
 
-/// Notes what workers have said and which batches were taken, and adds what is counted.
+/// Stores the reports of workers and the batches taken, and adds the counts.
 async fn note_workers(
     session: &mut Session,
     workers: &LockedWorkers,
@@ -397,14 +397,14 @@ async fn note_workers(
     Ok(())
 }
 
-/// Adds what workers have said, or have counted, and no accounts have: control planes from before there were accounts took it. Part
-/// of a transaction.
+/// Adds clicks of workers that are missing in the accounts, because control planes older than accounts took them. Part of a
+/// transaction.
 pub(in crate::store) async fn settle_accounts(session: &mut Session) -> Result<(), Fault> {
     let sums =
         NUMBERS.map(|column| format!("CAST(COALESCE(SUM({column}), 0) AS UNSIGNED) AS {column}"));
     let sums = sums.join(", ");
     let all = |of: &str| NUMBERS.map(|column| format!("{of}.{column}")).join(", ");
-    // One statement, so that both are of the same moment.
+    // One statement, so that both are read at the same moment.
     let query = format!(
         "SELECT {}, {} FROM (SELECT {sums} FROM click_workers) w, (SELECT {sums} FROM click_accounts) a",
         all("w"),
@@ -429,7 +429,7 @@ pub(in crate::store) async fn settle_accounts(session: &mut Session) -> Result<(
     add_sums(session, &BTreeMap::from([(rest, missing)])).await
 }
 
-/// Adds to accounts: one statement for up to [`LONGEST`] of them, in one of the few lengths that statements have. Part of a transaction.
+/// Adds to accounts: one statement for up to [`LONGEST`] of them, padded to a power of two. Part of a transaction.
 pub(super) async fn add_sums(
     session: &mut Session,
     sums: &BTreeMap<AccountKey, ClickAccounts>,
@@ -448,7 +448,7 @@ pub(super) async fn add_sums(
     let sums: Vec<_> = sums.iter().collect();
     for sums in sums.chunks(LONGEST) {
         let none = ClickAccounts::default();
-        // Adding nothing to the last one does no harm.
+        // Adding zero to the last one does no harm.
         let last = sums.last().map(|(key, _)| (*key, &none));
         let padding = std::iter::repeat(last).flatten();
         let rows = sums.iter().copied().chain(padding);

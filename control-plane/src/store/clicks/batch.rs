@@ -2,10 +2,10 @@
 
 use edgelink_wire::clicks::WorkerId;
 
-/// What a batch of clicks says of itself.
+/// Head of a batch of clicks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchHead {
-    /// The worker that counted.
+    /// The worker that counted them.
     pub worker: WorkerId,
     /// Grows with every batch of the worker.
     pub seq: u64,
@@ -19,23 +19,23 @@ pub struct BatchHead {
     pub clicks: u64,
 }
 
-/// What became of all clicks: `sent = counted + dropped + what is under way`.
+/// Accounts of clicks: `sent = counted + dropped + in flight`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct ClickAccounts {
-    /// How many clicks workers report.
+    /// Clicks that workers report.
     pub sent: u64,
-    /// How many are counted.
+    /// Clicks counted.
     pub counted: u64,
-    /// How many workers have dropped.
+    /// Clicks that workers have dropped.
     pub dropped: u64,
-    /// How many of those that are counted have come without their attributes, because there were too many.
+    /// Counted clicks that came without attributes, because there were too many.
     pub undescribed: u64,
 }
 
-/// The place of a batch: that of its report, and its own in there.
+/// Index of a report, and of a batch in it.
 pub(super) type Place = (usize, usize);
 
-/// A batch, and where it is.
+/// A batch with its place.
 #[derive(Clone, Copy)]
 pub(super) struct Placed<'a> {
     pub(super) head: &'a BatchHead,

@@ -1,4 +1,5 @@
-//! Makes old accounts coarser: hours of workers become hours of edges, these become days, and these one row for all. No sum changes.
+//! Folds old accounts into coarser ones: hours of workers into hours of edges, these into days, and these into one row. No sum
+//! changes.
 
 use super::accounts::{AccountKey, Grain, add_sums};
 use super::batch::ClickAccounts;
@@ -15,10 +16,10 @@ const DAY_MILLIS: u64 = 24 * 60 * 60 * 1000;
 
 const DAY_HOURS: u64 = 24;
 
-/// For how long workers are told apart, in days.
+/// Days for which workers are kept apart.
 const WORKER_DAYS: u64 = 7;
 
-/// The most rows of each grain that is not the last one. With more, the oldest become coarser before their time.
+/// The most rows of each grain except the last one. With more, the oldest are folded early.
 pub(in crate::store) const MAX_ROWS: u64 = 200_000;
 
 /// The most rows that are folded in a transaction.
@@ -45,7 +46,7 @@ impl Grain {
 }
 
 impl AccountKey {
-    /// What an account of that hour and edge becomes a part of.
+    /// Key of the coarser account into which an account of this hour and edge is folded.
     fn coarser(grain: Grain, hour: u64, edge: &str) -> Self {
         let (grain, hour, edge) = match grain {
             Grain::WorkerHours => (Grain::EdgeHours, hour, edge),
@@ -62,8 +63,8 @@ impl AccountKey {
 }
 
 impl Store {
-    /// Makes accounts coarser that are older than is kept of them at `now` (unix milliseconds), or more than `most` of their
-    /// grain. Folds about `limit` at most; how many they were.
+    /// Folds accounts that are past the retention of their grain at `now` (unix milliseconds), or exceed `most` rows of it. Folds
+    /// at most about `limit`. Returns their number.
     pub(in crate::store) async fn fold_click_accounts(
         &self,
         now: u64,
@@ -88,7 +89,7 @@ impl Store {
         Ok(folded)
     }
 
-    /// The first hour that is kept if there are so many rows of a grain at most.
+    /// The first hour kept if a grain has at most `most` rows.
     async fn fold_until(&self, grain: Grain, most: u64) -> Result<u64, StoreError> {
         let call = self
             .read("fold_click_accounts", "counting accounts of clicks")
@@ -104,18 +105,18 @@ impl Store {
         })
     }
 
-    /// Forgets what workers said that were not heard of since then (unix milliseconds), where they are among `limit` that follow a
-    /// random one; how many there were. Accounts keep the sums.
+    /// Removes workers last seen before `before` (unix milliseconds), among `limit` that follow a random one. Returns their number.
+    /// Accounts keep the sums.
     pub(in crate::store) async fn forget_click_workers(
         &self,
         before: u64,
         limit: u32,
     ) -> Result<u64, StoreError> {
         let mut first = WorkerId::default();
-        // Without chance it begins with the first one.
+        // Without randomness it begins with the first one.
         let _ = getrandom::fill(&mut first);
         let call = self
-            .write("forget_click_workers", "forgetting workers")
+            .write("forget_click_workers", "removing click workers")
             .of(Class::Background);
         run!(call, |session| {
             let index = session.dialect().force_index("PRIMARY");
@@ -137,7 +138,7 @@ impl Store {
     }
 }
 
-/// Folds some accounts of a grain that are of hours before this one; how many they were.
+/// Folds some accounts of a grain from hours before `until`. Returns their number.
 async fn fold(session: &mut Session, grain: Grain, until: u64) -> Result<u64, Fault> {
     session.begin().await?;
     let dialect = session.dialect();
@@ -170,7 +171,7 @@ async fn fold(session: &mut Session, grain: Grain, until: u64) -> Result<u64, Fa
     Ok(rows.len() as u64)
 }
 
-/// Deletes rows by their keys: others may have come between them.
+/// Deletes rows by their keys, as others may have been inserted between them.
 async fn delete(session: &mut Session, grain: Grain, rows: &[AccountRow]) -> Result<(), Fault> {
     let edges: Vec<_> = rows
         .iter()

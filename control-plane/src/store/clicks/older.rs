@@ -1,7 +1,7 @@
-//! Control planes from before `click_workers.taken`, while they run beside this one: they know a batch by its row in `click_batches`.
+//! Control planes older than `click_workers.taken`, running beside this one: they recognize a batch by its row in `click_batches`.
 //!
-//! Rows that they have written within a day say that they run. Until then this version looks for batches there as well, and writes
-//! rows of its own, which are removed soon. Their times are long past, so that they do not count as those of older control planes.
+//! Rows of theirs from the last day show that they are running. Meanwhile this version looks for batches there as well, and writes
+//! rows of its own, which are removed soon. Their times lie far in the past, to distinguish them from rows of older control planes.
 
 use super::batch::Placed;
 use super::taken::TakenBatches;
@@ -11,19 +11,19 @@ use crate::store::session::Session;
 use crate::store::sql::{LONGEST, pieces, sql};
 use edgelink_wire::clicks::WorkerId;
 
-/// For how long rows of `click_batches` are kept, in milliseconds.
+/// Milliseconds for which rows of `click_batches` are kept.
 pub(in crate::store) const BATCH_MILLIS: u64 = 3 * 24 * 60 * 60 * 1000;
 
 const HOUR_MILLIS: u64 = 60 * 60 * 1000;
 
-/// For how long a row says that an older control plane runs.
+/// Milliseconds for which a row shows that an older control plane is running.
 const SEEN_MILLIS: u64 = 24 * HOUR_MILLIS;
 
 /// The age with which rows of this version are written: they are removed an hour later.
 const BACKDATED_MILLIS: u64 = BATCH_MILLIS - HOUR_MILLIS;
 
 impl Store {
-    /// Whether control planes run that know of batches by `click_batches` alone.
+    /// True if control planes are running that track batches only in `click_batches`.
     pub(super) async fn has_older_planes(
         &self,
         session: &mut Session,
@@ -40,7 +40,7 @@ impl Store {
     }
 }
 
-/// The batches of a worker that have rows: as ranges, of which the database reads the numbers.
+/// The batches of a worker that have rows, which the database groups into ranges.
 pub(super) async fn taken(session: &mut Session, worker: &WorkerId) -> Result<TakenBatches, Fault> {
     let query = sql(
         "SELECT MIN(seq), MAX(seq) FROM (SELECT seq, CAST(seq AS SIGNED) - CAST(ROW_NUMBER() OVER (ORDER BY seq) AS SIGNED) AS part \
@@ -54,7 +54,7 @@ pub(super) async fn taken(session: &mut Session, worker: &WorkerId) -> Result<Ta
     Ok(taken)
 }
 
-/// Those of a worker's batches that have no row.
+/// Filters the batches of a worker without a row.
 pub(super) async fn without_row<'a>(
     session: &mut Session,
     batches: &[Placed<'a>],
@@ -74,7 +74,8 @@ pub(super) async fn without_row<'a>(
     Ok(new)
 }
 
-/// Writes rows of batches at `now` (unix milliseconds by the database's clock); `false` if another control plane has written one meanwhile.
+/// Writes rows of batches at `now` (unix milliseconds by the database's clock). Returns `false` if another control plane has written
+/// one meanwhile.
 pub(super) async fn write_rows(
     session: &mut Session,
     batches: &[Placed<'_>],

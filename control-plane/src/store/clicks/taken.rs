@@ -1,16 +1,16 @@
-//! The numbers of a worker's batches that were taken.
+//! The numbers of the batches taken from a worker.
 //!
-//! Workers number their batches from 1 on, send the oldest ones first, and send a batch until it is acknowledged or given up: what was
-//! taken is one range, but for batches that were given up, or overtaken on their way by a later report.
+//! Workers number their batches from 1 on, send the oldest first, and resend a batch until it is acknowledged or given up. The numbers
+//! taken are thus one range, except for batches that were given up, or overtaken by a later report.
 
 use crate::store::error::Fault;
 use edgelink_wire::{RecordError, varint};
 
-/// The most ranges that are kept of a worker. With more, the oldest numbers that are missing count as taken: their batches were given up
+/// The most ranges kept of a worker. With more, the oldest missing numbers count as taken: their batches were given up
 /// long ago.
 pub(super) const MAX_RANGES: usize = 1024;
 
-/// The numbers that were taken: ranges in ascending order, with at least one missing number between each two.
+/// The numbers taken: ranges in ascending order, with at least one missing number between each two.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct TakenBatches(Vec<(u64, u64)>);
 
@@ -20,7 +20,7 @@ impl TakenBatches {
         self.take_range(seq, seq)
     }
 
-    /// Takes the numbers from `first` to `last`; `false`, and nothing happens, if one of them was taken before.
+    /// Takes the numbers from `first` to `last`; returns `false` without a change if one of them was taken before.
     pub(super) fn take_range(&mut self, first: u64, last: u64) -> bool {
         let after = self.0.partition_point(|(_, end)| *end < first);
         if self.0.get(after).is_some_and(|(start, _)| *start <= last) {
@@ -45,7 +45,7 @@ impl TakenBatches {
         true
     }
 
-    /// Closes the oldest gaps of which there are too many.
+    /// Closes the oldest gaps if there are too many.
     fn keep_bound(&mut self) {
         while self.0.len() > MAX_RANGES
             && let [(first, _), (_, last), ..] = *self.0
@@ -54,7 +54,7 @@ impl TakenBatches {
         }
     }
 
-    /// As the column has them: of each range, how many numbers are missing in front of it, and how many further ones it has.
+    /// Encodes the column: for each range, the count of missing numbers in front of it, and of its numbers after the first.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.0.len() * 4);
         let mut next = 0;
@@ -66,7 +66,7 @@ impl TakenBatches {
         bytes
     }
 
-    /// What [`Self::encode`] has written.
+    /// Reads the output of [`Self::encode`].
     pub(super) fn decode(mut bytes: &[u8]) -> Result<Self, Fault> {
         let corrupt = |error| Fault::corrupt("numbers of batches", &error);
         let mut taken = Self::default();

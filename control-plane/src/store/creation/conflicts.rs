@@ -1,4 +1,4 @@
-//! Rows that are in the way of new links.
+//! Rows that conflict with new links.
 
 use crate::store::error::Fault;
 use crate::store::external_ids::external_ids;
@@ -65,7 +65,7 @@ impl Conflicts {
         Ok(())
     }
 
-    /// Finds those of the external ids, given with their tenants, that links have.
+    /// Finds the external ids, given with their tenants, that links already have.
     pub(super) async fn find_external_ids(
         &mut self,
         session: &mut Session,
@@ -85,7 +85,7 @@ impl Conflicts {
         Ok(())
     }
 
-    /// The row with that code.
+    /// The row with this code.
     pub(super) fn of_code(&self, domain_id: u32, code: &Code) -> Option<&TakenRow> {
         self.codes.get(&(domain_id, code.as_str().into()))
     }

@@ -1,4 +1,4 @@
-//! A link that is to be created: what it shares with others, and what becomes of it in a transaction.
+//! A link to be created: properties it shares with others, and its outcome in a transaction.
 
 use super::conflicts::{Conflicts, TakenRow};
 use crate::links::model::{History, Link, LinkContent};
@@ -16,7 +16,7 @@ use crate::tenancy::{FIRST_TENANT, Scope};
 use edgelink_wire::{Code, Domain, LinkKey};
 use std::sync::Arc;
 
-/// Databases without unsigned numbers end at 2^63 - 1, so all of them do.
+/// Checks the bound of 2^63 - 1, which databases without unsigned numbers impose on all of them.
 pub(super) fn check_numbers(link: &NewLink) -> Result<(), StoreError> {
     let times = [
         link.content.valid_since,
@@ -34,24 +34,24 @@ pub(super) fn check_numbers(link: &NewLink) -> Result<(), StoreError> {
     }
 }
 
-/// A link that is to be created.
+/// A link to be created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewLink {
     /// The number of the link; its primary key.
     pub id: u64,
     /// Domain and code.
     pub key: LinkKey,
-    /// Who creates it: the tenant of the link, and the links that may be twins.
+    /// The creator's scope: the tenant of the link, and the links that may be twins.
     pub scope: Arc<Scope>,
     /// The owner, a user.
     pub owner_id: Option<u64>,
     /// The rest.
     pub content: LinkContent,
-    /// What it had before, if it is imported.
+    /// Its history, if it is imported.
     pub history: History,
     /// The receipt to store with the link.
     pub receipt: Option<Receipt>,
-    /// Whether a twin is allowed.
+    /// Twins that are allowed.
     pub twin: Twin,
 }
 
@@ -72,7 +72,7 @@ impl NewLink {
     }
 }
 
-/// The names that a new link is to have, which other links may have.
+/// The names wanted for a new link, which other links may have.
 #[derive(Clone, Copy, Debug)]
 pub struct WantedNames<'a> {
     /// The tenant, within which an external id is unique.
@@ -93,7 +93,7 @@ impl WantedNames<'_> {
     }
 }
 
-/// Why one link of several was not created.
+/// Reason why one link of several was not created.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CreateError {
     /// The code is taken on this domain.
@@ -106,7 +106,7 @@ pub enum CreateError {
     /// Another link of the tenant has the external id.
     #[error("the external id is taken")]
     ExternalIdTaken,
-    /// The tenant of the link does not have the domain any more.
+    /// The tenant of the link no longer owns the domain.
     #[error("the domain is gone")]
     DomainGone,
     /// There is a twin, which is not allowed. The receipt is stored for it.
@@ -117,10 +117,10 @@ pub enum CreateError {
     Repeated(Box<StoredReceipt>),
 }
 
-/// A link on its way into the database.
+/// A link being created.
 #[derive(Debug)]
 pub(super) struct NewRow {
-    /// A guess, until the transaction has checked it.
+    /// From the cache, until the transaction has checked it.
     pub(super) domain_id: u32,
     pub(super) link: Link,
     pub(super) stored: StoredContent,
@@ -166,14 +166,14 @@ impl NewRow {
         }
     }
 
-    /// About how many bytes the row takes in a packet to the server.
+    /// Approximate number of bytes of the row in a packet to the server.
     pub(super) fn wire_size(&self) -> usize {
         const RECEIPT: usize = 256;
         let receipt = self.receipt.as_ref().map_or(0, |_| RECEIPT);
         self.stored.wire_size(&self.link) + Terms::wire_size(&self.link.content) + receipt
     }
 
-    /// The tenant that has to have the domain.
+    /// The tenant that has to own the domain.
     pub(super) fn required_tenant(&self, configured: &Configured) -> Option<u32> {
         required_tenant(configured, &self.link.domain, self.link.tenant_id)
     }
@@ -199,7 +199,7 @@ impl NewRow {
         Some(Candidate::new(&wanted))
     }
 
-    /// What it shares with other links of the call, and whether it waits for an earlier one that shares it.
+    /// Properties it shares with other links of the call, each with true if it waits for an earlier link that shares it.
     pub(super) fn dependencies(&self) -> [Option<(Dependency<'_>, bool)>; 3] {
         let (content, code) = (self.stored.content_hash, &self.link.code);
         let of_receipt =
@@ -237,7 +237,7 @@ impl NewRow {
         (self.link.id, self.domain_id, &self.link.code)
     }
 
-    /// Sets the outcome of a link by its conflicts. A tombstone with its code is revived, unless that has changed since
+    /// Sets the outcome of a link by its conflicts. A tombstone with its code is revived, unless it has changed since
     /// it was read.
     pub(super) async fn resolve_conflict(
         &mut self,
@@ -248,7 +248,7 @@ impl NewRow {
         let has_taken_id = |id| conflicts.external_ids.contains(&id);
         let external_id = self.external_id();
         self.outcome = match conflicts.of_code(domain_id, code) {
-            // First, so that requests for the same link are told that there is one.
+            // First, so that requests for the same link learn that there is one.
             _ if external_id.is_some_and(has_taken_id) => Some(Err(CreateError::ExternalIdTaken)),
             _ if conflicts.numbers.contains(&id) => Some(Err(CreateError::NumberTaken)),
             None => None,
@@ -269,8 +269,8 @@ impl NewRow {
         Ok(())
     }
 
-    /// Writes the link with the revision `rev` over a tombstone; how many rows that were: 0 if it has changed. The visits and
-    /// clicks of the deleted link are not those of this one.
+    /// Overwrites a tombstone with the link, at revision `rev`. Returns the number of rows: 0 if it has changed. The uses and
+    /// clicks of the deleted link are not carried over.
     pub(super) async fn revive(
         &self,
         session: &mut Session,

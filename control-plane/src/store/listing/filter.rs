@@ -6,12 +6,12 @@ use crate::store::dialect::Dialect;
 use crate::store::rows::LINK_COLUMNS;
 use crate::store::sql::{Sql, Value, sql};
 
-/// The query for those of the links with these numbers that meet all conditions.
+/// The query for links with these numbers that meet all conditions.
 pub(super) fn select<'q>(dialect: &Dialect, query: &'q ListQuery, ids: &[u64]) -> Sql<'q> {
     select_columns(LINK_COLUMNS, dialect, query, ids)
 }
 
-/// The same query for the numbers alone.
+/// The query for the numbers of links among these that meet all conditions.
 pub(super) fn select_ids<'q>(dialect: &Dialect, query: &'q ListQuery, ids: &[u64]) -> Sql<'q> {
     select_columns("l.id", dialect, query, ids)
 }
@@ -29,7 +29,7 @@ fn select_columns<'q>(
     that_meet(sql.list(ids), dialect, query)
 }
 
-/// Adds all conditions to the one that is there.
+/// Adds all conditions to the existing one.
 pub(super) fn that_meet<'q>(sql: Sql<'q>, dialect: &Dialect, query: &'q ListQuery) -> Sql<'q> {
     let sql = in_scope(sql.push(" AND l.deleted_at IS NULL"), dialect, query);
     let sql = with_tags(sql, dialect, query);
@@ -88,7 +88,7 @@ fn with_tags<'q>(mut sql: Sql<'q>, dialect: &Dialect, query: &'q ListQuery) -> S
     sql
 }
 
-/// That the link has one of the tags.
+/// Adds the condition that the link has one of the tags.
 fn has_one<'q>(sql: Sql<'q>, dialect: &Dialect, tags: &'q [String]) -> Sql<'q> {
     let tags: Vec<&str> = tags.iter().map(String::as_str).collect();
     // Without it, servers may read all links that have a tag.
@@ -134,7 +134,7 @@ fn of_time<'q>(mut sql: Sql<'q>, dialect: &Dialect, query: &ListQuery) -> Sql<'q
     sql.push(" AND ").push(&condition)
 }
 
-/// That the word begins the code, the host of the target, or a word of title or tags.
+/// Adds the condition that the code, the host of the target, or a word of title or tags begins with the word.
 fn found_by<'q>(sql: Sql<'q>, dialect: &Dialect, word: &'q SearchWord) -> Sql<'q> {
     let mut sql = sql.push(" AND (");
     if word.is_code() {
@@ -159,7 +159,7 @@ fn found_by<'q>(sql: Sql<'q>, dialect: &Dialect, word: &'q SearchWord) -> Sql<'q
     .bind(words.to.as_str())
 }
 
-/// That the code begins with the word.
+/// Adds the condition that the code begins with the word.
 fn code_begins<'q>(sql: Sql<'q>, dialect: &Dialect, word: &'q SearchWord) -> Sql<'q> {
     let code = dialect.lower("SUBSTR(l.code, 1, ?)");
     sql.push(&format!("{code} = ?"))

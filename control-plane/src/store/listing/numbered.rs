@@ -1,7 +1,7 @@
-//! Lists with numbered pages and a total, for clients that know no cursors.
+//! Lists with numbered pages and a total, for clients without cursors.
 //!
-//! A number of a page means nothing without all links before it. So such a list is that of the first [`MAX_NUMBERED`]
-//! links of a [`Source`]: all conditions and orders are about these, and the answer says whether there are more.
+//! A page number is meaningless without all links before it. So such a list has only the first [`MAX_NUMBERED`]
+//! links of a [`Source`]: all conditions and orders apply to these, and the answer says whether there are more.
 
 use super::filter;
 use super::query::ListQuery;
@@ -16,24 +16,24 @@ use crate::store::session::Session;
 use crate::store::sql::{LONGEST, sql};
 use std::collections::HashMap;
 
-/// The most links that a list with numbered pages looks at.
+/// The most links that a list with numbered pages examines.
 pub const MAX_NUMBERED: usize = 10_000;
 
-/// The beginning of a target by which links are sorted, in bytes.
+/// Bytes of a target by which links are sorted.
 const SORTED_LENGTH: usize = 255;
 
-/// Which page of which links.
+/// Query for a numbered page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NumberedQuery {
-    /// Which links. Its `limit` is that of a page; it has no `after`.
+    /// The list. Its `limit` is the size of a page; it has no `after`.
     pub list: ListQuery,
-    /// Another order than that of the list, which needs all of its links.
+    /// A sort order other than the list's own, and true for descending. It needs all links of the list.
     pub sort: Option<(SortBy, bool)>,
-    /// How many links are before the page.
+    /// Number of links before the page.
     pub offset: usize,
 }
 
-/// What the links of a whole list are sorted by.
+/// Sort key of a whole list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SortBy {
     /// The code.
@@ -42,7 +42,7 @@ pub enum SortBy {
     LongUrl,
     /// The title in lower case.
     Title,
-    /// The number of visits.
+    /// The number of clicks.
     Visits,
 }
 
@@ -51,9 +51,9 @@ pub enum SortBy {
 pub struct NumberedPage {
     /// The links.
     pub links: Vec<Link>,
-    /// How many links the list has.
+    /// Number of links in the list.
     pub total: usize,
-    /// Whether there are links that were not looked at. Then a list is in no order by [`SortBy`], and `links` is empty.
+    /// True if some links were not examined. Then the list cannot be sorted by [`SortBy`], and `links` is empty if it was to be.
     pub is_cut_off: bool,
 }
 
@@ -62,23 +62,23 @@ pub struct NumberedPage {
 pub struct ListedIds {
     /// The numbers, in the order of the list.
     pub ids: Vec<u64>,
-    /// Whether there are links that were not looked at.
+    /// True if some links were not examined.
     pub is_cut_off: bool,
 }
 
-/// How often the links of a list were visited.
+/// Sum of the clicks of a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VisitSum {
     /// The sum.
     pub visits: u64,
-    /// Those of bots among them.
+    /// Clicks of bots among them.
     pub bots: u64,
-    /// Whether there are links that were not looked at.
+    /// True if some links were not examined.
     pub is_cut_off: bool,
 }
 
 impl Store {
-    /// A page of links by its place.
+    /// A page of links by offset.
     pub async fn numbered_page(&self, query: &NumberedQuery) -> Result<NumberedPage, StoreError> {
         let call = self.read("numbered_page", "listing links by number");
         run!(call, |session| numbered_page(session, query).await)
@@ -90,9 +90,9 @@ impl Store {
         run!(call, |session| ListedIds::read(session, query).await)
     }
 
-    /// How often the links of a list were visited.
+    /// Sums the clicks of the links of a list.
     pub async fn sum_visits(&self, query: &ListQuery) -> Result<VisitSum, StoreError> {
-        let call = self.read("sum_visits", "summing up clicks of links");
+        let call = self.read("sum_visits", "summing clicks of links");
         run!(call, |session| {
             let list = ListedIds::read(session, query).await?;
             let mut sum = VisitSum {
@@ -147,7 +147,7 @@ impl ListedIds {
         loop {
             let size = LONGEST.min(MAX_NUMBERED - examined);
             if size == 0 {
-                // One link more shows whether there are others.
+                // One more link shows whether there are others.
                 let more = source.after(session, query, place.as_ref(), 1).await?;
                 let is_cut_off = !more.is_empty();
                 return Ok(Self { ids, is_cut_off });
@@ -226,7 +226,7 @@ async fn by_text(
     Ok(rows.into_iter().map(key).collect())
 }
 
-/// The numbers of visits, as bytes that are in their order.
+/// The numbers of clicks, as bytes that sort in their order.
 async fn by_visits(session: &mut Session, ids: &[u64]) -> Result<Vec<(Vec<u8>, u64)>, Fault> {
     let query = sql(format!(
         "SELECT CAST({VISITS} AS UNSIGNED) AS visits, l.id FROM links l {JOIN_TOTALS} WHERE l.id IN "

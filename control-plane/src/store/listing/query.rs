@@ -1,4 +1,4 @@
-//! What to list, in which order, and where a page begins.
+//! Queries for lists: filters, order, and cursor.
 
 use crate::links::model::Link;
 use crate::links::words::SearchTerm;
@@ -6,42 +6,42 @@ use crate::tenancy::Scope;
 use edgelink_wire::{Code, Domain};
 use std::cmp::Ordering;
 
-/// Which links to list: those that meet every condition.
+/// Query for links that meet every condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListQuery {
-    /// Which links the caller may see.
+    /// The links visible to the caller.
     pub scope: Scope,
-    /// Only those on this domain.
+    /// Only links on this domain.
     pub domain: Option<Domain>,
-    /// Only those with these tags; empty for all.
+    /// Only links with these tags; empty for all.
     pub tags: Vec<String>,
-    /// Whether one of the tags is enough.
+    /// Any or all of `tags`.
     pub tags_mode: TagsMode,
-    /// None with these tags; empty for all.
+    /// Only links without these tags; empty for all.
     pub exclude_tags: Vec<String>,
-    /// Whether one of those tags is enough to leave a link out.
+    /// Any or all of `exclude_tags` to leave a link out.
     pub exclude_mode: TagsMode,
-    /// Only those without tags.
+    /// Only links without tags.
     pub without_tags: bool,
-    /// Only those in this state.
+    /// Only links in this state.
     pub state: Option<ListedState>,
-    /// Only those whose validity has not ended.
+    /// Only links that have not expired.
     pub hides_expired: bool,
-    /// Only those that have visits left, or no limit of them.
+    /// Only links that have uses left, or no limit of them.
     pub hides_used_up: bool,
-    /// Only those created then or later, unix milliseconds.
+    /// Only links created at this time or later, in unix milliseconds.
     pub created_from: Option<u64>,
-    /// Only those created before then, unix milliseconds.
+    /// Only links created before this time, in unix milliseconds.
     pub created_before: Option<u64>,
-    /// Only the one with this id in another system.
+    /// Only the link with this id in another system.
     pub external_id: Option<String>,
-    /// Only those that a search finds.
+    /// Only links found by a search.
     pub search: Option<SearchTerm>,
     /// The order.
     pub order: ListOrder,
-    /// Only those after this place of the order.
+    /// Only links after this cursor.
     pub after: Option<ListCursor>,
-    /// How many at most.
+    /// Most links returned.
     pub limit: u32,
 }
 
@@ -71,7 +71,7 @@ impl ListQuery {
     }
 }
 
-/// How many of the tags a link must have.
+/// Number of the tags that a link must have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TagsMode {
     /// At least one.
@@ -81,7 +81,7 @@ pub enum TagsMode {
     All,
 }
 
-/// What a visitor of a link gets, or that it is put away. A disabled link is neither expired nor scheduled.
+/// State of a link for visitors, or archived. A disabled link is neither expired nor scheduled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListedState {
     /// It redirects.
@@ -92,17 +92,17 @@ pub enum ListedState {
     Expired,
     /// Its validity has not begun.
     Scheduled,
-    /// It is put away, whatever visitors get.
+    /// It is archived, whatever its state for visitors.
     Archived,
 }
 
 /// The order of a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ListOrder {
-    /// The last created first.
+    /// The newest first.
     #[default]
     NewestFirst,
-    /// The first created first.
+    /// The oldest first.
     OldestFirst,
     /// By the bytes of codes. Needs a domain.
     Code,
@@ -110,22 +110,22 @@ pub enum ListOrder {
     CodeDescending,
 }
 
-/// A place in a list: that of a link.
+/// A position in a list, given by a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListCursor {
-    /// In lists by creation.
+    /// Position in lists by creation.
     Created {
         /// [`Link::created_at`].
         created_at: u64,
         /// [`Link::id`].
         id: u64,
     },
-    /// In lists by code.
+    /// Position in lists by code.
     Code(Code),
 }
 
 impl ListOrder {
-    /// The place of a link.
+    /// The cursor of a link.
     #[must_use]
     pub fn place(self, link: &Link) -> ListCursor {
         match self {
@@ -137,7 +137,7 @@ impl ListOrder {
         }
     }
 
-    /// Compares two places of this order: the one that comes first is less.
+    /// Compares two cursors of this order: the one that comes first is less.
     pub(super) fn compare(self, one: &ListCursor, other: &ListCursor) -> Ordering {
         let ascending = match (one, other) {
             (
@@ -168,8 +168,8 @@ impl ListOrder {
 /// A page of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LinkPage {
-    /// The links. There may be fewer than asked for, or none, though another page follows.
+    /// The links. There may be fewer than requested, or none, even if another page follows.
     pub links: Vec<Link>,
-    /// Where the next page begins; `None` if this is the last one.
+    /// Cursor of the next page; `None` if this is the last one.
     pub next: Option<ListCursor>,
 }

@@ -1,4 +1,4 @@
-//! Where the links of a list come from: ranges of indexes that have them in its order.
+//! Sources of the links of a list: ranges of indexes that have them in its order.
 
 use super::query::{ListCursor, ListOrder, ListQuery, ListedState, TagsMode};
 use crate::links::words::{SearchTerm, SearchWord, TextRange};
@@ -10,42 +10,42 @@ use crate::store::sql::{LONGEST, Value, lookups, sql};
 use edgelink_wire::{Code, Domain};
 use std::collections::BTreeSet;
 
-/// Links that a search finds are sorted if they are no more than this; otherwise the list is read in its order until
-/// enough of them have come: at least one link of so many has what is searched for then.
+/// The most links found by a search that are sorted. With more, the list is read in its own order until enough links
+/// match.
 pub(super) const MAX_FOUND: usize = 1000;
 
-/// The most ranges of codes that one search reads.
+/// The most ranges of codes read by one search.
 const MAX_CODE_RANGES: usize = 64;
 
-/// The most codes that a search reads in these ranges.
+/// The most codes read by a search in these ranges.
 const MAX_CODES: usize = 4096;
 
-/// A link that may be in the list.
+/// A link that may belong to the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Candidate {
     pub(super) id: u64,
     pub(super) place: ListCursor,
 }
 
-/// Where the links come from.
+/// Source of the links.
 #[derive(Debug)]
 pub(super) enum Source<'q> {
-    /// Those of the tenant.
+    /// All links of the tenant.
     Tenant,
-    /// Those of an owner.
+    /// Links of an owner.
     Owner(u64),
-    /// Those on a domain, by creation.
+    /// Links on a domain, by creation.
     Created(&'q Domain),
-    /// Those on a domain, by code.
+    /// Links on a domain, by code.
     Codes(&'q Domain),
-    /// Those with one of the tags.
+    /// Links with one of the tags.
     Tags(Vec<&'q str>),
-    /// These, in the order of the list.
+    /// These links, in the order of the list.
     Found(Vec<Candidate>),
 }
 
 impl<'q> Source<'q> {
-    /// The source with the fewest links, as far as that can be known without counting.
+    /// Chooses the source with the fewest links, as far as known without counting.
     pub(super) async fn choose(session: &mut Session, query: &'q ListQuery) -> Result<Self, Fault> {
         if let Some(found) = find(session, query).await? {
             let candidates = places(session, query.order, &found).await?;
@@ -54,7 +54,7 @@ impl<'q> Source<'q> {
         if matches!(query.order, ListOrder::Code | ListOrder::CodeDescending) {
             let domain = query.domain.as_ref();
             let domain = domain
-                .ok_or_else(|| Fault::Refused("an order by code without a domain".to_owned()))?;
+                .ok_or_else(|| Fault::Refused("ordering by code requires a domain".to_owned()))?;
             return Ok(Self::Codes(domain));
         }
         if let Some(tags) = driving_tags(session, query).await? {
@@ -67,7 +67,7 @@ impl<'q> Source<'q> {
         })
     }
 
-    /// The links after a place, `limit` at most.
+    /// Up to `limit` links after a cursor.
     pub(super) async fn after(
         &self,
         session: &mut Session,
@@ -88,14 +88,14 @@ impl<'q> Source<'q> {
             let parts = self.parts(session.dialect(), query);
             by_creation(session, &parts, &ranges(query, place), order, limit).await?
         };
-        // The parts are in order, and what they give together is not.
+        // Each part is in order, but their union is not.
         candidates.sort_unstable_by(|one, other| order.compare(&one.place, &other.place));
         candidates.dedup();
         candidates.truncate(limit);
         Ok(candidates)
     }
 
-    /// What is read by creation.
+    /// The parts read by creation.
     fn parts(&self, dialect: &Dialect, query: &'q ListQuery) -> Vec<Part<'q>> {
         let of_links = |index: &str, column: &str, value: Value<'q>| Part {
             id: "l.id",
@@ -138,7 +138,7 @@ impl<'q> Source<'q> {
     }
 }
 
-/// What is read by creation: links with the same beginning of an index.
+/// A part read by creation: links that share a prefix of an index.
 struct Part<'q> {
     id: &'static str,
     created_at: &'static str,
@@ -147,18 +147,18 @@ struct Part<'q> {
     values: Vec<Value<'q>>,
 }
 
-/// A range of creation times. What follows a place is two of them, because no database reads both as one range.
+/// A range of creation times. The links after a cursor are two of them, because no database reads both as one range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Range {
-    /// Links created at that time, before or after that number in the order of the list.
+    /// Links created at this time, with numbers before or after this one in the order of the list.
     At { created_at: u64, id: u64 },
     /// Links created from the first time on and before the second.
     Between(u64, u64),
 }
 
-/// The ranges that follow a place within the times of the query.
+/// The ranges after a cursor within the times of the query.
 fn ranges(query: &ListQuery, place: Option<&ListCursor>) -> Vec<Range> {
-    // Numbers of databases without unsigned ones end there.
+    // The limit of databases without unsigned numbers.
     let last = i64::MAX.cast_unsigned();
     let from = query.created_from.unwrap_or(0).min(last);
     let before = query.created_before.unwrap_or(last).min(last);
@@ -274,7 +274,7 @@ impl CodeRow {
     }
 }
 
-/// The links of a domain by code, tombstones among them.
+/// The links of a domain by code, including tombstones.
 async fn by_code(
     session: &mut Session,
     domain: &Domain,
@@ -300,7 +300,7 @@ async fn by_code(
         .collect()
 }
 
-/// The places of links in the order of the list.
+/// The cursors of links, sorted in the order of the list.
 async fn places(
     session: &mut Session,
     order: ListOrder,
@@ -318,7 +318,7 @@ async fn places(
     Ok(candidates)
 }
 
-/// The tags by which links are read: of those that a link must all have, the rarest.
+/// The tags by which links are read: only the rarest, if a link must have all of them.
 async fn driving_tags<'q>(
     session: &mut Session,
     query: &'q ListQuery,
@@ -353,7 +353,7 @@ async fn driving_tags<'q>(
     Ok(rarest.map(|(_, tag)| vec![tag]))
 }
 
-/// The numbers of all links that id, state or search may mean; `None` if there is none of these, or too many are found.
+/// The numbers of all links that may match by id, state or search; `None` if none of these is given, or too many match.
 async fn find(session: &mut Session, query: &ListQuery) -> Result<Option<Vec<u64>>, Fault> {
     let tenant_id = query.scope.tenant_id;
     if let Some(external_id) = &query.external_id {
@@ -376,7 +376,7 @@ async fn find(session: &mut Session, query: &ListQuery) -> Result<Option<Vec<u64
     Ok(None)
 }
 
-/// Links of all tenants past their validity; `None` if they are too many.
+/// The expired links of all tenants; `None` if there are too many.
 async fn expired(session: &mut Session) -> Result<Option<Vec<u64>>, Fault> {
     let dialect = session.dialect();
     let (now, index) = (
@@ -390,7 +390,7 @@ async fn expired(session: &mut Session) -> Result<Option<Vec<u64>>, Fault> {
     Ok((ids.len() <= MAX_FOUND).then_some(ids))
 }
 
-/// The numbers of all links that one word of a search may mean; `None` if they are too many.
+/// The numbers of all links that may match one word of a search; `None` if there are too many.
 async fn by_word(
     session: &mut Session,
     query: &ListQuery,
@@ -408,7 +408,7 @@ async fn by_word(
     Ok(Some(found.into_iter().collect()))
 }
 
-/// Links by the host of their target, or a word of title or tags; `None` if they are too many.
+/// Links by the host of their target, or a word of title or tags; `None` if there are too many.
 async fn by_text(
     session: &mut Session,
     tenant_id: u32,
@@ -437,8 +437,8 @@ async fn by_text(
     Ok((ids.len() <= MAX_FOUND).then_some(ids))
 }
 
-/// Links whose code begins with the word, in whatever case, tombstones among them; `None` if they are more than `most`,
-/// or there are too many domains or codes to look for them.
+/// Links whose code begins with the word, ignoring case, including tombstones; `None` if there are more than `most`,
+/// or too many domains or codes to search.
 async fn by_code_beginning(
     session: &mut Session,
     query: &ListQuery,
@@ -471,7 +471,7 @@ async fn by_code_beginning(
     );
     let mut codes: Vec<(u64, Vec<u8>)> = Vec::new();
     for ranges in lookups(&ranges) {
-        // Of a beginning of the word only, there may be far more codes than of the word.
+        // A prefix of the word may match far more codes than the word.
         let room = (MAX_CODES - codes.len()) as u64 + 1;
         let query = sql("").join(" UNION ALL ", ranges, |sql, (domain, range)| {
             let sql = sql.push(&part).bind(*domain);

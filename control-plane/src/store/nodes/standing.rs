@@ -1,4 +1,4 @@
-//! What servers say of themselves, and which of them is to be used by that.
+//! State of servers, and the choice among them.
 
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlRow};
 use sqlx::{ConnectOptions, Connection, Row, raw_sql};
@@ -7,65 +7,65 @@ use std::io;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// The state of a Galera node that has all that the cluster has, and serves no other one that joins.
+/// The state of a Galera node that is in sync with the cluster, and not a donor for a joining node.
 const SYNCED: &str = "4";
 
-/// Whether a server takes writes. The greatest is the best.
+/// Ability of a server to take writes. The greatest is the best.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
-    /// It takes no writes: it is a replica, or a node that its cluster does not count on.
+    /// It takes no writes: it is a replica, or a node outside the primary component of its cluster.
     Refuses,
-    /// It takes writes, and a node that joins copies from it meanwhile.
+    /// It takes writes, while a joining node copies from it.
     Donor,
     /// It takes writes.
     Ready,
 }
 
-/// What a server says of itself.
+/// Answer of a server about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// Whether it takes writes.
+    /// Its ability to take writes.
     pub standing: Standing,
-    /// The Galera cluster that it is a node of.
+    /// The Galera cluster to which it belongs.
     pub cluster: Option<String>,
 }
 
-/// Why a server says nothing.
+/// Lack of an answer from a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Silence {
-    /// Whether it does not run: its machine says that there is no such port. Otherwise others may reach it.
+    /// True if it is not running: its machine refuses connections to the port. Otherwise others may still reach it.
     pub is_down: bool,
     /// The cause.
     pub why: String,
 }
 
-/// What is known of a server.
+/// Result of querying a server.
 pub type Known = Result<Answer, Silence>;
 
-/// What follows from what is known of all servers.
+/// Choice among all servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
     /// This one is to be used.
     Use(usize),
-    /// Several take writes, and are no nodes of one cluster: what is written to one of them the others do not have.
+    /// Several take writes, and are not nodes of one cluster: writes to one of them do not reach the others.
     Several,
-    /// One takes writes, and of another one it is not known whether it does.
+    /// One takes writes, and another one may do so too.
     Unclear,
     /// None takes writes.
     None,
 }
 
-/// Which server is to be preferred where several are as good.
+/// Preference among equally good servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Prefer {
     /// The one in use.
     Used,
-    /// The one that is named first, as other processes do.
+    /// The one named first, which other processes prefer too.
     First,
 }
 
 impl Answer {
-    /// Whether it takes writes, however well.
+    /// True if it takes writes, even as a donor.
     #[must_use]
     pub fn takes_writes(&self) -> bool {
         self.standing > Standing::Refuses
@@ -92,14 +92,14 @@ impl fmt::Display for Silence {
     }
 }
 
-/// Whether a server says that of itself.
+/// True if a server answered with this standing.
 pub(super) fn is_standing(known: &Known, standing: Standing) -> bool {
     known
         .as_ref()
         .is_ok_and(|answer| answer.standing == standing)
 }
 
-/// Whether several servers take writes that are no nodes of one cluster.
+/// True if several servers take writes that are not nodes of one cluster.
 #[must_use]
 pub fn are_apart(known: &[Known]) -> bool {
     let mut clusters = writers(known).map(|(_, answer)| &answer.cluster);
@@ -113,11 +113,11 @@ fn writers(known: &[Known]) -> impl Iterator<Item = (usize, &Answer)> {
     answers.filter(|(_, answer)| answer.takes_writes())
 }
 
-/// Chooses a server. `used` is the one in use, if any is yet; `was_replica` says of each whether it once took no writes, so that
-/// it was made the primary if it does now.
+/// Chooses a server. `used` is the one in use, if any; `was_replica` is true for servers that once refused writes, and
+/// so have been promoted if they take them now.
 ///
-/// Nodes of one cluster have what the others have, and those that are cut off from it take no writes. Of other servers a second
-/// one that takes writes is never begun with, nor one beside which another may do so unseen.
+/// Nodes of one cluster have the same data, and nodes cut off from it take no writes. Among other servers, a second
+/// one that takes writes is never switched to, nor one while another may be taking writes unseen.
 pub(super) fn choose(
     known: &[Known],
     used: Option<usize>,
@@ -151,7 +151,7 @@ pub(super) fn choose(
     }
 }
 
-/// Asks a server, for no longer than `patience`.
+/// Queries a server, for no longer than `patience`.
 pub(super) async fn ask(server: &MySqlConnectOptions, patience: Duration) -> Known {
     let answer = async {
         let mut connection = server.connect().await?;
@@ -166,7 +166,7 @@ pub(super) async fn ask(server: &MySqlConnectOptions, patience: Duration) -> Kno
         }),
         Err(_) => Err(Silence {
             is_down: false,
-            why: format!("nothing came within {} ms", patience.as_millis()),
+            why: format!("timed out after {} ms", patience.as_millis()),
         }),
     }
 }
@@ -203,7 +203,7 @@ async fn answer(connection: &mut MySqlConnection) -> Result<Answer, sqlx::Error>
     })
 }
 
-/// Whether the server is a node of a Galera cluster.
+/// True if the server is a node of a Galera cluster.
 pub(in crate::store) async fn is_galera(
     connection: &mut MySqlConnection,
 ) -> Result<bool, sqlx::Error> {
@@ -211,7 +211,7 @@ pub(in crate::store) async fn is_galera(
     Ok(on.iter().any(|(_, value)| value == "ON"))
 }
 
-/// Names and values. They are asked for as text, which a node answers that refuses all else.
+/// Names and values, requested by a text query, which even a node that refuses all other statements answers.
 async fn shown(
     connection: &mut MySqlConnection,
     statement: &'static str,
@@ -280,13 +280,13 @@ mod tests {
             ([ready(), ready()], None, Several),
             ([of("a"), of("b")], None, Several),
             ([of("a"), ready()], None, Several),
-            // What is in use stays so, even where the first one is asked for.
+            // The one in use stays in use, even if the first one is preferred.
             ([ready(), ready()], Some(1), Use(1)),
             ([refuses(), ready()], Some(0), Use(1)),
             ([refuses(), ready()], None, Use(1)),
             ([silent(true), ready()], None, Use(1)),
             ([silent(true), ready()], Some(0), Use(1)),
-            // The other one may take writes of others.
+            // Others may be writing to the other one.
             ([silent(false), ready()], None, Unclear),
             ([silent(false), ready()], Some(0), Unclear),
             ([silent(false), refuses()], Some(0), Choice::None),

@@ -1,13 +1,14 @@
-//! The row in which the replicas agree on which of them publishes, and who may take the lease by it.
+//! The row by which the replicas agree on the publisher, and the rules for taking its lease.
 
 use crate::store::leases::MAX_LEASE_MILLIS;
 use edgelink_wire::FeedPosition;
 
-/// How long a publisher that writes to its own process waits after the last lease of one that writes to Redis has ended, in
-/// milliseconds, unless it was given back: one of those is restarted, and this one may be there by mistake.
+/// Milliseconds that a publisher writing to its own process waits after the lease of one writing to Redis has expired, unless
+/// it was released: the latter may be restarting, and the former may be running by mistake.
 pub const OTHER_KIND_WAIT_MILLIS: u64 = 30_000;
 
-/// How long one that writes to Redis waits for one that does not. Until then changes come to no edge by the feed.
+/// Milliseconds that a publisher writing to Redis waits after the lease of one that does not. Until then the feed brings no changes
+/// to edges.
 const OWN_PROCESS_WAIT_MILLIS: u64 = 5_000;
 
 /// The kind of feed that a publisher writes to.
@@ -15,38 +16,38 @@ const OWN_PROCESS_WAIT_MILLIS: u64 = 5_000;
 pub enum FeedKind {
     /// Its own process.
     Local,
-    /// Redis, for all replicas that have the same one.
+    /// Redis, for all replicas that share it.
     Redis,
 }
 
-/// The row that the replicas agree on.
+/// The row shared by the replicas.
 #[derive(Clone, Debug, Default, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct PublisherState {
-    /// The database's clock when the row was read: unix time in microseconds. What was committed before was visible.
+    /// The database's clock when the row was read, in unix microseconds. Earlier commits were visible.
     pub now: u64,
     /// The process that has, or had, the lease.
     pub owner: String,
-    /// When the lease ends: unix time in milliseconds, 0 after it was given back.
+    /// Expiry of the lease, in unix milliseconds; 0 after it was released.
     pub lease_until: u64,
-    /// Grows with every take and renewal of the lease.
+    /// Grows with every acquisition and renewal of the lease.
     pub token: u64,
     /// The generation of the feed; 0 before the first.
     pub generation: u64,
-    /// The last entry of that generation that is known to be published; the start if there is none.
+    /// The last entry of that generation known to be published; the start if there is none.
     #[sqlx(skip)]
     pub position: FeedPosition,
-    /// The kind of feed that the owner writes to, as [`FeedKind::as_str`] says it; empty before the first.
+    /// The kind of feed that the owner writes to, by [`FeedKind::as_str`]; empty before the first.
     pub kind: String,
-    /// No greater revision was published of a link that has no row, or of which the row is older.
+    /// Upper bound of the published revisions of links without a row, or with an older one.
     pub rev_floor: u64,
-    /// The low-water mark of the outbox: rows up to there were removed, but for those of transactions that have committed much later
-    /// than they wrote them.
+    /// The low-water mark of the outbox: rows up to it are removed, except for rows of transactions that committed long after writing
+    /// them.
     pub outbox_mark: u64,
     /// The name of this database.
     pub installation: String,
-    /// The generation in which numbers were skipped last, because the database had gone back; 0 if they never were.
+    /// The generation in which numbers were last skipped, because the database had gone back; 0 if they never were.
     pub skipped_in: u64,
-    /// The generation with which caches had to drop everything last, for that reason or by [`crate::store::Store::flush`]; 0 if they
+    /// The generation with which caches last had to drop everything, for that reason or by [`crate::store::Store::flush`]; 0 if they
     /// never had to.
     pub flushed_in: u64,
 }
@@ -54,19 +55,19 @@ pub struct PublisherState {
 /// The claim of a process to the lease.
 #[derive(Clone, Copy, Debug)]
 pub struct LeaseClaim<'a> {
-    /// A name that no other process has.
+    /// A unique name of the process.
     pub owner: &'a str,
     /// The kind of feed that it writes to.
     pub kind: FeedKind,
-    /// For how long, in milliseconds.
+    /// Duration of the lease, in milliseconds.
     pub lease_millis: u64,
-    /// The generation that it publishes in, and the last entry that is known to be published there.
+    /// The generation in which it publishes, and the last entry known to be published there.
     pub published: Option<(u64, FeedPosition)>,
-    /// A generation, and a position that the row is known to have had in it. In a row that is behind it the position stays as it is:
-    /// it shows that the database went back.
+    /// A generation, and a position that the row is known to have had in it. If the row is behind it, its position stays unchanged, to
+    /// show that the database went back.
     pub seen: (u64, FeedPosition),
-    /// The greatest token before the database went back; `None` if it is not known to have. A lease of the same kind
-    /// with no greater token is void, because its owner does not know.
+    /// The greatest token before the database went back; `None` if it is not known to have. A lease of equal kind
+    /// without a greater token is void, because its owner does not know.
     pub lost: Option<u64>,
 }
 
@@ -82,13 +83,13 @@ impl FeedKind {
 }
 
 impl PublisherState {
-    /// Whether the lease had expired when the row was read.
+    /// True if the lease had expired when the row was read.
     #[must_use]
     pub fn has_expired(&self) -> bool {
         self.lease_end() <= self.now / 1000
     }
 
-    /// When the lease expires or has expired, in unix milliseconds.
+    /// Time at which the lease expires or has expired, in unix milliseconds.
     fn lease_end(&self) -> u64 {
         let most = (self.now / 1000).saturating_add(MAX_LEASE_MILLIS);
         Some(self.lease_until)
@@ -96,7 +97,7 @@ impl PublisherState {
             .unwrap_or(0)
     }
 
-    /// Whether that claim may take the lease.
+    /// True if the claim may take the lease.
     #[must_use]
     pub fn admits(&self, claim: &LeaseClaim<'_>) -> bool {
         let now = self.now / 1000;
@@ -115,13 +116,13 @@ impl PublisherState {
         end.saturating_add(wait) <= now
     }
 
-    /// Begins a generation in which nothing is published yet.
+    /// Begins a generation without published changes.
     pub(super) fn begin_generation(&mut self) {
         self.generation = self.now.max(self.generation + 1);
         self.position = FeedPosition::START;
     }
 
-    /// Gives the lease to a claim that is admitted.
+    /// Gives the lease to an admitted claim.
     pub(super) fn grant(&mut self, claim: &LeaseClaim<'_>) {
         claim.owner.clone_into(&mut self.owner);
         claim.kind.as_str().clone_into(&mut self.kind);

@@ -1,8 +1,8 @@
-//! The rows of visits: how many a link has, how many of them are used, and who has leased some.
+//! The rows of uses: the limit of a link, the uses spent, and the leases of workers.
 //!
-//! The row of a link has the sums of its leases, for a lease is to cost the same however many workers there are. `changes` grows with
-//! each change, and `summed` says for which value of it the sums are right: a control plane of before the sums leaves `summed` behind,
-//! and the next one that knows them adds the leases up.
+//! The row of a link has the sums of its leases, so that the cost of a lease does not depend on the number of workers. `changes` grows
+//! with each change, and `summed` is the value of it for which the sums are right: a control plane older than the sums leaves `summed`
+//! behind, and the next newer one computes them again.
 
 use crate::config::VisitsConfig;
 use crate::store::error::Fault;
@@ -14,7 +14,7 @@ use edgelink_wire::clicks::WorkerId;
 use edgelink_wire::{Code, Domain, LinkKey};
 use std::collections::BTreeMap;
 
-/// A link as far as its visits are concerned.
+/// The part of a link that concerns its uses.
 #[derive(Clone, Debug)]
 pub(super) struct Limited {
     pub(super) id: u64,
@@ -22,9 +22,9 @@ pub(super) struct Limited {
     /// `None` without a limit.
     pub(super) max: Option<u64>,
     pub(super) is_live: bool,
-    /// Those used; `None` if none ever was.
+    /// Uses spent; `None` if its row does not exist yet.
     pub(super) used: Option<u64>,
-    /// The link that it has become, if it has moved.
+    /// The number of the link that it has become by a move.
     pub(super) moved_to: Option<u64>,
 }
 
@@ -38,7 +38,7 @@ struct LimitedRow {
     moved_to: Option<u64>,
 }
 
-/// The same with its code.
+/// [`LimitedRow`] with the code.
 #[derive(Debug, sqlx_macros::FromRow)]
 struct CodedRow {
     code: Vec<u8>,
@@ -60,7 +60,7 @@ impl LimitedRow {
 }
 
 impl Limited {
-    /// How many visits it has.
+    /// Number of uses that it has in all.
     pub(super) fn max(&self) -> u64 {
         match self.max {
             _ if !self.is_live => 0,
@@ -74,7 +74,7 @@ impl Limited {
     }
 }
 
-/// The link of that key, deleted ones among them.
+/// The link with this key, even if deleted.
 pub(super) async fn find(session: &mut Session, key: &LinkKey) -> Result<Option<Limited>, Fault> {
     let query = select(
         "JOIN domains d ON d.id = l.domain_id",
@@ -84,12 +84,12 @@ pub(super) async fn find(session: &mut Session, key: &LinkKey) -> Result<Option<
     read(session, query).await
 }
 
-/// The link with that number, deleted ones among them.
+/// The link with this number, even if deleted.
 pub(super) async fn find_by_id(session: &mut Session, id: u64) -> Result<Option<Limited>, Fault> {
     read(session, select("", "l.id = ?").bind(id)).await
 }
 
-/// The links of these keys, deleted ones among them, by key.
+/// The links with these keys, including deleted ones, by key.
 pub(super) async fn find_all(
     session: &mut Session,
     keys: impl IntoIterator<Item = &LinkKey>,
@@ -131,8 +131,8 @@ async fn read(session: &mut Session, query: Sql<'_>) -> Result<Option<Limited>, 
     row.map(LimitedRow::into_limited).transpose()
 }
 
-/// The statement that makes the row of a link that has none; not that of a link that was purged. It locks the link: whoever is
-/// removing it removes the row as well, or is waited for.
+/// The statement that creates the row of a link, if missing, unless the link was purged. It locks the link: a concurrent removal of
+/// the link either removes the row as well, or is waited for.
 pub(super) fn begin<'v>(session: &Session, link_id: u64) -> Sql<'v> {
     let dialect = session.dialect();
     let (insert_ignore, for_share) = (dialect.insert_ignore, dialect.for_share);
@@ -142,7 +142,7 @@ pub(super) fn begin<'v>(session: &Session, link_id: u64) -> Sql<'v> {
     sql(begin).bind(link_id)
 }
 
-/// The sums of a link as they are stored.
+/// The stored sums of a link.
 #[derive(Clone, Copy, Debug, sqlx_macros::FromRow)]
 pub(super) struct SumsRow {
     pub(super) link_id: u64,
@@ -158,7 +158,7 @@ pub(super) struct SumsRow {
     pub(super) now_millis: u64,
 }
 
-/// The columns of [`SumsRow`] but for the clock.
+/// The columns of [`SumsRow`] except the clock.
 const SUMS: &str = "link_id, used, leased, demand_since, demand_workers, demand_before, reached, moved_to, changes, summed";
 
 #[derive(Debug, sqlx_macros::FromRow)]
@@ -178,22 +178,22 @@ struct LeaseRow {
 const LEASE: &str =
     "link_id, worker, holder, number, size, settled, lease_until, asked_at, back_at";
 
-/// The most leases of others that are looked at with one of a worker: the first to come back.
+/// The most leases of others examined together with the lease of a worker: the first ones due back.
 const OTHERS: u32 = 8;
 
-/// The locked visits of a link: its sums, and those leases that a change looks at.
+/// The locked uses of a link: its sums, and the leases examined by a change.
 #[derive(Debug)]
 pub(super) struct LockedVisits {
     pub(super) row: SumsRow,
     pub(super) ledger: Ledger,
-    /// The lease of the worker that asks; `None` if it has none.
+    /// The lease of the requesting worker; `None` if it has none.
     pub(super) mine: Option<VisitLease>,
     others: Vec<VisitLease>,
     before: (Ledger, Vec<VisitLease>),
 }
 
 impl SumsRow {
-    /// True if no control plane that does not know the sums has changed visits since they were added up.
+    /// True if no control plane older than the sums has changed uses since they were computed.
     pub(super) fn is_summed(&self) -> bool {
         self.summed == Some(self.changes)
     }
@@ -212,7 +212,7 @@ impl SumsRow {
 }
 
 impl LockedVisits {
-    /// Of the sums, and the leases that are looked at: the one of `worker` is that of the worker that asks.
+    /// Creates it from the sums and the examined leases; `worker` is the requesting one.
     pub(super) fn new(row: SumsRow, leases: Vec<VisitLease>, worker: Option<WorkerId>) -> Self {
         let ledger = row.ledger();
         let is_mine = |lease: &VisitLease| Some(lease.worker) == worker;
@@ -228,7 +228,7 @@ impl LockedVisits {
         }
     }
 
-    /// Takes blocks of others back that are due.
+    /// Takes back due blocks of other workers.
     async fn take_back(
         &mut self,
         session: &mut Session,
@@ -249,7 +249,7 @@ impl LockedVisits {
         }
         let out = self.before.1.iter().filter(|lease| lease.back_at.is_some());
         if out.count() < OTHERS as usize {
-            // All that is out was looked at. A purge by a control plane that does not know the sums leaves too much in them.
+            // All outstanding leases were examined. A purge by a control plane older than the sums leaves them too large.
             let leases = self.others.iter().chain(&self.mine);
             self.ledger.leased = leases.map(|lease| lease.size).sum();
         }
@@ -267,7 +267,7 @@ impl LockedVisits {
     }
 }
 
-/// Locks the visits of a link, adds them up again if need be, and takes blocks back that are due. `None` if there is no row of them.
+/// Locks the uses of a link, recomputes the sums if needed, and takes back due blocks. `None` if there is no row.
 pub(super) async fn lock(
     session: &mut Session,
     link_id: u64,
@@ -286,7 +286,7 @@ pub(super) async fn lock(
     Ok(Some(locked))
 }
 
-/// Locks the visits of a link. `None` if there is no row of them.
+/// Locks the uses of a link. `None` if there is no row.
 pub(super) async fn lock_sums(
     session: &mut Session,
     link_id: u64,
@@ -299,7 +299,7 @@ pub(super) async fn lock_sums(
     session.fetch_optional(query.bind(link_id)).await
 }
 
-/// Locks the visits of those of the links that no other transaction has locked, in the order of their numbers.
+/// Locks the uses of links, ordered by number, except for links that another transaction has locked.
 pub(super) async fn lock_free(
     session: &mut Session,
     link_ids: &[u64],
@@ -313,7 +313,7 @@ pub(super) async fn lock_free(
     session.fetch_all(query.push(skip_locked)).await
 }
 
-/// Adds the leases of a link up.
+/// Computes the sums of the leases of a link.
 async fn add_up(
     session: &mut Session,
     row: &mut SumsRow,
@@ -335,7 +335,7 @@ async fn add_up(
     session.execute(update).await.map(drop)
 }
 
-/// The lease of the worker, and those of the leases that are out that may come back first.
+/// The lease of the worker, and the outstanding leases that are due back first.
 async fn leases(
     session: &mut Session,
     link_id: u64,
@@ -360,7 +360,7 @@ async fn leases(
     rows.into_iter().map(LeaseRow::into_lease).collect()
 }
 
-/// The leases of the worker of links, with their numbers.
+/// The leases of a worker for links, with the numbers of the links.
 pub(super) async fn leases_of(
     session: &mut Session,
     link_ids: &[u64],
@@ -377,7 +377,7 @@ pub(super) async fn leases_of(
     leases.collect()
 }
 
-/// The leases of a link that are out.
+/// The outstanding leases of a link.
 pub(super) async fn leases_out(
     session: &mut Session,
     link_id: u64,
@@ -408,7 +408,7 @@ impl LeaseRow {
     }
 }
 
-/// Writes what has changed of locked visits, and up to which limit it was said that it is reached. How many rows that were.
+/// Writes changed uses, each with the limit recorded as reached. Returns the number of rows.
 pub(super) async fn write(
     session: &mut Session,
     changed: &[(&LockedVisits, Option<u64>)],
@@ -439,7 +439,7 @@ pub(super) async fn write(
     for changed in pieces(&changed) {
         let rows = changed.iter().map(|(visits, reached)| {
             let (row, ledger) = (&visits.row, &visits.ledger);
-            // The lock is that of one node: a transaction on another one conflicts with this one by the row that both write.
+            // Locks are local to a node: a transaction on another node conflicts with this one by the row that both write.
             let changes = row.changes + 1;
             [
                 Value::from(row.link_id),
@@ -503,7 +503,7 @@ pub(super) async fn write_leases(
     Ok(())
 }
 
-/// Whether anything is noted of visits of links. Part of a transaction.
+/// True if any of the links has a row of uses. Part of a transaction.
 pub(in crate::store) async fn is_any(
     session: &mut Session,
     link_ids: &[u64],
@@ -513,7 +513,7 @@ pub(in crate::store) async fn is_any(
     Ok(found.is_some())
 }
 
-/// Removes the visits of links. Part of a transaction.
+/// Removes the uses of links. Part of a transaction.
 pub(in crate::store) async fn remove(session: &mut Session, link_ids: &[u64]) -> Result<(), Fault> {
     for table in ["visits", "visit_leases"] {
         let remove = sql(format!("DELETE FROM {table} WHERE link_id IN "));

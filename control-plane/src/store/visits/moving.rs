@@ -1,5 +1,5 @@
-//! Visits of links that move. What a link has used, and the blocks that workers have of it, are those of the link that it becomes;
-//! what workers say of the blocks comes under the old key, and is noted there as well.
+//! Uses of links that move. The uses spent of a link, and the blocks that workers have leased of it, pass to the link that it
+//! becomes; reports of workers about these blocks arrive under the old key, and are credited to the new link too.
 
 use super::ledger::{Limited, begin, find_by_id, leases_out, lock_sums, remove, write_leases};
 use crate::links::model::Link;
@@ -9,20 +9,20 @@ use crate::store::sql::sql;
 use edgelink_wire::VisitsRequest;
 use edgelink_wire::clicks::WorkerId;
 
-/// How many moves of a link are followed. A block has come back before there are so many.
+/// Most moves followed for one lease; leases expire long before.
 const MAX_MOVES: usize = 32;
 
-/// Who has a block that was leased of the link with the number `from`, in the ledger of the link `to` that it became: not the
-/// worker itself, which may have a block of that one too. Moving back is its own reverse.
+/// Holder, in the ledger of the link `to`, of a block leased from the link `from` before it became that one: not the
+/// worker itself, which may have a block of `to` as well. Moving back reverses it.
 fn carried(worker: WorkerId, from: u64, to: u64) -> WorkerId {
-    // An odd factor: different numbers make different bits.
+    // An odd factor: different numbers yield different bits.
     const SPREAD: u128 = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
     let bits = |id: u64| u128::from(id).wrapping_mul(SPREAD);
     (u128::from_be_bytes(worker) ^ bits(from) ^ bits(to)).to_be_bytes()
 }
 
-/// Carries visits over to the link with the number `to`, which `from` becomes by a move; or only the number of those used if that
-/// one stays. Part of a transaction.
+/// Carries uses over to the link with the number `to`, which `from` becomes by a move; or only the number of uses spent if `from`
+/// stays. Part of a transaction.
 pub(in crate::store) async fn carry(
     session: &mut Session,
     from: &Link,
@@ -36,7 +36,7 @@ pub(in crate::store) async fn carry(
     let Some(locked) = lock_sums(session, from.id).await? else {
         return Ok(());
     };
-    // Without sums: the next change adds its leases up.
+    // Without sums: the next change computes them.
     let insert = sql("INSERT INTO visits (link_id, used, reached) VALUES (?, ?, ?)");
     let insert = insert.bind(to).bind(locked.used).bind(locked.reached);
     session.execute(insert).await?;
@@ -53,7 +53,7 @@ pub(in crate::store) async fn carry(
     session.execute(note.bind(to).bind(from.id)).await.map(drop)
 }
 
-/// The link in whose ledger blocks are that were leased of `asked`, and the request as it counts there; `asked` itself if it
+/// The link whose ledger has the blocks leased from `asked`, and the request translated for it; `asked` itself if it
 /// has not moved. `None` if that link was purged.
 pub(super) async fn follow(
     session: &mut Session,

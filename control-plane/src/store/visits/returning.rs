@@ -1,5 +1,5 @@
-//! Blocks of several links that a worker gives back together: a transaction for all of them, which waits for no row that another
-//! transaction has locked, so that one crowded link holds up no other.
+//! Blocks of several links returned together by a worker: one transaction for all of them, which does not wait for rows locked by
+//! other transactions, so that a contended link does not delay the others.
 
 use super::Changer;
 use super::ledger::{Limited, LockedVisits, find_all, leases_of, lock_free};
@@ -27,22 +27,22 @@ const PAUSES: Bounds = Bounds {
     cap_millis: 40,
 };
 
-/// The time that a request has for those that are returned alone, one after the other.
+/// Time of a request for the blocks that are returned alone, one after the other.
 const ALONE: Duration = Duration::from_millis(300);
 
 /// The outcome for one link of a transaction for several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Together {
     Settled,
-    /// Another transaction has locked its visits.
+    /// Another transaction has locked its uses.
     Locked,
-    /// It has moved, or its visits are to be added up: that is the matter of a transaction of its own.
+    /// It has moved, or its sums are to be computed, which takes a separate transaction.
     Alone,
 }
 
 impl Store {
-    /// Notes what a worker gives back of several links, each by a request that wants nothing. What is not noted in time is to come
-    /// again.
+    /// Accepts uses of several links returned by a worker, each by a request for no new uses. Returns that are not stored in time are to
+    /// be sent again.
     pub async fn return_visits(
         &self,
         worker: WorkerId,
@@ -61,7 +61,7 @@ impl Store {
                 tokio::time::sleep(clock::pause_after(attempt - 1, PAUSES)).await;
             }
             let call = self
-                .write("return_visits", "taking visits of links back")
+                .write("return_visits", "returning uses of links")
                 .of(Class::Visits);
             let changer = self.changer(config);
             let mut outcomes = run!(call, |session| {
@@ -93,7 +93,7 @@ impl Store {
     }
 }
 
-/// Returns visits in one transaction; what was done about each.
+/// Returns uses of links in one transaction, with an outcome for each.
 async fn return_together(
     session: &mut Session,
     changer: Changer<'_>,
@@ -120,7 +120,7 @@ async fn return_together(
     let mut done = Vec::with_capacity(returns.len());
     for (key, request) in returns {
         done.push(match links.get(key) {
-            // Nothing was ever leased of it, or it was purged.
+            // Nothing was ever leased from it, or it was purged.
             None => Together::Settled,
             Some(limited) if !has_visits(&limited) => Together::Settled,
             Some(limited) if !unmoved(&limited) => Together::Alone,
@@ -144,12 +144,12 @@ async fn return_together(
     Ok(done)
 }
 
-/// True if what is locked is all that a return needs.
+/// True if the locked rows suffice for a return.
 fn may_settle(visits: &LockedVisits, limited: &Limited) -> bool {
     visits.row.is_summed() && visits.row.moved_to == limited.moved_to
 }
 
-/// Settles a block in visits that are locked.
+/// Settles a block in locked uses.
 fn settle(
     visits: &mut LockedVisits,
     limited: &Limited,
@@ -161,7 +161,7 @@ fn settle(
     }
     let now = visits.row.now_millis;
     if let Some(mine) = &mut visits.mine {
-        // One that came after a later request says nothing new.
+        // A request that arrives after a later one adds nothing new.
         let _stale = visits.ledger.lease(mine, 0, request, config, now);
     }
     Together::Settled

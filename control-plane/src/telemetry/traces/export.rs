@@ -1,4 +1,4 @@
-//! The way of spans to the collector: a bounded queue, and the task that sends what waits in it.
+//! Export of spans to the collector: a bounded queue, and the task that sends its spans.
 
 use super::Tracer;
 use crate::config::{TelemetryConfig, server_url};
@@ -29,19 +29,19 @@ use tokio::sync::mpsc;
 use tokio::time::{timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-/// The longest answer of a collector in bytes.
+/// Longest response of a collector in bytes.
 const MAX_ANSWER_BYTES: usize = 1 << 16;
 
-/// The shortest time between two log lines about spans that are lost.
+/// Shortest interval between log lines about lost spans.
 const LOG_INTERVAL: Duration = Duration::from_mins(1);
 
-/// What starts traces, and what sends their spans; `None` if there is no collector.
+/// Creates the tracer and the exporter of its spans; `None` without a collector.
 ///
 /// # Errors
 /// The certificates that the system trusts cannot be read.
 pub(crate) fn start(config: &TelemetryConfig) -> io::Result<Option<(Tracer, Exporter)>> {
     let url = config.otlp_url.as_deref().map(server_url);
-    // A wrong one was refused with the configuration.
+    // An invalid URL was refused with the configuration.
     let Some(Ok(url)) = url else {
         return Ok(None);
     };
@@ -71,7 +71,7 @@ pub(crate) fn start(config: &TelemetryConfig) -> io::Result<Option<(Tracer, Expo
     Ok(Some((tracer, exporter)))
 }
 
-/// The end of the queue into which spans go.
+/// The sending end of the queue.
 #[derive(Debug)]
 struct Queue(mpsc::Sender<SpanData>);
 
@@ -96,7 +96,7 @@ impl SpanProcessor for Queue {
 /// Sends spans to the collector.
 pub(crate) struct Exporter {
     spans: mpsc::Receiver<SpanData>,
-    /// What all spans say of this process.
+    /// Attributes of this process in all spans.
     resource: ResourceAttributesWithSchema,
     http: HttpsClient,
     url: String,
@@ -106,7 +106,7 @@ pub(crate) struct Exporter {
     log: LogThrottle,
 }
 
-/// Why the collector has not taken spans.
+/// The error of an export.
 #[derive(Debug, thiserror::Error)]
 enum ExportError {
     #[error("no answer in time")]
@@ -118,7 +118,7 @@ enum ExportError {
 }
 
 impl Exporter {
-    /// Sends what waits until `stop`, and then the rest.
+    /// Sends spans until `stop`, and then the rest.
     pub(crate) async fn run(mut self, stop: CancellationToken) {
         let mut batch = Vec::new();
         while !stop.is_cancelled() && !self.spans.is_closed() {
@@ -137,7 +137,7 @@ impl Exporter {
         }
     }
 
-    /// Waits for a span, and then for further ones until they are enough or the interval is over.
+    /// Waits for a span, and then for further ones until the batch is full or the interval has passed.
     async fn gather(&mut self, batch: &mut Vec<SpanData>) {
         if self.spans.recv_many(batch, self.max_batch).await == 0 {
             return;
@@ -151,16 +151,16 @@ impl Exporter {
                 }
             }
         };
-        // What has come by then is in the batch.
+        // Spans that arrive by then are in the batch.
         let _ = timeout(interval, further).await;
     }
 
-    /// Until when spans that are sent now have to be taken.
+    /// Deadline for an export that begins now.
     fn end(&self) -> tokio::time::Instant {
         tokio::time::Instant::now() + self.timeout
     }
 
-    /// Sends spans, which are lost if the collector has not taken them by `end`.
+    /// Sends spans, which are lost if the collector has not accepted them by `end`.
     async fn send(&self, batch: Vec<SpanData>, end: tokio::time::Instant) {
         let count = batch.len() as u64;
         let posted = timeout_at(end, self.post(batch)).await;
@@ -178,11 +178,11 @@ impl Exporter {
     fn log(&self, error: &ExportError, spans: u64) {
         if let Some(suppressed) = self.log.admit(Instant::now()) {
             let url = &self.url;
-            tracing::warn!(%error, url, spans, suppressed, "spans are lost: the collector has not taken them");
+            tracing::warn!(%error, url, spans, suppressed, "spans lost: the collector did not accept them");
         }
     }
 
-    /// Posts spans; how many of them the collector has rejected.
+    /// Posts spans, and returns the number that the collector has rejected.
     async fn post(&self, batch: Vec<SpanData>) -> Result<u64, ExportError> {
         let resource_spans = group_spans_by_resource_and_scope(batch, &self.resource);
         let message = ExportTraceServiceRequest { resource_spans };
@@ -203,7 +203,7 @@ impl Exporter {
     }
 }
 
-/// How many spans an answer says that the collector has not taken. One that cannot be read says nothing.
+/// Number of rejected spans in a response; 0 if it cannot be read.
 fn rejected(answer: Bytes) -> u64 {
     let answer = ExportTraceServiceResponse::decode(answer).ok();
     let partial = answer.and_then(|answer| answer.partial_success);

@@ -1,7 +1,7 @@
-//! What the fields of other systems mean: a record becomes items of an import.
+//! Maps the fields of other systems: a record becomes items of an import.
 //!
-//! Systems name the same things in different ways, and versions of one do, too. So a field is looked for under all its names, of
-//! which letters and digits count, in any case.
+//! Names of fields differ between systems, and between versions of one. So a field is looked up under all its names, of which only
+//! letters and digits count, regardless of case.
 
 use super::record::{Format, Item};
 use super::times;
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use std::collections::HashMap;
 use url::Url;
 
-/// Names of fields, in the order in which they are looked for.
+/// Names of fields, in the order in which they are looked up.
 const LONG_URL: &[&str] = &[
     "longurl",
     "target",
@@ -62,10 +62,10 @@ const VALID_SINCE: &[&str] = &["validsince", "metavalidsince"];
 const VALID_UNTIL: &[&str] = &["validuntil", "metavaliduntil", "expirein", "expiresat"];
 const MAX_VISITS: &[&str] = &["maxvisits", "metamaxvisits"];
 
-/// The most places of a link: each becomes an item with all that the link has.
+/// The most places of a link: each becomes an item with all properties of the link.
 pub(in super::super) const MAX_PLACES: usize = 100;
 
-/// What the API takes at most, in characters.
+/// Limits of the API, in characters.
 const MAX_TITLE: usize = 512;
 const MAX_NOTES: usize = 4096;
 
@@ -83,14 +83,14 @@ pub(super) fn items(record: &Map<String, Value>, format: Format) -> Vec<Result<I
     places.into_iter().map(at).collect()
 }
 
-/// Domain and code of a link; `None` where the default domain, or an issued code, is meant.
+/// Domain and code of a link; `None` stands for the default domain, or a generated code.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Place {
     domain: Option<String>,
     code: Option<String>,
 }
 
-/// Fields by their names, in one spelling. Those of an object in an object have both names.
+/// Fields by their normalized names. Fields of nested objects have both names.
 struct Named<'r>(HashMap<String, &'r Value>);
 
 impl<'r> Named<'r> {
@@ -108,7 +108,7 @@ impl<'r> Named<'r> {
         Self(named)
     }
 
-    /// Whether there is nothing in any field.
+    /// True if all fields are empty.
     fn is_blank(&self) -> bool {
         self.0.values().all(|value| is_empty(value))
     }
@@ -119,7 +119,7 @@ impl<'r> Named<'r> {
         values.find(|value| !is_empty(value)).copied()
     }
 
-    /// The same as text. Spaces around it do not count.
+    /// The first of these fields that has a value, as trimmed text.
     fn text(&self, names: &[&str]) -> Option<String> {
         match self.get(names)? {
             Value::String(text) => Some(text.trim().to_owned()),
@@ -157,11 +157,11 @@ impl<'r> Named<'r> {
         };
         let domain = self.text(&["domain"]);
         let of_url = match (&code, &domain) {
-            // What the URL would say is said.
+            // Both parts are known without the URL.
             (Some(_), Some(_)) => of_url.unwrap_or_default(),
             _ => of_url?,
         };
-        // The APIs of Shlink and Kutt name no domain where they mean the default one.
+        // The APIs of Shlink and Kutt omit the domain if it is the default one.
         let is_default = matches!(format, Format::ShlinkApi | Format::Kutt);
         let domain = domain.or_else(|| of_url.domain.filter(|_| !is_default));
         let code = match code {
@@ -204,7 +204,7 @@ impl<'r> Named<'r> {
         Ok(item)
     }
 
-    /// Sets title and notes. A title that is too long is kept in the notes.
+    /// Sets title and notes. A title that is too long is moved to the notes.
     fn describe(&self, item: &mut Item) {
         item.set_some(
             "notes",
@@ -229,7 +229,7 @@ impl<'r> Named<'r> {
         item.set("title", short);
     }
 
-    /// The tags: a list, or text with `|` or else commas between them.
+    /// The tags: a list, or a text separated by `|` or else by commas.
     fn tags(&self) -> Option<Vec<String>> {
         let tags: Vec<String> = match self.get(&["tags"])? {
             Value::Array(tags) => tags
@@ -264,7 +264,7 @@ impl<'r> Named<'r> {
         visits.map_err(|_| format!("visits are no number: {text}"))
     }
 
-    /// Sets how many visits are left of the limit, of which the link has used some.
+    /// Sets the remaining uses of a limited link, of which some are used already.
     fn limit(&self, item: &mut Item, used: u64) -> Result<(), String> {
         let Some(text) = self.text(MAX_VISITS) else {
             return Ok(());
@@ -289,7 +289,7 @@ impl<'r> Named<'r> {
         Ok(())
     }
 
-    /// Disables a link that had a password, which files do not hold: without one it would be open to all.
+    /// Disables a link that had a password, which files do not contain: without one it would be open to everyone.
     fn guard(&self, item: &mut Item) {
         let had_one = |name| {
             let is_there = self.get(&[name]).is_some();
@@ -315,7 +315,7 @@ impl Item {
     }
 }
 
-/// A name by its letters and digits.
+/// Normalizes a name to its letters and digits in lower case.
 fn spelled(name: &str) -> String {
     let letters = name.chars().filter(|letter| letter.is_alphanumeric());
     letters.flat_map(char::to_lowercase).collect()
@@ -324,16 +324,16 @@ fn spelled(name: &str) -> String {
 fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,
-        // NULL: as phpMyAdmin writes it.
+        // `NULL` is written by phpMyAdmin.
         Value::String(text) => text.trim().is_empty() || text == "NULL",
         Value::Array(list) => list.is_empty(),
         _ => false,
     }
 }
 
-/// Where the link of a short URL is, which may lack its scheme.
+/// Parses domain and code of a short URL, which may lack its scheme.
 fn place(short: &str) -> Result<Place, String> {
-    let wrong = || format!("{short} is no short URL");
+    let wrong = || format!("{short} is not a short URL");
     let absolute = if short.contains("://") {
         short.to_owned()
     } else {

@@ -1,4 +1,4 @@
-//! Rows of CSV (RFC 4180), with the delimiter and the columns that the first row shows.
+//! Rows of CSV (RFC 4180), with the delimiter and the columns detected from the first row.
 
 use super::lines::BYTE_ORDER_MARK;
 use super::record::{Content, Format, MAX_COLUMNS, MAX_ROW_BYTES, Record, column_name};
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 
-/// The columns of the table of YOURLS, in a file that does not name them: as phpMyAdmin exports it.
+/// The columns of YOURLS' table in a file without a header, as exported by phpMyAdmin.
 const YOURLS_COLUMNS: [&str; 6] = ["keyword", "url", "title", "timestamp", "ip", "clicks"];
 
 /// Reads rows.
@@ -15,11 +15,11 @@ const YOURLS_COLUMNS: [&str; 6] = ["keyword", "url", "title", "timestamp", "ip",
 pub(super) struct CsvRows {
     reader: Reader<Bounded>,
     columns: Vec<String>,
-    /// The first row, if it names no columns.
+    /// The first row, if it is not a header.
     first: Option<ByteRecord>,
 }
 
-/// A file of which no more than so many bytes are read for one row. Each line ends with `\n`, so that lines can be counted.
+/// A file with a limit of the bytes read for one row. Line ends are normalized to `\n`, so that lines can be counted.
 #[derive(Debug)]
 struct Bounded {
     file: BufReader<File>,
@@ -156,7 +156,7 @@ impl CsvRows {
     }
 }
 
-/// The delimiter that stands in the first line most often, outside of quotes.
+/// The most frequent delimiter in the first line, outside of quotes.
 fn delimiter(head: &[u8]) -> u8 {
     let mut is_quoted = false;
     let mut counts = [(b',', 0), (b';', 0), (b'\t', 0)];
@@ -172,7 +172,7 @@ fn delimiter(head: &[u8]) -> u8 {
             _ => {}
         }
     }
-    // The first of those that are equal.
+    // The first one in case of a tie.
     let most = counts.iter().rev().max_by_key(|(_, count)| *count);
     most.map_or(b',', |(delimiter, _)| *delimiter)
 }

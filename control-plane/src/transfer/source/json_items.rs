@@ -1,6 +1,6 @@
-//! Links in JSON: one after another, in lists, or in the pages that APIs answer.
+//! Links in JSON: one after another, in lists, or in the pages of APIs.
 //!
-//! Lists and pages are walked as they are read. A link alone is held, up to [`MAX_LINE_BYTES`] of it, and given to a parser.
+//! Lists and pages are streamed. Only a single link is buffered, up to [`MAX_LINE_BYTES`], and passed to a parser.
 
 use super::json_text::{Capture, JsonText};
 use super::lines::MAX_LINE_BYTES;
@@ -8,10 +8,10 @@ use super::record::{Content, Record};
 use serde_json::Value;
 use std::io::{self, BufRead};
 
-/// The fields of pages that have the links: of Shlink, Kutt, Bitly and YOURLS.
+/// The fields of pages that contain links: of Shlink, Kutt, Bitly and YOURLS.
 const LISTS: [&str; 5] = ["shortUrls", "data", "links", "result", "shortLinks"];
 
-/// How deep lists may be nested.
+/// The deepest nesting of lists.
 const MAX_DEPTH: usize = 128;
 
 /// Reads links.
@@ -27,7 +27,7 @@ pub(super) struct JsonItems<R> {
 #[derive(Debug)]
 struct OpenList {
     members: Members,
-    /// How many objects of its page end behind it.
+    /// Number of enclosing objects of its page that end behind it.
     enclosing: u32,
     is_empty: bool,
 }
@@ -94,7 +94,7 @@ impl<R: BufRead> JsonItems<R> {
         }
     }
 
-    /// Reads a value that may be a list or a page, of which the links follow; `None` if it is one.
+    /// Reads a value; `None` if it is a list or a page, whose links follow.
     fn value(&mut self) -> io::Result<Option<Record>> {
         match self.text.peek_value()? {
             Some(b'[') => {
@@ -151,7 +151,7 @@ impl<R: BufRead> JsonItems<R> {
         self.record(&link).map(Some)
     }
 
-    /// Reads an object in the field `outer` of what is taken for a link so far.
+    /// Reads an object in the field `outer` of an object that looks like a link so far.
     fn inner(&mut self, outer: &str, link: &mut Capture) -> io::Result<Inner> {
         let is_of_shlink = outer == "shortUrls";
         let mut is_empty = true;
@@ -197,7 +197,7 @@ impl<R: BufRead> JsonItems<R> {
         self.record(&link)
     }
 
-    /// The record of what was captured.
+    /// The record of a captured link.
     fn record(&mut self, link: &Capture) -> io::Result<Record> {
         self.read += 1;
         let content = if link.is_cut {

@@ -1,26 +1,26 @@
-//! Text in JSON, read byte by byte: it finds where values end. A parser checks what is captured of them.
+//! JSON text, read byte by byte to find the ends of values. A parser checks the captured values.
 
 use std::fmt::Display;
 use std::io::{self, BufRead};
 
-/// The longest name of a field that is looked at; of a longer one the beginning is.
+/// The longest name of a field that is examined; a longer one is truncated.
 const MAX_NAME_BYTES: usize = 64;
 
 const BYTE_ORDER_MARK: &[u8; 3] = b"\xef\xbb\xbf";
 
-/// A text that is being read.
+/// A JSON text being read.
 #[derive(Debug)]
 pub(super) struct JsonText<R> {
     reader: R,
     offset: u64,
 }
 
-/// What is kept of a value.
+/// The captured part of a value.
 #[derive(Debug)]
 pub(super) struct Capture {
     pub(super) bytes: Vec<u8>,
     most: usize,
-    /// Whether the value is longer.
+    /// True if the value is longer.
     pub(super) is_cut: bool,
     /// The offset of its first byte.
     pub(super) start: u64,
@@ -46,12 +46,12 @@ impl<R: BufRead> JsonText<R> {
         Self { reader, offset: 0 }
     }
 
-    /// How many bytes were read.
+    /// Number of bytes read.
     pub(super) fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// What is to be captured of the value that is next: so many bytes.
+    /// Begins to capture the next value, up to `most` bytes.
     pub(super) fn capture(&self, most: usize) -> Capture {
         Capture {
             bytes: Vec::new(),
@@ -61,7 +61,7 @@ impl<R: BufRead> JsonText<R> {
         }
     }
 
-    /// The next byte that is no space, which stays; `None` at the end.
+    /// Peeks at the next byte that is not white space; `None` at the end.
     pub(super) fn peek_value(&mut self) -> io::Result<Option<u8>> {
         loop {
             match self.peek()? {
@@ -128,7 +128,7 @@ impl<R: BufRead> JsonText<R> {
         Ok(String::from_utf8_lossy(&name.bytes).into_owned())
     }
 
-    /// Reads a byte of a string, whose first quote was read; returns whether the string goes on.
+    /// Reads a byte of a string, whose first quote was read; returns true if the string continues.
     fn string_byte(&mut self, capture: &mut Capture, text: &mut Capture) -> io::Result<bool> {
         let byte = self.take_into(capture)?;
         match byte {
@@ -151,7 +151,7 @@ impl<R: BufRead> JsonText<R> {
         }
     }
 
-    /// Captures a string, or all that is in brackets.
+    /// Captures a string, or a text in brackets.
     fn delimited(&mut self, capture: &mut Capture) -> io::Result<()> {
         let mut depth = 0_u64;
         let mut nothing = self.capture(0);
@@ -186,7 +186,7 @@ impl<R: BufRead> JsonText<R> {
         }
     }
 
-    /// Reads to behind the ends of so many objects, between two of whose members it is.
+    /// Skips to the end of `count` enclosing objects; the position must be between two members.
     pub(super) fn leave_objects(&mut self, count: u32) -> io::Result<()> {
         for _ in 0..count {
             let mut nothing = self.capture(0);
@@ -202,7 +202,7 @@ impl<R: BufRead> JsonText<R> {
         Ok(self.reader.fill_buf()?.first().copied())
     }
 
-    /// Reads the byte that was looked at.
+    /// Consumes the peeked byte.
     pub(super) fn skip_byte(&mut self) {
         self.reader.consume(1);
         self.offset += 1;
@@ -216,7 +216,7 @@ impl<R: BufRead> JsonText<R> {
         Ok(byte)
     }
 
-    /// The error of a text that is no JSON here.
+    /// The error of a text that is not JSON at this position.
     pub(super) fn malformed(&self, reason: &str) -> io::Error {
         malformed(format!("{reason} at byte {}", self.offset))
     }

@@ -4,7 +4,7 @@ use super::lines::{Line, MAX_LINE_BYTES};
 use super::record::Item;
 use serde_json::{Map, Value};
 
-/// Fields of a link that the API shows and does not accept.
+/// Fields of a link that the API returns and does not accept.
 const SHOWN_ONLY: [&str; 3] = ["shortUrl", "updatedAt", "visits"];
 
 /// The item of a line: a JSON object, or else a URL. `None` if the line is blank.
@@ -30,7 +30,7 @@ fn object(text: &str) -> Result<Map<String, Value>, String> {
     serde_json::from_str(text).map_err(|error| format!("is not valid JSON: {error}"))
 }
 
-/// The item of an object, which may be a link as the API shows it.
+/// The item of an object, which may be a link as returned by the API.
 fn item(mut object: Map<String, Value>) -> Result<Item, String> {
     for field in SHOWN_ONLY {
         object.remove(field);

@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead};
 
-/// The longest line in bytes, which is what the API takes for an item.
+/// The longest line in bytes, the API's limit of an item.
 pub(super) const MAX_LINE_BYTES: usize = 65_536;
 
 pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -10,17 +10,17 @@ pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// A line without its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Line {
-    /// Counted from 1.
+    /// Its number, counted from 1.
     pub(super) number: u64,
     /// Its bytes; the first [`MAX_LINE_BYTES`] of a longer one.
     pub(super) bytes: Vec<u8>,
-    /// Whether the line is longer.
+    /// True if the line is longer.
     pub(super) is_cut: bool,
-    /// The offset in the file behind it.
+    /// The offset of its end in the file.
     pub(super) end: u64,
 }
 
-/// Reads lines one by one. `\n` and `\r\n` both end one, and the last needs neither.
+/// Reads lines one by one. `\n` and `\r\n` both end a line; the last line needs neither.
 #[derive(Debug)]
 pub(super) struct LineReader<R> {
     reader: R,

@@ -1,30 +1,30 @@
-//! Records of files, and the items that become of them.
+//! Records of files, and the items they are mapped to.
 
 use super::lines::Line;
 use serde_json::{Map, Value};
 
-/// Where links come from: the system, and with it what the fields of its files mean.
+/// The system that links come from, which determines the meaning of the fields in its files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
     /// Lines of an export, of the fields of `POST /links`, or of URLs.
     #[default]
     Edgelink,
-    /// What Shlink's REST API answers, as JSON.
+    /// Answers of Shlink's REST API, as JSON.
     ShlinkApi,
     /// The CSV of Shlink's web client, of `short-url:list`, or for Shlink's own importer.
     ShlinkCsv,
-    /// A dump of the table `yourls_url` (SQL), the same as CSV, or what the API answers, as JSON.
+    /// A dump of the table `yourls_url` as SQL or CSV, or answers of the API, as JSON.
     Yourls,
-    /// What Kutt's API answers, as JSON.
+    /// Answers of Kutt's API, as JSON.
     Kutt,
-    /// What Bitly's API answers, as JSON, or the CSV that its site exports.
+    /// Answers of Bitly's API, as JSON, or the CSV exported by its site.
     Bitly,
     /// CSV with named columns.
     Csv,
 }
 
 impl Format {
-    /// All of them.
+    /// All formats.
     pub const ALL: [Self; 7] = [
         Self::Edgelink,
         Self::ShlinkApi,
@@ -49,7 +49,7 @@ impl Format {
         }
     }
 
-    /// The format of that word.
+    /// The format with this word.
     #[must_use]
     pub fn of_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|format| format.word() == word)
@@ -62,18 +62,18 @@ pub(super) const MAX_ROW_BYTES: usize = 1 << 20;
 /// The most columns of a table, and values of a row.
 pub(super) const MAX_COLUMNS: usize = 256;
 
-/// The longest name of a column in bytes; the rest of a longer one is cut off.
+/// The longest name of a column in bytes; a longer one is truncated.
 const MAX_NAME_BYTES: usize = 256;
 
-/// How many bytes of a record that cannot be read are kept for the report.
+/// Number of leading bytes of an unreadable record that are kept for the report.
 const SHOWN_BYTES: usize = 4_096;
 
 /// A record of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub(in super::super) struct Record {
-    /// The line on which it begins, or its place among the items of a file without lines. Counted from 1.
+    /// The line on which it begins, or its index among the items of a file without lines. Counted from 1.
     pub(in super::super) number: u64,
-    /// The offset in the file behind it, or behind what it was read with.
+    /// The offset of its end in the file, or of the end of the chunk it was read with.
     pub(in super::super) end: u64,
     pub(super) content: Content,
 }
@@ -83,23 +83,23 @@ pub(super) enum Content {
     Line(Line),
     /// The fields by their names.
     Row(Map<String, Value>),
-    /// What cannot be read, and why.
+    /// The beginning of an unreadable record, and the reason.
     Wrong(String, String),
 }
 
 impl Content {
-    /// A record that cannot be read, of whose text the beginning is shown.
+    /// An unreadable record, with the beginning of its text.
     pub(super) fn wrong(text: &str, reason: impl Into<String>) -> Self {
         Self::Wrong(beginning(text, SHOWN_BYTES).to_owned(), reason.into())
     }
 }
 
-/// The name of a column, within its bound.
+/// The name of a column, truncated to its bound.
 pub(super) fn column_name(name: &str) -> String {
     beginning(name, MAX_NAME_BYTES).to_owned()
 }
 
-/// The first bytes of a text, as many characters as fit.
+/// The longest prefix of a text that fits into `most` bytes.
 fn beginning(text: &str, most: usize) -> &str {
     &text[..text.floor_char_boundary(most)]
 }
@@ -108,12 +108,12 @@ fn beginning(text: &str, most: usize) -> &str {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(in super::super) struct Item {
     pub(in super::super) fields: Map<String, Value>,
-    /// What of the link is not kept, or not as it was.
+    /// Properties of the link that are not kept, or changed.
     pub(in super::super) notes: Vec<String>,
 }
 
 impl Record {
-    /// The record as the report shows it.
+    /// The record in the form for the report.
     pub(in super::super) fn shown(&self) -> Value {
         match &self.content {
             Content::Line(line) => Value::from(String::from_utf8_lossy(&line.bytes)),
@@ -122,7 +122,7 @@ impl Record {
         }
     }
 
-    /// About how many bytes it has: a value counts as much as 32 letters beside its text, and so does a short name.
+    /// Approximate size in bytes: a value counts as 32 bytes plus its text, and a name as at least 32.
     pub(in super::super) fn size(&self) -> usize {
         match &self.content {
             Content::Line(line) => line.bytes.len(),
@@ -132,7 +132,7 @@ impl Record {
     }
 }
 
-/// What a name or a value counts at least.
+/// The minimum size of a name or a value.
 const UNIT: usize = 32;
 
 fn fields_size(fields: &Map<String, Value>) -> usize {

@@ -1,6 +1,6 @@
-//! Rows of the table of YOURLS' links in an SQL dump, as mysqldump and phpMyAdmin write it.
+//! Rows of YOURLS' table of links in an SQL dump, as written by mysqldump and phpMyAdmin.
 //!
-//! A dump is read as tokens, one by one: what stands in strings and comments is no SQL, and no statement is held as a whole.
+//! A dump is read token by token: the content of strings and comments is not SQL, and statements are not buffered.
 
 use super::record::{Content, MAX_COLUMNS, MAX_ROW_BYTES, Record, column_name};
 use serde_json::{Map, Value};
@@ -9,7 +9,7 @@ use std::io::{self, BufRead};
 /// The longest value in bytes.
 const MAX_VALUE_BYTES: usize = 65_536;
 
-/// The columns of the table, if the dump does not say which there are.
+/// The columns of the table, if the dump does not name them.
 const COLUMNS: [&str; 6] = ["keyword", "url", "title", "timestamp", "ip", "clicks"];
 
 /// Reads rows.
@@ -85,7 +85,7 @@ impl<R: BufRead> SqlRows<R> {
         Ok(false)
     }
 
-    /// Reads from behind INSERT to behind VALUES; `false` if it is about another table.
+    /// Reads from behind INSERT to behind VALUES; `false` if it is for another table.
     fn begin_insert(&mut self) -> io::Result<bool> {
         let mut token = self.tokens.next()?;
         while token.as_ref().is_some_and(|token| {
@@ -110,7 +110,7 @@ impl<R: BufRead> SqlRows<R> {
         Ok(is_rows)
     }
 
-    /// The name of a table that may stand behind that of its database, and the token behind it.
+    /// The name of a table, which may be qualified by its database, and the token behind it.
     fn table(&mut self, first: Option<Token>) -> io::Result<(String, Option<Token>)> {
         let mut name = first.and_then(Token::into_word).unwrap_or_default();
         let mut next = self.tokens.next()?;
@@ -146,7 +146,7 @@ impl<R: BufRead> SqlRows<R> {
         Ok(false)
     }
 
-    /// Names in brackets that are quoted and begin an entry: columns, not keys.
+    /// Names of columns in brackets: those that begin an entry and are not keys.
     fn names(&mut self) -> io::Result<Vec<String>> {
         let (mut names, mut depth, mut begins) = (Vec::new(), 1, true);
         while let Some(token) = self.tokens.next()? {
@@ -198,7 +198,7 @@ impl<R: BufRead> SqlRows<R> {
         Ok(values.into_content())
     }
 
-    /// Reads to behind the semicolon that ends the statement, unless that was read.
+    /// Skips to the semicolon that ends the statement, unless it was read already.
     fn skip_statement(&mut self) -> io::Result<()> {
         while !self.tokens.is_at_end && self.tokens.next()?.is_some() {}
         Ok(())
@@ -210,7 +210,7 @@ struct Values<'c> {
     columns: &'c [String],
     list: Vec<String>,
     bytes: usize,
-    /// Why the row cannot be read.
+    /// The reason why the row cannot be read.
     wrong: Option<String>,
 }
 
@@ -264,7 +264,7 @@ impl<'c> Values<'c> {
         }
     }
 
-    /// Notes why the row cannot be read, if that is the first reason.
+    /// Records the first reason why the row cannot be read.
     fn refuse(&mut self, reason: impl FnOnce() -> String) {
         self.wrong.get_or_insert_with(reason);
     }
@@ -286,7 +286,7 @@ impl<'c> Values<'c> {
     }
 }
 
-/// Whether a table has the links of YOURLS, whose prefix can be configured.
+/// True if a table has the links of YOURLS, whose prefix is configurable.
 fn is_of_links(table: &str) -> bool {
     let table = table.to_ascii_lowercase();
     table == "url" || table.ends_with("_url")
@@ -365,7 +365,7 @@ struct Tokens<R> {
     reader: R,
     line: u64,
     offset: u64,
-    /// Whether the last token was a semicolon.
+    /// True if the last token was a semicolon.
     is_at_end: bool,
 }
 
@@ -427,7 +427,7 @@ impl<R: BufRead> Tokens<R> {
         Ok(())
     }
 
-    /// What stands in quotes. Backslashes escape in values, not in names; a quote that is doubled stands for itself.
+    /// Reads a text in quotes. Backslashes escape in values, not in names; a doubled quote stands for itself.
     fn quoted(&mut self, quote: u8) -> io::Result<Text> {
         let mut text = Text::default();
         while let Some(byte) = self.take()? {

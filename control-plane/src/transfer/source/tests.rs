@@ -1,4 +1,4 @@
-//! The memory that reading takes: as much as the largest record does, whatever else the file is.
+//! The memory that reading takes: bounded by the largest record, regardless of the rest of the file.
 
 use super::*;
 use crate::allocations::bytes_of;
@@ -6,16 +6,16 @@ use proptest::prelude::*;
 use record::MAX_ROW_BYTES;
 use std::io::Write;
 
-/// What reading takes beside records: the head of the file, and buffers.
+/// Memory for reading besides records: the head of the file, and buffers.
 const BASE: u64 = 512 << 10;
 
-/// Bytes of a file that a test writes: many times as long as a record may be, but for rows, which are cut off at a third.
+/// Size of a test file: many times the longest record, except for rows, which are truncated at a third of it.
 const FILE_BYTES: usize = 3 << 20;
 
-/// What is read of a file.
+/// Measurements of reading a file.
 struct Measured {
     peak: u64,
-    /// The bytes of the largest record, as far as its format lets it be, or of a rest that is no record.
+    /// The bytes of the largest record, up to the limit of its format, or of a rest that is not a record.
     largest: u64,
     records: u64,
 }
@@ -47,7 +47,7 @@ fn read(format: Format, text: &[u8]) -> Measured {
     }
 }
 
-/// How long a record of a file of that format may be.
+/// The longest record of a format.
 fn longest(format: Format) -> usize {
     match format {
         Format::Edgelink | Format::ShlinkApi | Format::Kutt => MAX_LINE_BYTES,
@@ -55,8 +55,8 @@ fn longest(format: Format) -> usize {
     }
 }
 
-/// How many times as much memory as bytes a record takes at most: a number of one digit is a value of 32 bytes in a list that
-/// doubles, and a field of a row without text has an end.
+/// The most bytes of memory per byte of a record: a number of one digit is a value of 32 bytes in a list that doubles its
+/// capacity, and an empty field of a row has an end.
 const TIMES: u64 = 64;
 
 fn check(format: Format, text: &[u8]) -> Measured {
@@ -72,7 +72,7 @@ fn check(format: Format, text: &[u8]) -> Measured {
     measured
 }
 
-/// A text of units, as long as a file, between its begin and its end.
+/// A text of repeated units, as long as a file, between its begin and its end.
 fn file(begin: &str, unit: &str, end: &str) -> Vec<u8> {
     let units = unit.repeat(FILE_BYTES / unit.len().max(1));
     [begin, units.as_str(), end].concat().into_bytes()
@@ -151,7 +151,7 @@ fn small_records_take_little_however_many_there_are() {
     }
 }
 
-/// Parts of files of a format, of which hostile ones are made.
+/// Parts of files of a format, from which hostile ones are built.
 fn parts(format: Format) -> &'static [&'static str] {
     const JSON: &[&str] = &[
         "[",

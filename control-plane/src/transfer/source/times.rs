@@ -1,10 +1,10 @@
-//! Times as other systems write them.
+//! Formats of times in other systems.
 
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-/// A time in the form that the API takes (RFC 3339): a time without an offset is one of UTC, a date alone its first second, and
-/// digits alone are unix seconds or milliseconds. `None` if it is no time.
+/// Normalizes a time to the form of the API (RFC 3339): a time without an offset is UTC, a date alone stands for its first second,
+/// and digits alone are unix seconds or milliseconds. `None` if the text is not a time.
 pub(super) fn normalized(text: &str) -> Option<String> {
     let text = text.trim();
     if text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -23,13 +23,13 @@ pub(super) fn normalized(text: &str) -> Option<String> {
     OffsetDateTime::parse(&time, &Rfc3339).ok().map(|_| time)
 }
 
-/// Whether the text stands for no time: a database's zero.
+/// True if the text stands for no time: the zero of a database.
 pub(super) fn is_none(text: &str) -> bool {
     let text = text.trim();
     text.is_empty() || text == "0" || text.starts_with("0000-00-00")
 }
 
-/// Splits the offset off, as RFC 3339 has it.
+/// Splits off the offset, in the form of RFC 3339.
 fn split_offset(clock: &str) -> Option<(&str, String)> {
     if let Some(clock) = clock.strip_suffix(['Z', 'z']) {
         return Some((clock, "Z".to_owned()));

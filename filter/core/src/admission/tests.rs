@@ -27,7 +27,7 @@ fn place(millis: u64) -> FeedPlace {
     }
 }
 
-/// With the alias `spring-sale`.
+/// A snapshot with the alias `spring-sale`.
 fn snapshot(at: u64) -> Snapshot<'static> {
     let mut codes = CodeFilter::with_capacity(0).unwrap();
     codes.insert(b"spring-sale");
@@ -43,14 +43,14 @@ fn snapshot(at: u64) -> Snapshot<'static> {
     }
 }
 
-/// So many milliseconds after the start.
+/// The moment `millis` milliseconds after the start.
 fn at(millis: u64) -> Moment {
     Moment::from_millis(1_000_000 + millis)
 }
 
 const NOW: Moment = Moment::from_millis(1_000_000);
 
-/// A gate that was begun at 10 and knows a snapshot of then, with a feed read up to 0.
+/// A gate that began at 10 with a snapshot of that position, and a feed read up to 0.
 fn gate() -> Gate {
     let mut gate = Gate::new(Some(SILENCE));
     gate.on_time(Some(NOW));
@@ -189,7 +189,7 @@ fn more_changes_than_are_kept_make_it_begin_again() {
 }
 
 proptest! {
-    /// Whatever changes in whatever order, before the snapshot or after it: no link is refused.
+    /// With any changes in any order, before the snapshot or after it, no link is refused.
     #[test]
     fn no_link_is_ever_refused(
         early in prop::collection::vec(0u64..2 * BOUND, 0..20),

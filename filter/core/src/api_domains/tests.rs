@@ -54,7 +54,7 @@ fn complete(names: &[&str]) -> ApiDomains {
     domains
 }
 
-/// Each with revision 10.
+/// Applies a snapshot with these domains, each with revision 10.
 fn apply(domains: &mut ApiDomains, millis: u64, names: &[&str]) {
     let entries = names
         .iter()
@@ -104,7 +104,7 @@ fn a_host_is_unknown_only_while_the_feed_says_that_nothing_is_missing_and_doubtf
     assert_eq!(domains.find(b"x", later, &LIFETIMES), HostState::Unknown);
     domains.restart();
     assert_eq!(domains.find(b"x", later, &LIFETIMES), HostState::Doubtful);
-    // A feed alone does not say what was missed before it.
+    // A feed alone does not have the changes before it.
     domains.on_time(Some(later.after(50_000)));
     let far = later.after(60_000);
     assert_eq!(domains.find(b"x", far, &LIFETIMES), HostState::Awaited);

@@ -1,20 +1,19 @@
-//! Links whose change this version cannot read, as a newer control plane may send: they are asked for again.
+//! Links whose change this version cannot read, as a newer control plane may send: they are looked up again.
 //!
-//! A change that is known is kept by its rev from being undone by what was fetched before. One that is not known has no
-//! rev; hence the moment at which it came is kept instead, for as long as anything that was fetched before may
-//! count as fresh.
+//! The rev of a readable change keeps records fetched earlier from undoing it. An unreadable change has no rev; hence the
+//! moment at which it arrived is kept instead, for as long as a record fetched before may count as fresh.
 
 use crate::time::Moment;
 use foldhash::fast::SeedableRandomState;
 use hashbrown::HashMap;
 
-/// The most links that are kept. With more, everything is asked for again.
+/// Maximum number of links kept. With more, everything is looked up again.
 const MAX_LINKS: usize = 4_096;
 
-/// Milliseconds between two looks at what need not be kept any longer.
+/// Milliseconds between sweeps of expired changes.
 const SWEEP_INTERVAL_MILLIS: u64 = 60_000;
 
-/// When links have changed, by key.
+/// Moments at which links have changed, by key.
 #[derive(Debug)]
 pub(crate) struct Changes {
     changed: HashMap<Box<[u8]>, Moment, SeedableRandomState>,
@@ -29,7 +28,7 @@ impl Changes {
         }
     }
 
-    /// A link has changed. False if there are too many of them: then none is kept, and everything may be outdated.
+    /// A link has changed. Returns `false` if there are too many: then none is kept, and everything may be outdated.
     #[must_use]
     pub(crate) fn note(&mut self, key: &[u8], now: Moment) -> bool {
         if let Some(changed) = self.changed.get_mut(key) {
@@ -44,7 +43,7 @@ impl Changes {
         true
     }
 
-    /// Whether the link has changed since its record was fetched.
+    /// True if the link has changed since its record was fetched.
     pub(crate) fn is_outdated(&self, key: &[u8], fetched: Moment) -> bool {
         // Nearly always there are none, and then this costs nothing.
         !self.changed.is_empty()
@@ -54,7 +53,7 @@ impl Changes {
                 .is_some_and(|changed| fetched < *changed)
     }
 
-    /// Time has passed. What was fetched more than `longest` milliseconds ago is not fresh in any case.
+    /// Time has passed. Records fetched more than `longest` milliseconds ago are never fresh.
     pub(crate) fn on_time(&mut self, now: Moment, longest: u64) {
         if !self.changed.is_empty() && self.swept.age(now) >= SWEEP_INTERVAL_MILLIS {
             self.swept = now;

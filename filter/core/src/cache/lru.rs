@@ -1,15 +1,14 @@
 //! Tier 1: the worker's own cache, bounded in bytes.
 //!
-//! What goes first is chosen by SIEVE (Zhang et al., NSDI 2024), which answers more of skewed traffic than least recently
-//! used does, lets no scan drive out what is asked for often, and makes a hit cheaper: entries stay in the order in which
-//! they came, and one that is asked for is only marked. A hand goes over them from the oldest on; it takes marks off, and
-//! drops what has none.
+//! Evicts by SIEVE (Zhang et al., NSDI 2024), which has a higher hit rate on skewed traffic than least recently used, is
+//! scan-resistant, and makes a hit cheaper: entries stay in the order in which they were inserted, and a hit only sets a mark.
+//! A hand goes over them from the oldest on; it clears marks, and drops entries without one.
 //!
-//! A change from the feed is protected for a while, asked for or not: a lookup that was answered before the change may
-//! still be on its way, and the newer record must be there when it comes.
+//! A change from the feed is protected for a while, requested or not: a lookup answered before the change may still be on
+//! its way, and the newer record must be there when it arrives.
 //!
 //! An entry is one allocation with the key and the encoded record, and a slot with two links of the list; the table
-//! holds slot numbers. Besides key and target that is less than 96 bytes an entry, all of it counted.
+//! holds slot numbers. Besides key and target that is less than 96 bytes per entry, all of it counted.
 
 mod index;
 mod slab;
@@ -29,7 +28,7 @@ const TABLE_BYTES: usize = 12;
 /// The cost of an allocation: its header in dlmalloc, Rust's allocator on wasm, which also rounds up to this.
 const ALLOCATION_BYTES: usize = 8;
 
-/// How long a change is protected, in milliseconds: longer than lookups and feeds lag behind one another.
+/// Protection of a change, in milliseconds: longer than lookups and feeds lag behind one another.
 const PROTECTED_MILLIS: u64 = 30_000;
 
 /// Protected entries may take up the whole cache divided by this; with more, the protection of the oldest ends.
@@ -41,7 +40,7 @@ pub(crate) struct Lru {
     hasher: SeedableRandomState,
     slab: Slab,
     bytes: usize,
-    /// Those of protected entries.
+    /// Bytes of protected entries.
     protected_bytes: usize,
     max_bytes: usize,
     /// Slots with clicks, and some that had.
@@ -49,7 +48,7 @@ pub(crate) struct Lru {
     tally: Tally,
 }
 
-/// Where an entry stands. Good until the next [`Lru::put`], which may put another entry there.
+/// Location of an entry. Valid until the next [`Lru::put`], which may put another entry there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place(u32);
 
@@ -73,7 +72,7 @@ impl Lru {
         self.max_bytes = max_bytes;
     }
 
-    /// Changes the bound of the clicks that do not stand in entries.
+    /// Changes the bound of clicks outside of entries.
     pub(crate) fn set_max_click_bytes(&mut self, max_bytes: usize) {
         self.tally.set_max_bytes(max_bytes);
     }
@@ -88,7 +87,7 @@ impl Lru {
         self.bytes
     }
 
-    /// Finds an entry, and marks it as asked for.
+    /// Finds an entry, and marks it as requested.
     #[inline(always)]
     pub(crate) fn find(&mut self, key: &[u8]) -> Option<Place> {
         self.find_hashed(key, self.hasher.hash_one(key))
@@ -108,7 +107,7 @@ impl Lru {
         self.slab.get(place.0).map_or(&[], Entry::record)
     }
 
-    /// The encoded record of an entry, and where a click on it is counted.
+    /// The encoded record of an entry, and the counter of its clicks.
     pub(crate) fn serve(&mut self, place: Place) -> (&[u8], Clicker<'_>) {
         let (touched, tally) = (&mut self.touched, &mut self.tally);
         let Some(entry) = self.slab.get_mut(place.0) else {
@@ -124,12 +123,12 @@ impl Lru {
         (parts.record, Clicker { entry, key, tally })
     }
 
-    /// Where a click on a record is counted that is not kept.
+    /// Counter of clicks on a record that is not cached.
     pub(crate) fn clicker<'a>(&'a mut self, key: &'a [u8]) -> Clicker<'a> {
         uncached(key, &mut self.tally)
     }
 
-    /// All clicks that were counted since this was last called.
+    /// All clicks counted since the last call.
     pub(crate) fn take_clicks(&mut self) -> Tallied {
         for slot in std::mem::take(&mut self.touched) {
             if let Some(parts) = self.slab.get_mut(slot).map(slab::Entry::parts) {
@@ -140,28 +139,28 @@ impl Lru {
         self.tally.take()
     }
 
-    /// When the record was fetched.
+    /// Fetch time of the record.
     pub(crate) fn fetched(&self, place: Place) -> Moment {
         self.slab
             .get(place.0)
             .map_or(Moment::default(), |entry| entry.fetched)
     }
 
-    /// When a refresh of this record has last failed; `None` if none has since the record was put here.
+    /// Moment of the last failed refresh of this record; `None` if none has failed since the record was inserted.
     pub(crate) fn failed(&self, place: Place) -> Option<Moment> {
         let failed = self.slab.get(place.0)?.failed;
         (failed != 0).then(|| Moment::from_millis(u64::from(failed) * 1_000))
     }
 
-    /// Notes that a refresh of this record has failed.
+    /// Notes a failed refresh of this record.
     pub(crate) fn mark_failed(&mut self, place: Place, now: Moment) {
         if let Some(entry) = self.slab.get_mut(place.0) {
             entry.failed = u32::try_from(now.seconds()).unwrap_or(u32::MAX).max(1);
         }
     }
 
-    /// Puts a record in the place of what is there for that key, and drops others until all fit. What is larger than the
-    /// whole cache is not kept.
+    /// Inserts or replaces the record of a key, and drops others until all fit. A record larger than the whole cache is not
+    /// kept.
     pub(crate) fn put(&mut self, key: &[u8], record: &[u8], fetched: Moment) -> Option<Place> {
         let hash = self.hasher.hash_one(key);
         let held = self.find_hashed(key, hash);
@@ -178,7 +177,7 @@ impl Lru {
         Some(Place(slot))
     }
 
-    /// The same for a record that is protected from `now` on.
+    /// Inserts or replaces a record that is protected from `now` on.
     pub(crate) fn put_protected(&mut self, key: &[u8], record: &[u8], now: Moment) {
         let hash = self.hasher.hash_one(key);
         let held = self.find_hashed(key, hash);
@@ -195,12 +194,13 @@ impl Lru {
         }
     }
 
-    /// Ends the protection of entries that were protected long enough.
+    /// Ends the protection of entries that have been protected long enough.
     pub(crate) fn on_time(&mut self, now: Moment) {
         self.settle(|_, read_until| read_until.age(now) > PROTECTED_MILLIS);
     }
 
-    /// Ends the protection of the oldest entries as long as `is_due` of the bytes of all and the age of the oldest.
+    /// Ends the protection of the oldest entries while `is_due` holds for the protected bytes and the start of the oldest's
+    /// protection.
     fn settle(&mut self, is_due: impl Fn(usize, Moment) -> bool) {
         while let Some(slot) = self.slab.oldest_protected()
             && let Some(entry) = self.slab.get(slot)
@@ -211,7 +211,7 @@ impl Lru {
         }
     }
 
-    /// An entry, and room for it.
+    /// Builds an entry and makes room for it.
     fn make_room(&mut self, key: &[u8], record: &[u8], fetched: Moment) -> Option<Entry> {
         let cost = cost(key, record);
         if cost > self.max_bytes {
@@ -227,8 +227,8 @@ impl Lru {
         Some(entry)
     }
 
-    /// Makes an entry known that stands in that slot now, by the hash of its key. If there was one for its key before, only
-    /// the record is new, not that it is asked for.
+    /// Indexes the entry now in that slot by the hash of its key. If it replaces an entry of that key, it counts as requested:
+    /// only the record is new.
     fn enter(&mut self, slot: u32, hash: u64, cost: usize, held: Option<Place>) {
         self.bytes += cost;
         let (slab, hasher) = (&self.slab, &self.hasher);
@@ -260,7 +260,7 @@ fn uncached<'a>(key: &'a [u8], tally: &'a mut Tally) -> Clicker<'a> {
     Clicker { entry, key, tally }
 }
 
-/// The bytes that an entry takes up.
+/// Bytes taken up by an entry.
 fn cost(key: &[u8], record: &[u8]) -> usize {
     let allocation = (key.len() + record.len() + ALLOCATION_BYTES).next_multiple_of(8);
     allocation + slab::NODE_BYTES + TABLE_BYTES

@@ -1,9 +1,9 @@
 //! Tier 3: a fixed number of slots in the proxy's shared data.
 //!
-//! The store never forgets a key, so the keys are the slots' and not the links'. A slot holds one entry with the key
-//! inside; two links that share a slot take it from each other.
+//! The store never forgets a key, so its keys name slots, not links. A slot holds one entry with the key inside; two links
+//! that share a slot displace each other.
 //!
-//! Layout of a slot's value: 1 byte version, 8 bytes when it was fetched (milliseconds of the machine's monotonic clock,
+//! Layout of a slot's value: 1 byte version, 8 bytes fetch time (milliseconds of the machine's monotonic clock,
 //! little-endian), the encoded [`Entry`].
 
 use crate::freshness::{HeldRevision, Precedence, RecordKind};
@@ -12,7 +12,7 @@ use crate::time::Moment;
 use edgelink_wire::{Entry, Record};
 use std::ops::Deref;
 
-/// In the first version times were of the wall clock.
+/// Version 1 had times of the wall clock.
 const VERSION: u8 = 2;
 const PREFIX: &str = "edgelink.slot.";
 
@@ -25,11 +25,11 @@ pub(crate) struct Slots {
     value: Vec<u8>,
 }
 
-/// What is found in the slot of a key.
+/// Content of the slot of a key.
 pub(crate) enum Slot<V> {
     /// A record of that key.
     Record(SharedRecord<V>),
-    /// Nothing of that key: another one's, or no record at all.
+    /// The record of another key, or none.
     Other(Version),
 }
 
@@ -38,17 +38,17 @@ pub(crate) enum Slot<V> {
 pub(crate) struct SharedRecord<V> {
     value: V,
     start: usize,
-    /// When the worker that wrote it had fetched it.
+    /// Time at which the worker that wrote it had fetched it.
     pub(crate) fetched: Moment,
 }
 
 impl<V: Deref<Target = [u8]>> SharedRecord<V> {
-    /// The encoded record. It decodes: that was tried.
+    /// The encoded record, known to decode.
     pub(crate) fn bytes(&self) -> &[u8] {
         self.value.get(self.start..).unwrap_or_default()
     }
 
-    /// The same, to be kept.
+    /// Copies the record out of the value of the slot.
     pub(crate) fn to_owned_record(&self) -> SharedRecord<Vec<u8>> {
         SharedRecord {
             value: self.bytes().to_vec(),
@@ -58,7 +58,7 @@ impl<V: Deref<Target = [u8]>> SharedRecord<V> {
     }
 }
 
-/// What is to be written into the slot of a key.
+/// A record to be written into the slot of its key.
 #[derive(Clone, Copy)]
 pub(crate) struct Offer<'a> {
     pub(crate) key: &'a [u8],
@@ -70,7 +70,7 @@ pub(crate) struct Offer<'a> {
     pub(crate) fetched: Moment,
 }
 
-/// What a slot holds of the key that is to be written, and that is newer.
+/// The newer record of the same key that a slot holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Newer {
     pub(crate) rev: u64,
@@ -78,7 +78,7 @@ pub(crate) struct Newer {
 }
 
 impl Slots {
-    /// As many slots as `count`, none of them for 0; values above `max_value_bytes` are not written.
+    /// `count` slots, none for 0; values above `max_value_bytes` are not written.
     pub(crate) fn new(count: u32, max_value_bytes: usize) -> Self {
         Self {
             count: u64::from(count),
@@ -88,7 +88,7 @@ impl Slots {
         }
     }
 
-    /// What the slot of `key` holds.
+    /// Reads the slot of `key`.
     pub(crate) fn read<D: SharedData>(&mut self, data: &mut D, key: &[u8]) -> Slot<D::Value> {
         let held = self.name_slot_of(key).and_then(|name| data.get(name));
         let Some(SharedValue { value, cas }) = held else {
@@ -107,9 +107,8 @@ impl Slots {
         }
     }
 
-    /// Writes a record into its slot. An absence never takes the slot from a link: requests for what is not there must
-    /// not drive out what others ask for. A worker that writes at the same time wins or loses: either record is as good,
-    /// so a mismatch is not retried.
+    /// Writes a record into its slot. An absence never takes the slot from a link: requests for absent links must not evict
+    /// requested ones. If another worker writes at the same time, either record is as good, so a mismatch is not retried.
     ///
     /// # Errors
     /// [`Newer`] if the slot holds a newer record of the same key, which stays.
@@ -142,9 +141,9 @@ impl Slots {
         Ok(())
     }
 
-    /// Writes a record into its slot, which had nothing of that key at `version`. Whether it was written: not if anything
-    /// else was written meanwhile, or the version is not known, or the record is an absence: what else the slot holds has to
-    /// be looked at then.
+    /// Writes a record into its slot, which had no record of that key at `version`. Returns `false` if it was not written: the slot
+    /// has changed since, or the version is not known, or the record is an absence, so that the current content of the slot
+    /// matters.
     pub(crate) fn write_over(
         &mut self,
         data: &mut impl SharedData,
@@ -157,8 +156,8 @@ impl Slots {
             && self.set(data, offer, version)
     }
 
-    /// As [`Self::write`], but only if the slot is that key's already: a change of a link that no request asked for must not
-    /// drive out a link that one did ask for.
+    /// Writes a record only if its slot has that key already, unlike [`Self::write`]: a change of a link that was not requested
+    /// must not evict a link that was.
     pub(crate) fn renew(
         &mut self,
         data: &mut impl SharedData,
@@ -172,7 +171,7 @@ impl Slots {
         }
     }
 
-    /// Writes to the slot that was named last. Whether it was written.
+    /// Writes to the slot that was named last. Returns `true` on success.
     fn set(&mut self, data: &mut impl SharedData, offer: Offer<'_>, cas: Version) -> bool {
         self.value.clear();
         self.value.push(VERSION);
@@ -196,16 +195,16 @@ fn parse(value: &[u8]) -> Option<(Moment, &[u8])> {
     (*version == VERSION).then_some((fetched, entry))
 }
 
-/// When what a slot holds was fetched, and the encoded record, if that is one of `key`.
+/// Fetch time and encoded record in a slot, if it is a record of `key`.
 fn record_of<'v>(value: &'v [u8], key: &[u8]) -> Option<(Moment, &'v [u8])> {
     let (fetched, entry) = parse(value)?;
     let (found, record) = Entry::split(entry).ok()?;
     (found == key).then_some((fetched, record))
 }
 
-/// What holds a slot that another record is to be written into.
+/// Current content of a slot that a record is to be written into.
 enum Holder {
-    /// The same key.
+    /// A record of the key itself.
     Same {
         rev: u64,
         kind: RecordKind,
@@ -213,7 +212,7 @@ enum Holder {
     },
     /// The link of another key.
     OtherLink,
-    /// An absence of another key, or what is no record at all.
+    /// An absence of another key, or an unreadable value.
     Other,
 }
 
@@ -237,7 +236,7 @@ impl Holder {
     }
 }
 
-/// Appends a number without leading zeros, as `{:x}` does, which takes much longer.
+/// Appends a number without leading zeros, much faster than `{:x}`.
 fn push_hexadecimal(number: u64, out: &mut String) {
     let digits = (u64::BITS - number.leading_zeros()).div_ceil(4).max(1);
     for place in (0..digits).rev() {
@@ -249,8 +248,8 @@ fn push_hexadecimal(number: u64, out: &mut String) {
     }
 }
 
-/// FNV-1a, 64 bit: the same in every worker and every build. An attacker who finds links that share a slot gains nothing but
-/// that these two are asked for more often.
+/// FNV-1a, 64 bit: stable across workers and builds. An attacker who finds links that share a slot only causes more lookups of
+/// these two.
 fn fnv_1a(key: &[u8]) -> u64 {
     key.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)

@@ -1,12 +1,12 @@
-//! Whether a redirect is a click.
+//! Classification of redirects as clicks.
 
-/// How a redirect is counted.
+/// Way to count a redirect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counting {
-    /// As a click on its link.
+    /// A click on its link.
     Plain,
-    /// The same; its attributes are lost, as there is no room for them.
+    /// A click whose attributes are lost, because there is no room for them.
     Undescribed,
-    /// It is no click, or an event has it.
+    /// Not counted: it is no click, or an event contains it.
     No,
 }

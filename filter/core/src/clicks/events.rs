@@ -1,4 +1,4 @@
-//! Clicks one by one, with those of their attributes that are asked for, and orphan visits.
+//! Individual clicks with their configured attributes, and orphan visits.
 
 use super::counting::Counting;
 use super::wanted::{Picked, Wanted};
@@ -14,44 +14,43 @@ use edgelink_wire::clicks::{VisitorKeys, visitor_token};
 use foldhash::fast::SeedableRandomState;
 use std::cell::Cell;
 
-/// The events that are in no batch yet. Orphan visits have room of their own: a scan does not displace clicks.
+/// Events that are in no batch yet. Orphan visits have a bound of their own, so that a scan does not displace clicks.
 pub(crate) struct ClickEvents {
     wanted: Wanted,
     clicks: EventsBuilder<SeedableRandomState>,
     orphans: EventsBuilder<SeedableRandomState>,
     has_orphans: bool,
-    /// Orphan visits for which there was no room.
+    /// Orphan visits dropped for lack of room.
     lost_orphans: u64,
     ids: ClickIds,
-    /// Of the redirect that was decided last, if it needs an event.
+    /// Notes on the redirect decided last, if it needs an event.
     noted: Cell<Option<Noted>>,
     keys: VisitorKeys,
-    /// Room for UTM parameters, and for the key of an orphan visit; here so that it is allocated once.
+    /// Buffers for UTM parameters and for the key of an orphan visit; here so that they are allocated once.
     utm: Vec<u8>,
     orphan: Vec<u8>,
 }
 
-/// What is known of a redirect once it is decided, and its event says. It is not in the answer, which is moved about for each
-/// visitor.
+/// Facts about a decided redirect that its event contains. Kept out of the answer, which is moved for each visitor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Noted {
-    /// The place of the rule that has chosen the target, from 1 on; 0 for none.
+    /// Position of the rule that has chosen the target, from 1 on; 0 for none.
     rule: u8,
     id: Option<ClickId>,
 }
 
-/// What was gathered since the last time.
+/// Events gathered since the last call.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Gathered {
     pub(crate) clicks: Encoded,
     pub(crate) orphans: Encoded,
-    /// Orphan visits for which there was no room.
+    /// Orphan visits dropped for lack of room.
     pub(crate) lost_orphans: u64,
 }
 
 /// A request that was answered.
 pub(crate) struct Answered<'a> {
-    /// The link key; of an orphan visit, what [`ClickEvents::name_orphan`] has written.
+    /// The link key; for an orphan visit, the key written by [`ClickEvents::name_orphan`].
     pub(crate) key: &'a [u8],
     pub(crate) headers: Headers<'a>,
     /// The path with its query.
@@ -62,7 +61,7 @@ pub(crate) struct Answered<'a> {
 }
 
 impl ClickEvents {
-    /// None so far. `key` is random; ids of clicks are made with it.
+    /// No events so far. `key` is random; click ids are derived from it.
     pub(crate) fn new(settings: &Settings, key: [u8; 16], hasher: &SeedableRandomState) -> Self {
         let mut events = Self {
             wanted: Wanted::default(),
@@ -80,7 +79,7 @@ impl ClickEvents {
         events
     }
 
-    /// Changes the settings, for events that come.
+    /// Changes the settings, for events from now on.
     pub(crate) fn configure(&mut self, settings: &Settings) {
         self.wanted = Wanted::of(settings);
         let clicks = settings.clicks.as_ref();
@@ -95,18 +94,18 @@ impl ClickEvents {
         }
     }
 
-    /// Whether attributes are asked for, so that headers are to be at hand.
+    /// True if attributes are configured, so that headers are needed.
     pub(crate) fn describes(&self) -> bool {
         !self.wanted.is_empty()
     }
 
-    /// Whether orphan visits are kept.
+    /// True if orphan visits are kept.
     pub(crate) fn has_orphans(&self) -> bool {
         self.has_orphans
     }
 
-    /// The id of a click on a link that tracks conversions; `None` if there is no room for the event that it belongs to, so that the
-    /// click is undescribed.
+    /// Creates the id of a click on a link that tracks conversions; `None` if there is no room for its event, so that the click
+    /// is undescribed.
     pub(crate) fn give_id(&self) -> Option<ClickId> {
         if self.clicks.has_room() {
             return Some(self.ids.give());
@@ -115,7 +114,7 @@ impl ClickEvents {
         None
     }
 
-    /// Notes what was decided of a redirect that is a click: the place of its rule, and the id that its target has got.
+    /// Notes the position of the rule and the click id of a redirect that is a click.
     pub(crate) fn note(&self, rule: u8, id: Option<ClickId>) {
         let rule = if self.wanted.has(Attribute::Rule) {
             rule
@@ -127,35 +126,35 @@ impl ClickEvents {
         }
     }
 
-    /// Whether a click is an event: attributes are asked for, or something is noted of it.
+    /// True if the click needs an event: attributes are configured, or a rule or id is noted.
     #[inline(always)]
     pub(crate) fn takes_click(&mut self) -> bool {
         self.describes() || self.noted.get_mut().is_some()
     }
 
-    /// The secrets of visitor tokens; `None` if tokens are not asked for.
+    /// The secrets of visitor tokens; `None` if tokens are not configured.
     pub(crate) fn keys(&self) -> Option<&VisitorKeys> {
         self.wanted.has(Attribute::Visitor).then_some(&self.keys)
     }
 
-    /// Adds secrets of an answer.
+    /// Adds secrets received from the control plane.
     pub(crate) fn add_keys(&mut self, keys: VisitorKeys) {
         if self.wanted.has(Attribute::Visitor) {
             self.keys.add(keys);
         }
     }
 
-    /// Overwrites the secrets that are over at `now`, in unix seconds.
+    /// Overwrites the secrets that have expired at `now`, in unix seconds.
     pub(crate) fn forget_keys(&mut self, now: u64) {
         self.keys.forget(now);
     }
 
-    /// Whether so many events wait that they are to be put into a batch soon.
+    /// True if so many events wait that they should be put into a batch soon.
     pub(crate) fn is_half_full(&self) -> bool {
         !self.clicks.is_empty() && self.clicks.is_half_full()
     }
 
-    /// Takes a click as an event. It is counted instead if its visitor does not want to be described, or there is no room.
+    /// Takes a click as an event. It is only counted if its visitor has opted out, or there is no room.
     pub(crate) fn click(&mut self, client: &impl Clients, click: &Answered<'_>) -> Counting {
         let noted = self.noted.take();
         let picked = self.wanted.pick(click.headers);
@@ -177,7 +176,7 @@ impl ClickEvents {
         self.orphan.extend_from_slice(path.unwrap_or_default());
     }
 
-    /// Takes an orphan visit of the key that was written last.
+    /// Takes an orphan visit of the key written last.
     pub(crate) fn orphan(
         &mut self,
         client: &impl Clients,
@@ -202,7 +201,7 @@ impl ClickEvents {
         self.orphan = key;
     }
 
-    /// Whether there was room.
+    /// Adds an event. Returns `false` if there was no room.
     fn push(
         &mut self,
         client: &impl Clients,
@@ -261,7 +260,7 @@ impl ClickEvents {
         builder.push(&event)
     }
 
-    /// Empties it.
+    /// Takes all events.
     pub(crate) fn take(&mut self) -> Gathered {
         Gathered {
             clicks: self.clicks.take(),
@@ -276,7 +275,7 @@ impl ClickEvents {
     }
 }
 
-/// The UTM parameters of the query of a path.
+/// UTM parameters in the query of a path.
 fn utm<'r>(path: &[u8], room: &'r mut Vec<u8>) -> [&'r [u8]; UTM] {
     let query = behind_code(path).1;
     if query.is_empty() {

@@ -1,10 +1,10 @@
-//! Which headers are looked for, and what they are in a request.
+//! Headers of the configured attributes, and their values in a request.
 
 use crate::request::Headers;
 use crate::settings::{Attribute, Settings};
 use edgelink_wire::clicks::attributes::is_opt_out;
 
-/// The attributes that are asked for, and the headers that have them.
+/// The configured attributes, and the headers that carry them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wanted {
     /// One bit for each [`Attribute`].
@@ -23,21 +23,21 @@ enum Field {
     Language,
 }
 
-/// The values of headers; empty where there is no such header, or it is not asked for.
+/// The values of headers; empty if there is no such header, or it is not wanted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Picked<'a> {
     pub(crate) country: &'a [u8],
     pub(crate) city: &'a [u8],
-    /// Also if only the visitor is asked for.
+    /// Also read if only the visitor token is wanted.
     pub(crate) user_agent: &'a [u8],
     pub(crate) referrer: &'a [u8],
     pub(crate) language: &'a [u8],
-    /// Whether the visitor does not want to be described.
+    /// Set if the visitor has opted out of tracking.
     pub(crate) is_opt_out: bool,
 }
 
 impl Wanted {
-    /// What the settings say.
+    /// The attributes in the settings.
     pub(crate) fn of(settings: &Settings) -> Self {
         let clicks = settings.clicks.as_ref();
         let attributes = clicks.map_or(&[][..], |clicks| &clicks.attributes);
@@ -77,17 +77,17 @@ impl Wanted {
         self.headers.push((name.as_bytes().into(), field));
     }
 
-    /// Whether nothing is asked for.
+    /// True if no attribute is wanted.
     pub(crate) fn is_empty(&self) -> bool {
         self.attributes == 0
     }
 
-    /// Whether an attribute is asked for.
+    /// True if the attribute is wanted.
     pub(crate) fn has(&self, attribute: Attribute) -> bool {
         self.attributes & bit(attribute) != 0
     }
 
-    /// Finds the headers that are asked for, in one pass. Of a header that comes twice the first one counts.
+    /// Finds the wanted headers in one pass. Of a repeated header the first one counts.
     pub(crate) fn pick<'a>(&self, headers: Headers<'a>) -> Picked<'a> {
         let mut picked = Picked::default();
         headers.each(self.lengths, |name, value| {

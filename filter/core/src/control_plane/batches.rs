@@ -1,9 +1,9 @@
 //! Batches of clicks that the control plane has not acknowledged yet.
 //!
-//! A batch keeps its number however often it is sent, so it counts once. What was sent at least once is never changed: whether it
-//! was counted is unknown. When there are too many others, orphan visits go first, then attributes, and counts last: the events of
-//! the oldest batch become counts, which join those of a neighbour if they are of the same minute; and when that frees nothing, or
-//! would take too long, the oldest batch is dropped.
+//! A batch keeps its number however often it is sent, so it counts once. A batch that was sent at least once is never changed,
+//! because it may have been counted. When there are too many others, orphan visits are dropped first, then attributes, and
+//! counts last: the events of the oldest batch become counts, which join the counts of a neighbour of the same minute; if that
+//! frees nothing, or would take too long, the oldest batch is dropped.
 
 mod batch;
 
@@ -12,10 +12,10 @@ use batch::Batch;
 use edgelink_wire::clicks::{self, MAX_BATCHES, MAX_LINKS, WorkerId};
 use std::collections::VecDeque;
 
-/// Bytes of events after which no others become counts until the next batch is closed: a callback is to be short.
+/// Maximum bytes of events turned into counts at each close of a batch, so that the callback stays short.
 const STRIP_BYTES: usize = 1 << 20;
 
-/// The size of a request, in bytes of the batches in it, at which no further batch is put in.
+/// Size of a request, in bytes of its batches, from which on no further batch is added.
 const REQUEST_BYTES: usize = 256 << 10;
 
 /// The batches of one worker.
@@ -25,24 +25,24 @@ pub(crate) struct Batches {
     seq: u64,
     total: u64,
     dropped: u64,
-    /// Clicks whose attributes were given up, those that were dropped afterwards included.
+    /// Clicks whose attributes were dropped, including clicks dropped themselves afterwards.
     undescribed: u64,
-    /// Orphan visits given up.
+    /// Orphan visits dropped.
     dropped_orphans: u64,
-    /// Whether the next batch is to carry `dropped` even without clicks: it has changed, or a batch that said it was given up.
+    /// Set if the next batch must carry `dropped` even without clicks: it has changed, or a batch that carried it was dropped.
     is_unreported: bool,
     waiting: VecDeque<Batch>,
     bytes: usize,
-    /// How many of the first ones were sent at least once.
+    /// Number of batches at the front that were sent at least once.
     attempted: usize,
-    /// How many of the first ones are under way.
+    /// Number of batches at the front that are in flight.
     under_way: usize,
-    /// How many of the first ones are sent one by one, because they were refused together.
+    /// Number of batches at the front that are sent one by one, because they were rejected together.
     alone: usize,
     bounds: BatchBounds,
 }
 
-/// How much may wait.
+/// Limits of unacknowledged batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BatchBounds {
     pub(crate) batches: usize,
@@ -77,22 +77,22 @@ impl Batches {
         self.total
     }
 
-    /// All clicks given up so far.
+    /// All clicks dropped so far.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped
     }
 
-    /// All clicks so far whose attributes were given up.
+    /// All clicks so far whose attributes were dropped.
     pub(crate) fn undescribed(&self) -> u64 {
         self.undescribed
     }
 
-    /// All orphan visits given up so far.
+    /// All orphan visits dropped so far.
     pub(crate) fn dropped_orphans(&self) -> u64 {
         self.dropped_orphans
     }
 
-    /// Closes batches over what was counted until `at`, unix time in seconds.
+    /// Closes batches with everything counted until `at`, unix time in seconds.
     pub(crate) fn close(&mut self, counted: Counted, at: u64) {
         let Counted { tallied, gathered } = counted;
         self.total = self.total.saturating_add(tallied.lost);
@@ -126,7 +126,7 @@ impl Batches {
         self.waiting.push_back(batch);
     }
 
-    /// Gives up what there are too many of.
+    /// Drops the excess over the bounds.
     fn keep_bounds(&mut self) {
         let mut read = 0;
         while self.are_too_many() || self.are_too_large() {
@@ -156,7 +156,7 @@ impl Batches {
         self.bytes > self.bounds.bytes
     }
 
-    /// Lets the newest batch say what was lost, if it was never sent: a batch for this alone would push out another one.
+    /// Adds the losses to the newest batch, if it was never sent: a batch for the losses alone would displace another one.
     fn report_with_last(&mut self) {
         let has_unsent = self.waiting.len() > self.attempted;
         if let Some(last) = self.waiting.back_mut().filter(|_| has_unsent) {
@@ -187,13 +187,13 @@ impl Batches {
         body
     }
 
-    /// What is under way was counted. How many clicks that is.
+    /// Removes the batches in flight, which were counted. Returns the number of their clicks.
     pub(crate) fn acknowledge(&mut self) -> u64 {
         self.remove_under_way()
     }
 
-    /// What is under way will not be taken, however often it is sent. Of several batches it is unknown which one is to blame, so
-    /// that each is sent alone; one that is refused alone is given up.
+    /// The batches in flight were rejected for good. Of several it is unknown which one is to blame, so each is sent alone; a batch
+    /// that is rejected alone is dropped.
     pub(crate) fn reject(&mut self) {
         if self.under_way > 1 {
             self.alone = std::mem::take(&mut self.under_way);
@@ -211,11 +211,11 @@ impl Batches {
         self.drop_clicks(clicks);
     }
 
-    /// How many clicks that is.
+    /// Drops the batches in flight. Returns the number of their clicks.
     fn give_up_under_way(&mut self) -> u64 {
         for batch in self.waiting.iter().take(self.under_way) {
             self.dropped_orphans += batch.orphans();
-            // As in `remove`: without clicks of its own, nothing else would have its losses reported again.
+            // As in `remove`: without further clicks, its losses would not be reported again otherwise.
             self.is_unreported |= batch.dropped > 0;
         }
         self.remove_under_way()
@@ -233,14 +233,14 @@ impl Batches {
         clicks
     }
 
-    /// The place of the oldest batch like that which was never sent.
+    /// Index of the oldest batch that was never sent and for which `is_it` holds.
     fn oldest(&self, is_it: impl Fn(usize, &Batch) -> bool) -> Option<usize> {
         let mut unsent = self.waiting.iter().enumerate().skip(self.attempted);
         let found = unsent.find(|(place, batch)| is_it(*place, batch));
         found.map(|(place, _)| place)
     }
 
-    /// Whether there was one that was never sent.
+    /// Drops the oldest batch that was never sent. Returns `false` if there is none.
     fn drop_one(&mut self) -> bool {
         let Some(batch) = self.remove(self.attempted) else {
             return false;
@@ -253,13 +253,13 @@ impl Batches {
     fn remove(&mut self, place: usize) -> Option<Batch> {
         let batch = self.waiting.remove(place)?;
         self.bytes -= batch.bytes();
-        // What it said of losses is to be reported again.
+        // The losses in it must be reported again.
         self.is_unreported |= batch.dropped > 0;
         Some(batch)
     }
 
-    /// Gives up the orphan visits of the oldest batch that was never sent, if that frees anything of which there is too much. Whether
-    /// there was one.
+    /// Drops the orphan visits of the oldest unsent batch where that frees an exceeded bound. Returns `false` if there is no such
+    /// batch.
     fn give_up_orphans(&mut self) -> bool {
         let is_too_large = self.are_too_large();
         let has_orphans =
@@ -277,8 +277,8 @@ impl Batches {
         true
     }
 
-    /// Makes counts of the events of the oldest batch that has some and was never sent; `None` if there is none, or it would free
-    /// nothing of which there is too much.
+    /// Turns the events of the oldest unsent batch that has some into counts; `None` if there is none, or it would free no exceeded
+    /// bound.
     fn strip_one(&mut self) -> Option<Stripped> {
         let is_too_large = self.are_too_large();
         let place = self.oldest(|place, batch| {
@@ -295,7 +295,7 @@ impl Batches {
         Some(Stripped { bytes, is_joined })
     }
 
-    /// Whether the counts of a batch may fit those of one beside it that was never sent either.
+    /// True if an adjacent unsent batch can absorb the counts of this one.
     fn has_neighbour(&self, place: usize, batch: &Batch) -> bool {
         let before = place.checked_sub(1);
         let before = before.filter(|before| *before >= self.attempted);
@@ -306,7 +306,7 @@ impl Batches {
         })
     }
 
-    /// Joins the counts of a batch with those of the next one, if that may be. Whether it may.
+    /// Joins the counts of a batch with the next one's, if both allow it. Returns `true` if they were joined.
     fn join(&mut self, place: usize) -> bool {
         let pair = self.waiting.get(place).zip(self.waiting.get(place + 1));
         let may_join = pair.is_some_and(|(batch, next)| batch.may_join(next));
@@ -330,11 +330,11 @@ impl Batches {
     }
 }
 
-/// What became of events that are counts now.
+/// Result of turning events into counts.
 struct Stripped {
-    /// How many bytes they were.
+    /// Bytes of the events.
     bytes: usize,
-    /// Whether there is one batch less.
+    /// True if the batch was joined with another.
     is_joined: bool,
 }
 

@@ -8,30 +8,30 @@ use edgelink_wire::domain::MAX_DOMAIN_LENGTH;
 use edgelink_wire::record::MAX_RECORD_LENGTH;
 use edgelink_wire::{LinkAnswer, Record, VisitsRequest};
 
-/// The longest body that may be an answer, in bytes: key, record, and 64 for all numbers. Longer ones are not read.
+/// Maximum length of an answer's body, in bytes: key, record, and 64 for all numbers. Longer ones are not read.
 pub const MAX_BODY_BYTES: usize = MAX_DOMAIN_LENGTH + 1 + MAX_CODE_LENGTH + MAX_RECORD_LENGTH + 64;
 
 const PATH: &str = "/edge/v1/links/";
 
-/// Where it is asked for the domain that a host names.
+/// Path prefix of lookups of the domain that a host names.
 const HOSTS_PATH: &str = "/edge/v1/domains/";
 
-/// Where visits are leased.
+/// Path prefix of requests for visits.
 pub(crate) const VISITS_PATH: &str = "/edge/v1/visits/";
 
-/// A lookup, or a request for visits, that is to be sent.
+/// A lookup, or a request for visits, to be sent.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Callout {
-    /// What the lookup is called until the proxy gives it a token.
+    /// Id of the lookup until the proxy gives it a token.
     pub flight: FlightId,
-    /// The `:path` of the request; the rest stands in the settings.
+    /// The `:path` of the request; the rest comes from the settings.
     pub path: String,
     /// The body of a POST; empty for a GET.
     pub body: Vec<u8>,
 }
 
 impl Callout {
-    /// For the record of a key: that of a link, or `{host}/`.
+    /// A lookup of a link key, or of a host as `{host}/`.
     pub(crate) fn new(flight: FlightId, key: &[u8]) -> Self {
         let path = match key.strip_suffix(b"/") {
             Some(host) => path_of(HOSTS_PATH, host),
@@ -52,8 +52,8 @@ impl Callout {
         }
     }
 
-    /// The line of its key in the body of a request for several ([`link_batch`](edgelink_wire::link_batch)); `None` if it is no lookup of a
-    /// link.
+    /// The line of its key in the body of a batch request ([`link_batch`](edgelink_wire::link_batch)); `None` if it is no lookup
+    /// of a link.
     #[must_use]
     pub fn line(&self) -> Option<&str> {
         self.path.strip_prefix(PATH)
@@ -83,21 +83,21 @@ pub(crate) fn path_of(prefix: &str, key: &[u8]) -> String {
     path
 }
 
-/// What came back. Without headers (the connection broke) nothing is set.
+/// A response. Without headers (the connection broke) all fields are empty.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Response<'a> {
     /// The value of `:status`.
     pub status: &'a [u8],
     /// The value of `content-type`.
     pub content_type: &'a [u8],
-    /// The body; empty where it is longer than [`crate::edge::Edge::max_body_bytes`].
+    /// The body; empty if it is longer than [`crate::edge::Edge::max_body_bytes`].
     pub body: &'a [u8],
 }
 
-/// Milliseconds that the control plane has to check a password: it does one after the other.
+/// Timeout of a password check, in milliseconds: the control plane does one after the other.
 pub const UNLOCK_TIMEOUT_MILLIS: u32 = 5_000;
 
-/// A form that is to be sent to the control plane.
+/// A form to be sent to the control plane.
 #[derive(Debug, PartialEq, Eq)]
 pub struct UnlockCallout {
     /// The stream of the form.
@@ -110,7 +110,7 @@ pub struct UnlockCallout {
     pub body: Vec<u8>,
 }
 
-/// Why a callout returned no usable record.
+/// Reason why a callout returned no usable record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CalloutError {
     /// Envoy turns a callout's timeout into a 504.
@@ -119,11 +119,11 @@ pub(crate) enum CalloutError {
     /// The connection broke, or could not be made.
     #[error("the connection broke")]
     Reset,
-    /// The answer is none to what was asked.
-    #[error("status {0}, or an answer that does not fit it")]
+    /// The answer does not match the request.
+    #[error("status {0}, or a malformed answer")]
     Answer(u16),
-    /// The answer is right for a time too long ago.
-    #[error("an answer that may be {0} ms old")]
+    /// The answer is too old.
+    #[error("the answer may be {0} ms old")]
     TooOld(u64),
 }
 
@@ -131,16 +131,16 @@ pub(crate) enum CalloutError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Answered<'a> {
     pub(crate) record: FetchedRecord<&'a [u8]>,
-    /// How long before the answer that was right, in milliseconds, if not later.
+    /// Upper bound of the record's age when it was sent, in milliseconds.
     pub(crate) age_millis: u64,
 }
 
-/// The greatest age of an answer, in milliseconds: what a visitor gets was right 5 s before, or says that it is stale. Settings of a
-/// control plane, or of this edge, may let it be older.
+/// Maximum age of an answer, in milliseconds: every record served was current less than 5 s ago, or is reported as stale. The
+/// settings of a control plane, or of this edge, could otherwise allow older ones.
 const MAX_AGE_MILLIS: u64 = 5_000;
 
 impl Answered<'_> {
-    /// The answer, unless it is too old after `elapsed` milliseconds since it was asked for.
+    /// The answer, unless it is too old `elapsed` milliseconds after the request.
     pub(crate) fn by_age(self, elapsed: u64) -> Result<Self, CalloutError> {
         let age = self.age_millis.saturating_add(elapsed);
         if age <= MAX_AGE_MILLIS {
@@ -151,7 +151,7 @@ impl Answered<'_> {
     }
 }
 
-/// Reads the answer to the lookup of `key`. Only what is beyond doubt counts: anything else is a failure, and never an
+/// Reads the answer to the lookup of `key`. Only a well-formed answer counts: anything else is a failure, and never an
 /// absence.
 pub(crate) fn read<'a>(response: Response<'a>, key: &[u8]) -> Result<Answered<'a>, CalloutError> {
     let status = status(response)?;

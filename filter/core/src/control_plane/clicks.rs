@@ -13,10 +13,10 @@ use edgelink_wire::health::{INTERVAL_MILLIS, WorkerHealth};
 
 const FIRST_PAUSE_MILLIS: u64 = 100;
 
-/// Milliseconds between two batches while no requests come, or those of the settings if they are fewer.
+/// Milliseconds between two batches while no requests come, unless the settings have fewer.
 const QUIET_MILLIS: u64 = 250;
 
-/// Milliseconds between two reports without clicks that ask for a secret of visitor tokens, while there is none.
+/// Milliseconds between reports without clicks that request a missing secret of visitor tokens.
 const KEY_PAUSE_MILLIS: u64 = 5_000;
 
 /// Reports the batches of a worker to the control plane.
@@ -28,18 +28,18 @@ pub(crate) struct ClickReports {
     next_flush_millis: u64,
     next_key_millis: u64,
     health: HealthReport,
-    /// The losses, and all clicks so far, as the metrics have them.
+    /// Losses and clicks already added to the metrics.
     known: [u64; 4],
 }
 
-/// When the health of the worker is said next.
+/// State of the worker's health reports.
 #[derive(Clone, Copy, Debug)]
 enum HealthReport {
     /// The worker has reported nothing yet.
     Unknown,
-    /// With a report from then on, by the steady clock.
+    /// Due with the next report from then on, by the steady clock.
     DueAt { millis: u64 },
-    /// With the report under way.
+    /// Part of the report in flight.
     Sent,
 }
 
@@ -66,15 +66,15 @@ impl ClickReports {
         self.settings = settings;
     }
 
-    /// Whether it is time to close a batch; `is_quiet` says that no request came since the last tick. A proxy that is to end gets
-    /// no more of them, and does not say when it ends.
+    /// True if it is time to close a batch. `is_quiet` means that no request has come since the last tick: a proxy that is about to
+    /// stop gets no more requests, and does not announce its end.
     pub(crate) fn is_flush_due(&self, now: Moment, is_quiet: bool) -> bool {
         let early = self.settings.flush_millis.saturating_sub(QUIET_MILLIS);
         let early = if is_quiet { early } else { 0 };
         now.millis() >= self.next_flush_millis.saturating_sub(early)
     }
 
-    /// Closes batches over what was counted, at `seconds` of unix time.
+    /// Closes batches with everything counted, at `seconds` of unix time.
     pub(crate) fn flush(
         &mut self,
         counted: Counted,
@@ -87,8 +87,9 @@ impl ClickReports {
         self.update_metrics(counts);
     }
 
-    /// Sends what waits, if anything does and it is time to. With `keys`, it asks for secrets of visitor tokens as well, and
-    /// for them alone if there is none for `seconds` of unix time. It says how the worker is doing, where [that is due](Self::is_health_due).
+    /// Sends waiting batches, if there are any and a report is due. With `keys`, it also requests secrets of visitor tokens, and
+    /// sends a request for them alone if there is none for `seconds` of unix time. `health` is given if
+    /// [it is due](Self::is_health_due).
     pub(crate) fn ask(
         &mut self,
         (now, seconds): (Moment, u64),
@@ -115,7 +116,7 @@ impl ClickReports {
         let path = "/edge/v1/clicks";
         let (path, accept) = match keys {
             Some(keys) => {
-                // After a step of the clock there may be the next day's, and not this one's.
+                // After a step of the clock, the next day's secret may be known, but not today's.
                 let until = if lacks_key { 0 } else { keys.until() };
                 (
                     format!("{path}?visitorKeys={until}"),
@@ -138,7 +139,7 @@ impl ClickReports {
         })
     }
 
-    /// Whether it is time to say how the worker is doing, or a report that said it has failed.
+    /// True if the health of the worker is due, or the report that carried it has failed.
     pub(crate) fn is_health_due(&mut self, now: Moment) -> bool {
         if !self.callout.is_due(now.millis()) {
             return false;
@@ -153,7 +154,7 @@ impl ClickReports {
         }
     }
 
-    /// Reads the answer. How many attempts had failed in a row before it, and the secrets of visitor tokens in it.
+    /// Reads the answer. Returns the number of consecutive failures before it, and its secrets of visitor tokens.
     pub(crate) fn on_answer(
         &mut self,
         response: Response<'_>,
@@ -169,7 +170,7 @@ impl ClickReports {
                 }
                 Ok((self.callout.succeed(now.millis()), keys(response)))
             }
-            // The control plane cannot read them, and will not be able to the next time either.
+            // The control plane cannot read the batches, so a retry would be rejected too.
             status @ (400 | 413 | 415 | 422) => {
                 self.batches.reject();
                 self.update_metrics(counts);
@@ -179,7 +180,7 @@ impl ClickReports {
         }
     }
 
-    /// The worker ends, or reports no clicks any more: what waits is dropped.
+    /// Drops all batches, because the worker ends or no longer reports clicks.
     pub(crate) fn end(&mut self, counted: Counted, now: Moment, seconds: u64, counts: &mut Counts) {
         self.flush(counted, now, seconds, counts);
         self.batches.drop_all();
@@ -208,7 +209,7 @@ impl HealthReport {
     }
 }
 
-/// The secrets in an answer; none if it has others, or what cannot be read.
+/// The secrets in an answer; none if it has another type or cannot be read.
 fn keys(response: Response<'_>) -> VisitorKeys {
     let body = body_of(response, VisitorKeys::MEDIA_TYPE).ok();
     let keys = body.and_then(|body| VisitorKeys::decode(body).ok());

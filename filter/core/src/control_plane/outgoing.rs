@@ -12,27 +12,27 @@ use edgelink_wire::{TRACEPARENT, health, link_batch, visits};
 /// Name and value.
 type Header<'a> = (&'a str, &'a str);
 
-/// What makes the proxy send a request again whose connection broke before the answer, within its timeout: another control plane
-/// may well be there.
+/// Makes the proxy retry a request within its timeout if the connection broke before the answer: another control plane may be
+/// available.
 const RETRY: [Header<'static>; 2] = [
     ("x-envoy-retry-on", "connect-failure,refused-stream,reset"),
     ("x-envoy-max-retries", "2"),
 ];
 
-/// The same for requests that the control plane may not get twice: they are sent again only if it has not seen them.
+/// Retries of requests that the control plane must not receive twice: only if it cannot have seen the first attempt.
 const RETRY_UNSEEN: [Header<'static>; 2] = [
     ("x-envoy-retry-on", "connect-failure,refused-stream"),
     ("x-envoy-max-retries", "2"),
 ];
 
-/// A request for the cluster of the control planes.
+/// A request to the cluster of the control planes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outgoing<'a> {
     /// Names, in lower case, and values.
     pub headers: Vec<Header<'a>>,
     /// The body; empty for a GET.
     pub body: &'a [u8],
-    /// Milliseconds after which the proxy gives it up.
+    /// Timeout in milliseconds.
     pub timeout_millis: u32,
 }
 
@@ -68,7 +68,7 @@ impl<'a> Outgoing<'a> {
         request
     }
 
-    /// A background callout. `host_name` is what the host would call the edge, which counts if no setting says more.
+    /// A background callout. `host_name` is the host's name for the edge, used unless a setting names it.
     #[must_use]
     pub fn background(
         settings: &'a Settings,

@@ -3,7 +3,7 @@
 use crate::flights::Token;
 use edgelink_wire::backoff::{Backoff, Bounds};
 
-/// Milliseconds beyond the timeout after which a background callout is given up even though the proxy has not said so.
+/// Milliseconds beyond the timeout after which a background callout is given up even if the proxy has not reported its end.
 const GRACE_MILLIS: u64 = 1_000;
 
 /// A periodic callout of one kind. All times are of the steady clock, in milliseconds.
@@ -11,7 +11,7 @@ const GRACE_MILLIS: u64 = 1_000;
 pub(crate) struct PeriodicCallout {
     state: CalloutState,
     backoff: Backoff,
-    /// In a row.
+    /// Consecutive failures.
     failures: u32,
     timeout_millis: u64,
 }
@@ -21,7 +21,7 @@ enum CalloutState {
     Resting {
         until_millis: u64,
     },
-    /// Asked for; without a token before the proxy has taken it.
+    /// Requested; without a token until the proxy has taken it.
     Out {
         token: Option<Token>,
         asked_millis: u64,
@@ -29,7 +29,7 @@ enum CalloutState {
 }
 
 impl PeriodicCallout {
-    /// One that is due at once.
+    /// A callout that is due at once.
     pub(crate) fn new(bounds: Bounds, timeout_millis: u32, seed: u64) -> Self {
         Self {
             state: CalloutState::Resting { until_millis: 0 },
@@ -39,12 +39,12 @@ impl PeriodicCallout {
         }
     }
 
-    /// Whether a background callout may be asked for now.
+    /// True if a callout may be requested now.
     pub(crate) fn is_due(&self, now_millis: u64) -> bool {
         matches!(self.state, CalloutState::Resting { until_millis } if now_millis >= until_millis)
     }
 
-    /// A background callout is asked for.
+    /// A callout is requested.
     pub(crate) fn ask(&mut self, now_millis: u64) {
         self.state = CalloutState::Out {
             token: None,
@@ -52,7 +52,7 @@ impl PeriodicCallout {
         };
     }
 
-    /// True if the proxy has not taken the callout yet that was asked for.
+    /// True if the proxy has not taken the requested callout yet.
     pub(crate) fn is_unsent(&self) -> bool {
         matches!(self.state, CalloutState::Out { token: None, .. })
     }
@@ -64,19 +64,19 @@ impl PeriodicCallout {
         }
     }
 
-    /// The callout under way has ended, and the proxy does not say so; the next one may be asked for at once.
+    /// The callout in flight has ended without a report from the proxy; the next one is due at once.
     pub(crate) fn lose(&mut self) {
         if let CalloutState::Out { .. } = self.state {
             self.state = CalloutState::Resting { until_millis: 0 };
         }
     }
 
-    /// Whether that callout is the callout under way.
+    /// True if this is the token of the callout in flight.
     pub(crate) fn carries(&self, callout: Token) -> bool {
         matches!(self.state, CalloutState::Out { token, .. } if token == Some(callout))
     }
 
-    /// When the callout under way was asked for.
+    /// Time at which the callout in flight was requested.
     pub(crate) fn asked_millis(&self) -> Option<u64> {
         match self.state {
             CalloutState::Out { asked_millis, .. } => Some(asked_millis),
@@ -84,14 +84,14 @@ impl PeriodicCallout {
         }
     }
 
-    /// Whether the callout under way should have ended by now.
+    /// True if the callout in flight should have ended by now.
     pub(crate) fn is_overdue(&self, now_millis: u64) -> bool {
         let limit = self.timeout_millis.saturating_add(GRACE_MILLIS);
         self.asked_millis()
             .is_some_and(|asked_millis| now_millis.saturating_sub(asked_millis) >= limit)
     }
 
-    /// It ended well; the next one may be asked for from `next` on. How many had failed in a row before it.
+    /// The callout succeeded; the next one is due from `next_millis` on. Returns the number of consecutive failures before it.
     pub(crate) fn succeed(&mut self, next_millis: u64) -> u32 {
         self.backoff.reset();
         self.state = CalloutState::Resting {
@@ -100,21 +100,21 @@ impl PeriodicCallout {
         std::mem::take(&mut self.failures)
     }
 
-    /// It failed. How many have in a row.
+    /// The callout failed. Returns the number of consecutive failures.
     pub(crate) fn fail(&mut self, now_millis: u64) -> u32 {
         self.rest(now_millis);
         self.failures = self.failures.saturating_add(1);
         self.failures
     }
 
-    /// The next one may be asked for at once.
+    /// Makes the next callout due at once.
     pub(crate) fn end_pause(&mut self, now_millis: u64) {
         if let CalloutState::Resting { until_millis } = &mut self.state {
             *until_millis = now_millis;
         }
     }
 
-    /// Pauses, for longer each time until it succeeds.
+    /// Pauses, longer each time until a callout succeeds.
     pub(crate) fn rest(&mut self, now_millis: u64) {
         let until_millis = now_millis.saturating_add(self.backoff.next_millis());
         self.state = CalloutState::Resting { until_millis };

@@ -17,7 +17,7 @@ use edgelink_wire::feed_batch::{MAX_BYTES, MAX_MESSAGES};
 use edgelink_wire::redis::FeedState;
 use edgelink_wire::{BatchHead, FeedBatch, FeedPosition};
 
-/// The longest body that is read, in bytes: one message may reach over the bound of a batch.
+/// Maximum length of a body that is read, in bytes: one message may exceed the bound of a batch.
 pub(crate) const MAX_BODY_BYTES: usize = MAX_BYTES + (64 << 10);
 
 const FIRST_PAUSE_MILLIS: u64 = 50;
@@ -27,12 +27,12 @@ const FIRST_PAUSE_MILLIS: u64 = 50;
 pub(crate) struct Poll {
     pub(crate) callout: PeriodicCallout,
     settings: settings::PollSettings,
-    /// `None` before it is known where to begin.
+    /// `None` before the start is known.
     position: Option<FeedPosition>,
-    /// `None` before it was said.
+    /// `None` before it is known.
     generation: Option<u64>,
     since: Option<Moment>,
-    /// Where reading began then.
+    /// Position from which the feed was read at `since`.
     start: FeedPosition,
     read_until: Option<Moment>,
     /// The last beat since then.
@@ -55,7 +55,7 @@ impl Poll {
         }
     }
 
-    /// Changes the settings, and reads on from the same place.
+    /// Changes the settings, and continues from the same position.
     pub(crate) fn configure(&mut self, settings: settings::PollSettings, seed: u64) {
         if settings == self.settings {
             return;
@@ -64,7 +64,7 @@ impl Poll {
         self.settings = settings;
     }
 
-    /// Begins at the place of a snapshot that has come, unless it has begun.
+    /// Begins at the position of a received snapshot, unless reading has begun.
     pub(crate) fn begin_at(&mut self, place: FeedPlace, now: Moment) {
         if self.position.is_none() {
             self.position = Some(place.position);
@@ -73,12 +73,12 @@ impl Poll {
         }
     }
 
-    /// Begins wherever the control plane says, unless it has begun.
+    /// Begins at the position chosen by the control plane, unless reading has begun.
     pub(crate) fn begin(&mut self) {
         self.position.get_or_insert(FeedPosition::START);
     }
 
-    /// How far the feed was read. `None` before it has begun.
+    /// Progress of the reading; `None` before it has begun.
     pub(crate) fn reading(&self) -> Option<Reading> {
         Some(Reading {
             since: self.since?,
@@ -90,19 +90,19 @@ impl Poll {
         })
     }
 
-    /// Up to when everything was read.
+    /// Moment up to which everything was read.
     pub(crate) fn read_until(&self) -> Option<Moment> {
         self.read_until
     }
 
-    /// What was asked for before may have changed unseen.
+    /// Restarts coverage at `now`: records fetched before may have changed unseen.
     fn start_over(&mut self, position: FeedPosition, now: Moment) {
         self.since = Some(now);
         self.start = position;
         self.beat = None;
     }
 
-    /// Asks for what is new, if it is time to.
+    /// Requests new messages, if a poll is due.
     pub(crate) fn ask(&mut self, now: Moment) -> Option<BackgroundCallout> {
         let position = self
             .position
@@ -124,7 +124,7 @@ impl Poll {
         })
     }
 
-    /// Applies the answer. How many attempts had failed in a row before it.
+    /// Applies the answer. Returns the number of consecutive failures before it.
     pub(crate) fn on_answer(
         &mut self,
         host: &mut (impl SharedData + Log),
@@ -144,7 +144,7 @@ impl Poll {
         let is_progress = self.position.replace(head.next) < Some(head.next);
         self.take_in(host, now, messages, feed);
         if !is_full {
-            // The feed's age is that of when the answer was made: not before the question had waited.
+            // The age holds for the moment of the answer, which was not before the poll had waited.
             let answered = asked.after(head.waited_millis).min(now);
             self.read_until = self.read_until.max(Some(answered.before(head.age_millis)));
         }
@@ -157,13 +157,13 @@ impl Poll {
         Ok(self.callout.succeed(next))
     }
 
-    /// Whether the answer is of a control plane that has read less of the feed than was read here.
+    /// True if the answering control plane has read less of the feed than this worker.
     fn is_behind(&self, head: BatchHead) -> bool {
         let is_same = !head.gap && self.generation == Some(head.generation);
         is_same && self.position.is_some_and(|position| head.next < position)
     }
 
-    /// Reads on where the answer begins: at the position that was asked for, or behind a gap.
+    /// Continues where the answer begins: at the requested position, or behind a gap.
     fn join(
         &mut self,
         log: &mut impl Log,
@@ -176,7 +176,7 @@ impl Poll {
         match (is_other || head.gap, self.since) {
             (true, Some(_)) => {
                 let why = if is_other {
-                    "the feed is of another generation"
+                    "the feed has another generation"
                 } else {
                     "the control plane no longer has them"
                 };

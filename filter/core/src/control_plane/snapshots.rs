@@ -9,11 +9,11 @@ use edgelink_wire::backoff::Bounds;
 
 const PATH: &str = "/edge/v1/snapshot";
 
-/// Milliseconds before the first attempt and after the first failure. Workers begin together, so each waits for some
-/// time of its own below that.
+/// Milliseconds before the first attempt and after the first failure. Workers begin together, so each waits for a random
+/// time below that.
 const FIRST_PAUSE_MILLIS: u64 = 200;
 
-/// Whether and when a snapshot is asked for.
+/// Schedule of snapshot requests.
 #[derive(Debug)]
 pub(crate) struct Snapshots {
     pub(crate) callout: PeriodicCallout,
@@ -42,7 +42,7 @@ impl Snapshots {
         }
     }
 
-    /// The longest body that is read, in bytes.
+    /// Maximum length of a body that is read, in bytes.
     pub(crate) fn max_body_bytes(&self) -> usize {
         self.settings.max_bytes
     }
@@ -54,13 +54,13 @@ impl Snapshots {
         }
     }
 
-    /// The one that was fetched is of no use yet: another one is fetched after a pause.
+    /// The fetched snapshot could not be applied: another one is fetched after a pause.
     pub(crate) fn retry(&mut self, now: Moment) {
         self.need = Need::Known;
         self.callout.rest(now.millis());
     }
 
-    /// Asks for one, if one is needed and it is time to.
+    /// Requests a snapshot, if one is needed and due.
     pub(crate) fn ask(&mut self, now: Moment) -> Option<BackgroundCallout> {
         if self.need == Need::New {
             self.need = Need::Known;
@@ -84,7 +84,7 @@ impl Snapshots {
         })
     }
 
-    /// One was fetched. How many attempts had failed in a row before it.
+    /// A snapshot was fetched. Returns the number of consecutive failures before it.
     pub(crate) fn meet(&mut self, now: Moment) -> u32 {
         self.need = Need::Met;
         self.callout.succeed(now.millis())

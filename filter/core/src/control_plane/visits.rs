@@ -1,8 +1,8 @@
-//! Visits of links that have a limit: answers to requests for them, and returns.
+//! Visits of limited links: answers to requests for them, and returns.
 //!
-//! Blocks are returned many at a time, some requests at once, so that a worker far from its control planes, or with many limited links, tells
-//! what it has spent long before anything would be taken from it. A control plane that does not know such requests gets one for
-//! each link.
+//! Blocks are returned in bulk and in several concurrent requests, so that a worker far from its control planes, or with many
+//! limited links, reports what it has spent long before its leases expire. A control plane that does not know bulk requests
+//! gets one for each link.
 
 use super::callout::{CalloutError, Response, VISITS_PATH, path_of, status};
 use super::{BackgroundCallout, BackgroundKind, PeriodicCallout, body_of};
@@ -18,7 +18,7 @@ use edgelink_wire::visits::{
 };
 use edgelink_wire::{VisitsAnswer, VisitsRequest};
 
-/// The status of the answer to a request that came after a later one.
+/// Status of the answer to a request that arrived after a later one.
 const STALE: u16 = 409;
 
 const BACKOFF: Bounds = Bounds {
@@ -26,10 +26,10 @@ const BACKOFF: Bounds = Bounds {
     cap_millis: 5_000,
 };
 
-/// The most requests for returns under way.
+/// Maximum number of requests for returns in flight.
 const LANES: usize = 4;
 
-/// The time for which links are returned one by one once a control plane did not know requests for several, in milliseconds.
+/// Period in which links are returned one by one after a control plane did not know bulk requests, in milliseconds.
 const SINGLE_MILLIS: u64 = 60_000;
 
 /// The number of links in a row whose timeouts open the circuit of requests for visits.
@@ -39,11 +39,11 @@ const TIMEOUTS_TO_OPEN: u32 = 8;
 #[derive(Debug)]
 pub(crate) struct Visits {
     pub(crate) leases: Leases,
-    /// That of requests for visits: what holds them up need not hold up lookups.
+    /// The circuit breaker of requests for visits, which may be slow when lookups are not.
     pub(crate) breaker: CircuitBreaker,
     lanes: [Lane; LANES],
     single_until: Moment,
-    /// Requests for returns that have failed in a row.
+    /// Consecutive failures of requests for returns.
     failures: u32,
     worker: WorkerId,
     timeout_millis: u32,
@@ -55,7 +55,7 @@ pub(crate) struct Visits {
 struct Lane {
     callout: PeriodicCallout,
     returning: Vec<Returning>,
-    /// True if the request under way is that for one link.
+    /// True if the request in flight is for one link.
     is_single: bool,
 }
 
@@ -68,13 +68,13 @@ impl Lane {
         }
     }
 
-    /// True if its request was not taken by the proxy yet.
+    /// True if the proxy has not taken its request yet.
     fn is_unsent(&self) -> bool {
         self.callout.is_unsent()
     }
 }
 
-/// As many lanes as there are, each with pauses of its own.
+/// All lanes, each with pauses of its own.
 fn lanes(timeout_millis: u32, seed: u64) -> [Lane; LANES] {
     let mut seed = seed;
     [(); LANES].map(|()| {
@@ -109,7 +109,7 @@ impl Visits {
         }
     }
 
-    /// Returns the next blocks, if there are some and it is time to.
+    /// Returns the next blocks, if there are any and a lane is due.
     pub(crate) fn ask(&mut self, now: Moment) -> Option<BackgroundCallout> {
         let is_single = now < self.single_until;
         let most = if is_single { 1 } else { MAX_RETURNS };
@@ -147,25 +147,25 @@ impl Visits {
         })
     }
 
-    /// True if that callout is one of those under way.
+    /// True if this is the token of a callout in flight.
     pub(crate) fn carries(&self, token: Token) -> bool {
         self.lanes.iter().any(|lane| lane.callout.carries(token))
     }
 
-    /// The proxy has taken the request that was asked for first of those it had not.
+    /// The proxy has taken the first untaken request.
     pub(crate) fn on_sent(&mut self, token: Token) {
         if let Some(lane) = self.lanes.iter_mut().find(|lane| lane.is_unsent()) {
             lane.callout.on_sent(token);
         }
     }
 
-    /// The proxy has refused the request that was asked for first of those it had not taken. How many have failed in a row.
+    /// The proxy has refused the first untaken request. Returns the number of consecutive failures.
     pub(crate) fn on_refused(&mut self, now: Moment) -> u32 {
         let place = self.lanes.iter().position(Lane::is_unsent);
         place.map_or(self.failures, |place| self.fail(place, now))
     }
 
-    /// Gives up requests that the proxy has forgotten. For each how many had failed in a row with it.
+    /// Gives up requests that the proxy has forgotten. Returns the number of consecutive failures at each.
     pub(crate) fn give_up(&mut self, now: Moment) -> Vec<u32> {
         let is_overdue = |place: &usize| {
             let lane = self.lanes.get(*place);
@@ -176,7 +176,7 @@ impl Visits {
         failures.collect()
     }
 
-    /// The request of that token has failed. How many have in a row.
+    /// The request of that token has failed. Returns the number of consecutive failures.
     pub(crate) fn on_failure(&mut self, token: Token, now: Moment) -> u32 {
         match self.place_of(token) {
             Some(place) => self.fail(place, now),
@@ -184,7 +184,7 @@ impl Visits {
         }
     }
 
-    /// All requests have ended with the root context that has sent them.
+    /// All requests have ended with the root context that sent them.
     pub(crate) fn lose(&mut self) {
         for lane in &mut self.lanes {
             lane.callout.lose();
@@ -194,7 +194,7 @@ impl Visits {
         }
     }
 
-    /// Reads the answer to returns. How many requests had failed in a row before it.
+    /// Reads the answer to returns. Returns the number of consecutive failures before it.
     pub(crate) fn on_answer(
         &mut self,
         token: Token,
@@ -254,7 +254,7 @@ fn encode(worker: WorkerId, returning: &[Returning]) -> Vec<u8> {
     .to_bytes()
 }
 
-/// Reads what has become of the return of one link.
+/// Reads the outcome of the return of one link.
 fn read_single(response: Response<'_>) -> Result<Vec<Option<ReturnOutcome>>, CalloutError> {
     match status(response)? {
         200..300 | STALE => Ok(vec![Some(ReturnOutcome::Settled)]),
@@ -262,7 +262,7 @@ fn read_single(response: Response<'_>) -> Result<Vec<Option<ReturnOutcome>>, Cal
     }
 }
 
-/// Reads what has become of the returns of several.
+/// Reads the outcomes of a bulk return.
 fn read_several(
     response: Response<'_>,
     returns: usize,
@@ -279,7 +279,7 @@ pub(crate) fn read(response: Response<'_>) -> Result<VisitsAnswer, CalloutError>
     VisitsAnswer::decode(body).map_err(|_| CalloutError::Answer(200))
 }
 
-/// Whether the request came after a later one.
+/// True if the request arrived after a later one.
 pub(crate) fn is_stale(error: CalloutError) -> bool {
     error == CalloutError::Answer(STALE)
 }

@@ -1,4 +1,4 @@
-//! What the host has to do once a lookup is complete or a callout is due.
+//! Actions for the host once a lookup is complete or a callout is due.
 
 use crate::control_plane::BackgroundCallout;
 use crate::control_plane::callout::Callout;
@@ -14,9 +14,9 @@ use std::sync::Arc;
 /// Waiters whose lookup is complete.
 #[derive(Debug)]
 pub struct Resumed {
-    /// The waiters, each to be answered with what [`super::Edge::answer`] gives.
+    /// The waiters, each to be answered by [`super::Edge::answer`].
     pub waiters: Vec<Waiter>,
-    /// Empty if the domains had to be known first, and `{host}/` if the control plane was asked for a host: the requests are to be decided
+    /// Empty if the requests waited for the domains, and `{host}/` if a host was looked up: both have the requests decided
     /// again.
     pub(super) key: Arc<[u8]>,
     pub(super) tier: Tier,
@@ -25,10 +25,10 @@ pub struct Resumed {
     pub(super) visits: Visits,
 }
 
-/// What is known of the visits of a link.
+/// State of a link's visits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Visits {
-    /// None is to be taken.
+    /// None needs to be taken.
     #[default]
     Unlimited,
     /// One was taken for each waiter.
@@ -40,8 +40,8 @@ pub(super) enum Visits {
 }
 
 impl Resumed {
-    /// Whether what is answered depends on the headers of each waiter's request; otherwise a waiter's path will do, where more than a code
-    /// stands in it.
+    /// True if the answer depends on the headers of each waiter's request; otherwise the waiter's path will do, if it has more than
+    /// a code.
     #[must_use]
     pub fn needs_headers(&self) -> bool {
         if self.again().is_some() {
@@ -50,7 +50,7 @@ impl Resumed {
         self.record.as_deref().is_some_and(has_extension)
     }
 
-    /// If each waiter is to be answered with what [`super::Edge::on_request_again`] says instead: what it has waited for.
+    /// The argument of [`super::Edge::on_request_again`], if that has to decide the waiters' requests instead.
     #[must_use]
     pub fn again(&self) -> Option<Again> {
         if self.key.is_empty() {
@@ -68,14 +68,14 @@ impl Resumed {
     }
 }
 
-/// How a request is decided about that has waited for its domain.
+/// Basis for deciding a request that has waited for its domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Again {
-    /// By the domains, as far as they are known by now.
+    /// The domains known by now.
     Domains,
-    /// The control plane has just said that its host is none of them.
+    /// The control plane has just answered that its host is none of them.
     UnknownHost,
-    /// The control plane has not said what its host is.
+    /// The control plane has not answered for its host.
     Unanswered,
 }
 

@@ -16,9 +16,8 @@ use edgelink_wire::clicks::events::{Kind, OrphanKind};
 use edgelink_wire::{Outcome, Record, RedirectStatus};
 
 impl Edge {
-    /// The answer for a waiter that is resumed. `head` is that of its request: all of it where [`Resumed::needs_headers`] says
-    /// so; otherwise the path, and nothing if that is a code alone. `None` if the request passes:
-    /// it has no link.
+    /// The answer for a resumed waiter. `head` is the head of its request: complete if [`Resumed::needs_headers`] is true;
+    /// otherwise only the path, and empty if the path is only a code. `None` if the request passes because it has no link.
     pub fn answer<'a>(
         &'a mut self,
         client: &impl Clients,
@@ -38,7 +37,7 @@ impl Edge {
         let (settings, counts) = (&*self.here, &mut self.counts);
         let domains = &self.api_domains;
         let (record, tier) = (resumed.record.as_deref(), resumed.tier);
-        // They may have been switched off meanwhile.
+        // Clicks may have been switched off meanwhile.
         let is_counted = waiter.is_counted && self.settings.clicks.is_some();
         let events = Some(&self.events).filter(|_| is_counted);
         let visit = || Visit {
@@ -65,20 +64,20 @@ impl Edge {
         Some(answer)
     }
 
-    /// Whether requests for codes without a link pass: where that is configured, and all whose method is neither GET nor HEAD.
+    /// True if a request for a code without a link passes: by configuration, and always if its method is neither GET nor HEAD.
     fn passes_unknown(&self, visitor: Waiter) -> bool {
         visitor.is_other || self.here.unknown_codes == UnknownCodes::Pass
     }
 
-    /// Whether a request may pass once it has waited.
+    /// True if a request may pass after it has waited.
     #[must_use]
     pub fn may_pass(&self, head: &Head<'_>) -> bool {
         let is_other = !matches!(head.method, b"GET" | b"HEAD");
         is_other || self.here.unknown_codes == UnknownCodes::Pass
     }
 
-    /// The answer for the request at hand, which does not wait, with a callout that is to be sent. If the request passes, that is sent
-    /// with the next tick.
+    /// The answer for the current request, which does not wait, with a callout to be sent. If the request passes, the callout is
+    /// sent with the next tick.
     #[inline(always)]
     pub(super) fn answer_at_once(
         &mut self,
@@ -150,8 +149,8 @@ impl Edge {
         Step::Answer(answer, callout)
     }
 
-    /// Whether the answer for a waiter depends on the headers of its request; otherwise its path will do, if more than a code
-    /// stands in it.
+    /// True if the answer for a waiter depends on the headers of its request; otherwise its path will do, if it has more than a
+    /// code.
     #[must_use]
     pub fn needs_headers(&self, waiter: Waiter, resumed: &Resumed) -> bool {
         resumed.needs_headers() || (waiter.is_counted && self.events.describes())
@@ -165,12 +164,12 @@ fn unless_passed(outcome: Outcome, passes_unknown: bool) -> Option<Outcome> {
     (!passes).then_some(outcome)
 }
 
-/// Under which a request is counted that passes.
+/// Counter of requests that pass.
 fn passed(tier: Tier) -> Metric {
     Metric::Passed(tier, PassedOutcome::Passed)
 }
 
-/// Says what became of a request, if that is configured; `None` if it passes.
+/// Sets the configured log attributes of a request. The outcome is `None` if it passes.
 #[inline(always)]
 fn tell(
     client: &impl Clients,
@@ -191,7 +190,7 @@ fn tell(
 /// The client, the head of its request, the key and unix seconds.
 type Request<'r, C> = (&'r C, &'r Head<'r>, &'r [u8], u64);
 
-/// How what was answered is counted. A click with attributes is an event; so is an orphan visit.
+/// Way to count an answer. A click with attributes becomes an event; so does an orphan visit.
 #[inline(always)]
 fn counting<C: Clients>(
     events: &mut ClickEvents,
@@ -228,7 +227,7 @@ fn describe<C: Clients>(
     events.click(client, &click)
 }
 
-/// A code of no link was asked for.
+/// Notes an orphan visit: a request for a code without a link.
 #[cold]
 #[inline(never)]
 fn note_orphan<C: Clients>(events: &mut ClickEvents, (client, head, key, now): Request<'_, C>) {
@@ -236,7 +235,7 @@ fn note_orphan<C: Clients>(events: &mut ClickEvents, (client, head, key, now): R
         return;
     }
     match head.path {
-        // Of a request that has waited, and asks for nothing but the code.
+        // From a request that has waited, and whose path is only the code.
         [] => events.name_orphan(key, b""),
         path => {
             let domain = key.split(|byte| *byte == b'/').next();
@@ -250,7 +249,7 @@ fn note_orphan<C: Clients>(events: &mut ClickEvents, (client, head, key, now): R
     events.orphan(client, kind, (head.headers, head.path), now);
 }
 
-/// What links may look at of a request for `key`.
+/// The request for `key` as rules and conditions of links see it.
 fn visit<'v, C>(
     key: &'v [u8],
     now: u64,
@@ -273,7 +272,7 @@ fn visit<'v, C>(
     }
 }
 
-/// The same answer, or where its domain sends the visitors of such a link instead.
+/// Replaces the answer by a redirect to the fallback target of its domain for that outcome, if there is one.
 #[inline(always)]
 fn or_elsewhere<'a>(answer: Answer<'a>, key: &[u8], domains: &'a ApiDomains) -> Answer<'a> {
     match answer.outcome() {

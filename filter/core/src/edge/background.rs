@@ -1,4 +1,4 @@
-//! A worker's background callouts, and what follows from how far the feed was read.
+//! A worker's background callouts, and the consequences of the feed's progress.
 
 use super::Edge;
 use crate::admission::FeedPlace;
@@ -32,7 +32,7 @@ pub(super) struct BackgroundCallouts {
     clicks: Option<ClickReports>,
     pub(super) visits: Visits,
     pub(super) warm: Warm,
-    /// Where the batches had come when clicks were switched off: the control plane counts none with a number of before.
+    /// The reports from before clicks were switched off, for their batch numbers: the control plane counts no number twice.
     clicks_before: Option<ClickReports>,
     name: WorkerId,
     seed: u64,
@@ -40,7 +40,7 @@ pub(super) struct BackgroundCallouts {
 
 impl BackgroundCallouts {
     pub(super) fn new(settings: &Settings, leases: Leases, name: WorkerId, seed: u64) -> Self {
-        // Without a feed nothing of a snapshot would ever count.
+        // Without a feed a snapshot would never count.
         let snapshots = settings.background.snapshot.clone();
         let snapshots = snapshots.filter(|_| settings.has_feed());
         let poll = settings.background.poll.clone();
@@ -57,7 +57,7 @@ impl BackgroundCallouts {
         }
     }
 
-    /// The kind of the background callout with that token; `None` if it is none.
+    /// The kind of the background callout with that token; `None` if there is none.
     pub(super) fn carries(&self, token: Token) -> Option<BackgroundKind> {
         let carries = |kind: &BackgroundKind| match kind {
             BackgroundKind::Visits => self.visits.carries(token),
@@ -69,8 +69,8 @@ impl BackgroundCallouts {
         BackgroundKind::ALL.into_iter().find(carries)
     }
 
-    /// A background callout of that kind, if it is time for one. `seconds` is unix time; `keys` are those of visitor tokens; `health`
-    /// is how the worker is doing, where that is due.
+    /// A background callout of that kind, if one is due. `seconds` is unix time; `keys` are the secrets of visitor tokens; `health`
+    /// is the worker's health, if a report of it is due.
     fn ask(
         &mut self,
         kind: BackgroundKind,
@@ -86,7 +86,7 @@ impl BackgroundCallouts {
         }
     }
 
-    /// The callout of a kind of which one is under way at most.
+    /// The callout of a kind of which at most one is in flight.
     fn callout(&self, kind: BackgroundKind) -> Option<&PeriodicCallout> {
         match kind {
             BackgroundKind::Snapshot => self.snapshots.as_ref().map(|snapshots| &snapshots.callout),
@@ -96,7 +96,7 @@ impl BackgroundCallouts {
         }
     }
 
-    /// The callouts under way have ended with the root context that sent them.
+    /// The callouts in flight have ended with the root context that sent them.
     pub(super) fn lose_background(&mut self) {
         for kind in BackgroundKind::ALL {
             if let Some(callout) = self.callout_mut(kind) {
@@ -120,7 +120,7 @@ impl BackgroundCallouts {
 }
 
 impl Edge {
-    /// The longest body that the answer to that callout may have, in bytes. A longer one need not be read.
+    /// Maximum length of the answer to that callout, in bytes. A longer body is not worth reading.
     #[must_use]
     pub fn max_body_bytes(&self, token: Token) -> usize {
         let background = &self.background;
@@ -140,8 +140,8 @@ impl Edge {
         }
     }
 
-    /// The proxy has refused to send a background callout, at `now` by the exact clock. Hosts that give a callout its token before the proxy
-    /// takes it say which; nothing is to be done then if it was given up.
+    /// The proxy has refused to send a background callout, at `now` by the exact clock. Hosts that give a callout its token before
+    /// the proxy takes it pass the token; the call is ignored then if that callout was given up.
     pub fn on_background_refused(
         &mut self,
         log: &mut impl Log,
@@ -162,15 +162,15 @@ impl Edge {
         self.fail_background(log, kind, CalloutError::Reset, now);
     }
 
-    /// Puts other settings into effect, before they are those of the worker. What has the same settings as before is
-    /// kept, callouts under way included.
+    /// Applies other settings, before they become the settings of the worker. Parts whose settings have not changed are kept,
+    /// including callouts in flight.
     pub(super) fn configure_background(&mut self, settings: &Settings) {
         self.gate
             .configure(settings.background.admission_silence_millis);
         self.api_domains.configure(settings.api_domains);
         let is_same_feed = settings.feed_cluster() == self.settings.feed_cluster();
         if !is_same_feed {
-            // The end of one feed and the begin of the other may be far apart.
+            // There may be a gap between the end of one feed and the beginning of the other.
             self.gate.restart();
             self.api_domains.restart();
         }
@@ -216,7 +216,7 @@ impl Edge {
         }
     }
 
-    /// Updates caches, admission and Redis to how far the feed was read.
+    /// Updates caches, admission and Redis with the progress of the feed.
     pub(super) fn rely_on_feed(&mut self, now: Moment) {
         let reading = self.reading();
         let coverage = reading.and_then(|reading| {
@@ -247,13 +247,13 @@ impl Edge {
     pub(super) fn reading(&self) -> Option<Reading> {
         let reading = self.background.poll.as_ref()?.reading()?;
         Some(Reading {
-            // What was asked for in the same millisecond may be from before.
+            // A record requested in the same millisecond may be from before.
             since: reading.since.after(1),
             ..reading
         })
     }
 
-    /// The callouts that it is time for.
+    /// The callouts that are due.
     pub(super) fn tick_background(
         &mut self,
         host: &mut (impl SharedData + Log),
@@ -313,21 +313,20 @@ impl Edge {
         let keys = self.events.keys();
         let mut callout = self.background.ask(kind, (now, seconds), keys, health)?;
         let background = &self.background;
-        // As long as a worker is heard of, no block of it is leased to others.
+        // As long as a worker reports, none of its blocks are leased to others.
         let is_holder = background.visits.leases.holds_blocks();
         callout.worker = is_holder.then(|| worker_text(&background.name));
         Some(callout)
     }
 
-    /// How long ago the feed was read last, in milliseconds; `None` before that, and without a feed.
+    /// Age of the last read of the feed, in milliseconds; `None` before the first, and without a feed.
     #[must_use]
     pub fn feed_lag_millis(&self, now: Moment) -> Option<u64> {
         let read_until = self.reading()?.read_until?;
         Some(read_until.age(now))
     }
 
-    /// How long ago the oldest record was fetched that a cache has answered with since this was last called, in milliseconds; `None` if
-    /// none has.
+    /// Age in milliseconds of the oldest record that was served from a cache since the last call; `None` if none was.
     pub fn take_record_age_millis(&mut self, now: Moment) -> Option<u64> {
         Some(self.caches.take_oldest_served()?.age(now))
     }
@@ -363,7 +362,7 @@ impl Edge {
         }
     }
 
-    /// A background callout has ended. The next one of its kind, if it is to follow at once.
+    /// A background callout has ended. Returns the one that follows at once, if any.
     pub(super) fn on_background_end(
         &mut self,
         host: &mut (impl SharedData + Log),
@@ -393,7 +392,7 @@ impl Edge {
             Err(failure) => self.fail_background(host, kind, failure, now),
         }
         let next = match kind {
-            // Now it is known where to begin.
+            // The snapshot has the start position.
             BackgroundKind::Snapshot => BackgroundKind::Poll,
             kind => kind,
         };
@@ -459,7 +458,7 @@ impl Edge {
         if is_of_use {
             return Ok(snapshots.meet(now));
         }
-        // It is older than what was read of the feed: the next one, after a pause, will not be.
+        // It is older than the position in the feed: the next one, after a pause, will not be.
         snapshots.retry(now);
         Ok(0)
     }
@@ -477,7 +476,7 @@ impl Edge {
         if let (BackgroundKind::Poll, CalloutError::Answer(_), 1) = (kind, why, failures)
             && let Some(callout) = self.background.callout_mut(kind)
         {
-            // Its feed is silent, or behind. Another control plane, which is the next one, may have read further.
+            // Its feed is silent, or behind. The next request goes to another control plane, which may have read further.
             callout.end_pause(now.millis());
         }
         if let (BackgroundKind::Snapshot, Some(poll)) = (kind, &mut self.background.poll) {
@@ -489,7 +488,7 @@ impl Edge {
         }
     }
 
-    /// Counts a failure, and logs the first in a row.
+    /// Counts a failure, and logs the first of a series.
     fn note_failure(
         &mut self,
         log: &mut impl Log,

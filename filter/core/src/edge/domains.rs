@@ -1,6 +1,6 @@
-//! The domain of a request. Where it is not known whether a host is one, the control plane is asked for it, as for a link: by one
-//! lookup, however many requests wait, within the bounds of lookups and with the circuit breaker. Hosts that are none are in the caches
-//! as absent records of the keys `{host}/`.
+//! The domain of a request. If it is not known whether a host is a domain, the control plane is asked as for a link: by one
+//! lookup, however many requests wait, within the bounds of lookups and with the circuit breaker. Hosts that are no domain are
+//! cached as absent records of the keys `{host}/`.
 
 use super::action::{Again, Visits};
 use super::{Content, Edge, Patience, Resumed, Step};
@@ -21,27 +21,27 @@ use edgelink_wire::domain::without_defaults;
 use edgelink_wire::{Domain, Outcome, Record};
 use std::sync::Arc;
 
-/// Why a request has no domain.
+/// Reason why a request has no domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoDomain {
     /// Its host is none of them.
     Unknown(UnknownHosts),
     /// The domains are not known yet.
     Awaited,
-    /// Its host was none of them when they were known last, and may have become one.
+    /// Its host was none of them when the list was last complete, and may have become one.
     Doubtful,
 }
 
-/// What the caches have of a host.
+/// Result of looking up a host in the caches.
 enum CachedHost {
     /// It is none of the domains.
     Unknown,
-    /// Nothing; the slot of its key is of that version.
+    /// Not cached; the version is of the slot of its key.
     Missing(Version),
 }
 
 impl Edge {
-    /// A request that has waited for its domain, as [`Resumed::again`] says.
+    /// A request that has waited for its domain; `again` comes from [`Resumed::again`].
     pub fn on_request_again(
         &mut self,
         host: &mut (impl SharedData + Streams + Log + Clients),
@@ -55,7 +55,7 @@ impl Edge {
         self.decide_request(host, stream, head, Patience::HasWaited(again))
     }
 
-    /// Writes the key of the request at hand.
+    /// Writes the key of the current request.
     ///
     /// # Errors
     /// The reason for which it has no domain.
@@ -70,8 +70,8 @@ impl Edge {
         Ok(())
     }
 
-    /// Writes the key of the request at hand for a form, whose body does not come while its host is asked for: where that is in doubt and
-    /// unknown hosts stand for a domain, it is for that, as its page was.
+    /// Writes the key of the current request for a form, whose body does not arrive while its host is looked up: if the host is in
+    /// doubt and unknown hosts stand for a domain, the form is for that domain, as its page was.
     ///
     /// # Errors
     /// The reason for which it has no domain.
@@ -82,7 +82,7 @@ impl Edge {
         }
     }
 
-    /// What becomes of a request without a domain, for that code.
+    /// Decides a request for that code without a domain.
     #[cold]
     #[inline(never)]
     pub(super) fn decide_without_domain(
@@ -124,7 +124,7 @@ impl Edge {
         }
     }
 
-    /// Looks for a host in the caches. Its key is that of the request at hand then.
+    /// Looks for a host in the caches, and makes its key the current one.
     fn look_up_host(&mut self, data: &mut impl SharedData, host: &[u8]) -> CachedHost {
         let parse = |host: &[u8]| Domain::parse(std::str::from_utf8(host).ok()?).ok();
         let Some(name) = parse(host).or_else(|| parse(without_defaults(host))) else {
@@ -140,7 +140,7 @@ impl Edge {
         }
     }
 
-    /// Makes a visitor wait for what the control plane says of the host whose key is that of the request at hand. `None` if it has just not
+    /// Makes a visitor wait for the control plane's answer about the host with the current key. `None` if it has recently not
     /// answered, a bound is reached or the circuit is open.
     fn ask_for_host(&mut self, version: Version, visitor: Waiter) -> Option<Option<Callout>> {
         let pause = self.settings.retry_after_millis;
@@ -165,7 +165,7 @@ impl Edge {
         asked
     }
 
-    /// The control plane has said what a host is. What was right longer ago than a link is fresh says nothing.
+    /// The control plane has answered for a host. An answer older than the freshness of a link is ignored.
     pub(super) fn on_host_answer(
         &mut self,
         data: &mut impl SharedData,
@@ -183,7 +183,7 @@ impl Edge {
                     at: completed.asked.started.before(age_millis),
                     source: Source::ControlPlane,
                 };
-                // The caches have nothing but absences of such keys, so that none is newer.
+                // The caches have only absences for such keys, so none is newer.
                 let _taken = self
                     .caches
                     .insert_fetched(data, &completed.asked, fetched, self.now);
@@ -198,12 +198,12 @@ impl Edge {
         }
     }
 
-    /// Whether unknown hosts stand for a domain.
+    /// True if unknown hosts stand for a domain.
     pub(super) fn has_default_domain(&self) -> bool {
         default_domain(&self.here).is_some()
     }
 
-    /// Writes the key of the request at hand as one for the default domain; `false` if other hosts do not stand for that.
+    /// Writes the key of the current request with the default domain; `false` if unknown hosts do not stand for it.
     fn name_default_key(&mut self, code: &[u8]) -> bool {
         let Some(domain) = default_domain(&self.here) else {
             return false;
@@ -216,8 +216,8 @@ impl Edge {
         true
     }
 
-    /// What becomes of a request to a host that was none of the domains when they were known last, where the control plane cannot be asked:
-    /// it gets what the caches have of its link, as stale. A failure is not turned into a 404.
+    /// Decides a request to a host that was none of the domains when the list was last complete, if the control plane cannot be
+    /// asked: it gets the cached record of its link, as stale. A failure does not become a 404.
     fn decide_as_before(
         &mut self,
         host: &mut (impl SharedData + Streams + Log + Clients),
@@ -239,7 +239,7 @@ impl Edge {
         }
     }
 
-    /// Answers a request for `/` if its domain has a target for it. All others that are for no link pass.
+    /// Answers a request for `/` if its domain has a target for it. All other requests that are not for a link pass.
     #[cold]
     pub(super) fn answer_root(
         &mut self,
@@ -257,7 +257,7 @@ impl Edge {
         }
         let domain = domain_of(head.authority, &self.here, &self.api_domains, self.now);
         let domain = match domain {
-            // As targets stay in effect, however long the feed is silent.
+            // Targets stay in effect, however long the feed is silent.
             Err(NoDomain::Doubtful) => default_domain(&self.here).map(Domain::as_str),
             domain => domain.ok(),
         };
@@ -270,13 +270,13 @@ impl Edge {
         Step::Answer(Answer::root(root, &self.here), None)
     }
 
-    /// Whether the path is that of probes, and the worker is not ready.
+    /// True if the path is the one of readiness probes, and the worker is not ready.
     pub(super) fn refuses_probe(&self, path: &[u8]) -> bool {
         !self.is_ready
             && (self.here.ready_path.as_ref()).is_some_and(|probe| probe.as_bytes() == path)
     }
 
-    /// The root of a domain was asked for, or a path that is none of a link.
+    /// Notes a request for the root of a domain, or for a path that no link has, as an orphan visit.
     fn note_orphan(&mut self, client: &impl Clients, head: &Head<'_>) {
         let kind = if is_root(head.path) {
             OrphanKind::BaseUrl
@@ -297,7 +297,7 @@ impl Edge {
         }
     }
 
-    /// The requests that have waited until the domains are known, and can be decided now.
+    /// Requests that have waited for the domains, and can be decided now.
     pub(super) fn take_undecided(&mut self) -> Option<Resumed> {
         let waiters = self.api_domains.take_waiting(self.now);
         (!waiters.is_empty()).then(|| Resumed {
@@ -314,7 +314,7 @@ fn is_root(path: &[u8]) -> bool {
     path == b"/" || path.starts_with(b"/?")
 }
 
-/// What becomes of a request to an unknown host that stands for no domain.
+/// Refuses a request to an unknown host without a default domain, or lets it pass.
 fn refuse(unknown_hosts: UnknownHosts, visitor: Waiter) -> Step<Content> {
     match unknown_hosts {
         UnknownHosts::Pass => Step::Pass,
@@ -325,14 +325,14 @@ fn refuse(unknown_hosts: UnknownHosts, visitor: Waiter) -> Step<Content> {
     }
 }
 
-/// The domain that unknown hosts stand for; `None` if they stand for none.
+/// The domain for unknown hosts; `None` if there is none.
 #[inline(always)]
 fn default_domain(settings: &Settings) -> Option<&Domain> {
     let default = settings.domains.first();
     default.filter(|_| settings.unknown_hosts == UnknownHosts::Default)
 }
 
-/// The domain that a host names, or stands for.
+/// The domain of a host, by name or as the default.
 #[inline(always)]
 fn domain_of<'a>(
     host: &[u8],

@@ -1,4 +1,4 @@
-//! Forms with passwords of links: which requests are such forms, and what becomes of them.
+//! Forms with passwords of links: detecting, holding and answering them.
 
 use super::action::{Action, Visits};
 use super::domains::NoDomain;
@@ -15,20 +15,20 @@ use edgelink_wire::password::{COOKIE_MEDIA_TYPE, is_cookie};
 use edgelink_wire::redirect::is_locked;
 use std::sync::Arc;
 
-/// What is known of the link of a form.
+/// Result of looking up the link of a form.
 enum FormLink {
     Known(Found),
-    /// It is looked up; the callout is to be sent.
+    /// A lookup is in flight; the callout is to be sent.
     Awaited(Option<Callout>),
     /// It was never issued.
     Absent,
-    /// No tier can say.
+    /// No tier could answer.
     Unknown,
 }
 
 impl Edge {
     /// A request has come whose method is neither GET nor HEAD. A form is held if its link has a password, or may have one, and
-    /// refused if no tier can say. `None` if it is no such form.
+    /// refused if no tier could answer. `None` if it is no such form.
     #[cold]
     #[inline(never)]
     pub(super) fn hold_form(
@@ -51,7 +51,7 @@ impl Edge {
             Err(NoDomain::Awaited | NoDomain::Doubtful) if self.has_default_domain() => {
                 FormLink::Unknown
             }
-            // It is a form only if its host turns out to be a domain: it waits for that as others do.
+            // It is a form only if its host turns out to be a domain: it waits for that like other requests.
             Err(NoDomain::Awaited | NoDomain::Doubtful) => return None,
         };
         let (is_locked, callout) = match link {
@@ -70,8 +70,8 @@ impl Edge {
         Some(Step::Hold(callout, ended))
     }
 
-    /// A request has come whose method is neither GET nor HEAD, and has waited for its domain, so that its body cannot come first any more. A form
-    /// is refused; the next one is held, for its domain is known now. `None` if it is no form, or still has no domain.
+    /// A request whose method is neither GET nor HEAD has waited for its domain, so that its body can no longer be read first. A
+    /// form is refused; the next one is held, as its domain is known now. `None` if it is no form, or still has no domain.
     #[cold]
     #[inline(never)]
     pub(super) fn refuse_late_form(
@@ -84,7 +84,7 @@ impl Edge {
         is_for_link.then_some(Step::Answer(Content::Unavailable, None))
     }
 
-    /// As for a visitor, but nothing is refreshed, and stale records will do.
+    /// Looks up the link like a visitor's, except that nothing is refreshed, and stale records will do.
     fn find_for_form(
         &mut self,
         host: &mut (impl SharedData + Streams + Log),
@@ -110,30 +110,30 @@ impl Edge {
         }
     }
 
-    /// Whether the link of a record asks for a password where the form was sent to.
+    /// True if the link of a record asks for a password at the path of the form.
     fn locks(&self, record: &[u8], form: Waiter) -> bool {
         let now = self.wall.seconds(self.now);
         let record = Record::decode_again(record);
         record.is_ok_and(|record| is_locked(&record, form.is_below, now))
     }
 
-    /// Whether the stream is that of a form, or of one that was released and still waits: body and trailers are held.
+    /// True if the stream has a form, or one that was released and still waits: body and trailers are held.
     #[must_use]
     pub fn holds_form(&self, stream: StreamId) -> bool {
         !self.forms.is_empty() && self.forms.holds(stream)
     }
 
-    /// All of the body of a form is there.
+    /// The body of a form is complete.
     pub fn on_form_body(&mut self, stream: StreamId, body: &[u8]) -> FormStep {
         self.forms.on_body(stream, body)
     }
 
-    /// The form is longer than it said.
+    /// The body of a form is longer than announced.
     pub fn on_form_too_long(&mut self, stream: StreamId) -> Option<FormEnd> {
         self.forms.end(stream, FormResult::Wrong)
     }
 
-    /// The link of a form, which waited for it, is known.
+    /// The link that a form has waited for is known.
     pub fn on_form_link(&mut self, form: Waiter, resumed: &Resumed) -> FormStep {
         self.enter(form.stream);
         let record = resumed.record.as_deref();
@@ -141,8 +141,8 @@ impl Edge {
         self.forms.on_link(form.stream, is_locked)
     }
 
-    /// What becomes of a form whose link has no password: it is a request like any other, but for its stream, which is held until
-    /// [`Edge::answer`] has said what becomes of it.
+    /// Releases a form whose link has no password: it is treated like any other request, except that its stream is held until
+    /// [`Edge::answer`].
     pub fn release_form(&mut self, form: Waiter, resumed: &Resumed) -> Vec<Action> {
         let waiter = Waiter {
             is_form: false,
@@ -167,7 +167,7 @@ impl Edge {
         self.forms.end(stream, FormResult::Unavailable)
     }
 
-    /// Whether a callout is that of a form.
+    /// True if the callout has a form.
     #[must_use]
     pub fn carries_form(&self, token: Token) -> bool {
         self.forms.carries(token)
@@ -193,7 +193,7 @@ impl Edge {
     }
 }
 
-/// What the control plane says of a form. All that is no answer is a failure.
+/// Reads the control plane's answer to a form. Anything unexpected is a failure.
 fn result(response: Response<'_>, retry_after: &[u8]) -> FormResult {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     match status(response) {

@@ -1,4 +1,4 @@
-//! Redis in the order of the tiers.
+//! Redis as one of the tiers.
 
 use super::Edge;
 use super::action::{Action, Resumed, Visits};
@@ -25,27 +25,27 @@ impl RedisTier {
         self.lookups.as_ref().is_some_and(Lookups::is_ready)
     }
 
-    /// Whether lookups are taken, and Redis is current.
+    /// True if lookups are accepted, and Redis is current.
     pub(super) fn is_current(&self, now: Moment) -> bool {
         let lookups = self.lookups.as_ref();
         lookups.is_some_and(|lookups| lookups.is_current(now))
     }
 
-    /// Sets the last beat of the feed, `None` without one, and for how many milliseconds the feed may be silent.
+    /// Sets the last beat of the feed, `None` without one, and the milliseconds for which the feed may be silent.
     pub(super) fn set_feed(&mut self, feed: Option<FeedView>, fresh: u64) {
         if let Some(lookups) = &mut self.lookups {
             lookups.set_feed(feed, fresh);
         }
     }
 
-    /// How long a lookup may take at most, in milliseconds.
+    /// Maximum duration of a lookup, in milliseconds.
     pub(super) fn timeout_millis(&self) -> u64 {
         self.lookups.as_ref().map_or(0, Lookups::timeout_millis)
     }
 }
 
 impl Edge {
-    /// Bytes came on a gRPC stream, at `now` by the exact clock. Those of a stream that was given up are dropped.
+    /// Bytes came on a gRPC stream, at `now` by the exact clock. Bytes of a stream that was given up are dropped.
     pub fn on_stream_data(
         &mut self,
         host: &mut (impl SharedData + Streams + Log),
@@ -72,22 +72,22 @@ impl Edge {
         self.act_on(host, answers.unwrap_or_default())
     }
 
-    /// Whether lookups in Redis wait for [`Edge::flush_redis`] alone.
+    /// True if lookups in Redis wait only for [`Edge::flush_redis`].
     #[must_use]
     pub fn is_redis_flush_due(&self) -> bool {
         let lookups = self.redis.lookups.as_ref();
         lookups.is_some_and(Lookups::is_flush_due)
     }
 
-    /// The host has no more requests at hand: sends the lookups that were gathered, where the settings are those
-    /// [of a process](crate::settings::Settings::for_process). What is left comes with the next tick.
+    /// Sends the gathered lookups once the host has no more requests to pass on, if the settings are
+    /// [for a process](crate::settings::Settings::for_process). The rest is sent with the next tick.
     pub fn flush_redis(&mut self, host: &mut (impl Streams + Log)) {
         if let Some(lookups) = &mut self.redis.lookups {
             lookups.flush(host, self.now);
         }
     }
 
-    /// Connects, if it is time to, and lets time pass for the connections.
+    /// Connects, if that is due, and lets time pass for the connections.
     pub(super) fn tick_redis(
         &mut self,
         host: &mut (impl SharedData + Streams + Log),
@@ -127,7 +127,7 @@ impl Edge {
         }
     }
 
-    /// The stream ends with the root context that opened it; the connection is made again. Its lookups go
+    /// The stream ends with the root context that opened it; the connection is opened again. Its lookups go
     /// to the control plane with the next tick.
     pub(super) fn lose_connection(&mut self, host: &mut (impl SharedData + Streams + Log)) {
         let now = self.now;
@@ -136,7 +136,7 @@ impl Edge {
         }
     }
 
-    /// Asks Redis for the key of the request at hand. Whether it was asked.
+    /// Asks Redis for the current key. Returns `true` if the lookup was accepted.
     pub(super) fn ask_redis(&mut self, host: &mut (impl Streams + Log), id: FlightId) -> bool {
         let Some(lookups) = &mut self.redis.lookups else {
             return false;
@@ -155,7 +155,7 @@ impl Edge {
     ) -> Vec<Action> {
         let actions = answers.into_iter().filter_map(|answer| {
             let LookupAnswer { flight, record, at } = answer;
-            // One that was given up meanwhile is not asked for again.
+            // A lookup that was given up meanwhile is not repeated.
             let asked = self.flights.get(flight)?;
             let overtaken = self.flights.overtaken(flight);
             let current = record.and_then(|record| {
@@ -178,7 +178,7 @@ impl Edge {
         self.admit_actions(actions)
     }
 
-    /// Inserts what Redis has, and counts it. An older record than the caches hold is refused: the control plane decides.
+    /// Inserts a record from Redis, and counts it. A record older than the cached one is refused: the control plane decides.
     fn insert_from_redis(
         &mut self,
         data: &mut impl SharedData,

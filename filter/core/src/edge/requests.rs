@@ -1,4 +1,4 @@
-//! Requests as they come: which are for links, and what of their paths is.
+//! Incoming requests: recognizing link requests and parsing their paths.
 
 use super::{Edge, Patience, Step};
 use crate::answer::Answer;
@@ -23,7 +23,7 @@ impl Edge {
         self.decide_plain_path(host, stream, head, patience)
     }
 
-    /// The same where links stand among the paths of others.
+    /// Decides a request where links share their host with other paths.
     #[cold]
     #[inline(never)]
     fn decide_among_others(
@@ -46,7 +46,7 @@ impl Edge {
         self.decide_plain_path(host, stream, &head, patience)
     }
 
-    /// The path as it would be if the host had links alone. `None` if it is that of others.
+    /// The path as it would be if the host had only links. `None` if it does not belong to the links.
     pub(super) fn plain_path<'p>(&self, path: &'p [u8]) -> Option<Cow<'p, [u8]>> {
         match &self.here.paths {
             Some(paths) => paths.plain(path),
@@ -107,12 +107,12 @@ impl Edge {
         }
     }
 
-    /// The header `traceparent` of a request that begins to wait, before its callout is sent.
+    /// Keeps the header `traceparent` of a request that begins to wait, before its callout is sent.
     pub fn on_trace(&mut self, stream: StreamId, traceparent: &[u8]) {
         self.traces.keep(stream, traceparent);
     }
 
-    /// The trace that a lookup, or a request for visits, is part of: that of the oldest waiter that is in one. `None` if none is.
+    /// The trace of a lookup, or of a request for visits: the trace of its oldest traced waiter. `None` if no waiter has one.
     #[must_use]
     pub fn trace_of(&self, flight: FlightId) -> Option<&str> {
         let flights = match flight.purpose() {
@@ -123,7 +123,7 @@ impl Edge {
         waiters.find_map(|waiter| self.traces.of(waiter.stream))
     }
 
-    /// Reads a path that goes on behind a code, where such paths may be those of links.
+    /// Parses a path that continues behind a code, if links may have such paths.
     #[cold]
     #[inline(never)]
     fn parse_path_below<'p>(&self, path: &'p [u8]) -> Option<Requested<'p>> {

@@ -1,9 +1,9 @@
 //! The root contexts of the VM: one for each plugin configuration that the proxy has in use.
 //!
-//! There may be several at a time. While a listener with an older configuration drains, its root stays beside the new one's, and
-//! a configuration that comes back before its root has ended is in effect again without a word to the filter. So each
-//! request goes by the settings of the root that its stream belongs to. What a worker has once (caches, connections,
-//! clicks) goes by those that were configured last, and belongs to one root, the home, until that ends.
+//! There may be several at a time. While a listener with an older configuration drains, its root stays beside the new one, and
+//! a configuration that is restored before its root has ended takes effect again without notice to the filter. So each
+//! request uses the settings of the root that its stream belongs to. Singletons of a worker (caches, connections, clicks) use
+//! the settings that were configured last, and belong to one root, the home, until that ends.
 
 use super::Edge;
 use crate::flights::StreamId;
@@ -21,11 +21,11 @@ pub type RootId = u32;
 pub(super) struct Roots {
     /// In the order in which they came.
     living: Vec<Root>,
-    /// Where callouts are made and gRPC streams are opened; the proxy ends them with that root.
+    /// The root in which callouts are made and gRPC streams are opened; the proxy ends them with it.
     home: Option<RootId>,
     /// The roots of streams that do not belong to the first root. A root outlives its streams.
     others: HashMap<StreamId, RootId>,
-    /// How often a root was configured.
+    /// Number of configurations of roots so far.
     configured: u64,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Roots {
 struct Root {
     id: RootId,
     settings: Arc<Settings>,
-    /// The place among all configurations, the latest of which is in effect for the worker; `None` for those of a route.
+    /// Sequence number among all configurations, the latest of which is in effect for the worker; `None` for a route.
     configured: Option<u64>,
 }
 
@@ -41,7 +41,7 @@ impl Roots {
     /// The settings for a stream; `None` before the first root is configured.
     pub(super) fn settings_of(&self, stream: StreamId) -> Option<&Arc<Settings>> {
         let first = self.living.first()?;
-        // With a single root, which is nearly always so, not even a hash is needed.
+        // With a single root, which is the usual case, not even a hash is needed.
         if self.others.is_empty() {
             return Some(&first.settings);
         }
@@ -75,7 +75,7 @@ impl Roots {
         of_workers.max_by_key(|root| root.configured)
     }
 
-    /// A stream has begun. Whether its root is kept.
+    /// A stream has begun. Returns `true` if its root is remembered.
     fn begin(&mut self, stream: StreamId, root: RootId) -> bool {
         let is_other = self.living.first().is_some_and(|first| first.id != root);
         if is_other {
@@ -103,7 +103,7 @@ impl Roots {
 }
 
 impl Edge {
-    /// A root context was configured, for the first time or again. Its settings are those of the worker from now on.
+    /// A root context was configured, for the first time or again. Its settings apply to the worker from now on.
     pub fn on_root(
         &mut self,
         host: &mut (impl Streams + SharedData + Log),
@@ -116,13 +116,13 @@ impl Edge {
         }
     }
 
-    /// A route has settings of its own for the requests on it, which begin as those of a root do ([`Edge::on_stream`]). They are never
-    /// those of the worker, and end with [`Edge::on_route_end`].
+    /// A route has settings of its own for its requests, whose streams begin as with a root ([`Edge::on_stream`]). They never apply
+    /// to the worker, and end with [`Edge::on_route_end`].
     pub fn on_route(&mut self, route: RootId, settings: Arc<Settings>) {
         self.roots.put(route, settings, None);
     }
 
-    /// The settings of a route are needed no longer.
+    /// The settings of a route are no longer needed.
     pub fn on_route_end(&mut self, route: RootId) {
         self.roots.end(route);
     }
@@ -153,7 +153,7 @@ impl Edge {
         }
     }
 
-    /// Whether that context is a root that was configured and has not ended.
+    /// True if that context is a root that was configured and has not ended.
     #[must_use]
     pub fn is_root(&self, context: u32) -> bool {
         self.roots.find(context).is_some()
@@ -165,13 +165,13 @@ impl Edge {
         self.roots.home
     }
 
-    /// A stream has begun. One that was not announced before its request belongs to the first root. Whether its end has to be told
-    /// even if its request does not wait.
+    /// A stream has begun. A stream that was not announced before its request belongs to the first root. Returns `true` if its end
+    /// must be reported even if its request does not wait.
     pub fn on_stream(&mut self, stream: StreamId, root: RootId) -> bool {
         self.roots.begin(stream, root)
     }
 
-    /// Puts the settings for a stream into effect.
+    /// Applies the settings for a stream.
     #[inline(always)]
     pub(super) fn enter(&mut self, stream: StreamId) {
         let settings = self.roots.settings_of(stream).unwrap_or(&self.settings);
@@ -181,8 +181,8 @@ impl Edge {
         }
     }
 
-    /// Callouts and gRPC streams have ended, and the proxy says nothing of it. With the next tick they are made again
-    /// from the new home: the feed is read on from the same place, and waiters keep waiting.
+    /// Callouts and gRPC streams have ended without a report from the proxy. With the next tick they are repeated from the new
+    /// home: the feed continues from the same position, and waiters keep waiting.
     fn leave_home<H: SharedData + Streams + Log>(&mut self, host: &mut H) {
         if H::END_WITH_ROOT {
             self.lose_connection(host);

@@ -1,7 +1,7 @@
-//! The edge against a scripted proxy: what is known and looked up (`lookup`), what happens when that fails (`failure`),
-//! and everything at once (`chaos`, `chaos_redis`); Redis (`redis`) and the feed (`feed`); configurations that come and
-//! end (`roots`); conditional targets (`rules`); links that have a limit of visits (`visits`) or a password (`forms`), and other
-//! properties that few links have (`properties`); links among the paths of others, and other methods (`among_others`).
+//! The edge against a scripted proxy: caching and lookups (`lookup`), failures of lookups (`failure`), and everything at once
+//! (`chaos`, `chaos_redis`); Redis (`redis`) and the feed (`feed`); configurations that begin and end (`roots`); conditional
+//! targets (`rules`); links with a limit of visits (`visits`) or a password (`forms`), and other properties that few links
+//! have (`properties`); links among other paths, and other methods (`among_others`).
 
 mod admission;
 mod among_others;
@@ -30,10 +30,10 @@ use crate::fake::{Host, aged, entry, link, settings, settings_with};
 use edgelink_wire::feed::{Beat, FeedMessage};
 use edgelink_wire::{LinkAnswer, Record};
 
-/// By the monotonic clock.
+/// Start of the tests by the monotonic clock.
 const START: u64 = 1_000_000;
 
-/// The same by the wall clock.
+/// Start of the tests by the wall clock.
 const UNIX_START: u64 = 1_767_225_600_000;
 
 /// The generation of the feed.
@@ -57,11 +57,11 @@ struct World {
     last_entry: u64,
     /// Host and path of requests that may wait until the domains are known.
     requests: Vec<(StreamId, String, String)>,
-    /// What became of them then.
+    /// Outcomes of these requests.
     decided: Vec<Became>,
 }
 
-/// What a visitor saw.
+/// The answer that a visitor saw.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Seen {
     status: u16,
@@ -69,7 +69,7 @@ struct Seen {
     tier: String,
 }
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Became {
     Passed,
@@ -213,7 +213,7 @@ impl World {
             .collect()
     }
 
-    /// Answers those that are resumed, and sends the callouts.
+    /// Answers resumed waiters, and sends the callouts.
     fn act_on(&mut self, actions: Vec<Action>) -> Vec<Seen> {
         let mut answers = Vec::new();
         for action in actions {
@@ -249,7 +249,7 @@ impl World {
         self.end_with_age(token, key, record, 0)
     }
 
-    /// The control plane answers with what was right so many milliseconds ago.
+    /// The control plane answers with a record of the given age in milliseconds.
     fn end_with_age(
         &mut self,
         token: Token,
@@ -278,7 +278,7 @@ impl World {
         self.end(token, response)
     }
 
-    /// Makes a link known.
+    /// Fetches a link into the caches.
     fn know(&mut self, code: &str, record: Record<&str>) {
         let token = self.ask(&format!("/{code}"));
         assert_eq!(
@@ -301,7 +301,7 @@ impl World {
         self.edge.on_tick(&mut self.host, now, wall)
     }
 
-    /// Time passes without a tick, as when the process is stopped.
+    /// Time passes without a tick, as if the process is suspended.
     fn stand_still(&mut self, millis: u64) {
         self.now += millis;
         self.wall += millis;

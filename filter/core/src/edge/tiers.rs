@@ -1,4 +1,4 @@
-//! The order in which the tiers are asked.
+//! The order of the tiers.
 
 use super::{Content, Edge, Step};
 use crate::cache::{Found, Held, Lookup};
@@ -10,7 +10,7 @@ use crate::request::Head;
 use edgelink_wire::record::has_extension;
 
 impl Edge {
-    /// LRU, admission, shared data, Redis, control plane; [`crate::admission`] says why it comes before shared data.
+    /// LRU, admission, shared data, Redis, control plane; [`crate::admission`] explains why it comes before shared data.
     #[inline(always)]
     pub(super) fn decide(
         &mut self,
@@ -28,7 +28,7 @@ impl Edge {
         let known = self.caches.look_up_shared(host, &self.key, held, self.now);
         match known {
             Lookup::Fresh(found) => self.serve(host, found, None, visitor, head),
-            // The record is asked for again, but no visitor waits for a tier that has just failed to answer.
+            // The record is refreshed, but no visitor waits for a tier that has just failed to answer.
             Lookup::Stale(found) if !self.can_start() || self.has_just_failed(found) => {
                 let refresh = self.refresh(host, found);
                 self.serve(host, found, refresh, visitor, head)
@@ -44,7 +44,7 @@ impl Edge {
         }
     }
 
-    /// Serves what was found, if it has a limit of visits one of those.
+    /// Serves a record; a limited link uses up one of its visits.
     #[inline(always)]
     pub(super) fn serve(
         &mut self,
@@ -60,19 +60,18 @@ impl Edge {
         Step::Answer(Content::Found(found), refresh)
     }
 
-    /// Whether the code of the request at hand was never issued. What the LRU knows as a link is not refused, whatever the
-    /// numbers say.
+    /// True if the code of the current request was never issued. A link in the LRU is not refused, whatever its number.
     pub(super) fn refuses(&mut self, held: Option<Held>) -> bool {
         self.gate.refuses(self.code(), self.now)
             && !held.is_some_and(|held| self.caches.is_link(held))
     }
 
-    /// The code of the request at hand.
+    /// The code of the current request.
     fn code(&self) -> &[u8] {
         self.key.get(self.code_at..).unwrap_or_default()
     }
 
-    /// Whether a lookup is likely to be answered, or it is time to find out.
+    /// True if a lookup is likely to be answered, or a probe is due.
     fn can_start(&self) -> bool {
         self.redis.is_current(self.now)
             || !self.breaker.is_open()
@@ -81,14 +80,14 @@ impl Edge {
                 .is_rested(self.now.millis(), self.failure_memory_millis())
     }
 
-    /// Whether asking for what was found has failed a short while ago. Later, a visitor waits again: what was said by then
-    /// must not be served any longer than without the failure.
+    /// True if a refresh of the record has failed recently. Later, a visitor waits again: the failure must not make the record
+    /// be served any longer.
     fn has_just_failed(&self, found: Found) -> bool {
         let failed = self.caches.failed(found);
         failed.is_some_and(|failed| failed.age(self.now) < self.failure_memory_millis())
     }
 
-    /// How long a failure keeps visitors from waiting, in milliseconds.
+    /// Period for which a failure keeps visitors from waiting, in milliseconds.
     fn failure_memory_millis(&self) -> u64 {
         self.here
             .lifetimes
@@ -115,7 +114,7 @@ impl Edge {
         waits
     }
 
-    /// Asks Redis, or else says which callout to send. `None` if the circuit is open; the lookup is complete then.
+    /// Asks Redis, or else returns the callout to send. `None` if the circuit is open; the lookup is complete then.
     fn start(&mut self, host: &mut (impl Streams + Log), id: FlightId) -> Option<Option<Callout>> {
         if self.ask_redis(host, id) {
             return Some(None);
@@ -128,7 +127,7 @@ impl Edge {
         None
     }
 
-    /// A lookup that no request waits for, if it is time for one.
+    /// A lookup that no request waits for, if one is due.
     fn refresh(&mut self, host: &mut (impl Streams + Log), found: Found) -> Option<Callout> {
         let pause = self.here.retry_after_millis;
         let failed = self.caches.failed(found).map(|failed| failed.age(self.now));

@@ -1,5 +1,5 @@
-//! Visits of links that have a limit: a redirect takes one of the worker's block, or waits until the control plane has leased
-//! another.
+//! Visits of limited links: a redirect takes one from the worker's block, or waits until the control plane has leased
+//! another block.
 
 use super::action::{Action, Resumed, Visits};
 use super::{Content, Edge, Step};
@@ -17,7 +17,7 @@ use edgelink_wire::rules::is_bot;
 use edgelink_wire::{Outcome, Record};
 use std::sync::Arc;
 
-/// What becomes of a visit of a link that has a limit.
+/// Outcome of taking a visit of a limited link.
 enum Admitted {
     Taken,
     UsedUp,
@@ -26,8 +26,8 @@ enum Admitted {
 }
 
 impl Edge {
-    /// Takes a visit for the request at hand, if its link has a limit. Apart, so that links without an extension do not pay for
-    /// it.
+    /// Takes a visit for the current request, if its link is limited. Kept out of line so that links without an extension do not
+    /// pay for it.
     #[cold]
     #[inline(never)]
     pub(super) fn admit(
@@ -65,7 +65,7 @@ impl Edge {
             Admitted::UsedUp => Content::UsedUp(found),
             Admitted::Unavailable => Content::Unavailable,
             Admitted::Waits(callout) => {
-                // One callout goes out with a request; the other with the next tick, as no request waits for it.
+                // A request can send one callout; the refresh goes out with the next tick, as no request waits for it.
                 self.lost.extend(refresh.map(|refresh| refresh.flight));
                 return Step::Wait(callout);
             }
@@ -110,14 +110,14 @@ impl Edge {
         Admitted::Unavailable
     }
 
-    /// Takes visits for waiters whose lookup is complete, if their link has a limit.
+    /// Takes visits for waiters whose lookup is complete, if their link is limited.
     pub(super) fn admit_resumed(&mut self, resumed: Resumed) -> Vec<Action> {
         let record = resumed.record.as_deref();
         let Some(record) = record.filter(|record| has_extension(record)) else {
             return vec![Action::Resume(resumed)];
         };
         match Limited::of(record, self.wall.seconds(self.now)) {
-            // Each is looked at for itself, when the host has its headers at hand.
+            // Each waiter is decided separately, once the host has its headers.
             Some(limited) if limited.unlock_key.is_some() || limited.spares_bots => {
                 vec![Action::Resume(Resumed {
                     visits: Visits::Unknown,
@@ -138,8 +138,8 @@ impl Edge {
         }
     }
 
-    /// Takes a visit for a waiter of a link that has a limit, and a password too, or spares bots: if it has given the password, and is no
-    /// bot. Its request is at hand. `None` if it is to be answered as it is.
+    /// Takes a visit for a waiter of a limited link that also has a password or spares bots, if the waiter has given the password
+    /// and is no bot. The host has its request. `None` if it is to be answered without a visit.
     pub fn admit_unlocked(
         &mut self,
         client: &impl Clients,
@@ -207,8 +207,7 @@ impl Edge {
         actions
     }
 
-    /// A request for a block has ended: its waiters take visits of the block, and those for which there is none wait for the
-    /// next.
+    /// A request for a block has ended: its waiters take visits from the block, and the rest wait for the next.
     pub(super) fn on_visits_end(
         &mut self,
         completed: Completed,
@@ -253,7 +252,7 @@ impl Edge {
         })
     }
 
-    /// Takes visits for all waiters that are to be resumed.
+    /// Takes visits for all waiters to be resumed.
     pub(super) fn admit_actions(&mut self, actions: Vec<Action>) -> Vec<Action> {
         let admit = |action| match action {
             Action::Resume(resumed) => self.admit_resumed(resumed),
@@ -270,7 +269,7 @@ impl Edge {
         overdue.into_iter().map(fail).collect()
     }
 
-    /// The request for a block that was lost with the root context that had sent it.
+    /// Repeats a request for a block that was lost with its root context.
     pub(super) fn ask_visits_again(&mut self, id: FlightId) -> Option<Action> {
         let key = self.visits.get(id)?.key;
         let leases = &mut self.background.visits.leases;
@@ -279,7 +278,7 @@ impl Edge {
         Some(Action::Send(Callout::visits(id, &key, &request)))
     }
 
-    /// A waiter has gone before its answer: the visit that was taken for it is there for another one.
+    /// A waiter has gone before its answer: the visit taken for it is returned to the block.
     pub fn on_unanswered(&mut self, resumed: &Resumed) {
         if resumed.visits == Visits::Taken {
             self.background.visits.leases.give_back(&resumed.key);
@@ -291,7 +290,7 @@ impl Edge {
     }
 }
 
-/// A link that has a limit of visits and redirects.
+/// A limited link that redirects.
 struct Limited {
     rev: u64,
     spares_bots: bool,
@@ -301,7 +300,7 @@ struct Limited {
 }
 
 impl Limited {
-    /// That of an encoded record. `None` if it has no limit, or does not redirect at `now`.
+    /// Reads an encoded record. `None` if it has no limit, or does not redirect at `now`.
     fn of(record: &[u8], now: u64) -> Option<Self> {
         let record = Record::decode_again(record).ok()?;
         let Record::Link(link) = &record else {
@@ -318,19 +317,19 @@ impl Limited {
         })
     }
 
-    /// True for a request that uses no visit, and is not redirected: a prefetch, or that of a bot which the link spares.
+    /// True for a request that takes no visit and is not redirected: a prefetch, or a bot's request if the link spares bots.
     fn withholds(&self, client: &impl Clients, visitor: Waiter) -> bool {
         visitor.is_prefetch || self.spares_bots && is_bot(&client.user_agent())
     }
 
-    /// Whether it has a password that the request at hand does not give at `now`.
+    /// True if it has a password that the current request does not give at `now`.
     fn is_locked(&self, client: &impl Clients, key: &[u8], now: u64) -> bool {
         let unlock_key = self.unlock_key;
         unlock_key.is_some_and(|unlock_key| !unlock_key.is_opened_by(&client.cookies(), key, now))
     }
 }
 
-/// Which requests a link redirects, beside those of GET for its code.
+/// Requests that a link redirects besides GET for its code.
 #[derive(Clone, Copy, Default)]
 struct Redirects {
     below: bool,
@@ -338,7 +337,7 @@ struct Redirects {
 }
 
 impl Redirects {
-    /// Those of an encoded record.
+    /// Reads an encoded record.
     fn of(record: &[u8]) -> Self {
         let Ok(Record::Link(link)) = Record::decode_again(record) else {
             return Self::default();
@@ -349,7 +348,7 @@ impl Redirects {
         }
     }
 
-    /// Whether a visitor takes a visit. A form takes none before it is released.
+    /// True if the waiter takes a visit. A form takes none before it is released.
     fn take_visit_of(self, waiter: Waiter) -> bool {
         waiter.is_click
             && !waiter.is_prefetch

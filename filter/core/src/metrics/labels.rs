@@ -1,6 +1,6 @@
 //! The labels of statistics: in each enum the values of one label.
 
-/// Defines labels, and by which word each value is known at the proxy.
+/// Defines labels, with the proxy's word for each value.
 macro_rules! labels {
     ($($(#[$about:meta])* $label:ident { $($(#[$meaning:meta])* $value:ident = $word:literal,)+ })+) => {$(
         $(#[$about])*
@@ -34,7 +34,7 @@ labels! {
         Admission = "admission",
         /// No link was looked for: the host is none of the domains.
         UnknownHost = "unknown-host",
-        /// No link was looked for: the path is that of the domain itself.
+        /// No link was looked for: the path belongs to the domain itself.
         Domain = "domain",
         /// Redis.
         Redis = "redis",
@@ -44,19 +44,19 @@ labels! {
         Stale = "stale",
     }
 
-    /// What became of a request that is not answered.
+    /// Outcome of a request that is not answered.
     PassedOutcome {
-        /// Its code has no link: it goes on to the next filter.
+        /// Its code has no link: it continues to the next filter.
         Passed = "passed",
     }
 
-    /// How a callout ended.
+    /// Outcome of a callout.
     CalloutOutcome {
         /// A link.
         Ok = "ok",
         /// An absence.
         Absent = "absent",
-        /// An answer that is none, or none at all.
+        /// An invalid answer, or none at all.
         Failed = "failed",
         /// No answer in time.
         Timeout = "timeout",
@@ -64,17 +64,17 @@ labels! {
         Rejected = "rejected",
     }
 
-    /// How a lookup in Redis ended.
+    /// Outcome of a lookup in Redis.
     RedisOutcome {
         /// A link.
         Ok = "ok",
         /// An absence.
         Absent = "absent",
-        /// Redis has nothing on it.
+        /// Redis has no record.
         Miss = "miss",
-        /// A record that is older than what the caches hold.
+        /// A record older than the cached one.
         Older = "older",
-        /// Not asked, or its answer not used: it is not known that the publisher has written everything to that Redis.
+        /// Not asked, or its answer not used: the publisher may not have written everything to that Redis.
         NotCurrent = "not_current",
         /// An error, a record that cannot be read, or the connection was lost.
         Failed = "failed",
@@ -84,13 +84,13 @@ labels! {
         Rejected = "rejected",
     }
 
-    /// What a message of the feed says.
+    /// Kind of a feed message.
     FeedOutcome {
-        /// A link is this now.
+        /// A link was created or has changed.
         Put = "put",
-        /// A link is gone.
+        /// A link was deleted.
         Del = "del",
-        /// A link has changed, and is to be asked for.
+        /// A link has changed, and must be looked up.
         Changed = "changed",
         /// Every record is invalid.
         Flush = "flush",
@@ -102,7 +102,7 @@ labels! {
         Gap = "gap",
     }
 
-    /// What a background callout is for.
+    /// Purpose of a background callout.
     BackgroundKind {
         /// A snapshot.
         Snapshot = "snapshot",
@@ -110,55 +110,55 @@ labels! {
         Poll = "poll",
         /// A report of clicks.
         Clicks = "click_report",
-        /// The return of visits of a link that has a limit.
+        /// The return of visits of limited links.
         Visits = "visit_return",
     }
 
-    /// How a background callout ended.
+    /// Outcome of a background callout.
     BackgroundOutcome {
-        /// As it should.
+        /// It succeeded.
         Ok = "ok",
-        /// In any other way, or not at all.
+        /// It failed, or did not end.
         Failed = "failed",
     }
 
-    /// How a request for visits of a link that has a limit ended.
+    /// Outcome of a request for visits of a limited link.
     VisitsOutcome {
-        /// There are some to spend.
+        /// A block was leased.
         Leased = "leased",
         /// None are left.
         UsedUp = "used_up",
-        /// An answer that is none, or none at all.
+        /// An invalid answer, or none at all.
         Failed = "failed",
         /// Not sent: a bound was reached, or the control plane has been silent.
         Rejected = "rejected",
     }
 
-    /// What became of a form with the password of a link.
+    /// Outcome of a form with the password of a link.
     UnlockOutcome {
         /// The password was right.
         Opened = "opened",
         /// It was wrong.
         Wrong = "wrong",
-        /// There were too many tries.
+        /// There were too many attempts.
         Limited = "limited",
         /// The link has no password any more.
         NotLocked = "not_locked",
-        /// The control plane could not say, or the form did not come.
+        /// The control plane did not answer, or the form did not arrive.
         Failed = "failed",
     }
 
-    /// What became of clicks.
+    /// Progress and losses of clicks.
     ClickOutcome {
         /// Counted by a worker. Some of them may still wait to be reported.
         Sent = "sent",
         /// Counted by the control plane.
         Acknowledged = "acknowledged",
-        /// Given up.
+        /// Dropped.
         Dropped = "dropped",
-        /// Counted without their attributes, which were given up.
+        /// Counted without their attributes, which were dropped.
         Undescribed = "undescribed",
-        /// No clicks, but requests that lead to no link, and that were given up.
+        /// Not clicks, but requests without a link that were dropped.
         OrphansDropped = "orphans_dropped",
     }
 }

@@ -1,17 +1,17 @@
-//! The requests of the last minute by tier, of which a worker tells the control plane.
+//! Requests of the last minute by tier, which a worker reports to the control plane.
 
 use super::Counts;
 use crate::metrics::Tier;
 use crate::time::Moment;
 use edgelink_wire::health::{RequestsByTier, WINDOW_MILLIS};
 
-/// So many parts the minute has. The oldest is forgotten as a whole.
+/// Number of parts of the minute. The oldest is dropped as a whole.
 const PARTS: usize = 6;
 
 const PART_MILLIS: u64 = WINDOW_MILLIS / PARTS as u64;
 
-/// Requests by tier in parts of the last minute. Counts come from [`Counts`] as they are flushed, so that a request costs nothing for
-/// it.
+/// Requests by tier in parts of the last minute. Counts are taken from [`Counts`] at each flush, so that a request pays nothing
+/// for it.
 #[derive(Debug, Default)]
 pub(crate) struct RecentRequests {
     parts: [Part; PARTS],
@@ -19,13 +19,13 @@ pub(crate) struct RecentRequests {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Part {
-    /// How many parts of a minute came before it.
+    /// Number of parts before it.
     number: u64,
     requests: RequestsByTier,
 }
 
 impl RecentRequests {
-    /// Adds those that are about to be flushed.
+    /// Adds the requests that are about to be flushed.
     pub(crate) fn add(&mut self, counts: &Counts, now: Moment) {
         let number = number(now);
         let place = number as usize % PARTS;
@@ -40,7 +40,7 @@ impl RecentRequests {
         }
     }
 
-    /// Those of the last minute, and those that wait for the next flush.
+    /// Requests of the last minute, and those waiting for the next flush.
     pub(crate) fn sum(&self, counts: &Counts, now: Moment) -> RequestsByTier {
         let mut sum = by_tier(counts);
         let (now, parts) = (number(now), self.parts.iter());

@@ -1,8 +1,8 @@
-//! The share of each worker in the gauges, in shared data, so that others can take out what a lost worker added.
+//! The share of each worker in the gauges, in shared data, so that others can remove the share of a lost worker.
 //!
-//! A gauge is the sum over all workers, and a worker that ends takes its share out of it. One whose VM was trapped cannot.
-//! So shared data has a ledger with a place for each worker, which is written when the share changes and once a second;
-//! a worker that finds a place that was not written for a while takes that share out, and may have the place.
+//! A gauge is the sum over all workers, and a worker that ends removes its share. One whose VM has trapped cannot. So shared
+//! data has a ledger with a place for each worker, written when the share changes and once a second; a worker that finds a
+//! place not written for a while removes that share, and may take the place.
 
 use super::{GAUGES, Levels, Metrics};
 use crate::host::{NEVER_WRITTEN, SharedData};
@@ -14,16 +14,16 @@ const GONE_AFTER_MILLIS: u64 = 10_000;
 /// Milliseconds between two writes of an unchanged share.
 const WRITE_INTERVAL_MILLIS: u64 = 1_000;
 
-/// Milliseconds between two looks at the others.
+/// Milliseconds between two checks of the other workers.
 const LOOK_INTERVAL_MILLIS: u64 = 2_500;
 
-/// The most workers that have a place. What further ones leave behind when they are trapped stays.
+/// Maximum number of workers with a place. Shares of further ones stay in the gauges when they trap.
 const PLACES: u32 = 1_024;
 
 /// A worker's part of the ledger.
 #[derive(Debug)]
 pub(crate) struct Shares {
-    /// Random: a place with another number was taken over.
+    /// Random number: a place with another one was taken over.
     worker: u64,
     place: Option<u32>,
     written: Option<(Moment, Levels)>,
@@ -33,7 +33,7 @@ pub(crate) struct Shares {
 /// The value of a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Share {
-    /// 0 where the share was taken out.
+    /// 0 if the share was removed.
     worker: u64,
     written: Moment,
     levels: Levels,
@@ -52,7 +52,7 @@ impl Shares {
         }
     }
 
-    /// Writes what the worker is about to add up to. `flushed` is what the gauges have of it, which is nothing once another
+    /// Writes the levels that the worker is about to flush. `flushed` are its levels in the gauges, which are reset once another
     /// worker took it for gone.
     pub(crate) fn write(
         &mut self,
@@ -80,14 +80,14 @@ impl Shares {
         self.written = Some((now, levels));
     }
 
-    /// The worker ends in order: its place is free.
+    /// The worker ends in order and frees its place.
     pub(crate) fn end(&mut self, data: &mut impl SharedData) {
         self.renew(data, Levels::default(), Moment::default());
         self.place = None;
         self.written = None;
     }
 
-    /// Whether the place is still the worker's.
+    /// Writes the share in the worker's place. Returns `false` if the place is no longer the worker's.
     fn renew(&mut self, data: &mut impl SharedData, levels: Levels, now: Moment) -> bool {
         let Some(place) = self.place else {
             return false;
@@ -98,7 +98,7 @@ impl Shares {
         share.worker == self.worker && self.put(data, place, levels, now, cas)
     }
 
-    /// Takes the first place that no worker has.
+    /// Takes the first free place.
     fn settle(&mut self, host: &mut (impl SharedData + Metrics), levels: Levels, now: Moment) {
         for place in 0..PLACES {
             let (left, cas) = match read(host, place) {
@@ -114,7 +114,7 @@ impl Shares {
         }
     }
 
-    /// Takes the shares of those that are gone out of the gauges.
+    /// Removes the shares of lost workers from the gauges.
     fn look(&mut self, host: &mut (impl SharedData + Metrics), now: Moment) {
         for place in 0..PLACES {
             let Some((share, cas)) = read(host, place) else {
@@ -185,7 +185,7 @@ fn key(place: u32) -> String {
     format!("levels/{place}")
 }
 
-/// The share in a place, and the version of it. `None` if no worker has ever been there, or what is there is no share.
+/// The share in a place and its version. `None` if no worker has ever had the place, or its value is no share.
 fn read(data: &mut impl SharedData, place: u32) -> Option<(Share, u32)> {
     let found = data.get(&key(place))?;
     Some((Share::from_bytes(&found.value)?, found.cas))

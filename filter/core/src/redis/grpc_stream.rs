@@ -1,13 +1,13 @@
-//! A connection to Redis as the proxy carries it: a gRPC stream to the bridge.
+//! A connection to Redis over the proxy: a gRPC stream to the bridge.
 //!
-//! What the client of [`crate::resp`] wants done is done here, in the order and at the time that the proxy can bear.
+//! Carries out the output of the client of [`crate::resp`], in the order and at the times that the proxy permits.
 
 use crate::host::{StreamToken, Streams};
 
 /// The service in the path of a stream, `/redis/{method}`; the routes of the bridge's listener go by it.
 const SERVICE: &str = "redis";
 
-/// Where the bridge's route leads.
+/// Destination of the bridge's route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Method {
     /// Straight to a Redis server.
@@ -17,7 +17,7 @@ pub(super) enum Method {
 }
 
 impl Method {
-    /// As it stands in the path.
+    /// Its name in the path.
     fn name(self) -> &'static str {
         match self {
             Self::Direct => "direct",
@@ -26,15 +26,15 @@ impl Method {
     }
 }
 
-/// The stream of one connection, and those it had before that are still to be cancelled.
+/// The stream of one connection, and earlier ones that are still to be cancelled.
 #[derive(Debug)]
 pub(super) struct GrpcStream {
     cluster: String,
     method: Method,
     stream: Option<StreamToken>,
-    /// Streams that are closed and that the next tick cancels: the proxy permits it in a tick only.
+    /// Closed streams that the next tick cancels: the proxy permits it only in a tick.
     to_cancel: Vec<StreamToken>,
-    /// Whether the proxy refused to open the stream, or to send.
+    /// Set if the proxy refused to open the stream, or to send.
     is_refused: bool,
 }
 
@@ -61,13 +61,13 @@ impl GrpcStream {
         }
     }
 
-    /// Passes on nothing more of the stream, and cancels it with the next tick.
+    /// Ignores the stream from now on, and cancels it with the next tick.
     pub(super) fn close(&mut self) {
         self.to_cancel.extend(self.stream.take());
         self.is_refused = false;
     }
 
-    /// Whether the proxy refused the stream since this was last called; if so, the stream is closed.
+    /// True if the proxy refused the stream since the last call; if so, closes the stream.
     pub(super) fn take_refused(&mut self) -> bool {
         let is_refused = std::mem::take(&mut self.is_refused);
         if is_refused {
@@ -76,12 +76,12 @@ impl GrpcStream {
         is_refused
     }
 
-    /// Whether bytes of that stream are for the client.
+    /// True if bytes of that stream are for the client.
     pub(super) fn carries(&self, stream: StreamToken) -> bool {
         self.stream == Some(stream)
     }
 
-    /// A stream has ended. Whether it was the client's.
+    /// A stream has ended. Returns `true` if it was the client's.
     pub(super) fn on_end(&mut self, streams: &mut impl Streams, stream: StreamToken) -> bool {
         let was_closed = self.to_cancel.contains(&stream);
         self.to_cancel.retain(|closed| *closed != stream);
@@ -95,7 +95,7 @@ impl GrpcStream {
         was_ours
     }
 
-    /// Cancels what was closed.
+    /// Cancels closed streams.
     pub(super) fn on_tick(&mut self, streams: &mut impl Streams) {
         for stream in self.to_cancel.drain(..) {
             streams.cancel(stream);

@@ -16,9 +16,9 @@ use edgelink_wire::redis::CLUSTER_LASTS_MILLIS;
 /// A request to Redis.
 #[derive(Clone, Copy, Debug)]
 enum Request {
-    /// For a link, while Redis was current.
+    /// Lookup of a link, while Redis was current.
     Link(FlightId, Current),
-    /// How far the publisher has written.
+    /// Probe for the publisher's progress.
     Probe,
 }
 
@@ -31,29 +31,29 @@ pub(crate) struct Lookups {
     handler: OutputHandler,
 }
 
-/// Handles what the client puts out: everything of a connection but the client.
+/// Handles the client's output: everything of a connection except the client.
 #[derive(Debug)]
 struct OutputHandler {
     stream: GrpcStream,
     probes: Probes,
     answers: Vec<LookupAnswer>,
     garbled: LogThrottle,
-    /// Attempts to connect since they were last asked for.
+    /// Attempts to connect since [`Lookups::take_attempts`].
     attempts: u32,
 }
 
-/// What became of a lookup.
+/// The answer to a lookup.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct LookupAnswer {
     pub(crate) flight: FlightId,
-    /// The record in Redis, or why there is none to use.
+    /// The record in Redis, or the reason why there is no usable one.
     pub(crate) record: Result<FetchedRecord<Vec<u8>>, RedisOutcome>,
-    /// It was right then or later.
+    /// The record was current then or later.
     pub(crate) at: Moment,
 }
 
 impl Lookups {
-    /// A connection that the first tick makes.
+    /// A connection that the first tick opens.
     pub(crate) fn new(cluster: &str, settings: ClientSettings, seed: u64) -> Self {
         // Behind a pool there may be a cluster.
         let (method, most) = match settings.mode {
@@ -74,35 +74,35 @@ impl Lookups {
         }
     }
 
-    /// Whether the connection stands.
+    /// True if the connection is established.
     pub(crate) fn is_ready(&self) -> bool {
         self.client.is_ready()
     }
 
-    /// Whether lookups are taken, and Redis is current.
+    /// True if lookups are accepted, and Redis is current.
     pub(crate) fn is_current(&self, now: Moment) -> bool {
         self.is_ready() && self.handler.probes.current(now).is_some()
     }
 
-    /// Sets the last beat of the feed, `None` without one, and for how many milliseconds the feed may be silent.
+    /// Sets the last beat of the feed, `None` without one, and the milliseconds for which the feed may be silent.
     pub(crate) fn set_feed(&mut self, feed: Option<FeedView>, fresh: u64) {
         self.handler.probes.set_feed(feed, fresh);
     }
 
-    /// How long a lookup may take at most, in milliseconds.
+    /// Maximum duration of a lookup, in milliseconds.
     pub(crate) fn timeout_millis(&self) -> u64 {
         self.timeout_millis
     }
 
-    /// Attempts to connect since this was last called.
+    /// Attempts to connect since the last call.
     pub(crate) fn take_attempts(&mut self) -> u32 {
         std::mem::take(&mut self.handler.attempts)
     }
 
-    /// Looks a key up. Then the answer comes later, whatever happens.
+    /// Looks a key up. The answer comes later in every case.
     ///
     /// # Errors
-    /// Why it was not sent.
+    /// The reason why it was not sent.
     pub(crate) fn ask(
         &mut self,
         host: &mut (impl Streams + Log),
@@ -124,19 +124,19 @@ impl Lookups {
         asked.map_err(|_| RedisOutcome::Rejected)
     }
 
-    /// Whether lookups wait for [`Self::flush`] alone.
+    /// True if lookups wait only for [`Self::flush`].
     pub(crate) fn is_flush_due(&self) -> bool {
         self.client.is_flush_due()
     }
 
-    /// The host has no more requests at hand: sends the lookups that were gathered.
+    /// Sends the gathered lookups, once the host has no more requests to pass on.
     pub(crate) fn flush(&mut self, host: &mut (impl Streams + Log), now: Moment) {
         let handler = &mut self.handler;
         self.client
             .flush(&mut |output| handler.on_output(host, now, output));
     }
 
-    /// Asks how far the publisher has written, if it is time to.
+    /// Probes the publisher's progress, if that is due.
     fn probe(&mut self, host: &mut (impl Streams + Log), now: Moment) {
         if !self.is_ready() || !self.handler.probes.is_probe_due(now) {
             return;
@@ -154,7 +154,7 @@ impl Lookups {
         }
     }
 
-    /// Bytes came on a stream, which are for the client if it is its own.
+    /// Bytes came on a stream; they are ignored unless the stream is the client's.
     pub(crate) fn on_data(
         &mut self,
         host: &mut (impl Streams + Log),
@@ -207,7 +207,7 @@ impl Lookups {
         std::mem::take(&mut self.handler.answers)
     }
 
-    /// Cancels the stream at once; another one is opened in its time. Not from within a callback that brings a message.
+    /// Cancels the stream at once; another one is opened later. Must not be called from a callback that brings a message.
     pub(crate) fn drop_stream(
         &mut self,
         host: &mut (impl Streams + Log),
@@ -287,7 +287,7 @@ impl OutputHandler {
     fn note_garbled(&mut self, log: &mut impl Log, now: Moment, error: LookupError) {
         if self.garbled.is_due(now.millis()) {
             log.warn(&format!(
-                "a record in redis cannot be read: {error}; the control plane is asked"
+                "failed to read a record in redis: {error}; asking the control plane"
             ));
         }
     }
@@ -299,11 +299,11 @@ fn log_line(event: Event<'_>) -> String {
             "redis cannot be asked: {reason}; lookups go to the control plane until it reconnects"
         ),
         Event::Recovered { failures } => {
-            format!("redis can be asked again, after {failures} failures")
+            format!("redis is available again, after {failures} failures")
         }
         Event::ErrorReply { message, count } => {
             let message = message.escape_ascii();
-            format!("redis answers with errors, {count} since the last such line: {message}")
+            format!("redis returned {count} errors since the last such line; the latest: {message}")
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Whether Redis is current, by probes.
+//! Probes that determine if Redis is current.
 //!
-//! A Redis that answers may be behind: it refuses writes, was demoted, or came back with less than it had. So each
-//! connection is probed for how far the publisher has written to the Redis at its other end, and what that one says counts
-//! only while this is as far as the feed was read. It is right as of when the feed was last read before the probe.
+//! A Redis that answers may be behind: it refuses writes, was demoted, or was restored from older data. So each connection is
+//! probed for the publisher's progress in the Redis at its other end, whose answers count only while the publisher has written
+//! up to the position where the feed was read. They are current as of the last read of the feed before the probe.
 
 use crate::time::Moment;
 use edgelink_wire::redis::FeedState;
@@ -10,28 +10,28 @@ use edgelink_wire::redis::FeedState;
 /// Milliseconds from one probe to the next.
 const PROBE_INTERVAL_MILLIS: u64 = 500;
 
-/// Milliseconds after which a probe says nothing any more.
+/// Milliseconds after which a probe has expired.
 const PROBE_LASTS_MILLIS: u64 = 1_500;
 
-/// How far the feed was read, as far as Redis is judged by it.
+/// Progress of the feed, by which Redis is judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FeedView {
     /// The last beat.
     pub(crate) beat: FeedState,
-    /// Up to when every change is known.
+    /// Moment up to which every change is known.
     pub(crate) read_until: Moment,
 }
 
-/// The probes of a connection, and what they say of the Redis at its other end.
+/// The probes of a connection, and the resulting state of the Redis at its other end.
 #[derive(Debug)]
 pub(crate) struct Probes {
-    /// How long the feed may be silent, in milliseconds, and at most for this connection.
+    /// Period for which the feed may be silent, in milliseconds, and its maximum for this connection.
     fresh_millis: u64,
     most_millis: u64,
     feed: Option<FeedView>,
-    /// The probe that is under way.
+    /// The probe in flight.
     asked: Option<Probe>,
-    /// The last one that was answered, if Redis was found to be current.
+    /// The last answered probe, if it found Redis to be current.
     shown: Option<Probe>,
     next: Moment,
 }
@@ -39,7 +39,7 @@ pub(crate) struct Probes {
 #[derive(Clone, Copy, Debug)]
 struct Probe {
     sent: Moment,
-    /// How far the feed was read by then.
+    /// Progress of the feed by then.
     feed: FeedView,
 }
 
@@ -48,12 +48,12 @@ struct Probe {
 pub(crate) struct Current {
     /// The generation in which links are looked up.
     pub(crate) generation: u64,
-    /// As of then or later.
+    /// Moment as of which, or later, it is current.
     pub(crate) at: Moment,
 }
 
 impl Probes {
-    /// A connection that was not probed yet, where the feed may be silent for `most_millis` milliseconds at most.
+    /// A connection that was not probed yet, with at most `most_millis` milliseconds of silence of the feed.
     pub(crate) fn new(most_millis: u64) -> Self {
         Self {
             fresh_millis: most_millis,
@@ -65,13 +65,13 @@ impl Probes {
         }
     }
 
-    /// Sets the last beat of the feed, `None` without one, and for how many milliseconds the feed may be silent.
+    /// Sets the last beat of the feed, `None` without one, and the milliseconds for which the feed may be silent.
     pub(crate) fn set_feed(&mut self, feed: Option<FeedView>, fresh_millis: u64) {
         self.feed = feed;
         self.fresh_millis = fresh_millis.min(self.most_millis);
     }
 
-    /// Whether it is time for a probe.
+    /// True if a probe is due.
     pub(crate) fn is_probe_due(&self, now: Moment) -> bool {
         self.feed.is_some() && self.asked.is_none() && now >= self.next
     }
@@ -82,7 +82,7 @@ impl Probes {
         self.next = now.after(PROBE_INTERVAL_MILLIS);
     }
 
-    /// The probe is answered: the publisher has written that far; `None` if it has written nothing.
+    /// The probe is answered with the publisher's progress; `None` if it has written nothing.
     pub(crate) fn on_answer(&mut self, state: Option<FeedState>) {
         let probe = self.asked.take();
         self.shown = probe.filter(|Probe { feed, .. }| {
@@ -95,7 +95,7 @@ impl Probes {
         self.asked = None;
     }
 
-    /// There is no connection any more, or it is another one.
+    /// The connection was lost or replaced.
     pub(crate) fn on_lost(&mut self) {
         self.asked = None;
         self.shown = None;
@@ -135,7 +135,7 @@ mod tests {
         }
     }
 
-    /// Probed at 100, and found to be current as of 0.
+    /// A connection that was probed at 100, and found to be current as of 0.
     fn probed() -> Probes {
         let mut probes = Probes::new(5_000);
         probes.set_feed(Some(view(7, 3, 0)), 5_000);

@@ -6,18 +6,18 @@
 //!                    +---- failed -> Backoff <- lost -+     (Backoff --tick--> Connecting)
 //! ```
 //!
-//! The client never waits and owns no clock: it takes bytes, the stream's end and the time, and gives what is
-//! to be done through [`Output`]. Requests are taken only while it is ready, so that a caller whose request cannot be
-//! sent knows at once and asks elsewhere.
+//! The client never waits and owns no clock: it takes bytes, the stream's end and the time, and emits actions as [`Output`].
+//! Requests are accepted only while it is ready, so that a caller whose request cannot be sent knows at once and asks
+//! elsewhere.
 //!
-//! While requests are unanswered, further ones are gathered, and sent together once all answers are there or the batch is
-//! full: what Nagle's algorithm (RFC 896) does for small segments. A request that comes alone is sent at once, or once a host
-//! that knows has no further ones at hand ([`ClientSettings::is_flushed`]); under load, what the host does for each message it
-//! then does for many requests.
+//! While requests are unanswered, further ones are gathered, and sent together once all answers have arrived or the batch is
+//! full, like small segments by Nagle's algorithm (RFC 896). A request that comes alone is sent at once, or once a host that
+//! flushes has no further ones to pass on ([`ClientSettings::is_flushed`]); under load, the host's cost per message is then
+//! shared by many requests.
 //!
-//! What is bounded: requests whose replies are outstanding, in number and in bytes (what the host still has to write is
-//! among them); bytes of a reply that is not complete; time for the handshake, for a request, and for the connection
-//! as a whole to answer its oldest request; time between attempts.
+//! Bounded are: requests whose replies are outstanding, in number and in bytes (including what the host still has to write);
+//! bytes of an incomplete reply; time for the handshake, for a request, and for the connection as a whole to answer its
+//! oldest request; time between attempts.
 
 mod events;
 #[cfg(test)]
@@ -35,49 +35,49 @@ use super::reply::Reply;
 use edgelink_wire::backoff::Backoff;
 use events::{Emit, Episode};
 
-/// A request that was not taken, and so has no answer to wait for.
+/// A request that was not accepted, so that no answer will come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rejected<T> {
-    /// The token, back.
+    /// The token, returned.
     pub token: T,
-    /// Why.
+    /// The reason.
     pub why: Rejection,
 }
 
-/// Why a request was not taken.
+/// Reason why a request was not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rejection {
-    /// There is no connection, or its handshake is not through.
+    /// There is no connection, or its handshake is not complete.
     NotReady,
     /// [`ClientSettings::max_waiting`] or [`ClientSettings::max_unanswered_bytes`] is reached.
     Full,
 }
 
-/// Where a connection stands.
+/// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// Not started; the first tick starts it.
     Idle,
-    /// The stream is open or opening, and the handshake is not through.
+    /// The stream is open or opening, and the handshake is not complete.
     Connecting {
-        /// When it has to be through.
+        /// Time by which it has to be complete.
         deadline_millis: u64,
-        /// How many of its steps are.
+        /// Number of completed steps.
         steps: usize,
     },
-    /// Requests are taken.
+    /// Requests are accepted.
     Ready {
-        /// Since when.
+        /// Time at which the handshake was completed.
         since_millis: u64,
     },
     /// Waiting for the next attempt.
     Backoff {
-        /// When that is.
+        /// Time of that attempt.
         until_millis: u64,
     },
 }
 
-/// The connection. `T` is what the caller knows its requests by.
+/// The connection. `T` is the caller's token of a request.
 #[derive(Debug)]
 pub struct Client<T> {
     settings: ClientSettings,
@@ -87,7 +87,7 @@ pub struct Client<T> {
     decoder: Decoder,
     backoff: Backoff,
     episode: Episode,
-    /// What is to be sent: so many requests.
+    /// Bytes to be sent, and the number of requests in them.
     unsent: Vec<u8>,
     gathered: usize,
 }
@@ -109,28 +109,28 @@ impl<T> Client<T> {
         }
     }
 
-    /// Where the connection stands.
+    /// State of the connection.
     #[must_use]
     pub fn state(&self) -> State {
         self.state
     }
 
-    /// Whether requests are taken.
+    /// True if requests are accepted.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         matches!(self.state, State::Ready { .. })
     }
 
-    /// How many replies are outstanding.
+    /// Number of outstanding replies.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.queue.len()
     }
 
-    /// Takes the command that `write` appends to the buffer it is given, and sends it, at once or with the next batch.
+    /// Accepts the command that `write` appends to the buffer, and sends it at once or with the next batch.
     ///
     /// # Errors
-    /// [`Rejected`] gives the token back if the request is not taken: there is no connection, or no room.
+    /// [`Rejected`] returns the token if the request is not accepted: there is no connection, or no room.
     pub fn request(
         &mut self,
         now_millis: u64,
@@ -162,13 +162,13 @@ impl<T> Client<T> {
         Ok(())
     }
 
-    /// Whether gathered requests wait for [`Self::flush`] alone.
+    /// True if gathered requests wait only for [`Self::flush`].
     #[must_use]
     pub fn is_flush_due(&self) -> bool {
         self.gathered > 0 && self.is_all_answered()
     }
 
-    /// The host has no more requests at hand: sends what was gathered, unless others are unanswered.
+    /// Sends the gathered requests once the host has no more to pass on, unless others are unanswered.
     pub fn flush(&mut self, emit: Emit<'_, T>) {
         if self.is_flush_due() {
             self.send(emit);
@@ -178,7 +178,7 @@ impl<T> Client<T> {
     /// Bytes came from the stream.
     pub fn on_data(&mut self, now_millis: u64, chunk: &[u8], emit: Emit<'_, T>) {
         self.clock(now_millis);
-        // The decoder is taken out for as long as replies are borrowed from it; after a failure the new one stays.
+        // The decoder is moved out while replies borrow from it; after a failure the new one stays.
         let mut decoder = std::mem::replace(&mut self.decoder, Decoder::new(self.settings.limits));
         let mut rest = chunk;
         while self.is_connected() {
@@ -201,7 +201,7 @@ impl<T> Client<T> {
         }
     }
 
-    /// Time has passed. All deadlines are as fine as the ticks are.
+    /// Time has passed. The ticks are the resolution of all deadlines.
     pub fn on_tick(&mut self, now_millis: u64, emit: Emit<'_, T>) {
         self.clock(now_millis);
         match self.state {
@@ -248,12 +248,12 @@ impl<T> Client<T> {
         emit(Output::OpenStream);
         self.settings.write_handshake(&mut self.unsent);
         emit(Output::Send(&self.unsent));
-        // The password is in it, and the buffer is used again.
+        // The buffer has the password in it, and is reused.
         self.unsent.fill(0);
         self.unsent.clear();
     }
 
-    /// Whether no reply is outstanding to what was sent.
+    /// True if everything that was sent has been answered.
     fn is_all_answered(&self) -> bool {
         self.queue.len() == self.gathered
     }
@@ -349,7 +349,7 @@ impl<T> Client<T> {
         matches!(self.state, State::Connecting { .. } | State::Ready { .. })
     }
 
-    /// A clock that went back is taken to stand still.
+    /// Treats a clock that went back as standing still.
     fn clock(&mut self, now_millis: u64) {
         self.now_millis = self.now_millis.max(now_millis);
     }

@@ -3,14 +3,14 @@
 use super::reply::Reply;
 use super::scan::{Limits, ProtocolError, Scanner};
 
-/// Turns chunks into replies. A reply that lies whole in one chunk is read where it lies; only one that was cut is
-/// gathered, so that at most [`Limits::reply_bytes`] are held.
+/// Turns chunks into replies. A reply that is complete in one chunk is read in place; only a cut one is buffered, so that
+/// at most [`Limits::reply_bytes`] are held.
 #[derive(Clone, Debug)]
 pub struct Decoder {
     scanner: Scanner,
-    /// The beginning of the reply that is not complete.
+    /// The beginning of an incomplete reply.
     partial: Vec<u8>,
-    /// Whether `partial` is a complete reply that was handed out.
+    /// Set if `partial` is a complete reply that was handed out.
     is_handed_out: bool,
 }
 
@@ -28,7 +28,7 @@ impl Decoder {
     /// Takes the next reply off the front of `chunk`. `None` once the chunk is used up.
     ///
     /// # Errors
-    /// What [`Scanner::scan`] says. The stream has lost its place then: drop the decoder with the connection.
+    /// The errors of [`Scanner::scan`]. The stream is out of sync then: drop the decoder with the connection.
     pub fn next<'a, 'c: 'a>(
         &'a mut self,
         chunk: &mut &'c [u8],
@@ -52,7 +52,7 @@ impl Decoder {
         Ok(end.and_then(|_| Reply::parse(&self.partial)))
     }
 
-    /// Bytes held of a reply that is not complete.
+    /// Bytes held of an incomplete reply.
     #[cfg(test)]
     fn held_bytes(&self) -> usize {
         if self.is_handed_out {
@@ -75,7 +75,7 @@ mod tests {
         reply_bytes: 2 << 20,
     };
 
-    /// All replies in `bytes` cut as `cuts` say, in a form of their own; then the error, if there is one.
+    /// All replies in `bytes`, cut at `cuts`, in owned form; then the error, if there is one.
     fn replies(bytes: &[u8], cuts: &[usize]) -> (Vec<String>, Option<ProtocolError>) {
         let (mut decoder, mut rest, mut found) = (Decoder::new(LIMITS), bytes, Vec::new());
         for cut in cuts.iter().copied().chain([usize::MAX]) {
@@ -201,7 +201,7 @@ mod tests {
             complete += usize::from(decoder.next(&mut &*byte).unwrap().is_some());
         }
         assert_eq!(complete, 1);
-        // One that starts again with each byte would take half of 13,000 x 13,000.
+        // A scanner that starts over with each byte would take half of 13,000 x 13,000.
         let (steps, length) = (decoder.scanner.steps, bytes.len());
         assert!(steps <= length, "{steps} steps for {length} bytes");
     }

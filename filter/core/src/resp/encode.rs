@@ -1,6 +1,6 @@
 //! Writes commands: arrays of bulk strings.
 
-/// Starts a command of `arguments` arguments, its name counted in.
+/// Starts a command of `arguments` arguments, including its name.
 pub fn command(arguments: usize, out: &mut Vec<u8>) {
     head(b'*', arguments, out);
 }
@@ -10,7 +10,7 @@ pub fn argument(bytes: &[u8], out: &mut Vec<u8>) {
     argument_of_parts([bytes, b""], out);
 }
 
-/// Appends one argument that consists of two parts, which need not be put together before.
+/// Appends one argument from two parts, without joining them first.
 pub fn argument_of_parts(parts: [&[u8]; 2], out: &mut Vec<u8>) {
     head(b'$', parts.iter().map(|part| part.len()).sum(), out);
     for part in parts {

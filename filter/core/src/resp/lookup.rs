@@ -1,5 +1,5 @@
 //! The two commands of a connection for lookups: `HMGET link:{generation}:{domain}/{code}` of all fields of a link, and
-//! `HMGET {feed}:state`, which says how far the publisher has written to that Redis.
+//! `HMGET {feed}:state`, which returns the publisher's progress in that Redis.
 
 use super::encode;
 use super::reply::Reply;
@@ -8,23 +8,23 @@ use edgelink_wire::redis::{
 };
 use edgelink_wire::{Record, RecordError};
 
-/// Writes lookups; what is the same in all of them is encoded once.
+/// Writes lookups; their common parts are encoded once.
 #[derive(Clone, Debug)]
 pub struct LookupCommand {
     /// In front of the key.
     start: Vec<u8>,
     generation: u64,
-    /// What keys of that generation begin with.
+    /// Prefix of keys of that generation.
     prefix: String,
     /// Behind the key.
     fields: Vec<u8>,
 }
 
-/// Why the answer to a lookup says nothing.
+/// Reason why the answer to a lookup is unusable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LookupError {
-    /// It is not an array of as many strings as fields were asked for.
-    #[error("the answer to HMGET is no array of {} strings", LINK_FIELDS.len())]
+    /// It is not an array with one string for each requested field.
+    #[error("the answer to HMGET is not an array of {} strings", LINK_FIELDS.len())]
     Shape,
     /// The hash was not written by a version of ours.
     #[error(transparent)]
@@ -65,22 +65,22 @@ impl LookupCommand {
     }
 }
 
-/// Appends the question for the state of the feed.
+/// Appends the query for the state of the feed.
 pub fn write_probe(out: &mut Vec<u8>) {
     let [generation, number] = STATE_FIELDS.map(str::as_bytes);
     encode::words(&[b"HMGET", STATE_KEY.as_bytes(), generation, number], out);
 }
 
-/// Reads the answer to [`write_probe`]. `None` if the publisher has written nothing there, or nothing that is known here.
+/// Reads the answer to [`write_probe`]. `None` if the publisher has written nothing there, or in an unknown format.
 #[must_use]
 pub fn read_probe(reply: Reply<'_>) -> Option<FeedState> {
     FeedState::from_values(&reply.strings()?)
 }
 
-/// Reads the answer. `None` if Redis has nothing on the key, which says nothing about the link.
+/// Reads the answer. `None` if Redis does not have the key, which implies nothing about the link.
 ///
 /// # Errors
-/// [`LookupError`] where the answer is not what [`record_from_values`] takes. It too says nothing about the link.
+/// [`LookupError`] if [`record_from_values`] does not accept the answer. It too implies nothing about the link.
 pub fn read(reply: Reply<'_>) -> Result<Option<Record<&str>>, LookupError> {
     let values = reply.strings().ok_or(LookupError::Shape)?;
     Ok(record_from_values(&values)?)

@@ -1,13 +1,13 @@
-//! Requests without a reply: replies come in the order of their requests, so it is a queue.
+//! Requests that wait for a reply: replies come in the order of their requests, so it is a queue.
 
 use std::collections::VecDeque;
 
-/// The requests that were sent and not answered, oldest first. One that timed out keeps its place, for its reply
-/// may still come and must not be taken for the next one's.
+/// Unanswered requests, oldest first. A request that timed out keeps its place, as its reply may still come and must not be
+/// taken for the reply to the next one.
 #[derive(Debug)]
 pub struct Queue<T> {
     requests: VecDeque<QueuedRequest<T>>,
-    /// How many at the front timed out.
+    /// Number of requests at the front that timed out.
     expired: usize,
     bytes: usize,
 }
@@ -31,7 +31,7 @@ impl<T> Default for Queue<T> {
 }
 
 impl<T> Queue<T> {
-    /// Puts a request of so many bytes at the end. `sent_millis` must not be before that of the one in front of it.
+    /// Appends a request of `bytes` bytes. `sent_millis` must not be before the previous request's.
     pub fn push(&mut self, token: T, sent_millis: u64, bytes: usize) {
         self.bytes += bytes;
         self.requests.push_back(QueuedRequest {
@@ -41,7 +41,7 @@ impl<T> Queue<T> {
         });
     }
 
-    /// Takes the oldest request out: its reply is here. The inner `None` means that it timed out before, the
+    /// Removes the oldest request, whose reply has arrived. The inner `None` means that it timed out before, the
     /// outer one that there is no request.
     pub fn pop(&mut self) -> Option<Option<T>> {
         let request = self.requests.pop_front()?;
@@ -60,19 +60,19 @@ impl<T> Queue<T> {
         request.token.take()
     }
 
-    /// When the oldest request was sent, timed out or not.
+    /// Send time of the oldest request, timed out or not.
     #[must_use]
     pub fn oldest_millis(&self) -> Option<u64> {
         self.requests.front().map(|request| request.sent_millis)
     }
 
-    /// How many replies are outstanding.
+    /// Number of outstanding replies.
     #[must_use]
     pub fn len(&self) -> usize {
         self.requests.len()
     }
 
-    /// Whether no reply is outstanding.
+    /// True if no reply is outstanding.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.requests.is_empty()

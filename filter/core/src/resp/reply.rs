@@ -19,7 +19,7 @@ pub enum Reply<'a> {
     Array(Array<'a>),
 }
 
-/// The elements of an array, read as they are asked for.
+/// The elements of an array, parsed lazily.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Array<'a> {
     elements: usize,
@@ -28,13 +28,13 @@ pub struct Array<'a> {
 }
 
 impl<'a> Reply<'a> {
-    /// Reads the reply at the front of bytes that [`super::scan::Scanner`] found complete. What it did not see may come
-    /// back as `None`, or as an array with fewer elements than it claims; it never panics.
+    /// Reads the reply at the front of bytes that [`super::scan::Scanner`] found complete. Other bytes may result in `None`,
+    /// or in an array with fewer elements than it claims; it never panics.
     pub(crate) fn parse(mut bytes: &'a [u8]) -> Option<Self> {
         take(&mut bytes)
     }
 
-    /// The values of an array of exactly `N` strings or nulls, as `HMGET` answers.
+    /// The values of an array of exactly `N` strings or nulls, the answer to `HMGET`.
     #[must_use]
     pub fn strings<const N: usize>(self) -> Option<[Option<&'a [u8]>; N]> {
         let Self::Array(array) = self else {
@@ -73,13 +73,13 @@ impl<'a> Reply<'a> {
 }
 
 impl Array<'_> {
-    /// How many elements it has.
+    /// Number of elements.
     #[must_use]
     pub fn len(&self) -> usize {
         self.elements
     }
 
-    /// Whether it has none.
+    /// True if it has no elements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.elements == 0
@@ -111,7 +111,7 @@ fn end(mut array: Array<'_>) -> Option<&[u8]> {
     Some(array.bytes)
 }
 
-/// Takes a reply off the front, but of an array only the head.
+/// Takes a reply off the front; of an array, only the head.
 fn take<'a>(bytes: &mut &'a [u8]) -> Option<Reply<'a>> {
     let (kind, rest) = bytes.split_first()?;
     *bytes = rest;

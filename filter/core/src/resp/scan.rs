@@ -1,36 +1,36 @@
-//! Finds where a reply ends: an automaton over bytes that keeps its place between chunks and looks at each byte once.
+//! Finds the end of a reply: an automaton over bytes that keeps its state between chunks and looks at each byte once.
 //!
-//! It is strict: what is not exactly RESP2 as Redis writes it is an error. A [`super::reply::Reply`] is only ever made
+//! It is strict: anything but RESP2 exactly as Redis writes it is an error. A [`super::reply::Reply`] is only ever made
 //! of bytes that passed through here.
 
-/// How deep arrays may be nested.
+/// Maximum nesting of arrays.
 pub const MAX_DEPTH: usize = 8;
 
-/// What a reply may be. All of it bounds memory, or time spent on one reply.
+/// Limits of a reply. Each bounds memory, or time spent on one reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The longest bulk string, in bytes.
     pub bulk_bytes: u32,
     /// The longest array, in elements.
     pub array_elements: u32,
-    /// The longest reply as a whole, in bytes; the decoder holds at most this much of one that is not complete.
+    /// The longest reply as a whole, in bytes; the decoder holds at most this much of an incomplete one.
     pub reply_bytes: usize,
 }
 
-/// Why bytes are not a reply.
+/// Reason why bytes are not a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProtocolError {
     /// No reply starts with this byte.
     #[error("a reply cannot start with the byte {0:#04x}")]
     Kind(u8),
     /// A number or length has this byte in the wrong place.
-    #[error("the byte {0:#04x} cannot stand there in a number")]
+    #[error("unexpected byte {0:#04x} in a number")]
     Digit(u8),
     /// A number does not fit 64 bits, or a length is negative and not -1.
     #[error("a number is out of range")]
     Range,
     /// CR LF should be where this byte is.
-    #[error("the byte {0:#04x} stands where a line should end")]
+    #[error("byte {0:#04x} instead of the end of a line")]
     LineEnd(u8),
     /// A bulk string is longer than [`Limits::bulk_bytes`].
     #[error("a bulk string of {0} bytes is too long")]
@@ -51,12 +51,12 @@ pub enum ProtocolError {
 pub struct Scanner {
     limits: Limits,
     expected: Expected,
-    /// Elements missing of each array that is open, outermost first.
+    /// Missing elements of each open array, outermost first.
     open: [u32; MAX_DEPTH],
     depth: usize,
     /// Bytes of the current reply that were seen.
     seen: usize,
-    /// Steps so far, which are what time is spent on.
+    /// Number of steps so far, as a measure of time.
     #[cfg(test)]
     pub(super) steps: usize,
 }
@@ -112,8 +112,8 @@ impl Scanner {
         }
     }
 
-    /// The end of an array of strings and nulls that lies whole at the front of `chunk`, as the answer to a lookup nearly
-    /// always does. `None` between the parts of a reply, and for everything else, right or wrong: [`Self::scan`] knows.
+    /// The end of an array of strings and nulls that is complete at the front of `chunk`, as the answer to a lookup nearly
+    /// always is. `None` within a reply, and for everything else, valid or not, which is left to [`Self::scan`].
     #[must_use]
     pub fn whole_strings(&self, chunk: &[u8]) -> Option<usize> {
         if self.seen > 0 {
@@ -130,11 +130,11 @@ impl Scanner {
         (elements > 0 && end <= self.limits.reply_bytes).then_some(end)
     }
 
-    /// Scans `chunk`, after those before it. `Some(length)`: a reply ends after that many bytes of it, and what follows is the next
-    /// one. `None`: all of it belongs to a reply that is not complete.
+    /// Scans the next chunk. `Some(length)`: a reply ends after that many bytes of it, and the next one follows. `None`: all of it
+    /// belongs to an incomplete reply.
     ///
     /// # Errors
-    /// The [`ProtocolError`] that says what is wrong. The scanner is of no use after it.
+    /// [`ProtocolError`] for malformed input. The scanner is unusable after it.
     pub fn scan(&mut self, chunk: &[u8]) -> Result<Option<usize>, ProtocolError> {
         let mut rest = chunk;
         while !rest.is_empty() {
@@ -152,7 +152,7 @@ impl Scanner {
         Ok(None)
     }
 
-    /// Takes one byte, or a run of bytes that need no look, and says whether the reply is complete.
+    /// Takes one byte, or a run of bytes that need no inspection. Returns `true` if the reply is complete.
     fn step(&mut self, rest: &mut &[u8]) -> Result<bool, ProtocolError> {
         #[cfg(test)]
         {
@@ -193,7 +193,7 @@ impl Scanner {
             }
             (Expected::BulkCr, b'\r') => self.expected = Expected::LineFeed(Then::Done),
             (Expected::LineFeed(then), b'\n') => return self.after_line(then),
-            // A bulk string's bytes are skipped before this, never looked at.
+            // A bulk string's bytes are skipped before this, without inspection.
             _ => return Err(ProtocolError::LineEnd(byte)),
         }
         Ok(false)
@@ -212,7 +212,7 @@ impl Scanner {
         Ok(false)
     }
 
-    /// Closes the arrays of which the value was the last element, and says whether the reply is complete.
+    /// Closes the arrays whose last element was the value. Returns `true` if the reply is complete.
     fn value_is_complete(&mut self) -> bool {
         self.expected = Expected::Kind;
         while let Some(missing) = self

@@ -7,20 +7,20 @@ use edgelink_wire::backoff::Bounds;
 use edgelink_wire::record::MAX_RECORD_LENGTH;
 use edgelink_wire::settings::Problems;
 
-/// The most bytes of an answer to a lookup: a record, and 2048 for everything else.
+/// Maximum length of an answer to a lookup, in bytes: a record, and 2048 for everything else.
 const LOOKUP_REPLY_BYTES: usize = MAX_RECORD_LENGTH + 2_048;
 
-/// The most of an answer; an array has room for what an error or a newer server may bring along.
+/// Limits of an answer; an array has room for additions of a newer server.
 const LIMITS: Limits = Limits {
     bulk_bytes: LOOKUP_REPLY_BYTES as u32,
     array_elements: 64,
     reply_bytes: LOOKUP_REPLY_BYTES * 2,
 };
 
-/// The most servers.
+/// Maximum number of servers.
 const MAX_SERVERS: usize = 64;
 
-/// How Redis is asked.
+/// Access to Redis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedisSettings {
     /// The name of the proxy's cluster that leads to the bridge.
@@ -38,7 +38,7 @@ pub struct Servers {
     pub addresses: Vec<String>,
     /// The name of the master, if these are Sentinels.
     pub sentinel: Option<String>,
-    /// How TLS is spoken; `None` without it.
+    /// Settings of TLS; `None` without it.
     pub tls: Option<Tls>,
     /// The user for AUTH.
     pub user: Option<String>,
@@ -46,19 +46,19 @@ pub struct Servers {
     pub password_file: Option<String>,
 }
 
-/// How TLS is spoken with Redis. All files are PEM.
+/// Settings of TLS with Redis. All files are PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tls {
     /// The file with the authorities of the servers' certificates.
     pub ca_file: String,
-    /// The name in the certificates; `None` if it is that of the host.
+    /// The name in the certificates; `None` for the name of the host.
     pub server_name: Option<String>,
-    /// The files with the own certificate and its key; `None` if none is shown.
+    /// The files with the client certificate and its key; `None` if none is presented.
     pub own: Option<[String; 2]>,
 }
 
 impl RedisSection {
-    /// Checks what one value does not show.
+    /// Checks values against each other.
     pub(super) fn check(&self, problems: &mut Problems) {
         if self.dead_after_millis < self.timeout_millis {
             problems.refuse("redis.deadAfterMs", "must be at least redis.timeoutMs");
@@ -112,7 +112,7 @@ impl RedisSection {
             problems.refuse("redis.sentinel", "must be left out with redis.mode pooled");
         }
         if self.password.is_some() && self.password_file.is_some() {
-            let must = "must be left out beside redis.password";
+            let must = "must be left out with redis.password";
             problems.refuse("redis.passwordFile", must);
         }
     }

@@ -1,4 +1,4 @@
-//! What a route has of its own, where the host knows routes: the native module does.
+//! Settings of a route, for hosts with routes, such as the native module.
 
 use super::{Settings, SettingsError, read};
 use edgelink_wire::{Domain, DomainSet, LinkPaths, LinkPrefix};
@@ -8,11 +8,11 @@ edgelink_wire::settings! {
 
     /// The configuration on a route, a virtual host or a weighted cluster.
     pub struct Route {
-        /// Whether requests pass untouched.
+        /// Lets requests pass untouched.
         pub disabled: bool = false;
-        /// In place of `domains` of the plugin; none are those of the plugin.
+        /// Replaces `domains` of the plugin, unless it is empty.
         pub domains: Vec<Domain> = Vec::new();
-        /// In place of `prefix` of the plugin.
+        /// Replaces `prefix` of the plugin.
         pub prefix: Option<LinkPrefix> = None;
     }
 }
@@ -21,7 +21,7 @@ impl Route {
     /// Reads it.
     ///
     /// # Errors
-    /// The [`SettingsError`] that names the fields that are wrong.
+    /// The [`SettingsError`] that names the invalid fields.
     pub fn parse(json: &[u8]) -> Result<Self, SettingsError> {
         read(json)
     }

@@ -1,4 +1,4 @@
-//! Reading JSON without letting a field that is given twice pass.
+//! Reads JSON and refuses duplicate fields.
 
 use edgelink_wire::settings::Value;
 use serde::Deserialize;
@@ -6,7 +6,7 @@ use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::Map;
 use std::fmt;
 
-/// Reads one JSON value, in which no object has a field twice.
+/// Reads one JSON value, in which no object has a duplicate field.
 pub(super) fn parse(json: &[u8]) -> Result<Value, serde_json::Error> {
     serde_json::from_slice(json).map(|Strict(value)| value)
 }

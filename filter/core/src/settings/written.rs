@@ -31,7 +31,7 @@ edgelink_wire::settings! {
         /// The name of this edge in reports of clicks, at most 64 characters; without it the Wasm filter takes the id of Envoy's node, and
         /// the native module, which cannot see that, the name of the host.
         pub edge_name: Option<HeaderText> = None;
-        /// How the control plane is asked.
+        /// Access to the control plane.
         pub control_plane: ControlPlaneSection = ControlPlaneSection::default(), Range::Required;
         /// Redis is asked. It needs a feed, which says whether Redis is current; the log says so if there is none.
         pub redis: Option<RedisSection> = None;
@@ -43,11 +43,11 @@ edgelink_wire::settings! {
         pub admission: Option<AdmissionSection> = None;
         /// Redirects are counted by link and reported, but for those of HEAD, OPTIONS and TRACE.
         pub clicks: Option<ClicksSection> = None;
-        /// Visits of links that have a limit.
+        /// Visits of limited links.
         pub visits: VisitsSection = VisitsSection::default();
         /// The cache of a worker.
         pub lru: LruSection = LruSection::default();
-        /// What the workers share.
+        /// Records shared by the workers.
         pub shared_data: SharedDataSection = SharedDataSection::default();
         /// For how long a link is served without asking again. Changes are seen that much later without a feed.
         pub fresh_seconds: u64 = 5, 0..=86_400;
@@ -74,13 +74,13 @@ edgelink_wire::settings! {
         pub tier_header: bool = false;
         /// Between two ticks: timeouts are exact to this, and metrics are that much behind.
         pub tick_millis: u32 = 100, 10..=1_000;
-        /// HTML of the answers that are no redirects.
+        /// HTML of answers other than redirects.
         pub pages: PagesSection = PagesSection::default();
-        /// Which headers say where a visitor is.
+        /// Headers with the location of a visitor.
         pub geo: GeoSection = GeoSection::default();
     }
 
-    /// How the control plane is asked.
+    /// Access to the control plane.
     pub struct ControlPlaneSection {
         /// Envoy's cluster of the control planes.
         pub cluster: HeaderText = HeaderText::default(), Range::Required;
@@ -97,7 +97,7 @@ edgelink_wire::settings! {
         pub max_waiting: usize = 10_000, 1..=1_000_000;
     }
 
-    /// How Redis is asked.
+    /// Access to Redis.
     pub struct RedisSection {
         /// `direct`: a server behind the bridge; `pooled`: Envoy's `redis_proxy`, for Redis Cluster, where Redis counts only while the
         /// feed was read within 1.8 s.
@@ -147,7 +147,7 @@ edgelink_wire::settings! {
         pub max_backoff_millis: u64 = 2_000, 1..=60_000;
     }
 
-    /// How the feed is polled.
+    /// Polling for the feed.
     pub struct PollSection {
         /// For how long the control plane may hold a poll, which times out `controlPlane.timeoutMs` later; at most half of
         /// `freshSeconds`.
@@ -156,7 +156,7 @@ edgelink_wire::settings! {
         pub max_backoff_millis: u64 = 500, 50..=60_000;
     }
 
-    /// How a snapshot is fetched.
+    /// Fetching of the snapshot.
     pub struct SnapshotSection {
         /// For fetching it.
         pub timeout_millis: u32 = 5_000, 100..=60_000;
@@ -166,14 +166,14 @@ edgelink_wire::settings! {
         pub max_backoff_millis: u64 = 30_000, 200..=600_000;
     }
 
-    /// When admission is in effect.
+    /// Conditions for admission.
     pub struct AdmissionSection {
         /// For how long the feed may be silent until everything is looked up again; at least twice
         /// `poll.waitMs`. A new alias that looks like a generated code may be 404 for that long.
         pub max_silence_seconds: u64 = 5, 1..=55;
     }
 
-    /// How clicks are counted and reported.
+    /// Counting and reporting of clicks.
     pub struct ClicksSection {
         /// Between two batches of a worker. Clicks of that time are lost when Envoy dies or a worker ends, which cannot be waited for;
         /// when visitors stay away, as from an Envoy that drains, a batch is closed after at most 250 ms.
@@ -206,7 +206,7 @@ edgelink_wire::settings! {
         pub max_orphan_bytes: usize = 64 << 10, 16_384..=1 << 20;
     }
 
-    /// Visits of links that have a limit.
+    /// Visits of limited links.
     pub struct VisitsSection {
         /// Links of which a worker holds visits, or knows that none are left, which gives way to others. Where visits of so many are
         /// held, a visitor of a further one gets 503.
@@ -219,7 +219,7 @@ edgelink_wire::settings! {
         pub max_bytes: usize = 64 << 20, 0..=1 << 30;
     }
 
-    /// What the workers share.
+    /// Records shared by the workers.
     pub struct SharedDataSection {
         /// Slots of the proxy; 0 is none.
         pub slots: u32 = 65_536, 0..=1 << 20;
@@ -227,8 +227,8 @@ edgelink_wire::settings! {
         pub max_value_bytes: usize = 2_048, 64..=65_536;
     }
 
-    /// Which headers say where a visitor is, for rules of links. They are believed: what stands in front must set them, or remove
-    /// those of clients.
+    /// Headers with the location of a visitor, for rules of links. They are trusted: a proxy in front must set them, or remove
+    /// them from clients' requests.
     pub struct GeoSection {
         /// Header with the country, two letters of ISO 3166-1; without it no visitor has a country.
         pub country_header: Option<HeaderText> = None;
@@ -236,7 +236,7 @@ edgelink_wire::settings! {
         pub city_header: Option<HeaderText> = None;
     }
 
-    /// HTML of the answers that are no redirects, at most 16384 bytes each. Without it built-in pages are sent.
+    /// HTML of answers other than redirects, at most 16384 bytes each. Without it built-in pages are sent.
     pub struct PagesSection {
         /// HTML of 404, at most 16384 bytes; without it a built-in page.
         pub not_found: Option<Html> = None;
@@ -248,7 +248,7 @@ edgelink_wire::settings! {
 }
 
 edgelink_wire::choice! {
-    /// What becomes of a request whose host is none of the domains.
+    /// Handling of a request whose host is none of the domains.
     pub enum UnknownHosts {
         /// It is for the first domain.
         Default = "default",
@@ -258,17 +258,17 @@ edgelink_wire::choice! {
         Pass = "pass",
     }
 
-    /// What is said of a request.
+    /// Attribute of a request for access logs and traces.
     pub enum Described {
-        /// What became of it, in the words of the metrics, or `passed`.
+    /// Its outcome, in the words of the metrics, or `passed`.
         Outcome = "outcome",
-        /// The tier that has answered, in the words of `x-edgelink-tier`.
+        /// The tier that answered, in the words of `x-edgelink-tier`.
         Tier = "tier",
         /// `{domain}/{code}`.
         Key = "key",
     }
 
-    /// What becomes of a request for a code without a link.
+    /// Handling of a request for a code without a link.
     pub enum UnknownCodes {
         /// It is answered 404.
         NotFound = "notFound",
@@ -276,7 +276,7 @@ edgelink_wire::choice! {
         Pass = "pass",
     }
 
-    /// What stands at the other end of the bridge.
+    /// Type of the peer at the other end of the bridge.
     pub enum RedisMode {
         /// A Redis server.
         Direct = "direct",
@@ -285,7 +285,7 @@ edgelink_wire::choice! {
     }
 }
 
-/// What goes into a header of a callout, or into a word of Redis. Its value is in no message: it may be the token.
+/// Text for a header of a callout, or an argument of Redis. Its value is in no message: it may be the token.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeaderText(pub String);
 
@@ -308,7 +308,7 @@ impl SettingValue for HeaderText {
     }
 }
 
-/// The path of a probe, which is of no link.
+/// The path of a readiness probe, which no link can have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbePath(pub String);
 
@@ -324,7 +324,7 @@ impl SettingValue for ProbePath {
         }
         problems.refuse(
             path,
-            "must be a path that none of a link can be, as /health/ready",
+            "must be a path that no link can have, such as /health/ready",
         );
         None
     }

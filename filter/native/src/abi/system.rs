@@ -1,13 +1,13 @@
-//! What the system is asked.
+//! System calls.
 
 use std::io;
 use std::time::Duration;
 
-/// Has the system run this thread behind those that it finds at work (`SCHED_BATCH`, sched(7)): it gets its share of the processors,
-/// and one that is idle at once, but interrupts no other thread when it is woken.
+/// Switches this thread to batch scheduling (`SCHED_BATCH`, sched(7)): it gets its share of the processors, and an idle one at
+/// once, but preempts no other thread when it is woken.
 ///
 /// # Errors
-/// If the system refuses, as a sandbox may.
+/// If the system refuses, for example in a sandbox.
 pub(crate) fn run_as_batch() -> io::Result<()> {
     let parameters = libc::sched_param { sched_priority: 0 };
     // SAFETY: the parameters live for the call, which changes this thread alone.
@@ -17,7 +17,7 @@ pub(crate) fn run_as_batch() -> io::Result<()> {
     }
 }
 
-/// The time since the machine has started, suspensions included (`CLOCK_BOOTTIME`, clock_gettime(2)).
+/// Time since boot, including suspension (`CLOCK_BOOTTIME`, clock_gettime(2)).
 pub(crate) fn since_boot() -> Duration {
     let mut time = libc::timespec {
         tv_sec: 0,

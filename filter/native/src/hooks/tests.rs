@@ -16,7 +16,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// One at a time: some look at what all have in common.
+/// Runs tests one at a time, because they share global state.
 static TURN: Mutex<()> = Mutex::new(());
 
 const PLUGIN: &str = r#"{"domains":["go.example"],"controlPlane":{"cluster":"control_plane"},"tierHeader":true,
@@ -45,14 +45,14 @@ impl Module {
         (&raw const *self.plugin).cast_mut().cast()
     }
 
-    /// Runs what the main thread was woken for.
+    /// Runs the scheduled hooks of the main thread.
     fn run_main_thread(&self) {
         while self.plugin.woken.swap(0, Ordering::Relaxed) > 0 {
             envoy_dynamic_module_on_http_filter_config_scheduled(self.envoy(), self.config, 0);
         }
     }
 
-    /// The callouts that were made since.
+    /// The callouts made since the last call.
     fn callouts(&self) -> Vec<Callout> {
         self.run_main_thread();
         self.plugin.callouts.lock().unwrap().drain(..).collect()
@@ -120,7 +120,7 @@ impl Module {
         self.visit_with(&[(":path", path)])
     }
 
-    /// Follows a link that the control plane is asked for.
+    /// Follows a link that is looked up at the control plane.
     fn fetch(&self, path: &str) -> Answer {
         let visit = self.visit(path);
         let [callout] = &self.callouts()[..] else {
@@ -174,7 +174,7 @@ impl Visit {
         unsafe { &mut *self.request }
     }
 
-    /// Comes alone: its worker has no more at hand behind it.
+    /// Sends the headers alone: its worker has no further requests at hand.
     fn send_headers(&mut self) {
         self.come();
         self.end_turn();
@@ -185,7 +185,7 @@ impl Visit {
         self.flow = envoy_dynamic_module_on_http_filter_request_headers(filter, self.stream, false);
     }
 
-    /// Its worker has no more at hand.
+    /// Its worker has no further requests at hand.
     fn end_turn(&self) {
         self.call_back(&self.request().flushes, FLUSH);
     }
@@ -213,7 +213,7 @@ impl Visit {
         envoy_dynamic_module_on_http_filter_request_trailers(filter, self.stream);
     }
 
-    /// Runs what its worker was woken for.
+    /// Runs the scheduled hooks of its worker.
     fn resume(&self) {
         self.call_back(&self.request().woken, 0);
         self.end_turn();
@@ -234,7 +234,7 @@ impl Drop for Visit {
         if let Some(stream) = self.request().stream.take() {
             envoy_dynamic_module_on_http_filter_destroy(stream as *const c_void);
         }
-        // SAFETY: it was made by a box, and the module has given it back.
+        // SAFETY: it comes from a box, and the module has released it.
         drop(unsafe { Box::from_raw(self.request) });
     }
 }
@@ -440,7 +440,7 @@ fn waiting_requests_and_the_cache_outlive_a_change_of_configuration() {
     assert_eq!(known.answer().headers["x-edgelink-tier"], "lru");
     let also_waits = after.visit("/abc");
     assert!(after.callouts().is_empty(), "the other one has asked");
-    // Envoy ends a configuration when no request of it is left.
+    // Envoy ends a configuration when it has no requests left.
     let answered = before.visit("/known");
     assert_eq!(answered.answer().status, 302);
     drop(waits);
@@ -505,12 +505,12 @@ fn a_route_has_domains_and_prefix_of_its_own_or_none_of_it() {
     assert_eq!(module.visit("/abc").answer().status, 302);
 }
 
-/// Another build of the module in the same Envoy makes configurations of its own, of which this one knows nothing.
+/// Another build of the module in the same Envoy creates configurations of its own, unknown to this one.
 #[test]
 fn the_configuration_of_a_route_that_another_module_has_made_is_not_read() {
     let _turn = turn();
     let module = Module::new("another module");
-    // From now on, Envoy is asked for configurations of routes.
+    // From now on, the module asks Envoy for configurations of routes.
     let (name, json) = (Buffer::EMPTY, Buffer::of(b"{}"));
     let own = envoy_dynamic_module_on_http_filter_per_route_config_new(name, json);
     let of_another = Box::new([0_u64; 64]);
@@ -527,7 +527,7 @@ fn the_configuration_of_a_route_that_another_module_has_made_is_not_read() {
     let log = LOG.lock().unwrap().join("\n");
     assert_eq!(log.matches("of another module").count(), 1, "{log}");
     assert_eq!(visit_at(own).flow, PAUSES);
-    // Its place may be another's once it has ended.
+    // Its address may be reused once it has ended.
     envoy_dynamic_module_on_http_filter_per_route_config_destroy(own);
     assert_eq!(visit_at(own).flow, PASSES);
 }
@@ -568,7 +568,7 @@ fn metrics_are_handed_over_with_their_labels() {
     assert_eq!(module.count("edgelink.record_age_milliseconds"), 1);
 }
 
-/// The values of gauges stay at Envoy when a configuration gives way to another one.
+/// Envoy keeps the values of gauges when a configuration replaces another one.
 #[test]
 fn without_a_feed_it_is_not_behind() {
     const FEED_LAG: &str = "edgelink.feed_lag_milliseconds";
@@ -615,7 +615,7 @@ fn all_threads_may_ask_at_once() {
                     let visit = module.visit(&format!("/abc?{number}"));
                     assert_eq!(visit.location(), format!("https://example.com/?{number}"));
                 }
-                // It ends once, on the thread that has begun it.
+                // It ends once, on the thread that began it.
                 module.config = std::ptr::null();
             });
         }

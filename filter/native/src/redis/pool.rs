@@ -1,8 +1,8 @@
-//! A Redis Cluster, or the master that Sentinels name, behind what the core takes for one connection.
+//! A Redis Cluster, or the master named by Sentinels, presented to the core as a single connection.
 //!
-//! The commands of the core are read out of its bytes and given to a client of `fred`, which knows the nodes, follows their
-//! redirections, and connects again. Answers go back in the order of the commands; [`nodes`] sees to it that those of one node do
-//! not wait for another that is silent.
+//! The commands of the core are decoded from its bytes and passed to a client of `fred`, which tracks the nodes, follows
+//! redirections, and reconnects. Answers are returned in the order of the commands; [`nodes`] ensures that answers of one node do
+//! not wait for another node that is silent.
 
 mod nodes;
 
@@ -29,16 +29,16 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-/// Milliseconds of the first and the longest pause before a node is connected to again.
+/// First and longest pause before reconnecting to a node, in milliseconds.
 const RECONNECT_MILLIS: (u32, u32) = (50, 2_000);
 
-/// So many answers in a row that are errors end the connection: the core connects again, and asks the control plane until then.
+/// Number of consecutive error answers that end the connection: the core reconnects, and asks the control plane until then.
 const FAILURES_TO_END: usize = 64;
 
-/// What the core asks: none of it is answered unless it is this.
+/// The command of lookups; any other command only gets a stub answer.
 const LOOKUP: &[u8] = b"HMGET";
 
-/// Carries commands and answers, until the core is done with the connection, or no node can be reached.
+/// Transports commands and answers, until the core is done with the connection, or no node can be reached.
 pub(super) async fn run(
     receiver: &'static dyn Receiver,
     token: StreamToken,
@@ -48,7 +48,7 @@ pub(super) async fn run(
     carry(settings, unsent, |bytes| receiver.on_data(token, bytes)).await
 }
 
-/// The same, with what takes the answers, and says whether it goes on.
+/// Transports commands from `unsent`, and answers to `tell`, which returns false to end the connection.
 async fn carry(
     settings: &RedisSettings,
     mut unsent: UnboundedReceiver<Vec<u8>>,
@@ -80,7 +80,7 @@ async fn carry(
                 return ended.map_err(|error| io::Error::other(error.details().to_owned()));
             }
         }
-        // What is there as well goes along.
+        // Further available answers are sent along.
         while let Some(Some(answer)) = answers.next().now_or_never() {
             failures = write(&answer, failures, &mut bytes);
         }
@@ -106,7 +106,7 @@ fn words(command: Reply<'_>) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// What a command is answered.
+/// The answer to a command.
 enum Answer {
     Simple(&'static [u8]),
     Strings(Values),
@@ -123,12 +123,12 @@ async fn ask(client: Client, node: Arc<Node>, command: Vec<Vec<u8>>) -> Answer {
             }
         }
         Some(b"PING") => Answer::Simple(b"PONG"),
-        // Of its handshake: the client logs in, and has chosen the database.
+        // Part of the core's handshake: the client itself logs in and selects the database.
         _ => Answer::Simple(b"OK"),
     }
 }
 
-/// What a node answers to a lookup.
+/// The answer of a node to a lookup.
 type Values = Vec<Option<Vec<u8>>>;
 
 async fn look_up(client: Client, command: Vec<Vec<u8>>) -> Result<Values, Error> {
@@ -138,7 +138,7 @@ async fn look_up(client: Client, command: Vec<Vec<u8>>) -> Result<Values, Error>
     client.custom(lookup, arguments).await
 }
 
-/// Writes an answer. How many have failed in a row by then, if that many had before.
+/// Writes an answer. Takes and returns the number of consecutive failures.
 fn write(answer: &Answer, failures: usize, out: &mut Vec<u8>) -> usize {
     match answer {
         Answer::Simple(word) => {
@@ -163,7 +163,7 @@ fn write(answer: &Answer, failures: usize, out: &mut Vec<u8>) -> usize {
     0
 }
 
-/// The task that keeps the connections of a client, which ends with this.
+/// The task that maintains the connections of a client; aborted on drop.
 struct Connected(ConnectHandle);
 
 impl Drop for Connected {
@@ -180,7 +180,7 @@ async fn connect(settings: &RedisSettings) -> Result<(Client, Connected), String
     Ok((client, connection))
 }
 
-/// The name in the certificates of all nodes, whose addresses a cluster gives.
+/// The name in the certificates of all nodes, whose addresses come from the cluster.
 #[derive(Debug)]
 struct ServerName(String);
 
@@ -232,7 +232,7 @@ fn builder(settings: &RedisSettings) -> Result<Builder, String> {
         connection.unresponsive.interval = dead / 4;
     });
     builder.with_performance_config(|performance| {
-        // Answers wait for those before them: a node that falls silent does not take all of the others' time.
+        // Answers wait for earlier ones: a node that falls silent must not use up the whole timeout of the others.
         let half = Duration::from_millis(lookups.timeout_millis.div_ceil(2));
         performance.default_command_timeout = half;
     });
@@ -240,7 +240,7 @@ fn builder(settings: &RedisSettings) -> Result<Builder, String> {
         let (first, longest) = RECONNECT_MILLIS;
         builder.set_policy(ReconnectPolicy::new_exponential(0, first, longest, 2));
     }
-    // Another master is another Redis, which the core has to probe: the connection ends with the one before.
+    // A new master is a different Redis, which the core has to probe: the connection ends with the previous master.
     Ok(builder)
 }
 
@@ -257,7 +257,7 @@ fn server_config(settings: &RedisSettings) -> ServerConfig {
             hosts,
             service_name: service.clone(),
         },
-        // After a failover the nodes that are named may be the ones that are gone.
+        // After a failover the configured nodes may be the ones that are gone.
         None => ServerConfig::Clustered {
             hosts,
             policy: ClusterDiscoveryPolicy::UseCache,

@@ -1,4 +1,4 @@
-//! What headers and query of a request say of a visitor, which edge and control plane read alike.
+//! Attributes of a visitor from the headers and query of a request, read by the same functions at edge and control plane.
 
 use super::events::{MAX_TEXT, UTM};
 use crate::code::is_reserved;
@@ -6,7 +6,7 @@ use crate::query::{decoded, parameters};
 use std::ops::{Range, RangeInclusive};
 
 crate::choice! {
-    /// What is reported of a click.
+    /// An attribute of a click that can be reported.
     pub enum Attribute {
         /// Two letters of ISO 3166-1.
         Country = "country",
@@ -20,31 +20,31 @@ crate::choice! {
         Language = "language",
         /// UTM parameters of the visitor's query.
         Utm = "utm",
-        /// The place of the rule that has chosen the target.
+        /// The index of the rule that chose the target.
         Rule = "rule",
-        /// By which a visitor is known within a day.
+        /// The token that identifies a visitor within a day.
         Visitor = "visitor",
     }
 }
 
-/// The longest host of a referrer; a longer one is none.
+/// The longest host of a referrer; a longer one is ignored.
 pub const MAX_HOST: usize = 253;
 
-/// The longest language tag (RFC 5646, section 4.4.1); a longer one is none.
+/// The longest language tag (RFC 5646, section 4.4.1); a longer one is ignored.
 const MAX_LANGUAGE: usize = 35;
 
-/// The most bytes of a query in which parameters are looked for.
+/// Number of bytes of a query that are searched for parameters.
 const MAX_QUERY: usize = 8_192;
 
 const UTM_NAMES: [&[u8]; UTM] = [b"source", b"medium", b"campaign", b"term", b"content"];
 
-/// The lengths of the names that [`is_prefetch`] knows, one bit each.
+/// Bit set of the lengths of the header names that [`is_prefetch`] recognizes.
 pub const PREFETCH_LENGTHS: u32 = 1 << 5 | 1 << 7 | 1 << 9 | 1 << 11;
 
-/// The lengths of the values that [`is_prefetch`] looks at. What browsers send is a word or two.
+/// The lengths of the values that [`is_prefetch`] looks at. Browsers send a word or two.
 pub const PREFETCH_VALUES: RangeInclusive<u32> = 7..=64;
 
-/// The first letter of the names of that length that [`is_prefetch`] knows.
+/// The first letter of the header names of this length that [`is_prefetch`] recognizes.
 #[must_use]
 #[inline(always)]
 pub fn prefetch_initial(length: u32) -> u8 {
@@ -55,8 +55,8 @@ pub fn prefetch_initial(length: u32) -> u8 {
     }
 }
 
-/// Whether a header says that a page is loaded before its visitor wants it, or for a preview: such a request is no click. The
-/// name is in lower case. `Sec-Purpose` is that of the Fetch standard; `Purpose`, `X-Purpose` and `X-Moz` are of older browsers.
+/// True if a header marks a prefetch, prerender or preview: such a request is not a click. The name is in lower case.
+/// `Sec-Purpose` is from the Fetch standard; `Purpose`, `X-Purpose` and `X-Moz` are sent by older browsers.
 #[must_use]
 pub fn is_prefetch(name: &[u8], value: &[u8]) -> bool {
     const WORDS: [&[u8]; 3] = [b"prefetch", b"prerender", b"preview"];
@@ -68,15 +68,15 @@ pub fn is_prefetch(name: &[u8], value: &[u8]) -> bool {
         && words.any(|word| WORDS.iter().any(|known| word.eq_ignore_ascii_case(known)))
 }
 
-/// Whether a header says that the visitor is not to be described: `DNT: 1` or `Sec-GPC: 1` (Global Privacy Control). The name
-/// is in lower case.
+/// True if a header opts the visitor out of tracking: `DNT: 1` or `Sec-GPC: 1` (Global Privacy Control). The name is in lower
+/// case.
 #[must_use]
 pub fn is_opt_out(name: &[u8], value: &[u8]) -> bool {
     matches!(name, b"dnt" | b"sec-gpc") && value == b"1"
 }
 
-/// Whether a path that is of no link may be an orphan visit: it is neither one of what else lives on the host, nor what clients ask
-/// for by themselves, nor a preview (`code+`) or another page for visitors (`/+/...`).
+/// True if a path without a link may count as an orphan visit: it is neither reserved, nor requested by clients on their own
+/// (`robots.txt`, `favicon.ico`, dot files), nor a preview (`code+`) or another page for visitors (`/+/...`).
 #[must_use]
 pub fn is_orphan(path: &[u8]) -> bool {
     const BY_THEMSELVES: [&[u8]; 2] = [b"robots.txt", b"favicon.ico"];
@@ -91,7 +91,7 @@ pub fn is_orphan(path: &[u8]) -> bool {
     })
 }
 
-/// The country of a trusted header, in upper case; `None` if it does not have two letters.
+/// The country in a trusted header, in upper case; `None` if it is not two letters.
 #[must_use]
 pub fn country(value: &[u8]) -> Option<[u8; 2]> {
     let letters: [u8; 2] = value.try_into().ok()?;
@@ -99,7 +99,7 @@ pub fn country(value: &[u8]) -> Option<[u8; 2]> {
     is_country.then(|| letters.map(|letter| letter.to_ascii_uppercase()))
 }
 
-/// The first language tag of an `Accept-Language`, as it stands there; empty if there is none.
+/// The first language tag of an `Accept-Language`, unchanged; empty if there is none.
 #[must_use]
 pub fn language(value: &[u8]) -> &[u8] {
     let is_end = |byte: &u8| matches!(byte, b',' | b';');
@@ -113,8 +113,8 @@ pub fn language(value: &[u8]) -> &[u8] {
     if is_tag { tag } else { &[] }
 }
 
-/// The host of a `Referer`, without its port, in lower case; `None` if it has none, or that is `own`, the domain of the link,
-/// whose port does not count. `room` is where it may be written.
+/// The host of a `Referer`, without its port, in lower case; `None` if it has none, or the host is `own`, the domain of the link,
+/// whose port is ignored. `room` is a buffer for the result.
 #[must_use]
 pub fn referrer<'a>(value: &'a [u8], own: &[u8], room: &'a mut [u8; MAX_HOST]) -> Option<&'a [u8]> {
     let scheme = value.iter().take(32).position(|byte| *byte == b':')?;
@@ -154,7 +154,7 @@ fn without_port(authority: &[u8]) -> &[u8] {
 }
 
 /// The UTM parameters of a query (without its `?`), in the order of [`super::events::Attributes::utm`], as ranges of `room`,
-/// where their values are written, decoded, up to the first control character. Of a name that comes twice the last one counts.
+/// where their values are written, decoded, up to the first control character. If a name occurs twice, the last value counts.
 pub fn utm(query: &[u8], room: &mut Vec<u8>) -> [Range<usize>; UTM] {
     let mut found = [const { 0..0 }; UTM];
     room.clear();

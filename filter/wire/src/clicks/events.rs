@@ -1,17 +1,17 @@
-//! Clicks one by one, with their attributes, as a batch carries them beside those that are only counted.
+//! Events: single clicks with their attributes, which a batch carries beside its counts.
 //!
-//! Layout, numbers as unsigned LEB128, texts behind their length: the first second, how many texts, the texts, how many
-//! events, and each event as
+//! Layout, numbers as unsigned LEB128, texts behind their length: the first second, the number of texts, the texts, the number
+//! of events, and each event as
 //!
 //! | what | bytes |
 //! |---|---|
 //! | text of the link key or the path, seconds since the first one | 2 numbers |
 //! | kind ([`Kind`]), and 128 where there is an id | 1 |
-//! | which of the following there are, one bit each from 1 on, in this order | 1 |
+//! | flags of the following fields that are present, one bit each from 1 on, in this order | 1 |
 //! | rule; country, city, user agent, referrer, language (texts); UTM parameters (5 texts); visitor | 1 to 10 each, the last one 8 |
 //! | id | 16 |
 //!
-//! Texts are named by their number, from 1 on; 0 is the empty one.
+//! Texts are referred to by their number, from 1 on; 0 is the empty text.
 
 mod builder;
 
@@ -25,7 +25,7 @@ use crate::varint;
 /// The most events in one batch.
 pub const MAX_EVENTS: usize = 16_384;
 
-/// The most bytes of all events in one batch, texts included, as [`EventsBuilder`] makes them.
+/// The most bytes of all events in a batch, including texts, as encoded by [`EventsBuilder`].
 pub const MAX_BYTES: usize = 1 << 20;
 
 /// The longest text in bytes.
@@ -34,21 +34,21 @@ pub const MAX_TEXT: usize = 512;
 /// The number of UTM parameters.
 pub const UTM: usize = 5;
 
-/// What was asked for, and what it was answered with.
+/// The kind of an event: redirect or orphan visit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// A redirect with that status.
+    /// A redirect with this status.
     Redirect(RedirectStatus),
     /// No redirect: an orphan visit.
     Orphan(OrphanKind),
 }
 
-/// What an orphan visit asked for, in the words of Shlink.
+/// The path an orphan visit requested, by Shlink's classification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OrphanKind {
     /// The root of a domain.
     BaseUrl,
-    /// A path like that of a link, which is none.
+    /// A path with the shape of a link that does not exist.
     InvalidShortUrl,
     /// Any other path.
     Regular404,
@@ -61,19 +61,19 @@ pub struct Event<T> {
     pub key: T,
     /// Unix time in seconds on the clock of the process that counts.
     pub at: u64,
-    /// What became of it.
+    /// Its outcome.
     pub kind: Kind,
     /// The priority of the rule that matched, from 1 on; 0 for none.
     pub rule: u8,
-    /// What is known of the visitor.
+    /// The attributes of the visitor.
     pub attributes: Attributes<T>,
     /// The token of the visitor on that day; `None` if it is not known.
     pub visitor: Option<u64>,
-    /// The id that the link's target was given, for conversions.
+    /// The id passed to the link's target, for conversions.
     pub id: Option<[u8; 16]>,
 }
 
-/// What headers and query say of a visitor; empty where they do not, or it is not asked for.
+/// Attributes of a visitor from headers and query; empty where they are missing or not configured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attributes<T> {
     /// Two letters of ISO 3166-1, from a trusted header.
@@ -99,7 +99,7 @@ const LANGUAGE: u8 = 32;
 const UTMS: u8 = 64;
 const VISITOR: u8 = 128;
 
-/// The bit in the byte of the kind that says that there is an id.
+/// The bit in the byte of the kind that is set if there is an id.
 const HAS_ID: u8 = 128;
 
 impl Kind {
@@ -129,7 +129,7 @@ impl Kind {
     }
 }
 
-/// Events that are read one after another.
+/// An iterator over encoded events.
 #[derive(Clone, Debug)]
 pub struct Events<'a> {
     first: u64,
@@ -139,7 +139,7 @@ pub struct Events<'a> {
 }
 
 impl<'a> Events<'a> {
-    /// Reads the texts. No bytes are no events.
+    /// Reads the texts. Empty bytes mean no events.
     ///
     /// # Errors
     /// The [`RecordError`] that says what is wrong.
@@ -172,13 +172,13 @@ impl<'a> Events<'a> {
         &self.texts
     }
 
-    /// How many events are left.
+    /// Number of events left.
     #[must_use]
     pub fn left(&self) -> usize {
         self.left
     }
 
-    /// The next event, with the numbers of its texts, all of which are in [`Events::texts`] but for 0, the empty one. After an
+    /// The next event, with the numbers of its texts, all of which are in [`Events::texts`] except 0, the empty text. After an
     /// error there are no more.
     pub fn next_numbered(&mut self) -> Option<Result<Event<u32>, RecordError>> {
         if self.left == 0 {
@@ -285,7 +285,7 @@ impl<'a> Iterator for Events<'a> {
 }
 
 impl<T> Event<T> {
-    /// The same with other texts.
+    /// Replaces each text by the result of `text`.
     pub fn map<U>(self, mut text: impl FnMut(T) -> U) -> Event<U> {
         let Attributes {
             country,

@@ -1,7 +1,7 @@
-//! Secrets of visitor tokens, as the control plane hands them to workers with the answer to a report of clicks.
+//! Secrets of visitor tokens, which the control plane sends to workers in the answer to a report of clicks.
 //!
-//! Layout of version 1, numbers as unsigned LEB128: version (1 byte), how many, and each as from when and until when it
-//! counts (unix seconds, 2 numbers) and the secret (16 bytes).
+//! Layout of version 1, numbers as unsigned LEB128: version (1 byte), the number of secrets, and each as the start and end of its
+//! validity (unix seconds, 2 numbers) and the secret (16 bytes).
 
 use super::{VisitorSecret, bounded};
 use crate::error::RecordError;
@@ -11,28 +11,28 @@ use zeroize::{Zeroize, Zeroizing};
 
 const VERSION: u8 = 1;
 
-/// The most secrets in one answer: those of today and of tomorrow, and room for clocks that differ.
+/// The most secrets in an answer: today's and tomorrow's, with room for clock skew.
 pub const MAX_KEYS: usize = 4;
 
-/// The secret of visitor tokens within a stretch of time. Its memory is overwritten when it is dropped.
+/// The secret of visitor tokens within a period. Its memory is overwritten when it is dropped.
 #[derive(Clone, PartialEq, Eq)]
 pub struct VisitorKey {
-    /// From when it counts, in unix seconds.
+    /// Start of its validity, in unix seconds.
     pub from: u64,
-    /// Until when it counts, itself excluded.
+    /// End of its validity, exclusive.
     pub until: u64,
-    /// The secret: apart, for what moves leaves copies behind.
+    /// The secret; boxed, because moving it would leave copies behind.
     pub secret: Box<Zeroizing<VisitorSecret>>,
 }
 
-/// Without the secret.
+/// Omits the secret.
 impl fmt::Debug for VisitorKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "VisitorKey({}..{})", self.from, self.until)
     }
 }
 
-/// The secrets that a worker has; none at first.
+/// The secrets held by a worker; none at first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VisitorKeys(Vec<VisitorKey>);
 
@@ -40,21 +40,21 @@ impl VisitorKeys {
     /// The media type of the encoding.
     pub const MEDIA_TYPE: &str = "application/vnd.edgelink.visitor-keys";
 
-    /// Those secrets; of more than [`MAX_KEYS`] the first ones.
+    /// The first [`MAX_KEYS`] of these secrets.
     #[must_use]
     pub fn new(mut keys: Vec<VisitorKey>) -> Self {
         keys.truncate(MAX_KEYS);
         Self(keys)
     }
 
-    /// The secret that counts at `now`, in unix seconds; `None` if there is none.
+    /// The secret that is valid at `now`, in unix seconds; `None` if there is none.
     #[must_use]
     pub fn at(&self, now: u64) -> Option<&VisitorSecret> {
         let counts = |key: &&VisitorKey| (key.from..key.until).contains(&now);
         self.0.iter().find(counts).map(|key| &**key.secret)
     }
 
-    /// Until when there are secrets; 0 if there are none.
+    /// The latest end of validity of any secret; 0 if there are none.
     #[must_use]
     pub fn until(&self) -> u64 {
         self.0.iter().map(|key| key.until).max().unwrap_or(0)
@@ -66,7 +66,7 @@ impl VisitorKeys {
         &self.0
     }
 
-    /// Adds the secrets of an answer. One for the same time as an earlier one takes its place.
+    /// Adds the secrets of an answer. A secret replaces an earlier one with the same start.
     pub fn add(&mut self, keys: Self) {
         for key in keys.0 {
             self.0.retain(|other| other.from != key.from);
@@ -76,7 +76,7 @@ impl VisitorKeys {
         }
     }
 
-    /// Overwrites the secrets that are over at `now`, in unix seconds, and what the stack of the thread may have of them.
+    /// Overwrites the secrets that have expired at `now`, in unix seconds, and any copies on the thread's stack.
     pub fn forget(&mut self, now: u64) {
         if self.0.iter().any(|key| key.until <= now) {
             self.0.retain(|key| key.until > now);
@@ -87,7 +87,7 @@ impl VisitorKeys {
     /// Encodes them. The caller overwrites the bytes once they are sent.
     #[must_use]
     pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
-        // As long as it can be, for what grows leaves copies behind.
+        // Allocated at its maximum size, because growing would leave copies behind.
         let mut out = Vec::with_capacity(2 + MAX_KEYS * (2 * varint::MOST_BYTES + 16));
         out.push(VERSION);
         varint::write(self.0.len() as u64, &mut out);
@@ -107,7 +107,7 @@ impl VisitorKeys {
         let input = &mut bytes;
         varint::read_version(input, VERSION)?;
         let count = bounded("keys", varint::read(input)?, MAX_KEYS)?;
-        // With room for all, for what grows leaves copies behind.
+        // Allocated at its maximum size, because growing would leave copies behind.
         let mut keys = Vec::with_capacity(MAX_KEYS);
         for _ in 0..count {
             let (from, until) = (varint::read(input)?, varint::read(input)?);
@@ -128,7 +128,7 @@ impl VisitorKeys {
     }
 }
 
-/// Overwrites what functions that have returned have left on the stack, as deep as hashing goes.
+/// Overwrites the remains of returned functions on the stack, as deep as hashing goes.
 #[inline(never)]
 fn overwrite_stack() {
     let mut room = [0u8; 16 << 10];

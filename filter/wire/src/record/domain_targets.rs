@@ -1,4 +1,4 @@
-//! Where visitors of a domain are sent who ask for no link that redirects: a part of the record of a domain.
+//! Targets of a domain, for requests without a link that redirects: a part of the record of a domain.
 
 use crate::error::RecordError;
 use crate::target::is_target;
@@ -7,19 +7,19 @@ use crate::varint;
 /// The longest target of a domain, in bytes.
 pub const MAX_DOMAIN_TARGET_LENGTH: usize = 2048;
 
-/// Where visitors of a domain are sent who ask for no link that redirects. `T` is a target.
+/// Targets of a domain, for requests without a link that redirects. `T` is a target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct DomainTargets<T> {
-    /// Those who ask for `/`; `None` if the domain has nothing there.
+    /// Target for `/`; `None` if the domain has nothing there.
     pub root: Option<T>,
-    /// Those of a link that does not exist or is not valid yet; `None` if they get 404.
+    /// Target for links that do not exist or are not valid yet; `None` for 404.
     pub not_found: Option<T>,
-    /// Those of a link that is switched off or no longer valid; `None` if they get 410.
+    /// Target for links that are disabled or expired; `None` for 410.
     pub expired: Option<T>,
 }
 
 impl<T> DomainTargets<T> {
-    /// The same targets, each as `form` makes it.
+    /// Converts each target with `form`.
     pub fn map<'t, U>(&'t self, form: impl Fn(&'t T) -> U) -> DomainTargets<U> {
         DomainTargets {
             root: self.root.as_ref().map(&form),

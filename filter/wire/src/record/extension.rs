@@ -1,18 +1,18 @@
-//! What few links have, in a part of the record of its own.
+//! Rarely used properties of links, in a separate part of the record.
 //!
-//! An extension is a list of entries: the tag as a number, the length of the value, the value. Tags rise; each stands there once.
-//! One that is not known is an error, so that an older edge asks the next tier instead of passing over what it does not know.
+//! An extension is a list of entries: the tag as a number, the length of the value, the value. Tags are strictly ascending. An
+//! unknown tag is an error, so that an older edge asks the next tier instead of ignoring it.
 //!
 //! | tag | value |
 //! |---|---|
 //! | 1 | rules, see [`crate::rules`] |
-//! | 2 | where visitors are sent when the link is over: visible ASCII, 1 to [`target::MAX_URL_LENGTH`] bytes |
-//! | 3 | flags, one byte and not 0: bit 0 forward path, bit 1 crawlable, bit 2 track conversions, bit 3 bots use no visits |
+//! | 2 | target of the expired link: visible ASCII, 1 to [`target::MAX_URL_LENGTH`] bytes |
+//! | 3 | flags, one byte and not 0: bit 0 forward path, bit 1 crawlable, bit 2 track conversions, bit 3 bots consume no uses |
 //! | 4 | the unlock key of a link with a password, 32 bytes, see [`crate::password`] |
-//! | 5 | the limit of visits, a number from 1; see [`crate::visits`] |
+//! | 5 | the limit of uses, a number from 1; see [`crate::visits`] |
 //! | 6 | targets of a domain, see [`DomainTargets`] |
 //!
-//! The others up to 15 are kept for properties that are planned.
+//! The remaining tags up to 15 are reserved for planned properties.
 
 use crate::error::RecordError;
 use crate::password::UnlockKey;
@@ -33,36 +33,36 @@ const CRAWLABLE: u8 = 0b10;
 const TRACK_CONVERSIONS: u8 = 0b100;
 const SPARES_BOTS: u8 = 0b1000;
 
-/// The most bytes of an extension: of rules, of one more target, and 256 for all else.
+/// The most bytes of an extension: rules, one more target, and 256 for the rest.
 pub const MAX_EXTENSION_LENGTH: usize = rules::MAX_ENCODED_LENGTH + MAX_URL_LENGTH + 256;
 
 const MALFORMED: RecordError = RecordError::Field("extension");
 
-/// What few links have.
+/// Rarely used properties of a link, or the targets of a domain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extension<'a> {
-    /// The conditional targets; `None` without any.
+    /// The conditional targets; `None` if there are none.
     pub rules: Option<Rules<'a>>,
-    /// Where visitors are sent when the link is over; `None` if they get 410.
+    /// Target of the expired link; `None` for 410.
     pub expired_url: Option<&'a [u8]>,
-    /// Whether what follows the code in the path is appended to that of the target.
+    /// True if the path behind the code is appended to the target's.
     pub forward_path: bool,
-    /// Whether search engines may list the link.
+    /// True if search engines may index the link.
     pub crawlable: bool,
-    /// Whether the target gets the id of each click.
+    /// True if the id of each click is passed to the target.
     pub track_conversions: bool,
-    /// By which visitors are known who have given the password; `None` if the link has none.
+    /// Key that verifies the cookies of visitors who have entered the password; `None` if the link has none.
     pub unlock_key: Option<UnlockKey>,
-    /// How many visits the link has, at least 1; `None` without a limit.
+    /// Limit of uses, at least 1; `None` if there is no limit.
     pub max_visits: Option<u64>,
-    /// True if bots use none of these: they are not redirected.
+    /// True if bots consume no uses: they are not redirected.
     pub spares_bots: bool,
-    /// The targets of the domain whose record it is; `None` for a link.
+    /// The targets of a domain; `None` in the record of a link.
     pub domain: Option<DomainTargets<&'a str>>,
 }
 
 impl<'a> Extension<'a> {
-    /// The encoding; empty if the link has nothing of this.
+    /// The encoding; empty if no property is set.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -92,8 +92,8 @@ impl<'a> Extension<'a> {
         out
     }
 
-    /// True for a request that is not redirected because the link has a limit of visits, and it is to use none: it is made before its
-    /// visitor wants it, or by a bot that the link spares.
+    /// True for a request that is not redirected because it must not consume a use of a limited link: a prefetch, or a bot if the
+    /// link spares bots.
     #[must_use]
     pub fn withholds(&self, is_prefetch: bool, is_bot: impl FnOnce() -> bool) -> bool {
         self.max_visits.is_some() && (is_prefetch || self.spares_bots && is_bot())
@@ -118,7 +118,7 @@ impl<'a> Extension<'a> {
         read(bytes, Rules::decode)
     }
 
-    /// Reads an extension that was decoded before; empty bytes are an empty one.
+    /// Reads an extension that was decoded before; empty bytes yield an empty extension.
     #[must_use]
     pub fn decode_again(bytes: &'a [u8]) -> Self {
         read(bytes, |bytes| Ok(Rules::decoded_before(bytes))).unwrap_or_default()

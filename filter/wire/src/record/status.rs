@@ -1,22 +1,22 @@
-//! How a link redirects, and whether it does.
+//! Redirect status and state of a link.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// The bits of the flags that say how a link redirects.
+/// The bits of the flags with the redirect status.
 const REDIRECT: u8 = 0b0000_0011;
 
 /// The status code of a redirect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum RedirectStatus {
-    /// 302 Found: asked for again at every visit.
+    /// 302 Found: browsers repeat the request at every click.
     #[default]
     Found,
-    /// 301 Moved Permanently: browsers may keep it for ever.
+    /// 301 Moved Permanently: browsers may cache it forever.
     MovedPermanently,
     /// 307 Temporary Redirect: keeps the method.
     TemporaryRedirect,
-    /// 308 Permanent Redirect: keeps the method, and may be kept for ever.
+    /// 308 Permanent Redirect: keeps the method, and may be cached forever.
     PermanentRedirect,
 }
 
@@ -32,7 +32,7 @@ impl RedirectStatus {
         }
     }
 
-    /// The status of that number; `None` if it is not a redirect that a link may have.
+    /// The status with this number; `None` if links cannot have it.
     #[must_use]
     pub fn from_code(code: u16) -> Option<Self> {
         match code {
@@ -44,7 +44,7 @@ impl RedirectStatus {
         }
     }
 
-    /// Whether clients keep the method of their request, and its body: links of these statuses redirect every method.
+    /// True if clients keep the method and body of their request: links of these statuses redirect every method.
     #[must_use]
     pub fn keeps_method(self) -> bool {
         matches!(self, Self::TemporaryRedirect | Self::PermanentRedirect)
@@ -69,18 +69,18 @@ impl RedirectStatus {
     }
 }
 
-/// Whether a link redirects.
+/// State of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum LinkState {
-    /// It does, within its validity.
+    /// The link redirects, within its validity.
     #[default]
     Active,
-    /// It was switched off and answers 410.
+    /// The link was switched off and answers 410.
     Disabled,
 }
 
 impl LinkState {
-    /// The state of that name.
+    /// The state with this name.
     pub(crate) fn named(name: &[u8]) -> Option<Self> {
         match name {
             b"active" => Some(Self::Active),

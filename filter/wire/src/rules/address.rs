@@ -4,12 +4,12 @@ use crate::error::RecordError;
 use crate::varint;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// A pattern, in the form in which it is compared. An IPv6 address that maps an IPv4 one (RFC 4291, section 2.5.5.2) is that one.
+/// A pattern in the form used for comparison. An IPv4-mapped IPv6 address (RFC 4291, section 2.5.5.2) counts as the IPv4 address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AddressPattern {
-    /// Where the mask has a bit, the address has that of the value.
+    /// The address equals the value in all bits of the mask.
     V4 { value: u32, mask: u32 },
-    /// The address begins with so many bits of the value.
+    /// The address begins with the first `prefix` bits of the value.
     V6 { value: u128, prefix: u8 },
 }
 
@@ -40,7 +40,7 @@ impl AddressPattern {
         }
     }
 
-    /// Whether the address is one of the pattern.
+    /// True if the address matches the pattern.
     pub(super) fn includes(self, address: IpAddr) -> bool {
         match (self, address.to_canonical()) {
             (Self::V4 { value, mask }, IpAddr::V4(address)) => {
@@ -105,7 +105,7 @@ fn wildcards(text: &str) -> Option<AddressPattern> {
     parts.next().is_none().then_some(pattern)
 }
 
-/// Digits without a sign or a leading zero.
+/// Parses digits without a sign or a leading zero.
 fn length(digits: &str) -> Option<u8> {
     let is_plain = digits == "0" || !digits.starts_with(['0', '+']);
     digits.parse().ok().filter(|_| is_plain)

@@ -1,4 +1,4 @@
-//! A condition in the form in which it is evaluated.
+//! A condition in the form used for evaluation.
 //!
 //! | type | bytes behind its number |
 //! |---|---|
@@ -20,7 +20,7 @@ use crate::varint;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-/// A condition, with its texts borrowed from where it stands.
+/// A condition with borrowed texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Criterion<'a> {
     Device(Device),
@@ -43,7 +43,7 @@ pub(super) enum Criterion<'a> {
     Weight(u8),
 }
 
-/// What is wrong with a condition.
+/// An error in a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
     /// The field in JSON's spelling.
@@ -54,7 +54,7 @@ pub(super) struct Refusal {
 const KEY: &str = "matchKey";
 const VALUE: &str = "matchValue";
 
-/// Refuses the value.
+/// An error in the value.
 fn value_must(reason: &'static str) -> Refusal {
     let field = VALUE;
     Refusal { field, reason }
@@ -64,7 +64,7 @@ impl<'a> Criterion<'a> {
     /// Reads a condition.
     ///
     /// # Errors
-    /// Everything that is wrong with it.
+    /// Every error in the condition.
     pub(super) fn of(condition: &'a Condition) -> Result<Self, Vec<Refusal>> {
         let texts = Texts(condition);
         match condition.kind {
@@ -91,7 +91,7 @@ impl<'a> Criterion<'a> {
         }
     }
 
-    /// Reads a condition whose value says everything.
+    /// Reads a condition that has a value and no key.
     fn of_value(kind: ConditionType, value: &'a str) -> Result<Self, Refusal> {
         let read = match kind {
             ConditionType::Device => Device::named(value).map(Self::Device),
@@ -155,7 +155,7 @@ impl<'a> Criterion<'a> {
     /// Takes an encoded condition off the front of `input`.
     ///
     /// # Errors
-    /// The [`RecordError`] that says what is wrong; a type that is not known here is an error too.
+    /// The [`RecordError`] that says what is wrong; an unknown type is an error too.
     pub(super) fn decode(input: &mut &'a [u8]) -> Result<Self, RecordError> {
         const MALFORMED: RecordError = RecordError::Field("condition");
         let [number] = varint::read_array(input)?;
@@ -194,7 +194,7 @@ fn text<'a>(input: &mut &'a [u8]) -> Result<&'a [u8], RecordError> {
     }
 }
 
-/// What the value of a condition must be.
+/// The requirement on the value of a condition.
 fn must(kind: ConditionType) -> &'static str {
     match kind {
         ConditionType::Device => {
@@ -215,7 +215,7 @@ fn must(kind: ConditionType) -> &'static str {
     }
 }
 
-/// What a time must be.
+/// The requirement on a time.
 pub(crate) const TIME: &str =
     "must be a time of 1970 or later as in RFC 3339, for example 2030-12-31T23:59:59Z";
 
@@ -245,7 +245,7 @@ impl<'a> Texts<'a> {
             .ok_or_else(|| value_must(LINE))
     }
 
-    /// Nothing, or nothing but an empty text.
+    /// Refuses a value other than null or an empty text.
     fn no_value(&self) -> Result<(), Refusal> {
         self.value()
             .is_empty()
@@ -272,7 +272,7 @@ fn country(text: &str) -> Option<[u8; 2]> {
     is_code.then(|| letters.map(|letter| letter.to_ascii_uppercase()))
 }
 
-/// A time as in RFC 3339 in unix seconds, the fraction of a second cut off; `None` if it is none, or before 1970.
+/// Parses an RFC 3339 time to unix seconds, truncating fractions; `None` if it is malformed, or before 1970.
 pub(crate) fn unix_seconds(text: &str) -> Option<u64> {
     let time = OffsetDateTime::parse(text, &Rfc3339).ok()?;
     u64::try_from(time.unix_timestamp()).ok()

@@ -1,5 +1,5 @@
-//! Rules as records carry them: each behind its length; in it the target behind its length, then the conditions up to the end. A
-//! rule that does not hold is passed over without a look at the rest of it.
+//! Rules as encoded in records: each behind its length; in it the target behind its length, then the conditions up to the end. The
+//! length permits skipping the rest of a rule that does not match.
 
 use super::criterion::Criterion;
 use super::written::{MAX_CONDITIONS, MAX_RULES};
@@ -28,7 +28,7 @@ impl<'a> Rules<'a> {
     /// Reads rules that take up all of `bytes`.
     ///
     /// # Errors
-    /// The [`RecordError`] that says what is wrong; so is a condition of a type that is not known here.
+    /// The [`RecordError`] that says what is wrong; a condition of an unknown type is an error too.
     pub(crate) fn decode(bytes: &'a [u8]) -> Result<Self, RecordError> {
         let mut input = bytes;
         let mut count = 0;
@@ -43,7 +43,7 @@ impl<'a> Rules<'a> {
         }
     }
 
-    /// Rules that [`super::encode`] has encoded.
+    /// Wraps rules encoded by [`super::encode`]; `None` if there are none.
     #[must_use]
     pub fn of_encoded(bytes: &'a [u8]) -> Option<Self> {
         (!bytes.is_empty()).then_some(Self(bytes))
@@ -55,12 +55,12 @@ impl<'a> Rules<'a> {
         self.0
     }
 
-    /// Rules that were decoded before.
+    /// Wraps rules that were decoded before.
     pub(crate) fn decoded_before(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
 
-    /// The rules in order. What is malformed, which it cannot be after decoding, ends them.
+    /// The rules in order. A malformed rule, which cannot occur after decoding, ends the iteration.
     pub(super) fn iter(self) -> impl Iterator<Item = EncodedRule<'a>> {
         let mut input = self.0;
         std::iter::from_fn(move || {

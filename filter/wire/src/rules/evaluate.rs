@@ -1,4 +1,4 @@
-//! Which rule a visitor meets.
+//! Evaluation of rules for a visitor.
 
 use super::criterion::Criterion;
 use super::encoded::Rules;
@@ -14,7 +14,7 @@ use std::net::IpAddr;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-/// What links ask about a visitor. Nothing is asked that no condition needs.
+/// The properties of a visitor that links depend on. A property is only read if a condition needs it.
 pub trait Visitor {
     /// The header `User-Agent`; empty without one.
     fn user_agent(&self) -> &[u8];
@@ -22,26 +22,26 @@ pub trait Visitor {
     fn accept_language(&self) -> &[u8];
     /// The query without its `?`; empty without one.
     fn query(&self) -> &[u8];
-    /// What follows the code in the path, from its slash on; empty if nothing does.
+    /// The path behind the code, from its slash on; empty if there is none.
     fn below(&self) -> &[u8] {
         b""
     }
-    /// Whether the link has a limit of visits, and none are left for this one.
+    /// True if the link has a limit of uses, and none is left for this request.
     fn is_used_up(&self) -> bool {
         false
     }
 
-    /// True if the request is made before its visitor wants it ([`attributes::is_prefetch`](crate::clicks::attributes::is_prefetch)).
+    /// True if the request is a prefetch ([`attributes::is_prefetch`](crate::clicks::attributes::is_prefetch)).
     fn is_prefetch(&self) -> bool {
         false
     }
 
-    /// Whether the method is neither GET nor HEAD: links of 307 and 308 redirect these too.
+    /// True if the method is neither GET nor HEAD: links of 307 and 308 redirect these too.
     fn has_other_method(&self) -> bool {
         false
     }
 
-    /// An id for this click, for links that track conversions; `None` if it is none, or the visitor does not want to be tracked.
+    /// An id for this click, for links that track conversions; `None` if it is not a click, or the visitor opted out of tracking.
     fn click_id(&self) -> Option<ClickId> {
         None
     }
@@ -60,30 +60,30 @@ pub trait Visitor {
     fn now(&self) -> u64;
 }
 
-/// What a rule was found to be.
+/// The evaluation of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExplainedRule {
-    /// Whether all conditions hold.
+    /// True if all conditions hold.
     pub holds: bool,
     /// Each condition, in order.
     pub conditions: Vec<ExplainedCondition>,
 }
 
-/// What a condition was found to be.
+/// The evaluation of a condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExplainedCondition {
-    /// Whether it holds.
+    /// True if the condition holds.
     pub holds: bool,
-    /// What it has seen of the visitor; `None` if that is not known or not there.
+    /// The property of the visitor that was compared; `None` if it is unknown or missing.
     pub saw: Option<String>,
 }
 
-/// A rule that a visitor meets.
+/// The rule that matches a visitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chosen<'a> {
-    /// Its place among the rules, from 0.
+    /// Its index among the rules, from 0.
     pub index: usize,
-    /// Where it leads.
+    /// Its target.
     pub target: &'a [u8],
 }
 
@@ -102,7 +102,7 @@ pub fn evaluate<'a>(rules: Rules<'a>, key: &[u8], visitor: &impl Visitor) -> Opt
     })
 }
 
-/// What each of `rules` is to a visitor of the link `key`; the first one that holds is what [`evaluate`] answers.
+/// Evaluates each of `rules` for a visitor of the link `key`; the first one that holds is the result of [`evaluate`].
 #[must_use]
 pub fn explain(rules: Rules<'_>, key: &[u8], visitor: &impl Visitor) -> Vec<ExplainedRule> {
     let facts = Facts::new(key, visitor);
@@ -120,7 +120,7 @@ pub fn explain(rules: Rules<'_>, key: &[u8], visitor: &impl Visitor) -> Vec<Expl
     rules.collect()
 }
 
-/// What is known of a visitor, with what follows from it worked out once.
+/// A visitor with derived properties, which are computed once.
 struct Facts<'v, V> {
     key: &'v [u8],
     visitor: &'v V,
@@ -140,7 +140,7 @@ impl<'v, V: Visitor> Facts<'v, V> {
         }
     }
 
-    /// Whether the visitor meets a criterion of the rule at `index`.
+    /// True if the visitor meets a criterion of the rule at `index`.
     fn meets(&self, criterion: &Criterion<'_>, index: usize) -> bool {
         match *criterion {
             Criterion::Device(wanted) => {
@@ -166,7 +166,7 @@ impl<'v, V: Visitor> Facts<'v, V> {
         }
     }
 
-    /// What a criterion of the rule at `index` looks at.
+    /// The property of the visitor that a criterion of the rule at `index` compares.
     fn saw(&self, criterion: &Criterion<'_>, index: usize) -> Option<String> {
         match *criterion {
             Criterion::Device(_) => self.device().map(|device| device.word().to_owned()),
@@ -221,10 +221,9 @@ impl<'v, V: Visitor> Facts<'v, V> {
         *self.address.get_or_init(address)
     }
 
-    /// A number of 0 to 99 that is always the same for a visitor and a rule: of link, place of the rule, address and
-    /// `User-Agent`.
+    /// A number of 0 to 99 that is stable for a visitor and a rule: a hash of link, index of the rule, address and `User-Agent`.
     fn draw(&self, index: usize) -> u8 {
-        // SipHash-2-4 with the key 0. It is known to all: who wants another answer may as well send another header.
+        // SipHash-2-4 with the key 0. It need not be secret: a visitor who wants another result can send another header.
         let mut hasher = SipHasher24::new();
         hasher.write(self.key);
         hasher.write(&[0, index as u8]);

@@ -1,11 +1,10 @@
 //! Languages of the header `Accept-Language` (RFC 9110, section 12.5.4).
 
-/// The least quality, in thousandths, with which a language counts as accepted, as in Shlink: what a visitor would take for
-/// want of better is not what he asks for.
+/// The minimum quality, in thousandths, with which a language counts as accepted, as in Shlink: a fallback language is not the
+/// visitor's preference.
 pub const MIN_QUALITY: u16 = 900;
 
-/// Whether the header accepts `language`, or one that is more particular: `en` accepts a visitor who wants `en-GB`. `*` accepts
-/// none.
+/// True if the header accepts `language`, or a more specific one: `en` matches a visitor who prefers `en-GB`. `*` matches nothing.
 pub(super) fn accepts(header: &[u8], language: &[u8]) -> bool {
     header.split(|byte| *byte == b',').any(|item| {
         let mut parts = item.split(|byte| *byte == b';');
@@ -14,7 +13,7 @@ pub(super) fn accepts(header: &[u8], language: &[u8]) -> bool {
     })
 }
 
-/// Whether `range` is the language, or begins with it and a hyphen.
+/// True if `range` is the language, or begins with it and a hyphen.
 fn includes(language: &[u8], range: &[u8]) -> bool {
     let Some((start, rest)) = range.split_at_checked(language.len()) else {
         return false;
@@ -26,7 +25,7 @@ fn includes(language: &[u8], range: &[u8]) -> bool {
     is_same && matches!(rest.first(), None | Some(b'-' | b'_'))
 }
 
-/// Languages are compared without case, and some write an underscore for the hyphen.
+/// Folds case, and the underscore that some clients send for the hyphen.
 fn canonical(byte: u8) -> u8 {
     match byte {
         b'_' => b'-',
@@ -45,7 +44,7 @@ fn quality<'a>(parameters: impl Iterator<Item = &'a [u8]>) -> u16 {
         .map_or(1_000, |value| thousandths(value).unwrap_or(0))
 }
 
-/// Reads `0.8`; digits behind the third are cut off.
+/// Parses `0.8`; digits behind the third are truncated.
 fn thousandths(text: &[u8]) -> Option<u16> {
     let (whole, fraction) = match text {
         [whole] => (whole, &[][..]),
@@ -65,8 +64,8 @@ fn thousandths(text: &[u8]) -> Option<u16> {
     }
 }
 
-/// Whether a text is written as a language may be: subtags of one to eight letters and digits (RFC 5646, section 2.1), with hyphens
-/// or underscores between them.
+/// True if a text has the form of a language: subtags of one to eight letters and digits (RFC 5646, section 2.1), separated by
+/// hyphens or underscores.
 pub(super) fn is_language(text: &str) -> bool {
     let is_subtag = |subtag: &str| {
         (1..=8).contains(&subtag.len()) && subtag.bytes().all(|byte| byte.is_ascii_alphanumeric())

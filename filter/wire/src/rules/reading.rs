@@ -1,4 +1,4 @@
-//! Reads rules from JSON, and gathers all that is wrong by its path.
+//! Reads rules from JSON, and collects all errors with their paths.
 
 use super::words::ConditionType;
 use super::written::{Condition, MAX_CONDITIONS, MAX_RULES, Rule};
@@ -6,16 +6,16 @@ use super::{RuleError, encode};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 
-/// The field that has the list of rules.
+/// The field with the list of rules.
 pub const FIELD: &str = "redirectRules";
 
-/// Checks the target of a rule: returns it as it is sent, or why no link may go there.
+/// Checks the target of a rule: returns it in the form in which it is sent, or the reason why it is refused.
 pub type CheckTarget<'a> = dyn Fn(&str) -> Result<String, Cow<'static, str>> + 'a;
 
-/// Reads the rules of an object that has nothing but a list of them.
+/// Reads the rules of an object that has no other field than [`FIELD`].
 ///
 /// # Errors
-/// Everything that is wrong, with its path in the object.
+/// Every error, with its path in the object.
 pub fn read(
     mut object: Map<String, Value>,
     check_target: &CheckTarget<'_>,
@@ -31,10 +31,10 @@ pub fn read(
     }
 }
 
-/// Reads rules as a person writes them: JSON, the object of [`read`] or only its list.
+/// Reads rules from JSON text: the object of [`read`], or only its list.
 ///
 /// # Errors
-/// Everything that is wrong, with its path in the object.
+/// Every error, with its path in the object.
 pub fn read_text(text: &str, check_target: &CheckTarget<'_>) -> Result<Vec<Rule>, Vec<RuleError>> {
     let object = match serde_json::from_str(text) {
         Ok(Value::Object(object)) => Ok(object),
@@ -51,7 +51,7 @@ pub fn read_text(text: &str, check_target: &CheckTarget<'_>) -> Result<Vec<Rule>
     }
 }
 
-/// Reads the list in the field [`FIELD`] of an object that has other fields too; returns it with all that is wrong.
+/// Reads the list in the field [`FIELD`] of an object that has other fields too; returns it with all errors.
 #[must_use]
 pub fn read_list(
     value: Option<Value>,
@@ -62,8 +62,7 @@ pub fn read_list(
     reader.finish(rules)
 }
 
-/// Reads rules. What is wrong is replaced by something that is valid, so that the places
-/// of the others stay what they are.
+/// Reads rules. Invalid parts are replaced by valid placeholders, so that the indices of the others do not change.
 struct Reader<'a> {
     check_target: &'a CheckTarget<'a>,
     errors: Vec<RuleError>,
@@ -78,7 +77,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The rules of a list; wrong ones are noted.
+    /// Reads the rules of a list; errors are collected.
     fn list(&mut self, value: Option<Value>) -> Vec<Rule> {
         match value {
             Some(Value::Array(rules)) if rules.len() <= MAX_RULES => {
@@ -99,7 +98,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Checks them together; returns them with all that is wrong.
+    /// Checks the rules together; returns them with all errors.
     fn finish(mut self, rules: Vec<Rule>) -> (Vec<Rule>, Vec<RuleError>) {
         if let Err(errors) = encode(&rules) {
             for error in errors {
@@ -129,7 +128,7 @@ impl<'a> Reader<'a> {
                 vec![placeholder()]
             }
         };
-        // What `GET` answers can be sent back; the order of the list is what counts.
+        // Answers of `GET` can be sent back; only the order of the list counts.
         object.remove("priority");
         self.refuse_unknown(object, &format!("{path}."));
         Rule { target, conditions }
@@ -196,10 +195,10 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A target that is valid, in the place of one that is not.
+/// A valid target in place of an invalid one.
 const PLACEHOLDER: &str = "http://a/";
 
-/// A condition that is valid, in the place of one that is not.
+/// A valid condition in place of an invalid one.
 fn placeholder() -> Condition {
     Condition {
         kind: ConditionType::Weight,

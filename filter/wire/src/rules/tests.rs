@@ -44,7 +44,7 @@ impl Visitor for TestVisitor {
     }
 }
 
-/// A visitor of whom everything is known.
+/// A visitor with all properties.
 fn visitor() -> TestVisitor {
     TestVisitor {
         user_agent: "Mozilla/5.0 (X11; Linux x86_64; rv:127.0) Gecko/20100101 Firefox/127.0"

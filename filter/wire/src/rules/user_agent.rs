@@ -1,14 +1,14 @@
-//! Devices and browsers by the header `User-Agent`: by the words that they put there, the more particular ones first, because
-//! each names those that it wants to be taken for as well. Bots by theirs.
+//! Classification of devices, browsers and bots by the words of the header `User-Agent`. More specific words win, because browsers
+//! also name those that they want to be compatible with.
 
 use super::words::{Browser, Device};
 use super::written::MAX_HEADER_BYTES;
 
-/// The device that the words name: one of the six that are no groups; `None` if they name none.
+/// The device named by the words, which is never a group; `None` if they name none.
 pub(super) fn device(user_agent: &[u8]) -> Option<Device> {
     most_particular(user_agent, |word| {
         Some(match word {
-            // Phones with Windows called themselves Android and iPhone too.
+            // Windows Phone claimed to be Android and iPhone too.
             b"Phone" => (0, None),
             b"iPhone" | b"iPad" | b"iPod" => (1, Some(Device::Ios)),
             b"Android" => (2, Some(Device::Android)),
@@ -21,11 +21,11 @@ pub(super) fn device(user_agent: &[u8]) -> Option<Device> {
     })
 }
 
-/// The browser that the words name; `None` if they name none of ours.
+/// The browser named by the words; `None` if it is not one of [`Browser`].
 pub(super) fn browser(user_agent: &[u8]) -> Option<Browser> {
     let named = most_particular(user_agent, |word| {
         Some(match word {
-            // These are made of Chrome or Firefox, and name it.
+            // These are based on Chrome or Firefox, and name it.
             b"SamsungBrowser" | b"YaBrowser" | b"Vivaldi" | b"Seamonkey" => (0, None),
             b"Edg" | b"EdgA" | b"EdgiOS" | b"Edge" => (1, Some(Browser::Edge)),
             b"OPR" | b"OPiOS" | b"Opera" => (2, Some(Browser::Opera)),
@@ -35,7 +35,7 @@ pub(super) fn browser(user_agent: &[u8]) -> Option<Browser> {
             _ => return None,
         })
     })?;
-    // Android's own calls itself Safari.
+    // Android's own browser claims to be Safari.
     let is_androids_own =
         named == Browser::Safari && words(user_agent).any(|word| word == b"Android");
     Some(if is_androids_own {
@@ -45,7 +45,7 @@ pub(super) fn browser(user_agent: &[u8]) -> Option<Browser> {
     })
 }
 
-/// Parts of words, in lower case, that bots call themselves by.
+/// Parts of words in the names of bots, in lower case.
 const BOT_STEMS: [&[u8]; 11] = [
     b"bot",
     b"crawl",
@@ -60,7 +60,7 @@ const BOT_STEMS: [&[u8]; 11] = [
     b"headless",
 ];
 
-/// Words, in lower case, by which programs and services are known that fetch what their users have not opened.
+/// Names of programs and services that fetch links their users have not opened, in lower case.
 const BOT_WORDS: [&[u8]; 32] = [
     b"aiohttp",
     b"axios",
@@ -96,7 +96,7 @@ const BOT_WORDS: [&[u8]; 32] = [
     b"winhttp",
 ];
 
-/// True for the `User-Agent` of a bot, a link preview or a program. Those that call themselves browsers are not known.
+/// True for the `User-Agent` of a bot, a link preview or a program. Bots that claim to be browsers are not recognized.
 #[must_use]
 pub fn is_bot(user_agent: &[u8]) -> bool {
     let beginning = user_agent.get(..MAX_HEADER_BYTES);
@@ -112,14 +112,14 @@ fn is_of_bots(word: &[u8]) -> bool {
     }) else {
         return false;
     };
-    // Telephones of that name.
+    // A brand of phones.
     let is_device = word == b"cubot";
     let has_stem = |stem: &&[u8]| word.windows(stem.len()).any(|part| part == *stem);
     BOT_WORDS.contains(&word) || !is_device && BOT_STEMS.iter().any(has_stem)
 }
 
 impl Device {
-    /// Whether `device`, which is no group, is that one or one of that group.
+    /// True if `device`, which is not a group, is this device or belongs to this group.
     pub(super) fn includes(self, device: Self) -> bool {
         match self {
             Self::Mobile => matches!(device, Self::Android | Self::Ios),
@@ -134,7 +134,7 @@ fn words(user_agent: &[u8]) -> impl Iterator<Item = &[u8]> {
     user_agent.split(|byte| !byte.is_ascii_alphanumeric())
 }
 
-/// What the word with the least rank means; `rank` has the words that mean something. The header is read once.
+/// The meaning of the word with the lowest rank; `rank` returns `None` for words without a meaning. The header is read once.
 fn most_particular<T>(
     user_agent: &[u8],
     rank: impl Fn(&[u8]) -> Option<(u8, Option<T>)>,

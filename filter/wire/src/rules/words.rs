@@ -1,4 +1,4 @@
-//! The words of conditions: each has a name in JSON and a number in the encoding, and neither ever changes.
+//! The vocabulary of conditions: each word has a name in JSON and a number in the encoding, and neither ever changes.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,10 +18,10 @@ macro_rules! words {
         }
 
         impl $name {
-            /// All of them.
+            /// All variants.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// The word for it, as in JSON.
+            /// Its word in JSON.
             #[must_use]
             pub fn word(self) -> &'static str {
                 match self {
@@ -29,18 +29,18 @@ macro_rules! words {
                 }
             }
 
-            /// The one of that word; `None` if there is none.
+            /// The variant with this word; `None` if there is none.
             #[must_use]
             pub fn named(word: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|one| one.word() == word)
             }
 
-            /// The number for it, as in the encoding.
+            /// Its number in the encoding.
             pub(super) fn number(self) -> u8 {
                 self as u8
             }
 
-            /// The one of that number; `None` if there is none.
+            /// The variant with this number; `None` if there is none.
             pub(super) fn numbered(number: u8) -> Option<Self> {
                 match number {
                     $($number => Some(Self::$variant),)+
@@ -52,7 +52,7 @@ macro_rules! words {
 }
 
 words! {
-    /// What a condition looks at, with the names that Shlink 5.1 gives them, and `weight`.
+    /// The type of a condition: those of Shlink 5.1, and `weight`.
     pub enum ConditionType {
         /// The device, by the header `User-Agent`; the value is a [`Device`].
         Device = 1 "device",
@@ -70,13 +70,13 @@ words! {
         Country = 7 "geolocation-country-code",
         /// The city; the value is its name, in the spelling of the trusted header. The case of ASCII letters makes no difference.
         City = 8 "geolocation-city-name",
-        /// It is before a time; the value is a time as in RFC 3339.
+        /// The request is before a time; the value is a time as in RFC 3339.
         BeforeDate = 9 "before-date",
-        /// It is that time or later; the value is a time as in RFC 3339.
+        /// The request is at a time or later; the value is a time as in RFC 3339.
         AfterDate = 10 "after-date",
         /// The browser, by the header `User-Agent`; the value is a [`Browser`].
         Browser = 11 "browser",
-        /// A share of all visitors, always the same ones; the value is its size in per cent, 1 to 99.
+        /// A stable share of all visitors; the value is its size in per cent, 1 to 99.
         Weight = 12 "weight",
     }
 
@@ -84,7 +84,7 @@ words! {
     pub enum Device {
         /// Phones and tablets with Android.
         Android = 1 "android",
-        /// Phones and tablets of Apple, as far as they say so: an iPad that asks for the desktop's pages is a Mac.
+        /// Phones and tablets of Apple, as far as they can be recognized: an iPad that requests desktop pages claims to be a Mac.
         Ios = 2 "ios",
         /// `android` and `ios`.
         Mobile = 3 "mobile",
@@ -92,7 +92,7 @@ words! {
         Windows = 4 "windows",
         /// Computers of Apple.
         Macos = 5 "macos",
-        /// Computers with Linux, that are none of the others.
+        /// Computers with any other Linux.
         Linux = 6 "linux",
         /// Computers with `ChromeOS`.
         Chromeos = 7 "chromeos",
@@ -102,7 +102,7 @@ words! {
 
     /// A browser.
     pub enum Browser {
-        /// Chrome and Chromium; not the browsers that are made of it and say so.
+        /// Chrome and Chromium; not the browsers based on it that identify themselves.
         Chrome = 1 "chrome",
         /// Firefox.
         Firefox = 2 "firefox",

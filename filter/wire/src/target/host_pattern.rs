@@ -9,13 +9,13 @@ use ::url::Host;
 pub enum HostPattern {
     /// This host.
     One(Host),
-    /// All hosts that end so: a dot and a domain in lower case, in Punycode, without a dot at its end.
+    /// All hosts with this suffix: a dot and a domain in lower case, in Punycode, without a trailing dot.
     Below(String),
 }
 
 impl HostPattern {
-    /// Parses `evil.example` (this host) or `*.evil.example` (all below it, whatever the depth, but not it); `None` if it is
-    /// neither. Case and Punycode make no difference.
+    /// Parses `evil.example` (this host) or `*.evil.example` (its subdomains at any depth, but not the host itself); `None` if it
+    /// is neither. Case and Punycode make no difference.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let is_host = |host: &Host| match host {
@@ -31,7 +31,7 @@ impl HostPattern {
         }
     }
 
-    /// Whether it is that host, or one of those.
+    /// True if the host matches the pattern.
     #[must_use]
     pub fn matches(&self, host: &Host) -> bool {
         match (self, host) {

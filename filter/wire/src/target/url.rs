@@ -1,4 +1,4 @@
-//! The checked URL that a link goes to, and the rules that it was checked by.
+//! The checked target of a link, and the rules for it.
 
 use super::{HostPattern, MAX_URL_LENGTH, is_target};
 use crate::Domain;
@@ -11,7 +11,7 @@ use std::net::IpAddr;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TargetUrl(Box<str>);
 
-/// Why a text is not a target.
+/// A violated rule of targets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
     /// Nothing but spaces.
@@ -43,13 +43,13 @@ pub enum TargetError {
     BlockedHost,
 }
 
-/// Where links may not go.
+/// Restrictions on the targets of links.
 #[derive(Clone, Copy)]
 pub struct TargetRules<'a> {
     /// The domains of the configuration.
     pub own_domains: &'a [Domain],
-    /// Whether a host, in lower case and without a dot at its end, is a domain that was made later, by any tenant. Such domains
-    /// have no port.
+    /// True for a host, in lower case and without a trailing dot, that is a domain created through the API, by any tenant. Such
+    /// domains have no port.
     pub is_made: &'a dyn Fn(&str) -> bool,
     /// Hosts that no link may go to.
     pub blocked_hosts: &'a [HostPattern],
@@ -84,7 +84,7 @@ impl TargetRules<'_> {
         })
     }
 
-    /// Whether the URL is on a domain that was made later: such a redirect may never end.
+    /// True if the URL is on a domain created through the API: such a redirect may never end.
     fn is_on_made_domain(&self, url: &Url) -> bool {
         let is_default_port = matches!(url.port_or_known_default(), Some(80 | 443));
         match url.host() {
@@ -99,10 +99,9 @@ impl TargetRules<'_> {
 impl TargetUrl {
     /// Parses an absolute http or https URL that points elsewhere.
     ///
-    /// Spaces around it are cut off, and those inside become `%20`. Beyond that a text of visible ASCII is kept byte for
-    /// byte, because servers may tell apart what a parser's serialization makes equal. Any other text becomes what a
-    /// browser would ask for: the serialization of the WHATWG URL standard, percent-encoded and with its host in
-    /// Punycode.
+    /// Surrounding spaces are trimmed, and spaces inside become `%20`. Beyond that a text of visible ASCII is kept byte for byte,
+    /// because servers may distinguish URLs that a parser's serialization makes equal. Any other text becomes the URL that a
+    /// browser would request: the serialization of the WHATWG URL standard, percent-encoded and with its host in Punycode.
     ///
     /// # Errors
     /// The [`TargetError`] that says which rule is broken.
@@ -140,7 +139,7 @@ impl TargetUrl {
     }
 }
 
-/// The rules that need no parser. The length is looked at first, so that nothing else walks a long text.
+/// Checks the rules that need no parser. The length comes first, so that nothing else scans a long text.
 fn check_text(text: &str) -> Result<(), TargetError> {
     if text.is_empty() {
         return Err(TargetError::Empty);
@@ -154,8 +153,8 @@ fn check_text(text: &str) -> Result<(), TargetError> {
     Ok(())
 }
 
-/// The authority, between scheme and path, as it is written. The scheme must be spelled out with its two slashes:
-/// parsers also take `http:host` and `https:\\host`, and do not agree on what these mean.
+/// The authority, between scheme and path, as written. The scheme must be spelled out with its two slashes: parsers also accept
+/// `http:host` and `https:\\host`, and disagree on their meaning.
 fn authority(text: &str) -> Result<&str, TargetError> {
     let rest = ["http://", "https://"]
         .iter()
@@ -187,7 +186,7 @@ fn parse_error(error: ::url::ParseError) -> TargetError {
     }
 }
 
-/// The rules for the authority as it was written.
+/// Checks the authority as written.
 ///
 /// A backslash is a slash to browsers and a part of the host to other clients, so it is refused.
 fn check_written_authority(authority: &str) -> Result<(), TargetError> {
@@ -203,8 +202,7 @@ fn check_written_authority(authority: &str) -> Result<(), TargetError> {
     Ok(())
 }
 
-/// The rules for the authority as it is sent: an address or DNS labels, and a port. Parsers take more than that, a double
-/// quote for example.
+/// Checks the authority as sent: an address or DNS labels, and a port. Parsers accept more than that, a double quote for example.
 fn check_sent_authority(authority: &str) -> Result<(), TargetError> {
     let (host, port) = split_port(authority);
     if !port.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -217,7 +215,7 @@ fn check_sent_authority(authority: &str) -> Result<(), TargetError> {
     }
 }
 
-/// Splits at the colon before the port, which in an address with brackets is the one behind them.
+/// Splits at the colon before the port, which in an address with brackets follows them.
 fn split_port(authority: &str) -> (&str, &str) {
     match authority.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => (host, port),
@@ -225,13 +223,13 @@ fn split_port(authority: &str) -> (&str, &str) {
     }
 }
 
-/// With the underscore that RFC 2181, section 11, allows and many hosts have, and with the dot of the root at the end. The
-/// URL parser has looked at the numbers of IPv4 addresses.
+/// True for a host name, with the underscore that RFC 2181, section 11, allows and many hosts have, and with or without the
+/// trailing dot. The URL parser has validated the numbers of IPv4 addresses.
 pub(super) fn is_host_name(host: &str) -> bool {
     is_dns_name(host.strip_suffix('.').unwrap_or(host), b"_")
 }
 
-/// Whether `url` leads to `domain`. A domain without a port is served on the ports of http and https alike.
+/// True if `url` leads to `domain`. A domain without a port is served on the ports of http and https alike.
 fn is_on(url: &Url, domain: &Domain) -> bool {
     let Some(host) = url.host() else {
         return false;
@@ -256,7 +254,7 @@ fn domain_port(domain: &Domain) -> Option<u16> {
         .ok()
 }
 
-/// Whether two hosts are one: without regard to the root's dot, and to IPv4 in IPv6.
+/// Compares two hosts, ignoring the trailing dot, and treating IPv4-mapped IPv6 addresses as IPv4.
 pub(super) fn is_same_host(left: &Host, right: &Host) -> bool {
     match (left, right) {
         (Host::Domain(left), Host::Domain(right)) => {

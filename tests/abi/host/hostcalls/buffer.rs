@@ -20,8 +20,8 @@ fn direction(buffer: u32) -> Option<StreamHalf> {
     }
 }
 
-/// The bytes of a buffer. Bodies that are not there are empty; a callout's response, and the plugin's configuration
-/// outside of its configuring, are not found.
+/// Bytes of a buffer. Absent bodies are empty; a callout's response outside of its callback, and the plugin's
+/// configuration after configuring, are not found.
 fn find(state: &mut VmState, buffer: u32) -> Result<Vec<u8>, Refusal> {
     if let Some(direction) = direction(buffer) {
         let stream = state.stream();
@@ -54,13 +54,13 @@ fn get_bytes(
     size_at: u32,
 ) -> HostcallResult {
     let bytes = find(call.state(), buffer)?;
-    // Lengths are 64 bits wide in Envoy: nothing overflows, and what lies beyond the end is cut off.
+    // Lengths are 64 bits wide in Envoy: nothing overflows, and bytes beyond the end are cut off.
     let start = (start as usize).min(bytes.len());
     let end = start.saturating_add(length as usize).min(bytes.len());
     call.give(&bytes[start..end], data_at, size_at)
 }
 
-/// The beginning of a body can be replaced, and something appended; what is in between cannot be touched.
+/// The beginning of a body can be replaced, and bytes can be appended; the middle cannot be changed.
 fn set_bytes(
     call: &mut Call<'_>,
     buffer: u32,

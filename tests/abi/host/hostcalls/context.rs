@@ -1,4 +1,4 @@
-//! The hostcalls that choose, answer and close contexts, and the timer of a root.
+//! The hostcalls that select, answer and close contexts, and the timer of a root.
 
 use crate::abi::host::HeaderMap;
 use crate::abi::host::call::{Call, HostcallResult, Status, link_hostcalls};
@@ -7,11 +7,11 @@ use crate::abi::host::state::{Deferred, VmState};
 use std::time::Duration;
 use wasmtime::Linker;
 
-/// The ticks that a root context has asked for.
+/// Ticks requested by a root context.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timer {
     pub(crate) period: Duration,
-    /// When the next tick is due, since 1970.
+    /// Time of the next tick, since 1970.
     pub(crate) due: Duration,
 }
 
@@ -37,7 +37,7 @@ fn set_effective_context(call: &mut Call<'_>, context: u32) -> HostcallResult {
     Ok(())
 }
 
-/// Lets a request go on that is held, when the callback has returned.
+/// Continues a held request after the callback returns.
 fn continue_stream(call: &mut Call<'_>, stream_type: u32) -> HostcallResult {
     if stream_type > 3 {
         return Err(Status::BadArgument.into());
@@ -50,7 +50,7 @@ fn continue_stream(call: &mut Call<'_>, stream_type: u32) -> HostcallResult {
     Ok(())
 }
 
-/// Resets an HTTP stream: 0 is its request, 1 its response. 2 and 3 are connections, which HTTP filters have none of.
+/// Resets an HTTP stream: 0 is its request, 1 its response. 2 and 3 are connections, which HTTP filters do not have.
 fn close_stream(call: &mut Call<'_>, stream_type: u32) -> HostcallResult {
     if stream_type > 3 {
         return Err(Status::BadArgument.into());
@@ -63,7 +63,7 @@ fn close_stream(call: &mut Call<'_>, stream_type: u32) -> HostcallResult {
     Ok(())
 }
 
-/// The response is sent when the callback has returned. On a root context nothing is sent, which is Ok as well.
+/// The response is sent after the callback returns. On a root context nothing is sent, which is Ok as well.
 #[expect(clippy::too_many_arguments, reason = "the ABI has as many")]
 fn send_local_response(
     call: &mut Call<'_>,
@@ -90,7 +90,7 @@ fn send_local_response(
     Ok(())
 }
 
-/// The response as Envoy makes it, before the connection manager adds `date` and `server`.
+/// The response as built by Envoy, before the connection manager adds `date` and `server`.
 pub(crate) fn local_response(status: u32, body: Vec<u8>, additional: &HeaderMap) -> Response {
     let mut headers = HeaderMap::new(&[(":status", &status.to_string())]);
     for (name, value) in additional.iter() {
@@ -108,7 +108,7 @@ pub(crate) fn local_response(status: u32, body: Vec<u8>, additional: &HeaderMap)
     Response { headers, body }
 }
 
-/// It is the root's timer, whatever context asks; 0 stops it.
+/// Sets the root's timer, from any of its contexts; 0 stops it.
 fn set_tick_period_milliseconds(call: &mut Call<'_>, period: u32) -> HostcallResult {
     let state = call.state();
     let period = Duration::from_millis(u64::from(period));

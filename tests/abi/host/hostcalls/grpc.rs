@@ -8,25 +8,25 @@ use crate::abi::host::state::{Deferred, VmState};
 use std::collections::BTreeMap;
 use wasmtime::Linker;
 
-/// Unavailable, in gRPC's numbers.
+/// UNAVAILABLE, as a gRPC status code.
 const UNAVAILABLE: u32 = 14;
 
-/// A gRPC stream that the module has opened.
+/// A gRPC stream opened by the module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrpcStream {
-    /// The number by which the module knows it.
+    /// Number that identifies it to the module.
     pub token: u32,
-    /// Where it goes.
+    /// The cluster it goes to.
     pub cluster: String,
     /// The gRPC service.
     pub service: String,
     /// The method of the service.
     pub method: String,
-    /// The messages that the module has sent.
+    /// Messages sent by the module.
     pub sent: Vec<Vec<u8>>,
-    /// Whether the peer has closed its side, and the module got the callback.
+    /// Set once the peer has closed its side, and the module has been called back.
     pub(crate) is_closed_remotely: bool,
-    /// The root context of the opener: it alone knows the stream, which ends with it.
+    /// The root context of the opener: only that root may use the stream, which ends with it.
     pub(crate) root: u32,
     pub(crate) generation: usize,
 }
@@ -37,7 +37,7 @@ pub(crate) struct Grpc {
     pub(crate) open: BTreeMap<u32, GrpcStream>,
     /// The message that a callback shows to the module.
     pub(crate) message: Option<Vec<u8>>,
-    /// The stream whose close callback runs.
+    /// The stream whose close callback is running.
     pub(crate) closing: Option<u32>,
     last_stream: u32,
 }
@@ -82,7 +82,7 @@ fn grpc_stream(
     let method = call.read(method, method_size)?;
     call.read(metadata, metadata_size)?;
     let state = call.state();
-    // What names no cluster is read as a GrpcService message, which this host knows nothing of.
+    // Any other text is parsed as a GrpcService message, which this host does not support.
     let kind = state.plugin.clusters.get(&cluster).copied();
     let kind = kind.ok_or(Status::ParseFailure)?;
     let root = state.root_of(state.context());
@@ -106,8 +106,8 @@ fn grpc_stream(
     Ok(call.write_word(token_at, token)?)
 }
 
-/// The router answers at once: metadata callbacks come before the hostcall returns, the close right after the callback
-/// that has made it.
+/// The router answers immediately: metadata callbacks come before the hostcall returns, the close right after the
+/// callback that made it.
 fn fail_in_the_hostcall(call: &mut Call<'_>, root: u32, token: u32) -> HostcallResult {
     let mut driver = call.driver();
     driver.grpc_initial_metadata(root, token, &HeaderMap::default());
@@ -122,7 +122,7 @@ fn fail_in_the_hostcall(call: &mut Call<'_>, root: u32, token: u32) -> HostcallR
     Err(Status::InternalFailure.into())
 }
 
-/// A stream of the root that asks.
+/// Finds a stream of the calling root.
 fn find(state: &mut VmState, token: u32) -> Result<&mut GrpcStream, Refusal> {
     if !matches!(token % TOKEN_STEP, 1 | 2) {
         return Err(Status::BadArgument.into());

@@ -1,6 +1,6 @@
 //! The header map hostcalls.
 //!
-//! A map that is absent in this phase is a bad argument, except that all its pairs are none at all.
+//! Access to a map that is absent in this phase is a bad argument, except that the list of its pairs is empty.
 
 use crate::abi::host::HeaderMap;
 use crate::abi::host::call::{Call, HostcallResult, Refusal, Status, link_hostcalls};
@@ -19,10 +19,10 @@ pub(super) fn link(linker: &mut Linker<VmState>) -> wasmtime::Result<()> {
     Ok(())
 }
 
-/// The id of the node, as in `envoy/bootstrap.yaml`.
+/// Id of the node, as in `envoy/bootstrap.yaml`.
 const NODE_ID: &str = "edgelink-edge";
 
-/// The properties that our modules ask for.
+/// The properties that our modules read.
 fn get_property(
     call: &mut Call<'_>,
     path: u32,
@@ -60,8 +60,8 @@ fn set_property(
     Ok(())
 }
 
-/// The address of a client behind one trusted proxy, as in `envoy/bootstrap.yaml` with `EDGELINK_TRUSTED_HOPS=1`: the last one of
-/// `x-forwarded-for`, with port 0; without one that of the connection.
+/// Address of a client behind one trusted proxy, as in `envoy/bootstrap.yaml` with `EDGELINK_TRUSTED_HOPS=1`: the last
+/// one in `x-forwarded-for`, with port 0; without that header, the peer address of the connection.
 fn client_address(headers: Option<&HeaderMap>) -> String {
     let forwarded = headers.and_then(|headers| headers.text("x-forwarded-for"));
     let last = forwarded.and_then(|list| list.rsplit(',').next());
@@ -92,7 +92,7 @@ fn kind(map: u32) -> Result<MapKind, Refusal> {
     }
 }
 
-/// The map, for reading.
+/// Finds a map for reading.
 fn find(state: &mut VmState, kind: MapKind) -> Option<&HeaderMap> {
     match kind {
         MapKind::Stream(direction) => {
@@ -119,7 +119,7 @@ fn get_value(
     call.give(&value, value_at, size_at)
 }
 
-/// Only maps of the stream can be written, and only where they are visible.
+/// Only visible maps of the stream can be written.
 fn replace_value(
     call: &mut Call<'_>,
     map: u32,

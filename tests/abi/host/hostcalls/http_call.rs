@@ -9,32 +9,33 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use wasmtime::Linker;
 
-/// HTTP callouts have tokens that are multiples of this; those of gRPC calls and of gRPC streams are one and two more.
+/// Step of token numbers: HTTP callouts have multiples of it; tokens of gRPC calls and of gRPC streams are one and two
+/// more.
 pub(super) const TOKEN_STEP: u32 = 4;
 
-/// An HTTP callout that waits for its answer.
+/// A pending HTTP callout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Callout {
-    /// The number by which the module knows it.
+    /// Number that identifies it to the module.
     pub token: u32,
-    /// Where it goes.
+    /// The cluster it goes to.
     pub cluster: String,
     /// The request headers.
     pub headers: HeaderMap,
     /// The request body.
     pub body: Vec<u8>,
-    /// How long the module wants to wait; `None` if for ever.
+    /// Timeout set by the module; `None` for none.
     pub timeout: Option<Duration>,
-    /// When it times out, since 1970.
+    /// Time at which it times out, since 1970.
     pub deadline: Option<Duration>,
-    /// The root context of the caller: it gets the callback, and the callout ends with it.
+    /// The root context of the caller: it is called back, and the callout ends with it.
     pub(crate) root: u32,
-    /// Which VM of the worker has made it.
+    /// The VM of the worker that made it.
     pub(crate) generation: usize,
 }
 
 impl Callout {
-    /// The first value of a request header, where it is text.
+    /// The first value of a request header, if it is text.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.text(name)
@@ -43,7 +44,7 @@ impl Callout {
     /// The path of the request.
     ///
     /// # Panics
-    /// Where it is no text.
+    /// Panics if it is not text.
     #[must_use]
     pub fn path(&self) -> &str {
         self.header(":path").expect("a path that is text")
@@ -54,7 +55,7 @@ impl Callout {
 #[derive(Debug, Default)]
 pub(crate) struct Callouts {
     pub(crate) pending: BTreeMap<u32, Callout>,
-    /// The response, while a callback shows it to the module.
+    /// The response, while a callback of the module can read it.
     pub(crate) response: Option<Response>,
     last_token: u32,
 }
@@ -110,7 +111,7 @@ fn dispatch(
     }
     state.callouts.last_token += TOKEN_STEP;
     if kind == Cluster::NoHost {
-        // The answer of the router comes before the hostcall returns, and is dropped with the token.
+        // The router answers before the hostcall returns, and the answer is dropped with the token.
         return Err(Status::InternalFailure);
     }
     if !body.is_empty() {

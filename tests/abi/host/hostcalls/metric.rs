@@ -1,6 +1,6 @@
 //! The metric hostcalls.
 //!
-//! Ids are a VM's own, and say the kind; what they count is the process's, by name.
+//! Ids belong to a VM, and encode the kind; the counts belong to the process, by name.
 
 use crate::abi::host::call::{Call, HostcallResult, Status, link_hostcalls};
 use crate::abi::host::state::VmState;
@@ -9,12 +9,12 @@ use wasmtime::Linker;
 
 const ID_STEP: u32 = 4;
 
-/// A metric as Envoy's statistics show it, without the prefix `wasmcustom.`.
+/// A metric as in Envoy's stats, without the prefix `wasmcustom.`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Metric {
     /// The sum of all increments.
     Counter(u64),
-    /// The value set last, and what was added and taken since.
+    /// The value set last, adjusted by later additions and subtractions.
     Gauge(u64),
     /// The values recorded, in order.
     Histogram(Vec<u64>),
@@ -24,14 +24,14 @@ pub enum Metric {
 #[derive(Debug, Default)]
 pub(crate) struct Metrics(pub(crate) BTreeMap<(MetricKind, String), Metric>);
 
-/// The ids that a VM has defined.
+/// Ids defined by a VM.
 #[derive(Debug, Default)]
 pub(crate) struct MetricIds {
     names: BTreeMap<u32, String>,
     defined: [u32; 3],
 }
 
-/// The kind of a metric, by its number in the ABI, which is also the lower bits of its ids.
+/// Kind of a metric, by its number in the ABI, which also forms the lower bits of its ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u32)]
 pub(crate) enum MetricKind {
@@ -90,7 +90,7 @@ fn define_metric(
     Ok(call.write_word(id_at, id)?)
 }
 
-/// Acts on a metric of this VM.
+/// Applies a function to a metric of this VM.
 fn with<T>(
     state: &VmState,
     id: u32,
@@ -103,7 +103,7 @@ fn with<T>(
     act(metric.ok_or(Status::NotFound)?)
 }
 
-/// Histograms, and ids of no kind, cannot be incremented at all.
+/// Histograms, and ids of no kind, cannot be incremented.
 fn counts(id: u32) -> Result<(), Status> {
     match MetricKind::of_id(id) {
         Some(MetricKind::Counter | MetricKind::Gauge) => Ok(()),

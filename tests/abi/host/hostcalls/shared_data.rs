@@ -1,6 +1,6 @@
 //! The shared data hostcalls.
 //!
-//! There is no way to remove a key, and no bound: what was set once stays for as long as a VM of that id lives.
+//! There is no way to remove a key, and no bound: a value remains for as long as a VM of that id lives.
 
 use crate::abi::host::call::{Call, HostcallResult, Status, link_hostcalls};
 use crate::abi::host::state::VmState;
@@ -12,7 +12,7 @@ use wasmtime::Linker;
 pub(crate) struct SharedData {
     values: BTreeMap<Vec<u8>, (Vec<u8>, u32)>,
     next_cas: u32,
-    /// Values that another thread sets right before the next time that a module sets theirs.
+    /// Values that another thread sets right before a module next sets them.
     pub(crate) races: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
@@ -32,7 +32,7 @@ impl SharedData {
         self.values.get(key).cloned()
     }
 
-    /// Sets a value. A CAS number other than 0 must be that of the value that is there, if one is.
+    /// Sets a value. A CAS number other than 0 must match that of the present value, if there is one.
     pub(crate) fn set(&mut self, key: &[u8], value: Vec<u8>, cas: u32) -> Result<(), Status> {
         let present = self.values.get(key).map(|(_, cas)| *cas);
         if cas != 0 && present.is_some_and(|present| present != cas) {
@@ -48,7 +48,7 @@ impl SharedData {
         self.values.keys().cloned().collect()
     }
 
-    /// How many keys there are, and how many bytes keys and values have.
+    /// Number of keys, and bytes of keys and values.
     pub(crate) fn size(&self) -> (usize, usize) {
         let bytes = self.values.iter();
         let bytes = bytes.map(|(key, (value, _))| key.len() + value.len());

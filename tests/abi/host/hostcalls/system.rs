@@ -1,4 +1,4 @@
-//! The log, and the functions of WASI, whose results are WASI's error numbers.
+//! The log, and the WASI functions, which return WASI's error numbers.
 
 use crate::abi::host::call::{Call, HostcallResult, Status, link_hostcalls};
 use crate::abi::host::shared::{Level, LogLine};
@@ -13,10 +13,10 @@ const FAULT: u32 = 21;
 const INVALID: u32 = 28;
 const NOT_SUPPORTED: u32 = 58;
 
-/// The most bytes that `random_get` gives at once.
+/// Most bytes that one `random_get` returns.
 const MAX_RANDOM: u32 = 65_536;
 
-/// Links functions of WASI, as `link_hostcalls` does those of Envoy.
+/// Links WASI functions, as `link_hostcalls` links Envoy's.
 macro_rules! link_wasi {
     ($linker:expr; $($name:literal => $function:ident($($arg:ident $(: $ty:ty)?),*);)*) => {
         $(
@@ -67,7 +67,7 @@ fn log(call: &mut Call<'_>, level: u32, data: u32, size: u32) -> HostcallResult 
     Ok(())
 }
 
-/// Notes a line in the log of the process.
+/// Appends a line to the log of the process.
 fn write_line(state: &VmState, level: Level, message: &[u8]) {
     state.shared.log.borrow_mut().push(LogLine {
         thread: state.thread,

@@ -1,6 +1,6 @@
-//! The hostcalls as they are: numbers in, a status out. Addresses are numbers too, so that wrong ones can be given.
+//! The raw hostcalls: numbers in, a status out. Addresses are numbers too, so that invalid ones can be passed.
 
-/// Declares hostcalls whose parameters are `u32` unless said otherwise.
+/// Declares hostcalls; parameters are `u32` unless given another type.
 macro_rules! hostcalls {
     ($module:literal; $($name:ident($($arg:ident $(: $ty:ty)?),* $(,)?);)*) => {
         #[link(wasm_import_module = $module)]
@@ -51,24 +51,24 @@ hostcalls! { "wasi_snapshot_preview1";
     random_get(buffer, size);
 }
 
-/// An address that no memory has: an access there is refused whatever its length.
+/// An invalid address in any memory: an access there is refused whatever its length.
 pub(crate) const NOWHERE: u32 = 0xffff_fff0;
 
-/// The address of something, as the host sees it.
+/// Address of a value, as the host sees it.
 pub(crate) fn address<T: ?Sized>(of: &T) -> u32 {
     (&raw const *of).cast::<u8>().expose_provenance() as u32
 }
 
-/// The length of bytes, as the host sees it.
+/// Length of bytes, as the host sees it.
 pub(crate) fn size(of: &[u8]) -> u32 {
     of.len() as u32
 }
 
-/// Eight words that the host may write into.
+/// Eight words for results of the host.
 pub(crate) struct Out(Box<[u32; 8]>);
 
 impl Out {
-    /// Words that hold something that no hostcall writes there.
+    /// Fills the words with a value that no hostcall writes.
     pub(crate) fn new() -> Self {
         Self(Box::new([0xdead_beef; 8]))
     }
@@ -78,15 +78,15 @@ impl Out {
         (&raw mut self.0[index]).expose_provenance() as u32
     }
 
-    /// The word at `index`, as the host has left it.
+    /// The word at `index`, as left by the host.
     pub(crate) fn word(&self, index: usize) -> u32 {
         // SAFETY: the word is ours and initialised; the read is volatile because the host writes behind the compiler's
         // back.
         unsafe { (&raw const self.0[index]).read_volatile() }
     }
 
-    /// The bytes that the words 0 and 1 name by address and size: memory that the host got from
-    /// `proxy_on_memory_allocate`, and that is ours from now on.
+    /// Takes the bytes at the address and size in words 0 and 1: memory that the host got from
+    /// `proxy_on_memory_allocate`, and that is now ours.
     pub(crate) fn take(&self) -> Vec<u8> {
         let (data, size) = (self.word(0) as usize, self.word(1) as usize);
         if data == 0 {
@@ -108,7 +108,7 @@ pub(crate) extern "C" fn proxy_on_memory_allocate(size: usize) -> *mut u8 {
     address
 }
 
-/// Pairs as hostcalls take them: count, lengths, and the strings with a NUL behind each.
+/// Encodes pairs for hostcalls: count, lengths, and the strings, each followed by a NUL.
 pub(crate) fn pairs(pairs: &[(&str, &str)]) -> Vec<u8> {
     let mut out = (pairs.len() as u32).to_le_bytes().to_vec();
     for (name, value) in pairs {
@@ -122,7 +122,7 @@ pub(crate) fn pairs(pairs: &[(&str, &str)]) -> Vec<u8> {
     out
 }
 
-/// Pairs as hostcalls give them.
+/// Decodes pairs from hostcalls.
 pub(crate) fn read_pairs(data: &[u8]) -> Vec<(String, String)> {
     let word = |at: usize| {
         let bytes = data

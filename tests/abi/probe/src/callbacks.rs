@@ -1,4 +1,4 @@
-//! The callbacks: each notes itself in the journal, and some of them run a case.
+//! The callbacks: each records itself in the journal, and some of them run a case.
 
 use crate::abi::{
     NOWHERE, Out, address, pairs, proxy_close_stream, proxy_grpc_cancel, proxy_grpc_stream,
@@ -11,7 +11,7 @@ use crate::report::{Report, name};
 const CONTINUE: u32 = 0;
 const PAUSE: u32 = 1;
 
-/// Makes the host speak version 0.2.1 of the ABI.
+/// Makes the host use version 0.2.1 of the ABI.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn proxy_abi_version_0_2_1() {}
 
@@ -25,13 +25,13 @@ pub(crate) extern "C" fn _initialize() {
     __wasm_call_ctors();
 }
 
-/// A context begins.
+/// A context is created.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn proxy_on_context_create(context: u32, root: u32) {
     probe::created(context, root);
 }
 
-/// The VM begins.
+/// The VM starts.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn proxy_on_vm_start(_root: u32, configuration_size: u32) -> u32 {
     probe::note(format!("vm_start {configuration_size}"));
@@ -161,7 +161,7 @@ fn respond(stream: u32, body: &str) {
     probe::note_of(stream, format!("respond {}", name(status)));
 }
 
-/// A callout is answered, or has failed.
+/// A callout was answered, or has failed.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn proxy_on_http_call_response(
     context: u32,
@@ -186,7 +186,7 @@ pub(crate) extern "C" fn proxy_on_http_call_response(
     }
 }
 
-/// A gRPC stream has got initial metadata.
+/// A gRPC stream received initial metadata.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn proxy_on_grpc_receive_initial_metadata(
     _context: u32,
@@ -196,7 +196,7 @@ pub(crate) extern "C" fn proxy_on_grpc_receive_initial_metadata(
     probe::note("grpc_receive_initial_metadata");
 }
 
-/// A gRPC stream has got trailing metadata.
+/// A gRPC stream received trailing metadata.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn proxy_on_grpc_receive_trailing_metadata(
     _context: u32,
@@ -206,14 +206,14 @@ pub(crate) extern "C" fn proxy_on_grpc_receive_trailing_metadata(
     probe::note("grpc_receive_trailing_metadata");
 }
 
-/// A gRPC stream has got a message.
+/// A gRPC stream received a message.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn proxy_on_grpc_receive(_context: u32, token: u32, message_size: u32) {
     probe::note(format!("grpc_receive {message_size}"));
     cases::grpc::message(token);
 }
 
-/// A gRPC stream is closed by its peer, or has failed.
+/// A gRPC stream was closed by its peer, or has failed.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn proxy_on_grpc_close(context: u32, token: u32, status: u32) {
     let is_root = context == probe::root();
@@ -230,7 +230,7 @@ pub(crate) extern "C" fn proxy_on_grpc_close(context: u32, token: u32, status: u
     respond(stream, &report.into_text());
 }
 
-/// Time has passed.
+/// The timer has fired.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn proxy_on_tick(_root: u32) {
     cases::context::ticked();
@@ -268,20 +268,20 @@ pub(crate) extern "C" fn proxy_on_response_body(
     CONTINUE
 }
 
-/// The stream is over, for its access log.
+/// The stream has ended, for its access log.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn proxy_on_log(stream: u32) {
     probe::note_of(stream, "log");
 }
 
-/// The stream is over.
+/// The stream has ended.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn proxy_on_done(context: u32) -> u32 {
     probe::note_of(context, "done");
     1
 }
 
-/// The stream is forgotten.
+/// The context is deleted.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn proxy_on_delete(context: u32) {
     probe::note_of(context, "delete");

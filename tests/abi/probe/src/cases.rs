@@ -1,4 +1,4 @@
-//! The cases, one file a family of hostcalls. Each notes the status of every hostcall it makes.
+//! The cases, one file for each family of hostcalls. Each records the status of every hostcall it makes.
 
 pub(crate) mod buffer;
 pub(crate) mod callout;
@@ -33,7 +33,7 @@ pub(crate) fn run(case: &str, stream: u32, report: &mut Report) {
         "timer" => context::timer(report),
         "tick" => context::start_timer(report),
         "wasi" => wasi::run(report),
-        // None of our modules makes this hostcall, and so the host of tests has none.
+        // No module of ours makes this hostcall, and so the test host does not implement it.
         "unknown" => report.status("done", crate::abi::proxy_done()),
         _ => report.text("unknown case", case),
     }

@@ -1,6 +1,6 @@
-//! A proxy-wasm module that misuses the hostcalls that our modules make, and reports what the host answers.
+//! A proxy-wasm module that misuses the hostcalls that our modules make, and reports the host's answers.
 //!
-//! It is not built on an SDK, because an SDK would not let it. The request's path says what to do:
+//! It is not built on an SDK, because an SDK would not let it. The request's path selects the action:
 //!
 //! | path | what happens |
 //! |---|---|

@@ -1,18 +1,18 @@
-//! What the module remembers between callbacks.
+//! State of the module between callbacks.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-/// What a stream is up to.
+/// Pending task of a stream.
 #[derive(Clone, Debug)]
 pub(crate) enum Task {
     /// Report the callback of the callout or gRPC stream as a local response.
     Report,
-    /// Run that case when the response headers come.
+    /// Run that case when the response headers arrive.
     Response(String),
     /// Nothing more.
     Idle,
-    /// Nothing more, and nothing of this stream goes into the journal: it is the one that reads it.
+    /// Nothing more, and callbacks of this stream stay out of the journal: it is the stream that reads the journal.
     Silent,
 }
 
@@ -34,24 +34,24 @@ fn with<R>(f: impl FnOnce(&mut Probe) -> R) -> R {
     PROBE.with_borrow_mut(f)
 }
 
-/// Notes a callback.
+/// Records a callback.
 pub(crate) fn note(line: impl Into<String>) {
     with(|probe| probe.journal.push(line.into()));
 }
 
-/// Notes a callback of a stream.
+/// Records a callback of a stream.
 pub(crate) fn note_of(stream: u32, line: impl Into<String>) {
     if !matches!(task(stream), Task::Silent) {
         note(line);
     }
 }
 
-/// The callbacks since the last call.
+/// Takes the callbacks recorded since the last call.
 pub(crate) fn take_journal() -> String {
     with(|probe| std::mem::take(&mut probe.journal).join("\n"))
 }
 
-/// Notes that a context was made; `root` is 0 for a root context.
+/// Records the creation of a context; `root` is 0 for a root context.
 pub(crate) fn created(context: u32, root: u32) {
     with(|probe| match root {
         0 => probe.root = context,
@@ -64,27 +64,27 @@ pub(crate) fn root() -> u32 {
     with(|probe| probe.root)
 }
 
-/// The stream that was made last.
+/// The stream created last.
 pub(crate) fn last_stream() -> u32 {
     with(|probe| probe.last_stream)
 }
 
-/// Says what a stream is up to.
+/// Sets the task of a stream.
 pub(crate) fn assign(stream: u32, task: Task) {
     with(|probe| probe.tasks.insert(stream, task));
 }
 
-/// What a stream is up to.
+/// Task of a stream.
 pub(crate) fn task(stream: u32) -> Task {
     with(|probe| probe.tasks.get(&stream).cloned()).unwrap_or(Task::Idle)
 }
 
-/// Notes which stream a callout or gRPC stream was made for.
+/// Records the stream that a callout or gRPC stream was made for.
 pub(crate) fn dispatched(token: u32, stream: u32) {
     with(|probe| probe.callouts.insert(token, stream));
 }
 
-/// The stream that a callout or gRPC stream was made for.
+/// Stream that a callout or gRPC stream was made for.
 pub(crate) fn caller(token: u32) -> Option<u32> {
     with(|probe| probe.callouts.get(&token).copied())
 }

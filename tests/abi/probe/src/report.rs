@@ -1,4 +1,4 @@
-//! What a case has seen, as lines of `label=status`.
+//! Results of a case, as lines of `label=status`.
 
 use crate::abi::Out;
 
@@ -11,12 +11,12 @@ impl Report {
         Self(String::new())
     }
 
-    /// Notes the status that a hostcall has returned.
+    /// Records the status returned by a hostcall.
     pub(crate) fn status(&mut self, label: &str, status: u32) {
         self.text(label, &name(status));
     }
 
-    /// Notes a status and, where it is Ok, the bytes that came with it.
+    /// Records a status and, if it is Ok, the returned bytes.
     pub(crate) fn bytes(&mut self, label: &str, status: u32, out: &Out) {
         if status == 0 {
             self.text(
@@ -28,7 +28,7 @@ impl Report {
         }
     }
 
-    /// Notes a status and, where it is Ok, the word that came with it.
+    /// Records a status and, if it is Ok, the returned word.
     pub(crate) fn word(&mut self, label: &str, status: u32, word: u32) {
         if status == 0 {
             self.text(label, &format!("Ok {word}"));
@@ -37,7 +37,7 @@ impl Report {
         }
     }
 
-    /// Notes anything.
+    /// Records any value.
     pub(crate) fn text(&mut self, label: &str, value: &str) {
         self.0.push_str(&format!("{label}={value}\n"));
     }

@@ -1,5 +1,5 @@
-//! Fills a database with clicks as [`FillSpec`] on standard input says, in JSON: hour by hour, and days are summed up as they
-//! end.
+//! Fills a database with clicks as specified by a [`FillSpec`] on standard input, in JSON: hour by hour, with days rolled
+//! up as they end.
 
 mod random;
 
@@ -17,7 +17,7 @@ const HOUR: u64 = 3_600;
 
 const DAY: u64 = 24 * HOUR;
 
-/// Rows that are purged at once.
+/// Rows purged at once.
 const PURGED: u32 = 100_000;
 
 /// Clicks of many links and days.
@@ -31,7 +31,7 @@ struct FillSpec {
     links: Vec<u64>,
     /// All clicks.
     clicks: u64,
-    /// Of so many days, the present one included. `click_state` says that the first one is the next to be summed up.
+    /// Number of days, including the present one. `click_state` marks the first one as the next to roll up.
     days: u64,
     /// Orphan visits of the present day.
     orphans: u64,
@@ -58,7 +58,7 @@ async fn fill(spec: &FillSpec, store: Arc<Store>) {
         .step_by(usize::try_from(HOUR).expect("an hour"))
         .collect();
     let count = spec.clicks / hours.len() as u64;
-    // Single clicks of days that are over would be purged.
+    // Single clicks of past days would be purged.
     let sums = AnalyticsConfig {
         raw_days: 0,
         ..settings.clone()

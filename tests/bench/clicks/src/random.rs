@@ -1,4 +1,4 @@
-//! Clicks as they might be: few links have most of them, and few values of an attribute.
+//! Realistic clicks: few links have most of them, and so have few values of an attribute.
 
 use edgelink_control_plane::analytics::{Agent, Click, Described, Device, Orphan};
 use edgelink_wire::clicks::events::OrphanKind;
@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 const DAY: u64 = 86_400;
 
-/// Texts of which the first ones are frequent.
+/// Texts, the first of which are the most frequent.
 struct Texts {
     texts: Vec<Arc<str>>,
-    /// How many of a hundred clicks have one.
+    /// Percentage of clicks that have one.
     share: u32,
 }
 
@@ -38,14 +38,14 @@ fn rank(random: &mut StdRng, count: u64) -> u64 {
     (logarithm.exp() as u64 - 1).min(count - 1)
 }
 
-/// A link that is followed.
+/// A link that receives clicks.
 pub(crate) struct Link {
     pub(crate) id: u64,
     pub(crate) key: Arc<str>,
     pub(crate) tags: Arc<[String]>,
 }
 
-/// Makes clicks.
+/// Generates clicks.
 pub(crate) struct Random {
     random: StdRng,
     domain_id: u32,
@@ -60,7 +60,7 @@ pub(crate) struct Random {
 }
 
 impl Random {
-    /// Clicks of these links, the most popular one first.
+    /// Prepares clicks of these links, the most popular one first.
     pub(crate) fn new(domain_id: u32, links: Vec<Link>) -> Self {
         let letter = |number: u64| char::from(b'A' + (number % 26) as u8);
         Self {
@@ -84,7 +84,7 @@ impl Random {
         }
     }
 
-    /// Clicks of the hour that begins at `from`, none behind `now`.
+    /// Clicks of the hour that begins at `from`, none after `now`.
     pub(crate) fn clicks(&mut self, count: u64, from: u64, now: u64) -> Vec<Click> {
         (0..count).map(|_| self.click(from, now)).collect()
     }
@@ -110,7 +110,7 @@ impl Random {
         let random = &mut self.random;
         let (user_agent, agent) =
             self.agents[rank(random, self.agents.len() as u64) as usize].clone();
-        // Most people come once on a day.
+        // Most people come once a day.
         let visitor = (at / DAY) << 32 | random.random_range(0..100_000);
         Described {
             status: 302,

@@ -1,8 +1,8 @@
-//! Skewed traffic through the filter's logic, without servers: the same hits in every run. What is chosen there for
-//! eviction shows here in seconds.
+//! Skewed traffic through the filter's logic, without servers: with equal hits in every run. The effect of an eviction
+//! policy shows here in seconds.
 //!
-//! Records are looked up at the control plane, which stands for whatever is behind the caches. Slots of the cache are
-//! larger on a 64-bit machine than inside Envoy, so that a few links fewer have room.
+//! Records are looked up at the control plane, which stands for everything behind the caches. Slots of the cache are
+//! larger on a 64-bit machine than inside Envoy, so that slightly fewer links fit.
 
 mod zipf;
 
@@ -28,12 +28,12 @@ const DOMAIN: &str = "go.example";
 const START: u64 = 1_000_000_000_000;
 const WORKER: WorkerId = [7; 16];
 
-/// What is simulated.
+/// Parameters of the simulation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SimulateSpec {
     /// Links; traffic follows Zipf's law.
     pub links: usize,
-    /// A file of targets, one a line, which links take in turn.
+    /// A file of targets, one per line, assigned to links in turn.
     pub targets: PathBuf,
     /// Requests before anything is counted.
     pub warm_up: usize,
@@ -45,25 +45,25 @@ pub struct SimulateSpec {
     pub slots: u32,
 }
 
-/// What came of it.
+/// Results of the simulation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SimulateReport {
-    /// The share of requests that the worker's cache answered.
+    /// Share of requests answered by the worker's cache.
     pub lru: f64,
-    /// The share that shared data answered.
+    /// Share answered by shared data.
     pub shared_data: f64,
-    /// How many links the worker's cache holds, and in how many bytes by its own account.
+    /// Number of links in the worker's cache, and their size in bytes by its own account.
     pub entries: i64,
     /// See `entries`.
     pub bytes: i64,
-    /// The share that a cache of as many links would answer which always held those asked for most.
+    /// Share answered by an ideal cache of as many links, which always holds the most requested ones.
     pub ideal: f64,
 }
 
-/// Simulates.
+/// Runs the simulation.
 ///
 /// # Errors
-/// Where the file cannot be read, or the configuration is refused.
+/// Fails if the file cannot be read, or the configuration is rejected.
 pub fn simulate(spec: &SimulateSpec) -> Result<SimulateReport, Box<dyn Error>> {
     let text = std::fs::read_to_string(&spec.targets)?;
     let configuration = serde_json::json!({
@@ -192,13 +192,13 @@ impl World<'_> {
     }
 }
 
-/// A link as most are.
+/// An ordinary link.
 #[must_use]
 pub fn link(url: &str) -> Record<&str> {
     Record::Link(LinkRecord::ordinary(url, 1))
 }
 
-/// Whether a link may have that target.
+/// True if a link may have that target.
 #[must_use]
 pub fn is_target(url: &str) -> bool {
     let mut encoded = Vec::new();
@@ -206,7 +206,7 @@ pub fn is_target(url: &str) -> bool {
     Record::decode(&encoded).is_ok()
 }
 
-/// A proxy that keeps shared data and figures, and nothing else.
+/// A proxy that implements shared data and metrics only.
 #[derive(Default)]
 struct Host {
     values: HashMap<String, SharedValue<Vec<u8>>>,

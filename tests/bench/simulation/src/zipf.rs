@@ -1,4 +1,5 @@
-//! Skewed traffic: the link at place `n` is asked for with a probability in proportion to 1/n (Zipf's law with exponent 1).
+//! Skewed traffic: the link at position `n` is requested with a probability proportional to 1/n (Zipf's law with exponent
+//! 1).
 
 const STRIDE: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -15,9 +16,9 @@ fn mixed(mut z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// A sequence of places in a list of links, the same for the same seed.
+/// A sequence of positions in a list of links, determined by the seed.
 pub struct Zipf {
-    /// The weights of the first, the first two, and so on.
+    /// Cumulative weights: of the first, the first two, and so on.
     sums: Vec<f64>,
     state: u64,
 }
@@ -46,7 +47,7 @@ impl Iterator for Zipf {
     }
 }
 
-/// The share of traffic by Zipf's law that goes to the first `links` of `count`.
+/// Share of traffic by Zipf's law that goes to the first `links` of `count`.
 #[must_use]
 pub fn zipf_weight(links: usize, count: usize) -> f64 {
     let sums = sums(count);

@@ -1,4 +1,4 @@
-//! Whether the answers about a code are right: no older than they may be, nothing missing, lost, or given twice.
+//! Checks the answers for a code: none older than allowed, none missing or lost, no code assigned twice.
 
 use super::super::history::{Ask, Micros, OperationOutcome, Value, Via};
 use super::spans::{Seen, Spans};
@@ -6,10 +6,10 @@ use super::verdict::{LATE, LateChange};
 use super::{Operation, Promise, Run, Verdict, Violation, WINDOW, causes};
 use std::collections::BTreeMap;
 
-/// The tier of an answer that is served because asking fails. How old it may be is a setting, a day by default.
+/// Tier of an answer served because the lookup fails. Its maximum age is a setting, a day by default.
 const STALE: &str = "stale";
 
-/// What is known of a code.
+/// Evidence collected about a code.
 struct Judge<'a> {
     run: &'a Run,
     code: &'a str,
@@ -18,14 +18,14 @@ struct Judge<'a> {
     late: BTreeMap<Micros, Option<(Micros, Via)>>,
 }
 
-/// An answer, as far as it is judged.
+/// The judged parts of an answer.
 struct Judged<'a> {
     seen: Seen,
     via: Via,
     tier: Option<&'a str>,
     invoked: Micros,
     completed: Micros,
-    /// What it breaks if it is wrong, and how old it may be.
+    /// The promise that a wrong answer breaks, and the age it may have.
     promise: Promise,
     margin: Micros,
 }
@@ -64,7 +64,7 @@ pub(super) fn check(run: &Run, code: &str, verdict: &mut Verdict) {
 }
 
 impl Judge<'_> {
-    /// `None` if it is no answer, or judged elsewhere.
+    /// `None` if it is not an answer, or is judged elsewhere.
     fn answer<'o>(&self, operation: &'o Operation) -> Option<Judged<'o>> {
         let (completed, OperationOutcome::Answer { value, tier }) = operation.end.as_ref()? else {
             return None;
@@ -104,7 +104,7 @@ impl Judge<'_> {
         }
         if !self.run.quiet.contain(self.code, invoked, completed) {
             let was_so = self.spans.was_possible(seen, completed);
-            // A domain stays in effect until an edge or control plane hears otherwise, and a new edge has none at
+            // A domain stays in effect until an edge or control plane receives its change, and a new edge has none at
             // first.
             if self.code.ends_with('/') && (was_so || seen.0 == Value::Absent) {
                 return;
@@ -136,8 +136,8 @@ impl Judge<'_> {
     }
 }
 
-/// A link that is restored is as it was when it was deleted. Only a database that was itself restored may have
-/// forgotten that deletion, and have an earlier one.
+/// A restored link is as it was when it was deleted. Only a database that was itself restored may have lost that deletion
+/// and have an earlier one.
 fn check_restored(run: &Run, code: &str, operations: &[&Operation], verdict: &mut Verdict) {
     for operation in operations {
         let (Some(asked), Some((at, _))) = (operation.asked, &operation.end) else {

@@ -1,16 +1,16 @@
-//! Whether there is an answer where there has to be one. An answer that makes no sense is never right.
+//! Checks that requests are answered wherever they must be. A nonsensical answer is never right.
 
 use super::super::history::{Ask, Micros, OperationOutcome, Purpose};
 use super::effects::Question;
 use super::{Attempt, Operation, Promise, Run, Verdict, Violation};
 use std::collections::BTreeSet;
 
-/// How long a visitor may wait where nothing excuses it. That is several times what builds for development need that share two
-/// processors with everything else, with an edge that is far, whose way to a control plane and back takes 160 ms.
+/// Longest wait of a visitor that no fault excuses. It is several times what development builds need that share two
+/// processors with everything else, with a distant edge whose round trip to a control plane takes 160 ms.
 const VISIT_IN: Micros = 2_000_000;
-/// How long a client of the API may who reads: a link takes two requests.
+/// Longest wait of an API client that reads: a link takes two requests.
 const READ_IN: Micros = 3_000_000;
-/// How long one may who writes, which waits for a row, and for control planes to have read the change.
+/// Longest wait of an API client that writes, which waits for a row, and for control planes to have read the change.
 const WRITE_IN: Micros = 4_000_000;
 
 pub(super) fn check(run: &Run, verdict: &mut Verdict) {
@@ -34,7 +34,7 @@ pub(super) fn check(run: &Run, verdict: &mut Verdict) {
             }
             _ => continue,
         };
-        // It is told to come again.
+        // Its visitor is asked to come again.
         let is_prefetch = matches!(
             operation.ask,
             Ask::Visit {
@@ -67,7 +67,7 @@ fn check_attempt(run: &Run, attempt: &Attempt, operation: &Operation, verdict: &
     }
 }
 
-/// The kind of an operation, as it is counted.
+/// Kind under which an operation is counted.
 fn kind_of(operation: &Operation) -> String {
     match operation.ask {
         Ask::Write { .. } => "write".to_owned(),
@@ -75,7 +75,7 @@ fn kind_of(operation: &Operation) -> String {
     }
 }
 
-/// How long an answer may take.
+/// Longest time that an answer may take.
 fn bound_of(ask: &Ask) -> Micros {
     match ask {
         Ask::Follow { .. } | Ask::Visit { .. } => VISIT_IN,
@@ -84,7 +84,7 @@ fn bound_of(ask: &Ask) -> Micros {
     }
 }
 
-/// Judges something that was answered: whether in time.
+/// Judges whether an answer came in time.
 fn judge_answer(
     run: &Run,
     question: Question<'_>,
@@ -100,7 +100,7 @@ fn judge_answer(
     }
 }
 
-/// Judges something that was not answered.
+/// Judges a request that was not answered.
 fn judge_failure(
     run: &Run,
     question: Question<'_>,
@@ -130,7 +130,7 @@ fn blame(run: &Run, question: Question<'_>, text: String, verdict: &mut Verdict)
     }
 }
 
-/// Counts what was asked while nothing was broken and something pressed.
+/// Counts requests made under load while nothing was broken.
 fn note_pressed(
     run: &Run,
     question: Question<'_>,

@@ -1,20 +1,20 @@
-//! Why a change is late while nothing is broken, by what the logs say of its way: acknowledged, published, read by control planes,
-//! applied by edges.
+//! Finds why a change is late while nothing is broken, from the log lines about its stages: acknowledged, published, read
+//! by control planes, applied by edges.
 
 use super::super::history::{Micros, Step};
 use super::verdict::{Cause, LATE, LateChange};
 use super::{Logged, Run};
 use crate::scenario::DOMAIN;
 
-/// How far before the acknowledgement its way may begin.
+/// Longest time between the first stage of a change and its acknowledgement.
 const BEFORE: Micros = 6_000_000;
-/// So long before a change something may have happened that still holds it up.
+/// Time before a change within which an event may still delay it.
 const SOON: Micros = 2_000_000;
 
 pub(super) fn of(run: &Run, change: &LateChange) -> Cause {
     let way = Way::of(run, change);
     let Some(published) = way.published else {
-        return Cause::Else; // no log has it
+        return Cause::Else; // no log mentions it
     };
     if published.at > change.at {
         return way.published_late(published);
@@ -30,16 +30,16 @@ pub(super) fn of(run: &Run, change: &LateChange) -> Cause {
     }
 }
 
-/// The way of a change.
+/// Stages of a change.
 struct Way<'a> {
     change: &'a LateChange,
-    /// The log from a while before to the last old answer.
+    /// Log from a while before the change to the last old answer.
     log: &'a [Logged],
     invoked: Micros,
     published: Option<&'a Logged>,
-    /// When control planes have read it.
+    /// Times at which control planes read it.
     read: Vec<Micros>,
-    /// Whether it was acknowledged without waiting for the feed.
+    /// Set if it was acknowledged without waiting for the feed.
     is_not_awaited: bool,
 }
 
@@ -79,7 +79,7 @@ impl<'a> Way<'a> {
         }
     }
 
-    /// Why it was published only after it was acknowledged.
+    /// Finds why it was published only after it was acknowledged.
     fn published_late(&self, published: &Logged) -> Cause {
         let since = between(self.log, self.invoked.saturating_sub(SOON), published.at);
         let has = |is_it: fn(&Step) -> bool| since.iter().any(|one| is_it(&one.step));
@@ -105,7 +105,7 @@ impl<'a> Way<'a> {
         }
     }
 
-    /// Why the last poll of the edge had failed, if one had when the change was published.
+    /// Error of the edge's last poll, if that had failed when the change was published.
     fn failing_poll(&self) -> Option<&'a str> {
         let until = self.change.at + self.change.age;
         let edge = self.change.via.to_string();
@@ -114,7 +114,7 @@ impl<'a> Way<'a> {
         lines
             .filter_map(|one| match &one.step {
                 Step::PollFailed { why } => Some(Some(why.as_str())),
-                // It works since, and had failed until shortly before.
+                // Polls work since then, and had failed until shortly before.
                 Step::PollWorks if one.at < self.invoked => Some(None),
                 _ => None,
             })
@@ -129,7 +129,7 @@ impl<'a> Way<'a> {
     }
 }
 
-/// The lines of a log from one time to another.
+/// Lines of a log within a span of time.
 fn between(log: &[Logged], from: Micros, to: Micros) -> &[Logged] {
     let start = log.partition_point(|one| one.at < from);
     let end = log.partition_point(|one| one.at <= to);

@@ -1,11 +1,11 @@
-//! Whether clicks are counted between those acknowledged and those served.
+//! Checks that counted clicks lie between the acknowledged and the served ones.
 
 use super::super::history::{Ask, Event, OperationOutcome, Value, What};
 use super::super::rollups::WrittenClicks;
 use super::{Operation, Promise, Run, Verdict, Violation};
 use std::collections::{HashMap, HashSet};
 
-/// The numbers of attributes of which each click has a value.
+/// Numbers of the attributes of which each click has a value.
 const LINK: u8 = 14;
 const DOMAIN: u8 = 16;
 
@@ -68,7 +68,7 @@ pub(super) fn check(run: &Run, events: &[Event], verdict: &mut Verdict) {
     }
 }
 
-/// How the rollups are unlike what is counted.
+/// Differences between the rollups and the counts.
 fn unlike(counted: u64, written: &WrittenClicks, waiting: u64) -> impl Iterator<Item = String> {
     let rest =
         (waiting > 0).then(|| format!("{waiting} reports of clicks were not written in time"));
@@ -94,7 +94,7 @@ fn unlike(counted: u64, written: &WrittenClicks, waiting: u64) -> impl Iterator<
     rest.into_iter().chain(sum).chain(uneven).chain(complete)
 }
 
-/// By code, how many redirects there may have been: those that came, and those of which no answer came.
+/// Upper bound of redirects by code: those received, and requests without an answer.
 fn served(run: &Run) -> HashMap<&str, u64> {
     let mut served = HashMap::new();
     let expired: HashSet<u64> = run.operations.values().filter_map(expired).collect();
@@ -116,7 +116,7 @@ fn served(run: &Run) -> HashMap<&str, u64> {
     served
 }
 
-/// Where visitors of a link are sent once it is over, which is no click.
+/// Target of visitors of a used-up link, whose redirects are no clicks.
 fn expired(operation: &Operation) -> Option<u64> {
     match operation.ask {
         Ask::Limit { expired, .. } => expired,

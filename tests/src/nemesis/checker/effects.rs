@@ -1,27 +1,27 @@
-//! What a fault may do to whom, as the documents say: Redis is a cache, one control plane stands for another, an edge answers what it
-//! knows without the database, and edges have nothing in common. A link is answered under any host.
+//! The effects that faults may have, as documented: Redis is a cache, one control plane substitutes for another, an edge
+//! answers known links without the database, and edges share nothing. A link is answered under any host.
 
 use super::super::history::{Ask, Micros, OperationOutcome, Via};
 use super::quiet::{RECOVERY, UNNOTICED, recovery_of_domains};
 use super::{FaultSpan, Operation, Run};
 
-/// What a fault may do to an answer.
+/// Effect that a fault may have on an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Effect {
-    /// Nothing.
+    /// No effect.
     Untouched,
-    /// Nothing, as long as it is the only fault.
+    /// No effect, as long as it is the only fault.
     Harmless,
-    /// There need not be one.
+    /// The answer may be missing.
     Harms,
 }
 
-/// What of the product has failed.
+/// Broken part of the product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Broken {
     Redis,
     Database,
-    /// The control plane with that number; one after the other, if there is none.
+    /// The control plane with that number; all in turn if `None`.
     ControlPlane(Option<usize>),
     Envoy(usize),
     /// A control plane reaches no database.
@@ -33,7 +33,7 @@ pub(super) enum Broken {
     Else,
 }
 
-/// Something that was asked, from when to when.
+/// A question and its span of time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Question<'a> {
     pub(super) ask: &'a Ask,
@@ -43,7 +43,7 @@ pub(super) struct Question<'a> {
 }
 
 impl<'a> Question<'a> {
-    /// What an operation asks; of a write, what an attempt does.
+    /// Question of an operation; for a write, of one of its attempts.
     pub(super) fn of(operation: &'a Operation, via: Option<Via>, time: (Micros, Micros)) -> Self {
         Self {
             ask: &operation.ask,
@@ -53,7 +53,7 @@ impl<'a> Question<'a> {
         }
     }
 
-    /// The faults that may still be noticed.
+    /// Faults that may still have an effect.
     pub(super) fn faults(self, run: &'a Run) -> impl Iterator<Item = &'a FaultSpan> {
         let is_domain = self.code.ends_with('/');
         run.faults.values().filter(move |fault| {
@@ -66,7 +66,7 @@ impl<'a> Question<'a> {
         })
     }
 
-    /// Whether there must be an answer in spite of the faults.
+    /// True if the question must be answered despite the faults.
     pub(super) fn must_be_answered(self, run: &Run) -> bool {
         let effects = self.faults(run).map(|fault| self.effect(run, fault));
         let effects: Vec<Effect> = effects.filter(|one| *one != Effect::Untouched).collect();
@@ -78,7 +78,7 @@ impl<'a> Question<'a> {
             return Effect::Untouched;
         }
         if self.code.ends_with('/') {
-            return Effect::Harms; // domains are not asked for, they come by the feed
+            return Effect::Harms; // domains are not looked up, they arrive by the feed
         }
         let harmless = |is_so: bool| {
             if is_so {
@@ -110,7 +110,7 @@ impl<'a> Question<'a> {
         }
     }
 
-    /// Whether that Envoy has answered for the link since all was well, before the fault.
+    /// True if that Envoy has answered for the link between the last recovery and the fault.
     fn is_known(self, run: &Run, number: usize, fault: &FaultSpan) -> bool {
         let Ask::Follow { .. } = self.ask else {
             return false;
@@ -128,7 +128,7 @@ impl<'a> Question<'a> {
     }
 }
 
-/// Who is asked; `None` for writes, of which each attempt has its own.
+/// The part that is asked; `None` for writes, whose attempts each have their own.
 fn via_of(ask: &Ask) -> Option<Via> {
     match ask {
         Ask::Read { via, .. }
@@ -139,7 +139,7 @@ fn via_of(ask: &Ask) -> Option<Via> {
     }
 }
 
-/// The number in the name of a part of that kind.
+/// Number in the name of a part of that kind.
 fn number(part: &str, kind: &str) -> Option<usize> {
     part.strip_prefix(kind)?.parse().ok()
 }
@@ -166,7 +166,7 @@ impl FaultSpan {
     }
 }
 
-/// What a part is, or a connection.
+/// Classifies a part or connection.
 pub(super) fn broken_part(part: &str) -> Broken {
     let (from, to) = part.split_once('>').unwrap_or((part, ""));
     let (envoy, control_plane) = (number(from, "envoy-"), number(from, "cp-"));

@@ -1,4 +1,4 @@
-//! Whether the database gives an id once: what stands elsewhere under an id that was given again belongs to another one then.
+//! Checks that the database assigns an id only once: after reuse, references to the old id would point to another entity.
 
 use super::super::history::{Event, What};
 use super::{Promise, Verdict, Violation};

@@ -1,13 +1,12 @@
-//! Whether links that have a limit of visits keep to it: what was served is at most the limit, and a block for each
-//! worker that was lost; what is counted was served; and once all is used and nothing is out, nothing is served any
-//! more.
+//! Checks that links keep to their limit of visits: the served ones are at most the limit plus a block for each lost
+//! worker; the counted ones were served; and once all are used and none is leased, none is served any more.
 
 use super::super::deployment::{ENVOYS, MAX_BLOCK, WORKERS};
 use super::super::history::{Ask, Micros, OperationOutcome, Purpose, Value, Via};
 use super::losses::losses;
 use super::{Operation, Promise, Run, Verdict, Violation, WINDOW};
 
-/// Blocks that were leased before a database went back are spent for so long.
+/// Longest time for which blocks leased before a restore of the database are still spent.
 const SPENT: Micros = 4_000_000;
 
 pub(super) fn check(run: &Run, verdict: &mut Verdict) {
@@ -38,16 +37,16 @@ struct Limited<'a> {
     code: &'a str,
     target: u64,
     expired: Option<u64>,
-    /// When each limit was asked for, and what it is.
+    /// Each limit: when it was requested, and its value.
     limits: Vec<(Micros, u64)>,
-    /// When it was acknowledged that there is such a link.
+    /// Time when the creation of the link was acknowledged.
     created: Option<Micros>,
     visits: Vec<&'a Operation>,
     counts: Vec<&'a Operation>,
 }
 
 impl<'a> Limited<'a> {
-    /// `None` if it has none.
+    /// `None` if the code has no limit.
     fn of(run: &'a Run, code: &'a str, operations: &[&'a Operation]) -> Option<Self> {
         let mut limited = Self {
             run,
@@ -94,13 +93,13 @@ impl<'a> Limited<'a> {
         wrong
     }
 
-    /// The largest limit that was asked for until then.
+    /// Largest limit requested until then.
     fn max(&self, until: Micros) -> u64 {
         let until = self.limits.iter().filter(|(at, _)| *at <= until);
         until.map(|(_, max)| *max).max().unwrap_or_default()
     }
 
-    /// A link that is there leads to its target, or is used up.
+    /// An existing link leads to its target, or is used up.
     fn kind_of_answers(&self) -> Vec<Wrong> {
         let wrong = self.visits.iter().filter_map(|visit| {
             let (at, OperationOutcome::Answer { value, .. }) = visit.end.as_ref()? else {
@@ -131,7 +130,7 @@ impl<'a> Limited<'a> {
         let asked = self.limits.first().map_or(created, |(at, _)| *at);
         let ended = visit.end.as_ref().map_or(Micros::MAX, |(at, _)| *at);
         let mut restores = self.run.restores.iter();
-        // The copy was made before the link, and took the place of the database after that, when the visit had not ended yet.
+        // The copy was made before the link and restored after its creation began, before the visit ended.
         let is_forgotten = restores.any(|restore| {
             let (since, until) = restore.restored;
             restore.copied.0 <= created && until >= asked && since <= ended
@@ -150,7 +149,7 @@ impl<'a> Limited<'a> {
             .iter()
             .filter(|visit| self.is_forgotten(visit))
             .count() as u64;
-        // A block is no more than all visits.
+        // A block is at most the whole limit.
         let block = MAX_BLOCK.min(self.max(Micros::MAX));
         let lost = losses(self.run, first, last, (ENVOYS, WORKERS)) * block;
         let most = self.max(Micros::MAX) + lost + forgotten;
@@ -166,7 +165,7 @@ impl<'a> Limited<'a> {
         })
     }
 
-    /// The first visit of all, where it is told that there are none left.
+    /// Finds a first visit that is refused as if the limit were already used up.
     fn first_refused(&self) -> Option<Wrong> {
         let first = self.visits.iter().min_by_key(|visit| visit.invoked)?;
         let (at, OperationOutcome::Answer { value, .. }) = first.end.as_ref()? else {
@@ -180,16 +179,16 @@ impl<'a> Limited<'a> {
         })
     }
 
-    /// Whether a restored database may not know of a visit.
+    /// True if a restored database may have lost a visit.
     fn is_forgotten(&self, visit: &Operation) -> bool {
         self.run.restores.iter().any(|restore| {
             let (from, to) = (restore.copied.0, restore.restored.1 + SPENT);
-            // What was spent of a block is told later.
+            // The uses of a block are reported later.
             visit.invoked + SPENT >= from && visit.invoked <= to
         })
     }
 
-    /// What is counted was served, or may have been.
+    /// Checks that counted visits were served, or may have been.
     fn counted(&self, count: &Operation) -> Option<Wrong> {
         let (at, OperationOutcome::Counted { used, .. }) = count.end.as_ref()? else {
             return None;
@@ -202,7 +201,7 @@ impl<'a> Limited<'a> {
         })
     }
 
-    /// A visit that was served although all were used up before it, and no limit was raised.
+    /// Finds a visit served after all were used up without a raised limit.
     fn after_the_end(&self, visit: &Operation) -> Option<Wrong> {
         let ended = visit.end.as_ref().map(|(at, _)| *at)?;
         let over = self.counts.iter().find(|count| {
@@ -221,7 +220,7 @@ impl<'a> Limited<'a> {
         })
     }
 
-    /// Whether it was sent to the target, which uses a visit. A prefetch is not to be.
+    /// True if it was sent to the target, which uses a visit. A prefetch must not be.
     fn is_served(&self, visit: &Operation) -> bool {
         self.is_target(visit) && !is_prefetch(visit)
     }
@@ -231,8 +230,8 @@ impl<'a> Limited<'a> {
         matches!(visit.end, Some((_, OperationOutcome::Answer { value, .. })) if answer(value))
     }
 
-    /// Whether it was served, or taken without an answer that says so: a control plane answers 503 where the database does not say
-    /// in time whether the visit was taken.
+    /// True if it was served, or may have been taken without an answer that shows it: a control plane answers 503 if the
+    /// database does not report in time whether the visit was taken.
     fn may_be_served(&self, visit: &Operation) -> bool {
         let is_by_edge = matches!(
             visit.ask,
@@ -252,7 +251,7 @@ impl<'a> Limited<'a> {
     }
 }
 
-/// Whether it uses no visit.
+/// True if it uses no visit.
 fn is_prefetch(visit: &Operation) -> bool {
     matches!(
         visit.ask,

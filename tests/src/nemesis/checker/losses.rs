@@ -1,22 +1,21 @@
-//! How many blocks of visits may have been lost, by what was broken: those of workers that were killed or reached no
-//! control plane for longer than their lease and its grace, and all of them when the clock that leases are measured by
-//! was moved.
+//! Bounds the blocks of visits that faults may have lost: a block for each worker that was killed or reached no control
+//! plane for longer than its lease and grace, and all of them when the clock that measures leases was moved.
 
 use super::super::deployment::{VISITS_GRACE, VISITS_LEASE};
 use super::super::history::Micros;
 use super::{FaultSpan, Run};
 
-/// So long after a fault a part may still start, or connect.
+/// Time after a fault within which a part may still be starting or connecting.
 const SLOW: Micros = 4_000_000;
-/// The fault that drains workers, which tell of their blocks unless they reach no control plane then.
+/// The fault that drains workers, which report the uses of their blocks unless they reach no control plane then.
 const RECONFIGURED: &str = "envoy reconfigured";
 /// The fault that moves the clock of a part.
 const MOVED: &str = "clock moved";
-/// So many workers are drained for each that there is.
+/// Most draining workers for each worker that exists.
 const CONFIGURATIONS: u64 = 4;
 const DRAINED: Micros = 25_000_000;
 
-/// From `from` to `to`, for so many Envoys of so many workers.
+/// Number of blocks lost from `from` to `to`, with that many Envoys and workers of each.
 pub(super) fn losses(
     run: &Run,
     from: Micros,
@@ -34,7 +33,7 @@ pub(super) fn losses(
         let kills = |fault: &&&FaultSpan| fault.kind == "kill" && fault.part() == name;
         let kills = faults.iter().filter(kills).count() as u64;
         let moves = |fault: &&&FaultSpan| fault.kind == MOVED && fault.part() == "mariadb";
-        // There and back.
+        // The clock is moved there and back.
         let clocks = 2 * faults.iter().filter(moves).count() as u64;
         let patience = u64::try_from((VISITS_LEASE + VISITS_GRACE).as_micros()).unwrap_or(1);
         let cut_off = cut_off(&faults, &name);
@@ -48,7 +47,7 @@ pub(super) fn losses(
 }
 
 impl FaultSpan {
-    /// Whether it drains workers of an Envoy, some of them while that reaches no control plane.
+    /// True if it drains workers of an Envoy while that reaches no control plane.
     fn drains_in(&self, envoy: &str, cut_off: &[(Micros, Micros)]) -> bool {
         let until = self.to.saturating_add(DRAINED);
         let mut cut_off = cut_off.iter();
@@ -56,7 +55,7 @@ impl FaultSpan {
         self.kind == RECONFIGURED && self.part() == envoy && is_cut_off
     }
 
-    /// Whether an Envoy reaches no control plane meanwhile that reaches the database.
+    /// True if the Envoy reaches no control plane meanwhile that reaches the database.
     fn is_for_all(&self, envoy: &str) -> bool {
         match self.kind.as_str() {
             "database copied" | "database restored" => true,
@@ -65,7 +64,7 @@ impl FaultSpan {
         }
     }
 
-    /// Whether it does not reach that control plane.
+    /// True if the Envoy does not reach that control plane.
     fn is_for(&self, envoy: &str, control_plane: &str) -> bool {
         let (from, to) = self.part().split_once('>').unwrap_or((self.part(), ""));
         self.is_for_all(envoy)
@@ -74,7 +73,7 @@ impl FaultSpan {
     }
 }
 
-/// When an Envoy reaches no control plane.
+/// Times when an Envoy reaches no control plane.
 fn cut_off(faults: &[&FaultSpan], envoy: &str) -> Vec<(Micros, Micros)> {
     let broken = |control_plane: &str| {
         let is_silent = |fault: &&&FaultSpan| {
@@ -92,7 +91,7 @@ fn cut_off(faults: &[&FaultSpan], envoy: &str) -> Vec<(Micros, Micros)> {
     union(both)
 }
 
-/// Spans of time as few that do not meet.
+/// Merges overlapping spans of time.
 fn union(spans: impl Iterator<Item = (Micros, Micros)>) -> Vec<(Micros, Micros)> {
     let mut spans: Vec<(Micros, Micros)> = spans.collect();
     spans.sort_unstable();

@@ -1,16 +1,16 @@
-//! When nothing is broken, and everything must be well.
+//! Times when nothing is broken and everything must work.
 
 use super::super::history::Micros;
 use super::FaultSpan;
 
-/// So long after the last fault everything is as without faults.
+/// Time after the last fault by which everything has recovered.
 pub(super) const RECOVERY: Micros = 10_000_000;
-/// The fault after which the feed is silent for longer. Links are asked for meanwhile; domains stay as they are, for
-/// nothing else brings them.
+/// The fault after which the feed is silent for longer. Links are looked up meanwhile; domains stay as they are, because
+/// only the feed brings them.
 const SILENCING: &str = "control plane without redis";
 const SILENCE: Micros = 20_000_000;
 
-/// What breaks nothing, as the manual says: it makes no time less quiet.
+/// Faults without effect, as the manual says: they do not interrupt quiet times.
 pub(super) const UNNOTICED: [&str; 2] = ["certificate rotated", "token rotated"];
 
 /// Times without faults.
@@ -21,7 +21,7 @@ pub(super) struct QuietTimes {
 }
 
 impl QuietTimes {
-    /// Between faults, until the end of the history.
+    /// Times between faults, until the end of the history.
     pub(super) fn between<'a>(
         faults: impl Iterator<Item = &'a FaultSpan> + Clone,
         end: Micros,
@@ -33,7 +33,7 @@ impl QuietTimes {
         }
     }
 
-    /// Whether all of that time was quiet, for a link, or for a domain: `{name}/`.
+    /// True if the whole span was quiet, for a link, or for a domain: `{name}/`.
     pub(super) fn contain(&self, code: &str, from: Micros, to: Micros) -> bool {
         let times = if code.ends_with('/') {
             &self.domains
@@ -45,7 +45,7 @@ impl QuietTimes {
     }
 }
 
-/// How long after a fault domains may be as they were.
+/// Time after a fault within which domains may be outdated.
 pub(super) fn recovery_of_domains(fault: &FaultSpan) -> Micros {
     if fault.kind == SILENCING {
         SILENCE

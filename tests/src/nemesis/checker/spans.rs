@@ -1,4 +1,4 @@
-//! What a code may have stood for, and from when to when.
+//! The values that a code may have had, and when.
 
 use super::super::history::{Ask, Micros, OperationOutcome, Value, View};
 use super::{Operation, Restore};
@@ -8,11 +8,11 @@ struct Span {
     value: Value,
     from: Micros,
     to: Micros,
-    /// When the write of it was answered, or is known to have had no effect that lasts.
+    /// Time when its write was answered, or is known to have no lasting effect.
     settled: Micros,
 }
 
-/// A value as it was seen.
+/// An observed value.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen(pub(super) Value, pub(super) View);
 
@@ -28,7 +28,7 @@ pub(super) struct Spans {
     spans: Vec<Span>,
     changes: Vec<Micros>,
     twice: Vec<(Micros, Micros)>,
-    /// Whether a creation was acknowledged.
+    /// Set once a creation was acknowledged.
     is_given: bool,
 }
 
@@ -39,7 +39,7 @@ enum Mark<'a> {
 }
 
 impl Spans {
-    /// By the operations of one code and the restores of the database, which concern all codes.
+    /// Derives them from the operations of one code and the restores of the database, which affect all codes.
     pub(super) fn of(operations: &[&Operation], restores: &[Restore]) -> Self {
         let mut spans = Self {
             spans: vec![Span {
@@ -78,7 +78,7 @@ impl Spans {
         let Ask::Write { value, .. } = operation.ask else {
             return;
         };
-        // What was asked for may have been there, and a restored database have shown something else.
+        // The requested value may have been there while a restored database showed another one.
         let values = operation.asked.into_iter().chain([value]);
         self.spans.extend(values.map(|value| Span {
             value,
@@ -105,7 +105,7 @@ impl Spans {
         let is_done = matches!(operation.end, Some((_, OperationOutcome::Done { .. })));
         let gives = match kind.as_str() {
             "create" => is_done,
-            // Without an answer, what was found may be the link that a restored database has brought back.
+            // Without an answer, the observed link may be one that a restored database brought back.
             "move here" | "restore" => operation.is_answered(),
             _ => false,
         };
@@ -114,7 +114,7 @@ impl Spans {
                 .spans
                 .iter()
                 .any(|span| span.value == Value::Absent && span.to >= invoked);
-            // A number is given once, also when its link was deleted since.
+            // A number is assigned once, even if its link was deleted since.
             let was_given = code.is_none() && self.is_given;
             self.is_given = true;
             if !was_free || was_given {
@@ -134,8 +134,8 @@ impl Spans {
         }
     }
 
-    /// What was possible when the database was copied is so again; what was written since then, and answered before the
-    /// database was stopped, has ended. What was under way meanwhile may have come before or after.
+    /// Revives the values possible when the database was copied, and ends those written since then and answered before
+    /// the database was stopped. Writes in progress meanwhile may have come before or after.
     fn restore(&mut self, restore: Restore) {
         let ((copied_from, copied_to), (from, to)) = (restore.copied, restore.restored);
         let was_copied = |span: &&Span| span.from <= copied_to && span.to >= copied_from;
@@ -151,35 +151,35 @@ impl Spans {
         self.spans.append(&mut revived);
     }
 
-    /// Whether that may have been seen of the code at some moment from `from` to `to`.
+    /// True if the code may have looked like that at some moment from `from` to `to`.
     pub(super) fn is_possible(&self, seen: Seen, from: Micros, to: Micros) -> bool {
         self.spans
             .iter()
             .any(|span| seen.is_of(span.value) && span.from <= to && span.to >= from)
     }
 
-    /// Whether that may have been seen of the code at some moment up to `to`.
+    /// True if the code may have looked like that at some moment up to `to`.
     pub(super) fn was_possible(&self, seen: Seen, to: Micros) -> bool {
         self.is_possible(seen, 0, to)
     }
 
-    /// When the code last ceased to look like that, before `before`.
+    /// Time at which the code last ceased to look like that, before `before`.
     pub(super) fn last_end(&self, seen: Seen, before: Micros) -> Option<Micros> {
         let ends = self.spans.iter().filter(|span| seen.is_of(span.value));
         ends.map(|span| span.to).filter(|&to| to <= before).max()
     }
 
-    /// When writes were acknowledged.
+    /// Times at which writes were acknowledged.
     pub(super) fn changes(&self) -> impl Iterator<Item = Micros> {
         self.changes.iter().copied()
     }
 
-    /// Creations of what there was.
+    /// Creations of codes that already existed.
     pub(super) fn twice(&self) -> &[(Micros, Micros)] {
         &self.twice
     }
 
-    /// What can be said of a value that is not right at `at`.
+    /// Describes the possible values when an observed value was wrong at `at`.
     pub(super) fn excuse(&self, seen: Seen, at: Micros) -> String {
         let possible: Vec<String> = self
             .spans

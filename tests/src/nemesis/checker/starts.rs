@@ -1,10 +1,10 @@
-//! Whether a process that starts is ready in time, whatever presses and however much data there is.
+//! Checks that a starting process is ready in time, under any load and with any amount of data.
 
 use super::super::history::Micros;
 use super::effects::{Broken, broken_part};
 use super::{FaultSpan, Promise, Run, Start, Verdict, Violation};
 
-/// How long it may take where nothing that it needs is broken meanwhile.
+/// Longest time to become ready while nothing that the process needs is broken.
 const READY_IN: Micros = 30_000_000;
 
 pub(super) fn check(run: &Run, verdict: &mut Verdict) {
@@ -25,17 +25,18 @@ pub(super) fn check(run: &Run, verdict: &mut Verdict) {
     }
 }
 
-/// Whether a fault was there while the part had to get ready, and may have kept it from that.
+/// True if a fault overlapped the start of the part and may have delayed it.
 fn excuses(fault: &FaultSpan, start: &Start) -> bool {
     let (from, to) = start.time;
     let is_meanwhile = fault.from <= to.min(from + READY_IN) && fault.to >= from;
-    // Its start is the end of that fault.
+    // The start is the end of that fault.
     let is_own = fault.kind == "kill" && fault.part() == start.part;
     is_meanwhile && !is_own && may_hinder(fault, &start.part)
 }
 
-/// Whether a fault may keep a part from getting ready. A control plane needs the database, and its own way to Redis where others
-/// have theirs; without Redis it is ready. An Envoy needs no other part. Restarts of control planes, in turn, hinder none.
+/// True if a fault may keep a part from becoming ready. A control plane needs the database, and its own connection to
+/// Redis while others have theirs; without Redis it is ready. An Envoy needs no other part. Rolling restarts of control
+/// planes hinder no part.
 fn may_hinder(fault: &FaultSpan, part: &str) -> bool {
     let broken = match fault.kind.as_str() {
         "database restored" => Broken::Database,

@@ -1,4 +1,4 @@
-//! The report: tables, and the whole story of the first violation of each promise and set of faults.
+//! The report: tables, and the full story of the first violation for each promise and set of faults.
 
 use super::super::history::{Ask, Event, Host, Micros, OperationOutcome};
 use super::verdict::{Cause, LateChange};
@@ -7,19 +7,19 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// How many violations of a promise are reported in full: the first of those with the same faults around.
+/// Most violations of a promise reported in full: the first of each group with equal faults around.
 const STORIES: usize = 5;
-/// How many sets of faults around violations of a promise are shown, those with the most violations.
+/// Most sets of faults shown around violations of a promise, those with the most violations first.
 const GROUPS: usize = 12;
-/// Faults so long before or after a change may be why it was missed.
+/// Longest time between a fault and a change for the fault to count as around it.
 const SOON: Micros = 3_000_000;
-/// How far back a story goes.
+/// Length of a story before its violation.
 const BEFORE: Micros = 40_000_000;
-/// Beside writes, how far back.
+/// Length of a story before its violation, for events other than writes.
 const SOON_BEFORE: Micros = 8_000_000;
 const AFTER: Micros = 3_000_000;
 const MOST_LINES: usize = 80;
-/// How many late changes are shown.
+/// Number of late changes shown.
 const LATE_SHOWN: usize = 10;
 
 /// The report as text.
@@ -85,7 +85,7 @@ pub fn print(verdict: &Verdict, events: &[Event]) -> String {
     text
 }
 
-/// How many changes were late by each cause, and those that were most.
+/// Writes the number of late changes by cause, and the latest ones.
 fn describe_late(verdict: &Verdict, text: &mut String) {
     for cause in Cause::ALL {
         let ages = verdict.late.iter().filter(|(_, of)| *of == cause);
@@ -115,7 +115,7 @@ fn describe_late(verdict: &Verdict, text: &mut String) {
 }
 
 impl Run {
-    /// The kinds of faults around the change that was missed, or before what was seen.
+    /// Kinds of the faults around the missed change, or before the observation.
     fn faults_around(&self, violation: &Violation) -> String {
         let (from, to) = violation
             .since

@@ -1,4 +1,4 @@
-//! Histories written by hand, those that must fail included.
+//! Handwritten histories, including those that must fail.
 
 mod availability;
 mod causes;
@@ -17,7 +17,7 @@ use Value::{Absent, Disabled, Target};
 
 const SECOND: Micros = 1_000_000;
 
-/// A history in the making; times are in milliseconds.
+/// A history under construction; times are in milliseconds.
 #[derive(Default)]
 struct Story {
     events: Vec<Event>,
@@ -214,7 +214,7 @@ fn changed() -> Story {
 fn what_was_so_within_five_seconds_is_right() {
     let story = changed().follow(Target(1), 15_000, 15_020);
     assert_eq!(story.breaks(), []);
-    // The time to ask counts in favour of who answers.
+    // The time to ask counts in favour of the answering part.
     let story = changed().follow(Target(2), 9990, 10_005);
     assert_eq!(story.breaks(), []);
 }
@@ -333,7 +333,7 @@ fn a_restored_database_takes_back_what_was_written_since_it_was_copied() {
     assert_eq!(story().follow(Target(1), 40_000, 40_001).breaks(), []);
     let lost = story().follow(Target(2), 27_001, 27_002);
     assert_eq!(lost.breaks(), [Promise::NothingOld]);
-    // What was written before the copy is not lost.
+    // Links written before the copy are not lost.
     let missing = story().follow(Absent, 40_000, 40_001);
     assert_eq!(missing.breaks(), [Promise::NothingMissing]);
 }

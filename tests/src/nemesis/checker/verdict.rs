@@ -1,9 +1,9 @@
-//! What is promised, and what the checker found.
+//! Promises, and the checker's findings.
 
 use crate::nemesis::history::{Micros, Via};
 use std::collections::BTreeMap;
 
-/// What a promise is about.
+/// Subject of a promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Promise {
     /// (a) No answer is older than the contract allows.
@@ -16,13 +16,14 @@ pub enum Promise {
     NothingLost,
     /// (e) Counted clicks are at least the acknowledged and at most the served ones.
     ClicksCounted,
-    /// (f) Soon after the last fault everything is as without faults.
+    /// (f) Soon after the last fault everything works as without faults.
     Recovered,
-    /// (g) Webhooks are told of every acknowledged change.
+    /// (g) Webhooks are notified of every acknowledged change.
     WebhooksTold,
-    /// (h) Links with a limit of visits are served so often, and not more often.
+    /// (h) Links with a limit of visits are served up to it, and no further.
     LimitsKept,
-    /// (i) What no fault touches is answered, whatever presses, and so is what a fault may not harm that is the only one.
+    /// (i) Requests that no fault affects are answered under any load, and so are requests during a single fault that
+    /// must not affect them.
     Available,
     /// No answer is of a kind that the product does not give.
     NothingStrange,
@@ -43,7 +44,7 @@ impl Promise {
         Self::NothingStrange,
     ];
 
-    /// As the report names it.
+    /// Name in the report.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -64,39 +65,39 @@ impl Promise {
 /// A promise that was broken.
 #[derive(Clone, Debug)]
 pub struct Violation {
-    /// Which.
+    /// The promise.
     pub promise: Promise,
-    /// The code, where it is about one.
+    /// The code, if the promise is about one.
     pub code: Option<String>,
-    /// From when to when.
+    /// Start and end.
     pub time: (Micros, Micros),
-    /// When what was answered had ceased to be so, where it once was.
+    /// Time when the answered value had ceased to hold, if it ever held.
     pub since: Option<Micros>,
-    /// What was seen.
+    /// Description of the observation.
     pub text: String,
 }
 
-/// What the checker found.
+/// Findings of the checker.
 #[derive(Debug, Default)]
 pub struct Verdict {
     /// Promises that were broken.
     pub violations: Vec<Violation>,
     /// Operations by kind and outcome.
     pub operations: BTreeMap<(String, String), u64>,
-    /// Older answers that say that they are stale, while something was broken.
+    /// Outdated answers marked stale, while something was broken.
     pub stale: u64,
     /// Faults by kind.
     pub faults: BTreeMap<String, u64>,
-    /// What was asked while nothing was broken and something pressed, by that and by the kind of operation.
+    /// Answers under load while nothing was broken, by the load and the kind of operation.
     pub pressed: BTreeMap<(String, String), PressedAnswers>,
-    /// Acknowledged changes while nothing was broken, each with the age, in microseconds, of the oldest answer that a
-    /// visitor had after it: 0 where all answers were new.
+    /// Acknowledged changes while nothing was broken, each with the age, in microseconds, of the oldest answer to a
+    /// visitor after it: 0 if all answers were current.
     pub propagation: Vec<Micros>,
-    /// Those of them that were late, and why.
+    /// The late ones among them, with their causes.
     pub late: Vec<(LateChange, Cause)>,
 }
 
-/// A change counts as late when an answer is older than this.
+/// Age of an answer from which its change counts as late.
 pub(super) const LATE: Micros = 50_000;
 
 /// A change that was seen late while nothing was broken.
@@ -104,11 +105,11 @@ pub(super) const LATE: Micros = 50_000;
 pub struct LateChange {
     /// The code.
     pub code: String,
-    /// When it was acknowledged.
+    /// Time of its acknowledgement.
     pub at: Micros,
-    /// The age of the oldest answer after that.
+    /// Age of the oldest answer after that.
     pub age: Micros,
-    /// Who gave it.
+    /// The part that gave it.
     pub via: Via,
 }
 
@@ -119,10 +120,10 @@ impl LateChange {
     }
 }
 
-/// Why a change is late while nothing is broken.
+/// Cause of a late change while nothing was broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
-    /// (1) A control plane reads Redis again a while after it could.
+    /// (1) A control plane resumed reading Redis some time after it could.
     Reconnecting,
     /// (2) The publisher was not nudged, and found the change when it looked.
     NudgeLost,
@@ -132,7 +133,7 @@ pub enum Cause {
     EdgePaused,
     /// (5) The poll came to a control plane that is behind.
     ReplicaBehind,
-    /// (6) The change was acknowledged without waiting, for the feed was not current where it was made.
+    /// (6) The change was acknowledged without waiting, because the feed was not current where it was made.
     NotAwaited,
     /// (7) The publisher waited for the database.
     StoreQueue,
@@ -153,7 +154,7 @@ impl Cause {
         Self::Else,
     ];
 
-    /// As the report names it.
+    /// Name in the report.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -169,17 +170,17 @@ impl Cause {
     }
 }
 
-/// How operations of a kind were answered.
+/// Answers to operations of a kind.
 #[derive(Clone, Debug, Default)]
 pub struct PressedAnswers {
-    /// How long each answer took, in microseconds.
+    /// Time that each answer took, in microseconds.
     pub times: Vec<Micros>,
-    /// Operations without an answer, or with one that says nothing.
+    /// Operations without an answer, or with an uninformative one.
     pub failed: u64,
 }
 
 impl PressedAnswers {
-    /// The time that one answer of a hundred took longer than.
+    /// 99th percentile of the answer times.
     #[must_use]
     pub fn p99(&self) -> Option<Micros> {
         percentile_99(&self.times)
@@ -194,7 +195,7 @@ fn percentile_99(times: &[Micros]) -> Option<Micros> {
 }
 
 impl Verdict {
-    /// The age that one change of a hundred exceeded.
+    /// 99th percentile of the ages of changes.
     #[must_use]
     pub fn propagation_p99(&self) -> Option<Micros> {
         percentile_99(&self.propagation)

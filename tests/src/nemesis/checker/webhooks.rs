@@ -1,11 +1,11 @@
-//! Whether a webhook is told of every change of a link that was acknowledged: at least once, signed, and with one id
-//! for each event.
+//! Checks that a webhook is notified of every acknowledged change of a link: at least once, signed, and with one id for
+//! each event.
 
 use super::super::history::{Ask, Event, Micros, OperationOutcome, Value, View, What};
 use super::{Operation, Promise, Run, Verdict, Violation};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// An event by its name, the code, and what the link is then; of one that is deleted it does not matter what it was.
+/// An event by its name, the code, and the link's new value; irrelevant for a deleted link.
 type Told<'a> = (&'a str, &'a str, Option<Value>);
 
 pub(super) fn check(run: &Run, events: &[Event], verdict: &mut Verdict) {
@@ -76,7 +76,7 @@ fn event_of(kind: &str) -> Option<&'static str> {
     }
 }
 
-/// How many events of a kind must have arrived, and the time of the last one.
+/// Number of events of a kind that must have arrived, and the time of the last one.
 fn expected(run: &Run, since: Micros) -> BTreeMap<Told<'_>, (usize, (Micros, Micros))> {
     let mut expected = BTreeMap::new();
     for operation in run.operations.values() {
@@ -101,13 +101,13 @@ fn expected(run: &Run, since: Micros) -> BTreeMap<Told<'_>, (usize, (Micros, Mic
     expected
 }
 
-/// A database that goes back takes events with it that were written since it was copied.
+/// A restored database loses events written since it was copied.
 fn may_be_forgotten(run: &Run, time: (Micros, Micros)) -> bool {
     let mut restores = run.restores.iter();
     restores.any(|restore| time.0 <= restore.restored.1 && time.1 >= restore.copied.0)
 }
 
-/// From when to when each limit of a link was reached that a reading shows to be, before it was raised.
+/// Start and end of the time when each limit was reached, as shown by a reading before the limit was raised.
 fn reached(operations: &[&Operation]) -> impl Iterator<Item = (Micros, Micros)> {
     let limits = operations
         .iter()
@@ -132,7 +132,7 @@ fn reached(operations: &[&Operation]) -> impl Iterator<Item = (Micros, Micros)> 
         })
 }
 
-/// What an acknowledged write tells, and when it was acknowledged. One that only a reading shows may be another's work.
+/// Event of an acknowledged write, and when it was acknowledged. A write that only a reading shows may be someone else's.
 fn told(operation: &Operation) -> Option<(Micros, Told<'_>)> {
     let Ask::Write { kind, value, .. } = &operation.ask else {
         return None;
@@ -159,7 +159,7 @@ struct Messages<'a> {
 }
 
 impl<'a> Messages<'a> {
-    /// A message is signed, and its id belongs to one event.
+    /// Checks that a message is signed, and that its id belongs to one event.
     fn check(&mut self, event: &'a Event, verdict: &mut Verdict) {
         let What::Delivered {
             id,

@@ -1,4 +1,4 @@
-//! Clients who take of what all share as much as they can get: of a row, of places for requests, of visits that are leased.
+//! Clients that take as much of a shared resource as they can: a row, permits for requests, leased visits.
 
 use super::link::request;
 use super::{Client, ClientContext, TARGET};
@@ -14,30 +14,30 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
-/// Clients that change one link.
+/// Clients that change one link concurrently.
 const PATCHING: usize = 64;
-/// So that they crowd a row, and not the processors, which other parts need.
+/// Keeps them crowding a row rather than the processors, which other parts need.
 const PATCH_PAUSE: Duration = Duration::from_millis(200);
-/// Requests without a body at the same time.
+/// Concurrent requests without a body.
 const SILENT: usize = 600;
 const REOPEN_PAUSE: Duration = Duration::from_millis(100);
-/// Links of one visit each.
+/// Links with a limit of one visit.
 const LIMITED: usize = 600;
-/// In how long they are followed.
+/// Time in which all of them are followed.
 const FOLLOWED_IN: Duration = Duration::from_secs(8);
-/// Visitors of them at the same time.
+/// Concurrent visitors of these links.
 const VISITORS: usize = 48;
 
-/// Makes the link whose row is crowded, where it is not there.
+/// Creates the link whose row is crowded, unless it exists.
 pub(in crate::nemesis) async fn make_link(shared: &ClientContext) {
     let body = json!({ "longUrl": format!("{TARGET}0"), "customSlug": CROWDED }).to_string();
     let request = request(shared, "POST", "/links");
     let mut client = Client::new(Via::ControlPlane(0));
-    // It is there already as a rule, which is 409; without it nothing is crowded.
+    // It usually exists already, which is 409; without it nothing is crowded.
     let _ = client.ask(shared, &request, body.as_bytes()).await;
 }
 
-/// Changes that link from many clients for that time. Most name a revision that it does not have: its row is locked to see that.
+/// Changes that link from many clients for that time. Most name a stale revision: checking it locks the row.
 pub(in crate::nemesis) async fn patch(shared: &Arc<ClientContext>, time: Duration) {
     make_link(shared).await;
     let end = Instant::now() + time;
@@ -52,7 +52,7 @@ pub(in crate::nemesis) async fn patch(shared: &Arc<ClientContext>, time: Duratio
             }
             while Instant::now() < end {
                 let body = json!({ "title": format!("of client {number}") }).to_string();
-                // Others must be answered, these need not.
+                // Others must be answered, these need not be.
                 let _ = client.ask(&shared, &request, body.as_bytes()).await;
                 sleep(PATCH_PAUSE).await;
             }
@@ -61,7 +61,7 @@ pub(in crate::nemesis) async fn patch(shared: &Arc<ClientContext>, time: Duratio
     clients.join_all().await;
 }
 
-/// Keeps requests open at a part for that time whose body does not come.
+/// For that time, keeps requests open at a part whose body never arrives.
 pub(in crate::nemesis) async fn hold_bodies(
     shared: &Arc<ClientContext>,
     part: &str,
@@ -74,7 +74,7 @@ pub(in crate::nemesis) async fn hold_bodies(
         let head = head.clone();
         clients.spawn(async move {
             while Instant::now() < end {
-                let _ = timeout_at(end, hold_body(address, &head)).await; // until it is given up, or all is over
+                let _ = timeout_at(end, hold_body(address, &head)).await; // until the part gives up, or the run ends
                 sleep_until(end.min(Instant::now() + REOPEN_PAUSE)).await;
             }
         });
@@ -82,11 +82,11 @@ pub(in crate::nemesis) async fn hold_bodies(
     clients.join_all().await;
 }
 
-/// Where a part listens, and a form for it without its body: of the login, or of a link.
+/// Address of a part, and the head of a form without its body: of the login, or of a link.
 fn silent_request(shared: &ClientContext, part: &str) -> (SocketAddr, String) {
     let number = part.split_once('-').and_then(|(_, text)| text.parse().ok());
     let number = number.unwrap_or_default();
-    // Of strangers, control planes wait for forms alone: what needs a key is refused before its body.
+    // From anonymous clients control planes wait only for forms: requests that need a key are refused before the body.
     let (via, path) = if part.starts_with("cp-") {
         (Via::ControlPlane(number), "/console/login")
     } else {
@@ -101,15 +101,15 @@ fn silent_request(shared: &ClientContext, part: &str) -> (SocketAddr, String) {
     (address, head)
 }
 
-/// Returns when the part has answered, or closed the connection.
+/// Returns once the part has answered, or closed the connection.
 async fn hold_body(address: SocketAddr, head: &str) -> std::io::Result<()> {
     let mut stream = TcpStream::connect(address).await?;
     stream.write_all(head.as_bytes()).await?;
     stream.read(&mut [0]).await.map(|_| ())
 }
 
-/// Makes many links of one visit each, follows each at one Envoy, and once more at the other one, when a block that was leased and
-/// not returned would have come back. What it says is for people.
+/// Creates many links with a limit of one visit, follows each at one Envoy, and once more at the other one, by when a
+/// block that was leased and not returned would have come back. The returned text is for people.
 pub(in crate::nemesis) async fn visit_limited(
     shared: &Arc<ClientContext>,
     envoy: usize,
@@ -125,7 +125,7 @@ pub(in crate::nemesis) async fn visit_limited(
     format!("{} links", codes.len())
 }
 
-/// The codes of those links that are acknowledged.
+/// Codes of the links whose creation is acknowledged.
 async fn make_limited(shared: &ClientContext) -> Vec<String> {
     let mut made = Vec::new();
     let mut links = Vec::new();

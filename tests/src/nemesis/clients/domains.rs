@@ -1,8 +1,8 @@
-//! A client who makes, changes and removes domains, and visitors of these.
+//! A client that creates, changes and removes domains, and visitors of these.
 //!
-//! Changes of domains name no revision, so each is tried once; without an answer the domain is left alone for as long
-//! as the request may still be on its way. In the history a domain is the code `{name}/`: visitors of `/` see its root,
-//! those of codes that no link has the target for these, as those who meet the condition of a rule.
+//! Changes of domains name no revision, so each is tried once; without an answer the domain is left alone for as long as
+//! the request may still be in flight. In the history a domain is the code `{name}/`: visitors of `/` see its root, and
+//! visitors of unknown codes its target for these, like visitors who meet the condition of a rule.
 
 use super::link::request;
 use super::{Client, ClientContext, LINGER, TARGET, TRIES, failed, version};
@@ -41,22 +41,22 @@ pub(super) async fn visit(shared: Arc<ClientContext>, via: Via, mut rng: StdRng)
 struct Slot {
     code: String,
     value: Option<Value>,
-    /// A change that may still be on its way.
+    /// A change that may still be in flight.
     unclear: Option<(u64, Value, Instant)>,
 }
 
-/// A change of a domain, as it is asked for.
+/// Request for a change of a domain.
 struct Change {
     kind: &'static str,
     method: &'static str,
-    /// Behind `/domains`.
+    /// The path after `/domains`.
     path: String,
     body: String,
-    /// What the domain is afterwards.
+    /// Value of the domain afterwards.
     value: Value,
 }
 
-/// Makes, changes and removes domains.
+/// Creates, changes and removes domains.
 pub(super) struct DomainWriter {
     shared: Arc<ClientContext>,
     rng: StdRng,
@@ -167,7 +167,7 @@ impl DomainWriter {
         }
     }
 
-    /// Reads a domain and says what became of a change of it; `false` if it cannot be read.
+    /// Reads a domain and completes a pending change by it; `false` if it cannot be read.
     async fn settle(&mut self, slot: &mut Slot, op: u64, value: Value) -> bool {
         let (found, since) = self.read(&slot.code).await;
         slot.value = found;
@@ -193,7 +193,7 @@ impl DomainWriter {
     }
 }
 
-/// Reads a domain, and says when that began.
+/// Reads a domain; also returns when the reading began.
 async fn read(shared: &ClientContext, client: &mut Client, code: &str) -> (Option<Value>, Micros) {
     let op = shared.history.invoke(Ask::Read {
         code: code.to_owned(),

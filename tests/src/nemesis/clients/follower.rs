@@ -1,4 +1,4 @@
-//! A visitor, who follows one link after the other over one connection.
+//! A visitor that follows one link after another over one connection.
 
 use super::{Client, ClientContext};
 use crate::nemesis::history::{Host, Via};
@@ -7,7 +7,7 @@ use rand::rngs::StdRng;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// After so many requests another connection is opened, which may be that of another worker.
+/// Requests after which a new connection is opened, which may reach another worker.
 const REQUESTS: usize = 60;
 const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
@@ -56,7 +56,7 @@ impl Follower {
         }
     }
 
-    /// A code that no link has: it has the shape of a generated one.
+    /// An unused code in the shape of a generated one.
     fn unknown(&mut self) -> String {
         let letter = |_| char::from(BASE62[self.rng.random_range(0..BASE62.len())]);
         (0..7).map(letter).collect()

@@ -1,4 +1,4 @@
-//! Domains that the API makes for links: in the history a link there has the code `{domain}/{alias}`.
+//! Domains created by the API for links: in the history a link on one has the code `{domain}/{alias}`.
 
 use super::link::request;
 use super::{Client, ClientContext};
@@ -8,10 +8,10 @@ use std::time::Duration;
 
 const DOMAINS: usize = 16;
 const LINKS_OF_EACH: usize = 2;
-/// Until the next code is used, and so until the next domain is made.
+/// Time until the next code is used, and so until the next domain is created.
 pub(super) const PAUSE: Duration = Duration::from_secs(3);
 
-/// The codes of all links, those of a domain one after the other.
+/// Codes of all links, grouped by domain.
 pub(super) fn codes() -> impl Iterator<Item = String> {
     (0..DOMAINS).flat_map(|domain| {
         let code = move |link| format!("h{domain}.nemesis.example/hosted-{domain}-{link}");
@@ -19,7 +19,7 @@ pub(super) fn codes() -> impl Iterator<Item = String> {
     })
 }
 
-/// The domain that a code names, unless it is of the default one, and the code there.
+/// Splits a code into its domain, `None` for the default one, and the code there.
 pub(super) fn split(code: &str) -> (Option<&str>, &str) {
     match code.split_once('/') {
         Some((domain, code)) => (Some(domain), code),
@@ -27,12 +27,12 @@ pub(super) fn split(code: &str) -> (Option<&str>, &str) {
     }
 }
 
-/// The domains that are known to be there.
+/// Domains known to exist.
 #[derive(Debug, Default)]
 pub(super) struct Hosts(HashSet<String>);
 
 impl Hosts {
-    /// Makes the domain of a code, unless it is known to be there.
+    /// Creates the domain of a code, unless it is known to exist.
     pub(super) async fn make(&mut self, shared: &ClientContext, client: &mut Client, code: &str) {
         let (Some(domain), _) = split(code) else {
             return;
@@ -48,7 +48,7 @@ impl Hosts {
         }
     }
 
-    /// A restored database may have forgotten the domain of a code.
+    /// Forgets the domain of a code, which a restored database may have lost.
     pub(super) fn doubt(&mut self, code: &str) {
         if let (Some(domain), _) = split(code) {
             self.0.remove(domain);

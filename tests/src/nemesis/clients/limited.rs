@@ -1,4 +1,4 @@
-//! Links that have a limit of visits: one client makes them, watches their counts and raises limits, others visit them.
+//! Links that have a limit of visits: one client creates them, watches their counts and raises limits, others visit them.
 
 use super::link::{self, request};
 use super::{Client, ClientContext, TARGET, TRIES, failed};
@@ -13,17 +13,17 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
-/// Links that are visited until their visits are used up, at the same time.
+/// Links that are being used up at the same time.
 const OPEN: usize = 3;
-/// Links that are visited although their visits are used up.
+/// Used-up links that are still visited.
 const CLOSED: usize = 4;
-/// Between rounds of visits at the end.
+/// Pause between rounds of visits at the end.
 const USE_PAUSE: Duration = Duration::from_millis(20);
 const WATCH: Duration = Duration::from_millis(300);
-/// After so many visits another connection is opened, which may be that of another worker.
+/// Visits after which a new connection is opened, which may reach another worker.
 const VISITS: usize = 20;
-/// At the end, until all visits are used up. A clock that was moved may keep a block for 90 s longer, and after a
-/// restored database an edge takes a link for used up for a minute.
+/// Time at the end to use up all visits. A moved clock may keep a block for 90 s longer, and after a restore of the
+/// database an edge considers a link used up for a minute.
 const USE_LIMIT: Duration = Duration::from_secs(150);
 
 /// A link with a limit.
@@ -37,7 +37,7 @@ struct Limited {
     is_used_up: bool,
 }
 
-/// Those that are visited.
+/// Codes of the visited links.
 #[derive(Debug, Default)]
 pub(super) struct LimitedCodes(RwLock<Vec<String>>);
 
@@ -75,12 +75,12 @@ pub(super) async fn visit(shared: Arc<ClientContext>, via: Via, mut rng: StdRng)
     }
 }
 
-/// What a reading of a link's count says.
+/// Result of reading a link's count.
 enum Count {
     Counted {
         used: u64,
         leased: u64,
-        /// The limit: a restored database may have forgotten that it was raised.
+        /// The limit: a restored database may have lost a raise.
         max: u64,
         tag: String,
     },
@@ -88,7 +88,7 @@ enum Count {
     Unknown,
 }
 
-/// Makes such links, and watches them.
+/// Creates such links, and watches them.
 pub(super) struct Limiter {
     shared: Arc<ClientContext>,
     rng: StdRng,
@@ -172,8 +172,8 @@ impl Limiter {
         }
     }
 
-    /// Makes a write until it is known to have happened; its entity tag. `None` if it never is: the link is left alone
-    /// then.
+    /// Repeats a write until it is known to have happened; returns its entity tag. `None` if that never becomes known:
+    /// the link is then left alone.
     async fn write(
         &mut self,
         op: u64,
@@ -199,12 +199,12 @@ impl Limiter {
         None
     }
 
-    /// Looks at the count of each link; some limits are raised when they are reached.
+    /// Reads the count of each link; some limits are raised when they are reached.
     async fn look(&mut self) {
         for mut link in std::mem::take(&mut self.links) {
             let counted = self.count(&link.code).await;
             match counted {
-                Count::Absent => continue, // a restored database has forgotten it
+                Count::Absent => continue, // a restored database has lost it
                 Count::Counted {
                     used,
                     leased,
@@ -255,7 +255,7 @@ impl Limiter {
         count
     }
 
-    /// Visits every link until its visits are used up, and some times more.
+    /// Visits every link until its visits are used up, and a few times more.
     async fn use_up(&mut self) {
         let is_open = |links: &[Limited]| links.iter().any(|link| !link.is_used_up);
         let mut clients: Vec<Client> = (0..ENVOYS)

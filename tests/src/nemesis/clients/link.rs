@@ -1,4 +1,4 @@
-//! A link as its client knows it, and how the API shows it.
+//! A link as its client knows it, and its representation in the API.
 
 use super::{Client, ClientContext, LIMIT, TARGET, failed, hosts, version};
 use crate::nemesis::history::{Ask, Micros, OperationOutcome, PICK, Value};
@@ -29,7 +29,7 @@ impl Link {
         }
     }
 
-    /// As an answer of the API shows it. It does not show rules: the link still has those that it had.
+    /// Reads the link from an answer of the API, which does not show rules: the link keeps the given one.
     pub(super) fn of(answer: &Answer, picked: Option<u64>) -> Option<Self> {
         let body: Json = serde_json::from_slice(&answer.body).ok()?;
         Some(Self {
@@ -41,14 +41,14 @@ impl Link {
     }
 }
 
-/// What a client knows of a link.
+/// A client's knowledge of a link.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Known {
     Absent,
     Link(Link),
-    /// Read it before anything else.
+    /// The link must be read before anything else.
     Unread,
-    /// A write that was tried once may still be on its way.
+    /// A write that was tried once may still be in flight.
     Unclear {
         op: u64,
         value: Value,
@@ -72,7 +72,7 @@ impl From<Option<Link>> for Known {
     }
 }
 
-/// The rules of a link, one or none, as a body of the API.
+/// Rules of a link, one or none, as a body of the API.
 pub(super) fn rules(picked: Option<u64>) -> Json {
     let (name, value) = PICK.split_once('=').unwrap_or_default();
     let condition = json!({ "type": "query-param", "matchKey": name, "matchValue": value });
@@ -82,7 +82,7 @@ pub(super) fn rules(picked: Option<u64>) -> Json {
     json!({ "redirectRules": rules })
 }
 
-/// Where the API has a link; `end` follows the code.
+/// Path of a link in the API; `end` follows the code.
 pub(super) fn link_path(code: &str, end: &str) -> String {
     match hosts::split(code) {
         (Some(domain), code) => format!("/links/{code}{end}?domain={domain}"),
@@ -96,7 +96,7 @@ pub(super) fn request(shared: &ClientContext, method: &str, path: &str) -> Reque
         .header("content-type", b"application/json")
 }
 
-/// Reads a link, and says when that began; [`Known::Unread`] if no answer shows it.
+/// Reads a link; also returns when the reading began. [`Known::Unread`] if no answer shows it.
 pub(super) async fn read(
     shared: &ClientContext,
     client: &mut Client,
@@ -120,7 +120,7 @@ pub(super) async fn read(
     (known, since)
 }
 
-/// The link and its rules, which must be of the same revision.
+/// Reads the link and its rules, which must be of one revision.
 async fn read_once(
     shared: &ClientContext,
     client: &mut Client,
@@ -147,7 +147,7 @@ async fn read_once(
     Ok(Known::Link(Link { picked, ..link }))
 }
 
-/// An answer of 200, or `None` if it was 404.
+/// Body of an answer of 200, or `None` if it was 404.
 async fn get(
     shared: &ClientContext,
     client: &mut Client,
@@ -157,7 +157,7 @@ async fn get(
     match client.ask(shared, &request, b"").await {
         Ok(answer) if answer.status == 200 => Ok(Some(answer)),
         Ok(answer) if answer.status == 404 => Ok(None),
-        // The control plane does not know the domain: it says nothing of links there.
+        // The control plane does not know the domain: its answer says nothing about links there.
         Ok(answer) if answer.status == 422 => Err(OperationOutcome::Unknown),
         answer => Err(failed(answer)),
     }
@@ -169,7 +169,7 @@ pub(super) fn strange(answer: &Answer) -> OperationOutcome {
     }
 }
 
-/// Reads a link once, as each client does at the end.
+/// Reads a link once, like every client at the end.
 pub(in crate::nemesis) async fn read_back(shared: &ClientContext, client: &mut Client, code: &str) {
     let (known, _) = read(shared, client, code).await;
     if known == Known::Unread {

@@ -1,5 +1,5 @@
-//! A client who makes tenants, and one who notes the ids that the database gives: an id is given once, whatever the database has
-//! forgotten since.
+//! A client that creates tenants, and one that records the ids assigned by the database: an id is assigned once, whatever
+//! the database has lost since.
 
 use super::link::request;
 use super::{Client, ClientContext};
@@ -13,26 +13,26 @@ use tokio::time::sleep;
 const PAUSE: Duration = Duration::from_secs(5);
 const WATCH: Duration = Duration::from_millis(300);
 
-/// Each kind with its rows. One that is made again under its name is another one.
+/// All rows of each kind. A row recreated under its name is a different one.
 const ROWS: &str = "SELECT 'tenant', id, CONCAT(name, ' ', created_at) FROM nemesis.tenants \
      UNION ALL SELECT 'user', id, CONCAT(name, ' ', created_at) FROM nemesis.users \
      UNION ALL SELECT 'domain', id, name FROM nemesis.domains \
      UNION ALL SELECT 'webhook', id, url FROM nemesis.webhooks";
 
-/// Makes a tenant now and then.
+/// Creates a tenant now and then.
 pub(super) async fn make(shared: Arc<ClientContext>) {
     let mut client = Client::new(Via::ControlPlane(0));
     while !shared.is_over() {
         let name = format!("tenant-{}", shared.history.number());
         let body = json!({ "name": name }).to_string();
         let request = request(&shared, "POST", "/tenants");
-        // Its row shows whether there is one.
+        // Its row shows whether it was created.
         let _ = client.ask(&shared, &request, body.as_bytes()).await;
         pause(&shared, PAUSE).await;
     }
 }
 
-/// Notes each tenant, user, domain and webhook that is new.
+/// Records each new tenant, user, domain and webhook.
 pub(super) async fn watch(shared: Arc<ClientContext>) {
     let mut seen = HashSet::new();
     while !shared.is_over() {
@@ -53,7 +53,7 @@ pub(super) async fn watch(shared: Arc<ClientContext>) {
     }
 }
 
-/// Sleeps, unless all is over before.
+/// Sleeps, but not beyond the end of the run.
 async fn pause(shared: &ClientContext, time: Duration) {
     let start = tokio::time::Instant::now();
     while start.elapsed() < time && !shared.is_over() {

@@ -1,9 +1,9 @@
-//! A client who manages links: a set of aliases and of generated codes that is its own.
+//! A client that manages its own set of links: aliases and generated codes.
 //!
-//! A change names the revision that it is made to (`If-Match`), and a creation has an `Idempotency-Key`, so that both
-//! may be tried until there is an answer that says whether they have happened. What has neither is tried once: a
-//! creation without a key, a restoration, a move that keeps the old link. The alias is left alone then for as long as
-//! the request may still be on its way.
+//! A change names the revision that it applies to (`If-Match`), and a creation has an `Idempotency-Key`, so that both may
+//! be retried until an answer shows whether they have happened. Writes with neither are tried once: a creation without a
+//! key, a restoration, a move that keeps the old link. The alias is then left alone for as long as the request may still
+//! be in flight.
 
 mod moves;
 
@@ -19,19 +19,19 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Generated codes of a client at the same time.
+/// Most generated codes of a client at the same time.
 const MOST_GENERATED: usize = 14;
 
 #[derive(Debug)]
 struct Slot {
     code: String,
     known: Known,
-    /// The link that was deleted last, while it can be restored.
+    /// The last deleted link, while it can be restored.
     buried: Option<Link>,
 }
 
 impl Slot {
-    /// A code without a link.
+    /// Creates a slot for a code without a link.
     fn new(shared: &ClientContext, code: String) -> Self {
         shared.codes.add(&code);
         Self {
@@ -41,7 +41,7 @@ impl Slot {
         }
     }
 
-    /// Notes how the link is. One that exists cannot be restored.
+    /// Updates the knowledge of the link. An existing one cannot be restored.
     fn know(&mut self, known: Known) {
         if known != Known::Absent {
             self.buried = None;
@@ -49,28 +49,28 @@ impl Slot {
         self.known = known;
     }
 
-    /// Leaves the link alone while a write that was tried once may still be on its way.
+    /// Leaves the link alone while a write that was tried once may still be in flight.
     fn linger(&mut self, op: u64, value: Value) {
         let until = Instant::now() + LINGER;
         self.known = Known::Unclear { op, value, until };
     }
 }
 
-/// A change of a link that exists.
+/// A change of an existing link.
 struct Change {
     kind: &'static str,
     method: &'static str,
-    /// What follows the code.
+    /// Path after the code.
     path: &'static str,
     body: Json,
     /// The link afterwards, with the old tag; `None` if it is deleted.
     link: Option<Link>,
 }
 
-/// What an attempt said.
+/// Result of an attempt.
 enum Said {
     Yes(Answer),
-    /// It did not happen by this attempt.
+    /// This attempt did not make it happen.
     No,
     Nothing,
 }
@@ -81,7 +81,7 @@ pub(super) struct Writer {
     aliases: Vec<Slot>,
     generated: Vec<Slot>,
     clients: Vec<Client>,
-    /// Of links on domains that the API has made: these, and the links that come later.
+    /// For links on domains created by the API: these domains, and the links still to come.
     hosts: Option<Hosts>,
     later: VecDeque<Slot>,
     next_later: Instant,
@@ -102,8 +102,8 @@ impl Writer {
         Self::with(shared, rng, aliases)
     }
 
-    /// A writer of links on domains of the API, which it makes one after the other: some are younger than any copy of the
-    /// database, and are made again, in another order, when that is restored.
+    /// Creates a writer of links on domains of the API, which it creates one after another: some are younger than any
+    /// copy of the database, and are recreated, in another order, after a restore.
     pub(super) fn of_hosts(shared: &Arc<ClientContext>, rng: StdRng) -> Self {
         Self {
             hosts: Some(Hosts::default()),
@@ -161,7 +161,7 @@ impl Writer {
         }
     }
 
-    /// Takes the next code of a domain, now and then.
+    /// Starts to use the next code of a domain, now and then.
     fn take_later(&mut self) {
         if Instant::now() >= self.next_later
             && let Some(slot) = self.later.pop_front()
@@ -187,7 +187,7 @@ impl Writer {
         }
     }
 
-    /// Says what became of a creation that cannot be on its way any more.
+    /// Completes a creation that cannot be in flight any more.
     async fn clear_up(&mut self, slot: &mut Slot, op: u64, value: Value) {
         let (known, since) = self.read(&slot.code).await;
         if known == Known::Unread {
@@ -195,7 +195,7 @@ impl Writer {
         }
         match known.value() {
             Some(found) if found == value => self.done(op, &slot.code, since),
-            // Of a restoration, from an older tombstone.
+            // By a restoration, from an older tombstone.
             Some(found) if slot.buried.is_some() && found != Value::Absent => {
                 self.restored_to(op, &slot.code, (since, found), false);
             }
@@ -279,7 +279,7 @@ impl Writer {
                 return;
             }
             if !has_key {
-                break; // another try would be another link
+                break; // a retry would create another link
             }
             self.pause().await;
         }
@@ -341,7 +341,7 @@ impl Writer {
                 link: None,
             },
             (22..40, _) => {
-                // A rule where there is none or, half of the time, another one.
+                // Adds a rule if there is none; otherwise, half of the time, replaces it.
                 let is_removed = link.picked.is_some() && self.rng.random_bool(0.5);
                 changed.picked = (!is_removed).then_some(next);
                 let body = rules(changed.picked);
@@ -380,13 +380,13 @@ impl Writer {
         })
     }
 
-    /// A reading has shown that a write has happened.
+    /// Completes a write that a reading has confirmed.
     fn done(&self, op: u64, code: &str, since: Micros) {
         let outcome = OperationOutcome::done(code, since, false);
         self.shared.history.complete(op, outcome);
     }
 
-    /// An answer has said so.
+    /// Completes a write that an answer has confirmed.
     fn acknowledged(&self, op: u64, code: &str, since: Micros) {
         let outcome = OperationOutcome::done(code, since, true);
         self.shared.history.complete(op, outcome);
@@ -398,13 +398,13 @@ impl Writer {
             .complete(op, OperationOutcome::Undone { since });
     }
 
-    /// Reads a link whose write was refused; says whether that shows what became of the write.
+    /// Reads a link whose write was refused; returns whether that shows the outcome of the write.
     async fn settle(&mut self, slot: &mut Slot, op: u64, value: Value) -> bool {
         let (known, since) = self.read(&slot.code).await;
         if known.value() == Some(value) {
             self.done(op, &slot.code, since);
         } else if known == Known::Unread || known == Known::Absent && slot.known == Known::Absent {
-            return false; // not known, or a creation of what is not there yet: once more
+            return false; // unknown, or a creation that has not happened yet: retry
         } else {
             self.undone(op, since);
         }
@@ -412,7 +412,7 @@ impl Writer {
         true
     }
 
-    /// Reads a link until there is an answer, and says when that reading began; [`Known::Unread`] if none comes.
+    /// Reads a link until there is an answer; also returns when that reading began. [`Known::Unread`] if none comes.
     async fn read(&mut self, code: &str) -> (Known, Micros) {
         for _ in 0..TRIES {
             self.make_domain(code).await;
@@ -445,7 +445,7 @@ impl Writer {
         (since, said)
     }
 
-    /// Makes the domain of a code, unless it is known to be there.
+    /// Creates the domain of a code, unless it is known to exist.
     async fn make_domain(&mut self, code: &str) {
         let index = self.rng.random_range(0..self.clients.len());
         if let Some(hosts) = &mut self.hosts {
@@ -455,7 +455,7 @@ impl Writer {
         }
     }
 
-    /// A restored database may have forgotten the domain of a code.
+    /// Forgets the domain of a code, which a restored database may have lost.
     fn doubt_domain(&mut self, code: &str) {
         if let Some(hosts) = &mut self.hosts {
             hosts.doubt(code);

@@ -1,4 +1,4 @@
-//! MariaDB, its copies, and restoring them.
+//! MariaDB: its copies and their restoration.
 
 use super::super::rollups::WrittenClicks;
 use super::{CONTROL_PLANES, DisturbedDeployment, subfolder};
@@ -14,13 +14,13 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 pub(super) const NAME: &str = "nemesis";
-/// As in `servers/mariadb.rs`: never resized, and small, for it is copied.
+/// Fixed from the start, as in `servers/mariadb.rs`, and small because the files are copied.
 const LOG_SIZE: &str = "--innodb-log-file-size=16M";
 const SQL_LIMIT: Duration = Duration::from_secs(20);
-/// So that what the kernel still writes for a stopped server is written.
+/// Pause for the kernel to finish the writes of a stopped server.
 const SETTLE: Duration = Duration::from_millis(100);
 
-/// Where MariaDB is.
+/// Files and ports of MariaDB.
 #[derive(Debug)]
 pub(super) struct Database {
     folder: PathBuf,
@@ -28,7 +28,7 @@ pub(super) struct Database {
 }
 
 impl Database {
-    /// Makes the system tables.
+    /// Creates the system tables.
     pub(super) fn install(folder: &Path) -> Self {
         let database = Self {
             folder: subfolder(folder, "mariadb"),
@@ -103,10 +103,10 @@ impl DisturbedDeployment {
         self.sql(&sql).await.expect("a database");
     }
 
-    /// Runs SQL as root, not through any proxy, and gives what it prints.
+    /// Runs SQL as root, bypassing the proxies, and returns its output.
     ///
     /// # Errors
-    /// What the client says.
+    /// Returns the client's error output.
     pub(in crate::nemesis) async fn sql(&self, sql: &str) -> Result<String, String> {
         self.run_sql(sql, SQL_LIMIT).await
     }
@@ -129,10 +129,10 @@ impl DisturbedDeployment {
         }
     }
 
-    /// Runs `sql` in a transaction that is left open for that time, and rolled back then; gives what `sql` prints.
+    /// Runs `sql` in a transaction that is left open for that time and then rolled back; returns its output.
     ///
     /// # Errors
-    /// What the client says.
+    /// Returns the client's error output.
     pub(in crate::nemesis) async fn hold_transaction(
         &self,
         start: &str,
@@ -144,10 +144,10 @@ impl DisturbedDeployment {
         self.run_sql(&script, time + SQL_LIMIT).await
     }
 
-    /// Keeps the row of a link of the default domain locked for that time, and no other row.
+    /// Keeps the row of a link of the default domain, and no other row, locked for that time.
     ///
     /// # Errors
-    /// What the client says, or how many rows were locked instead.
+    /// Returns the client's error output, or the number of rows locked if it is not one.
     pub(in crate::nemesis) async fn lock_link(
         &self,
         code: &str,
@@ -160,7 +160,7 @@ impl DisturbedDeployment {
         only_one(&locked)
     }
 
-    /// Copies the files of the database as they are at one moment, which is what a machine that fails leaves behind.
+    /// Copies the database files as of one moment, like what a crashed machine leaves behind.
     pub(in crate::nemesis) async fn copy_database(&self, number: u64) {
         let part = self.part("mariadb");
         part.signal(Signal::STOP);
@@ -169,12 +169,12 @@ impl DisturbedDeployment {
         part.signal(Signal::CONT);
     }
 
-    /// Removes a copy that is not needed any more.
+    /// Removes a copy that is no longer needed.
     pub(in crate::nemesis) fn remove_copy(&self, number: u64) {
-        let _ = fs::remove_dir_all(self.database.copy(number)); // the folder goes at the end anyway
+        let _ = fs::remove_dir_all(self.database.copy(number)); // the folder is removed at the end anyway
     }
 
-    /// Puts a copy in place of the database. Connections come through again with [`Self::open_database`].
+    /// Puts a copy in place of the database. [`Self::open_database`] lets connections through again.
     pub(in crate::nemesis) async fn restore_database(&self, number: u64) {
         let part = self.part("mariadb");
         part.kill();
@@ -202,7 +202,7 @@ impl DisturbedDeployment {
     /// Makes every link deleted more than `seconds` ago look deleted long ago, and removes it.
     ///
     /// # Errors
-    /// Where the database does not answer.
+    /// Fails if the database does not answer.
     pub(in crate::nemesis) async fn purge_tombstones(
         &self,
         seconds: u64,
@@ -216,10 +216,10 @@ impl DisturbedDeployment {
         self.edgelink("sweep").await
     }
 
-    /// Runs a command of edgelink on the database, not through any proxy, and gives what it prints.
+    /// Runs an edgelink command on the database, bypassing the proxies, and returns its output.
     ///
     /// # Errors
-    /// Where the command does not succeed in time.
+    /// Fails if the command does not succeed in time.
     pub(in crate::nemesis) async fn edgelink(&self, command: &str) -> Result<String, String> {
         let url = super::database_url(self.database.address());
         let mut process = tokio::process::Command::new(edgelink_binary());
@@ -240,10 +240,10 @@ impl DisturbedDeployment {
         }
     }
 
-    /// How often each link was followed, by its code. Links whose row is gone are left out.
+    /// Clicks by code. Links whose row is gone are left out.
     ///
     /// # Errors
-    /// Where the database does not answer.
+    /// Fails if the database does not answer.
     pub(in crate::nemesis) async fn clicks_by_code(&self) -> Result<Vec<(String, u64)>, String> {
         let rows = self
             .sql(&format!(
@@ -258,10 +258,10 @@ impl DisturbedDeployment {
         Ok(rows.lines().filter_map(row).collect())
     }
 
-    /// How many reports of clicks wait to be written.
+    /// Number of click reports waiting to be written.
     ///
     /// # Errors
-    /// Where the database does not answer.
+    /// Fails if the database does not answer.
     pub(in crate::nemesis) async fn clicks_waiting(&self) -> Result<u64, String> {
         let count = format!("SELECT COUNT(*) FROM {NAME}.click_queue");
         let count = self.sql(&count).await?;
@@ -269,10 +269,10 @@ impl DisturbedDeployment {
         number.map_err(|error| format!("{count} is no number: {error}"))
     }
 
-    /// What the rollups of all tenants add up to.
+    /// Totals of the rollups of all tenants.
     ///
     /// # Errors
-    /// Where the database does not answer, or a rollup cannot be read.
+    /// Fails if the database does not answer, or a rollup cannot be decoded.
     pub(in crate::nemesis) async fn clicks_written(&self) -> Result<WrittenClicks, String> {
         let docs =
             format!("SELECT CONCAT(HEX(head), HEX(doc)) FROM {NAME}.click_hours WHERE kind = 3");
@@ -285,10 +285,10 @@ impl DisturbedDeployment {
         Ok(written)
     }
 
-    /// How many clicks were sent, counted, dropped and without attributes, by the rows of a table.
+    /// Clicks sent, counted, dropped and without attributes, summed over the rows of a table.
     ///
     /// # Errors
-    /// Where the database does not answer.
+    /// Fails if the database does not answer.
     pub(in crate::nemesis) async fn accounts(&self, table: &str) -> Result<[u64; 4], String> {
         let mut sums = [0; 4];
         let names = ["sent", "counted", "dropped", "undescribed"];
@@ -301,7 +301,7 @@ impl DisturbedDeployment {
         Ok(sums)
     }
 
-    /// All clicks that were ever counted, those of links that are purged included.
+    /// All clicks ever counted, including those of purged links.
     pub(in crate::nemesis) async fn clicks_counted(&self) -> Result<u64, String> {
         let sum = format!("SELECT COALESCE(SUM(counted), 0) FROM {NAME}.click_workers");
         let sum = self.sql(&sum).await?;
@@ -310,10 +310,10 @@ impl DisturbedDeployment {
     }
 }
 
-/// Begins a transaction that locks the rows that it finds, and neither those that it passes nor the gaps between them.
+/// Begins a transaction that locks the rows it finds, but neither the rows it passes nor the gaps between them.
 const LOCKING: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION";
 
-/// Finds the id of a link of the default domain, and locks nothing.
+/// Finds the id of a link of the default domain without locking.
 fn id_of(code: &str) -> String {
     format!(
         "SELECT l.id FROM {NAME}.links l JOIN {NAME}.domains d ON d.id = l.domain_id \
@@ -321,8 +321,8 @@ fn id_of(code: &str) -> String {
     )
 }
 
-/// Locks a link by its primary key: a search without an index locks every row that it passes. The last line that it prints is how
-/// many rows are locked.
+/// Locks a link by its primary key: a search without an index locks every row that it passes. The last line of the output
+/// is the number of locked rows.
 fn lock_of(id: u64) -> String {
     format!(
         "SELECT id FROM links WHERE id = {id} FOR UPDATE; SELECT trx_rows_locked \
@@ -330,7 +330,7 @@ fn lock_of(id: u64) -> String {
     )
 }
 
-/// Whether what [`lock_of`] prints says that one row is locked.
+/// Succeeds if the output of [`lock_of`] reports exactly one locked row.
 fn only_one(printed: &str) -> Result<(), String> {
     match printed.lines().last().unwrap_or("0") {
         "1" => Ok(()),

@@ -1,4 +1,4 @@
-//! The Envoys. Their listener is in a file of its own, which is replaced while they run.
+//! The Envoys. Each has its listener in a separate file, which is replaced while it runs.
 
 use super::{CONTROL_PLANES, DisturbedDeployment, ENVOYS, Shape, WORKERS, subfolder};
 use crate::nemesis::part::{Part, Probe, get};
@@ -16,7 +16,7 @@ const STATS_LIMIT: Duration = Duration::from_secs(1);
 const ADMITTING_LIMIT: Duration = Duration::from_secs(60);
 const LISTENERS: &str = "\n  listeners:\n";
 const CLUSTERS: &str = "\n  clusters:\n";
-/// How the plugin's configuration, as it is written in the bootstrap, is recognized.
+/// Setting by which the plugin's configuration is recognized in the bootstrap.
 const SETTING: &str = r#"\"retryAfterSeconds\": 1"#;
 
 /// A configuration of the listener.
@@ -30,12 +30,12 @@ pub(in crate::nemesis) enum Listener {
     Refused,
 }
 
-/// How Envoys keep connections to control planes, and how ours do: each is soon replaced by one that shows whether they still
-/// know each other.
+/// Connection options of the bootstrap, and their replacement here: connections are soon replaced, so that new ones show
+/// whether both sides still accept each other.
 const KEPT: &str = "{ idle_timeout: 30s }";
 const REPLACED: &str = "{ idle_timeout: 30s, max_connection_duration: 1s }";
 
-/// Where an Envoy is.
+/// An Envoy: its addresses, files and command.
 pub(super) struct EdgeEnvoy {
     address: SocketAddr,
     admin: SocketAddr,
@@ -136,10 +136,10 @@ impl DisturbedDeployment {
             .collect()
     }
 
-    /// A worker fetches what it starts from with its first request; which one gets it is the kernel's choice.
+    /// A worker fetches its initial state with its first request; the kernel chooses which worker gets a request.
     async fn await_admission(&self, number: usize) {
         until("every worker admits", ADMITTING_LIMIT, async || {
-            let _ = get(self.envoy(number), "/first-request").await; // the figures show whether it came
+            let _ = get(self.envoy(number), "/first-request").await; // the stats show whether it arrived
             let stats = self.stats(number, Stats::OF_FILTER).await?;
             (stats.get("edgelink.admission") == Filter::of_tests().edges(WORKERS as u16))
                 .then_some(())
@@ -147,12 +147,12 @@ impl DisturbedDeployment {
         .await;
     }
 
-    /// Where visitors of an Envoy connect to.
+    /// Address that visitors of an Envoy connect to.
     pub(in crate::nemesis) fn envoy(&self, number: usize) -> SocketAddr {
         self.envoys[number].address
     }
 
-    /// Figures of an Envoy, where it answers.
+    /// Stats of an Envoy, if it answers.
     pub(in crate::nemesis) async fn stats(&self, number: usize, filter: &str) -> Option<Stats> {
         let path = format!("/stats?filter={filter}");
         let answer = timeout(STATS_LIMIT, get(self.envoys[number].admin, &path)).await;
@@ -160,7 +160,7 @@ impl DisturbedDeployment {
         Some(Stats::parse(&String::from_utf8_lossy(&answer.body)))
     }
 
-    /// How many connections each worker of an Envoy has had.
+    /// Connections accepted so far by each worker of an Envoy.
     pub(in crate::nemesis) async fn connections_by_worker(&self, number: usize) -> Vec<u64> {
         let stats = self.stats(number, "listener").await.unwrap_or_default();
         let port = self.envoy(number).port();
@@ -172,7 +172,7 @@ impl DisturbedDeployment {
         (0..WORKERS).map(count).collect()
     }
 
-    /// Gives an Envoy another configuration of its listener.
+    /// Replaces the listener configuration of an Envoy.
     pub(in crate::nemesis) fn set_listener(&self, number: usize, listener: Listener) {
         let edge = &self.envoys[number];
         let text = match listener {
@@ -187,7 +187,7 @@ impl DisturbedDeployment {
         fs::rename(file, edge.folder.join("lds.yaml")).expect("a file"); // Envoy sees moves only
     }
 
-    /// Gives an Envoy the token that its file has by now.
+    /// Gives an Envoy the token that its file now holds.
     pub(super) fn replace_token(&self, number: usize) {
         let output = (self.envoys[number].run)().arg("--token").output();
         let output = output.expect("envoy/run.sh");
@@ -195,8 +195,8 @@ impl DisturbedDeployment {
     }
 }
 
-/// Has `envoy/run.sh` fill its templates in, writes what is left without the listener as a template of its own, and
-/// gives the listener as a discovery response.
+/// Has `envoy/run.sh` fill in its templates, writes the bootstrap without the listener as a new template, and returns the
+/// listener as a discovery response.
 fn split_bootstrap(mut run: Command, folder: &Path) -> String {
     let output = run.args(["--mode", "validate"]).output().expect("run.sh");
     let errors = String::from_utf8_lossy(&output.stderr);

@@ -19,11 +19,11 @@ const CLUSTER_LIMIT: Duration = Duration::from_secs(60);
 /// Servers of [`Shape::Single`].
 pub(super) const SERVERS: usize = 2;
 const NODES: usize = 6;
-/// For how long a node of a cluster is silent before the others take it for failed, in milliseconds.
+/// Milliseconds of silence after which the other nodes of a cluster consider a node failed.
 const NODE_TIMEOUT_MS: &str = "5000";
 const REPLICATION: &str = "redis>redis";
 
-/// Runs a command and gives what `redis-cli` prints; empty if it does not answer.
+/// Runs a command and returns the output of `redis-cli`; empty if the server does not answer.
 pub(in crate::nemesis) async fn redis_cli(port: u16, command: &[&str]) -> String {
     let mut cli = tokio::process::Command::new("redis-cli");
     cli.args(["-h", "127.0.0.1", "-p", &port.to_string()])
@@ -48,8 +48,8 @@ fn server(port: u16, folder: &PathBuf) -> Command {
 }
 
 impl DisturbedDeployment {
-    /// A master and a replica, which reaches it through a proxy. After a failover they change places. Control planes and Envoys
-    /// come over TLS.
+    /// Starts a master and a replica, which reaches it through a proxy. A failover swaps them. Control planes and Envoys
+    /// connect over TLS.
     pub(super) async fn start_redis(&mut self) {
         [self.redis_ports, self.redis_tls_ports] =
             [(); 2].map(|()| (0..SERVERS).map(|_| free_port()).collect());
@@ -83,7 +83,7 @@ impl DisturbedDeployment {
         self.await_replica().await;
     }
 
-    /// Returns when the replica has copied the master, or after some seconds; says whether it has.
+    /// Waits until the replica has copied the master, or for some seconds; returns whether it has.
     pub(in crate::nemesis) async fn await_replica(&self) -> bool {
         let port = self.redis_ports[1 - self.master.load(Ordering::Relaxed)];
         let copied = timeout(Duration::from_secs(20), async {
@@ -101,12 +101,12 @@ impl DisturbedDeployment {
         self.redis_ports[number]
     }
 
-    /// Where control planes and Envoys come.
+    /// Address that control planes and Envoys connect to.
     pub(super) fn redis_over_tls(&self, number: usize) -> SocketAddr {
         local(self.redis_tls_ports[number])
     }
 
-    /// Has a Redis read its certificate again, and control planes and Envoys connect again.
+    /// Has a Redis reload its certificate, and control planes and Envoys reconnect.
     pub(super) async fn read_certificate(&self, number: usize) {
         let Identity { certificate, key } = self.secrets.identity(&format!("redis-{number}"));
         let [certificate, key] = [&certificate, &key].map(|file| file.to_str().expect("a path"));
@@ -122,12 +122,12 @@ impl DisturbedDeployment {
         self.redis_ports.len()
     }
 
-    /// Of [`Shape::Single`], the number of the master.
+    /// Number of the master of [`Shape::Single`].
     pub(in crate::nemesis) fn master(&self) -> usize {
         self.master.load(Ordering::Relaxed)
     }
 
-    /// The number of each master of a cluster that serves slots.
+    /// Number of each master of a cluster that serves slots.
     pub(in crate::nemesis) async fn masters(&self) -> Vec<usize> {
         if self.shape == Shape::Single {
             return vec![self.master()];
@@ -155,13 +155,13 @@ impl DisturbedDeployment {
         self.node_at(port.parse().ok()?)
     }
 
-    /// The node that announces that port, which is that of its proxy.
+    /// Node that announces that port, which is the port of its proxy.
     fn node_at(&self, port: u16) -> Option<usize> {
         (0..self.redis_ports.len())
             .find(|number| self.proxy(&format!(">redis-{number}")).address().port() == port)
     }
 
-    /// The number of a replica of a master of a cluster.
+    /// Number of a replica of a master of a cluster.
     pub(in crate::nemesis) async fn replica_of(&self, master: usize) -> Option<usize> {
         if self.shape == Shape::Single {
             return Some(1 - master);
@@ -177,7 +177,7 @@ impl DisturbedDeployment {
         })
     }
 
-    /// Makes the replica the master for all parts.
+    /// Promotes the replica to master for all parts.
     pub(in crate::nemesis) async fn change_places(&self) {
         let next = 1 - self.master();
         self.master.store(next, Ordering::Relaxed);
@@ -191,14 +191,14 @@ impl DisturbedDeployment {
         }
     }
 
-    /// The copy that a Redis reads when it starts.
+    /// Snapshot that a Redis loads when it starts.
     pub(in crate::nemesis) fn dump(&self, number: usize) -> PathBuf {
         self.folder().join(format!("redis-{number}/dump.rdb"))
     }
 
-    /// So that a Redis starts empty.
+    /// Removes the snapshot, so that a Redis starts empty.
     pub(in crate::nemesis) fn remove_dump(&self, number: usize) {
-        let _ = fs::remove_file(self.dump(number)); // there need not be one
+        let _ = fs::remove_file(self.dump(number)); // it may not exist
     }
 
     /// Each node announces its proxy, through which all others reach it.
@@ -242,7 +242,7 @@ impl DisturbedDeployment {
         .await;
     }
 
-    /// Whether every node serves and every replica has copied its master.
+    /// True if every node serves and every replica has copied its master.
     pub(in crate::nemesis) async fn is_cluster_whole(&self) -> bool {
         let mut copies = 0;
         for &port in &self.redis_ports {

@@ -1,5 +1,5 @@
-//! What control planes, Envoys and the Redis of [`super::Shape::Single`] know each other by: certificates of an authority for each
-//! side, and a token. All of it is in files, which are replaced while they run.
+//! Credentials by which control planes, Envoys and the Redis of [`super::Shape::Single`] authenticate each other:
+//! certificates from an authority for each side, and a token. All are files, which are replaced while the processes run.
 
 use super::redis::SERVERS;
 use super::{CONTROL_PLANES, DisturbedDeployment, ENVOYS, Shape};
@@ -12,15 +12,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// The file of the tokens that control planes accept, of which Envoys take the first.
+/// File with the tokens that control planes accept; Envoys take the first one.
 pub(super) const TOKENS: &str = "tokens";
-/// How often control planes read the files.
+/// Interval at which control planes reload the files.
 const RELOAD_MS: &str = "200";
 
-/// A variable of the environment, whose value is a file as a rule.
+/// An environment variable, whose value is usually a file.
 type Variable = (&'static str, PathBuf);
 
-/// Who shows a certificate.
+/// The side that presents a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::nemesis) enum Side {
     /// The control planes, to Envoys.
@@ -50,7 +50,7 @@ impl Side {
     }
 }
 
-/// The files, and the authorities that count.
+/// The files, and the authorities in effect.
 #[derive(Debug)]
 pub(super) struct Secrets {
     folder: PathBuf,
@@ -60,7 +60,7 @@ pub(super) struct Secrets {
 }
 
 impl Secrets {
-    /// Makes the files.
+    /// Creates the files.
     pub(super) fn make(folder: &Path) -> Self {
         let secrets = Self {
             folder: folder.to_owned(),
@@ -78,7 +78,7 @@ impl Secrets {
         secrets
     }
 
-    /// The environment of a control plane that has the edge API over TLS, for Envoys alone.
+    /// Environment of a control plane that serves the edge API over TLS, to Envoys only.
     pub(super) fn of_control_plane(&self, part: &str, shape: Shape) -> Vec<Variable> {
         let Identity { certificate, key } = self.identity(part);
         let edges = self.authorities(Side::Edges);
@@ -93,7 +93,7 @@ impl Secrets {
         variables
     }
 
-    /// The environment of an Envoy that goes there.
+    /// Environment of an Envoy that connects to it.
     pub(super) fn of_envoy(&self, part: &str, shape: Shape) -> Vec<Variable> {
         let Identity { certificate, key } = self.identity(part);
         let control_planes = self.authorities(Side::ControlPlanes);
@@ -107,12 +107,12 @@ impl Secrets {
         variables
     }
 
-    /// With an authority there is TLS.
+    /// An authority turns TLS on.
     fn of_redis(&self, name: &'static str, shape: Shape) -> Option<Variable> {
         (shape == Shape::Single).then(|| (name, self.authorities(Side::Redis)))
     }
 
-    /// Where a part has its certificate.
+    /// Certificate and key files of a part.
     pub(super) fn identity(&self, part: &str) -> Identity {
         let file = |end: &str| self.folder.join(format!("{part}{end}"));
         Identity {
@@ -121,7 +121,7 @@ impl Secrets {
         }
     }
 
-    /// The authorities of a side that the other one knows.
+    /// File of the authorities of a side that the other side trusts.
     pub(super) fn authorities(&self, side: Side) -> PathBuf {
         self.folder.join(format!("{side:?}.pem"))
     }
@@ -156,8 +156,9 @@ fn token(number: u64) -> String {
 }
 
 impl DisturbedDeployment {
-    /// Replaces the authority of a side, and all its certificates, as the manual says: what is new counts beside what is old, then
-    /// it takes its place, and at last what is old counts no more. After each step comes a pause.
+    /// Replaces the authority of a side and all its certificates as the manual says: the new authority is trusted beside
+    /// the old one, then its certificates take over, and finally the old one is no longer trusted. A pause follows each
+    /// step.
     pub(in crate::nemesis) async fn rotate_certificates(&self, side: Side, pause: Duration) {
         let secrets = &self.secrets;
         let old = secrets.authority(side);
@@ -192,12 +193,12 @@ impl DisturbedDeployment {
         sleep(pause).await;
     }
 
-    /// Has a part show a certificate of an authority that the others do not know.
+    /// Has a part present a certificate from an authority that the others do not trust.
     pub(in crate::nemesis) async fn show_wrong_certificate(&self, part: &str) {
         self.show(part, &Authority::new()).await;
     }
 
-    /// Has a part show one that they know.
+    /// Has a part present a certificate that the others trust.
     pub(in crate::nemesis) async fn show_right_certificate(&self, part: &str) {
         let authority = self.secrets.authority(Side::of(part));
         self.show(part, &authority).await;

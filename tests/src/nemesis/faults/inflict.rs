@@ -1,4 +1,4 @@
-//! Breaking and mending.
+//! Inflicting faults and repairing them.
 
 use super::{CROWDED, Fault, Names, Planned, SECRETS};
 use crate::nemesis::clicks::Clicks;
@@ -15,15 +15,15 @@ use std::time::Duration;
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-/// How long ago a link must have been deleted for its tombstone to be purged.
+/// Seconds since the deletion of a link from which its tombstone is purged.
 const TOMBSTONE_SECONDS: u64 = 8;
 const GRACE: Duration = Duration::from_secs(15);
 const FAILOVER_LIMIT: Duration = Duration::from_secs(30);
 const CLUSTER_LIMIT: Duration = Duration::from_secs(40);
-/// How much later everything comes at an edge that is far, each way.
+/// One-way delay of a distant edge.
 const FAR: Duration = Duration::from_millis(80);
 
-/// What breaks the deployment and mends it.
+/// Inflicts faults on the deployment and repairs them.
 pub(in crate::nemesis) struct Nemesis {
     pub(in crate::nemesis) deployment: Arc<DisturbedDeployment>,
     pub(in crate::nemesis) history: Arc<History>,
@@ -31,7 +31,7 @@ pub(in crate::nemesis) struct Nemesis {
     clients: Arc<ClientContext>,
     names: Names,
     locks: HashMap<String, Arc<tokio::sync::Mutex<()>>>,
-    /// Copies of the database, with the clicks that were counted in each.
+    /// Copies of the database, with the clicks counted in each.
     copies: Mutex<Vec<u64>>,
 }
 
@@ -59,7 +59,7 @@ impl Nemesis {
         &self.names
     }
 
-    /// One lane of a storm.
+    /// Runs one lane of a storm.
     pub(in crate::nemesis) async fn run(self: Arc<Self>, lane: Vec<Planned>) {
         let start = Instant::now();
         for planned in lane {
@@ -76,7 +76,7 @@ impl Nemesis {
         }
     }
 
-    /// In the order of their names, so that lanes do not wait for each other.
+    /// Locks in the order of names, so that lanes do not deadlock.
     async fn lock(&self, resources: &[String]) -> Vec<OwnedMutexGuard<()>> {
         let mut guards = Vec::new();
         for name in resources {
@@ -209,7 +209,7 @@ impl Nemesis {
         }
     }
 
-    /// Starts a part, and writes down when it serves.
+    /// Starts a part, and records when it serves.
     async fn start(&self, name: &str) {
         let part = self.deployment.part(name);
         let since = self.history.now();
@@ -324,7 +324,7 @@ impl Nemesis {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
-        // One of the last, so that at most some minutes are lost.
+        // One of the latest copies, so that at most some minutes are lost.
         let Some(&copy) = copies
             .iter()
             .rev()
@@ -337,7 +337,7 @@ impl Nemesis {
         self.clicks.restored(&self.deployment).await;
         self.history.add(What::Restored { copy, since });
         self.deployment.open_database();
-        // What was written since then is no copy of this history any more.
+        // Copies made since then are no longer part of this history.
         self.discard_copies_after(copy);
         sleep(lasts).await;
     }
@@ -367,7 +367,7 @@ impl Nemesis {
         stray.kill();
     }
 
-    /// The fault lasts until the listeners that were replaced have drained.
+    /// The fault lasts until the replaced listeners have drained.
     async fn reconfigure(&self, envoy: usize, steps: &[(Listener, u64)], lasts: Duration) {
         for &(listener, millis) in steps {
             self.deployment.set_listener(envoy, listener);
@@ -377,7 +377,7 @@ impl Nemesis {
         sleep(lasts).await;
     }
 
-    /// Returns when every part serves, or after a while.
+    /// Waits until every part serves, or for a limited time.
     pub(in crate::nemesis) async fn await_all(&self) {
         for part in self.deployment.parts().filter(|part| part.name != "stray") {
             part.await_ready(START_LIMIT).await;
@@ -388,12 +388,12 @@ impl Nemesis {
                     sleep(Duration::from_millis(100)).await;
                 }
             });
-            let _ = whole.await; // what it harms is seen
+            let _ = whole.await; // the harm it does is visible
         }
     }
 }
 
-/// Copies the database, which is stopped for that moment.
+/// Copies the database, which is stopped meanwhile.
 pub(in crate::nemesis) async fn copy(nemesis: &Nemesis) {
     let (fault, copy) = (nemesis.history.number(), nemesis.history.number());
     nemesis.history.add(What::Break {

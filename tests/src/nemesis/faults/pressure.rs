@@ -1,5 +1,5 @@
-//! Faults that only press: a row, a client, or a transaction takes what all share. They excuse no answer that is missing, and no
-//! wrong one.
+//! Faults that only add load: on a row, by a client, or by a transaction that takes shared resources. They excuse no
+//! missing answer, and no wrong one.
 
 use super::{Fault, FaultKind, Names, PAUSE_MS, Planned, choose, kind};
 use crate::nemesis::deployment::{CONTROL_PLANES, ENVOYS};
@@ -7,11 +7,11 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use std::time::Duration;
 
-/// The code of the link whose row is crowded, and the resource that stands for it.
+/// Code of the link whose row is crowded, and name of its resource.
 pub(in crate::nemesis) const CROWDED: &str = "crowded";
-/// What the plan of pressure has in its seed, so that it is not that of the faults.
+/// Salt of the seed, so that the schedule of load differs from that of the faults.
 const SALT: u64 = 0x7072_6573_7375_7265;
-/// For how long pressure is planned at a time.
+/// Length of one schedule of load.
 const PHASE: Duration = Duration::from_secs(30);
 
 pub(super) const KINDS: &[FaultKind] = &[
@@ -28,18 +28,18 @@ pub(super) const KINDS: &[FaultKind] = &[
     kind("edge far", 2, 8..=20, |rng, _| {
         Fault::FarEdge(rng.random_range(0..ENVOYS))
     }),
-    // As long as its visits take at least.
+    // At least as long as its visits take.
     kind("limited links crowd", 3, 24..=24, |rng, _| {
         Fault::LimitedCrowd(rng.random_range(0..ENVOYS))
     }),
 ];
 
-/// Whether a fault of that kind only presses.
+/// True if faults of that kind only add load.
 pub(in crate::nemesis) fn is_pressure(name: &str) -> bool {
     KINDS.iter().any(|kind| kind.name == name)
 }
 
-/// The pressure of a while, one after the other, beside the lanes of faults of that time.
+/// Schedule of load, one after another, beside the lanes of faults of that time.
 pub(in crate::nemesis) fn plan_pressure(
     seed: u64,
     phase: u64,

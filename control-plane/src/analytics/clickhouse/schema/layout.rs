@@ -1,20 +1,20 @@
-//! How tables lie on disk: their order, partitions and marks, and when rows go.
+//! Physical layout of tables: order, partitions, index granularity and TTL.
 
 use super::{Content, Dialect, Kept, Table, WORD};
 use crate::config::AnalyticsConfig;
 
-/// How many of the last inserts a table knows the tokens of. Which of the settings counts depends on the engine, which the database may choose
-/// (Replicated, Shared); in these, for a week at most.
+/// Number of the last inserts whose tokens a table keeps. The setting that applies depends on the engine, which the database may
+/// choose (Replicated, Shared); these keep tokens for a week at most.
 const DEDUPLICATED: [(&str, u32); 3] = [
     ("non_replicated_deduplication_window", 10_000),
     ("replicated_deduplication_window", 10_000),
     ("replicated_deduplication_window_seconds", 604_800),
 ];
 
-/// How many rows lie between two marks of the index as a rule.
+/// Default index granularity, in rows.
 const ROWS_OF_MARK: u32 = 8_192;
 
-/// The settings by which an insert with a token that is known is dropped.
+/// Settings that deduplicate inserts by their tokens.
 fn deduplication() -> String {
     let settings = DEDUPLICATED.map(|(name, value)| format!("{name} = {value}"));
     settings.join(", ")
@@ -40,7 +40,7 @@ impl Table {
         let (slot, ..) = self.kept.slot();
         match (self.content, slot) {
             (_, "") => {}
-            // A value is asked for after the time.
+            // The value comes after the time.
             (Content::Values | Content::LinkValues, slot) => order.insert(order.len() - 1, slot),
             (_, slot) => order.push(slot),
         }
@@ -56,7 +56,7 @@ impl Table {
             if let Some(ttl) = self.ttl(settings) {
                 sql.push_str(&format!(" TTL {ttl}"));
             }
-            // Dropping parts as a whole costs nothing; those of a year are written again, once a month.
+            // Dropping whole parts costs nothing; parts of a year are rewritten, once a month.
             sql.push_str(if self.kept == Kept::Months {
                 " SETTINGS merge_with_ttl_timeout = 2592000, "
             } else {
@@ -64,8 +64,8 @@ impl Table {
             });
             sql.push_str(&format!("{}, ", deduplication()));
             if rows < ROWS_OF_MARK {
-                // What lies between two marks is read without its neighbours; and each part is looked into for each link, so that
-                // parts of a partition become one when they are some hours old.
+                // Granules are read without their neighbours; and each part is searched for each link, so the parts of a partition
+                // are merged when they are some hours old.
                 sql.push_str(
                     "min_compress_block_size = 4096, min_age_to_force_merge_seconds = 21600, ",
                 );
@@ -77,7 +77,7 @@ impl Table {
         sql
     }
 
-    /// Has the table know the tokens of as many inserts; `None` if `made`, its CREATE TABLE, says so, or if it has no rows of its own.
+    /// Statement that sets the deduplication window; `None` if `made`, its CREATE TABLE, has it, or if it has no rows of its own.
     pub(in super::super) fn set_deduplication(&self, made: &str) -> Option<String> {
         let knows = |(name, value)| made.contains(&format!(" {name} = {value}"));
         let is_right = !made.contains("MergeTree") || DEDUPLICATED.into_iter().all(knows);
@@ -89,7 +89,7 @@ impl Table {
         (!is_right).then_some(set)
     }
 
-    /// What a part of it may have rows of.
+    /// The partition key.
     fn partition(&self) -> &'static str {
         match self.kept {
             Kept::Raw => "toDate(at)",
@@ -113,8 +113,7 @@ impl Table {
         }
     }
 
-    /// How many rows lie between two marks of the index: few where those of single links are read among those of all others, as for
-    /// the links of a tag.
+    /// Index granularity in rows: small where rows of single links are read among those of all others, as for the links of a tag.
     fn rows_of_mark(&self) -> u32 {
         match (self.content, self.kept) {
             (Content::LinkValues, _) => 256,
@@ -123,7 +122,7 @@ impl Table {
         }
     }
 
-    /// When rows go by themselves, in [`Dialect::Modern`].
+    /// The TTL expression, in [`Dialect::Modern`].
     pub(in super::super) fn ttl(&self, settings: &AnalyticsConfig) -> Option<String> {
         let days = self.kept.days(settings)?;
         let (slot, ..) = self.kept.slot();

@@ -1,4 +1,4 @@
-//! Single clicks as a page, or as a file that is sent while it is read.
+//! Single clicks as a page, or as a file that is streamed while it is read.
 
 use super::view::{self, ClickView, Conversions};
 use crate::admission::Permit;
@@ -24,16 +24,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use utoipa::ToSchema;
 
-/// The most clicks of a file.
+/// Limit on the number of clicks in a file.
 pub(crate) const MAX_EXPORTED: u32 = 100_000;
 
-/// The longest time in which a file is sent.
+/// Time limit for sending a file.
 const LONGEST: Duration = Duration::from_mins(10);
 
-/// The clicks that are read at once for a file.
+/// Number of clicks read at once for a file.
 const BATCH: u32 = 1_000;
 
-/// As what clicks are sent.
+/// The format of an answer with clicks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     /// A page.
@@ -44,7 +44,7 @@ pub(crate) enum Format {
     Ndjson,
 }
 
-/// Which single clicks are asked for, and as what.
+/// The parameters of a request for single clicks.
 pub(crate) struct RawAsked {
     pub(crate) from: u64,
     pub(crate) to: u64,
@@ -63,7 +63,7 @@ pub(crate) struct ClicksView<'a> {
 }
 
 impl RawAsked {
-    /// Reads the parameters `from`, `to`, `bots`, `cursor`, `limit` and `format`, for which the header `Accept` stands.
+    /// Reads the parameters `from`, `to`, `bots`, `cursor`, `limit` and `format`; the header `Accept` sets the default of `format`.
     pub(crate) fn read(fields: &mut Fields, headers: &HeaderMap) -> Self {
         let from = fields.optional("from", values::time);
         let to = fields.optional("to", values::time);
@@ -139,20 +139,21 @@ async fn conversions(store: &Store, clicks: &[RawClick]) -> Result<Conversions, 
     store.conversions_of(&ids.collect::<Vec<_>>()).await
 }
 
-/// A file under way.
+/// A file that is being sent.
 struct Export {
     engine: Arc<dyn Engine>,
     store: Arc<Store>,
     query: RawQuery,
     format: Format,
     left: u32,
-    /// Whether the next part is the first one.
+    /// Set until the first part has been read.
     is_first: bool,
     until: Instant,
     _permit: Permit,
 }
 
-/// Sends a file. The first part is read before, so that a failure has its answer; later ones close the connection.
+/// Sends a file. The first part is read before the answer begins, so that a failure becomes a problem; later failures close the
+/// connection.
 async fn export(
     app: &App,
     permit: Permit,
@@ -173,7 +174,7 @@ async fn export(
     let first = export.next().await?.unwrap_or_default();
     let rest = stream::try_unfold(export, async |mut export: Export| {
         let next = export.next().await.inspect_err(|error| {
-            tracing::warn!(%error, "a file of clicks is cut off");
+            tracing::warn!(%error, "export of clicks failed; closing the connection");
         })?;
         Ok::<_, EngineError>(next.map(|part| (part, export)))
     });
@@ -226,7 +227,7 @@ impl Export {
     }
 }
 
-/// Clicks as rows of a table, behind its heads if this is the beginning. Writing to memory does not fail.
+/// Clicks as rows of a table, after the column names if this is the beginning. Writing to memory does not fail.
 fn table<'a>(clicks: impl Iterator<Item = ClickView<'a>>, heads: Option<bool>) -> Vec<u8> {
     let mut writer = csv::WriterBuilder::new()
         .terminator(csv::Terminator::CRLF)
@@ -249,7 +250,7 @@ fn lines<'a>(clicks: impl Iterator<Item = ClickView<'a>>) -> Vec<u8> {
     bytes
 }
 
-/// What the header `Accept` asks for: a file if it names one.
+/// The format that the header `Accept` asks for: a page unless it names the media type of a file.
 fn accepted(headers: &HeaderMap) -> Format {
     let accept = headers.get(header::ACCEPT);
     let accept = accept.and_then(|accept| accept.to_str().ok());
@@ -275,7 +276,7 @@ fn format(value: &Value) -> Result<Format, Reason> {
     }
 }
 
-/// How many clicks a file has at most.
+/// Parses the limit on the number of clicks.
 fn limit(value: &Value) -> Result<u32, Reason> {
     let number = values::text(value)?.parse().ok();
     number

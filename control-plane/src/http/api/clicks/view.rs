@@ -48,7 +48,7 @@ pub(crate) struct ClickView<'a> {
     conversions: Option<Vec<ConversionView>>,
 }
 
-/// The cursor behind a click.
+/// The cursor after a click.
 pub(super) fn id(click: &RawClick) -> String {
     cursor::format_created(click.place.at, click.place.number)
 }
@@ -84,7 +84,7 @@ impl<'a> ClickView<'a> {
         }
     }
 
-    /// The heads of [`ClickView::cells`].
+    /// The column names of [`ClickView::cells`].
     pub(super) fn heads(are_orphans: bool) -> Vec<&'static str> {
         let mut heads = vec!["id", "at"];
         if are_orphans {
@@ -151,15 +151,15 @@ impl<'a> ClickView<'a> {
     }
 }
 
-/// What may be known as a cell.
+/// An optional value as a cell; empty if it is unknown.
 fn text(value: Option<impl ToString>) -> String {
     value.map(|value| value.to_string()).unwrap_or_default()
 }
 
-/// The letters with which a formula may begin. Spreadsheets take the wide forms of the first four as well in some languages.
+/// The characters with which a formula may begin. In some languages spreadsheets accept the full-width forms of the first four.
 const FORMULA_STARTS: [char; 11] = ['=', '+', '-', '@', '＝', '＋', '－', '＠', '\t', '\r', '\n'];
 
-/// The text of a visitor as a cell: with a quote in front where a spreadsheet would take it for a formula.
+/// A text from a visitor as a cell: with a quote in front if a spreadsheet would take it for a formula.
 fn harmless(text: &str) -> String {
     if text.starts_with(FORMULA_STARTS) {
         format!("'{text}")

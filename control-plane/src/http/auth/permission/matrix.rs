@@ -1,4 +1,4 @@
-//! Every route times every kind of caller: what the README says is what the server answers.
+//! Every route times every kind of caller: the server answers as the README says.
 
 use super::{RULES, Right, Rule};
 use crate::config::{Config, Environment};
@@ -25,7 +25,7 @@ enum Who {
     Editor,
     /// An editor; the link is another user's of its tenant.
     EditorOfOthers,
-    /// An admin of another tenant than that of the link, key or user.
+    /// An admin of a tenant other than the link's, key's or user's.
     OtherAdmin,
     /// An admin of the first tenant.
     Admin,
@@ -63,7 +63,7 @@ impl Who {
         }
     }
 
-    /// Whether what the path names exists for the caller.
+    /// True if the resource in the path exists for the caller.
     fn sees(self, path: &str) -> bool {
         match self {
             Self::OtherAdmin => !path.contains('{') || path.contains("{domain}"),
@@ -73,7 +73,7 @@ impl Who {
     }
 }
 
-/// The status of the answer to a request that is right in all else.
+/// The status of the answer to a request that is correct otherwise.
 fn expected(rule: &Rule, who: Who) -> u16 {
     match who {
         Who::NoKey | Who::Wrong | Who::Revoked | Who::Expired => 401,
@@ -92,7 +92,7 @@ fn unique() -> String {
     format!("n{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// A body that is right, and the status that it is answered with.
+/// A valid body, and the status of its answer.
 fn sample(rule: &Rule) -> (Value, u16) {
     let link = json!({ "longUrl": "https://example.com/" });
     let name = json!({ "name": unique() });
@@ -111,7 +111,7 @@ fn sample(rule: &Rule) -> (Value, u16) {
         ("POST", "/domains") => (json!({ "name": unique() + ".example" }), 201),
         ("PATCH", "/domains/{name}") => (json!({}), 200),
         ("DELETE", "/domains/{name}") => (Value::Null, 204),
-        // It is verified already.
+        // The domain is verified already.
         ("POST", "/domains/{name}/verify") => (Value::Null, 200),
         ("PATCH", "/tags/{tag}") => (json!({ "tag": unique() }), 200),
         ("DELETE", "/tags/{tag}") => (Value::Null, 200),

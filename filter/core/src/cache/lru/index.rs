@@ -1,7 +1,7 @@
 //! The slots of entries, by the hashes of their keys.
 //!
-//! In many small tables instead of a large one: a table that grows moves all that it has at once, and with a million
-//! entries every request of the worker would wait for that for more than a tenth of a second.
+//! Many small tables instead of a large one: a table that grows moves all its slots at once, and with a million entries
+//! every request of the worker would wait for more than a tenth of a second.
 
 use hashbrown::HashTable;
 
@@ -27,18 +27,18 @@ impl Default for Index {
 }
 
 impl Index {
-    /// How many slots there are.
+    /// Number of slots.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// The slot with that hash that is the right one.
+    /// The slot with that hash for which `is_it` holds.
     pub(super) fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<u32> {
         let table = self.tables.get(place(hash))?;
         table.find(hash, |slot| is_it(*slot)).copied()
     }
 
-    /// Adds a slot that is not there yet. `hash_of` is for slots that are.
+    /// Adds a slot that is not there yet. `hash_of` gives the hashes of those that are, should the table grow.
     pub(super) fn insert(&mut self, hash: u64, slot: u32, hash_of: impl Fn(u32) -> u64) {
         if let Some(table) = self.tables.get_mut(place(hash)) {
             table.insert_unique(hash, slot, |slot| hash_of(*slot));
@@ -46,7 +46,7 @@ impl Index {
         }
     }
 
-    /// Takes a slot out.
+    /// Removes a slot.
     pub(super) fn remove(&mut self, hash: u64, slot: u32) {
         let table = self.tables.get_mut(place(hash));
         let found = table.and_then(|table| table.find_entry(hash, |each| *each == slot).ok());

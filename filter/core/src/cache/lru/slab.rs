@@ -5,20 +5,20 @@ use crate::time::Moment;
 /// The number of no slot: the end of a list.
 const END: u32 = u32::MAX;
 
-/// How many entries the hand looks at before it drops one that is marked. Without a bound it would go over all of them
-/// where all are marked, and one visitor would wait for that.
+/// Maximum number of entries the hand examines before it drops a marked one. Without a bound it would go over all of them
+/// if all are marked, and one visitor would wait for that.
 pub(super) const MAX_STEPS: usize = 64;
 
-/// The bit of an entry's marks that says that it was asked for since the hand came by.
+/// The bit of an entry's marks that is set once it is requested, and cleared by the hand.
 const ASKED: u16 = 1 << 15;
 
-/// The bit that says that it stands in the list of protected entries.
+/// The bit of entries in the list of protected ones.
 const PROTECTED: u16 = 1 << 14;
 
 /// The other bits: the length of the key.
 const KEY_LENGTH: u16 = PROTECTED - 1;
 
-/// Slots are allocated by so many, so that growing moves nothing and leaves little unused.
+/// Number of slots allocated at once, so that growing moves nothing and leaves few unused.
 const CHUNK: usize = 512;
 
 /// The bytes of one slot.
@@ -32,7 +32,7 @@ pub(super) struct Entry {
     /// The key, then the record.
     bytes: Box<[u8]>,
     pub(super) fetched: Moment,
-    /// In seconds of the monotonic clock; 0 for never.
+    /// Last failed refresh, in seconds of the monotonic clock; 0 for never.
     pub(super) failed: u32,
     /// [`ASKED`], [`PROTECTED`] and the length of the key.
     marks: u16,
@@ -48,7 +48,7 @@ pub(super) struct Parts<'a> {
 }
 
 impl Entry {
-    /// `None` if the key is longer than any key is.
+    /// `None` if the key is longer than any valid one.
     pub(super) fn new(key: &[u8], record: &[u8], fetched: Moment) -> Option<Self> {
         Some(Self {
             bytes: [key, record].concat().into_boxed_slice(),
@@ -73,12 +73,12 @@ impl Entry {
         usize::from(self.marks & KEY_LENGTH)
     }
 
-    /// Whether it stands in the list of protected entries.
+    /// True for an entry in the list of protected ones.
     pub(super) fn is_protected(&self) -> bool {
         self.marks & PROTECTED != 0
     }
 
-    /// Takes the mark off. Whether there was one.
+    /// Clears the mark. Returns `true` if it was set.
     fn unmark(&mut self) -> bool {
         let is_marked = self.marks & ASKED != 0;
         self.marks &= !ASKED;
@@ -118,14 +118,14 @@ impl Default for Ends {
     }
 }
 
-/// The slots, with two lists through those in use and one through those that are free.
+/// The slots, with two lists through the used ones and one through the free ones.
 pub(super) struct Slab {
     chunks: Vec<Vec<Node>>,
     /// Entries that the hand goes over.
     settled: Ends,
-    /// Entries that it leaves alone.
+    /// Entries that the hand skips.
     protected: Ends,
-    /// Where the hand looks next; [`END`] for the oldest.
+    /// The slot the hand examines next; [`END`] for the oldest.
     hand: u32,
     /// The first free slot; further ones follow through `older`.
     free: u32,
@@ -156,7 +156,7 @@ impl Slab {
         Some(self.get(slot)?.key())
     }
 
-    /// The record of an entry was fetched again, and is the same.
+    /// The record of an entry was fetched again and has not changed.
     pub(super) fn renew(&mut self, slot: u32, fetched: Moment) {
         if let Some(entry) = self.get_mut(slot) {
             entry.fetched = fetched;
@@ -164,14 +164,14 @@ impl Slab {
         }
     }
 
-    /// Notes that an entry was asked for.
+    /// Marks an entry as requested.
     pub(super) fn mark(&mut self, slot: u32) {
         if let Some(entry) = self.get_mut(slot) {
             entry.marks |= ASKED;
         }
     }
 
-    /// The slot to be emptied next: moves the hand on to it. A protected one, the oldest, only if there are no others.
+    /// Moves the hand to the slot to be emptied next. The oldest protected one only if there are no others.
     pub(super) fn next_to_go(&mut self) -> Option<u32> {
         if self.settled.oldest == END {
             return self.oldest_protected();
@@ -214,7 +214,7 @@ impl Slab {
         Some(slot)
     }
 
-    /// The same, into the list of protected entries.
+    /// Puts an entry into a slot as the newest protected one. `None` if there are no more numbers.
     pub(super) fn insert_protected(&mut self, mut entry: Entry) -> Option<u32> {
         entry.marks |= PROTECTED;
         self.insert(entry)
@@ -256,7 +256,7 @@ impl Slab {
         Some(slot)
     }
 
-    /// Puts a slot into the list that its entry says, as the newest.
+    /// Puts a slot into the list of its entry, as the newest.
     fn link(&mut self, slot: u32) {
         let ends = self.ends_of(slot);
         let second = std::mem::replace(&mut ends.newest, slot);
@@ -272,7 +272,7 @@ impl Slab {
         }
     }
 
-    /// Takes a slot out of the list that its entry says; the hand moves to the next.
+    /// Takes a slot out of the list of its entry; the hand moves to the next.
     fn unlink(&mut self, slot: u32) {
         let Some(&Node { newer, older, .. }) = self.slot(slot) else {
             return;

@@ -12,7 +12,7 @@ fn at(millis: u64) -> Moment {
     Moment::from_millis(millis)
 }
 
-/// What one entry with a key of 4 bytes and a record of 4 bytes costs.
+/// Cost of one entry with a key of 4 bytes and a record of 4 bytes.
 fn one() -> usize {
     cost(b"d/aa", b"1234")
 }
@@ -63,7 +63,7 @@ fn the_hand_looks_at_no_more_entries_than_the_bound() {
     assert_eq!(dropped.collect::<Vec<_>>(), [slab::MAX_STEPS]);
 }
 
-/// Puts many entries that all are asked for.
+/// Inserts many entries, all of which are requested.
 fn flood(lru: &mut Lru) {
     for number in 0..1_000_u16 {
         let key = [b"f/", &number.to_be_bytes()[..]].concat();
@@ -117,7 +117,7 @@ fn what_is_larger_than_the_whole_cache_is_not_kept_and_drops_nothing_else() {
     lru.put(b"d/aa", b"1234", at(1)).unwrap();
     assert_eq!(lru.put(b"d/bb", &[0; 99], at(1)), None);
     assert!(lru.find(b"d/aa").is_some());
-    // But the old record of the same key is no longer true.
+    // But the old record of that key is outdated.
     assert_eq!(lru.put(b"d/aa", &[0; 99], at(1)), None);
     assert_eq!((lru.find(b"d/aa"), lru.len(), lru.bytes()), (None, 0, 0));
 }
@@ -154,7 +154,7 @@ fn a_long_key_is_no_entry() {
     assert_eq!(lru(1 << 20).put(&[b'k'; 70_000], b"", at(1)), None);
 }
 
-/// The same cache, as simple as can be: the newest entry last.
+/// Reference model of the cache, as simple as possible: the newest entry last.
 #[derive(Default)]
 struct Model {
     entries: Vec<ModelEntry>,

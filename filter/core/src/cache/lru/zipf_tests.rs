@@ -1,12 +1,12 @@
-//! How much of skewed traffic the cache answers, beside the best that any cache of that size could hold: the most asked
-//! for links, as many as fit. The same numbers in every run.
+//! Hit rate of the cache for skewed traffic, compared with the ideal cache of that size, which holds as many of the most
+//! requested links as fit. The numbers are deterministic.
 
 use super::*;
 use foldhash::SharedSeed;
 
-/// Links, asked for by Zipf's law with exponent 1.
+/// Requests for links by Zipf's law with exponent 1.
 struct Traffic {
-    /// The sum of `1/rank` over all ranks up to that one.
+    /// Sums of `1/rank` over all ranks up to each one.
     sums: Vec<f64>,
     state: u64,
 }
@@ -23,12 +23,12 @@ impl Traffic {
         }
     }
 
-    /// The share of all requests that are for one of the first so many links.
+    /// The share of requests for the first `links` links.
     fn share(&self, links: usize) -> f64 {
         self.sums[links - 1] / self.sums.last().unwrap()
     }
 
-    /// The next link that is asked for.
+    /// The next requested link.
     fn next(&mut self) -> usize {
         let unit = (self.random() >> 11) as f64 / (1_u64 << 53) as f64;
         let wanted = unit * self.sums.last().unwrap();
@@ -51,7 +51,7 @@ fn link(number: usize) -> (Vec<u8>, Vec<u8>) {
     (key, vec![b'x'; 3 + length])
 }
 
-/// How many of the most asked for links fit.
+/// Number of the most requested links that fit.
 fn ideal(links: usize, max_bytes: usize) -> usize {
     let costs = (0..links).map(|number| {
         let (key, record) = link(number);
@@ -64,7 +64,7 @@ fn ideal(links: usize, max_bytes: usize) -> usize {
     fits.take_while(|fits| *fits).count()
 }
 
-/// The share of requests that the cache answers once it is warm, and that of the ideal one.
+/// Hit rates of the warm cache and of the ideal one.
 fn shares(links: u32, max_bytes: usize) -> (f64, f64) {
     let mut traffic = Traffic::of(links);
     let hasher = SeedableRandomState::with_seed(7, SharedSeed::global_fixed());

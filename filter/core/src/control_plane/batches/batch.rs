@@ -1,4 +1,4 @@
-//! A batch of clicks, as it waits: encoded, so that clicks on a link cost its key and a few bytes.
+//! A waiting batch of clicks: encoded, so that clicks on a link cost its key and a few bytes.
 
 use crate::clicks::LinkClicks;
 use edgelink_wire::ClickBatch;
@@ -7,19 +7,19 @@ use edgelink_wire::clicks::{BatchEvents, MAX_LINKS, WorkerId};
 use edgelink_wire::varint;
 use std::collections::BTreeMap;
 
-/// What a batch costs besides its links and events, in bytes.
+/// Cost of a batch besides its links and events, in bytes.
 pub(super) const BATCH_BYTES: usize = 128;
 
-/// The clicks of a time that are not acknowledged yet.
+/// Clicks of a period that are not acknowledged yet.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     pub(super) seq: u64,
     pub(super) at: u64,
     pub(super) total: u64,
     pub(super) dropped: u64,
-    /// So many of the clicks of `links` have lost their attributes.
+    /// Number of clicks in `links` that have lost their attributes.
     pub(super) undescribed: u64,
-    /// How many links there are in `links`.
+    /// Number of links in `links`.
     link_count: usize,
     /// The clicks of `links`.
     counted: u64,
@@ -29,7 +29,7 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    /// A batch of these links, each of which comes once, and events.
+    /// A batch of links, each listed once, and events.
     pub(super) fn new(clicks: &[(Box<[u8]>, LinkClicks)], events: Encoded) -> Self {
         let mut batch = Self {
             events,
@@ -58,7 +58,7 @@ impl Batch {
         self.links = encoded;
     }
 
-    /// What it costs.
+    /// Its cost in bytes.
     pub(super) fn bytes(&self) -> usize {
         BATCH_BYTES + self.links.len() + self.events.bytes.len()
     }
@@ -83,12 +83,12 @@ impl Batch {
         self.events.bytes.len()
     }
 
-    /// Gives up its events, none of which is a click. How many they were.
+    /// Drops its events, none of which is a click. Returns their number.
     pub(super) fn give_up_orphans(&mut self) -> u64 {
         std::mem::take(&mut self.events).orphans
     }
 
-    /// Makes its events counts, without their attributes. How many they were.
+    /// Turns its events into counts, without their attributes. Returns the number of clicks.
     pub(super) fn strip(&mut self) -> u64 {
         let events = std::mem::take(&mut self.events);
         let links = std::mem::take(&mut self.links);
@@ -107,17 +107,17 @@ impl Batch {
         events.clicks
     }
 
-    /// Whether the counts of both are of the same minute, and fit one batch.
+    /// True if both have counts of the same minute that fit one batch.
     pub(super) fn is_near(&self, other: &Self) -> bool {
         self.at / 60 == other.at / 60 && self.link_count + other.link_count <= MAX_LINKS
     }
 
-    /// Whether `other` may take its counts: it has no events, which would be lost.
+    /// True if `other` may take its counts: it has no events, which would be lost.
     pub(super) fn may_join(&self, other: &Self) -> bool {
         self.events.bytes.is_empty() && self.is_near(other)
     }
 
-    /// Takes the counts of another one.
+    /// Adds the counts of another batch.
     pub(super) fn join(&mut self, other: &Self) {
         let links = std::mem::take(&mut self.links);
         let mut counts: BTreeMap<&str, u64> = links_of(&other.links).collect();
@@ -147,7 +147,7 @@ impl Batch {
     }
 }
 
-/// The links in what [`Batch::set_links`] has written.
+/// The links written by [`Batch::set_links`].
 fn links_of(mut links: &[u8]) -> impl Iterator<Item = (&str, u64)> {
     std::iter::from_fn(move || {
         let key = varint::read_text(&mut links, "key").ok()?;

@@ -200,7 +200,7 @@ fn events(links: impl IntoIterator<Item = usize>, visits: usize) -> Counted {
     })
 }
 
-/// So many clicks on one link, and an orphan visit.
+/// `clicks` clicks on one link, and an orphan visit.
 fn described(link: usize, clicks: usize) -> Counted {
     events(std::iter::repeat_n(link, clicks), 1)
 }
@@ -221,7 +221,7 @@ fn orphan_visits_go_before_attributes_and_attributes_before_counts() {
     for link in [1, 2] {
         batches.close(described(link, 10), 50);
     }
-    // Those of each `close` are a batch of clicks and one of orphan visits.
+    // Each `close` makes a batch of clicks and one of orphan visits.
     assert_eq!((batches.waiting.len(), batches.dropped_orphans()), (4, 0));
     for link in [1, 3] {
         batches.close(described(link, 10), 50);
@@ -282,7 +282,7 @@ fn one_batch_too_many_costs_the_attributes_of_one() {
         batches.close(events([at], 0), 1_000 + at as u64);
     }
     assert_eq!((batches.dropped(), batches.undescribed()), (0, 1));
-    // Batches of one minute do not join those of the next, and links that do not fit no others.
+    // Batches of different minutes are not joined, nor are batches whose links do not fit one.
     let mut lonely = Batches::new(WORKER, batches.bounds);
     for at in 0..70 {
         lonely.close(events([at], 0), 60 * at as u64);
@@ -372,7 +372,7 @@ fn a_full_queue_loses_nothing_more_while_no_clicks_come() {
     assert_eq!(read(&body), [(2, 11, 0, 10), (3, 111, 1, 100)]);
 }
 
-/// What a control plane has counted, decoded as it does.
+/// The counts of a control plane, decoded as it does.
 #[derive(Default)]
 struct Counter {
     /// Clicks, events among them, orphan visits and undescribed clicks of each batch.
@@ -416,17 +416,17 @@ fn orphans_of(batch: &ClickBatch<'_>) -> u64 {
 enum Event {
     /// Plain and undescribed clicks on a link.
     Close(u64, u64),
-    /// Clicks on so many links, which are events, and orphan visits.
+    /// Clicks on that many links, which are events, and orphan visits.
     Describe(usize, usize),
     /// Clicks and orphan visits for which there was no room.
     Lose(u64, u64),
-    /// Whether the control plane counts it, and whether its answer reaches the worker.
+    /// Flags: the control plane counts it; its answer reaches the worker.
     Send(bool, bool),
-    /// The control plane refuses what it is sent.
+    /// The control plane rejects the request.
     Refuse,
 }
 
-/// What visitors did: clicks, those of them that were events or undescribed to begin with, and orphan visits.
+/// Actions of visitors: clicks, the number of them that were events or undescribed from the start, and orphan visits.
 #[derive(Clone, Copy, Debug, Default)]
 struct Had {
     clicks: u64,
@@ -498,8 +498,8 @@ fn any_event() -> impl Strategy<Value = Event> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// However often batches are sent, fail, are refused and given up: in the end what was counted is what there was minus what was
-    /// reported as dropped, and each click that lacks its attributes is stated.
+    /// However often batches are sent, fail, are rejected and dropped: in the end all clicks were counted except those reported as
+    /// dropped, and each click that lacks its attributes is reported.
     #[test]
     fn nothing_is_lost_without_being_reported_and_nothing_counts_twice(
         happenings in prop::collection::vec(any_event(), 0..40),
@@ -516,7 +516,7 @@ proptest! {
                     seen_by_none &= !counts;
                     send(&mut batches, &mut counter, *counts, *arrives);
                 }
-                // A control plane that refuses a batch has never counted it.
+                // A control plane that rejects a batch has never counted it.
                 Event::Refuse if seen_by_none => if batches.request().is_some() { batches.reject(); },
                 Event::Refuse => {}
                 event => if let Some(counted) = event.counted(&mut had) { batches.close(counted, at as u64); }
@@ -535,7 +535,7 @@ proptest! {
         prop_assert_eq!((total, dropped), (had.clicks, batches.dropped()));
         prop_assert_eq!(counted, total - dropped);
         prop_assert_eq!(orphans, had.orphans - batches.dropped_orphans());
-        // Of what was dropped it is unknown how many were to be described, but what is counted says it all.
+        // The number of described clicks among the dropped ones is unknown, but every counted click is accounted for.
         prop_assert!(described + undescribed <= had.described);
         prop_assert!(had.described - described - undescribed <= dropped);
         prop_assert!(undescribed <= batches.undescribed());

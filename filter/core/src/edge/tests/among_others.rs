@@ -1,4 +1,4 @@
-//! Links among the paths of others, and requests of other methods than GET and HEAD.
+//! Links among other paths, and requests with methods other than GET and HEAD.
 
 use super::*;
 use crate::forms::FormStep;
@@ -38,13 +38,13 @@ impl World {
         became
     }
 
-    /// A visitor of that path has the link of that key looked up.
+    /// A visitor of that path causes a lookup of that key.
     fn put(&mut self, path: &str, key: &str, record: Record<&str>) {
         let token = self.ask(path);
         self.resume(token, key, record);
     }
 
-    /// The statuses of those who have waited; `None` for each that passes.
+    /// The statuses of all waiters; `None` for each that passes.
     fn statuses(&mut self, resumed: &Resumed, path: &str) -> Vec<Option<u16>> {
         let waiters = resumed.waiters.clone();
         let answer = |waiter| {

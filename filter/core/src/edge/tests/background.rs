@@ -25,7 +25,7 @@ fn position(millis: u64) -> FeedPosition {
     FeedPosition::new(millis, 0)
 }
 
-/// As of `at` in the feed, with one alias, and the hot link `h`.
+/// A snapshot at `at` in the feed, with one alias, and the hot link `h`.
 pub(super) fn snapshot(at: u64) -> Vec<u8> {
     let mut codes = CodeFilter::with_capacity(0).unwrap();
     for alias in [&code(ALIAS), "h", "sale", "a", "x"] {
@@ -56,12 +56,12 @@ pub(super) fn head(next: u64) -> BatchHead {
     }
 }
 
-/// From a control plane whose feed is up to date.
+/// A batch from a control plane whose feed is up to date.
 pub(super) fn batch(next: u64, messages: &[FeedMessage<'_>]) -> Vec<u8> {
     FeedBatch::encode(head(next), messages.iter())
 }
 
-/// Nothing new, from a control plane whose feed is so many milliseconds old.
+/// An empty batch from a control plane whose feed is `age_millis` old.
 fn old(next: u64, age_millis: u64) -> Vec<u8> {
     let head = BatchHead {
         age_millis,
@@ -97,7 +97,7 @@ impl World {
         world
     }
 
-    /// One where admission is in effect.
+    /// A worker with admission in effect.
     pub(super) fn with_admission() -> Self {
         let mut world = Self::with_background(r#","snapshot":{},"poll":{},"admission":{}"#);
         world.answer_snapshot(&snapshot(5));
@@ -146,7 +146,7 @@ impl World {
         assert!(self.end(token, Response::default()).is_empty());
     }
 
-    /// One that has polled for six seconds, and knows a link then.
+    /// A worker that has polled for six seconds, and then fetched a link.
     fn with_polled_link() -> Self {
         let mut world = Self::with_background(r#","poll":{}"#);
         world.answer_poll(&gap(5));
@@ -157,7 +157,7 @@ impl World {
         world
     }
 
-    /// Two seconds pass in which nothing is new.
+    /// Two seconds pass without changes.
     fn quiet_poll(&mut self) {
         self.pass(2_000);
         let (token, callout) = self.take_background(BackgroundKind::Poll);
@@ -359,7 +359,7 @@ fn a_live_poll_keeps_what_is_known_fresh_and_a_dead_one_does_not() {
         world.quiet_poll();
     }
     assert_eq!(world.visit("/a"), Answered(redirect("https://a/", "lru")));
-    // The last answer was asked for two seconds ago.
+    // The last answered poll was sent two seconds ago.
     world.fail_background(BackgroundKind::Poll);
     world.pass(2_999);
     assert_eq!(world.visit("/a"), Answered(redirect("https://a/", "lru")));
@@ -376,7 +376,7 @@ fn a_control_plane_whose_feed_is_old_keeps_nothing_fresh() {
         world.pass(2_000);
         world.answer_poll(&old(5, age));
     }
-    // As of 4,000 before the question, which was 2,000 ago; the feed was read no further before.
+    // As of 4,000 before the poll, which was 2,000 ago; the feed was read no further before.
     world.ask("/a");
 }
 
@@ -500,7 +500,7 @@ fn after_a_flush_what_is_known_gives_way_to_an_answer_of_any_revision() {
     world.pass(1_000);
     world.answer_poll(&batch(9, &[FeedMessage::Flush]));
     world.pass(1);
-    // The database is as it was yesterday.
+    // The database was restored to yesterday's state.
     let token = world.ask("/restored");
     let answers = world.end_with(token, "go.example/restored", link("https://restored/", 5));
     assert_eq!(answers, [redirect("https://restored/", "control-plane")]);
@@ -510,8 +510,8 @@ fn after_a_flush_what_is_known_gives_way_to_an_answer_of_any_revision() {
     assert_eq!(world.visit("/never-made"), Answered(page(404, "lru")));
 }
 
-/// A change right after a flush counts as fetched when the feed was read before, so as invalidated. A snapshot that was made
-/// before is taken in later.
+/// A change right after a flush counts as fetched at the previous read of the feed, and thus as invalidated. An earlier snapshot
+/// is applied later.
 #[test]
 fn a_change_after_a_flush_gives_way_to_nothing_older_that_was_not_asked_for() {
     let mut world = World::with_polled_link();
@@ -538,7 +538,7 @@ fn a_change_after_a_flush_gives_way_to_nothing_older_that_was_not_asked_for() {
     world.ask("/a");
 }
 
-/// The clock of the database that was lost had been ahead.
+/// The clock of the lost database had been ahead.
 #[test]
 fn after_a_flush_an_absence_has_the_revision_of_its_answer() {
     let mut world = World::with_background(r#","poll":{}"#);
@@ -555,7 +555,7 @@ fn after_a_flush_an_absence_has_the_revision_of_its_answer() {
     assert_eq!(answers, [redirect("https://a/", "control-plane")]);
 }
 
-/// As a control plane says it that has seen a flush in the gap.
+/// A control plane that has seen a flush in the gap reports it.
 #[test]
 fn a_gap_with_a_flush_leaves_nothing() {
     let mut world = World::with_background(r#","poll":{}"#);
@@ -648,7 +648,7 @@ fn slots_that_come_back_are_asked_for_again() {
     for _ in 0..20 {
         world.quiet_poll();
     }
-    // Until the LRU no longer has the change.
+    // Until the change has left the LRU.
     let long = format!("https://e/{}", "x".repeat(7_000));
     for id in 0..400 {
         let other = format!("other{id}");

@@ -1,4 +1,4 @@
-//! Whatever happens, in whatever order.
+//! Arbitrary events in any order.
 
 use super::*;
 use crate::fake::answer;
@@ -34,7 +34,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 }
 
 proptest! {
-    /// Whatever happens in whatever order: each waiter that stays is answered exactly once, at the latest by
+    /// With arbitrary events in any order, each waiter that stays is answered exactly once, at the latest by
     /// the tick after the timeout, and no other stream is.
     #[test]
     fn each_waiter_is_answered_exactly_once(events in events()) {

@@ -14,9 +14,9 @@ use std::collections::{BTreeMap, VecDeque};
 enum Event {
     Visit(u8),
     Leave(usize),
-    /// Redis answers so many lookups, with a link where the flag is set, else that it has nothing.
+    /// Redis answers that many lookups, with a link if the flag is set, and with nulls otherwise.
     Redis(usize, bool),
-    /// So many bytes of what Redis wrote arrive.
+    /// The given number of bytes written by Redis arrives.
     Arrive(usize),
     Garbage(Vec<u8>),
     Close,
@@ -42,14 +42,14 @@ fn any_event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// A worker with everything around it. Every link leads to its own code, so that an answer that goes to the wrong
-/// visitor shows.
+/// A worker with everything around it. Every link leads to its own code, so that an answer to the wrong visitor is
+/// noticed.
 struct Chaos {
     world: World,
-    /// The code that each waiting stream asked for.
+    /// The requested code of each waiting stream.
     waiting: BTreeMap<StreamId, String>,
     callouts: Vec<(Token, String)>,
-    /// The stream that is open now, the lookups on it, and what Redis wrote.
+    /// The open stream, its lookups, and the bytes that Redis wrote.
     stream: u32,
     /// `None` for a probe.
     asked: VecDeque<Option<String>>,
@@ -117,7 +117,7 @@ impl Chaos {
         }
     }
 
-    /// Takes what the client has sent for Redis to answer.
+    /// Takes the client's commands for Redis to answer.
     fn look_at_wires(&mut self) {
         let wires = &mut self.world.host.wires;
         let opened = u32::try_from(wires.opened.len()).unwrap();
@@ -165,7 +165,7 @@ impl Chaos {
                 self.arrive(&bytes);
             }
             Event::Garbage(bytes) => {
-                // What looks like an answer is one; only their order says which.
+                // Garbage that looks like an answer is taken for one; only the order assigns it to a lookup.
                 let bytes = [&b"\xff"[..], &bytes].concat();
                 self.arrive(&bytes);
             }

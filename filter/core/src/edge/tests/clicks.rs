@@ -8,7 +8,7 @@ use edgelink_wire::clicks::decode;
 const CLICKS: &str = r#","clicks":{}"#;
 
 impl World {
-    /// The report under way: its token and its body.
+    /// The report in flight: its token and its body.
     fn report(&mut self) -> (Token, Vec<u8>) {
         let (token, callout) = self.callouts.pop().expect("a report");
         assert_eq!(callout.kind, BackgroundKind::Clicks);
@@ -194,7 +194,7 @@ fn batches_go_on_with_the_next_number_when_clicks_are_switched_on_again() {
     assert_eq!((batch.seq, batch.total), (first + 1, 2));
 }
 
-/// It comes from programs that check or preview a link.
+/// HEAD comes from programs that check or preview a link.
 #[test]
 fn head_is_no_click() {
     let mut world = World::with(settings_with(CLICKS));

@@ -1,4 +1,4 @@
-//! Domains that the API has made.
+//! Domains created through the API.
 
 use super::background::{BOUND, batch, gap, path};
 use super::rules::map;
@@ -21,7 +21,7 @@ fn record(name: &str, targets: DomainTargets<&str>, rev: u64) -> Record<String> 
     targets.record(&Domain::parse(name).unwrap(), rev)
 }
 
-/// As of `at` in the feed, with these domains, and the alias `sale`.
+/// A snapshot at `at` in the feed, with these domains, and the alias `sale`.
 fn snapshot(at: u64, domains: &[(&str, Record<String>)]) -> Vec<u8> {
     let mut codes = CodeFilter::with_capacity(0).unwrap();
     codes.insert(b"sale");
@@ -88,7 +88,7 @@ impl World {
         self.request_of(stream, Edge::on_request)
     }
 
-    /// Decides again about those that have waited until the domains are known.
+    /// Decides again the requests that have waited for the domains.
     pub(super) fn decide_again(&mut self, resumed: &Resumed, again: Again) {
         for waiter in &resumed.waiters {
             let became = self.request_of(waiter.stream, |edge, host, stream, head, now| {
@@ -477,7 +477,7 @@ fn while_the_feed_is_silent_known_domains_stay_and_unknown_hosts_are_asked_for()
     let known = to("https://new/", "lru");
     assert_eq!(world.visit_host("unknown.example", "/sale"), known);
     assert_eq!(world.lookups, 2);
-    // It is asked for again once the answer is no longer fresh.
+    // It is looked up again once the answer is no longer fresh.
     world.pass(6_000);
     world.visit_host("unknown.example", "/sale");
     assert_eq!(world.lookups, 3);
@@ -490,7 +490,7 @@ fn an_unknown_host_is_served_as_before_and_as_stale_where_the_control_plane_does
     world.time_out(world.last_token);
     let stale = to("https://e/", "stale");
     assert_eq!(world.decided, [stale]);
-    // For a while no visitor waits for a control plane that has just not answered, whatever his host.
+    // For a while no visitor waits for a control plane that has just not answered, for any host.
     for host in ["unknown.example", "other.example"] {
         let stale = to("https://e/", "stale");
         assert_eq!(world.visit_host(host, "/sale"), stale, "{host}");
@@ -534,7 +534,7 @@ fn a_failure_does_not_refuse_a_host_that_stands_for_no_domain() {
 }
 
 impl World {
-    /// A form that is sent to `/sale` of a host, or goes on after it has waited.
+    /// A form that is sent to `/sale` of a host, or continues after it has waited.
     fn form_to(&mut self, host: &str, again: Option<Again>) -> Became {
         let headers = map(&[
             ("content-type", "application/x-www-form-urlencoded"),
@@ -564,7 +564,7 @@ impl World {
         became
     }
 
-    /// A form that waits for its host: what becomes of it once the control plane says that.
+    /// The outcome of a form that waits for its host, once the control plane gives that answer.
     fn form_after(&mut self, host: &str, status: &[u8], record: Record<&str>) -> Became {
         let Waiting(stream) = self.form_to(host, None) else {
             panic!("the control plane is asked for {host}");

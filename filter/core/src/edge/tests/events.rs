@@ -73,7 +73,7 @@ fn read(body: &[u8]) -> Reported {
 }
 
 impl World {
-    /// A request with headers, whose answer is at hand; its location, if it is answered with one.
+    /// A request with headers that is answered at once; returns the location, if there is one.
     fn follow(&mut self, path: &str, headers: &[(&str, &[u8])]) -> Option<String> {
         let map = map(headers);
         let head = Head {
@@ -90,7 +90,7 @@ impl World {
         }
     }
 
-    /// What is reported within a second; the report is acknowledged with the answer.
+    /// The batches reported within a second; the report is acknowledged with the given answer.
     fn reported(
         &mut self,
         status: &'static [u8],
@@ -116,7 +116,7 @@ impl World {
     }
 }
 
-/// A world that knows `a`, and has reported what was counted on the way.
+/// A world that knows `a`, and has reported the clicks counted on the way.
 fn world(more: &str) -> World {
     let mut world = World::with(settings_with(more));
     world.know("a", link("https://a/", 1));
@@ -437,7 +437,7 @@ fn the_target_of_a_link_that_tracks_conversions_gets_the_id_of_the_event() {
     }
 }
 
-/// A world that knows a link `a` that tracks conversions, and has reported what was counted on the way.
+/// A world that knows a link `a` that tracks conversions, and has reported the clicks counted on the way.
 fn tracking(more: &str, url: &str) -> World {
     let mut world = World::with(settings_with(more));
     let extension = Extension {

@@ -1,4 +1,4 @@
-//! What visitors see while lookups fail, bounds are reached or the clock jumps.
+//! Answers to visitors while lookups fail, bounds are reached or the clock jumps.
 
 use super::*;
 
@@ -69,7 +69,7 @@ fn a_failure_of_a_while_ago_has_a_visitor_wait_again() {
     let (became, token) = world.visit_and_send("/a");
     assert_eq!(became, Answered(redirect("https://e/", "stale")));
     world.time_out(token.unwrap());
-    // Nothing was asked for since, and the control plane is there again.
+    // There were no lookups since, and the control plane is available again.
     world.pass(5_000);
     let token = world.ask("/a");
     let answers = world.end_with(token, "go.example/a", link("https://e/2", 2));

@@ -1,4 +1,4 @@
-//! What messages of the feed do to the caches, and for how long records count under it.
+//! Effects of feed messages on the caches, and freshness of records under the feed.
 
 use super::background::{gap, head};
 use super::*;
@@ -13,7 +13,7 @@ impl World {
         world
     }
 
-    /// One that has just begun to read a feed.
+    /// A worker that has just begun to read a feed.
     fn with_begun_feed() -> Self {
         let mut world = Self::with_background(r#","poll":{}"#);
         world.answer_poll(&gap(0));
@@ -21,14 +21,14 @@ impl World {
         world
     }
 
-    /// One that knows a link, fetched through the control plane.
+    /// A worker that has a link, fetched from the control plane.
     fn with_feed_and_link() -> Self {
         let mut world = Self::with_feed();
         world.know("a", link("https://old/", 1));
         world
     }
 
-    /// So many seconds pass, at the end of each of which the feed has a beat.
+    /// The given seconds pass, with a beat of the feed at the end of each.
     fn quiet_seconds(&mut self, seconds: u64) {
         for _ in 0..seconds {
             self.pass(1_000);
@@ -37,12 +37,12 @@ impl World {
         }
     }
 
-    /// These come with the next answer to a poll.
+    /// These messages come with the next answer to a poll.
     pub(super) fn receive(&mut self, messages: &[FeedMessage<'_>]) {
         self.receive_from(0, messages);
     }
 
-    /// The same from a control plane whose feed is so many milliseconds old.
+    /// These messages come from a control plane whose feed is `age_millis` old.
     fn receive_from(&mut self, age_millis: u64, messages: &[FeedMessage<'_>]) {
         let head = BatchHead {
             age_millis,
@@ -164,7 +164,7 @@ fn a_worker_that_stood_still_while_the_feed_died_serves_nothing_old() {
     world.quiet_seconds(60);
     world.stand_still(60_000);
     world.ask("/a");
-    // What had been sent before the process was stopped.
+    // Sent before the process was suspended.
     let beat = world.beat(5);
     world.receive(&[beat]);
     world.ask("/b");
@@ -291,7 +291,7 @@ fn an_answer_from_before_a_change_that_the_caches_have_dropped_is_given_to_no_vi
     let answers = world.end_with(token, "go.example/a", link("https://old/", 8));
     assert_eq!(answers, []);
     assert_eq!(world.lookups, lookups + 1);
-    // The control plane that is asked may be behind as well.
+    // The control plane may be behind as well.
     let answers = world.end_with(world.last_token, "go.example/a", link("https://old/", 8));
     assert_eq!(answers, []);
     let answers = world.end_with(world.last_token, "go.example/a", link("https://new/", 9));
@@ -371,7 +371,7 @@ fn what_is_no_message_is_a_gap_counted_and_logged_once_in_a_while() {
     world.ask("/a");
 }
 
-/// One that a later version has written, perhaps. It must not come again and again.
+/// A later version may have written it. It must not be sent over and over.
 #[test]
 fn a_message_that_is_longer_than_any_that_is_known_is_a_gap_and_is_read_once() {
     let mut world = World::with_feed_and_link();

@@ -64,7 +64,7 @@ fn header<'a>(answer: &'a FormAnswer, name: &str) -> &'a str {
 }
 
 impl World {
-    /// The page with the form, or what else a visitor with that `Cookie` gets.
+    /// The answer to a visitor with that `Cookie`: the page with the form, or another one.
     fn visit_with(&mut self, cookies: &str) -> (u16, Option<String>, bool) {
         self.last_stream += 1;
         let headers = map(&[("cookie", cookies)]);
@@ -105,7 +105,7 @@ impl World {
         asked(self.edge.on_form_body(stream, BODY))
     }
 
-    /// The control plane says that of a form.
+    /// The control plane gives that answer to a form.
     fn unlocks(
         &mut self,
         callout: &UnlockCallout,
@@ -428,7 +428,7 @@ fn forms_when_the_edge_is_that_of_several_workers_have_the_room_of_each() {
     let settings = settings().for_process(3).unwrap();
     let mut world = World::with(settings.clone());
     world.know("a", locked(&extension(None)));
-    // Those that end none are held.
+    // Forms that do not end another one are held.
     let oldest = world.form("/a").0;
     for _ in 1..3 * MAX_FORMS {
         world.form("/a");
@@ -469,7 +469,7 @@ fn forms_are_bounded_in_time() {
     assert_eq!(late, None, "the visitor has his answer");
 }
 
-/// The visitor notices a tick, and not that a configuration has ended.
+/// The visitor notices only the delay until the tick, not the end of a configuration.
 #[test]
 fn a_form_whose_callout_ends_with_its_root_is_sent_again() {
     const ROOTS: [RootId; 2] = [1, 2];

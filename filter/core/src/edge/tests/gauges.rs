@@ -1,8 +1,8 @@
-//! What is left in the gauges by workers that end, in order or not.
+//! Gauges after the end of workers, in order or not.
 
 use super::*;
 
-/// A proxy with its statistics, in which one worker after the other has its turn.
+/// A proxy with its statistics, which runs one worker after the other.
 fn with_host_of(mut world: World, other: &mut World) -> World {
     std::mem::swap(&mut world.host, &mut other.host);
     world

@@ -1,4 +1,4 @@
-//! Workers say how they are doing.
+//! Workers report their health.
 
 use super::background::{BOUND, batch, path};
 use super::*;
@@ -10,7 +10,7 @@ use edgelink_wire::health::{INTERVAL_MILLIS, RequestsByTier};
 const ALL: &str = r#","snapshot":{},"poll":{},"admission":{},"clicks":{}"#;
 
 impl World {
-    /// One that was asked for `/a` twice, and for a code that was never issued, with admission in effect.
+    /// A worker with two requests for `/a`, and one for a code that was never issued, with admission in effect.
     fn with_visitors() -> Self {
         let mut world = Self::with_background(ALL);
         world.answer_snapshot(&super::background::snapshot(5));
@@ -23,7 +23,7 @@ impl World {
         world
     }
 
-    /// Time passes, tick by tick, until a report comes; reports that do not say how the worker is are acknowledged.
+    /// Time passes, tick by tick, until a report comes; reports without the worker's health are acknowledged.
     fn health(&mut self) -> (Token, WorkerHealth, usize) {
         for _ in 0..=INTERVAL_MILLIS / 100 {
             self.pass(100);
@@ -81,7 +81,7 @@ fn health_comes_with_the_clicks_of_that_moment() {
     let (_, callout) = world.take_background(BackgroundKind::Clicks);
     assert_eq!(decode(&callout.body).unwrap().len(), 1);
     let health = WorkerHealth::parse(callout.health.unwrap().as_bytes());
-    // Those that wait for the flush of this very tick are among them.
+    // Requests that wait for the flush of this very tick are included.
     assert_eq!(health.unwrap().requests.control_plane, 2);
 }
 

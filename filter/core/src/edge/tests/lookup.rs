@@ -1,4 +1,4 @@
-//! What is looked up, remembered and shared.
+//! Lookups, caching and sharing of records.
 
 use super::*;
 
@@ -125,7 +125,7 @@ fn waiters_for_the_same_link_share_a_callout_and_one_may_leave() {
     assert_eq!(world.visit("/a"), Answered(redirect("https://e/", "lru")));
 }
 
-/// As when the worker was stopped, and a visitor comes before the end of the callout does.
+/// Happens if the worker was suspended, and a visitor comes before the end of the callout.
 #[test]
 fn a_lookup_that_began_long_ago_is_not_joined() {
     let mut world = World::new();
@@ -148,7 +148,7 @@ fn a_lookup_that_began_long_ago_is_not_joined() {
     assert_eq!(world.visit("/a"), Answered(redirect("https://new/", "lru")));
 }
 
-/// As settings of the control plane and of the edge may let it be, each within its range.
+/// The settings of the control plane and of the edge may allow such ages, each within its range.
 #[test]
 fn an_answer_that_may_be_too_old_is_none() {
     let mut world = World::new();
@@ -331,7 +331,7 @@ fn the_higher_rev_of_two_absences_is_kept_here_and_in_shared_data() {
     let mut world = World::new();
     world.know("a", Record::Absent { rev: 7 });
     world.pass(5_000);
-    // A worker that has nothing in its own cache finds the tombstone in the slot.
+    // A worker with an empty LRU finds the tombstone in the slot.
     let mut other = world.other_worker();
     let token = other.ask("/a");
     let answers = other.end_with(token, "go.example/a", Record::Absent { rev: 0 });

@@ -1,10 +1,10 @@
-//! Links with rarely used properties: what is answered, and what passes through.
+//! Links with rarely used properties: answered and passed requests.
 
 use super::*;
 use edgelink_wire::record::Extension;
 use edgelink_wire::{LinkRecord, LinkState};
 
-/// A link with an extension, over from `valid_until` on.
+/// A link with an extension, expired from `valid_until` on.
 fn extended(extension: &[u8], valid_until: Option<u64>) -> Record<&str> {
     let Record::Link(link) = link("https://own/a?b", 1) else {
         unreachable!()

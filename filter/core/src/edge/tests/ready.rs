@@ -1,4 +1,4 @@
-//! Probes that ask whether a worker may take visitors.
+//! Readiness probes.
 
 use super::background::{batch, snapshot};
 use super::*;

@@ -6,13 +6,13 @@ use crate::resp::encode;
 use crate::resp::lookup::LookupCommand;
 use edgelink_wire::redis::{LINK_FIELDS, record_to_fields};
 
-/// The gRPC stream of the connection for lookups, where it is the first one.
+/// The gRPC stream of the connection for lookups, if it is the first one.
 pub(super) const LOOKUPS: u32 = 1;
 
 pub(super) const OK: &[u8] = b"+OK\r\n";
 
 impl World {
-    /// A worker whose connection to Redis stands, and which polls a feed by which Redis is up to date.
+    /// A worker with an established connection to Redis, and a polled feed by which Redis is up to date.
     pub(super) fn with_redis(more: &str) -> Self {
         let sections = format!(r#","redis":{{"mode":"direct"{more}}},"poll":{{}}"#);
         let mut world = Self::with_stream(&sections);
@@ -22,7 +22,7 @@ impl World {
         world
     }
 
-    /// One whose connection to Redis stands.
+    /// A worker with an established connection to Redis.
     pub(super) fn with_stream(sections: &str) -> Self {
         let mut world = Self::with(settings_with(sections));
         assert_eq!(world.visit("/"), Passed);
@@ -32,7 +32,7 @@ impl World {
         world
     }
 
-    /// A second passes, in which the feed has a beat, and Redis shows that it has it too.
+    /// A second passes, with a beat of the feed that Redis has as well.
     pub(super) fn make_current(&mut self, stream: u32) {
         self.receive_beat();
         self.answer_probe(stream, &state(GENERATION, self.beats));
@@ -40,7 +40,7 @@ impl World {
         self.answer_probe(stream, &state(GENERATION, self.beats));
     }
 
-    /// So many seconds pass like that.
+    /// The given seconds pass, with Redis current throughout.
     fn stay_current(&mut self, seconds: u64) {
         for _ in 0..seconds {
             self.make_current(LOOKUPS);
@@ -451,7 +451,7 @@ fn what_redis_said_in_another_generation_is_not_believed() {
 #[test]
 fn what_redis_says_is_as_old_as_the_feed_was_at_the_probe() {
     let mut world = World::with_redis("");
-    // The last answer before the probe was asked for a second and a half ago.
+    // The last poll answered before the probe was sent a second and a half ago.
     world.ask_redis("/a");
     world.bytes(LOOKUPS, &hash(link("https://e/", 1)));
     world.pass(3_499);

@@ -1,4 +1,4 @@
-//! Root contexts that come and end, as the proxy's configurations do.
+//! Root contexts that begin and end with the proxy's configurations.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Links with rules: who is sent where.
+//! Links with rules: targets by visitor.
 
 use super::*;
 use crate::flights::Waiter;
@@ -43,7 +43,7 @@ fn with_rule(extension: &[u8], rev: u64) -> Record<&str> {
 }
 
 impl World {
-    /// The control plane answers; those whose lookup is complete.
+    /// The control plane answers; returns the resumed waiters.
     pub(super) fn resume(&mut self, token: Token, key: &str, record: Record<&str>) -> Resumed {
         let response = Response {
             status: match record {
@@ -63,7 +63,7 @@ impl World {
         }
     }
 
-    /// The control plane answers, and those who wait get what it says, each by the path of its request.
+    /// The control plane answers, and so do the waiters' requests, each by its path.
     pub(super) fn answer_waiters(
         &mut self,
         token: Token,
@@ -85,7 +85,7 @@ impl World {
         waiters.map(answer).collect()
     }
 
-    /// Where a visitor with those headers is sent from the caches.
+    /// The target from the caches for a visitor with those headers.
     fn sent_to(&mut self, path: &str, headers: &[(&str, &str)]) -> String {
         let map = map(headers);
         let head = Head {

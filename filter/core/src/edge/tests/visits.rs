@@ -1,4 +1,4 @@
-//! Links that have a limit of visits.
+//! Links with a limit of visits.
 
 use super::*;
 use crate::control_plane::BackgroundKind;
@@ -27,7 +27,7 @@ fn limited(extension: &[u8], rev: u64) -> Record<&str> {
     }
 }
 
-/// A request: its number, the block that it settles and what was spent of that, and whether it asks for another one.
+/// A request: its number, the block that it settles with its spent visits, and a flag that it wants another block.
 type Read = (u64, Option<(u64, u64)>, bool);
 
 fn read(body: &[u8]) -> Read {
@@ -81,7 +81,7 @@ impl World {
         }
     }
 
-    /// A visitor who waits for a block that is asked for.
+    /// A visitor who waits for a requested block.
     fn ask_visit(&mut self, code: &str) -> Request {
         self.last_stream += 1;
         let path = format!("/{code}");
@@ -115,7 +115,7 @@ impl World {
         self.act_on(actions)
     }
 
-    /// The returns of a request under way: their keys, numbers, and the blocks that they settle.
+    /// The returns of a request in flight: their keys, numbers, and the blocks that they settle.
     fn returns(&mut self) -> (Token, Vec<Returned>) {
         let (token, callout) = self.callouts.pop().expect("a return");
         let about = (callout.kind, callout.method, &*callout.path);
@@ -130,7 +130,7 @@ impl World {
         (token, returns.returns.iter().map(returned).collect())
     }
 
-    /// The return under way.
+    /// The return in flight.
     fn returned(&mut self) -> (Token, Read) {
         let (token, mut returns) = self.returns();
         let (_, number, settled) = returns.pop().unwrap();
@@ -160,7 +160,7 @@ impl World {
         assert!(self.end(token, response).is_empty());
     }
 
-    /// A link of which the worker has spent the only visit of its block, which counts for so many milliseconds.
+    /// A link of which the worker has spent the only visit of its block, which is leased for the given milliseconds.
     fn spend(&mut self, code: &str, millis: u64) {
         let asked = self.limited(code);
         let actions = self.visits(&asked, 1, millis);
@@ -168,7 +168,7 @@ impl World {
     }
 }
 
-/// A return: the key, its number, and the block with what was spent of it.
+/// A return: the key, its number, and the block with its spent visits.
 type Returned = (String, u64, Option<(u64, u64)>);
 
 fn served() -> Seen {
@@ -288,7 +288,7 @@ fn a_block_that_is_used_up_is_told_at_the_next_tick() {
     world.pass(100);
     let (token, request) = world.returned();
     assert_eq!(request, (2, Some((1, 1)), false));
-    // A visitor comes first: both tell it, and the control plane counts it once.
+    // A visitor comes first: both report it, and the control plane counts it once.
     let second = world.ask_visit("a");
     assert_eq!((second.number, second.settled), (3, Some((1, 1))));
     world.end_return(token);
@@ -489,7 +489,7 @@ fn no_more_requests_for_returns_are_under_way_than_allowed() {
     }
     assert_eq!(world.callouts.len(), 4);
     let (token, _) = world.returns();
-    // The next goes out with the end of one, with all that is due by then.
+    // The next goes out when one ends, with everything due by then.
     world.end_return(token);
     assert_eq!(world.callouts.len(), 4);
     assert_eq!(world.returns().1.len(), 2);
@@ -510,7 +510,7 @@ fn that_links_are_used_up_gives_way_to_links_that_may_have_visits_the_oldest_fir
     let first = world.ask_visit("a");
     let actions = world.visits(&first, 0, 60_000);
     assert_eq!(world.act_on(actions), [page(410, "control-plane")]);
-    // A block does not give way: there is something to tell of it.
+    // A block is not evicted: it has something to report.
     assert_eq!(world.visit("/c"), Answered(served()));
     world.ask_visit("b");
     assert_eq!(world.visit("/a"), Answered(unavailable()));

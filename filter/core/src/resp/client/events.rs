@@ -1,20 +1,21 @@
-//! The outputs of a client: what its owner has to do, and events for the log, once an episode instead of once a failure.
+//! The outputs of a client: actions for its owner, and events for the log, once per episode instead of once per failure.
 
 use super::settings::HandshakeStep;
 use crate::resp::reply::Reply;
 use crate::resp::scan::ProtocolError;
 
-/// How long error replies are only counted after one was reported, in milliseconds.
+/// Period after a reported error reply in which further ones are only counted, in milliseconds.
 pub(super) const ERROR_REPLY_INTERVAL_MILLIS: u64 = 10_000;
 
-/// What the owner of the client has to do.
+/// An action for the owner of the client.
 #[derive(Clone, Copy, Debug)]
 pub enum Output<'a, T> {
-    /// Open a stream. If it cannot be opened, say so by [`on_closed`](super::Client::on_closed); what is sent until then is dropped.
+    /// Open a stream. If it cannot be opened, report it by [`on_closed`](super::Client::on_closed); bytes sent until then are
+    /// dropped.
     OpenStream,
     /// Write these bytes to the stream.
     Send(&'a [u8]),
-    /// Close the stream without waiting, and pass on nothing more that comes from it.
+    /// Close the stream without waiting, and drop everything that still comes from it.
     CloseStream,
     /// The request with this token is answered. Each token that was accepted comes back exactly once.
     Deliver(T, Result<Reply<'a>, Failure<'a>>),
@@ -22,7 +23,7 @@ pub enum Output<'a, T> {
     Event(Event<'a>),
 }
 
-/// Why a request has no answer. None of it says anything about what was asked for.
+/// Reason why a request has no answer. It implies nothing about the requested key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure<'a> {
     /// No reply came within [`timeout_millis`](super::ClientSettings::timeout_millis).
@@ -33,16 +34,16 @@ pub enum Failure<'a> {
     Refused(&'a [u8]),
 }
 
-/// Where outputs go.
+/// Receiver of outputs.
 pub(super) type Emit<'e, T> = &'e mut dyn FnMut(Output<'_, T>);
 
-/// Something that an operator may want to know. A connection that cannot be made is tried for ever, but reported once
-/// for each kind of [`Reason`] until it has stood for a while.
+/// An event of interest to operators. A connection is retried for ever, but a failure is reported only once for each kind of
+/// [`Reason`] until the connection has been up for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// The connection could not be made or was lost, for the first time in this episode for this reason.
+    /// The connection could not be established or was lost, for the first time in this episode for this reason.
     Down(Reason<'a>),
-    /// It has stood for a while, which ends the episode.
+    /// It has been up for a while, which ends the episode.
     Recovered {
         /// The failures in the episode.
         failures: u32,
@@ -51,28 +52,28 @@ pub enum Event<'a> {
     ErrorReply {
         /// The latest message.
         message: &'a [u8],
-        /// How many there were since the last such event, this one counted in.
+        /// Number of error replies since the last such event, including this one.
         count: u64,
     },
 }
 
-/// Why a connection could not be made or was lost.
+/// Reason why a connection could not be established or was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason<'a> {
     /// The stream ended, or could not be opened.
     Closed,
     /// The handshake was not answered in time.
     NoHandshake,
-    /// A step of the handshake was answered with something else than success.
+    /// A step of the handshake was not answered with success.
     Refused {
-        /// Which.
+        /// The step.
         step: HandshakeStep,
-        /// The error message; empty where the answer was no error.
+        /// The error message; empty if the answer was no error.
         message: &'a [u8],
     },
     /// The oldest request was not answered for too long.
     NoAnswer,
-    /// What came is not RESP2.
+    /// The bytes received are not RESP2.
     Protocol(ProtocolError),
     /// A reply came without a request.
     Unsolicited,

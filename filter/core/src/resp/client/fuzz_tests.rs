@@ -6,14 +6,14 @@ use crate::resp::encode;
 use proptest::prelude::*;
 use std::collections::VecDeque;
 
-/// What may happen to a connection.
+/// An event on a connection.
 #[derive(Clone, Debug)]
 enum Step {
     Request,
     Flush,
-    /// The server answers so many of the requests that it has.
+    /// The server answers that many of its requests.
     Answer(usize),
-    /// So many of the bytes that the server wrote arrive.
+    /// The given number of bytes written by the server arrives.
     Arrive(usize),
     Pass(u64),
     Close,
@@ -32,7 +32,7 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The numbers that are asked for; none in a handshake.
+/// The requested numbers; none in a handshake.
 fn numbers(bytes: &[u8]) -> Vec<u32> {
     let text = std::str::from_utf8(bytes).unwrap();
     let lines = text.split("\r\n").filter(|_| text.starts_with('$'));
@@ -103,7 +103,7 @@ proptest! {
         tokens.sort_unstable();
         prop_assert_eq!(tokens, accepted);
         for (token, answer) in answered {
-            // Garbage may look like an answer; only their order says which.
+            // Garbage may look like an answer; only the order assigns it to a request.
             if let (true, Some(answer)) = (is_clean, answer) {
                 prop_assert_eq!(answer, token.to_string().into_bytes());
             }

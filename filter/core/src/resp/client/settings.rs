@@ -1,47 +1,47 @@
-//! How a connection is made, and what bounds it.
+//! Handshake and bounds of a connection.
 
 use crate::resp::encode;
 use crate::resp::reply::Reply;
 use crate::resp::scan::Limits;
 use edgelink_wire::backoff::Bounds;
 
-/// ClientSettings of one connection.
+/// Settings of one connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientSettings {
-    /// What stands at the other end.
+    /// Type of the peer.
     pub mode: Mode,
-    /// How long the handshake may take, from opening the stream on, in milliseconds.
+    /// Timeout of the handshake, from opening the stream on, in milliseconds.
     pub connect_timeout_millis: u64,
-    /// How long a request may wait for its reply, in milliseconds. Then it fails; the connection stays.
+    /// Timeout of a request, in milliseconds. The request fails then; the connection stays.
     pub timeout_millis: u64,
-    /// How long the oldest request may wait until the connection is taken for dead, in milliseconds; not below
+    /// Time after which the connection counts as dead if its oldest request is unanswered, in milliseconds; not below
     /// `timeout_millis`, or requests fail by a lost connection before they can time out.
     pub dead_after_millis: u64,
-    /// The most requests whose replies are outstanding, those that timed out included.
+    /// Maximum number of requests whose replies are outstanding, including timed out ones.
     pub max_waiting: usize,
-    /// The most bytes of such requests.
+    /// Maximum bytes of such requests.
     pub max_unanswered_bytes: usize,
-    /// The most requests that are gathered while others are unanswered, to be sent together; with 1, each is sent at once.
+    /// Maximum number of requests gathered while others are unanswered, to be sent together; with 1, each is sent at once.
     pub max_batch: usize,
-    /// Whether a request that comes alone is gathered too, until the host has none left at hand
+    /// True if a request that comes alone is gathered too, until the host has no more to pass on
     /// ([`Client::flush`](super::Client::flush)).
     pub is_flushed: bool,
-    /// What a reply may be.
+    /// Limits of a reply.
     pub limits: Limits,
-    /// How long to wait between attempts to connect.
+    /// Pauses between attempts to connect.
     pub backoff: Bounds,
 }
 
-/// What stands at the other end of the stream.
+/// Type of the peer at the other end of the stream.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Mode {
-    /// A Redis server: every command, one connection a stream.
+    /// A Redis server: every command, one connection per stream.
     Direct {
-        /// `None` if it asks for no password.
+        /// `None` if it requires no password.
         auth: Option<Auth>,
         /// The name that `CLIENT LIST` shows; without spaces.
         name: String,
-        /// The database, 0 where it is not chosen.
+        /// The database; 0 if none is selected.
         database: u32,
     },
     /// Envoy's `redis_proxy`: it takes only some commands, and authenticates to Redis itself.
@@ -66,7 +66,7 @@ pub enum HandshakeStep {
     SetName,
     /// `SELECT`: the database.
     Select,
-    /// `PING`: whether there is an answer at all, if there is no other step.
+    /// `PING`: proves that the server answers, if there is no other step.
     Ping,
 }
 
@@ -108,8 +108,8 @@ impl HandshakeStep {
         }
     }
 
-    /// Whether that reply denies a step that the connection can do without: users whom an ACL keeps from `CLIENT`, and
-    /// servers that do not have it, are asked under no name. Other errors, as `NOAUTH`, are about more than the step.
+    /// True if that reply denies an optional step: with users whom an ACL keeps from `CLIENT`, and with servers that lack it,
+    /// the connection has no name. Other errors, such as `NOAUTH`, concern more than the step.
     pub(super) fn may_be_denied(self, reply: Reply<'_>) -> bool {
         let is_denial =
             |message: &[u8]| message.starts_with(b"NOPERM") || message.starts_with(b"ERR unknown");
@@ -118,7 +118,7 @@ impl HandshakeStep {
 }
 
 impl ClientSettings {
-    /// The steps of the handshake, in order; never none, so that a connection that is ready has answered something.
+    /// The steps of the handshake, in order; at least one, so that a ready connection has answered something.
     pub(super) fn handshake(&self) -> impl Iterator<Item = HandshakeStep> + use<> {
         let steps = match &self.mode {
             Mode::Pooled => [Some(HandshakeStep::Ping), None, None],
@@ -152,7 +152,7 @@ impl ClientSettings {
     }
 }
 
-/// Writes `AUTH`, of the default user if none is named.
+/// Writes `AUTH`, for the default user if none is named.
 pub fn write_auth(user: Option<&str>, password: &str, out: &mut Vec<u8>) {
     let password = password.as_bytes();
     match user {

@@ -1,4 +1,4 @@
-//! What the client says, and when.
+//! Outputs of the client and their timing.
 
 mod batches;
 mod bounds;
@@ -8,7 +8,7 @@ use crate::resp::encode;
 use crate::resp::scan::{Limits, ProtocolError};
 use edgelink_wire::backoff::Bounds;
 
-/// What a client said, in a form that can be kept and compared.
+/// An output of the client, in a form that can be kept and compared.
 #[derive(Debug, PartialEq)]
 enum Said {
     Open,
@@ -82,7 +82,7 @@ impl Tested {
         }
     }
 
-    /// One that is ready at time 0.
+    /// A client that is ready at time 0.
     fn ready() -> Self {
         Self::ready_with(settings())
     }

@@ -154,7 +154,7 @@ fn the_longest_answer_there_is_fits_the_limits() {
     assert!(decoder.next(&mut reply.as_slice()).unwrap().is_some());
 }
 
-/// Answers come in the order of the questions: one node of Redis that hangs would make those of all others late as well.
+/// Answers come in the order of the requests: one hanging node of Redis would delay the answers of all others as well.
 #[test]
 fn an_operation_of_the_pool_has_less_time_than_a_lookup() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../envoy/redis.yaml");

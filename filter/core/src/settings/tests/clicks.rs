@@ -119,7 +119,7 @@ fn attributes_of_headers_that_are_not_named_are_refused() {
     let settings = Settings::parse(both.as_bytes()).unwrap();
     assert_eq!(settings.clicks.unwrap().attributes.len(), 8);
     let error = Settings::parse(config(json!({})).as_bytes()).unwrap_err();
-    let expected = "field 'clicks.attributes': must be without country, or geo.countryHeader be given; \
-                    field 'clicks.attributes': must be without city, or geo.cityHeader be given";
+    let expected = "field 'clicks.attributes': country requires geo.countryHeader; \
+                    field 'clicks.attributes': city requires geo.cityHeader";
     assert_eq!(error.to_string(), expected);
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Requests of one turn of a worker.
+/// Requests handled in one turn of a worker.
 fn come<const N: usize>(module: &Module, paths: [&str; N]) -> [Visit; N] {
     paths.map(|path| {
         let mut visit = module.begin(&[(":path", path)]);
@@ -32,7 +32,7 @@ fn the_control_plane_is_asked_once_for_all_links_of_a_turn() {
     let found = link_answer("go.example/abc", "https://example.com/");
     link_batch::write(200, &found, &mut answers);
     link_batch::write(503, b"", &mut answers);
-    // It is none to what was asked.
+    // The answer for another key than the requested one.
     link_batch::write(200, &found, &mut answers);
     let headers = [(":status", "200"), ("content-type", link_batch::MEDIA_TYPE)];
     module.end_callout(callout.id, &headers, &answers);

@@ -1,6 +1,6 @@
-//! Envoy as the module sees it: what it exports, and objects that remember what was done to them.
+//! A fake of Envoy: its exported functions, and objects that record the calls on them.
 //!
-//! It is as strict as Envoy: what belongs to an object that is gone may not be used, which AddressSanitizer sees.
+//! It is as strict as Envoy: memory of destroyed objects must not be used, which AddressSanitizer detects.
 
 use crate::abi::{Buffer, Object, RawHeader};
 use std::collections::{BTreeMap, VecDeque};
@@ -12,23 +12,23 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 #[derive(Default)]
 pub(super) struct Request {
     pub(super) headers: Vec<(String, Vec<u8>)>,
-    /// What the module has buffered, and what the hook at hand is for.
+    /// The part buffered by the module, and the part passed to the current hook.
     pub(super) body: [Vec<u8>; 2],
-    /// Whether a filter in front has buffered the body, so that what comes is what is buffered.
+    /// True if a previous filter has buffered the body, so that the received part is the buffered one.
     pub(super) is_buffered_before: bool,
     pub(super) answer: Option<Answer>,
     pub(super) goes_on: bool,
     pub(super) metadata: BTreeMap<String, String>,
     pub(super) route: usize,
-    /// How often it was woken and the hook was not called for it.
+    /// Number of wakes for which the hook was not called yet.
     pub(super) woken: AtomicUsize,
-    /// The same, behind what its worker had at hand.
+    /// Number of such wakes for a flush, behind the requests its worker had at hand.
     pub(super) flushes: AtomicUsize,
-    /// What ends with the answer.
+    /// The stream that ends with the answer.
     pub(super) stream: Option<usize>,
 }
 
-/// What a visitor got.
+/// The answer to a visitor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Answer {
     pub(super) status: u32,
@@ -42,7 +42,7 @@ pub(super) struct Answer {
 pub(super) struct Plugin {
     pub(super) callouts: Mutex<VecDeque<Callout>>,
     pub(super) made: AtomicUsize,
-    /// Whether it sends no callout.
+    /// True if it refuses callouts.
     pub(super) refuses: AtomicBool,
     pub(super) woken: AtomicUsize,
     pub(super) names: Mutex<Vec<String>>,
@@ -57,37 +57,37 @@ pub(super) struct Callout {
     pub(super) body: Vec<u8>,
 }
 
-/// What the module has logged.
+/// The log lines of the module.
 pub(super) static LOG: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Schedulers that were made and not deleted.
 pub(super) static SCHEDULERS: AtomicUsize = AtomicUsize::new(0);
 
 /// # Safety
-/// It is a request of this file, and the test that has it waits for the module.
+/// It must be a request of this file, held by a test that waits for the module.
 unsafe fn request<'r>(filter: Object) -> &'r mut Request {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { &mut *filter.cast() }
 }
 
 /// # Safety
-/// It is a configuration of this file that has not ended.
+/// It must be a configuration of this file that has not ended.
 unsafe fn plugin<'p>(config: Object) -> &'p Plugin {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { &*config.cast() }
 }
 
 /// # Safety
-/// It is there.
+/// It must be valid.
 unsafe fn text(buffer: Buffer) -> String {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     String::from_utf8_lossy(unsafe { buffer.bytes() }).into_owned()
 }
 
 /// # Safety
-/// They are there.
+/// They must be valid.
 unsafe fn map(headers: *const RawHeader, count: usize) -> BTreeMap<String, String> {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let headers = super::super::slice(headers, count).iter();
         let headers = headers.map(|header| (text(header.name), text(header.value)));
@@ -96,7 +96,7 @@ unsafe fn map(headers: *const RawHeader, count: usize) -> BTreeMap<String, Strin
 }
 
 fn label_text(name: &str, labels: &[Buffer]) -> String {
-    // SAFETY: they are there for the call.
+    // SAFETY: they are valid for the call.
     let labels = labels.iter().map(|label| unsafe { text(*label) });
     [name.to_owned()]
         .into_iter()
@@ -109,7 +109,7 @@ macro_rules! exports {
     ($(fn $name:ident($($argument:ident: $kind:ty),*) $(-> $result:ty)? $body:block)+) => {$(
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name($($argument: $kind),*) $(-> $result)? {
-            // SAFETY: what the module hands over is what it says it is; that is what these tests are about.
+            // SAFETY: the module must pass valid arguments; these tests verify that.
             #[allow(unused_unsafe)]
             unsafe { $body }
         }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::panics::asked;
 
-/// In each hook: one request is 503 at most, the one that waits is answered, and all goes on.
+/// In each hook: at most one request gets 503, the waiting one is answered, and the edge continues.
 #[test]
 fn a_panic_costs_one_request() {
     let _turn = turn();
@@ -47,7 +47,7 @@ fn a_panic_costs_one_request() {
     assert!(module.count("edgelink.panics") > 0);
 }
 
-/// Whatever panics when it ends.
+/// Even if its end panics.
 #[test]
 fn a_request_that_has_left_is_woken_no_more() {
     let _turn = turn();
@@ -61,7 +61,7 @@ fn a_request_that_has_left_is_woken_no_more() {
     asked::arm(b"none");
 }
 
-/// As one would over what it finds in the edge again and again.
+/// Like a panic over state that persists in the edge.
 #[test]
 fn a_tick_that_panics_each_time_leaves_time_to_requests_in_between() {
     const TIME: Duration = Duration::from_millis(700);
@@ -76,7 +76,7 @@ fn a_tick_that_panics_each_time_leaves_time_to_requests_in_between() {
         std::thread::sleep(Duration::from_millis(10));
     }
     let more = panics() - before;
-    // After 10, 100, 200 and 400 ms at the earliest; a machine that stands still adds one in 5 s at most. Without pauses there are 70.
+    // After 10, 100, 200 and 400 ms at the earliest; a stalled machine adds at most one in 5 s. Without pauses there would be 70.
     assert!((1..=10).contains(&more), "{more} panics in {TIME:?}");
     module.fetch("/abc");
     assert_eq!(

@@ -1,7 +1,7 @@
-//! The nodes, as far as lookups show whether they answer.
+//! Health of the nodes, as observed by lookups.
 //!
-//! Answers go back in order, so the first lookup that a node does not answer in time holds up those behind it. From then on the node
-//! counts as silent: its lookups fail at once, those under way too, and one of them at a time is sent to see whether it answers again.
+//! Answers are returned in order, so the first lookup that a node does not answer in time delays the ones behind it. From then on
+//! the node counts as silent: its lookups fail at once, including those in flight, and one at a time is sent as a probe.
 
 use super::Values;
 use fred::clients::Client;
@@ -15,22 +15,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
-/// Nodes that are remembered. If there have been more, all are forgotten.
+/// The most nodes remembered. Beyond that all are forgotten.
 const MAX_NODES: usize = 1_000;
 
-/// How long it may take until a key counts as another node's.
+/// Lifetime of the routing table: the longest delay until a moved key is routed to its new node.
 const ROUTING_LIVES: Duration = Duration::from_secs(1);
 
-/// All of them.
+/// All nodes.
 #[derive(Default)]
 pub(super) struct Nodes {
     routing: Option<(ClusterRouting, Instant)>,
-    /// One stands for all keys of which no node is known.
+    /// The nodes; `None` stands for all keys without a known node.
     nodes: HashMap<Option<Server>, Arc<Node>>,
 }
 
 impl Nodes {
-    /// The one that is asked for a key.
+    /// The node responsible for a key.
     pub(super) fn of(&mut self, client: &Client, key: Option<&Vec<u8>>) -> Arc<Node> {
         let server = key.and_then(|key| self.server(client, key));
         if self.nodes.len() >= MAX_NODES && !self.nodes.contains_key(&server) {
@@ -50,7 +50,7 @@ impl Nodes {
     }
 }
 
-/// One of them.
+/// Health of a node.
 pub(super) struct Node {
     is_silent: watch::Sender<bool>,
     is_probed: AtomicBool,
@@ -66,7 +66,7 @@ impl Default for Node {
 }
 
 impl Node {
-    /// What it answers to a lookup, or that it is silent.
+    /// Runs a lookup; fails at once if the node is silent.
     pub(super) async fn ask(
         self: Arc<Self>,
         lookup: impl Future<Output = Result<Values, Error>> + Send + 'static,
@@ -91,7 +91,7 @@ impl Node {
             .send_if_modified(|was| std::mem::replace(was, is_silent) != is_silent);
     }
 
-    /// Sees whether it answers, unless another lookup does.
+    /// Probes the node with a lookup, unless another probe is running.
     fn probe(
         self: Arc<Self>,
         lookup: impl Future<Output = Result<Values, Error>> + Send + 'static,

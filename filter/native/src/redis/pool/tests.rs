@@ -185,7 +185,7 @@ fn a_node_that_falls_silent_delays_the_answers_of_others_once() {
 
         is_silent.store(true, Ordering::Relaxed);
         let start = Instant::now();
-        // Some time after each other: were each given the time to answer, the last would come that much later.
+        // Spaced out: if each waited for its own timeout, the last would be delayed by as much.
         for key in [&second, &first, &second, &second, &first] {
             lookups.send(key);
             tokio::time::sleep(TIMEOUT / 10).await;
@@ -200,7 +200,7 @@ fn a_node_that_falls_silent_delays_the_answers_of_others_once() {
             assert_eq!(lookups.ask(&second).await, None);
             assert_eq!(lookups.ask(&first).await.as_deref(), Some("first"));
         }
-        // Were each given its time, that would be 20 halves.
+        // If each waited for its own timeout, that would be 20 halves.
         let took = start.elapsed();
         assert!(took < TIMEOUT * 5, "{took:?}");
 

@@ -13,25 +13,25 @@ use std::ops::Range;
 /// Texts of an event: the key and its attributes.
 const TEXTS: usize = 6 + UTM;
 
-/// The most bytes that one event takes: all its texts come for the first time, and each number is as long as can be.
+/// The most bytes of an event: all its texts are new, and each number has its maximum length.
 const MAX_EVENT_BYTES: usize =
     TEXTS * (MAX_TEXT + 2) + (TEXTS + 2) * varint::MOST_BYTES + 2 + size_of::<u64>() + 16;
 
-/// The most bytes before the texts and between texts and events.
+/// The most bytes of the frame: before the texts, and between texts and events.
 const FRAME_BYTES: usize = 3 * varint::MOST_BYTES;
 
-/// The fewest bytes of a builder that has room for an event.
+/// The smallest size of a builder that has room for an event.
 pub const MIN_BUILDER_BYTES: usize = FRAME_BYTES + MAX_EVENT_BYTES;
 
-/// Encodes events as they happen: into buffers that grow, without any allocation once they have grown.
+/// Encodes events as they happen: into buffers that are reused, so that nothing is allocated once they have grown.
 #[derive(Debug)]
 pub struct EventsBuilder<S> {
     hasher: S,
     max_bytes: usize,
     first: u64,
-    /// Those of the texts, by their hash.
+    /// The numbers of the texts, by their hash.
     numbers: HashTable<Text>,
-    /// Of each attribute the text that the last event has.
+    /// The text of each attribute in the last event.
     last: [Text; TEXTS],
     texts: Vec<u8>,
     events: Vec<u8>,
@@ -39,7 +39,7 @@ pub struct EventsBuilder<S> {
     clicks: u64,
 }
 
-/// A text that is in `texts` already; the default is the empty one.
+/// A text that is in `texts` already; the default is the empty text.
 #[derive(Clone, Copy, Debug, Default)]
 struct Text {
     start: u32,
@@ -52,9 +52,9 @@ struct Text {
 pub struct Encoded {
     /// The bytes; empty for no events.
     pub bytes: Vec<u8>,
-    /// How many of them are clicks, and not orphan visits.
+    /// Number of clicks among them.
     pub clicks: u64,
-    /// How many are orphan visits.
+    /// Number of orphan visits among them.
     pub orphans: u64,
 }
 
@@ -70,7 +70,7 @@ impl Text {
 }
 
 impl<S: BuildHasher> EventsBuilder<S> {
-    /// A builder without events, of which it takes so many bytes, but no more than [`MAX_BYTES`].
+    /// An empty builder for up to `max_bytes` of events, but no more than [`MAX_BYTES`].
     pub fn new(hasher: S, max_bytes: usize) -> Self {
         Self {
             hasher,
@@ -85,24 +85,24 @@ impl<S: BuildHasher> EventsBuilder<S> {
         }
     }
 
-    /// Changes the bound, for events that come.
+    /// Changes the bound for further events.
     pub fn set_max_bytes(&mut self, max_bytes: usize) {
         self.max_bytes = max_bytes.min(MAX_BYTES);
     }
 
-    /// Whether there is room for one more event, however long it is; [`EventsBuilder::take`] makes it.
+    /// True if there is room for one more event of any length; [`EventsBuilder::take`] makes room.
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.count < MAX_EVENTS && self.bytes() + MAX_EVENT_BYTES <= self.max_bytes
     }
 
-    /// Whether so much is in it that it is to be taken soon.
+    /// True once events or bytes have reached half of their bound, so that the events should be taken soon.
     #[must_use]
     pub fn is_half_full(&self) -> bool {
         self.count > MAX_EVENTS / 2 || self.bytes() > self.max_bytes / 2
     }
 
-    /// Adds an event. Texts end where they are too long or no UTF-8. `false`, and it is not added, if there is no room.
+    /// Adds an event. Texts are cut where they are too long or not UTF-8. Returns `false` without adding it if there is no room.
     pub fn push(&mut self, event: &Event<&[u8]>) -> bool {
         if !self.has_room() {
             return false;
@@ -141,7 +141,7 @@ impl<S: BuildHasher> EventsBuilder<S> {
         }
     }
 
-    /// Which attributes there are.
+    /// Writes the attributes; returns the flags of those that are present.
     fn write_attributes(&mut self, attributes: &Attributes<&[u8]>) -> u8 {
         let mut has = 0;
         let texts = [
@@ -166,25 +166,25 @@ impl<S: BuildHasher> EventsBuilder<S> {
         has
     }
 
-    /// How many events there are.
+    /// Number of events.
     #[must_use]
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether there are none.
+    /// True if there are no events.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The bytes that the events take so far, at most.
+    /// Upper bound of the bytes that the events take so far.
     #[must_use]
     pub fn bytes(&self) -> usize {
         FRAME_BYTES + self.texts.len() + self.events.len()
     }
 
-    /// Encodes what was added, and starts again.
+    /// Encodes the events and empties the builder.
     pub fn take(&mut self) -> Encoded {
         if self.count == 0 {
             return Encoded::default();
@@ -206,7 +206,7 @@ impl<S: BuildHasher> EventsBuilder<S> {
         }
     }
 
-    /// Writes the number of a text. `place` is that of its attribute: often its text is that of the last event.
+    /// Writes the number of a text. `place` is the index of its attribute, whose text is often the one of the last event.
     #[inline]
     fn write_text(&mut self, place: usize, text: &[u8]) {
         let text = text.get(..MAX_TEXT).unwrap_or(text);
@@ -231,7 +231,7 @@ impl<S: BuildHasher> EventsBuilder<S> {
         found
     }
 
-    /// The hash of a text that is not there.
+    /// Looks up a text; the error is the hash of a text that was not added yet.
     fn look_up(&self, text: &[u8]) -> Result<Text, u64> {
         if text.is_empty() {
             return Ok(Text::default());

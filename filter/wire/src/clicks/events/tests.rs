@@ -200,7 +200,7 @@ fn a_batch_without_events_is_written_as_before_unless_descriptions_were_given_up
     assert_eq!((bytes[0], decode(&bytes)), (2, Ok(vec![batch])));
 }
 
-/// As [`Event`], with texts of its own.
+/// An owned [`Event`].
 type Written = (
     (Vec<u8>, u64, u8, u8),
     Vec<String>,

@@ -20,7 +20,7 @@ fn set(buffer: u32, start: u32, length: u32, data: &[u8], report: &mut Report) {
     report.status(&format!("set {buffer} {start}+{length}"), status);
 }
 
-/// Every buffer that our modules read, in a phase in which it is absent, and some that no ABI knows.
+/// Every buffer that our modules read, in a phase in which it is absent, and some that are undefined in the ABI.
 pub(crate) fn run(report: &mut Report) {
     let [request, response] = BODIES;
     for buffer in [
@@ -48,13 +48,13 @@ pub(crate) fn run(report: &mut Report) {
     );
 }
 
-/// What the start of a VM and of a plugin can read.
+/// Buffers readable at the start of a VM and of a plugin.
 pub(crate) fn configuration(report: &mut Report) {
     get(CONFIGURATION, 0, 1000, report);
     get(CONFIGURATION, 7, 5, report);
 }
 
-/// What a callback of a callout can read.
+/// Buffers readable in a callback of a callout.
 pub(crate) fn in_callout(report: &mut Report) {
     get(CALLOUT_BODY, 0, 5, report);
     get(CALLOUT_BODY, 2, 100, report);
@@ -63,7 +63,7 @@ pub(crate) fn in_callout(report: &mut Report) {
     set(CALLOUT_BODY, 0, 10, b"new", report);
 }
 
-/// What the response body callback can read and write.
+/// Buffers readable and writable in the response body callback.
 pub(crate) fn response_body(body_size: u32, report: &mut Report) {
     report.text("size", &body_size.to_string());
     get(1, 0, 1000, report);

@@ -23,7 +23,7 @@ fn call(cluster: &str, headers: &[u8], timeout: u32) -> u32 {
     )
 }
 
-/// Callouts that the host refuses at once.
+/// Callouts that the host refuses immediately.
 pub(crate) fn refused(report: &mut Report) {
     let good = pairs(&[(":method", "GET"), (":path", "/ok"), (":authority", "peer")]);
     report.status("unknown cluster", call("no-such-cluster", &good, 500));
@@ -82,7 +82,7 @@ pub(crate) fn refused(report: &mut Report) {
     );
 }
 
-/// What the callback of a callout can do; the effective context is that of `stream` when it returns.
+/// Reports what the callback of a callout can do; the effective context is that of `stream` when it returns.
 pub(crate) fn run(stream: u32, report: &mut Report) {
     header_map_of_the_root(report);
     report.status("effective context", proxy_set_effective_context(stream));
@@ -90,7 +90,7 @@ pub(crate) fn run(stream: u32, report: &mut Report) {
     buffer::in_callout(report);
 }
 
-/// The callback comes on the root context, which has no stream.
+/// The callback arrives on the root context, which has no stream.
 fn header_map_of_the_root(report: &mut Report) {
     let mut out = Out::new();
     let status =

@@ -27,7 +27,7 @@ pub(crate) fn run(stream: u32, report: &mut Report) {
     proxy_set_effective_context(stream);
 }
 
-/// A stream that was there a moment ago: the one before this.
+/// A stream that existed a moment ago: the one before this.
 pub(crate) fn gone(report: &mut Report) {
     report.status(
         "gone context",
@@ -36,19 +36,19 @@ pub(crate) fn gone(report: &mut Report) {
     report.status("request header after that", path());
 }
 
-/// From a stream, it is the root's timer that is set.
+/// A stream sets the root's timer.
 pub(crate) fn timer(report: &mut Report) {
     report.status("period 0", proxy_set_tick_period_milliseconds(0));
     report.status("period max", proxy_set_tick_period_milliseconds(u32::MAX));
     report.status("period 0 again", proxy_set_tick_period_milliseconds(0));
 }
 
-/// Asks for one tick.
+/// Starts a timer for one tick.
 pub(crate) fn start_timer(report: &mut Report) {
     report.status("period 1", proxy_set_tick_period_milliseconds(1));
 }
 
-/// Wants no more.
+/// Stops the timer.
 pub(crate) fn ticked() {
     probe::note("tick");
     proxy_set_tick_period_milliseconds(0);

@@ -22,7 +22,7 @@ fn stream(cluster: &[u8], out: &mut Out) -> u32 {
     )
 }
 
-/// Streams that the host refuses at once, and tokens that it does not know.
+/// Streams that the host refuses immediately, and unknown tokens.
 pub(crate) fn run(report: &mut Report) {
     let mut out = Out::new();
     report.status(
@@ -60,13 +60,13 @@ pub(crate) fn run(report: &mut Report) {
     );
 }
 
-/// A stream that fails at once. Only one, because Envoy never comes back from a second one that fails in the same
+/// A stream that fails immediately. Only one, because Envoy never returns from a second one that fails in the same
 /// callback.
 pub(crate) fn fail(report: &mut Report) {
     report.status("stream", stream(b"nohost", &mut Out::new()));
 }
 
-/// Two streams that fail at once, from one callback: never to be asked of a worker of Envoy that is still needed.
+/// Two streams that fail immediately, from one callback: never send this to an Envoy worker that is still needed.
 pub(crate) fn fail_twice(report: &mut Report) {
     fail(report);
     fail(report);

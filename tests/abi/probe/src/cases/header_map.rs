@@ -39,7 +39,7 @@ fn all(map: u32) -> Result<Vec<(String, String)>, u32> {
     }
 }
 
-/// The values of one header, joined by a bar.
+/// Values of one header, joined by a bar.
 fn values(map: u32, key: &str, report: &mut Report) {
     let found = all(map).map(|pairs| {
         let values = pairs.into_iter().filter(|(name, _)| name == key);
@@ -52,7 +52,7 @@ fn values(map: u32, key: &str, report: &mut Report) {
     }
 }
 
-/// The path of the request.
+/// Path of the request.
 pub(crate) fn path() -> String {
     let mut out = Out::new();
     match value(REQUEST, ":path", &mut out) {
@@ -103,7 +103,7 @@ pub(crate) fn read(report: &mut Report) {
     );
 }
 
-/// The address of the client, which the proxy works out from the headers of those that it trusts.
+/// Address of the client, which the proxy derives from the headers set by trusted proxies.
 pub(crate) fn property(report: &mut Report) {
     let path = "source\0address";
     let (path, length) = (address(path), size(path.as_bytes()));
@@ -137,7 +137,7 @@ pub(crate) fn property(report: &mut Report) {
     }
 }
 
-/// The maps that our modules read, in a phase in which they are absent, and some that no ABI knows.
+/// The maps that our modules read, in a phase in which they are absent, and some that are undefined in the ABI.
 pub(crate) fn types(report: &mut Report) {
     for map in [RESPONSE, CALLOUT, 8, 9] {
         get(map, "x-test", report);
@@ -184,7 +184,7 @@ pub(crate) fn set_report(text: &str) {
     replace(RESPONSE, "x-report", &text.replace('\n', ", "));
 }
 
-/// What a callback of a callout can read.
+/// Maps readable in a callback of a callout.
 pub(crate) fn in_callout(report: &mut Report) {
     get(CALLOUT, ":status", report);
     get(CALLOUT, "x-peer", report);

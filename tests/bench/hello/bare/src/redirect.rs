@@ -1,8 +1,8 @@
-//! What the smallest filters have in common: the version of the ABI, and the host call that answers.
+//! Common parts of the smallest filters: the version of the ABI, and the hostcall that answers.
 
 use std::ptr;
 
-/// Has the proxy wait: the request is answered.
+/// Makes the proxy wait: the request is answered.
 const PAUSE: u32 = 1;
 
 #[link(wasm_import_module = "env")]
@@ -22,7 +22,7 @@ unsafe extern "C" {
 #[unsafe(no_mangle)]
 extern "C" fn proxy_abi_version_0_2_1() {}
 
-/// Answers with a 302. The headers are pairs as host calls take them: count, lengths, and the strings with a NUL behind each.
+/// Answers with a 302. The headers are encoded for hostcalls: count, lengths, and the strings, each followed by a NUL.
 pub(crate) fn redirect(headers: &'static [u8]) -> u32 {
     let none = ptr::null();
     // SAFETY: the headers live for ever, and the other pointers are null with size 0.

@@ -1,5 +1,5 @@
-//! What the filter has the host do for a hit in the worker's cache, and nothing in between: it gets the callbacks for headers and
-//! the end of a stream, reads the headers, and sends two of its own. The filter cannot be cheaper.
+//! The hostcalls of the filter for a hit in the worker's cache, and nothing in between: it gets the callbacks for headers
+//! and the end of a stream, reads the headers, and sends two of its own. The filter cannot be cheaper.
 
 #![cfg(target_arch = "wasm32")]
 
@@ -19,7 +19,7 @@ struct Place(UnsafeCell<[u8; ROOM]>);
 // SAFETY: a VM has one thread.
 unsafe impl Sync for Place {}
 
-/// Where the host puts the headers, which are not read.
+/// Memory in which the host puts the headers, which are not read.
 static PLACE: Place = Place(UnsafeCell::new([0; ROOM]));
 
 #[link(wasm_import_module = "env")]
@@ -39,7 +39,7 @@ extern "C" fn proxy_on_memory_allocate(size: usize) -> *mut u8 {
 #[unsafe(no_mangle)]
 extern "C" fn proxy_on_request_headers(_: u32, _: u32, _: u32) -> u32 {
     let (mut pairs, mut size) = (ptr::null_mut(), 0);
-    // SAFETY: the host writes a pointer and a size to variables that are those.
+    // SAFETY: the host writes a pointer and a size, and the variables have these types.
     unsafe { proxy_get_header_map_pairs(REQUEST_HEADERS, &raw mut pairs, &raw mut size) };
     redirect::redirect(HEADERS)
 }

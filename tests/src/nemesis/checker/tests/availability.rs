@@ -1,10 +1,10 @@
-//! What has to be answered in spite of faults and of pressure.
+//! Questions that must be answered despite faults and load.
 
 use super::*;
 
 const UNAVAILABLE: OperationOutcome = OperationOutcome::Unavailable { status: 503 };
 
-/// A link that the first Envoy has answered for.
+/// A link that the first Envoy has already answered for.
 fn known() -> Story {
     created().follow(Target(1), 20_000, 20_001)
 }
@@ -40,7 +40,7 @@ impl Story {
         self
     }
 
-    /// A question at 35 s that is answered so many milliseconds later.
+    /// A question at 35 s, answered that many milliseconds later.
     fn answered_after(mut self, ask: Ask, outcome: OperationOutcome, millis: u64) -> Self {
         self.operation(35_000, 35_000 + millis, ask, outcome);
         self
@@ -261,7 +261,7 @@ fn a_part_that_starts_late_is_excused_when_what_it_needs_is_broken_meanwhile() {
         ("envoy-0", ("clock moved", "envoy-0 +90 s")),
     ] {
         assert_eq!(late(part, fault, (13_000, 14_000)), [], "{part} {fault:?}");
-        // All through the start, too.
+        // Including faults that last through the whole start.
         assert_eq!(late(part, fault, (11_000, 60_000)), [], "{part} {fault:?}");
         let before = late(part, fault, (10_500, 11_500));
         assert_eq!(before, [Promise::Available], "{part} {fault:?}");

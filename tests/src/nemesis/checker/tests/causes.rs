@@ -1,4 +1,4 @@
-//! Why changes are late while nothing is broken.
+//! Causes of late changes while nothing is broken.
 
 use super::super::verdict::Cause;
 use super::*;

@@ -1,5 +1,5 @@
-//! Domains: the code `{name}/`, as which visitors see its root or, if they ask for an unknown code, the target for
-//! these.
+//! Domains: the code `{name}/`, for which visitors see its root or, if they request an unknown code, the target for such
+//! codes.
 
 use super::*;
 

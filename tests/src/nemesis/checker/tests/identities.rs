@@ -1,4 +1,4 @@
-//! Ids that the database gives.
+//! Ids assigned by the database.
 
 use super::*;
 

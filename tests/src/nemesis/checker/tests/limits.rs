@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Of three visits.
+/// A link limited to three visits.
 fn limited() -> Story {
     Story::default().limit(3, 1000, 1010)
 }
@@ -202,7 +202,7 @@ fn a_block_of_a_link_of_one_visit_is_one_visit() {
             .limit(1, 1000, 1010)
             .broken("kill", "envoy-0", 2005, 2020)
     };
-    // Of each of its two workers.
+    // One from each of its two workers.
     assert_eq!(
         once().visits(3, 2000).visits(1, 3000).breaks(),
         [Promise::LimitsKept]
@@ -255,7 +255,7 @@ fn a_prefetch_breaks_the_limit_when_it_is_answered_with_the_target() {
         story
     };
     assert_eq!(prefetched().breaks(), [Promise::LimitsKept]);
-    // Nor may it be among the visits that are used.
+    // Nor may it count as a used visit.
     let counted = prefetched().count(1, 0, 3000);
     assert_eq!(counted.breaks(), [Promise::LimitsKept, Promise::LimitsKept]);
     let visited = prefetched().visits(3, 2500);

@@ -8,7 +8,7 @@ const RULED: Value = Value::Ruled {
 };
 
 impl Story {
-    /// A link is restored as something else than it was when it was deleted.
+    /// A link is restored with another value than it had when it was deleted.
     fn restored_as(self, asked: Value, shown: Value, from: u64, to: u64) -> Self {
         self.found("restore", (asked, shown), true, from, to)
     }

@@ -1,4 +1,4 @@
-//! What a webhook was told.
+//! Messages to a webhook.
 
 use super::*;
 

@@ -8,7 +8,7 @@ use rand::RngExt;
 use serde_json::{Value as Json, json};
 
 impl Writer {
-    /// What a client does with a code that no link has. A generated one is not given again, so it is restored or left.
+    /// Creates or restores a link for an unused code. A generated code is not assigned again, so it is restored or left.
     pub(super) async fn create_or_restore(&mut self, slot: &mut Slot, is_alias: bool) {
         let is_restored = self.rng.random_bool(0.4);
         match slot.buried.clone() {
@@ -18,7 +18,7 @@ impl Writer {
         }
     }
 
-    /// Restores the link that was deleted last. Clients are not told the revision of a deletion, so it is tried once.
+    /// Restores the last deleted link. Clients do not learn the revision of a deletion, so it is tried once.
     async fn restore(&mut self, slot: &mut Slot, buried: Link) {
         let value = buried.value();
         let op = self.invoke("restore", &slot.code, value);
@@ -38,13 +38,13 @@ impl Writer {
             }
             Said::No => {
                 self.refused(op, slot).await;
-                slot.buried = None; // the tombstone was purged, or the link is there
+                slot.buried = None; // the tombstone was purged, or the link exists
             }
             Said::Nothing => slot.linger(op, value),
         }
     }
 
-    /// Notes that a write that was tried once has not happened, and how the link is.
+    /// Records that a write that was tried once has not happened, and reads the link.
     async fn refused(&mut self, op: u64, slot: &mut Slot) {
         let (known, since) = self.read(&slot.code).await;
         match known {
@@ -70,7 +70,7 @@ impl Writer {
         self.shared.history.complete(op, outcome);
     }
 
-    /// Moves a link to another alias of this client that is free; the old code goes on redirecting, or is free then.
+    /// Moves a link to another, unused alias of this client; the old code either keeps redirecting or becomes unused.
     pub(super) async fn relocate(&mut self, slot: &mut Slot, link: &Link) {
         let is_free = |slot: &Slot| slot.known == Known::Absent;
         let Some(index) = self.aliases.iter().position(is_free) else {
@@ -142,7 +142,7 @@ impl Writer {
         }
     }
 
-    /// Reads both codes of a move that was refused; says whether they show what became of it.
+    /// Reads both codes of a refused move; returns whether they show its outcome.
     async fn settle_move(
         &mut self,
         slot: &mut Slot,

@@ -1,4 +1,4 @@
-//! How much may wait, how often a connection is tried, how often a failure is reported.
+//! Bounds on waiting requests, attempts to connect and reports of failures.
 
 use super::*;
 
