@@ -4,13 +4,14 @@ mod flush;
 mod keys;
 mod transfer;
 
-use crate::config::{Config, ConfigError, Environment, StoreConfig};
 use crate::doctor::{Report, Verdict, examine};
-use crate::purge::Purger;
 use crate::server::{self, Server, StartError};
-use crate::store::{self, Store, StoreError};
-use crate::telemetry;
 use clap::{Parser, Subcommand};
+use edgelink_service::purge::Purger;
+use edgelink_settings::config::{Config, ConfigError, Environment, StoreConfig};
+use edgelink_settings::telemetry;
+use edgelink_store as store;
+use edgelink_store::{Store, StoreError};
 use flush::FlushArguments;
 use keys::KeysCommand;
 use std::io::{self, Write};

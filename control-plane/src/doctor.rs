@@ -9,8 +9,8 @@ mod running;
 
 pub use report::{Check, Report, Verdict};
 
-use crate::config::{Config, ConfigError, Environment};
-use crate::store::Store;
+use edgelink_settings::config::{Config, ConfigError, Environment};
+use edgelink_store::Store;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -70,7 +70,7 @@ async fn examine_database(config: &Config, store: &Store, report: &mut Report) -
 async fn examine_running(
     config: &Config,
     store: &Arc<Store>,
-    redis: Option<&crate::redis::Redis>,
+    redis: Option<&edgelink_redis::Redis>,
     report: &mut Report,
 ) {
     let examined = timeout(PART_LIMIT, running::examine(config, store, redis, report)).await;

@@ -1,6 +1,6 @@
 //! The command `edgelink`.
 
-use edgelink_control_plane::memory::Wiping;
+use edgelink_model::memory::Wiping;
 use std::process::ExitCode;
 
 /// mimalloc: a request takes dozens of small allocations from several threads, a quarter of the time with the system's allocator.

@@ -10,22 +10,24 @@ mod seat;
 mod tls;
 mod unsent;
 
-use crate::analytics::VisitorSecrets;
-use crate::clicks::OwnClicks;
-use crate::config::{Config, ListenerConfig, ServerConfig, StoreConfig};
-use crate::http::api::show_link;
-use crate::http::app::{App, Lookups};
-use crate::http::auth::{AdminKeyError, EdgeTokens, ensure_admin_key};
-use crate::http::bounded::ListenerAdmission;
-use crate::http::observe;
-use crate::numbers::{self, Minter};
-use crate::oidc::Oidc;
-use crate::purge::Purger;
-use crate::redis::RedisError;
-use crate::service::domain_recheck::Rechecker;
-use crate::store::{self, Store, StoreError};
-use crate::telemetry::traces::{self, Tracer};
-use crate::webhooks::Deliverer;
+use edgelink_clicks::OwnClicks;
+use edgelink_clicks::analytics::VisitorSecrets;
+use edgelink_feed::webhooks::Deliverer;
+use edgelink_http::api::show_link;
+use edgelink_http::app::{App, Lookups};
+use edgelink_http::auth::{AdminKeyError, EdgeTokens, ensure_admin_key};
+use edgelink_http::bounded::ListenerAdmission;
+use edgelink_http::observe;
+use edgelink_numbers as numbers;
+use edgelink_numbers::Minter;
+use edgelink_redis::RedisError;
+use edgelink_service::domain_recheck::Rechecker;
+use edgelink_service::oidc::Oidc;
+use edgelink_service::purge::Purger;
+use edgelink_settings::config::{Config, ListenerConfig, ServerConfig, StoreConfig};
+use edgelink_settings::telemetry::traces::{self, Tracer};
+use edgelink_store as store;
+use edgelink_store::{Store, StoreError};
 
 use background::Background;
 use connections::{Acceptor, Door, Routers};
@@ -89,28 +91,16 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
     Ok(())
 }
 
-/// Opens the store of `config`, and brings its schema up to date if that is configured.
-///
-/// # Errors
-/// The failure of the database.
-pub async fn open_store(config: &StoreConfig) -> Result<Arc<Store>, StoreError> {
-    let store = store::connect(config).await?;
-    if config.auto_migrate {
-        store.migrate().await?;
-    }
-    Ok(store)
-}
-
 impl Server {
     /// Opens the store, creates the first admin key, and listens.
     ///
     /// # Errors
     /// [`StartError`] if a step failed.
     pub async fn start(config: Config) -> Result<Self, StartError> {
-        crate::telemetry::prometheus::recorder();
+        edgelink_settings::telemetry::prometheus::recorder();
         let tls = tls::start(&config.tls).map_err(StartError::Files)?;
         let edge_tokens = EdgeTokens::reloaded(&config.auth).map_err(StartError::Files)?;
-        let store = open_store(&config.store).await?;
+        let store = store::open_store(&config.store).await?;
         let background = Background::new(&config)?;
         let store = store.with_listener(background.on_change());
         let store = store.with_configured_domains(&config.links.domains);

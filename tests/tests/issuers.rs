@@ -1,7 +1,7 @@
 //! Numbers out of ZooKeeper.
 
-use edgelink_control_plane::config::ZookeeperAuth;
-use edgelink_control_plane::numbers::{NumberSource, ZookeeperOptions, zookeeper};
+use edgelink_numbers::{NumberSource, ZookeeperOptions, zookeeper};
+use edgelink_settings::config::ZookeeperAuth;
 use edgelink_tests::servers::ZooKeeper;
 use edgelink_tests::stack::until;
 use std::collections::HashSet;

@@ -1,11 +1,11 @@
 //! `edgelink flush`: has all caches drop everything and ask again.
 
 use super::{Failure, plural};
-use crate::config::Config;
-use crate::store::{
+use clap::{Args, value_parser};
+use edgelink_settings::config::Config;
+use edgelink_store::{
     FlushReason, ISSUERS, NUMBERS_SKIPPED, PublisherState, Skipped, Store, StoreError,
 };
-use clap::{Args, value_parser};
 use edgelink_wire::FeedPosition;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
@@ -153,5 +153,5 @@ async fn print_edges(store: &Store) -> Result<(), Failure> {
 }
 
 fn at(flushed: &PublisherState) -> String {
-    crate::timestamp::from_millis(flushed.now / 1000)
+    edgelink_model::timestamp::from_millis(flushed.now / 1000)
 }

@@ -1,11 +1,12 @@
 //! `edgelink keys`: make, list and revoke API keys.
 
-use crate::config::Config;
-use crate::service::api_key::{ApiKey, RandomError};
-use crate::store::{AccountError, Actor, ApiKeyRow, KeyQuery, Store, StoreError};
-use crate::tenancy::{AccountName, FIRST_TENANT};
-use crate::{clock, timestamp};
 use clap::Subcommand;
+use edgelink_model::clock;
+use edgelink_model::tenancy::{AccountName, FIRST_TENANT};
+use edgelink_model::timestamp;
+use edgelink_service::api_key::{ApiKey, RandomError};
+use edgelink_settings::config::Config;
+use edgelink_store::{AccountError, Actor, ApiKeyRow, KeyQuery, Store, StoreError};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum KeysCommand {

@@ -1,11 +1,11 @@
 //! `edgelink import` and `edgelink export`.
 
-use crate::transfer::{
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use edgelink_transfer::{
     ApiClient, ExportOptions, Format, ImportMemory, ImportOptions, ImportSummary, Mapping, Peer,
     TransferError, export, fetch, import,
 };
-use clap::Args;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use std::collections::HashMap;
 use std::fs;
 use std::io;

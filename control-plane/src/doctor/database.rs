@@ -1,8 +1,9 @@
 //! The database: availability, version, schema, settings and clock.
 
 use super::report::{Report, Verdict};
-use crate::config::StoreConfig;
-use crate::store::{self, Answer, DatabaseServer, Known, Standing, Store, are_apart};
+use edgelink_settings::config::StoreConfig;
+use edgelink_store as store;
+use edgelink_store::{Answer, DatabaseServer, Known, Standing, Store, are_apart};
 use std::sync::Arc;
 
 /// Clock differences, in milliseconds, that are a warning and an error: validity of links, days of visitors and leases depend on

@@ -2,9 +2,9 @@
 
 use super::database::{check_clock, major_and_minor};
 use super::report::{Report, Verdict};
-use crate::clock;
-use crate::config::Config;
-use crate::redis::{Redis, RedisError, ServerInfo};
+use edgelink_model::clock;
+use edgelink_redis::{Redis, RedisError, ServerInfo};
+use edgelink_settings::config::Config;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,11 +1,11 @@
 //! The running system: publisher, outbox, feed, numbers, edges, clicks.
 
 use super::report::{Report, Verdict};
-use crate::analytics::ClickHouse;
-use crate::clock;
-use crate::config::{Config, EngineKind, NumberSourceKind};
-use crate::redis::Redis;
-use crate::store::{FeedKind, ISSUERS, NotedScan, ScanProgress, Store, StoreError};
+use edgelink_clicks::analytics::ClickHouse;
+use edgelink_model::clock;
+use edgelink_redis::Redis;
+use edgelink_settings::config::{Config, EngineKind, NumberSourceKind};
+use edgelink_store::{FeedKind, ISSUERS, NotedScan, ScanProgress, Store, StoreError};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
@@ -197,7 +197,7 @@ async fn check_edges(store: &Store, report: &mut Report) -> Result<(), StoreErro
         report.warn("edges.heard", "no edge has reported within a day", "Well without edges. Otherwise see that they report clicks, their token, and edgelink_* metrics at Envoy.");
         return Ok(());
     }
-    let names = |is_meant: &dyn Fn(&crate::store::EdgeHealth) -> bool| {
+    let names = |is_meant: &dyn Fn(&edgelink_store::EdgeHealth) -> bool| {
         let meant = edges.iter().filter(|edge| is_meant(edge));
         meant
             .map(|edge| format!("'{}'", edge.edge))

@@ -1,20 +1,20 @@
 //! Background tasks: publishing changes, following the feed, and scanning the keys.
 
-use crate::analytics::{ClickHouse, ClickWriter, Engine, LinkResolver, SqlEngine};
-use crate::clicks::Reports;
-use crate::config::{Config, EngineKind, ServerConfig};
-use crate::feed::Domains;
-use crate::feed::{Feed, Listener, Tail};
-use crate::http::app::Clicks;
-use crate::live::{Live, LiveReader};
-use crate::numbers;
-use crate::publisher::{Destination, Publisher, PublisherStatus};
-use crate::redis::{Redis, RedisError};
-use crate::reloaded::Reloaded;
-use crate::resolve::{KeyScanner, KnownKeys, Memory, Resolver};
-use crate::snapshot::{SnapshotSettings, Snapshots};
-use crate::store::{OnChange, Store};
 use bytes::Bytes;
+use edgelink_clicks::Reports;
+use edgelink_clicks::analytics::{ClickHouse, ClickWriter, Engine, LinkResolver, SqlEngine};
+use edgelink_clicks::live::{Live, LiveReader};
+use edgelink_feed::Domains;
+use edgelink_feed::publisher::{Destination, Publisher, PublisherStatus};
+use edgelink_feed::resolve::{KeyScanner, KnownKeys, Memory, Resolver};
+use edgelink_feed::snapshot::{SnapshotSettings, Snapshots};
+use edgelink_feed::{Feed, Listener, Tail};
+use edgelink_http::app::Clicks;
+use edgelink_numbers as numbers;
+use edgelink_redis::{Redis, RedisError};
+use edgelink_settings::config::{Config, EngineKind, ServerConfig};
+use edgelink_settings::reloaded::Reloaded;
+use edgelink_store::{OnChange, Store};
 use edgelink_wire::feed::FeedMessage;
 use std::sync::{Arc, OnceLock};
 use tokio::sync::Notify;

@@ -1,8 +1,8 @@
 //! The TLS handshake of a connection, and the reporting of failures.
 
-use crate::config::ListenerKind;
-use crate::telemetry::LogThrottle;
-use crate::telemetry::prometheus::HANDSHAKE_FAILURES;
+use edgelink_settings::config::ListenerKind;
+use edgelink_settings::telemetry::LogThrottle;
+use edgelink_settings::telemetry::prometheus::HANDSHAKE_FAILURES;
 use metrics::counter;
 use rustls::ServerConfig;
 use std::io::{self, ErrorKind};

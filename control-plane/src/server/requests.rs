@@ -3,9 +3,9 @@
 use super::handshake::{Handshake, Sender};
 use super::seat::{InFlight, Occupied, held};
 use super::unsent::{Streams, watched};
-use crate::config::Config;
-use crate::http::client_address::Peer;
 use axum::Router;
+use edgelink_http::client_address::Peer;
+use edgelink_settings::config::Config;
 use http::{HeaderName, HeaderValue, Request, header};
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};

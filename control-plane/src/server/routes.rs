@@ -1,22 +1,22 @@
 //! Routing of paths to handlers and layers.
 
-use crate::admission::Admission;
-use crate::config::ListenerKind;
-use crate::console;
-use crate::domains::model::Brand;
-use crate::http::app::App;
-use crate::http::bounded::ListenerAdmission;
-use crate::http::visit::SentPath;
-use crate::http::{answers, api, edge_api, health, openapi, redirect, shlink, unlock};
-use crate::http::{layers, observe};
-use crate::problem::{self, Kind, Problem, method_not_allowed};
-use crate::public::{self, home, preview};
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::{from_fn, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Extension, Router};
+use edgelink_http::app::App;
+use edgelink_http::bounded::ListenerAdmission;
+use edgelink_http::visit::SentPath;
+use edgelink_http::{answers, api, edge_api, health, openapi, redirect, shlink, unlock};
+use edgelink_http::{layers, observe};
+use edgelink_service::problem::{self, Kind, Problem, method_not_allowed};
+use edgelink_settings::admission::Admission;
+use edgelink_settings::config::ListenerKind;
+use edgelink_settings::domains::model::Brand;
+use edgelink_web::console;
+use edgelink_web::public::{self, home, preview};
 use edgelink_wire::Outcome;
 use http::uri::PathAndQuery;
 use http::{Method, Uri};

@@ -1,8 +1,8 @@
 //! The seat of a connection, which it gives up to others while no request is in flight.
 
-use crate::admission::Permit;
 use axum::body::Body;
 use axum::response::Response;
+use edgelink_settings::admission::Permit;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use std::future::pending;
 use std::pin::Pin;

@@ -1,10 +1,10 @@
 //! TLS of the listeners: certificates, and client authentication of edges.
 
 use super::certificate;
-use crate::config::{FileText, ListenerKind, TlsConfig};
-use crate::pem;
-use crate::reloaded::Reloaded;
-use crate::telemetry::prometheus::CERTIFICATE_END;
+use edgelink_settings::config::{FileText, ListenerKind, TlsConfig};
+use edgelink_settings::pem;
+use edgelink_settings::reloaded::Reloaded;
+use edgelink_settings::telemetry::prometheus::CERTIFICATE_END;
 use metrics::gauge;
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;

@@ -1,8 +1,8 @@
 //! Feed, snapshot and clicks of the edge API.
 
 use crate::helpers::{Answer, Running, send, until};
-use edgelink_control_plane::config::StoreConfig;
-use edgelink_control_plane::store::connect;
+use edgelink_settings::config::StoreConfig;
+use edgelink_store::connect;
 use edgelink_wire::clicks::visitor_keys::VisitorKeys;
 use edgelink_wire::clicks::{ClickBatch, encode};
 use edgelink_wire::feed::FeedMessage;

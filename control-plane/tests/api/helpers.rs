@@ -1,7 +1,7 @@
 //! A server of one's own for every test, and a client for it.
 
-use edgelink_control_plane::config::{Config, Environment, ListenerConfig};
 use edgelink_control_plane::server::Server;
+use edgelink_settings::config::{Config, Environment, ListenerConfig};
 use edgelink_tests::servers::{ClickHouseKind, ClickHouseServer};
 use edgelink_wire::link_batch;
 use reqwest::header::HeaderMap;

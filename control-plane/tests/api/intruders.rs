@@ -2,7 +2,7 @@
 
 use crate::helpers::{Running, read_all, send};
 use crate::scopes::{Client, client, link, tenant};
-use edgelink_control_plane::store::MAX_EXAMINED;
+use edgelink_store::MAX_EXAMINED;
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;

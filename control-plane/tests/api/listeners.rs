@@ -1,7 +1,7 @@
 //! Listeners of their own for edges, visitors and metrics.
 
 use crate::helpers::{EDGE_TOKENS, Running, client, read_all, until};
-use edgelink_control_plane::config::ListenerKind;
+use edgelink_settings::config::ListenerKind;
 use reqwest::StatusCode;
 use serde_json::json;
 use sqlx::{Connection, Executor, SqliteConnection};

@@ -1,9 +1,9 @@
 //! Importing links with passwords, and how many passwords a request may set.
 
 use crate::helpers::{Running, send};
-use edgelink_control_plane::config::StoreConfig;
-use edgelink_control_plane::store::connect;
-use edgelink_control_plane::transfer::{
+use edgelink_settings::config::StoreConfig;
+use edgelink_store::connect;
+use edgelink_transfer::{
     ApiClient, Format, ImportMemory, ImportOptions, ImportSummary, Mapping, import,
 };
 use reqwest::Method;

@@ -1,7 +1,7 @@
 //! Coming from other systems: `POST /import`, and the command with their files.
 
 use crate::helpers::{Running, send};
-use edgelink_control_plane::transfer::{
+use edgelink_transfer::{
     ApiClient, Format, ImportMemory, ImportOptions, ImportSummary, Mapping, import,
 };
 use reqwest::Method;

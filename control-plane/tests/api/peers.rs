@@ -6,7 +6,7 @@ use axum::Router;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::get;
-use edgelink_control_plane::transfer::{
+use edgelink_transfer::{
     ApiClient, Format, ImportMemory, ImportOptions, Mapping, Peer, TransferError, fetch, import,
 };
 use serde_json::{Value, json};

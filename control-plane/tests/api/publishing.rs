@@ -139,10 +139,8 @@ async fn changes_that_wait_are_published_at_a_stop() {
     server.begin_stop();
     let folder = server.stopped().await;
     let url = format!("sqlite://{}", folder.path().join("edgelink.db").display());
-    let config = edgelink_control_plane::config::StoreConfig::at(&url);
-    let store = edgelink_control_plane::store::connect(&config)
-        .await
-        .unwrap();
+    let config = edgelink_settings::config::StoreConfig::at(&url);
+    let store = edgelink_store::connect(&config).await.unwrap();
     let pending = store.pending(10).await.unwrap();
     assert!(pending.batches.is_empty());
     assert_eq!(pending.state.lease_until, 0, "the lease is given back");

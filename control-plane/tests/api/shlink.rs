@@ -1,8 +1,8 @@
 //! `/rest/v3`, where Shlink's SDK does not see what matters: the end-to-end suite runs that.
 
 use crate::helpers::{Answer, EDGE_TOKENS, Running, send, until};
-use edgelink_control_plane::config::StoreConfig;
-use edgelink_control_plane::store::connect;
+use edgelink_settings::config::StoreConfig;
+use edgelink_store::connect;
 use edgelink_wire::clicks::{ClickBatch, encode};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! TLS: certificates of the server and of edges, and how they and the tokens of edges are replaced while it runs.
 
 use crate::helpers::{Running, refusal, until};
-use edgelink_control_plane::config::ListenerKind;
+use edgelink_settings::config::ListenerKind;
 use edgelink_tests::certificates::{Authority, Identity, replace};
 use edgelink_tests::scenario::{Answer, Request};
 use edgelink_tests::stack::{Connection, Http2Answer, Http2Connection};

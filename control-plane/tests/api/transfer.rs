@@ -1,9 +1,9 @@
 //! Importing and exporting through the API.
 
 use crate::helpers::{Running, send};
-use edgelink_control_plane::config::StoreConfig;
-use edgelink_control_plane::store::connect;
-use edgelink_control_plane::transfer::{
+use edgelink_settings::config::StoreConfig;
+use edgelink_store::connect;
+use edgelink_transfer::{
     ApiClient, ExportOptions, ImportMemory, ImportOptions, Mapping, TransferError, export, import,
 };
 use reqwest::Method;

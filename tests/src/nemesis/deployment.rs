@@ -41,7 +41,8 @@ pub(super) const START_LIMIT: Duration = Duration::from_secs(60);
 /// Longest time that a control plane waits for an answer from the receiver.
 pub(super) const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(1);
 /// Log filter that shows how each change reaches the edges.
-const LOG: &str = "info,edgelink_control_plane::feed=debug,edgelink_control_plane::publisher=debug,edgelink_control_plane::http::edge_api::feed=debug";
+const LOG: &str =
+    "info,edgelink_feed=debug,edgelink_feed::publisher=debug,edgelink_http::edge_api::feed=debug";
 const CODE_KEY: &str = "000102030405060708090a0b0c0d0e0f";
 
 /// Redis topology.

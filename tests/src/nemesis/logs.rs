@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn lines_of_control_planes_and_of_envoys_are_read() {
-        let line = "2026-11-26T01:02:03.250000Z DEBUG edgelink_control_plane::publisher::round: a change is published \
+        let line = "2026-11-26T01:02:03.250000Z DEBUG edgelink_feed::publisher::round: a change is published \
                     key=go.example/x woken=poll store_ms=12 redis_ms=3";
         let time = Duration::from_millis(((60 + 2) * 60 + 3) * 1000 + 250);
         let published = Step::Published {

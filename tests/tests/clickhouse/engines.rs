@@ -4,12 +4,12 @@ use crate::fixture::{
     DAY, HOUR, Random, TestEngine, change_visitors_daily, chunk, engine, midnight, settings, start,
 };
 use crate::model::Model;
-use edgelink_control_plane::analytics::{
+use edgelink_clicks::analytics::{
     AnalyticsQuery, Answer, Chunk, Click, ClickHouse, Engine, Granularity, GroupBy, Interval,
     MAX_VALUES, Orphan, OrphanGroup, Question, RawQuery, SqlEngine, orphans, zone,
 };
-use edgelink_control_plane::config::AnalyticsConfig;
-use edgelink_control_plane::counts::{Attribute, Bots, Scope};
+use edgelink_model::counts::{Attribute, Bots, Scope};
+use edgelink_settings::config::AnalyticsConfig;
 use edgelink_tests::servers::{ClickHouseKind, ClickHouseServer};
 use std::sync::Arc;
 

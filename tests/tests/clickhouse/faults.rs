@@ -2,13 +2,13 @@
 
 use crate::fixture::{DAY, Random, TestEngine, chunk, engine, midnight, settings, start};
 use crate::model::Model;
-use edgelink_control_plane::analytics::{
+use edgelink_clicks::analytics::{
     AnalyticsQuery, ClickHouse, ClickWriter, Engine, LinkResolver, Turn, Visitors,
 };
-use edgelink_control_plane::clicks::read_report;
-use edgelink_control_plane::config::{AnalyticsConfig, ClicksConfig, FileText};
-use edgelink_control_plane::counts::{Attribute, Bots, Scope};
-use edgelink_control_plane::store::ClickReport;
+use edgelink_clicks::read_report;
+use edgelink_model::counts::{Attribute, Bots, Scope};
+use edgelink_settings::config::{AnalyticsConfig, ClicksConfig, FileText};
+use edgelink_store::ClickReport;
 use edgelink_tests::servers::{ClickHouseKind, ClickHouseServer};
 use edgelink_tests::stack::{free_port, until};
 use edgelink_wire::clicks::{ClickBatch, encode};

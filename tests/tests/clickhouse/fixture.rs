@@ -1,10 +1,8 @@
 //! An engine on a private ClickHouse, and clicks for it.
 
-use edgelink_control_plane::analytics::{
-    Agent, Chunk, Click, ClickHouse, Described, Device, Orphan,
-};
-use edgelink_control_plane::config::{AnalyticsConfig, EngineKind, Secret, StoreConfig};
-use edgelink_control_plane::store::{Store, connect};
+use edgelink_clicks::analytics::{Agent, Chunk, Click, ClickHouse, Described, Device, Orphan};
+use edgelink_settings::config::{AnalyticsConfig, EngineKind, Secret, StoreConfig};
+use edgelink_store::{Store, connect};
 use edgelink_tests::servers::{ClickHouseKind, ClickHouseServer};
 use edgelink_wire::clicks::events::OrphanKind;
 use rand::rngs::StdRng;

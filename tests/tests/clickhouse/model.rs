@@ -1,10 +1,10 @@
 //! What an engine must answer, computed from the clicks themselves.
 
 use crate::fixture::DAY;
-use edgelink_control_plane::analytics::{
+use edgelink_clicks::analytics::{
     AnalyticsQuery, Breakdown, Click, Numbers, Orphan, RawPlace, RawQuery, Slot,
 };
-use edgelink_control_plane::counts::{Attribute, Bots, OTHER, Scope};
+use edgelink_model::counts::{Attribute, Bots, OTHER, Scope};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 

@@ -4,11 +4,11 @@ use crate::fixture::{
     DAY, HOUR, Random, change_visitors_daily, chunk, engine, midnight, settings, start,
 };
 use crate::model::{Model, descends};
-use edgelink_control_plane::analytics::{
+use edgelink_clicks::analytics::{
     AnalyticsQuery, Click, Described, Engine, RawPlace, RawQuery, Visitors,
 };
-use edgelink_control_plane::config::AnalyticsConfig;
-use edgelink_control_plane::counts::{Attribute, Bots, Scope};
+use edgelink_model::counts::{Attribute, Bots, Scope};
+use edgelink_settings::config::AnalyticsConfig;
 use edgelink_tests::servers::{ClickHouseKind, ClickHouseServer};
 use std::sync::Arc;
 

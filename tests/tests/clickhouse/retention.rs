@@ -1,9 +1,9 @@
 //! What is over goes.
 
 use crate::fixture::{DAY, Random, chunk, engine, midnight, settings, start};
-use edgelink_control_plane::analytics::{AnalyticsQuery, Click, Engine, RawQuery, Visitors};
-use edgelink_control_plane::config::AnalyticsConfig;
-use edgelink_control_plane::counts::{Bots, Scope};
+use edgelink_clicks::analytics::{AnalyticsQuery, Click, Engine, RawQuery, Visitors};
+use edgelink_model::counts::{Bots, Scope};
+use edgelink_settings::config::AnalyticsConfig;
 use edgelink_tests::servers::ClickHouseKind;
 
 #[tokio::test]

@@ -88,7 +88,7 @@ async fn traced_stack(collector: &Collector) -> (ControlPlane, Envoy) {
     let control_plane = ControlPlane::with_variables(&[
         ("EDGELINK_TELEMETRY_OTLP_URL", &url),
         ("EDGELINK_TELEMETRY_INTERVAL_MS", "10"),
-        ("EDGELINK_LOG_FILTER", "info,edgelink_control_plane=debug"),
+        ("EDGELINK_LOG_FILTER", "info,edgelink=debug"),
     ])
     .await;
     let address = collector.address().to_string();

@@ -3,7 +3,7 @@
 use crate::fixture::{
     GENERATION, KEY, LIMIT, append, connected, link, lock, looked_up, try_append,
 };
-use edgelink_control_plane::redis::Lookup;
+use edgelink_redis::Lookup;
 use edgelink_tests::servers::RedisCluster;
 use edgelink_tests::stack::until;
 use edgelink_wire::FeedPosition;

@@ -1,8 +1,8 @@
 //! The stream of changes.
 
 use crate::fixture::{FEED_BYTES, GENERATION, LIMIT, append, beat, connected, link, order};
-use edgelink_control_plane::drawn::Drawn;
-use edgelink_control_plane::redis::{Append, Appended, Redis};
+use edgelink_model::drawn::Drawn;
+use edgelink_redis::{Append, Appended, Redis};
 use edgelink_tests::servers::RedisServer;
 use edgelink_wire::FeedPosition;
 use edgelink_wire::feed::FeedMessage;
@@ -96,7 +96,7 @@ async fn nudges_reach_every_replica_also_after_a_restart() {
     }
 }
 
-async fn appended(redis: &edgelink_control_plane::redis::Redis, order: Append<'_>) -> Appended {
+async fn appended(redis: &edgelink_redis::Redis, order: Append<'_>) -> Appended {
     redis.append(&order, &[beat(1)]).await.unwrap()
 }
 

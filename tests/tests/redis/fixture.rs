@@ -1,11 +1,11 @@
 //! Connections, links and waiting.
 
-use edgelink_control_plane::config::{FeedConfig, RedisConfig, Secret, StoreConfig};
-use edgelink_control_plane::drawn::Drawn;
-use edgelink_control_plane::links::checked::CheckedContent;
-use edgelink_control_plane::links::model::LinkContent;
-use edgelink_control_plane::redis::{Append, Appended, Lock, Lookup, Redis, RedisError};
-use edgelink_control_plane::store::{Store, connect};
+use edgelink_model::drawn::Drawn;
+use edgelink_model::links::checked::CheckedContent;
+use edgelink_model::links::model::LinkContent;
+use edgelink_redis::{Append, Appended, Lock, Lookup, Redis, RedisError};
+use edgelink_settings::config::{FeedConfig, RedisConfig, Secret, StoreConfig};
+use edgelink_store::{Store, connect};
 use edgelink_tests::stack::until;
 use edgelink_wire::feed::{Beat, FeedMessage};
 use edgelink_wire::target::{TargetRules, TargetUrl};

@@ -1,7 +1,7 @@
 //! Rate limits over two control planes that share a Redis.
 
-use edgelink_control_plane::config::{Config, Environment};
 use edgelink_control_plane::server::Server;
+use edgelink_settings::config::{Config, Environment};
 use edgelink_tests::scenario::{Answer, Request};
 use edgelink_tests::servers::{RedisCluster, RedisServer};
 use edgelink_tests::stack::{Connection, until};

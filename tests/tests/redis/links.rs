@@ -3,7 +3,7 @@
 use crate::fixture::{
     GENERATION, KEY, LOCKED, append, beat, connected, link, lock, looked_up, order,
 };
-use edgelink_control_plane::redis::{Lookup, Redis};
+use edgelink_redis::{Lookup, Redis};
 use edgelink_tests::servers::RedisServer;
 use edgelink_wire::Record;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Redis away, silent, refusing, and back again.
 
 use crate::fixture::{GENERATION, KEY, LIMIT, client, connected, looked_up, start};
-use edgelink_control_plane::redis::{Lookup, Redis, RedisError};
+use edgelink_redis::{Lookup, Redis, RedisError};
 use edgelink_tests::servers::RedisServer;
 use edgelink_tests::stack::until;
 use std::future::pending;

@@ -2,7 +2,7 @@
 
 use crate::fixture::{LIMIT, connected};
 use crate::publisher::{Replica, Setting, config, replica_of};
-use edgelink_control_plane::config::PublisherConfig;
+use edgelink_settings::config::PublisherConfig;
 use edgelink_tests::stack::until;
 use std::time::{Duration, Instant};
 

@@ -1,15 +1,13 @@
 //! The publisher between database and Redis.
 
 use crate::fixture::{LIMIT, connected, content, sqlite_store};
-use edgelink_control_plane::config::{ClicksConfig, FeedConfig, PublisherConfig, StoreConfig};
-use edgelink_control_plane::drawn::Drawn;
-use edgelink_control_plane::feed::{Feed, Listener, Tail};
-use edgelink_control_plane::numbers::BoundPolicy;
-use edgelink_control_plane::publisher::{Destination, PublishedBy, Publisher, PublisherStatus};
-use edgelink_control_plane::redis::{Redis, StreamEntry};
-use edgelink_control_plane::store::{
-    FeedKind, LeaseClaim, NewLink, PublisherState, Store, connect,
-};
+use edgelink_feed::publisher::{Destination, PublishedBy, Publisher, PublisherStatus};
+use edgelink_feed::{Feed, Listener, Tail};
+use edgelink_model::drawn::Drawn;
+use edgelink_numbers::BoundPolicy;
+use edgelink_redis::{Redis, StreamEntry};
+use edgelink_settings::config::{ClicksConfig, FeedConfig, PublisherConfig, StoreConfig};
+use edgelink_store::{FeedKind, LeaseClaim, NewLink, PublisherState, Store, connect};
 use edgelink_tests::servers::{RedisCluster, RedisServer};
 use edgelink_tests::stack::until;
 use edgelink_wire::feed::{Beat, FeedMessage};
@@ -24,7 +22,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 const LEASE: Duration = Duration::from_millis(500);
-const MAX_LEASE: Duration = Duration::from_millis(edgelink_control_plane::store::MAX_LEASE_MILLIS);
+const MAX_LEASE: Duration = Duration::from_millis(edgelink_store::MAX_LEASE_MILLIS);
 
 pub(crate) struct Replica {
     pub(crate) stop: CancellationToken,
@@ -919,7 +917,7 @@ async fn a_publisher_that_was_paused_publishes_nothing_once_another_one_does() {
     replica.publishes().await;
     let state = setting.state().await;
     // As if it had been paused with this lease.
-    let paused = edgelink_control_plane::redis::Append {
+    let paused = edgelink_redis::Append {
         token: state.token,
         owner: &state.owner,
         installation: &state.installation,
@@ -939,7 +937,7 @@ async fn a_publisher_that_was_paused_publishes_nothing_once_another_one_does() {
     };
     let done = setting.redis.append(&paused, &[put]).await.unwrap();
     assert!(
-        matches!(done, edgelink_control_plane::redis::Appended::Fenced(token) if token > state.token),
+        matches!(done, edgelink_redis::Appended::Fenced(token) if token > state.token),
         "{done:?}"
     );
     let ids = [1, 2, 3];

@@ -2,11 +2,11 @@
 
 use crate::fixture::{self, LIMIT, connected, sqlite_store};
 use crate::publisher::{Replica as PublisherReplica, replica as publisher};
-use edgelink_control_plane::config::{FeedConfig, ResolveConfig};
-use edgelink_control_plane::feed::{Feed, Listener, Tail};
-use edgelink_control_plane::redis::{Lookup, Redis};
-use edgelink_control_plane::resolve::{KeyScanner, KnownKeys, Memory, Resolver};
-use edgelink_control_plane::store::{Actor, NewLink, Store};
+use edgelink_feed::resolve::{KeyScanner, KnownKeys, Memory, Resolver};
+use edgelink_feed::{Feed, Listener, Tail};
+use edgelink_redis::{Lookup, Redis};
+use edgelink_settings::config::{FeedConfig, ResolveConfig};
+use edgelink_store::{Actor, NewLink, Store};
 use edgelink_tests::servers::{RedisCluster, RedisServer};
 use edgelink_tests::stack::until;
 use edgelink_wire::{CodeLength, CodeSpace, LinkKey, Record};
@@ -281,7 +281,7 @@ async fn a_redis_that_takes_no_writes_is_not_believed_for_long() {
     let _ = setting
         .server
         .ask(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
-    let change = |link: &edgelink_control_plane::links::model::Link| {
+    let change = |link: &edgelink_model::links::model::Link| {
         let mut content = link.content.clone();
         content.target = fixture::content("https://new.example/").target;
         Ok(fixture::checked(&content))

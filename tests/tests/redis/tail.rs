@@ -1,9 +1,9 @@
 //! Following the stream.
 
 use crate::fixture::{GENERATION, LIMIT, append, beat, connected, order, try_append};
-use edgelink_control_plane::config::FeedConfig;
-use edgelink_control_plane::feed::{Feed, Tail};
-use edgelink_control_plane::redis::Redis;
+use edgelink_feed::{Feed, Tail};
+use edgelink_redis::Redis;
+use edgelink_settings::config::FeedConfig;
 use edgelink_tests::servers::RedisServer;
 use edgelink_tests::stack::until;
 use edgelink_wire::feed::FeedMessage;

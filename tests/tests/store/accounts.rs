@@ -1,10 +1,8 @@
 //! Tenants and users.
 
 use crate::fixture::{Database, account};
-use edgelink_control_plane::store::{
-    AccountError, Actor, ApiKeyRow, AuditQuery, Store, UserPatch, UserRow,
-};
-use edgelink_control_plane::tenancy::{Bounds, FIRST_TENANT, FIRST_USER, Role};
+use edgelink_model::tenancy::{Bounds, FIRST_TENANT, FIRST_USER, Role};
+use edgelink_store::{AccountError, Actor, ApiKeyRow, AuditQuery, Store, UserPatch, UserRow};
 use serde_json::json;
 
 on_every_database!(

@@ -2,14 +2,14 @@
 
 use crate::clicking::{Clicking, batch, encoded, event, now, report};
 use crate::fixture::{Database, create, link};
-use edgelink_control_plane::analytics::{
+use edgelink_clicks::analytics::{
     AnalyticsQuery, Breakdown, Engine, EngineError, RawPlace, RawQuery, SqlEngine, Turn, Visitors,
     agents,
 };
-use edgelink_control_plane::config::AnalyticsConfig;
-use edgelink_control_plane::counts::{Attribute, Bots, OTHER, Scope};
-use edgelink_control_plane::store::{ClickReport, ClickRetention, DayProgress, NewLink, Store};
-use edgelink_control_plane::tenancy::FIRST_TENANT;
+use edgelink_model::counts::{Attribute, Bots, OTHER, Scope};
+use edgelink_model::tenancy::FIRST_TENANT;
+use edgelink_settings::config::AnalyticsConfig;
+use edgelink_store::{ClickReport, ClickRetention, DayProgress, NewLink, Store};
 use edgelink_wire::clicks::events::{Attributes, Event, Kind, MAX_TEXT, OrphanKind};
 use edgelink_wire::clicks::{BatchEvents, ClickBatch};
 use edgelink_wire::rules::Rule;

@@ -1,10 +1,10 @@
 //! The audit log.
 
 use crate::fixture::{Database, account, as_it_is, create, delete, key, link, migrated, patient};
-use edgelink_control_plane::links::checked::CheckedContent;
-use edgelink_control_plane::links::model::Link;
-use edgelink_control_plane::store::{Actor, AuditQuery, LinkMove, Store};
-use edgelink_control_plane::tenancy::{FIRST_TENANT, Role};
+use edgelink_model::links::checked::CheckedContent;
+use edgelink_model::links::model::Link;
+use edgelink_model::tenancy::{FIRST_TENANT, Role};
+use edgelink_store::{Actor, AuditQuery, LinkMove, Store};
 use edgelink_tests::servers::MariaDb;
 use sqlx::mysql::MySqlRow;
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, Row, raw_sql};

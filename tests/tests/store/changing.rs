@@ -1,12 +1,12 @@
 //! Changes of many links at once, external ids, restoring and moving.
 
 use crate::fixture::{Database, as_it_is, create, delete, exists, key, link};
-use edgelink_control_plane::links::checked::CheckedContent;
-use edgelink_control_plane::links::model::Link;
-use edgelink_control_plane::store::{
+use edgelink_model::links::checked::CheckedContent;
+use edgelink_model::links::model::Link;
+use edgelink_model::tenancy::FIRST_TENANT as TENANT;
+use edgelink_store::{
     Actor, ChangeError, ChangeOutcome, CreateError, LinkChange, LinkMove, MoveError, NewLink, Store,
 };
-use edgelink_control_plane::tenancy::FIRST_TENANT as TENANT;
 use edgelink_wire::{LinkKey, Record};
 use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 
 use crate::clicking::{batch, now, report};
 use crate::fixture::Database;
-use edgelink_control_plane::store::{
+use edgelink_store::{
     AccountGroup, ClickAccounts, ClickReport, ClickRetention, GroupedAccounts, Store,
 };
 use edgelink_wire::clicks::ClickBatch;

@@ -1,10 +1,10 @@
 //! Reports of clicks, and what writes them.
 
 use crate::fixture::Database;
-use edgelink_control_plane::analytics::{ClickWriter, Engine, LinkResolver, SqlEngine, Turn};
-use edgelink_control_plane::clicks::read_report;
-use edgelink_control_plane::config::{AnalyticsConfig, ClicksConfig};
-use edgelink_control_plane::store::{ClickReport, Store};
+use edgelink_clicks::analytics::{ClickWriter, Engine, LinkResolver, SqlEngine, Turn};
+use edgelink_clicks::read_report;
+use edgelink_settings::config::{AnalyticsConfig, ClicksConfig};
+use edgelink_store::{ClickReport, Store};
 use edgelink_wire::RedirectStatus;
 use edgelink_wire::clicks::events::{Attributes, Event, EventsBuilder, Kind};
 use edgelink_wire::clicks::{BatchEvents, ClickBatch, encode};

@@ -2,10 +2,8 @@
 
 use crate::clicking::{Clicking, batch, now, report};
 use crate::fixture::{Database, create, link};
-use edgelink_control_plane::analytics::Turn;
-use edgelink_control_plane::store::{
-    ClickAccounts, ClickReport, ClickRetention, NewBatches, TakenReports,
-};
+use edgelink_clicks::analytics::Turn;
+use edgelink_store::{ClickAccounts, ClickReport, ClickRetention, NewBatches, TakenReports};
 use edgelink_wire::clicks::{ClickBatch, decode};
 use std::sync::Arc;
 

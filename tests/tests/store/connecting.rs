@@ -1,8 +1,8 @@
 //! URLs, migrations, and what a connection is set to.
 
 use crate::fixture::{Database, create, key, link, patient};
-use edgelink_control_plane::config::StoreConfig;
-use edgelink_control_plane::store::connect;
+use edgelink_settings::config::StoreConfig;
+use edgelink_store::connect;
 use edgelink_tests::servers::MariaDb;
 use edgelink_tests::stack::until;
 use sqlx::{Connection, Executor, MySqlConnection};

@@ -1,8 +1,8 @@
 //! Conversions of clicks.
 
 use crate::fixture::Database;
-use edgelink_control_plane::counts::Scope;
-use edgelink_control_plane::store::{Conversion, ConversionSum, IdentifiedClick, Recorded, Store};
+use edgelink_model::counts::Scope;
+use edgelink_store::{Conversion, ConversionSum, IdentifiedClick, Recorded, Store};
 
 on_every_database!(
     a_conversion_counts_once_for_each_hash,

@@ -1,9 +1,9 @@
 //! A server that stops, dies and comes back. Always a private MariaDB: a shared server is never killed.
 
 use crate::fixture::{create, delete, key, link, migrated};
-use edgelink_control_plane::config::StoreConfig;
-use edgelink_control_plane::numbers::{SegmentOptions, segment};
-use edgelink_control_plane::store::{Store, connect};
+use edgelink_numbers::{SegmentOptions, segment};
+use edgelink_settings::config::StoreConfig;
+use edgelink_store::{Store, connect};
 use edgelink_tests::servers::MariaDb;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

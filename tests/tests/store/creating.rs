@@ -1,9 +1,9 @@
 //! Creating links, alone and many at once.
 
 use crate::fixture::{Database, content, create, delete, exists, key, link};
-use edgelink_control_plane::links::model::{History, LinkContent, LinkDetails};
-use edgelink_control_plane::store::{CreateError, NewLink, Store, Twin};
-use edgelink_control_plane::tenancy::Scope;
+use edgelink_model::links::model::{History, LinkContent, LinkDetails};
+use edgelink_model::tenancy::Scope;
+use edgelink_store::{CreateError, NewLink, Store, Twin};
 use edgelink_wire::target::TargetUrl;
 use edgelink_wire::{LinkKey, LinkState, Record, RedirectStatus};
 use std::sync::Arc;

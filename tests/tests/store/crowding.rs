@@ -1,9 +1,9 @@
 //! Rows that stay locked, and crowds that want them: what others notice.
 
 use crate::fixture::{Database, checked, content, create, key, link, migrated};
-use edgelink_control_plane::config::{StoreConfig, VisitsConfig};
-use edgelink_control_plane::links::model::{Link, LinkContent, LinkDetails};
-use edgelink_control_plane::store::{
+use edgelink_model::links::model::{Link, LinkContent, LinkDetails};
+use edgelink_settings::config::{StoreConfig, VisitsConfig};
+use edgelink_store::{
     Actor, CreateError, FeedKind, LeaseClaim, Limit, NewLink, Store, StoreError, WantedNames,
 };
 use edgelink_tests::stack::until;

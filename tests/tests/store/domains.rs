@@ -1,8 +1,8 @@
 //! Domains that the API makes.
 
 use crate::fixture::{Database, as_it_is, checked_target, content, create, delete, key};
-use edgelink_control_plane::domains::model::{DomainDetails, DomainPatch, DomainRow};
-use edgelink_control_plane::store::{
+use edgelink_settings::domains::model::{DomainDetails, DomainPatch, DomainRow};
+use edgelink_store::{
     Actor, AuditQuery, ChangedDomain, CreateError, DomainError, LinkMove, MoveError, NewDomain,
     NewLink, Store,
 };

@@ -1,7 +1,7 @@
 //! How edges are doing.
 
 use crate::fixture::Database;
-use edgelink_control_plane::store::{EdgeHealth, RequestSums, Store};
+use edgelink_store::{EdgeHealth, RequestSums, Store};
 use edgelink_wire::health::{RequestsByTier, WorkerHealth};
 use std::time::Duration;
 

@@ -1,12 +1,10 @@
 //! A fresh database for each test, links to put into it, and running one test on every database.
 
-use edgelink_control_plane::config::StoreConfig;
-use edgelink_control_plane::links::checked::{CheckedContent, CheckedTarget};
-use edgelink_control_plane::links::model::{Link, LinkContent};
-use edgelink_control_plane::store::{
-    Actor, ChangeFn, CreateError, NewLink, Store, StoreError, connect,
-};
-use edgelink_control_plane::tenancy::AccountName;
+use edgelink_model::links::checked::{CheckedContent, CheckedTarget};
+use edgelink_model::links::model::{Link, LinkContent};
+use edgelink_model::tenancy::AccountName;
+use edgelink_settings::config::StoreConfig;
+use edgelink_store::{Actor, ChangeFn, CreateError, NewLink, Store, StoreError, connect};
 use edgelink_tests::servers::MariaDb;
 use edgelink_tests::stack::root;
 use edgelink_wire::LinkKey;
@@ -60,7 +58,7 @@ impl Database {
     /// A schema of an older version, and then statements that both dialects understand.
     pub(crate) async fn begin_at(&self, version: i64, statements: &[&str]) {
         let (dialect, _) = self.url.split_once(':').expect("a URL");
-        let folder = root().join("control-plane/migrations").join(dialect);
+        let folder = root().join("control-plane/store/migrations").join(dialect);
         let mut migrator = Migrator::new(folder).await.expect("migrations");
         // As the store does: see there.
         migrator.set_locking(false);

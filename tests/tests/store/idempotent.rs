@@ -1,12 +1,12 @@
 //! Finding links by their target, and creating links once.
 
 use crate::fixture::{Database, content, create, delete, exists, key, link};
-use edgelink_control_plane::links::checked::CheckedContent;
-use edgelink_control_plane::links::model::Link;
-use edgelink_control_plane::store::{
+use edgelink_model::links::checked::CheckedContent;
+use edgelink_model::links::model::Link;
+use edgelink_model::tenancy::{FIRST_TENANT, Scope};
+use edgelink_store::{
     Actor, CreateError, ListQuery, NewLink, Receipt, Store, StoredReceipt, Twin, Wanted,
 };
-use edgelink_control_plane::tenancy::{FIRST_TENANT, Scope};
 use edgelink_wire::Code;
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,10 +1,8 @@
 //! Issuing numbers from leased issuers.
 
 use crate::fixture::{Database, patient};
-use edgelink_control_plane::numbers::{
-    IssueError, NumberSource, SegmentOptions, segment, snowflake,
-};
-use edgelink_control_plane::store::{ISSUERS, Store};
+use edgelink_numbers::{IssueError, NumberSource, SegmentOptions, segment, snowflake};
+use edgelink_store::{ISSUERS, Store};
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

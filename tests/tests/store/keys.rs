@@ -1,11 +1,11 @@
 //! API keys.
 
 use crate::fixture::{Database, account};
-use edgelink_control_plane::store::{
+use edgelink_model::tenancy::{Bounds, FIRST_TENANT, FIRST_USER, Role};
+use edgelink_store::{
     AccountError, Actor, ApiKeyRow, AuditQuery, Binding, IdentityError, KeyQuery, NamedIdentity,
     PreviousSecret, Store, UserPatch,
 };
-use edgelink_control_plane::tenancy::{Bounds, FIRST_TENANT, FIRST_USER, Role};
 use serde_json::json;
 use tokio::task::JoinSet;
 

@@ -2,12 +2,12 @@
 
 use crate::clicking::Clicking;
 use crate::fixture::{Database, as_it_is, create, delete, key, link};
-use edgelink_control_plane::analytics::Engine;
-use edgelink_control_plane::store::{
+use edgelink_clicks::analytics::Engine;
+use edgelink_model::tenancy::{FIRST_TENANT, Scope};
+use edgelink_store::{
     Actor, LinkMove, ListQuery, MAX_NUMBERED, NewLink, NumberedPage, NumberedQuery, SortBy,
     TagClicks, VisitSum,
 };
-use edgelink_control_plane::tenancy::{FIRST_TENANT, Scope};
 use edgelink_tests::stack::until;
 use std::time::Duration;
 

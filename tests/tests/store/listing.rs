@@ -1,9 +1,9 @@
 //! Listing links page by page.
 
 use crate::fixture::{Database, create, delete, key, link};
-use edgelink_control_plane::links::model::Link;
-use edgelink_control_plane::store::{LinkPage, ListOrder, ListQuery, NewLink, Store};
-use edgelink_control_plane::tenancy::{FIRST_TENANT, Scope};
+use edgelink_model::links::model::Link;
+use edgelink_model::tenancy::{FIRST_TENANT, Scope};
+use edgelink_store::{LinkPage, ListOrder, ListQuery, NewLink, Store};
 use edgelink_wire::{Code, Domain, LinkKey};
 
 on_every_database!(

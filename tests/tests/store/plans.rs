@@ -2,15 +2,15 @@
 //! answers from a million links on no page in time.
 
 use crate::fixture::{create, link, migrated, patient};
-use edgelink_control_plane::analytics::{AnalyticsQuery, Engine, RawQuery, SqlEngine, Visitors};
-use edgelink_control_plane::config::AnalyticsConfig;
-use edgelink_control_plane::counts::{Attribute, Bots, Scope};
-use edgelink_control_plane::links::words::SearchTerm;
-use edgelink_control_plane::store::{
+use edgelink_clicks::analytics::{AnalyticsQuery, Engine, RawQuery, SqlEngine, Visitors};
+use edgelink_model::counts::{Attribute, Bots, Scope};
+use edgelink_model::links::words::SearchTerm;
+use edgelink_model::tenancy::{self, FIRST_TENANT};
+use edgelink_settings::config::AnalyticsConfig;
+use edgelink_store::{
     Actor, ListCursor, ListOrder, ListQuery, ListedState, NewLink, NumberedQuery, SortBy, Store,
     TagQuery, TagsMode,
 };
-use edgelink_control_plane::tenancy::{self, FIRST_TENANT};
 use edgelink_tests::servers::MariaDb;
 use edgelink_wire::{Code, Domain};
 use sqlx::mysql::MySqlRow;

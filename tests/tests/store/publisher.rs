@@ -1,8 +1,8 @@
 //! What the publisher works on: the outbox, the lease, the bound.
 
 use crate::fixture::{Database, checked, content, create, delete, key, link};
-use edgelink_control_plane::drawn::Drawn;
-use edgelink_control_plane::store::{
+use edgelink_model::drawn::Drawn;
+use edgelink_store::{
     Actor, BOUND_LEAD_MILLIS, DomainNames, FeedKind, FlushReason, LeaseClaim, MAX_BATCH_BYTES,
     MAX_LEASE_MILLIS, NUMBERS_SKIPPED, NewLink, Packed, Past, PublisherState, ScanProgress, Store,
 };
@@ -116,11 +116,7 @@ async fn what_is_not_changed_is_not_in_the_outbox(database: Database) {
     let before = outbox(store.as_ref()).await;
     assert!(create(store.as_ref(), link(2, "x")).await.is_err());
     assert!(!delete(&store, &key("a.example/y")).await.unwrap());
-    let refuse = Box::new(|_: &_| {
-        Err(edgelink_control_plane::store::ChangeError::invalid(
-            "title", "no",
-        ))
-    });
+    let refuse = Box::new(|_: &_| Err(edgelink_store::ChangeError::invalid("title", "no")));
     assert!(
         store
             .update_link(&key("a.example/x"), refuse, &Actor::command_line(1))

@@ -2,8 +2,8 @@
 
 use crate::clicking::{batch, now, report};
 use crate::fixture::{Database, create, key, link, migrated, patient};
-use edgelink_control_plane::config::VisitsConfig;
-use edgelink_control_plane::store::{FeedKind, LeaseClaim, MarkedQueue, Store};
+use edgelink_settings::config::VisitsConfig;
+use edgelink_store::{FeedKind, LeaseClaim, MarkedQueue, Store};
 use edgelink_tests::servers::MariaDb;
 use edgelink_wire::{FeedPosition, VisitsRequest};
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, raw_sql};

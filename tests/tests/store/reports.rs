@@ -1,11 +1,11 @@
 //! Reports of abuse.
 
 use crate::fixture::Database;
-use edgelink_control_plane::store::{
+use edgelink_model::tenancy::FIRST_TENANT;
+use edgelink_store::{
     Actor, MAX_OPEN_OF_LINK, NewReport, ReportQuery, ReportReason, ReportRow, Reported, Reviewer,
     Store,
 };
-use edgelink_control_plane::tenancy::FIRST_TENANT;
 
 on_every_database!(
     a_report_reads_back,

@@ -1,13 +1,13 @@
 //! A copy of the database that takes its place, beneath processes that have known what is lost.
 
 use crate::fixture::{Database, account, content, create, key, migrated, patient};
-use edgelink_control_plane::domains::model::DomainDetails;
-use edgelink_control_plane::drawn::Drawn;
-use edgelink_control_plane::store::{
+use edgelink_model::drawn::Drawn;
+use edgelink_model::tenancy::{Bounds, Role};
+use edgelink_settings::domains::model::DomainDetails;
+use edgelink_store::{
     Actor, ApiKeyRow, FeedKind, FlushReason, IDS_SKIPPED, LeaseClaim, MAX_LEASE_MILLIS, NewDomain,
     NewLink, Past, Secret, Store, StoreError, WebhookRow, WebhookState,
 };
-use edgelink_control_plane::tenancy::{Bounds, Role};
 use edgelink_tests::servers::MariaDb;
 use edgelink_wire::{Domain, FeedPosition};
 use serde_json::json;

@@ -1,9 +1,9 @@
 //! Links of several tenants and owners in one database.
 
 use crate::fixture::{Database, create, delete, key, link};
-use edgelink_control_plane::links::model::Link;
-use edgelink_control_plane::store::{CreateError, ListQuery, NewLink, Store, Twin, Wanted};
-use edgelink_control_plane::tenancy::Scope;
+use edgelink_model::links::model::Link;
+use edgelink_model::tenancy::Scope;
+use edgelink_store::{CreateError, ListQuery, NewLink, Store, Twin, Wanted};
 
 on_every_database!(
     lists_hold_the_links_of_their_scope_only,

@@ -2,12 +2,12 @@
 
 use crate::fixture::{Database, checked, create, delete, key, link};
 use crate::listing::all_pages;
-use edgelink_control_plane::links::model::{Link, LinkContent};
-use edgelink_control_plane::links::words::{SearchTerm, SearchWord, words_of};
-use edgelink_control_plane::store::{
+use edgelink_model::links::model::{Link, LinkContent};
+use edgelink_model::links::words::{SearchTerm, SearchWord, words_of};
+use edgelink_model::tenancy::{FIRST_TENANT, Scope};
+use edgelink_store::{
     Actor, ListOrder, ListQuery, ListedState, MAX_EXAMINED, NewLink, Store, TagQuery, TagsMode,
 };
-use edgelink_control_plane::tenancy::{FIRST_TENANT, Scope};
 use edgelink_wire::target::TargetUrl;
 use edgelink_wire::{Domain, LinkState};
 use rand::rngs::SmallRng;

@@ -1,11 +1,9 @@
 //! Segments of numbers.
 
 use crate::fixture::Database;
-use edgelink_control_plane::drawn::Drawn;
-use edgelink_control_plane::numbers::{NumberSource, SegmentOptions, counter, segment};
-use edgelink_control_plane::store::{
-    FeedKind, LeaseClaim, NUMBERS_SKIPPED, Past, PublisherState, Segment, Store,
-};
+use edgelink_model::drawn::Drawn;
+use edgelink_numbers::{NumberSource, SegmentOptions, counter, segment};
+use edgelink_store::{FeedKind, LeaseClaim, NUMBERS_SKIPPED, Past, PublisherState, Segment, Store};
 use edgelink_wire::FeedPosition;
 use std::sync::Arc;
 

@@ -2,11 +2,11 @@
 
 use crate::clicking::now;
 use crate::fixture::{Database, account};
-use edgelink_control_plane::store::{
+use edgelink_model::tenancy::{FIRST_TENANT, FIRST_USER, Role};
+use edgelink_store::{
     Actor, AuditQuery, Binding, FailedAccount, FailedSum, IDENTITY_AWAITED, IdentityError, Logins,
     NamedIdentity, NewSession, SessionLimits, Store, UserPatch,
 };
-use edgelink_control_plane::tenancy::{FIRST_TENANT, FIRST_USER, Role};
 use std::time::Duration;
 
 on_every_database!(
@@ -150,7 +150,7 @@ async fn sessions_that_have_ended_are_purged_in_batches(database: Database) {
 async fn a_user_is_found_by_its_login(database: Database) {
     let store = database.store().await;
     let actor = Actor::command_line(FIRST_TENANT);
-    let hash = edgelink_control_plane::config::Secret::new("$hash");
+    let hash = edgelink_settings::config::Secret::new("$hash");
     let made = store
         .insert_user(&account("B\u{f6}b"), Role::Reader, Some(&hash), &actor)
         .await;

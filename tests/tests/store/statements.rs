@@ -264,7 +264,7 @@ fn kind_of(statement: &str) -> String {
 fn migrations() -> String {
     let folder = concat!(
         env!("CARGO_MANIFEST_DIR"),
-        "/../control-plane/migrations/mysql"
+        "/../control-plane/store/migrations/mysql"
     );
     let mut kinds = String::new();
     for file in std::fs::read_dir(folder).expect("the migrations") {

@@ -1,9 +1,9 @@
 //! Purging what has expired.
 
 use crate::fixture::{Database, as_it_is, create, delete, exists, key, link};
-use edgelink_control_plane::config::{AnalyticsConfig, PurgeConfig};
-use edgelink_control_plane::purge::Purger;
-use edgelink_control_plane::store::{Actor, NewLink, Wanted};
+use edgelink_service::purge::Purger;
+use edgelink_settings::config::{AnalyticsConfig, PurgeConfig};
+use edgelink_store::{Actor, NewLink, Wanted};
 use edgelink_wire::Record;
 use std::sync::Arc;
 use std::time::Duration;

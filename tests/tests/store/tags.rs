@@ -2,12 +2,12 @@
 
 use crate::fixture::{Database, create, delete, key, link, migrated, patient};
 use crate::listing::all_pages;
-use edgelink_control_plane::links::model::{Link, LinkContent};
-use edgelink_control_plane::links::words::SearchTerm;
-use edgelink_control_plane::store::{
+use edgelink_model::links::model::{Link, LinkContent};
+use edgelink_model::links::words::SearchTerm;
+use edgelink_model::tenancy::{FIRST_TENANT, Scope};
+use edgelink_store::{
     Actor, AuditQuery, ListQuery, MAX_COUNTED, MAX_RETAGGED, NewLink, Store, TagCount, TagQuery,
 };
-use edgelink_control_plane::tenancy::{FIRST_TENANT, Scope};
 use edgelink_tests::servers::MariaDb;
 
 on_every_database!(
@@ -143,7 +143,7 @@ async fn a_tag_is_renamed_in_links_lists_and_searches(database: Database) {
     }
     // Found as a twin by its present content.
     let scope = Scope::tenant(FIRST_TENANT);
-    let like = edgelink_control_plane::store::Wanted {
+    let like = edgelink_store::Wanted {
         scope: &scope,
         domain: &links[0].domain,
         code: None,

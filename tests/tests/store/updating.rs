@@ -1,8 +1,8 @@
 //! Changing, deleting and resolving links.
 
 use crate::fixture::{Database, as_it_is, checked, content, create, delete, key, link};
-use edgelink_control_plane::links::model::{Link, LinkContent, LinkDetails};
-use edgelink_control_plane::store::{Actor, ChangeError};
+use edgelink_model::links::model::{Link, LinkContent, LinkDetails};
+use edgelink_store::{Actor, ChangeError};
 use edgelink_wire::{LinkState, Record, RedirectStatus};
 use std::sync::Arc;
 

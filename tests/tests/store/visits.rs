@@ -1,9 +1,9 @@
 //! Visits of links that have a limit.
 
 use crate::fixture::{Database, as_it_is, checked, create, delete, key, link};
-use edgelink_control_plane::config::VisitsConfig;
-use edgelink_control_plane::store::{Actor, AuditQuery, LinkMove, NewLink, Store, VisitCounts};
-use edgelink_control_plane::visits::StaleRequest;
+use edgelink_settings::config::VisitsConfig;
+use edgelink_settings::visits::StaleRequest;
+use edgelink_store::{Actor, AuditQuery, LinkMove, NewLink, Store, VisitCounts};
 use edgelink_tests::stack::until;
 use edgelink_wire::visits::{ReturnOutcome, SettledBlock};
 use edgelink_wire::{LinkKey, VisitsAnswer, VisitsRequest};
@@ -212,7 +212,7 @@ async fn a_changed_limit_counts_from_the_next_block(database: Database) {
         (Some(30), 3, None, 10),
         (None, 4, Some((3, 10)), 1_000),
     ] {
-        let change = move |link: &edgelink_control_plane::links::model::Link| {
+        let change = move |link: &edgelink_model::links::model::Link| {
             let mut content = link.content.clone();
             content.details.max_visits = max_visits;
             Ok(checked(&content))
@@ -316,7 +316,7 @@ async fn visits_of_a_link_that_had_a_limit_go_with_it(database: Database) {
     let store = database.store().await;
     create(&store, limited(1, "a", 100)).await.unwrap();
     block(&store, request(1, 1, None)).await;
-    let change = |link: &edgelink_control_plane::links::model::Link| {
+    let change = |link: &edgelink_model::links::model::Link| {
         let mut content = link.content.clone();
         content.details.max_visits = None;
         Ok(checked(&content))

@@ -1,8 +1,8 @@
 //! Events of links, and their deliveries to webhooks.
 
 use crate::fixture::{Database, checked, content, delete, key, link};
-use edgelink_control_plane::links::model::Link;
-use edgelink_control_plane::store::{
+use edgelink_model::links::model::Link;
+use edgelink_store::{
     Actor, AttemptOutcome, Delivery, FailurePolicy, LinkEvent, MANY_FAILURES, PING, Secret, Store,
     WebhookRow, WebhookState,
 };

@@ -3,9 +3,9 @@
 
 mod random;
 
-use edgelink_control_plane::analytics::{Chunk, Engine, SqlEngine};
-use edgelink_control_plane::config::{AnalyticsConfig, StoreConfig};
-use edgelink_control_plane::store::{ClickRetention, Store, connect};
+use edgelink_clicks::analytics::{Chunk, Engine, SqlEngine};
+use edgelink_settings::config::{AnalyticsConfig, StoreConfig};
+use edgelink_store::{ClickRetention, Store, connect};
 use random::{Link, Random};
 use serde::Deserialize;
 use std::collections::HashMap;

@@ -1,6 +1,6 @@
 //! Realistic clicks: few links have most of them, and so have few values of an attribute.
 
-use edgelink_control_plane::analytics::{Agent, Click, Described, Device, Orphan};
+use edgelink_clicks::analytics::{Agent, Click, Described, Device, Orphan};
 use edgelink_wire::clicks::events::OrphanKind;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};

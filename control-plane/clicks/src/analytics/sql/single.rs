@@ -1,0 +1,149 @@
+//! Single clicks, and orphan visits.
+
+use super::super::described;
+use super::super::engine::{EngineError, RawClick, RawPlace, RawQuery};
+use edgelink_model::clock;
+use edgelink_model::counts::Bots;
+use edgelink_model::counts::Scope;
+use edgelink_store::{RawHead, RawRow, RawScope, RawSelection, Store, StoreError};
+use edgelink_wire::clicks::events::OrphanKind;
+use std::collections::HashMap;
+
+const DAY_SECONDS: u64 = 86_400;
+
+/// Most rows that are read for a page of single clicks.
+const MAX_ROWS: u64 = 100_000;
+
+/// A page of clicks.
+pub(super) async fn raw(store: &Store, query: &RawQuery) -> Result<Vec<RawClick>, EngineError> {
+    let clicks = query.skip.saturating_add(query.limit.into());
+    let heads = heads(store, query, clicks).await?;
+    let wanted = wanted(&heads, query);
+    let numbers: Vec<u64> = wanted.iter().map(|(row, _)| *row).collect();
+    let rows = store.raw_rows(&numbers, query.orphans).await?;
+    let rows: HashMap<u64, RawRow> = rows.into_iter().map(|row| (row.number, row)).collect();
+    let mut found = Vec::new();
+    for (row, numbers) in &wanted {
+        let Some(row) = rows.get(row) else {
+            continue;
+        };
+        for number in numbers {
+            found.push(raw_click(row, *number)?);
+        }
+    }
+    Ok(found)
+}
+
+/// Counts the clicks of all pages, up to `most`.
+pub(super) async fn count(store: &Store, query: &RawQuery, most: u64) -> Result<u64, EngineError> {
+    Ok(store.count_raw(&select(query), most).await?)
+}
+
+/// Reads the first rows until they have `clicks` clicks, or all. For many links, whose rows come in no order, the last day is read
+/// first, and more days if it has too few clicks.
+async fn heads(store: &Store, query: &RawQuery, clicks: u64) -> Result<Vec<RawHead>, EngineError> {
+    let selection = select(query);
+    // A row may begin before the position and end after it.
+    let most = clicks.min(MAX_ROWS);
+    if !matches!(&query.scope, Scope::Links(links) if links.len() > 1) {
+        return Ok(store.raw_heads(&selection, most).await?);
+    }
+    let end = query.after.map_or(u64::MAX, |after| after.at);
+    let end = end.min(query.to).min(clock::unix_seconds() + DAY_SECONDS);
+    for days in [2, 9] {
+        let from = end.saturating_sub(days * DAY_SECONDS);
+        if from <= query.from {
+            break;
+        }
+        let newest = RawSelection {
+            from,
+            ..selection.clone()
+        };
+        let heads = store.raw_heads(&newest, most).await?;
+        if heads
+            .iter()
+            .map(|head| head.clicks)
+            .fold(0, u64::saturating_add)
+            >= clicks
+        {
+            return Ok(heads);
+        }
+    }
+    Ok(store.raw_heads(&selection, most).await?)
+}
+
+fn select(query: &RawQuery) -> RawSelection {
+    let of = match (&query.scope, query.orphans) {
+        (Scope::Tenant(tenant_id), false) => RawScope::Clicks(*tenant_id, None),
+        (Scope::Tenant(tenant_id), true) => RawScope::Orphans(*tenant_id, None),
+        (
+            Scope::Domain {
+                tenant_id,
+                domain_id,
+            },
+            false,
+        ) => RawScope::Clicks(*tenant_id, Some(*domain_id)),
+        (
+            Scope::Domain {
+                tenant_id,
+                domain_id,
+            },
+            true,
+        ) => RawScope::Orphans(*tenant_id, Some(*domain_id)),
+        (Scope::Links(links), _) => RawScope::Links(links.clone()),
+    };
+    RawSelection {
+        of,
+        from: query.from,
+        to: query.to,
+        is_bot: match query.bots {
+            Bots::Included => None,
+            Bots::Excluded => Some(false),
+            Bots::Only => Some(true),
+        },
+        before: query.after.map(|RawPlace { at, number }| (at, number)),
+    }
+}
+
+/// Numbers of the selected clicks of each row, newest first: a row's clicks are numbered from its own number on.
+fn wanted(heads: &[RawHead], query: &RawQuery) -> Vec<(u64, Vec<u64>)> {
+    let (mut skip, mut room) = (query.skip, u64::from(query.limit));
+    let mut rows = Vec::new();
+    for head in heads {
+        let mut end = head.number.saturating_add(head.clicks);
+        if let Some(after) = query.after
+            && after.at == head.at
+        {
+            end = end.min(after.number);
+        }
+        let skipped = skip.min(end - head.number);
+        skip -= skipped;
+        let count = room.min(end - head.number - skipped);
+        room -= count;
+        let end = end - skipped;
+        if count > 0 {
+            rows.push((head.number, (end - count..end).rev().collect()));
+        }
+    }
+    rows
+}
+
+fn raw_click(row: &RawRow, number: u64) -> Result<RawClick, EngineError> {
+    let described = described::read(&row.described).map_err(|error| StoreError {
+        context: "reading single clicks",
+        transient: false,
+        source: Box::new(error),
+    })?;
+    Ok(RawClick {
+        place: RawPlace { at: row.at, number },
+        link_id: row.link_id,
+        key: row.key.clone(),
+        orphan: match row.kind {
+            1 => Some(OrphanKind::BaseUrl),
+            2 => Some(OrphanKind::InvalidShortUrl),
+            3 => Some(OrphanKind::Regular404),
+            _ => None,
+        },
+        described,
+    })
+}

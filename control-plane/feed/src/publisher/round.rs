@@ -1,0 +1,313 @@
+//! A round of the publisher: writes the outbox to Redis and the feed, in an order in which no change is lost.
+
+use super::error::PublishError;
+use super::generation::GenerationReason;
+use super::messages::messages;
+use super::{Publisher, WriteState};
+use edgelink_redis::{Append, Appended};
+use edgelink_settings::telemetry::prometheus::PUBLISHER_CHANGES;
+use edgelink_store::{BoundState, MAX_BATCH_BYTES, PendingBatch, PublisherState};
+use edgelink_wire::feed::{Beat, FeedMessage};
+use metrics::counter;
+use tokio::time::Instant;
+
+/// Bytes that are published and deleted together, bounded so that few changes are repeated when a publisher dies.
+const GROUP_BYTES: usize = 4 * MAX_BATCH_BYTES;
+
+/// Changes in one message to Redis.
+const AT_ONCE: usize = 256;
+
+/// Numbers of beats for each token.
+const BEATS_A_TOKEN: u64 = 1 << 20;
+
+/// A read of the outbox.
+#[derive(Clone, Copy, Debug)]
+struct OutboxRead {
+    /// Time at which it began.
+    asked: Instant,
+    /// Time at which it ended.
+    answered: Instant,
+    /// The database's clock when it began: unix time in microseconds.
+    at: u64,
+}
+
+impl OutboxRead {
+    /// Upper bound of its age, in milliseconds.
+    fn age_millis(self) -> u32 {
+        let millis = self.asked.elapsed().as_micros().div_ceil(1000);
+        u32::try_from(millis).unwrap_or(u32::MAX)
+    }
+}
+
+impl Publisher {
+    /// Publishes the outbox, the hot links, and a beat if it is due.
+    pub(super) async fn publish_all(&mut self) -> Result<(), PublishError> {
+        self.resume_generation().await?;
+        loop {
+            // Read first, so that the beat after the read is no older than necessary.
+            let mut bound = self.due_bound().await?;
+            let asked = Instant::now();
+            let pending = self.store.pending(self.config.batch).await?;
+            let read = OutboxRead {
+                asked,
+                answered: Instant::now(),
+                at: pending.state.now,
+            };
+            self.verify_lease(asked, pending.state).await?;
+            for batches in groups(&pending.batches) {
+                self.publish(batches, read).await?;
+            }
+            let count = u32::try_from(pending.batches.len()).unwrap_or(u32::MAX);
+            if count < self.config.batch {
+                self.publish_hot().await?;
+                // A beat may have become due meanwhile.
+                if bound.is_none() {
+                    bound = self.due_bound().await?;
+                }
+                let Some(bound) = bound else {
+                    return Ok(());
+                };
+                self.look_for_late_changes().await?;
+                return self.beat(read, bound).await;
+            }
+        }
+    }
+
+    /// Repeats the round from the oldest change below the low-water mark of the outbox, if there is one.
+    async fn look_for_late_changes(&mut self) -> Result<(), PublishError> {
+        let (token, _) = self.writing()?;
+        let mark = self.lease.state().outbox_mark;
+        let Some(row) = self.low_water.look(&self.store, mark).await else {
+            return Ok(());
+        };
+        tracing::info!(
+            row,
+            mark,
+            "found a change committed long after later ones; publishing it now"
+        );
+        self.low_water.clear();
+        self.store.lower_outbox_mark(token, row).await?;
+        Err(PublishError::Restart)
+    }
+
+    /// Checks that the row shows this process's lease and generation, and that the database did not go back.
+    async fn verify_lease(
+        &mut self,
+        asked: Instant,
+        state: PublisherState,
+    ) -> Result<(), PublishError> {
+        let generation = self.writing.as_ref().map(|writing| writing.generation);
+        let is_ours = Some(state.token) == self.lease.token();
+        let is_ours = is_ours && Some(state.generation) == generation;
+        let is_older = self.lease.note(asked, state);
+        if is_ours && !is_older {
+            return Ok(());
+        }
+        // Also if the answer to a renewal was lost.
+        self.stop_writing();
+        self.lease.ask(None).await?;
+        Err(PublishError::Restart)
+    }
+
+    /// Publishes a group, and deletes it from the outbox.
+    async fn publish(
+        &mut self,
+        batches: &[PendingBatch],
+        read: OutboxRead,
+    ) -> Result<(), PublishError> {
+        if !self.hold_lease().await? || self.lease.loss().is_some() {
+            return Err(PublishError::Restart);
+        }
+        let messages = messages(batches, self.lease.state().rev_floor);
+        for some in messages.chunks(AT_ONCE) {
+            let (_, writing) = self.writing()?;
+            self.destination.cache(writing.generation, some).await?;
+            self.append(some, None).await?;
+            self.log_published(some, read);
+            self.hot.note(some);
+        }
+        let (token, writing) = self.writing()?;
+        let (generation, position) = (writing.generation, writing.position);
+        let ids: Vec<u64> = batches.iter().map(|batch| batch.id).collect();
+        // Ordered by number: all that were read up to the last one are removed.
+        let last = ids.last().copied().unwrap_or_default();
+        let mark = self.low_water.removed(last, Instant::now());
+        if !self
+            .store
+            .forget_published(token, position, &ids, mark)
+            .await?
+        {
+            self.stop_writing();
+            self.lease.mark_lost();
+            return Err(PublishError::Restart);
+        }
+        self.lease.note_position(generation, position);
+        counter!(PUBLISHER_CHANGES).increment(messages.len() as u64);
+        Ok(())
+    }
+
+    /// Logs the published keys, the cause of the round, and the time taken by the database and by Redis.
+    fn log_published(&self, messages: &[FeedMessage<'_>], read: OutboxRead) {
+        if !tracing::enabled!(tracing::Level::DEBUG) {
+            return;
+        }
+        let (woken, at) = self.wakeup;
+        let woken = woken.as_str();
+        let store_ms = read.answered.saturating_duration_since(at).as_millis();
+        let redis_ms = read.answered.elapsed().as_millis();
+        for key in messages.iter().filter_map(FeedMessage::changed_key) {
+            tracing::debug!(%key, %woken, store_ms, redis_ms, "a change is published");
+        }
+    }
+
+    /// Publishes the links that have become hot.
+    async fn publish_hot(&mut self) -> Result<(), PublishError> {
+        let links = self.hot.take().await;
+        for some in links.chunks(AT_ONCE) {
+            let messages: Vec<FeedMessage<'_>> = some
+                .iter()
+                .map(|(key, record)| FeedMessage::Put {
+                    key,
+                    record: record.as_deref(),
+                    hot: true,
+                })
+                .collect();
+            self.append(&messages, None).await?;
+        }
+        Ok(())
+    }
+
+    /// The bound for a beat; `None` if no beat is due.
+    async fn due_bound(&mut self) -> Result<Option<BoundState>, PublishError> {
+        if Instant::now() < self.beat_at {
+            return Ok(None);
+        }
+        Ok(Some(self.bound.current(&self.store).await?))
+    }
+
+    /// Sends the beat which states that everything in `read` is published.
+    async fn beat(&mut self, read: OutboxRead, bound: BoundState) -> Result<(), PublishError> {
+        let nodes = self.destination.nodes().await?;
+        let (_, writing) = self.writing()?;
+        let generation = writing.generation;
+        if writing.nodes != nodes {
+            self.begin(GenerationReason::Nodes).await?;
+            return Err(PublishError::Restart);
+        }
+        let beat = Beat {
+            bound: bound.bound,
+            generation,
+            number: self.next_number(),
+            at: read.at,
+            age_millis: read.age_millis(),
+        };
+        self.append(&[FeedMessage::Beat(beat)], Some((beat.number, &nodes)))
+            .await?;
+        self.beat_at = Instant::now() + self.config.heartbeat_ms;
+        if !bound.is_published {
+            self.store.mark_bound_published(bound.bound).await?;
+        }
+        Ok(())
+    }
+
+    /// The number of the next beat, above all earlier ones of any process.
+    pub(super) fn next_number(&mut self) -> u64 {
+        let token = self.lease.token().unwrap_or(0);
+        let first = token.saturating_mul(BEATS_A_TOKEN);
+        self.number = first.max(self.number.saturating_add(1));
+        self.number
+    }
+
+    /// Appends messages to the feed; begins a generation if Redis has lost the last write.
+    async fn append(
+        &mut self,
+        messages: &[FeedMessage<'_>],
+        beat: Option<(u64, &str)>,
+    ) -> Result<(), PublishError> {
+        let (token, writing) = self.writing()?;
+        let order = self.order(token, writing, beat);
+        let appended = self.destination.append(&order, messages).await?;
+        match appended {
+            Appended::At(position) => {
+                if let Some(writing) = &mut self.writing {
+                    writing.position = position;
+                }
+                return Ok(());
+            }
+            Appended::Fenced(token) => self.handle_fenced(token).await?,
+            Appended::Foreign(installation) => return Err(PublishError::Foreign(installation)),
+            Appended::GoneBack(what) => {
+                tracing::warn!(
+                    what,
+                    "Redis has lost the last write; beginning a new generation"
+                );
+                let reason = match what.as_str() {
+                    "state" => GenerationReason::Empty,
+                    _ => GenerationReason::Lost,
+                };
+                self.begin(reason).await?;
+            }
+        }
+        Err(PublishError::Restart)
+    }
+
+    /// The conditions under which messages are appended.
+    pub(super) fn order<'a>(
+        &'a self,
+        token: u64,
+        writing: &'a WriteState,
+        beat: Option<(u64, &'a str)>,
+    ) -> Append<'a> {
+        let state = self.lease.state();
+        Append {
+            token,
+            owner: self.lease.owner(),
+            installation: &state.installation,
+            generation: writing.generation,
+            after: writing.position,
+            begins: false,
+            flushed_in: state.flushed_in,
+            beat,
+            drawn: self.bound.drawn(),
+        }
+    }
+
+    /// The token and the generation; the round is repeated without either.
+    fn writing(&self) -> Result<(u64, &WriteState), PublishError> {
+        let writing = self.lease.token().zip(self.writing.as_ref());
+        writing.ok_or(PublishError::Restart)
+    }
+}
+
+/// Splits batches into groups that are published together, of at most [`GROUP_BYTES`] or of one batch.
+fn groups(batches: &[PendingBatch]) -> impl Iterator<Item = &[PendingBatch]> {
+    let mut bytes = 0;
+    batches.chunk_by(move |batch, next| {
+        bytes += batch.size();
+        let fits = bytes + next.size() <= GROUP_BYTES;
+        if !fits {
+            bytes = 0;
+        }
+        fits
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use edgelink_store::Packed;
+
+    #[test]
+    fn batches_are_published_in_groups_of_bounded_size_or_alone() {
+        let batch = |size| PendingBatch {
+            id: 0,
+            keys: Packed::from(vec![0; size]),
+            records: Packed::default(),
+        };
+        let sizes = [1, GROUP_BYTES - 1, 1, GROUP_BYTES + 1, 1, 1];
+        let batches = sizes.map(batch);
+        let lengths: Vec<usize> = groups(&batches).map(<[_]>::len).collect();
+        assert_eq!(lengths, [2, 1, 1, 2]);
+        assert_eq!(groups(&[]).count(), 0);
+    }
+}

@@ -1,0 +1,45 @@
+//! `PATCH /links/{code}`: a JSON merge patch (RFC 7396). A missing field stays, null sets the default.
+
+use super::body::JsonObject;
+use super::if_match::IfMatch;
+use super::one::RequestedLink;
+use super::schema;
+use super::view;
+use crate::app::App;
+use axum::extract::{Extension, State};
+use axum::response::Response;
+use edgelink_service::caller::Caller;
+use edgelink_service::link_patch::LinkPatch;
+use edgelink_service::problem::Problem;
+use std::sync::Arc;
+
+/// Changes a link.
+///
+/// A JSON merge patch (RFC 7396).
+#[utoipa::path(
+    patch,
+    path = "/links/{code}",
+    operation_id = "changeLink",
+    tag = "links",
+    params(schema::OfCode, schema::OfDomain, schema::IfMatch),
+    request_body = LinkPatch,
+    responses(
+        (
+            status = 200, description = "The link as it is now",
+            body = view::LinkView<'static>,
+            headers(("ETag" = String, description = "The revision")),
+        ),
+    )
+)]
+pub(crate) async fn patch(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    RequestedLink(key): RequestedLink,
+    IfMatch(revisions): IfMatch,
+    JsonObject(object): JsonObject,
+) -> Result<Response, Problem> {
+    let links = &app.links.of_tenant(&caller);
+    let patch = LinkPatch::read(object, links)?;
+    let changed = app.links.change(&caller, key, revisions, patch).await?;
+    Ok(changed.answer(|link| view::found(&link, links)))
+}

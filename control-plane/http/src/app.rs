@@ -1,0 +1,191 @@
+//! The state that handlers share.
+
+use super::bounded::Bounded;
+use crate::auth::{EdgeTokens, KeyVerifier};
+use crate::edge_health::HealthNotes;
+use crate::health::Health;
+use crate::pages::Pages;
+use crate::visit_workers::WorkerNotes;
+use axum::extract::FromRef;
+use edgelink_clicks::analytics::{Engine, VisitorSecrets};
+use edgelink_clicks::live::Live;
+use edgelink_clicks::{OwnClicks, Reports};
+use edgelink_feed::Domains;
+use edgelink_feed::Feed;
+use edgelink_feed::publisher::PublisherStatus;
+use edgelink_feed::resolve::{KnownKeys, Resolver};
+use edgelink_feed::snapshot::Snapshots;
+use edgelink_numbers::Minter;
+use edgelink_redis::Redis;
+use edgelink_service::accounts::Accounts;
+use edgelink_service::asking::Analytics;
+use edgelink_service::domains::DomainService;
+use edgelink_service::failed_logins::FailedLogins;
+use edgelink_service::limits::Limiter;
+use edgelink_service::limits::tries::{LOGINS, PASSWORDS, PROVIDER_LOGINS, Tries};
+use edgelink_service::links::{Links, LinksParts};
+use edgelink_service::oidc::Oidc;
+use edgelink_service::passwords::Passwords;
+use edgelink_service::webhooks::Webhooks;
+use edgelink_settings::config::Config;
+use edgelink_settings::reloaded::Reloaded;
+use edgelink_settings::telemetry::traces::Tracer;
+use edgelink_store::Store;
+use edgelink_wire::LinkPaths;
+use std::sync::Arc;
+
+/// The state that handlers share.
+pub struct App {
+    pub config: Arc<Config>,
+    pub store: Arc<Store>,
+    pub links: Arc<Links>,
+    pub accounts: Accounts,
+    pub analytics: Analytics,
+    pub domain_service: DomainService,
+    pub(crate) webhooks: Webhooks,
+    pub keys: Arc<KeyVerifier>,
+    pub(crate) edge_tokens: Arc<Reloaded<EdgeTokens>>,
+    pub pages: Pages,
+    /// The paths of links; `None` if links are right below the root.
+    pub link_paths: Option<LinkPaths>,
+    pub domains: Arc<Domains>,
+    pub(crate) feed: Arc<Feed>,
+    pub resolver: Resolver,
+    pub(crate) snapshots: Snapshots,
+    pub health: Health,
+    /// The health of the edges' workers.
+    pub edge_health: HealthNotes,
+    /// The times at which edges' workers that hold leased uses were last heard of.
+    pub visit_workers: WorkerNotes,
+    /// Takes reports of clicks.
+    pub(crate) reports: Reports,
+    /// Stores clicks, and answers queries of them.
+    pub(crate) engine: Arc<dyn Engine>,
+    /// The rate limits; `None` if there are none.
+    pub(crate) limiter: Option<Limiter>,
+    pub passwords: Arc<Passwords>,
+    /// The provider of OpenID Connect, if there is one.
+    pub oidc: Option<Arc<Oidc>>,
+    /// Limit on tries of passwords of links.
+    pub(crate) tries: Tries,
+    /// Limit on tries to log in.
+    pub logins: Tries,
+    /// Limit on logins by the provider of OpenID Connect.
+    pub provider_logins: Tries,
+    /// Failed logins.
+    pub failed_logins: FailedLogins,
+    /// Limit on creations of links by visitors.
+    pub creations: Tries,
+    /// Limit on reports of links by visitors.
+    pub reportings: Tries,
+    /// The secrets of visitor tokens.
+    pub(crate) visitors: Arc<VisitorSecrets>,
+    /// The clicks of redirects that this process answers.
+    pub(crate) own_clicks: Arc<OwnClicks>,
+    /// Bounds on the resources that requests share.
+    pub bounded: Bounded,
+    /// The live stream of clicks.
+    pub(crate) live: Arc<Live>,
+    /// Traces requests; `None` if nothing is traced.
+    pub(crate) tracer: Option<Tracer>,
+}
+
+/// The parts of the state that answer edges.
+pub struct Lookups {
+    pub edge_tokens: Arc<Reloaded<EdgeTokens>>,
+    pub feed: Arc<Feed>,
+    pub publisher: PublisherStatus,
+    pub domains: Arc<Domains>,
+    pub known_keys: Arc<KnownKeys>,
+    pub resolver: Resolver,
+    pub snapshots: Snapshots,
+    pub clicks: Clicks,
+    pub live: Arc<Live>,
+    /// Redis, which counts rate limits; `None` if this is the only control plane.
+    pub redis: Option<Arc<Redis>>,
+    pub visitors: Arc<VisitorSecrets>,
+    pub own_clicks: Arc<OwnClicks>,
+    pub oidc: Option<Arc<Oidc>>,
+    pub tracer: Option<Tracer>,
+}
+
+/// The parts of the state that count clicks.
+pub struct Clicks {
+    pub reports: Reports,
+    pub engine: Arc<dyn Engine>,
+}
+
+impl App {
+    pub fn new(config: Config, store: Arc<Store>, minter: Minter, lookups: Lookups) -> Self {
+        let (config, passwords) = (Arc::new(config), Arc::new(Passwords::new()));
+        let links = &config.links;
+        let keys = KeyVerifier::new(store.clone(), &config.auth, &config.console);
+        let keys = Arc::new(keys);
+        let bounded = Bounded::new(&config);
+        let of_links = Arc::new(Links::new(LinksParts {
+            store: store.clone(),
+            minter,
+            known_keys: lookups.known_keys.clone(),
+            passwords: passwords.clone(),
+            feed: lookups.feed.clone(),
+            domains: lookups.domains.clone(),
+            config: config.clone(),
+        }));
+        let asking = (bounded.questions.clone(), bounded.exports.clone());
+        Self {
+            analytics: Analytics::new(lookups.clicks.engine.clone(), asking, &of_links),
+            links: of_links,
+            accounts: Accounts::new(store.clone(), keys.clone(), passwords.clone()),
+            keys,
+            edge_tokens: lookups.edge_tokens,
+            pages: Pages::new(&config.pages),
+            link_paths: LinkPaths::unless_plain(links.prefix.clone(), links.trailing_slash),
+            edge_health: HealthNotes::new(store.clone()),
+            visit_workers: WorkerNotes::new(store.clone(), &config.visits),
+            health: Health::new(
+                store.clone(),
+                lookups.feed.clone(),
+                lookups.publisher,
+                lookups.redis.clone(),
+                lookups.known_keys,
+                [config.feed.max_age_ms, config.server.unready_after_ms],
+            ),
+            domain_service: DomainService::new(
+                store.clone(),
+                lookups.domains.clone(),
+                lookups.feed.clone(),
+                config.clone(),
+            ),
+            webhooks: Webhooks::new(store.clone(), config.clone()),
+            domains: lookups.domains,
+            passwords,
+            oidc: lookups.oidc,
+            tries: Tries::new(PASSWORDS, lookups.redis.clone()),
+            logins: Tries::new(LOGINS, lookups.redis.clone()),
+            provider_logins: Tries::new(PROVIDER_LOGINS, lookups.redis.clone()),
+            failed_logins: FailedLogins::new(store.clone()),
+            creations: Tries::new(config.home.budget(), lookups.redis.clone()),
+            reportings: Tries::new(config.reports.budget(), lookups.redis.clone()),
+            visitors: lookups.visitors,
+            own_clicks: lookups.own_clicks,
+            limiter: Limiter::new(&config.limits, lookups.redis),
+            feed: lookups.feed,
+            resolver: lookups.resolver,
+            reports: lookups.clicks.reports,
+            engine: lookups.clicks.engine,
+            snapshots: lookups.snapshots,
+            live: lookups.live,
+            bounded,
+            tracer: lookups.tracer,
+            store,
+            config,
+        }
+    }
+}
+
+/// The probes' part of the state, so that `health.rs` does not depend on [`App`].
+impl FromRef<Arc<App>> for Health {
+    fn from_ref(app: &Arc<App>) -> Self {
+        app.health.clone()
+    }
+}

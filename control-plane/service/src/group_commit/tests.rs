@@ -1,0 +1,345 @@
+use super::*;
+use edgelink_model::links::model::LinkContent;
+use edgelink_settings::config::StoreConfig;
+use edgelink_store::{Twin, connect};
+use edgelink_wire::target::TargetUrl;
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions, SqliteConnection};
+use std::collections::HashSet;
+use std::str::FromStr;
+use tempfile::TempDir;
+use tokio::task::JoinHandle;
+
+/// A SQLite store, and a connection that can keep it from committing.
+struct Fixture {
+    store: Arc<Store>,
+    blocker: SqliteConnection,
+    _folder: TempDir,
+}
+
+impl Fixture {
+    async fn new() -> Self {
+        let folder = TempDir::new().unwrap();
+        let url = format!("sqlite://{}/edgelink.db", folder.path().display());
+        let config = StoreConfig {
+            timeout_ms: Duration::from_secs(60),
+            ..StoreConfig::at(&url)
+        };
+        let store = connect(&config).await.unwrap();
+        store.migrate().await.unwrap();
+        // The domain gets its row, so that from here on one transaction does all.
+        store
+            .create_links(vec![link(1_000_000, "first")])
+            .await
+            .unwrap();
+        let blocker = SqliteConnectOptions::from_str(&url).unwrap();
+        Self {
+            store,
+            blocker: blocker.connect().await.unwrap(),
+            _folder: folder,
+        }
+    }
+
+    fn commits(&self, queue: usize) -> Arc<GroupCommit> {
+        Arc::new(GroupCommit::start(&self.store, queue))
+    }
+
+    async fn block(&mut self) {
+        sqlx::raw_sql("BEGIN IMMEDIATE")
+            .execute(&mut self.blocker)
+            .await
+            .unwrap();
+    }
+
+    async fn unblock(&mut self) {
+        sqlx::raw_sql("COMMIT")
+            .execute(&mut self.blocker)
+            .await
+            .unwrap();
+    }
+
+    async fn exists(&self, code: &str) -> bool {
+        let found = self.store.find_link(&link(0, code).key).await;
+        found.unwrap().is_some()
+    }
+}
+
+fn link(id: u64, code: &str) -> NewLink {
+    let key = format!("a.example/{code}").parse().unwrap();
+    let content = LinkContent::to(TargetUrl::from_store("https://x.example/"));
+    NewLink::new(id, key, content)
+}
+
+type Answer = Result<Result<Link, CreateError>, CreateFailure>;
+type Task = JoinHandle<Answer>;
+
+const MINUTE: Duration = Duration::from_mins(1);
+
+async fn create(commits: &GroupCommit, new: NewLink) -> Answer {
+    create_within(commits, new, MINUTE).await
+}
+
+async fn create_within(commits: &GroupCommit, new: NewLink, limit: Duration) -> Answer {
+    let answers = commits.create(vec![new], limit).await?;
+    let [answer] = answers.try_into().unwrap();
+    Ok(answer)
+}
+
+fn submit(commits: &Arc<GroupCommit>, new: NewLink) -> Task {
+    let commits = Arc::clone(commits);
+    tokio::spawn(async move { create(&commits, new).await })
+}
+
+/// Chunks that fill a transaction each.
+fn submit_chunks(
+    commits: &Arc<GroupCommit>,
+    count: usize,
+) -> Vec<JoinHandle<Result<Answers, CreateFailure>>> {
+    let chunk = |chunk: u64| {
+        let first = 1000 * (chunk + 1);
+        let links = (first..first + MAX_BATCH as u64).map(|n| link(n, &format!("c{n}")));
+        let (commits, links) = (Arc::clone(commits), links.collect());
+        tokio::spawn(async move { commits.create(links, MINUTE).await })
+    };
+    (0..count as u64).map(chunk).collect()
+}
+
+/// Returns when `count` links are in the queue and not with a lane.
+async fn await_queue(commits: &GroupCommit, count: usize) {
+    while commits.links.max_capacity() - commits.links.capacity() != count {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Keeps every lane at a commit that cannot end.
+async fn occupy_lanes(commits: &Arc<GroupCommit>) -> Vec<Task> {
+    let mut tasks = Vec::new();
+    for lane in 0..LANES as u64 {
+        tasks.push(submit(
+            commits,
+            link(2_000_000 + lane, &format!("lane{lane}")),
+        ));
+        tokio::task::yield_now().await;
+        await_queue(commits, 0).await;
+    }
+    tasks
+}
+
+#[tokio::test]
+async fn a_link_alone_is_created_at_once() {
+    let fixture = Fixture::new().await;
+    let created = create(&fixture.commits(10), link(1, "x")).await;
+    assert_eq!(created.unwrap().unwrap().id, 1);
+    assert!(fixture.exists("x").await);
+}
+
+#[tokio::test]
+async fn links_that_arrive_during_a_commit_are_committed_together_and_each_has_its_own_answer() {
+    let mut fixture = Fixture::new().await;
+    let commits = fixture.commits(100);
+    fixture.block().await;
+    let lanes = occupy_lanes(&commits).await;
+    let mut tasks: Vec<Task> = (0..50)
+        .map(|n| submit(&commits, link(n, &format!("c{n}"))))
+        .collect();
+    tasks.push(submit(&commits, link(50, "first")));
+    await_queue(&commits, 51).await;
+    fixture.unblock().await;
+    let taken = tasks.pop().unwrap().await.unwrap().unwrap();
+    assert_eq!(taken, Err(CreateError::CodeTaken));
+    let mut times = HashSet::new();
+    for (n, task) in tasks.into_iter().enumerate() {
+        let link = task.await.unwrap().unwrap().unwrap();
+        assert_eq!(link.id, n as u64);
+        times.insert(link.created_at);
+    }
+    assert_eq!(times.len(), 1, "one transaction has one creation time");
+    for lane in lanes {
+        lane.await.unwrap().unwrap().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn one_link_more_than_may_wait_is_refused_at_once_and_the_others_are_created() {
+    let mut fixture = Fixture::new().await;
+    let commits = fixture.commits(3);
+    fixture.block().await;
+    let mut tasks = occupy_lanes(&commits).await;
+    for n in 0..3 {
+        tasks.push(submit(&commits, link(n, &format!("c{n}"))));
+        await_queue(&commits, n as usize + 1).await;
+    }
+    let refused = create(&commits, link(3, "c3")).await;
+    assert!(matches!(refused, Err(CreateFailure::Overloaded)));
+    fixture.unblock().await;
+    for task in tasks {
+        task.await.unwrap().unwrap().unwrap();
+    }
+    assert!(!fixture.exists("c3").await);
+}
+
+#[tokio::test]
+async fn a_caller_that_leaves_the_queue_takes_its_link_back() {
+    let mut fixture = Fixture::new().await;
+    let commits = fixture.commits(10);
+    fixture.block().await;
+    let mut tasks = occupy_lanes(&commits).await;
+    let leaves = submit(&commits, link(1, "leaves"));
+    await_queue(&commits, 1).await;
+    leaves.abort();
+    assert!(leaves.await.unwrap_err().is_cancelled());
+    tasks.push(submit(&commits, link(2, "stays")));
+    await_queue(&commits, 2).await;
+    fixture.unblock().await;
+    for task in tasks {
+        task.await.unwrap().unwrap().unwrap();
+    }
+    assert!(!fixture.exists("leaves").await);
+}
+
+#[tokio::test]
+async fn a_link_that_no_database_takes_fails_alone() {
+    let mut fixture = Fixture::new().await;
+    let commits = fixture.commits(10);
+    fixture.block().await;
+    let lanes = occupy_lanes(&commits).await;
+    let good = [link(1, "a"), link(2, "b")].map(|link| submit(&commits, link));
+    let bad = submit(&commits, link(u64::MAX, "bad"));
+    await_queue(&commits, 3).await;
+    fixture.unblock().await;
+    for task in lanes.into_iter().chain(good) {
+        task.await.unwrap().unwrap().unwrap();
+    }
+    let Err(CreateFailure::Store(error)) = bad.await.unwrap() else {
+        panic!("created");
+    };
+    assert!(!error.is_transient());
+}
+
+#[tokio::test]
+async fn a_link_alone_does_not_wait_behind_chunks() {
+    let mut fixture = Fixture::new().await;
+    let commits = fixture.commits(10);
+    fixture.block().await;
+    let chunks = submit_chunks(&commits, 6);
+    let waiting = || commits.chunks.max_capacity() - commits.chunks.capacity();
+    while waiting() != 6 - LANES {
+        tokio::task::yield_now().await;
+    }
+    let single = submit(&commits, link(1, "single"));
+    tokio::task::yield_now().await;
+    // A lane takes it while all lanes of chunks are occupied.
+    await_queue(&commits, 0).await;
+    assert_eq!(waiting(), 6 - LANES);
+    fixture.unblock().await;
+    single.await.unwrap().unwrap().unwrap();
+    for chunk in chunks {
+        let created = chunk.await.unwrap().unwrap();
+        assert_eq!(created.len(), MAX_BATCH);
+        assert!(created.iter().all(Result::is_ok));
+    }
+}
+
+#[tokio::test]
+async fn a_link_that_may_have_twins_does_not_wait_behind_those_that_must_not() {
+    let mut fixture = Fixture::new().await;
+    let commits = fixture.commits(10);
+    fixture.block().await;
+    let queued = |queue: &mpsc::Sender<Job>| queue.max_capacity() - queue.capacity();
+    let mut without_twin = Vec::new();
+    for id in 1..=LANES as u64 + 1 {
+        let mut new = link(id, &format!("t{id}"));
+        new.content.target = TargetUrl::from_store(&format!("https://x.example/{id}"));
+        new.twin = Twin::NotWithAnyCode;
+        without_twin.push(submit(&commits, new));
+        tokio::task::yield_now().await;
+        while id <= LANES as u64 && queued(&commits.without_twin) > 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+    assert_eq!(queued(&commits.without_twin), 1, "the lanes are occupied");
+    let plain = submit(&commits, link(100, "plain"));
+    await_queue(&commits, 0).await;
+    fixture.unblock().await;
+    plain.await.unwrap().unwrap().unwrap();
+    for task in without_twin {
+        task.await.unwrap().unwrap().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn chunks_wait_for_room_and_no_longer_than_their_limit() {
+    let mut fixture = Fixture::new().await;
+    let commits = fixture.commits(10);
+    fixture.block().await;
+    let chunks = submit_chunks(&commits, LANES + MAX_CHUNKS);
+    while commits.chunks.capacity() > 0 {
+        tokio::task::yield_now().await;
+    }
+    let links = vec![link(100, "x"), link(101, "y")];
+    let Err(CreateFailure::Store(error)) = commits.create(links, Duration::from_millis(50)).await
+    else {
+        panic!("there was room");
+    };
+    assert!(error.is_transient());
+    fixture.unblock().await;
+    for chunk in chunks {
+        assert_eq!(chunk.await.unwrap().unwrap().len(), MAX_BATCH);
+    }
+}
+
+#[tokio::test]
+async fn a_commit_that_takes_too_long_is_a_transient_error_in_time() {
+    let mut fixture = Fixture::new().await;
+    let commits = fixture.commits(10);
+    fixture.block().await;
+    let limit = Duration::from_millis(50);
+    let Err(CreateFailure::Store(error)) = create_within(&commits, link(1, "x"), limit).await
+    else {
+        panic!("answered");
+    };
+    assert!(error.is_transient());
+    fixture.unblock().await;
+}
+
+/// A job with one link, whose caller waits.
+fn job(id: u64) -> (Job, oneshot::Receiver<Result<Answers, StoreError>>) {
+    let (answer, answered) = oneshot::channel();
+    let links = vec![link(id, &format!("c{id}"))];
+    let job = Job {
+        links,
+        answer,
+        trace: None,
+    };
+    (job, answered)
+}
+
+#[tokio::test(start_paused = true)]
+async fn links_gather_while_a_transaction_runs_and_for_no_longer_than_the_linger() {
+    let (sender, jobs) = mpsc::channel(10);
+    let mut queue = Queue::new(jobs, LINGER);
+    let running = Arc::clone(&queue.turn).lock_owned().await;
+    let mut callers = Vec::new();
+    for id in 0..3 {
+        let (job, caller) = job(id);
+        sender.send(job).await.unwrap();
+        callers.push(caller);
+    }
+    let (first, _) = tokio::join!(queue.batch(), async {
+        let (job, caller) = job(3);
+        tokio::time::sleep(LINGER / 2).await;
+        sender.send(job).await.unwrap();
+        callers.push(caller);
+        drop(running);
+    });
+    let (gathered, turn) = first.unwrap();
+    assert_eq!((gathered.len(), turn.is_some()), (4, true));
+
+    sender.send(job(4).0).await.unwrap();
+    let before = Instant::now();
+    let (beside, no_turn) = queue.batch().await.unwrap();
+    assert_eq!((beside.len(), no_turn.is_none()), (1, true));
+    // Timers tick in milliseconds.
+    assert!(before.elapsed() <= LINGER + Duration::from_millis(1));
+    drop(turn);
+}

@@ -1,0 +1,453 @@
+//! The store, and the execution of its calls: measured, bounded in time, and retried where the database allows it.
+
+use super::classes::{Bulkheads, Class, ConnectionShares};
+use super::domains::{self, Configured, DomainKeys};
+use super::error::{Fault, Remedy, StoreError};
+use super::events::Events;
+use super::lines::{RowLine, RowLines, RowTurns};
+use super::marks::{DeliveryMarks, OlderPlanes, OutboxMark};
+use super::newest::NewestRow;
+use super::revisions::{LastRevisions, Revisions};
+use super::secret_place::SecretPlace;
+use super::session::{Pool, Session};
+use edgelink_model::clock;
+use edgelink_model::deadline;
+use edgelink_settings::config::StoreConfig;
+use edgelink_settings::telemetry::prometheus::{STORE_ERRORS, STORE_SECONDS};
+use edgelink_wire::backoff::Bounds;
+use edgelink_wire::{Domain, LinkKey};
+use metrics::{counter, histogram};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// The database, which is the source of truth.
+///
+/// Every method is one transaction: it is committed when it returns `Ok`, and possibly committed after an error that
+/// [`StoreError::is_transient`]. Every creation, change and deletion of a link writes the outbox in the same
+/// transaction, but for changes of tags alone by [`Store::replace_tag`], which edges do not get.
+///
+/// Each operation is one method, with its SQL, in the file of its subject. It runs its statements on a [`Session`] lent
+/// by [`run`]; differences between databases are in [`super::dialect::Dialect`].
+#[derive(Clone)]
+pub struct Store {
+    connections: Connections,
+    lines: Arc<RowLines>,
+    statement_timeout: Duration,
+    /// The most bytes of one INSERT, derived from the server's settings.
+    pub(super) max_bytes: Arc<AtomicUsize>,
+    pub(super) domains: Arc<DomainKeys>,
+    pub(super) last_revisions: Arc<LastRevisions>,
+    pub(super) newest: Arc<NewestRow>,
+    pub(super) outbox_mark: Arc<OutboxMark>,
+    pub(super) older_planes: Arc<OlderPlanes>,
+    pub(super) delivery_marks: Arc<DeliveryMarks>,
+    on_change: Option<OnChange>,
+    /// The configured domains, which no tenant created.
+    pub(super) configured: Configured,
+    /// Writer of webhook events; `None` without webhooks.
+    pub(super) events: Option<Arc<Events>>,
+    /// Storage of the secrets of visitor tokens.
+    pub(super) secrets: SecretPlace,
+}
+
+/// The connections of a store.
+#[derive(Clone)]
+pub(super) struct Connections {
+    /// Connections shared by classes of calls.
+    pub(super) shared: Pools,
+    /// Connections of [`Class::Control`].
+    pub(super) control: Pools,
+    /// The permits for the shared ones.
+    pub(super) bulkheads: Arc<Bulkheads>,
+}
+
+/// Connections by access.
+#[derive(Clone)]
+pub(super) struct Pools {
+    /// For calls that only read.
+    pub(super) readers: Pool,
+    /// For calls that may write.
+    pub(super) writers: Pool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Access {
+    Read,
+    Write,
+}
+
+/// A listener for the keys of links that may have changed; see [`Store::with_listener`].
+pub type OnChange = Arc<dyn Fn(&[LinkKey]) + Send + Sync>;
+
+/// The most attempts of a call that the database rolls back. Attempts on dead connections do not count: after a restart of
+/// the server every idle connection is dead, and their number is bounded.
+const MAX_ATTEMPTS: u32 = 5;
+
+/// The pauses before retries of transactions that deadlocked.
+const PAUSES: Bounds = Bounds {
+    first_millis: 4,
+    cap_millis: 50,
+};
+
+/// Executes a call: runs its body on a session, and retries on another one where that helps. Boxed, as the futures of
+/// drivers are large.
+macro_rules! run {
+    ($call:expr, |$session:ident| $body:expr) => {
+        Box::pin(async {
+            let mut call = $call;
+            loop {
+                let mut opened = call.open().await?;
+                let answer: Result<_, $crate::error::Fault> = async {
+                    let $session = &mut opened;
+                    $body
+                }
+                .await;
+                if let Some(outcome) = call.close(opened, answer).await {
+                    break outcome;
+                }
+            }
+        })
+        .await
+    };
+}
+pub(super) use run;
+
+impl Connections {
+    /// Creates the permits for this many shared connections.
+    pub(super) fn bulkheads(config: &StoreConfig, connections: u32) -> Arc<Bulkheads> {
+        let count = |count| usize::try_from(count).unwrap_or(usize::MAX);
+        Arc::new(Bulkheads::new(ConnectionShares {
+            connections: count(connections),
+            reserved: count(config.reserved_connections),
+            waiting: config.max_waiting,
+            lookups: usize::MAX,
+        }))
+    }
+}
+
+impl Store {
+    /// A store over these connections.
+    pub(super) fn new(
+        connections: Connections,
+        config: &StoreConfig,
+        max_bytes: Arc<AtomicUsize>,
+        secrets: SecretPlace,
+    ) -> Self {
+        Self {
+            connections,
+            lines: Arc::new(RowLines::new(config.max_waiting_for_row)),
+            statement_timeout: config.timeout_ms,
+            max_bytes,
+            domains: Arc::default(),
+            last_revisions: Arc::default(),
+            newest: Arc::default(),
+            outbox_mark: Arc::default(),
+            older_planes: Arc::default(),
+            delivery_marks: Arc::default(),
+            on_change: None,
+            configured: None,
+            events: None,
+            secrets,
+        }
+    }
+
+    /// Returns a handle to this store that calls `on_change` after each call that may have changed links, even a failed one.
+    /// The purge of expired links passes no keys.
+    #[must_use]
+    pub fn with_listener(&self, on_change: OnChange) -> Arc<Self> {
+        Arc::new(Self {
+            on_change: Some(on_change),
+            ..self.clone()
+        })
+    }
+
+    /// Returns a handle to this store that refuses new links on domains not owned by their tenant, except for these.
+    #[must_use]
+    pub fn with_configured_domains(&self, domains: &[Domain]) -> Arc<Self> {
+        Arc::new(Self {
+            configured: Some(domains.into()),
+            ..self.clone()
+        })
+    }
+
+    /// Returns a handle to this store that runs at most `most` lookups at once.
+    #[must_use]
+    pub fn with_max_lookups(&self, most: usize) -> Arc<Self> {
+        let bulkheads = self.connections.bulkheads.with_lookups(most);
+        Arc::new(Self {
+            connections: Connections {
+                bulkheads: Arc::new(bulkheads),
+                ..self.connections.clone()
+            },
+            ..self.clone()
+        })
+    }
+
+    /// Calls the listener, if there is one.
+    pub(super) fn notify_listener(&self, keys: &[LinkKey]) {
+        if let Some(on_change) = &self.on_change {
+            on_change(keys);
+        }
+    }
+
+    /// A call that only reads, with its name in metrics and its description in errors.
+    pub(super) fn read(&self, operation: &'static str, context: &'static str) -> Call<'_> {
+        self.call((Class::Reads, Access::Read), operation, context)
+    }
+
+    /// A call that may write.
+    pub(super) fn write(&self, operation: &'static str, context: &'static str) -> Call<'_> {
+        self.call((Class::Changes, Access::Write), operation, context)
+    }
+
+    /// The most time that a statement may take.
+    pub(super) fn statement_timeout(&self) -> Duration {
+        self.statement_timeout
+    }
+
+    /// The database's clock, in unix milliseconds.
+    pub(super) async fn now(&self) -> Result<u64, StoreError> {
+        if let Some(guess) = self.last_revisions.guess() {
+            return Ok(guess.now_millis());
+        }
+        let call = self.read("now", "reading the clock").of(Class::Creations);
+        let revisions = run!(call, |session| Revisions::read(session).await)?;
+        self.last_revisions.note(revisions);
+        Ok(revisions.now_millis())
+    }
+
+    /// The id of a domain's row; `None` if it has never had a link.
+    pub async fn find_domain_key(&self, domain: &Domain) -> Result<Option<u32>, StoreError> {
+        let call = self.read("find_domain", "finding a domain");
+        let call = call.of(Class::Creations);
+        run!(call, |session| domains::find(session, domain).await)
+    }
+
+    /// The id of a domain's row when last read, for a transaction that checks it. An unknown one is read, and
+    /// added if missing.
+    pub(super) async fn remembered_domain_key(&self, domain: &Domain) -> Result<u32, StoreError> {
+        if let Some(id) = self.domains.get(domain) {
+            return Ok(id);
+        }
+        let call = self.write("add_domain", "adding a domain");
+        let call = call.of(Class::Creations);
+        let token = self.newest.token();
+        let id = run!(call, |session| domains::add(session, domain, token).await)?;
+        self.domains.insert(domain.clone(), id);
+        Ok(id)
+    }
+
+    fn call(
+        &self,
+        (class, access): (Class, Access),
+        operation: &'static str,
+        context: &'static str,
+    ) -> Call<'_> {
+        Call {
+            store: self,
+            class,
+            access,
+            rows: BTreeSet::new(),
+            turns: None,
+            operation,
+            context,
+            started: Instant::now(),
+            attempts: 1,
+            dead: 0,
+        }
+    }
+}
+
+/// A call in progress.
+pub(super) struct Call<'s> {
+    store: &'s Store,
+    class: Class,
+    access: Access,
+    /// The rows that it locks.
+    rows: BTreeSet<RowLine>,
+    /// Its turn among the calls of the process that lock the same rows.
+    turns: Option<RowTurns>,
+    operation: &'static str,
+    context: &'static str,
+    started: Instant,
+    attempts: u32,
+    dead: u32,
+}
+
+impl Call<'_> {
+    /// Assigns the call to another class than reads or changes of the API.
+    pub(super) fn of(mut self, class: Class) -> Self {
+        self.class = class;
+        self
+    }
+
+    /// Declares the rows that the call locks: it waits for its turn before it takes a connection.
+    pub(super) fn locking(mut self, rows: impl IntoIterator<Item = RowLine>) -> Self {
+        self.rows.extend(rows);
+        self
+    }
+
+    /// Opens a session for the next attempt.
+    pub(super) async fn open(&mut self) -> Result<Session, StoreError> {
+        match self.try_open().await {
+            Ok(session) => Ok(session),
+            Err(fault) => {
+                self.note(&fault);
+                self.finish(Err(fault))
+            }
+        }
+    }
+
+    async fn try_open(&mut self) -> Result<Session, Fault> {
+        let deadline = self.deadline();
+        let awaited = deadline::or_sooner(deadline);
+        if self.turns.is_none() && !self.rows.is_empty() {
+            self.turns = Some(self.store.lines.wait(&self.rows, awaited).await?);
+        }
+        let (pool, bulkheads) = (self.pool(), &self.store.connections.bulkheads);
+        let permit = async {
+            if self.needs_permit() {
+                bulkheads.permit(self.class, awaited).await
+            } else {
+                Ok(None)
+            }
+        };
+        let times = (deadline, self.store.statement_timeout);
+        Session::open(pool, permit, times, self.operation).await
+    }
+
+    /// Deadline for the start of an attempt: the first one within the time of the call.
+    fn deadline(&self) -> Instant {
+        let begun = match self.attempts + self.dead {
+            1 => self.started,
+            _ => Instant::now(),
+        };
+        begun + self.store.statement_timeout
+    }
+
+    fn pool(&self) -> &Pool {
+        let Connections {
+            shared, control, ..
+        } = &self.store.connections;
+        let pools = match self.class {
+            Class::Control => control,
+            _ => shared,
+        };
+        match self.access {
+            Access::Read => &pools.readers,
+            Access::Write => &pools.writers,
+        }
+    }
+
+    /// True if it needs a permit for a shared connection. Where only one connection writes, calls queue for it in order of
+    /// arrival, and none of them waits for a lock.
+    fn needs_permit(&self) -> bool {
+        self.access == Access::Read || self.pool().dialect().has_row_locks()
+    }
+
+    /// Returns the outcome of the call after an attempt; `None` if it is to be retried. The connection is kept if the database
+    /// only refused the transaction.
+    pub(super) async fn close<T>(
+        &mut self,
+        mut session: Session,
+        answer: Result<T, Fault>,
+    ) -> Option<Result<T, StoreError>> {
+        let answer = match answer {
+            Err(fault) if fault.is_missing_table() && !session.has_database().await => {
+                Err(Fault::NoDatabase)
+            }
+            answer => answer,
+        };
+        let Err(fault) = &answer else {
+            session.return_to_pool();
+            return Some(self.finish(answer));
+        };
+        session.note_failure(fault);
+        let remedy = fault.remedy();
+        self.note(fault);
+        match remedy {
+            Remedy::Retry if session.rollback().await.is_ok() => {
+                session.return_to_pool();
+                if self.is_in_time() && self.attempts < MAX_ATTEMPTS {
+                    tokio::time::sleep(clock::pause_after(self.attempts, PAUSES)).await;
+                    self.attempts += 1;
+                    return None;
+                }
+            }
+            Remedy::Reconnect if session.may_retry() && self.may_reconnect() => {
+                self.dead += 1;
+                return None;
+            }
+            _ => {}
+        }
+        Some(self.finish(answer))
+    }
+
+    /// Makes the next call look for another server if this failure may mean that the one in use is lost.
+    fn note(&self, fault: &Fault) {
+        if fault.is_suspicious() {
+            self.pool().suspect();
+        }
+    }
+
+    fn is_in_time(&self) -> bool {
+        self.started.elapsed() < self.store.statement_timeout
+    }
+
+    fn may_reconnect(&self) -> bool {
+        self.is_in_time() && self.dead < self.pool().max_connections()
+    }
+
+    /// Records the duration of the call and any error in metrics.
+    fn finish<T>(&self, answer: Result<T, Fault>) -> Result<T, StoreError> {
+        let operation = self.operation;
+        histogram!(STORE_SECONDS, "operation" => operation).record(self.started.elapsed());
+        answer.map_err(|fault| {
+            let remedy = fault.remedy();
+            let transient = remedy.is_transient().to_string();
+            counter!(STORE_ERRORS, "operation" => operation, "transient" => transient).increment(1);
+            fault.into_error(self.context, remedy)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Limit, connect};
+    use tempfile::TempDir;
+
+    async fn store(max_connections: u32) -> (TempDir, Arc<Store>) {
+        let folder = TempDir::new().unwrap();
+        let url = format!("sqlite://{}/edgelink.db", folder.path().display());
+        let config = StoreConfig {
+            max_connections,
+            timeout_ms: Duration::from_secs(20),
+            ..StoreConfig::at(&url)
+        };
+        let store = connect(&config).await.unwrap();
+        store.migrate().await.unwrap();
+        (folder, store)
+    }
+
+    #[tokio::test]
+    async fn a_call_waits_for_a_connection_no_longer_than_its_client() {
+        let (_folder, store) = store(2).await;
+        let bulkheads = &store.connections.bulkheads;
+        let soon = Instant::now() + Duration::from_secs(20);
+        let taken = bulkheads.permit(Class::Reads, soon).await.unwrap();
+        let key = "a.example/x".parse().unwrap();
+        let until = Instant::now() + Duration::from_millis(20);
+        let found = deadline::within(Some(until), store.find_link(&key)).await;
+        let error = found.unwrap_err();
+        assert_eq!(error.limit(), Some(Limit::Connections));
+        assert!(error.is_given_up() && Instant::now() < soon, "{error}");
+        // The publisher has connections of its own.
+        store.publisher().await.unwrap();
+        drop(taken);
+        assert_eq!(store.find_link(&key).await.unwrap(), None);
+    }
+}
