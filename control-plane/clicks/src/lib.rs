@@ -67,7 +67,7 @@ pub fn read_report(
     if !batches.iter().all(is_believable) {
         return Err(IngestError::Malformed);
     }
-    let heads = batches.iter().map(head).collect();
+    let heads = batches.iter().map(BatchHead::of).collect();
     let earliest = earliest(now / 1000, sent_at);
     let mut is_changed = false;
     for batch in batches.iter_mut().filter(|batch| batch.at < earliest) {
@@ -100,17 +100,6 @@ fn is_believable(batch: &ClickBatch<'_>) -> bool {
             .clicks
             .iter()
             .all(|(key, clicks)| key.len() <= MAX_KEY && *clicks <= MAX_CLICKS)
-}
-
-fn head(batch: &ClickBatch<'_>) -> BatchHead {
-    BatchHead {
-        worker: batch.worker,
-        seq: batch.seq,
-        sent: batch.total,
-        dropped: batch.dropped,
-        undescribed: batch.undescribed,
-        clicks: batch.sum(),
-    }
 }
 
 /// The times of a batch that came in at `received` (unix seconds).

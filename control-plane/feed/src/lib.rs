@@ -334,6 +334,10 @@ impl Feed {
 }
 
 #[cfg(test)]
+#[global_allocator]
+static ALLOCATOR: edgelink_model::allocations::Counting = edgelink_model::allocations::Counting;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use tokio::time::sleep;

@@ -3,7 +3,7 @@
 //! Redirects need no key, nor do `/health/*` and `/metrics`, because probes and Prometheus send none. Keep the last two from
 //! the public by the network.
 
-pub(crate) mod permission;
+pub mod permission;
 
 pub use edgelink_service::first_key::{AdminKeyError, ensure_admin_key};
 

@@ -1,19 +1,16 @@
-//! Allocations of tests, counted for each thread by the global allocator.
+//! Allocations of tests, counted for each thread by [`Counting`], which is to be the global allocator of the tests.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 /// The system allocator, with counts for each thread.
-struct Counting;
+pub struct Counting;
 
 thread_local! {
     static COUNT: Cell<u64> = const { Cell::new(0) };
     static HELD: Cell<i64> = const { Cell::new(0) };
     static PEAK: Cell<i64> = const { Cell::new(0) };
 }
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 // SAFETY: every call is forwarded to the system allocator.
 unsafe impl GlobalAlloc for Counting {
@@ -34,28 +31,28 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 /// Counts the allocations that `work` makes on this thread.
-pub(crate) fn count_of(work: impl FnOnce()) -> u64 {
+pub fn count_of(work: impl FnOnce()) -> u64 {
     let before = COUNT.get();
     work();
     COUNT.get() - before
 }
 
 /// The bytes that this thread has allocated and not freed.
-pub(crate) fn held() -> i64 {
+pub fn held() -> i64 {
     HELD.get()
 }
 
 /// Bytes that `work` has allocated on this thread.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Allocated {
+pub struct Allocated {
     /// The most at one time.
-    pub(crate) peak: i64,
+    pub peak: i64,
     /// Bytes still held when the work is done.
-    pub(crate) held: i64,
+    pub held: i64,
 }
 
 /// Runs `work` and measures the bytes that it allocates.
-pub(crate) fn bytes_of<T>(work: impl FnOnce() -> T) -> (T, Allocated) {
+pub fn bytes_of<T>(work: impl FnOnce() -> T) -> (T, Allocated) {
     let before = HELD.get();
     PEAK.set(before);
     let done = work();

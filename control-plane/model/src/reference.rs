@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 static README: Mutex<()> = Mutex::new(());
 
 /// Fails if the part `name` is not `expected`; writes it instead if `UPDATE_REFERENCE` is set.
-pub(crate) fn assert_generated(name: &str, expected: &str) {
+pub fn assert_generated(name: &str, expected: &str) {
     let _guard = README.lock().unwrap_or_else(PoisonError::into_inner);
     let path = folder().join("README.md");
     let readme = std::fs::read_to_string(&path).unwrap();
@@ -36,7 +36,7 @@ pub(crate) fn assert_generated(name: &str, expected: &str) {
 }
 
 /// Fails if the file `name` is not `expected`; writes it instead if `UPDATE_REFERENCE` is set.
-pub(crate) fn assert_file(name: &str, expected: &str) {
+pub fn assert_file(name: &str, expected: &str) {
     let path = folder().join(name);
     if std::env::var_os("UPDATE_REFERENCE").is_some() {
         std::fs::write(&path, expected).unwrap();

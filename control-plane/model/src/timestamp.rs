@@ -15,7 +15,7 @@ const MILLISECONDS: &[BorrowedFormatItem<'_>] =
 /// A time in responses: RFC 3339 in JSON, and on pages a readable form without letters and fractions of a second.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct Time(pub(crate) String);
+pub struct Time(pub String);
 
 impl Time {
     /// The time of unix seconds.

@@ -105,6 +105,16 @@ async fn zookeeper_options(config: &Config, store: &Store) -> Result<ZookeeperOp
 mod tests {
     use super::*;
     use edgelink_settings::config::Secret;
+    use edgelink_wire::LinkKey;
+
+    /// Knows that there are no links.
+    struct NoLinks;
+
+    impl Membership for NoLinks {
+        fn may_contain(&self, _: &LinkKey) -> bool {
+            false
+        }
+    }
 
     #[test]
     fn the_bound_follows_the_numbers_of_segments_alone() {
@@ -135,10 +145,9 @@ mod tests {
         let store = edgelink_store::open_store(&config.store).await.unwrap();
         assert!(store.bound_state().await.unwrap().bound < EVERY_NUMBER);
         for _ in 0..2 {
-            let known = Arc::new(edgelink_feed::resolve::KnownKeys::new(
-                config.links.code_space(),
-            ));
-            let minter = minter(&config, store.clone(), known).await.unwrap();
+            let minter = minter(&config, store.clone(), Arc::new(NoLinks))
+                .await
+                .unwrap();
             minter.shutdown().await;
             assert_eq!(store.bound_state().await.unwrap().bound, EVERY_NUMBER);
         }

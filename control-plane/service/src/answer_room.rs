@@ -78,7 +78,7 @@ pub(crate) fn no_room() -> Problem {
 
 /// Upper bound on the bytes of a link with that content in the answer to a bulk request. Its campaign parameters are shown a second
 /// time, decoded, where a percent-encoded byte may be a control character.
-pub(crate) fn link_bytes(content: &LinkContent) -> usize {
+pub fn link_bytes(content: &LinkContent) -> usize {
     let details = &content.details;
     let texts = [&content.title, &content.external_id, &details.notes];
     let texts = texts.into_iter().chain([&details.expired_url]).flatten();
@@ -88,7 +88,7 @@ pub(crate) fn link_bytes(content: &LinkContent) -> usize {
 }
 
 /// Upper bound on the bytes of a problem in the answer to a bulk request. A field is named twice.
-pub(crate) fn problem_bytes(problem: &Problem) -> usize {
+pub fn problem_bytes(problem: &Problem) -> usize {
     let errors = problem.errors().iter();
     let errors =
         errors.map(|error| ERROR_BYTES + 2 * written(&error.field) + written(&error.reason));

@@ -46,7 +46,7 @@ pub struct LinksParts {
     pub known_keys: Arc<KnownKeys>,
     pub passwords: Arc<Passwords>,
     pub feed: Arc<Feed>,
-    pub(crate) domains: Arc<Domains>,
+    pub domains: Arc<Domains>,
     pub config: Arc<Config>,
 }
 

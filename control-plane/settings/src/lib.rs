@@ -8,3 +8,7 @@ pub mod pem;
 pub mod reloaded;
 pub mod telemetry;
 pub mod visits;
+
+#[cfg(test)]
+#[global_allocator]
+static ALLOCATOR: edgelink_model::allocations::Counting = edgelink_model::allocations::Counting;

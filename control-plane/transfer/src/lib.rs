@@ -103,3 +103,7 @@ fn write_checkpoint<T: Serialize>(path: &Path, checkpoint: &T) -> Result<(), Tra
     };
     replace().map_err(in_file(path))
 }
+
+#[cfg(test)]
+#[global_allocator]
+static ALLOCATOR: edgelink_model::allocations::Counting = edgelink_model::allocations::Counting;

@@ -1,7 +1,7 @@
 //! TLS between all parts, and the replacement of certificates and tokens while visitors come.
 
 use edgelink_settings::config::StoreConfig;
-use edgelink_store;
+use edgelink_store as store;
 use edgelink_tests::certificates::{Authority, Identity, replace};
 use edgelink_tests::scenario::{DOMAIN, Request};
 use edgelink_tests::servers::{MariaDb, RedisServer};

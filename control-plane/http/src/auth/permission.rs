@@ -11,11 +11,11 @@ use http::{HeaderValue, Method, header};
 
 /// The right that a request to a route needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Rule {
-    pub(crate) method: Method,
+pub struct Rule {
+    pub method: Method,
     /// The path as the router has it: below `/api/v1`, or with `/rest/v3` in front.
-    pub(crate) path: &'static str,
-    pub(crate) right: Right,
+    pub path: &'static str,
+    pub right: Right,
 }
 
 const fn rule(method: Method, path: &'static str, right: Right) -> Rule {
@@ -27,7 +27,7 @@ const fn rule(method: Method, path: &'static str, right: Right) -> Rule {
 }
 
 /// The rules of all routes.
-pub(crate) const RULES: &[Rule] = &[
+pub const RULES: &[Rule] = &[
     rule(Method::POST, "/links", Right::CreateLinks),
     rule(Method::GET, "/links", Right::ReadLinks),
     rule(Method::PUT, "/links", Right::ChangeLinks),

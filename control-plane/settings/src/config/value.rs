@@ -44,7 +44,7 @@ impl SettingValue for Secret {
 
 /// The name of a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Header(pub(crate) http::HeaderName);
+pub struct Header(pub http::HeaderName);
 
 impl SettingValue for Header {
     const KIND: Kind = Kind::Text;

@@ -26,7 +26,7 @@ enum MetricKind {
 /// README.md is generated from it (`make reference`).
 macro_rules! metrics {
     ($($(#[doc = $meaning:literal])+ $constant:ident: $kind:ident $name:literal $(, $labels:literal)?;)+) => {
-        $($(#[doc = $meaning])+ pub(crate) const $constant: &str = $name;)+
+        $($(#[doc = $meaning])+ pub const $constant: &str = $name;)+
 
         const METRICS: &[Metric] = &[$(Metric {
             name: $name,

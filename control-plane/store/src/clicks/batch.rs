@@ -1,6 +1,6 @@
 //! Batches of clicks, and their accounts.
 
-use edgelink_wire::clicks::WorkerId;
+use edgelink_wire::clicks::{ClickBatch, WorkerId};
 
 /// Head of a batch of clicks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +17,21 @@ pub struct BatchHead {
     pub undescribed: u64,
     /// The clicks in this batch.
     pub clicks: u64,
+}
+
+impl BatchHead {
+    /// Returns the head of a decoded batch.
+    #[must_use]
+    pub fn of(batch: &ClickBatch<'_>) -> Self {
+        Self {
+            worker: batch.worker,
+            seq: batch.seq,
+            sent: batch.total,
+            dropped: batch.dropped,
+            undescribed: batch.undescribed,
+            clicks: batch.sum(),
+        }
+    }
 }
 
 /// Accounts of clicks: `sent = counted + dropped + in flight`.

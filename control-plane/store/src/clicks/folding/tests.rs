@@ -1,7 +1,8 @@
 use super::*;
-use edgelink_clicks::read_report;
+use crate::{BatchHead, ClickReport};
 use edgelink_settings::config::StoreConfig;
 use edgelink_wire::clicks::{ClickBatch, encode};
+use std::sync::Arc;
 
 const KEPT: ClickRetention = ClickRetention {
     hours: 35,
@@ -26,7 +27,12 @@ async fn of_too_many_accounts_the_oldest_become_coarser_before_their_time() {
             ..ClickBatch::default()
         };
         let at = now - number * 60 * 60 * 1000;
-        let report = read_report(encode(&[batch]).into(), at, None).expect("a report");
+        let report = ClickReport {
+            received_at: at,
+            edge: Arc::default(),
+            heads: vec![BatchHead::of(&batch)],
+            body: encode(&[batch]).into(),
+        };
         store.count_clicks(&[report]).await.expect("a commit");
     }
     let fold = async |most| store.fold_click_accounts(now, KEPT, (most, 100)).await;
