@@ -24,7 +24,7 @@ use edgelink_redis::RedisError;
 use edgelink_service::domain_recheck::Rechecker;
 use edgelink_service::oidc::Oidc;
 use edgelink_service::purge::Purger;
-use edgelink_settings::config::{Config, ListenerConfig, ServerConfig, StoreConfig};
+use edgelink_settings::config::{Config, ListenerConfig, ServerConfig};
 use edgelink_settings::telemetry::traces::{self, Tracer};
 use edgelink_store as store;
 use edgelink_store::{Store, StoreError};

@@ -68,6 +68,12 @@ pub struct Passwords {
     checking: Admission,
 }
 
+impl Default for Passwords {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Passwords {
     pub fn new() -> Self {
         let turns = |name| {

@@ -128,7 +128,7 @@ impl NewBatch {
         ]
     }
 
-    pub fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         self.keys.as_bytes().len() + self.records.as_bytes().len()
     }
 

@@ -15,7 +15,7 @@ use edgelink_service::answer_room::AnswerRoom;
 use edgelink_service::bulk::NewLinks;
 use edgelink_service::caller::Caller;
 use edgelink_service::create_link::{CreateLink, CreateOutcome, LinkRequest};
-pub use edgelink_service::idempotency::{RequestId, Route};
+pub(super) use edgelink_service::idempotency::{RequestId, Route};
 use edgelink_service::problem::Problem;
 use edgelink_settings::config::LinksConfig;
 use http::StatusCode;

@@ -9,7 +9,7 @@ use axum::extract::{Extension, State};
 use axum::response::Response;
 use edgelink_service::caller::Caller;
 use edgelink_service::create_link::{CreateLink, Created, LinkRequest};
-pub use edgelink_service::idempotency::Route;
+pub(crate) use edgelink_service::idempotency::Route;
 use edgelink_service::problem::Problem;
 use edgelink_settings::config::LinksConfig;
 use http::HeaderMap;

@@ -2,7 +2,7 @@
 
 use crate::auth::sent_key;
 use edgelink_service::caller::Caller;
-pub use edgelink_service::idempotency::{RequestId, Route, invalid};
+pub(super) use edgelink_service::idempotency::{RequestId, Route, invalid};
 use edgelink_service::problem::Problem;
 use http::{HeaderMap, HeaderName, HeaderValue};
 

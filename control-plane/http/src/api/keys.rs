@@ -7,7 +7,7 @@ use crate::app::App;
 use axum::Json;
 use axum::extract::{Extension, RawQuery, State};
 use axum::response::{IntoResponse, Response};
-pub use edgelink_service::accounts::keys::{self, KeyPatch, KeyView, NewKey, Rotation};
+pub(super) use edgelink_service::accounts::keys::{self, KeyPatch, KeyView, NewKey, Rotation};
 use edgelink_service::caller::Caller;
 use edgelink_service::problem::Problem;
 use http::StatusCode;

@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::{Extension, State};
 use axum::response::{IntoResponse, Response};
 use edgelink_service::caller::Caller;
-pub use edgelink_service::conversions::{self, NewConversion, Tracked};
+pub(super) use edgelink_service::conversions::{self, NewConversion, Tracked};
 use edgelink_service::problem::Problem;
 use http::StatusCode;
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use axum::extract::{Extension, State};
 use axum::response::Response;
 use edgelink_service::caller::Caller;
 use edgelink_service::create_link::{LinkUpsert, PutLink};
-pub use edgelink_service::links::Put;
+pub(super) use edgelink_service::links::Put;
 use edgelink_service::problem::Problem;
 use std::sync::Arc;
 

@@ -9,7 +9,7 @@ use axum::extract::{Extension, RawQuery, State};
 use axum::response::{IntoResponse, Response};
 use edgelink_feed::webhooks::secret_text;
 use edgelink_model::timestamp;
-pub use edgelink_service::accounts::keys::Rotation;
+pub(super) use edgelink_service::accounts::keys::Rotation;
 use edgelink_service::caller::Caller;
 use edgelink_service::page;
 use edgelink_service::problem::Problem;

@@ -31,7 +31,7 @@ impl FromRequestParts<Arc<App>> for Named {
 }
 
 /// The link that path and query name, and the other parameters of the query. An unknown domain has no links.
-pub struct NamedLink(pub(super) LinkKey, pub(super) Fields);
+pub(super) struct NamedLink(pub(super) LinkKey, pub(super) Fields);
 
 impl FromRequestParts<Arc<App>> for NamedLink {
     type Rejection = Problem;

@@ -2,7 +2,7 @@
 
 use super::value::FileText;
 use edgelink_model::tenancy::{AccountName, Role};
-use edgelink_wire::settings::{Kind, Problems, Range, SettingValue, Value};
+use edgelink_wire::settings::{Kind, Problems, SettingValue, Value};
 use std::time::Duration;
 use url::{Host, Url};
 

@@ -55,7 +55,7 @@ pub(crate) async fn carry(
 
 /// The link whose ledger has the blocks leased from `asked`, and the request translated for it; `asked` itself if it
 /// has not moved. `None` if that link was purged.
-pub async fn follow(
+pub(super) async fn follow(
     session: &mut Session,
     asked: &Limited,
     request: &VisitsRequest,

@@ -2,7 +2,7 @@
 
 use super::jobs::Imports;
 use edgelink_http::app::App;
-pub use edgelink_http::auth::{Caller, check_again};
+pub(crate) use edgelink_http::auth::{Caller, check_again};
 use edgelink_service::problem::Problem;
 use edgelink_settings::admission::Permit;
 use edgelink_wire::Domain;

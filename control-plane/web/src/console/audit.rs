@@ -27,7 +27,7 @@ struct AuditPage {
 }
 
 /// `GET /console/audit`.
-pub async fn page(
+pub(super) async fn page(
     State(console): State<Console>,
     me: SignedIn,
     Query(asked): Query,

@@ -56,7 +56,7 @@ struct Line {
 }
 
 /// `GET /console/create`. Parameters fill the form in.
-pub async fn page(
+pub(super) async fn page(
     State(console): State<Console>,
     me: SignedIn,
     Query(query): Query,

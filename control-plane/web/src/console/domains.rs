@@ -45,7 +45,7 @@ struct DomainPage {
 }
 
 /// `GET /console/domains`.
-pub async fn page(
+pub(super) async fn page(
     State(console): State<Console>,
     me: SignedIn,
     Query(asked): Query,

@@ -214,7 +214,7 @@ fn lines(text: &str) -> Value {
 }
 
 /// `GET /console/links/{code}/edit`.
-pub async fn page(
+pub(super) async fn page(
     State(console): State<Console>,
     me: SignedIn,
     Path(code): Path<String>,

@@ -15,7 +15,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Redirect, Response};
 use edgelink_http::app::App;
 use edgelink_http::arriving::Arriving;
-pub use edgelink_http::auth::{Caller, identify};
+pub(crate) use edgelink_http::auth::{Caller, identify};
 use edgelink_service::caller::Right;
 use edgelink_service::oidc::{BEGIN, CALLBACK};
 use edgelink_service::problem::{Kind, Problem};

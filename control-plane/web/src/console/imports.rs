@@ -99,7 +99,7 @@ impl ImportsPage {
 }
 
 /// `GET /console/imports`.
-pub async fn page(
+pub(super) async fn page(
     State(console): State<Console>,
     me: SignedIn,
     Query(asked): Query,

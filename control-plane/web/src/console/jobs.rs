@@ -3,7 +3,7 @@
 use super::disk::{Disk, DiskShare};
 use super::here::Here;
 use super::strings as t;
-pub use edgelink_http::auth::Caller;
+pub(super) use edgelink_http::auth::Caller;
 use edgelink_service::problem::{Kind, Problem};
 use edgelink_settings::config::ConsoleConfig;
 use edgelink_transfer::{
@@ -68,7 +68,7 @@ pub(super) struct DiskBounds {
 }
 
 /// A file that was sent, and its import.
-pub struct Import {
+pub(super) struct Import {
     pub(super) id: String,
     /// The caller that has sent it: other keys and sessions of the user may have other rights.
     pub(super) caller: Caller,

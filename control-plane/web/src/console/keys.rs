@@ -27,7 +27,7 @@ struct KeysPage {
 }
 
 /// `GET /console/keys`.
-pub async fn page(
+pub(super) async fn page(
     State(console): State<Console>,
     me: SignedIn,
     Query(asked): Query,

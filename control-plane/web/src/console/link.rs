@@ -14,7 +14,7 @@ use askama::Template;
 use axum::extract::{Extension, Path, RawQuery, State};
 use axum::response::{IntoResponse, Redirect, Response};
 use edgelink_console::qr::Options;
-pub use edgelink_http::api::events;
+pub(super) use edgelink_http::api::events;
 use edgelink_service::analytics::AnalyticsView;
 use edgelink_service::caller::Right;
 use edgelink_service::page;
@@ -42,7 +42,7 @@ struct LinkPage {
 }
 
 /// `GET /console/links/{code}`.
-pub async fn page(
+pub(super) async fn page(
     State(console): State<Console>,
     me: SignedIn,
     Path(code): Path<String>,

@@ -35,7 +35,7 @@ struct LinksPage {
 }
 
 /// `GET /console/links`.
-pub async fn page(
+pub(super) async fn page(
     State(console): State<Console>,
     me: SignedIn,
     Query(asked): Query,

@@ -48,7 +48,7 @@ struct Provider {
 }
 
 /// `GET /console/login`.
-pub async fn page(
+pub(super) async fn page(
     State(console): State<Console>,
     headers: HeaderMap,
     Query(query): Query,

@@ -53,7 +53,7 @@ impl MovePage {
 }
 
 /// `GET /console/links/{code}/move`.
-pub async fn page(
+pub(super) async fn page(
     State(console): State<Console>,
     me: SignedIn,
     Path(code): Path<String>,

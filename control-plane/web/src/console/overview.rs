@@ -44,7 +44,10 @@ impl OverviewPage {
 }
 
 /// `GET /console`. Users who may not read links get the form for a new one.
-pub async fn page(State(console): State<Console>, me: SignedIn) -> Result<Response, Problem> {
+pub(super) async fn page(
+    State(console): State<Console>,
+    me: SignedIn,
+) -> Result<Response, Problem> {
     if !Tab::Overview.is_for(&me) && Tab::Create.is_for(&me) {
         return Ok(Redirect::to("/console/create").into_response());
     }

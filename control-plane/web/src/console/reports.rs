@@ -53,7 +53,7 @@ impl ReportsPage {
 }
 
 /// `GET /console/reports`.
-pub async fn page(
+pub(super) async fn page(
     State(console): State<Console>,
     me: SignedIn,
     Query(asked): Query,

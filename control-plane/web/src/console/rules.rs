@@ -107,7 +107,7 @@ impl Outcome {
 }
 
 /// `GET /console/links/{code}/rules`.
-pub async fn page(
+pub(super) async fn page(
     State(console): State<Console>,
     me: SignedIn,
     Path(code): Path<String>,

@@ -11,7 +11,7 @@ use askama::Template;
 use axum::Extension;
 use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
-pub use edgelink_http::auth::Caller;
+pub(super) use edgelink_http::auth::Caller;
 use edgelink_http::client_address::Peer;
 use edgelink_http::limits;
 use edgelink_service::caller::Right;
@@ -38,7 +38,7 @@ struct SettingsPage {
 }
 
 /// `GET /console/settings`.
-pub async fn page(me: SignedIn, Query(query): Query) -> Result<Response, Problem> {
+pub(super) async fn page(me: SignedIn, Query(query): Query) -> Result<Response, Problem> {
     let mut page = SettingsPage::new(&me, None);
     page.layout = page.layout.with_notice(&query);
     layout::ok(&page)

@@ -88,7 +88,7 @@ impl ShownLink {
     }
 
     /// A page about the link.
-    pub fn page(&self, page: &str) -> String {
+    pub(super) fn page(&self, page: &str) -> String {
         link_href(&self.domain, &self.short_code, page)
     }
 

@@ -1,7 +1,7 @@
 //! The user of a page.
 
 use axum::extract::FromRequestParts;
-pub use edgelink_http::auth::Caller;
+pub(super) use edgelink_http::auth::Caller;
 use edgelink_service::caller::Right;
 use edgelink_service::problem::{Kind, Problem};
 use edgelink_service::sessions::{Session, Token};

@@ -27,7 +27,7 @@ struct TagsPage {
 }
 
 /// `GET /console/tags`. The parameter `tag` fills the form in.
-pub async fn page(
+pub(super) async fn page(
     State(console): State<Console>,
     me: SignedIn,
     Query(asked): Query,

@@ -32,7 +32,7 @@ struct UserPage {
 }
 
 /// `GET /console/users`.
-pub async fn page(
+pub(super) async fn page(
     State(console): State<Console>,
     me: SignedIn,
     Query(asked): Query,

@@ -58,7 +58,7 @@ impl<'d> ReportPage<'d> {
 }
 
 /// `GET /+/report`.
-pub async fn page(State(app): State<Arc<App>>, request: Request) -> Response {
+pub(super) async fn page(State(app): State<Arc<App>>, request: Request) -> Response {
     let domains = app.domains.current();
     let Some(domain) = requested_domain(&app, &domains, request.headers()) else {
         return unknown_host(&app);
