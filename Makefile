@@ -112,6 +112,11 @@ draw-dashboards: setup ## Draw the dashboards with what such a stack has done in
 reference: ## Write the tables and the OpenAPI document that the code generates
 	UPDATE_REFERENCE=1 cargo test $(NATIVE) --lib reference
 
+.PHONY: book
+book: ## Build the documentation as a site (target/book/index.html); fails where a link leads nowhere
+	@tests/install.sh book
+	.edgelink/book/bin/mkdocs build --strict --config-file control-plane/book/mkdocs.yml --site-dir $(abspath $(or $(CARGO_TARGET_DIR),target))/book
+
 .PHONY: test-mysql
 test-mysql: ## Run the store's tests on MySQL 9 (Debian; needs root for debootstrap)
 	@tests/install.sh mysql
@@ -283,4 +288,4 @@ setup-lint:
 clean: ## Remove what was built and the state of `make run`; installed programs stay
 	cargo clean
 	rm -f control-plane/console/dist/*
-	@if [ -d .edgelink ]; then find .edgelink -mindepth 1 -maxdepth 1 ! -name envoy ! -name cargo-deny ! -name oha ! -name schemathesis ! -name chdb ! -name deploy-checks ! -name rust-src ! -name zig -exec rm -rf {} +; fi
+	@if [ -d .edgelink ]; then find .edgelink -mindepth 1 -maxdepth 1 ! -name envoy ! -name cargo-deny ! -name oha ! -name schemathesis ! -name chdb ! -name deploy-checks ! -name rust-src ! -name zig ! -name book -exec rm -rf {} +; fi

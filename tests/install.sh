@@ -2,7 +2,7 @@
 # Installs what is missing to run edgelink (`install.sh run`), to run it with MariaDB, Redis and nginx (`install.sh full`), with
 # ClickHouse and Prometheus too (`install.sh full clickhouse prometheus`), to test it as well (`install.sh test`), on MySQL
 # too (`install.sh mysql`) and a Galera cluster (`install.sh galera`), or with the commands of the runbook (`install.sh restore`), to compare it with others (`install.sh bench`), to check the API against its document
-# (`install.sh contract`), to build the native module for any system (`install.sh native`) or to check its sources (`install.sh lint`): the wasm target, Envoy, cargo-deny, chdb and what tests take
+# (`install.sh contract`), to build the native module for any system (`install.sh native`), to check its sources (`install.sh lint`) or to build the book (`install.sh book`): the wasm target, Envoy, cargo-deny, chdb and what tests take
 # from npm everywhere, packages on Debian. Elsewhere it says what is missing. What is there already is left alone.
 set -euo pipefail
 
@@ -183,6 +183,13 @@ install_rust_src() {
   [[ -d $2/library ]]
 }
 
+# The book takes Python alone.
+if [[ ${1:-} == book ]]; then
+  need_venv
+  if ((${#packages[@]})); then install_packages; fi
+  install_wheels book
+  exit
+fi
 command -v cargo >/dev/null || fail "there is no Rust: install it with rustup (https://rustup.rs)"
 need_for_running
 case ${1:-run} in

@@ -11,7 +11,7 @@ import { link, until, visit, withPeople } from './person.mjs';
 
 const AXE = await readFile(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 const TAGS = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'];
-const SOURCES = new URL('../../control-plane/src/', import.meta.url);
+const SOURCES = new URL('../../control-plane/web/src/', import.meta.url);
 const SCREENSHOTS = new URL('../screenshots/', import.meta.url);
 const MAX_SCREENSHOT_BYTES = 40_000;
 const PHONE = { width: 360, height: 740 };

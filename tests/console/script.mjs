@@ -133,7 +133,7 @@ const waitForText = async (locator) => {
   return locator.textContent();
 };
 
-// As the API sends them: src/live/listener.rs.
+// As the API sends them: control-plane/clicks/src/live/listener.rs.
 const click = JSON.stringify({ at: '2026-11-22T01:59:00Z', count: 2, shortCode: '<b>', domain: 'go.example', tags: [], status: 302, country: 'DE', city: null });
 await withPage(BODY, async (page) => {
   for (const part of [links, rules, charts, live, codes]) {

@@ -1,4 +1,5 @@
-//! Clicks: puts reported batches into the queue, each once, and finds the most clicked links.
+//! Clicks: puts reported batches into the queue, each once, moves them into an engine that answers questions ([`analytics`]), shows
+//! them as they arrive ([`live`]), and finds the most clicked links.
 
 pub mod analytics;
 mod hot;

@@ -79,6 +79,7 @@ fn random() -> [u8; 16] {
 }
 
 impl OwnClicks {
+    /// Creates an empty collection, with a random id as its worker.
     pub fn new(config: &ClicksConfig) -> Self {
         Self {
             worker: random(),

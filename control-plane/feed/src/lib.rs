@@ -1,5 +1,9 @@
-//! The feed in this process: a bounded ring of changes for polling edges, and listeners that apply each change to
-//! their caches. The feed knows its age: everything that was committed longer ago has been received.
+//! Changes on their way from the database to edges and webhooks.
+//!
+//! The [`publisher`] moves the outbox to the feed. [`Feed`] is the feed in this process: a bounded ring of changes for polling
+//! edges, and listeners that apply each change to their caches before edges can read it. It knows its age: everything that was
+//! committed longer ago has been received. [`resolve`] answers lookups by the caches that the feed keeps fresh, [`snapshot`] makes
+//! the state that a worker starts from, [`webhooks`] sends events.
 
 mod clock;
 mod domains;

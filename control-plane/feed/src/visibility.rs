@@ -57,7 +57,9 @@ impl AwaitedChanges {
 #[derive(Debug)]
 #[must_use]
 pub struct Changed<T> {
+    /// Outcome of the change.
     pub value: T,
+    /// Changes that edges have yet to apply; empty if nothing was changed.
     pub awaited: AwaitedChanges,
 }
 

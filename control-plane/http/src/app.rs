@@ -36,22 +36,33 @@ use std::sync::Arc;
 
 /// The state that handlers share.
 pub struct App {
+    /// Settings of this process.
     pub config: Arc<Config>,
+    /// Database that all control planes share.
     pub store: Arc<Store>,
+    /// Use cases of links.
     pub links: Arc<Links>,
+    /// Use cases of keys, users and tenants.
     pub accounts: Accounts,
+    /// Queries of clicks, and their deletion.
     pub analytics: Analytics,
+    /// Use cases of domains.
     pub domain_service: DomainService,
     pub(crate) webhooks: Webhooks,
+    /// Verifier of API keys, and of sessions of the console.
     pub keys: Arc<KeyVerifier>,
     pub(crate) edge_tokens: Arc<Reloaded<EdgeTokens>>,
+    /// Pages for visitors: the configured ones, or else the built-in ones.
     pub pages: Pages,
     /// The paths of links; `None` if links are right below the root.
     pub link_paths: Option<LinkPaths>,
+    /// Domains, kept up to date with the database.
     pub domains: Arc<Domains>,
     pub(crate) feed: Arc<Feed>,
+    /// Looks up the records of links, for redirects and for edges.
     pub resolver: Resolver,
     pub(crate) snapshots: Snapshots,
+    /// State of the probes.
     pub health: Health,
     /// The health of the edges' workers.
     pub edge_health: HealthNotes,
@@ -63,6 +74,7 @@ pub struct App {
     pub(crate) engine: Arc<dyn Engine>,
     /// The rate limits; `None` if there are none.
     pub(crate) limiter: Option<Limiter>,
+    /// Hashes and checks passwords of links and users.
     pub passwords: Arc<Passwords>,
     /// The provider of OpenID Connect, if there is one.
     pub oidc: Option<Arc<Oidc>>,
@@ -92,30 +104,46 @@ pub struct App {
 
 /// The parts of the state that answer edges.
 pub struct Lookups {
+    /// Tokens that edges may send, reloaded when their files change.
     pub edge_tokens: Arc<Reloaded<EdgeTokens>>,
+    /// Newest changes, which edges poll for.
     pub feed: Arc<Feed>,
+    /// Status of the process that publishes the feed, for the probes.
     pub publisher: PublisherStatus,
+    /// Domains, kept up to date with the database.
     pub domains: Arc<Domains>,
+    /// Filters of existing keys, which spare queries of the database.
     pub known_keys: Arc<KnownKeys>,
+    /// Looks up the records of links, for redirects and for edges.
     pub resolver: Resolver,
+    /// Builds the snapshots that edges start from.
     pub snapshots: Snapshots,
+    /// Reports, storage and queries of clicks.
     pub clicks: Clicks,
+    /// Live stream of clicks.
     pub live: Arc<Live>,
     /// Redis, which counts rate limits; `None` if this is the only control plane.
     pub redis: Option<Arc<Redis>>,
+    /// Secrets of visitor tokens.
     pub visitors: Arc<VisitorSecrets>,
+    /// Clicks of redirects that this process answers.
     pub own_clicks: Arc<OwnClicks>,
+    /// Client of the provider of OpenID Connect; `None` if none is configured.
     pub oidc: Option<Arc<Oidc>>,
+    /// Traces requests; `None` if nothing is traced.
     pub tracer: Option<Tracer>,
 }
 
 /// The parts of the state that count clicks.
 pub struct Clicks {
+    /// Takes reports of clicks.
     pub reports: Reports,
+    /// Stores clicks, and answers queries of them.
     pub engine: Arc<dyn Engine>,
 }
 
 impl App {
+    /// Builds the state that handlers share from its parts. Use cases, limits and bounds follow from `config`.
     pub fn new(config: Config, store: Arc<Store>, minter: Minter, lookups: Lookups) -> Self {
         let (config, passwords) = (Arc::new(config), Arc::new(Passwords::new()));
         let links = &config.links;

@@ -76,10 +76,13 @@ impl Arrived {
 /// The failure to receive a body.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 pub enum BodyError {
+    /// The body has not arrived in its time.
     #[error("the body took too long")]
     Late,
+    /// Reading failed before the end of the body.
     #[error("the body ended too early")]
     Cut,
+    /// The body is longer than this limit, in bytes.
     #[error("the body may have at most {0} bytes")]
     TooLarge(usize),
     /// The body had to give way, or its request did not get its permits back.

@@ -92,6 +92,7 @@ pub struct ListenerAdmission {
 }
 
 impl ListenerAdmission {
+    /// Creates the bounds of one listener, with all permits free.
     pub fn new(config: &ServerConfig) -> Self {
         Self {
             requests: Admission::new(requests(config)),

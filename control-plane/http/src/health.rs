@@ -238,6 +238,7 @@ impl Health {
     }
 }
 
+/// Answers `/health/live` with 200, and checks nothing.
 pub async fn live() -> Response {
     Json(json!({ "status": "live" })).into_response()
 }

@@ -271,6 +271,7 @@ fn count(outcome: Outcome) {
     counter!(REDIRECTS, "outcome" => outcome.name()).increment(1);
 }
 
+/// Counts the outcome of a request, and returns its page; 405 for a method other than GET and HEAD.
 pub fn page(app: &App, outcome: Outcome, brand: Brand<'_>) -> Response {
     count(outcome);
     match outcome {

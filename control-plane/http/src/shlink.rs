@@ -1,7 +1,7 @@
 //! `/rest/v3`: the REST API of Shlink 5.1, for its clients.
 //!
-//! Handlers only translate: requests into requests of the admin API, whose functions read their values, check the caller
-//! and carry them out, and the outcomes into Shlink's JSON. Requests for features that edgelink does not have are
+//! Handlers only translate: requests into requests of use cases, which check the caller and carry them out, and the
+//! outcomes into Shlink's JSON. Requests for features that edgelink does not have are
 //! refused.
 
 mod domains;

@@ -14,6 +14,7 @@ pub struct Latest<K, V> {
 }
 
 impl<K: Hash + Ord, V> Latest<K, V> {
+    /// Creates an empty set for at most `most` names between two calls of [`Latest::take`].
     pub fn new(most: usize) -> Self {
         Self {
             notes: Mutex::default(),

@@ -15,3 +15,7 @@ pub mod runtime;
 pub mod tenancy;
 pub mod timestamp;
 pub mod token_bucket;
+
+#[cfg(test)]
+#[global_allocator]
+static ALLOCATOR: allocations::Counting = allocations::Counting;

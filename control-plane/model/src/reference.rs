@@ -1,21 +1,14 @@
-//! Generated parts of README.md, between `<!-- generated: NAME -->` and `<!-- end -->`. A test for each checks that it is up to
-//! date, or writes it if `UPDATE_REFERENCE=1` is set (`make reference`).
+//! Generated parts of the book, `book/docs/reference/NAME.md`, between `<!-- generated: NAME -->` and `<!-- end -->`. A test for
+//! each checks that it is up to date, or writes it if `UPDATE_REFERENCE=1` is set (`make reference`).
 
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
-
-/// Tests run in parallel, and each writes the whole file.
-static README: Mutex<()> = Mutex::new(());
 
 /// Fails if the part `name` is not `expected`; writes it instead if `UPDATE_REFERENCE` is set.
 pub fn assert_generated(name: &str, expected: &str) {
-    let _guard = README.lock().unwrap_or_else(PoisonError::into_inner);
-    let path = folder().join("README.md");
-    let readme = std::fs::read_to_string(&path).unwrap();
+    let path = folder().join(format!("book/docs/reference/{name}.md"));
+    let page = std::fs::read_to_string(&path).unwrap();
     let begin = format!("<!-- generated: {name} -->\n");
-    let (before, rest) = readme
-        .split_once(&begin)
-        .expect("a marker of its beginning");
+    let (before, rest) = page.split_once(&begin).expect("a marker of its beginning");
     let (part, after) = rest
         .split_once("<!-- end -->")
         .expect("a marker of its end");
@@ -30,7 +23,8 @@ pub fn assert_generated(name: &str, expected: &str) {
         assert_eq!(
             part,
             expected.trim_end(),
-            "run this test with UPDATE_REFERENCE=1"
+            "{}: run `make reference`",
+            path.display()
         );
     }
 }

@@ -17,7 +17,9 @@ pub struct Rate {
 /// A bucket and its key.
 #[derive(Clone, Debug)]
 pub struct KeyedBucket {
+    /// Key of the bucket in Redis, or in the memory of this process.
     pub key: String,
+    /// Capacity, refill rate and cost.
     pub rate: Rate,
 }
 
@@ -35,7 +37,9 @@ pub struct Bucket {
 pub struct Budget {
     /// Prefix of its buckets' keys.
     pub name: &'static str,
+    /// Rate for each address.
     pub address: Rate,
+    /// Rate for each subject, over all addresses.
     pub subject: Rate,
 }
 

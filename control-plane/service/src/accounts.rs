@@ -20,6 +20,7 @@ pub struct Accounts {
 }
 
 impl Accounts {
+    /// Creates the use cases. Keys that they change are forgotten by `keys`.
     pub fn new(store: Arc<Store>, keys: Arc<KeyVerifier>, passwords: Arc<Passwords>) -> Self {
         Self {
             store,

@@ -27,6 +27,7 @@ pub struct EntryView {
 }
 
 impl EntryView {
+    /// Builds the view of a stored entry, whose actor is the id of an API key.
     pub fn new(entry: AuditEntry) -> Self {
         Self {
             at: Time::of_millis(entry.at),

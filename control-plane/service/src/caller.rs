@@ -35,6 +35,7 @@ impl Caller {
         }
     }
 
+    /// Creates the caller of an API key, with the rights that both the key and its user have.
     pub fn new(holder: Arc<KeyHolder>) -> Self {
         let mut rights = holder.key.role.rights().and(holder.user_role.rights());
         // A bound key could make itself an unbound one.

@@ -18,16 +18,22 @@ pub const LISTS: [&str; 1] = ["tags"];
 /// Conditions on the links whose clicks are counted; all of them must hold.
 #[derive(Clone, Debug, Default)]
 pub struct ClickFilter {
+    /// Short code of a single link, on `domain` or else on the default domain of the tenant.
     pub code: Option<Code>,
+    /// Domain of the links.
     pub domain: Option<Domain>,
+    /// External id of a single link.
     pub external_id: Option<String>,
+    /// Tags of the links; empty for links with any tags or none.
     pub tags: Vec<String>,
+    /// Condition on `tags`: any of them, or all.
     pub tags_mode: TagsMode,
 }
 
 /// The links whose clicks are counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundScope {
+    /// Links by their ids, or all links of a tenant or of its domain.
     pub scope: Scope,
     /// Set if there are older links that are left out.
     pub at_least: bool,

@@ -342,6 +342,7 @@ impl CreateLink {
 /// The link that fulfils a request, and how it came about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Created {
+    /// Link as stored; its content is emptied if the answer has no room for it.
     pub link: Link,
     /// Set if the link existed already.
     pub is_found: bool,

@@ -108,6 +108,7 @@ impl From<DomainProperties> for DomainPatch {
 
 /// A domain as a caller sees it, beside all domains at that moment.
 pub struct SeenDomain {
+    /// Name of the domain.
     pub domain: Domain,
     /// The stored settings; `None` if there are none.
     pub(crate) row: Option<DomainRow>,
@@ -212,6 +213,7 @@ impl DomainView {
         }
     }
 
+    /// Builds the view of a domain and its stored settings.
     pub fn of(seen: &SeenDomain) -> Self {
         Self::new(&seen.domain, seen.row.as_ref(), seen.is_configured())
     }
@@ -257,6 +259,7 @@ pub struct DomainService {
 }
 
 impl DomainService {
+    /// Creates the use cases, with a verifier that asks the configured DNS servers.
     pub fn new(
         store: Arc<Store>,
         domains: Arc<Domains>,

@@ -30,6 +30,7 @@ pub struct FailedLogins {
 }
 
 impl FailedLogins {
+    /// Creates an empty set, which [`FailedLogins::keep_writing`] writes to `store`.
     pub fn new(store: Arc<Store>) -> Self {
         Self {
             store,

@@ -15,6 +15,7 @@ pub struct Fields {
 }
 
 impl Fields {
+    /// Begins to read the fields of `object`.
     pub fn new(object: Map<String, Value>) -> Self {
         Self {
             rest: object,
@@ -134,6 +135,7 @@ impl Fields {
         self.rest.remove(field).filter(|value| !value.is_null())
     }
 
+    /// Adds an error of a field, which [`Fields::finish`] reports.
     pub fn refuse(&mut self, field: &'static str, reason: impl Into<Reason>) {
         self.errors.push(FieldError::new(field, reason));
     }

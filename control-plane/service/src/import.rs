@@ -310,7 +310,7 @@ fn read_rules(value: Value, links: &TenantLinks<'_>) -> Result<CheckedRules, Vec
     if errors.is_empty() {
         Ok(rules)
     } else {
-        Err(errors.into_iter().map(values::rule_error).collect())
+        Err(errors.into_iter().map(FieldError::from).collect())
     }
 }
 

@@ -18,6 +18,7 @@ const ENTRY_BYTES: usize = 1_024;
 /// Checks API keys. Rows, and their absence, are cached for `auth.key_cache_ms` from the moment at which the database is
 /// asked: a revoked key still works for that long. The secret and the expiry of the key are checked at every request.
 pub struct KeyVerifier {
+    /// Database of keys, users and sessions.
     pub store: Arc<Store>,
     /// Limits on sessions of the console.
     pub limits: SessionLimits,
@@ -27,6 +28,7 @@ pub struct KeyVerifier {
 }
 
 impl KeyVerifier {
+    /// Creates a verifier with an empty cache. It reads the ids of all keys on first use, or in [`KeyVerifier::prepare`].
     pub fn new(store: Arc<Store>, config: &AuthConfig, console: &ConsoleConfig) -> Self {
         Self {
             limits: SessionLimits {

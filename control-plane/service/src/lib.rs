@@ -1,4 +1,5 @@
-//! Use cases: everything callers can do, through whichever door they come.
+//! Use cases: everything callers can do, through whichever door they come. Doors (HTTP, console, pages, imports) are adapters:
+//! they read a request into the type of a use case, and write its outcome in their own form.
 //!
 //! A use case is a typed function of a caller and an already parsed request: [`links::Links`] has the use cases of links. A
 //! [`create_link::CreateLink`] becomes a link by a number, the code of that number, and a commit; if the code is taken, by another

@@ -66,7 +66,9 @@ pub struct Subject<'a> {
 /// Remainder of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
+    /// Subject of the limit.
     pub policy: Policy,
+    /// Capacity, refill rate and cost of its bucket.
     pub rate: Rate,
     /// Level of the bucket, [`TOKEN`] units to the token.
     level: u64,
@@ -75,6 +77,7 @@ pub struct Standing {
 /// The decision on a request, and the remainders of its limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
+    /// Remainders of the limits that were checked, one for each subject.
     pub standings: Vec<Standing>,
     /// The limit that is exceeded; `None` if none is.
     pub refused_by: Option<Standing>,

@@ -30,6 +30,7 @@ pub struct LinkList {
 
 /// A page of links.
 pub struct LinksPage {
+    /// Links of the page, in the order of the list.
     pub links: Vec<Link>,
     /// The cursor of the next page, if there is one.
     pub next: Option<String>,
@@ -127,6 +128,7 @@ fn check(query: &ListQuery, fields: &mut Fields) {
     }
 }
 
+/// Parses a list of at most 10 tags, sorted and without duplicates.
 pub fn filter_tags(value: &Value) -> Result<Vec<String>, Reason> {
     let tags = values::tags(value)?;
     if tags.len() > MAX_FILTER_TAGS {
@@ -135,6 +137,7 @@ pub fn filter_tags(value: &Value) -> Result<Vec<String>, Reason> {
     Ok(tags)
 }
 
+/// Parses the condition on several tags: `any` or `all`.
 pub fn tags_mode(value: &Value) -> Result<TagsMode, Reason> {
     match values::text(value)? {
         "any" => Ok(TagsMode::Any),
@@ -164,6 +167,7 @@ fn order(value: &Value) -> Result<ListOrder, Reason> {
     }
 }
 
+/// Parses the words of a search.
 pub fn search(value: &Value) -> Result<SearchTerm, Reason> {
     SearchTerm::parse(values::text(value)?).map_err(|error| Reason::Owned(error.to_string()))
 }

@@ -33,6 +33,7 @@ pub struct Links {
     pub(super) creator: Creator,
     pub(super) passwords: Arc<Passwords>,
     pub(super) feed: Arc<Feed>,
+    /// Domains, kept up to date with the database.
     pub domains: Arc<Domains>,
     pub(super) config: Arc<Config>,
     /// See [`Links::seal`].
@@ -41,12 +42,19 @@ pub struct Links {
 
 /// The dependencies of the use cases of links.
 pub struct LinksParts {
+    /// Database of the links.
     pub store: Arc<Store>,
+    /// Mints the codes of links without an alias.
     pub minter: Minter,
+    /// Filters of existing keys, which spare queries of the database.
     pub known_keys: Arc<KnownKeys>,
+    /// Hashes the passwords of links.
     pub passwords: Arc<Passwords>,
+    /// Feed by which edges learn of changes.
     pub feed: Arc<Feed>,
+    /// Domains, kept up to date with the database.
     pub domains: Arc<Domains>,
+    /// Settings of this process.
     pub config: Arc<Config>,
 }
 
@@ -60,6 +68,7 @@ pub enum Put {
 }
 
 impl Links {
+    /// Creates the use cases of links from their dependencies.
     pub fn new(parts: LinksParts) -> Self {
         let LinksParts {
             store,

@@ -66,6 +66,7 @@ impl Oidc {
         }))
     }
 
+    /// Settings of the provider and of logins by it.
     pub fn config(&self) -> &OidcConfig {
         &self.config
     }

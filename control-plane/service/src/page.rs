@@ -61,6 +61,7 @@ pub fn number(text: &str) -> Result<u64, Problem> {
 
 /// A page of a list.
 pub struct Page<T> {
+    /// Items of the page, in the order of the list.
     pub items: Vec<T>,
     /// The cursor of the next page, if there is one.
     pub next: Option<String>,

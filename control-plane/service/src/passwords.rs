@@ -75,6 +75,7 @@ impl Default for Passwords {
 }
 
 impl Passwords {
+    /// Creates the bounds of hashing and of checking, with all turns free.
     pub fn new() -> Self {
         let turns = |name| {
             Admission::new(Bounds {

@@ -11,6 +11,7 @@ use edgelink_settings::telemetry::LogThrottle;
 use edgelink_store::{
     AccountError, ChangeError, DomainError, MAX_COUNTED_LINKS, StoreError, WebhookError,
 };
+use edgelink_wire::rules::RuleError;
 use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
 use std::borrow::Cow;
@@ -217,6 +218,12 @@ impl From<IngestError> for Problem {
     }
 }
 
+impl From<RuleError> for FieldError {
+    fn from(error: RuleError) -> Self {
+        Self::new(error.path, error.reason)
+    }
+}
+
 impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
         Self::new(Kind::Overloaded).with_detail(refusal.to_string())
@@ -224,6 +231,7 @@ impl From<Refusal> for Problem {
 }
 
 impl Problem {
+    /// Creates a problem without detail and without invalid fields.
     pub fn new(kind: Kind) -> Self {
         Self {
             kind,
@@ -232,6 +240,7 @@ impl Problem {
         }
     }
 
+    /// Kind of the problem, which sets its status, name and title.
     pub fn kind(&self) -> Kind {
         self.kind
     }
@@ -274,6 +283,7 @@ impl Problem {
         }
     }
 
+    /// Sets the sentence that describes this occurrence.
     pub fn with_detail(mut self, detail: impl Into<Cow<'static, str>>) -> Self {
         self.detail = Some(detail.into());
         self
@@ -491,6 +501,7 @@ impl From<StoreError> for Problem {
 }
 
 impl FieldError {
+    /// Creates the error of a field. A name of more than 256 bytes is truncated.
     pub fn new(field: impl Into<Cow<'static, str>>, reason: impl Into<Cow<'static, str>>) -> Self {
         let mut field = field.into();
         if field.len() > MAX_FIELD_BYTES {

@@ -59,6 +59,7 @@ pub struct ReportView {
 }
 
 impl ReportView {
+    /// Builds the view for `reviewer`: with its own state of the report, and the email address only if it may see that.
     pub fn new(links: &LinksConfig, reviewer: Reviewer, row: ReportRow) -> Self {
         let closed_at = reviewer.closed_at(&row);
         let ReportRow { id, report, .. } = row;

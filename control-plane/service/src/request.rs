@@ -29,7 +29,7 @@ macro_rules! request {
         #[derive(Clone, Debug)]
         $visibility struct $name {
             $($(#[doc = $doc])* $visibility $field: $crate::request::field_type!($kind $type),)*
-            $($visibility $part: $part_type,)?
+            $(pub(crate) $part: $part_type,)?
         }
 
         impl $name {

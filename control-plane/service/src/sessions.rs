@@ -77,7 +77,9 @@ impl Token {
 /// The way in which a person has logged in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoginWay {
+    /// An API key.
     Key,
+    /// Password of the user.
     Password,
     /// A provider of OpenID Connect.
     Provider,

@@ -39,6 +39,7 @@ pub struct TagView {
 }
 
 impl TagView {
+    /// Builds the view of a tag, whose links are counted up to [`MAX_COUNTED`].
     pub fn new(TagCount { tag, links }: TagCount) -> Self {
         Self {
             tag,
@@ -79,6 +80,7 @@ fn after(value: &Value) -> Result<String, Reason> {
 
 /// The outcome of replacing a tag.
 pub struct ReplacedTag {
+    /// Number of links on which the tag was replaced.
     pub links: usize,
     /// False if some links still have the tag: the request has to be sent again.
     pub complete: bool,

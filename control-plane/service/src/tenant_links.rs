@@ -1,7 +1,6 @@
 //! The settings of links for the requests of a tenant.
 
-use super::values;
-use crate::problem::Problem;
+use crate::problem::{FieldError, Problem};
 use edgelink_model::links::checked::{CheckedContent, CheckedRules, CheckedTarget};
 use edgelink_model::links::model::LinkContent;
 use edgelink_settings::config::LinksConfig;
@@ -69,7 +68,7 @@ impl<'a> TenantLinks<'a> {
     pub fn read_rules(&self, object: Map<String, Value>) -> Result<CheckedRules, Problem> {
         let rules = self.by_rules(|rules| CheckedRules::read(object, rules));
         rules.map_err(|errors| {
-            Problem::validation(errors.into_iter().map(values::rule_error).collect())
+            Problem::validation(errors.into_iter().map(FieldError::from).collect())
         })
     }
 

@@ -4,13 +4,11 @@ use super::caller::Caller;
 use super::fields::{Fields, Reason};
 use super::passwords::NewPassword;
 use super::tenant_links::TenantLinks;
-use crate::problem::FieldError;
 use edgelink_model::links::checked::CheckedTarget;
 use edgelink_model::tenancy::{AccountName, Role};
 use edgelink_model::timestamp;
 use edgelink_settings::domains::NoDomain;
 use edgelink_wire::password::MAX_PASSWORD_LENGTH;
-use edgelink_wire::rules::RuleError;
 use edgelink_wire::{Code, Domain, LinkState, RedirectStatus};
 use serde_json::Value;
 use std::fmt::Display;
@@ -31,6 +29,7 @@ pub(crate) const MAX_TAGS: usize = 32;
 /// The longest tag in characters.
 pub const MAX_TAG_LENGTH: usize = 64;
 
+/// Returns the text of a JSON string; refuses any other value.
 pub fn text(value: &Value) -> Result<&str, Reason> {
     value.as_str().ok_or(Reason::Borrowed("must be a string"))
 }
@@ -100,6 +99,7 @@ pub fn time(value: &Value) -> Result<u64, Reason> {
     timestamp::parse(text(value)?).map_err(reason)
 }
 
+/// Parses the status of a redirect: 301, 302, 307 or 308.
 pub fn redirect(value: &Value) -> Result<RedirectStatus, Reason> {
     value
         .as_u64()
@@ -176,6 +176,7 @@ pub(crate) fn utm(value: &Value) -> Result<String, Reason> {
     }
 }
 
+/// Copies the text of a JSON string; refuses any other value.
 pub fn string(value: &Value) -> Result<String, Reason> {
     text(value).map(str::to_owned)
 }
@@ -240,11 +241,6 @@ pub(crate) fn check_validity(since: Option<u64>, until: Option<u64>) -> Result<(
         (Some(since), Some(until)) if until <= since => Err("must be after validSince"),
         _ => Ok(()),
     }
-}
-
-/// Converts the error of a rule to the error of a field.
-pub(crate) fn rule_error(error: RuleError) -> FieldError {
-    FieldError::new(error.path, error.reason)
 }
 
 /// Permitted lengths of a user's password, in bytes.

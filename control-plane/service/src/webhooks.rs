@@ -70,6 +70,7 @@ pub struct Webhooks {
 }
 
 impl Webhooks {
+    /// Creates the use cases of webhooks.
     pub fn new(store: Arc<Store>, config: Arc<Config>) -> Self {
         Self { store, config }
     }

@@ -54,6 +54,7 @@ pub struct Permit {
 }
 
 impl Admission {
+    /// Creates a resource with all permits free.
     pub fn new(bounds: Bounds) -> Self {
         let ledger = Mutex::new(Ledger::new(bounds, Instant::now()));
         Self(Arc::new(Shared { bounds, ledger }))

@@ -43,8 +43,15 @@ struct ThrottleState {
     suppressed: u64,
 }
 
+impl Default for LogThrottle {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl LogThrottle {
     /// Admits one line in [`LOG_INTERVAL`].
+    #[must_use]
     pub const fn new() -> Self {
         Self::every(LOG_INTERVAL)
     }

@@ -231,6 +231,7 @@ fn silence(config: &VisitsConfig) -> u64 {
 /// Part of the grace in which reports of a worker are recorded once.
 pub const NOTED_SHARE: u32 = 4;
 
+/// Milliseconds of `time`, at most [`u64::MAX`].
 pub fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

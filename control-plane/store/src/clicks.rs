@@ -5,16 +5,20 @@ mod accounts;
 mod batch;
 mod folding;
 mod older;
+mod queue;
+mod retention;
 mod taken;
 
 pub(super) use accounts::settle_accounts;
 pub(super) use folding::MAX_ROWS;
+pub(super) use queue::insert_reports;
 
 pub use accounts::{AccountGroup, GroupAccounts, GroupedAccounts};
 pub use batch::{BatchHead, ClickAccounts};
 pub(super) use older::BATCH_MILLIS;
+pub use queue::QueuedReport;
+pub use retention::ClickRetention;
 
-use super::analytics::insert_reports;
 use super::calls::{Store, run};
 use super::classes::Class;
 use super::error::{Fault, StoreError};

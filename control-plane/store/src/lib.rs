@@ -73,9 +73,8 @@ mod webhooks;
 
 pub use accounts::AccountError;
 pub use analytics::{
-    ClickRetention, ClickWrite, ClickedDomain, ClickedLink, DayProgress, DocKey, DocKind, DocPart,
-    DocSpan, DocSum, NewOrphan, NewRaw, QueuedReport, RawHead, RawRow, RawScope, RawSelection,
-    StoredDoc,
+    ClickWrite, ClickedDomain, ClickedLink, DayProgress, DocKey, DocKind, DocPart, DocSpan, DocSum,
+    NewOrphan, NewRaw, RawHead, RawRow, RawScope, RawSelection, StoredDoc,
 };
 pub use api_domains::{ChangedDomain, DomainError, MAX_COUNTED_LINKS, NewDomain, WatchedDomain};
 pub use api_keys::{ApiKeyRow, KeyChange, KeyHolder, KeyPlace, KeyQuery, PreviousSecret};
@@ -83,8 +82,8 @@ pub use audit::{Actor, AuditEntry, AuditQuery, Entry};
 pub use bounds::{BOUND_LEAD_MILLIS, BoundState};
 pub use calls::{OnChange, Store};
 pub use clicks::{
-    AccountGroup, BatchHead, ClickAccounts, ClickReport, GroupAccounts, GroupedAccounts,
-    NewBatches, TakenReports,
+    AccountGroup, BatchHead, ClickAccounts, ClickReport, ClickRetention, GroupAccounts,
+    GroupedAccounts, NewBatches, QueuedReport, TakenReports,
 };
 pub use conversions::{Conversion, ConversionSum, IdentifiedClick, MAX_CONVERSIONS, Recorded};
 pub use creation::{CreateError, NewLink, WantedNames};

@@ -1,4 +1,4 @@
-//! Migrates the schema, and checks that the database answers.
+//! Migrates the schema, and checks that the database answers. From 0030 on, a migration can be run again after an interruption.
 
 use super::calls::{Store, run};
 use super::error::{Fault, StoreError};

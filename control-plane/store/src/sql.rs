@@ -227,6 +227,27 @@ pub(super) fn pieces<T>(mut items: &[T]) -> impl Iterator<Item = &[T]> {
     })
 }
 
+/// The most bytes of large values that one statement writes.
+const MAX_BYTES: usize = 1 << 20;
+
+/// Cuts items into parts of at most [`MAX_BYTES`] each; a larger item is a part of its own.
+pub(super) fn sized<T>(mut items: &[T], size: impl Fn(&T) -> usize) -> impl Iterator<Item = &[T]> {
+    std::iter::from_fn(move || {
+        if items.is_empty() {
+            return None;
+        }
+        let mut bytes = 0;
+        let fits = |item: &&T| {
+            bytes += size(item);
+            bytes <= MAX_BYTES
+        };
+        let count = items.iter().take_while(fits).count().max(1);
+        let (part, rest) = items.split_at(count);
+        items = rest;
+        Some(part)
+    })
+}
+
 /// Cuts `items` into pieces that one statement looks up together with UNION ALL. SQLite allows 500.
 pub(super) fn lookups<T>(items: &[T]) -> impl Iterator<Item = &[T]> {
     items.chunks(64).flat_map(pieces)
@@ -265,5 +286,14 @@ mod tests {
         assert_eq!(padded(&[1, 2, 3]), [1, 2, 3, 3]);
         assert_eq!(padded(&[1, 2, 3, 4]), [1, 2, 3, 4]);
         assert_eq!(padded(&[1, 2, 3, 4, 5]), [1, 2, 3, 4, 5, 5, 5, 5]);
+    }
+
+    #[test]
+    fn parts_have_no_more_than_fits_and_miss_nothing() {
+        let items: Vec<usize> = vec![MAX_BYTES, 1, MAX_BYTES - 1, 1, 2 * MAX_BYTES, 5];
+        let parts: Vec<&[usize]> = sized(&items, |size| *size).collect();
+        let (max, less) = (MAX_BYTES, MAX_BYTES - 1);
+        let expected: [&[usize]; 5] = [&[max], &[1, less], &[1], &[2 * max], &[5]];
+        assert_eq!(parts, expected);
     }
 }

@@ -10,11 +10,11 @@ use serde_json::{Map, Value};
 /// A destination of imports: the API of a control plane, or the use cases of this process.
 pub trait Destination {
     /// Imports links, in one attempt. There is a result for each, in their order.
-    async fn import(
+    fn import(
         &self,
         items: &[Map<String, Value>],
         mode: &Mode,
-    ) -> Result<Vec<ItemResult>, AttemptError>;
+    ) -> impl Future<Output = Result<Vec<ItemResult>, AttemptError>>;
 }
 
 /// A client of the API.

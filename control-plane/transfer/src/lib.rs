@@ -1,7 +1,8 @@
 //! Imports links from files and exports them: `edgelink import` and `edgelink export`.
 //!
 //! Both are clients of the API. An imported link has the same checks, revision and feed message as any other, and the command
-//! needs an API key, not the database's password. This costs little, because links are sent by the thousand.
+//! needs an API key, not the database's password. This costs little, because links are sent by the thousand. The console imports by
+//! a [`Destination`] of its own, the use case in its process.
 
 mod client;
 mod export;

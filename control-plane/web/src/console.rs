@@ -1,7 +1,7 @@
 //! The console: pages for people, rendered on the server, which work without script.
 //!
-//! A page asks the routes of the API, in this process and as the caller who has logged in: what a role may do, what a field may be, and
-//! what is written to the audit log is decided there alone. `guard` stands in front of all pages: it knows who has logged in, and lets
+//! A page calls use cases as the caller who has logged in: the rights of a role, the validity of a field, and the entries of the
+//! audit log are decided there alone. `guard` stands in front of all pages: it knows who has logged in, and lets
 //! forms through that are our own.
 
 pub(crate) mod api;

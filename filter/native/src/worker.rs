@@ -1,4 +1,7 @@
 //! The edge with its host and the waiting requests.
+//!
+//! The first waiting request of a worker is woken by that worker itself. Envoy calls that hook after the requests at hand, so what
+//! they have gathered goes out together.
 
 use crate::abi::{Filter, Scheduler, Wake, system};
 use crate::host::{Client, Host, Visited};

@@ -173,7 +173,7 @@ export const restore = () => withPeople(async (begin) => {
 
 // Links whose codes are the names of pages have pages, too: none stands where that of a link would.
 export const codes_that_are_names_of_pages = () => withPeople(async (begin) => {
-  const router = await readFile(new URL('../../../control-plane/src/console.rs', import.meta.url), 'utf8');
+  const router = await readFile(new URL('../../../control-plane/web/src/console.rs', import.meta.url), 'utf8');
   const names = [...router.matchAll(/"\/console\/links\/([a-z-]+)"/g)].map(([, name]) => name);
   assert.deepEqual(names, []);
   const person = await (await begin()).logIn();

@@ -41,6 +41,7 @@ fn known(text: &str) -> Option<&str> {
 }
 
 impl<'a> VisitorView<'a> {
+    /// Builds the view of a click; empty texts and zeros become `None`.
     pub fn new(described: &'a Described) -> Self {
         let [source, medium, campaign, term, content] = &described.utm;
         let agent = &described.agent;

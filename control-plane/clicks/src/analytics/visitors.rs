@@ -42,6 +42,7 @@ fn days_at(now: u64) -> RangeInclusive<u64> {
 }
 
 impl Visitors {
+    /// Creates an empty set of copies. Secrets are read from `store` when they are first needed.
     pub fn new(store: Arc<Store>) -> Self {
         Self {
             store,

@@ -1,7 +1,7 @@
 //! Permissions: the one place that decides which caller may do what.
 //!
 //! Each route of the admin API has a rule here, with the right that it needs; a route without a rule refuses all requests. The
-//! objects of a right (which links, which domains) follow from the [`Scope`] of the caller: handlers check it, and anything
+//! objects of a right (which links, which domains) follow from the [`Scope`] of the caller: use cases check it, and anything
 //! outside of it does not exist for the caller.
 
 use axum::response::{IntoResponse, Response};
@@ -12,9 +12,11 @@ use http::{HeaderValue, Method, header};
 /// The right that a request to a route needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
+    /// Method of the request. A `GET` rule holds for `HEAD` as well.
     pub method: Method,
     /// The path as the router has it: below `/api/v1`, or with `/rest/v3` in front.
     pub path: &'static str,
+    /// Right without which the caller is refused.
     pub right: Right,
 }
 

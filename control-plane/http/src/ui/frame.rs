@@ -34,14 +34,17 @@ const IMMUTABLE: HeaderValue = HeaderValue::from_static("public, max-age=3153600
 pub struct Frame<'d> {
     /// The heading.
     pub title: &'static str,
+    /// Look of the domain.
     pub brand: Brand<'d>,
 }
 
 impl<'d> Frame<'d> {
+    /// Creates the frame of a page with this heading.
     pub fn new(title: &'static str, brand: Brand<'d>) -> Self {
         Self { title, brand }
     }
 
+    /// URLs of the style sheets: two built-in ones, and one of the accent colour if the domain has one.
     pub fn styles(&self) -> Vec<String> {
         let own = ["console.css", "public.css"].map(assets::public_url);
         let color = self.brand.color.and_then(|color| color.strip_prefix('#'));
@@ -98,6 +101,7 @@ pub struct Message<'d> {
 }
 
 impl<'d> Message<'d> {
+    /// Creates a page with a heading and a paragraph of text.
     pub fn new(title: &'static str, text: impl Into<Cow<'static, str>>, brand: Brand<'d>) -> Self {
         Self {
             frame: Frame::new(title, brand),
@@ -130,6 +134,7 @@ impl<'d> Message<'d> {
         Self::new(title, text, brand)
     }
 
+    /// Sends the page with this status and `cache-control` header.
     pub fn send(&self, status: StatusCode, cache_control: &'static str) -> Response {
         self.frame.send(status, cache_control, self)
     }

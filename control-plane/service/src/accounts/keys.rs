@@ -104,6 +104,7 @@ pub struct KeyView {
 }
 
 impl KeyView {
+    /// Builds the view of a stored key, without its secret.
     pub fn new(row: ApiKeyRow) -> Self {
         let domains = row.bounds.domains.iter();
         Self {

@@ -26,7 +26,9 @@ request! {
 
 /// A tenant that was created, with the key of its first user, an admin.
 pub struct CreatedTenant {
+    /// Row of the tenant.
     pub tenant: TenantRow,
+    /// Row of the key and its secret, which is not available later.
     pub admin_key: (ApiKeyRow, ApiKey),
 }
 

@@ -81,6 +81,7 @@ pub struct UserView {
 }
 
 impl UserView {
+    /// Builds the view of a stored user; an identity is awaited until its time has passed.
     pub fn new(row: UserRow) -> Self {
         let now = clock::unix_millis();
         let awaited = row.awaits_identity_until.filter(|until| *until > now);

@@ -90,6 +90,7 @@ pub struct Tries {
 }
 
 impl Tries {
+    /// Creates the limit. Its buckets are in Redis, or in this process without one, and are full at first.
     pub fn new(budget: Budget, redis: Option<Arc<Redis>>) -> Self {
         let Budget {
             address, subject, ..

@@ -10,8 +10,9 @@ pub struct Bounds {
     pub name: &'static str,
     /// Permits at once.
     pub permits: usize,
-    /// Bytes of all permits together, and the setting that bounds them.
+    /// Bytes of all permits together.
     pub bytes: usize,
+    /// Setting that bounds `bytes`, which refusals repeat.
     pub bytes_name: &'static str,
     /// Claims that may wait at once.
     pub waiting: usize,

@@ -48,6 +48,7 @@ impl HomeConfig {
             .map(|file| file.text().trim())
     }
 
+    /// Budget of links that visitors create: `stranger_per_hour` and `strangers_per_hour`.
     pub fn budget(&self) -> Budget {
         Budget::hourly("home", self.stranger_per_hour, self.strangers_per_hour)
     }
@@ -68,6 +69,7 @@ impl HomeConfig {
 }
 
 impl ReportsConfig {
+    /// Budget of reports by visitors: `per_hour` and `all_per_hour`.
     pub fn budget(&self) -> Budget {
         Budget::hourly("report", self.per_hour, self.all_per_hour)
     }

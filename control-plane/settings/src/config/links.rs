@@ -149,15 +149,18 @@ impl LinksConfig {
         reserved.any(|word| word.as_str().eq_ignore_ascii_case(alias.as_str()))
     }
 
+    /// Key of the permutation; `None` if there is none, or it is not 32 hexadecimal digits.
     pub fn permutation_key(&self) -> Option<PermutationKey> {
         self.code_key.as_ref()?.expose().parse().ok()
     }
 
+    /// Generated codes, by the configured length and key.
     pub fn code_space(&self) -> CodeSpace {
         let length = CodeLength::new(self.code_length).unwrap_or(CodeLength::DEFAULT);
         CodeSpace::new(length, self.permutation_key())
     }
 
+    /// Short URL of a link: scheme, domain, prefix and code.
     pub fn short_url(&self, domain: &Domain, code: &Code) -> String {
         self.url(&format!("{domain}{}{code}", self.prefix))
     }

@@ -1,4 +1,4 @@
-//! Reference of the settings: `edgelink.example.toml` and the tables of the README, generated from the declarations.
+//! Reference of the settings: `edgelink.example.toml` and the tables of the book, generated from the declarations.
 
 use super::*;
 use edgelink_model::reference;
@@ -13,7 +13,7 @@ fn the_example_is_generated_from_the_settings() {
 }
 
 #[test]
-fn the_reference_in_the_readme_is_generated_from_the_settings() {
+fn the_reference_in_the_book_is_generated_from_the_settings() {
     reference::assert_generated("settings", tables().trim_start());
 }
 
@@ -89,7 +89,7 @@ fn tables() -> String {
         ..
     } in Config::fields()
     {
-        writeln!(tables, "\n### `[{section}]`\n").unwrap();
+        writeln!(tables, "\n## `[{section}]`\n").unwrap();
         for paragraph in about.split("\n\n") {
             let mut lines = String::new();
             comment(&mut lines, paragraph);

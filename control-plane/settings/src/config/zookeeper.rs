@@ -5,7 +5,9 @@ use std::fmt;
 /// An identity by one of ZooKeeper's schemes (ZooKeeper Programmer's Guide, "Builtin ACL Schemes").
 #[derive(Clone, PartialEq, Eq)]
 pub struct ZookeeperAuth {
+    /// Name of the scheme, such as `digest`.
     pub scheme: String,
+    /// Credentials in the form of the scheme, such as `user:password`.
     pub credentials: String,
 }
 

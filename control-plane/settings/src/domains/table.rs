@@ -19,6 +19,7 @@ pub enum NoDomain {
     /// It does not exist, or belongs to another tenant.
     #[error("{}", edgelink_wire::domain::UNKNOWN)]
     Unknown,
+    /// It belongs to the tenant, which has yet to verify it.
     #[error("is not verified yet")]
     NotVerified,
 }

@@ -42,6 +42,7 @@ pub struct Verifier {
 }
 
 impl Verifier {
+    /// Creates a verifier. It reaches no DNS server before it verifies.
     pub fn new(config: &DomainsConfig) -> Self {
         Self {
             config: config.clone(),

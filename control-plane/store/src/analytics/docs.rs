@@ -2,12 +2,9 @@
 
 use crate::error::Fault;
 use crate::session::Session;
-use crate::sql::{LONGEST, pieces, sql};
+use crate::sql::{LONGEST, pieces, sized, sql};
 use edgelink_model::counts::rollup::{Bounds, MAX_SLOTS, Rollup, RollupError, split};
 use std::collections::{BTreeMap, HashMap};
-
-/// The most bytes of rollups that one statement writes.
-const MAX_BYTES: usize = 1 << 20;
 
 /// The most bytes of a link's values in a rollup, whose sketch takes 16 KiB more: visitors choose some of them.
 const LINK_BYTES: usize = 48 << 10;
@@ -190,24 +187,6 @@ impl Docs {
     }
 }
 
-/// Cuts items into parts of at most [`MAX_BYTES`] each; a larger item is a part of its own.
-pub(super) fn sized<T>(mut items: &[T], size: impl Fn(&T) -> usize) -> impl Iterator<Item = &[T]> {
-    std::iter::from_fn(move || {
-        if items.is_empty() {
-            return None;
-        }
-        let mut bytes = 0;
-        let fits = |item: &&T| {
-            bytes += size(item);
-            bytes <= MAX_BYTES
-        };
-        let count = items.iter().take_while(fits).count().max(1);
-        let (part, rest) = items.split_at(count);
-        items = rest;
-        Some(part)
-    })
-}
-
 /// Decodes a stored rollup. If its bytes are malformed, that is logged and counting starts with an empty one.
 pub(super) fn decode(
     key: DocKey,
@@ -228,18 +207,4 @@ pub(super) fn decode(
 fn start_again(key: DocKey, error: &dyn std::fmt::Display, slots: usize) -> Rollup<'static> {
     tracing::error!(?key, %error, "stored clicks are malformed; counting restarts from zero");
     Rollup::new(slots)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parts_have_no_more_than_fits_and_miss_nothing() {
-        let items: Vec<usize> = vec![MAX_BYTES, 1, MAX_BYTES - 1, 1, 2 * MAX_BYTES, 5];
-        let parts: Vec<&[usize]> = sized(&items, |size| *size).collect();
-        let (max, less) = (MAX_BYTES, MAX_BYTES - 1);
-        let expected: [&[usize]; 5] = [&[max], &[1, less], &[1], &[2 * max], &[5]];
-        assert_eq!(parts, expected);
-    }
 }

@@ -1,9 +1,8 @@
 //! Clicks counted by control planes older than rollups, running beside newer ones or after a downgrade.
 
-use super::insert_reports;
 use crate::calls::{Store, run};
 use crate::classes::Class;
-use crate::clicks::settle_accounts;
+use crate::clicks::{insert_reports, settle_accounts};
 use crate::error::{Fault, StoreError};
 use crate::session::Session;
 use crate::sql::sql;

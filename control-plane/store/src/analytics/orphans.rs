@@ -1,11 +1,10 @@
 //! Orphan visits: requests that matched no link. A bounded number is kept of each day, and all are counted.
 
-use super::docs::sized;
 use super::state::State;
 use crate::calls::{Store, run};
 use crate::error::{Fault, StoreError};
 use crate::session::Session;
-use crate::sql::{pieces, sql};
+use crate::sql::{pieces, sized, sql};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
 

@@ -1,11 +1,10 @@
 //! Removes clicks past their retention.
 
 use super::docs::{DAYS, DocKind, Docs, HOURS};
-use super::retention::ClickRetention;
 use super::state::State;
 use crate::calls::{Store, run};
 use crate::classes::Class;
-use crate::clicks::{BATCH_MILLIS, MAX_ROWS};
+use crate::clicks::{BATCH_MILLIS, ClickRetention, MAX_ROWS};
 use crate::error::{Fault, StoreError};
 use crate::session::Session;
 use crate::sql::sql;

@@ -1,11 +1,10 @@
 //! Single clicks.
 
-use super::docs::sized;
 use crate::calls::{Store, run};
 use crate::error::{Fault, StoreError};
 use crate::rows::name;
 use crate::session::Session;
-use crate::sql::{LONGEST, Sql, pieces, sql};
+use crate::sql::{LONGEST, Sql, pieces, sized, sql};
 use std::collections::HashMap;
 
 /// Size of a row without its texts.

@@ -3,7 +3,7 @@
 
 use super::accounts::{AccountKey, Grain, add_sums};
 use super::batch::ClickAccounts;
-use crate::analytics::ClickRetention;
+use super::retention::ClickRetention;
 use crate::calls::{Store, run};
 use crate::classes::Class;
 use crate::error::{Fault, StoreError};

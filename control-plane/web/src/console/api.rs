@@ -1,4 +1,4 @@
-//! The API as pages use it: its own routes, in this process.
+//! The state that pages share, and addresses of pages.
 
 use super::jobs::Imports;
 use edgelink_http::app::App;

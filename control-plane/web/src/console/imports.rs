@@ -1,7 +1,7 @@
 //! Imports: a file of links is read and tried out, and imported on request, while its page shows the progress.
 //!
-//! It is the importer of the command line, which asks the API's own route in this process, as the caller who has sent the file. The file
-//! and the progress belong to this process: they are gone when it stops, and other control planes do not know them.
+//! It is the importer of the command line, with the use case of this process as its destination, as the caller who has sent the
+//! file. The file and the progress belong to this process: they are gone when it stops, and other control planes do not know them.
 
 use super::api::Console;
 use super::fields::{Field, Fields, Input, stays};

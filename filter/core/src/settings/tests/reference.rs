@@ -1,17 +1,20 @@
-//! The reference of the settings in the README, generated from their declarations.
+//! The reference of the settings in the book, generated from their declarations.
 
 use crate::settings::written::Written;
 use edgelink_wire::settings::{Kind, Range, Setting, SettingValue, Value};
 use std::fmt::Write;
 
-const BEGIN: &str = "<!-- generated: settings -->\n";
+const BEGIN: &str = "<!-- generated: filter-settings -->\n";
 const END: &str = "<!-- end -->\n";
 
 #[test]
-fn the_reference_in_the_readme_is_generated_from_the_settings() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md");
-    let readme = std::fs::read_to_string(path).unwrap();
-    let (before, rest) = readme.split_once(BEGIN).expect("a begin");
+fn the_reference_in_the_book_is_generated_from_the_settings() {
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../control-plane/book/docs/reference/filter-settings.md"
+    );
+    let page = std::fs::read_to_string(path).unwrap();
+    let (before, rest) = page.split_once(BEGIN).expect("a begin");
     let (_, after) = rest.split_once(END).expect("an end");
     let mut table = "\n| field | default | range | what |\n|---|---|---|---|\n".to_owned();
     write_rows(&mut table, "", Written::fields());
@@ -19,10 +22,10 @@ fn the_reference_in_the_readme_is_generated_from_the_settings() {
     if std::env::var_os("UPDATE_REFERENCE").is_some() {
         std::fs::write(path, generated).unwrap();
     } else {
-        let is_generated = readme == generated;
+        let is_generated = page == generated;
         assert!(
             is_generated,
-            "the README is not as the settings are declared: run `make reference`"
+            "the book is not as the settings are declared: run `make reference`"
         );
     }
 }

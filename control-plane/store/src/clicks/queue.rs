@@ -1,12 +1,11 @@
 //! The click queue: reports that are acknowledged, but not written yet. Reads begin behind its low-water mark: see
 //! [`crate::low_water`].
 
-use super::docs::sized;
 use crate::calls::{Store, run};
 use crate::classes::Class;
 use crate::error::{Fault, StoreError};
 use crate::session::Session;
-use crate::sql::{pieces, sql};
+use crate::sql::{pieces, sized, sql};
 use bytes::Bytes;
 
 /// The most rows that are read at once.
