@@ -8,12 +8,13 @@ WASM_TARGET := wasm32-wasip1
 WASM_PACKAGES := -p edgelink-filter -p edgelink-resp-bridge
 # The smallest filters that redirect, which benchmarks compare with.
 HELLO_PACKAGES := -p edgelink-hello-bare -p edgelink-hello-hostcalls -p edgelink-hello-sdk
-NATIVE := --workspace --exclude edgelink-filter
+# With one set of features, so that tests, drills, nemesis and benchmarks share what is built.
+NATIVE := --workspace --exclude edgelink-filter --features edgelink-control-plane/zookeeper
 
 # The profile of the control plane that `make run` starts: quick, or release for speed, which takes minutes to build, or dev.
 PROFILE ?= quick
 RUN_WASM_PROFILE := $(if $(filter quick,$(PROFILE)),quick-wasm,wasm)
-# What the filter is that `make run` starts: wasm, or native (envoy/README.md, "The native module").
+# What the filter is that `make run` starts: wasm, or native (the book: control-plane/book/docs/operate/native.md).
 FILTER := $(or $(FILTER),$(EDGELINK_FILTER),wasm)
 $(if $(filter-out wasm native,$(FILTER)),$(error FILTER must be wasm or native, not '$(FILTER)'))
 
@@ -51,7 +52,7 @@ endif
 
 .PHONY: release
 release: setup-run wasm console ## Build what is to be deployed, optimized as a whole
-	cargo build --release -p edgelink-control-plane
+	cargo build --release -p edgelink-control-plane --features zookeeper
 
 .PHONY: deb
 deb: release native-portable ## Build a Debian package of control plane and edge, and check what is in it
@@ -85,6 +86,10 @@ test: setup wasm console ## Run every test, with real Envoy and real databases
 	cargo build $(NATIVE) --lib --tests
 	cargo test $(NATIVE) --lib --bins --tests
 	@tests/deploy/check.sh
+
+.PHONY: check
+check: ## Check formatting, and lints and unit tests of the crates that have changed since BASE (HEAD)
+	@tests/check.sh $(or $(BASE),HEAD)
 
 .PHONY: sanitize
 sanitize: ## Call the hooks of the native module under AddressSanitizer
@@ -248,7 +253,7 @@ bench-programs: wasm
 	cargo build --profile wasm --target $(WASM_TARGET) $(HELLO_PACKAGES)
 	cargo build --release -p edgelink-simulation
 	cargo build $(NATIVE) --bin bench
-	cargo build --profile $(BENCH_PROFILE) -p edgelink-control-plane -p edgelink-bench-clicks
+	cargo build --profile $(BENCH_PROFILE) -p edgelink-control-plane -p edgelink-bench-clicks --features edgelink-control-plane/zookeeper
 
 .PHONY: lint
 lint: setup-lint ## Check formatting, lints, scripts, the figures of the house, and the crates of others

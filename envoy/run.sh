@@ -2,7 +2,7 @@
 # Fills envoy/bootstrap.yaml and envoy/plugin.json in, and becomes Envoy, with the filter as a Wasm or a native module. Arguments are passed on to Envoy
 # (`envoy/run.sh --mode validate` checks the configuration). `envoy/run.sh --render FOLDER` starts no Envoy and writes the
 # filled files into the folder. `envoy/run.sh --token` gives the Envoy that runs the token as it is by now. The environment variables
-# are described in envoy/README.md.
+# are described in control-plane/book/docs/reference/envoy-settings.md.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

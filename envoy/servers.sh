@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2154 # state and shape are set where this is sourced
+# shellcheck shell=bash disable=SC2154 # root, state and shape are set where this is sourced
 # The servers of the shapes full and cluster: on 127.0.0.1, with their data in the state folder.
 
 export EDGELINK_API2_PORT=${EDGELINK_API2_PORT:-8082}
@@ -10,6 +10,7 @@ export -n EDGELINK_PROMETHEUS_PORT EDGELINK_OBSERVE # the control plane would ca
 export EDGELINK_ANALYTICS_ENGINE=${EDGELINK_ANALYTICS_ENGINE:-sql}
 PATH=$PATH:/usr/sbin:/sbin
 readonly cluster_nodes=6
+readonly chdb=$root/.edgelink/chdb/bin/python3
 
 # Programs and ports, before anything is started.
 servers_are_possible() {
@@ -21,7 +22,7 @@ servers_are_possible() {
   port_is_free "$EDGELINK_MARIADB_PORT" EDGELINK_MARIADB_PORT
   port_is_free "$EDGELINK_REDIS_PORT" EDGELINK_REDIS_PORT
   if wants_clickhouse; then
-    command -v clickhouse-server >/dev/null || fail 'clickhouse-server is missing (make setup installs it)'
+    [[ -x $chdb ]] || fail 'chdb is missing (make ANALYTICS=clickhouse run-full installs it)'
     port_is_free "$EDGELINK_CLICKHOUSE_PORT" EDGELINK_CLICKHOUSE_PORT
   fi
   if wants_prometheus; then
@@ -68,38 +69,11 @@ wants_clickhouse() {
   [[ $EDGELINK_ANALYTICS_ENGINE == clickhouse && -z ${EDGELINK_ANALYTICS_CLICKHOUSE_URL:-} ]]
 }
 
-# With no other configuration than this, and HTTP alone.
+# chdb, ClickHouse in a process, behind an interface by HTTP that works on one request at a time.
 start_clickhouse() {
-  local home=$state/clickhouse
+  local home=$state/chdb
   mkdir -p "$home"
-  cat >"$home/config.xml" <<CONFIG
-<yandex>
-  <logger><level>warning</level><console>true</console></logger>
-  <http_port>$EDGELINK_CLICKHOUSE_PORT</http_port>
-  <listen_host>127.0.0.1</listen_host>
-  <path>data/</path>
-  <tmp_path>tmp/</tmp_path>
-  <user_files_path>files/</user_files_path>
-  <format_schema_path>files/</format_schema_path>
-  <mark_cache_size>268435456</mark_cache_size>
-  <users_config>users.xml</users_config>
-  <default_profile>default</default_profile>
-  <default_database>default</default_database>
-</yandex>
-CONFIG
-  cat >"$home/users.xml" <<'USERS'
-<yandex>
-  <profiles><default/></profiles>
-  <quotas><default/></quotas>
-  <users><default>
-    <password></password>
-    <networks><ip>127.0.0.1</ip></networks>
-    <profile>default</profile>
-    <quota>default</quota>
-  </default></users>
-</yandex>
-USERS
-  start clickhouse env --chdir="$home" clickhouse-server --config-file="$home/config.xml"
+  start clickhouse "$chdb" "$root/tests/clickhouse/chdb_http.py" --folder "$home" --port "$EDGELINK_CLICKHOUSE_PORT"
   await_url "http://127.0.0.1:$EDGELINK_CLICKHOUSE_PORT/ping"
   export EDGELINK_ANALYTICS_CLICKHOUSE_URL=http://127.0.0.1:$EDGELINK_CLICKHOUSE_PORT
 }

@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 [ $# -gt 0 ] || { sed -n '2,4s/^# //p' "$0" >&2; exit 2; }
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
-native=(--workspace --exclude edgelink-filter)
+native=(--workspace --exclude edgelink-filter --features edgelink-control-plane/zookeeper)
 applied=
 trap '[ -z "$applied" ] || git apply --reverse "$applied"' EXIT
 

@@ -48,11 +48,6 @@ need_for_front() {
   need mtail mtail
 }
 
-# The client is not needed: the server speaks HTTP. 16 MB to fetch.
-need_clickhouse() {
-  need clickhouse-server clickhouse-server
-}
-
 need_prometheus() {
   need prometheus prometheus
 }
@@ -60,7 +55,6 @@ need_prometheus() {
 need_for_testing() {
   need_for_servers
   need_for_front
-  need_clickhouse
   need_venv
   need java default-jre-headless
   [[ -e /usr/share/java/zookeeper.jar ]] || packages+=(libzookeeper-java)
@@ -77,7 +71,6 @@ need_for_testing() {
 # nginx as others redirect with it.
 need_for_comparing() {
   need_for_servers
-  need_clickhouse
   need_venv
   need wrk wrk
   need nginx nginx
@@ -113,7 +106,7 @@ install_packages() {
     apt-get install -q -y --no-install-recommends "${packages[@]}" ||
     fail "apt-get could not install: ${packages[*]}"
   local package
-  for package in redis-server nginx prometheus-nginx-exporter mtail clickhouse-server prometheus mariadb-server; do
+  for package in redis-server nginx prometheus-nginx-exporter mtail prometheus mariadb-server; do
     if [[ " ${packages[*]} " == *" $package "* ]] && [[ -d /run/systemd/system ]]; then
       as_root systemctl disable --quiet "${package/mariadb-server/mariadb}" # nor at the next boot
     fi
@@ -196,7 +189,7 @@ case ${1:-run} in
 full)
   need_for_servers
   need_for_front
-  [[ " $* " != *' clickhouse '* ]] || need_clickhouse
+  [[ " $* " != *' clickhouse '* ]] || need_venv
   [[ " $* " != *' prometheus '* ]] || need_prometheus
   ;;
 test) need_for_testing ;;
@@ -225,7 +218,9 @@ case ${1:-run} in run | full | test) install_console_source ;; esac
 if [[ ${1:-} == bench ]]; then install_oha; fi
 if [[ ${1:-} == native ]]; then install_wheels zig; fi # 100 MB to fetch, 440 MB on disk
 if [[ ${1:-} == contract ]]; then install_wheels schemathesis; fi
-if [[ ${1:-} == test || ${1:-} == bench ]]; then install_wheels chdb --no-deps; fi # 180 MB to fetch, 560 MB on disk
+if [[ ${1:-} == test || ${1:-} == bench || " $* " == *' clickhouse '* ]]; then
+  install_wheels chdb --no-deps # ClickHouse: 180 MB to fetch, 560 MB on disk
+fi
 if [[ ${1:-} == test ]]; then
   install_node_modules
   install_wheels deploy-checks

@@ -11,16 +11,7 @@ from mkdocs.structure.files import File
 DOCUMENT = Path(__file__).resolve().parent.parent / "openapi.json"
 FOLDER = "reference/api"
 METHODS = ("get", "put", "post", "patch", "delete")
-BOUNDS = {
-    "format": "{}",
-    "minimum": "at least {}",
-    "maximum": "at most {}",
-    "minLength": "at least {} characters",
-    "maxLength": "at most {} characters",
-    "minItems": "at least {} items",
-    "maxItems": "at most {} items",
-    "pattern": "`{}`",
-}
+RANGES = (("minimum", "maximum", ""), ("minLength", "maxLength", " characters"), ("minItems", "maxItems", " items"))
 
 
 def on_files(files, config):
@@ -62,7 +53,9 @@ def section_of_operation(document, title, operation):
     for status, answer in operation["responses"].items():
         answer = resolved(document, answer)
         headers = ", ".join(f"`{name}`" for name in answer.get("headers", {}))
-        yield row(status, contents(answer), answer["description"] + (f" (headers: {headers})" if headers else ""))
+        # Each problem is a paragraph.
+        meaning = answer["description"].replace("\n\n", "; ")
+        yield row(status, contents(answer), meaning + (f" (headers: {headers})" if headers else ""))
 
 
 def page_of_schemas(document):
@@ -123,8 +116,21 @@ def type_of(schema):
         text += f" of {type_of(items)}"
     if isinstance(values := schema.get("additionalProperties"), dict):
         text += f" of {type_of(values)}"
-    bounds = [shape.format(schema[bound]) for bound, shape in BOUNDS.items() if bound in schema]
-    return ", ".join([text, *bounds])
+    return ", ".join([text, *bounds_of(schema)])
+
+
+def bounds_of(schema):
+    if "format" in schema:
+        yield schema["format"]
+    for least, most, unit in RANGES:
+        if least in schema and most in schema:
+            yield f"{schema[least]} to {schema[most]}{unit}"
+        elif least in schema:
+            yield f"{schema[least]}{unit} or more"
+        elif most in schema:
+            yield f"at most {schema[most]}{unit}"
+    if "pattern" in schema:
+        yield f"`{schema['pattern']}`"
 
 
 def prose(text):

@@ -1,4 +1,4 @@
-//! Every route times every kind of caller: the server answers as the README says.
+//! Every route times every kind of caller: the server answers as the book says.
 
 use crate::server::Server;
 use edgelink_http::auth::permission::{RULES, Rule};

@@ -19,7 +19,7 @@ use edgelink_http::auth::{AdminKeyError, EdgeTokens, ensure_admin_key};
 use edgelink_http::bounded::ListenerAdmission;
 use edgelink_http::observe;
 use edgelink_numbers as numbers;
-use edgelink_numbers::Minter;
+use edgelink_numbers::{Minter, MinterError};
 use edgelink_redis::RedisError;
 use edgelink_service::domain_recheck::Rechecker;
 use edgelink_service::oidc::Oidc;
@@ -68,6 +68,9 @@ pub enum StartError {
     /// The URL of Redis, or the file of its authorities, cannot be used.
     #[error(transparent)]
     Redis(#[from] RedisError),
+    /// The number source cannot be used.
+    #[error(transparent)]
+    Numbers(#[from] MinterError),
     /// The system's trusted certificates cannot be read, and webhooks need them.
     #[error("webhooks cannot be delivered: {0}")]
     Webhooks(#[source] io::Error),

@@ -11,7 +11,6 @@ use crate::rows::database::{Content, Database, ISSUER};
 use crate::rows::replica::Replica;
 use asking::{Asker, Seen};
 use edgelink_tests::scenario::DOMAIN;
-use edgelink_tests::servers::ClickHouseKind;
 use kinds::{GROUPS, INTERVALS, Other, SCOPES};
 use std::path::Path;
 use std::time::Duration;
@@ -43,29 +42,27 @@ const CONTENT: Content = Content {
 struct Sizes {
     links: u64,
     sql: u64,
-    debian: u64,
-    chdb: u64,
+    clickhouse: u64,
     /// Requests of each kind.
     requests: usize,
 }
 
 impl Sizes {
     fn of(options: &Options) -> Self {
-        let [links, sql, debian, chdb, requests] = match options.command {
+        let [links, sql, clickhouse, requests] = match options.command {
             Command::All => options.size.pick(
-                [100_000, 1_000_000, 1_000_000, 10_000_000, 20],
-                [2_000, 20_000, 100_000, 50_000, 3],
+                [100_000, 1_000_000, 10_000_000, 20],
+                [2_000, 20_000, 50_000, 3],
             ),
             _ => options.size.pick(
-                [100_000, 10_000_000, 20_000_000, 100_000_000, 20],
-                [2_000, 50_000, 200_000, 100_000, 3],
+                [100_000, 10_000_000, 100_000_000, 20],
+                [2_000, 50_000, 100_000, 3],
             ),
         };
         Self {
             links,
             sql,
-            debian,
-            chdb,
+            clickhouse,
             requests: requests as usize,
         }
     }
@@ -75,17 +72,10 @@ impl Sizes {
 #[derive(Clone, Copy, Debug)]
 enum Engine {
     Sql,
-    ClickHouse(ClickHouseKind),
+    ClickHouse,
 }
 
-const ENGINES: [(Engine, &str); 3] = [
-    (Engine::Sql, "MariaDB"),
-    (
-        Engine::ClickHouse(ClickHouseKind::Debian),
-        "ClickHouse of Debian",
-    ),
-    (Engine::ClickHouse(ClickHouseKind::Chdb), "chdb"),
-];
+const ENGINES: [(Engine, &str); 2] = [(Engine::Sql, "MariaDB"), (Engine::ClickHouse, "chdb")];
 
 /// The table.
 pub(crate) async fn run(options: &Options) -> Section {
@@ -135,8 +125,8 @@ async fn measure(engine: Engine, name: &str, sizes: Sizes, section: &mut Section
             others(&replica, folder.path(), sizes, section).await;
             replica.stop().await;
         }
-        Engine::ClickHouse(kind) => {
-            let server = clickhouse::Server::start(kind);
+        Engine::ClickHouse => {
+            let server = clickhouse::Server::start();
             let settings = server.settings();
             let settings: Vec<(&str, &str)> = settings
                 .iter()
@@ -147,10 +137,7 @@ async fn measure(engine: Engine, name: &str, sizes: Sizes, section: &mut Section
             let asker = Asker::new(&replica, folder.path());
             asker.ask("/api/v1/analytics").await;
             replica.stop().await;
-            let clicks = match kind {
-                ClickHouseKind::Debian => sizes.debian,
-                ClickHouseKind::Chdb => sizes.chdb,
-            };
+            let clicks = sizes.clickhouse;
             let filled = server.fill(clicks, sizes.links, domain);
             let replica = Replica::start_with(folder.path(), &database.url(), &settings).await;
             let built = server.await_days().await;

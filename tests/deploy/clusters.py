@@ -170,7 +170,7 @@ def of_settings(resources):
     for name, wanted in {"EDGELINK_LINKS_PREFIX": "/s/", "EDGELINK_LINKS_TRAILING_SLASH": "true"}.items():
         if settings.get(name) != wanted:
             yield f"edges have links elsewhere than the control plane, whose {name} is {settings.get(name)}"
-    reference = (ROOT / "control-plane/README.md").read_text()
+    reference = (ROOT / "control-plane/book/docs/reference/settings.md").read_text()
     yield from (f"the control plane has no {name}" for name in settings if f"| `{name}`" not in reference)
 
 

@@ -5,6 +5,7 @@ from collections import defaultdict
 
 from envoys import ROOT
 
+REFERENCE = ROOT / "control-plane/book/docs/reference/metrics.md"
 # What every series has: from Prometheus itself, or from the buckets of a histogram.
 EVERYWHERE = {"instance", "job", "le"}
 KEYWORDS = {"and", "or", "unless", "bool", "offset", "inf", "nan"}
@@ -16,7 +17,7 @@ SAMPLE = re.compile(r"^([A-Za-z_:][\w:]*)(?:\{(.*)\})? ")
 
 def of_control_plane():
     """name -> label -> values (an empty set: any), by the reference that the code generates and is tested against."""
-    text = (ROOT / "control-plane/README.md").read_text()
+    text = REFERENCE.read_text()
     table = text.split("<!-- generated: metrics -->")[1].split("<!-- end -->")[0]
     found = {}
     for name, labels in re.findall(r"^\| `(\w+)` \|(.*?)\|", table, re.M):
@@ -24,7 +25,7 @@ def of_control_plane():
         for suffix in ("_bucket", "_sum", "_count") if name.endswith("_duration_seconds") else ("",):
             found[name + suffix] = known
     if len(found) < 40:
-        raise SystemExit("the table of metrics in control-plane/README.md was not found")
+        raise SystemExit(f"the table of metrics in {REFERENCE} was not found")
     return found
 
 

@@ -105,7 +105,7 @@ def envoy_takes_it(root, edge):
         variables = {name: value.replace(old, str(new)) for name, value in variables.items()}
     needed = {"PATH": os.environ["PATH"], "EDGELINK_ENVOY": envoys.find(), "EDGELINK_DOMAINS": "go.example", "EDGELINK_FILTER": edge}
     command = [root / "usr/lib/edgelink/envoy/run.sh", "--mode", "validate"]
-    # What the README says may be added to the unit.
+    # What envoy/deploy/README.md says may be added to the unit.
     limit = deny_write_execute if edge == "native" else None
     done = subprocess.run(command, capture_output=True, text=True, env={**variables, **needed}, preexec_fn=limit)
     if done.returncode:
@@ -119,7 +119,7 @@ def deny_write_execute():
 
 
 def known_variables():
-    references = "".join((ROOT / part / "README.md").read_text() for part in ("control-plane", "envoy"))
+    references = "".join((ROOT / f"control-plane/book/docs/reference/{page}.md").read_text() for page in ("settings", "envoy-settings"))
     for unit in UNITS:
         names = set(re.findall(r"\b(EDGELINK_\w+)=", (HOME / unit).read_text())) - {"EDGELINK_ENVOY_INSTALL"}
         yield from (f"{unit}: no reference has {name}" for name in names if f"`{name}`" not in references)

@@ -13,7 +13,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-pub use clickhouse::{ClickHouseKind, ClickHouseServer};
+pub use clickhouse::ClickHouseServer;
 pub use galera::GaleraCluster;
 pub use mariadb::MariaDb;
 pub use redis::{RedisCluster, RedisServer};

@@ -37,7 +37,7 @@ pub struct OwnClicks {
     worker: WorkerId,
     attributes: Vec<Attribute>,
     has_orphans: bool,
-    gathered: Mutex<Gathered>,
+    gathered: Mutex<OwnTally>,
     /// Notified when much has been gathered.
     is_much: Notify,
 }
@@ -49,7 +49,7 @@ impl fmt::Debug for OwnClicks {
 }
 
 /// Clicks and orphan visits that wait for a report.
-struct Gathered {
+struct OwnTally {
     counts: HashMap<String, u64>,
     clicks: EventsBuilder<RandomState>,
     orphans: EventsBuilder<RandomState>,
@@ -85,7 +85,7 @@ impl OwnClicks {
             worker: random(),
             attributes: config.attributes.clone(),
             has_orphans: config.orphans,
-            gathered: Mutex::new(Gathered {
+            gathered: Mutex::new(OwnTally {
                 counts: HashMap::new(),
                 clicks: EventsBuilder::new(RandomState::new(), MAX_EVENT_BYTES),
                 orphans: EventsBuilder::new(RandomState::new(), MAX_ORPHAN_BYTES),
@@ -224,12 +224,12 @@ impl OwnClicks {
         })
     }
 
-    fn gathered(&self) -> MutexGuard<'_, Gathered> {
+    fn gathered(&self) -> MutexGuard<'_, OwnTally> {
         self.gathered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Gathered {
+impl OwnTally {
     fn is_empty(&self) -> bool {
         self.counts.is_empty() && self.clicks.is_empty() && self.orphans.is_empty()
     }

@@ -2,10 +2,8 @@
 
 use super::bounded::Bounded;
 use crate::auth::{EdgeTokens, KeyVerifier};
-use crate::edge_health::HealthNotes;
 use crate::health::Health;
 use crate::pages::Pages;
-use crate::visit_workers::WorkerNotes;
 use axum::extract::FromRef;
 use edgelink_clicks::analytics::{Engine, VisitorSecrets};
 use edgelink_clicks::live::Live;
@@ -21,12 +19,14 @@ use edgelink_service::accounts::Accounts;
 use edgelink_service::asking::Analytics;
 use edgelink_service::domains::DomainService;
 use edgelink_service::failed_logins::FailedLogins;
+use edgelink_service::health_notes::HealthNotes;
 use edgelink_service::limits::Limiter;
 use edgelink_service::limits::tries::{LOGINS, PASSWORDS, PROVIDER_LOGINS, Tries};
 use edgelink_service::links::{Links, LinksParts};
 use edgelink_service::oidc::Oidc;
 use edgelink_service::passwords::Passwords;
 use edgelink_service::webhooks::Webhooks;
+use edgelink_service::worker_notes::WorkerNotes;
 use edgelink_settings::config::Config;
 use edgelink_settings::reloaded::Reloaded;
 use edgelink_settings::telemetry::traces::Tracer;

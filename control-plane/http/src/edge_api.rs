@@ -395,8 +395,7 @@ async fn return_visits(
         Some((place, (key, request)))
     });
     let (places, readable): (Vec<_>, Vec<_>) = readable.unzip();
-    let config = &app.config.visits;
-    let noted = app.store.return_visits(worker, &readable, config).await?;
+    let noted = app.links.return_uses(worker, &readable).await?;
     for (place, outcome) in places.into_iter().zip(noted) {
         if let Some(of_place) = outcomes.get_mut(place) {
             *of_place = outcome;

@@ -52,11 +52,11 @@ pub async fn page() -> Response {
         (name = "operation", description = "The installation"),
     ),
 )]
-struct Frame;
+struct DocumentFrame;
 
 /// The document: the declarations of the routes, and everything that follows from them.
 fn document() -> utoipa::openapi::OpenApi {
-    let mut document = Frame::openapi();
+    let mut document = DocumentFrame::openapi();
     document.merge(api::document());
     let components = document.components.get_or_insert_default();
     let key = SecurityScheme::ApiKey(ApiKey::Header(ApiKeyValue::new("X-Api-Key")));

@@ -8,12 +8,12 @@ use crate::visit::{Visit, behind_code, is_counted};
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use edgelink_service::problem::{Kind, Problem};
+use edgelink_service::visitors::StoreError;
 use edgelink_settings::config::UnknownHosts;
 use edgelink_settings::domains::DomainTable;
 use edgelink_settings::domains::model::Brand;
 use edgelink_settings::telemetry::LogThrottle;
 use edgelink_settings::telemetry::prometheus::{REDIRECTS, VISITS_LEASED};
-use edgelink_store::StoreError;
 use edgelink_wire::clicks::attributes::is_orphan;
 use edgelink_wire::clicks::events::OrphanKind;
 use edgelink_wire::password::{Notice, REFERRER_POLICY};
@@ -124,14 +124,14 @@ async fn admit(
     }
     match decide(key, record, visit).outcome {
         Outcome::Redirect => {}
-        Outcome::Withheld => return app.store.has_visits(key).await,
+        Outcome::Withheld => return app.links.has_uses(key).await,
         _ => return Ok(true),
     }
     let is_visit = is_visit(method.as_str().as_bytes());
     let has_one = if is_visit {
-        app.store.take_visit(key, &app.config.visits).await?
+        app.links.take_use(key).await?
     } else {
-        app.store.has_visits(key).await?
+        app.links.has_uses(key).await?
     };
     counter!(VISITS_LEASED).increment(u64::from(is_visit && has_one));
     Ok(has_one)

@@ -97,7 +97,7 @@ async fn compare(
     form: &[u8],
     giver: Claim,
 ) -> Result<Unlocking, Problem> {
-    let link = app.store.find_link(key).await?;
+    let link = app.links.stored(key).await?;
     let Some(hash) = link.and_then(|link| link.content.details.password) else {
         return Ok(Unlocking::NotLocked);
     };

@@ -10,6 +10,7 @@ mod ranges;
 mod segment;
 pub(crate) mod snowflake;
 mod source;
+#[cfg(feature = "zookeeper")]
 mod zookeeper;
 
 pub use counter::counter;
@@ -18,6 +19,7 @@ pub use minter::{Minted, Minter};
 pub use segment::{SegmentOptions, segment};
 pub use snowflake::snowflake;
 pub use source::{IssueError, NumberSource, Subject};
+#[cfg(feature = "zookeeper")]
 pub use zookeeper::{ZookeeperOptions, zookeeper};
 
 use digest::Digest;
@@ -40,12 +42,32 @@ pub enum BoundPolicy {
 /// The least room between the numbers issued and the bound.
 const MIN_BOUND_ROOM: u64 = 10_000_000;
 
+/// Failure to create a minter.
+#[derive(Debug, thiserror::Error)]
+pub enum MinterError {
+    /// The source is not part of this build.
+    #[error(
+        "numbers.source: this build has no zookeeper; build it with the cargo feature `zookeeper`, or choose another source"
+    )]
+    WithoutZookeeper,
+    /// The database failed.
+    #[error("the database (store.url) cannot be used: {0}")]
+    Store(#[from] StoreError),
+}
+
 /// Creates a minter of the configured source.
+///
+/// # Errors
+/// [`MinterError`]; the bound is not lifted for a source that is not part of this build.
 pub async fn minter(
     config: &Config,
     store: Arc<Store>,
     known: Arc<dyn Membership>,
-) -> Result<Minter, StoreError> {
+) -> Result<Minter, MinterError> {
+    let is_zookeeper = config.numbers.source == NumberSourceKind::Zookeeper;
+    if is_zookeeper && !cfg!(feature = "zookeeper") {
+        return Err(MinterError::WithoutZookeeper);
+    }
     if bound_policy(config) == BoundPolicy::Everything
         && store.bound_state().await?.bound < EVERY_NUMBER
     {
@@ -56,7 +78,10 @@ pub async fn minter(
     let source: Arc<dyn NumberSource> = match config.numbers.source {
         NumberSourceKind::Segment => segment(store, segment_options(config)),
         NumberSourceKind::Counter => counter(store, config.numbers.step),
+        #[cfg(feature = "zookeeper")]
         NumberSourceKind::Zookeeper => zookeeper(zookeeper_options(config, &store).await?),
+        #[cfg(not(feature = "zookeeper"))]
+        NumberSourceKind::Zookeeper => return Err(MinterError::WithoutZookeeper),
         NumberSourceKind::Snowflake => snowflake(store),
         NumberSourceKind::Digest => Arc::new(Digest::new(space.clone(), Some(known))),
     };
@@ -89,6 +114,7 @@ fn segment_options(config: &Config) -> SegmentOptions {
     }
 }
 
+#[cfg(feature = "zookeeper")]
 async fn zookeeper_options(config: &Config, store: &Store) -> Result<ZookeeperOptions, StoreError> {
     let numbers = &config.numbers;
     Ok(ZookeeperOptions {

@@ -14,9 +14,9 @@ use std::sync::Arc;
 
 /// The use cases of accounts.
 pub struct Accounts {
-    store: Arc<Store>,
-    keys: Arc<KeyVerifier>,
-    passwords: Arc<Passwords>,
+    pub(crate) store: Arc<Store>,
+    pub(crate) keys: Arc<KeyVerifier>,
+    pub(crate) passwords: Arc<Passwords>,
 }
 
 impl Accounts {

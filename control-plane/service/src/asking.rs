@@ -3,12 +3,14 @@
 use super::caller::{Caller, Right};
 use super::links::Links;
 use crate::problem::Problem;
-use edgelink_clicks::analytics::{Engine, delete_clicks};
+use edgelink_clicks::analytics::{Engine, RawClick, delete_clicks};
 use edgelink_settings::admission::{Admission, Permit};
 use edgelink_settings::config::Config;
-use edgelink_store::{Entry, Store};
+use edgelink_store::{Conversion, Entry, Store, StoreError};
 use edgelink_wire::LinkKey;
+use edgelink_wire::click_id::ClickId;
 use serde_json::json;
+use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +18,9 @@ use tokio::time::Instant;
 
 /// Longest wait of a query for its turn.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Conversions by the ids of their clicks.
+pub type Conversions = HashMap<ClickId, Vec<Conversion>>;
 
 /// The engine, for one request.
 pub struct Asking<'a> {
@@ -65,6 +70,12 @@ impl Analytics {
             engine: self.engine.as_ref(),
             _permit: self.questions.take(caller.claim(), deadline).await?,
         })
+    }
+
+    /// Returns the conversions of clicks that have an id.
+    pub async fn conversions_of(&self, clicks: &[RawClick]) -> Result<Conversions, StoreError> {
+        let ids = clicks.iter().filter_map(|click| click.described.id);
+        self.store.conversions_of(&ids.collect::<Vec<_>>()).await
     }
 
     /// A permit to export clicks for the caller, unless the limit of exports is reached.

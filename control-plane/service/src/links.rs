@@ -17,9 +17,8 @@ use edgelink_model::links::checked::{CheckedContent, CheckedRules};
 use edgelink_model::links::model::Link;
 use edgelink_numbers::Minter;
 use edgelink_settings::config::Config;
-use edgelink_store::{
-    ChangeError, ChangeFn, ChangeOutcome, LinkMove, NewReport, Store, VisitCounts,
-};
+pub use edgelink_store::VisitCounts;
+use edgelink_store::{ChangeError, ChangeFn, ChangeOutcome, LinkMove, NewReport, Store};
 use edgelink_wire::{FeedPosition, LinkKey, LinkState};
 use std::sync::Arc;
 use tokio::sync::OnceCell;

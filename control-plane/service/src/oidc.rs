@@ -1,7 +1,7 @@
 //! Logins with OpenID Connect: authorization code with PKCE, state and nonce (OpenID Connect Core 1.0, section 3.1).
 //!
 //! It does not know edgelink's users: it yields the identity that the provider asserts, with the claims about that person. A
-//! [`Login`] needs no server-side state; all of its protection derives from one random token that the browser holds.
+//! [`OidcLogin`] needs no server-side state; all of its protection derives from one random token that the browser holds.
 
 mod claims;
 mod error;
@@ -33,7 +33,7 @@ pub const CALLBACK: &str = "/console/oidc/callback";
 
 /// The secrets of one login, which the browser keeps until it comes back.
 #[derive(Clone, Debug)]
-pub struct Login {
+pub struct OidcLogin {
     /// Returned by the provider through the browser.
     pub state: String,
     /// Returned in the ID token.
@@ -77,7 +77,7 @@ impl Oidc {
     }
 
     /// The URL at which a browser logs in at the provider.
-    pub async fn authorization_url(&self, login: &Login) -> Result<Url, OidcError> {
+    pub async fn authorization_url(&self, login: &OidcLogin) -> Result<Url, OidcError> {
         let metadata = self.provider.metadata().await?;
         let mut url = metadata.authorization_endpoint.clone();
         let challenge = URL_SAFE_NO_PAD.encode(Sha256::digest(&login.verifier));
@@ -95,7 +95,7 @@ impl Oidc {
     }
 
     /// Exchanges the code from the browser for the identity that has logged in.
-    pub async fn identity(&self, login: &Login, code: &str) -> Result<Identity, OidcError> {
+    pub async fn identity(&self, login: &OidcLogin, code: &str) -> Result<Identity, OidcError> {
         let identity = timeout(self.config.timeout_ms, self.ask(login, code)).await;
         identity.unwrap_or_else(|_| {
             let late = "no answer in time (oidc.timeout_ms)";
@@ -103,7 +103,7 @@ impl Oidc {
         })
     }
 
-    async fn ask(&self, login: &Login, code: &str) -> Result<Identity, OidcError> {
+    async fn ask(&self, login: &OidcLogin, code: &str) -> Result<Identity, OidcError> {
         let tokens = self.tokens(login, code).await?;
         let expected = Expected {
             issuer: self.config.issuer.as_deref().unwrap_or_default(),
@@ -140,7 +140,7 @@ impl Oidc {
             || role_claim.is_some_and(|claim| claims.find(claim).is_none())
     }
 
-    async fn tokens(&self, login: &Login, code: &str) -> Result<Tokens, OidcError> {
+    async fn tokens(&self, login: &OidcLogin, code: &str) -> Result<Tokens, OidcError> {
         let secret = self.config.client_secret_file.as_ref();
         let secret = secret.map(|file| file.text().trim());
         let form = [

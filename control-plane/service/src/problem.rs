@@ -33,7 +33,7 @@ tokio::task_local! {
     pub static CURRENT_REQUEST_ID: HeaderValue;
 }
 
-/// Declares the kinds of problems. This is the one place of a kind: the reference in README.md is generated from it
+/// Declares the kinds of problems. This is the one place of a kind: the reference in the book is generated from it
 /// (`make reference`).
 macro_rules! kinds {
     ($($(#[doc = $cause:literal])+ $kind:ident: $status:ident $name:literal, $title:literal;)+) => {

@@ -12,7 +12,8 @@ use crate::problem::{Kind, Problem};
 use edgelink_feed::webhooks::{WebhookUrl, new_secret};
 use edgelink_model::clock;
 use edgelink_settings::config::{Config, WebhooksConfig};
-use edgelink_store::{Delivery, LinkEvent, Store, WEBHOOKS_AGE, WebhookRow, WebhookState};
+pub use edgelink_store::{Delivery, WebhookRow};
+use edgelink_store::{LinkEvent, Store, WEBHOOKS_AGE, WebhookState};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 

@@ -16,7 +16,7 @@ mod ledger;
 pub use claim::{Bounds, Claim, Refusal};
 
 use crate::telemetry::prometheus::ADMISSION_REFUSALS;
-use ledger::{Ledger, Lines, Notice};
+use ledger::{Lines, Notice, PermitLedger};
 use metrics::counter;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,11 +29,11 @@ pub struct Admission(Arc<Shared>);
 
 struct Shared {
     bounds: Bounds,
-    ledger: Mutex<Ledger>,
+    ledger: Mutex<PermitLedger>,
 }
 
 impl Shared {
-    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+    fn ledger(&self) -> MutexGuard<'_, PermitLedger> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -56,7 +56,7 @@ pub struct Permit {
 impl Admission {
     /// Creates a resource with all permits free.
     pub fn new(bounds: Bounds) -> Self {
-        let ledger = Mutex::new(Ledger::new(bounds, Instant::now()));
+        let ledger = Mutex::new(PermitLedger::new(bounds, Instant::now()));
         Self(Arc::new(Shared { bounds, ledger }))
     }
 
@@ -217,7 +217,7 @@ impl Permit {
         Refusal::Full(bound.unwrap_or(self.admission.0.bounds.name))
     }
 
-    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+    fn ledger(&self) -> MutexGuard<'_, PermitLedger> {
         self.admission.0.ledger()
     }
 }

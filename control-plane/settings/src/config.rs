@@ -1,7 +1,7 @@
 //! Configuration: a section per concern, read from a TOML file and from environment variables, which override it.
 //!
 //! A setting is declared once, by [`edgelink_wire::settings!`]: name, type, default, range and documentation. The variable is
-//! `EDGELINK_<SECTION>_<FIELD>`; `edgelink.example.toml` and the reference in the README are generated (`make reference`).
+//! `EDGELINK_<SECTION>_<FIELD>`; `edgelink.example.toml` and the reference in the book are generated (`make reference`).
 //! An unknown field or a wrong value stops the start, and all of them are named at once.
 
 mod analytics;

@@ -42,7 +42,7 @@ pub(super) struct ImportArguments {
     #[command(flatten)]
     api: Api,
     /// Where the links come from. edgelink: on every line a JSON object (the fields of POST /links, or a line of an export) or a
-    /// URL. The others: see control-plane/README.md.
+    /// URL. The others: see control-plane/book/docs/start/import.md.
     #[arg(long, value_name = "FORMAT", default_value = "edgelink", value_parser = formats())]
     from: Format,
     /// The address of the other system (shlink-api, kutt, bitly), whose links are fetched into FILE first.

@@ -152,7 +152,7 @@ impl Store {
                 let query = sql(format!(
                     "SELECT {COLUMNS} FROM domains WHERE tenant_id IS NOT NULL"
                 ));
-                let rows: Vec<Row> = session.fetch_all(query).await?;
+                let rows: Vec<DomainColumns> = session.fetch_all(query).await?;
                 let rows = rows
                     .into_iter()
                     .filter_map(|row| row.into_domain().transpose());
@@ -250,7 +250,7 @@ impl WatchedRow {
 }
 
 #[derive(Debug, sqlx_macros::FromRow)]
-struct Row {
+struct DomainColumns {
     id: u32,
     name: Vec<u8>,
     tenant_id: Option<u32>,
@@ -261,7 +261,7 @@ struct Row {
     rev: u64,
 }
 
-impl Row {
+impl DomainColumns {
     /// The domain; `None` if the row only gives links their domain.
     fn into_domain(self) -> Result<Option<DomainRow>, Fault> {
         let Some(tenant_id) = self.tenant_id else {
@@ -284,7 +284,7 @@ impl Row {
     }
 }
 
-async fn find(session: &mut Session, domain: &Domain) -> Result<Option<Row>, Fault> {
+async fn find(session: &mut Session, domain: &Domain) -> Result<Option<DomainColumns>, Fault> {
     let query = sql(format!("SELECT {COLUMNS} FROM domains WHERE name = ?"));
     session.fetch_optional(query.bind(domain)).await
 }
@@ -417,7 +417,7 @@ async fn find_changed(
         row.as_ref().map(|row| row.id),
         row.as_ref().map(|row| row.rev),
     );
-    let found = row.map(Row::into_domain).transpose()?.flatten();
+    let found = row.map(DomainColumns::into_domain).transpose()?.flatten();
     let is_known = |row: &DomainRow| row.is_made() || which.is_configured;
     if let Some(found) = found.filter(is_known) {
         let is_tenants = which.tenant_id.is_none_or(|id| id == found.tenant_id);
@@ -451,7 +451,7 @@ async fn find_changed(
 async fn row_id(
     session: &mut Session,
     domain: &Domain,
-    old: Option<&Row>,
+    old: Option<&DomainColumns>,
     token: u64,
 ) -> Result<u32, Fault> {
     if let Some(old) = old {

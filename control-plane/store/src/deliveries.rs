@@ -8,7 +8,7 @@ use super::lines::RowLine;
 use super::rows::{name, numbers};
 use super::session::Session;
 use super::sql::{Sql, lookups, sql};
-use super::webhooks::{Row, WebhookRow, select};
+use super::webhooks::{WebhookColumns, WebhookRow, select};
 use serde_json::json;
 
 /// The event of test deliveries.
@@ -161,8 +161,8 @@ impl Store {
                 query = query.push(" AND tenant_id NOT IN ").list(busy_tenants);
             }
             let query = query.push(" ORDER BY id LIMIT ?").bind(limit);
-            let rows: Vec<Row> = session.fetch_all(query).await?;
-            rows.into_iter().map(Row::into_webhook).collect()
+            let rows: Vec<WebhookColumns> = session.fetch_all(query).await?;
+            rows.into_iter().map(WebhookColumns::into_webhook).collect()
         })
     }
 
@@ -182,8 +182,9 @@ impl Store {
         run!(call, |session| {
             let now = session.dialect().now_millis;
             let query = select(&format!("id = ? AND state = 'active' AND next_at <= {now}"));
-            let row: Option<Row> = session.fetch_optional(query.bind(webhook_id)).await?;
-            let Some(webhook) = row.map(Row::into_webhook).transpose()? else {
+            let row: Option<WebhookColumns> =
+                session.fetch_optional(query.bind(webhook_id)).await?;
+            let Some(webhook) = row.map(WebhookColumns::into_webhook).transpose()? else {
                 return Ok(None);
             };
             let is_probed = webhook.failures >= MANY_FAILURES;

@@ -117,8 +117,8 @@ impl Store {
                 sums.join(", ")
             ));
             let query = query.bind(lately).bind(limit);
-            let rows: Vec<Row> = session.fetch_all(query).await?;
-            rows.into_iter().map(Row::into_health).collect()
+            let rows: Vec<HealthColumns> = session.fetch_all(query).await?;
+            rows.into_iter().map(HealthColumns::into_health).collect()
         })
     }
 
@@ -141,7 +141,7 @@ impl Store {
 }
 
 #[derive(Debug, sqlx_macros::FromRow)]
-struct Row {
+struct HealthColumns {
     edge: Vec<u8>,
     heard_at: u64,
     workers: u64,
@@ -152,7 +152,7 @@ struct Row {
     requests: RequestSums,
 }
 
-impl Row {
+impl HealthColumns {
     fn into_health(self) -> Result<EdgeHealth, Fault> {
         Ok(EdgeHealth {
             edge: name(&self.edge)?,

@@ -35,7 +35,7 @@ pub struct NotedScan {
 }
 
 #[derive(sqlx_macros::FromRow)]
-struct Row {
+struct ScanColumns {
     process: Vec<u8>,
     noted_at: u64,
     now: u64,
@@ -44,7 +44,7 @@ struct Row {
     complete: bool,
 }
 
-impl Row {
+impl ScanColumns {
     fn into_scan(self) -> Result<NotedScan, Fault> {
         Ok(NotedScan {
             process: name(&self.process)?,
@@ -100,8 +100,8 @@ impl Store {
                 "SELECT process, noted_at, {now} AS now, keys_read, per_mille, complete FROM key_scans \
                  ORDER BY noted_at DESC LIMIT ?"
             ));
-            let rows: Vec<Row> = session.fetch_all(query.bind(MAX_LISTED)).await?;
-            rows.into_iter().map(Row::into_scan).collect()
+            let rows: Vec<ScanColumns> = session.fetch_all(query.bind(MAX_LISTED)).await?;
+            rows.into_iter().map(ScanColumns::into_scan).collect()
         })
     }
 }

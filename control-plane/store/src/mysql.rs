@@ -2,7 +2,7 @@
 
 use super::calls::{Connections, Pools, Store};
 use super::error::{Fault, Remedy, StoreError};
-use super::nodes::{Known, Nodes, Times, is_galera};
+use super::nodes::{Known, NodeTimes, Nodes, is_galera};
 use super::secret_place::SecretPlace;
 use super::session::{IDLE_TIMEOUT, MAX_LIFETIME, MySqlConnections, Pool};
 use edgelink_settings::config::StoreConfig;
@@ -106,7 +106,7 @@ pub(super) async fn servers(config: &StoreConfig) -> Result<Vec<(String, Known)>
 }
 
 fn nodes(config: &StoreConfig) -> Result<Arc<Nodes>, StoreError> {
-    let times = Times {
+    let times = NodeTimes {
         timeout: config.timeout_ms,
         period: config.servers_check_ms,
     };

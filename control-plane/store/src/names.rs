@@ -36,13 +36,13 @@ const TABLES: [NamedTable; 2] = [
 ];
 
 #[derive(Debug, sqlx_macros::FromRow)]
-struct Row {
+struct NameColumns {
     id: u64,
     tenant_id: u32,
     name: String,
 }
 
-impl Row {
+impl NameColumns {
     fn is_normal(&self) -> bool {
         AccountName::parse(&self.name).is_ok_and(|name| name.as_str() == self.name)
     }
@@ -76,7 +76,7 @@ impl Store {
         Ok(())
     }
 
-    async fn rename(&self, table: NamedTable, row: &Row) -> Result<(), StoreError> {
+    async fn rename(&self, table: NamedTable, row: &NameColumns) -> Result<(), StoreError> {
         let call = self
             .write("normalize_name", "normalizing the name of an account")
             .of(Class::Background);
@@ -101,7 +101,11 @@ impl Store {
     }
 }
 
-async fn page(session: &mut Session, table: NamedTable, after: u64) -> Result<Vec<Row>, Fault> {
+async fn page(
+    session: &mut Session,
+    table: NamedTable,
+    after: u64,
+) -> Result<Vec<NameColumns>, Fault> {
     let NamedTable { name, tenant, .. } = table;
     let query = sql(format!(
         "SELECT id, {tenant} AS tenant_id, name FROM {name} WHERE id > ? ORDER BY id LIMIT ?"
@@ -119,7 +123,11 @@ enum Renaming {
 }
 
 /// Gives an account the first candidate name that is free.
-async fn rename(session: &mut Session, table: NamedTable, row: &Row) -> Result<Renaming, Fault> {
+async fn rename(
+    session: &mut Session,
+    table: NamedTable,
+    row: &NameColumns,
+) -> Result<Renaming, Fault> {
     lock_tenant(session, row.tenant_id).await?;
     for name in row.candidates(table.kind) {
         let update = sql(format!(

@@ -29,18 +29,18 @@ const UNDECIDED_PAUSE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Nodes {
     servers: Vec<MySqlConnectOptions>,
-    times: Times,
+    times: NodeTimes,
     /// True if the one in use is to be queried before the next call.
     is_suspected: AtomicBool,
     choosing: Mutex<()>,
     /// Number of times they were queried.
     rounds: AtomicU64,
-    state: StdMutex<State>,
+    state: StdMutex<NodeState>,
 }
 
 /// Timeout and period of queries.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Times {
+pub(super) struct NodeTimes {
     /// `store.timeout_ms`.
     pub(super) timeout: Duration,
     /// Interval between queries of all servers.
@@ -49,7 +49,7 @@ pub(super) struct Times {
 
 /// The server in use, and the state of its choice.
 #[derive(Debug)]
-struct State {
+struct NodeState {
     /// Its index; `None` before the first choice.
     used: Option<usize>,
     /// The time at which it replaced another one.
@@ -68,14 +68,14 @@ impl Nodes {
     /// The servers of a URL, separated by commas, each with `options` applied.
     pub(super) fn new(
         url: &str,
-        times: Times,
+        times: NodeTimes,
         options: impl Fn(MySqlConnectOptions) -> MySqlConnectOptions,
     ) -> Result<Arc<Self>, sqlx::Error> {
         let servers = split(url)
             .iter()
             .map(|url| MySqlConnectOptions::from_str(url).map(&options))
             .collect::<Result<Vec<_>, _>>()?;
-        let state = State {
+        let state = NodeState {
             used: None,
             since: None,
             was_replica: vec![false; servers.len()],
@@ -298,7 +298,7 @@ impl Nodes {
         self.lock().used.unwrap_or_default()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, NodeState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -375,7 +375,7 @@ mod tests {
         let count = Arc::new(AtomicU64::new(0));
         let ports = [silent(&count).await, silent(&count).await];
         let url = format!("mysql://u@127.0.0.1:{},127.0.0.1:{}/d", ports[0], ports[1]);
-        let times = Times {
+        let times = NodeTimes {
             timeout: Duration::from_millis(600),
             period: Duration::from_mins(1),
         };

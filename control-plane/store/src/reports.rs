@@ -179,8 +179,8 @@ impl Store {
     pub async fn list_reports(&self, query: &ReportQuery) -> Result<Vec<ReportRow>, StoreError> {
         let call = self.read("list_reports", "listing reports of abuse");
         run!(call, |session| {
-            let rows: Vec<Row> = session.fetch_all(selection(query)).await?;
-            rows.into_iter().map(Row::into_report).collect()
+            let rows: Vec<ReportColumns> = session.fetch_all(selection(query)).await?;
+            rows.into_iter().map(ReportColumns::into_report).collect()
         })
     }
 
@@ -286,8 +286,8 @@ async fn find(
     if let Some(tenant_id) = reviewer.tenant_id() {
         query = query.push(" AND tenant_id = ?").bind(tenant_id);
     }
-    let row: Option<Row> = session.fetch_optional(query).await?;
-    row.map(Row::into_report).transpose()
+    let row: Option<ReportColumns> = session.fetch_optional(query).await?;
+    row.map(ReportColumns::into_report).transpose()
 }
 
 async fn change(
@@ -329,7 +329,7 @@ async fn change(
 }
 
 #[derive(Debug, sqlx_macros::FromRow)]
-struct Row {
+struct ReportColumns {
     id: u64,
     tenant_id: u32,
     domain: Vec<u8>,
@@ -344,7 +344,7 @@ struct Row {
     tenant_closed_at: Option<u64>,
 }
 
-impl Row {
+impl ReportColumns {
     fn into_report(self) -> Result<ReportRow, Fault> {
         let domain = Domain::parse(&name(&self.domain)?);
         let domain = domain.map_err(|error| Fault::corrupt("domain", &error))?;

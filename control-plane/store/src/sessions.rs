@@ -247,7 +247,7 @@ async fn find(
         "SELECT user_id, key_id, proof, created_at, expires_at, {now} AS now FROM console_sessions \
          WHERE token_hash = ? AND expires_at > {now}"
     ));
-    let row: Option<Row> = session.fetch_optional(query.bind(token_hash)).await?;
+    let row: Option<SessionColumns> = session.fetch_optional(query.bind(token_hash)).await?;
     let Some(row) = row else {
         return Ok(None);
     };
@@ -271,7 +271,7 @@ async fn find(
 }
 
 #[derive(Debug, sqlx_macros::FromRow)]
-struct Row {
+struct SessionColumns {
     user_id: u64,
     key_id: Option<Vec<u8>>,
     proof: Vec<u8>,

@@ -22,7 +22,7 @@ impl Store {
     /// The oldest link like each of `wanted`, in their order. Of links older than version 36 of the schema, until
     /// [`Store::hash_contents`] has reached them, only the first 100 to each target are compared.
     pub async fn find_like(&self, wanted: &[Wanted<'_>]) -> Result<Vec<Option<Link>>, StoreError> {
-        let candidates: Vec<_> = wanted.iter().map(Candidate::new).collect();
+        let candidates: Vec<_> = wanted.iter().map(TwinCandidate::new).collect();
         let call = self.read("find_like", "finding twins of links");
         let call = call.of(Class::Creations);
         run!(call, |session| find_like(session, &candidates).await)
@@ -93,7 +93,7 @@ impl Wanted<'_> {
 }
 
 /// A wanted link with the hashes by which it is found.
-pub(super) struct Candidate<'a> {
+pub(super) struct TwinCandidate<'a> {
     wanted: Wanted<'a>,
     hash: ContentHash,
 }
@@ -109,7 +109,7 @@ struct ContentHash {
     owner_id: Option<u64>,
 }
 
-impl<'a> Candidate<'a> {
+impl<'a> TwinCandidate<'a> {
     pub(super) fn new(wanted: &Wanted<'a>) -> Self {
         Self {
             wanted: *wanted,
@@ -125,10 +125,10 @@ impl<'a> Candidate<'a> {
 /// The oldest link like each candidate.
 pub(super) async fn find_like(
     session: &mut Session,
-    candidates: &[Candidate<'_>],
+    candidates: &[TwinCandidate<'_>],
 ) -> Result<Vec<Option<Link>>, Fault> {
     let mut ids = BTreeSet::new();
-    let (coded, any): (Vec<&Candidate<'_>>, Vec<_>) = candidates
+    let (coded, any): (Vec<&TwinCandidate<'_>>, Vec<_>) = candidates
         .iter()
         .partition(|candidate| candidate.wanted.code.is_some());
     for coded in lookups(&coded) {
@@ -147,7 +147,7 @@ pub(super) async fn find_like(
     let ids: Vec<u64> = ids.into_iter().collect();
     let mut found = links_by_id(session, &ids).await?;
     found.sort_unstable_by_key(|link| link.id);
-    let like = |candidate: &Candidate<'_>| {
+    let like = |candidate: &TwinCandidate<'_>| {
         let mut found = found.iter();
         found.find(|link| candidate.wanted.is_met_by(link)).cloned()
     };
@@ -157,14 +157,15 @@ pub(super) async fn find_like(
 /// Keeps other transactions from creating links like the candidates until this one ends.
 pub(super) async fn lock_targets(
     session: &mut Session,
-    candidates: &[Candidate<'_>],
+    candidates: &[TwinCandidate<'_>],
 ) -> Result<(), Fault> {
     /// Number of rows that serve as locks of targets, shared by hash.
     const TARGET_BUCKETS: u64 = 64;
     if candidates.is_empty() || !session.dialect().has_row_locks() {
         return Ok(());
     }
-    let bucket = |candidate: &Candidate<'_>| candidate.hash.target.cast_unsigned() % TARGET_BUCKETS;
+    let bucket =
+        |candidate: &TwinCandidate<'_>| candidate.hash.target.cast_unsigned() % TARGET_BUCKETS;
     let buckets: BTreeSet<u64> = candidates.iter().map(bucket).collect();
     let buckets: Vec<u64> = buckets.into_iter().collect();
     // In the order of their index, like in every transaction.
@@ -182,7 +183,7 @@ fn distinct<T: Eq + Hash>(items: impl Iterator<Item = T>) -> Vec<T> {
 /// The numbers of the links with these domains and codes, without tombstones.
 async fn ids_by_code(
     session: &mut Session,
-    candidates: &[&Candidate<'_>],
+    candidates: &[&TwinCandidate<'_>],
 ) -> Result<Vec<u64>, Fault> {
     let query = sql("").join(" UNION ALL ", candidates, |sql, candidate| {
         sql.push(

@@ -127,8 +127,8 @@ impl Store {
         run!(self.read("list_users", "listing users"), |session| {
             let query = select("tenant_id = ? AND id > ? ORDER BY id LIMIT ?");
             let query = query.bind(tenant_id).bind(after).bind(limit);
-            let rows: Vec<Row> = session.fetch_all(query).await?;
-            rows.into_iter().map(Row::into_user).collect()
+            let rows: Vec<UserColumns> = session.fetch_all(query).await?;
+            rows.into_iter().map(UserColumns::into_user).collect()
         })
     }
 
@@ -175,7 +175,7 @@ pub(super) async fn insert(
     let insert = insert.bind(role.word()).bind(password.map(Secret::expose));
     session.execute(insert).await?;
     let query = select("tenant_id = ? AND name = ?").bind(tenant_id);
-    let row: Row = session.fetch_one(query.bind(Value::Text(name))).await?;
+    let row: UserColumns = session.fetch_one(query.bind(Value::Text(name))).await?;
     let user = row.into_user()?;
     let entry = Entry {
         actor,
@@ -198,8 +198,8 @@ async fn find(session: &mut Session, tenant_id: u32, id: u64) -> Result<Option<U
 
 /// The user found by [`select`].
 pub(super) async fn fetch(session: &mut Session, query: Sql<'_>) -> Result<Option<UserRow>, Fault> {
-    let row: Option<Row> = session.fetch_optional(query).await?;
-    row.map(Row::into_user).transpose()
+    let row: Option<UserColumns> = session.fetch_optional(query).await?;
+    row.map(UserColumns::into_user).transpose()
 }
 
 /// Changes a user as part of a transaction.
@@ -329,7 +329,7 @@ pub(super) async fn with_logins(
     session: &mut Session,
     query: Sql<'_>,
 ) -> Result<Option<(UserRow, Logins)>, Fault> {
-    let row: Option<Row> = session.fetch_optional(query).await?;
+    let row: Option<UserColumns> = session.fetch_optional(query).await?;
     let Some(row) = row else {
         return Ok(None);
     };
@@ -341,7 +341,7 @@ pub(super) async fn with_logins(
 }
 
 #[derive(Debug, sqlx_macros::FromRow)]
-struct Row {
+struct UserColumns {
     id: u64,
     tenant_id: u32,
     name: String,
@@ -354,7 +354,7 @@ struct Row {
     updated_at: u64,
 }
 
-impl Row {
+impl UserColumns {
     fn into_user(self) -> Result<UserRow, Fault> {
         Ok(UserRow {
             id: self.id,

@@ -164,8 +164,8 @@ impl Store {
         run!(self.read("list_webhooks", "listing webhooks"), |session| {
             let query = select("tenant_id = ? AND id > ? ORDER BY id LIMIT ?");
             let query = query.bind(tenant_id).bind(after).bind(limit);
-            let rows: Vec<Row> = session.fetch_all(query).await?;
-            rows.into_iter().map(Row::into_webhook).collect()
+            let rows: Vec<WebhookColumns> = session.fetch_all(query).await?;
+            rows.into_iter().map(WebhookColumns::into_webhook).collect()
         })
     }
 
@@ -260,7 +260,7 @@ async fn insert(
     session.execute(insert.bind(row.state.word())).await?;
     // As the tenant is locked, the newest one is this.
     let newest = select("tenant_id = ? ORDER BY id DESC LIMIT 1").bind(actor.tenant_id);
-    let made: Row = session.fetch_one(newest).await?;
+    let made: WebhookColumns = session.fetch_one(newest).await?;
     let made = made.into_webhook()?;
     let entry = Entry {
         actor,
@@ -304,10 +304,10 @@ async fn find(
     lock: &str,
 ) -> Result<Option<WebhookRow>, Fault> {
     let query = select("id = ? AND tenant_id = ?").push(lock);
-    let row: Option<Row> = session
+    let row: Option<WebhookColumns> = session
         .fetch_optional(query.bind(id).bind(tenant_id))
         .await?;
-    row.map(Row::into_webhook).transpose()
+    row.map(WebhookColumns::into_webhook).transpose()
 }
 
 fn bits(events: &[LinkEvent]) -> u32 {
@@ -323,7 +323,7 @@ pub(super) fn select<'v>(condition: &str) -> Sql<'v> {
 }
 
 #[derive(Debug, sqlx_macros::FromRow)]
-pub(super) struct Row {
+pub(super) struct WebhookColumns {
     id: u64,
     tenant_id: u32,
     url: Vec<u8>,
@@ -338,7 +338,7 @@ pub(super) struct Row {
     updated_at: u64,
 }
 
-impl Row {
+impl WebhookColumns {
     pub(super) fn into_webhook(self) -> Result<WebhookRow, Fault> {
         let events = LinkEvent::ALL.into_iter();
         let word = name(&self.state)?;

@@ -2,7 +2,7 @@
 
 use crate::helpers::{Answer, EDGE_TOKENS, Running, on_every_engine, send, until};
 use crate::scopes::{client, link, tenant};
-use edgelink_tests::servers::{ClickHouseKind, ClickHouseServer};
+use edgelink_tests::servers::ClickHouseServer;
 use edgelink_wire::RedirectStatus;
 use edgelink_wire::click_id;
 use edgelink_wire::clicks::events::{Attributes, Event, EventsBuilder, Kind};
@@ -372,39 +372,37 @@ async fn a_click_belongs_to_the_campaign_of_its_target_unless_it_names_one(serve
 }
 
 #[tokio::test]
-async fn what_asks_for_clicks_is_503_while_clickhouse_is_away_and_no_click_is_lost() {
-    for kind in ClickHouseKind::ALL {
-        let mut clickhouse = ClickHouseServer::start(kind);
-        let server = Running::with(&[
-            ("EDGELINK_ANALYTICS_ENGINE", "clickhouse"),
-            ("EDGELINK_ANALYTICS_CLICKHOUSE_URL", &clickhouse.url()),
-        ])
-        .await;
-        server.post(&link("a")).await.expect(201);
-        let clicks = [click("go.example:8080/a")];
-        report(&server, 1, &clicks).await;
-        counted(&server, 1).await;
-        clickhouse.kill();
-        for path in [
-            "/analytics",
-            "/analytics?groupBy=countries",
-            "/links/a/clicks",
-            "/links/a/clicks?format=csv",
-            "/analytics/orphans",
-        ] {
-            let answer = server.get(path).await;
-            answer.problem(503, "analytics-unavailable");
-        }
-        let deletion = server.delete("/links/a/clicks").await;
-        deletion.problem(503, "analytics-unavailable");
-        report(&server, 2, &clicks).await;
-        clickhouse.restart();
-        until("both clicks are counted", async || {
-            let answer = server.get("/analytics").await;
-            answer.status == 200 && answer.json()["totals"]["clicks"] == 2
-        })
-        .await;
+async fn questions_when_clickhouse_is_away_are_503_and_no_click_is_lost() {
+    let mut clickhouse = ClickHouseServer::start();
+    let server = Running::with(&[
+        ("EDGELINK_ANALYTICS_ENGINE", "clickhouse"),
+        ("EDGELINK_ANALYTICS_CLICKHOUSE_URL", &clickhouse.url()),
+    ])
+    .await;
+    server.post(&link("a")).await.expect(201);
+    let clicks = [click("go.example:8080/a")];
+    report(&server, 1, &clicks).await;
+    counted(&server, 1).await;
+    clickhouse.kill();
+    for path in [
+        "/analytics",
+        "/analytics?groupBy=countries",
+        "/links/a/clicks",
+        "/links/a/clicks?format=csv",
+        "/analytics/orphans",
+    ] {
+        let answer = server.get(path).await;
+        answer.problem(503, "analytics-unavailable");
     }
+    let deletion = server.delete("/links/a/clicks").await;
+    deletion.problem(503, "analytics-unavailable");
+    report(&server, 2, &clicks).await;
+    clickhouse.restart();
+    until("both clicks are counted", async || {
+        let answer = server.get("/analytics").await;
+        answer.status == 200 && answer.json()["totals"]["clicks"] == 2
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use edgelink_control_plane::server::Server;
 use edgelink_settings::config::{Config, Environment, ListenerConfig};
-use edgelink_tests::servers::{ClickHouseKind, ClickHouseServer};
+use edgelink_tests::servers::ClickHouseServer;
 use edgelink_wire::link_batch;
 use reqwest::header::HeaderMap;
 use reqwest::{Method, RequestBuilder, StatusCode, redirect};
@@ -45,10 +45,10 @@ impl Running {
     }
 
     /// With clicks in a ClickHouse that the tests share.
-    pub(crate) async fn with_clickhouse(kind: ClickHouseKind) -> Self {
-        static SERVERS: [OnceLock<ClickHouseServer>; 2] = [const { OnceLock::new() }; 2];
+    pub(crate) async fn with_clickhouse() -> Self {
+        static SERVER: OnceLock<ClickHouseServer> = OnceLock::new();
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let server = SERVERS[kind as usize].get_or_init(|| ClickHouseServer::start(kind));
+        let server = SERVER.get_or_init(ClickHouseServer::start);
         let database = format!("edgelink_{}", NEXT.fetch_add(1, Ordering::Relaxed));
         Self::with(&[
             ("EDGELINK_ANALYTICS_ENGINE", "clickhouse"),
@@ -361,14 +361,10 @@ macro_rules! on_every_engine {
         }
 
         mod clickhouse {
-            use edgelink_tests::servers::ClickHouseKind;
             $(
                 #[tokio::test]
                 async fn $name() {
-                    for kind in ClickHouseKind::ALL {
-                        let server = $crate::helpers::Running::with_clickhouse(kind).await;
-                        super::$name(server).await;
-                    }
+                    super::$name($crate::helpers::Running::with_clickhouse().await).await;
                 }
             )+
         }

@@ -1,7 +1,7 @@
 //! The engines, measured in turn, and their servers.
 
 use crate::rows::database::Database;
-use edgelink_tests::servers::{ClickHouseKind, ClickHouseServer};
+use edgelink_tests::servers::ClickHouseServer;
 use edgelink_tests::stack::ControlPlane;
 use std::fs;
 
@@ -9,7 +9,7 @@ use std::fs;
 #[derive(Debug)]
 pub(crate) struct Lane {
     pub(crate) name: &'static str,
-    clickhouse: Option<ClickHouseKind>,
+    has_clickhouse: bool,
     /// `analytics.raw_days`.
     raw_days: &'static str,
     /// Clicks per second.
@@ -17,30 +17,24 @@ pub(crate) struct Lane {
 }
 
 /// All of them.
-pub(crate) const LANES: [Lane; 4] = [
+pub(crate) const LANES: [Lane; 3] = [
     Lane {
         name: "MariaDB, rollups",
-        clickhouse: None,
+        has_clickhouse: false,
         raw_days: "0",
         goal: Some(100_000.0),
     },
     Lane {
         name: "MariaDB, rollups and single clicks",
-        clickhouse: None,
+        has_clickhouse: false,
         raw_days: "30",
         goal: None,
     },
     Lane {
         name: "ClickHouse of today (chdb)",
-        clickhouse: Some(ClickHouseKind::Chdb),
+        has_clickhouse: true,
         raw_days: "30",
         goal: Some(500_000.0),
-    },
-    Lane {
-        name: "ClickHouse 18.16",
-        clickhouse: Some(ClickHouseKind::Debian),
-        raw_days: "30",
-        goal: None,
     },
 ];
 
@@ -55,7 +49,7 @@ impl Servers {
     pub(crate) fn start(lane: &Lane) -> Self {
         Self {
             mariadb: Database::start(),
-            clickhouse: lane.clickhouse.map(ClickHouseServer::start),
+            clickhouse: lane.has_clickhouse.then(ClickHouseServer::start),
         }
     }
 

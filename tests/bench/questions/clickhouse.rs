@@ -3,7 +3,7 @@
 use super::{DAYS, LARGE_TAGS, PATIENCE, SPREAD, TAGS};
 use crate::rows::database::ISSUER;
 use edgelink_tests::scenario::DOMAIN;
-use edgelink_tests::servers::{ClickHouseKind, ClickHouseServer};
+use edgelink_tests::servers::ClickHouseServer;
 use edgelink_tests::stack::until;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -44,14 +44,12 @@ const OF_LINKS: [&str; 5] = [
 
 pub(super) struct Server {
     server: ClickHouseServer,
-    kind: ClickHouseKind,
 }
 
 impl Server {
-    pub(super) fn start(kind: ClickHouseKind) -> Self {
+    pub(super) fn start() -> Self {
         Self {
-            server: ClickHouseServer::start(kind),
-            kind,
+            server: ClickHouseServer::start(),
         }
     }
 
@@ -90,10 +88,8 @@ impl Server {
                 day * count
             );
             let _ = self.server.ask(&insert);
-            if self.kind == ClickHouseKind::Chdb {
-                // Control planes aggregate values themselves for current servers.
-                let _ = self.server.ask(&values(from / DAY));
-            }
+            // Control planes aggregate values themselves.
+            let _ = self.server.ask(&values(from / DAY));
         }
         let hour = now / 3600 * 3600;
         let _ = self.server.ask(&format!(
@@ -119,28 +115,26 @@ impl Server {
         start.elapsed().as_secs_f64()
     }
 
-    /// Has a current server merge at once the parts that it would otherwise merge after some hours, and waits for it;
+    /// Has the server merge at once the parts that it would otherwise merge after some hours, and waits for it;
     /// returns the seconds it took.
     pub(super) async fn settle(&self) -> f64 {
         const LIMIT: Duration = Duration::from_secs(3_600);
         let start = Instant::now();
-        if self.kind == ClickHouseKind::Chdb {
-            for table in OF_LINKS {
-                let at_once = "min_age_to_force_merge_seconds = 1";
-                let _ = self.server.ask(&format!(
-                    "ALTER TABLE edgelink.{table} MODIFY SETTING {at_once}"
-                ));
-            }
-            let names = OF_LINKS.map(|table| format!("'{table}'")).join(", ");
-            let left = format!(
-                "SELECT count() FROM (SELECT table, partition, count() AS parts FROM system.parts WHERE active \
-                 AND database = 'edgelink' AND table IN ({names}) GROUP BY table, partition HAVING parts > 1)"
-            );
-            until("each partition is one part", LIMIT, async || {
-                (self.server.ask(&left).trim() == "0").then_some(())
-            })
-            .await;
+        for table in OF_LINKS {
+            let at_once = "min_age_to_force_merge_seconds = 1";
+            let _ = self.server.ask(&format!(
+                "ALTER TABLE edgelink.{table} MODIFY SETTING {at_once}"
+            ));
         }
+        let names = OF_LINKS.map(|table| format!("'{table}'")).join(", ");
+        let left = format!(
+            "SELECT count() FROM (SELECT table, partition, count() AS parts FROM system.parts WHERE active \
+             AND database = 'edgelink' AND table IN ({names}) GROUP BY table, partition HAVING parts > 1)"
+        );
+        until("each partition is one part", LIMIT, async || {
+            (self.server.ask(&left).trim() == "0").then_some(())
+        })
+        .await;
         start.elapsed().as_secs_f64()
     }
 

@@ -1,7 +1,8 @@
 //! The engine in the database and the one in ClickHouse, with the same clicks.
 
 use crate::fixture::{
-    DAY, HOUR, Random, TestEngine, change_visitors_daily, chunk, engine, midnight, settings, start,
+    DAY, HOUR, Random, TestEngine, change_visitors_daily, chunk, drop_expired, engine, midnight,
+    settings, start,
 };
 use crate::model::Model;
 use edgelink_clicks::analytics::{
@@ -10,7 +11,7 @@ use edgelink_clicks::analytics::{
 };
 use edgelink_model::counts::{Attribute, Bots, Scope};
 use edgelink_settings::config::AnalyticsConfig;
-use edgelink_tests::servers::{ClickHouseKind, ClickHouseServer};
+use edgelink_tests::servers::ClickHouseServer;
 use std::sync::Arc;
 
 const BOTS: [Bots; 3] = [Bots::Included, Bots::Excluded, Bots::Only];
@@ -69,36 +70,28 @@ fn scopes() -> [Scope; 7] {
 }
 
 #[tokio::test]
-async fn both_engines_answer_the_same() {
-    for kind in ClickHouseKind::ALL {
-        let (_server, clickhouse) = start(kind).await;
-        create_links(&clickhouse).await;
-        let settings = AnalyticsConfig::default();
-        let sql = SqlEngine::new(clickhouse.store.clone(), settings);
-        let mut random = Random::new(17);
-        for insert in 0..3 {
-            let (clicks, orphans) = clicks(&mut random, 900);
-            let mut chunk = chunk(&clicks, orphans);
-            clickhouse.insert(40 + insert, &chunk).await.unwrap();
-            chunk.rows = Vec::new();
-            sql.write(&chunk).await.unwrap();
-        }
-        compare(&sql, &clickhouse, &mut random, 2, kind).await;
-        // Days that are over are added up, and then answer instead of their hours and clicks.
-        let settled = midnight() + 2 * DAY + HOUR;
-        while clickhouse.upkeep(settled).await.unwrap() {}
-        compare(&sql, &clickhouse, &mut random, 5, kind).await;
+async fn engines_when_asked_the_same_give_the_same_answers() {
+    let (_server, clickhouse) = start().await;
+    create_links(&clickhouse).await;
+    let settings = AnalyticsConfig::default();
+    let sql = SqlEngine::new(clickhouse.store.clone(), settings);
+    let mut random = Random::new(17);
+    for insert in 0..3 {
+        let (clicks, orphans) = clicks(&mut random, 900);
+        let mut chunk = chunk(&clicks, orphans);
+        clickhouse.insert(40 + insert, &chunk).await.unwrap();
+        chunk.rows = Vec::new();
+        sql.write(&chunk).await.unwrap();
     }
+    compare(&sql, &clickhouse, &mut random, 2).await;
+    // Days that are over are added up, and then answer instead of their hours and clicks.
+    let settled = midnight() + 2 * DAY + HOUR;
+    while clickhouse.upkeep(settled).await.unwrap() {}
+    compare(&sql, &clickhouse, &mut random, 5).await;
 }
 
 /// Asks both of every scope and interval by so many groups: each group's turn comes.
-async fn compare(
-    sql: &SqlEngine,
-    clickhouse: &TestEngine,
-    random: &mut Random,
-    groups: usize,
-    kind: ClickHouseKind,
-) {
+async fn compare(sql: &SqlEngine, clickhouse: &TestEngine, random: &mut Random, groups: usize) {
     let mut turns = GroupBy::ALL.into_iter().cycle();
     let from = midnight();
     for scope in scopes() {
@@ -121,16 +114,16 @@ async fn compare(
                 let zone = zone(ZONES[random.below(3) as usize]).unwrap();
                 let granularity = [Granularity::Hour, Granularity::Day][random.below(2) as usize];
                 let slots = interval.slots(granularity, &zone).unwrap();
-                same(sql, clickhouse, &question, (interval, &slots), kind).await;
+                same(sql, clickhouse, &question, (interval, &slots)).await;
             }
         }
-        same_raw(sql, clickhouse, &scope, kind).await;
+        same_raw(sql, clickhouse, &scope).await;
     }
     for by in [OrphanGroup::Path, OrphanGroup::Kind, OrphanGroup::Domain] {
         let query = raw(Scope::Tenant(1), true);
         let one = orphans(sql, query.clone(), by, 2).await.unwrap();
         let other = orphans(&**clickhouse, query, by, 2).await.unwrap();
-        assert_eq!(one, other, "{kind:?} by {by:?}");
+        assert_eq!(one, other, "by {by:?}");
     }
 }
 
@@ -140,9 +133,8 @@ async fn same(
     clickhouse: &TestEngine,
     question: &Question,
     (interval, slots): (Interval, &[u64]),
-    kind: ClickHouseKind,
 ) -> Answer {
-    let shown = format!("{kind:?}, {question:?}, {interval:?}");
+    let shown = format!("{question:?}, {interval:?}");
     let one = question.ask(sql, interval, slots).await.unwrap();
     let other = question.ask(&**clickhouse, interval, slots).await.unwrap();
     assert_eq!(one.clicks, other.clicks, "{shown}");
@@ -170,42 +162,38 @@ async fn same(
 }
 
 #[tokio::test]
-async fn both_engines_count_a_day_without_hours_as_a_whole() {
-    for kind in ClickHouseKind::ALL {
-        let server = ClickHouseServer::start(kind);
-        let mut clickhouse = engine(&settings(&server.url())).await;
-        create_links(&clickhouse).await;
-        let short = AnalyticsConfig {
-            hours_days: 2,
-            ..settings(&server.url())
-        };
-        let sql = SqlEngine::new(clickhouse.store.clone(), short.clone());
-        let mut random = Random::new(18);
-        let mut model = Model::default();
-        for insert in 0..3 {
-            let from = midnight() - insert * 2 * DAY;
-            let (clicks, _) = clicks_from(&mut random, 700, from);
-            let mut chunk = chunk(&clicks, Vec::new());
-            clickhouse.insert(50 + insert, &chunk).await.unwrap();
-            chunk.rows = Vec::new();
-            sql.write(&chunk).await.unwrap();
-            model.clicks.extend(clicks);
-        }
-        let now = midnight() + 2 * DAY + HOUR;
-        while clickhouse.upkeep(now).await.unwrap() {}
-        clickhouse.engine = Arc::new(ClickHouse::new(&short, clickhouse.store.clone()));
-        clickhouse.expire(now).await.unwrap();
-        assert_whole_days(&sql, &clickhouse, &model, kind).await;
+async fn engines_when_a_day_has_no_hours_count_it_as_a_whole() {
+    let server = ClickHouseServer::start();
+    let mut clickhouse = engine(&settings(&server.url())).await;
+    create_links(&clickhouse).await;
+    let short = AnalyticsConfig {
+        hours_days: 2,
+        ..settings(&server.url())
+    };
+    let sql = SqlEngine::new(clickhouse.store.clone(), short.clone());
+    let mut random = Random::new(18);
+    let mut model = Model::default();
+    for insert in 0..3 {
+        let from = midnight() - insert * 2 * DAY;
+        let (clicks, _) = clicks_from(&mut random, 700, from);
+        let mut chunk = chunk(&clicks, Vec::new());
+        clickhouse.insert(50 + insert, &chunk).await.unwrap();
+        chunk.rows = Vec::new();
+        sql.write(&chunk).await.unwrap();
+        model.clicks.extend(clicks);
     }
+    let now = midnight() + 2 * DAY + HOUR;
+    while clickhouse.upkeep(now).await.unwrap() {}
+    clickhouse.engine = Arc::new(ClickHouse::new(&short, clickhouse.store.clone()));
+    clickhouse.totals(&[1]).await.unwrap();
+    for table in ["link_hours", "domain_hours", "value_hours"] {
+        drop_expired(&server, table);
+    }
+    assert_whole_days(&sql, &clickhouse, &model).await;
 }
 
 /// Asks both about intervals that begin and end within days of which no hours are known, in several zones.
-async fn assert_whole_days(
-    sql: &SqlEngine,
-    clickhouse: &TestEngine,
-    model: &Model,
-    kind: ClickHouseKind,
-) {
+async fn assert_whole_days(sql: &SqlEngine, clickhouse: &TestEngine, model: &Model) {
     let hours_from = midnight() + DAY;
     let from = hours_from - 5 * DAY;
     let zones = [
@@ -246,8 +234,8 @@ async fn assert_whole_days(
                 group_by,
                 limit: MAX_VALUES,
             };
-            let answer = same(sql, clickhouse, &question, (interval, &bounds), kind).await;
-            let shown = format!("{kind:?}, {name}, {hours:?}, {question:?}");
+            let answer = same(sql, clickhouse, &question, (interval, &bounds)).await;
+            let shown = format!("{name}, {hours:?}, {question:?}");
             let expected = model.count(&query);
             assert_eq!(answer.clicks, expected.clicks, "{shown}");
             if let GroupBy::Values(by) = group_by {
@@ -286,7 +274,7 @@ fn raw(scope: Scope, orphans: bool) -> RawQuery {
     }
 }
 
-async fn same_raw(sql: &SqlEngine, clickhouse: &TestEngine, scope: &Scope, kind: ClickHouseKind) {
+async fn same_raw(sql: &SqlEngine, clickhouse: &TestEngine, scope: &Scope) {
     let query = raw(scope.clone(), false);
     let [one, other] = [sql.raw(&query).await, clickhouse.raw(&query).await].map(|found| {
         let found = found.unwrap().into_iter();
@@ -296,13 +284,13 @@ async fn same_raw(sql: &SqlEngine, clickhouse: &TestEngine, scope: &Scope, kind:
         clicks.sort();
         clicks
     });
-    assert_eq!(one, other, "{kind:?}, {scope:?}");
+    assert_eq!(one, other, "{scope:?}");
     assert_eq!(one.is_empty(), *scope == Scope::Tenant(9));
 }
 
 #[tokio::test]
-async fn orphan_visits_beyond_those_of_a_day_are_only_counted() {
-    let server = ClickHouseServer::start(ClickHouseKind::Debian);
+async fn orphan_visits_when_beyond_those_of_a_day_are_only_counted() {
+    let server = ClickHouseServer::start();
     let bounded = AnalyticsConfig {
         max_orphans: 5,
         ..settings(&server.url())

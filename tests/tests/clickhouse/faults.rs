@@ -9,7 +9,7 @@ use edgelink_clicks::read_report;
 use edgelink_model::counts::{Attribute, Bots, Scope};
 use edgelink_settings::config::{AnalyticsConfig, ClicksConfig, FileText};
 use edgelink_store::ClickReport;
-use edgelink_tests::servers::{ClickHouseKind, ClickHouseServer};
+use edgelink_tests::servers::ClickHouseServer;
 use edgelink_tests::stack::{free_port, until};
 use edgelink_wire::clicks::{ClickBatch, encode};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -139,13 +139,9 @@ fn contains(bytes: &[u8], what: &[u8]) -> bool {
 }
 
 /// Asserts that everything is there once.
-async fn assert_once(engine: &ClickHouse, model: &Model, shown: &str) {
+async fn assert_once(engine: &ClickHouse, model: &Model) {
     let links: Vec<u64> = (0..20).collect();
-    assert_eq!(
-        engine.totals(&links).await.unwrap(),
-        model.totals(),
-        "{shown}"
-    );
+    assert_eq!(engine.totals(&links).await.unwrap(), model.totals());
     for scope in [Scope::Tenant(1), Scope::Tenant(2), Scope::Links(links)] {
         let from = midnight();
         let query = AnalyticsQuery {
@@ -157,11 +153,15 @@ async fn assert_once(engine: &ClickHouse, model: &Model, shown: &str) {
         assert_eq!(
             engine.count(&query, Visitors::Counted).await.unwrap(),
             model.count(&query),
-            "{shown}"
+            "{query:?}"
         );
         for by in [Attribute::Country, Attribute::Tag, Attribute::Link] {
             let (_, breakdown) = engine.breakdown(&query, by, 100).await.unwrap();
-            assert_eq!(breakdown, model.breakdown(&query, by, 100), "{shown}");
+            assert_eq!(
+                breakdown,
+                model.breakdown(&query, by, 100),
+                "{query:?} by {by:?}"
+            );
         }
         if query.scope == Scope::Tenant(1) {
             let expected = model
@@ -169,11 +169,7 @@ async fn assert_once(engine: &ClickHouse, model: &Model, shown: &str) {
                 .iter()
                 .filter(|orphan| orphan.tenant_id == 1)
                 .count();
-            assert_eq!(
-                engine.delete_orphans(1).await.unwrap(),
-                expected as u64,
-                "{shown}"
-            );
+            assert_eq!(engine.delete_orphans(1).await.unwrap(), expected as u64);
         }
     }
 }
@@ -186,71 +182,65 @@ fn cuts() -> impl Iterator<Item = Cut> {
 }
 
 #[tokio::test]
-async fn a_chunk_that_is_written_again_after_a_cut_counts_once() {
-    for kind in ClickHouseKind::ALL {
-        let server = ClickHouseServer::start(kind);
-        let proxy = Proxy::start(server.port()).await;
-        let engine = engine(&settings(&proxy.url())).await;
-        let mut random = Random::new(21);
-        let mut model = Model::default();
-        for (insert_id, cut) in (1 << 40..).zip(cuts().chain([Cut::None])) {
-            let clicks = random.clicks(500, midnight());
-            let orphans = random.orphans(20, midnight());
-            let whole = chunk(&clicks, orphans.clone());
-            model.clicks.extend(clicks);
-            model.orphans.extend(orphans);
-            // The tables are there.
-            engine.totals(&[1]).await.unwrap();
-            proxy.set(cut);
-            let first = engine.insert(insert_id, &whole).await;
-            assert_eq!(
-                first.is_err(),
-                cut != Cut::None,
-                "{kind:?}, {cut:?}: {first:?}"
-            );
-            until("it is written", PATIENCE, async || {
-                engine.insert(insert_id, &whole).await.ok()
-            })
-            .await;
-            engine.insert(insert_id, &whole).await.unwrap();
-        }
-        assert_once(&engine, &model, &format!("{kind:?}")).await;
+async fn chunk_when_written_again_after_a_cut_counts_once() {
+    let server = ClickHouseServer::start();
+    let proxy = Proxy::start(server.port()).await;
+    let engine = engine(&settings(&proxy.url())).await;
+    let mut random = Random::new(21);
+    let mut model = Model::default();
+    for (insert_id, cut) in (1 << 40..).zip(cuts().chain([Cut::None])) {
+        let clicks = random.clicks(500, midnight());
+        let orphans = random.orphans(20, midnight());
+        let whole = chunk(&clicks, orphans.clone());
+        model.clicks.extend(clicks);
+        model.orphans.extend(orphans);
+        // The tables are there.
+        engine.totals(&[1]).await.unwrap();
+        proxy.set(cut);
+        let first = engine.insert(insert_id, &whole).await;
+        assert_eq!(first.is_err(), cut != Cut::None, "{cut:?}: {first:?}");
+        until("it is written", PATIENCE, async || {
+            engine.insert(insert_id, &whole).await.ok()
+        })
+        .await;
+        engine.insert(insert_id, &whole).await.unwrap();
     }
+    assert_once(&engine, &model).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_chunk_counts_once_if_the_server_is_killed_meanwhile() {
-    for kind in ClickHouseKind::ALL {
-        let mut server = ClickHouseServer::start(kind);
-        let proxy = Proxy::start(server.port()).await;
-        let engine = engine(&settings(&proxy.url())).await;
-        let mut random = Random::new(22);
-        let mut model = Model::default();
-        engine.totals(&[1]).await.unwrap();
-        for (insert_id, cut) in (5..).zip(cuts()) {
-            let clicks = random.clicks(500, midnight());
-            model.clicks.extend(clicks.clone());
-            let whole = Arc::new(chunk(&clicks, Vec::new()));
-            proxy.set(cut);
-            let (writing, written) = (Arc::clone(&engine.engine), Arc::clone(&whole));
-            let first = tokio::spawn(async move { writing.insert(insert_id, &written).await });
-            let cut_off = tokio::time::timeout(PATIENCE, proxy.was_cut.notified()).await;
-            cut_off.unwrap_or_else(|_| panic!("{kind:?}: {cut:?} is never reached"));
-            server.kill();
-            assert!(first.await.unwrap().is_err());
-            server.restart();
-            until("it is written", PATIENCE, async || {
-                engine.insert(insert_id, &whole).await.ok()
-            })
-            .await;
-        }
-        assert_once(&engine, &model, &format!("{kind:?}")).await;
+async fn chunk_when_the_server_is_killed_meanwhile_counts_once() {
+    let mut server = ClickHouseServer::start();
+    let proxy = Proxy::start(server.port()).await;
+    let engine = engine(&settings(&proxy.url())).await;
+    let mut random = Random::new(22);
+    let mut model = Model::default();
+    engine.totals(&[1]).await.unwrap();
+    for (insert_id, cut) in (5..).zip(cuts()) {
+        let clicks = random.clicks(500, midnight());
+        model.clicks.extend(clicks.clone());
+        let whole = Arc::new(chunk(&clicks, Vec::new()));
+        proxy.set(cut);
+        let (writing, written) = (Arc::clone(&engine.engine), Arc::clone(&whole));
+        let first = tokio::spawn(async move { writing.insert(insert_id, &written).await });
+        let cut_off = tokio::time::timeout(PATIENCE, proxy.was_cut.notified()).await;
+        cut_off.unwrap_or_else(|_| panic!("{cut:?} is never reached"));
+        server.kill();
+        assert!(first.await.unwrap().is_err());
+        server.restart();
+        until("it is written", PATIENCE, async || {
+            engine.insert(insert_id, &whole).await.ok()
+        })
+        .await;
     }
+    assert_once(&engine, &model).await;
 }
 
 #[tokio::test]
-async fn what_views_of_an_interrupted_insert_lack_is_added_up_again() {
-    let (mut server, engine) = start(ClickHouseKind::Debian).await;
+async fn views_when_an_insert_ended_before_them_are_filled_as_it_is_repeated() {
+    // Rollups of clicks, and of their rollups.
+    const MISSED: [&str; 2] = ["domain_hours_view", "link_totals_view"];
+    let (mut server, engine) = start().await;
     let mut random = Random::new(23);
     let mut model = Model::default();
     for insert_id in 1..4 {
@@ -258,12 +248,13 @@ async fn what_views_of_an_interrupted_insert_lack_is_added_up_again() {
         model.clicks.extend(clicks.clone());
         let whole = chunk(&clicks, Vec::new());
         if insert_id == 2 {
-            // As if it ended before the last views.
-            for view in ["value_hours_view", "written_inserts_view"] {
+            for view in MISSED {
                 let _ = server.ask(&format!("DETACH TABLE edgelink.{view}"));
             }
             engine.insert(insert_id, &whole).await.unwrap();
-            for view in ["value_hours_view", "written_inserts_view"] {
+            let links: Vec<u64> = (0..20).collect();
+            assert_ne!(engine.totals(&links).await.unwrap(), model.totals());
+            for view in MISSED {
                 let _ = server.ask(&format!("ATTACH TABLE edgelink.{view}"));
             }
             for table in ["link_hours", "domain_hours"] {
@@ -272,7 +263,7 @@ async fn what_views_of_an_interrupted_insert_lack_is_added_up_again() {
         }
         engine.insert(insert_id, &whole).await.unwrap();
         if insert_id == 2 {
-            // What was merged, and added up again, does not come back.
+            // Tokens of merged rows are remembered, by the next process too.
             server.kill();
             server.restart();
         }
@@ -281,121 +272,141 @@ async fn what_views_of_an_interrupted_insert_lack_is_added_up_again() {
         })
         .await;
     }
-    assert_once(&engine, &model, "repaired").await;
+    assert_once(&engine, &model).await;
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_answer_is_given_up_and_asked_again_later() {
-    for kind in ClickHouseKind::ALL {
-        let server = ClickHouseServer::start(kind);
-        let engine = engine(&AnalyticsConfig {
-            clickhouse_timeout_ms: Duration::from_millis(300),
-            ..settings(&server.url())
-        })
-        .await;
-        until("it answers", PATIENCE, async || {
-            engine.totals(&[1]).await.ok()
-        })
-        .await;
-        server.stop();
-        let late = until("it is late", PATIENCE, async || {
-            engine.totals(&[1]).await.err()
-        })
-        .await;
-        let late = late.to_string();
-        assert!(late.contains("timeout"), "{late}");
-        let skipped = engine.totals(&[1]).await.unwrap_err().to_string();
-        assert!(skipped.contains("did not answer a moment ago"), "{skipped}");
-        server.cont();
-        until("it answers again", PATIENCE, async || {
-            engine.totals(&[1]).await.ok()
-        })
-        .await;
-    }
+async fn server_when_it_does_not_answer_is_given_up_and_asked_again_later() {
+    let server = ClickHouseServer::start();
+    let engine = engine(&AnalyticsConfig {
+        clickhouse_timeout_ms: Duration::from_millis(300),
+        ..settings(&server.url())
+    })
+    .await;
+    until("it answers", PATIENCE, async || {
+        engine.totals(&[1]).await.ok()
+    })
+    .await;
+    server.stop();
+    let late = until("it is late", PATIENCE, async || {
+        engine.totals(&[1]).await.err()
+    })
+    .await;
+    let late = late.to_string();
+    assert!(late.contains("timeout"), "{late}");
+    let skipped = engine.totals(&[1]).await.unwrap_err().to_string();
+    assert!(skipped.contains("did not answer a moment ago"), "{skipped}");
+    server.cont();
+    until("it answers again", PATIENCE, async || {
+        engine.totals(&[1]).await.ok()
+    })
+    .await;
 }
 
 #[tokio::test]
-async fn tables_that_are_gone_are_made_again() {
-    for kind in ClickHouseKind::ALL {
-        let (server, engine) = start(kind).await;
-        let query = AnalyticsQuery {
-            scope: Scope::Tenant(1),
-            from: midnight(),
-            to: midnight() + 3 * DAY,
-            bots: Bots::Included,
-        };
-        let model = Model {
-            clicks: Random::new(25).clicks(300, midnight()),
-            ..Model::default()
-        };
-        let whole = chunk(&model.clicks, Vec::new());
-        engine.insert(1, &whole).await.unwrap();
-        let _ = server.ask("DROP DATABASE edgelink");
-        assert!(
-            engine.count(&query, Visitors::Counted).await.is_err(),
-            "{kind:?}"
-        );
-        assert_eq!(
-            engine
-                .count(&query, Visitors::Counted)
-                .await
-                .unwrap()
-                .clicks,
-            0,
-            "{kind:?}"
-        );
-        let _ = server.ask("DROP DATABASE edgelink");
-        assert!(engine.insert(2, &whole).await.is_err(), "{kind:?}");
-        engine.insert(2, &whole).await.unwrap();
-        let clicks = engine.count(&query, Visitors::Counted).await.unwrap();
-        assert_eq!(clicks, model.count(&query), "{kind:?}");
-    }
+async fn tables_when_gone_are_made_again() {
+    let (server, engine) = start().await;
+    let query = AnalyticsQuery {
+        scope: Scope::Tenant(1),
+        from: midnight(),
+        to: midnight() + 3 * DAY,
+        bots: Bots::Included,
+    };
+    let model = Model {
+        clicks: Random::new(25).clicks(300, midnight()),
+        ..Model::default()
+    };
+    let whole = chunk(&model.clicks, Vec::new());
+    engine.insert(1, &whole).await.unwrap();
+    let _ = server.ask("DROP DATABASE edgelink");
+    assert!(engine.count(&query, Visitors::Counted).await.is_err());
+    assert_eq!(
+        engine
+            .count(&query, Visitors::Counted)
+            .await
+            .unwrap()
+            .clicks,
+        0
+    );
+    let _ = server.ask("DROP DATABASE edgelink");
+    assert!(engine.insert(2, &whole).await.is_err());
+    engine.insert(2, &whole).await.unwrap();
+    let clicks = engine.count(&query, Visitors::Counted).await.unwrap();
+    assert_eq!(clicks, model.count(&query));
 }
 
 #[tokio::test]
-async fn errors_name_what_is_wrong() {
-    for kind in ClickHouseKind::ALL {
-        let server = ClickHouseServer::with_password(kind, "right");
-        let wrong = settings(&server.url());
-        let error = engine(&wrong)
-            .await
-            .totals(&[1])
-            .await
-            .unwrap_err()
-            .to_string();
-        assert!(error.to_lowercase().contains("password"), "{error}");
-        let right = AnalyticsConfig {
-            clickhouse_password_file: Some(FileText::new("right\n")),
-            ..wrong
-        };
-        engine(&right).await.totals(&[1]).await.unwrap();
+async fn errors_when_a_server_cannot_be_used_name_what_is_wrong() {
+    let server = ClickHouseServer::with_password("right");
+    let wrong = settings(&server.url());
+    let error = engine(&wrong)
+        .await
+        .totals(&[1])
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(error.to_lowercase().contains("password"), "{error}");
+    let right = AnalyticsConfig {
+        clickhouse_password_file: Some(FileText::new("right\n")),
+        ..wrong
+    };
+    engine(&right).await.totals(&[1]).await.unwrap();
 
-        let other = AnalyticsConfig {
-            clickhouse_database: "other".to_owned(),
-            ..right.clone()
-        };
-        let _ = server.ask("CREATE DATABASE other");
-        let _ = server.ask("CREATE TABLE other.link_hours (link_id UInt64) ENGINE = Log");
-        let error = engine(&other)
-            .await
-            .totals(&[1])
-            .await
-            .unwrap_err()
-            .to_string();
-        assert!(
-            error.contains("link_hours") && error.contains("is not as it must be"),
-            "{error}"
-        );
+    let other = AnalyticsConfig {
+        clickhouse_database: "other".to_owned(),
+        ..right.clone()
+    };
+    let _ = server.ask("CREATE DATABASE other");
+    let _ = server.ask("CREATE TABLE other.link_hours (link_id UInt64) ENGINE = Log");
+    let error = engine(&other)
+        .await
+        .totals(&[1])
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("link_hours") && error.contains("is not as it must be"),
+        "{error}"
+    );
 
-        let gone = settings(&format!("http://127.0.0.1:{}", free_port()));
-        let error = engine(&gone)
-            .await
-            .totals(&[1])
-            .await
-            .unwrap_err()
-            .to_string();
-        assert!(error.contains("refused"), "{error}");
-    }
+    let old = settings(&start_of_version("24.7.9.1").await);
+    let error = engine(&old).await.totals(&[1]).await.unwrap_err();
+    let error = error.to_string();
+    assert!(
+        error.contains("24.7.9.1") && error.contains("24.8"),
+        "{error}"
+    );
+
+    let gone = settings(&format!("http://127.0.0.1:{}", free_port()));
+    let error = engine(&gone)
+        .await
+        .totals(&[1])
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("refused"), "{error}");
+}
+
+/// Starts a server that answers everything with its version, in the format `RowBinary`; returns its URL.
+async fn start_of_version(version: &'static str) -> String {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let length = u8::try_from(version.len()).unwrap();
+    let answer = format!(
+        "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{}{version}",
+        1 + length,
+        char::from(length)
+    );
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            let mut request = [0; 4096];
+            let _ = client.read(&mut request).await;
+            let _ = client.write_all(answer.as_bytes()).await;
+            // The client closes the connection, once it has sent all.
+            while let Ok(1..) = client.read(&mut request).await {}
+        }
+    });
+    url
 }
 
 /// A report of so many clicks.
@@ -425,46 +436,43 @@ fn writer(engine: &TestEngine, settings: &AnalyticsConfig) -> ClickWriter {
 }
 
 #[tokio::test]
-async fn reports_of_an_interrupted_insert_are_written_together_again() {
-    for kind in ClickHouseKind::ALL {
-        let server = ClickHouseServer::start(kind);
-        let proxy = Proxy::start(server.port()).await;
-        let settings = settings(&proxy.url());
-        let engine = engine(&settings).await;
-        engine.totals(&[1]).await.unwrap();
-        let first: Vec<ClickReport> = (1..4).map(|seq| report(seq, seq)).collect();
-        engine.store.count_clicks(&first).await.unwrap();
-        proxy.set(Cut::BeforeAnswer);
-        let mut interrupted = writer(&engine, &settings);
-        assert!(interrupted.turn().await.is_err(), "{kind:?}");
-        let second: Vec<ClickReport> = (4..6).map(|seq| report(seq, 1000)).collect();
-        engine.store.count_clicks(&second).await.unwrap();
-        // Chunks of a report each, but for those of the insert.
-        let small = AnalyticsConfig {
-            chunk_clicks: 1,
-            chunk_bytes: 1,
-            ..settings
-        };
-        let mut again = writer(&engine, &small);
-        drop(interrupted);
-        let idle = async || (again.turn().await.ok()? == Turn::Idle).then_some(());
-        until("all is written", PATIENCE, idle).await;
-        let from = midnight();
-        let query = AnalyticsQuery {
-            scope: Scope::Tenant(0),
-            from,
-            to: from + 4 * DAY,
-            bots: Bots::Included,
-        };
-        assert_eq!(
-            engine
-                .count(&query, Visitors::Counted)
-                .await
-                .unwrap()
-                .clicks,
-            2006,
-            "{kind:?}"
-        );
-        assert_eq!(engine.store.queued_bytes().await.unwrap(), 0);
-    }
+async fn reports_when_their_insert_was_interrupted_are_written_together_again() {
+    let server = ClickHouseServer::start();
+    let proxy = Proxy::start(server.port()).await;
+    let settings = settings(&proxy.url());
+    let engine = engine(&settings).await;
+    engine.totals(&[1]).await.unwrap();
+    let first: Vec<ClickReport> = (1..4).map(|seq| report(seq, seq)).collect();
+    engine.store.count_clicks(&first).await.unwrap();
+    proxy.set(Cut::BeforeAnswer);
+    let mut interrupted = writer(&engine, &settings);
+    assert!(interrupted.turn().await.is_err());
+    let second: Vec<ClickReport> = (4..6).map(|seq| report(seq, 1000)).collect();
+    engine.store.count_clicks(&second).await.unwrap();
+    // Chunks of a report each, but for those of the insert.
+    let small = AnalyticsConfig {
+        chunk_clicks: 1,
+        chunk_bytes: 1,
+        ..settings
+    };
+    let mut again = writer(&engine, &small);
+    drop(interrupted);
+    let idle = async || (again.turn().await.ok()? == Turn::Idle).then_some(());
+    until("all is written", PATIENCE, idle).await;
+    let from = midnight();
+    let query = AnalyticsQuery {
+        scope: Scope::Tenant(0),
+        from,
+        to: from + 4 * DAY,
+        bots: Bots::Included,
+    };
+    assert_eq!(
+        engine
+            .count(&query, Visitors::Counted)
+            .await
+            .unwrap()
+            .clicks,
+        2006
+    );
+    assert_eq!(engine.store.queued_bytes().await.unwrap(), 0);
 }

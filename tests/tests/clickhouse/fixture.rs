@@ -3,7 +3,7 @@
 use edgelink_clicks::analytics::{Agent, Chunk, Click, ClickHouse, Described, Device, Orphan};
 use edgelink_settings::config::{AnalyticsConfig, EngineKind, Secret, StoreConfig};
 use edgelink_store::{Store, connect};
-use edgelink_tests::servers::{ClickHouseKind, ClickHouseServer};
+use edgelink_tests::servers::ClickHouseServer;
 use edgelink_wire::clicks::events::OrphanKind;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -57,8 +57,8 @@ impl Deref for TestEngine {
 }
 
 /// A server and an engine on it.
-pub(crate) async fn start(kind: ClickHouseKind) -> (ClickHouseServer, TestEngine) {
-    let server = ClickHouseServer::start(kind);
+pub(crate) async fn start() -> (ClickHouseServer, TestEngine) {
+    let server = ClickHouseServer::start();
     let engine = engine(&settings(&server.url())).await;
     (server, engine)
 }
@@ -75,6 +75,13 @@ pub(crate) async fn engine(settings: &AnalyticsConfig) -> TestEngine {
         store,
         folder,
     }
+}
+
+/// Has the server drop at once what is past its retention in a table: parts of which all rows are.
+pub(crate) fn drop_expired(server: &ClickHouseServer, table: &str) {
+    let _ = server.ask(&format!(
+        "ALTER TABLE edgelink.{table} MATERIALIZE TTL SETTINGS mutations_sync = 1"
+    ));
 }
 
 /// Midnight two days ago (UTC), in unix seconds.

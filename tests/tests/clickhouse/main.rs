@@ -1,4 +1,4 @@
-//! The engine in ClickHouse: on Debian's server, and on today's.
+//! The engine in ClickHouse, as chdb has it.
 
 mod engines;
 mod faults;

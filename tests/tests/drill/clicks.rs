@@ -5,7 +5,7 @@ mod known;
 use crate::production::{create, edges};
 use crate::visitors::{Pace, Visitors};
 use edgelink_tests::scenario::DOMAIN;
-use edgelink_tests::servers::{ClickHouseKind, ClickHouseServer, RedisServer};
+use edgelink_tests::servers::{ClickHouseServer, RedisServer};
 use edgelink_tests::stack::{Production, ProductionOptions, Signal, until};
 use known::{BY_BOTS, Breakdown, Described, KNOWN, PEOPLE};
 use serde_json::{Value, json};
@@ -36,7 +36,7 @@ async fn clicks() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "a drill: make click-accounting"]
 async fn clicks_in_clickhouse() {
-    let clickhouse = ClickHouseServer::start(ClickHouseKind::Debian);
+    let clickhouse = ClickHouseServer::start();
     let mut parts = Parts::start(Some(clickhouse), None, LINKS).await;
     let accounts = parts.count(LINKS).await;
     assert_eq!(accounts["dropped"], 0, "{accounts}");

@@ -4,7 +4,7 @@ use crate::production::{alias, create, edges, target};
 use crate::runbook::{Runbook, write_client_settings};
 use crate::visitors::{Journey, Pace, Visitors};
 use edgelink_tests::scenario::{Answer, Request};
-use edgelink_tests::servers::{ClickHouseKind, ClickHouseServer, RedisServer};
+use edgelink_tests::servers::{ClickHouseServer, RedisServer};
 use edgelink_tests::stack::{Connection, ControlPlane, Production, ProductionOptions, until};
 use serde_json::{Value, json};
 use std::collections::HashSet;
@@ -40,7 +40,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 #[ignore = "a drill: make restore"]
 async fn restore() {
     let redis = RedisServer::start().await;
-    let clickhouse = ClickHouseServer::start(ClickHouseKind::Debian);
+    let clickhouse = ClickHouseServer::start();
     let options = ProductionOptions {
         variables: vec![
             ("EDGELINK_ANALYTICS_ENGINE", "clickhouse".to_owned()),

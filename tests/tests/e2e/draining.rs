@@ -41,7 +41,7 @@ async fn an_envoy_that_is_to_be_drained_is_not_healthy_but_answers() {
     .await;
 }
 
-/// With `/healthcheck/fail` before it, as envoy/README.md says.
+/// With `/healthcheck/fail` before it, as control-plane/book/docs/operate/envoy.md says.
 #[tokio::test]
 async fn listeners_that_drain_answer_until_they_close_and_are_not_healthy() {
     let edgelink = Deployment::start(&EnvoyOptions::default()).await;

@@ -19,7 +19,6 @@ use super::engine::{
 use super::model::Orphan;
 use async_trait::async_trait;
 use connection::Connection;
-use edgelink_model::clock;
 use edgelink_model::counts::Attribute;
 use edgelink_settings::config::AnalyticsConfig;
 use edgelink_store::Store;
@@ -28,14 +27,11 @@ use sql::Sql;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Clicks in ClickHouse.
 pub struct ClickHouse {
     connection: Connection,
     store: Arc<Store>,
-    /// The last day on which expired data was dropped.
-    expired: AtomicU64,
 }
 
 impl ClickHouse {
@@ -45,7 +41,6 @@ impl ClickHouse {
         Self {
             connection: Connection::new(settings),
             store,
-            expired: AtomicU64::new(0),
         }
     }
 
@@ -64,14 +59,6 @@ impl ClickHouse {
     /// ClickHouse failed; the chunk is written, or will be when this is called again.
     pub async fn insert(&self, insert_id: u64, chunk: &Chunk) -> Result<(), EngineError> {
         writing::write(&self.connection, insert_id, chunk, &chunk.orphans).await
-    }
-
-    /// Drops data past its retention where the server does not do so by itself; `now` in unix seconds.
-    ///
-    /// # Errors
-    /// ClickHouse failed.
-    pub async fn expire(&self, now: u64) -> Result<(), EngineError> {
-        writing::expire(&self.connection, now).await
     }
 }
 
@@ -143,24 +130,20 @@ impl Engine for ClickHouse {
 
     async fn delete(&self, links: &[u64]) -> Result<u64, EngineError> {
         let deleted = self.totals(links).await?;
-        let (client, dialect) = self.connection.ready().await?;
         self.store.delete_link_clicks(links).await?;
         // The totals come last: they are read first if a deletion is repeated after a failure. Sources of days and months come before
         // the rollups, and rollups in progress are awaited.
         let fill = self.connection.fill_name();
-        for table in TABLES
-            .iter()
-            .filter(|table| table.is_of_links() && !table.is_virtual(dialect))
-        {
+        for table in TABLES.iter().filter(|table| table.is_of_links()) {
             let sql = Sql::new(&format!("ALTER TABLE {} DELETE WHERE ", table.name));
             let sql = match table.content {
                 Content::LinkTotals => sql.links(links),
                 _ => sql.known_links(links),
             };
-            if table.is_filled_late(dialect) {
+            if table.is_filled_late() {
                 self.connection.await_end(&fill).await?;
             }
-            writing::mutate(&self.connection, &client, sql).await?;
+            writing::mutate(&self.connection, sql).await?;
         }
         Ok(deleted.values().map(|(clicks, _)| clicks).sum())
     }
@@ -170,24 +153,14 @@ impl Engine for ClickHouse {
         let count = Sql::new("SELECT count() FROM orphans WHERE ").sql(condition.clone());
         let deleted = self.connection.one(count).await?;
         self.store.delete_orphan_visits(tenant_id).await?;
-        let (client, _) = self.connection.ready().await?;
         let sql = Sql::new("ALTER TABLE orphans DELETE WHERE ").sql(condition);
-        writing::mutate(&self.connection, &client, sql).await?;
+        writing::mutate(&self.connection, sql).await?;
         Ok(deleted)
     }
 
-    /// Rolls up completed days; once a day, drops data past its retention.
+    /// Rolls up completed days. The server drops what is past its retention by itself.
     async fn upkeep(&self, settled: u64) -> Result<bool, EngineError> {
-        if days::build(&self.connection, settled).await? {
-            return Ok(true);
-        }
-        let now = clock::unix_seconds();
-        let today = now / 86_400;
-        if self.expired.load(Ordering::Relaxed) < today {
-            self.expire(now).await?;
-            self.expired.store(today, Ordering::Relaxed);
-        }
-        Ok(false)
+        days::build(&self.connection, settled).await
     }
 }
 

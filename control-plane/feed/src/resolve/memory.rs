@@ -275,8 +275,6 @@ mod tests {
 
     #[tokio::test]
     async fn records_weigh_at_least_what_they_hold() {
-        // Kept to the end: the records of one that is dropped are freed later, on any thread.
-        let mut memories = Vec::new();
         for (records, extension) in [(4_000, 0), (2_000, 100), (200, 16_000)] {
             let memory = Memory::new(&ResolveConfig {
                 cache_bytes: 1 << 30,
@@ -290,8 +288,8 @@ mod tests {
             let held = allocations::held() - before;
             let weight = memory.records.weighted_size();
             assert_eq!(memory.records.entry_count(), records as u64);
-            assert!(held as u64 <= weight, "{extension}: {held} > {weight}");
-            memories.push(memory);
+            // Records of caches that other tests have dropped may be freed on this thread meanwhile.
+            assert!(held <= weight as i64, "{extension}: {held} > {weight}");
         }
     }
 

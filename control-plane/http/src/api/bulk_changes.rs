@@ -47,7 +47,7 @@ struct PatchedView<'a> {
 #[derive(ToSchema)]
 #[schema(as = DeletedLinks)]
 #[expect(dead_code, reason = "a declaration")]
-struct DeletedView<'a> {
+struct DeletedLinksView<'a> {
     deleted: usize,
     failed: usize,
     results: Vec<ItemView<'a>>,
@@ -88,7 +88,7 @@ pub(crate) async fn patch_many(
     operation_id = "deleteLinks",
     tag = "links",
     request_body = Vec<NamedLink>,
-    responses((status = 200, description = "An answer for each item", body = DeletedView<'static>))
+    responses((status = 200, description = "An answer for each item", body = DeletedLinksView<'static>))
 )]
 pub(crate) async fn delete_many(
     State(app): State<Arc<App>>,

@@ -22,7 +22,7 @@ use utoipa::ToSchema;
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = DeletedClicks)]
-pub(crate) struct DeletedView {
+pub(crate) struct DeletedClicksView {
     pub(super) deleted: u64,
 }
 
@@ -65,13 +65,13 @@ pub(crate) async fn list(
     operation_id = "deleteClicks",
     tag = "analytics",
     params(schema::OfCode, schema::OfDomain),
-    responses((status = 200, description = "How many clicks there were", body = DeletedView))
+    responses((status = 200, description = "How many clicks there were", body = DeletedClicksView))
 )]
 pub(crate) async fn delete(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
     RequestedLink(key): RequestedLink,
-) -> Result<Json<DeletedView>, Problem> {
+) -> Result<Json<DeletedClicksView>, Problem> {
     let deleted = app.analytics.delete_clicks(&caller, &key).await?;
-    Ok(Json(DeletedView { deleted }))
+    Ok(Json(DeletedClicksView { deleted }))
 }

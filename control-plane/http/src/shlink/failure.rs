@@ -7,7 +7,6 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use edgelink_clicks::analytics::EngineError;
 use edgelink_service::problem::{Kind, Problem};
-use edgelink_store::StoreError;
 use http::{StatusCode, Uri, header};
 use serde_json::{Map, Value, json};
 
@@ -73,12 +72,6 @@ impl From<Problem> for Failure {
     fn from(problem: Problem) -> Self {
         let details = Details::default();
         Self { problem, details }
-    }
-}
-
-impl From<StoreError> for Failure {
-    fn from(error: StoreError) -> Self {
-        Problem::from(error).into()
     }
 }
 

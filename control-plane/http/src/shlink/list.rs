@@ -13,10 +13,12 @@ use edgelink_model::links::model::Link;
 use edgelink_model::tenancy::Scope;
 use edgelink_service::fields::{Fields, Reason};
 use edgelink_service::link_list as admin_list;
+use edgelink_service::numbered::{
+    ListOrder, ListQuery, MAX_NUMBERED, NumberedPage, NumberedQuery, SortBy,
+};
 use edgelink_service::problem::Problem;
 use edgelink_service::tenant_links::TenantLinks;
 use edgelink_service::values;
-use edgelink_store::{ListOrder, ListQuery, MAX_NUMBERED, NumberedPage, NumberedQuery, SortBy};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -48,7 +50,7 @@ pub(super) async fn list(
         links,
         total,
         is_cut_off,
-    } = app.store.numbered_page(&query).await?;
+    } = app.links.numbered_page(&caller, &query).await?;
     if is_cut_off && query.sort.is_some() {
         let reason = format!("sorts no more than {MAX_NUMBERED} links: narrow the list");
         return Err(Problem::of_field("orderBy", reason).into());
@@ -121,13 +123,13 @@ fn parse(
 
 /// The sort order of a list.
 #[derive(Clone, Copy)]
-struct Order {
+struct LinkOrder {
     /// `None`: by creation.
     sort: Option<SortBy>,
     is_descending: bool,
 }
 
-impl Default for Order {
+impl Default for LinkOrder {
     fn default() -> Self {
         Self {
             sort: None,
@@ -137,7 +139,7 @@ impl Default for Order {
 }
 
 /// Parses a field, and the direction after a hyphen; ascending if there is none.
-fn order(value: &Value) -> Result<Order, Reason> {
+fn order(value: &Value) -> Result<LinkOrder, Reason> {
     let text = values::text(value)?;
     let (field, direction) = text.split_once('-').unwrap_or((text, "ASC"));
     let sort = match field {
@@ -152,7 +154,7 @@ fn order(value: &Value) -> Result<Order, Reason> {
             );
         }
     };
-    Ok(Order {
+    Ok(LinkOrder {
         sort,
         is_descending: is_descending(direction)?,
     })

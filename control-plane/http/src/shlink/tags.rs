@@ -10,9 +10,9 @@ use crate::auth::Caller;
 use axum::Json;
 use axum::extract::{Extension, RawQuery, State};
 use edgelink_service::fields::{Fields, Reason};
+use edgelink_service::numbered::{MAX_COUNTED, MAX_NUMBERED, TagClicks};
 use edgelink_service::problem::{Kind, Problem};
 use edgelink_service::values;
-use edgelink_store::{MAX_COUNTED, MAX_NUMBERED, TagClicks, TagQuery};
 use http::StatusCode;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -26,14 +26,14 @@ const MAX_STATS: usize = 1000;
 const MAX_LINKS: usize = 10_000;
 
 /// A requested list of tags.
-struct Wanted {
+struct WantedTags {
     page: Page,
     search: Option<String>,
-    order: Order,
+    order: TagOrder,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Order {
+struct TagOrder {
     by: By,
     is_descending: bool,
 }
@@ -65,7 +65,7 @@ pub(super) async fn list(
     Extension(caller): Extension<Caller>,
     RawQuery(query): RawQuery,
 ) -> Result<Json<Value>, Failure> {
-    let wanted = Wanted::parse(query.as_deref(), MAX_NUMBERED, &[By::Tag])?;
+    let wanted = WantedTags::parse(query.as_deref(), MAX_NUMBERED, &[By::Tag])?;
     let (names, is_cut_off) = wanted.names(&app, &caller).await?;
     let page = wanted.page;
     let data: Vec<&String> = names.iter().skip(page.offset()).take(page.size).collect();
@@ -81,7 +81,7 @@ pub(super) async fn stats(
     Extension(caller): Extension<Caller>,
     RawQuery(query): RawQuery,
 ) -> Result<Json<Value>, Failure> {
-    let wanted = Wanted::parse(
+    let wanted = WantedTags::parse(
         query.as_deref(),
         MAX_STATS,
         &[By::Tag, By::Links, By::Visits],
@@ -125,7 +125,7 @@ pub(super) async fn rename(
     let new = fields.required("newName", values::tag);
     fields.finish()?;
     let (old, new) = (old.unwrap_or_default(), new.unwrap_or_default());
-    if !app.store.has_tag(caller.tenant_id(), &old).await? {
+    if !app.links.has_tag(&caller, &old).await? {
         return Err(Failure::from(Problem::new(Kind::TagNotFound)).with("tag", old));
     }
     if old != new && !app.links.may_rename_tag(&caller, &old, &new).await? {
@@ -165,14 +165,14 @@ async fn replace(app: &App, caller: &Caller, tag: &str, by: Option<&str>) -> Res
     }
 }
 
-impl Wanted {
+impl WantedTags {
     fn parse(query: Option<&str>, most: usize, by: &[By]) -> Result<Self, Problem> {
         let mut fields = Fields::of_query(query)?;
         let wanted = Self {
             page: Page::read(&mut fields, most, most),
             search: fields.optional("searchTerm", values::string),
             order: fields
-                .optional("orderBy", |value| Order::read(value, by))
+                .optional("orderBy", |value| TagOrder::read(value, by))
                 .unwrap_or_default(),
         };
         fields.finish().map(|()| wanted)
@@ -180,13 +180,7 @@ impl Wanted {
 
     /// The tags in the order of their names, and true if there may be more.
     async fn names(&self, app: &App, caller: &Caller) -> Result<(Vec<String>, bool), Failure> {
-        let query = TagQuery {
-            tenant_id: caller.tenant_id(),
-            prefix: String::new(),
-            after: None,
-            limit: u32::try_from(MAX_NUMBERED).unwrap_or(u32::MAX),
-        };
-        let mut names = app.store.tag_names(&query).await?;
+        let mut names = app.links.tag_names(caller).await?;
         let is_cut_off = names.len() >= MAX_NUMBERED;
         if let Some(term) = self.search.as_ref().map(|term| term.to_lowercase()) {
             names.retain(|name| name.to_lowercase().contains(&term));
@@ -198,7 +192,7 @@ impl Wanted {
     }
 }
 
-impl Order {
+impl TagOrder {
     fn read(value: &Value, allowed: &[By]) -> Result<Self, Reason> {
         let text = values::text(value)?;
         let (field, direction) = text.split_once('-').unwrap_or((text, "ASC"));
@@ -229,14 +223,9 @@ impl Order {
 
 /// The counts of tags, in their order. Tags that have lost their last link meanwhile have zeros.
 async fn count(app: &App, caller: &Caller, names: &[String]) -> Result<Vec<TagStats>, Failure> {
-    let tenant_id = caller.tenant_id();
-    let links = app.store.count_tags(tenant_id, names).await?;
-    let links: HashMap<String, u64> = links.into_iter().map(|tag| (tag.tag, tag.links)).collect();
     let most = (MAX_LINKS / names.len().max(1)) as u64;
-    let sums = app
-        .store
-        .tag_clicks(tenant_id, names, most.min(MAX_COUNTED))
-        .await?;
+    let (links, sums) = app.links.count_tags(caller, names, most).await?;
+    let links: HashMap<String, u64> = links.into_iter().map(|tag| (tag.tag, tag.links)).collect();
     let sums: HashMap<String, TagClicks> =
         sums.into_iter().map(|sum| (sum.tag.clone(), sum)).collect();
     let stats = |name: &String| {

@@ -19,7 +19,6 @@ use edgelink_service::fields::{Fields, Reason};
 use edgelink_service::problem::{Kind, Problem};
 use edgelink_service::values;
 use edgelink_settings::config::LinksConfig;
-use edgelink_store::ListQuery;
 use edgelink_wire::clicks::events::OrphanKind;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -34,7 +33,7 @@ const MAX_LISTED: u64 = 100_000;
 /// A visit as Shlink shows it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Visit<'a> {
+struct ShlinkVisit<'a> {
     referer: &'a str,
     date: String,
     user_agent: &'a str,
@@ -62,7 +61,7 @@ struct Location<'a> {
 }
 
 /// The parameters of a list of visits.
-struct Wanted {
+struct WantedVisits {
     page: Page,
     /// The first second.
     from: u64,
@@ -71,7 +70,7 @@ struct Wanted {
     bots: Bots,
 }
 
-impl Wanted {
+impl WantedVisits {
     fn read(fields: &mut Fields) -> Self {
         let from = fields.optional("startDate", values::time);
         let to = fields.optional("endDate", values::time);
@@ -106,8 +105,7 @@ pub(super) async fn overview(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
 ) -> Result<Json<Value>, Failure> {
-    let query = ListQuery::newest(caller.scope().as_ref().clone(), 1);
-    let sum = app.store.sum_visits(&query).await?;
+    let sum = app.links.sum_clicks(&caller).await?;
     let orphans = async |bots| {
         let query = RawQuery {
             scope: Scope::Tenant(caller.tenant_id()),
@@ -150,7 +148,7 @@ pub(super) async fn of_short_url(
     Extension(caller): Extension<Caller>,
     NamedLink(key, mut fields): NamedLink,
 ) -> Result<Json<Value>, Failure> {
-    let wanted = Wanted::read(&mut fields);
+    let wanted = WantedVisits::read(&mut fields);
     fields.finish()?;
     let link = app.links.find(&caller, &key).await?;
     list(
@@ -179,12 +177,12 @@ pub(super) async fn of_tag(
     Extension(caller): Extension<Caller>,
     Named(tag, mut fields): Named,
 ) -> Result<Json<Value>, Failure> {
-    let wanted = Wanted::read(&mut fields);
+    let wanted = WantedVisits::read(&mut fields);
     let domain = fields.optional("domain", |value| {
         domain(value, &app.links.of_tenant(&caller))
     });
     fields.finish()?;
-    if !app.store.has_tag(caller.tenant_id(), &tag).await? {
+    if !app.links.has_tag(&caller, &tag).await? {
         return Err(Failure::from(Problem::new(Kind::TagNotFound)).with("tag", tag));
     }
     let of = ClickFilter {
@@ -201,7 +199,7 @@ pub(super) async fn of_domain(
     Extension(caller): Extension<Caller>,
     Named(name, mut fields): Named,
 ) -> Result<Json<Value>, Failure> {
-    let wanted = Wanted::read(&mut fields);
+    let wanted = WantedVisits::read(&mut fields);
     fields.finish()?;
     let domain = domain(&Value::from(name.as_str()), &app.links.of_tenant(&caller));
     let of = ClickFilter {
@@ -218,7 +216,7 @@ pub(super) async fn non_orphan(
     extract::RawQuery(query): extract::RawQuery,
 ) -> Result<Json<Value>, Failure> {
     let mut fields = Fields::of_query(query.as_deref())?;
-    let wanted = Wanted::read(&mut fields);
+    let wanted = WantedVisits::read(&mut fields);
     let domain = fields.optional("domain", |value| {
         domain(value, &app.links.of_tenant(&caller))
     });
@@ -237,7 +235,7 @@ pub(super) async fn orphan(
     extract::RawQuery(query): extract::RawQuery,
 ) -> Result<Json<Value>, Failure> {
     let mut fields = Fields::of_query(query.as_deref())?;
-    let wanted = Wanted::read(&mut fields);
+    let wanted = WantedVisits::read(&mut fields);
     let domain = fields.optional("domain", |value| {
         domain(value, &app.links.of_tenant(&caller))
     });
@@ -302,7 +300,7 @@ fn orphan_kind(value: &Value) -> Result<OrphanKind, Reason> {
 async fn of_many(
     app: &App,
     caller: &Caller,
-    wanted: &Wanted,
+    wanted: &WantedVisits,
     of: ClickFilter,
 ) -> Result<Json<Value>, Failure> {
     let FoundScope { scope, at_least } = of.find(&app.links, caller).await?;
@@ -312,7 +310,7 @@ async fn of_many(
 /// A page of visits, newest first.
 async fn list(
     (app, caller): (&App, &Caller),
-    wanted: &Wanted,
+    wanted: &WantedVisits,
     (scope, at_least): (Scope, bool),
     orphans: bool,
 ) -> Result<Json<Value>, Failure> {
@@ -340,15 +338,15 @@ fn answer(
     total: u64,
     at_least: bool,
 ) -> Json<Value> {
-    let data: Vec<Visit<'_>> = visits
+    let data: Vec<ShlinkVisit<'_>> = visits
         .iter()
-        .map(|visit| Visit::new(visit, links))
+        .map(|visit| ShlinkVisit::new(visit, links))
         .collect();
     let pagination = page.describe(data.len(), total, at_least);
     Json(json!({ "visits": { "data": data, "pagination": pagination } }))
 }
 
-impl<'a> Visit<'a> {
+impl<'a> ShlinkVisit<'a> {
     fn new(visit: &'a RawClick, links: &LinksConfig) -> Self {
         let described = &visit.described;
         Self {

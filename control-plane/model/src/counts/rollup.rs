@@ -48,7 +48,7 @@ pub struct Added<'a> {
 
 /// Bounds of the attribute values that a rollup keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
+pub struct RollupBounds {
     /// The most values of an attribute.
     pub values: usize,
     /// The most bytes of all attributes.
@@ -193,7 +193,7 @@ impl<'a> Rollup<'a> {
     }
 
     /// Adds clicks to a slot. Within the bounds, the values with most clicks stay.
-    pub fn add(&mut self, slot: usize, added: &Added<'a>, bounds: Bounds) {
+    pub fn add(&mut self, slot: usize, added: &Added<'a>, bounds: RollupBounds) {
         if let Some(slot) = self.slots.get_mut(slot) {
             slot.add(added.sum);
         }
@@ -204,7 +204,7 @@ impl<'a> Rollup<'a> {
     }
 
     /// Adds the clicks of an hour of this day.
-    pub fn merge_hour(&mut self, hour_of_day: usize, hour: &Rollup<'a>, bounds: Bounds) {
+    pub fn merge_hour(&mut self, hour_of_day: usize, hour: &Rollup<'a>, bounds: RollupBounds) {
         if let Some(slot) = self.slots.get_mut(hour_of_day) {
             slot.add(hour.sum());
         }
@@ -212,7 +212,7 @@ impl<'a> Rollup<'a> {
         self.visitors.merge(&hour.visitors);
     }
 
-    fn add_values(&mut self, others: &[Values<'a>; ATTRIBUTES], bounds: Bounds) {
+    fn add_values(&mut self, others: &[Values<'a>; ATTRIBUTES], bounds: RollupBounds) {
         for (values, added) in self.values.iter_mut().zip(others) {
             if !added.is_empty() {
                 *values = merged(values, added);

@@ -9,7 +9,8 @@ use crate::request::request;
 use crate::values;
 use edgelink_model::clock;
 use edgelink_model::tenancy::AccountName;
-use edgelink_store::{ApiKeyRow, TenantRow};
+use edgelink_store::ApiKeyRow;
+pub use edgelink_store::TenantRow;
 
 /// Name of the first key of a tenant.
 const FIRST_KEY_NAME: &str = "admin";

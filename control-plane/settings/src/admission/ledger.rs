@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 /// Window of the moving average of hold times: the last one weighs one part in this many.
 const MEAN_OF: u32 = 8;
 
-pub(super) struct Ledger {
+pub(super) struct PermitLedger {
     bounds: Bounds,
     held: HashMap<u64, Held>,
     line: VecDeque<Waiting>,
@@ -92,7 +92,7 @@ pub(super) enum Lines {
     Waits(u64, oneshot::Receiver<()>),
 }
 
-impl Ledger {
+impl PermitLedger {
     pub(super) fn new(bounds: Bounds, now: Instant) -> Self {
         Self {
             bounds,
@@ -271,7 +271,7 @@ impl Ledger {
         room
     }
 
-    /// Undoes [`Ledger::remove`].
+    /// Undoes [`PermitLedger::remove`].
     fn put_back(&mut self, id: u64, held: Held) {
         self.count_permit(&held.claim, held.bytes);
         self.bytes = self.bytes.saturating_add(held.bytes);
@@ -303,7 +303,7 @@ impl Ledger {
         });
     }
 
-    /// Undoes [`Ledger::count_permit`].
+    /// Undoes [`PermitLedger::count_permit`].
     fn uncount_permit(&mut self, claim: &Claim, bytes: usize) {
         self.uncount(claim, |holding| {
             holding.permits -= 1;
@@ -320,7 +320,7 @@ impl Ledger {
         }
     }
 
-    /// Undoes [`Ledger::count`], and drops parties that hold nothing.
+    /// Undoes [`PermitLedger::count`], and drops parties that hold nothing.
     fn uncount(&mut self, claim: &Claim, change: impl Fn(&mut Holding)) {
         for party in claim.parties() {
             if let Some(holding) = self.parties.get_mut(party) {
@@ -537,7 +537,7 @@ impl Held {
 }
 
 #[cfg(test)]
-impl Ledger {
+impl PermitLedger {
     /// True if nothing is held and no trace of earlier permits is left.
     pub(super) fn is_forgotten(&self) -> bool {
         self.held.is_empty() && self.line.is_empty() && self.parties.is_empty() && self.bytes == 0

@@ -10,12 +10,11 @@ edgelink_wire::settings! {
     /// Analytics: clicks by link, domain and tenant, and by their attributes. What edges report is acknowledged once it is in the
     /// click queue of the database; from there one control plane writes it into the engine.
     ///
-    /// ClickHouse may be of 24.8 or later. Older ones, down to 18.16, do as well, but cost more: a repeated insert is noticed by
-    /// looking for its rows, and days are added up once they are over. Tables are made where they are missing; make them yourself, with
-    /// the same columns, to have them replicated.
+    /// ClickHouse has to be of 24.8 or later. Tables are made where they are missing; make them yourself, with the same columns, to
+    /// have them replicated.
     ///
     /// Rows go by whole partitions there: hours up to a week later than is said here, days up to a month. Months of links,
-    /// which are added up of their days, go later than the last of these: from 24.8 on up to a month, in older servers up to a year.
+    /// which are added up of their days, go up to a month later than the last of these.
     pub struct AnalyticsConfig {
         /// Where clicks are kept.
         pub engine: EngineKind = EngineKind::Sql;

@@ -23,7 +23,7 @@ enum MetricKind {
 }
 
 /// Makes a constant of each metric, and the table [`METRICS`]. This is the one place of a metric: the reference in
-/// README.md is generated from it (`make reference`).
+/// the book is generated from it (`make reference`).
 macro_rules! metrics {
     ($($(#[doc = $meaning:literal])+ $constant:ident: $kind:ident $name:literal $(, $labels:literal)?;)+) => {
         $($(#[doc = $meaning])+ pub const $constant: &str = $name;)+

@@ -3,7 +3,7 @@
 use crate::error::Fault;
 use crate::session::Session;
 use crate::sql::{LONGEST, pieces, sized, sql};
-use edgelink_model::counts::rollup::{Bounds, MAX_SLOTS, Rollup, RollupError, split};
+use edgelink_model::counts::rollup::{MAX_SLOTS, Rollup, RollupBounds, RollupError, split};
 use std::collections::{BTreeMap, HashMap};
 
 /// The most bytes of a link's values in a rollup, whose sketch takes 16 KiB more: visitors choose some of them.
@@ -34,12 +34,12 @@ impl DocKind {
     }
 
     /// Bounds of a rollup, with at most `values` values of an attribute.
-    pub(super) fn bounds(self, values: usize) -> Bounds {
+    pub(super) fn bounds(self, values: usize) -> RollupBounds {
         let bytes = match self {
             Self::Link => LINK_BYTES,
             Self::Domain | Self::Tenant => SUM_BYTES,
         };
-        Bounds { values, bytes }
+        RollupBounds { values, bytes }
     }
 
     /// Number of rollups read, changed and written together: 8 MiB of links, or a few larger ones. Most are much smaller.

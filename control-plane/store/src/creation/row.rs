@@ -9,7 +9,7 @@ use crate::rows::{ROW_COLUMNS, ROW_LENGTH, StoredContent, set_content};
 use crate::session::Session;
 use crate::sql::{Value, sql};
 use crate::terms::Terms;
-use crate::twins::{Candidate, Twin, Wanted};
+use crate::twins::{Twin, TwinCandidate, Wanted};
 use crate::visits;
 use edgelink_model::links::model::{History, Link, LinkContent};
 use edgelink_model::tenancy::{FIRST_TENANT, Scope};
@@ -184,7 +184,7 @@ impl NewRow {
     }
 
     /// The twin that is not allowed, if any.
-    pub(super) fn forbidden_twin(&self) -> Option<Candidate<'_>> {
+    pub(super) fn forbidden_twin(&self) -> Option<TwinCandidate<'_>> {
         let code = match self.twin {
             Twin::Allowed | Twin::Known(_) => return None,
             Twin::NotWithThisCode => Some(&self.link.code),
@@ -196,7 +196,7 @@ impl NewRow {
             code,
             content: &self.link.content,
         };
-        Some(Candidate::new(&wanted))
+        Some(TwinCandidate::new(&wanted))
     }
 
     /// Properties it shares with other links of the call, each with true if it waits for an earlier link that shares it.

@@ -10,9 +10,9 @@ use super::strings as t;
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
+use edgelink_service::audit::AuditEntry;
 use edgelink_service::audit::{self, EntryView};
 use edgelink_service::problem::Problem;
-use edgelink_store::AuditEntry;
 
 /// The parameters of the list, which are named as in the API.
 const FILTERS: [&str; 3] = ["subject", "actor", "action"];

@@ -22,7 +22,7 @@ use serde_json::{Map, Value, json};
 const MAX_SELECTED: usize = 100;
 
 /// The outcome for a link.
-struct Outcome {
+struct ChangedLine {
     /// Domain and code.
     key: String,
     href: String,
@@ -34,7 +34,7 @@ struct Outcome {
 #[template(path = "console/bulk.html")]
 struct BulkPage {
     layout: Layout,
-    outcomes: Vec<Outcome>,
+    outcomes: Vec<ChangedLine>,
     done: usize,
     /// The form that undoes the change; `None` if no button can.
     undo: Option<Undo>,
@@ -282,13 +282,13 @@ fn page(
         } else {
             ""
         };
-        Outcome {
+        ChangedLine {
             key: link.key(),
             href: link_href(link.domain, link.code, page),
             problem,
         }
     });
-    let outcomes: Vec<Outcome> = outcomes.collect();
+    let outcomes: Vec<ChangedLine> = outcomes.collect();
     let done = outcomes.iter().filter(|outcome| outcome.problem.is_empty());
     let is_ours =
         back.starts_with("/console/links") && back.bytes().all(|byte| byte.is_ascii_graphic());

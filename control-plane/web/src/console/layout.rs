@@ -58,7 +58,7 @@ impl Tab {
 
 /// A link of the navigation.
 #[derive(Debug)]
-pub(super) struct Item {
+pub(super) struct NavItem {
     pub(super) href: &'static str,
     pub(super) label: &'static str,
     pub(super) is_current: bool,
@@ -68,7 +68,7 @@ pub(super) struct Item {
 #[derive(Debug)]
 pub(super) struct Layout {
     pub(super) title: String,
-    pub(super) items: Vec<Item>,
+    pub(super) items: Vec<NavItem>,
     /// Name of the user who has logged in.
     pub(super) user: Option<String>,
     /// See [`FORM_TOKEN`].
@@ -83,7 +83,7 @@ impl Layout {
         let tabs = Tab::ALL
             .into_iter()
             .filter(|(tab, ..)| tab.is_for(signed_in));
-        let items = tabs.map(|(each, href, label)| Item {
+        let items = tabs.map(|(each, href, label)| NavItem {
             href,
             label,
             is_current: Some(each) == tab,

@@ -15,12 +15,12 @@ use edgelink_http::client_address::Peer;
 use edgelink_http::limits;
 use edgelink_model::tenancy::{AccountName, FIRST_TENANT};
 use edgelink_service::failed_logins::LoginFailure;
+use edgelink_service::logins::{FailedAccount, Logins, UserRow};
 use edgelink_service::oidc::BEGIN;
 use edgelink_service::problem::{Kind, Problem};
 use edgelink_service::sessions::Token;
 use edgelink_settings::admission::Claim;
 use edgelink_settings::telemetry::prometheus::CONSOLE_LOGINS;
-use edgelink_store::{FailedAccount, Logins, UserRow};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use metrics::counter;
 use std::net::IpAddr;
@@ -76,13 +76,13 @@ pub(super) async fn log_in(
     let token = guard::token(&headers).ok_or_else(|| Problem::new(Kind::Forbidden))?;
     let address = limits::address_of(&console.app, peer.map(|peer| peer.0), &headers);
     let begun = match attempt(&console, &form, address).await? {
-        Outcome::Opened(begun) => begun,
-        Outcome::Wrong => {
+        LoginOutcome::Opened(begun) => begun,
+        LoginOutcome::Wrong => {
             count("wrong");
             let status = StatusCode::FORBIDDEN;
             return Ok(show(&console, status, &token, &form, t::WRONG_LOGIN));
         }
-        Outcome::Limited(seconds) => {
+        LoginOutcome::Limited(seconds) => {
             count("limited");
             let status = StatusCode::TOO_MANY_REQUESTS;
             let page = show(&console, status, &token, &form, t::TOO_MANY_TRIES);
@@ -102,7 +102,7 @@ pub(super) fn count(outcome: &'static str) {
 }
 
 /// The outcome of a login.
-enum Outcome {
+enum LoginOutcome {
     Opened(Token),
     Wrong,
     /// There were too many tries; the seconds until another one is allowed.
@@ -125,7 +125,7 @@ impl NamedUser {
         };
         let names = tenant.ok().zip(AccountName::parse(form.get("user")).ok());
         let found = match &names {
-            Some((tenant, name)) => console.app.store.user_of_login(tenant, name).await?,
+            Some((tenant, name)) => console.app.accounts.user_of_login(tenant, name).await?,
             None => None,
         };
         Ok(Self { names, found })
@@ -149,19 +149,13 @@ impl NamedUser {
                 user_id: Some(user.id),
             });
         }
-        let tenant_id = match &self.names {
-            Some((tenant, _)) => console.app.store.find_tenant(tenant).await?,
-            None => None,
-        };
-        Ok(FailedAccount {
-            tenant_id: tenant_id.unwrap_or(FIRST_TENANT),
-            user_id: None,
-        })
+        let tenant = self.names.as_ref().map(|(tenant, _)| tenant);
+        Ok(console.app.accounts.unknown_account(tenant).await?)
     }
 }
 
 /// Takes a try of the address, which is returned unless the login was wrong: a failure on our side costs the sender no try.
-async fn attempt(console: &Console, form: &Form, address: IpAddr) -> Result<Outcome, Problem> {
+async fn attempt(console: &Console, form: &Form, address: IpAddr) -> Result<LoginOutcome, Problem> {
     let app = &console.app;
     // Few logins of an address run at once, so that users with the right password do not use up its tries.
     let giver = Claim::of_address(address);
@@ -170,19 +164,23 @@ async fn attempt(console: &Console, form: &Form, address: IpAddr) -> Result<Outc
     // Taken before the user is looked up, which strangers could otherwise make us do without end.
     let taken = match app.logins.take_of(None::<&str>, Some(address)).await {
         Ok(taken) => taken,
-        Err(seconds) => return Ok(Outcome::Limited(seconds)),
+        Err(seconds) => return Ok(LoginOutcome::Limited(seconds)),
     };
     let outcome = match form.get("key").trim() {
         "" => by_password(console, form, address).await,
         key => by_key(console, key, address).await,
     };
-    if matches!(outcome, Ok(Outcome::Opened(_)) | Err(_)) {
+    if matches!(outcome, Ok(LoginOutcome::Opened(_)) | Err(_)) {
         taken.give_back().await;
     }
     outcome
 }
 
-async fn by_password(console: &Console, form: &Form, address: IpAddr) -> Result<Outcome, Problem> {
+async fn by_password(
+    console: &Console,
+    form: &Form,
+    address: IpAddr,
+) -> Result<LoginOutcome, Problem> {
     let app = &console.app;
     let named = NamedUser::find(console, form).await?;
     let taken = match app.logins.take_of(Some(named.subject()), None).await {
@@ -191,7 +189,7 @@ async fn by_password(console: &Console, form: &Form, address: IpAddr) -> Result<
             let account = named.account(console).await?;
             app.failed_logins
                 .note(account, LoginFailure::Refused, address);
-            return Ok(Outcome::Limited(seconds));
+            return Ok(LoginOutcome::Limited(seconds));
         }
     };
     let user = named.found.as_ref();
@@ -206,18 +204,18 @@ async fn by_password(console: &Console, form: &Form, address: IpAddr) -> Result<
             let account = named.account(console).await?;
             app.failed_logins
                 .note(account, LoginFailure::Wrong, address);
-            return Ok(Outcome::Wrong);
+            return Ok(LoginOutcome::Wrong);
         }
         (_, _, Err(problem)) => Err(problem),
     };
     taken.give_back().await;
     let (user, hash) = right?;
     let begun = app.keys.log_in_by_password(user, hash, address).await?;
-    Ok(Outcome::Opened(begun))
+    Ok(LoginOutcome::Opened(begun))
 }
 
 /// A login by an API key. A key cannot be guessed, and strangers could lock its holder out: tries are counted by address only.
-async fn by_key(console: &Console, key: &str, address: IpAddr) -> Result<Outcome, Problem> {
+async fn by_key(console: &Console, key: &str, address: IpAddr) -> Result<LoginOutcome, Problem> {
     let app = &console.app;
     let Some(begun) = app.keys.log_in_by_key(key, address).await? else {
         let account = FailedAccount {
@@ -226,9 +224,9 @@ async fn by_key(console: &Console, key: &str, address: IpAddr) -> Result<Outcome
         };
         app.failed_logins
             .note(account, LoginFailure::Wrong, address);
-        return Ok(Outcome::Wrong);
+        return Ok(LoginOutcome::Wrong);
     };
-    Ok(Outcome::Opened(begun))
+    Ok(LoginOutcome::Opened(begun))
 }
 
 /// The page of the console at an address, or the overview if it is another site's. Browsers resolve dots in it, also encoded ones.

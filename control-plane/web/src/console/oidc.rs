@@ -19,12 +19,11 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use edgelink_http::client_address::Peer;
 use edgelink_http::limits;
-use edgelink_model::tenancy::FIRST_TENANT;
 use edgelink_service::failed_logins::LoginFailure;
-use edgelink_service::oidc::{Identity, Login, Oidc, OidcError};
+use edgelink_service::logins::{Binding, IdentityError, NamedIdentity};
+use edgelink_service::oidc::{Identity, Oidc, OidcError, OidcLogin};
 use edgelink_service::problem::{Kind, Problem};
 use edgelink_service::sessions::Token;
-use edgelink_store::{Binding, FailedAccount, IdentityError, NamedIdentity};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -80,8 +79,8 @@ impl Begun {
         format!("{}.{}", self.token.expose(), URL_SAFE_NO_PAD.encode(to))
     }
 
-    fn login(&self) -> Login {
-        Login {
+    fn login(&self) -> OidcLogin {
+        OidcLogin {
             state: self.token.secret_for("oidc state"),
             nonce: self.token.secret_for("oidc nonce"),
             verifier: self.token.secret_for("oidc verifier"),
@@ -187,25 +186,22 @@ pub(super) async fn callback(
 /// Counts a failed login under an unknown name of the tenant, because the user is not known.
 async fn note_failure(console: &Console, oidc: &Oidc, address: IpAddr) -> Result<(), Problem> {
     let app = &console.app;
-    let tenant_id = app.store.find_tenant(&oidc.config().tenant).await?;
-    let account = FailedAccount {
-        tenant_id: tenant_id.unwrap_or(FIRST_TENANT),
-        user_id: None,
-    };
+    let tenant = Some(&oidc.config().tenant);
+    let account = app.accounts.unknown_account(tenant).await?;
     let failures = &app.failed_logins;
     failures.note(account, LoginFailure::Wrong, address);
     Ok(())
 }
 
 /// True if the answer of the provider belongs to that login of this browser.
-fn is_answer_to(login: &Login, answer: &Form, oidc: &Oidc) -> bool {
+fn is_answer_to(login: &OidcLogin, answer: &Form, oidc: &Oidc) -> bool {
     let is_same = login.state.as_bytes().ct_eq(answer.get("state").as_bytes());
     let issuer = answer.get("iss");
     bool::from(is_same) && (issuer.is_empty() || oidc.is_issuer(issuer))
 }
 
 /// The identity in the answer of the provider.
-async fn who(oidc: &Oidc, login: &Login, answer: &Form) -> Result<Identity, Refusal> {
+async fn who(oidc: &Oidc, login: &OidcLogin, answer: &Form) -> Result<Identity, Refusal> {
     match (answer.get("error"), answer.get("code")) {
         ("access_denied", _) => Err(Refusal(StatusCode::FORBIDDEN, t::OIDC_CANCELLED)),
         ("", code) if !code.is_empty() => Ok(oidc.identity(login, code).await?),
@@ -237,16 +233,15 @@ async fn enter(
         },
     };
     if config.role_claim.is_some() && identity.role.is_none() {
-        let ended = app.store.end_sessions_of_identity(&config.tenant, &named);
+        let ended = app
+            .accounts
+            .end_sessions_of_identity(&config.tenant, &named);
         ended.await?;
         return Ok(Err(Refusal(StatusCode::FORBIDDEN, t::OIDC_NO_ROLE)));
     }
-    let found = app.store.log_in_identity(&config.tenant, &named).await?;
+    let found = app.accounts.log_in_identity(&config.tenant, &named).await?;
     let text = match found {
-        Ok((user, is_changed)) => {
-            if is_changed {
-                app.keys.forget_all();
-            }
+        Ok(user) => {
             let keys = &app.keys;
             let begun = keys.log_in_by_identity(&user, &identity.hash, address);
             return Ok(Ok(begun.await?));

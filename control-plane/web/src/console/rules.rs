@@ -42,13 +42,13 @@ struct RulesPage {
     /// See [`Console::settings`].
     settings: String,
     /// The outcome of the dry run.
-    outcome: Option<Outcome>,
+    outcome: Option<RuleOutcome>,
     may_change: bool,
 }
 
 /// The outcome of a dry run, with its explanation.
 #[derive(Debug)]
-struct Outcome {
+struct RuleOutcome {
     outcome: &'static str,
     status: u16,
     location: Option<String>,
@@ -75,7 +75,7 @@ struct ShownCondition {
     saw: Option<String>,
 }
 
-impl Outcome {
+impl RuleOutcome {
     fn new(rules: &[Rule], run: DryRun) -> Self {
         let matched_rule = run.matched_rule();
         let rules = rules.iter().zip(run.rules).enumerate();
@@ -239,7 +239,7 @@ pub(super) async fn dry_run(
         let (link, visitor) = links.dry_run(me.caller(), &key, visitor).await?;
         let record = link.record();
         let run = DryRun::of(&record.as_bytes(), key.to_string().as_bytes(), &visitor);
-        Ok(Outcome::new(&link.content.details.rules, run))
+        Ok(RuleOutcome::new(&link.content.details.rules, run))
     };
     page.visitor = page.visitor.filled(&asked);
     let mut status = StatusCode::OK;

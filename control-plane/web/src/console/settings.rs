@@ -16,11 +16,10 @@ use edgelink_http::client_address::Peer;
 use edgelink_http::limits;
 use edgelink_service::caller::Right;
 use edgelink_service::failed_logins::LoginFailure;
+use edgelink_service::logins::FailedAccount;
 use edgelink_service::problem::{Kind, Problem};
 use edgelink_service::sessions::LoginWay;
 use edgelink_service::values::password_of_user;
-use edgelink_settings::config::Secret;
-use edgelink_store::{FailedAccount, UserPatch};
 use http::HeaderMap;
 use std::net::IpAddr;
 
@@ -157,13 +156,9 @@ async fn change(
     }
     let password = password_of_user(&form.get("password").into());
     let password = password.map_err(|reason| Problem::of_field("password", reason))?;
-    app.passwords.hash(&password, me.caller().claim()).await?;
-    let patch = UserPatch {
-        password: Some(Some(Secret::new(password.hash()))),
-        ..UserPatch::default()
-    };
-    let actor = me.caller().actor();
-    let changed = app.store.change_user(me.session.user.id, &patch, &actor);
-    changed.await??;
-    Ok(password.hash().to_owned())
+    let user_id = me.session.user.id;
+    let changed = app
+        .accounts
+        .change_own_password(me.caller(), user_id, &password);
+    changed.await
 }

@@ -4,8 +4,8 @@ use super::api::{encoded, query};
 use edgelink_model::clock;
 use edgelink_model::links::model::{Link, LinkContent};
 use edgelink_model::timestamp::Time;
+use edgelink_service::links::VisitCounts;
 use edgelink_settings::config::LinksConfig;
-use edgelink_store::VisitCounts;
 use edgelink_wire::LinkState;
 use serde_json::json;
 

@@ -10,8 +10,8 @@ use edgelink_http::ui::strings as t;
 use edgelink_model::clock;
 use edgelink_model::links::model::Link;
 use edgelink_model::timestamp;
+use edgelink_service::visitors::StoreError;
 use edgelink_settings::domains::model::Brand;
-use edgelink_store::StoreError;
 use edgelink_wire::record::Extension;
 use edgelink_wire::redirect::{CACHE_CONTROL, NO_STORE};
 use edgelink_wire::{Code, LinkKey, LinkPrefix, Outcome, Record};
@@ -116,10 +116,10 @@ async fn look_at(app: &App, key: &LinkKey) -> Result<Seen, Arc<StoreError>> {
     if extension.unlock_key.is_some() {
         return Ok(Seen::Locked);
     }
-    if extension.max_visits.is_some() && !app.store.has_visits(key).await? {
+    if extension.max_visits.is_some() && !app.links.has_uses(key).await? {
         return Ok(Seen::Nothing(Outcome::Gone));
     }
-    let link = app.store.find_link(key).await?;
+    let link = app.links.stored(key).await?;
     // It may have been deleted, or locked, since.
     Ok(match link {
         Some(link) if link.content.details.password.is_some() => Seen::Locked,

@@ -14,8 +14,8 @@ use edgelink_http::ui::strings as t;
 use edgelink_model::clock;
 use edgelink_model::links::model::Link;
 use edgelink_service::problem::{FieldError, Problem};
+use edgelink_service::visitors::{NewReport, ReportReason, Reported};
 use edgelink_settings::domains::model::Brand;
-use edgelink_store::{NewReport, ReportReason, Reported};
 use edgelink_wire::redirect::{CACHE_CONTROL, NO_STORE};
 use edgelink_wire::{Code, Domain, LinkKey, Outcome};
 use http::StatusCode;
@@ -107,8 +107,7 @@ pub(super) async fn take(State(app): State<Arc<App>>, request: Request) -> Respo
 /// Stores the report of a form.
 async fn keep(app: &App, domain: &Domain, form: &Form) -> Result<Reported, Problem> {
     let report = read(app, domain, form).await?;
-    let max = app.config.reports.max_reports;
-    Ok(app.store.insert_report(&report, max).await?)
+    app.links.report(&report).await
 }
 
 fn answer(reported: Result<Reported, Problem>, form: &Form, brand: Brand<'_>) -> Response {
@@ -173,7 +172,7 @@ async fn find(app: &App, domain: &Domain, code: &str) -> Result<Option<Link>, Pr
     let resolved = app.resolver.resolve(&key).await?;
     match Outcome::of(&resolved.record, clock::unix_seconds()) {
         Outcome::NotFound => Ok(None),
-        _ => Ok(app.store.find_link(&key).await?),
+        _ => Ok(app.links.stored(&key).await?),
     }
 }
 

@@ -4,7 +4,6 @@ use super::super::chunk::{Chunk, UTMS};
 use super::super::gathering::domain_values;
 use super::native::NativeBlock;
 use super::rows::COLUMNS;
-use super::schema::Dialect;
 
 const UTM_COLUMNS: [&str; 5] = [
     "utm_source",
@@ -17,8 +16,8 @@ const UTM_COLUMNS: [&str; 5] = [
 const HOUR_SECONDS: u32 = 3600;
 
 /// Encodes rows of clicks, each with the first of its numbers, in the column order of the table.
-pub(super) fn clicks(chunk: &Chunk, rows: &[(usize, u64)], dialect: Dialect) -> Vec<u8> {
-    let mut block = NativeBlock::new(COLUMNS, rows.len(), dialect == Dialect::Modern);
+pub(super) fn clicks(chunk: &Chunk, rows: &[(usize, u64)]) -> Vec<u8> {
+    let mut block = NativeBlock::new(COLUMNS, rows.len());
     let columns = &chunk.clicks;
     let each = || rows.iter().map(|(row, _)| *row);
     let links = || each().map(|row| chunk.link(row));
@@ -98,7 +97,7 @@ pub(super) fn values(chunk: &Chunk) -> Option<Vec<u8>> {
     if values.is_empty() {
         return None;
     }
-    let mut block = NativeBlock::new(7, values.len(), true);
+    let mut block = NativeBlock::new(7, values.len());
     let each = || values.iter();
     block.numbers(
         "tenant_id",

@@ -1,7 +1,7 @@
 //! The connection to ClickHouse: queries have a time limit, and a circuit breaker spares a server that does not answer.
 
 use super::super::engine::EngineError;
-use super::schema::{Dialect, FORMER_VIEWS, TABLES, Table};
+use super::schema::{OLDEST_VERSION, TABLES, Table, parse_version};
 use super::sql::Sql;
 use clickhouse::error::Error;
 use clickhouse::query::Query;
@@ -30,8 +30,8 @@ pub(super) const PAUSE: Duration = Duration::from_millis(20);
 pub(super) struct Connection {
     client: Client,
     settings: AnalyticsConfig,
-    /// The server's dialect, once the tables exist.
-    dialect: Mutex<Option<Dialect>>,
+    /// True once the tables exist.
+    is_prepared: Mutex<bool>,
     /// Set when the server reports that a table or the database is missing.
     is_empty: AtomicBool,
     start: Instant,
@@ -57,7 +57,6 @@ impl Connection {
             .with_url(url.map_or("", |url| url.expose()))
             .with_user(&settings.clickhouse_user)
             .with_setting("max_query_size", MAX_STATEMENT)
-            // Old servers do not know formats that name their columns.
             .with_validation(false);
         if let Some(file) = &settings.clickhouse_password_file {
             client = client.with_password(file.text().trim_end_matches(['\r', '\n']));
@@ -65,7 +64,7 @@ impl Connection {
         Self {
             client,
             settings: settings.clone(),
-            dialect: Mutex::default(),
+            is_prepared: Mutex::default(),
             is_empty: AtomicBool::new(false),
             start: Instant::now(),
             breaker: StdMutex::new(CircuitBreaker::new(1)),
@@ -73,21 +72,21 @@ impl Connection {
         }
     }
 
-    /// Returns the client, once the tables exist, and the dialect of the server.
+    /// Returns the client, once the tables exist.
     ///
     /// # Errors
-    /// The server does not answer, refuses the user, or has other tables of these names.
-    pub(super) async fn ready(&self) -> Result<(Client, Dialect), EngineError> {
-        let mut known = self.dialect.lock().await;
+    /// The server does not answer, is too old, refuses the user, or has other tables of these names.
+    pub(super) async fn ready(&self) -> Result<Client, EngineError> {
+        let mut is_prepared = self.is_prepared.lock().await;
         if self.is_empty.swap(false, Ordering::Relaxed) {
-            *known = None;
+            *is_prepared = false;
             self.forget_built();
         }
-        let dialect = match *known {
-            Some(dialect) => dialect,
-            None => *known.insert(self.prepare().await?),
-        };
-        Ok((self.in_database(), dialect))
+        if !*is_prepared {
+            self.prepare().await?;
+            *is_prepared = true;
+        }
+        Ok(self.in_database())
     }
 
     fn in_database(&self) -> Client {
@@ -96,44 +95,42 @@ impl Connection {
     }
 
     /// Returns the version that the server reports, without creating anything.
+    ///
+    /// # Errors
+    /// The server does not answer, refuses the user, or is older than [`OLDEST_VERSION`].
     pub(super) async fn version(&self) -> Result<String, EngineError> {
         let version = self.client.query("SELECT version()").fetch_one();
-        self.call(version).await
+        let version: String = self.call(version).await?;
+        let (major, minor) = OLDEST_VERSION;
+        if parse_version(&version).is_none_or(|version| version < OLDEST_VERSION) {
+            let reason =
+                format!("the server is of version {version}, must be of {major}.{minor} or later");
+            return Err(EngineError::ClickHouse(reason));
+        }
+        Ok(version)
     }
 
     /// Creates missing database, tables and views.
-    async fn prepare(&self) -> Result<Dialect, EngineError> {
+    async fn prepare(&self) -> Result<(), EngineError> {
         let version = self.version().await?;
-        let dialect = Dialect::of_version(&version).ok_or_else(|| {
-            EngineError::ClickHouse("the server does not say its version".to_owned())
-        })?;
         let database = clickhouse::sql::Identifier(&self.settings.clickhouse_database);
         let make = self.client.query("CREATE DATABASE IF NOT EXISTS ?");
         self.call(make.bind(database).execute()).await?;
         let client = self.in_database();
-        if dialect == Dialect::Classic {
-            let former = client.query(FORMER_VIEWS).fetch_all::<String>();
-            for view in self.call(former).await? {
-                let drop = format!("DROP TABLE {view}");
-                self.call(client.query_raw(&drop).execute()).await?;
-            }
-        }
-        for table in TABLES.iter().filter(|table| table.is_in(dialect)) {
-            let [table_statement, views @ ..] = &table.creation(dialect, &self.settings)[..] else {
+        for table in TABLES {
+            let [table_statement, views @ ..] = &table.creation(&self.settings)[..] else {
                 continue;
             };
             self.call(client.query_raw(table_statement).execute())
                 .await?;
-            self.check(&client, table).await?;
+            self.check(&client, &table).await?;
             for view in views {
                 self.call(client.query_raw(view).execute()).await?;
             }
-            if dialect == Dialect::Modern {
-                self.bring_up_to_date(&client, table).await?;
-            }
+            self.bring_up_to_date(&client, &table).await?;
         }
         tracing::info!(version, "ClickHouse tables are up to date");
-        Ok(dialect)
+        Ok(())
     }
 
     /// Refuses a foreign table of that name.
@@ -176,14 +173,14 @@ impl Connection {
 
     /// Returns all rows of a query.
     pub(super) async fn all<T: RowOwned + RowRead>(&self, sql: Sql) -> Result<Vec<T>, EngineError> {
-        let (client, dialect) = self.ready().await?;
-        self.call(sql.query(&client, dialect).fetch_all()).await
+        let client = self.ready().await?;
+        self.call(sql.query(&client).fetch_all()).await
     }
 
     /// Returns the one row of a query.
     pub(super) async fn one<T: RowOwned + RowRead>(&self, sql: Sql) -> Result<T, EngineError> {
-        let (client, dialect) = self.ready().await?;
-        self.call(sql.query(&client, dialect).fetch_one()).await
+        let client = self.ready().await?;
+        self.call(sql.query(&client).fetch_one()).await
     }
 
     /// Executes a statement that returns no rows.
@@ -265,7 +262,7 @@ impl Connection {
 
     /// Waits until the server has ended the statement of that name, which may have been abandoned.
     pub(super) async fn await_end(&self, name: &str) -> Result<(), EngineError> {
-        let (client, _) = self.ready().await?;
+        let client = self.ready().await?;
         let running = || {
             let query = client.query("SELECT count() FROM system.processes WHERE query_id = ?");
             query.bind(name)

@@ -1,4 +1,4 @@
-//! Rollups of completed days, where no view does so as rows arrive, and of months along with their last day.
+//! Rollups of clicks by link and value once their day is complete, and of months along with their last day.
 //!
 //! `built_days` lists the days that are done. A day that was interrupted is redone from its beginning.
 
@@ -27,13 +27,13 @@ pub(super) async fn build(connection: &Connection, settled: u64) -> Result<bool,
     if (day + 1) * DAY + HOUR > settled {
         return Ok(false);
     }
-    let (client, dialect) = connection.ready().await?;
+    let client = connection.ready().await?;
     let (name, limit) = (connection.fill_name(), LIMIT.as_secs().to_string());
     connection.await_end(&name).await?;
     let is_last_of_month = first_of_month(day + 1) == day + 1;
     let tables = TABLES
         .iter()
-        .filter(|table| table.is_filled_late(dialect))
+        .filter(|table| table.is_filled_late())
         .filter(|table| table.kept != Kept::Months || is_last_of_month);
     for table in tables {
         clear(connection, table, day).await?;

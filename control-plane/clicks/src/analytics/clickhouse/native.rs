@@ -16,21 +16,19 @@ const UNSET: u32 = u32::MAX;
 pub(super) struct NativeBlock {
     bytes: Vec<u8>,
     rows: usize,
-    has_words: bool,
     /// By the number of a word, its index in the dictionary of the current column.
     places: Vec<u32>,
 }
 
 impl NativeBlock {
-    /// Starts a block of so many columns. Each word is sent once per column if the server supports that.
-    pub(super) fn new(columns: usize, rows: usize, has_words: bool) -> Self {
+    /// Starts a block of so many columns. Each word is sent once per column.
+    pub(super) fn new(columns: usize, rows: usize) -> Self {
         let mut bytes = Vec::new();
         varint::write(columns as u64, &mut bytes);
         varint::write(rows as u64, &mut bytes);
         Self {
             bytes,
             rows,
-            has_words,
             places: Vec::new(),
         }
     }
@@ -92,9 +90,6 @@ impl NativeBlock {
         numbers: impl Iterator<Item = u32>,
         text: impl Fn(u32) -> &'a str,
     ) {
-        if !self.has_words {
-            return self.texts(name, numbers.map(|number| text(number).as_bytes()));
-        }
         self.head(name, "LowCardinality(String)");
         let mut words: Vec<u32> = Vec::new();
         let mut indexes: Vec<u32> = Vec::with_capacity(self.rows);
@@ -142,7 +137,7 @@ mod tests {
     #[test]
     fn words_are_written_once_behind_their_number() {
         let texts = ["", "de", "fr"];
-        let mut block = NativeBlock::new(1, 3, true);
+        let mut block = NativeBlock::new(1, 3);
         block.words("w", [2, 0, 2].into_iter(), |number| texts[number as usize]);
         let mut expected = b"\x01\x03\x01w\x16LowCardinality(String)".to_vec();
         expected.extend(1_u64.to_le_bytes());
@@ -157,7 +152,7 @@ mod tests {
     #[test]
     fn indexes_are_as_wide_as_they_have_to_be() {
         for (words, width) in [(0x100, 1), (0x101, 2), (0x1_0000, 2), (0x1_0001, 4)] {
-            let mut block = NativeBlock::new(1, words, true);
+            let mut block = NativeBlock::new(1, words);
             block.words("w", 0..words as u32, |_| "");
             let before = 2 + varint_length(words) - 1 + 2 + 23 + 24 + words + 8;
             assert_eq!(block.finish().len(), before + words * width, "{words}");
@@ -168,12 +163,5 @@ mod tests {
         let mut bytes = Vec::new();
         varint::write(number as u64, &mut bytes);
         bytes.len()
-    }
-
-    #[test]
-    fn servers_without_words_get_texts() {
-        let mut block = NativeBlock::new(1, 2, false);
-        block.words("w", [1, 1].into_iter(), |_| "de");
-        assert_eq!(block.finish(), b"\x01\x02\x01w\x06String\x02de\x02de");
     }
 }

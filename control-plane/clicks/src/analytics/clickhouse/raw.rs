@@ -123,9 +123,9 @@ async fn clicks(
         .number(oldest.number)
         .text(") ORDER BY at DESC, number DESC LIMIT ")
         .number(query.limit);
-    let (client, dialect) = connection.ready().await?;
+    let client = connection.ready().await?;
     let read = async {
-        let mut cursor = sql.query(&client, dialect).fetch::<RawRow<'_>>()?;
+        let mut cursor = sql.query(&client).fetch::<RawRow<'_>>()?;
         let mut found = Vec::new();
         while let Some(row) = cursor.next().await? {
             let at = u64::from(row.at);

@@ -59,7 +59,7 @@ pub(super) struct RawRow<'a> {
 
 /// Encodes rows of orphan visits in the column order of the table.
 pub(super) fn block(rows: &[RawRow<'_>]) -> Vec<u8> {
-    let mut block = NativeBlock::new(COLUMNS, rows.len(), false);
+    let mut block = NativeBlock::new(COLUMNS, rows.len());
     macro_rules! columns {
         ($($name:ident $(: $kind:literal)?,)+) => {
             $(columns!(@ $name $($kind)?);)+
@@ -196,11 +196,6 @@ impl<'a> RawRow<'a> {
         visitor: 0,
         is_visitor: 0,
     };
-
-    /// The day: unix time by 86,400 seconds.
-    pub(super) fn day(&self) -> u64 {
-        u64::from(self.at) / 86_400
-    }
 
     /// The clicks of the row whose numbers are in a range, the last one first.
     pub(super) fn raw_clicks(&self, first: u64, before: u64) -> impl Iterator<Item = RawClick> {

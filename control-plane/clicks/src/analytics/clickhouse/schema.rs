@@ -10,27 +10,13 @@ mod layout;
 use edgelink_model::counts::Attribute;
 use edgelink_settings::config::AnalyticsConfig;
 
-/// Dialect of a ClickHouse version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Dialect {
-    /// Before 24.8, down to the 18.16 of Debian. Views ignore deduplication tokens, so rows are looked up before they are written
-    /// again; views cannot be chained, so days are rolled up once they are complete; and expired partitions are dropped.
-    Classic,
-    /// From 24.8 on.
-    Modern,
-}
+/// The oldest version that is supported, major and minor: views of it pass deduplication tokens on.
+pub(super) const OLDEST_VERSION: (u32, u32) = (24, 8);
 
-impl Dialect {
-    /// Parses the result of `SELECT version()`; `None` if it is no version.
-    pub(super) fn of_version(version: &str) -> Option<Self> {
-        let mut parts = version.split('.').map(str::parse::<u32>);
-        let (major, minor) = (parts.next()?.ok()?, parts.next()?.ok()?);
-        Some(if (major, minor) >= (24, 8) {
-            Self::Modern
-        } else {
-            Self::Classic
-        })
-    }
+/// Returns major and minor of the result of `SELECT version()`; `None` if it is no version.
+pub(super) fn parse_version(version: &str) -> Option<(u32, u32)> {
+    let mut parts = version.split('.').map(str::parse::<u32>);
+    Some((parts.next()?.ok()?, parts.next()?.ok()?))
 }
 
 /// Granularity of a table's rows, which determines their retention.
@@ -107,8 +93,6 @@ pub(super) enum Content {
     LinkValues,
     /// Total clicks by link.
     LinkTotals,
-    /// A click of each completed insert, in [`Dialect::Classic`].
-    Inserts,
     /// The days that are rolled up.
     Built,
 }
@@ -137,9 +121,8 @@ const fn table(
     }
 }
 
-/// All tables, each after the one that fills it. In [`Dialect::Classic`] the views of a table run one after another, in the order
-/// of their names: that of [`NOTED`] is the last one.
-pub(super) const TABLES: [Table; 16] = [
+/// All tables, each after the one that fills it.
+pub(super) const TABLES: [Table; 15] = [
     table("clicks", Content::Clicks, Kept::Raw, None),
     table("orphans", Content::Orphans, Kept::Raw, None),
     table(
@@ -200,11 +183,7 @@ pub(super) const TABLES: [Table; 16] = [
         Kept::Totals,
         Some("link_hours"),
     ),
-    table(NOTED, Content::Inserts, Kept::Raw, Some("clicks")),
 ];
-
-/// The table of completed inserts, in [`Dialect::Classic`].
-pub(super) const NOTED: &str = "written_inserts";
 
 /// Type of texts with few distinct values.
 const WORD: &str = "word";
@@ -268,7 +247,6 @@ impl Content {
                 ("value", "String"),
             ],
             Self::LinkTotals => &[("link_id", "UInt64")],
-            Self::Inserts => &[("number", "UInt64")],
             Self::Built => &[],
         }
     }
@@ -285,7 +263,7 @@ impl Content {
             Self::Values | Self::LinkValues | Self::LinkTotals => {
                 &[("clicks", "UInt64"), ("bots", "UInt64")]
             }
-            Self::Inserts | Self::Built => &[],
+            Self::Built => &[],
         }
     }
 
@@ -295,7 +273,7 @@ impl Content {
     }
 
     fn is_rollup(self) -> bool {
-        !self.is_raw() && !matches!(self, Self::Inserts | Self::Built)
+        !self.is_raw() && self != Self::Built
     }
 }
 
@@ -310,35 +288,19 @@ impl Table {
         columns
     }
 
-    /// True if the table exists in that dialect; [`NOTED`] is not needed with deduplication tokens.
-    pub(super) fn is_in(&self, dialect: Dialect) -> bool {
-        self.content != Content::Inserts || dialect == Dialect::Classic
+    /// True if it is filled with complete days or months.
+    pub(super) fn is_filled_late(&self) -> bool {
+        self.content == Content::LinkValues || self.kept == Kept::Months
     }
 
-    /// True if it is a plain view in that dialect, which aggregates when it is read.
-    pub(super) fn is_virtual(&self, dialect: Dialect) -> bool {
-        dialect == Dialect::Classic && self.kept == Kept::Totals
+    /// True if a view fills it as rows arrive.
+    fn has_view(&self) -> bool {
+        self.source.is_some() && !self.is_filled_late() && !self.is_written()
     }
 
-    /// True if it is filled with complete days or months in that dialect.
-    pub(super) fn is_filled_late(&self, dialect: Dialect) -> bool {
-        match (self.content, self.kept) {
-            (Content::LinkValues, _) | (_, Kept::Months) => true,
-            (Content::Built, _) => false,
-            (_, kept) => dialect == Dialect::Classic && kept == Kept::Days,
-        }
-    }
-
-    /// True if a view fills it as rows arrive, in that dialect.
-    pub(super) fn has_view(&self, dialect: Dialect) -> bool {
-        let is_filled =
-            self.is_virtual(dialect) || self.is_filled_late(dialect) || self.is_written(dialect);
-        self.source.is_some() && !is_filled
-    }
-
-    /// True if it is written directly in that dialect although it has a source: its view would take most of the server's time.
-    fn is_written(&self, dialect: Dialect) -> bool {
-        dialect == Dialect::Modern && self.content == Content::Values && self.kept == Kept::Hours
+    /// True if it is written directly although it has a source: its view would take most of the server's time.
+    fn is_written(&self) -> bool {
+        self.content == Content::Values && self.kept == Kept::Hours
     }
 
     /// True if it has rows by link, which are deleted with the link's clicks.
@@ -350,22 +312,19 @@ impl Table {
     }
 
     /// The statements that create it.
-    pub(super) fn creation(&self, dialect: Dialect, settings: &AnalyticsConfig) -> Vec<String> {
+    pub(super) fn creation(&self, settings: &AnalyticsConfig) -> Vec<String> {
         let name = self.name;
-        if self.is_virtual(dialect) {
-            return vec![format!("CREATE VIEW IF NOT EXISTS {name} AS {TOTALS}")];
-        }
-        let Some(select) = self.select("").filter(|_| self.has_view(dialect)) else {
-            let mut statements = vec![self.create_table(dialect, settings)];
-            if self.is_written(dialect) {
-                // Earlier versions had one.
-                statements.push(format!("DROP TABLE IF EXISTS {name}_view"));
-            }
-            return statements;
+        let table = self.create_table(settings);
+        let view = if self.is_written() {
+            // Earlier versions had one.
+            Some(format!("DROP TABLE IF EXISTS {name}_view"))
+        } else {
+            let select = self.select("").filter(|_| self.has_view());
+            select.map(|select| {
+                format!("CREATE MATERIALIZED VIEW IF NOT EXISTS {name}_view TO {name} AS {select}")
+            })
         };
-        let view =
-            format!("CREATE MATERIALIZED VIEW IF NOT EXISTS {name}_view TO {name} AS {select}");
-        vec![self.create_table(dialect, settings), view]
+        [table].into_iter().chain(view).collect()
     }
 
     /// The statements, in order, that fill it with a day (unix time / 86400), or with the month of that day.
@@ -396,9 +355,6 @@ impl Table {
     /// written directly.
     pub(super) fn select(&self, condition: &str) -> Option<String> {
         let source = self.source?;
-        if self.content == Content::Inserts {
-            return Some("SELECT min(number) AS number, min(at) AS at FROM clicks".to_owned());
-        }
         let keys: Vec<&str> = self.content.keys().iter().map(|(name, _)| *name).collect();
         let mut keys = keys.join(", ");
         let (slot, _, of_source) = self.kept.slot();
@@ -428,17 +384,6 @@ impl Table {
         ))
     }
 }
-
-/// The query of `link_totals` where it is a view: complete days, and hours of the others.
-const TOTALS: &str = "SELECT link_id, sum(clicks) AS clicks, sum(bots) AS bots FROM (\
-     SELECT link_id, clicks, bots FROM link_days WHERE day <= (SELECT max(day) FROM built_days) \
-     UNION ALL \
-     SELECT link_id, clicks, bots FROM link_hours WHERE toDate(hour) > (SELECT max(day) FROM built_days)\
-     ) GROUP BY link_id";
-
-/// Query for views of earlier versions, in [`Dialect::Classic`].
-pub(super) const FORMER_VIEWS: &str = "SELECT name FROM system.tables WHERE database = currentDatabase() AND engine = 'View' \
-     AND name IN ('link_days', 'domain_days', 'value_days')";
 
 /// Query for the clicks of a day by link and value of an attribute.
 fn of_link(by: Attribute, day: u64) -> String {
@@ -519,26 +464,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_version_decides_on_the_dialect() {
-        for (version, dialect) in [
-            ("18.16.1", Some(Dialect::Classic)),
-            ("24.7.9.1", Some(Dialect::Classic)),
-            ("24.8.1.1", Some(Dialect::Modern)),
-            ("26.9.2.1", Some(Dialect::Modern)),
+    fn version_when_it_is_read_has_a_major_and_a_minor() {
+        for (version, expected) in [
+            ("24.7.9.1", Some((24, 7))),
+            ("26.9.2.1", Some((26, 9))),
             ("26", None),
             ("<html>", None),
         ] {
-            assert_eq!(Dialect::of_version(version), dialect, "{version}");
+            assert_eq!(parse_version(version), expected, "{version}");
         }
-    }
-
-    #[test]
-    fn an_insert_is_noted_by_the_last_view() {
-        let filled = TABLES
-            .iter()
-            .filter(|table| table.has_view(Dialect::Classic));
-        let last = filled.map(|table| format!("{}_view", table.name)).max();
-        assert_eq!(last, Some(format!("{NOTED}_view")));
     }
 
     #[test]

@@ -6,7 +6,6 @@
 use super::super::engine::{AnalyticsQuery, EngineError};
 use super::super::interval::{first_of_month, nearest_day};
 use super::connection::{Built, Connection};
-use super::schema::Dialect;
 use super::sql::Sql;
 use edgelink_model::clock;
 use std::ops::Range;
@@ -188,17 +187,12 @@ pub(super) async fn spans(
     kind: Kind,
     slots: &[u64],
 ) -> Result<Spans, EngineError> {
-    let (_, dialect) = connection.ready().await?;
     let mut bounds = slots.iter().chain([&query.from, &query.to]);
     if !bounds.all(|bound| bound.is_multiple_of(HOUR)) {
         return Ok(Spans::of_minutes(kind, query.from..query.to));
     }
     let built = connection.built().await?;
     let since = since(connection.settings().hours_days);
-    let until = match dialect {
-        Dialect::Modern => u64::MAX,
-        Dialect::Classic => built.until,
-    };
     let is_within = |slot: &&u64| **slot >= since && !slot.is_multiple_of(DAY);
     let mut split: Vec<u64> = slots
         .iter()
@@ -209,7 +203,7 @@ pub(super) async fn spans(
     split.dedup();
     let begins = slots.iter().skip(1).map(|slot| slot.div_ceil(DAY));
     let begins: Vec<u64> = begins.collect();
-    let spans = Spans::of(kind, query.from..query.to, until, since, &split);
+    let spans = Spans::of(kind, query.from..query.to, u64::MAX, since, &split);
     Ok(spans.by_months(&built, &begins))
 }
 

@@ -1,12 +1,12 @@
 //! Single clicks as a page, or as a file that is streamed while it is read.
 
-use super::view::{self, ClickView, Conversions};
+use super::view::{self, ClickView};
 use crate::app::App;
 use crate::auth::Caller;
 use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::response::{IntoResponse, Response};
-use edgelink_clicks::analytics::{Engine, EngineError, RawClick, RawPlace, RawQuery};
+use edgelink_clicks::analytics::{Engine, EngineError, RawPlace, RawQuery};
 use edgelink_model::counts::{Bots, Scope};
 use edgelink_service::click_filter as filter;
 use edgelink_service::cursor;
@@ -15,7 +15,6 @@ use edgelink_service::page;
 use edgelink_service::problem::Problem;
 use edgelink_service::values;
 use edgelink_settings::admission::Permit;
-use edgelink_store::{Store, StoreError};
 use futures_util::stream;
 use http::{HeaderMap, HeaderValue, header};
 use serde::Serialize;
@@ -86,7 +85,7 @@ impl RawAsked {
     /// Answers the caller with clicks of the scope.
     pub(crate) async fn answer(
         self,
-        app: &App,
+        app: &Arc<App>,
         caller: &Caller,
         scope: Scope,
         orphans: bool,
@@ -123,7 +122,7 @@ async fn one_page(
     };
     let mut clicks = app.analytics.ask(caller).await?.raw(&query).await?;
     let next_cursor = page::cut(&mut clicks, limit).map(view::id);
-    let conversions = conversions(&app.store, &clicks).await?;
+    let conversions = app.analytics.conversions_of(&clicks).await?;
     let view = |click| ClickView::new(click, &conversions);
     let clicks = clicks.iter().map(view).collect();
     let view = ClicksView {
@@ -133,16 +132,9 @@ async fn one_page(
     Ok(Json(view).into_response())
 }
 
-/// The conversions of clicks that have an id.
-async fn conversions(store: &Store, clicks: &[RawClick]) -> Result<Conversions, StoreError> {
-    let ids = clicks.iter().filter_map(|click| click.described.id);
-    store.conversions_of(&ids.collect::<Vec<_>>()).await
-}
-
 /// A file that is being sent.
 struct Export {
-    engine: Arc<dyn Engine>,
-    store: Arc<Store>,
+    app: Arc<App>,
     query: RawQuery,
     format: Format,
     left: u32,
@@ -155,15 +147,14 @@ struct Export {
 /// Sends a file. The first part is read before the answer begins, so that a failure becomes a problem; later failures close the
 /// connection.
 async fn export(
-    app: &App,
+    app: &Arc<App>,
     permit: Permit,
     query: RawQuery,
     format: Format,
     most: u32,
 ) -> Result<Response, Problem> {
     let mut export = Export {
-        engine: app.engine.clone(),
-        store: app.store.clone(),
+        app: Arc::clone(app),
         query,
         format,
         left: most,
@@ -209,14 +200,14 @@ impl Export {
         }
         let limit = self.left.min(BATCH);
         self.query.limit = limit;
-        let clicks = self.engine.raw(&self.query).await?;
+        let clicks = self.app.engine.raw(&self.query).await?;
         self.query.after = clicks.last().map(|click| click.place);
         self.left = if clicks.len() < limit as usize {
             0
         } else {
             self.left - limit
         };
-        let conversions = conversions(&self.store, &clicks).await?;
+        let conversions = self.app.analytics.conversions_of(&clicks).await?;
         let view = |click| ClickView::new(click, &conversions);
         let views = clicks.iter().map(view);
         let bytes = match self.format {

@@ -2,15 +2,12 @@
 
 use edgelink_clicks::analytics::{RawClick, VisitorView, orphan_word};
 use edgelink_model::timestamp;
+use edgelink_service::asking::Conversions;
+use edgelink_service::conversions::Conversion;
 use edgelink_service::cursor;
-use edgelink_store::Conversion;
-use edgelink_wire::click_id::{self, ClickId};
+use edgelink_wire::click_id::{self};
 use serde::Serialize;
-use std::collections::HashMap;
 use utoipa::ToSchema;
-
-/// Conversions by the ids of their clicks.
-pub(crate) type Conversions = HashMap<ClickId, Vec<Conversion>>;
 
 /// A conversion as the API shows it.
 #[derive(Clone, Debug, Serialize, ToSchema)]

@@ -31,8 +31,8 @@ fn added<'a>(rollup: &Rollup<'a>) -> Added<'a> {
     }
 }
 
-fn bounds(values: usize, bytes: usize) -> Bounds {
-    Bounds { values, bytes }
+fn bounds(values: usize, bytes: usize) -> RollupBounds {
+    RollupBounds { values, bytes }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Physical layout of tables: order, partitions, index granularity and TTL.
 
-use super::{Content, Dialect, Kept, Table, WORD};
+use super::{Content, Kept, Table, WORD};
 use edgelink_settings::config::AnalyticsConfig;
 
 /// Number of the last inserts whose tokens a table keeps. The setting that applies depends on the engine, which the database may
@@ -21,12 +21,12 @@ fn deduplication() -> String {
 }
 
 impl Table {
-    pub(super) fn create_table(&self, dialect: Dialect, settings: &AnalyticsConfig) -> String {
+    pub(super) fn create_table(&self, settings: &AnalyticsConfig) -> String {
         let columns = self.columns().into_iter().map(|(name, kind)| {
-            let kind = match (kind, dialect) {
-                (WORD, Dialect::Modern) => "LowCardinality(String)",
-                (WORD, Dialect::Classic) => "String",
-                (other, _) => other,
+            let kind = if kind == WORD {
+                "LowCardinality(String)"
+            } else {
+                kind
             };
             format!("{name} {kind}")
         });
@@ -52,26 +52,22 @@ impl Table {
             order.join(", ")
         );
         let rows = self.rows_of_mark();
-        if dialect == Dialect::Modern {
-            if let Some(ttl) = self.ttl(settings) {
-                sql.push_str(&format!(" TTL {ttl}"));
-            }
-            // Dropping whole parts costs nothing; parts of a year are rewritten, once a month.
-            sql.push_str(if self.kept == Kept::Months {
-                " SETTINGS merge_with_ttl_timeout = 2592000, "
-            } else {
-                " SETTINGS ttl_only_drop_parts = 1, "
-            });
-            sql.push_str(&format!("{}, ", deduplication()));
-            if rows < ROWS_OF_MARK {
-                // Granules are read without their neighbours; and each part is searched for each link, so the parts of a partition
-                // are merged when they are some hours old.
-                sql.push_str(
-                    "min_compress_block_size = 4096, min_age_to_force_merge_seconds = 21600, ",
-                );
-            }
+        if let Some(ttl) = self.ttl(settings) {
+            sql.push_str(&format!(" TTL {ttl}"));
+        }
+        // Dropping whole parts costs nothing; parts of a year are rewritten, once a month.
+        sql.push_str(if self.kept == Kept::Months {
+            " SETTINGS merge_with_ttl_timeout = 2592000, "
         } else {
-            sql.push_str(" SETTINGS ");
+            " SETTINGS ttl_only_drop_parts = 1, "
+        });
+        sql.push_str(&format!("{}, ", deduplication()));
+        if rows < ROWS_OF_MARK {
+            // Granules are read without their neighbours; and each part is searched for each link, so the parts of a partition
+            // are merged when they are some hours old.
+            sql.push_str(
+                "min_compress_block_size = 4096, min_age_to_force_merge_seconds = 21600, ",
+            );
         }
         sql.push_str(&format!("index_granularity = {rows}"));
         sql
@@ -101,18 +97,6 @@ impl Table {
         }
     }
 
-    /// The last day of a partition, by the column `partition` of `system.parts`.
-    pub(in super::super) fn last_day(&self) -> &'static str {
-        match self.kept {
-            Kept::Hours => "toDate(partition) + 6",
-            Kept::Days => {
-                "addMonths(toDate(concat(substring(partition, 1, 4), '-', substring(partition, 5, 2), '-01')), 1) - 1"
-            }
-            Kept::Months => "toDate(concat(partition, '-12-31'))",
-            _ => "toDate(partition)",
-        }
-    }
-
     /// Index granularity in rows: small where rows of single links are read among those of all others, as for the links of a tag.
     fn rows_of_mark(&self) -> u32 {
         match (self.content, self.kept) {
@@ -122,7 +106,7 @@ impl Table {
         }
     }
 
-    /// The TTL expression, in [`Dialect::Modern`].
+    /// The TTL expression.
     pub(in super::super) fn ttl(&self, settings: &AnalyticsConfig) -> Option<String> {
         let days = self.kept.days(settings)?;
         let (slot, ..) = self.kept.slot();
@@ -138,8 +122,8 @@ mod tests {
     #[test]
     fn tables_of_any_engine_know_the_last_inserts() {
         let settings = AnalyticsConfig::default();
-        for table in TABLES.iter().filter(|table| table.is_in(Dialect::Modern)) {
-            let made = table.create_table(Dialect::Modern, &settings);
+        for table in TABLES {
+            let made = table.create_table(&settings);
             assert_eq!(table.set_deduplication(&made), None, "{made}");
             let before = made.replace("10000", "1000");
             let set = table.set_deduplication(&before).unwrap();

@@ -22,7 +22,8 @@ pub struct HealthNotes {
 }
 
 impl HealthNotes {
-    pub(crate) fn new(store: Arc<Store>) -> Self {
+    /// Creates notes that are written to the store.
+    pub fn new(store: Arc<Store>) -> Self {
         Self {
             store,
             latest: Latest::new(MAX_WAITING),
@@ -31,7 +32,7 @@ impl HealthNotes {
 
     /// Notes the health of a worker from the header of a report of `edge`. A malformed header is skipped, so that no clicks are
     /// lost because of it; a later report has another one.
-    pub(crate) fn note(&self, edge: &str, header: &[u8]) {
+    pub fn note(&self, edge: &str, header: &[u8]) {
         static LOG: LogThrottle = LogThrottle::new();
         match WorkerHealth::parse(header) {
             Ok(health) => {

@@ -26,7 +26,8 @@ pub struct WorkerNotes {
 }
 
 impl WorkerNotes {
-    pub(crate) fn new(store: Arc<Store>, config: &VisitsConfig) -> Self {
+    /// Creates notes that are written to the store.
+    pub fn new(store: Arc<Store>, config: &VisitsConfig) -> Self {
         Self {
             store,
             latest: Latest::new(MAX_WORKERS),
@@ -36,7 +37,7 @@ impl WorkerNotes {
     }
 
     /// Notes that a worker was heard of.
-    pub(crate) fn note(&self, worker: &WorkerId) {
+    pub fn note(&self, worker: &WorkerId) {
         let now = Instant::now();
         let mut noted_at = self.noted_at.lock().unwrap_or_else(PoisonError::into_inner);
         let last = noted_at.get(worker);
