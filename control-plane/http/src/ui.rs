@@ -8,6 +8,9 @@ pub mod strings;
 #[macro_export]
 macro_rules! texts {
     ($visibility:vis, $($name:ident = $text:literal;)+) => {
-        $($visibility const $name: &str = $text;)+
+        $(
+            #[doc = $text]
+            $visibility const $name: &str = $text;
+        )+
     };
 }

@@ -23,6 +23,10 @@ use utoipa::ToSchema;
 pub const DEFAULT_LIMIT: usize = 100;
 
 /// The clicks of an interval.
+#[expect(
+    missing_docs,
+    reason = "the API's document has no description of some fields"
+)]
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Analytics)]
@@ -51,6 +55,10 @@ pub(crate) struct PartView {
     pub(crate) other: u64,
 }
 
+#[expect(
+    missing_docs,
+    reason = "the API's document has no description of some fields"
+)]
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = ClickTotals)]
@@ -62,6 +70,10 @@ pub struct TotalsView {
 }
 
 /// A value and its clicks, or a part of the interval and its clicks.
+#[expect(
+    missing_docs,
+    reason = "the API's document has no description of some fields"
+)]
 #[derive(Default, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = AnalyticsItem)]

@@ -141,6 +141,10 @@ impl SeenDomain {
 }
 
 /// A domain as the API shows it.
+#[expect(
+    missing_docs,
+    reason = "the API's document has no description of some fields"
+)]
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Domain)]
@@ -168,6 +172,10 @@ pub struct DomainView {
 }
 
 /// A DNS record.
+#[expect(
+    missing_docs,
+    reason = "the API's document has no description of some fields"
+)]
 #[derive(Serialize, ToSchema)]
 #[schema(as = DnsRecord)]
 pub struct RecordView {

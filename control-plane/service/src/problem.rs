@@ -516,6 +516,10 @@ impl FieldError {
 }
 
 /// A problem as JSON.
+#[expect(
+    missing_docs,
+    reason = "the API's document has no description of some fields"
+)]
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Problem)]

@@ -30,6 +30,10 @@ request! {
 }
 
 /// A report of abuse as the API shows it.
+#[expect(
+    missing_docs,
+    reason = "the API's document has no description of some fields"
+)]
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Report)]

@@ -26,6 +26,7 @@ macro_rules! request {
         }
     ) => {
         $(#[doc = $doc_of_struct])*
+        #[allow(clippy::allow_attributes, missing_docs, reason = "some fields say all by the name that the API has for them")]
         #[derive(Clone, Debug)]
         $visibility struct $name {
             $($(#[doc = $doc])* $visibility $field: $crate::request::field_type!($kind $type),)*

@@ -14,6 +14,7 @@ use utoipa::{PartialSchema, ToSchema};
 /// Declares values by a list of them.
 macro_rules! values {
     ($($(#[doc = $text:literal])+ $name:ident: $type:ident = $values:expr;)+) => {$(
+        $(#[doc = $text])+
         pub struct $name;
 
         impl PartialSchema for $name {

@@ -28,6 +28,10 @@ request! {
 }
 
 /// A tag, and how many links have it.
+#[expect(
+    missing_docs,
+    reason = "the API's document has no description of some fields"
+)]
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = TagCount)]

@@ -6,6 +6,10 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 /// What is known of a click, without address and token of the visitor.
+#[expect(
+    missing_docs,
+    reason = "the API's document has no description of some fields"
+)]
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = ClickVisitor)]

@@ -6,7 +6,7 @@ use crate::auth::Caller;
 use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::response::{IntoResponse, Response};
-use edgelink_clicks::analytics::{Engine, EngineError, RawPlace, RawQuery};
+use edgelink_clicks::analytics::{EngineError, RawPlace, RawQuery};
 use edgelink_model::counts::{Bots, Scope};
 use edgelink_service::click_filter as filter;
 use edgelink_service::cursor;
