@@ -73,6 +73,7 @@ impl IssueError {
     }
 
     /// Creates a failure of the source `name` that needs an operator.
+    #[cfg(feature = "zookeeper")]
     pub(super) fn permanent(name: &'static str, reason: impl Into<String>) -> Self {
         Self::of_source(name, reason, false)
     }
