@@ -30,7 +30,7 @@ LIMITS = {
     "knots": 0,
     "crates": 0,
     "largest crate": 16_161,
-    "product lines": 86_235,
+    "product lines": 86_236,
     "names": 135,
     "names within a crate": 11,
     "property": 16,
