@@ -10,7 +10,6 @@ use clap::{Parser, Subcommand};
 use edgelink_service::purge::Purger;
 use edgelink_settings::config::{Config, ConfigError, Environment, StoreConfig};
 use edgelink_settings::telemetry;
-use edgelink_store as store;
 use edgelink_store::{Store, StoreError};
 use flush::FlushArguments;
 use keys::KeysCommand;
@@ -147,7 +146,7 @@ async fn serve(config: Config, environment: &Environment) -> Result<(), Failure>
 /// it is not their database.
 async fn open(config: &StoreConfig) -> Result<Arc<Store>, StoreError> {
     say_database(config);
-    store::open(&patient(config)).await
+    edgelink_store::open(&patient(config)).await
 }
 
 /// Least timeout of a command's database calls: people can wait for a busy database, visitors cannot.
@@ -163,15 +162,15 @@ fn patient(config: &StoreConfig) -> StoreConfig {
 
 /// Prints to standard error, because standard output is for programs.
 fn say_database(config: &StoreConfig) {
-    eprintln!("edgelink: the database is {}", store::name(config));
+    eprintln!("edgelink: the database is {}", edgelink_store::name(config));
 }
 
 async fn migrate(config: &Config, may_create: bool) -> Result<(), Failure> {
     say_database(&config.store);
     if !may_create {
-        store::require_file(&config.store)?;
+        edgelink_store::require_file(&config.store)?;
     }
-    let store = store::connect(&patient(&config.store)).await?;
+    let store = edgelink_store::connect(&patient(&config.store)).await?;
     Ok(store.migrate().await?)
 }
 

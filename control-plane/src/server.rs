@@ -18,7 +18,6 @@ use edgelink_http::app::{App, Lookups};
 use edgelink_http::auth::{AdminKeyError, EdgeTokens, ensure_admin_key};
 use edgelink_http::bounded::ListenerAdmission;
 use edgelink_http::observe;
-use edgelink_numbers as numbers;
 use edgelink_numbers::{Minter, MinterError};
 use edgelink_redis::RedisError;
 use edgelink_service::domain_recheck::Rechecker;
@@ -26,7 +25,6 @@ use edgelink_service::oidc::Oidc;
 use edgelink_service::purge::Purger;
 use edgelink_settings::config::{Config, ListenerConfig, ServerConfig};
 use edgelink_settings::telemetry::traces::{self, Tracer};
-use edgelink_store as store;
 use edgelink_store::{Store, StoreError};
 
 use background::Background;
@@ -103,7 +101,7 @@ impl Server {
         edgelink_settings::telemetry::prometheus::recorder();
         let tls = tls::start(&config.tls).map_err(StartError::Files)?;
         let edge_tokens = EdgeTokens::reloaded(&config.auth).map_err(StartError::Files)?;
-        let store = store::open_store(&config.store).await?;
+        let store = edgelink_store::open_store(&config.store).await?;
         let background = Background::new(&config)?;
         let store = store.with_listener(background.on_change());
         let store = store.with_configured_domains(&config.links.domains);
@@ -111,7 +109,8 @@ impl Server {
         let store = store.with_max_lookups(config.resolve.max_lookups);
         make_admin_key(&config, store.as_ref()).await?;
         warn_without(&edge_tokens.current());
-        let minter = numbers::minter(&config, store.clone(), background.known_keys()).await?;
+        let minter =
+            edgelink_numbers::minter(&config, store.clone(), background.known_keys()).await?;
         let listeners = listen(&config.server).await?;
         background.domains.read(&store).await?;
         let publisher = background.start(&config, &store);

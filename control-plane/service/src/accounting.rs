@@ -30,10 +30,7 @@ const MAX_EDGES: u32 = 10_000;
 const HEARD_LATELY: Duration = Duration::from_millis(6 * INTERVAL_MILLIS);
 
 /// What became of clicks.
-#[expect(
-    missing_docs,
-    reason = "the API's document has no description of some fields"
-)]
+#[expect(missing_docs, reason = "openapi.json does not describe all fields")]
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Accounting {
@@ -72,10 +69,7 @@ pub struct AccountsView {
 }
 
 /// What became of the clicks of an edge, a worker, an hour or a day.
-#[expect(
-    missing_docs,
-    reason = "the API's document has no description of some fields"
-)]
+#[expect(missing_docs, reason = "openapi.json does not describe all fields")]
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = ClickAccountsOfGroup)]

@@ -23,10 +23,7 @@ use utoipa::ToSchema;
 pub const DEFAULT_LIMIT: usize = 100;
 
 /// The clicks of an interval.
-#[expect(
-    missing_docs,
-    reason = "the API's document has no description of some fields"
-)]
+#[expect(missing_docs, reason = "openapi.json does not describe all fields")]
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Analytics)]
@@ -55,10 +52,7 @@ pub(crate) struct PartView {
     pub(crate) other: u64,
 }
 
-#[expect(
-    missing_docs,
-    reason = "the API's document has no description of some fields"
-)]
+#[expect(missing_docs, reason = "openapi.json does not describe all fields")]
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = ClickTotals)]
@@ -70,10 +64,7 @@ pub struct TotalsView {
 }
 
 /// A value and its clicks, or a part of the interval and its clicks.
-#[expect(
-    missing_docs,
-    reason = "the API's document has no description of some fields"
-)]
+#[expect(missing_docs, reason = "openapi.json does not describe all fields")]
 #[derive(Default, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = AnalyticsItem)]

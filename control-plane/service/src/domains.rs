@@ -141,10 +141,7 @@ impl SeenDomain {
 }
 
 /// A domain as the API shows it.
-#[expect(
-    missing_docs,
-    reason = "the API's document has no description of some fields"
-)]
+#[expect(missing_docs, reason = "openapi.json does not describe all fields")]
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Domain)]
@@ -172,10 +169,7 @@ pub struct DomainView {
 }
 
 /// A DNS record.
-#[expect(
-    missing_docs,
-    reason = "the API's document has no description of some fields"
-)]
+#[expect(missing_docs, reason = "openapi.json does not describe all fields")]
 #[derive(Serialize, ToSchema)]
 #[schema(as = DnsRecord)]
 pub struct RecordView {

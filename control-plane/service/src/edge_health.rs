@@ -7,10 +7,7 @@ use utoipa::ToSchema;
 
 /// How an edge is doing, by its workers that were heard of in the last minute. They say so every 10 seconds from their first request
 /// on, if they report clicks.
-#[expect(
-    missing_docs,
-    reason = "the API's document has no description of some fields"
-)]
+#[expect(missing_docs, reason = "openapi.json does not describe all fields")]
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = EdgeHealth)]

@@ -5,7 +5,6 @@ use super::caller::Caller;
 use super::passwords::NewPassword;
 use crate::problem::Problem;
 use edgelink_model::tenancy::{AccountName, FIRST_TENANT};
-use edgelink_settings::config::Secret;
 use edgelink_store::UserPatch;
 pub use edgelink_store::{
     Binding, FailedAccount, IdentityError, Logins, NamedIdentity, StoreError, UserRow,
@@ -44,9 +43,8 @@ impl Accounts {
         user_id: u64,
         password: &NewPassword,
     ) -> Result<String, Problem> {
-        self.passwords.hash(password, caller.claim()).await?;
         let patch = UserPatch {
-            password: Some(Some(Secret::new(password.hash()))),
+            password: Some(Some(self.hashed(caller, password).await?)),
             ..UserPatch::default()
         };
         let actor = caller.actor();

@@ -29,6 +29,7 @@ impl Links {
 
     /// True if a link of the caller's tenant has the tag.
     pub async fn has_tag(&self, caller: &Caller, tag: &str) -> Result<bool, Problem> {
+        caller.require(Right::ReadTenant)?;
         Ok(self.store.has_tag(caller.tenant_id(), tag).await?)
     }
 

@@ -30,10 +30,7 @@ request! {
 }
 
 /// A report of abuse as the API shows it.
-#[expect(
-    missing_docs,
-    reason = "the API's document has no description of some fields"
-)]
+#[expect(missing_docs, reason = "openapi.json does not describe all fields")]
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Report)]

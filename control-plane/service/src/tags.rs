@@ -28,10 +28,7 @@ request! {
 }
 
 /// A tag, and how many links have it.
-#[expect(
-    missing_docs,
-    reason = "the API's document has no description of some fields"
-)]
+#[expect(missing_docs, reason = "openapi.json does not describe all fields")]
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = TagCount)]
@@ -142,7 +139,7 @@ impl Links {
     /// Refuses a tag that no link of the caller's tenant has.
     pub(crate) async fn check_tag(&self, caller: &Caller, tag: &str) -> Result<(), Problem> {
         let is_tag = values::tag(&Value::from(tag)).is_ok();
-        if is_tag && self.store.has_tag(caller.tenant_id(), tag).await? {
+        if is_tag && self.has_tag(caller, tag).await? {
             Ok(())
         } else {
             Err(Problem::new(Kind::TagNotFound))

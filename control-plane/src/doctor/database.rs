@@ -2,7 +2,6 @@
 
 use super::report::{Report, Verdict};
 use edgelink_settings::config::StoreConfig;
-use edgelink_store as store;
 use edgelink_store::{Answer, DatabaseServer, Known, Standing, Store, are_apart};
 use std::sync::Arc;
 
@@ -20,7 +19,7 @@ const PACKET: u64 = 8 << 20;
 
 /// Opens the store without touching its schema; `None` if it cannot be used.
 pub(super) async fn connect(config: &StoreConfig, report: &mut Report) -> Option<Arc<Store>> {
-    if let Err(error) = store::require_file(config) {
+    if let Err(error) = edgelink_store::require_file(config) {
         report.error(
             "database.answers",
             error,
@@ -29,9 +28,9 @@ pub(super) async fn connect(config: &StoreConfig, report: &mut Report) -> Option
         return None;
     }
     check_servers(config, report).await;
-    match store::connect(config).await {
+    match edgelink_store::connect(config).await {
         Ok(store) => {
-            report.ok("database.answers", store::name(config));
+            report.ok("database.answers", edgelink_store::name(config));
             Some(store)
         }
         Err(error) => {
@@ -45,7 +44,7 @@ pub(super) async fn connect(config: &StoreConfig, report: &mut Report) -> Option
 async fn check_servers(config: &StoreConfig, report: &mut Report) {
     const NAME: &str = "database.server";
     // The connection reports a wrong URL.
-    let servers = store::servers(config).await.unwrap_or_default();
+    let servers = edgelink_store::servers(config).await.unwrap_or_default();
     if servers.len() < 2 {
         return;
     }

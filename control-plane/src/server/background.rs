@@ -10,7 +10,6 @@ use edgelink_feed::resolve::{KeyScanner, KnownKeys, Memory, Resolver};
 use edgelink_feed::snapshot::{SnapshotSettings, Snapshots};
 use edgelink_feed::{Feed, Listener, Tail};
 use edgelink_http::app::Clicks;
-use edgelink_numbers as numbers;
 use edgelink_redis::{Redis, RedisError};
 use edgelink_settings::config::{Config, EngineKind, ServerConfig};
 use edgelink_settings::reloaded::Reloaded;
@@ -121,7 +120,7 @@ impl Background {
             self.feed.clone(),
             &config.publisher,
             &config.clicks,
-            numbers::bound_policy(config),
+            edgelink_numbers::bound_policy(config),
             self.wake.clone(),
         );
         let status = publisher.status();

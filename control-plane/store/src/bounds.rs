@@ -65,16 +65,17 @@ pub(super) async fn read(session: &mut Session) -> Result<BoundState, Fault> {
          CAST(COALESCE((SELECT MAX(bound) FROM bounds WHERE published_at + ? <= {now}), 0) AS UNSIGNED) AS counts, bound, \
          published_at IS NOT NULL AND published_at <= {now} AS is_published FROM bounds ORDER BY bound DESC LIMIT 1"
     ));
-    let row: BoundRow = session.fetch_one(query.bind(BOUND_LEAD_MILLIS)).await?;
+    let query = query.bind(BOUND_LEAD_MILLIS);
+    let (allocated, sum, counted, counts, bound, is_published) = session.fetch_one(query).await?;
     Ok(BoundState {
         drawn: Drawn {
-            allocated: row.allocated,
-            sum: row.sum,
-            counted: row.counted,
-            counts: row.counts,
+            allocated,
+            sum,
+            counted,
+            counts,
         },
-        bound: row.bound,
-        is_published: row.is_published,
+        bound,
+        is_published,
     })
 }
 
@@ -100,15 +101,4 @@ pub struct BoundState {
     pub bound: u64,
     /// True if it was published.
     pub is_published: bool,
-}
-
-/// A [`BoundState`] as it is read.
-#[derive(sqlx_macros::FromRow)]
-struct BoundRow {
-    allocated: u64,
-    sum: u64,
-    counted: u64,
-    counts: u64,
-    bound: u64,
-    is_published: bool,
 }

@@ -1,7 +1,6 @@
 //! TLS between all parts, and the replacement of certificates and tokens while visitors come.
 
 use edgelink_settings::config::StoreConfig;
-use edgelink_store as store;
 use edgelink_tests::certificates::{Authority, Identity, replace};
 use edgelink_tests::scenario::{DOMAIN, Request};
 use edgelink_tests::servers::{MariaDb, RedisServer};
@@ -59,7 +58,7 @@ async fn the_database_must_have_a_certificate_of_the_right_authority() {
     let (right, other) = (Authority::new(), Authority::new());
     let database = mariadb(&right.issue("mariadb"));
     let connect = async |authority: &Authority| {
-        store::connect(&StoreConfig::at(&verified(&database, &authority.file()))).await
+        edgelink_store::connect(&StoreConfig::at(&verified(&database, &authority.file()))).await
     };
     let store = connect(&right).await.expect("a connection");
     store.ping().await.expect("an answer");
@@ -333,7 +332,7 @@ impl Secured {
         self.of_database.replace(&next);
         self.database.execute("FLUSH SSL");
         let url = verified(&self.database, &self.servers.file());
-        let store = store::connect(&StoreConfig::at(&url))
+        let store = edgelink_store::connect(&StoreConfig::at(&url))
             .await
             .expect("a connection");
         store.ping().await.expect("an answer");

@@ -6,10 +6,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 /// What is known of a click, without address and token of the visitor.
-#[expect(
-    missing_docs,
-    reason = "the API's document has no description of some fields"
-)]
+#[expect(missing_docs, reason = "openapi.json does not describe all fields")]
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = ClickVisitor)]

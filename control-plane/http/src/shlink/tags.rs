@@ -125,9 +125,7 @@ pub(super) async fn rename(
     let new = fields.required("newName", values::tag);
     fields.finish()?;
     let (old, new) = (old.unwrap_or_default(), new.unwrap_or_default());
-    if !app.links.has_tag(&caller, &old).await? {
-        return Err(Failure::from(Problem::new(Kind::TagNotFound)).with("tag", old));
-    }
+    check(&app, &caller, &old).await?;
     if old != new && !app.links.may_rename_tag(&caller, &old, &new).await? {
         let taken = Failure::from(Problem::new(Kind::TagTaken));
         return Err(taken.with("oldName", old).with("newName", new));
@@ -151,6 +149,15 @@ pub(super) async fn delete(
         replace(&app, &caller, &tag, None).await?;
     }
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// Refuses a tag that no link of the caller's tenant has.
+pub(super) async fn check(app: &App, caller: &Caller, tag: &str) -> Result<(), Failure> {
+    if app.links.has_tag(caller, tag).await? {
+        Ok(())
+    } else {
+        Err(Failure::from(Problem::new(Kind::TagNotFound)).with("tag", tag))
+    }
 }
 
 /// Replaces a tag in all links, because Shlink's API cannot express that some links are left for another request.

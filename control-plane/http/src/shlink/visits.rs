@@ -6,6 +6,7 @@
 use super::failure::Failure;
 use super::fields::{Named, NamedLink, domain};
 use super::pages::Page;
+use super::tags;
 use super::view::{VisitsSummary, time};
 use crate::app::App;
 use crate::auth::Caller;
@@ -182,9 +183,7 @@ pub(super) async fn of_tag(
         domain(value, &app.links.of_tenant(&caller))
     });
     fields.finish()?;
-    if !app.links.has_tag(&caller, &tag).await? {
-        return Err(Failure::from(Problem::new(Kind::TagNotFound)).with("tag", tag));
-    }
+    tags::check(&app, &caller, &tag).await?;
     let of = ClickFilter {
         domain,
         tags: vec![tag],

@@ -74,7 +74,7 @@ impl<'d> Frame<'d> {
         let html = match page.render() {
             Ok(html) => html,
             Err(error) => {
-                tracing::error!(%error, "rendering a page failed; answering with 500");
+                tracing::error!(%error, "failed to render a page; answering 500");
                 return Problem::new(Kind::Internal).into_response();
             }
         };

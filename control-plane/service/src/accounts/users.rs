@@ -12,7 +12,6 @@ use crate::values;
 use edgelink_model::clock;
 use edgelink_model::tenancy::{AccountName, Role};
 use edgelink_model::timestamp::Time;
-use edgelink_store as store;
 use edgelink_store::UserRow;
 use serde::Serialize;
 use serde_json::Value;
@@ -57,10 +56,7 @@ request! {
 }
 
 /// A user as the API shows it.
-#[expect(
-    missing_docs,
-    reason = "the API's document has no description of some fields"
-)]
+#[expect(missing_docs, reason = "openapi.json does not describe all fields")]
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = User)]
@@ -157,7 +153,7 @@ impl Accounts {
             Some(None) => Some(None),
             None => None,
         };
-        let patch = store::UserPatch {
+        let patch = edgelink_store::UserPatch {
             name: patch.name,
             role: patch.role,
             disabled: patch.disabled,

@@ -24,7 +24,7 @@ const MAX_STATEMENT: &str = "1048576";
 const KNOWN: Duration = Duration::from_secs(30);
 
 /// Interval between polls of the server's processes.
-pub(super) const PAUSE: Duration = Duration::from_millis(20);
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// A client that creates the tables on first use, and again if they are gone.
 pub(super) struct Connection {
@@ -118,14 +118,11 @@ impl Connection {
         self.call(make.bind(database).execute()).await?;
         let client = self.in_database();
         for table in TABLES {
-            let [table_statement, views @ ..] = &table.creation(&self.settings)[..] else {
-                continue;
-            };
-            self.call(client.query_raw(table_statement).execute())
-                .await?;
+            let (made, view) = table.creation(&self.settings);
+            self.call(client.query_raw(&made).execute()).await?;
             self.check(&client, &table).await?;
-            for view in views {
-                self.call(client.query_raw(view).execute()).await?;
+            if let Some(view) = view {
+                self.call(client.query_raw(&view).execute()).await?;
             }
             self.bring_up_to_date(&client, &table).await?;
         }

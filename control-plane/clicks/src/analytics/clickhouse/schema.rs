@@ -311,10 +311,9 @@ impl Table {
         )
     }
 
-    /// The statements that create it.
-    pub(super) fn creation(&self, settings: &AnalyticsConfig) -> Vec<String> {
+    /// The statements that create it: the table, and the view that fills it, if it has one.
+    pub(super) fn creation(&self, settings: &AnalyticsConfig) -> (String, Option<String>) {
         let name = self.name;
-        let table = self.create_table(settings);
         let view = if self.is_written() {
             // Earlier versions had one.
             Some(format!("DROP TABLE IF EXISTS {name}_view"))
@@ -324,7 +323,7 @@ impl Table {
                 format!("CREATE MATERIALIZED VIEW IF NOT EXISTS {name}_view TO {name} AS {select}")
             })
         };
-        [table].into_iter().chain(view).collect()
+        (self.create_table(settings), view)
     }
 
     /// The statements, in order, that fill it with a day (unix time / 86400), or with the month of that day.
@@ -467,6 +466,7 @@ mod tests {
     fn version_when_it_is_read_has_a_major_and_a_minor() {
         for (version, expected) in [
             ("24.7.9.1", Some((24, 7))),
+            ("24.8.1.1", Some(OLDEST_VERSION)),
             ("26.9.2.1", Some((26, 9))),
             ("26", None),
             ("<html>", None),
