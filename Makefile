@@ -140,7 +140,7 @@ test-urls: setup wasm ## Create all 48,009 real URLs through the API and follow 
 
 .PHONY: test-import
 test-import: ## Import 100,000 links each in the formats of Shlink and YOURLS, twice, and count
-	EDGELINK_IMPORT_LINKS=100000 cargo test $(NATIVE) --test api migration::many -- --nocapture
+	EDGELINK_IMPORT_LINKS=100000 cargo test $(NATIVE) --test api migration::links_when_imported -- --nocapture
 
 # Drills, on a control plane built for release: `make DRILL_PROFILE=dev chaos-issuers` for a quicker build.
 DRILL_PROFILE ?= release

@@ -225,7 +225,7 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn the_command_line_is_consistent() {
+    fn command_line_when_checked_is_consistent() {
         Arguments::command().debug_assert();
     }
 }

@@ -176,7 +176,7 @@ fn table() -> String {
 }
 
 #[test]
-fn the_reference_of_permissions_is_generated() {
+fn permission_reference_when_generated_equals_the_book() {
     reference::assert_generated("permissions", &table());
 }
 
@@ -386,7 +386,7 @@ fn text(value: &Value) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_route_answers_every_caller_as_the_reference_says() {
+async fn route_when_any_caller_asks_answers_as_documented() {
     let stop = CancellationToken::new();
     let _stop = stop.clone().drop_guard();
     let fixture = Fixture::start(stop).await;

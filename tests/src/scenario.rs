@@ -435,11 +435,11 @@ macro_rules! for_each_host_scenario {
     ($edge:ident) => {
         $crate::for_each_scenario! { @ $edge;
             hosts {
-                an_unknown_host_is_asked_for_once_and_stands_for_the_default_domain,
-                a_host_that_is_a_domain_is_served_as_one,
-                a_host_of_which_the_control_plane_says_nothing_is_503_and_not_404,
-                visitors_of_one_host_share_one_lookup_of_it,
-                what_no_domain_can_be_called_is_not_asked_for,
+                host_when_unknown_is_looked_up_once_and_serves_default,
+                host_when_it_is_a_domain_has_its_targets,
+                host_when_its_lookup_fails_is_503_and_not_404,
+                host_when_requested_by_several_is_looked_up_once,
+                host_when_no_domain_name_is_not_looked_up,
             }
         }
     };
@@ -451,61 +451,61 @@ macro_rules! for_each_scenario {
     ($edge:ident) => {
         $crate::for_each_scenario! { @ $edge;
             lookup {
-                a_link_is_followed_and_then_known,
-                redirect_statuses_are_those_of_the_link,
-                an_absent_link_is_404_and_that_is_known,
-                a_disabled_link_is_gone,
-                an_expired_link_is_gone,
-                a_link_that_is_not_valid_yet_is_404,
-                a_known_link_is_asked_for_again_when_it_is_no_longer_fresh,
-                a_known_absence_is_asked_for_again_when_it_is_no_longer_fresh,
-                an_older_record_never_replaces_a_newer_one,
-                visitors_of_one_code_share_one_lookup,
-                a_visitor_who_leaves_harms_no_waiter,
-                a_lookup_outlives_its_only_waiter,
+                link_when_followed_is_cached,
+                redirect_when_answered_has_status_of_its_link,
+                link_when_absent_is_404_and_cached,
+                link_when_disabled_is_gone,
+                link_when_expired_is_gone,
+                link_when_not_yet_valid_is_404,
+                link_when_no_longer_fresh_is_looked_up_again,
+                absence_when_no_longer_fresh_is_looked_up_again,
+                record_when_older_never_replaces_newer,
+                lookup_when_several_wait_is_shared,
+                waiter_when_another_leaves_is_not_harmed,
+                lookup_when_its_only_waiter_leaves_completes,
             }
             failure {
-                a_failed_lookup_is_503_and_not_404,
-                a_failed_lookup_is_not_remembered,
-                what_is_no_answer_is_a_failure,
-                a_control_plane_that_hangs_is_503_in_time,
-                a_known_link_is_served_stale_when_the_lookup_fails,
-                a_link_is_not_served_when_it_is_older_than_stale,
-                a_known_absence_is_not_served_as_a_link_while_the_control_plane_is_down,
+                lookup_when_it_fails_is_503_and_not_404,
+                lookup_when_it_fails_is_not_remembered,
+                answer_when_malformed_counts_as_failure,
+                control_plane_when_it_hangs_is_503_in_time,
+                link_when_lookup_fails_is_served_stale,
+                link_when_older_than_stale_is_not_served,
+                absence_when_control_plane_fails_is_not_served_as_link,
             }
             request {
-                paths_that_are_no_code_pass_through,
-                other_methods_pass_through_where_there_is_no_link,
-                a_link_redirects_other_methods_if_its_status_keeps_them,
-                head_is_answered_as_get_without_a_body,
-                the_target_goes_out_byte_for_byte,
-                the_visitors_query_is_merged_where_the_link_says_so,
-                any_bytes_in_headers_are_survived,
-                an_answer_is_private_and_must_be_asked_for_again,
+                path_when_no_code_passes_through,
+                method_when_there_is_no_link_passes_through,
+                method_when_status_keeps_it_is_redirected,
+                head_when_answered_equals_get_without_body,
+                target_when_sent_is_unchanged,
+                query_when_link_forwards_it_is_merged,
+                header_when_bytes_are_arbitrary_does_no_harm,
+                answer_when_sent_is_private_and_not_cached,
             }
             rules {
-                each_type_of_condition_chooses_the_target,
-                parameters_of_the_query_choose_the_target,
-                dates_choose_the_target,
-                a_share_of_the_visitors_is_always_the_same,
-                waiters_are_sent_by_their_own_headers,
-                rules_are_served_stale_and_replaced,
-                any_bytes_in_what_rules_look_at_are_survived,
+                condition_when_met_chooses_target,
+                query_parameter_when_matched_chooses_target,
+                date_when_condition_holds_chooses_target,
+                weight_when_visitor_returns_is_stable,
+                waiter_when_woken_is_sent_by_its_own_headers,
+                rules_when_stale_are_served_and_then_replaced,
+                rules_when_bytes_are_arbitrary_do_no_harm,
             }
             visits {
-                a_block_is_spent_and_then_the_next_is_asked_for,
-                a_link_without_visits_left_is_gone,
-                waiters_share_the_requests_for_blocks,
-                what_is_left_of_a_block_comes_back,
-                a_request_for_visits_that_fails_is_503_and_not_410,
-                what_is_loaded_ahead_uses_no_visit,
-                bots_that_are_spared_use_no_visit,
+                block_when_spent_is_followed_by_another,
+                link_when_no_uses_are_left_is_gone,
+                waiters_when_block_is_requested_share_it,
+                block_when_its_lease_expires_is_returned,
+                lease_when_its_request_fails_is_503_and_not_410,
+                prefetch_when_link_is_limited_uses_nothing,
+                bot_when_spared_uses_nothing,
             }
             properties {
-                a_link_that_is_over_leads_to_where_its_owner_says,
-                what_follows_the_code_joins_the_target_where_the_link_says_so,
-                nothing_leads_out_of_the_target,
-                a_path_below_any_other_code_is_404,
+                link_when_expired_redirects_to_its_expired_url,
+                path_when_link_forwards_it_joins_target,
+                path_when_forwarded_never_leaves_target,
+                path_when_below_any_other_code_is_404,
             }
         }
     };

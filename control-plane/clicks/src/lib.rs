@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_cannot_be_right_is_replaced_by_ours() {
+    fn clock_when_it_cannot_be_right_is_replaced() {
         let now = NOW / 1000;
         for (closed, event, at) in [
             (now - 120, now - 120, now - 120),
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_the_database_cannot_keep_are_refused() {
+    fn number_when_too_large_to_store_is_refused() {
         let read = |batch: ClickBatch<'_>| read_report(encode(&[batch]).into(), NOW, None);
         let report = read(batch(0, MAX_CLICKS)).unwrap();
         assert_eq!(report.heads[0].clicks, MAX_CLICKS);

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_goes_from_the_first_point_to_the_last() {
+    fn chart_line_when_drawn_spans_first_to_last_point() {
         let points = read(r#"[["2026-11-22T00:00:00Z",0],["2026-11-22T01:00:00Z",4]]"#).unwrap();
         let svg = draw(&points, "Clicks");
         assert!(svg.contains(r#"d="M480 1760L6320 80""#), "{svg}");
@@ -216,13 +216,13 @@ mod tests {
     }
 
     #[test]
-    fn no_point_and_one_point_are_charts_too() {
+    fn chart_when_points_are_none_or_one_is_drawn() {
         assert!(!draw(&[], "").contains("chart-line"));
         assert!(draw(&[point("x", 3)], "").contains("h1"));
     }
 
     #[test]
-    fn many_points_are_added_up() {
+    fn chart_when_points_are_many_adds_them_up() {
         let points: Vec<Point> = (0..2_500)
             .map(|index| point(&index.to_string(), 1))
             .collect();
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn the_axis_ends_at_a_round_number() {
+    fn axis_when_scaled_ends_at_a_round_number() {
         for (number, top) in [
             (0, 4),
             (4, 4),
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn points_that_are_none_are_refused() {
+    fn points_when_malformed_are_refused() {
         assert!(read("").is_err());
         for json in ["7", "[1]", r#"[["a"]]"#, r#"[["a",-1]]"#] {
             assert!(read(json).unwrap_err().starts_with("points: "), "{json}");
@@ -259,7 +259,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn texts_stay_texts(title in "\\PC{0,20}|[<>&\"'\\x00-\\x1f]{0,9}", numbers in prop::collection::vec(any::<u64>(), 0..9)) {
+        fn chart_when_texts_are_arbitrary_escapes_them(title in "\\PC{0,20}|[<>&\"'\\x00-\\x1f]{0,9}", numbers in prop::collection::vec(any::<u64>(), 0..9)) {
             let points: Vec<Point> = numbers.into_iter().map(|number| point(&title, number)).collect();
             let svg = draw(&points, &title);
             prop_assert_eq!(svg.matches("<title>").count(), 1);

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_visitor_is_sent_where_the_edge_would_send_him_and_told_why() {
+    fn dry_run_when_a_rule_matches_shows_target_and_reason() {
         let from_there = visitor(r#","country":"DE","path":"/x","query":"?a=2""#);
         assert_eq!(
             ran(LINK, &rules(), &from_there),
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn password_state_and_validity_count() {
+    fn dry_run_when_link_is_locked_or_expired_shows_the_outcome() {
         let with = |more: &str| LINK.replace("\"title\"", &format!("{more},\"title\""));
         let locked = with("\"hasPassword\":true");
         assert_eq!(ran(&locked, &[], &visitor(""))["outcome"], "locked");
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn dry_run_when_input_is_wrong_names_the_field() {
         for (link, visitor, named) in [
             ("{", visitor(""), "EOF"),
             (r#"{"redirectStatus":200}"#, visitor(""), "redirectStatus: "),

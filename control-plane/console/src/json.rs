@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_are_read_or_named() {
+    fn object_when_a_field_has_another_type_names_it() {
         let object = Object::read(r#"{"a":"x","b":true,"c":7,"d":["y"],"e":null,"f":""}"#).unwrap();
         assert_eq!(object.text("a"), Ok("x"));
         assert_eq!(object.text_or("e", "z"), Ok("z"));

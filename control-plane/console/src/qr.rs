@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn the_drawing_has_the_modules_of_the_code() {
+    fn qr_code_when_drawn_has_the_modules_of_its_text() {
         let svg = options(r#"{"margin":2,"level":"Q"}"#).draw(URL).unwrap();
         let code = QrCode::encode_text(URL, QrCodeEcc::Quartile).unwrap();
         let all = (0..code.size()).flat_map(|y| (0..code.size()).map(move |x| (x, y)));
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_logo_raises_the_level_and_covers_few_modules() {
+    fn qr_code_when_it_has_a_logo_raises_its_level() {
         let logo = "data:image/png;base64,iVBORw0KGgo=";
         let with = options(&format!(r#"{{"level":"L","logo":"{logo}"}}"#))
             .draw(URL)
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn qr_option_when_wrong_is_refused_by_name() {
         let long = format!(
             r#"{{"logo":"data:image/png;base64,{}"}}"#,
             "a".repeat(MAX_LOGO_LENGTH)
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_no_code_holds_is_refused() {
+    fn qr_text_when_too_long_for_any_code_is_refused() {
         let longest = "x".repeat(2_953);
         assert!(options(r#"{"level":"L"}"#).draw(&longest).is_ok());
         assert!(

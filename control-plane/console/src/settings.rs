@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_cannot_be_are_refused_by_name() {
+    fn settings_when_wrong_are_refused_by_name() {
         for (json, named) in [
             ("", "EOF"),
             ("[]", "must be an object"),
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn targets_are_refused_where_the_installation_says_so() {
+    fn target_when_of_own_domain_or_blocked_host_is_refused() {
         let settings = settings();
         for (text, verdict) in [
             ("https://a.example/ä", Ok("https://a.example/%C3%A4")),
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_domain_must_be_one_of_the_installation() {
+    fn domain_when_not_of_the_installation_is_refused() {
         let settings = settings();
         assert_eq!(
             settings.check_domain("GO.example").as_deref(),
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_are_a_list_or_an_object_with_one() {
+    fn rules_when_a_list_or_an_object_with_one_are_read() {
         let settings = settings();
         let list = r#"[{"longUrl":"https://a.example/","conditions":[{"type":"weight","matchValue":"5"}]}]"#;
         let rules = settings.read_rules(list).unwrap();

@@ -48,7 +48,7 @@ mod tests {
     use std::time::Duration;
 
     #[tokio::test(start_paused = true)]
-    async fn the_clock_runs_on_from_before_the_question() {
+    async fn clock_when_noted_runs_on_from_before_the_query() {
         let clock = DatabaseClock::default();
         let asked = Instant::now();
         assert_eq!(clock.at_most(asked), None);

@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_change_ends_the_waiting() {
+    async fn poll_when_a_change_comes_is_answered() {
         let feed = feed();
         let reader = waiting(&feed);
         until_one_waits(&feed).await;
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_shutdown_ends_the_waiting_at_once() {
+    async fn poll_when_shut_down_is_answered_at_once() {
         let feed = feed();
         let reader = waiting(&feed);
         until_one_waits(&feed).await;
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn without_a_change_the_answer_is_empty_when_the_time_is_up() {
+    async fn poll_when_nothing_changes_is_answered_empty() {
         let feed = feed();
         let wait = Duration::from_secs(1);
         let batch = feed.poll(Some((GENERATION, at(10))), wait).await.unwrap();
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_feed_without_beats_is_not_current_and_ends_the_waiting() {
+    async fn feed_when_without_beats_is_not_current() {
         let feed = feed();
         let start = Instant::now();
         assert_eq!(waiting(&feed).await.unwrap(), Err(FeedError::NotCurrent));
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_poll_is_answered_as_soon_as_the_feed_is_current_again() {
+    async fn poll_when_feed_is_current_again_is_answered_at_once() {
         let feed = feed();
         sleep(Duration::from_secs(5)).await;
         assert_eq!(feed.current(), None);
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_poll_waits_no_longer_for_a_silent_feed_than_another_replica_takes_to_ask() {
+    async fn poll_when_feed_is_silent_fails_after_the_longest_silence() {
         let feed = feed();
         sleep(Duration::from_secs(5)).await;
         let start = Instant::now();
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_beat_is_as_old_as_what_it_says_and_never_younger_than_its_arrival() {
+    async fn beat_when_delayed_is_as_old_as_it_says() {
         let feed = feed();
         sleep(Duration::from_secs(2)).await;
         // Read two seconds ago, and delayed since.
@@ -480,7 +480,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_position_ahead_of_this_feed_is_waited_for_and_is_no_gap() {
+    async fn position_when_ahead_of_the_feed_is_waited_for() {
         let feed = feed();
         let ahead = Some((GENERATION, at(11)));
         let catching_up = async {
@@ -496,7 +496,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_position_of_another_generation_is_a_gap_even_if_it_looks_like_one_of_ours() {
+    async fn position_when_of_another_generation_is_a_gap() {
         let feed = feed();
         for after in [None, Some((GENERATION - 1, at(10))), Some((7, at(99)))] {
             let batch = feed.poll(after, WAIT).await.unwrap();
@@ -521,7 +521,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_batch_that_is_cut_off_is_as_old_as_its_last_beat() {
+    async fn batch_when_cut_off_is_as_old_as_its_last_beat() {
         let feed = feed();
         for millis in 11..6000 {
             feed.push(at(millis), &FeedMessage::Flush);
@@ -540,7 +540,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_entry_that_was_lost_has_not_come_whatever_came_later() {
+    async fn entry_when_lost_has_not_come() {
         let feed = feed();
         assert!(
             feed.wait_for_entry(GENERATION, FeedPosition::START, WAIT)
@@ -562,7 +562,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_waits_for_a_position_is_told_whether_it_came() {
+    async fn waiter_when_its_position_comes_succeeds() {
         let feed = feed();
         assert!(feed.wait_for_position(at(10), Duration::ZERO).await);
         assert!(!feed.wait_for_position(at(12), WAIT).await);

@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_behind_a_position_is_read_in_order() {
+    fn messages_when_behind_a_position_are_read_in_order() {
         let mut ring = ring(10, 1000);
         for millis in 101..=103 {
             push(&mut ring, millis);
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_a_gap() {
+    fn position_when_unknown_is_a_gap() {
         let mut ring = ring(2, 1000);
         for millis in [101, 103, 105] {
             push(&mut ring, millis);
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_of_our_own_is_one_for_all_readers() {
+    fn ring_when_reset_has_a_gap_for_all_readers() {
         let mut ring = ring(10, 1000);
         push(&mut ring, 101);
         ring.reset(2, at(50));
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_with_a_flush_in_it_says_so() {
+    fn gap_when_it_contains_a_flush_says_so() {
         let mut ring = ring(2, 1000);
         assert!(!is_flushed(&mut ring, 7, 100));
         ring.reset(2, at(101));
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_are_bounded() {
+    fn ring_when_bytes_exceed_the_bound_evicts_entries() {
         let mut ring = ring(1000, 100);
         for millis in 101..=200 {
             push(&mut ring, millis);
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn one_batch_has_a_bound_and_the_next_goes_on_behind_it() {
+    fn batch_when_full_is_continued_by_the_next() {
         let mut ring = ring(10_000, 10 << 20);
         for millis in 1..=5000 {
             push(&mut ring, 100 + millis);
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn all_who_wait_at_the_same_position_share_what_comes() {
+    fn readers_when_at_one_position_share_a_batch() {
         let mut ring = ring(10, 1000);
         push(&mut ring, 101);
         let [one, other] = [(); 2].map(|()| ring.read(Some(at(100))));
@@ -461,7 +461,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn who_reads_on_from_where_they_were_misses_nothing_without_being_told(
+        fn reader_when_it_reads_on_misses_nothing_without_a_gap(
             steps in prop::collection::vec((1u64..5, any::<bool>()), 1..60),
         ) {
             let mut ring = ring(8, 1000);

@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_value_that_takes_long_is_made_once_for_all_who_ask_meanwhile() {
+    async fn value_when_slow_is_built_once_for_all_callers() {
         let last = SharedValue::default();
         let begun = Arc::new(AtomicU32::new(0));
         let ask = |generation| ask(&last, &begun, generation);
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn domains_are_all_there_and_hot_links_have_the_rest_of_the_room() {
+    fn snapshot_when_full_keeps_domains_before_hot_links() {
         let hot = domains(2_000, 1_000);
         for (count, length, all_hot, any_hot) in [
             (0, 100, false, true),

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_wait_ends_a_moment_after_the_last_key_was_published() {
+    async fn wait_when_last_key_is_published_ends_after_settling() {
         let feed = feed();
         let config = FeedConfig::default();
         let start = Instant::now();
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn waiting_has_an_end() {
+    async fn wait_when_key_is_never_published_ends_in_time() {
         let feed = feed();
         let config = FeedConfig::default();
         let start = Instant::now();
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_feed_that_is_not_current_is_not_waited_for() {
+    async fn wait_when_feed_is_not_current_ends_at_once() {
         let config = FeedConfig::default();
         for feed in [Feed::new(&FeedConfig::default(), Vec::new()), feed()] {
             sleep(Duration::from_secs(5)).await;

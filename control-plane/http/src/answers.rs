@@ -167,7 +167,7 @@ mod tests {
     use std::convert::Infallible;
 
     #[test]
-    fn an_answer_has_the_length_of_its_body_or_the_one_that_it_states() {
+    fn answer_length_when_body_is_streamed_is_the_stated_one() {
         let pieces = || Body::from_stream(iter([Ok::<_, Infallible>("x")]));
         assert_eq!(length(&Response::new(Body::from("xy"))), Some(2));
         assert_eq!(length(&Response::new(pieces())), None);
@@ -177,7 +177,7 @@ mod tests {
 
     /// On this machine's own network the system takes megabytes for a client that reads nothing.
     #[tokio::test]
-    async fn an_answer_that_gives_way_is_freed_and_ends_early() {
+    async fn answer_when_it_gives_way_is_freed_and_ends_early() {
         let room = Admission::new(Bounds {
             bytes: 100_000,
             ..Bounds::new("server.max_answer_bytes", 10)

@@ -241,7 +241,7 @@ mod tests {
     use std::future::pending;
 
     #[tokio::test]
-    async fn body_that_waits_for_its_turn_when_another_one_needs_the_room_gives_way() {
+    async fn body_when_another_needs_its_room_gives_way() {
         let room = Admission::new(Bounds {
             bytes: 100,
             ..Bounds::new("test", 10)

@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_token_of_a_rotation_is_known_and_no_other() {
+    fn edge_token_when_of_the_rotation_is_known() {
         let tokens = EdgeTokens::new(&[Secret::new("old-token"), Secret::new("new-token")]);
         assert!(tokens.contains("old-token"));
         assert!(tokens.contains("new-token"));

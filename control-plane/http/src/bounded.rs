@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_of_one_address_key_or_tenant_leave_places_to_others() {
+    fn request_when_of_one_party_leaves_permits_to_others() {
         let server = ServerConfig {
             max_requests: 8,
             ..ServerConfig::default()
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_to_changes_have_room_for_each_bulk_request_that_runs() {
+    fn answer_room_when_changes_run_fits_each_bulk_request() {
         let mut server = ServerConfig {
             max_bulk_requests: 2,
             max_bulk_answer_bytes: 70_000,
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn bulk_requests_of_one_key_or_tenant_leave_places_to_others() {
+    fn bulk_request_when_of_one_party_leaves_permits_to_others() {
         let server = ServerConfig {
             max_bulk_requests: 4,
             ..ServerConfig::default()

@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forwarded_by_others_than_trusted_proxies_is_ignored() {
+    fn forwarded_address_when_sender_is_untrusted_is_ignored() {
         assert_eq!(client("192.0.2.1", &["198.51.100.7"]), "192.0.2.1");
         assert_eq!(
             client("192.0.2.1", &["198.51.100.7, 10.0.0.1"]),
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn behind_trusted_proxies_the_last_address_of_others_is_the_client() {
+    fn client_address_when_behind_proxies_is_the_last_foreign_one() {
         for (lines, expected) in [
             (&["198.51.100.7"][..], "198.51.100.7"),
             (&["1.1.1.1, 198.51.100.7"], "198.51.100.7"),
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn without_an_address_of_others_the_last_proxy_that_is_known_counts() {
+    fn client_address_when_all_are_proxies_is_the_last_known() {
         for (lines, expected) in [
             (&[][..], "10.0.0.9"),
             (&["10.0.0.1"], "10.0.0.1"),

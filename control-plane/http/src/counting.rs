@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_click_has_the_attributes_that_are_asked_for() {
+    async fn click_when_attributes_are_configured_has_them() {
         let (event, token) = described(ALL, &[]).await;
         let expected = Attributes {
             country: b"DE".to_vec(),
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_visitor_who_does_not_want_it_is_not_described() {
+    async fn visitor_when_not_to_be_tracked_is_not_described() {
         for header in [("dnt", "1"), ("sec-gpc", "1")] {
             let (event, _) = described(ALL, &[header]).await;
             assert_eq!(event.attributes, Attributes::default());
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_loaded_before_it_is_wanted_and_what_programs_ask_do_not_count() {
+    fn request_when_prefetched_or_head_is_not_counted() {
         use crate::visit::is_counted;
         use http::Method;
         for (method, expected) in [

@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_published_after_the_first_look_is_missed_until_it_comes() {
+    fn message_when_published_later_is_missing_until_it_comes() {
         let mut looks = Looks::new();
         let none = looks.next(None, HERE);
         assert!(!none.answered && none.first.is_none());
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_cut_off_where_the_publisher_goes_on_and_not_where_it_has_stopped_as_well() {
+    fn process_when_only_the_publisher_goes_on_is_cut_off() {
         let mut looks = Looks::new();
         looks.next(Some(HERE), HERE);
         // Changes that Redis had acknowledged before it was gone for all.

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_panic_is_a_problem_without_its_message() {
+    async fn panic_when_caught_is_a_problem_without_its_message() {
         let router = Router::new().route("/", get(fail)).layer(catch_panics());
         let request = Request::builder().body(Body::empty()).unwrap();
         let response = router.oneshot(request).await.unwrap();

@@ -226,7 +226,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn the_reference_of_the_api_is_generated() {
+    fn api_reference_when_generated_equals_the_file() {
         reference::assert_file("openapi.json", &format!("{}\n", *TEXT));
     }
 
@@ -246,7 +246,7 @@ mod tests {
     /// The document is built from the routes, so this holds for the router as well: a route without a rule answers no request.
     /// Shlink's API has its own document.
     #[test]
-    fn every_route_has_a_rule_and_is_documented() {
+    fn route_when_served_has_a_rule_and_is_documented() {
         let routes = RULES
             .iter()
             .filter(|rule| !rule.path.starts_with("/rest/"))
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_has_an_id_of_its_own_and_problems_name_operations() {
+    fn operation_when_documented_has_a_unique_id() {
         let documented = documented();
         let ids: BTreeSet<&str> = documented.iter().map(|(.., id)| id.as_str()).collect();
         assert_eq!(ids.len(), documented.len());

@@ -64,7 +64,7 @@ pub fn bytes_of<T>(work: impl FnOnce() -> T) -> (T, Allocated) {
 }
 
 #[test]
-fn bytes_are_those_of_the_work_alone() {
+fn allocation_when_partly_freed_keeps_its_peak() {
     let (text, allocated) = bytes_of(|| {
         drop(vec![0_u8; 10_000]);
         vec![0_u8; 1_000]

@@ -52,7 +52,7 @@ mod tests {
     use http::HeaderValue;
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_waits_for_as_long_as_its_proxy_says() {
+    async fn deadline_when_proxy_names_a_timeout_follows_it() {
         let of = |value: Option<&'static str>| {
             let value = value.map(|value| (EXPECTED_TIMEOUT, HeaderValue::from_static(value)));
             let left = of_request(&value.into_iter().collect())?;
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_task_without_a_client_has_no_deadline() {
+    async fn deadline_when_task_has_no_client_is_none() {
         let until = Instant::now();
         assert_eq!(of_task(), None);
         assert_eq!(within(Some(until), async { of_task() }).await, Some(until));

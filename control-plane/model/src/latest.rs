@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_latest_note_of_a_name_counts_and_further_names_are_lost() {
+    fn latest_when_full_drops_new_names_and_updates_known_ones() {
         let latest: Latest<String, u32> = Latest::new(2);
         for (name, value) in [("b", 1), ("a", 2), ("c", 3), ("b", 4)] {
             latest.note(name, value, |earlier, value| *earlier = value);

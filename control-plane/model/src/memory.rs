@@ -150,14 +150,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_freed_is_overwritten_where_that_is_asked_for_and_only_there() {
+    fn memory_when_freed_while_wiping_is_overwritten() {
         assert_eq!(left_behind(), [vec![7; 8], vec![7; 16]]);
         assert_eq!(wiping(left_behind), [vec![0; 8], vec![0; 16]]);
         assert_eq!(left_behind(), [vec![7; 8], vec![7; 16]]);
     }
 
     #[test]
-    fn what_runs_has_its_answer() {
+    fn stack_when_wiped_returns_the_answer() {
         assert_eq!(wiping_stack(|| 5), 5);
     }
 }

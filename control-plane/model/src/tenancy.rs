@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_role_reads_back_from_its_word() {
+    fn role_when_written_and_read_is_equal() {
         for role in Role::ALL {
             assert_eq!(Role::of_word(role.word()), Some(role));
         }
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_can_do_no_more_than_its_user() {
+    fn rights_when_key_and_user_differ_are_the_common_ones() {
         let both = |one: Role, other: Role| one.rights().and(other.rights());
         for role in Role::ALL {
             assert_eq!(both(role, Role::Admin), role.rights());

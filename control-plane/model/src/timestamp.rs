@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_of_any_offset_become_utc() {
+    fn timestamp_when_it_has_an_offset_becomes_utc() {
         for (text, seconds, utc) in [
             ("1970-01-01T00:00:00Z", 0, "1970-01-01T00:00:00Z"),
             (
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_no_time_or_a_time_before_1970_is_refused() {
+    fn timestamp_when_malformed_or_before_1970_is_refused() {
         for text in [
             "",
             "2026-01-02",
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_that_no_year_of_four_digits_holds_does_not_panic() {
+    fn timestamp_when_beyond_year_9999_is_clamped() {
         assert_eq!(from_seconds(u64::MAX), "9999-12-31T23:59:59Z");
     }
 }

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_admits_its_capacity_at_once_and_then_its_rate() {
+    fn bucket_when_full_admits_its_capacity_then_its_rate() {
         assert_eq!(admitted(rate(100, 10), std::iter::repeat_n(5, 1_000)), 100);
         // A request each millisecond for 30 s.
         assert_eq!(
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_costs_more_comes_so_much_less_often() {
+    fn request_when_it_costs_more_is_admitted_less_often() {
         let tries = Rate {
             cost: 10,
             ..rate(100, 1)
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn where_one_bucket_is_empty_none_is_taken_from() {
+    fn bucket_when_another_is_empty_keeps_its_tokens() {
         let empty = Some(Bucket {
             level: TOKEN - 1,
             at: 7,
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_back_can_be_taken_again_and_fills_no_bucket_above_its_capacity() {
+    fn tokens_when_given_back_stay_within_capacity() {
         let tries = Rate {
             cost: 10,
             ..rate(100, 1)
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_known_when_a_bucket_holds_so_much() {
+    fn bucket_when_short_of_tokens_knows_its_refill_time() {
         assert_eq!(rate(100, 10).micros_until(TOKEN - 1, TOKEN), 1);
         assert_eq!(rate(100, 10).micros_until(0, TOKEN), 100_000);
         assert_eq!(rate(100, 3).micros_until(0, TOKEN), 333_334);
@@ -269,7 +269,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_admits_what_counting_each_microsecond_does(
+        fn bucket_when_compared_with_a_naive_count_admits_equally(
             capacity in 1u32..5,
             per_second in 1u32..100_000,
             steps in proptest::collection::vec(0u64..3_000, 0..40),
@@ -282,7 +282,7 @@ mod tests {
         }
 
         #[test]
-        fn a_level_is_never_above_the_capacity_whatever_the_clock_does(
+        fn bucket_level_when_clock_jumps_stays_within_capacity(
             capacity in 1u32.., per_second in 1u32.., level: u64, at: u64, now: u64,
         ) {
             let rate = rate(capacity, per_second);

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_same_link_has_the_same_number_on_every_instance_and_any_difference_another() {
+    async fn digest_when_link_is_equal_yields_the_same_number() {
         let link = Link::new("a.example", "https://example.com/", "k1");
         let first = number(&Digest::new(space(), None), &link, 0).await;
         assert_eq!(first, number(&Digest::new(space(), None), &link, 0).await);
@@ -164,14 +164,14 @@ mod tests {
 
     #[tokio::test]
     // As computed by another implementation, Python's mmh3.
-    async fn the_digest_is_pinned_so_that_codes_stay_the_same_in_every_version() {
+    async fn digest_when_computed_elsewhere_yields_the_same_code() {
         let link = Link::new("a.example", "https://example.com/", "k1");
         let number = number(&Digest::new(space(), None), &link, 0).await;
         assert_eq!(space().mint(number).unwrap().as_str(), "SHMGWET");
     }
 
     #[tokio::test]
-    async fn every_retry_has_a_new_salt() {
+    async fn digest_when_retried_yields_another_number() {
         let link = Link::new("a.example", "https://example.com/", "k1");
         let digest = Digest::new(space(), None);
         let mut seen = HashSet::new();
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_code_that_the_membership_filter_knows_is_passed_over() {
+    async fn digest_when_filter_knows_the_code_passes_it_over() {
         let link = Link::new("a.example", "https://example.com/", "k1");
         let taken = number(&Digest::new(space(), None), &link, 0).await;
         let key = LinkKey::new(link.domain.clone(), space().mint(taken).unwrap());
@@ -199,14 +199,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_filter_that_knows_everything_leaves_the_decision_to_the_store() {
+    async fn digest_when_filter_knows_all_codes_still_issues() {
         let link = Link::new("a.example", "https://example.com/", "k1");
         let digest = Digest::new(space(), Some(Arc::new(Everything)));
         assert!(number(&digest, &link, 0).await < space().length().count());
     }
 
     #[tokio::test]
-    async fn after_a_shutdown_there_are_no_numbers() {
+    async fn digest_when_shut_down_issues_no_number() {
         let link = Link::new("a.example", "https://example.com/", "k1");
         let digest = Digest::new(space(), None);
         digest.shutdown().await;

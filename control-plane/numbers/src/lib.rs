@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bound_follows_the_numbers_of_segments_alone() {
+    fn bound_policy_when_source_is_not_segment_covers_everything() {
         let mut config = Config::default();
         assert_eq!(bound_policy(&config), BoundPolicy::Ahead(1_000_000_000));
         config.links.code_length = 6;
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn any_other_source_lifts_the_bound_before_it_issues() {
+    async fn bound_when_source_is_not_segment_is_lifted() {
         let folder = tempfile::tempdir().unwrap();
         let mut config = Config::default();
         config.numbers.source = NumberSourceKind::Counter;

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_number_whose_code_is_reserved_is_skipped() {
+    async fn number_when_its_code_is_reserved_is_skipped() {
         let space = CodeSpace::new(CodeLength::DEFAULT, None);
         let reserved = space.number(b"metrics").unwrap();
         let minted = mint(&minter(reserved)).await.unwrap();
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn behind_the_last_code_there_is_an_error_that_names_the_length() {
+    async fn minter_when_codes_are_exhausted_names_the_length() {
         let minter = minter(CodeLength::DEFAULT.count());
         let error = mint(&minter).await.unwrap_err();
         assert!(matches!(error, IssueError::Exhausted { length: 7 }));

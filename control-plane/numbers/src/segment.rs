@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_is_the_numbers_of_its_sequences_and_of_one_issuer() {
+    fn segment_when_turned_into_numbers_and_back_is_equal() {
         let segment = Segment {
             issuer: 7,
             start: 5,
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn the_error_names_some_who_hold_issuers_and_says_when_the_first_lease_ends() {
+    fn error_when_all_issuers_are_leased_names_holders_and_end() {
         assert_eq!(
             all_held(&usage(2)),
             "all 1000 issuers are leased, by host-0 (100), host-1 (100); the first of these leases ends in 59 s unless \

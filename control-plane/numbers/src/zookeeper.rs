@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_decimal_digits_are_a_number() {
+    fn number_when_not_all_decimal_digits_is_refused() {
         assert_eq!(parse(b"0").unwrap(), 0);
         assert_eq!(parse(b"18446744073709551615\n").unwrap(), u64::MAX);
         for data in [

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_field_is_found_by_its_whole_name() {
+    fn info_field_when_named_in_part_is_not_found() {
         let info = ServerInfo("# Server\r\nredis_version:7.0.15\r\nrole:master\r\n".to_owned());
         assert_eq!(info.field("redis_version"), Some("7.0.15"));
         assert_eq!(info.field("role"), Some("master"));

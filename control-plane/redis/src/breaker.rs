@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn after_a_failure_one_call_in_a_while_is_let_through_until_one_succeeds() {
+    async fn breaker_when_open_permits_one_probe_until_success() {
         let breaker = RedisBreaker::default();
         assert!(breaker.permits() && breaker.permits());
         breaker.note(&away());
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_that_redis_answers_is_an_answer() {
+    fn breaker_when_redis_answers_an_error_stays_closed() {
         let breaker = RedisBreaker::default();
         let refused = RedisError::Refused(Error::new(ErrorKind::Unknown, "OOM"));
         breaker.note::<()>(&Err(refused));

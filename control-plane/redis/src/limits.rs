@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_of_another_form_is_refused() {
+    fn answer_when_of_another_form_is_refused() {
         let read = |numbers: &[i64]| {
             let numbers = numbers.iter().copied().map(Value::from);
             super::read(Value::Array(numbers.collect()), 2)

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_depends_on_what_is_left_of_the_validity() {
+    fn time_to_live_when_link_expires_soon_is_short() {
         for (record, low, high) in [
             (Record::Absent { rev: 1 }, 60_000, 180_000),
             (until(None), WEEK / 10 * 9, WEEK),

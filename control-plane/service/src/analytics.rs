@@ -36,7 +36,7 @@ pub struct AnalyticsView {
     pub(crate) other: u64,
     /// Whether there are older links whose clicks are not counted.
     pub(crate) at_least: bool,
-    /// The same of the interval before, if that is asked for.
+    /// Totals and items of the previous interval, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) previous: Option<PartView>,
 }

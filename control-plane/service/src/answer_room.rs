@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_room_is_not_begun_and_problems_are_short() {
+    fn item_when_answer_room_is_full_is_not_begun() {
         let mut room = AnswerRoom::of(&config());
         let content = LinkContent::to(TargetUrl::from_store("https://e.com/"));
         let mut admitted = Vec::new();

@@ -131,7 +131,7 @@ mod tests {
     use edgelink_store::PreviousSecret;
 
     #[test]
-    fn a_new_key_reads_back_and_matches_its_row_only() {
+    fn key_when_written_and_parsed_matches_its_row_only() {
         let (key, other) = (ApiKey::generate().unwrap(), ApiKey::generate().unwrap());
         let read = ApiKey::parse(key.expose()).unwrap();
         assert_eq!(key.expose().len(), "edgelink_".len() + 16 + 1 + 64);
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rotated_key_matches_beside_its_successor_until_the_overlap_ends() {
+    fn key_when_rotated_matches_until_the_overlap_ends() {
         let old = ApiKey::generate().unwrap();
         let new = ApiKey::rotated(old.id()).unwrap();
         let row = ApiKeyRow {
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_kept_as_the_sha_256_of_its_secret() {
+    fn key_when_stored_is_the_sha_256_of_its_secret() {
         let text = format!("edgelink_{}_{}", "0".repeat(16), "0".repeat(64));
         let row = ApiKey::parse(&text).unwrap().row("a", 1);
         assert_eq!(
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_without_the_form_of_a_key_is_none() {
+    fn key_when_text_is_malformed_is_none() {
         let id = "0".repeat(16);
         let secret = "0".repeat(64);
         for text in [
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_does_not_show_its_secret_in_a_log() {
+    fn key_when_logged_hides_its_secret() {
         let key = ApiKey::generate().unwrap();
         assert_eq!(format!("{key:?}"), format!("ApiKey({})", key.id()));
     }

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_logo_is_a_picture_or_at_a_url_of_https() {
+    fn logo_when_no_picture_or_https_url_is_refused() {
         let picture = |length: usize| {
             let start = "data:image/png;base64,";
             start.to_owned() + &"A".repeat(length - start.len())
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_colour_has_six_digits() {
+    fn colour_when_without_six_digits_is_refused() {
         assert_eq!(color(&"#1A2b3C".into()).as_deref(), Ok("#1a2b3c"));
         for text in ["", "#", "1a2b3c", "#1a2b3", "#1a2b3c4", "#+a2b3c", "red"] {
             assert!(color(&text.into()).is_err(), "{text}");

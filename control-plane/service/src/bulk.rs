@@ -430,7 +430,7 @@ mod tests {
     use crate::problem::Kind;
 
     #[tokio::test]
-    async fn so_many_items_may_set_a_password_and_no_more() {
+    async fn item_when_too_many_set_a_password_is_refused() {
         let refused = || Err(Problem::new(Kind::LinkNotFound));
         let with = |text| Ok(Some(NewPassword::new(text)));
         let mut items = vec![

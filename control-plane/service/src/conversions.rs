@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_conversion_is_named() {
+    fn conversion_when_wrong_names_its_fields() {
         let wrong = json!({
             "clickId": "1", "eventName": "", "value": -1, "currency": "euro", "at": "2999-01-01T00:00:00Z", "a": 1,
         });
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_conversion_counts_once_for_its_external_id_or_for_click_and_event() {
+    fn conversion_when_repeated_has_an_equal_hash() {
         let of = |event: &str, id: Option<&str>, click: &str| {
             let body = json!({ "clickId": click.repeat(22), "eventName": event, "externalId": id });
             hash(&read_body(body).unwrap(), 7)

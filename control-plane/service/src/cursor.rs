@@ -117,7 +117,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_text_that_is_no_cursor_is_refused() {
+    fn cursor_when_malformed_is_refused() {
         for text in [
             "",
             "0",
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_reads_back() {
+    fn name_when_written_and_read_is_equal() {
         assert_eq!(
             parse_name(&Value::from(format_name("\u{e4}.b"))),
             Ok("\u{e4}.b".to_owned())
@@ -156,7 +156,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_cursor_reads_back(created_at in 0..1_u64 << 63, id: u64, code in "[0-9A-Za-z_-]{1,64}") {
+        fn cursor_when_written_and_read_is_equal(created_at in 0..1_u64 << 63, id: u64, code in "[0-9A-Za-z_-]{1,64}") {
             let created = ListCursor::Created { created_at, id };
             let coded = ListCursor::Code(Code::stored(&code).unwrap());
             for (order, place) in [
@@ -172,7 +172,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_taken_or_refused_without_a_panic(text in "\\PC{0,40}|[osz]?[0-9a-fä]{28,34}") {
+        fn cursor_when_text_is_arbitrary_never_panics(text in "\\PC{0,40}|[osz]?[0-9a-fä]{28,34}") {
             let seal = Seal::new("secret");
             let _ = Continuation::parse(&Value::from(text.as_str()), &seal);
             let _ = Continuation::parse(&Value::from(seal.seal(&text)), &seal);

@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_the_same_with_and_without_quotes() {
+    fn key_when_quoted_equals_the_unquoted() {
         assert_eq!(unquoted("\"8e03978e\""), Some("8e03978e"));
         assert_eq!(unquoted(" 8e03978e "), Some("8e03978e"));
         let long = "k".repeat(MAX_KEY_LENGTH);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_is_part_of_the_fingerprint_and_cannot_be_tried_out_by_it() {
+    fn fingerprint_when_password_or_secret_differs_is_another() {
         let id = |secret| RequestId {
             hash: [0; 32],
             secret: [secret; 32],
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn an_invalid_key_is_refused() {
+    fn key_when_malformed_is_refused() {
         for value in [
             "",
             "\"\"",

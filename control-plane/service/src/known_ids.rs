@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn invented_keys_cost_one_read_together() {
+    async fn keys_when_invented_cost_one_read_together() {
         let (ids, table) = (KnownIds::new(4), Table::with(&["0a", "0b"]));
         assert!(table.is_in("0a", &ids).await);
         assert_eq!(table.reads(), 1);
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_new_key_is_found_at_the_next_read_which_has_only_the_newest() {
+    async fn key_when_new_is_found_at_the_next_read() {
         let (ids, table) = (KnownIds::new(4), Table::default());
         let made = |n: u64| (n * 60_000, format!("{n:x}"));
         for n in 1..=u64::from(PAGE) * 2 {
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_clock_far_ahead_hides_no_key() {
+    async fn key_when_a_clock_is_far_ahead_is_found() {
         let (ids, table) = (KnownIds::new(4), Table::default());
         let now = edgelink_model::clock::unix_millis();
         table.insert("aa", now * 2);
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn while_the_database_hangs_few_requests_wait_and_known_keys_go_on() {
+    async fn key_when_database_hangs_is_found_if_known() {
         let (ids, table) = (Arc::new(KnownIds::new(2)), Table::with(&["0a"]));
         assert!(table.is_in("0a", &ids).await);
         age(&ids, MAX_AGE);
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_read_that_fails_is_not_repeated_for_every_key() {
+    async fn read_when_it_fails_is_not_repeated_for_each_key() {
         let (ids, reads) = (KnownIds::new(4), AtomicUsize::new(0));
         let page = |_, _| {
             reads.fetch_add(1, Ordering::Relaxed);

@@ -256,12 +256,12 @@ mod tests {
     }
 
     #[test]
-    fn without_limits_there_is_no_limiter() {
+    fn limiter_when_without_limits_is_none() {
         assert!(Limiter::new(&LimitsConfig::default(), None).is_none());
     }
 
     #[tokio::test]
-    async fn the_limits_are_those_of_address_and_key_and_all() {
+    async fn request_when_over_a_limit_names_its_policy() {
         let limiter = limiter(&LimitsConfig {
             address_capacity: 3,
             address_per_second: 1,
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_wide_network_has_no_more_than_several_addresses() {
+    async fn network_when_wide_has_the_tokens_of_some_addresses() {
         let limiter = limiter(&LimitsConfig {
             address_capacity: 2,
             address_per_second: 1,
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_address_without_tokens_is_refused_at_once_until_it_has_one() {
+    async fn address_when_without_tokens_is_refused_at_once() {
         let limiter = limiter(&LimitsConfig {
             address_capacity: 1,
             address_per_second: 1,
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_standing_says_when_its_bucket_is_full_or_has_a_token() {
+    fn standing_when_shown_says_its_tokens_and_window() {
         let standing = |level| Standing {
             policy: Policy::Key,
             rate: Rate::new(100, 10).unwrap(),

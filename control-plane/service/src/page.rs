@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_ends_with_a_cursor_only_if_more_follows() {
+    fn page_when_more_follow_ends_with_a_cursor() {
         let mut items = vec![1, 2, 3];
         assert_eq!(cut(&mut items, 3), None);
         let text = place(*cut(&mut items, 2).unwrap());
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_and_cursors_out_of_range_are_refused() {
+    fn limit_when_out_of_range_is_refused() {
         for text in ["", "0", "101", "+1", "-1", "1.0", "99999999999"] {
             assert!(parse_limit(&Value::from(text)).is_err(), "{text}");
         }

@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_password_is_hashed_and_checked() {
+    async fn password_when_hashed_matches_itself_only() {
         let passwords = Passwords::new();
         let (one, same) = (NewPassword::new("secret"), NewPassword::new("secret"));
         assert_eq!(one.hash(), "");
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_who_sets_many_holds_up_no_others() {
+    async fn tenant_when_it_sets_many_passwords_holds_up_no_other() {
         let passwords = Arc::new(Passwords::new());
         let running = [0; AT_ONCE].map(|_| passwords.hashing.try_take(of_tenant(1)).unwrap());
         let set = |tenant_id| {

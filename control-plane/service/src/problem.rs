@@ -565,7 +565,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn the_reference_of_problems_is_generated() {
+    fn problem_reference_when_generated_equals_the_book() {
         let mut table = "| status | name | when |\n|---|---|---|\n".to_owned();
         for kind in Kind::ALL {
             let (status, name, cause) = kind.reference();
@@ -575,13 +575,13 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_that_of_one_kind() {
+    fn problem_name_when_listed_is_of_one_kind() {
         let names: HashSet<&str> = Kind::ALL.iter().map(|kind| kind.describe().1).collect();
         assert_eq!(names.len(), Kind::ALL.len());
     }
 
     #[test]
-    fn a_problem_names_so_many_fields_and_counts_the_others() {
+    fn problem_when_its_fields_are_many_counts_the_rest() {
         let error = |number: usize| FieldError::new(format!("f{number}"), "is not known");
         let problem = Problem::validation((0..6_500).map(error).collect());
         assert_eq!(problem.errors().len(), MAX_ERRORS);
@@ -602,7 +602,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_problem_names_its_request_and_its_fields() {
+    async fn problem_when_answered_names_its_request_and_fields() {
         let errors = ["longUrl", "title"].map(|field| FieldError::new(field, "is wrong"));
         let problem = Problem::validation(errors.to_vec());
         let answer = async { problem.into_response() };

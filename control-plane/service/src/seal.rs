@@ -71,7 +71,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_changed_or_foreign_text_is_refused() {
+    fn sealed_text_when_changed_or_foreign_is_refused() {
         let seal = Seal::new("secret");
         let sealed = seal.seal("abc");
         assert_eq!(seal.open(&sealed).as_deref(), Some("abc"));
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn the_beginning_of_a_text_is_not_seen() {
+    fn sealed_text_when_shown_hides_its_beginning() {
         let seal = Seal::new("secret");
         let (one, other) = (seal.seal("abcd"), seal.seal("abce"));
         assert_ne!(one[..2 * TAG_BYTES + 6], other[..2 * TAG_BYTES + 6]);
@@ -99,7 +99,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_text_reads_back(text in "\\PC{0,200}") {
+        fn sealed_text_when_opened_is_equal(text in "\\PC{0,200}") {
             let seal = Seal::new("secret");
             prop_assert_eq!(seal.open(&seal.seal(&text)), Some(text));
         }

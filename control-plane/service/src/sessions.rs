@@ -304,7 +304,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_form_token_is_that_of_one_token() {
+    fn form_token_when_of_another_session_is_refused() {
         let (one, other) = (Token([1; 32]), Token([2; 32]));
         assert!(one.has_sent(&one.form_token()));
         for wrong in [
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_reads_back_and_nothing_else_does() {
+    fn session_token_when_written_and_read_is_equal() {
         let token = Token::generate().unwrap();
         let read = Token::parse(&token.expose()).unwrap();
         assert_eq!(read.hash(), token.hash());

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_that_contradict_each_other_are_refused() {
+    fn parameters_when_contradictory_are_refused() {
         for (query, field) in [
             ("interval=2d", "interval"),
             ("interval=7d&from=2026-01-01T00:00:00Z", "interval"),
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_says_what_it_is() {
+    fn interval_when_shown_has_its_bounds_and_granularity() {
         let (times, finished) =
             read("from=2026-01-01T00:30:00Z&to=2026-01-08T00:00:00Z&timezone=Asia/Tokyo");
         assert_eq!(finished, Ok(()));
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_of_old_days_says_what_is_counted_and_no_day_is_in_two() {
+    fn interval_when_of_old_days_counts_no_day_twice() {
         for hours in 0..24 {
             for length in [1, 2, 12, 13, 24, 50] {
                 let from = (20_000 * 24 + hours) * 3_600;

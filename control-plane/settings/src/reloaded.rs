@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_value_follows_its_files_and_stays_where_they_are_wrong_or_away() {
+    async fn value_when_its_files_change_follows_the_right_ones() {
         let folder = tempfile::tempdir().unwrap();
         let files = ["a", "b"].map(|name| folder.path().join(name));
         for file in &files {
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_read_once_is_not_used() {
+    async fn value_when_read_only_once_is_not_used() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("a");
         std::fs::write(&file, "1").unwrap();
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_metric_says_whether_files_can_be_used() {
+    async fn metric_when_files_are_unusable_says_so() {
         let metrics = crate::telemetry::prometheus::recorder().unwrap();
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("a");
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_are_wrong_from_the_first_make_nothing() {
+    fn value_when_files_are_wrong_from_the_first_is_refused() {
         assert!(Reloaded::new("sum", vec![FileText::new("x")], number).is_err());
     }
 }

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_line_in_a_while_is_admitted_with_the_number_of_those_left_out() {
+    fn log_line_when_throttled_counts_the_ones_left_out() {
         let (throttle, start) = (LogThrottle::new(), Instant::now());
         assert_eq!(throttle.admit(start), Some(0));
         assert_eq!(throttle.admit(start), None);

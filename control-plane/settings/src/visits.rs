@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_shared_among_workers_and_shrink() {
+    fn block_when_workers_are_many_shrinks() {
         let mut books = Books::default();
         assert_eq!(books.ask(request(1, 1, None), NOW), 500);
         assert_eq!(books.ask(request(2, 1, None), NOW), 125);
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn workers_count_once_in_a_stretch_and_into_the_next() {
+    fn worker_when_seen_again_in_a_stretch_counts_once() {
         let mut demand = Demand::default();
         let mut workers = [1, 2, 3].map(|worker| VisitLease::none([worker; 16], [worker; 16]));
         let seen = |demand: &Demand| (demand.workers, demand.before);
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_no_larger_than_allowed() {
+    fn block_when_limit_is_large_is_no_larger_than_allowed() {
         let mut books = Books::default();
         let answer = books.lease(1 << 40, &request(1, 1, None), NOW);
         let expected = VisitsAnswer {
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_is_sent_again_gets_the_same_block_and_settles_once() {
+    fn request_when_sent_again_gets_the_same_block() {
         let mut books = Books::default();
         books.ask(request(1, 1, None), NOW);
         let again = request(1, 2, Some((1, 7)));
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_returned_is_there_for_others_and_counts_once() {
+    fn block_when_returned_is_for_others_and_counts_once() {
         let mut books = Books::default();
         books.ask(request(1, 1, None), NOW);
         for _ in 0..2 {
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn none_are_left_while_they_are_leased_and_the_worker_asks_again_soon() {
+    fn worker_when_all_uses_are_leased_asks_again_soon() {
         let mut books = Books::default();
         let one = |books: &mut Books, worker, number, settled| {
             let answer = books.lease(1, &request(worker, number, settled), NOW);
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_of_which_nothing_is_heard_comes_back_and_what_is_heard_later_counts() {
+    fn block_when_nothing_is_heard_of_it_comes_back() {
         let mut books = Books::default();
         assert_eq!(books.ask(request(1, 1, None), NOW), 500);
         let (kept, lost) = (NOW + 35_000, NOW + 35_001);
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_stays_out_as_long_as_its_worker_is_heard_of() {
+    fn block_when_its_worker_is_heard_of_stays_out() {
         let mut books = Books::default();
         assert_eq!(books.ask(request(1, 1, None), NOW), 500);
         let hour = NOW + 3_600_000;
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn the_control_plane_takes_single_visits_of_what_is_left() {
+    fn control_plane_when_uses_are_left_takes_single_ones() {
         let mut books = Books::default();
         let _one = books.lease(3, &request(1, 1, None), NOW);
         let taken = [(); 3].map(|()| books.ledger.take(3));
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_was_lowered_below_what_is_used_leaves_none() {
+    fn limit_when_lowered_below_the_used_leaves_none() {
         let mut books = Books::default();
         books.ledger.used = 9;
         let answer = books.lease(5, &request(1, 1, None), NOW);
@@ -440,7 +440,7 @@ mod tests {
         /// Workers that spend some of each block, lose responses, and return the rest. They may be late by hours, as long as they
         /// are heard within the grace.
         #[test]
-        fn without_a_silent_worker_the_limit_is_met_exactly(
+        fn limit_when_no_worker_is_silent_is_met_exactly(
             max in 1u64..3_000,
             steps in proptest::collection::vec((0usize..5, 0u64..100, 0u8..10, 0u64..40_000), 0..300),
         ) {

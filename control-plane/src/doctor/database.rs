@@ -282,7 +282,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_compared_by_their_first_two_numbers() {
+    fn database_version_when_too_old_is_an_error() {
         assert_eq!(
             major_and_minor("10.11.19-MariaDB-0+deb12u1"),
             Some((10, 11))
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_may_differ_by_less_than_a_second() {
+    fn clock_when_a_second_or_more_off_is_reported() {
         for (ahead, verdict) in [
             (999, Verdict::Ok),
             (-1_000, Verdict::Warning),

@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_worst_verdict_is_that_of_the_report() {
+    fn report_when_checks_differ_has_the_worst_verdict() {
         let mut report = Report::default();
         assert_eq!(report.verdict, Verdict::Ok);
         report.judge("one", Verdict::Ok, "well", "not said");

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_is_found_in_both_forms() {
+    fn certificate_when_its_end_is_in_either_form_is_read() {
         for version in [true, false] {
             for (form, seconds) in [
                 ((UTC_TIME, "261231235959Z"), 1_798_761_599),
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_certificate_has_no_end() {
+    fn certificate_when_malformed_has_no_end() {
         let good = certificate(true, (UTC_TIME, "261231235959Z"));
         for length in 0..good.len() {
             assert_eq!(end(&good[..length]), None, "{length}");

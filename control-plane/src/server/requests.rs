@@ -327,7 +327,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn trusted_proxies_alone_say_what_their_clients_came_by() {
+    fn forwarded_proto_when_not_from_a_proxy_is_replaced() {
         for (sender, sent, expected) in [
             (Sender::Client, None, "https"),
             (Sender::Client, Some("http"), "https"),

@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_call_waits_for_a_connection_no_longer_than_its_client() {
+    async fn call_when_connections_are_taken_waits_until_its_deadline() {
         let (_folder, store) = store(2).await;
         let bulkheads = &store.connections.bulkheads;
         let soon = Instant::now() + Duration::from_secs(20);

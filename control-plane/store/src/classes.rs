@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_class_that_takes_all_it_can_leaves_each_other_one_its_own() {
+    async fn class_when_it_takes_all_leaves_others_their_own() {
         let bulkheads = bulkheads(16, 1, 8);
         let taken = take_all(&bulkheads, Class::Changes);
         assert_eq!(taken.len(), 1 + 6);
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn all_permits_together_are_as_many_as_connections() {
+    async fn permits_when_all_are_taken_equal_the_connections() {
         for (connections, reserved) in [(1, 1), (7, 1), (8, 1), (16, 1), (16, 9), (40, 3), (16, 0)]
         {
             let bulkheads = bulkheads(connections, reserved, 8);
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_class_takes_no_more_than_it_is_left() {
+    async fn class_when_capped_takes_no_more_than_its_cap() {
         for (reserved, most, expected) in [(1, 12, 7), (1, 4, 4), (2, 1, 1), (0, 3, 3)] {
             let bulkheads = bulkheads(16, reserved, 8);
             let bulkheads = bulkheads.with_lookups(most);
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_call_that_waits_gets_the_first_connection_that_is_free_and_one_that_leaves_takes_none()
+    async fn call_when_an_earlier_one_left_gets_the_free_permit()
      {
         let bulkheads = bulkheads(8, 1, 8);
         let held = take_all(&bulkheads, Class::Visits);
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_class_whose_queue_is_full_or_moves_too_late_refuses_and_names_the_limit() {
+    async fn class_when_its_queue_is_full_or_late_names_the_limit() {
         let bulkheads = bulkheads(8, 1, 1);
         let _held = take_all(&bulkheads, Class::Visits);
         let mut waiting = Box::pin(bulkheads.permit(Class::Visits, soon()));

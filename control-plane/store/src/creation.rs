@@ -563,7 +563,7 @@ mod tests {
     }
 
     #[test]
-    fn an_insert_carries_no_more_rows_or_bytes_than_allowed_but_always_one_row() {
+    fn insert_when_rows_are_large_carries_one_at_least() {
         let rows = |lengths: &[usize]| -> Vec<NewRow> {
             lengths
                 .iter()
@@ -579,7 +579,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_people_have_written_is_hexadecimal() {
+    fn script_when_it_holds_user_texts_writes_them_in_hex() {
         let mut row = row("';--");
         row.stored.url_hash = -4;
         row.stored.content_hash = -5;

@@ -285,7 +285,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_on_which_others_change_the_same_rows_is_not_suspected() {
+    fn server_when_rows_are_contended_is_not_suspected() {
         assert!(Fault::TimedOut(1_500).is_suspicious());
         assert!(Fault::from(sqlx::Error::PoolTimedOut).is_suspicious());
         for fault in [
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transaction_that_group_replication_refuses_is_tried_again() {
+    fn transaction_when_group_replication_refuses_is_retried() {
         assert_eq!(of_mysql(3101), Remedy::Retry);
         assert_eq!(of_mysql(3100), Remedy::Later);
         assert!(of_mysql(3100).is_transient());
@@ -311,7 +311,7 @@ mod tests {
     /// An answer of 500 would say that nothing was committed, and links of a batch would be created one by one after a
     /// commit that may have created them.
     #[test]
-    fn a_connection_that_makes_no_sense_any_more_leaves_the_outcome_open() {
+    fn connection_when_broken_leaves_the_outcome_open() {
         for error in [
             sqlx::Error::Protocol("0 bytes where a packet should be".to_owned()),
             sqlx::Error::Tls("bad record".into()),

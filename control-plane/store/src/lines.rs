@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn calls_of_a_row_take_turns_and_those_of_others_do_not_wait() {
+    async fn call_when_another_holds_its_row_waits_its_turn() {
         let lines = Arc::new(RowLines::new(8));
         let (a, ab, c) = (links(&["d/a"]), links(&["d/b", "d/a"]), links(&["d/c"]));
         let first = lines.wait(&a, soon()).await.unwrap();
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn calls_come_in_the_order_in_which_they_joined_without_those_that_left() {
+    async fn call_when_another_leaves_the_line_keeps_its_order() {
         let lines = Arc::new(RowLines::new(8));
         let row = links(&["d/a"]);
         let first = lines.wait(&row, soon()).await.unwrap();
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_line_that_is_full_or_moves_too_late_refuses_and_says_of_which_limit() {
+    async fn line_when_full_or_late_names_the_limit() {
         let lines = Arc::new(RowLines::new(1));
         let row = links(&["d/a"]);
         let first = lines.wait(&row, soon()).await.unwrap();
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn calls_of_several_rows_do_not_wait_for_each_other_for_ever() {
+    async fn calls_when_of_several_rows_never_deadlock() {
         let lines = Arc::new(RowLines::new(64));
         let mut calls = tokio::task::JoinSet::new();
         for n in 0..32 {

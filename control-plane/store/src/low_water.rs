@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mark_when_rows_are_removed_is_raised_long_afterwards() {
+    fn mark_when_rows_are_removed_is_raised_long_afterwards() {
         let start = Instant::now();
         let at = |millis| start + Duration::from_millis(millis);
         let mut water = LowWater::new(MarkedQueue::Outbox);

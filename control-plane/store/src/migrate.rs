@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn migrations_leave_what_the_version_before_them_uses() {
+    fn migration_when_applied_keeps_what_the_last_version_uses() {
         let migrator = mysql();
         let (later, before): (Vec<_>, Vec<_>) = migrator
             .iter()
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_away_what_the_version_before_uses_is_found_however_it_is_written() {
+    fn migration_when_it_takes_something_away_is_found() {
         for (sql, expected) in [
             ("drop\n  table links", Some("DROP")),
             ("ALTER TABLE links DROP url", Some("DROP")),

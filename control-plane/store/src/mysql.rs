@@ -294,7 +294,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_optimizers_guess_is_switched_off_by_the_names_that_the_server_has() {
+    fn optimizer_switch_when_server_has_it_is_switched_off() {
         for (switches, off) in [
             (
                 "index_merge=on,block_nested_loop=on,batched_key_access=off,hash_join=on",
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_does_not_write_each_commit_to_disk_is_not_durable() {
+    fn server_when_commits_are_not_synced_is_not_durable() {
         for (flush, sync, setting) in [
             (1, None, None),
             (1, Some(1), None),
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_is_waited_for_in_whole_seconds_below_the_timeout() {
+    fn lock_wait_when_timeout_is_long_stays_below_it() {
         for (timeout, seconds) in [
             (200, 1),
             (1000, 1),

@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_were_skipped_last_where_the_row_with_the_newest_token_says() {
+    fn row_when_its_token_is_newest_names_the_last_skip() {
         let newest = NewestRow::default();
         for (token, skipped_in, went_back, expected) in [
             (5, 0, false, (5, 0)),

@@ -338,7 +338,7 @@ mod tests {
     use tokio::net::TcpListener;
 
     #[test]
-    fn a_url_may_name_several_servers() {
+    fn url_when_it_names_several_servers_is_split() {
         for (url, expected) in [
             ("mysql://h/d", &["mysql://h/d"][..]),
             (
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn calls_share_what_one_is_told_and_ask_not_again_at_once_where_that_was_nothing() {
+    async fn nodes_when_calls_settle_together_are_asked_once() {
         let count = Arc::new(AtomicU64::new(0));
         let ports = [silent(&count).await, silent(&count).await];
         let url = format!("mysql://u@127.0.0.1:{},127.0.0.1:{}/d", ports[0], ports[1]);

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn values_come_back_as_they_were() {
+    fn values_when_packed_and_unpacked_are_equal() {
         assert!(packed(&[]).values().next().is_none());
         let values: [&[u8]; 4] = [b"a.example/b", b"", &[0; 300], b"c"];
         let packed = packed(&values);
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cut_is_noticed_but_one_between_two_values() {
+    fn packed_value_when_cut_off_is_an_error() {
         let whole = packed(&[b"one", b"two"]);
         for length in 0..whole.as_bytes().len() {
             let cut = Packed::from(whole.as_bytes()[..length].to_vec());

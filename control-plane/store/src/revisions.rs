@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_revision_is_behind_the_last_one_the_floor_and_the_clock() {
+    fn revision_when_assigned_exceeds_last_floor_and_clock() {
         assert_eq!(revisions(5, 900).first(), 900);
         assert_eq!(revisions(1000, 900).first(), 1001);
         assert_eq!(revisions(5, 900).after(7), 900);
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guess_counts_above_the_floor_and_near_the_clock() {
+    fn guessed_revision_when_above_floor_and_near_clock_counts() {
         let said = revisions(4_000_000, 9_000_000);
         for (rev, allowed) in [
             (9_000_000, true),
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guess_grows_with_the_time_that_has_passed() {
+    fn guessed_revision_when_time_passes_grows() {
         let later = revisions(5, 900).later(Duration::from_millis(2));
         assert_eq!(later, revisions(5, 2900));
     }

@@ -335,7 +335,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_hash_of_a_content_is_that_of_every_version() {
+    fn content_hash_when_version_changes_stays_the_same() {
         let domain = Domain::parse("a.example").unwrap();
         let plain = LinkContent::to(TargetUrl::from_store("https://x.example/"));
         // The first 64 bits of the SHA-256 of
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn details_of_a_later_version_stay() {
+    fn details_when_of_a_later_version_are_kept() {
         let text = r#"{"notes":"n","next":[1]}"#;
         let details = details_from_text(Some(text)).unwrap();
         assert_eq!(details.notes.as_deref(), Some("n"));

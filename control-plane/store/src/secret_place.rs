@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_made_once_and_gone_after_its_day() {
+    fn secret_when_expired_is_removed() {
         let directory = tempfile::tempdir().expect("a directory");
         let SecretPlace::Files(prefix) = SecretPlace::beside(&directory.path().join("links.db"))
         else {
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_was_cut_off_is_made_again() {
+    fn secret_when_cut_off_is_made_again() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("links.db-visitors-5");
         fs::write(&path, [1; 7]).expect("a file");

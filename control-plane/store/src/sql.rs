@@ -268,7 +268,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_are_powers_of_two_and_miss_nothing() {
+    fn pieces_when_cut_are_powers_of_two() {
         for length in [0, 1, 2, 3, 31, 250, 512, 1300] {
             let items: Vec<usize> = (0..length).collect();
             let cut: Vec<&[usize]> = pieces(&items).collect();
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn padding_repeats_the_last() {
+    fn padded_list_when_short_repeats_its_last_item() {
         let padded = |items: &[u8]| padded(items).copied().collect::<Vec<_>>();
         assert!(padded(&[]).is_empty());
         assert_eq!(padded(&[1]), [1]);
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_have_no_more_than_fits_and_miss_nothing() {
+    fn parts_when_cut_by_size_miss_nothing() {
         let items: Vec<usize> = vec![MAX_BYTES, 1, MAX_BYTES - 1, 1, 2 * MAX_BYTES, 5];
         let parts: Vec<&[usize]> = sized(&items, |size| *size).collect();
         let (max, less) = (MAX_BYTES, MAX_BYTES - 1);

@@ -38,7 +38,7 @@ fn with(mut accounts: Value, name: &str, value: Value) -> Value {
 }
 
 #[tokio::test]
-async fn clicks_are_accounted_for_by_edge_and_worker_and_over_any_interval() {
+async fn accounting_when_grouped_by_edge_worker_or_day_adds_up() {
     let server = Running::start().await;
     report(&server, "fra", batch(1, 1, 4)).await;
     report(&server, "fra", batch(1, 2, 5)).await;
@@ -128,7 +128,7 @@ async fn change(server: &Running, statement: &'static str) {
 }
 
 #[tokio::test]
-async fn edges_say_how_they_are_doing_with_clicks_and_without() {
+async fn edge_health_when_sent_with_or_without_clicks_is_shown() {
     let server = Running::start().await;
     report(&server, "old", batch(9, 1, 4)).await;
     say(&server, "fra", &health(1, Some(40)), &[batch(1, 2, 4)]).await;
@@ -165,7 +165,7 @@ async fn edges_say_how_they_are_doing_with_clicks_and_without() {
 }
 
 #[tokio::test]
-async fn an_edge_that_was_not_heard_of_for_a_minute_is_silent() {
+async fn edge_when_not_heard_of_for_a_minute_is_silent() {
     let server = Running::start().await;
     for worker in [1, 2] {
         say(&server, "fra", &health(worker, Some(40)), &[]).await;
@@ -188,7 +188,7 @@ async fn an_edge_that_was_not_heard_of_for_a_minute_is_silent() {
 }
 
 #[tokio::test]
-async fn health_that_is_wrong_or_cannot_be_noted_loses_no_click() {
+async fn edge_health_when_wrong_or_unwritable_loses_no_click() {
     let server = Running::start().await;
     let long = format!("{};x={}", health(1, None), "x".repeat(health::MAX_LENGTH));
     for (seq, wrong) in (1..).zip(["", "worker=1", "lru=1", &long]) {
@@ -207,7 +207,7 @@ async fn health_that_is_wrong_or_cannot_be_noted_loses_no_click() {
 }
 
 #[tokio::test]
-async fn wrong_parameters_of_the_accounting_are_named() {
+async fn accounting_when_parameters_are_wrong_names_them() {
     let server = Running::start().await;
     for (query, field) in [
         ("groupBy=tenant", "groupBy"),

@@ -36,7 +36,7 @@ fn admin_id(server: &Running) -> String {
 }
 
 #[tokio::test]
-async fn the_secret_of_a_key_is_shown_once() {
+async fn key_when_created_shows_its_secret_once() {
     let server = start().await;
     let body = json!({
         "name": "bot", "role": "creator", "domains": ["other.example", "go.example:8080"], "tags": ["b", "a"],
@@ -73,7 +73,7 @@ async fn the_secret_of_a_key_is_shown_once() {
 }
 
 #[tokio::test]
-async fn keys_and_users_are_listed_page_by_page() {
+async fn keys_and_users_when_paged_come_once() {
     let server = start().await;
     for number in 0..4 {
         key(&server, &json!({ "name": format!("k{number}") })).await;
@@ -101,7 +101,7 @@ async fn keys_and_users_are_listed_page_by_page() {
 }
 
 #[tokio::test]
-async fn wrong_fields_of_accounts_are_named() {
+async fn account_field_when_wrong_is_named() {
     let server = start().await;
     let long = "a".repeat(101);
     for (path, body, fields) in [
@@ -185,7 +185,7 @@ async fn wrong_fields_of_accounts_are_named() {
 }
 
 #[tokio::test]
-async fn a_forged_cursor_is_refused() {
+async fn cursor_when_forged_is_refused() {
     let server = start().await;
     for path in ["/keys", "/domains", "/tags"] {
         for cursor in [
@@ -205,7 +205,7 @@ async fn a_forged_cursor_is_refused() {
 }
 
 #[tokio::test]
-async fn a_revoked_key_is_refused_and_the_last_admin_key_stays() {
+async fn key_when_revoked_is_refused_but_last_admin_key_stays() {
     let server = start().await;
     let (id, text) = key(&server, &json!({ "name": "a", "role": "admin" })).await;
     assert_eq!(status(&server, &text).await, 200);
@@ -235,7 +235,7 @@ async fn a_revoked_key_is_refused_and_the_last_admin_key_stays() {
 }
 
 #[tokio::test]
-async fn a_key_that_another_replica_has_seen_is_refused_there_too_after_its_time_in_the_cache() {
+async fn key_when_revoked_by_other_replica_is_refused_after_cache_time() {
     let server = Running::with(&[("EDGELINK_AUTH_KEY_CACHE_MS", "50")]).await;
     let other = server
         .another_with(&[("EDGELINK_AUTH_KEY_CACHE_MS", "50")])
@@ -251,7 +251,7 @@ async fn a_key_that_another_replica_has_seen_is_refused_there_too_after_its_time
 }
 
 #[tokio::test]
-async fn a_rotated_key_works_beside_its_successor_for_the_overlap_only() {
+async fn key_when_rotated_works_until_the_overlap_ends() {
     let server = start().await;
     let (id, first) = key(&server, &json!({ "name": "a" })).await;
     let path = format!("/keys/{id}/rotate");
@@ -286,7 +286,7 @@ async fn a_rotated_key_works_beside_its_successor_for_the_overlap_only() {
 }
 
 #[tokio::test]
-async fn a_key_ends_when_it_expires() {
+async fn key_when_expired_is_refused() {
     let server = start().await;
     let (id, text) = key(&server, &json!({ "name": "a" })).await;
     let body = json!({ "expiresAt": in_seconds(2) });
@@ -306,7 +306,7 @@ async fn a_key_ends_when_it_expires() {
 }
 
 #[tokio::test]
-async fn users_are_made_disabled_and_given_roles() {
+async fn user_when_role_or_state_changes_limits_its_keys() {
     let server = start().await;
     let made = post(
         &server,
@@ -359,7 +359,7 @@ async fn users_are_made_disabled_and_given_roles() {
 }
 
 #[tokio::test]
-async fn a_tenant_has_users_keys_and_a_log_of_its_own() {
+async fn tenant_when_created_has_its_own_users_keys_and_log() {
     let server = start().await;
     let tenant = post(&server, "/tenants", &json!({ "name": "acme" }))
         .await
@@ -425,7 +425,7 @@ async fn a_tenant_has_users_keys_and_a_log_of_its_own() {
 }
 
 #[tokio::test]
-async fn the_audit_log_says_who_did_what_and_holds_no_secret() {
+async fn audit_log_when_a_key_changes_names_actor_and_no_secret() {
     let server = start().await;
     let (id, text) = key(&server, &json!({ "name": "a" })).await;
     server
@@ -476,7 +476,7 @@ async fn the_audit_log_says_who_did_what_and_holds_no_secret() {
 }
 
 #[tokio::test]
-async fn the_last_use_of_a_key_is_noted_at_the_stop_at_the_latest() {
+async fn key_when_server_stops_has_its_last_use_noted() {
     let server = start().await;
     let (id, text) = key(&server, &json!({ "name": "a" })).await;
     assert_eq!(status(&server, &text).await, 200);

@@ -14,10 +14,10 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 on_every_engine!(
-    clicks_are_counted_by_each_of_their_attributes,
-    filters_choose_whose_clicks_count_and_bots_are_apart,
-    a_series_has_the_parts_of_the_interval_and_that_before,
-    a_click_belongs_to_the_campaign_of_its_target_unless_it_names_one,
+    clicks_when_grouped_by_attribute_are_counted_by_value,
+    analytics_when_filtered_counts_matching_clicks_only,
+    time_series_when_compared_has_its_parts_and_previous_totals,
+    click_when_it_names_no_campaign_takes_that_of_its_target,
 );
 
 pub(crate) const IPHONE: &str = "Mozilla/5.0 (iPhone; CPU iPhone OS 17_4 like Mac OS X) AppleWebKit/605.1.15 \
@@ -55,7 +55,7 @@ pub(crate) async fn report(server: &Running, seq: u64, events: &[Event<&str>]) {
     report_with(server, seq, events, &[]).await;
 }
 
-/// The same with clicks of links about which nothing else is known.
+/// Reports events, and clicks of links without any attribute.
 pub(crate) async fn report_with(
     server: &Running,
     seq: u64,
@@ -132,7 +132,7 @@ async fn values(server: &Running, query: &str) -> Value {
     answer["data"].clone()
 }
 
-async fn clicks_are_counted_by_each_of_their_attributes(server: Running) {
+async fn clicks_when_grouped_by_attribute_are_counted_by_value(server: Running) {
     let server = with_clicks(server).await;
     let one = |value: &str, clicks: u64| json!({ "value": value, "clicks": clicks });
     for (group, expected) in [
@@ -183,7 +183,7 @@ fn sorted(items: &Value) -> Vec<String> {
     texts
 }
 
-async fn filters_choose_whose_clicks_count_and_bots_are_apart(server: Running) {
+async fn analytics_when_filtered_counts_matching_clicks_only(server: Running) {
     let server = with_clicks(server).await;
     for (query, clicks, visitors) in [
         ("", 4, 2),
@@ -212,7 +212,7 @@ async fn filters_choose_whose_clicks_count_and_bots_are_apart(server: Running) {
         .problem(404, "link-not-found");
 }
 
-async fn a_series_has_the_parts_of_the_interval_and_that_before(server: Running) {
+async fn time_series_when_compared_has_its_parts_and_previous_totals(server: Running) {
     let server = with_clicks(server).await;
     let answer = server
         .get("/analytics?groupBy=timeseries&interval=7d&compare=previous&timezone=Europe/Berlin")
@@ -254,7 +254,7 @@ async fn a_series_has_the_parts_of_the_interval_and_that_before(server: Running)
 }
 
 #[tokio::test]
-async fn all_that_is_wrong_with_a_question_is_named() {
+async fn analytics_query_when_wrong_names_every_parameter() {
     let server = Running::start().await;
     let query = "groupBy=moon&interval=2d&timezone=Mars&bots=some&limit=0&compare=next&tagsMode=one&shortCode=a%20b&a=b";
     let mut fields = server
@@ -303,7 +303,7 @@ async fn all_that_is_wrong_with_a_question_is_named() {
 }
 
 #[tokio::test]
-async fn a_caller_sees_the_clicks_of_its_own_links() {
+async fn analytics_when_asked_for_by_a_key_counts_its_links_only() {
     let server = with_clicks(Running::start().await).await;
     let editor = client(&server, "editor", &json!({})).await;
     editor.create(&link("own")).await.expect(201);
@@ -352,7 +352,7 @@ async fn a_caller_sees_the_clicks_of_its_own_links() {
         .problem(404, "link-not-found");
 }
 
-async fn a_click_belongs_to_the_campaign_of_its_target_unless_it_names_one(server: Running) {
+async fn click_when_it_names_no_campaign_takes_that_of_its_target(server: Running) {
     let mut marketed = link("a");
     marketed["longUrl"] = json!("https://shop.example/?utm_source=news&utm_medium=mail");
     server.post(&marketed).await.expect(201);
@@ -372,7 +372,7 @@ async fn a_click_belongs_to_the_campaign_of_its_target_unless_it_names_one(serve
 }
 
 #[tokio::test]
-async fn questions_when_clickhouse_is_away_are_503_and_no_click_is_lost() {
+async fn analytics_when_clickhouse_is_down_answers_503_and_loses_no_click() {
     let mut clickhouse = ClickHouseServer::start();
     let server = Running::with(&[
         ("EDGELINK_ANALYTICS_ENGINE", "clickhouse"),
@@ -406,7 +406,7 @@ async fn questions_when_clickhouse_is_away_are_503_and_no_click_is_lost() {
 }
 
 #[tokio::test]
-async fn an_external_id_of_one_link_says_nothing_about_that_of_another() {
+async fn conversion_when_other_link_has_its_external_id_is_created() {
     let server = Running::start().await;
     let editors = [
         client(&server, "editor", &json!({})).await,
@@ -434,7 +434,7 @@ async fn an_external_id_of_one_link_says_nothing_about_that_of_another() {
 }
 
 #[tokio::test]
-async fn a_conversion_counts_once_and_is_found_at_its_click() {
+async fn conversion_when_sent_again_counts_once() {
     let server = Running::start().await;
     server.post(&link("a")).await.expect(201);
     let mut identified = click("go.example:8080/a");

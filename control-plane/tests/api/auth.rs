@@ -6,7 +6,7 @@ use reqwest::Method;
 use serde_json::json;
 
 #[tokio::test]
-async fn a_key_may_come_in_either_header() {
+async fn key_when_sent_in_either_header_is_accepted() {
     let server = Running::start().await;
     let path = "/api/v1/links";
     let bearer = server
@@ -31,7 +31,7 @@ async fn a_key_may_come_in_either_header() {
 }
 
 #[tokio::test]
-async fn without_a_valid_key_every_path_of_the_api_is_closed() {
+async fn api_path_when_key_is_invalid_is_closed() {
     let server = Running::start().await;
     let key = &server.admin_key;
     let (start, last) = key.split_at(key.len() - 1);
@@ -76,7 +76,7 @@ async fn without_a_valid_key_every_path_of_the_api_is_closed() {
 }
 
 #[tokio::test]
-async fn invented_keys_are_refused_as_what_they_are_however_many_come() {
+async fn keys_when_many_are_invented_are_refused_with_401() {
     let server = Running::start().await;
     for round in 0..20 {
         let invented = (0..50).map(|n| format!("edgelink_{:016x}_{:064x}", round * 50 + n, n));
@@ -95,7 +95,7 @@ async fn invented_keys_are_refused_as_what_they_are_however_many_come() {
 }
 
 #[tokio::test]
-async fn a_key_that_another_replica_has_made_works_and_a_revoked_one_does_not() {
+async fn key_when_created_or_revoked_by_other_replica_is_known() {
     let server = Running::start().await;
     let other = server.another().await;
     other.get("/links").await.expect(200);
@@ -117,7 +117,7 @@ async fn a_key_that_another_replica_has_made_works_and_a_revoked_one_does_not() 
 }
 
 #[tokio::test]
-async fn edges_have_tokens_of_their_own_and_several_while_they_are_rotated() {
+async fn edge_token_when_one_of_several_is_accepted() {
     let server = Running::start().await;
     let path = "/edge/v1/links/go.example:8080/absent";
     for token in ["first-token-of-the-edges", "second-token-of-the-edges"] {
@@ -147,7 +147,7 @@ async fn edges_have_tokens_of_their_own_and_several_while_they_are_rotated() {
 }
 
 #[tokio::test]
-async fn health_and_metrics_need_no_key() {
+async fn health_and_metrics_when_no_key_is_sent_are_answered() {
     let server = Running::start().await;
     for path in ["/health/live", "/health/ready", "/metrics"] {
         assert_eq!(server.follow(path).await.status, 200, "{path}");

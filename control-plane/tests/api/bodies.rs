@@ -16,7 +16,7 @@ async fn post(
 }
 
 #[tokio::test]
-async fn a_body_that_is_no_json_object_is_a_bad_request() {
+async fn body_when_not_a_json_object_is_refused() {
     let server = Running::start().await;
     let deep = "[".repeat(10_000);
     for body in [
@@ -38,7 +38,7 @@ async fn a_body_that_is_no_json_object_is_a_bad_request() {
 }
 
 #[tokio::test]
-async fn a_body_must_say_that_it_is_json() {
+async fn body_when_content_type_is_not_json_is_refused() {
     let server = Running::start().await;
     let body = r#"{"longUrl":"https://example.com/"}"#;
     for content_type in [
@@ -57,7 +57,7 @@ async fn a_body_must_say_that_it_is_json() {
 }
 
 #[tokio::test]
-async fn a_body_may_be_as_large_as_the_bound_and_no_larger() {
+async fn body_when_larger_than_the_bound_is_refused() {
     let server = Running::with(&[("EDGELINK_SERVER_MAX_BODY_BYTES", "1024")]).await;
     let body = |length: usize| {
         let start = r#"{"longUrl":"https://example.com/"}"#;
@@ -72,7 +72,7 @@ async fn a_body_may_be_as_large_as_the_bound_and_no_larger() {
 }
 
 #[tokio::test]
-async fn a_chunked_body_is_bounded_as_well() {
+async fn body_when_chunked_and_too_large_is_refused() {
     let server = Running::with(&[("EDGELINK_SERVER_MAX_BODY_BYTES", "1024")]).await;
     let key = &server.admin_key;
     let head = format!(

@@ -62,7 +62,7 @@ async fn work_on(server: &Arc<Running>) -> SqliteConnection {
 const PATIENT_STORE: (&str, &str) = ("EDGELINK_STORE_TIMEOUT_MS", "9000");
 
 #[tokio::test]
-async fn more_requests_than_configured_are_answered_503_while_health_is_answered() {
+async fn request_when_limit_is_reached_is_refused_except_health() {
     let server = Running::with(&[("EDGELINK_SERVER_MAX_REQUESTS", "1"), PATIENT_STORE]).await;
     let server = Arc::new(server);
     let mut lock = work_on(&server).await;
@@ -82,7 +82,7 @@ async fn more_requests_than_configured_are_answered_503_while_health_is_answered
 }
 
 #[tokio::test]
-async fn a_listener_that_refuses_all_for_a_while_is_not_ready_until_a_request_ends() {
+async fn listener_when_it_refuses_all_is_unready_until_a_request_ends() {
     let server = Running::with(&[
         ("EDGELINK_SERVER_MAX_REQUESTS", "1"),
         ("EDGELINK_SERVER_UNREADY_AFTER_MS", "300"),
@@ -134,7 +134,7 @@ fn headers(server: &Running, path: &str) -> String {
 }
 
 #[tokio::test]
-async fn bodies_that_do_not_come_take_no_permit_and_the_oldest_give_way() {
+async fn bodies_when_silent_take_no_permit_and_oldest_give_way() {
     let server = Running::with(&[
         ("EDGELINK_SERVER_MAX_REQUESTS", "16"),
         ("EDGELINK_SERVER_MAX_BULK_REQUESTS", "1"),
@@ -194,7 +194,7 @@ async fn bodies_that_do_not_come_take_no_permit_and_the_oldest_give_way() {
 }
 
 #[tokio::test]
-async fn a_bulk_body_that_does_not_come_takes_no_place_of_bulk_requests() {
+async fn bulk_body_when_silent_takes_no_bulk_permit() {
     let server = Running::with(&[
         ("EDGELINK_SERVER_MAX_BULK_REQUESTS", "1"),
         ("EDGELINK_SERVER_BODY_TIMEOUT_MS", "60000"),
@@ -208,7 +208,7 @@ async fn a_bulk_body_that_does_not_come_takes_no_place_of_bulk_requests() {
 }
 
 #[tokio::test]
-async fn bodies_on_their_way_have_so_many_bytes_together() {
+async fn waiting_bodies_when_bytes_exceed_the_bound_lose_the_largest() {
     let server = Running::with(&[
         ("EDGELINK_SERVER_MAX_WAITING_BODY_BYTES", "65536"),
         ("EDGELINK_SERVER_MAX_BULK_BODY_BYTES", "65536"),
@@ -239,7 +239,7 @@ async fn bodies_on_their_way_have_so_many_bytes_together() {
 }
 
 #[tokio::test]
-async fn large_answers_have_so_many_bytes_together_and_those_to_changes_are_never_refused() {
+async fn answer_when_bytes_exceed_bound_is_refused_unless_to_a_change() {
     let server = Running::with(&[("EDGELINK_SERVER_MAX_ANSWER_BYTES", "500000")]).await;
     let url = format!("https://example.com/{}", "x".repeat(7_900));
     let link = |number| json!({ "longUrl": format!("{url}{number}") });
@@ -260,7 +260,7 @@ async fn large_answers_have_so_many_bytes_together_and_those_to_changes_are_neve
 }
 
 #[tokio::test]
-async fn a_body_that_does_not_come_is_given_up() {
+async fn body_when_silent_times_out() {
     let server = Running::with(&[("EDGELINK_SERVER_BODY_TIMEOUT_MS", "100")]).await;
     let answer = read_all(&mut hang(&server).await).await;
     assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
@@ -272,7 +272,7 @@ async fn a_body_that_does_not_come_is_given_up() {
 
 /// Forms of strangers are short: they have less time than other bodies.
 #[tokio::test]
-async fn a_form_of_a_stranger_that_does_not_come_is_given_up_early() {
+async fn form_when_silent_and_of_a_stranger_times_out_early() {
     let server = Running::with(&[
         ("EDGELINK_SERVER_FORM_TIMEOUT_MS", "100"),
         ("EDGELINK_SERVER_BODY_TIMEOUT_MS", "60000"),
@@ -287,7 +287,7 @@ async fn a_form_of_a_stranger_that_does_not_come_is_given_up_early() {
 
 /// An address has no more forms on their way than it may send.
 #[tokio::test]
-async fn a_report_counts_before_its_form_has_come() {
+async fn report_when_its_form_is_still_on_the_way_counts() {
     let server = Running::with(&[
         ("EDGELINK_REPORTS_PER_HOUR", "2"),
         ("EDGELINK_SERVER_FORM_TIMEOUT_MS", "60000"),
@@ -302,7 +302,7 @@ async fn a_report_counts_before_its_form_has_come() {
 }
 
 #[tokio::test]
-async fn a_request_that_takes_too_long_is_given_up() {
+async fn request_when_it_outlasts_the_timeout_is_given_up() {
     let server = Running::with(&[("EDGELINK_SERVER_REQUEST_TIMEOUT_MS", "100")]).await;
     let answer = read_all(&mut hang(&server).await).await;
     assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
@@ -314,14 +314,14 @@ async fn a_request_that_takes_too_long_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_head_that_does_not_come_ends_the_connection() {
+async fn request_head_when_silent_ends_the_connection() {
     let server = Running::with(&[("EDGELINK_SERVER_HEADER_TIMEOUT_MS", "100")]).await;
     let answer = server.exchange(b"GET /x HTTP/1.1\r\nhost: ").await;
     assert_eq!(answer, "");
 }
 
 #[tokio::test]
-async fn a_head_that_is_too_large_is_refused() {
+async fn request_head_when_too_large_is_refused() {
     let server = Running::start().await;
     let request = |length: usize| {
         let filler = "a".repeat(length);
@@ -334,7 +334,7 @@ async fn a_head_that_is_too_large_is_refused() {
 }
 
 #[tokio::test]
-async fn connections_beyond_the_bound_wait_for_their_turn() {
+async fn connection_when_beyond_the_bound_waits() {
     let server = Running::with(&[
         ("EDGELINK_SERVER_MAX_CONNECTIONS", "1"),
         ("EDGELINK_SERVER_HEALTH_CONNECTIONS", "0"),
@@ -355,7 +355,7 @@ async fn connections_beyond_the_bound_wait_for_their_turn() {
 }
 
 #[tokio::test]
-async fn idle_connections_make_room_for_others_and_those_without_a_request_first() {
+async fn idle_connections_when_full_give_way_silent_ones_first() {
     let server = Running::with(&[
         ("EDGELINK_SERVER_MAX_CONNECTIONS", "3"),
         ("EDGELINK_SERVER_HEALTH_CONNECTIONS", "0"),
@@ -387,7 +387,7 @@ async fn idle_connections_make_room_for_others_and_those_without_a_request_first
 }
 
 #[tokio::test]
-async fn a_connection_without_a_request_is_closed_early() {
+async fn connection_when_no_request_comes_is_closed_early() {
     let server = Running::with(&[("EDGELINK_SERVER_FIRST_HEADER_TIMEOUT_MS", "100")]).await;
     let request = b"GET /health/live HTTP/1.1\r\nhost: x\r\n\r\n";
     let mut answer = [0; 512];
@@ -409,7 +409,7 @@ async fn connect_from(server: &Running, address: [u8; 4]) -> TcpStream {
 }
 
 #[tokio::test]
-async fn a_client_that_reads_no_answers_is_cut_off() {
+async fn client_when_it_reads_no_answers_is_cut_off() {
     let server = Running::with(&[
         ("EDGELINK_SERVER_MAX_CONNECTIONS", "2"),
         ("EDGELINK_SERVER_HEALTH_CONNECTIONS", "0"),
@@ -440,7 +440,7 @@ async fn a_client_that_reads_no_answers_is_cut_off() {
 }
 
 #[tokio::test]
-async fn one_address_has_no_more_than_its_share_of_the_connections() {
+async fn address_when_at_its_connection_limit_is_refused_more() {
     let server = Running::with(&[("EDGELINK_SERVER_MAX_CONNECTIONS_PER_ADDRESS", "1")]).await;
     let request = b"GET /health/live HTTP/1.1\r\nhost: x\r\n\r\n";
     let mut answer = [0; 512];
@@ -470,7 +470,7 @@ async fn one_address_has_no_more_than_its_share_of_the_connections() {
 }
 
 #[tokio::test]
-async fn health_is_answered_where_all_connections_are_taken() {
+async fn health_when_all_connections_are_taken_is_answered() {
     let server = Running::with(&[("EDGELINK_SERVER_MAX_CONNECTIONS", "1")]).await;
     let _first = busy(&server, [127, 0, 0, 1]).await;
     // No `connection: close`: the server ends these connections after one answer.
@@ -522,7 +522,7 @@ async fn send_slowly(server: &Running, pieces: usize) -> String {
 }
 
 #[tokio::test]
-async fn a_large_bulk_body_has_the_time_that_a_slow_line_needs() {
+async fn bulk_body_when_large_and_slow_is_waited_for() {
     let server = Running::with(&[
         ("EDGELINK_SERVER_BODY_TIMEOUT_MS", "1000"),
         ("EDGELINK_SERVER_REQUEST_TIMEOUT_MS", "1500"),
@@ -534,7 +534,7 @@ async fn a_large_bulk_body_has_the_time_that_a_slow_line_needs() {
 }
 
 #[tokio::test]
-async fn a_bulk_body_that_stops_coming_is_given_up() {
+async fn bulk_body_when_it_stops_coming_times_out() {
     let server = Running::with(&[("EDGELINK_SERVER_BODY_TIMEOUT_MS", "300")]).await;
     let head = format!(
         "POST /api/v1/links/bulk HTTP/1.1\r\nhost: x\r\nx-api-key: {}\r\ncontent-type: application/json\r\n\

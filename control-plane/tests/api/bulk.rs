@@ -37,7 +37,7 @@ fn statuses(answer: &Value) -> Vec<u64> {
 }
 
 #[tokio::test]
-async fn every_item_has_an_answer_of_its_own() {
+async fn bulk_item_when_valid_or_not_has_its_own_answer() {
     let server = Running::start().await;
     let body = json!([
         { "longUrl": "https://example.com/1" },
@@ -72,7 +72,7 @@ async fn every_item_has_an_answer_of_its_own() {
 }
 
 #[tokio::test]
-async fn as_many_links_as_allowed_are_created_and_one_more_creates_none() {
+async fn bulk_request_when_over_10000_items_creates_none() {
     let server = Running::start().await;
     let item = |n: usize| json!({ "longUrl": format!("https://example.com/{n}") });
     let most: Vec<Value> = (0..10_000).map(item).collect();
@@ -95,7 +95,7 @@ async fn as_many_links_as_allowed_are_created_and_one_more_creates_none() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_wrong_as_a_whole_creates_nothing() {
+async fn bulk_body_when_malformed_creates_nothing() {
     let server = Running::with(&[
         ("EDGELINK_SERVER_MAX_BULK_BODY_BYTES", "2000"),
         ("EDGELINK_SERVER_MAX_BODY_BYTES", "1024"),
@@ -134,7 +134,7 @@ async fn a_body_that_is_wrong_as_a_whole_creates_nothing() {
 }
 
 #[tokio::test]
-async fn a_link_that_exists_is_found_if_everything_about_it_is_the_same() {
+async fn existing_link_when_all_fields_are_equal_is_found() {
     let server = Running::start().await;
     let link = json!({ "longUrl": "https://example.com/a", "title": "A", "tags": ["x"] });
     let first = server.post(&link).await.expect(201);
@@ -172,7 +172,7 @@ async fn a_link_that_exists_is_found_if_everything_about_it_is_the_same() {
 }
 
 #[tokio::test]
-async fn items_of_one_request_find_each_other() {
+async fn bulk_items_when_equal_find_each_other() {
     let server = Running::start().await;
     let item = json!({ "longUrl": "https://example.com/", "findIfExists": true });
     let answer = bulk(&server, &json!([item, item, item])).await.expect(200);
@@ -184,7 +184,7 @@ async fn items_of_one_request_find_each_other() {
 
 /// As many campaigns as it takes lead to one page.
 #[tokio::test]
-async fn a_link_is_found_among_hundreds_to_the_same_target() {
+async fn existing_link_when_hundreds_share_its_target_is_found() {
     let server = Running::start().await;
     let link = |title: &str| json!({ "longUrl": "https://example.com/landing", "title": title });
     let others: Vec<Value> = (0..150).map(|n| link(&n.to_string())).collect();
@@ -209,7 +209,7 @@ fn unknown(fields: usize, name_length: usize) -> Value {
 }
 
 #[tokio::test]
-async fn an_item_or_a_request_names_so_many_errors() {
+async fn problem_when_errors_are_many_names_32_at_most() {
     let server = Running::start().await;
     let body = json!([unknown(6_500, 5), { "longUrl": "https://example.com/" }]);
     let answer = bulk(&server, &body).await.expect(200);
@@ -229,7 +229,7 @@ async fn an_item_or_a_request_names_so_many_errors() {
 }
 
 #[tokio::test]
-async fn an_item_without_room_in_the_answer_is_not_begun_and_all_that_is_done_is_answered() {
+async fn bulk_item_when_answer_has_no_room_is_not_created() {
     let server = Running::with(&[("EDGELINK_SERVER_MAX_BULK_ANSWER_BYTES", "65536")]).await;
     let notes = "n".repeat(4_096);
     let item = |number: usize| json!({ "longUrl": "https://example.com/", "customSlug": format!("n{number}"), "notes": notes });
@@ -264,7 +264,7 @@ async fn an_item_without_room_in_the_answer_is_not_begun_and_all_that_is_done_is
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_items_has_the_room_of_an_answer() {
+async fn bulk_errors_when_many_are_cut_to_the_answers_room() {
     let server = Running::with(&[("EDGELINK_SERVER_MAX_BULK_ANSWER_BYTES", "65536")]).await;
     let items = vec![unknown(20, 200); 300];
     for (method, path) in [
@@ -292,7 +292,7 @@ async fn what_is_wrong_with_items_has_the_room_of_an_answer() {
 }
 
 #[tokio::test]
-async fn a_link_that_exists_is_left_out_of_an_answer_without_room() {
+async fn existing_link_when_answer_has_no_room_is_left_out() {
     let server = Running::with(&[("EDGELINK_SERVER_MAX_BULK_ANSWER_BYTES", "65536")]).await;
     let (notes, target) = ("n".repeat(4_096), "https://example.com/");
     let slug = |number: usize| format!("n{number}");

@@ -28,7 +28,7 @@ fn statuses(answer: &Value) -> Vec<u64> {
 }
 
 #[tokio::test]
-async fn every_change_has_an_outcome_of_its_own() {
+async fn bulk_change_when_valid_or_not_has_its_own_outcome() {
     let server = Running::start().await;
     create(&server, &["a", "b", "c"]).await;
     let elsewhere =
@@ -78,7 +78,7 @@ async fn every_change_has_an_outcome_of_its_own() {
 }
 
 #[tokio::test]
-async fn links_are_deleted_each_with_its_own_outcome() {
+async fn bulk_deletion_when_valid_or_not_has_its_own_outcome() {
     let server = Running::start().await;
     create(&server, &["a", "b", "c"]).await;
     let tag = server.get("/links/c").await.header("etag").to_owned();
@@ -107,7 +107,7 @@ async fn links_are_deleted_each_with_its_own_outcome() {
 }
 
 #[tokio::test]
-async fn as_many_links_as_allowed_are_changed_and_deleted_and_one_more_changes_none() {
+async fn bulk_change_when_over_10000_items_changes_none() {
     let server = Running::with(&[("EDGELINK_SERVER_REQUEST_TIMEOUT_MS", "60000")]).await;
     let create =
         |n: usize| json!({ "longUrl": "https://example.com/", "customSlug": format!("c{n}") });
@@ -139,7 +139,7 @@ async fn as_many_links_as_allowed_are_changed_and_deleted_and_one_more_changes_n
 }
 
 #[tokio::test]
-async fn a_body_that_is_wrong_as_a_whole_changes_nothing() {
+async fn bulk_body_when_malformed_changes_nothing() {
     let server = Running::with(&[("EDGELINK_SERVER_MAX_BODY_BYTES", "1024")]).await;
     create(&server, &["a"]).await;
     let raw = async |method: Method, body: &str| {
@@ -166,7 +166,7 @@ async fn a_body_that_is_wrong_as_a_whole_changes_nothing() {
 }
 
 #[tokio::test]
-async fn answers_have_a_bound() {
+async fn bulk_answer_when_full_leaves_out_links_and_later_items() {
     let server = Running::with(&[("EDGELINK_SERVER_MAX_BULK_ANSWER_BYTES", "65536")]).await;
     let notes = "n".repeat(4096);
     let body = json!({ "longUrl": "https://example.com/", "customSlug": "large", "notes": notes });

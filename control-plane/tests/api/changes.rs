@@ -6,7 +6,7 @@ use serde_json::json;
 use std::time::{Duration, Instant};
 
 #[tokio::test]
-async fn a_patch_changes_what_it_names_and_null_clears() {
+async fn patch_when_fields_are_named_changes_them_and_null_clears() {
     let server = Running::start().await;
     let link = server
         .post(&json!({
@@ -52,7 +52,7 @@ async fn a_patch_changes_what_it_names_and_null_clears() {
 }
 
 #[tokio::test]
-async fn a_patch_with_mistakes_changes_nothing() {
+async fn patch_when_fields_are_wrong_changes_nothing() {
     let server = Running::start().await;
     let link = server
         .post(&json!({ "longUrl": "https://example.com/", "customSlug": "x", "validSince": "2027-01-01T00:00:00Z" }))
@@ -90,7 +90,7 @@ async fn a_patch_with_mistakes_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_merge_patch_may_be_sent_as_such() {
+async fn patch_when_sent_as_merge_patch_is_accepted() {
     let server = Running::start().await;
     server
         .post(&json!({ "longUrl": "https://example.com/", "customSlug": "x" }))
@@ -106,7 +106,7 @@ async fn a_merge_patch_may_be_sent_as_such() {
 }
 
 #[tokio::test]
-async fn a_deleted_link_is_gone_and_its_slug_is_free_again() {
+async fn link_when_deleted_is_gone_and_frees_its_alias() {
     let server = Running::start().await;
     let body =
         json!({ "longUrl": "https://example.com/", "customSlug": "x", "domain": "other.example" });
@@ -129,7 +129,7 @@ async fn a_deleted_link_is_gone_and_its_slug_is_free_again() {
 }
 
 #[tokio::test]
-async fn the_entity_tag_changes_with_the_link() {
+async fn etag_when_link_changes_differs() {
     let server = Running::start().await;
     let created = server
         .post(&json!({ "longUrl": "https://example.com/", "customSlug": "x" }))
@@ -144,7 +144,7 @@ async fn the_entity_tag_changes_with_the_link() {
 }
 
 #[tokio::test]
-async fn a_client_that_has_the_link_is_not_sent_it_again() {
+async fn link_when_etag_matches_is_not_sent_again() {
     let server = Running::start().await;
     let created = server
         .post(&json!({ "longUrl": "https://example.com/", "customSlug": "x" }))
@@ -171,7 +171,7 @@ async fn a_client_that_has_the_link_is_not_sent_it_again() {
 }
 
 #[tokio::test]
-async fn a_condition_lets_a_client_change_and_delete_only_what_it_has_seen() {
+async fn change_when_if_match_is_outdated_is_refused() {
     let server = Running::start().await;
     let created = server
         .post(&json!({ "longUrl": "https://example.com/", "customSlug": "x" }))
@@ -217,7 +217,7 @@ async fn a_condition_lets_a_client_change_and_delete_only_what_it_has_seen() {
 }
 
 #[tokio::test]
-async fn of_concurrent_patches_with_the_same_condition_one_wins() {
+async fn patches_when_concurrent_with_one_etag_let_one_win() {
     let server = std::sync::Arc::new(Running::start().await);
     let created = server
         .post(&json!({ "longUrl": "https://example.com/", "customSlug": "x" }))
@@ -250,7 +250,7 @@ async fn of_concurrent_patches_with_the_same_condition_one_wins() {
 }
 
 #[tokio::test]
-async fn a_change_and_a_deletion_wait_without_a_permit_until_edges_have_had_the_time_to_apply_them()
+async fn change_when_edges_must_apply_it_waits_without_a_permit()
 {
     let server = Running::with(&[
         ("EDGELINK_FEED_ALIAS_SETTLE_MS", "600"),

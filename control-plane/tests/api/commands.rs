@@ -131,7 +131,7 @@ fn clock_millis() -> u128 {
 }
 
 #[test]
-fn a_wrong_configuration_stops_the_start_and_names_the_field() {
+fn configuration_when_wrong_stops_the_start_and_names_field() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("edgelink.toml");
     std::fs::write(&file, "[links]\ncode_length = 5\n").unwrap();
@@ -154,7 +154,7 @@ fn a_wrong_configuration_stops_the_start_and_names_the_field() {
 }
 
 #[test]
-fn an_address_that_is_taken_or_a_database_that_is_not_there_stops_the_start() {
+fn start_when_address_or_database_is_unusable_fails() {
     let folder = tempfile::tempdir().unwrap();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
@@ -174,7 +174,7 @@ fn an_address_that_is_taken_or_a_database_that_is_not_there_stops_the_start() {
 }
 
 #[tokio::test]
-async fn the_first_start_writes_an_admin_key_that_only_its_owner_can_read() {
+async fn admin_key_when_first_started_is_readable_by_its_owner_only() {
     let folder = tempfile::tempdir().unwrap();
     let server = Process::start(folder.path());
     let file = folder.path().join("admin-key");
@@ -194,7 +194,7 @@ async fn the_first_start_writes_an_admin_key_that_only_its_owner_can_read() {
 }
 
 #[test]
-fn where_the_admin_key_cannot_be_written_there_is_none() {
+fn admin_key_when_its_file_is_unusable_is_not_created() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = edgelink(folder.path(), &["serve"]);
     let output = command
@@ -214,7 +214,7 @@ fn where_the_admin_key_cannot_be_written_there_is_none() {
 }
 
 #[tokio::test]
-async fn a_key_that_is_in_the_file_already_becomes_the_admin_key() {
+async fn key_when_already_in_the_file_becomes_the_admin_key() {
     let folder = tempfile::tempdir().unwrap();
     let key = format!("edgelink_{}_{}", "0".repeat(16), "a".repeat(64));
     std::fs::write(folder.path().join("admin-key"), &key).unwrap();
@@ -223,7 +223,7 @@ async fn a_key_that_is_in_the_file_already_becomes_the_admin_key() {
 }
 
 #[tokio::test]
-async fn keys_are_made_listed_and_revoked_while_the_server_runs() {
+async fn keys_command_when_server_runs_takes_effect_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let server = Process::start(folder.path());
     let admin = read_key(folder.path());
@@ -262,7 +262,7 @@ async fn keys_are_made_listed_and_revoked_while_the_server_runs() {
 }
 
 #[test]
-fn without_migrating_at_the_start_the_command_does_it() {
+fn migrate_command_when_auto_migrate_is_off_migrates() {
     let folder = tempfile::tempdir().unwrap();
     let run = |arguments: &[&str]| {
         edgelink(folder.path(), arguments)
@@ -277,7 +277,7 @@ fn without_migrating_at_the_start_the_command_does_it() {
 
 /// Away from the settings of the control planes the default names a file that is not there.
 #[test]
-fn a_command_with_the_wrong_settings_makes_no_database() {
+fn command_when_settings_are_wrong_creates_no_database() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("edgelink.db");
     for command in [
@@ -301,7 +301,7 @@ fn a_command_with_the_wrong_settings_makes_no_database() {
 }
 
 #[test]
-fn commands_say_which_database_they_use_and_migrate_it_only_where_they_are_asked_to() {
+fn command_when_run_names_its_database_and_migrates_if_asked() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("edgelink.db"), "").unwrap();
     let flush = output(folder.path(), &["flush"]);
@@ -322,7 +322,7 @@ fn commands_say_which_database_they_use_and_migrate_it_only_where_they_are_asked
 }
 
 #[tokio::test]
-async fn a_flush_is_published_by_the_control_plane_that_runs_or_that_starts_next() {
+async fn flush_when_noted_is_published_by_running_or_next_server() {
     let folder = tempfile::tempdir().unwrap();
     let server = Process::start(folder.path());
     let text = stdout(folder.path(), &["flush"]);
@@ -386,7 +386,7 @@ async fn a_flush_is_published_by_the_control_plane_that_runs_or_that_starts_next
 }
 
 #[tokio::test]
-async fn a_command_waits_for_a_database_that_is_busy() {
+async fn command_when_database_is_busy_waits() {
     let folder = tempfile::tempdir().unwrap();
     assert_eq!(Process::start(folder.path()).end("-TERM").0, Some(0));
     let database = format!("sqlite://{}", folder.path().join("edgelink.db").display());
@@ -412,7 +412,7 @@ async fn a_command_waits_for_a_database_that_is_busy() {
 }
 
 #[tokio::test]
-async fn no_log_level_shows_statements_or_targets() {
+async fn log_when_at_trace_level_shows_no_statement_or_target() {
     let folder = tempfile::tempdir().unwrap();
     let server = Process::with(folder.path(), &[("EDGELINK_LOG_FILTER", "trace")]);
     assert_eq!(server.create(&read_key(folder.path()), "x").await, 201);
@@ -427,7 +427,7 @@ async fn no_log_level_shows_statements_or_targets() {
 }
 
 #[tokio::test]
-async fn an_outage_is_a_few_log_lines_and_not_one_for_each_visitor() {
+async fn log_when_database_fails_for_many_requests_has_few_lines() {
     let folder = tempfile::tempdir().unwrap();
     let server = Process::start(folder.path());
     let key = read_key(folder.path());

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 #[tokio::test]
-async fn a_link_needs_a_target_and_nothing_else() {
+async fn link_when_only_its_target_is_given_has_defaults() {
     let server = Running::start().await;
     let answer = server
         .post(&json!({ "longUrl": "https://example.com/a?b=1" }))
@@ -57,7 +57,7 @@ async fn a_link_needs_a_target_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn every_field_comes_back() {
+async fn link_when_every_field_is_given_returns_them() {
     let server = Running::start().await;
     let answer = server
         .post(&json!({
@@ -109,7 +109,7 @@ async fn every_field_comes_back() {
 }
 
 #[tokio::test]
-async fn null_is_the_same_as_nothing() {
+async fn field_when_null_counts_as_missing() {
     let server = Running::start().await;
     let body = json!({
         "longUrl": "https://example.com/", "customSlug": null, "domain": null, "validSince": null, "validUntil": null,
@@ -122,7 +122,7 @@ async fn null_is_the_same_as_nothing() {
 }
 
 #[tokio::test]
-async fn a_taken_slug_is_a_conflict_on_its_domain_only() {
+async fn alias_when_taken_conflicts_on_its_domain_only() {
     let server = Running::start().await;
     let alias = |slug: &str, domain: &str| json!({ "longUrl": "https://example.com/", "customSlug": slug, "domain": domain });
     server
@@ -142,7 +142,7 @@ async fn a_taken_slug_is_a_conflict_on_its_domain_only() {
 }
 
 #[tokio::test]
-async fn a_generated_code_that_an_alias_has_is_skipped() {
+async fn generated_code_when_taken_by_an_alias_is_skipped() {
     let server = Running::start().await;
     // The code of number 2000, while the alias itself takes number 0.
     server
@@ -158,7 +158,7 @@ async fn a_generated_code_that_an_alias_has_is_skipped() {
 }
 
 #[tokio::test]
-async fn tries_for_a_free_code_are_bounded() {
+async fn creation_when_code_tries_are_used_up_answers_503() {
     let server = Running::with(&[("EDGELINK_LINKS_MAX_CODE_TRIES", "1")]).await;
     server
         .post(&json!({ "longUrl": "https://example.com/", "customSlug": "00000g8" }))
@@ -173,7 +173,7 @@ async fn tries_for_a_free_code_are_bounded() {
 }
 
 #[tokio::test]
-async fn a_key_scatters_the_codes() {
+async fn code_when_a_code_key_is_set_is_scattered() {
     let key = [
         (
             "EDGELINK_LINKS_CODE_KEY",
@@ -192,7 +192,7 @@ async fn a_key_scatters_the_codes() {
 }
 
 #[tokio::test]
-async fn concurrent_creations_get_different_codes() {
+async fn codes_when_created_concurrently_differ() {
     let server = std::sync::Arc::new(Running::start().await);
     let create = |_| {
         let server = server.clone();
@@ -212,7 +212,7 @@ async fn concurrent_creations_get_different_codes() {
 }
 
 #[tokio::test]
-async fn every_new_alias_waits_until_edges_have_had_the_time_to_apply_it() {
+async fn alias_when_new_waits_until_edges_can_apply_it() {
     let server = Running::with(&[("EDGELINK_FEED_ALIAS_SETTLE_MS", "400")]).await;
     let settled = Duration::from_millis(400);
     for slug in ["Sale-24", "sale7ab", "x"] {
@@ -234,7 +234,7 @@ async fn every_new_alias_waits_until_edges_have_had_the_time_to_apply_it() {
 }
 
 #[tokio::test]
-async fn an_alias_that_was_there_already_is_answered_at_once() {
+async fn alias_when_it_exists_already_is_answered_at_once() {
     let server = Running::with(&[("EDGELINK_FEED_ALIAS_WAIT_MS", "10000")]).await;
     let body =
         json!({ "longUrl": "https://example.com/", "customSlug": "sale7ab", "findIfExists": true });
@@ -267,7 +267,7 @@ async fn at_once(server: &Running, requests: Vec<(Option<String>, Value)>) -> Ve
 
 /// Three hundred requests at once: a link for itself, with a key, for what exists, by an alias, and many.
 #[tokio::test]
-async fn requests_of_every_kind_share_their_commits_and_have_their_own_answers() {
+async fn requests_when_sharing_commits_have_their_own_answers() {
     let recorder = PrometheusBuilder::new().build_recorder();
     let _guard = metrics::set_default_local_recorder(&recorder);
     let server = Running::start().await;

@@ -116,7 +116,7 @@ async fn is_verified(server: &Running, name: &str) -> bool {
 }
 
 #[tokio::test]
-async fn a_domain_whose_record_stays_away_is_not_verified_any_longer() {
+async fn domain_when_its_dns_record_is_gone_loses_verification() {
     let dns = Dns::start().await;
     let server = rechecking(&dns, "1").await;
     verified_by_dns(&server, &dns, "lapsed.example").await;
@@ -160,7 +160,7 @@ async fn a_domain_whose_record_stays_away_is_not_verified_any_longer() {
 }
 
 #[tokio::test]
-async fn a_domain_is_made_verified_by_the_dns_and_then_has_links() {
+async fn domain_when_verified_by_dns_may_have_links() {
     let dns = Dns::start().await;
     let address = dns.address.to_string();
     let server = Running::with(&[("EDGELINK_DOMAINS_RESOLVER", &address)]).await;
@@ -204,7 +204,7 @@ async fn a_domain_is_made_verified_by_the_dns_and_then_has_links() {
 }
 
 #[tokio::test]
-async fn a_dns_that_does_not_answer_is_no_proof() {
+async fn domain_when_dns_does_not_answer_is_not_verified() {
     let silent = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let address = silent.local_addr().unwrap().to_string();
     let server = Running::with(&[
@@ -220,14 +220,14 @@ async fn a_dns_that_does_not_answer_is_no_proof() {
 }
 
 #[tokio::test]
-async fn a_domain_needs_no_verification_where_none_is_required() {
+async fn domain_when_no_verification_is_required_is_verified() {
     let server = Running::with(&[("EDGELINK_DOMAINS_REQUIRE_VERIFICATION", "false")]).await;
     let made = post(&server, "/domains", &json!({ "name": "brand.example" })).await;
     assert_eq!(made.expect(201)["verified"], true);
 }
 
 #[tokio::test]
-async fn visitors_without_a_link_are_sent_where_the_domain_says() {
+async fn domain_when_no_link_serves_redirects_to_its_own_url() {
     let server = Running::start().await;
     let body = json!({
         "name": "brand.example",
@@ -288,7 +288,7 @@ async fn visitors_without_a_link_are_sent_where_the_domain_says() {
 }
 
 #[tokio::test]
-async fn a_link_without_a_status_takes_that_of_its_domain() {
+async fn link_when_it_has_no_status_takes_that_of_its_domain() {
     let server = Running::start().await;
     let body = json!({ "name": "brand.example", "defaultStatus": 308 });
     verified(&server, body).await;
@@ -312,7 +312,7 @@ async fn a_link_without_a_status_takes_that_of_its_domain() {
 }
 
 #[tokio::test]
-async fn configured_domains_are_listed_and_stay() {
+async fn configured_domain_when_listed_cannot_be_deleted() {
     let server = Running::start().await;
     for name in ["b.example", "a.example"] {
         post(&server, "/domains", &json!({ "name": name }))
@@ -355,7 +355,7 @@ async fn configured_domains_are_listed_and_stay() {
 }
 
 #[tokio::test]
-async fn a_domain_is_removed_once_it_has_no_links() {
+async fn domain_when_its_last_link_is_gone_can_be_removed() {
     let server = Running::start().await;
     verified(&server, json!({ "name": "brand.example" })).await;
     let link =
@@ -389,7 +389,7 @@ async fn a_domain_is_removed_once_it_has_no_links() {
 }
 
 #[tokio::test]
-async fn a_domain_belongs_to_its_tenant() {
+async fn domain_when_of_another_tenant_is_out_of_reach() {
     let server = Running::start().await;
     verified(&server, json!({ "name": "first.example" })).await;
     let tenant = post(&server, "/tenants", &json!({ "name": "second" }))
@@ -470,7 +470,7 @@ async fn a_domain_belongs_to_its_tenant() {
 }
 
 #[tokio::test]
-async fn every_bad_field_is_named() {
+async fn domain_field_when_wrong_is_named() {
     let server = Running::start().await;
     let body = json!({
         "name": "a.example:80",
@@ -526,7 +526,7 @@ async fn every_bad_field_is_named() {
 
 /// Without Redis the other process learns nothing from the feed.
 #[tokio::test]
-async fn another_process_knows_a_domain_soon() {
+async fn domain_when_created_is_known_to_other_processes_soon() {
     let server = Running::start().await;
     let other = server.another().await;
     let body = json!({ "name": "brand.example", "rootUrl": "https://example.com/root" });
@@ -538,7 +538,7 @@ async fn another_process_knows_a_domain_soon() {
 }
 
 #[tokio::test]
-async fn an_edge_is_told_what_a_host_is_where_it_cannot_know_all_domains() {
+async fn host_when_an_edge_asks_is_answered_with_its_domain() {
     let server = Running::start().await;
     let host = async |host: &str| {
         let request = server.plain(Method::GET, &format!("/edge/v1/domains/{host}"));
@@ -569,7 +569,7 @@ async fn an_edge_is_told_what_a_host_is_where_it_cannot_know_all_domains() {
 }
 
 #[tokio::test]
-async fn a_bound_key_that_names_no_domain_creates_on_one_that_is_served_only() {
+async fn bound_key_when_it_names_no_domain_needs_a_served_one() {
     let server = Running::start().await;
     let body = json!({ "name": "new.example" });
     post(&server, "/domains", &body).await.expect(201);
@@ -587,7 +587,7 @@ async fn a_bound_key_that_names_no_domain_creates_on_one_that_is_served_only() {
 }
 
 #[tokio::test]
-async fn a_link_moves_on_a_domain_that_is_served_only() {
+async fn link_when_its_domain_is_not_served_cannot_be_moved() {
     let server = Running::start().await;
     let set = async |verified: bool| {
         let body = json!({ "verified": verified });
@@ -625,7 +625,7 @@ async fn a_link_moves_on_a_domain_that_is_served_only() {
 }
 
 #[tokio::test]
-async fn a_tenant_has_so_many_domains_and_fewer_that_are_not_verified() {
+async fn tenant_when_at_its_domain_limit_creates_no_more() {
     let server = Running::with(&[
         ("EDGELINK_DOMAINS_MAX_PER_TENANT", "2"),
         ("EDGELINK_DOMAINS_MAX_UNVERIFIED", "1"),

@@ -13,7 +13,7 @@ fn entry(answer: &[u8]) -> Entry<'_> {
 }
 
 #[tokio::test]
-async fn a_link_is_answered_with_its_key_and_the_age_of_what_is_said() {
+async fn link_when_resolved_carries_its_key_and_age() {
     let server = Running::start().await;
     server
         .post(&json!({
@@ -53,7 +53,7 @@ async fn a_link_is_answered_with_its_key_and_the_age_of_what_is_said() {
 }
 
 #[tokio::test]
-async fn revisions_grow_through_deletion_and_return() {
+async fn revision_when_link_is_deleted_and_created_grows() {
     let server = Running::start().await;
     let body = json!({ "longUrl": "https://example.com/", "customSlug": "x" });
     let revision = async || {
@@ -85,7 +85,7 @@ async fn revisions_grow_through_deletion_and_return() {
 }
 
 #[tokio::test]
-async fn people_may_ask_for_json() {
+async fn link_when_json_is_accepted_comes_as_json() {
     let server = Running::start().await;
     server
         .post(&json!({ "longUrl": "https://example.com/", "customSlug": "x" }))
@@ -118,7 +118,7 @@ async fn people_may_ask_for_json() {
 }
 
 #[tokio::test]
-async fn a_malformed_key_is_no_absence() {
+async fn link_key_when_malformed_is_refused_and_not_absent() {
     let server = Running::start().await;
     for key in [
         "go.example/a%20b",
@@ -140,7 +140,7 @@ async fn a_malformed_key_is_no_absence() {
 }
 
 #[tokio::test]
-async fn several_keys_are_answered_as_each_would_be_alone() {
+async fn link_keys_when_resolved_together_are_answered_as_alone() {
     let server = Running::start().await;
     for code in ["a", "b"] {
         let url = format!("https://example.com/{code}");
@@ -186,7 +186,7 @@ async fn several_keys_are_answered_as_each_would_be_alone() {
 }
 
 #[tokio::test]
-async fn a_request_for_too_many_keys_is_refused() {
+async fn request_when_link_keys_are_too_many_is_refused() {
     let server = Running::start().await;
     let lines = |count: usize| vec!["go.example:8080/a"; count].join("\n");
     let most = server.resolve_lines(&lines(link_batch::MAX_KEYS)).await;

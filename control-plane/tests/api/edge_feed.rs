@@ -101,7 +101,7 @@ async fn snapshot(server: &Running) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn creation_change_deletion_and_return_come_by_the_feed_in_order() {
+async fn feed_when_a_link_changes_carries_changes_in_order() {
     let server = Running::start().await;
     let mut follower = Follower::start(&server).await;
     let mut last = 0;
@@ -129,7 +129,7 @@ async fn creation_change_deletion_and_return_come_by_the_feed_in_order() {
 
 /// Such a batch is not copied for each waiter.
 #[tokio::test]
-async fn a_batch_that_is_long_comes_whole() {
+async fn feed_batch_when_long_comes_whole() {
     let server = Running::start().await;
     let follower = Follower::start(&server).await;
     let long = format!("https://example.com/{}", "x".repeat(7_000));
@@ -148,7 +148,7 @@ async fn a_batch_that_is_long_comes_whole() {
 }
 
 #[tokio::test]
-async fn beats_say_up_to_when_everything_was_published() {
+async fn beat_when_published_carries_bound_and_growing_number() {
     let server = Running::with(&[("EDGELINK_PUBLISHER_HEARTBEAT_MS", "100")]).await;
     let mut follower = Follower::start(&server).await;
     let mut last = 0;
@@ -171,7 +171,7 @@ async fn beats_say_up_to_when_everything_was_published() {
 }
 
 #[tokio::test]
-async fn a_position_that_is_not_known_is_a_gap_and_a_wrong_one_a_mistake() {
+async fn feed_when_position_is_unknown_answers_a_gap() {
     let server = Running::start().await;
     let follower = Follower::start(&server).await;
     let generation = follower.generation;
@@ -197,7 +197,7 @@ async fn a_position_that_is_not_known_is_a_gap_and_a_wrong_one_a_mistake() {
 }
 
 #[tokio::test]
-async fn people_get_the_feed_as_json() {
+async fn feed_when_json_is_accepted_comes_as_json() {
     let server = Running::start().await;
     await_feed(&server).await;
     let request = server
@@ -211,7 +211,7 @@ async fn people_get_the_feed_as_json() {
 }
 
 #[tokio::test]
-async fn edges_that_wait_have_a_bound_of_their_own_and_a_shutdown_answers_them() {
+async fn feed_poll_when_waiting_is_bounded_and_answered_at_a_stop() {
     let variables = [
         ("EDGELINK_FEED_MAX_POLLS", "1"),
         ("EDGELINK_SERVER_MAX_REQUESTS", "1"),
@@ -240,7 +240,7 @@ async fn edges_that_wait_have_a_bound_of_their_own_and_a_shutdown_answers_them()
 }
 
 #[tokio::test]
-async fn a_snapshot_has_all_that_an_edge_starts_from() {
+async fn snapshot_when_requested_has_all_an_edge_starts_from() {
     let server = Running::with(&[(
         "EDGELINK_LINKS_CODE_KEY",
         "000102030405060708090a0b0c0d0e0f",
@@ -289,7 +289,7 @@ async fn a_snapshot_has_all_that_an_edge_starts_from() {
 }
 
 #[tokio::test]
-async fn a_snapshot_knows_the_aliases_of_an_earlier_start() {
+async fn snapshot_when_server_restarts_knows_earlier_aliases() {
     let server = Running::start().await;
     create(&server, "Aliases").await;
     let server = server.restart().await;
@@ -304,7 +304,7 @@ async fn report(server: &Running, body: &[u8]) -> Answer {
 }
 
 #[tokio::test]
-async fn a_batch_counts_once_however_often_it_is_sent() {
+async fn click_batch_when_sent_again_counts_once() {
     let server = Running::start().await;
     let batch = |worker, seq, clicks, total, dropped| ClickBatch {
         worker: [worker; 16],
@@ -331,7 +331,7 @@ async fn report_for_keys(server: &Running, query: &str) -> Answer {
 }
 
 #[tokio::test]
-async fn a_worker_that_lacks_a_secret_of_visitor_tokens_gets_it_with_the_answer() {
+async fn worker_when_it_lacks_visitor_keys_gets_them_with_the_answer() {
     let server = Running::start().await;
     let first = report_for_keys(&server, "visitorKeys=0").await;
     assert_eq!(first.status, 200);
@@ -356,7 +356,7 @@ async fn a_worker_that_lacks_a_secret_of_visitor_tokens_gets_it_with_the_answer(
 }
 
 #[tokio::test]
-async fn a_body_that_is_no_batch_is_refused_for_good() {
+async fn click_batch_when_malformed_is_refused_for_good() {
     let server = Running::start().await;
     let batch = ClickBatch {
         worker: [1; 16],
@@ -377,7 +377,7 @@ async fn a_body_that_is_no_batch_is_refused_for_good() {
 }
 
 #[tokio::test]
-async fn a_link_that_has_become_hot_comes_by_the_feed() {
+async fn link_when_it_becomes_hot_comes_by_the_feed() {
     let server = Running::with(&[("EDGELINK_CLICKS_HOT_PERIOD_MS", "100")]).await;
     create(&server, "x").await;
     let mut follower = Follower::start(&server).await;
@@ -401,7 +401,7 @@ async fn a_link_that_has_become_hot_comes_by_the_feed() {
 }
 
 #[tokio::test]
-async fn a_client_sees_its_own_change_at_once() {
+async fn change_when_answered_is_seen_by_its_client_at_once() {
     let server = Running::start().await;
     create(&server, "x").await;
     for round in 0..50 {

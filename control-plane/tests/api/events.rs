@@ -57,7 +57,7 @@ impl Stream {
 }
 
 #[tokio::test]
-async fn a_click_is_streamed_to_those_who_listen_to_its_link() {
+async fn click_when_streamed_reaches_listeners_of_its_link() {
     let server = Running::start().await;
     for (code, tag) in [("a", "x"), ("b", "y")] {
         let mut body = link(code);
@@ -104,7 +104,7 @@ async fn a_click_is_streamed_to_those_who_listen_to_its_link() {
 }
 
 #[tokio::test]
-async fn a_click_is_streamed_with_its_targets_campaign_and_null_for_what_is_not_known() {
+async fn click_when_streamed_has_its_targets_campaign_and_nulls() {
     let server = Running::start().await;
     let mut marketed = link("a");
     marketed["longUrl"] = json!("https://shop.example/?utm_medium=mail");
@@ -122,7 +122,7 @@ async fn a_click_is_streamed_with_its_targets_campaign_and_null_for_what_is_not_
 }
 
 #[tokio::test]
-async fn a_stream_has_the_clicks_of_the_callers_links_alone() {
+async fn stream_when_opened_by_a_key_has_clicks_of_its_links_only() {
     let server = Running::start().await;
     server.post(&link("a")).await.expect(201);
     let editor = client(&server, "editor", &json!({})).await;
@@ -146,7 +146,7 @@ async fn a_stream_has_the_clicks_of_the_callers_links_alone() {
 }
 
 #[tokio::test]
-async fn a_key_has_no_more_than_its_share_of_streams() {
+async fn key_when_it_has_10_streams_is_refused_more() {
     let server = Running::start().await;
     let mut streams = Vec::new();
     for _ in 0..10 {
@@ -158,7 +158,7 @@ async fn a_key_has_no_more_than_its_share_of_streams() {
 }
 
 #[tokio::test]
-async fn a_report_that_comes_again_is_streamed_once() {
+async fn click_batch_when_sent_again_is_streamed_once() {
     let server = Running::start().await;
     server.post(&link("a")).await.expect(201);
     let mut stream = Stream::open(&server, &server.admin_key, "").await;
@@ -172,7 +172,7 @@ async fn a_report_that_comes_again_is_streamed_once() {
 }
 
 #[tokio::test]
-async fn streams_end_when_the_server_stops_without_delay() {
+async fn stream_when_server_stops_ends_without_delay() {
     let server = Running::with(&[("EDGELINK_SERVER_SHUTDOWN_GRACE_MS", "60000")]).await;
     let mut stream = Stream::open(&server, &server.admin_key, "").await;
     server.begin_stop();

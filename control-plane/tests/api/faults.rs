@@ -14,7 +14,7 @@ async fn run(server: &Running, statement: &'static str) -> SqliteConnection {
 }
 
 #[tokio::test]
-async fn a_database_that_does_not_answer_is_503_in_time_and_redirects_are_answered() {
+async fn database_when_it_hangs_fails_creation_but_no_redirect() {
     let server = Running::start().await;
     server
         .post(&json!({ "longUrl": "https://example.com/", "customSlug": "x" }))
@@ -43,7 +43,7 @@ async fn a_database_that_does_not_answer_is_503_in_time_and_redirects_are_answer
 }
 
 #[tokio::test]
-async fn a_broken_database_is_never_taken_for_a_missing_link() {
+async fn database_when_broken_is_not_taken_for_a_missing_link() {
     let server = Running::start().await;
     let link = json!({ "longUrl": "https://example.com/", "customSlug": "x" });
     server.post(&link).await.expect(201);
@@ -69,7 +69,7 @@ async fn a_broken_database_is_never_taken_for_a_missing_link() {
 }
 
 #[tokio::test]
-async fn a_link_that_takes_long_holds_up_no_others() {
+async fn link_when_its_lookup_is_slow_delays_no_other() {
     let server = Running::start().await;
     for code in ["fast", "slow"] {
         let link = json!({ "longUrl": "https://example.com/", "customSlug": code });
@@ -95,7 +95,7 @@ async fn a_link_that_takes_long_holds_up_no_others() {
 }
 
 #[tokio::test]
-async fn a_host_that_may_be_that_of_a_new_domain_is_not_denied_while_the_domains_cannot_be_read() {
+async fn unknown_host_when_domains_cannot_be_read_is_not_denied() {
     let server = Running::with(&[("EDGELINK_LINKS_UNKNOWN_HOSTS", "not_found")]).await;
     let visit = async |path: &str, host: &str| {
         let request = server.plain(Method::GET, path);
@@ -118,7 +118,7 @@ async fn a_host_that_may_be_that_of_a_new_domain_is_not_denied_while_the_domains
 }
 
 #[tokio::test]
-async fn a_code_space_that_is_used_up_says_so() {
+async fn creation_when_code_space_is_used_up_says_so() {
     let server = Running::start().await;
     // Together, since the publisher adds a second bound as soon as the first one is nearly reached.
     run(

@@ -94,7 +94,7 @@ impl Running {
         self.another_with(&[]).await
     }
 
-    /// The same with further environment variables.
+    /// Starts another server in the folder of this one, with further environment variables.
     pub(crate) async fn another_with(&self, variables: &[(&str, &str)]) -> Self {
         Self::inside(self.folder.clone(), variables).await
     }
@@ -104,7 +104,7 @@ impl Running {
         self.restart_with(&[]).await
     }
 
-    /// The same with further environment variables.
+    /// Stops the server and starts one on its database, with further environment variables.
     pub(crate) async fn restart_with(self, variables: &[(&str, &str)]) -> Self {
         self.begin_stop();
         let folder = self.stopped().await;

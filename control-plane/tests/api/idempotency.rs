@@ -16,7 +16,7 @@ async fn count(server: &Running) -> usize {
 }
 
 #[tokio::test]
-async fn the_same_request_again_has_the_same_answer_and_creates_no_second_link() {
+async fn request_when_repeated_has_its_first_answer() {
     let server = Running::start().await;
     let body = json!({ "longUrl": "https://example.com/", "title": "first" });
     let first = post(&server, "/links", "\"key-1\"", &body).await;
@@ -39,7 +39,7 @@ async fn the_same_request_again_has_the_same_answer_and_creates_no_second_link()
 }
 
 #[tokio::test]
-async fn an_alias_is_repeated_and_not_taken_by_itself() {
+async fn alias_when_repeated_with_its_key_is_not_taken() {
     let server = Running::start().await;
     let body = json!({ "longUrl": "https://example.com/", "customSlug": "sale" });
     let first = post(&server, "/links", "k", &body).await.expect(201);
@@ -50,7 +50,7 @@ async fn an_alias_is_repeated_and_not_taken_by_itself() {
 }
 
 #[tokio::test]
-async fn a_key_for_another_request_is_refused() {
+async fn idempotency_key_when_of_another_request_is_refused() {
     let server = Running::start().await;
     let body = json!({ "longUrl": "https://example.com/", "title": "a" });
     post(&server, "/links", "k", &body).await.expect(201);
@@ -62,7 +62,7 @@ async fn a_key_for_another_request_is_refused() {
 }
 
 #[tokio::test]
-async fn an_error_leaves_the_key_free() {
+async fn idempotency_key_when_its_request_failed_stays_free() {
     let server = Running::start().await;
     let wrong = json!({ "longUrl": "nowhere" });
     post(&server, "/links", "k", &wrong)
@@ -73,7 +73,7 @@ async fn an_error_leaves_the_key_free() {
 }
 
 #[tokio::test]
-async fn a_key_survives_a_restart() {
+async fn idempotency_key_when_server_restarts_is_kept() {
     let server = Running::start().await;
     let body = json!({ "longUrl": "https://example.com/" });
     let first = post(&server, "/links", "k", &body).await.expect(201);
@@ -83,7 +83,7 @@ async fn a_key_survives_a_restart() {
 }
 
 #[tokio::test]
-async fn of_concurrent_duplicates_one_creates_and_the_others_have_its_answer() {
+async fn requests_when_concurrent_with_one_key_create_one_link() {
     let server = Running::start().await;
     let body = json!({ "longUrl": "https://example.com/", "customSlug": "once" });
     let generated = json!({ "longUrl": "https://example.com/" });
@@ -102,7 +102,7 @@ async fn of_concurrent_duplicates_one_creates_and_the_others_have_its_answer() {
 }
 
 #[tokio::test]
-async fn of_concurrent_requests_that_find_what_exists_one_creates() {
+async fn requests_when_concurrent_and_finding_create_one_link() {
     let server = Running::start().await;
     let body = json!({ "longUrl": "https://example.com/", "findIfExists": true });
     let requests = (0..16).map(|_| send(server.api(Method::POST, "/links").json(&body)));
@@ -113,7 +113,7 @@ async fn of_concurrent_requests_that_find_what_exists_one_creates() {
 }
 
 #[tokio::test]
-async fn a_bulk_request_again_has_the_same_answer_and_other_items_are_refused() {
+async fn bulk_request_when_repeated_has_its_first_answer() {
     let server = Running::start().await;
     let item = |n: usize| json!({ "longUrl": format!("https://example.com/{n}"), "customSlug": format!("s{n}") });
     let items: Vec<Value> = (0..3).map(item).collect();
@@ -134,7 +134,7 @@ async fn a_bulk_request_again_has_the_same_answer_and_other_items_are_refused() 
 }
 
 #[tokio::test]
-async fn a_link_that_was_found_is_the_answer_again_whatever_became_of_it() {
+async fn found_link_when_deleted_stays_the_repeated_answer() {
     let server = Running::start().await;
     let plain = json!({ "longUrl": "https://example.com/" });
     let made = server.post(&plain).await.expect(201);
@@ -151,7 +151,7 @@ async fn a_link_that_was_found_is_the_answer_again_whatever_became_of_it() {
 }
 
 #[tokio::test]
-async fn links_that_a_bulk_request_has_found_are_its_answer_again() {
+async fn bulk_answer_when_its_found_link_is_deleted_is_repeated() {
     let server = Running::start().await;
     let made = server
         .post(&json!({ "longUrl": "https://example.com/" }))
@@ -174,7 +174,7 @@ async fn links_that_a_bulk_request_has_found_are_its_answer_again() {
 }
 
 #[tokio::test]
-async fn a_key_means_something_else_to_each_route() {
+async fn idempotency_key_when_used_on_another_route_is_free() {
     let server = Running::start().await;
     let item = json!({ "longUrl": "https://example.com/" });
     let one = post(&server, "/links", "k", &item).await.expect(201);
@@ -186,7 +186,7 @@ async fn a_key_means_something_else_to_each_route() {
 }
 
 #[tokio::test]
-async fn an_invalid_key_is_refused() {
+async fn idempotency_key_when_invalid_is_refused() {
     let server = Running::start().await;
     let body = json!({ "longUrl": "https://example.com/" });
     for key in ["", "a b", "\"", &"k".repeat(256)] {

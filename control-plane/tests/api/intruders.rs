@@ -23,7 +23,7 @@ async fn cursor(client: &Client<'_>, query: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_cursor_does_not_name_the_links_of_others() {
+async fn cursor_when_behind_links_of_others_does_not_name_them() {
     let server = Running::start().await;
     let theirs = |n: usize| link(&format!("secret-{n:04}"));
     let items: Vec<Value> = (0..MANY).map(theirs).collect();
@@ -61,7 +61,7 @@ async fn a_cursor_does_not_name_the_links_of_others() {
 }
 
 #[tokio::test]
-async fn the_history_of_a_link_does_not_tell_of_one_that_was_there_before() {
+async fn history_when_code_had_another_link_before_hides_its_changes() {
     let server = Running::start().await;
     let ada = client(&server, "editor", &json!({})).await;
     let bob = client(&server, "editor", &json!({})).await;
@@ -107,7 +107,7 @@ async fn the_history_of_a_link_does_not_tell_of_one_that_was_there_before() {
 }
 
 #[tokio::test]
-async fn a_key_that_is_revoked_while_its_body_comes_does_nothing_any_more() {
+async fn key_when_revoked_while_its_body_comes_changes_nothing() {
     let server = Running::start().await;
     for (method, path, body) in [
         (
@@ -156,7 +156,7 @@ async fn a_key_that_is_revoked_while_its_body_comes_does_nothing_any_more() {
 }
 
 #[tokio::test]
-async fn a_link_to_a_host_that_is_blocked_by_now_is_not_restored() {
+async fn link_when_its_host_is_blocked_by_now_is_not_restored() {
     let server = Running::start().await;
     let bad = json!({ "longUrl": "https://evil.example/", "customSlug": "bad" });
     server.post(&bad).await.expect(201);

@@ -32,7 +32,7 @@ async fn with_links() -> Running {
 }
 
 #[tokio::test]
-async fn a_link_of_a_later_version_is_shown_and_not_followed_and_others_are_as_ever() {
+async fn link_when_of_a_later_version_is_shown_and_not_followed() {
     let server = with_links().await;
     assert_eq!(server.all_links().await.len(), 2);
     assert_eq!(server.get("/links/later").await.expect(200)["notes"], "n");
@@ -46,7 +46,7 @@ async fn a_link_of_a_later_version_is_shown_and_not_followed_and_others_are_as_e
 }
 
 #[tokio::test]
-async fn a_link_of_a_later_version_keeps_what_it_has() {
+async fn link_when_of_a_later_version_keeps_its_fields() {
     let server = with_links().await;
     let patch = json!({ "title": "T" });
     let refused = server.patch("/links/later", &patch).await.refused(500);

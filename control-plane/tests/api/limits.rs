@@ -19,7 +19,7 @@ async fn refusal(ask: impl AsyncFn() -> Answer) -> Answer {
 }
 
 #[tokio::test]
-async fn without_limits_answers_say_nothing_of_them() {
+async fn answer_when_no_limits_are_set_names_none() {
     let server = Running::start().await;
     let answer = server.get(ACCOUNTING).await;
     answer.expect(200);
@@ -33,7 +33,7 @@ async fn without_limits_answers_say_nothing_of_them() {
 }
 
 #[tokio::test]
-async fn answers_say_what_the_limits_are_and_have_left() {
+async fn answer_when_limits_are_set_names_them_and_what_is_left() {
     let server = Running::with(&[
         ("EDGELINK_LIMITS_ADDRESS_CAPACITY", "5"),
         ("EDGELINK_LIMITS_ADDRESS_PER_SECOND", "1"),
@@ -68,7 +68,7 @@ async fn answers_say_what_the_limits_are_and_have_left() {
 }
 
 #[tokio::test]
-async fn requests_without_a_valid_key_count_by_their_address() {
+async fn request_when_its_key_is_invalid_counts_by_address() {
     let server = Running::with(&[
         ("EDGELINK_LIMITS_ADDRESS_CAPACITY", "2"),
         ("EDGELINK_LIMITS_ADDRESS_PER_SECOND", "1"),
@@ -94,7 +94,7 @@ async fn requests_without_a_valid_key_count_by_their_address() {
 }
 
 #[tokio::test]
-async fn a_bulk_request_is_one_request() {
+async fn bulk_request_when_limited_counts_as_one() {
     let server = Running::with(&[
         ("EDGELINK_LIMITS_KEY_CAPACITY", "1"),
         ("EDGELINK_LIMITS_KEY_PER_SECOND", "1"),
@@ -119,7 +119,7 @@ async fn preflight(server: &Running, origin: &str) -> Answer {
 }
 
 #[tokio::test]
-async fn pages_of_configured_origins_may_use_the_api() {
+async fn origin_when_configured_may_use_the_api() {
     let server = Running::with(&[("EDGELINK_SERVER_CORS_ORIGINS", ORIGIN)]).await;
     let allowed = preflight(&server, ORIGIN).await;
     assert_eq!(allowed.status, 200);
@@ -155,7 +155,7 @@ async fn pages_of_configured_origins_may_use_the_api() {
 }
 
 #[tokio::test]
-async fn by_default_no_other_origin_may_use_the_api() {
+async fn origin_when_not_configured_may_not_use_the_api() {
     let server = Running::start().await;
     let answer = preflight(&server, ORIGIN).await;
     answer.problem(401, "unauthorized");
@@ -163,7 +163,7 @@ async fn by_default_no_other_origin_may_use_the_api() {
 }
 
 #[tokio::test]
-async fn answers_of_the_api_are_neither_kept_nor_taken_for_pages() {
+async fn api_answer_when_sent_forbids_caching_and_sniffing() {
     let server = Running::start().await;
     let without_key = send(server.plain(Method::GET, "/api/v1/nowhere")).await;
     for answer in [server.get("/links").await, without_key] {
@@ -178,7 +178,7 @@ async fn answers_of_the_api_are_neither_kept_nor_taken_for_pages() {
 }
 
 #[tokio::test]
-async fn no_link_goes_to_a_blocked_host() {
+async fn target_when_its_host_is_blocked_is_refused() {
     let blocked = "evil.example,*.evil.example";
     let server = Running::with(&[("EDGELINK_LINKS_BLOCKED_HOSTS", blocked)]).await;
     let good = server

@@ -35,7 +35,7 @@ async fn status(server: &Running, address: SocketAddr, path: &str) -> StatusCode
 }
 
 #[tokio::test]
-async fn a_listener_serves_its_own_routes_and_health_alone() {
+async fn listener_when_separate_serves_its_routes_and_health_only() {
     let server = Running::with(&OTHERS).await;
     let link = json!({ "longUrl": "https://example.com/", "customSlug": "here" });
     server.post(&link).await.expect(201);
@@ -69,7 +69,7 @@ async fn a_listener_serves_its_own_routes_and_health_alone() {
 }
 
 #[tokio::test]
-async fn what_has_no_listener_of_its_own_is_on_the_main_one() {
+async fn route_when_it_has_no_listener_is_on_the_main_one() {
     let server = Running::with(&OTHERS[..1]).await;
     assert_eq!(server.listeners.len(), 2);
     for (path, expected) in [
@@ -96,7 +96,7 @@ const UNFINISHED: &[u8] =
     content-type: application/x-www-form-urlencoded\r\ncontent-length: 100\r\n\r\n";
 
 #[tokio::test]
-async fn a_listener_whose_connections_are_taken_answers_probes_and_shuts_out_no_other_one() {
+async fn listener_when_connections_are_taken_answers_probes() {
     let mut variables = OTHERS.to_vec();
     variables.push(("EDGELINK_SERVER_MAX_CONNECTIONS", "1"));
     variables.push(("EDGELINK_SERVER_BODY_TIMEOUT_MS", "60000"));
@@ -125,7 +125,7 @@ async fn a_listener_whose_connections_are_taken_answers_probes_and_shuts_out_no_
 }
 
 #[tokio::test]
-async fn requests_to_a_listener_take_no_permits_of_another_one() {
+async fn listener_when_busy_takes_no_permits_of_another() {
     let mut variables = OTHERS.to_vec();
     variables.push(("EDGELINK_SERVER_MAX_REQUESTS", "1"));
     variables.push(("EDGELINK_STORE_TIMEOUT_MS", "10000"));
@@ -154,7 +154,7 @@ async fn requests_to_a_listener_take_no_permits_of_another_one() {
 }
 
 #[tokio::test]
-async fn all_listeners_close_before_requests_in_flight_are_answered() {
+async fn listeners_when_stopping_close_before_requests_end() {
     let server = Running::with(&OTHERS).await;
     let mut in_flight = Vec::new();
     for listener in &server.listeners {
@@ -186,7 +186,7 @@ async fn all_listeners_close_before_requests_in_flight_are_answered() {
 }
 
 #[tokio::test]
-async fn an_address_that_is_taken_names_its_setting() {
+async fn address_when_taken_names_its_setting() {
     let taken = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let folder = tempfile::tempdir().unwrap();

@@ -12,7 +12,7 @@ fn codes(page: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn pages_hold_every_link_once_newest_first() {
+async fn links_when_paged_come_once_newest_first() {
     let server = Running::start().await;
     for number in 0..5 {
         let slug = format!("l{number}");
@@ -41,7 +41,7 @@ async fn pages_hold_every_link_once_newest_first() {
 }
 
 #[tokio::test]
-async fn a_domain_has_its_own_list() {
+async fn links_when_listed_by_domain_are_its_own() {
     let server = Running::start().await;
     for (slug, domain) in [("a", "go.example:8080"), ("b", "other.example")] {
         let body =
@@ -74,7 +74,7 @@ async fn with_links() -> Running {
 }
 
 #[tokio::test]
-async fn every_parameter_narrows_the_list() {
+async fn list_when_a_parameter_is_given_is_narrowed() {
     let server = with_links().await;
     for (query, expected) in [
         ("tags=a", &["off", "Sale-1"][..]),
@@ -128,7 +128,7 @@ async fn every_parameter_narrows_the_list() {
 }
 
 #[tokio::test]
-async fn a_cursor_continues_in_its_order() {
+async fn cursor_when_continued_keeps_its_sort_order() {
     let server = with_links().await;
     for order in [
         "createdAt-desc",
@@ -169,7 +169,7 @@ async fn a_cursor_continues_in_its_order() {
 }
 
 #[tokio::test]
-async fn a_page_has_twenty_links_unless_told_otherwise() {
+async fn page_when_no_limit_is_given_has_20_links() {
     let server = Running::start().await;
     let links: Vec<Value> = (0..101)
         .map(|n| json!({ "longUrl": format!("https://example.com/{n}") }))

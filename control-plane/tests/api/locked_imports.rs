@@ -68,7 +68,7 @@ fn assert_only_the_last_is_too_many(answer: &Value) {
 }
 
 #[tokio::test]
-async fn so_many_items_of_a_request_set_a_password_and_no_more() {
+async fn bulk_item_when_too_many_set_a_password_is_refused() {
     let server = Running::start().await;
     let items = |path: &str| {
         let items = (0..=MOST).map(|number| locked(&format!("{path}{number}")));
@@ -87,7 +87,7 @@ async fn so_many_items_of_a_request_set_a_password_and_no_more() {
 }
 
 #[tokio::test]
-async fn a_file_with_more_passwords_than_a_request_may_set_is_imported() {
+async fn file_when_passwords_exceed_one_request_is_imported() {
     const LINKS: usize = 250;
     let server = Running::start().await;
     let folder = tempfile::tempdir().unwrap();
@@ -117,7 +117,7 @@ async fn a_file_with_more_passwords_than_a_request_may_set_is_imported() {
 
 /// The receipts of the batch are purged by then, and `findIfExists` finds no link with a password.
 #[tokio::test]
-async fn a_batch_that_is_sent_again_after_a_day_makes_no_second_link_with_a_password() {
+async fn batch_when_sent_again_after_a_day_creates_no_second_link() {
     let server = Running::start().await;
     let folder = tempfile::tempdir().unwrap();
     let options = options(folder.path(), 10);
@@ -166,7 +166,7 @@ async fn a_batch_that_is_sent_again_after_a_day_makes_no_second_link_with_a_pass
 }
 
 #[tokio::test]
-async fn an_open_link_is_not_that_of_an_item_with_a_password() {
+async fn item_when_locked_and_its_link_is_open_conflicts() {
     let server = Running::start().await;
     let open = json!({ "longUrl": "https://example.com/", "customSlug": "a" });
     server.post(&open).await.expect(201);
@@ -192,7 +192,7 @@ async fn an_open_link_is_not_that_of_an_item_with_a_password() {
 }
 
 #[tokio::test]
-async fn a_dry_run_foresees_an_open_link_of_an_earlier_batch() {
+async fn dry_run_when_earlier_batch_has_an_open_link_foresees_it() {
     let server = Running::start().await;
     let folder = tempfile::tempdir().unwrap();
     let options = ImportOptions {
@@ -224,7 +224,7 @@ async fn reported(server: &Running, format: Format, text: &str) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn a_report_has_no_password() {
+async fn report_when_items_have_passwords_hides_them() {
     let server = Running::start().await;
     let lines = [
         json!({ "longUrl": "nonsense", "password": PASSWORD }).to_string(),
@@ -247,7 +247,7 @@ async fn a_report_has_no_password() {
 }
 
 #[tokio::test]
-async fn a_link_that_had_a_password_elsewhere_is_not_open() {
+async fn link_when_locked_elsewhere_is_imported_disabled() {
     let server = Running::start().await;
     let csv = "code,target,password\na,https://example.com/,p\nb,https://example.com/,\nc,https://example.com/,false\n";
     let report = reported(&server, Format::Csv, csv).await;

@@ -123,7 +123,7 @@ one,two,three,four,five,six,seven,eight,nine\r\n\
 2016-08-21T20:34:16+02:00,s.test,visits,https://s.test/visits,https://example.com/,,,many\r\n";
 
 #[tokio::test]
-async fn links_of_shlinks_web_client_keep_what_they_had() {
+async fn shlink_csv_when_of_the_web_client_keeps_its_fields() {
     let server = Running::start().await;
     let done = thrice(&server, Format::ShlinkCsv, WEB_CLIENT.as_bytes()).await;
     let summary = &done.summary;
@@ -173,7 +173,7 @@ async fn links_of_shlinks_web_client_keep_what_they_had() {
 }
 
 #[tokio::test]
-async fn the_csv_of_shlinks_command_line_and_that_for_its_importer_are_read() {
+async fn shlink_csv_when_of_command_line_or_importer_is_read() {
     let server = Running::start().await;
     let text = "Short Code;Title;Short URL;Long URL;Date created;Visits count;Tags\n\
         abc;T;https://s.test/abc;https://example.com/;2024-01-31T09:15:01+00:00;5;one, two\n";
@@ -205,7 +205,7 @@ const SHLINK_API: &str = r#"{"shortUrls":{"data":[
   "pagination":{"currentPage":1,"pagesCount":1}}}"#;
 
 #[tokio::test]
-async fn pages_of_shlinks_api_are_read_with_rules_and_what_is_not_kept_is_said() {
+async fn shlink_api_page_when_read_keeps_rules_and_notes_losses() {
     let server = Running::start().await;
     let done = thrice(&server, Format::ShlinkApi, SHLINK_API.as_bytes()).await;
     assert_eq!((done.summary.created, done.summary.visits), (2, 331));
@@ -239,7 +239,7 @@ INSERT INTO `yourls_url` VALUES ('ozh','https://ozh.org/','ozh\\'s; \"page\"\\n'
 INSERT INTO `yourls_log` VALUES (1,'2014-03-08 00:35:07','ozh','direct','','127.0.0.1','');\n";
 
 #[tokio::test]
-async fn a_dump_of_yourls_keeps_keywords_dates_and_clicks() {
+async fn yourls_dump_when_read_keeps_keywords_dates_and_clicks() {
     let server = Running::start().await;
     let done = thrice(&server, Format::Yourls, YOURLS_SQL.as_bytes()).await;
     assert_eq!(
@@ -263,7 +263,7 @@ async fn a_dump_of_yourls_keeps_keywords_dates_and_clicks() {
 }
 
 #[tokio::test]
-async fn the_table_of_yourls_is_read_as_csv_too_and_so_are_its_plugin_and_its_api() {
+async fn yourls_links_when_of_csv_plugin_or_api_are_read() {
     for (text, created_at, clicks) in [
         (
             "keyword,url,title,timestamp,ip,clicks\nabc,https://example.com/,T,2014-03-08 00:35:07,::1,4\n",
@@ -308,7 +308,7 @@ const KUTT: &str = r#"{"total":3,"limit":50,"skip":0,"data":[
   {"id":"6f1b6f3e-0002","address":"banned","banned":true,"created_at":"2024-01-31T09:15:01.000Z","target":"https://example.com/b","visit_count":0}]}"#;
 
 #[tokio::test]
-async fn links_of_kutt_keep_what_they_had() {
+async fn kutt_links_when_read_keep_their_fields() {
     let server = Running::start().await;
     let done = thrice(&server, Format::Kutt, KUTT.as_bytes()).await;
     assert_eq!((done.summary.created, done.summary.visits), (3, 11));
@@ -343,7 +343,7 @@ const BITLY: &str = r#"{"links":[
   "pagination":{"next":""}}"#;
 
 #[tokio::test]
-async fn links_of_bitly_keep_all_their_places() {
+async fn bitly_links_when_read_keep_all_their_keys() {
     let server = Running::start().await;
     let mut mapping = mapping(Format::Bitly);
     let done = run(&server, mapping.clone(), BITLY.as_bytes(), false).await;
@@ -386,7 +386,7 @@ async fn links_of_bitly_keep_all_their_places() {
 }
 
 #[tokio::test]
-async fn columns_of_any_csv_are_found_by_their_names() {
+async fn csv_columns_when_in_any_order_are_found_by_name() {
     let server = Running::start().await;
     let long = "t".repeat(600);
     let text = format!(
@@ -404,7 +404,7 @@ async fn columns_of_any_csv_are_found_by_their_names() {
 }
 
 #[tokio::test]
-async fn without_history_any_key_that_creates_links_imports() {
+async fn import_when_without_history_needs_no_admin_key() {
     let server = Running::start().await;
     let key = json!({ "name": "editor", "role": "editor" });
     let key = send(server.api(Method::POST, "/keys").json(&key))
@@ -433,7 +433,7 @@ async fn post(server: &Running, path: &str, items: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn every_wrong_field_of_an_item_is_named() {
+async fn import_item_when_fields_are_wrong_names_them() {
     let server = Running::start().await;
     let items = json!([
         { "longUrl": "x", "createdAt": "2999-01-01T00:00:00Z", "importedVisits": -1, "redirectRules": [{}], "nonsense": 1 },
@@ -473,7 +473,7 @@ async fn every_wrong_field_of_an_item_is_named() {
 }
 
 #[tokio::test]
-async fn a_repeated_request_repeats_its_answer_and_another_link_stays_as_it_is() {
+async fn import_request_when_repeated_has_its_first_answer() {
     let server = Running::start().await;
     let items = json!([
         { "longUrl": "https://example.com/a", "customSlug": "a", "importedVisits": 3 },
@@ -503,7 +503,7 @@ async fn a_repeated_request_repeats_its_answer_and_another_link_stays_as_it_is()
 
 /// A code that the permutation key can have generated gets its number, so that it is not issued.
 #[tokio::test]
-async fn a_generated_code_stays_one_where_the_key_agrees_and_is_an_alias_elsewhere() {
+async fn generated_code_when_code_key_differs_becomes_an_alias() {
     let key = [(
         "EDGELINK_LINKS_CODE_KEY",
         "000102030405060708090a0b0c0d0e0f",
@@ -558,7 +558,7 @@ async fn counts(server: &Running) -> (i64, i64, i64, i64, i64) {
 }
 
 #[tokio::test]
-async fn many_links_of_shlink_and_yourls_are_all_there_and_none_twice() {
+async fn links_when_imported_by_thousands_are_all_there_once() {
     let many = many();
     // 2020-01-01T00:00:00Z, and a second more for each.
     let first = 1_577_836_800;
@@ -620,7 +620,7 @@ async fn many_links_of_shlink_and_yourls_are_all_there_and_none_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_command_says_by_its_exit_code_whether_all_is_imported() {
+async fn import_command_when_links_are_left_out_exits_with_3() {
     let server = Running::start().await;
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("links.csv");

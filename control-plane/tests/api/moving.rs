@@ -23,7 +23,7 @@ fn full() -> Value {
 }
 
 #[tokio::test]
-async fn a_deleted_link_is_restored_as_it_was() {
+async fn deleted_link_when_restored_is_as_before() {
     let server = Running::start().await;
     let created = server.post(&full()).await;
     let link = created.expect(201);
@@ -55,7 +55,7 @@ async fn a_deleted_link_is_restored_as_it_was() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_restored_is_refused() {
+async fn restoration_when_not_possible_is_refused() {
     let server = Running::start().await;
     restore(&server, "x/restore")
         .await
@@ -82,7 +82,7 @@ async fn what_cannot_be_restored_is_refused() {
 }
 
 #[tokio::test]
-async fn a_moved_link_is_there_with_everything_and_gone_here() {
+async fn link_when_moved_keeps_all_and_leaves_its_old_key() {
     let server = Running::start().await;
     let created = server.post(&full()).await;
     let link = created.expect(201);
@@ -121,7 +121,7 @@ async fn a_moved_link_is_there_with_everything_and_gone_here() {
 }
 
 #[tokio::test]
-async fn the_old_link_may_go_on_redirecting() {
+async fn old_link_when_kept_at_a_move_still_redirects() {
     let server = Running::start().await;
     let link = server.post(&full()).await.expect(201);
     let body = json!({ "customSlug": "y", "keepOld": true });
@@ -146,7 +146,7 @@ async fn the_old_link_may_go_on_redirecting() {
 }
 
 #[tokio::test]
-async fn a_move_that_is_not_possible_changes_nothing() {
+async fn move_when_not_possible_changes_nothing() {
     let server = Running::start().await;
     let link = server.post(&full()).await;
     let other = json!({ "longUrl": "https://example.com/", "customSlug": "y" });
@@ -179,7 +179,7 @@ async fn a_move_that_is_not_possible_changes_nothing() {
 }
 
 #[tokio::test]
-async fn the_history_tells_who_changed_what() {
+async fn history_when_a_link_changes_names_actor_and_change() {
     let server = Running::start().await;
     server.post(&full()).await.expect(201);
     let history = async |code: &str| {

@@ -84,7 +84,7 @@ fn assert_matches(document: &Value, schema: &Value, value: &Value, id: &Value) {
 }
 
 #[tokio::test]
-async fn the_document_is_the_committed_one_and_needs_no_key() {
+async fn document_when_served_is_the_committed_one() {
     let server = Running::start().await;
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/openapi.json");
     let committed: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
@@ -94,7 +94,7 @@ async fn the_document_is_the_committed_one_and_needs_no_key() {
 }
 
 #[tokio::test]
-async fn the_page_of_the_document_loads_nothing_from_elsewhere() {
+async fn document_page_when_opened_loads_nothing_external() {
     let server = Running::start().await;
     let page = server.follow("/api/docs").await;
     assert_eq!(page.status, 200);
@@ -171,7 +171,7 @@ const ORDER: &[&str] = &[
 ];
 
 #[tokio::test]
-async fn the_examples_are_answered_as_documented() {
+async fn examples_when_sent_are_answered_as_documented() {
     let server = Running::with(&[("EDGELINK_WEBHOOKS_ALLOWED_HOSTS", "hooks.example")]).await;
     let document = document(&server).await;
     let mut operations = Vec::new();

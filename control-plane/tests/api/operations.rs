@@ -5,7 +5,7 @@ use reqwest::Method;
 use serde_json::json;
 
 #[tokio::test]
-async fn a_server_with_a_store_is_live_and_ready() {
+async fn server_when_its_store_answers_is_live_and_ready() {
     let server = Running::start().await;
     assert_eq!(
         server.follow("/health/live").await.expect(200),
@@ -23,7 +23,7 @@ async fn a_server_with_a_store_is_live_and_ready() {
 }
 
 #[tokio::test]
-async fn metrics_count_requests_numbers_links_and_redirects() {
+async fn metrics_when_requests_are_served_count_them() {
     let server = Running::start().await;
     server
         .post(&json!({ "longUrl": "https://example.com/", "customSlug": "x" }))
@@ -62,7 +62,7 @@ async fn metrics_count_requests_numbers_links_and_redirects() {
 }
 
 #[tokio::test]
-async fn unknown_paths_make_no_series_of_their_own() {
+async fn path_when_unknown_has_no_series_of_its_own() {
     let server = Running::start().await;
     server.follow("/made-up-by-a-scanner/1").await;
     let metrics = server.follow("/metrics").await;
@@ -71,7 +71,7 @@ async fn unknown_paths_make_no_series_of_their_own() {
 }
 
 #[tokio::test]
-async fn a_request_keeps_the_id_that_it_came_with_if_it_is_one() {
+async fn request_id_when_valid_is_kept() {
     let server = Running::start().await;
     let ask = |id: &'static str| {
         send(
@@ -92,7 +92,7 @@ async fn a_request_keeps_the_id_that_it_came_with_if_it_is_one() {
 }
 
 #[tokio::test]
-async fn an_unknown_path_is_a_problem_in_the_apis() {
+async fn path_when_unknown_in_the_apis_is_a_problem() {
     let server = Running::start().await;
     server.get("/nowhere").await.problem(404, "not-found");
     server.get("").await.problem(404, "not-found");

@@ -42,7 +42,7 @@ async fn brand(server: &Running, domain: &str, brand: &Value) {
 }
 
 #[tokio::test]
-async fn pages_load_styles_of_their_own_and_the_colour_of_the_domain() {
+async fn page_when_domain_has_a_colour_loads_it_as_a_style() {
     let server = Running::start().await;
     brand(
         &server,
@@ -72,7 +72,7 @@ async fn pages_load_styles_of_their_own_and_the_colour_of_the_domain() {
 }
 
 #[tokio::test]
-async fn every_page_has_the_brand_of_its_domain() {
+async fn page_when_domain_has_a_brand_shows_it() {
     let server = Running::start().await;
     let logo = "data:image/png;base64,iVBORw0KGgo=";
     let name = "<b>ACME & \"Co\"</b>";
@@ -123,7 +123,7 @@ async fn every_page_has_the_brand_of_its_domain() {
 }
 
 #[tokio::test]
-async fn a_brand_is_checked_and_its_picture_is_in_no_log() {
+async fn brand_when_set_is_checked_and_its_picture_not_logged() {
     let server = Running::start().await;
     let wrong =
         json!({ "brandName": "", "brandLogo": "http://cdn.example/x", "brandColor": "red" });

@@ -42,7 +42,7 @@ fn assert_tells_nothing(answer: &Answer) {
 }
 
 #[tokio::test]
-async fn a_link_says_whether_it_has_a_password() {
+async fn link_when_its_password_is_set_or_removed_says_so() {
     let server = Running::start().await;
     let created = server.post(&link("a")).await;
     assert_tells_nothing(&created);
@@ -83,7 +83,7 @@ async fn a_link_says_whether_it_has_a_password() {
 }
 
 #[tokio::test]
-async fn a_wrong_value_names_the_field() {
+async fn password_when_invalid_names_its_field() {
     let server = with_link("a").await;
     for wrong in [json!(""), json!("x".repeat(256)), json!(1), json!([])] {
         let body = json!({ "longUrl": TARGET, "password": wrong });
@@ -100,7 +100,7 @@ async fn a_wrong_value_names_the_field() {
 }
 
 #[tokio::test]
-async fn no_answer_and_no_file_has_a_password() {
+async fn password_when_set_is_in_no_answer_and_no_file() {
     let server = with_link("a").await;
     let patch = json!({ "password": "second" });
     server.patch("/links/a", &patch).await.expect(200);
@@ -146,7 +146,7 @@ async fn no_answer_and_no_file_has_a_password() {
 }
 
 #[tokio::test]
-async fn a_repeated_request_is_answered_again_only_with_the_same_password() {
+async fn request_when_repeated_needs_the_same_password() {
     let server = Running::start().await;
     let request = async |password: &str| {
         let body = json!({ "longUrl": TARGET, "password": password });
@@ -164,7 +164,7 @@ async fn a_repeated_request_is_answered_again_only_with_the_same_password() {
 }
 
 #[tokio::test]
-async fn a_link_with_a_password_has_no_twin() {
+async fn existing_link_when_it_has_a_password_is_not_found() {
     let server = Running::start().await;
     let open = json!({ "longUrl": TARGET, "findIfExists": true });
     let locked = json!({ "longUrl": TARGET, "findIfExists": true, "password": PASSWORD });
@@ -188,7 +188,7 @@ async fn give(server: &Running, path: &str, password: &str) -> Answer {
     submit(server, path, body).await
 }
 
-/// The same for a path that is sent byte by byte, whatever it is.
+/// Gives a password at a path that is sent as it is, even an invalid one.
 async fn give_raw(server: &Running, path: &str, password: &str) -> String {
     let body = format!("password={}", password.replace(' ', "+"));
     let request = format!(
@@ -239,7 +239,7 @@ fn assert_opened(answer: &Answer, location: &str) {
 }
 
 #[tokio::test]
-async fn a_visitor_gives_the_password_once() {
+async fn visitor_when_password_was_given_is_let_in_by_cookie() {
     let server = with_link("a").await;
     assert_page(&server.follow("/a").await, 200);
     for wrong in ["", "wrong", "Open sesame", &"x".repeat(256)] {
@@ -277,7 +277,7 @@ async fn a_visitor_gives_the_password_once() {
 }
 
 #[tokio::test]
-async fn no_other_cookie_opens_a_link() {
+async fn cookie_when_foreign_forged_or_outdated_opens_no_link() {
     let server = with_link("a").await;
     server.post(&link("b")).await.expect(201);
     let own = cookie(&server, "/a", PASSWORD).await;
@@ -308,7 +308,7 @@ async fn no_other_cookie_opens_a_link() {
 }
 
 #[tokio::test]
-async fn a_form_leads_nowhere_but_to_its_own_link() {
+async fn password_form_when_sent_leads_to_its_own_link_only() {
     let server = Running::start().await;
     let mut forwarding = link("a");
     forwarding["forwardPath"] = json!(true);
@@ -355,7 +355,7 @@ async fn a_form_leads_nowhere_but_to_its_own_link() {
 }
 
 #[tokio::test]
-async fn a_link_that_is_over_asks_for_no_password() {
+async fn link_when_expired_asks_for_no_password() {
     let server = with_link("a").await;
     let cookie = cookie(&server, "/a", PASSWORD).await;
     for patch in [
@@ -381,7 +381,7 @@ async fn a_link_that_is_over_asks_for_no_password() {
 }
 
 #[tokio::test]
-async fn only_visitors_with_the_password_use_visits() {
+async fn use_when_no_password_was_given_is_not_taken() {
     let server = Running::start().await;
     let mut limited = link("a");
     limited["maxVisits"] = json!(2);
@@ -400,7 +400,7 @@ async fn only_visitors_with_the_password_use_visits() {
 }
 
 #[tokio::test]
-async fn tries_are_limited_by_address() {
+async fn password_tries_when_many_of_an_address_are_limited() {
     let server = Running::with(&[("EDGELINK_SERVER_TRUSTED_PROXIES", "127.0.0.1")]).await;
     server.post(&link("a")).await.expect(201);
     server.post(&link("b")).await.expect(201);
@@ -442,7 +442,7 @@ async fn unlock(server: &Running, key: &str, visitor: &str, password: &str) -> A
 }
 
 #[tokio::test]
-async fn an_edge_has_a_form_checked() {
+async fn password_form_when_sent_by_an_edge_is_checked() {
     let server = with_link("a").await;
     let key = "go.example:8080/a";
     let opened = unlock(&server, key, "192.0.2.1", "open+sesame").await;
@@ -467,7 +467,7 @@ async fn an_edge_has_a_form_checked() {
 }
 
 #[tokio::test]
-async fn right_passwords_of_one_address_cost_no_try_and_wrong_ones_do() {
+async fn password_when_right_costs_no_try() {
     let server = with_link("a").await;
     let key = "go.example:8080/a";
     // More than an address has tries, one after another and at the same time.
@@ -490,7 +490,7 @@ async fn right_passwords_of_one_address_cost_no_try_and_wrong_ones_do() {
 }
 
 #[tokio::test]
-async fn tries_are_limited_by_link() {
+async fn password_tries_when_many_at_a_link_are_limited() {
     let server = with_link("a").await;
     let mut limited = None;
     for attempt in 0..100 {
@@ -510,7 +510,7 @@ async fn tries_are_limited_by_link() {
 }
 
 #[tokio::test]
-async fn a_dry_run_says_what_a_visitor_with_the_password_gets() {
+async fn dry_run_when_visitor_has_the_password_redirects() {
     let server = with_link("a").await;
     for (visitor, outcome) in [
         (json!({}), "locked"),

@@ -151,7 +151,7 @@ fn peer(other: &Other, format: Format) -> Peer {
 }
 
 #[tokio::test]
-async fn all_pages_are_fetched_once_and_imported() {
+async fn pages_when_fetched_are_imported_and_not_fetched_again() {
     let server = Running::start().await;
     let client = ApiClient::new(&server.url(""), &server.admin_key).unwrap();
     for (format, links, visits) in [
@@ -194,7 +194,7 @@ async fn all_pages_are_fetched_once_and_imported() {
 
 /// As after a crash between a page and its note.
 #[tokio::test]
-async fn what_was_written_behind_the_last_note_is_fetched_again() {
+async fn page_when_written_and_not_noted_is_fetched_again() {
     let other = start().await;
     let folder = TempDir::new().unwrap();
     let (file, fetched) = (folder.path().join("links"), folder.path().join("fetched"));
@@ -210,7 +210,7 @@ async fn what_was_written_behind_the_last_note_is_fetched_again() {
 }
 
 #[tokio::test]
-async fn a_wrong_key_and_another_address_stop_it() {
+async fn fetch_when_key_or_address_is_wrong_stops() {
     let other = start().await;
     let folder = TempDir::new().unwrap();
     let (file, fetched) = (folder.path().join("links"), folder.path().join("fetched"));

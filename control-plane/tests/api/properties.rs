@@ -5,7 +5,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 #[tokio::test]
-async fn campaign_parameters_are_written_into_the_target_and_read_from_it() {
+async fn campaign_when_set_is_written_into_the_target() {
     let server = Running::start().await;
     let link = server
         .post(&json!({
@@ -42,7 +42,7 @@ async fn campaign_parameters_are_written_into_the_target_and_read_from_it() {
 }
 
 #[tokio::test]
-async fn campaign_parameters_that_make_the_target_too_long_are_refused() {
+async fn campaign_when_target_gets_too_long_is_refused() {
     let server = Running::start().await;
     let long = format!("https://example.com/{}", "a".repeat(7_970));
     let body = json!({ "longUrl": long, "customSlug": "x", "utmMedium": "mail" });
@@ -57,7 +57,7 @@ async fn campaign_parameters_that_make_the_target_too_long_are_refused() {
 }
 
 #[tokio::test]
-async fn an_archived_link_redirects_as_before() {
+async fn link_when_archived_still_redirects() {
     let server = Running::start().await;
     let link = |archived: Value| json!({ "longUrl": "https://example.com/", "customSlug": "x", "archived": archived });
     let created = server.post(&link(json!(true))).await.expect(201);
@@ -71,7 +71,7 @@ async fn an_archived_link_redirects_as_before() {
 }
 
 #[tokio::test]
-async fn an_external_id_is_that_of_one_link() {
+async fn external_id_when_taken_is_refused() {
     let server = Running::start().await;
     let link = |slug: &str, id: &str| json!({ "longUrl": "https://example.com/", "customSlug": slug, "externalId": id });
     server.post(&link("a", "1")).await.expect(201);
@@ -103,7 +103,7 @@ async fn an_external_id_is_that_of_one_link() {
 }
 
 #[tokio::test]
-async fn a_link_that_is_over_leads_to_its_expired_url() {
+async fn link_when_expired_redirects_to_its_expired_url() {
     let server = Running::start().await;
     let over = "https://example.com/over";
     let link = json!({
@@ -129,7 +129,7 @@ async fn a_link_that_is_over_leads_to_its_expired_url() {
 }
 
 #[tokio::test]
-async fn a_link_without_visits_left_leads_to_its_expired_url() {
+async fn link_when_uses_are_spent_redirects_to_its_expired_url() {
     let server = Running::start().await;
     let over = "https://example.com/over";
     let link = json!({
@@ -151,7 +151,7 @@ async fn a_link_without_visits_left_leads_to_its_expired_url() {
 }
 
 #[tokio::test]
-async fn an_expired_url_is_checked_as_a_target_is() {
+async fn expired_url_when_invalid_is_refused() {
     let blocked = [("EDGELINK_LINKS_BLOCKED_HOSTS", "*.evil.example")];
     let server = Running::with(&blocked).await;
     for url in [
@@ -170,7 +170,7 @@ async fn an_expired_url_is_checked_as_a_target_is() {
 }
 
 #[tokio::test]
-async fn what_follows_the_code_joins_the_target_where_the_link_says_so() {
+async fn path_when_link_forwards_it_joins_the_target() {
     let server = Running::start().await;
     let target = "https://example.com/docs?v=1";
     for (slug, forwards) in [("yes", true), ("no", false)] {
@@ -223,7 +223,7 @@ async fn what_follows_the_code_joins_the_target_where_the_link_says_so() {
 }
 
 #[tokio::test]
-async fn a_link_may_track_conversions() {
+async fn link_when_it_tracks_conversions_says_so() {
     let server = Running::start().await;
     let link = json!({ "longUrl": "https://example.com/?a#b", "customSlug": "shop", "trackConversions": true });
     let created = server.post(&link).await.expect(201);
@@ -240,7 +240,7 @@ async fn a_link_may_track_conversions() {
 }
 
 #[tokio::test]
-async fn redirects_ask_not_to_be_listed_where_that_is_configured() {
+async fn redirect_when_noindex_is_configured_asks_for_it() {
     for is_configured in ["false", "true"] {
         let server = Running::with(&[("EDGELINK_LINKS_NOINDEX", is_configured)]).await;
         for (slug, crawlable) in [("yes", true), ("no", false)] {

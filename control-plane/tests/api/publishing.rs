@@ -34,7 +34,7 @@ async fn await_feed(server: &Running) {
 }
 
 #[tokio::test]
-async fn links_that_are_created_during_a_rolling_restart_are_there_before_and_after() {
+async fn link_when_created_in_a_rolling_restart_redirects() {
     let old = Running::start().await;
     await_feed(&old).await;
     let new = old.another().await;
@@ -62,7 +62,7 @@ async fn links_that_are_created_during_a_rolling_restart_are_there_before_and_af
 }
 
 #[tokio::test]
-async fn a_process_whose_changes_are_published_elsewhere_says_so_and_answers_from_the_database() {
+async fn server_when_not_the_publisher_answers_from_the_database() {
     let first = Running::start().await;
     await_feed(&first).await;
     let second = first.another().await;
@@ -99,7 +99,7 @@ async fn a_process_whose_changes_are_published_elsewhere_says_so_and_answers_fro
 }
 
 #[tokio::test]
-async fn a_publisher_that_takes_over_begins_a_generation() {
+async fn publisher_when_it_takes_over_begins_a_generation() {
     let first = Running::start().await;
     await_feed(&first).await;
     let before = FeedBatch::decode(&edge(&first, "/feed").await.body)
@@ -127,7 +127,7 @@ async fn a_publisher_that_takes_over_begins_a_generation() {
 }
 
 #[tokio::test]
-async fn changes_that_wait_are_published_at_a_stop() {
+async fn changes_when_server_stops_are_published() {
     // The publisher looks when it is woken, at a beat, and at the end.
     let server = Running::start().await;
     await_feed(&server).await;

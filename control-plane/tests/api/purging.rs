@@ -17,7 +17,7 @@ fn rev(answer: &[u8]) -> u64 {
 }
 
 #[tokio::test]
-async fn a_link_past_its_validity_is_removed_and_its_slug_is_free_again() {
+async fn link_when_long_expired_is_purged_and_frees_its_alias() {
     let server = Running::with(&EAGER).await;
     let link = |slug: &str, until: &str| json!({ "longUrl": "https://example.com/", "customSlug": slug, "validUntil": until });
     for slug in ["a", "b", "c", "d", "e"] {
@@ -50,7 +50,7 @@ async fn a_link_past_its_validity_is_removed_and_its_slug_is_free_again() {
 }
 
 #[tokio::test]
-async fn a_link_is_kept_for_the_grace_period_and_can_be_brought_back() {
+async fn link_when_in_its_grace_period_is_kept() {
     let server = Running::with(&[("EDGELINK_PURGE_INTERVAL_SECONDS", "1")]).await;
     let link = json!({ "longUrl": "https://example.com/", "customSlug": "a", "validUntil": in_seconds(-86_400) });
     server.post(&link).await.expect(201);

@@ -13,7 +13,7 @@ async fn link(server: &Running, mut fields: Value, slug: &str) {
 }
 
 #[tokio::test]
-async fn a_link_redirects_with_its_own_status_and_byte_for_byte() {
+async fn link_when_followed_redirects_by_its_status_byte_for_byte() {
     let server = Running::start().await;
     let target = "HTTPS://Example.com:443/A/../%7e?a=1&&b=%zz|\"<>\\^`{}#f";
     for status in [301, 302, 307, 308] {
@@ -35,7 +35,7 @@ async fn a_link_redirects_with_its_own_status_and_byte_for_byte() {
 }
 
 #[tokio::test]
-async fn the_visitors_query_joins_unless_the_link_says_no() {
+async fn query_when_link_forwards_it_joins_the_target() {
     let server = Running::start().await;
     let target = "https://example.com/?a=1&b=2#f";
     link(&server, json!({ "longUrl": target }), "yes").await;
@@ -54,7 +54,7 @@ async fn the_visitors_query_joins_unless_the_link_says_no() {
 }
 
 #[tokio::test]
-async fn the_host_chooses_the_domain_and_an_unknown_one_the_default() {
+async fn host_when_unknown_takes_the_default_domain() {
     let server = Running::start().await;
     link(
         &server,
@@ -87,7 +87,7 @@ async fn the_host_chooses_the_domain_and_an_unknown_one_the_default() {
 }
 
 #[tokio::test]
-async fn an_unknown_host_has_no_links_where_that_is_configured() {
+async fn host_when_unknown_hosts_are_refused_has_no_links() {
     let server = Running::with(&[("EDGELINK_LINKS_UNKNOWN_HOSTS", "not_found")]).await;
     link(&server, json!({}), "x").await;
     let follow = |host: &'static [u8]| send(server.plain(Method::GET, "/x").header("host", host));
@@ -100,7 +100,7 @@ async fn an_unknown_host_has_no_links_where_that_is_configured() {
 }
 
 #[tokio::test]
-async fn shared_caches_may_keep_what_is_the_same_for_every_visitor_and_not_beyond_its_end() {
+async fn redirect_when_equal_for_all_visitors_may_be_cached() {
     let server = Running::with(&[("EDGELINK_LINKS_SHARED_CACHE_SECONDS", "600")]).await;
     let kept = "max-age=0, s-maxage=600, stale-while-revalidate=600, stale-if-error=300";
     let private = "private, max-age=0";
@@ -142,7 +142,7 @@ async fn shared_caches_may_keep_what_is_the_same_for_every_visitor_and_not_beyon
 }
 
 #[tokio::test]
-async fn links_out_of_service_have_pages() {
+async fn link_when_out_of_service_has_a_page() {
     let server = Running::start().await;
     link(&server, json!({ "state": "disabled" }), "off").await;
     link(
@@ -177,7 +177,7 @@ async fn links_out_of_service_have_pages() {
 }
 
 #[tokio::test]
-async fn paths_of_every_other_kind_are_not_found() {
+async fn path_when_not_a_code_is_not_found() {
     let server = Running::start().await;
     link(&server, json!({}), "x").await;
     let long = format!("/{}", "a".repeat(65));
@@ -210,7 +210,7 @@ async fn paths_of_every_other_kind_are_not_found() {
 }
 
 #[tokio::test]
-async fn no_byte_in_path_or_headers_does_harm() {
+async fn request_when_bytes_are_not_ascii_is_answered() {
     let server = Running::start().await;
     link(&server, json!({}), "x").await;
     for byte in 0x80..=0xff_u8 {
@@ -241,7 +241,7 @@ async fn no_byte_in_path_or_headers_does_harm() {
 }
 
 #[tokio::test]
-async fn other_methods_are_not_allowed() {
+async fn method_when_not_get_or_head_is_refused() {
     let server = Running::start().await;
     link(&server, json!({}), "x").await;
     for method in [Method::POST, Method::DELETE, Method::OPTIONS] {
@@ -254,7 +254,7 @@ async fn other_methods_are_not_allowed() {
 }
 
 #[tokio::test]
-async fn links_that_keep_the_method_redirect_every_method() {
+async fn link_when_its_status_keeps_the_method_redirects_each() {
     let server = Running::start().await;
     for status in [307, 308] {
         let slug = format!("s{status}");
@@ -290,7 +290,7 @@ async fn links_that_keep_the_method_redirect_every_method() {
 }
 
 #[tokio::test]
-async fn an_alias_or_prefix_may_be_named_as_the_api_of_shlink_begins() {
+async fn alias_when_named_like_the_shlink_api_redirects() {
     let server = Running::start().await;
     link(
         &server,
@@ -314,7 +314,7 @@ async fn an_alias_or_prefix_may_be_named_as_the_api_of_shlink_begins() {
 }
 
 #[tokio::test]
-async fn what_is_sent_to_a_path_of_no_link_is_a_problem_and_no_orphan_visit() {
+async fn request_when_sent_to_no_link_is_no_orphan_click() {
     let server = Running::with(&[("EDGELINK_CLICKS_ORPHANS", "true")]).await;
     for method in [Method::POST, Method::PUT, Method::OPTIONS] {
         for path in ["/xmlrpc.php", "/wp/xmlrpc.php", "/absent"] {
@@ -336,7 +336,7 @@ async fn what_is_sent_to_a_path_of_no_link_is_a_problem_and_no_orphan_visit() {
 }
 
 #[tokio::test]
-async fn links_may_stand_behind_a_prefix_and_in_front_of_a_slash() {
+async fn link_when_behind_a_prefix_or_before_a_slash_redirects() {
     let server = Running::with(&[
         ("EDGELINK_LINKS_PREFIX", "/s/"),
         ("EDGELINK_LINKS_TRAILING_SLASH", "true"),
@@ -377,7 +377,7 @@ async fn links_may_stand_behind_a_prefix_and_in_front_of_a_slash() {
 }
 
 #[tokio::test]
-async fn the_root_of_links_behind_a_prefix_is_the_prefix() {
+async fn root_when_links_have_a_prefix_is_the_prefix() {
     let server = Running::with(&[
         ("EDGELINK_LINKS_PREFIX", "/s/"),
         ("EDGELINK_CLICKS_ORPHANS", "true"),
@@ -414,7 +414,7 @@ async fn the_root_of_links_behind_a_prefix_is_the_prefix() {
 }
 
 #[tokio::test]
-async fn pages_can_be_ones_own() {
+async fn page_when_configured_replaces_the_default() {
     let folder = tempfile::tempdir().unwrap();
     let page = folder.path().join("404.html");
     std::fs::write(&page, "<p>Nothing here, dear visitor</p>").unwrap();
@@ -429,7 +429,7 @@ async fn visit(server: &Running, method: Method, path: &str, header: (&str, &str
 }
 
 #[tokio::test]
-async fn redirects_of_people_are_clicks_and_none_is_lost_when_the_process_stops() {
+async fn redirect_when_of_a_person_is_counted_even_at_a_stop() {
     let server = Running::with(&[
         ("EDGELINK_CLICKS_ATTRIBUTES", "userAgent,visitor,referrer"),
         ("EDGELINK_CLICKS_ORPHANS", "true"),
@@ -464,7 +464,7 @@ async fn redirects_of_people_are_clicks_and_none_is_lost_when_the_process_stops(
 }
 
 #[tokio::test]
-async fn a_link_that_tracks_conversions_gives_its_target_an_id() {
+async fn target_when_link_tracks_conversions_gets_a_click_id() {
     let server = Running::start().await;
     link(&server, json!({ "trackConversions": true }), "x").await;
     let ids: Vec<String> = [server.follow("/x").await, server.follow("/x").await]

@@ -45,7 +45,7 @@ async fn sent_to(server: &Running, path: &str, headers: &[(&str, &str)]) -> Stri
 }
 
 #[tokio::test]
-async fn rules_are_kept_in_order_and_replaced_as_a_whole() {
+async fn rules_when_put_keep_their_order_and_replace_all() {
     let server = with_link().await;
     let none = server.get("/links/a/rules").await;
     assert_eq!(
@@ -86,7 +86,7 @@ async fn rules_are_kept_in_order_and_replaced_as_a_whole() {
 }
 
 #[tokio::test]
-async fn visitors_of_the_control_plane_are_sent_where_the_rules_say() {
+async fn visitor_when_a_rule_matches_is_sent_to_its_target() {
     let server = with_link().await;
     for (condition, header) in [
         (
@@ -181,7 +181,7 @@ fn ruled_by(target: &str) -> bool {
 }
 
 #[tokio::test]
-async fn a_dry_run_says_which_rule_matches_and_why() {
+async fn dry_run_when_a_rule_matches_names_it_and_why() {
     let server = with_link().await;
     let rules = json!([
         rule(
@@ -247,7 +247,7 @@ async fn a_dry_run_says_which_rule_matches_and_why() {
 }
 
 #[tokio::test]
-async fn everything_that_is_wrong_with_rules_is_named() {
+async fn rules_when_wrong_name_every_error() {
     let server = with_link().await;
     let send_rules = async |body: Value| {
         let request = server.api(Method::POST, "/links/a/rules").json(&body);
@@ -317,7 +317,7 @@ async fn everything_that_is_wrong_with_rules_is_named() {
 }
 
 #[tokio::test]
-async fn rules_are_changed_only_where_the_link_has_the_revision_that_is_named() {
+async fn rules_when_etag_is_outdated_are_not_changed() {
     let server = with_link().await;
     let before = server.get("/links/a/rules").await;
     let tag = before.header("etag").to_owned();

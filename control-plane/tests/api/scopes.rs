@@ -78,7 +78,7 @@ pub(crate) fn link(slug: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_link_of_another_tenant_or_owner_does_not_exist() {
+async fn link_when_of_another_tenant_or_owner_is_not_found() {
     let server = Running::start().await;
     let none = json!({});
     let acme = tenant(&server, "acme").await;
@@ -146,7 +146,7 @@ async fn a_link_of_another_tenant_or_owner_does_not_exist() {
 }
 
 #[tokio::test]
-async fn no_way_of_changing_links_reaches_those_of_others() {
+async fn link_when_of_others_is_changed_by_no_request() {
     let server = Running::start().await;
     let acme = tenant(&server, "acme").await;
     let ada = client(&server, "editor", &json!({})).await;
@@ -199,7 +199,7 @@ async fn no_way_of_changing_links_reaches_those_of_others() {
 }
 
 #[tokio::test]
-async fn readers_only_read_and_creators_only_create() {
+async fn role_when_reader_or_creator_only_reads_or_creates() {
     let server = Running::start().await;
     let reader = client(&server, "reader", &json!({})).await;
     let creator = client(&server, "creator", &json!({})).await;
@@ -235,7 +235,7 @@ async fn readers_only_read_and_creators_only_create() {
 }
 
 #[tokio::test]
-async fn equal_links_taken_aliases_and_receipts_of_others_are_not_shown() {
+async fn link_when_of_others_is_not_shown_as_equal_or_taken() {
     let server = Running::start().await;
     let acme = tenant(&server, "acme").await;
     let ada = client(&server, "editor", &json!({})).await;
@@ -271,7 +271,7 @@ async fn equal_links_taken_aliases_and_receipts_of_others_are_not_shown() {
 }
 
 #[tokio::test]
-async fn a_key_bound_to_domains_makes_and_sees_links_on_them_only() {
+async fn key_when_bound_to_domains_creates_and_sees_there_only() {
     let server = Running::start().await;
     server.post(&link("a")).await.expect(201);
     let bound = client(&server, "admin", &json!({ "domains": ["other.example"] })).await;
@@ -291,7 +291,7 @@ async fn a_key_bound_to_domains_makes_and_sees_links_on_them_only() {
 }
 
 #[tokio::test]
-async fn a_key_bound_to_tags_gives_them_to_its_links_and_sees_those_only() {
+async fn key_when_bound_to_tags_gives_and_sees_them_only() {
     let server = Running::start().await;
     server.post(&link("a")).await.expect(201);
     let mut tagged = link("t");
@@ -318,7 +318,7 @@ async fn a_key_bound_to_tags_gives_them_to_its_links_and_sees_those_only() {
 }
 
 #[tokio::test]
-async fn a_key_creates_no_more_links_than_its_quota() {
+async fn key_when_its_quota_is_reached_creates_no_more() {
     let server = Running::with(&[("EDGELINK_AUTH_KEY_CACHE_MS", "0")]).await;
     let key = client(&server, "editor", &json!({ "quota": 3 })).await;
     let id = key.key.split('_').nth(1).unwrap();
@@ -355,7 +355,7 @@ async fn a_key_creates_no_more_links_than_its_quota() {
 }
 
 #[tokio::test]
-async fn what_was_not_created_costs_no_quota() {
+async fn creation_when_failed_costs_no_quota() {
     let server = Running::with(&[
         ("EDGELINK_NUMBERS_SOURCE", "counter"),
         ("EDGELINK_LINKS_MAX_CODE_TRIES", "1"),

@@ -67,7 +67,7 @@ fn now() -> u64 {
 }
 
 #[tokio::test]
-async fn problems_have_the_shape_of_shlinks_and_the_id_of_their_request() {
+async fn problem_when_answered_has_the_shape_of_shlinks() {
     let server = Running::start().await;
     let answer = get(&server, "/short-urls/absent?domain=other.example").await;
     assert_eq!(answer.header("content-type"), "application/problem+json");
@@ -121,7 +121,7 @@ async fn problems_have_the_shape_of_shlinks_and_the_id_of_their_request() {
 }
 
 #[tokio::test]
-async fn limits_count_requests_and_refuse_them_as_elsewhere() {
+async fn request_when_over_the_limit_is_refused() {
     let server = Running::with(&[
         ("EDGELINK_LIMITS_KEY_CAPACITY", "1"),
         ("EDGELINK_LIMITS_KEY_PER_SECOND", "1"),
@@ -140,7 +140,7 @@ async fn limits_count_requests_and_refuse_them_as_elsewhere() {
 }
 
 #[tokio::test]
-async fn health_needs_no_key_and_pages_of_other_origins_may_ask() {
+async fn health_when_asked_for_by_another_origin_is_answered() {
     let server = Running::with(&[("EDGELINK_SERVER_CORS_ORIGINS", "https://web.example")]).await;
     let request = server.plain(Method::GET, "/rest/v3/health");
     let answer = send(request.header("origin", "https://web.example")).await;
@@ -154,7 +154,7 @@ async fn health_needs_no_key_and_pages_of_other_origins_may_ask() {
 }
 
 #[tokio::test]
-async fn visits_are_listed_by_the_minute_whatever_the_size_of_pages() {
+async fn clicks_when_paged_are_listed_by_the_minute() {
     let server = Running::start().await;
     create(&server, "a", &["x"]).await;
     create(&server, "b", &[]).await;
@@ -191,7 +191,7 @@ async fn visits_are_listed_by_the_minute_whatever_the_size_of_pages() {
 }
 
 #[tokio::test]
-async fn a_tag_of_too_many_links_for_one_request_is_renamed_by_several() {
+async fn tag_when_of_too_many_links_is_renamed_by_several_requests() {
     let server = Running::start().await;
     create(&server, "taken", &["taken"]).await;
     for _ in 0..2 {
@@ -217,7 +217,7 @@ async fn a_tag_of_too_many_links_for_one_request_is_renamed_by_several() {
 }
 
 #[tokio::test]
-async fn a_key_sees_the_visits_of_its_links_alone() {
+async fn clicks_when_asked_for_by_a_key_are_of_its_links_only() {
     let server = Running::start().await;
     create(&server, "others", &[]).await;
     let user = json!({ "name": "e", "role": "editor" });
@@ -255,7 +255,7 @@ async fn a_key_sees_the_visits_of_its_links_alone() {
 }
 
 #[tokio::test]
-async fn the_deletion_of_visits_is_in_the_history_of_the_link() {
+async fn clicks_when_deleted_are_noted_in_the_history() {
     let server = Running::start().await;
     create(&server, "a", &[]).await;
     count(&server, 1, now(), &[("a", 4)]).await;

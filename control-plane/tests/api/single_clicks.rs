@@ -8,15 +8,15 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 on_every_engine!(
-    single_clicks_are_listed_page_by_page_with_all_but_the_token,
-    what_is_not_known_of_a_click_is_null,
-    clicks_are_exported_as_a_table_and_as_lines_of_json,
-    the_clicks_of_a_link_are_removed_and_the_history_says_so,
-    orphan_visits_are_counted_listed_and_removed,
-    the_visits_of_shlink_are_the_same_clicks,
+    single_clicks_when_paged_have_all_but_the_token,
+    click_field_when_unknown_is_null,
+    clicks_when_exported_come_as_csv_or_ndjson,
+    clicks_when_removed_are_noted_in_the_history,
+    orphan_clicks_when_reported_are_counted_listed_and_removed,
+    clicks_when_asked_for_as_shlink_visits_are_equal,
 );
 
-async fn single_clicks_are_listed_page_by_page_with_all_but_the_token(server: Running) {
+async fn single_clicks_when_paged_have_all_but_the_token(server: Running) {
     let server = with_clicks(server).await;
     let (mut clicks, mut cursor) = (Vec::new(), String::new());
     loop {
@@ -68,7 +68,7 @@ async fn single_clicks_are_listed_page_by_page_with_all_but_the_token(server: Ru
     assert_eq!(early["clicks"], json!([]));
 }
 
-async fn what_is_not_known_of_a_click_is_null(server: Running) {
+async fn click_field_when_unknown_is_null(server: Running) {
     server.post(&link("a")).await.expect(201);
     report_with(&server, 1, &[], &[("go.example:8080/a", 1)]).await;
     counted(&server, 1).await;
@@ -87,7 +87,7 @@ async fn what_is_not_known_of_a_click_is_null(server: Running) {
     assert!(cells[..17].iter().all(|cell| cell.is_empty()), "{row}");
 }
 
-async fn clicks_are_exported_as_a_table_and_as_lines_of_json(server: Running) {
+async fn clicks_when_exported_come_as_csv_or_ndjson(server: Running) {
     server.post(&link("a")).await.expect(201);
     let mut evil = click("go.example:8080/a");
     evil.attributes.referrer = "=cmd|' /C calc'!A0";
@@ -135,7 +135,7 @@ async fn clicks_are_exported_as_a_table_and_as_lines_of_json(server: Running) {
     );
 }
 
-async fn the_clicks_of_a_link_are_removed_and_the_history_says_so(server: Running) {
+async fn clicks_when_removed_are_noted_in_the_history(server: Running) {
     let server = with_clicks(server).await;
     assert_eq!(
         server.delete("/links/a/clicks").await.expect(200),
@@ -159,7 +159,7 @@ async fn the_clicks_of_a_link_are_removed_and_the_history_says_so(server: Runnin
     );
 }
 
-async fn orphan_visits_are_counted_listed_and_removed(server: Running) {
+async fn orphan_clicks_when_reported_are_counted_listed_and_removed(server: Running) {
     let mut elsewhere = link("a");
     elsewhere["domain"] = json!("other.example");
     server.post(&elsewhere).await.expect(201);
@@ -223,7 +223,7 @@ async fn orphan_visits_are_counted_listed_and_removed(server: Running) {
     assert_eq!(by("").await["totals"]["clicks"], 0);
 }
 
-async fn the_visits_of_shlink_are_the_same_clicks(server: Running) {
+async fn clicks_when_asked_for_as_shlink_visits_are_equal(server: Running) {
     let server = with_clicks(server).await;
     let orphan = Event {
         kind: Kind::Orphan(OrphanKind::BaseUrl),

@@ -17,7 +17,7 @@ async fn creates_and_redirects(server: &Running, n: usize) -> String {
 }
 
 #[tokio::test]
-async fn the_counter_gives_plain_sequential_codes_and_loses_none_at_a_clean_stop() {
+async fn counter_when_restarted_cleanly_goes_on_without_a_loss() {
     let counter = [("EDGELINK_NUMBERS_SOURCE", "counter")];
     let server = Running::with(&counter).await;
     for (n, code) in ["0000000", "0000001", "0000002"].into_iter().enumerate() {
@@ -28,7 +28,7 @@ async fn the_counter_gives_plain_sequential_codes_and_loses_none_at_a_clean_stop
 }
 
 #[tokio::test]
-async fn snowflake_codes_have_ten_digits_and_grow_with_time() {
+async fn snowflake_code_when_drawn_later_is_greater() {
     let snowflake = [
         ("EDGELINK_NUMBERS_SOURCE", "snowflake"),
         ("EDGELINK_LINKS_CODE_LENGTH", "10"),
@@ -45,7 +45,7 @@ async fn snowflake_codes_have_ten_digits_and_grow_with_time() {
 }
 
 #[tokio::test]
-async fn the_digest_of_the_same_link_is_the_same_until_it_is_taken() {
+async fn digest_code_when_taken_already_gives_way_to_another() {
     let digest = [("EDGELINK_NUMBERS_SOURCE", "digest")];
     let server = Running::with(&digest).await;
     let first = creates_and_redirects(&server, 0).await;
@@ -81,13 +81,13 @@ async fn bulk(server: &Running, items: &[Value]) -> Value {
 }
 
 #[tokio::test]
-async fn a_run_of_taken_codes_is_skipped_by_one_request() {
+async fn taken_codes_when_in_a_row_are_skipped_by_one_request() {
     let server = with_taken_codes().await;
     creates_and_redirects(&server, 1).await;
 }
 
 #[tokio::test]
-async fn a_run_of_taken_codes_is_skipped_by_a_bulk_request() {
+async fn taken_codes_when_in_a_row_are_skipped_by_a_bulk_request() {
     let server = with_taken_codes().await;
     let items = [1, 2, 3].map(|n| json!({ "longUrl": format!("https://example.com/{n}") }));
     let made = bulk(&server, &items).await;

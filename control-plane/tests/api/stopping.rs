@@ -33,7 +33,7 @@ async fn is_closed(server: &Running) -> bool {
 }
 
 #[tokio::test]
-async fn a_request_in_flight_ends_before_the_server_does() {
+async fn request_when_server_stops_is_still_answered() {
     let server = Running::start().await;
     let (mut stream, rest) = begin_creation(&server).await;
     server.begin_stop();
@@ -46,7 +46,7 @@ async fn a_request_in_flight_ends_before_the_server_does() {
 }
 
 #[tokio::test]
-async fn a_request_that_outlasts_the_grace_is_cut_off() {
+async fn request_when_it_outlasts_the_grace_is_cut_off() {
     let server = Running::with(&[("EDGELINK_SERVER_SHUTDOWN_GRACE_MS", "50")]).await;
     let (mut stream, _) = begin_creation(&server).await;
     server.begin_stop();
@@ -55,7 +55,7 @@ async fn a_request_that_outlasts_the_grace_is_cut_off() {
 }
 
 #[tokio::test]
-async fn idle_connections_do_not_hold_the_server() {
+async fn connection_when_idle_does_not_delay_the_stop() {
     let server = Running::start().await;
     server.follow("/health/live").await;
     let silent = server.connect().await;
@@ -65,7 +65,7 @@ async fn idle_connections_do_not_hold_the_server() {
 }
 
 #[tokio::test]
-async fn balancers_have_time_to_see_that_it_stops() {
+async fn server_when_stopping_is_unready_and_still_serves() {
     let server = Running::with(&[("EDGELINK_SERVER_SHUTDOWN_DELAY_MS", "60000")]).await;
     assert_eq!(server.follow("/health/ready").await.status, 200);
     server.begin_stop();
@@ -82,7 +82,7 @@ async fn balancers_have_time_to_see_that_it_stops() {
 }
 
 #[tokio::test]
-async fn no_number_is_lost_by_a_clean_restart() {
+async fn numbers_when_restarted_cleanly_are_not_lost() {
     let mut server = Running::start().await;
     // Each start leases the issuer that has drawn least.
     for code in ["0000000", "0000001", "0000002"] {
@@ -106,7 +106,7 @@ async fn no_number_is_lost_by_a_clean_restart() {
 }
 
 #[tokio::test]
-async fn a_restart_keeps_the_keys() {
+async fn key_when_server_restarts_is_kept() {
     let server = Running::start().await;
     let key = server.admin_key.clone();
     let server = server.restart().await;

@@ -24,7 +24,7 @@ fn pairs(expected: &[(&str, u64)]) -> Vec<(String, u64)> {
 }
 
 #[tokio::test]
-async fn tags_are_listed_with_their_number_of_links() {
+async fn tags_when_listed_have_their_number_of_links() {
     let server = Running::start().await;
     assert_eq!(
         server.get("/tags").await.expect(200),
@@ -57,7 +57,7 @@ async fn tags_are_listed_with_their_number_of_links() {
 }
 
 #[tokio::test]
-async fn a_tag_is_renamed_and_the_link_has_another_etag() {
+async fn tag_when_renamed_changes_the_etag_of_its_links() {
     let server = Running::start().await;
     create(&server, "one", &["team/red", "z"]).await;
     let before = server.get("/links/one").await;
@@ -79,7 +79,7 @@ async fn a_tag_is_renamed_and_the_link_has_another_etag() {
 }
 
 #[tokio::test]
-async fn tags_are_put_together_only_where_that_is_asked() {
+async fn tags_when_no_merge_is_asked_for_stay_apart() {
     let server = Running::start().await;
     create(&server, "one", &["a"]).await;
     create(&server, "two", &["a", "b"]).await;
@@ -94,7 +94,7 @@ async fn tags_are_put_together_only_where_that_is_asked() {
 }
 
 #[tokio::test]
-async fn a_tag_is_removed_from_all_links() {
+async fn tag_when_deleted_is_removed_from_all_links() {
     let server = Running::start().await;
     create(&server, "one", &["a"]).await;
     create(&server, "two", &["a", "b"]).await;
@@ -105,7 +105,7 @@ async fn a_tag_is_removed_from_all_links() {
 }
 
 #[tokio::test]
-async fn one_request_changes_so_many_links_and_another_one_the_rest() {
+async fn tag_when_of_too_many_links_is_changed_by_several_requests() {
     let server = Running::start().await;
     for _ in 0..2 {
         let links: Vec<Value> = (0..5_200)
@@ -139,7 +139,7 @@ async fn one_request_changes_so_many_links_and_another_one_the_rest() {
 }
 
 #[tokio::test]
-async fn wrong_fields_and_unknown_tags_are_refused() {
+async fn tag_when_unknown_or_its_fields_are_wrong_is_refused() {
     let server = Running::start().await;
     create(&server, "one", &["a"]).await;
     for (body, fields) in [

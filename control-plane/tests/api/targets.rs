@@ -120,7 +120,7 @@ fn errors(answer: &Answer) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn no_request_sets_a_target_that_is_refused() {
+async fn target_when_refused_is_set_by_no_request() {
     let server = Running::with(&[("EDGELINK_LINKS_BLOCKED_HOSTS", "blocked.example")]).await;
     let made = server
         .post(&json!({ "longUrl": "https://example.com/", "customSlug": "x" }))
@@ -151,7 +151,7 @@ async fn no_request_sets_a_target_that_is_refused() {
 }
 
 #[tokio::test]
-async fn a_link_whose_target_is_refused_by_now_stays_and_no_new_one_is_made_of_it() {
+async fn link_when_target_is_refused_by_now_stays_and_is_not_copied() {
     const LATER: &str = "https://later.example/";
     let server = Running::with(&[("EDGELINK_DOMAINS_REQUIRE_VERIFICATION", "false")]).await;
     let places = places(&server).await;

@@ -50,7 +50,7 @@ async fn shown(authority: &Authority, address: SocketAddr) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn requests_over_tls_are_answered_in_both_versions_of_http() {
+async fn request_when_over_tls_is_answered_by_http_1_and_2() {
     let authority = Authority::new();
     let identity = authority.issue("server");
     let mut variables = variables(&identity);
@@ -95,7 +95,7 @@ const PAGE: [(&str, &[u8]); 4] = [
 ];
 
 #[tokio::test]
-async fn a_stream_whose_client_takes_nothing_of_the_answer_is_reset() {
+async fn stream_when_its_client_takes_nothing_is_reset() {
     let authority = Authority::new();
     let identity = authority.issue("server");
     let mut variables = variables(&identity);
@@ -114,7 +114,7 @@ async fn a_stream_whose_client_takes_nothing_of_the_answer_is_reset() {
 }
 
 #[tokio::test]
-async fn cookies_go_over_tls_alone_unless_a_trusted_proxy_says_that_its_client_has_none() {
+async fn cookie_when_trusted_proxy_reports_http_is_not_secure() {
     let authority = Authority::new();
     let identity = authority.issue("server");
     for (proxies, is_secure) in [("192.0.2.0/24", true), ("127.0.0.0/8", false)] {
@@ -142,7 +142,7 @@ async fn cookies_go_over_tls_alone_unless_a_trusted_proxy_says_that_its_client_h
 }
 
 #[tokio::test]
-async fn a_listener_with_tls_takes_nothing_else() {
+async fn listener_when_it_has_tls_refuses_plain_http() {
     let authority = Authority::new();
     let identity = authority.issue("server");
     let mut variables = variables(&identity);
@@ -168,7 +168,7 @@ async fn a_listener_with_tls_takes_nothing_else() {
 }
 
 #[tokio::test]
-async fn an_idle_connection_is_given_up() {
+async fn connection_when_idle_is_given_up() {
     let authority = Authority::new();
     let identity = authority.issue("server");
     let mut variables = variables(&identity);
@@ -186,7 +186,7 @@ async fn an_idle_connection_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_stopping_server_ends_connections_of_both_versions_and_handshakes() {
+async fn connections_when_server_stops_end_with_handshakes() {
     let authority = Authority::new();
     let identity = authority.issue("server");
     let mut variables = variables(&identity);
@@ -209,7 +209,7 @@ async fn a_stopping_server_ends_connections_of_both_versions_and_handshakes() {
 }
 
 #[tokio::test]
-async fn a_connection_without_a_request_is_asked_to_go_and_not_cut_off() {
+async fn connection_when_server_stops_is_asked_to_go_and_not_cut_off() {
     let authority = Authority::new();
     let identity = authority.issue("server");
     let server = Running::with(&variables(&identity)).await;
@@ -226,7 +226,7 @@ async fn a_connection_without_a_request_is_asked_to_go_and_not_cut_off() {
 }
 
 #[tokio::test]
-async fn a_connection_for_probes_is_offered_http_1_alone() {
+async fn connection_when_for_probes_is_offered_http_1_only() {
     let authority = Authority::new();
     let identity = authority.issue("server");
     let mut variables = variables(&identity);
@@ -249,7 +249,7 @@ async fn a_connection_for_probes_is_offered_http_1_alone() {
 }
 
 #[tokio::test]
-async fn a_new_certificate_is_shown_without_a_restart_and_a_wrong_one_is_not() {
+async fn certificate_when_replaced_is_shown_unless_wrong() {
     let authority = Authority::new();
     let (identity, next) = (authority.issue("server"), authority.issue("next"));
     let server = Running::with(&variables(&identity)).await;
@@ -287,7 +287,7 @@ async fn a_new_certificate_is_shown_without_a_restart_and_a_wrong_one_is_not() {
 }
 
 #[tokio::test]
-async fn edges_need_a_certificate_of_the_authority_and_the_others_none() {
+async fn edge_when_its_certificate_is_not_trusted_is_refused() {
     let (authority, edges) = (Authority::new(), Authority::new());
     let identity = authority.issue("server");
     let mut variables = variables(&identity);
@@ -325,7 +325,7 @@ async fn edges_need_a_certificate_of_the_authority_and_the_others_none() {
 }
 
 #[tokio::test]
-async fn tokens_of_edges_are_replaced_in_their_file() {
+async fn edge_tokens_when_their_file_changes_are_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("tokens");
     std::fs::write(&file, "the-old-token-of-edges\n").unwrap();
@@ -362,7 +362,7 @@ async fn tokens_of_edges_are_replaced_in_their_file() {
 }
 
 #[tokio::test]
-async fn wrong_files_stop_the_start_and_the_setting_is_named() {
+async fn tls_file_when_wrong_stops_the_start_and_names_its_setting() {
     let authority = Authority::new();
     let (identity, other) = (authority.issue("server"), authority.issue("other"));
     let (certificate, key) = (text(&identity.certificate), text(&identity.key));
@@ -422,7 +422,7 @@ async fn wrong_files_stop_the_start_and_the_setting_is_named() {
 }
 
 #[tokio::test]
-async fn a_client_without_tls_does_not_hold_a_place_for_long() {
+async fn client_when_it_begins_no_handshake_loses_its_connection() {
     let authority = Authority::new();
     let identity = authority.issue("server");
     let mut variables = variables(&identity);

@@ -51,7 +51,7 @@ fn attributes(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
 }
 
 #[tokio::test]
-async fn a_sampled_request_has_a_span_and_its_calls_of_the_database_have_theirs_below() {
+async fn request_when_sampled_has_a_span_above_its_store_calls() {
     let collector = Collector::start().await;
     let server = with_collector(&collector, &[]).await;
     let search = server.api(Method::GET, "/links?searchTerm=private");
@@ -80,7 +80,7 @@ async fn a_sampled_request_has_a_span_and_its_calls_of_the_database_have_theirs_
 }
 
 #[tokio::test]
-async fn requests_that_share_a_transaction_have_it_in_a_trace() {
+async fn transaction_when_shared_is_in_the_trace_of_a_request() {
     let collector = Collector::start().await;
     let server = with_collector(&collector, &[]).await;
     let creation = server.api(Method::POST, "/links");
@@ -105,7 +105,7 @@ async fn requests_that_share_a_transaction_have_it_in_a_trace() {
 }
 
 #[tokio::test]
-async fn what_is_not_sampled_has_no_span() {
+async fn request_when_not_sampled_has_no_span() {
     let collector = Collector::start().await;
     let server = with_collector(&collector, &[]).await;
     let list = || server.api(Method::GET, "/links");
@@ -121,7 +121,7 @@ async fn what_is_not_sampled_has_no_span() {
 }
 
 #[tokio::test]
-async fn a_share_of_requests_without_a_trace_begins_one() {
+async fn request_when_chosen_by_percentage_begins_a_trace() {
     let collector = Collector::start().await;
     let variables = [
         ("EDGELINK_TELEMETRY_TRACE_PERCENT", "100"),
@@ -142,7 +142,7 @@ async fn a_share_of_requests_without_a_trace_begins_one() {
 }
 
 #[tokio::test]
-async fn spans_are_sent_when_they_are_enough_and_when_the_interval_is_over() {
+async fn spans_when_enough_or_due_are_sent() {
     let collector = Collector::start().await;
     let many = [("EDGELINK_TELEMETRY_MAX_BATCH_SPANS", "3")];
     let soon = [("EDGELINK_TELEMETRY_INTERVAL_MS", "1")];
@@ -162,7 +162,7 @@ async fn spans_are_sent_when_they_are_enough_and_when_the_interval_is_over() {
 }
 
 #[tokio::test]
-async fn failed_requests_and_calls_say_so() {
+async fn span_when_its_request_or_call_failed_says_so() {
     let collector = Collector::start().await;
     let server = with_collector(&collector, &[]).await;
     let mut database = SqliteConnection::connect(&server.database()).await.unwrap();
@@ -208,11 +208,11 @@ async fn lose_spans(kind: CollectorKind, outcome: &str) {
 }
 
 #[tokio::test]
-async fn a_collector_that_never_answers_holds_up_nothing() {
+async fn collector_when_silent_costs_spans_and_no_request() {
     lose_spans(CollectorKind::Silent, "full").await;
 }
 
 #[tokio::test]
-async fn a_collector_that_refuses_holds_up_nothing() {
+async fn collector_when_refusing_costs_spans_and_no_request() {
     lose_spans(CollectorKind::Refusing, "failed").await;
 }

@@ -46,7 +46,7 @@ async fn targets(server: &Running) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn bad_lines_are_reported_by_number_and_stop_nothing() {
+async fn import_line_when_bad_is_reported_by_number() {
     let server = Running::start().await;
     let folder = tempfile::tempdir().unwrap();
     let options = import_of(folder.path());
@@ -89,7 +89,7 @@ async fn bad_lines_are_reported_by_number_and_stop_nothing() {
 }
 
 #[tokio::test]
-async fn an_import_that_is_done_does_nothing_again() {
+async fn import_when_done_already_creates_nothing() {
     let server = Running::start().await;
     let folder = tempfile::tempdir().unwrap();
     let options = import_of(folder.path());
@@ -106,7 +106,7 @@ async fn an_import_that_is_done_does_nothing_again() {
 
 /// A crash between the answer and the checkpoint: the batch is sent again.
 #[tokio::test]
-async fn an_import_that_was_killed_before_it_noted_a_batch_creates_no_link_twice() {
+async fn import_when_killed_before_its_note_creates_no_link_twice() {
     let server = Running::start().await;
     let folder = tempfile::tempdir().unwrap();
     let options = import_of(folder.path());
@@ -130,7 +130,7 @@ async fn an_import_that_was_killed_before_it_noted_a_batch_creates_no_link_twice
 
 /// The receipts of the batch are purged by then.
 #[tokio::test]
-async fn an_import_that_continues_after_a_day_creates_no_link_twice() {
+async fn import_when_continued_after_a_day_creates_no_link_twice() {
     let server = Running::start().await;
     let folder = tempfile::tempdir().unwrap();
     let options = import_of(folder.path());
@@ -164,7 +164,7 @@ async fn an_import_that_continues_after_a_day_creates_no_link_twice() {
 }
 
 #[tokio::test]
-async fn a_checkpoint_of_another_file_is_refused() {
+async fn checkpoint_when_of_another_file_is_refused() {
     let server = Running::start().await;
     let folder = tempfile::tempdir().unwrap();
     let options = import_of(folder.path());
@@ -176,7 +176,7 @@ async fn a_checkpoint_of_another_file_is_refused() {
 }
 
 #[tokio::test]
-async fn a_wrong_key_stops_the_import_at_once() {
+async fn import_when_its_key_is_wrong_stops_at_once() {
     let server = Running::start().await;
     let folder = tempfile::tempdir().unwrap();
     let options = import_of(folder.path());
@@ -187,7 +187,7 @@ async fn a_wrong_key_stops_the_import_at_once() {
 }
 
 #[tokio::test]
-async fn an_exported_link_is_imported_with_all_that_it_has() {
+async fn link_when_exported_and_imported_keeps_all_fields() {
     let server = Running::start().await;
     let link = json!({
         "longUrl": "https://example.com/a?utm_source=x",
@@ -246,7 +246,7 @@ async fn an_exported_link_is_imported_with_all_that_it_has() {
 }
 
 #[tokio::test]
-async fn exported_links_are_imported_elsewhere_as_they_were() {
+async fn links_when_imported_elsewhere_are_as_before() {
     let server = Running::start().await;
     for n in 0..600 {
         let link =

@@ -11,7 +11,7 @@ async fn put(server: &Running, body: &Value) -> Answer {
 }
 
 #[tokio::test]
-async fn a_link_is_created_and_then_changed_by_what_is_named() {
+async fn link_when_put_is_created_and_then_changed() {
     let server = Running::start().await;
     let body = json!({ "externalId": "1", "longUrl": "https://example.com/", "title": "t", "utmSource": "s" });
     let created = put(&server, &body).await;
@@ -48,7 +48,7 @@ async fn a_link_is_created_and_then_changed_by_what_is_named() {
 }
 
 #[tokio::test]
-async fn a_link_does_not_change_its_place() {
+async fn link_when_put_with_another_code_or_domain_is_refused() {
     let server = Running::start().await;
     let body = json!({ "externalId": "1", "longUrl": "https://example.com/", "customSlug": "x", "domain": "other.example" });
     let link = put(&server, &body).await.expect(201);
@@ -70,7 +70,7 @@ async fn a_link_does_not_change_its_place() {
 }
 
 #[tokio::test]
-async fn mistakes_are_named() {
+async fn put_when_fields_are_wrong_names_them() {
     let server = Running::start().await;
     for (body, fields) in [
         (
@@ -94,7 +94,7 @@ async fn mistakes_are_named() {
 
 /// Also with a slug: the request that comes second finds both taken.
 #[tokio::test]
-async fn of_concurrent_requests_one_creates_and_the_others_change() {
+async fn puts_when_concurrent_create_once_and_change() {
     let server = Arc::new(Running::start().await);
     for slug in [None, Some("x")] {
         let tasks: Vec<_> = (0..16)

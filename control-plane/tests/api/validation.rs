@@ -5,7 +5,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 #[tokio::test]
-async fn a_parameter_that_is_not_known_is_refused_by_every_route() {
+async fn parameter_when_unknown_is_refused_by_every_route() {
     let server = Running::start().await;
     let document = server.follow("/openapi.json").await.json();
     let mut count = 0;
@@ -31,7 +31,7 @@ async fn a_parameter_that_is_not_known_is_refused_by_every_route() {
 }
 
 #[tokio::test]
-async fn wrong_fields_are_named() {
+async fn field_when_wrong_is_named() {
     let server = Running::start().await;
     let url = "https://example.com/";
     let title = "a".repeat(513);
@@ -132,7 +132,7 @@ async fn wrong_fields_are_named() {
 }
 
 #[tokio::test]
-async fn words_that_are_reserved_here_are_refused_wherever_an_alias_is_chosen() {
+async fn alias_when_reserved_is_refused_by_every_route() {
     let server = Running::with(&[("EDGELINK_LINKS_RESERVED", "checkout,cart")]).await;
     let to = |slug: &str| json!({ "longUrl": "https://example.com/", "customSlug": slug });
     server.post(&to("free")).await.expect(201);
@@ -167,7 +167,7 @@ async fn words_that_are_reserved_here_are_refused_wherever_an_alias_is_chosen() 
 }
 
 #[tokio::test]
-async fn targets_that_are_no_web_pages_elsewhere_are_refused_with_the_reason() {
+async fn target_when_not_a_foreign_web_page_is_refused() {
     let server = Running::start().await;
     let long = format!("https://example.com/{}", "a".repeat(8_000));
     for (target, part) in [
@@ -192,7 +192,7 @@ async fn targets_that_are_no_web_pages_elsewhere_are_refused_with_the_reason() {
 }
 
 #[tokio::test]
-async fn parameters_are_checked_like_fields() {
+async fn parameter_when_wrong_is_named() {
     let server = Running::start().await;
     let tags: Vec<String> = (0..11).map(|n| format!("tags={n}")).collect();
     let eleven = format!("/links?{}", tags.join("&"));
@@ -240,7 +240,7 @@ async fn parameters_are_checked_like_fields() {
 }
 
 #[tokio::test]
-async fn a_text_that_cannot_be_a_code_is_not_found() {
+async fn code_when_malformed_is_not_found() {
     let server = Running::start().await;
     for path in ["/keys/%ff", "/users/%ff", "/users/x"] {
         server.get(path).await.problem(404, "not-found");

@@ -47,7 +47,7 @@ async fn lease(server: &Running, slug: &str, number: u64, settled: Option<(u64, 
 }
 
 #[tokio::test]
-async fn a_limit_is_shown_changed_and_removed() {
+async fn use_limit_when_changed_or_removed_is_shown() {
     let server = Running::start().await;
     assert_eq!(create(&server, "a", 3).await["maxVisits"], 3);
     assert_eq!(
@@ -89,7 +89,7 @@ async fn a_limit_is_shown_changed_and_removed() {
 }
 
 #[tokio::test]
-async fn visitors_of_the_control_plane_use_visits_until_none_are_left() {
+async fn link_when_its_uses_are_spent_answers_410() {
     let server = Running::start().await;
     create(&server, "a", 2).await;
     for used in 1..=2 {
@@ -129,7 +129,7 @@ async fn visitors_of_the_control_plane_use_visits_until_none_are_left() {
 }
 
 #[tokio::test]
-async fn workers_lease_visits_and_give_back_what_they_have_not_spent() {
+async fn worker_when_it_leases_uses_returns_unspent_ones() {
     let server = Running::start().await;
     create(&server, "a", 10).await;
     assert_eq!(lease(&server, "a", 1, None).await, 5);
@@ -156,7 +156,7 @@ async fn workers_lease_visits_and_give_back_what_they_have_not_spent() {
 }
 
 #[tokio::test]
-async fn what_is_no_request_for_visits_is_refused() {
+async fn lease_request_when_malformed_or_stale_is_refused() {
     let server = Running::start().await;
     create(&server, "a", 10).await;
     for body in [Vec::new(), vec![9], vec![0; 1_000]] {
@@ -179,7 +179,7 @@ async fn what_is_no_request_for_visits_is_refused() {
 }
 
 #[tokio::test]
-async fn a_restored_link_goes_on_and_a_new_one_begins_at_0() {
+async fn uses_when_link_is_restored_or_moved_go_on() {
     let server = Running::start().await;
     create(&server, "a", 2).await;
     server.follow("/a").await.redirects(302, TARGET);
@@ -222,7 +222,7 @@ fn returns(keys: &[&str]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn blocks_of_several_links_come_back_by_one_request() {
+async fn blocks_when_of_several_links_return_by_one_request() {
     let server = Running::start().await;
     for slug in ["a", "b"] {
         create(&server, slug, 10).await;
@@ -244,7 +244,7 @@ async fn blocks_of_several_links_come_back_by_one_request() {
 }
 
 #[tokio::test]
-async fn what_are_no_returns_is_refused_and_the_field_is_named() {
+async fn returns_when_malformed_are_refused_by_field() {
     let server = Running::start().await;
     let head = b"\x010123456789abcdef";
     for (tail, field) in [
@@ -263,7 +263,7 @@ async fn what_are_no_returns_is_refused_and_the_field_is_named() {
 }
 
 #[tokio::test]
-async fn the_block_of_a_worker_that_is_heard_of_is_leased_to_no_other() {
+async fn block_when_its_worker_is_heard_of_is_leased_to_no_other() {
     let server = Running::with(&[
         ("EDGELINK_VISITS_LEASE_MS", "100"),
         ("EDGELINK_VISITS_GRACE_MS", "400"),
@@ -309,7 +309,7 @@ async fn the_block_of_a_worker_that_is_heard_of_is_leased_to_no_other() {
 const BOT: &str = "facebookexternalhit/1.1 (+http://www.facebook.com/externalhit_uatext.php)";
 
 #[tokio::test]
-async fn what_is_loaded_ahead_and_bots_that_are_spared_use_no_visit_of_the_control_plane() {
+async fn use_when_prefetched_or_by_a_spared_bot_is_not_taken() {
     let server = Running::start().await;
     create(&server, "a", 1).await;
     for (name, value) in [

@@ -60,7 +60,7 @@ impl Watched {
 }
 
 #[tokio::test]
-async fn each_way_to_change_a_link_is_an_event() {
+async fn link_when_changed_in_any_way_raises_an_event() {
     let watched = Watched::start().await;
     let to = "https://example.com/";
     let (post, patch, put, delete) = (Method::POST, Method::PATCH, Method::PUT, Method::DELETE);
@@ -149,7 +149,7 @@ async fn each_way_to_change_a_link_is_an_event() {
 }
 
 #[tokio::test]
-async fn a_webhook_without_an_answer_holds_up_no_other_and_redirects_are_not_followed() {
+async fn webhook_when_it_does_not_answer_delays_no_other() {
     let mut settings = SETTINGS.to_vec();
     settings.push(("EDGELINK_WEBHOOKS_TIMEOUT_MS", "60"));
     settings.push(("EDGELINK_WEBHOOKS_MAX_CONCURRENT", "1"));
@@ -186,7 +186,7 @@ async fn a_webhook_without_an_answer_holds_up_no_other_and_redirects_are_not_fol
 }
 
 #[tokio::test]
-async fn a_webhook_for_which_too_much_waits_is_disabled() {
+async fn webhook_when_too_much_waits_for_it_is_disabled() {
     let mut settings = SETTINGS.to_vec();
     settings.push(("EDGELINK_WEBHOOKS_MAX_WAITING", "3"));
     let server = Running::with(&settings).await;
@@ -206,7 +206,7 @@ async fn a_webhook_for_which_too_much_waits_is_disabled() {
 }
 
 #[tokio::test]
-async fn another_control_plane_delivers_when_one_stops_and_what_is_removed_is_not_sent() {
+async fn webhook_when_a_control_plane_stops_is_served_by_another() {
     let server = Running::with(&SETTINGS).await;
     let other = server.another_with(&SETTINGS).await;
     let receiver = Receiver::start().await;

@@ -7,7 +7,7 @@ use serde_json::json;
 use std::sync::Arc;
 
 #[tokio::test]
-async fn events_arrive_signed_though_the_receiver_fails_and_is_away() {
+async fn event_when_its_receiver_fails_arrives_signed_later() {
     let server = Running::with(&SETTINGS).await;
     let receiver = Receiver::start().await;
     let all = json!(["link.created", "link.changed", "link.deleted"]);
@@ -69,7 +69,7 @@ async fn events_arrive_signed_though_the_receiver_fails_and_is_away() {
 }
 
 #[tokio::test]
-async fn the_last_visit_of_a_limited_link_is_an_event() {
+async fn link_when_its_last_use_is_taken_raises_an_event() {
     let server = Running::with(&SETTINGS).await;
     let receiver = Receiver::start().await;
     subscribe(&server, &receiver, &json!(["link.limit-reached"])).await;
@@ -85,7 +85,7 @@ async fn the_last_visit_of_a_limited_link_is_an_event() {
 }
 
 #[tokio::test]
-async fn an_event_says_whether_there_is_a_password_and_not_which() {
+async fn event_when_link_has_a_password_does_not_carry_it() {
     let server = Running::with(&SETTINGS).await;
     let receiver = Receiver::start().await;
     let all = json!(["link.created", "link.changed"]);
@@ -110,7 +110,7 @@ async fn an_event_says_whether_there_is_a_password_and_not_which() {
 }
 
 #[tokio::test]
-async fn what_is_not_delivered_before_a_restart_is_delivered_after_it() {
+async fn event_when_undelivered_at_a_restart_is_delivered_after() {
     let server = Running::with(&SETTINGS).await;
     let receiver = Receiver::start().await;
     let path = subscribe(&server, &receiver, &json!(["link.created"])).await;
@@ -127,7 +127,7 @@ async fn what_is_not_delivered_before_a_restart_is_delivered_after_it() {
 }
 
 #[tokio::test]
-async fn a_secret_that_was_replaced_signs_for_a_while() {
+async fn secret_when_replaced_still_signs_for_a_while() {
     let server = Running::with(&SETTINGS).await;
     let receiver = Receiver::start().await;
     let path = subscribe(&server, &receiver, &json!(["link.created"])).await;
@@ -173,7 +173,7 @@ async fn a_secret_that_was_replaced_signs_for_a_while() {
 }
 
 #[tokio::test]
-async fn a_webhook_that_fails_for_too_long_is_disabled_and_can_be_activated_again() {
+async fn webhook_when_it_fails_for_too_long_is_disabled() {
     let mut settings = SETTINGS.to_vec();
     settings.push(("EDGELINK_WEBHOOKS_DISABLE_AFTER_SECONDS", "1"));
     settings.push(("EDGELINK_WEBHOOKS_MAX_ATTEMPTS", "100"));
@@ -200,7 +200,7 @@ async fn a_webhook_that_fails_for_too_long_is_disabled_and_can_be_activated_agai
 }
 
 #[tokio::test]
-async fn a_delivery_is_given_up_after_its_last_attempt() {
+async fn delivery_when_its_last_attempt_fails_is_given_up() {
     let mut settings = SETTINGS.to_vec();
     settings.push(("EDGELINK_WEBHOOKS_MAX_ATTEMPTS", "2"));
     let server = Running::with(&settings).await;
@@ -224,7 +224,7 @@ async fn a_delivery_is_given_up_after_its_last_attempt() {
 }
 
 #[tokio::test]
-async fn a_name_of_a_private_address_is_refused_at_delivery_and_the_address_at_once() {
+async fn webhook_when_its_address_is_private_is_refused() {
     let mut settings = SETTINGS.to_vec();
     settings.retain(|(name, _)| !name.ends_with("_NETWORKS"));
     let server = Running::with(&settings).await;
@@ -257,7 +257,7 @@ async fn a_name_of_a_private_address_is_refused_at_delivery_and_the_address_at_o
 }
 
 #[tokio::test]
-async fn a_tenant_has_so_many_webhooks_at_most_and_none_of_another() {
+async fn tenant_when_it_has_20_webhooks_creates_no_more() {
     let server = Running::with(&SETTINGS).await;
     let make = || {
         let body = json!({ "url": "http://localhost/", "state": "paused" });

@@ -258,7 +258,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_page_names_the_next_one() {
+    fn page_when_more_follow_names_the_next() {
         let page = |page, pages| json!({ "shortUrls": { "data": [1], "pagination": { "currentPage": page, "pagesCount": pages } } });
         assert_eq!(shlink(page(1, 2)).unwrap().next, [shlink_page(2)]);
         assert!(shlink(page(2, 2)).unwrap().next.is_empty());
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn bitly_is_followed_to_its_own_address_only() {
+    fn bitly_page_when_next_is_a_foreign_address_is_refused() {
         let groups = bitly(
             json!({ "groups": [{ "guid": "a/b" }, { "guid": "C" }] }),
             "https://b",
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_page_is_refused() {
+    fn answer_when_not_a_page_is_refused() {
         for answer in [
             json!({}),
             json!([]),

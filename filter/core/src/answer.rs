@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_redirects_within_its_validity() {
+    fn link_when_outside_its_validity_is_404_or_410() {
         let limited = changed(|link| {
             link.valid_since = Some(10);
             link.valid_until = Some(20);
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn every_redirect_status_is_the_links_own_and_none_may_be_kept() {
+    fn redirect_when_of_any_status_carries_it_and_forbids_caching() {
         for code in [301, 302, 307, 308] {
             let record = changed(|link| link.redirect = RedirectStatus::from_code(code).unwrap());
             let settings = settings();
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn the_query_is_forwarded_where_the_link_says_so() {
+    fn query_when_link_forwards_it_is_merged_into_target() {
         for (forward_query, location) in [
             (true, &b"https://e.com/?a=2"[..]),
             (false, b"https://e.com/?a=1"),
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn the_quick_way_to_the_headers_is_for_redirects_without_the_tier() {
+    fn plain_redirect_when_tier_is_hidden_covers_redirects_only() {
         let mut plain = settings();
         plain.tier_header = false;
         let answer = |record, query| answer(record, query, 0, Tier::Lru, &plain);
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_redirect_has_a_page() {
+    fn answer_when_not_a_redirect_has_a_page() {
         let settings = settings();
         let absent = answer(Record::Absent { rev: 1 }, b"", 0, Tier::Stale, &settings);
         let unavailable = Answer::unavailable(Tier::ControlPlane, &settings);

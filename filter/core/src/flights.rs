@@ -622,7 +622,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_ask_for_the_same_key_share_a_flight_and_are_completed_in_order() {
+    fn waiters_when_of_one_key_share_a_flight_in_order() {
         let mut flights = flights();
         let id = started(flights.join(b"k", WANTED, waiter(12)));
         assert_eq!(flights.join(b"k", WANTED, waiter(13)), Join::Joined);
@@ -636,7 +636,7 @@ mod tests {
     }
 
     #[test]
-    fn a_waiter_that_leaves_is_forgotten_and_the_flight_stays() {
+    fn flight_when_a_waiter_leaves_stays() {
         let mut flights = flights();
         let id = started(flights.join(b"k", WANTED, waiter(1)));
         flights.join(b"k", WANTED, waiter(2));
@@ -651,7 +651,7 @@ mod tests {
 
     /// Such as the table of an edge that replaces a panicked one.
     #[test]
-    fn lookups_of_another_table_have_other_numbers() {
+    fn flight_when_of_another_table_has_another_number() {
         let (mut one, mut other) = (flights(), flights());
         let before = one.start(b"a", NOW).unwrap();
         let id = other.start(b"b", NOW).unwrap();
@@ -662,7 +662,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_marks_every_lookup_of_its_key_and_no_other() {
+    fn change_when_it_overtakes_marks_flights_of_its_key_only() {
         let mut flights = flights();
         let old = started(flights.join(b"a", WANTED, waiter(1)));
         let later = Wanted {
@@ -692,7 +692,7 @@ mod tests {
     }
 
     #[test]
-    fn both_bounds_are_kept_and_room_comes_back() {
+    fn flights_when_full_accept_again_once_there_is_room() {
         let mut flights = flights();
         let a = started(flights.join(b"a", WANTED, waiter(1)));
         started(flights.join(b"b", WANTED, waiter(2)));
@@ -707,7 +707,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quarter_of_the_lookups_is_for_keys_whose_link_is_held() {
+    fn lookups_when_full_keep_a_quarter_for_held_links() {
         let mut flights = flights();
         flights.set_bounds(FlightBounds {
             pending: 4,
@@ -729,7 +729,7 @@ mod tests {
     }
 
     #[test]
-    fn an_eighth_of_the_lookups_is_for_hosts_and_a_flood_of_them_leaves_the_rest_to_links() {
+    fn host_lookups_when_flooding_take_an_eighth_at_most() {
         let mut flights = flights();
         flights.set_bounds(FlightBounds {
             pending: 16,
@@ -753,7 +753,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lookup_without_waiters_is_not_started_twice() {
+    fn lookup_when_without_waiters_is_not_started_twice() {
         let mut flights = flights();
         let id = flights.start(b"k", NOW).unwrap();
         assert_eq!(flights.start(b"k", NOW), None);
@@ -762,7 +762,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lookup_that_never_ends_is_overdue() {
+    fn lookup_when_it_never_ends_is_overdue() {
         let mut flights = flights();
         let id = flights.start(b"k", NOW).unwrap();
         let later = |millis: u64| Moment::from_millis(NOW.millis() + millis);
@@ -771,7 +771,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_began_long_ago_ends_for_those_who_wait_for_it_only() {
+    fn flight_when_begun_long_ago_ends_for_its_waiters_only() {
         let mut flights = flights();
         let later = |millis: u64| Wanted {
             now: NOW.after(millis),
@@ -791,7 +791,7 @@ mod tests {
     }
 
     #[test]
-    fn a_waiter_that_leaves_is_found_also_after_the_numbers_have_wrapped_around() {
+    fn waiter_when_stream_numbers_wrap_around_is_found() {
         let mut flights = flights();
         let streams = [u32::MAX, 0, 1];
         let [id, ..] = streams.map(|stream| flights.join(b"k", WANTED, waiter(stream)));
@@ -803,7 +803,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_a_lookup_that_has_ended_means_no_other() {
+    fn flight_number_when_its_lookup_has_ended_means_no_other() {
         let mut flights = flights();
         let ended = started(flights.join(b"a", WANTED, waiter(1)));
         flights.complete(ended).unwrap();

@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_fresh_then_stale_then_dead() {
+    fn record_when_it_ages_is_fresh_then_stale_then_unusable() {
         let freshness = Freshness::default();
         for (kind, age, usability) in [
             (RecordKind::Link, 0, Usability::Fresh),
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lower_rev_replaces_only_the_dead() {
+    fn record_when_of_lower_rev_replaces_only_the_unusable() {
         let fetched = Moment::from_millis(100_000);
         for (rev, held, age, may) in [
             (2, 1, 0, true),
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_live_feed_keeps_records_fresh_up_to_a_bound() {
+    fn record_when_the_feed_lives_stays_fresh_up_to_a_bound() {
         assert_eq!(
             usability(read_until(40_000), 6_000, 41_000),
             Usability::Fresh
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_lives_as_long_after_the_feed_died_as_if_it_had_been_fetched_then() {
+    fn record_when_the_feed_died_lives_as_if_fetched_then() {
         let freshness = read_until(40_000);
         assert_eq!(usability(freshness, 6_000, 44_999), Usability::Fresh);
         assert_eq!(usability(freshness, 6_000, 45_000), Usability::Stale);
@@ -340,14 +340,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_fetched_before_the_feed_began_is_asked_for_again() {
+    fn record_when_fetched_before_the_feed_began_is_stale() {
         let freshness = read_until(1_500);
         assert_eq!(usability(freshness, 999, 1_500), Usability::Stale);
         assert_eq!(usability(freshness, 1_000, 1_500), Usability::Fresh);
     }
 
     #[test]
-    fn the_feed_does_not_cover_what_was_fetched_soon_after_it_began() {
+    fn record_when_fetched_soon_after_the_begin_is_not_covered() {
         let freshness = read_until(40_000);
         assert_eq!(usability(freshness, 5_999, 40_000), Usability::Stale);
         assert_eq!(
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_fresh_while_the_feed_is_about_to_begin() {
+    fn record_when_the_feed_is_about_to_begin_is_stale() {
         let mut freshness = Freshness::default();
         freshness.await_feed(at(2_000));
         assert_eq!(usability(freshness, 1_900, 1_999), Usability::Stale);
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stale_is_asked_for_again_but_not_worthless() {
+    fn record_when_marked_stale_keeps_its_precedence() {
         let mut freshness = read_until(40_000);
         freshness.mark_all_stale(at(40_000));
         assert_eq!(usability(freshness, 39_999, 40_001), Usability::Stale);
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_invalid_is_worthless_and_gives_way() {
+    fn record_when_invalidated_is_unusable_and_gives_way() {
         let mut freshness = read_until(40_000);
         freshness.invalidate_all(at(40_000));
         assert_eq!(usability(freshness, 40_000, 40_001), Usability::Unusable);

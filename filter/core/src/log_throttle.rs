@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_line_in_a_while_is_due() {
+    fn line_when_another_was_just_logged_is_not_due() {
         let mut throttle = LogThrottle::default();
         assert!(throttle.is_due(5));
         assert!(!throttle.is_due(INTERVAL_MILLIS + 4));

@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn every_statistic_has_a_place_and_a_name_of_its_own() {
+    fn metric_when_listed_has_its_own_index_and_name() {
         let names: Vec<_> = Metric::all().map(Metric::name).collect();
         for (place, metric) in Metric::all().enumerate() {
             assert_eq!(metric.index(), place);
@@ -307,14 +307,14 @@ mod tests {
     }
 
     #[test]
-    fn every_gauge_has_a_level() {
+    fn gauge_when_listed_has_a_level() {
         let is_gauge = |metric: &Metric| metric.kind() == MetricKind::Gauge;
         let gauges: Vec<_> = Metric::all().filter(is_gauge).collect();
         assert_eq!(gauges, GAUGES);
     }
 
     #[test]
-    fn every_statistic_is_in_the_reference() {
+    fn metric_when_listed_is_in_the_reference() {
         let reference =
             include_str!("../../../control-plane/book/docs/reference/filter-metrics.md");
         for metric in Metric::all() {
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn every_outcome_is_a_tag_of_the_bootstrap() {
+    fn counter_when_listed_is_a_tag_of_the_bootstrap() {
         let bootstrap = include_str!("../../../envoy/bootstrap.yaml");
         let tags = bootstrap.lines().find(|line| line.contains("|callouts|"));
         let tags = tags.unwrap();
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_what_stands_behind_the_name_elsewhere() {
+    fn metric_when_split_into_labels_keeps_its_name() {
         let series = |metric: Metric| {
             let Series { name, labels } = metric.into();
             let labels: Vec<_> = labels
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_counted_is_handed_over_once_and_gauges_by_difference() {
+    fn counts_when_flushed_are_handed_over_once() {
         let mut counts = Counts::default();
         let mut stats = Stats::default();
         let redirect = Metric::Requests(Tier::Lru, Outcome::Redirect);

@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn the_three_are_found_wherever_they_stand() {
+    fn head_when_pairs_come_in_any_order_is_read() {
         let mut pairs: Vec<(&[u8], &[u8])> = vec![
             (b":authority", b"go.example"),
             (b":path", b"/a\0b?\xff"),
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_empty() {
+    fn header_when_missing_is_empty() {
         let none = encode(&[]);
         let headers = Headers(&none);
         let nothing = Head {
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefetch_is_known_wherever_its_header_stands() {
+    fn prefetch_when_its_header_stands_anywhere_is_recognized() {
         for (name, value, expected) in [
             (&b"sec-purpose"[..], &b"prefetch;prerender"[..], true),
             (b"purpose", b"prefetch", true),
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_that_is_cut_off_is_nothing() {
+    fn map_when_cut_off_is_not_read() {
         let map = encode(&[(b"accept", b"text/html"), (b":path", b"/a")]);
         for end in 0..map.len() {
             assert_eq!(Head::read(&map[..end]), None, "{end}");
@@ -357,7 +357,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_map_is_taken_without_a_panic(map in prop::collection::vec(any::<u8>(), 0..80), count in 0u8..5) {
+        fn map_when_arbitrary_is_read_without_panic(map in prop::collection::vec(any::<u8>(), 0..80), count in 0u8..5) {
             let _ = Head::read(&map);
             let _ = Headers(&map).get("a");
             Headers(&map).each(u64::MAX, |_, _| {});
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_are_handed_over_by_the_length_of_their_names() {
+    fn headers_when_selected_by_name_length_are_handed_over() {
         let long = [b'n'; 70];
         let pairs: [(&[u8], &[u8]); 5] = [
             (b"a", b"1"),
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn one_segment_of_code_shape_is_asked_for() {
+    fn path_when_one_segment_of_code_shape_is_parsed() {
         for (path, code, rest) in [
             (&b"/aB3"[..], &b"aB3"[..], &b""[..]),
             (b"/a?", b"a", b""),
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_is_none_of_ours() {
+    fn path_when_not_of_code_shape_is_not_parsed() {
         let long = [b"/".as_slice(), &[b'a'; 65]].concat();
         for path in [
             &b""[..],
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_may_go_on_behind_a_code() {
+    fn path_when_it_continues_behind_a_code_is_split() {
         for (path, code, below, query) in [
             (&b"/a/"[..], &b"a"[..], &b"/"[..], &b""[..]),
             (b"/a/b/c?d/e", b"a", b"/b/c", b"d/e"),
@@ -473,7 +473,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_path_is_taken_without_a_panic(path in prop::collection::vec(any::<u8>(), 0..80)) {
+        fn path_when_arbitrary_is_parsed_without_panic(path in prop::collection::vec(any::<u8>(), 0..80)) {
             for asked in [parse_path(&path), parse_path_below(&path)].into_iter().flatten() {
                 prop_assert!(path.starts_with(&[b"/", asked.code, behind_code(&path).0].concat()));
                 prop_assert_eq!(asked.query, behind_code(&path).1);

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_wall_clock_goes_on_between_two_readings() {
+    fn wall_clock_when_between_readings_goes_on() {
         let wall = WallClock::new(Moment::from_millis(5_000), 1_767_225_600_900);
         assert_eq!(wall.seconds(Moment::from_millis(5_099)), 1_767_225_600);
         assert_eq!(wall.seconds(Moment::from_millis(5_100)), 1_767_225_601);
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_that_is_still_to_come_has_no_age() {
+    fn moment_when_still_to_come_has_no_age() {
         assert_eq!(Moment::from_millis(8).age(Moment::from_millis(5)), 0);
         assert_eq!(Moment::from_millis(5).after(3).before(1).millis(), 7);
     }

@@ -39,7 +39,7 @@ mod tests {
     const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
     #[test]
-    fn a_trace_is_kept_until_its_request_ends() {
+    fn trace_when_its_request_ends_is_dropped() {
         let mut traces = Traces::default();
         traces.keep(1, PARENT.as_bytes());
         assert_eq!((traces.of(1), traces.of(2)), (Some(PARENT), None));
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_traceparent_is_not_kept() {
+    fn traceparent_when_malformed_is_not_kept() {
         let mut traces = Traces::default();
         traces.keep(1, &PARENT.as_bytes()[1..]);
         traces.keep(1, &[0xff; 55]);

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn they_wait_until_the_feed_was_read_up_to_its_begin_and_what_has_changed_is_left_out() {
+    fn hot_links_when_the_feed_is_read_to_its_begin_are_taken() {
         let mut warm = warm();
         assert!(warm.take(reading(7, 5, None)).is_empty());
         assert!(warm.take(reading(7, 5, Some(999))).is_empty());
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn those_from_before_the_feed_began_or_of_another_one_are_given_up() {
+    fn hot_links_when_before_the_feed_or_of_another_are_dropped() {
         for other in [reading(7, 6, Some(2_000)), reading(8, 5, Some(2_000))] {
             let mut warm = warm();
             assert!(warm.take(other).is_empty());
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_changes_have_them_given_up() {
+    fn hot_links_when_too_many_changes_come_are_dropped() {
         let mut warm = warm();
         for key in 0..=MAX_CHANGED {
             warm.on_change(&key.to_le_bytes());

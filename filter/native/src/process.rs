@@ -349,7 +349,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_restart_that_follows_another_makes_the_pause_before_the_next_tick_longer() {
+    fn tick_when_restarts_repeat_waits_longer() {
         let start = Instant::now();
         let mut restarts = Restarts::default();
         assert!(restarts.permit_tick(start));
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn restarts_of_requests_do_not_put_off_the_next_tick_for_ever() {
+    fn tick_when_requests_keep_restarting_is_still_permitted() {
         let start = Instant::now();
         let mut restarts = Restarts::default();
         let moments = (0..600).map(|n| start + Duration::from_millis(100) * n);

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn one_message_a_chunk_only_loses_its_front() {
+    fn message_when_alone_in_chunk_loses_its_front() {
         let mut stripper = Stripper::new();
         let chunk = framed(&[b"PING\r\n".to_vec()]);
         assert_eq!(stripper.strip(&chunk), Ok(Stripped::Front(5)));
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn two_messages_in_a_chunk_are_joined() {
+    fn messages_when_two_in_a_chunk_are_joined() {
         let mut stripper = Stripper::new();
         let chunk = framed(&[b"ab".to_vec(), b"cd".to_vec()]);
         assert_eq!(
@@ -224,14 +224,14 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_message_leaves_nothing_and_costs_no_copy() {
+    fn message_when_empty_costs_no_copy() {
         let mut stripper = Stripper::new();
         let chunk = framed(&[vec![], vec![], b"x".to_vec()]);
         assert_eq!(stripper.strip(&chunk), Ok(Stripped::Front(15)));
     }
 
     #[test]
-    fn the_middle_of_a_long_message_is_passed_unseen() {
+    fn message_when_long_passes_its_middle_unseen() {
         let mut stripper = Stripper::new();
         assert!(!stripper.pass(1), "a header is expected");
         assert_eq!(stripper.strip(&header(10)), Ok(Stripped::Front(5)));
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_compressed_message_is_refused() {
+    fn message_when_compressed_is_refused() {
         for flags in [1, 2, 0x80, 0xff] {
             let refused = Stripper::new().strip(&[flags, 0, 0, 0, 1, b'x']);
             assert_eq!(refused, Err(FrameError::Flags(flags)));
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_may_be_as_long_as_the_bound_and_no_longer() {
+    fn message_when_longer_than_bound_is_refused() {
         let longest = header(MAX_MESSAGE_LENGTH);
         assert_eq!(Stripper::new().strip(&longest), Ok(Stripped::Front(5)));
         for length in [MAX_MESSAGE_LENGTH + 1, u32::MAX] {
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_may_not_end_inside_a_header_or_a_message() {
+    fn body_when_it_ends_inside_a_message_is_refused() {
         for end in 1..7 {
             let mut stripper = Stripper::new();
             stripper.strip(&framed(&[b"ab".to_vec()])[..end]).unwrap();
@@ -275,7 +275,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn messages_come_out_whole_however_they_are_cut(
+        fn messages_when_cut_anywhere_come_out_whole(
             messages in any_messages(),
             cuts in prop::collection::vec(1_usize..30, 1..40),
         ) {
@@ -295,7 +295,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_stripped_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200), cut in 0_usize..200) {
+        fn bytes_when_arbitrary_are_stripped_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200), cut in 0_usize..200) {
             let mut stripper = Stripper::new();
             let (head, tail) = bytes.split_at(cut.min(bytes.len()));
             if let Ok(head) = apply(&mut stripper, head) {

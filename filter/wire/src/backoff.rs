@@ -94,7 +94,7 @@ mod tests {
     };
 
     #[test]
-    fn pauses_double_up_to_the_cap() {
+    fn backoff_when_failures_repeat_doubles_up_to_cap() {
         let mut backoff = Backoff::new(BOUNDS, 1);
         for due in [50, 100, 200, 400, 800, 1600, 2000, 2000, 2000] {
             let wait = backoff.next_millis();
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn seeds_part_the_workers() {
+    fn backoff_when_seeds_differ_gives_other_pauses() {
         let waits = |seed| {
             let mut backoff = Backoff::new(BOUNDS, seed);
             [(); 8].map(|()| backoff.next_millis())
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_pause_doubles_up_to_the_cap() {
+    fn longest_pause_when_failures_repeat_doubles_up_to_cap() {
         let bounds = Bounds {
             first_millis: 10,
             cap_millis: 100,
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_of_full_jitter_are_spread_below_the_longest() {
+    fn full_jitter_when_drawn_often_spreads_up_to_longest() {
         let mut source = Backoff::new(BOUNDS, 1);
         let longest = BOUNDS.longest_millis(4);
         let pauses = [(); 100].map(|()| BOUNDS.spread_millis(4, source.random()));
@@ -137,7 +137,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_pause_is_above_the_cap(first_millis in 0..u64::MAX / 2, cap_millis in 0..u64::MAX / 2, seed: u64) {
+        fn pause_when_bounds_are_arbitrary_stays_within_cap(first_millis in 0..u64::MAX / 2, cap_millis in 0..u64::MAX / 2, seed: u64) {
             let mut backoff = Backoff::new(Bounds { first_millis, cap_millis }, seed);
             for failures in 1..100 {
                 prop_assert!(backoff.next_millis() <= cap_millis);

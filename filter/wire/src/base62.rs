@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_number_of_each_length_fits_and_the_next_does_not() {
+    fn number_when_one_above_largest_of_length_overflows() {
         for length in 1..=MAX_LENGTH {
             let end = 62u64.pow(length as u32);
             assert_eq!(encoded(end - 1, length).unwrap(), "Z".repeat(length));
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_outside_of_1_to_10_are_refused() {
+    fn length_when_outside_1_to_10_is_refused() {
         assert_eq!(encoded(0, 0), Err(Base62Error::Length));
         assert_eq!(encoded(0, 11), Err(Base62Error::Length));
         assert_eq!(decode(b""), Err(Base62Error::Length));
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn every_byte_outside_of_the_alphabet_is_refused_at_every_place() {
+    fn digit_when_outside_alphabet_is_refused() {
         for byte in (0..=255u8).filter(|byte| !ALPHABET.contains(byte)) {
             for place in 0..7 {
                 let mut digits = *b"0000000";
@@ -162,20 +162,20 @@ mod tests {
 
     proptest! {
         #[test]
-        fn decoding_undoes_encoding(number in 0..62u64.pow(10), spare in 0usize..3) {
+        fn number_when_encoded_and_decoded_is_equal(number in 0..62u64.pow(10), spare in 0usize..3) {
             let needed = (1..=10).find(|n| number < 62u64.pow(*n)).unwrap() as usize;
             let length = (needed + spare).min(10);
             prop_assert_eq!(decode(encoded(number, length).unwrap().as_bytes()), Ok(number));
         }
 
         #[test]
-        fn encoding_undoes_decoding(digits in "[0-9a-zA-Z]{1,10}") {
+        fn digits_when_decoded_and_encoded_are_equal(digits in "[0-9a-zA-Z]{1,10}") {
             let number = decode(digits.as_bytes()).unwrap();
             prop_assert_eq!(encoded(number, digits.len()).unwrap(), digits);
         }
 
         #[test]
-        fn order_is_kept(a in 0..62u64.pow(7), b in 0..62u64.pow(7)) {
+        fn number_when_encoded_keeps_order(a in 0..62u64.pow(7), b in 0..62u64.pow(7)) {
             let value = |number| {
                 let mut digits = [0; 7];
                 encode(number, &mut digits).unwrap();

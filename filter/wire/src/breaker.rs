@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn it_opens_after_failures_in_a_row_and_lets_one_call_through_in_a_while() {
+    fn breaker_when_failures_repeat_permits_one_call_per_pause() {
         for threshold in [1, 8] {
             let mut breaker = open(threshold, 5_000);
             assert!(breaker.is_open());
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_success_closes_it() {
+    fn breaker_when_call_succeeds_closes() {
         let mut breaker = open(8, 5_000);
         assert!(breaker.succeed());
         assert!(!breaker.succeed(), "it was closed");
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn it_says_how_long_no_call_was_tried() {
+    fn breaker_when_untried_for_a_pause_is_rested() {
         let mut breaker = open(1, 5_000);
         assert!(!breaker.is_rested(5_999, 1_000) && breaker.is_rested(6_000, 1_000));
         assert!(breaker.permits(6_000, 1_000));

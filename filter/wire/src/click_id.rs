@@ -80,7 +80,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn ids_have_the_same_length_however_small_they_are() {
+    fn click_id_when_small_has_full_length() {
         for (id, text) in [
             (0u128, "0000000000000000000000"),
             (61, "000000000000000000000Z"),
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_id_is_refused() {
+    fn click_id_when_malformed_is_refused() {
         for text in [
             "",
             "000000000000000000000",
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn no_id_is_given_twice() {
+    fn click_ids_when_given_by_two_sources_are_unique() {
         let (one, other) = (ClickIds::new([1; 16]), ClickIds::new([2; 16]));
         let ids: HashSet<_> = (0..1_000)
             .flat_map(|_| [one.give(), other.give()])
@@ -119,7 +119,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn ids_read_back(id: ClickId) {
+        fn click_id_when_written_and_parsed_is_equal(id: ClickId) {
             prop_assert_eq!(parse(&to_text(id)), Some(id));
         }
     }

@@ -266,7 +266,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_is_no_body_is_refused() {
+    fn body_when_malformed_is_refused() {
         for (bytes, error) in [
             (&b""[..], RecordError::Truncated),
             (b"\x03\x00", RecordError::Version(3)),
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_batches_and_links_as_allowed_are_read() {
+    fn body_when_batches_and_links_are_at_bound_is_read() {
         let clicks = vec![("a.example/b", 1); MAX_LINKS];
         let batch = ClickBatch {
             worker: [7; 16],
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edge_has_a_short_name_that_can_be_printed() {
+    fn edge_name_when_empty_long_or_unprintable_is_refused() {
         let longest = "x".repeat(MAX_EDGE_NAME);
         for name in ["edge-1", " ", "~", &longest] {
             assert_eq!(edge_name(name.as_bytes()), Some(name));
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sum_of_a_batch_never_wraps() {
+    fn batch_sum_when_clicks_overflow_saturates() {
         let clicks = vec![("a.example/b", u64::MAX), ("a.example/c", 2)];
         let batch = ClickBatch {
             worker: [0; 16],
@@ -332,7 +332,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn batches_read_back(
+        fn batches_when_encoded_and_decoded_are_equal(
             heads in prop::collection::vec((any::<[u8; 16]>(), any::<[u64; 4]>()), 0..4),
             links in prop::collection::vec(("[a-z.]{1,20}/[0-9A-Za-z]{7}", any::<u64>()), 0..4),
         ) {
@@ -348,7 +348,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_taken_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+        fn body_when_bytes_are_arbitrary_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
             let _ = decode(&bytes);
             let _ = decode(&[&[EVENTS, 1], &bytes[..]].concat());
         }

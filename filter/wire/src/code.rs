@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_of_every_wrong_shape_are_refused() {
+    fn code_when_shape_is_wrong_is_refused() {
         let long = "a".repeat(65);
         for (text, error) in [
             ("", CodeError::Length),
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn every_reserved_word_is_refused_in_any_case() {
+    fn reserved_word_when_in_any_case_is_refused() {
         for word in RESERVED_WORDS {
             assert!(is_reserved(word.as_bytes()));
             assert!(is_reserved(word.to_ascii_uppercase().as_bytes()));
@@ -272,14 +272,14 @@ mod tests {
     }
 
     #[test]
-    fn a_number_whose_code_is_reserved_is_not_minted() {
+    fn number_when_its_code_is_reserved_is_not_minted() {
         let space = CodeSpace::new(CodeLength::DEFAULT, None);
         let number = space.number(b"metrics").unwrap();
         assert_eq!(space.mint(number), Err(MintError::Reserved(number)));
     }
 
     #[test]
-    fn lengths_outside_of_6_to_10_do_not_exist() {
+    fn code_length_when_outside_6_to_10_is_refused() {
         for length in [0, 5, 11, 255] {
             assert_eq!(CodeLength::new(length), None);
         }
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_at_the_end_of_the_space_are_minted_and_the_next_is_not() {
+    fn code_space_when_past_last_number_is_exhausted() {
         for length in 6..=10 {
             let space = keyed(length);
             let last = space.length().count() - 1;
@@ -304,7 +304,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_number_of_a_minted_code_is_the_one_it_was_minted_from(
+        fn code_when_minted_leads_back_to_its_number(
             length in 6u8..=10,
             number in 0..62u64.pow(6),
         ) {
@@ -316,12 +316,12 @@ mod tests {
         }
 
         #[test]
-        fn text_of_another_shape_has_no_number(text in "[0-9a-zA-Z]{0,6}|[0-9a-zA-Z]{8,12}|[0-9a-zA-Z]{6}[_-]") {
+        fn code_when_of_another_shape_has_no_number(text in "[0-9a-zA-Z]{0,6}|[0-9a-zA-Z]{8,12}|[0-9a-zA-Z]{6}[_-]") {
             prop_assert_eq!(keyed(7).number(text.as_bytes()), None);
         }
 
         #[test]
-        fn any_bytes_are_taken_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+        fn code_shape_when_bytes_are_arbitrary_agrees_with_parse(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
             let _ = keyed(7).number(&bytes);
             prop_assert_eq!(
                 has_code_shape(&bytes),

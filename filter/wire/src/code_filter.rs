@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_with_as_many_codes_as_it_is_made_for_takes_few_others_for_its_own() {
+    fn code_filter_when_full_has_few_false_positives() {
         let filter = filled(10_000, 10_000);
         assert!((0..10_000).all(|number| filter.may_contain(&code(number))));
         let wrong = false_positives(&filter, 100_000);
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_for_very_many_codes_says_yes_more_often_and_stays_within_its_bound() {
+    fn code_filter_when_made_for_millions_stays_within_bound() {
         let filter = filled(1_000, 14_000_000);
         assert!(filter.as_bytes().len() <= MAX_BYTES + 64);
         assert!(filter.0.number_of_hash_functions() < 5);
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_filter_is_refused() {
+    fn code_filter_when_malformed_is_refused() {
         let good = CodeFilter::with_capacity(0).unwrap().as_bytes().to_vec();
         assert!(CodeFilter::from_bytes(&good).is_ok());
         let mut no_bits = good[..45].to_vec();
@@ -152,7 +152,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_filter_reads_back(codes in prop::collection::vec("[0-9A-Za-z_-]{1,64}", 0..50)) {
+        fn code_filter_when_encoded_and_decoded_is_equal(codes in prop::collection::vec("[0-9A-Za-z_-]{1,64}", 0..50)) {
             let mut filter = CodeFilter::with_capacity(codes.len()).unwrap();
             for code in &codes {
                 filter.insert(code.as_bytes());
@@ -163,7 +163,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_taken_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+        fn code_filter_when_bytes_are_arbitrary_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
             let _ = CodeFilter::from_bytes(&bytes);
         }
     }

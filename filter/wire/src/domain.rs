@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_are_folded_to_lower_case_and_keep_their_port() {
+    fn domain_when_parsed_is_lower_case_and_keeps_port() {
         for (text, domain, host) in [
             ("Go.Example.COM", "go.example.com", "go.example.com"),
             ("127.0.0.1:8080", "127.0.0.1:8080", "127.0.0.1"),
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_host_is_refused() {
+    fn domain_when_malformed_is_refused() {
         let long = "a.".repeat(130);
         let label = format!("{}.com", "a".repeat(64));
         for (text, error) in [
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_header_of_any_bytes_can_be_compared() {
+    fn host_header_when_not_utf8_matches_no_domain() {
         let domain = Domain::parse("go.example.com").unwrap();
         assert!(domain.matches(b"GO.example.com"));
         assert!(!domain.matches(b"go.example.com\xff"));

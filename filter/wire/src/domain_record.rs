@@ -74,7 +74,7 @@ mod tests {
     };
 
     #[test]
-    fn the_record_of_a_domain_reads_back() {
+    fn domain_record_when_encoded_and_decoded_is_equal() {
         let domain = Domain::parse("go.example").unwrap();
         for targets in [TARGETS, DomainTargets::default()] {
             let bytes = targets.record(&domain, 7).to_bytes();
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn the_key_of_a_domain_is_no_key_of_a_link() {
+    fn domain_key_when_parsed_as_link_key_is_refused() {
         let key = domain_key(&Domain::parse("go.example:81").unwrap());
         assert_eq!(domain_of_key(&key), Some("go.example:81"));
         assert_eq!(domain_of_key("go.example/a"), None);

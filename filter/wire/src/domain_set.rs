@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn default_ports_and_a_trailing_dot_make_no_difference() {
+    fn host_when_it_has_default_port_or_final_dot_is_found() {
         let long = "a".repeat(300);
         for domains in sets(&["a.example", "b.example", "b.example:80", "[::1]"]) {
             for (host, domain) in [
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_for_the_domain_of_its_host_or_for_the_default() {
+    fn request_when_host_is_unknown_is_for_default_domain() {
         let [several, _] = sets(&["a.example", "b.example"]);
         let [one, _] = sets(&["a.example"]);
         for domains in [several, one] {
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn many_domains_when_a_host_is_looked_up_are_hardly_compared() {
+    fn domain_set_when_large_compares_few_domains() {
         let [few, many] = sets(&["b.example"]);
         assert_eq!((few.places.len(), few.len()), (0, 1));
         assert_eq!((many.places.len(), many.len()), (1000, 1000));
@@ -213,7 +213,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn many_domains_are_found_as_few_are(host in "(A|[a-d]\\.example|[0-9]{1,3}\\.other\\.example)(\\.|:80|:443|:81|\u{fc})?") {
+        fn domain_set_when_large_finds_as_a_small_one(host in "(A|[a-d]\\.example|[0-9]{1,3}\\.other\\.example)(\\.|:80|:443|:81|\u{fc})?") {
             let [few, many] = sets(&["a", "b.example", "c.example:80", "d.example"]);
             let is_other = |domain: &&Domain| domain.as_str().ends_with(".other.example");
             let found = many.of_host(host.as_bytes());

@@ -299,7 +299,7 @@ mod tests {
     ];
 
     #[test]
-    fn positions_read_back_and_are_in_the_order_of_the_feed() {
+    fn feed_position_when_parsed_keeps_order_of_feed() {
         let texts = [
             "0-0",
             "0-1",
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_messages_name_the_field() {
+    fn feed_message_when_malformed_names_field() {
         for (fields, field) in [
             (&[][..], "op"),
             (&[("op", &b"upsert"[..])], "op"),
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_a_key_and_is_not_understood_says_that_the_link_has_changed() {
+    fn feed_message_when_not_understood_marks_link_changed() {
         for fields in [
             &[("op", &b"upsert"[..]), ("key", b"a/b")][..],
             &[("key", b"a/b")],
@@ -364,13 +364,13 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_are_not_known_are_passed_over() {
+    fn feed_message_when_field_is_unknown_ignores_it() {
         let fields = [("op", &b"flush"[..]), ("why", b"because")];
         assert_eq!(read(&fields), Ok(FeedMessage::Flush));
     }
 
     #[test]
-    fn an_entry_says_which_one_it_follows() {
+    fn feed_entry_when_read_names_previous_position() {
         let fields = [(&b"op"[..], &b"flush"[..]), (b"prev", b"17-3")];
         assert_eq!(previous(fields), Ok(FeedPosition::new(17, 3)));
         for value in [&b""[..], b"17", b"17-", b"x-1", b"1-\xff"] {
@@ -382,7 +382,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_message_reads_back(record in any_record(), key in "[a-z.]{1,20}/[0-9A-Za-z]{7}", number: u64, age_millis: u32, hot: bool) {
+        fn feed_message_when_encoded_and_decoded_is_equal(record in any_record(), key in "[a-z.]{1,20}/[0-9A-Za-z]{7}", number: u64, age_millis: u32, hot: bool) {
             reads_back(FeedMessage::Put { key: &key, record: record.as_deref(), hot });
             reads_back(FeedMessage::Del { key: &key, rev: number });
             reads_back(FeedMessage::Changed { key: &key });

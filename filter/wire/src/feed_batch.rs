@@ -171,7 +171,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_message_that_cannot_be_read_leaves_the_others() {
+    fn feed_batch_when_a_message_is_malformed_keeps_others() {
         let flush = encode_message(&FeedMessage::Flush);
         let messages = [&flush[..], b"\x02op\x06upsert", b"\x07", &flush[..]];
         let bytes = FeedBatch::encode_encoded(BatchHead::default(), messages.into_iter());
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_batch_is_refused() {
+    fn feed_batch_when_malformed_is_refused() {
         for (bytes, error) in [
             (&b""[..], RecordError::Truncated),
             (b"\x01\x00\x00\x00\x00", RecordError::Version(1)),
@@ -209,7 +209,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_batch_reads_back(
+        fn feed_batch_when_encoded_and_decoded_is_equal(
             records in prop::collection::vec((any_record(), any::<bool>()), 0..5),
             millis: u64,
             sequence: u64,
@@ -229,7 +229,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_taken_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+        fn feed_batch_when_bytes_are_arbitrary_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
             let _ = FeedBatch::decode(&bytes);
             let _ = FeedBatch::decode(&[&[VERSION, 0], &bytes[..]].concat());
         }

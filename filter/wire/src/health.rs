@@ -164,7 +164,7 @@ mod tests {
     const WORKER: &str = "worker=000102030405060708090a0b0c0d0e0f";
 
     #[test]
-    fn what_is_missing_is_none_or_0_and_what_is_not_known_is_skipped() {
+    fn health_when_fields_are_missing_or_unknown_is_read() {
         let later = format!("cpu=0.7;{WORKER};redis=3;of-a-later-version=x");
         let health = WorkerHealth::parse(later.as_bytes()).unwrap();
         let expected = WorkerHealth {
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn health_when_malformed_names_field() {
         let long = format!("{WORKER};{}=1", "x".repeat(MAX_LENGTH - WORKER.len() - 2));
         for (header, field) in [
             ("", "pair"),
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_health_is_short_enough_and_sums_do_not_wrap() {
+    fn health_when_at_maximum_fits_header_and_saturates() {
         let mut health = WorkerHealth {
             worker: [255; 16],
             feed_lag_millis: Some(u32::MAX),
@@ -226,7 +226,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn health_reads_back(
+        fn health_when_written_and_parsed_is_equal(
             worker in any::<WorkerId>(),
             feed_lag_millis in any::<Option<u32>>(),
             is_admitting in any::<bool>(),
@@ -240,7 +240,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_taken_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
+        fn health_when_bytes_are_arbitrary_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
             let _ = WorkerHealth::parse(&bytes);
             let _ = WorkerHealth::parse(&[WORKER.as_bytes(), b";", &bytes].concat());
         }

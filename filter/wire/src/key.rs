@@ -56,14 +56,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_reads_back() {
+    fn link_key_when_parsed_and_written_is_equal() {
         for text in ["go.example.com/aB3_-", "[::1]:8080/x"] {
             assert_eq!(text.parse::<LinkKey>().unwrap().to_string(), text);
         }
     }
 
     #[test]
-    fn a_broken_key_names_the_broken_part() {
+    fn link_key_when_malformed_names_broken_part() {
         for (text, message) in [
             ("go.example.com", "has no '/' between domain and code"),
             ("a b/x", "domain: must be a host name"),

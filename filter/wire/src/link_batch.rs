@@ -64,7 +64,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_written_is_read_and_a_part_of_it_is_not(
+        fn link_batch_when_written_is_read_unless_cut_off(
             answers in prop::collection::vec((any::<u16>(), prop::collection::vec(any::<u8>(), 0..200)), 0..8),
         ) {
             let mut bytes = Vec::new();
@@ -80,7 +80,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+        fn link_batch_when_bytes_are_arbitrary_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
             let _ = read(&bytes, 3);
         }
     }

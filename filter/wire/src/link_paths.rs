@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_is_segments_between_slashes() {
+    fn link_prefix_when_not_between_slashes_is_refused() {
         for text in ["/", "/s/", "/go/to/", "/a_b-C1/", "/rest/", "/rest/v30/"] {
             assert_eq!(text.parse::<LinkPrefix>().unwrap().as_str(), text);
         }
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_begin_with_the_prefix_is_of_others() {
+    fn path_when_outside_prefix_belongs_to_others() {
         let paths = paths("/s/", false);
         for (path, expected) in [
             ("/s/a", Some("/a")),
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn one_slash_behind_a_code_is_none_where_that_is_permitted() {
+    fn trailing_slash_when_permitted_is_removed() {
         for prefix in ["/", "/s/"] {
             let (off, on) = (paths(prefix, false), paths(prefix, true));
             for (path, expected) in [
@@ -216,7 +216,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_path_is_taken_without_a_panic(path in prop::collection::vec(any::<u8>(), 0..40), slash: bool) {
+        fn path_when_arbitrary_is_accepted_by_prefix_alone(path in prop::collection::vec(any::<u8>(), 0..40), slash: bool) {
             let plain = paths("/s/", slash).plain(&path).map(Cow::into_owned);
             prop_assert_eq!(plain.is_some(), path.starts_with(b"/s/"));
             prop_assert_eq!(paths("/", false).plain(&path).is_some(), path.starts_with(b"/"));

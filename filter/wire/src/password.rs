@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_opens_its_link_until_its_end() {
+    fn cookie_when_not_expired_opens_its_link() {
         let cookie = key().cookie(KEY, 100);
         assert!(is_cookie(cookie.as_bytes()));
         let opens = |now| key().is_opened_by(header(&cookie).as_bytes(), KEY, now);
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn no_other_cookie_opens_it() {
+    fn cookie_when_forged_or_of_another_link_opens_nothing() {
         let good = key().cookie(KEY, 100);
         let (_, code) = good.split_once('.').unwrap();
         let other_link = key().cookie(b"go.example:8080/b", 100);
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_cookies_of_the_name_are_looked_at() {
+    fn cookie_when_behind_too_many_of_its_name_is_ignored() {
         let good = key().cookie(KEY, 100);
         let bad = format!("{}=1.2;", cookie_name(KEY));
         let opens = |bad: &str| {
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cookie_is_for_the_path_of_the_link_alone() {
+    fn cookie_when_set_is_bound_to_path_of_its_link() {
         let plain = set_cookie(KEY, "1.2", "/", false);
         let expected = format!(
             "{}=1.2; Path=/a; Max-Age=3600; HttpOnly; SameSite=Lax",
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn the_password_is_read_from_the_form() {
+    fn password_when_read_from_form_is_decoded() {
         let longest = "x".repeat(MAX_PASSWORD_LENGTH);
         for (form, password) in [
             ("password=secret", Some("secret")),
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_is_known_by_its_media_type() {
+    fn form_when_media_type_is_urlencoded_is_recognized() {
         for form in [
             "application/x-www-form-urlencoded",
             "Application/X-WWW-Form-Urlencoded ;charset=utf-8",
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_leads_back_to_its_address_as_far_as_that_may_stand_in_a_header() {
+    fn form_when_address_is_unsafe_in_header_leads_to_link() {
         for (path, location) in [
             (&b"/a"[..], &b"/a"[..]),
             (b"/a/b?c=d/e", b"/a/b?c=d/e"),
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_a_form_without_script() {
+    fn password_page_when_rendered_has_form_and_no_script() {
         for notice in [Notice::Locked, Notice::Wrong, Notice::Limited] {
             let page = notice.page();
             assert!(page.contains("<form method=\"post\">") && !page.contains("<script"));
@@ -387,7 +387,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_header_and_form_are_taken_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
+        fn cookie_when_bytes_are_arbitrary_opens_nothing(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
             let named = [cookie_name(KEY).as_bytes(), b"=", &bytes].concat();
             prop_assert!(!key().is_opened_by(&bytes, KEY, 5));
             prop_assert!(!key().is_opened_by(&named, KEY, 5));

@@ -60,7 +60,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn known_answers() {
+    fn path_when_appended_to_target_equals_known_answers() {
         for (target, below, joined) in [
             ("https://e.com/a", &b"/x/y"[..], "https://e.com/a/x/y"),
             ("https://e.com/a/", b"/x/y", "https://e.com/a/x/y"),
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_leads_above_the_path_of_the_target() {
+    fn path_when_it_has_dot_segments_is_refused() {
         for below in [
             &b"/.."[..],
             b"/.",
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_becomes_too_long_is_refused() {
+    fn path_when_result_is_too_long_is_refused() {
         let target = "https://e.com/a?b";
         let longest = MAX_MERGED_LENGTH - target.len();
         let below = |length: usize| [b"/".as_slice(), &vec![b'x'; length - 1]].concat();
@@ -158,7 +158,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_authority_stays_and_the_result_may_stand_in_a_header(
+        fn path_when_appended_keeps_authority_of_target(
             target in "https://[a-z]{1,9}(/[a-z/]{0,9})?(\\?[!-~]{0,9})?",
             below in prop::collection::vec(any::<u8>(), 0..40),
         ) {

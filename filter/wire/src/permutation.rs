@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_network_is_a_bijection_on_every_small_domain() {
+    fn network_when_domain_is_small_is_bijective() {
         for half_bits in 1..=7 {
             let key = key();
             let network = Network {
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn cycle_walking_is_a_bijection_on_a_range_that_is_no_power_of_two() {
+    fn cycle_walking_when_range_is_no_power_of_two_is_bijective() {
         let key = key();
         let count = 62u64.pow(2);
         let network = Network {
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_outside_of_the_range_have_no_image() {
+    fn number_when_outside_range_has_no_image() {
         for key in [None, Some(key())] {
             let permutation = Permutation::new(CodeLength::DEFAULT, key);
             let count = CodeLength::DEFAULT.count();
@@ -220,14 +220,14 @@ mod tests {
     }
 
     #[test]
-    fn without_a_key_it_is_the_identity() {
+    fn permutation_when_keyless_is_identity() {
         let permutation = Permutation::new(CodeLength::DEFAULT, None);
         assert_eq!(permutation.permute(42), Some(42));
         assert_eq!(permutation.invert(42), Some(42));
     }
 
     #[test]
-    fn neighbours_are_scattered_and_keys_and_lengths_matter() {
+    fn permutation_when_keyed_scatters_neighbours() {
         let with = |key: u128, length| {
             Permutation::new(
                 CodeLength::new(length).unwrap(),
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_reads_back_and_is_never_printed() {
+    fn permutation_key_when_parsed_is_equal_and_never_printed() {
         assert_eq!("000102030405060708090a0b0c0d0e0f".parse(), Ok(key()));
         assert_eq!(format!("{:?}", key()), "PermutationKey(secret)");
         for text in [
@@ -258,7 +258,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn inversion_undoes_it_on_every_length(
+        fn permutation_when_inverted_gives_back_number(
             length in 6u8..=10,
             secret in any::<u128>(),
             fraction in 0.0..1.0f64,

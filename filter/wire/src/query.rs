@@ -142,7 +142,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn known_answers() {
+    fn query_when_merged_equals_known_answers() {
         for (target, query, merged) in [
             ("https://e.com", "a=1", "https://e.com?a=1"),
             ("https://e.com/", "a=1&b", "https://e.com/?a=1&b"),
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_parameter_of_a_name_has_the_value() {
+    fn parameter_when_repeated_has_its_last_value() {
         for (query, value) in [
             ("a=1&b=2", Some("1")),
             ("a=1&a=2", Some("2")),
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_may_not_stand_in_a_query_are_encoded() {
+    fn query_when_bytes_are_illegal_is_encoded() {
         for (query, encoded) in [
             (&b"a b"[..], "a%20b"),
             (b"a[]=\"<>\"", "a%5B%5D=%22%3C%3E%22"),
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_of_many_names_against_a_target_of_many_names_takes_no_time() {
+    fn query_when_names_are_many_merges_all() {
         let many = |first: usize| {
             let names: Vec<_> = (first..first + 50_000).map(|n| format!("p{n}")).collect();
             names.join("&")
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_that_would_make_the_target_too_long_is_left_out() {
+    fn query_when_target_would_be_too_long_is_left_out() {
         let target = "https://e.com/?a=1";
         let room = MAX_MERGED_LENGTH - target.len() - "&".len();
         let longest = "x".repeat(room);
@@ -251,12 +251,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn without_a_query_the_target_goes_out_byte_for_byte(target in "\\PC{0,60}") {
+        fn target_when_query_is_empty_is_unchanged(target in "\\PC{0,60}") {
             prop_assert!(matches!(merge(&target, b""), Cow::Borrowed(same) if same == target));
         }
 
         #[test]
-        fn what_comes_out_may_stand_in_a_location_header(
+        fn target_when_query_has_any_bytes_stays_legal(
             target in "https://[a-z]{1,9}/[!-~]{0,60}",
             query in prop::collection::vec(any::<u8>(), 1..60),
         ) {
@@ -266,7 +266,7 @@ mod tests {
         }
 
         #[test]
-        fn a_second_merge_of_the_same_query_changes_nothing(
+        fn query_when_merged_twice_changes_nothing(
             target in "https://e/(\\?([ab]=[0-9%+&]{0,3}&?){0,4})?(#[a-z?=]{0,5})?",
             query in "[ab]=[0-9]{0,3}(&[abc%+]{1,3}=[0-9]{0,3}){0,4}",
         ) {
@@ -275,7 +275,7 @@ mod tests {
         }
 
         #[test]
-        fn the_visitor_sees_every_parameter_of_his_arrive_last_and_the_fragment_stays(
+        fn query_when_merged_comes_last_before_fragment(
             target in "https://e/(\\?[a-z=&]{0,20})?",
             fragment in "(#[a-z?=&#]{0,9})?",
             query in "[a-z]{1,3}=[a-z]{0,3}(&[a-z]{1,3}){0,4}",

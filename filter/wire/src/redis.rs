@@ -211,12 +211,12 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_not_in_redis_is_no_record() {
+    fn record_when_not_in_redis_is_none() {
         assert_eq!(record_from_values(&[None; 8]), Ok(None));
     }
 
     #[test]
-    fn a_redis_is_current_that_has_the_generation_and_the_beat() {
+    fn feed_state_when_beat_is_reached_covers_it() {
         let state = FeedState::from_values(&[Some(b"5"), Some(b"7")]).unwrap();
         assert!(state.covers(5, 7) && state.covers(5, 6));
         assert!(!state.covers(5, 8) && !state.covers(4, 7) && !state.covers(6, 1));
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn every_malformed_field_is_named() {
+    fn record_when_field_is_malformed_names_it() {
         for (name, value) in [
             ("url", "no url"),
             ("url", ""),
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_in_one_field_must_be_one_and_of_that_revision() {
+    fn record_when_bytes_are_of_another_revision_is_refused() {
         let record = |bytes: &[u8]| {
             let bytes = bytes.to_owned();
             let fields = [("rev", b"3".to_vec()), ("record", bytes)];
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn every_missing_field_but_the_times_is_named() {
+    fn record_when_field_is_missing_names_it() {
         for name in ["url", "redirect", "state", "forward_query", "rev"] {
             let fields: Vec<_> = a_link()
                 .into_iter()
@@ -288,7 +288,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_record_reads_back(record in any_record()) {
+        fn record_when_written_and_read_is_equal(record in any_record()) {
             let fields = record_to_fields(&record);
             let read = record_from_values(&values(&fields)).unwrap().unwrap();
             prop_assert_eq!(read.to_owned_record(), record);

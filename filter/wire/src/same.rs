@@ -33,7 +33,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn texts_of_any_length_differ_by_one_byte() {
+    fn texts_when_one_byte_differs_are_unequal() {
         for length in 0..40 {
             let text: Vec<u8> = (0..length).collect();
             assert!(is_same(&text, &text.clone()));
@@ -48,7 +48,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_says_what_the_usual_comparison_does(one: Vec<u8>, other: Vec<u8>) {
+        fn texts_when_arbitrary_compare_as_slices_do(one: Vec<u8>, other: Vec<u8>) {
             prop_assert_eq!(is_same(&one, &other), one == other);
         }
     }

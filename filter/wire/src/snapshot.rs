@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_snapshot_is_refused() {
+    fn snapshot_when_malformed_is_refused() {
         let bytes = snapshot(vec!["a.example"], Vec::new()).to_bytes();
         for end in 0..bytes.len() {
             assert!(Snapshot::decode(&bytes[..end]).is_err(), "{end}");
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hot_link_that_cannot_be_read_is_left_out() {
+    fn snapshot_when_hot_link_is_malformed_leaves_it_out() {
         let entry = Entry {
             key: b"a.example/b",
             record: Record::Absent { rev: 1 },
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn the_generated_codes_are_those_of_length_and_key() {
+    fn code_space_when_made_from_snapshot_has_length_and_key() {
         let snapshot = snapshot(Vec::new(), Vec::new());
         let space = CodeSpace::new(snapshot.length, snapshot.key.clone());
         assert_eq!(snapshot.code_space().mint(5), space.mint(5));
@@ -226,7 +226,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_snapshot_reads_back(record in any_record(), is_keyed: bool) {
+        fn snapshot_when_encoded_and_decoded_is_equal(record in any_record(), is_keyed: bool) {
             let entry = Entry { key: b"a.example/b", record: record.as_deref() };
             let mut made = snapshot(vec!["a.example", "b.example:8080"], vec![entry]);
             made.key = made.key.filter(|_| is_keyed);
@@ -244,7 +244,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_taken_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
+        fn snapshot_when_bytes_are_arbitrary_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
             let _ = Snapshot::decode(&[&[VERSION], &bytes[..]].concat());
         }
     }

@@ -45,7 +45,7 @@ mod tests {
     const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
     #[test]
-    fn a_parent_has_a_trace_a_span_and_a_flag() {
+    fn traceparent_when_parsed_has_trace_span_and_flag() {
         let parent = TraceParent {
             trace_id: 0x0af7_6519_16cd_43dd_8448_eb21_1c80_319c,
             span_id: 0xb7ad_6b71_6920_3331,
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_parent_is_refused() {
+    fn traceparent_when_malformed_is_refused() {
         let long = format!("{PARENT}-");
         for text in [
             "",

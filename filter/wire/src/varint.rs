@@ -106,7 +106,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn numbers_that_are_padded_too_long_or_cut_off_are_refused() {
+    fn varint_when_padded_long_or_cut_off_is_refused() {
         for (bytes, error) in [
             (&[][..], RecordError::Truncated),
             (&[0x80], RecordError::Truncated),
@@ -123,7 +123,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_written_is_read(number: u64) {
+        fn varint_when_written_and_read_is_equal(number: u64) {
             let mut bytes = Vec::new();
             write(number, &mut bytes);
             bytes.push(7);

@@ -298,7 +298,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_is_no_request_is_refused() {
+    fn visits_request_when_malformed_is_refused() {
         let head = b"\x010123456789abcdef";
         for (tail, error) in [
             (&b""[..], RecordError::Truncated),
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn returns_of_too_many_links_or_with_a_wrong_field_are_refused() {
+    fn visit_returns_when_malformed_are_refused() {
         let head = b"\x010123456789abcdef";
         for (tail, error) in [
             (&b""[..], RecordError::Truncated),
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_returns_fit_their_bound() {
+    fn visit_returns_when_longest_fit_their_bound() {
         let key = vec![b'k'; MAX_DOMAIN_LENGTH + 1 + MAX_CODE_LENGTH];
         let settled = Some(SettledBlock {
             number: u64::MAX,
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_is_named_by_its_digits() {
+    fn worker_id_when_written_in_hex_is_read() {
         let worker = [0xa7; 16];
         let text = worker_text(&worker);
         assert_eq!(text, "a7".repeat(16));
@@ -373,7 +373,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn returns_and_their_outcomes_are_read(
+        fn visit_returns_when_encoded_and_decoded_are_equal(
             worker: [u8; 16],
             returns in prop::collection::vec(("[a-z/]{1,9}", any::<u64>(), prop::option::of((1..u64::MAX, any::<u64>())), any::<bool>()), 0..9),
         ) {
@@ -393,14 +393,14 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_taken_for_returns_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+        fn visit_returns_when_bytes_are_arbitrary_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
             let _ = VisitReturns::decode(&bytes);
             let _ = VisitReturns::decode(&[b"\x010123456789abcdef", &bytes[..]].concat());
             let _ = ReturnOutcome::decode(&bytes, 3);
         }
 
         #[test]
-        fn what_was_written_is_read(
+        fn visits_request_when_encoded_and_decoded_is_equal(
             worker: [u8; 16], number: u64, settled in 1..u64::MAX, spent: u64, has_block: bool, wants: bool,
         ) {
             let settled = has_block.then_some(SettledBlock { number: settled, spent });

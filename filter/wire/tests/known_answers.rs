@@ -58,7 +58,7 @@ fn space(length: u8, key: Option<PermutationKey>) -> CodeSpace {
 }
 
 #[test]
-fn codes_under_a_key() {
+fn code_when_keyed_equals_known_answer() {
     for (key, length, number, code) in KEYED {
         let space = space(*length, Some(key.parse().unwrap()));
         assert_eq!(space.mint(*number).unwrap().as_str(), *code);
@@ -67,7 +67,7 @@ fn codes_under_a_key() {
 }
 
 #[test]
-fn codes_without_a_key() {
+fn code_when_keyless_equals_known_answer() {
     for (length, number, code) in COUNTED {
         let space = space(*length, None);
         assert_eq!(space.mint(*number).unwrap().as_str(), *code);
@@ -76,7 +76,7 @@ fn codes_without_a_key() {
 }
 
 #[test]
-fn records() {
+fn record_when_encoded_equals_known_bytes() {
     let full = Record::Link(LinkRecord {
         url: "https://example.com/a?b=1",
         redirect: RedirectStatus::PermanentRedirect,
@@ -133,7 +133,7 @@ const RULES: &str = r#"[
 ]"#;
 
 #[test]
-fn records_of_domains() {
+fn domain_record_when_encoded_equals_known_bytes() {
     let targets = DomainTargets {
         root: Some("http://a"),
         not_found: None,
@@ -148,7 +148,7 @@ fn records_of_domains() {
 }
 
 #[test]
-fn records_with_rules() {
+fn record_when_it_has_rules_equals_known_bytes() {
     let rules: Vec<Rule> = serde_json::from_str(RULES).unwrap();
     let encoded = rules::encode(&rules).unwrap();
     let extension = Extension {
@@ -217,7 +217,7 @@ impl Visitor for Known {
 
 /// A visitor gets the same answer for a link from every later version. The numbers come from an independent SipHash.
 #[test]
-fn draws_of_weights() {
+fn weight_when_drawn_equals_known_answer() {
     let weight = r#"{"longUrl": "http://a/", "conditions": [{"type": "weight", "matchKey": null, "matchValue": "50"}]}"#;
     let rules: Vec<Rule> = serde_json::from_str(&format!("[{weight}, {weight}]")).unwrap();
     let encoded = rules::encode(&rules).unwrap();
@@ -250,7 +250,7 @@ const DRAWS: [(&str, Option<&str>, &str, [u8; 2]); 4] = [
 ];
 
 #[test]
-fn entries() {
+fn entry_when_encoded_equals_known_bytes() {
     let entry = Entry {
         key: b"go.example.com/aB3",
         record: Record::Absent { rev: 7 },
@@ -262,7 +262,7 @@ fn entries() {
 }
 
 #[test]
-fn feed_batches() {
+fn feed_batch_when_encoded_equals_known_bytes() {
     let messages = [
         FeedMessage::Put {
             key: "a.example/b",
@@ -307,7 +307,7 @@ fn feed_batches() {
 }
 
 #[test]
-fn clicks() {
+fn click_batch_when_encoded_equals_known_bytes() {
     let batch = ClickBatch {
         worker: *b"0123456789abcdef",
         seq: 2,
@@ -328,7 +328,7 @@ fn clicks() {
 }
 
 #[test]
-fn clicks_with_attributes() {
+fn click_batch_when_described_equals_known_bytes() {
     let described = Event {
         key: &b"a.example/b"[..],
         at: 1_767_225_600,
@@ -384,7 +384,7 @@ fn clicks_with_attributes() {
 }
 
 #[test]
-fn health_of_workers() {
+fn health_when_written_equals_known_header() {
     let mut health = WorkerHealth {
         worker: *b"0123456789abcdef",
         feed_lag_millis: Some(120),
@@ -412,7 +412,7 @@ fn health_of_workers() {
 
 /// The first two are of the reference implementation of SipHash: the messages are the first bytes of 0, 1, 2, ...
 #[test]
-fn visitor_tokens() {
+fn visitor_token_when_hashed_equals_known_answer() {
     let secret = std::array::from_fn(|at| at as u8);
     let token = |address: &str, agent: &[u8]| {
         clicks::visitor_token(&secret, address.parse().unwrap(), agent)
@@ -435,7 +435,7 @@ fn visitor_tokens() {
 }
 
 #[test]
-fn conversions() {
+fn conversion_when_tracked_equals_known_answers() {
     let extension = Extension {
         track_conversions: true,
         ..Extension::default()
@@ -447,7 +447,7 @@ fn conversions() {
 }
 
 #[test]
-fn visitor_keys() {
+fn visitor_keys_when_encoded_equal_known_bytes() {
     let key = VisitorKey {
         from: 1_767_225_600,
         until: 1_767_312_000,
@@ -461,7 +461,7 @@ fn visitor_keys() {
 
 /// Computed by an independent implementation of the description in `password`.
 #[test]
-fn passwords() {
+fn unlock_key_when_derived_equals_known_answers() {
     let key = b"go.example:8080/a";
     let hash = "$argon2id$v=19$m=19456,t=2,p=1$c2FsdHNhbHQ$aGFzaA";
     let unlock_key = UnlockKey::new(hash, key);
@@ -478,7 +478,7 @@ fn passwords() {
 }
 
 #[test]
-fn visits() {
+fn visits_request_when_encoded_equals_known_bytes() {
     let extension = Extension {
         max_visits: Some(1_000),
         ..Extension::default()
@@ -510,7 +510,7 @@ fn visits() {
 }
 
 #[test]
-fn visit_returns() {
+fn visit_returns_when_encoded_equal_known_bytes() {
     let block = |number, settled| VisitReturn {
         key: b"go.example/a",
         number,
@@ -531,7 +531,7 @@ fn visit_returns() {
 }
 
 #[test]
-fn snapshots() {
+fn snapshot_when_encoded_equals_known_bytes() {
     let mut codes = CodeFilter::with_capacity(0).unwrap();
     codes.insert(b"sale");
     let filter = codes.as_bytes().to_vec();

@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_map_reads_back() {
+    fn header_map_when_encoded_and_decoded_is_equal() {
         let map = HeaderMap::new(&[("a", "1"), (":path", "/"), ("A", ""), ("Host", "h")]);
         let names: Vec<_> = map.iter().map(|(name, _)| name).collect();
         assert_eq!(names, [&b":path"[..], b":authority", b"a", b"a"]);
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_malformed_is_empty() {
+    fn header_map_when_malformed_is_empty() {
         let good = HeaderMap::new(&[("a", "1")]).encode();
         for bad in [&good[..good.len() - 1], &[&good[..], b"x"].concat(), b"ab"] {
             assert!(HeaderMap::decode(bad).is_empty());
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn setting_leaves_one_value() {
+    fn header_when_set_leaves_one_value() {
         let mut map = HeaderMap::new(&[("a", "1"), ("b", "2"), ("a", "3")]);
         map.set("A", "4");
         assert_eq!(map, HeaderMap::new(&[("a", "4"), ("b", "2")]));

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::PathBuf;
 
 #[tokio::test]
-async fn real_envoy_answers_as_recorded() {
+async fn envoy_when_probed_answers_as_recorded() {
     let mut envoy = ProbedEnvoy::start().await;
     if std::env::var_os("EDGELINK_RECORD_ABI").is_some() {
         return record(&mut envoy).await;
@@ -16,14 +16,14 @@ async fn real_envoy_answers_as_recorded() {
 }
 
 #[tokio::test]
-async fn the_wasmtime_host_answers_as_envoy_did() {
+async fn wasmtime_host_when_probed_answers_as_envoy() {
     compare(&mut ProbedFleet::start()).await;
 }
 
 /// `make envoy-spin` demonstrates that Envoy does.
 #[tokio::test]
 #[should_panic(expected = "Envoy spins here for ever")]
-async fn the_wasmtime_host_says_where_envoy_would_never_return() {
+async fn wasmtime_host_when_envoy_would_spin_panics() {
     ProbedFleet::start()
         .visit(Request::get("/run/grpc-twice"))
         .await;

@@ -23,7 +23,7 @@ fn status(fleet: &mut Fleet, path: &str) -> u16 {
 }
 
 #[test]
-fn a_trap_costs_its_worker_the_vm_and_another_worker_nothing() {
+fn vm_when_it_traps_fails_its_worker_alone() {
     let mut fleet = start(builder().workers(2));
     fleet.advance(RELOAD_BACKOFF);
     let paused = fleet.worker(0).request("GET", "/pause").send();
@@ -46,7 +46,7 @@ fn a_trap_costs_its_worker_the_vm_and_another_worker_nothing() {
 }
 
 #[test]
-fn a_vm_is_replaced_no_more_often_than_the_backoff_permits() {
+fn vm_when_backoff_has_not_passed_is_not_replaced() {
     let mut fleet = start(builder());
     fleet.advance(RELOAD_BACKOFF);
     status(&mut fleet, "/trap");
@@ -58,7 +58,7 @@ fn a_vm_is_replaced_no_more_often_than_the_backoff_permits() {
 }
 
 #[test]
-fn without_reloading_a_failed_vm_stays_failed() {
+fn vm_when_reloading_is_off_stays_failed() {
     let mut fleet = start(builder().failure_policy(FailurePolicy::Closed));
     status(&mut fleet, "/trap");
     fleet.advance(10 * RELOAD_BACKOFF);
@@ -66,7 +66,7 @@ fn without_reloading_a_failed_vm_stays_failed() {
 }
 
 #[test]
-fn callouts_of_a_vm_that_has_failed_get_no_callback() {
+fn callout_when_its_vm_has_failed_gets_no_callback() {
     let mut fleet = start(builder());
     let stream = fleet.worker(0).request("GET", "/callout/peer/ok").send();
     status(&mut fleet, "/trap");
@@ -79,7 +79,7 @@ fn callouts_of_a_vm_that_has_failed_get_no_callback() {
 }
 
 #[test]
-fn a_hostcall_that_the_host_does_not_have_is_named_by_the_trap() {
+fn hostcall_when_unknown_is_named_by_trap() {
     let mut fleet = start(builder());
     assert_eq!(status(&mut fleet, "/run/unknown"), 503);
     let message = &fleet.worker(0).failures()[0].message;
@@ -90,7 +90,7 @@ fn a_hostcall_that_the_host_does_not_have_is_named_by_the_trap() {
 }
 
 #[test]
-fn shared_data_and_metrics_outlive_the_vm() {
+fn shared_data_and_metrics_when_vm_is_replaced_persist() {
     let mut fleet = start(builder());
     fleet.advance(RELOAD_BACKOFF);
     fleet.worker(0).get("/run/shared-data");
@@ -110,7 +110,7 @@ fn shared_data_and_metrics_outlive_the_vm() {
 }
 
 #[test]
-fn time_passes_only_when_the_test_lets_it() {
+fn timer_when_time_is_only_advanced_does_not_tick() {
     let mut fleet = start(builder());
     let start = fleet.now();
     fleet.worker(0).get("/run/tick");
@@ -127,7 +127,7 @@ fn time_passes_only_when_the_test_lets_it() {
 }
 
 #[test]
-fn a_callout_times_out_when_its_time_has_passed_and_not_before() {
+fn callout_when_its_time_has_passed_times_out() {
     let mut fleet = start(builder());
     let stream = fleet.worker(0).request("GET", "/callout/peer/hang").send();
     fleet.advance(Duration::from_millis(499));
@@ -138,7 +138,7 @@ fn a_callout_times_out_when_its_time_has_passed_and_not_before() {
 }
 
 #[test]
-fn canary_main_thread_and_workers_are_started_in_envoys_order() {
+fn fleet_when_started_configures_main_thread_and_workers() {
     let mut fleet = start(builder().workers(2).configuration("a configuration"));
     assert_eq!(fleet.main().thread(), Thread::Main);
     assert!(fleet.main().failures().is_empty());
@@ -148,7 +148,7 @@ fn canary_main_thread_and_workers_are_started_in_envoys_order() {
 }
 
 #[test]
-fn lines_are_logged_with_their_level_and_thread() {
+fn log_line_when_written_has_level_and_thread() {
     let mut fleet = start(builder().workers(2));
     fleet.worker(1).get("/run/log");
     let log = fleet.log();
@@ -161,7 +161,7 @@ fn lines_are_logged_with_their_level_and_thread() {
 }
 
 #[test]
-fn a_module_without_metering_burns_no_fuel() {
+fn fuel_when_module_is_not_metered_is_zero() {
     let mut fleet = start(builder());
     fleet.worker(0).get("/run/timer");
     let usage = fleet.worker(0).usage();
@@ -172,7 +172,7 @@ fn a_module_without_metering_burns_no_fuel() {
 }
 
 #[test]
-fn a_metered_module_burns_the_same_fuel_for_the_same_work() {
+fn fuel_when_work_repeats_is_equal() {
     let module = Module::compile(&edgelink_tests::stack::probe_module(), Metering::Fuel);
     let burn = || {
         let mut fleet = start(Fleet::of(&module));

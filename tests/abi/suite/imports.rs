@@ -72,11 +72,11 @@ const BRIDGE: [&str; 36] = [
 ];
 
 #[test]
-fn the_filter_imports_what_is_listed() {
+fn filter_when_built_imports_listed_functions() {
     assert_eq!(Module::filter(Metering::Off).imports(), FILTER);
 }
 
 #[test]
-fn the_bridge_imports_what_is_listed() {
+fn bridge_when_built_imports_listed_functions() {
     assert_eq!(Module::bridge().imports(), BRIDGE);
 }

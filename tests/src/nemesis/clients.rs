@@ -452,7 +452,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_connection_that_breaks_when_it_was_kept_open_is_closed() {
+    fn connection_when_kept_open_and_broken_is_closed() {
         for kind in BREAKS {
             let end = end_of(&Err(AskError::when_kept(kind)));
             assert_eq!(end, format!("499 {kind}"));
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_breaks_when_it_was_just_opened_is_no_answer() {
+    fn connection_when_just_opened_and_broken_is_no_answer() {
         for kind in BREAKS {
             let end = end_of(&Err(AskError::when_opened(kind)));
             assert_eq!(end, kind.to_string());

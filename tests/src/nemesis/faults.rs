@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn the_short_run_has_the_faults_that_found_most() {
+    fn short_run_when_planned_has_most_telling_faults() {
         let faults: Vec<Planned> = plan(SHORT_SEED, 0, &names())
             .into_iter()
             .flatten()
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn only_faults_that_are_wanted_come() {
+    fn plan_when_faults_are_chosen_has_no_others() {
         let names = Names {
             only: vec!["redis full".to_owned(), "kill".to_owned()],
             ..names()
@@ -442,14 +442,14 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_makes_one_plan() {
+    fn plan_when_seed_is_equal_repeats() {
         assert_eq!(plan(1, 2, &names()), plan(1, 2, &names()));
         assert_ne!(plan(1, 2, &names()), plan(2, 2, &names()));
         assert_ne!(plan(1, 2, &names()), plan(1, 3, &names()));
     }
 
     #[test]
-    fn faults_that_overlap_have_nothing_in_common() {
+    fn faults_when_they_overlap_share_no_resource() {
         for storm in 0..200 {
             let [one, other]: [Vec<Planned>; 2] =
                 plan(7, storm, &names()).try_into().expect("two lanes");
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_comes() {
+    fn fault_kinds_when_many_storms_are_planned_all_come() {
         let faults = (0..200)
             .flat_map(|storm| plan(7, storm, &names()))
             .flatten();
@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn pressure_leaves_alone_what_the_faults_of_its_storm_need() {
+    fn pressure_when_it_overlaps_a_fault_shares_no_resource() {
         for storm in 0..200 {
             let lanes = plan(7, storm, &names());
             let pressure = plan_pressure(7, storm, &names(), &lanes);

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_control_planes_and_of_envoys_are_read() {
+    fn log_line_when_of_control_plane_or_envoy_is_read() {
         let line = "2026-11-26T01:02:03.250000Z DEBUG edgelink_feed::publisher::round: a change is published \
                     key=go.example/x woken=poll store_ms=12 redis_ms=3";
         let time = Duration::from_millis(((60 + 2) * 60 + 3) * 1000 + 250);

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_cut_waits_and_comes_when_the_cut_is_over() {
+    async fn answer_when_cut_off_waits_until_healed() {
         for direction in [Direction::Requests, Direction::Answers] {
             let proxy = Proxy::start(echo().await).await;
             let mut stream = TcpStream::connect(proxy.address()).await.expect("it");
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn connections_are_broken_when_it_refuses_or_points_elsewhere() {
+    async fn connection_when_proxy_refuses_or_repoints_is_broken() {
         let proxy = Proxy::start(echo().await).await;
         let mut stream = TcpStream::connect(proxy.address()).await.expect("it");
         assert!(exchange(&mut stream).await.is_ok());
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_chunk_does_not_wait_for_the_delay_of_another_one() {
+    async fn chunk_when_another_is_delayed_does_not_wait() {
         const CHUNKS: usize = 20;
         let delay = Duration::from_millis(80);
         let (mut client, from) = tokio::io::duplex(CHUNK);

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_with_more_clicks_than_there_are_are_noticed() {
+    fn rollup_when_values_exceed_clicks_is_uneven() {
         // One slot of five clicks, two of them by bots; countries, domains and tags.
         let doc = b"\x02\x01\x05\x02\x00\x03\x00\x06\x01\x02DE\x03\x02\x10\x09\x02\x01a\x04\x01\x01b\x02\x00\x0f\x05\x01\x01t\x09\x00";
         let mut written = WrittenClicks::default();

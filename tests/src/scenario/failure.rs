@@ -13,14 +13,14 @@ fn assert_unavailable(answer: &Answer, what: &str) {
 }
 
 /// The existence of the link is unknown, and a failure is never turned into a 404.
-pub async fn a_failed_lookup_is_503_and_not_404(edge: &mut impl Edge) {
+pub async fn lookup_when_it_fails_is_503_and_not_404(edge: &mut impl Edge) {
     edge.script("fail1", Reply::Reset).await;
 
     assert_unavailable(&edge.follow("fail1").await, "a closed connection");
 }
 
 /// The next visitor asks again.
-pub async fn a_failed_lookup_is_not_remembered(edge: &mut impl Edge) {
+pub async fn lookup_when_it_fails_is_not_remembered(edge: &mut impl Edge) {
     edge.script("fail2", Reply::Reset).await;
     edge.follow("fail2").await;
     edge.script("fail2", Reply::Link(link("https://example.com/")))
@@ -30,7 +30,7 @@ pub async fn a_failed_lookup_is_not_remembered(edge: &mut impl Edge) {
 }
 
 /// An answer counts only for exactly the requested key.
-pub async fn what_is_no_answer_is_a_failure(edge: &mut impl Edge) {
+pub async fn answer_when_malformed_counts_as_failure(edge: &mut impl Edge) {
     let typed = Some(LinkAnswer::MEDIA_TYPE);
     let raw = |status, content_type, body: &[u8]| Reply::Raw {
         status,
@@ -65,7 +65,7 @@ pub async fn what_is_no_answer_is_a_failure(edge: &mut impl Edge) {
 }
 
 /// The visitor waits only a little longer than the configured timeout.
-pub async fn a_control_plane_that_hangs_is_503_in_time(edge: &mut impl Edge) {
+pub async fn control_plane_when_it_hangs_is_503_in_time(edge: &mut impl Edge) {
     let Lives { timeout, .. } = edge.lives();
     edge.script("hang1", Reply::Hang).await;
     let visit = edge.start(super::Request::get("/hang1")).await;
@@ -76,7 +76,7 @@ pub async fn a_control_plane_that_hangs_is_503_in_time(edge: &mut impl Edge) {
 }
 
 /// Known links still redirect, and the answer says that it is stale.
-pub async fn a_known_link_is_served_stale_when_the_lookup_fails(edge: &mut impl Edge) {
+pub async fn link_when_lookup_fails_is_served_stale(edge: &mut impl Edge) {
     let Lives { fresh, .. } = edge.lives();
     edge.script("stale1", Reply::Link(link("https://example.com/stale")))
         .await;
@@ -91,7 +91,7 @@ pub async fn a_known_link_is_served_stale_when_the_lookup_fails(edge: &mut impl 
 }
 
 /// Even while the control plane fails, a link is not served for ever.
-pub async fn a_link_is_not_served_when_it_is_older_than_stale(edge: &mut impl Edge) {
+pub async fn link_when_older_than_stale_is_not_served(edge: &mut impl Edge) {
     let Lives { stale, .. } = edge.lives();
     edge.script("stale2", Reply::Link(link("https://example.com/")))
         .await;
@@ -104,7 +104,7 @@ pub async fn a_link_is_not_served_when_it_is_older_than_stale(edge: &mut impl Ed
 }
 
 /// A stale absence stays an absence: nothing newer is known.
-pub async fn a_known_absence_is_not_served_as_a_link_while_the_control_plane_is_down(
+pub async fn absence_when_control_plane_fails_is_not_served_as_link(
     edge: &mut impl Edge,
 ) {
     let Lives { fresh, .. } = edge.lives();

@@ -15,7 +15,7 @@ fn to(host: &str, code: &str) -> Request {
 }
 
 /// One lookup of the host, then one of the link of the default domain.
-pub async fn an_unknown_host_is_asked_for_once_and_stands_for_the_default_domain(
+pub async fn host_when_unknown_is_looked_up_once_and_serves_default(
     edge: &mut impl Edge,
 ) {
     edge.script("hosts1", Reply::Link(link(TARGET))).await;
@@ -32,7 +32,7 @@ pub async fn an_unknown_host_is_asked_for_once_and_stands_for_the_default_domain
 }
 
 /// It has the targets of the domain, under each of its names.
-pub async fn a_host_that_is_a_domain_is_served_as_one(edge: &mut impl Edge) {
+pub async fn host_when_it_is_a_domain_has_its_targets(edge: &mut impl Edge) {
     let brand = Domain::parse("brand2.example").expect("a domain");
     let targets = DomainTargets {
         not_found: Some("https://brand.example/none"),
@@ -51,7 +51,7 @@ pub async fn a_host_that_is_a_domain_is_served_as_one(edge: &mut impl Edge) {
 }
 
 /// A failure is not mistaken for an unknown host.
-pub async fn a_host_of_which_the_control_plane_says_nothing_is_503_and_not_404(
+pub async fn host_when_its_lookup_fails_is_503_and_not_404(
     edge: &mut impl Edge,
 ) {
     for (host, reply) in [
@@ -84,7 +84,7 @@ pub async fn a_host_of_which_the_control_plane_says_nothing_is_503_and_not_404(
 }
 
 /// A visitor who arrives during the lookup waits for its answer.
-pub async fn visitors_of_one_host_share_one_lookup_of_it(edge: &mut impl Edge) {
+pub async fn host_when_requested_by_several_is_looked_up_once(edge: &mut impl Edge) {
     // The last failure of another scenario is forgotten by then.
     edge.pass(FEED_IS_AWAITED).await;
     let host = host_of("shared4.example");
@@ -102,7 +102,7 @@ pub async fn visitors_of_one_host_share_one_lookup_of_it(edge: &mut impl Edge) {
 }
 
 /// It is treated as an unknown host without a lookup.
-pub async fn what_no_domain_can_be_called_is_not_asked_for(edge: &mut impl Edge) {
+pub async fn host_when_no_domain_name_is_not_looked_up(edge: &mut impl Edge) {
     edge.script("hosts5", Reply::Link(link(TARGET))).await;
     let answer = edge.visit(to("no_domain", "hosts5")).await;
     assert_eq!(answer.location(), Some(TARGET), "{answer:?}");

@@ -7,7 +7,7 @@ use std::time::Duration;
 const SECOND: Duration = Duration::from_secs(1);
 
 /// The control plane is asked once, then the worker has the link cached.
-pub async fn a_link_is_followed_and_then_known(edge: &mut impl Edge) {
+pub async fn link_when_followed_is_cached(edge: &mut impl Edge) {
     edge.script("known1", Reply::Link(link("https://example.com/a?b=1")))
         .await;
 
@@ -24,7 +24,7 @@ pub async fn a_link_is_followed_and_then_known(edge: &mut impl Edge) {
 }
 
 /// 301, 302, 307 and 308.
-pub async fn redirect_statuses_are_those_of_the_link(edge: &mut impl Edge) {
+pub async fn redirect_when_answered_has_status_of_its_link(edge: &mut impl Edge) {
     for status in [301, 302, 307, 308] {
         let code = format!("status{status}");
         let mut link = link("https://example.com/");
@@ -37,7 +37,7 @@ pub async fn redirect_statuses_are_those_of_the_link(edge: &mut impl Edge) {
 }
 
 /// Absence is an answer, and is cached like one.
-pub async fn an_absent_link_is_404_and_that_is_known(edge: &mut impl Edge) {
+pub async fn link_when_absent_is_404_and_cached(edge: &mut impl Edge) {
     edge.script("absent1", Reply::Absent { rev: 0 }).await;
 
     assert_eq!(edge.follow("absent1").await.status, 404);
@@ -49,7 +49,7 @@ pub async fn an_absent_link_is_404_and_that_is_known(edge: &mut impl Edge) {
 }
 
 /// 410, first and from the cache.
-pub async fn a_disabled_link_is_gone(edge: &mut impl Edge) {
+pub async fn link_when_disabled_is_gone(edge: &mut impl Edge) {
     let mut link = link("https://example.com/");
     link.state = LinkState::Disabled;
     edge.script("disabled1", Reply::Link(link)).await;
@@ -60,7 +60,7 @@ pub async fn a_disabled_link_is_gone(edge: &mut impl Edge) {
 }
 
 /// A cached link expires by the clock, without a lookup at the control plane.
-pub async fn an_expired_link_is_gone(edge: &mut impl Edge) {
+pub async fn link_when_expired_is_gone(edge: &mut impl Edge) {
     let mut link = link("https://example.com/");
     link.valid_until = Some(edge.now() + 2);
     edge.script("expiring1", Reply::Link(link)).await;
@@ -72,7 +72,7 @@ pub async fn an_expired_link_is_gone(edge: &mut impl Edge) {
 }
 
 /// For visitors it does not exist until it is valid.
-pub async fn a_link_that_is_not_valid_yet_is_404(edge: &mut impl Edge) {
+pub async fn link_when_not_yet_valid_is_404(edge: &mut impl Edge) {
     let mut link = link("https://example.com/soon");
     link.valid_since = Some(edge.now() + 2);
     edge.script("early1", Reply::Link(link)).await;
@@ -84,7 +84,7 @@ pub async fn a_link_that_is_not_valid_yet_is_404(edge: &mut impl Edge) {
 }
 
 /// A change reaches visitors once the record is no longer fresh, with or without a feed.
-pub async fn a_known_link_is_asked_for_again_when_it_is_no_longer_fresh(edge: &mut impl Edge) {
+pub async fn link_when_no_longer_fresh_is_looked_up_again(edge: &mut impl Edge) {
     let Lives { fresh, .. } = edge.lives();
     edge.script("fresh1", Reply::Link(link("https://example.com/old")))
         .await;
@@ -101,7 +101,7 @@ pub async fn a_known_link_is_asked_for_again_when_it_is_no_longer_fresh(edge: &m
 }
 
 /// A link that is created after a lookup for it is found.
-pub async fn a_known_absence_is_asked_for_again_when_it_is_no_longer_fresh(edge: &mut impl Edge) {
+pub async fn absence_when_no_longer_fresh_is_looked_up_again(edge: &mut impl Edge) {
     let Lives { fresh, .. } = edge.lives();
     assert_eq!(edge.follow("late1").await.status, 404);
     edge.script("late1", Reply::Link(link("https://example.com/")))
@@ -113,7 +113,7 @@ pub async fn a_known_absence_is_asked_for_again_when_it_is_no_longer_fresh(edge:
 }
 
 /// A control plane that answers from an outdated replica does not undo newer records.
-pub async fn an_older_record_never_replaces_a_newer_one(edge: &mut impl Edge) {
+pub async fn record_when_older_never_replaces_newer(edge: &mut impl Edge) {
     let Lives { fresh, .. } = edge.lives();
     let mut newer = link("https://example.com/newer");
     newer.rev = 7;
@@ -131,7 +131,7 @@ pub async fn an_older_record_never_replaces_a_newer_one(edge: &mut impl Edge) {
 }
 
 /// Single flight: one lookup, however many waiters.
-pub async fn visitors_of_one_code_share_one_lookup(edge: &mut impl Edge) {
+pub async fn lookup_when_several_wait_is_shared(edge: &mut impl Edge) {
     edge.script("shared1", Reply::Hang).await;
     let mut visits = Vec::new();
     for _ in 0..5 {
@@ -149,7 +149,7 @@ pub async fn visitors_of_one_code_share_one_lookup(edge: &mut impl Edge) {
 }
 
 /// Not even if it was that visitor's request that started the lookup.
-pub async fn a_visitor_who_leaves_harms_no_waiter(edge: &mut impl Edge) {
+pub async fn waiter_when_another_leaves_is_not_harmed(edge: &mut impl Edge) {
     edge.script("leaving1", Reply::Hang).await;
     let first = edge.start(Request::get("/leaving1")).await;
     edge.await_lookups("leaving1", 1).await;
@@ -166,7 +166,7 @@ pub async fn a_visitor_who_leaves_harms_no_waiter(edge: &mut impl Edge) {
 }
 
 /// Its answer has no waiter and does no harm, and the next visitor is served.
-pub async fn a_lookup_outlives_its_only_waiter(edge: &mut impl Edge) {
+pub async fn lookup_when_its_only_waiter_leaves_completes(edge: &mut impl Edge) {
     edge.script("alone1", Reply::Hang).await;
     let visit = edge.start(Request::get("/alone1")).await;
     edge.await_lookups("alone1", 1).await;

@@ -18,7 +18,7 @@ const FORWARDING: Extension<'_> = Extension {
 };
 
 /// From the end of its validity on; the visitor's query is dropped.
-pub async fn a_link_that_is_over_leads_to_where_its_owner_says(edge: &mut impl Edge) {
+pub async fn link_when_expired_redirects_to_its_expired_url(edge: &mut impl Edge) {
     let over = Extension {
         expired_url: Some(b"https://example.com/over?x"),
         ..Extension::default()
@@ -39,7 +39,7 @@ pub async fn a_link_that_is_over_leads_to_where_its_owner_says(edge: &mut impl E
 }
 
 /// Applies to a waiter and then to the cache, with one lookup for all paths.
-pub async fn what_follows_the_code_joins_the_target_where_the_link_says_so(edge: &mut impl Edge) {
+pub async fn path_when_link_forwards_it_joins_target(edge: &mut impl Edge) {
     let target = "https://example.com/docs/?v=1#top";
     let link = extended(target, &FORWARDING);
     edge.script("forward1", Reply::Link(link)).await;
@@ -61,7 +61,7 @@ pub async fn what_follows_the_code_joins_the_target_where_the_link_says_so(edge:
 }
 
 /// For any path after the code, the visitor stays on the target's host and below its path.
-pub async fn nothing_leads_out_of_the_target(edge: &mut impl Edge) {
+pub async fn path_when_forwarded_never_leaves_target(edge: &mut impl Edge) {
     let bare = extended("https://example.com", &FORWARDING);
     edge.script("forward2", Reply::Link(bare)).await;
     let deep = extended("https://example.com/a/b", &FORWARDING);
@@ -94,7 +94,7 @@ pub async fn nothing_leads_out_of_the_target(edge: &mut impl Edge) {
 }
 
 /// The filter's own 404, as for a code without a link.
-pub async fn a_path_below_any_other_code_is_404(edge: &mut impl Edge) {
+pub async fn path_when_below_any_other_code_is_404(edge: &mut impl Edge) {
     let plain = link("https://example.com/");
     edge.script("forward4", Reply::Link(plain)).await;
     for path in ["/forward4/a", "/forward4/", "/forward5/a"] {

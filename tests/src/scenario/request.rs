@@ -4,7 +4,7 @@ use super::{Edge, Reply, Request, link};
 use edgelink_wire::RedirectStatus;
 
 /// Longer than a code, more than one segment, or bytes that no code has.
-pub async fn paths_that_are_no_code_pass_through(edge: &mut impl Edge) {
+pub async fn path_when_no_code_passes_through(edge: &mut impl Edge) {
     let long = format!("/{}", "a".repeat(65));
     let paths = [
         "/",
@@ -30,7 +30,7 @@ pub async fn paths_that_are_no_code_pass_through(edge: &mut impl Edge) {
 }
 
 /// Links are followed with GET and HEAD; other methods belong to the upstream where there is no link.
-pub async fn other_methods_pass_through_where_there_is_no_link(edge: &mut impl Edge) {
+pub async fn method_when_there_is_no_link_passes_through(edge: &mut impl Edge) {
     for method in ["POST", "PUT", "PATCH", "DELETE", "OPTIONS"] {
         for path in ["/method1", "/api", "/a.b"] {
             let answer = edge.visit(Request::new(method, path.as_bytes())).await;
@@ -43,7 +43,7 @@ pub async fn other_methods_pass_through_where_there_is_no_link(edge: &mut impl E
 }
 
 /// 307 and 308 keep the method and so work for every method; 301 and 302 do not.
-pub async fn a_link_redirects_other_methods_if_its_status_keeps_them(edge: &mut impl Edge) {
+pub async fn method_when_status_keeps_it_is_redirected(edge: &mut impl Edge) {
     for (redirect, status) in [
         (RedirectStatus::Found, 405),
         (RedirectStatus::MovedPermanently, 405),
@@ -70,7 +70,7 @@ pub async fn a_link_redirects_other_methods_if_its_status_keeps_them(edge: &mut 
 }
 
 /// Same status and headers.
-pub async fn head_is_answered_as_get_without_a_body(edge: &mut impl Edge) {
+pub async fn head_when_answered_equals_get_without_body(edge: &mut impl Edge) {
     edge.script("head1", Reply::Link(link("https://example.com/h")))
         .await;
 
@@ -86,7 +86,7 @@ pub async fn head_is_answered_as_get_without_a_body(edge: &mut impl Edge) {
 }
 
 /// Nothing is decoded, encoded or reordered.
-pub async fn the_target_goes_out_byte_for_byte(edge: &mut impl Edge) {
+pub async fn target_when_sent_is_unchanged(edge: &mut impl Edge) {
     for (index, url) in [
         "https://example.com",
         "http://EXAMPLE.com:80/%7Ea/../b//c?x=%2F&x=+&y#frag?",
@@ -103,7 +103,7 @@ pub async fn the_target_goes_out_byte_for_byte(edge: &mut impl Edge) {
 }
 
 /// The visitor's parameters win over those of the target, and the fragment stays last.
-pub async fn the_visitors_query_is_merged_where_the_link_says_so(edge: &mut impl Edge) {
+pub async fn query_when_link_forwards_it_is_merged(edge: &mut impl Edge) {
     let url = "https://example.com/p?utm=x&keep=1#f";
     edge.script("query1", Reply::Link(link(url))).await;
     let mut plain = link(url);
@@ -123,7 +123,7 @@ pub async fn the_visitors_query_is_merged_where_the_link_says_so(edge: &mut impl
 }
 
 /// Non-UTF-8 bytes in any header pass through and do not trap the filter.
-pub async fn any_bytes_in_headers_are_survived(edge: &mut impl Edge) {
+pub async fn header_when_bytes_are_arbitrary_does_no_harm(edge: &mut impl Edge) {
     edge.script("bytes9", Reply::Link(link("https://example.com/")))
         .await;
     for byte in 0x80..=0xff_u8 {
@@ -141,7 +141,7 @@ pub async fn any_bytes_in_headers_are_survived(edge: &mut impl Edge) {
 }
 
 /// Browsers cache nothing that may change.
-pub async fn an_answer_is_private_and_must_be_asked_for_again(edge: &mut impl Edge) {
+pub async fn answer_when_sent_is_private_and_not_cached(edge: &mut impl Edge) {
     edge.script("cache1", Reply::Link(link("https://example.com/")))
         .await;
     let answer = edge.follow("cache1").await;

@@ -29,7 +29,7 @@ async fn sent_to(edge: &mut impl Edge, request: Request) -> String {
 }
 
 /// Each type of condition is tested with matching and other visitors, first as waiters and then from the cache.
-pub async fn each_type_of_condition_chooses_the_target(edge: &mut impl Edge) {
+pub async fn condition_when_met_chooses_target(edge: &mut impl Edge) {
     let header = |name: &'static str, value: &'static str| {
         move |path: &str| Request::get(path).header(name, value.as_bytes())
     };
@@ -89,7 +89,7 @@ pub async fn each_type_of_condition_chooses_the_target(edge: &mut impl Edge) {
 }
 
 /// Conditions about the query; the query joins the target of the rule.
-pub async fn parameters_of_the_query_choose_the_target(edge: &mut impl Edge) {
+pub async fn query_parameter_when_matched_chooses_target(edge: &mut impl Edge) {
     for (index, (kind, value, meets, misses)) in [
         ("query-param", "1 2", "a=1%202", "a=1"),
         ("any-value-query-param", "", "b&a", "b"),
@@ -113,7 +113,7 @@ pub async fn parameters_of_the_query_choose_the_target(edge: &mut impl Edge) {
 }
 
 /// Times refer to the edge's clock.
-pub async fn dates_choose_the_target(edge: &mut impl Edge) {
+pub async fn date_when_condition_holds_chooses_target(edge: &mut impl Edge) {
     let future = "2999-01-01T00:00:00Z";
     for (index, (kind, value, target)) in [
         ("before-date", "2000-01-01T00:00:00Z", OWN),
@@ -136,7 +136,7 @@ pub async fn dates_choose_the_target(edge: &mut impl Edge) {
 }
 
 /// A visitor gets one answer on every visit, and about half of the visitors get each.
-pub async fn a_share_of_the_visitors_is_always_the_same(edge: &mut impl Edge) {
+pub async fn weight_when_visitor_returns_is_stable(edge: &mut impl Edge) {
     edge.script("weight1", Reply::Link(ruled("weight", None, "50")))
         .await;
     let mut counts = [0; 2];
@@ -153,7 +153,7 @@ pub async fn a_share_of_the_visitors_is_always_the_same(edge: &mut impl Edge) {
 }
 
 /// Visitors who wait for one lookup are each redirected by their own headers.
-pub async fn waiters_are_sent_by_their_own_headers(edge: &mut impl Edge) {
+pub async fn waiter_when_woken_is_sent_by_its_own_headers(edge: &mut impl Edge) {
     edge.script("waiters", Reply::Hang).await;
     let from =
         |user_agent: &str| Request::get("/waiters?x").header("user-agent", user_agent.as_bytes());
@@ -169,7 +169,7 @@ pub async fn waiters_are_sent_by_their_own_headers(edge: &mut impl Edge) {
 }
 
 /// Rules outlive the control plane in a stale record, and a newer record replaces them.
-pub async fn rules_are_served_stale_and_replaced(edge: &mut impl Edge) {
+pub async fn rules_when_stale_are_served_and_then_replaced(edge: &mut impl Edge) {
     let iphone = || Request::get("/rulestale").header("user-agent", IPHONE.as_bytes());
     edge.script("rulestale", Reply::Link(ruled("device", None, "ios")))
         .await;
@@ -190,7 +190,7 @@ pub async fn rules_are_served_stale_and_replaced(edge: &mut impl Edge) {
 }
 
 /// Hostile headers do no harm.
-pub async fn any_bytes_in_what_rules_look_at_are_survived(edge: &mut impl Edge) {
+pub async fn rules_when_bytes_are_arbitrary_do_no_harm(edge: &mut impl Edge) {
     let conditions = [
         ("device", "ios"),
         ("language", "de"),

@@ -32,7 +32,7 @@ fn assert_served(answer: &Answer) {
 }
 
 /// Each request reports the visits spent of the previous block.
-pub async fn a_block_is_spent_and_then_the_next_is_asked_for(edge: &mut impl Edge) {
+pub async fn block_when_spent_is_followed_by_another(edge: &mut impl Edge) {
     limited(edge, "block", 2, LONG).await;
     for _ in 0..5 {
         assert_served(&edge.follow("block").await);
@@ -52,7 +52,7 @@ pub async fn a_block_is_spent_and_then_the_next_is_asked_for(edge: &mut impl Edg
 }
 
 /// Like a link past its validity, until the control plane may be asked again.
-pub async fn a_link_without_visits_left_is_gone(edge: &mut impl Edge) {
+pub async fn link_when_no_uses_are_left_is_gone(edge: &mut impl Edge) {
     limited(edge, "usedup", 0, 1_000).await;
     for _ in 0..3 {
         assert_eq!(edge.follow("usedup").await.status, 410);
@@ -66,7 +66,7 @@ pub async fn a_link_without_visits_left_is_gone(edge: &mut impl Edge) {
 }
 
 /// Waiters without a visit in one block wait for the next.
-pub async fn waiters_share_the_requests_for_blocks(edge: &mut impl Edge) {
+pub async fn waiters_when_block_is_requested_share_it(edge: &mut impl Edge) {
     edge.script("sharers", Reply::Link(with_limit(TARGET)))
         .await;
     edge.script(&visits_of("sharers"), Reply::Hang).await;
@@ -87,7 +87,7 @@ pub async fn waiters_share_the_requests_for_blocks(edge: &mut impl Edge) {
 }
 
 /// Once its lease expires, without a visitor.
-pub async fn what_is_left_of_a_block_comes_back(edge: &mut impl Edge) {
+pub async fn block_when_its_lease_expires_is_returned(edge: &mut impl Edge) {
     limited(edge, "leftover", 9, 1_000).await;
     assert_served(&edge.follow("leftover").await);
     edge.pass(Duration::from_millis(1_500)).await;
@@ -102,7 +102,7 @@ pub async fn what_is_left_of_a_block_comes_back(edge: &mut impl Edge) {
 }
 
 /// It is then unknown whether visits are left.
-pub async fn a_request_for_visits_that_fails_is_503_and_not_410(edge: &mut impl Edge) {
+pub async fn lease_when_its_request_fails_is_503_and_not_410(edge: &mut impl Edge) {
     let raw = |status, content_type, body: &[u8]| Reply::Raw {
         status,
         content_type,
@@ -139,7 +139,7 @@ fn assert_withheld(answer: &Answer) {
 }
 
 /// Neither if the link is cached nor if it is looked up first; the visit remains for a person.
-pub async fn what_is_loaded_ahead_uses_no_visit(edge: &mut impl Edge) {
+pub async fn prefetch_when_link_is_limited_uses_nothing(edge: &mut impl Edge) {
     limited(edge, "ahead", 1, LONG).await;
     for (name, value) in [
         ("sec-purpose", "prefetch;prerender"),
@@ -154,7 +154,7 @@ pub async fn what_is_loaded_ahead_uses_no_visit(edge: &mut impl Edge) {
 }
 
 /// Neither if the link is cached nor if it is looked up first. Others are redirected as usual.
-pub async fn bots_that_are_spared_use_no_visit(edge: &mut impl Edge) {
+pub async fn bot_when_spared_uses_nothing(edge: &mut impl Edge) {
     let sparing = Extension {
         max_visits: Some(1_000),
         spares_bots: true,

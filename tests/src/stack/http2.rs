@@ -293,7 +293,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_status_is_read_in_every_form_that_servers_write_it_in() {
+    fn status_when_encoded_in_any_form_is_read() {
         for (block, status) in [
             (&b"\x88"[..], Some(200)),
             (b"\x8d", Some(404)),

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_becomes_a_resource() {
+    fn listener_when_made_a_resource_has_name_and_port() {
         let resource = original().beside("other", 81).resource();
         let head = "- \"@type\": type.googleapis.com/envoy.config.listener.v3.Listener\n  name: other\n  address: \
                     { port_value: 81 }\n";
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_of_the_plugin_is_changed_or_added() {
+    fn plugin_field_when_set_is_changed_or_added() {
         let changed = original().plugin("a", 2).plugin("b", "\"");
         assert!(
             changed
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_listener_has_two_routers() {
+    fn listener_when_refused_has_two_routers() {
         let text = original().refused().text;
         assert_eq!(text.matches("name: envoy.filters.http.router").count(), 2);
     }

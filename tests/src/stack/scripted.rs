@@ -294,7 +294,7 @@ mod tests {
     use crate::scenario::DOMAIN;
 
     #[test]
-    fn the_key_of_a_lookup_is_read_from_its_path() {
+    fn lookup_path_when_read_gives_key() {
         let request_of = |head: &str| path_of(head).and_then(script_of);
         let head = format!("GET /edge/v1/links/{DOMAIN}/abc HTTP/1.1\r\n\r\n");
         let lookup = ("abc".to_owned(), format!("{DOMAIN}/abc"));

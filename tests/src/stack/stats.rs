@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_have_the_same_names_whatever_the_filter_is() {
+    fn stats_when_filter_is_wasm_or_native_have_equal_names() {
         let of_wasm = "wasmcustom.edgelink.requests.shared_data.redirect: 3\nwasmcustom.edgelink.admission: 2\n";
         let of_native = "dynamicmodulescustom.edgelink.requests.edgelink_tier.shared-data.edgelink_outcome.redirect: 3\n\
                          dynamicmodulescustom.edgelink.admission: 2\n";

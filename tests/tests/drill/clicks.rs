@@ -32,7 +32,7 @@ async fn clicks() {
     assert_eq!(accounts["undescribed"], 0, "{accounts}");
 }
 
-/// The same with analytics in ClickHouse, which is killed and stopped too.
+/// Counts clicks in ClickHouse, which is killed and stopped too.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "a drill: make click-accounting"]
 async fn clicks_in_clickhouse() {

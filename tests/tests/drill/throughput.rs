@@ -21,7 +21,7 @@ const BULK_ITEMS: u64 = 1000;
 const INSERT: &str = "INSERT INTO links (id, domain_id, code, url, url_hash, redirect, disabled, forward_query, tags, \
     created_at, updated_at, rev) VALUES (?, 1, ?, ?, ?, 302, 0, 1, '[]', 0, 0, 1)";
 
-/// The same for many rows at once; their values follow.
+/// The columns of many links; their values follow.
 const INSERT_MANY: &str = "INSERT INTO links (id, domain_id, code, url, url_hash, redirect, disabled, forward_query, tags, \
     created_at, updated_at, rev) VALUES ";
 const ROWS: u64 = 500;

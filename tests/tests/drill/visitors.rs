@@ -24,7 +24,7 @@ pub(crate) trait Journey: Send + Sync + 'static {
     /// The path of the `n`th request of all.
     fn path(&self, n: u64) -> String;
 
-    /// The same request, with its headers.
+    /// The `n`th request, with its headers.
     fn request(&self, n: u64) -> Request {
         Request::get(&self.path(n))
     }

@@ -9,7 +9,7 @@ async fn run(arguments: &[&str], control_plane: &ControlPlane, edge: &str) {
     run_with(arguments, control_plane, &[("EDGE", edge)]).await;
 }
 
-/// The same with these variables.
+/// Runs a script with these environment variables.
 async fn run_with(arguments: &[&str], control_plane: &ControlPlane, variables: &[(&str, &str)]) {
     let (script, arguments) = arguments.split_first().expect("a script");
     let output = Command::new("node")

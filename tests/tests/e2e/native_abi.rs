@@ -32,7 +32,7 @@ const HOOKS: [&str; 21] = [
 
 /// The newest glibc that the module may need: RHEL 9 has it, and Debian 12 and Ubuntu 22.04 have a newer one.
 const GLIBC: &str = "2.34";
-/// The same of one for any system, `make native-portable`, which `EDGELINK_TEST_PORTABLE` says that it is.
+/// The newest glibc that a portable module (`make native-portable`, where `EDGELINK_TEST_PORTABLE` is set) may need.
 const PORTABLE_GLIBC: &str = "2.28";
 
 fn is_portable() -> bool {

@@ -15,7 +15,7 @@ pub(crate) fn configuration() -> Value {
     })
 }
 
-/// The same with other values for some fields, as by `{"lru": {"maxBytes": 0}}`.
+/// The configuration with other values for some fields, as by `{"lru": {"maxBytes": 0}}`.
 pub(crate) fn configuration_with(changes: Value) -> Value {
     let mut configuration = configuration();
     merge(&mut configuration, changes);

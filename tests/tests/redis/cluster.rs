@@ -1,4 +1,4 @@
-//! The same on a Redis Cluster.
+//! Appends, lookups and locks on a Redis Cluster.
 
 use crate::fixture::{
     GENERATION, KEY, LIMIT, append, connected, link, lock, looked_up, try_append,

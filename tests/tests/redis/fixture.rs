@@ -101,7 +101,7 @@ pub(crate) async fn append(redis: &Redis, messages: &[FeedMessage<'_>]) -> FeedP
     try_append(redis, messages).await.expect("an append")
 }
 
-/// The same where Redis may not answer.
+/// Appends messages; `None` if Redis does not answer.
 pub(crate) async fn try_append(
     redis: &Redis,
     messages: &[FeedMessage<'_>],

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read() {
+    fn description_when_written_and_read_is_equal() {
         let bare = Described {
             visitor: None,
             id: None,
@@ -158,14 +158,14 @@ mod tests {
     }
 
     #[test]
-    fn every_device_has_its_number() {
+    fn device_when_numbered_equals_its_index() {
         for (number, device) in DEVICES.into_iter().enumerate() {
             assert_eq!(device as usize, number);
         }
     }
 
     #[test]
-    fn what_is_cut_off_or_unknown_is_refused() {
+    fn description_when_cut_off_or_unknown_is_refused() {
         let mut bytes = Vec::new();
         write(Some(&described()), &mut bytes);
         for cut in 0..bytes.len() {

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn the_links_followed_most_in_the_last_minutes_come_first() {
+    fn hot_links_when_clicked_most_lately_come_first() {
         let mut counts = HotCounts::new(5);
         let unknown = Click {
             tenant_id: 0,
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn links_with_few_clicks_are_forgotten_where_there_are_too_many() {
+    fn hot_links_when_too_many_lose_the_least_clicked() {
         let mut counts = HotCounts::new(5);
         let clicks: Vec<Click> = (0..=MAX_LINKS as u64)
             .map(|n| click(&n.to_string(), NOW, n + 1))

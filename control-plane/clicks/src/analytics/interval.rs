@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_period_ends_with_the_present_hour_and_begins_with_a_day_of_the_zone() {
+    fn period_when_named_ends_with_the_present_hour() {
         let now = "2026-11-22T12:34:56Z";
         for (word, zone, from) in [
             ("24h", "Europe/Berlin", "2026-11-21T13:00:00Z"),
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_day_of_a_zone_with_half_hours_begins_with_the_hour_in_which_it_begins() {
+    fn day_when_zone_has_half_hours_begins_with_its_hour() {
         let india = period("mtd", "2026-11-01T10:00:00Z", "Asia/Kolkata");
         assert_eq!(india[0], "2026-10-31T18:00:00Z", "half an hour early");
         let nepal = period("7d", "2026-11-22T00:00:00Z", "Asia/Kathmandu");
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hours_of_two_times_are_those_that_they_touch() {
+    fn interval_when_between_two_times_covers_touched_hours() {
         let interval = between(at("2026-01-01T10:59:59Z"), at("2026-01-01T12:00:01Z"));
         assert_eq!(
             texts(&[interval.from, interval.to]),
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_ends_with_tomorrow_and_is_no_longer_than_ten_years() {
+    fn interval_when_too_long_is_cut_to_ten_years() {
         let now = at("2026-11-22T12:34:56Z");
         let all = between(0, u64::MAX).within_reach(now);
         let expected = ["2016-11-14T12:00:00Z", "2026-11-23T13:00:00Z"];
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn days_of_which_no_hours_are_known_are_whole() {
+    fn interval_when_hours_are_unknown_has_whole_days() {
         let known = at("2026-11-01T00:00:00Z");
         let of = |from, to| {
             let interval = between(at(from), at(to)).whole_days_before(known);
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn a_day_of_which_no_hours_are_known_is_in_the_part_in_which_most_of_it_is() {
+    fn day_when_hours_are_unknown_is_in_the_part_holding_most() {
         let known = at("2026-11-01T00:00:00Z");
         for (name, asked, bounds) in [
             (
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn days_have_23_and_25_hours_where_clocks_change() {
+    fn day_when_clocks_change_has_23_or_25_hours() {
         let berlin = zone("Europe/Berlin").unwrap();
         let days = |from, to| {
             let interval = between(at(from), at(to));
@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_begin_with_hours_days_mondays_and_months() {
+    fn slot_when_cut_begins_with_its_hour_week_or_month() {
         let interval = between(at("2026-01-29T15:00:00Z"), at("2026-03-03T00:00:00Z"));
         let utc = TimeZone::UTC;
         let weeks = interval.slots(Granularity::Week, &utc).unwrap();
@@ -505,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn minutes_are_parts_where_they_are_asked_for() {
+    fn slots_when_asked_for_by_the_minute_are_minutes() {
         let (from, to) = (at("2026-01-01T10:59:59Z"), at("2026-01-01T11:01:01Z"));
         let interval = Interval::between(from, to, Some(Granularity::Minute));
         let slots = interval.slots(Granularity::Minute, &TimeZone::UTC);
@@ -519,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_parts_is_bounded() {
+    fn slots_when_too_many_are_refused() {
         let hours = |hours: u64| Interval {
             from: 0,
             to: hours * HOUR,
@@ -545,7 +545,7 @@ mod tests {
     }
 
     #[test]
-    fn a_day_that_a_zone_leaves_out_is_no_part() {
+    fn day_when_its_zone_leaves_it_out_is_no_slot() {
         let samoa = zone("Pacific/Apia").unwrap();
         let interval = between(at("2011-12-29T10:00:00Z"), at("2012-01-01T10:00:00Z"));
         let days = interval.slots(Granularity::Day, &samoa).unwrap();

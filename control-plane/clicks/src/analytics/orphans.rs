@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn visits_are_counted_by_path_kind_and_domain() {
+    fn orphan_visits_when_grouped_count_by_path_kind_and_domain() {
         let visits = [
             visit("a.example/x/y", OrphanKind::Regular404, 1),
             visit("b.example:80/x/y", OrphanKind::Regular404, 2),

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_days_are_read_by_the_day() {
+    fn span_when_it_covers_whole_days_reads_by_the_day() {
         let interval = 10 * DAY + 6 * HOUR_SECONDS..14 * DAY + HOUR_SECONDS;
         let (head, tail) = (DocSpan::Hours(246..264), DocSpan::Hours(312..337));
         let expected = [head.clone(), DocSpan::Days(11..13), tail];
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_cut_into_pieces() {
+    fn part_when_large_is_cut_into_pieces() {
         let interval = 10 * DAY + 6 * HOUR_SECONDS..14 * DAY;
         let parts = plan(interval, &[], 20, 20);
         let [part] = &parts[..] else {
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_day_the_hours_of_the_interval_count() {
+    fn day_when_partly_in_the_interval_counts_its_hours() {
         let slots: Vec<Tally> = (0..24)
             .map(|hour| Tally {
                 clicks: 1 << hour,

@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_group_reads_back_from_its_word() {
+    fn group_when_written_and_read_is_equal() {
         for (group, word) in GroupBy::ALL {
             assert_eq!(GroupBy::of_word(word), Some(group));
             assert_eq!(group.word(), word);
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_told_apart_from_the_values() {
+    fn other_when_found_is_separated_from_the_values() {
         let found = vec![
             ("DE".to_owned(), 3),
             (OTHER.to_owned(), 2),

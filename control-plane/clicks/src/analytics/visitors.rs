@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_worker_gets_what_it_lacks_and_the_next_day_s_secret_an_hour_before() {
+    async fn worker_when_it_lacks_a_secret_gets_it_an_hour_ahead() {
         let (_directory, visitors) = visitors().await;
         let today = visitors.later_than(0, NOON).await.expect("a secret");
         assert_eq!(today.all().len(), 1);
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn replicas_share_a_secret_and_drop_it_after_its_day() {
+    async fn secret_when_expired_is_dropped() {
         let (_directory, visitors) = visitors().await;
         let other = Visitors::new(visitors.store.clone());
         let today = visitors.later_than(0, NOON).await.expect("a secret");
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn tokens_follow_from_the_secret_that_edges_have() {
+    async fn token_when_secret_is_known_equals_that_of_edges() {
         let (_directory, visitors) = visitors().await;
         let address = [192, 0, 2, 1].into();
         assert_eq!(visitors.token(NOON, address, b"x"), None);

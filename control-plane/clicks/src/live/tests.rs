@@ -32,7 +32,7 @@ fn click() -> Click {
 }
 
 #[test]
-fn a_listener_gets_what_it_wants_of_what_it_may_see() {
+fn click_when_outside_the_filter_skips_the_listener() {
     let domain = |name: &str| Domain::parse(name).unwrap();
     let wants = |change: &dyn Fn(&mut ListenerFilter)| {
         let mut filter = filter();
@@ -58,7 +58,7 @@ fn a_listener_gets_what_it_wants_of_what_it_may_see() {
 }
 
 #[tokio::test]
-async fn a_slow_listener_is_told_how_many_it_has_lost() {
+async fn listener_when_slow_receives_the_number_of_losses() {
     let live = Live::new(None);
     let mut subscription = live.add(filter()).unwrap();
     let clicks = vec![click(); MAX_WAITING + 3];
@@ -75,7 +75,7 @@ async fn a_slow_listener_is_told_how_many_it_has_lost() {
 }
 
 #[tokio::test]
-async fn the_number_of_listeners_is_bounded_and_places_come_back() {
+async fn listener_when_too_many_exist_is_refused() {
     let live = Live::new(None);
     let mut all: Vec<Subscription> = Vec::new();
     for _ in 0..MAX_LISTENERS {
@@ -87,7 +87,7 @@ async fn the_number_of_listeners_is_bounded_and_places_come_back() {
 }
 
 #[test]
-fn an_event_has_neither_address_nor_token() {
+fn event_when_shown_omits_address_and_token() {
     let view: serde_json::Value = serde_json::from_str(&show(&click())).unwrap();
     assert_eq!(view["shortCode"], "abc");
     assert_eq!(view["country"], "DE");

@@ -35,7 +35,7 @@ async fn store() -> (TempDir, Arc<Store>) {
 }
 
 #[test]
-fn what_was_gathered_is_reported_with_all_numbers() {
+fn clicks_when_gathered_are_reported_with_all_numbers() {
     let clicks = clicks();
     assert!(clicks.take().is_none());
     for key in ["a.example/x", "a.example/x", "a.example/y"] {
@@ -65,7 +65,7 @@ fn what_was_gathered_is_reported_with_all_numbers() {
 }
 
 #[test]
-fn attributes_go_first_and_then_links_that_are_new() {
+fn clicks_when_room_is_full_lose_attributes_first() {
     let clicks = clicks();
     let long = "x".repeat(500);
     let mut described = 0;
@@ -103,7 +103,7 @@ fn attributes_go_first_and_then_links_that_are_new() {
 }
 
 #[tokio::test]
-async fn a_report_that_fails_is_sent_again_as_it_was_and_the_rest_when_the_process_stops() {
+async fn report_when_it_fails_is_sent_again_unchanged() {
     let (_directory, store) = store().await;
     let reports = Reports::start(
         store.clone(),

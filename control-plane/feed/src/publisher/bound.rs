@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_bound_is_raised_when_less_than_the_room_is_left() {
+    async fn bound_when_less_than_the_room_is_left_is_raised() {
         let mut keeper = BoundKeeper::new(BoundPolicy::Ahead(80));
         assert_eq!(keeper.raised(&state(0, 80)), None);
         assert_eq!(keeper.raised(&state(1, 80)), Some(1 + 80 + 10));
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_room_follows_the_pace_of_issuing() {
+    async fn bound_when_issuing_is_fast_keeps_more_room() {
         let mut keeper = BoundKeeper::new(BoundPolicy::Ahead(10));
         assert_eq!(keeper.raised(&state(0, 4000)), None);
         tokio::time::advance(Duration::from_secs(30)).await;
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn numbers_that_are_skipped_are_no_pace() {
+    async fn number_when_skipped_counts_as_no_pace() {
         let mut keeper = BoundKeeper::new(BoundPolicy::Ahead(10_000));
         assert_eq!(keeper.raised(&state(0, 12_000)), None);
         for (skipped_in, allocated) in [(7, 6000), (8, 9000)] {
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn where_any_number_may_be_issued_there_is_no_bound() {
+    fn bound_when_any_number_may_be_issued_is_lifted() {
         let mut keeper = BoundKeeper::new(BoundPolicy::Everything);
         assert_eq!(keeper.raised(&state(0, 80)), Some(EVERY_NUMBER));
         assert_eq!(keeper.raised(&state(0, EVERY_NUMBER)), None);

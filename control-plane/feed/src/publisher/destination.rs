@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn positions_grow_even_where_the_clock_does_not() {
+    fn position_when_clock_stands_still_grows() {
         let future = FeedPosition::new(u64::MAX, 7);
         assert_eq!(next_position(future), FeedPosition::new(u64::MAX, 8));
         assert!(next_position(FeedPosition::START).millis > 1_700_000_000_000);

@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_redis_of_another_installation_is_refused_with_what_can_be_done() {
+    fn error_when_redis_is_of_another_installation_has_advice() {
         let error = PublishError::Foreign("theirs".to_owned()).to_string();
         assert!(
             error.contains("(theirs)") && error.contains("DEL {feed}:state"),

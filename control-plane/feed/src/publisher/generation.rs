@@ -244,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn caches_drop_everything_until_they_were_told_to_since_the_database_went_back() {
+    fn cache_when_database_went_back_is_flushed_once() {
         const NOW: u64 = 10 * KEPT_MICROS;
         const RECENT: u64 = NOW - KEPT_MICROS + 1;
         for (flushed_in, stored, expected) in [

@@ -263,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_that_is_older_than_one_that_was_seen_is_noticed() {
+    fn row_when_older_than_one_seen_is_noticed() {
         let state = |token, generation, position| PublisherState {
             token,
             generation,

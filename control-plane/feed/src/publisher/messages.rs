@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_of_a_change_makes_caches_ask_for_as_little_as_possible() {
+    fn change_when_unreadable_invalidates_as_little_as_possible() {
         let key = "a/b";
         let changed = FeedMessage::Changed { key };
         let deleted = FeedMessage::Del { key, rev: 7 };

@@ -298,7 +298,7 @@ mod tests {
     use edgelink_store::Packed;
 
     #[test]
-    fn batches_are_published_in_groups_of_bounded_size_or_alone() {
+    fn group_when_batches_are_large_stays_within_its_bytes() {
         let batch = |size| PendingBatch {
             id: 0,
             keys: Packed::from(vec![0; size]),

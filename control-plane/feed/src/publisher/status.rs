@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_noted_is_reported() {
+    fn status_when_set_is_reported() {
         let status = PublisherStatus::default();
         assert_eq!(status.get(), PublishedBy::Unknown);
         for one in ALL {

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn generated_codes_below_the_bound_take_no_room_and_all_others_do() {
+    fn code_when_generated_below_the_bound_takes_no_room() {
         let mut codes = codes(&CAPACITIES);
         codes.note_bound(100);
         for (code, number) in [
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_code_that_is_noted_again_and_again_takes_room_once() {
+    fn code_when_noted_repeatedly_takes_room_once() {
         let mut codes = codes(&[1024, 2048]);
         for _ in 0..5000 {
             codes.note("alias", None);
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_that_is_full_gives_way_to_a_larger_one_that_has_all_codes() {
+    fn filter_when_full_gives_way_to_a_larger_one() {
         let mut codes = codes(&[1024, 8192]);
         let code = |number: usize| format!("alias-{number}");
         let small = codes.filter().unwrap().as_bytes().len();

@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn before_all_keys_were_scanned_nothing_is_denied() {
+    fn key_when_scan_is_incomplete_is_not_denied() {
         let known = known();
         assert!(known.may_have("a.example/x"));
         assert!(known.code_filter().is_none());
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_feed_brings_is_there_and_stays_when_it_is_deleted() {
+    fn key_when_deleted_by_the_feed_stays_known() {
         let known = known();
         complete(&known);
         known.apply(&put("a.example/x"));
@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_taken_for_one_that_exists_only_once_all_keys_were_scanned() {
+    fn link_when_keys_are_scanned_is_known_to_exist() {
         let known = known();
         let (there, absent) = ("a.example/x".parse(), "a.example/y".parse());
         let (there, absent): (LinkKey, LinkKey) = (there.unwrap(), absent.unwrap());
@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn an_alias_of_any_shape_is_in_the_filter_at_once() {
+    fn alias_when_applied_is_in_the_filter_at_once() {
         let known = known();
         complete(&known);
         known.apply(&FeedMessage::Beat(Beat {
@@ -511,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scan_covers_what_has_called_for_one_before_it_began_and_nothing_later() {
+    fn scan_when_called_for_during_one_is_repeated() {
         let known = known();
         known.invalidate_all();
         assert!(known.begin());
@@ -598,7 +598,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_page_that_fails_or_is_late_is_followed_by_smaller_ones_and_none_is_read_twice() {
+    async fn page_when_it_fails_or_is_late_is_followed_by_smaller() {
         for beyond in [Beyond::Fails, Beyond::IsLate] {
             let source = SlowSource::new(1_000, beyond);
             let (ids, progress) = scan(&source).await;
@@ -615,7 +615,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn pages_become_no_smaller_than_the_bound() {
+    async fn page_when_reads_are_late_stays_above_the_least_size() {
         let source = SlowSource::new(SMALLEST_PAGE, Beyond::IsLate);
         let (ids, _) = scan(&source).await;
         assert_eq!(ids.len() as u64, source.keys);

@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn records_weigh_at_least_what_they_hold() {
+    async fn records_when_held_weigh_at_least_their_bytes() {
         for (records, extension) in [(4_000, 0), (2_000, 100), (200, 16_000)] {
             let memory = Memory::new(&ResolveConfig {
                 cache_bytes: 1 << 30,
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn rules_of_links_do_not_take_more_than_there_is() {
+    async fn cache_when_rules_are_large_stays_within_its_bytes() {
         let memory = memory();
         fill(&memory, 500, 16_000).await;
         let held = memory.records.entry_count();
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_asks_at_once_shares_one_lookup() {
+    async fn lookup_when_requests_are_concurrent_is_shared() {
         let memory = Arc::new(memory());
         let lookups = Arc::new(AtomicU32::new(0));
         let tasks: Vec<_> = (0..50)
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_looked_up_before_a_change_is_not_used_after_it() {
+    async fn lookup_when_made_before_a_change_is_not_used_after() {
         let memory = memory();
         let change = FeedMessage::Del { key: KEY, rev: 2 };
         // The change arrives while the lookup is in flight.
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_lookup_finds_what_is_there_whatever_is_remembered() {
+    async fn lookup_when_record_is_cached_asks_again() {
         let memory = memory();
         for rev in 1..3 {
             assert_eq!(
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_asks_after_a_change_does_not_join_a_lookup_from_before() {
+    async fn lookup_when_begun_before_a_change_is_not_joined() {
         let memory = Arc::new(memory());
         let (finish, finished) = oneshot::channel();
         let (begun, began) = oneshot::channel();
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_lookup_that_is_given_up_is_made_by_another_who_waits() {
+    async fn lookup_when_given_up_is_made_by_a_waiter() {
         let memory = Arc::new(memory());
         let (begun, began) = oneshot::channel();
         let first = tokio::spawn({
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_failure_is_shared_and_not_remembered() {
+    async fn lookup_when_it_fails_is_not_cached() {
         let memory = memory();
         let failure = StoreError {
             context: "resolving",

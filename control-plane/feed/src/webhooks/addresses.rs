@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_public_addresses_are_public() {
+    fn address_when_of_a_private_network_is_not_public() {
         for (address, expected) in [
             ("1.1.1.1", true),
             ("168.63.129.15", true),

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_the_settings_allow_is_a_destination() {
+    fn webhook_url_when_settings_forbid_it_is_refused() {
         let settings = settings(&["hooks.example", "*.a.example", "127.0.0.1", "1.1.1.1"]);
         for (url, expected) in [
             ("https://hooks.example/x?y", Ok(())),
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_name_of_an_address_that_is_not_public_is_refused_before_anything_is_sent() {
+    async fn webhook_when_its_address_is_not_public_is_not_sent() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let settings = WebhooksConfig {

@@ -49,7 +49,7 @@ mod tests {
 
     /// The expected value was computed with Python's hmac module.
     #[test]
-    fn a_signature_is_what_others_compute() {
+    fn signature_when_computed_elsewhere_is_equal() {
         let secret = Secret(std::array::from_fn(|index| index as u8));
         let text = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
         assert_eq!(secret_text(&secret), text);

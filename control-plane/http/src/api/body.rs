@@ -68,7 +68,7 @@ mod tests {
     use http::HeaderValue;
 
     #[test]
-    fn json_and_types_based_on_it_are_accepted_with_any_parameters() {
+    fn content_type_when_based_on_json_is_accepted() {
         for (content_type, expected) in [
             ("application/json", true),
             ("Application/JSON; charset=utf-8", true),

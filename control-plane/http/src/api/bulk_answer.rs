@@ -111,7 +111,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_link_takes_no_more_than_it_is_given(
+        fn link_when_shown_fits_its_estimated_bytes(
             texts in proptest::collection::vec("[\\PC\"\\\\]{0,40}", 3),
             lines in "[\\PC\n\t\"]{0,80}",
             tags in proptest::collection::vec("[\\PC\"]{1,20}", 0..32),
@@ -140,7 +140,7 @@ mod tests {
         }
 
         #[test]
-        fn a_problem_takes_no_more_than_it_is_given(
+        fn problem_when_shown_fits_its_estimated_bytes(
             errors in proptest::collection::vec(("[\\PC\"\u{1}]{0,30}", "[\\PC\n]{0,30}"), 0..40),
             detail in "\\PC{0,60}",
         ) {

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_are_cut_at_the_commas_of_the_array_alone() {
+    fn elements_when_nested_are_cut_at_outer_commas_alone() {
         let body = br#" [ {"a":[1,2],"b":"],\"{"} ,"x\\", 3 , [ [ ] ] ] "#;
         let found = elements(&[body], 100).unwrap();
         let found: Vec<&str> = found.iter().map(|element| element.trim()).collect();
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_is_no_array_is_refused() {
+    fn body_when_not_an_array_is_refused() {
         for body in [
             "", " ", "{}", "[", "[1", "[1,", "[1]]", "[1] 2", "[}", "[\"", "nul",
         ] {
@@ -176,14 +176,14 @@ mod tests {
     }
 
     #[test]
-    fn an_element_may_be_as_large_as_allowed_and_no_larger() {
+    fn element_when_larger_than_allowed_is_refused() {
         assert!(elements(&[b"[12345,1]"], 5).is_ok());
         assert_eq!(elements(&[b"[123456]"], 5), Err(Kind::BodyTooLarge));
     }
 
     proptest! {
         #[test]
-        fn how_the_body_is_cut_into_pieces_does_not_matter(
+        fn body_when_cut_into_pieces_yields_equal_elements(
             texts in proptest::collection::vec("\\PC{0,12}", 0..6),
             at in proptest::collection::vec(0usize..200, 0..8),
         ) {
@@ -205,7 +205,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_taken_or_refused_without_a_panic(body in "[\\[\\]{},\"\\\\a1 ]{0,40}") {
+        fn body_when_bytes_are_arbitrary_never_panics(body in "[\\[\\]{},\"\\\\a1 ]{0,40}") {
             let _ = elements(&[body.as_bytes()], 10);
         }
     }

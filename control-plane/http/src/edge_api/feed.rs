@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_query_names_a_position_and_a_time() {
+    fn feed_query_when_parsed_has_position_and_wait() {
         let query = FeedQuery::parse("after=12-3&generation=7&waitMs=500").unwrap();
         assert_eq!(query.place(), Some((7, FeedPosition::new(12, 3))));
         assert_eq!(FeedQuery::parse("after=12-3").unwrap().place(), None);
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_parameters_are_refused() {
+    fn feed_query_when_malformed_is_refused() {
         for query in [
             "after=",
             "after=12",

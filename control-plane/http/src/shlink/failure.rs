@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_problem_is_shown_by_its_kind_its_path_and_whether_a_key_was_sent() {
+    fn problem_when_shown_is_named_by_kind_path_and_key() {
         let name = |kind, path: &'static str, has_key| {
             let shown = shown(&Problem::new(kind), &Uri::from_static(path), has_key);
             shown.map(|shown| (shown.status.as_u16(), shown.name))
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn the_link_that_is_not_found_is_named() {
+    fn link_when_not_found_is_named_in_the_problem() {
         let uri = Uri::from_static("/rest/v3/short-urls/a-b/visits?page=1&domain=x.example%3A80");
         let link = Value::Object(link_of(&uri));
         assert_eq!(

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_out_of_range_is_refused() {
+    fn number_when_out_of_range_is_refused() {
         let read = |text: &str| number(&Value::from(text), 20).ok();
         assert_eq!(read("1"), Some(1));
         assert_eq!(read("20"), Some(20));

@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_knows_its_place() {
+    fn page_when_numbered_knows_its_offset() {
         let page = |number| Page { number, size: 10 };
         assert_eq!([page(1).offset(), page(3).offset()], [0, 20]);
         let pages = |total| page(1).describe(0, total, false).pages_count;

@@ -386,7 +386,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_location_has_the_name_of_the_country() {
+    fn location_when_country_is_known_has_its_name() {
         let location = Location::new("DE", "Berlin").unwrap();
         assert_eq!(location.country_name, "Germany");
         assert_eq!(Location::new("XX", "").unwrap().country_name, "");

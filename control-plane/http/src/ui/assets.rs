@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn gzip_is_sent_to_those_who_take_it() {
+    fn gzip_when_client_accepts_it_is_sent() {
         for (value, accepts) in [
             ("gzip, deflate, br, zstd", true),
             ("br;q=1, GZIP;q=0.5", true),
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_is_found_in_a_list() {
+    fn entity_tag_when_in_a_list_is_found() {
         for (value, is_found) in [
             ("\"a\"", true),
             ("W/\"a\"", true),

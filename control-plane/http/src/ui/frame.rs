@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_host_of_the_logo_may_be_asked_for_pictures() {
+    fn policy_when_logo_is_remote_allows_its_host_alone() {
         for (logo, pictures) in [
             (None, "img-src 'self' data:;"),
             (Some("data:image/png;base64,aaaa"), "img-src 'self' data:;"),

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_million_visitors_are_counted_within_two_percent() {
+    fn sketch_when_visitors_are_a_million_errs_below_two_percent() {
         let mut random = StdRng::seed_from_u64(1);
         let tokens: Vec<u64> = (0..1_000_000).map(|_| random.random()).collect();
         let whole = of(tokens.iter().copied());
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn few_visitors_are_counted_exactly_and_take_few_bytes() {
+    fn sketch_when_visitors_are_few_counts_exactly() {
         assert_eq!(Sketch::default().estimate(), 0);
         assert!(Sketch::default().to_bytes().is_empty());
         let sketch = of([1, 2, 3, 2, 1]);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_sketch_is_refused() {
+    fn sketch_when_bytes_are_malformed_is_refused() {
         let bytes = of([1]).to_bytes();
         for cut in 1..bytes.len() {
             assert!(Sketch::from_bytes(&bytes[..cut]).is_err(), "{cut}");

@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn each_target_is_checked_again_where_a_link_is_as_good_as_new() {
+    fn content_when_renewed_checks_each_target_again() {
         let fields = ["longUrl", "expiredUrl", "redirectRules"];
         assert_eq!(content(9).targets().count(), fields.len());
         for (place, field) in fields.into_iter().enumerate() {
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_that_is_refused_comes_into_no_content() {
+    fn target_when_refused_enters_no_content() {
         assert!(CheckedTarget::check("https://later.example/", &closed()).is_err());
         let rule = serde_json::json!([{ "longUrl": "https://later.example/", "conditions": [] }]);
         let (rules, errors) = CheckedRules::read_list(Some(rule), &closed());

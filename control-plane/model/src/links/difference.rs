@@ -83,7 +83,7 @@ mod tests {
     use edgelink_wire::target::TargetUrl;
 
     #[test]
-    fn what_differs_is_named_with_both_values() {
+    fn difference_when_fields_change_names_both_values() {
         let old = LinkContent::to(TargetUrl::from_store("https://x.example/"));
         assert_eq!(difference(&old, &old), json!({}));
         let mut new = LinkContent::to(TargetUrl::from_store("https://y.example/"));
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_not_told() {
+    fn difference_when_field_is_secret_hides_its_values() {
         let mut changed = Map::new();
         let secret = |text: &str| json!(text);
         insert(

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_read_from_the_query_and_the_first_counts() {
+    fn utm_parameter_when_repeated_is_read_from_the_first() {
         let target = TargetUrl::from_store(
             "https://x.example/utm_term=0?a=1&utm_source=a+b%C3%A4&utm_source=2&utm_medium=&utm%5Fterm=t#utm_content=3",
         );
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parameter_is_added_replaced_and_removed_and_all_else_stays() {
+    fn utm_parameter_when_set_or_removed_leaves_the_rest() {
         for (target, value, changed) in [
             (
                 "https://x.example",
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_does_not_become_too_long() {
+    fn target_when_a_parameter_makes_it_too_long_is_refused() {
         let target = TargetUrl::from_store(&format!("https://x.example/{}", "y".repeat(7970)));
         let new = |value: &str| [Some(Some(value.to_owned())), None, None, None, None];
         let longest = with(&target, &new("")).map(|target| target.as_str().len());
@@ -187,7 +187,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_written_is_read(value in "\\PC{1,30}", at in 0usize..5, query in "[a-z=&%+_]{0,30}") {
+        fn utm_parameter_when_written_and_read_is_equal(value in "\\PC{1,30}", at in 0usize..5, query in "[a-z=&%+_]{0,30}") {
             let target = format!("https://x.example/?{query}");
             let changed = TargetUrl::from_store(&change(&target, at, Some(&value)));
             let read = values(&changed);

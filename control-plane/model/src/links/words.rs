@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_those_of_title_and_tags_in_lower_case() {
+    fn words_when_taken_from_title_and_tags_are_lower_case() {
         let content = LinkContent {
             title: Some("Summer  Sale".to_owned()),
             tags: vec!["Team \u{c4}".to_owned(), "sale".to_owned()],
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_has_no_more_words_than_allowed_and_none_longer() {
+    fn words_when_too_many_or_too_long_are_cut() {
         let many: Vec<String> = (0..100).map(|n| format!("w{n:03}")).collect();
         let mut content = LinkContent::to(TargetUrl::from_store("https://x.example/"));
         content.title = Some(many.join(" "));
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_has_one_to_four_words() {
+    fn search_term_when_not_of_one_to_four_words_is_refused() {
         for text in ["", "  ", "a b c d e", "https://", "a\nb", &"a".repeat(513)] {
             assert_eq!(SearchTerm::parse(text), Err(SearchError), "{text:?}");
         }
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_means_its_host() {
+    fn search_word_when_an_address_means_its_host() {
         let host = word("https://www.Example.com");
         assert_eq!(host.text(), "example.com");
         let [bare, www] = host.hosts();
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_has_few_spellings() {
+    fn search_word_when_it_has_many_spellings_is_shortened() {
         assert_eq!(word("12-3").spellings(8), ["12-3"]);
         assert_eq!(word("a1b").spellings(8), ["a1b", "A1b", "a1B", "A1B"]);
         let long = word("abcdefgh").spellings(8);
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_code_cannot_begin_with_is_no_code() {
+    fn search_word_when_no_code_begins_with_it_is_no_code() {
         assert!(word("a_B-9").is_code());
         assert!(!word("a.b").is_code());
         assert!(!word(&"a".repeat(65)).is_code());

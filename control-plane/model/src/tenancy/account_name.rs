@@ -101,7 +101,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn names_that_people_type_alike_are_one() {
+    fn account_name_when_typed_alike_is_equal() {
         for (text, expected) in [
             ("bob", "bob"),
             (" bob   ", "bob"),
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_is_refused() {
+    fn account_name_when_malformed_is_refused() {
         for text in [
             "",
             "   ",
@@ -139,7 +139,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_name_stays_itself_and_a_number_makes_one_of_anything(text: String, id: u64) {
+        fn account_name_when_numbered_or_parsed_again_is_valid(text: String, id: u64) {
             if let Ok(name) = AccountName::parse(&text) {
                 prop_assert_eq!(AccountName::parse(name.as_str()).unwrap(), name);
             }

@@ -114,7 +114,7 @@ async fn take_all(issuer: Arc<RangeIssuer<Arc<Memory>>>) -> Vec<u64> {
 }
 
 #[tokio::test]
-async fn numbers_come_in_order_and_each_once() {
+async fn number_when_drawn_from_ranges_comes_once_in_order() {
     let (_, issuer) = issuer();
     for number in 0..1000 {
         assert_eq!(issuer.next_number().await.unwrap(), number);
@@ -122,7 +122,7 @@ async fn numbers_come_in_order_and_each_once() {
 }
 
 #[test]
-fn numbers_of_a_range_are_a_stride_apart() {
+fn range_when_strided_yields_numbers_a_stride_apart() {
     let mut range = NumberRange {
         start: 100_007,
         end: 103_007,
@@ -134,13 +134,13 @@ fn numbers_of_a_range_are_a_stride_apart() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn concurrent_callers_never_share_a_number() {
+async fn number_when_callers_are_concurrent_is_unique() {
     let (_, issuer) = issuer();
     assert_unique(&issuer, 2000).await;
 }
 
 #[tokio::test]
-async fn the_next_range_is_drawn_once_when_a_tenth_is_used() {
+async fn next_range_when_a_tenth_is_used_is_drawn_once() {
     let (memory, issuer) = issuer();
     for _ in 0..9 {
         issuer.next_number().await.unwrap();
@@ -155,7 +155,7 @@ async fn the_next_range_is_drawn_once_when_a_tenth_is_used() {
 }
 
 #[tokio::test]
-async fn a_range_of_one_is_low_at_once() {
+async fn range_when_of_one_number_is_low_at_once() {
     let (memory, issuer) = issuer_of(1, BACKOFF);
     issuer.next_number().await.unwrap();
     settled().await;
@@ -163,7 +163,7 @@ async fn a_range_of_one_is_low_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_buffered_is_issued_while_the_source_is_away_and_then_it_says_why() {
+async fn number_source_when_away_issues_the_buffer_then_fails() {
     let (memory, issuer) = issuer();
     for _ in 0..10 {
         issuer.next_number().await.unwrap();
@@ -179,7 +179,7 @@ async fn what_is_buffered_is_issued_while_the_source_is_away_and_then_it_says_wh
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_source_that_comes_back_within_the_patience_is_waited_for() {
+async fn number_source_when_back_within_patience_is_waited_for() {
     let (memory, issuer) = issuer();
     memory.fails.store(true, Ordering::SeqCst);
     let waiting = tokio::spawn(async move { issuer.next_number().await });
@@ -190,7 +190,7 @@ async fn a_source_that_comes_back_within_the_patience_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_that_stays_is_answered_at_once() {
+async fn number_source_when_failure_is_permanent_answers_at_once() {
     let (memory, issuer) = issuer();
     memory.fails_for_good.store(true, Ordering::SeqCst);
     let start = tokio::time::Instant::now();
@@ -200,7 +200,7 @@ async fn a_failure_that_stays_is_answered_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_that_stays_is_not_retried_until_a_number_is_asked_for() {
+async fn number_source_when_failure_is_permanent_retries_on_demand() {
     let (memory, issuer) = patient_issuer();
     memory.fails_for_good.store(true, Ordering::SeqCst);
     let hour = Duration::from_hours(1);
@@ -217,7 +217,7 @@ async fn a_failure_that_stays_is_not_retried_until_a_number_is_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_that_stays_does_not_keep_what_is_buffered_from_being_issued() {
+async fn buffer_when_failure_is_permanent_is_issued_first() {
     let (memory, issuer) = patient_issuer();
     for _ in 0..9 {
         issuer.next_number().await.unwrap();
@@ -232,7 +232,7 @@ async fn a_failure_that_stays_does_not_keep_what_is_buffered_from_being_issued()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_source_that_hangs_is_waited_for_no_longer_than_promised() {
+async fn number_source_when_hanging_is_given_up_in_time() {
     let (memory, issuer) = issuer();
     memory.hangs.store(true, Ordering::SeqCst);
     let start = tokio::time::Instant::now();
@@ -242,7 +242,7 @@ async fn a_source_that_hangs_is_waited_for_no_longer_than_promised() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_source_is_left_alone_for_a_while() {
+async fn number_source_when_failed_is_left_alone_during_backoff() {
     let day = 86_400_000;
     let long = Bounds {
         first_millis: day,
@@ -258,7 +258,7 @@ async fn a_failed_source_is_left_alone_for_a_while() {
 }
 
 #[tokio::test]
-async fn what_was_drawn_before_numbers_are_skipped_is_given_up() {
+async fn range_when_drawn_before_a_skip_is_given_up() {
     let (memory, issuer) = issuer();
     for _ in 0..10 {
         issuer.next_number().await.unwrap();
@@ -269,7 +269,7 @@ async fn what_was_drawn_before_numbers_are_skipped_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_range_that_is_drawn_while_numbers_are_skipped_is_given_up() {
+async fn range_when_drawn_during_a_skip_is_given_up() {
     let (memory, issuer) = issuer();
     memory.skips.store(true, Ordering::SeqCst);
     assert_eq!(issuer.next_number().await.unwrap(), 1_000_000);
@@ -277,7 +277,7 @@ async fn a_range_that_is_drawn_while_numbers_are_skipped_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_shutdown_gives_everything_unused_back_once_and_closes() {
+async fn number_source_when_shut_down_releases_unused_and_closes() {
     let (memory, issuer) = issuer();
     for _ in 0..15 {
         issuer.next_number().await.unwrap();
@@ -293,7 +293,7 @@ async fn a_shutdown_gives_everything_unused_back_once_and_closes() {
 }
 
 #[tokio::test]
-async fn an_issuer_that_is_dropped_ends_its_tasks() {
+async fn number_source_when_dropped_ends_its_tasks() {
     let (memory, issuer) = issuer();
     issuer.next_number().await.unwrap();
     drop(issuer);
@@ -302,7 +302,7 @@ async fn an_issuer_that_is_dropped_ends_its_tasks() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_waits_for_the_last_draw_but_not_for_ever() {
+async fn shutdown_when_the_last_draw_hangs_gives_up_waiting() {
     let (memory, issuer) = issuer();
     memory.hangs.store(true, Ordering::SeqCst);
     issuer.next_number().await.unwrap_err();
@@ -312,7 +312,7 @@ async fn a_shutdown_waits_for_the_last_draw_but_not_for_ever() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn callers_that_take_during_a_shutdown_share_the_ranges_with_the_rest_without_overlap() {
+async fn ranges_when_callers_take_during_shutdown_never_overlap() {
     for _ in 0..50 {
         let (memory, issuer) = issuer_of(2_000, BACKOFF);
         let takers: Vec<_> = (0..4)

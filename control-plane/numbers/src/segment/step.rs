@@ -60,24 +60,24 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_that_lasts_for_less_than_15_minutes_doubles_up_to_the_most() {
+    fn step_when_segment_lasts_briefly_doubles_up_to_the_most() {
         assert_eq!(after(&[14]), 2000);
         assert_eq!(after(&[0, 0, 0, 0]), 5000);
     }
 
     #[test]
-    fn a_segment_that_lasts_for_more_than_30_minutes_is_halved_down_to_the_least() {
+    fn step_when_segment_lasts_long_halves_down_to_the_least() {
         assert_eq!(after(&[0, 0, 31]), 2000);
         assert_eq!(after(&[0, 31, 31, 31]), 1000);
     }
 
     #[test]
-    fn in_between_it_stays() {
+    fn step_when_segment_lasts_15_to_30_minutes_stays() {
         assert_eq!(after(&[0, 15, 30]), 2000);
     }
 
     #[test]
-    fn a_failed_draw_asks_for_less_next_time() {
+    fn step_when_draw_fails_shrinks() {
         let mut step = AdaptiveStep::new(10, 100);
         step.lasted(Duration::ZERO);
         step.shrink();
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_of_nothing_does_not_exist() {
+    fn step_when_created_with_zero_is_one() {
         assert_eq!(AdaptiveStep::new(0, 0).size(), 1);
     }
 }

@@ -99,7 +99,7 @@ fn parts(number: u64) -> (u64, u64, u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_number_is_time_worker_and_sequence() {
+async fn snowflake_number_when_issued_holds_time_worker_sequence() {
     let clock = Hand::at(START);
     let issuer = issuer(&clock, &Arc::default());
     assert_eq!(
@@ -118,7 +118,7 @@ async fn a_number_is_time_worker_and_sequence() {
 }
 
 #[test]
-fn every_number_fits_the_codes_of_ten_digits_and_of_no_shorter_ones() {
+fn snowflake_number_when_largest_fits_ten_digit_codes_only() {
     let last = number(EPOCH_MILLIS + (1 << 41) - 1, 1023, SEQUENCES - 1).unwrap();
     assert_eq!(last, (1 << 59) - 1);
     assert!(last < CodeLength::new(SNOWFLAKE_CODE_LENGTH).unwrap().count());
@@ -128,7 +128,7 @@ fn every_number_fits_the_codes_of_ten_digits_and_of_no_shorter_ones() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_millisecond_that_is_used_up_is_waited_out() {
+async fn snowflake_when_a_millisecond_is_used_up_waits_it_out() {
     let clock = Hand::at(START);
     let issuer = issuer(&clock, &Arc::default());
     let mut seen = HashSet::new();
@@ -139,7 +139,7 @@ async fn a_millisecond_that_is_used_up_is_waited_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_clock_that_goes_back_by_five_milliseconds_is_waited_for() {
+async fn clock_when_back_by_five_millis_is_waited_for() {
     let clock = Hand::at(START);
     let issuer = issuer(&clock, &Arc::default());
     let before = issuer.next_number().await.unwrap();
@@ -150,7 +150,7 @@ async fn a_clock_that_goes_back_by_five_milliseconds_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_clock_that_goes_back_further_is_an_error_until_it_has_caught_up() {
+async fn clock_when_back_further_fails_until_caught_up() {
     let clock = Hand::at(START);
     let issuer = issuer(&clock, &Arc::default());
     let before = issuer.next_number().await.unwrap();
@@ -163,7 +163,7 @@ async fn a_clock_that_goes_back_further_is_an_error_until_it_has_caught_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_clock_before_the_epoch_is_an_error() {
+async fn clock_when_before_the_epoch_is_an_error() {
     let clock = Hand::at(EPOCH_MILLIS - 10);
     let error = issuer(&clock, &Arc::default())
         .next_number()
@@ -173,7 +173,7 @@ async fn a_clock_before_the_epoch_is_an_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_instances_have_different_workers() {
+async fn worker_when_instances_are_two_differs() {
     let clock = Hand::at(START);
     let table = Arc::default();
     let (one, two) = (issuer(&clock, &table), issuer(&clock, &table));
@@ -184,7 +184,7 @@ async fn two_instances_have_different_workers() {
 
 /// A paused instance continues with its own milliseconds; the next holder of its worker has others.
 #[tokio::test(start_paused = true)]
-async fn an_instance_that_was_stopped_past_its_reservation_never_repeats_what_its_successor_issued()
+async fn snowflake_when_resumed_after_its_lapse_never_repeats()
 {
     let clock = Hand::at(START);
     let table = Arc::default();
@@ -208,7 +208,7 @@ async fn an_instance_that_was_stopped_past_its_reservation_never_repeats_what_it
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_gives_back_the_time_that_was_not_used() {
+async fn shutdown_when_time_is_unused_gives_it_back() {
     let clock = Hand::at(START);
     let table: Arc<Table> = Arc::default();
     let issuer = issuer(&clock, &table);
@@ -218,7 +218,7 @@ async fn a_shutdown_gives_back_the_time_that_was_not_used() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn time_that_a_former_holder_has_reserved_is_an_error_until_it_is_over() {
+async fn reservation_when_ahead_of_the_clock_fails_until_reached() {
     struct Ahead;
     #[async_trait]
     impl Reservations for Ahead {
@@ -245,7 +245,7 @@ async fn time_that_a_former_holder_has_reserved_is_an_error_until_it_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_is_away_does_not_stop_numbers_of_reserved_time_and_then_it_does() {
+async fn snowflake_when_store_is_away_issues_for_reserved_time() {
     let clock = Hand::at(START);
     let table: Arc<Table> = Arc::default();
     let issuer = issuer(&clock, &table);
@@ -260,7 +260,7 @@ async fn a_store_that_is_away_does_not_stop_numbers_of_reserved_time_and_then_it
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_shutdown_there_are_no_numbers() {
+async fn snowflake_when_shut_down_issues_no_number() {
     let clock = Hand::at(START);
     let issuer = issuer(&clock, &Arc::default());
     issuer.shutdown().await;
@@ -271,7 +271,7 @@ async fn after_a_shutdown_there_are_no_numbers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn concurrent_callers_never_share_a_number() {
+async fn snowflake_number_when_callers_are_concurrent_is_unique() {
     let table: Arc<Table> = Arc::default();
     let issuer = Arc::new(Snowflake::new(Box::new(unix_millis), table));
     assert_unique(&issuer, 1000).await;

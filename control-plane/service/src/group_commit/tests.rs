@@ -126,7 +126,7 @@ async fn occupy_lanes(commits: &Arc<GroupCommit>) -> Vec<Task> {
 }
 
 #[tokio::test]
-async fn a_link_alone_is_created_at_once() {
+async fn link_when_alone_is_created_at_once() {
     let fixture = Fixture::new().await;
     let created = create(&fixture.commits(10), link(1, "x")).await;
     assert_eq!(created.unwrap().unwrap().id, 1);
@@ -134,7 +134,7 @@ async fn a_link_alone_is_created_at_once() {
 }
 
 #[tokio::test]
-async fn links_that_arrive_during_a_commit_are_committed_together_and_each_has_its_own_answer() {
+async fn links_when_they_arrive_during_a_commit_share_the_next() {
     let mut fixture = Fixture::new().await;
     let commits = fixture.commits(100);
     fixture.block().await;
@@ -160,7 +160,7 @@ async fn links_that_arrive_during_a_commit_are_committed_together_and_each_has_i
 }
 
 #[tokio::test]
-async fn one_link_more_than_may_wait_is_refused_at_once_and_the_others_are_created() {
+async fn link_when_queue_is_full_is_refused_at_once() {
     let mut fixture = Fixture::new().await;
     let commits = fixture.commits(3);
     fixture.block().await;
@@ -179,7 +179,7 @@ async fn one_link_more_than_may_wait_is_refused_at_once_and_the_others_are_creat
 }
 
 #[tokio::test]
-async fn a_caller_that_leaves_the_queue_takes_its_link_back() {
+async fn link_when_its_caller_leaves_is_taken_back() {
     let mut fixture = Fixture::new().await;
     let commits = fixture.commits(10);
     fixture.block().await;
@@ -198,7 +198,7 @@ async fn a_caller_that_leaves_the_queue_takes_its_link_back() {
 }
 
 #[tokio::test]
-async fn a_link_that_no_database_takes_fails_alone() {
+async fn link_when_unstorable_fails_alone() {
     let mut fixture = Fixture::new().await;
     let commits = fixture.commits(10);
     fixture.block().await;
@@ -217,7 +217,7 @@ async fn a_link_that_no_database_takes_fails_alone() {
 }
 
 #[tokio::test]
-async fn a_link_alone_does_not_wait_behind_chunks() {
+async fn link_when_alone_never_waits_behind_chunks() {
     let mut fixture = Fixture::new().await;
     let commits = fixture.commits(10);
     fixture.block().await;
@@ -241,7 +241,7 @@ async fn a_link_alone_does_not_wait_behind_chunks() {
 }
 
 #[tokio::test]
-async fn a_link_that_may_have_twins_does_not_wait_behind_those_that_must_not() {
+async fn link_when_it_may_have_twins_is_not_held_up() {
     let mut fixture = Fixture::new().await;
     let commits = fixture.commits(10);
     fixture.block().await;
@@ -268,7 +268,7 @@ async fn a_link_that_may_have_twins_does_not_wait_behind_those_that_must_not() {
 }
 
 #[tokio::test]
-async fn chunks_wait_for_room_and_no_longer_than_their_limit() {
+async fn chunk_when_room_is_full_waits_until_its_limit() {
     let mut fixture = Fixture::new().await;
     let commits = fixture.commits(10);
     fixture.block().await;
@@ -289,7 +289,7 @@ async fn chunks_wait_for_room_and_no_longer_than_their_limit() {
 }
 
 #[tokio::test]
-async fn a_commit_that_takes_too_long_is_a_transient_error_in_time() {
+async fn commit_when_too_slow_is_a_transient_error() {
     let mut fixture = Fixture::new().await;
     let commits = fixture.commits(10);
     fixture.block().await;
@@ -315,7 +315,7 @@ fn job(id: u64) -> (Job, oneshot::Receiver<Result<Answers, StoreError>>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn links_gather_while_a_transaction_runs_and_for_no_longer_than_the_linger() {
+async fn links_when_a_transaction_runs_gather_up_to_the_linger() {
     let (sender, jobs) = mpsc::channel(10);
     let mut queue = Queue::new(jobs, LINGER);
     let running = Arc::clone(&queue.turn).lock_owned().await;

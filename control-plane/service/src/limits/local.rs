@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn each_key_has_a_bucket_that_fills_with_time() {
+    fn bucket_when_time_passes_fills() {
         let local = LocalBuckets::new(100, Duration::from_secs(2));
         let admits = |key, now| local.take_at(&[bucket(key)], || now).refused_by.is_none();
         assert!(admits("a", 0) && admits("a", 0) && !admits("a", 0));
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_back_was_not_taken() {
+    fn token_when_given_back_can_be_taken_again() {
         let local = LocalBuckets::new(100, Duration::from_secs(2));
         let admits = || local.take_at(&[bucket("a")], || 0).refused_by.is_none();
         for _ in 0..10 {
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_is_refused_makes_no_buckets() {
+    fn request_when_refused_makes_no_buckets() {
         let local = LocalBuckets::new(100, Duration::from_secs(2));
         for number in 0..10 {
             let keyed = [bucket("address"), bucket(&number.to_string())];
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn their_number_is_bounded() {
+    fn buckets_when_too_many_stay_within_their_bound() {
         let local = LocalBuckets::new(100, Duration::from_secs(60));
         for number in 0..1_000 {
             local.take(&[bucket(&number.to_string())]);

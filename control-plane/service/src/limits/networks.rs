@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_of_ipv4_has_one_bucket_and_one_of_ipv6_three() {
+    fn address_when_of_ipv6_has_three_buckets() {
         let rate = Rate::new(10, 1).unwrap();
         let shown = |address: &str| -> Vec<String> {
             let buckets = buckets("p", address.parse().unwrap(), rate);

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn tries_are_limited_by_address_over_all_links() {
+    async fn tries_when_of_one_address_are_limited_over_all_links() {
         let tries = Tries::new(PASSWORDS, None);
         for index in 0..10 {
             let code = format!("a{}", index % 3);
@@ -188,7 +188,7 @@ mod tests {
 
     /// A /48 is one customer, with 65,536 networks of a /64.
     #[tokio::test]
-    async fn a_network_that_is_given_whole_has_the_tries_of_some_addresses() {
+    async fn network_when_wide_has_the_tries_of_some_addresses() {
         let tries = Tries::new(LOGINS, None);
         let mut made = 0;
         for network in 0..256_u16 {
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_api_key_is_counted_by_the_address_alone() {
+    async fn api_key_when_tried_counts_by_address_alone() {
         let tries = Tries::new(LOGINS, None);
         let by_key = async |address| tries.take_of(None::<&str>, Some(address)).await;
         for _ in 0..10 {
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_known_is_counted_whatever_the_address() {
+    async fn subject_when_its_address_is_unknown_is_counted() {
         let tries = Tries::new(LOGINS, None);
         for _ in 0..60 {
             assert_eq!(tries.take_of(Some("a"), None).await.map(drop), Ok(()));
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn tries_are_limited_by_link_over_all_addresses() {
+    async fn tries_when_of_one_link_are_limited_over_all_addresses() {
         let tries = Tries::new(PASSWORDS, None);
         for index in 0..60 {
             assert_eq!(tries.take(key("a"), address(index)).await.map(drop), Ok(()));
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn right_passwords_cost_no_try_and_are_checked_no_more_at_once_than_wrong_ones() {
+    async fn password_when_right_costs_no_try() {
         let tries = Tries::new(PASSWORDS, None);
         for _ in 0..200 {
             let taken = tries.take(key("a"), address(1)).await;
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn so_many_an_hour_are_there_at_once_and_come_back_within_it() {
+    async fn tries_when_hourly_come_back_within_the_hour() {
         let tries = Tries::new(Budget::hourly("x", 2, 3), None);
         for (last, expected) in [(1, true), (1, true), (1, false), (2, true), (3, false)] {
             let taken = tries.take("all", address(last)).await;

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn the_role_that_may_do_most_counts() {
+    fn role_when_several_are_claimed_is_the_highest() {
         for (claim, value, role) in [
             (
                 "groups",
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_counts_that_is_a_text_and_an_address_that_is_verified() {
+    fn name_when_not_a_text_or_not_verified_is_ignored() {
         for (claim, value, name) in [
             (
                 "preferred_username",
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_person_is_issuer_and_subject() {
+    fn identity_when_its_subject_differs_is_another() {
         let of = |subject| {
             claims(json!({}))
                 .identity(&config("sub", "groups"), subject)
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn user_info_adds_to_the_id_token_and_is_about_the_same_person() {
+    fn user_info_when_of_another_subject_is_refused() {
         let mut known = claims(json!({ "sub": "1", "name": "signed" }));
         let Value::Object(other) = json!({ "sub": "2", "groups": ["ops"] }) else {
             panic!()

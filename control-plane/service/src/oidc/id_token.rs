@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_are_of_this_provider_client_login_and_time() {
+    fn claims_when_of_another_provider_or_time_are_refused() {
         for good in [
             json!({}),
             json!({ "aud": ["console"] }),
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_are_read() {
+    fn token_head_when_malformed_is_refused() {
         let token = |head: &str| format!("{}.e30.AA", URL_SAFE_NO_PAD.encode(head));
         let head = Head::read(&token(r#"{"alg":"ES256","kid":"a"}"#));
         assert_eq!(

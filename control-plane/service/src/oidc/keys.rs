@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn signatures_of_the_standards_hold_and_others_do_not() {
+    fn signature_when_changed_does_not_hold() {
         for (key, algorithm, message, signature) in examples() {
             let key = Key::read(&key).unwrap();
             let signature = URL_SAFE_NO_PAD.decode(signature).unwrap();
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_for_other_uses_or_of_other_kinds_are_left_out() {
+    fn key_when_of_another_use_or_kind_is_left_out() {
         let (key, ..) = examples()[1].clone();
         let with = |name: &str, value: &str| {
             let mut key = key.clone();
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_found_by_its_id_and_algorithm() {
+    fn key_when_its_id_or_algorithm_differs_is_not_found() {
         let (mut key, ..) = examples()[1].clone();
         let plain = Key::read(&key).unwrap();
         assert!(plain.may_be(None, "ES256") && !plain.may_be(Some("a"), "ES256"));

@@ -309,7 +309,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_provider_describes_itself_and_leads_to_trusted_places() {
+    fn provider_when_its_metadata_is_untrusted_is_refused() {
         let good = json!({
             "issuer": "https://login.example", "authorization_endpoint": "https://login.example/auth?a=b",
             "token_endpoint": "https://login.example/token", "jwks_uri": "https://keys.example/",
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_encoded_as_the_standard_says() {
+    fn client_secret_when_encoded_follows_the_standard() {
         let value = basic("a b", "c:ü");
         let text = value.to_str().unwrap().strip_prefix("Basic ").unwrap();
         assert_eq!(STANDARD.decode(text).unwrap(), b"a+b:c%3A%C3%BC");

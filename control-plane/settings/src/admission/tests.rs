@@ -39,7 +39,7 @@ fn now<T>(future: impl Future<Output = T>) -> Option<T> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn permits_come_back_when_they_are_dropped() {
+async fn permit_when_dropped_comes_back() {
     let admission = Admission::new(Bounds::new("test", 2));
     let first = admission.try_take(address(1)).unwrap();
     let _second = admission.try_take(address(1)).unwrap();
@@ -50,7 +50,7 @@ async fn permits_come_back_when_they_are_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_party_has_no_more_than_its_share() {
+async fn party_when_at_its_limit_is_refused() {
     let bounds = Bounds {
         of_address: 3,
         ..Bounds::new("test", 4).shared()
@@ -69,7 +69,7 @@ async fn a_party_has_no_more_than_its_share() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_single_permit_is_for_all() {
+async fn permit_when_it_is_the_only_one_is_for_all() {
     let admission = Admission::new(Bounds {
         waiting: 1,
         ..Bounds::new("test", 1).shared()
@@ -81,7 +81,7 @@ async fn a_single_permit_is_for_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_counts_for_its_key_once_that_is_known() {
+async fn request_when_its_key_is_known_counts_for_it() {
     let admission = Admission::new(Bounds::new("test", 4).shared());
     let permits = [1, 2, 3].map(|last| admission.try_take(address(last)).unwrap());
     assert_eq!(permits[0].identify(1, "a"), Ok(()));
@@ -94,7 +94,7 @@ async fn a_request_counts_for_its_key_once_that_is_known() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_who_wait_come_in_turns_by_what_they_hold() {
+async fn claim_when_its_party_holds_least_comes_first() {
     let admission = Admission::new(Bounds {
         waiting: 10,
         ..Bounds::new("test", 2)
@@ -112,7 +112,7 @@ async fn those_who_wait_come_in_turns_by_what_they_hold() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_of_those_who_hold_most_gives_way_where_too_many_wait() {
+async fn claim_when_too_many_wait_gives_way_by_what_it_holds() {
     let admission = Admission::new(Bounds {
         waiting: 2,
         ..Bounds::new("test", 1)
@@ -130,7 +130,7 @@ async fn the_last_of_those_who_hold_most_gives_way_where_too_many_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_is_dropped_leaves_the_line() {
+async fn claim_when_dropped_leaves_the_line() {
     let admission = Admission::new(Bounds {
         waiting: 1,
         ..Bounds::new("test", 1)
@@ -147,7 +147,7 @@ async fn a_claim_that_is_dropped_leaves_the_line() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_whose_turn_comes_too_late_is_refused_at_once() {
+async fn claim_when_its_turn_comes_too_late_is_refused_at_once() {
     let admission = Admission::new(Bounds {
         waiting: 100,
         ..Bounds::new("test", 1)
@@ -192,7 +192,7 @@ async fn wait_for(admission: &Admission, seconds: u32) -> tokio::task::JoinSet<(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_waits_until_its_deadline() {
+async fn claim_when_it_waits_ends_at_its_deadline() {
     let admission = Admission::new(Bounds {
         waiting: 1,
         ..Bounds::new("test", 1)
@@ -207,7 +207,7 @@ async fn a_claim_waits_until_its_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_oldest_of_those_who_hold_most_gives_way_to_others_and_to_their_own() {
+async fn permit_when_oldest_of_the_largest_holder_gives_way() {
     let admission = Admission::new(Bounds::new("test", 3));
     let take = |last| admission.try_take_yielding(address(last), 0).unwrap();
     let first = take(1);
@@ -241,7 +241,7 @@ async fn the_oldest_of_those_who_hold_most_gives_way_to_others_and_to_their_own(
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_client_that_pays_least_for_its_time_gives_way_first() {
+async fn client_when_it_pays_least_gives_way_first() {
     let admission = Admission::new(Bounds::new("test", 2));
     let paying = admission.try_take_yielding(address(1), 0).unwrap();
     advance(SECOND).await;
@@ -254,7 +254,7 @@ async fn the_client_that_pays_least_for_its_time_gives_way_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_share_of_what_gives_way_is_kept_by_the_oldest_of_the_same_party() {
+async fn permit_when_an_older_one_gives_way_takes_its_quota() {
     let admission = Admission::new(Bounds {
         of_address: 1,
         ..Bounds::new("test", 9)
@@ -267,7 +267,7 @@ async fn a_share_of_what_gives_way_is_kept_by_the_oldest_of_the_same_party() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_holds_most_bytes_gives_way_where_there_is_no_room_for_more() {
+async fn party_when_it_holds_most_bytes_gives_way() {
     let admission = Admission::new(Bounds {
         bytes: 100,
         ..Bounds::new("test", 9)
@@ -288,7 +288,7 @@ async fn who_holds_most_bytes_gives_way_where_there_is_no_room_for_more() {
 }
 
 #[tokio::test]
-async fn none_gives_way_to_a_claim_that_has_no_room_even_then() {
+async fn permit_when_giving_way_would_not_help_stays() {
     let room = Admission::new(Bounds {
         bytes: 100,
         ..Bounds::new("test", 10)
@@ -312,7 +312,7 @@ async fn none_gives_way_to_a_claim_that_has_no_room_even_then() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_is_stuck_while_none_is_admitted_and_none_comes_back() {
+async fn admission_when_no_permit_comes_back_is_stuck() {
     let admission = Admission::new(Bounds::new("test", 2));
     let mut held = [1, 2].map(|last| Some(admission.try_take(address(last)).unwrap()));
     advance(9 * SECOND).await;
@@ -349,7 +349,7 @@ mod random {
 
     proptest! {
         #[test]
-        fn bounds_hold_and_nothing_is_left(steps in proptest::collection::vec(step(), 0..60)) {
+        fn admission_when_steps_are_arbitrary_keeps_its_bounds(steps in proptest::collection::vec(step(), 0..60)) {
             let admission = Admission::new(Bounds {
                 bytes: 100,
                 of_address: 3,

@@ -49,7 +49,7 @@ edgelink_wire::settings! {
         /// For rules of links: the header that says the country of a visitor, two letters of ISO 3166-1. It is believed: what
         /// stands in front must set it, or remove that of clients. Without it no visitor has a country.
         pub country_header: Option<Header> = None, "cf-ipcountry";
-        /// The same with the name of the city.
+        /// For rules of links: the header that says the city of a visitor by its name, believed as that of the country.
         pub city_header: Option<Header> = None, "cf-ipcity";
         /// Whether redirects of links that are not `crawlable` carry `X-Robots-Tag: noindex`. Edges have a setting of their own.
         pub noindex: bool = false;
@@ -61,7 +61,7 @@ edgelink_wire::settings! {
 
     /// Sources of numbers.
     pub struct NumbersConfig {
-        /// The same for all control planes of a database; see "Sources of numbers". `snowflake` needs
+        /// Source that all control planes of a database draw from; see "Sources of numbers". `snowflake` needs
         /// `links.code_length = 10`; `counter` takes no `links.code_key`.
         pub source: NumberSourceKind = NumberSourceKind::Segment;
         /// Numbers drawn at once: by `counter` always, by `segment` at first and at least. More means fewer round trips, and

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_in_its_networks() {
+    fn address_when_in_a_network_is_contained() {
         for (network, address, is_inside) in [
             ("10.0.0.0/8", "10.255.0.1", true),
             ("10.0.0.0/8", "::ffff:10.255.0.1", true),
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn an_origin_is_what_browsers_send() {
+    fn origin_when_browsers_do_not_send_it_is_refused() {
         for text in ["*", "https://console.example", "http://127.0.0.1:8081"] {
             assert_eq!(read::<Origin>(text).unwrap().as_str(), text);
         }

@@ -8,12 +8,12 @@ use std::fmt::Write;
 const WIDTH: usize = 118;
 
 #[test]
-fn the_example_is_generated_from_the_settings() {
+fn example_when_generated_equals_the_file() {
     reference::assert_file("edgelink.example.toml", &example());
 }
 
 #[test]
-fn the_reference_in_the_book_is_generated_from_the_settings() {
+fn settings_reference_when_generated_equals_the_book() {
     reference::assert_generated("settings", tables().trim_start());
 }
 

@@ -73,7 +73,7 @@ edgelink_wire::settings! {
         pub write_timeout_ms: Duration = Duration::from_secs(10), 100..=600_000;
         /// Time for a body; then 408. It has a second more for each 64 KiB that have come.
         pub body_timeout_ms: Duration = Duration::from_secs(5), 100..=60_000;
-        /// The same for the short forms of visitors and of the console's login; at most `body_timeout_ms`.
+        /// Time for the body of a short form, of a visitor or of the console's login; at most `body_timeout_ms`.
         pub form_timeout_ms: Duration = Duration::from_secs(2), 100..=60_000;
         /// Time for a whole request, for a bulk request from the end of its body on; then 503, and it may have taken effect
         /// nevertheless.

@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn a_collector_is_a_server_and_there_is_none_by_default() {
+    fn collector_when_not_configured_is_none() {
         assert_eq!(load(&[]).unwrap().telemetry.otlp_url, None);
         for url in ["http://collector:4318", "https://otlp.example/edgelink/"] {
             let config = load(&[("OTLP_URL", url)]).unwrap();
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_refused_by_its_field() {
+    fn field_when_wrong_is_refused_by_name() {
         for (variable, value) in [
             ("OTLP_URL", "collector:4318"),
             ("OTLP_URL", "grpc://collector"),

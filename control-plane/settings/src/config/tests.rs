@@ -24,21 +24,21 @@ fn load(text: &str, variables: &[(&str, &str)]) -> Result<Config, String> {
 }
 
 #[test]
-fn the_example_holds_the_defaults() {
+fn example_when_loaded_holds_the_defaults() {
     let defaults = Config::load(None, &Environment::default()).unwrap();
     assert_eq!(load(EXAMPLE, &[]).unwrap(), defaults);
     assert_eq!(defaults, Config::default());
 }
 
 #[test]
-fn a_variable_is_named_by_its_section_and_field() {
+fn variable_when_listed_is_named_by_section_and_field() {
     let names: BTreeSet<String> = Config::variables().map(|variable| variable.name).collect();
     assert_eq!(names.len(), Config::variables().count());
     assert!(names.contains("EDGELINK_SERVER_LISTEN"));
 }
 
 #[test]
-fn the_longest_lease_is_that_of_the_store() {
+fn lease_setting_when_longest_equals_that_of_the_store() {
     let lease = Config::variables()
         .find(|variable| variable.name == "EDGELINK_PUBLISHER_LEASE_MS")
         .unwrap();
@@ -47,7 +47,7 @@ fn the_longest_lease_is_that_of_the_store() {
 }
 
 #[test]
-fn a_certificate_that_no_listener_uses_is_refused() {
+fn certificate_when_no_listener_uses_it_is_refused() {
     let pem = file("x");
     let path = pem.path().display();
     let files = format!("[tls]\ncertificate_file = \"{path}\"\nkey_file = \"{path}\"\n");
@@ -57,7 +57,7 @@ fn a_certificate_that_no_listener_uses_is_refused() {
 }
 
 #[test]
-fn variables_override_the_file_and_empty_ones_do_not_count() {
+fn variable_when_set_overrides_the_file() {
     let text = "[server]\nlisten = \"127.0.0.1:1\"\nmax_body_bytes = 2000\n[links]\ndomains = [\"a.example\"]";
     let variables = [
         ("EDGELINK_SERVER_LISTEN", "[::1]:2"),
@@ -79,7 +79,7 @@ fn variables_override_the_file_and_empty_ones_do_not_count() {
 }
 
 #[test]
-fn a_wrong_value_is_refused_with_its_field_and_what_would_be_right() {
+fn value_when_wrong_is_refused_with_the_right_ones() {
     for (text, parts) in [
         ("[server]\nlisten = \"here\"", ["server.listen", "'here'"]),
         ("[server]\nlisten = 8081", ["server.listen", "a string"]),
@@ -190,7 +190,7 @@ fn a_wrong_value_is_refused_with_its_field_and_what_would_be_right() {
 }
 
 #[test]
-fn a_wrong_variable_is_refused_by_its_name() {
+fn variable_when_wrong_is_refused_by_name() {
     let error = load(
         "",
         &[
@@ -210,7 +210,7 @@ fn a_wrong_variable_is_refused_by_its_name() {
 }
 
 #[test]
-fn all_wrong_fields_are_named_at_once() {
+fn fields_when_several_are_wrong_are_named_at_once() {
     let error = load("[links]\ncode_length = 5\n[numbers]\nstep = 0", &[]).unwrap_err();
     assert!(
         error.contains("links.code_length") && error.contains("numbers.step"),
@@ -219,7 +219,7 @@ fn all_wrong_fields_are_named_at_once() {
 }
 
 #[test]
-fn a_file_that_is_missing_or_no_toml_is_named() {
+fn file_when_missing_or_no_toml_is_named() {
     let error =
         Config::load(Some(Path::new("/nowhere/x.toml")), &Environment::default()).unwrap_err();
     assert!(error.to_string().contains("/nowhere/x.toml"));
@@ -228,7 +228,7 @@ fn a_file_that_is_missing_or_no_toml_is_named() {
 }
 
 #[test]
-fn no_message_shows_a_secret() {
+fn message_when_a_secret_is_wrong_hides_it() {
     const SECRET: &str = "0123456789abcdef0123";
     for (text, field, right) in [
         (
@@ -288,7 +288,7 @@ fn no_message_shows_a_secret() {
 }
 
 #[test]
-fn secrets_come_from_files_and_are_never_shown() {
+fn secret_when_read_from_a_file_is_never_shown() {
     let key = file("000102030405060708090a0b0c0d0e0f\n");
     let tokens = file("first-token-of-the-edges\n\nsecond-token-of-the-edges\n");
     let config = load(
@@ -323,7 +323,7 @@ fn secrets_come_from_files_and_are_never_shown() {
 }
 
 #[test]
-fn unknown_variables_are_found_and_those_of_the_scripts_are_left_alone() {
+fn variable_when_unknown_is_found() {
     let environment = environment(&[
         ("EDGELINK_LISTN", "x"),
         ("EDGELINK_SERVICE_HOST", "x"),
@@ -354,7 +354,7 @@ fn unknown_variables_are_found_and_those_of_the_scripts_are_left_alone() {
 }
 
 #[test]
-fn an_old_name_of_a_variable_is_refused_and_names_the_new_one() {
+fn variable_when_named_by_its_old_name_is_refused() {
     let names: BTreeSet<String> = Config::variables().map(|variable| variable.name).collect();
     let renamed: Vec<(String, String)> = environment::renamed().collect();
     let olds: BTreeSet<&String> = renamed.iter().map(|(old, _)| old).collect();
@@ -393,7 +393,7 @@ fn an_old_name_of_a_variable_is_refused_and_names_the_new_one() {
 }
 
 #[test]
-fn an_old_name_of_a_variable_beside_the_new_one_is_left_alone() {
+fn old_variable_when_the_new_one_is_set_is_ignored() {
     let defaults: std::collections::BTreeMap<String, String> = Config::variables()
         .filter_map(|variable| {
             let text = match variable.setting.default? {
@@ -422,7 +422,7 @@ fn an_old_name_of_a_variable_beside_the_new_one_is_left_alone() {
 }
 
 #[test]
-fn a_float_that_is_no_number_is_refused_and_does_not_count_as_unset() {
+fn float_when_not_a_number_is_refused() {
     for (section, field) in [("redis", "url"), ("links", "code_key"), ("store", "url")] {
         for value in ["nan", "-nan", "inf", "-inf"] {
             let error = load(&format!("[{section}]\n{field} = {value}"), &[]).unwrap_err();
@@ -448,7 +448,7 @@ fn a_float_that_is_no_number_is_refused_and_does_not_count_as_unset() {
 }
 
 #[test]
-fn a_feed_that_one_late_beat_would_make_too_old_is_refused() {
+fn feed_when_one_late_beat_makes_it_too_old_is_refused() {
     for (age, heartbeat, is_good) in [(4000, 2000, true), (3999, 2000, false), (1000, 500, true)] {
         let text = format!("[feed]\nmax_age_ms = {age}\n[publisher]\nheartbeat_ms = {heartbeat}");
         let loaded = load(&text, &[]);
@@ -471,7 +471,7 @@ fn a_feed_that_one_late_beat_would_make_too_old_is_refused() {
 }
 
 #[test]
-fn an_attribute_of_which_no_header_is_known_is_refused() {
+fn attribute_when_its_header_is_unknown_is_refused() {
     let text =
         "[clicks]\nattributes = ['country', 'userAgent', 'city']\n[links]\ncity_header = 'x-city'";
     let error = load(text, &[]).unwrap_err();
@@ -484,7 +484,7 @@ fn an_attribute_of_which_no_header_is_known_is_refused() {
 }
 
 #[test]
-fn the_key_of_strangers_is_a_key_and_of_use() {
+fn stranger_key_when_malformed_or_unused_is_refused() {
     let key = format!("edgelink_{}_{}", "0".repeat(16), "0".repeat(64));
     for (content, page, refusal) in [
         (format!("{key}\n"), "true", None),
@@ -511,7 +511,7 @@ fn the_key_of_strangers_is_a_key_and_of_use() {
 }
 
 #[test]
-fn a_provider_of_logins_is_checked_as_a_whole() {
+fn provider_when_a_part_is_wrong_is_refused() {
     let good =
         "[oidc]\nissuer = \"https://login.example/a\"\nconsole_url = \"https://console.example\"\n";
     let more = "role_claim = \"groups\"\nroles = [\"a=b=editor\"]\nnew_role = \"creator\"";
@@ -561,7 +561,7 @@ fn a_provider_of_logins_is_checked_as_a_whole() {
 
 /// The files of imports, plus the temporary excess of the reports of all imports.
 #[test]
-fn the_files_of_imports_fit_into_the_volume_of_a_pod() {
+fn import_files_when_largest_fit_the_volume_of_a_pod() {
     const POD: &str = include_str!("../../../../envoy/deploy/kubernetes/base/control-plane.yaml");
     const BATCH_OF_A_REPORT: u64 = 8 << 20;
     let (_, volume) = POD.split_once("emptyDir: { sizeLimit: ").unwrap();

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_domain_is_for_links_of_its_tenant_once_it_is_verified() {
+    fn domain_when_verified_is_for_links_of_its_tenant() {
         let table = table();
         for (name, tenant_id, expected) in [
             ("go.example", 1, Ok(())),
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn visitors_of_a_domain_that_is_not_verified_are_those_of_an_unknown_host() {
+    fn domain_when_not_verified_counts_as_an_unknown_host() {
         let table = table();
         let default = domain("go.example");
         for (host, name) in [

@@ -233,7 +233,7 @@ mod tests {
     use edgelink_model::reference;
 
     #[test]
-    fn the_reference_of_metrics_is_generated() {
+    fn metric_reference_when_generated_equals_the_book() {
         let mut table = "| metric | labels | meaning |\n|---|---|---|\n".to_owned();
         for Metric {
             name,
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_without_labels_are_there_before_their_first_event() {
+    fn counter_when_without_labels_is_there_at_the_start() {
         let shown = build().expect("a recorder").handle().render();
         let is_counter = |metric: &&Metric| matches!(metric.kind, MetricKind::Counter);
         let (plain, labelled): (Vec<_>, Vec<_>) = METRICS
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn names_end_as_prometheus_has_it() {
+    fn metric_name_when_listed_ends_as_prometheus_asks() {
         for metric in METRICS {
             let name = metric.name;
             assert!(

@@ -118,7 +118,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn numbers_are_taken_once_in_any_order(seqs in proptest::collection::vec(0_u64..60, 0..200)) {
+        fn batch_number_when_in_any_order_is_taken_once(seqs in proptest::collection::vec(0_u64..60, 0..200)) {
             let (mut taken, mut model) = (TakenBatches::default(), BTreeSet::new());
             for seq in seqs {
                 prop_assert_eq!(taken.take(seq), model.insert(seq));
@@ -128,7 +128,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
+        fn taken_batches_when_bytes_are_arbitrary_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
             let _ = TakenBatches::decode(&bytes);
         }
     }

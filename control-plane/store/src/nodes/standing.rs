@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_cluster_the_node_in_use_is_left_for_a_better_one_or_in_time_for_the_first() {
+    fn node_when_a_better_one_is_ready_is_replaced() {
         let ready = || node(Standing::Ready, "c");
         let donor = || node(Standing::Donor, "c");
         let refuses = || node(Standing::Refuses, "c");
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn of_servers_that_are_no_cluster_a_second_one_is_not_written_to() {
+    fn server_when_not_of_a_cluster_is_written_to_alone() {
         let ready = || server(Standing::Ready);
         let refuses = || server(Standing::Refuses);
         let of = |cluster| node(Standing::Ready, cluster);

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_position_when_the_row_is_behind_what_was_seen_stays() {
+    fn position_when_row_is_behind_what_was_seen_stays() {
         let at = |millis| FeedPosition::new(millis, 0);
         for (seen, published, position) in [
             ((7, at(5)), (7, at(9)), at(9)),
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_goes_to_another_kind_only_if_it_was_given_back_or_is_long_over() {
+    fn lease_when_kind_differs_is_granted_after_long_expiry() {
         let state = |lease_until: u64, now: u64| PublisherState {
             now: now * 1000,
             owner: "one".to_owned(),

@@ -6,7 +6,7 @@ use reqwest::Method;
 use serde_json::json;
 
 #[tokio::test]
-async fn a_tag_is_renamed_merged_and_removed() {
+async fn tag_when_its_form_is_sent_is_renamed_merged_or_removed() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
     for (slug, tag) in [("one", "a/b"), ("two", "c")] {
@@ -57,7 +57,7 @@ async fn a_tag_is_renamed_merged_and_removed() {
 }
 
 #[tokio::test]
-async fn a_key_gets_another_secret_which_is_shown_once() {
+async fn key_when_rotated_shows_its_new_secret_once() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
     let made = send(
@@ -96,7 +96,7 @@ async fn a_key_gets_another_secret_which_is_shown_once() {
 }
 
 #[tokio::test]
-async fn a_domain_is_made_and_removed() {
+async fn domain_when_its_form_is_sent_is_created_or_removed() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
     assert!(
@@ -145,7 +145,7 @@ async fn a_domain_is_made_and_removed() {
 }
 
 #[tokio::test]
-async fn a_key_is_shown_once_and_its_revocation_ends_its_sessions() {
+async fn key_when_created_is_shown_once_and_if_revoked_ends_sessions() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
     let fields = [
@@ -195,7 +195,7 @@ async fn a_key_is_shown_once_and_its_revocation_ends_its_sessions() {
 }
 
 #[tokio::test]
-async fn a_user_is_made_and_changed() {
+async fn user_when_role_or_state_changes_is_limited_at_once() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
     let fields = [
@@ -250,7 +250,7 @@ async fn a_user_is_made_and_changed() {
 }
 
 #[tokio::test]
-async fn ones_own_password_is_changed_with_the_present_one() {
+async fn own_password_when_present_one_is_given_is_changed() {
     let server = start().await;
     let mut browser = Browser::of_role(&server, "editor").await;
     let mut elsewhere = Browser::new(&server).await;
@@ -281,7 +281,7 @@ async fn ones_own_password_is_changed_with_the_present_one() {
 }
 
 #[tokio::test]
-async fn a_key_that_is_bound_gives_its_user_no_password() {
+async fn own_password_when_key_is_bound_is_not_set() {
     let server = start().await;
     let key = json!({ "name": "k", "role": "creator" });
     let made = send(server.api(Method::POST, "/keys").json(&key))

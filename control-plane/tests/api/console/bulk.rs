@@ -24,7 +24,7 @@ async fn of(server: &Running, field: &str) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn the_selected_links_are_changed() {
+async fn links_when_selected_are_changed() {
     let server = start().await;
     three(&server).await;
     let mut browser = Browser::admin(&server).await;
@@ -54,7 +54,7 @@ async fn the_selected_links_are_changed() {
 }
 
 #[tokio::test]
-async fn tags_of_many_are_undone_where_they_have_changed() {
+async fn bulk_tag_when_undone_is_removed_only_where_added() {
     let server = start().await;
     three(&server).await;
     server
@@ -91,7 +91,7 @@ async fn tags_of_many_are_undone_where_they_have_changed() {
 }
 
 #[tokio::test]
-async fn a_bulk_deletion_is_undone() {
+async fn bulk_deletion_when_undone_restores_links() {
     let server = start().await;
     three(&server).await;
     let mut browser = Browser::admin(&server).await;
@@ -116,7 +116,7 @@ async fn a_bulk_deletion_is_undone() {
 }
 
 #[tokio::test]
-async fn a_change_of_nothing_says_what_is_missing() {
+async fn bulk_change_when_incomplete_names_the_missing_field() {
     let server = start().await;
     three(&server).await;
     let mut browser = Browser::admin(&server).await;
@@ -145,7 +145,7 @@ async fn lines_when_there_are_more_than_10_000_are_refused_as_a_whole() {
 }
 
 #[tokio::test]
-async fn each_line_is_a_link() {
+async fn lines_when_submitted_create_a_link_each() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
     browser.page("/console/create-many").await;

@@ -7,7 +7,7 @@ use reqwest::Method;
 const NEW: (&str, &str) = ("longUrl", "https://example.com/");
 
 #[tokio::test]
-async fn a_form_needs_the_token_of_its_browser() {
+async fn form_when_token_is_not_of_its_browser_is_refused() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
     let mut other = Browser::admin(&server).await;
@@ -33,7 +33,7 @@ async fn a_form_needs_the_token_of_its_browser() {
 }
 
 #[tokio::test]
-async fn the_login_and_the_logout_need_it_too() {
+async fn login_and_logout_when_token_is_missing_are_refused() {
     let server = start().await;
     let mut browser = Browser::new(&server).await;
     let login = form(&[("key", &server.admin_key)]);
@@ -50,7 +50,7 @@ async fn the_login_and_the_logout_need_it_too() {
 }
 
 #[tokio::test]
-async fn a_form_of_another_site_is_refused() {
+async fn form_when_sent_by_another_site_is_refused() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
     let token = browser.form_token().await;
@@ -73,7 +73,7 @@ async fn a_form_of_another_site_is_refused() {
 }
 
 #[tokio::test]
-async fn without_a_session_a_form_leads_to_the_login() {
+async fn form_when_no_session_is_open_leads_to_the_login() {
     let server = start().await;
     let mut browser = Browser::new(&server).await;
     let to = browser.submit("/console/create", &[NEW]).await;
@@ -82,7 +82,7 @@ async fn without_a_session_a_form_leads_to_the_login() {
 }
 
 #[tokio::test]
-async fn a_form_that_is_too_long_is_refused() {
+async fn form_when_too_long_is_refused() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
     let long = "a".repeat(65_536);

@@ -28,7 +28,7 @@ fn is_text(page: &str, what: &str) {
 }
 
 #[tokio::test]
-async fn hostile_texts_are_shown_as_text() {
+async fn text_when_hostile_is_shown_escaped() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
     for (number, text) in HOSTILE.into_iter().enumerate() {
@@ -67,7 +67,7 @@ async fn hostile_texts_are_shown_as_text() {
 }
 
 #[tokio::test]
-async fn what_is_sent_back_with_problems_is_text() {
+async fn input_when_hostile_and_refused_is_sent_back_escaped() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
     for text in HOSTILE {

@@ -62,7 +62,7 @@ const LINES: &str = "{\"longUrl\":\"https://example.com/one\",\"customSlug\":\"o
     {\"longUrl\":\"https://example.com/other\",\"customSlug\":\"one\"}\n";
 
 #[tokio::test]
-async fn a_file_is_tried_out_and_then_imported() {
+async fn file_when_tried_out_creates_nothing_until_it_is_run() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
     let path = started(&mut browser, &[("format", "edgelink")], LINES).await;
@@ -106,7 +106,7 @@ async fn a_file_is_tried_out_and_then_imported() {
 }
 
 #[tokio::test]
-async fn a_text_of_another_system_is_pasted() {
+async fn text_when_pasted_is_imported() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
     let text = "keyword,url,title\nyo,https://example.com/yourls,Old\n";
@@ -128,7 +128,7 @@ async fn a_text_of_another_system_is_pasted() {
 }
 
 #[tokio::test]
-async fn what_is_no_file_is_refused() {
+async fn upload_when_not_a_file_is_refused() {
     let server = Running::with(&[
         ("EDGELINK_AUTH_KEY_CACHE_MS", "0"),
         ("EDGELINK_SERVER_MAX_BULK_BODY_BYTES", "100000"),
@@ -168,7 +168,7 @@ async fn what_is_no_file_is_refused() {
 }
 
 #[tokio::test]
-async fn imports_are_those_of_a_user_who_may() {
+async fn import_when_of_another_user_is_not_found() {
     let server = start().await;
     let mut admin = Browser::admin(&server).await;
     let path = started(&mut admin, &[("format", "edgelink")], LINES).await;
@@ -196,7 +196,7 @@ async fn imports_are_those_of_a_user_who_may() {
 }
 
 #[tokio::test]
-async fn the_oldest_file_gives_way() {
+async fn imports_when_too_many_drop_the_oldest_of_their_user() {
     let server = Running::with(&[
         ("EDGELINK_AUTH_KEY_CACHE_MS", "0"),
         ("EDGELINK_CONSOLE_MAX_IMPORTS", "3"),
@@ -232,7 +232,7 @@ async fn the_oldest_file_gives_way() {
 }
 
 #[tokio::test]
-async fn a_trial_that_is_stopped_has_created_nothing() {
+async fn trial_when_stopped_has_created_nothing() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
     let many = "https://example.com/\n".repeat(200_000);
@@ -245,7 +245,7 @@ async fn a_trial_that_is_stopped_has_created_nothing() {
 }
 
 #[tokio::test]
-async fn a_report_has_a_bound() {
+async fn trial_when_its_report_reaches_the_bound_stops() {
     let server = Running::with(&[
         ("EDGELINK_AUTH_KEY_CACHE_MS", "0"),
         ("EDGELINK_SERVER_MAX_BULK_BODY_BYTES", "20000"),
@@ -261,7 +261,7 @@ async fn a_report_has_a_bound() {
 }
 
 #[tokio::test]
-async fn all_files_take_up_so_much_of_the_disk() {
+async fn upload_when_disk_quota_of_imports_is_used_up_is_refused() {
     let server = Running::with(&[
         ("EDGELINK_AUTH_KEY_CACHE_MS", "0"),
         ("EDGELINK_CONSOLE_MAX_IMPORT_BYTES", "1048576"),
@@ -287,7 +287,7 @@ async fn all_files_take_up_so_much_of_the_disk() {
 }
 
 #[tokio::test]
-async fn a_report_that_has_no_room_stops_the_trial() {
+async fn trial_when_its_report_has_no_room_on_disk_stops() {
     let server = Running::with(&[
         ("EDGELINK_AUTH_KEY_CACHE_MS", "0"),
         ("EDGELINK_CONSOLE_MAX_IMPORT_BYTES", "1048576"),
@@ -309,7 +309,7 @@ async fn a_report_that_has_no_room_stops_the_trial() {
 }
 
 #[tokio::test]
-async fn a_form_has_small_fields_beside_its_file() {
+async fn upload_when_fields_beside_the_file_are_large_is_refused() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
     let long = "x".repeat(70_000);
@@ -324,7 +324,7 @@ async fn a_form_has_small_fields_beside_its_file() {
 }
 
 #[tokio::test]
-async fn an_import_is_not_that_of_another_key_of_its_user() {
+async fn import_when_of_another_key_of_its_user_is_not_found() {
     let server = start().await;
     let mut admin = Browser::admin(&server).await;
     let path = started(&mut admin, &[("format", "edgelink")], LINES).await;

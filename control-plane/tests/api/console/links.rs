@@ -4,7 +4,7 @@ use super::browser::{Browser, problem_at, start};
 use serde_json::json;
 
 #[tokio::test]
-async fn a_link_is_made_with_every_field() {
+async fn link_when_created_with_every_field_keeps_them() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
     let fields = [
@@ -65,7 +65,7 @@ async fn a_link_is_made_with_every_field() {
 }
 
 #[tokio::test]
-async fn each_wrong_field_has_its_problem_beside_it_and_keeps_what_was_entered() {
+async fn link_form_when_a_field_is_wrong_names_it_and_keeps_input() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
     let long = "x".repeat(600);
@@ -122,7 +122,7 @@ async fn each_wrong_field_has_its_problem_beside_it_and_keeps_what_was_entered()
 }
 
 #[tokio::test]
-async fn a_taken_alias_is_said_at_its_field() {
+async fn alias_when_taken_is_named_at_its_field() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
     let fields = [("longUrl", "https://example.com/"), ("customSlug", "abc")];
@@ -137,7 +137,7 @@ async fn a_taken_alias_is_said_at_its_field() {
 }
 
 #[tokio::test]
-async fn parameters_fill_the_form_in() {
+async fn link_form_when_parameters_are_given_is_filled_in() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
     let page = browser
@@ -151,7 +151,7 @@ async fn parameters_fill_the_form_in() {
 }
 
 #[tokio::test]
-async fn a_link_is_edited_if_it_has_not_changed_meanwhile() {
+async fn link_when_changed_meanwhile_is_not_overwritten() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
     let link = json!({ "longUrl": "https://example.com/?utm_source=a", "customSlug": "abc", "title": "Old", "password": "p" });
@@ -207,7 +207,7 @@ async fn a_link_is_edited_if_it_has_not_changed_meanwhile() {
 }
 
 #[tokio::test]
-async fn a_deletion_is_undone() {
+async fn deletion_when_undone_restores_the_link() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
     let link = json!({ "longUrl": "https://example.com/", "customSlug": "abc", "domain": "other.example" });
@@ -254,7 +254,7 @@ async fn a_deletion_is_undone() {
 }
 
 #[tokio::test]
-async fn rules_are_edited_and_tried() {
+async fn rules_when_edited_are_saved_and_tried() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
     let link = json!({ "longUrl": "https://example.com/", "customSlug": "abc" });
@@ -294,7 +294,7 @@ async fn rules_are_edited_and_tried() {
 }
 
 #[tokio::test]
-async fn a_link_is_moved_to_another_domain() {
+async fn link_when_move_form_is_sent_is_on_the_other_domain() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
     let link = json!({ "longUrl": "https://example.com/", "customSlug": "old" });
@@ -328,7 +328,7 @@ async fn a_link_is_moved_to_another_domain() {
 }
 
 #[tokio::test]
-async fn a_qr_code_needs_no_script() {
+async fn qr_code_when_requested_comes_as_svg_without_script() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
     let link = json!({ "longUrl": "https://example.com/", "customSlug": "code" });

@@ -11,7 +11,7 @@ async fn user(server: &Running, body: &serde_json::Value) -> u64 {
 }
 
 #[tokio::test]
-async fn pages_lead_to_the_login_and_back() {
+async fn page_when_no_session_is_open_leads_to_login_and_back() {
     let server = start().await;
     let mut browser = Browser::new(&server).await;
     let answer = browser.get("/console/links?tags=a%20b").await;
@@ -37,7 +37,7 @@ async fn pages_lead_to_the_login_and_back() {
 }
 
 #[tokio::test]
-async fn the_cookie_is_for_the_console_alone_and_secure_off_loopback() {
+async fn session_cookie_when_off_loopback_is_secure() {
     let server = start().await;
     let mut browser = Browser::new(&server).await;
     let token = browser.form_token().await;
@@ -72,7 +72,7 @@ async fn the_cookie_is_for_the_console_alone_and_secure_off_loopback() {
 }
 
 #[tokio::test]
-async fn a_wrong_login_says_so_and_begins_no_session() {
+async fn login_when_wrong_begins_no_session() {
     let server = start().await;
     user(
         &server,
@@ -107,7 +107,7 @@ async fn a_wrong_login_says_so_and_begins_no_session() {
 }
 
 #[tokio::test]
-async fn tries_are_limited() {
+async fn login_when_tried_too_often_is_limited() {
     let server = start().await;
     user(
         &server,
@@ -137,7 +137,7 @@ async fn log_in_from(browser: &mut Browser<'_>, address: &str, user: &str, passw
 
 /// As a botnet tries, each time from another address.
 #[tokio::test]
-async fn a_name_has_its_tries_once_however_it_is_written() {
+async fn user_name_when_written_differently_shares_its_tries() {
     let server = Running::with(&[
         ("EDGELINK_AUTH_KEY_CACHE_MS", "0"),
         ("EDGELINK_SERVER_TRUSTED_PROXIES", "127.0.0.1"),
@@ -200,7 +200,7 @@ async fn a_name_has_its_tries_once_however_it_is_written() {
 }
 
 #[tokio::test]
-async fn right_passwords_cost_no_try() {
+async fn login_when_right_costs_no_try() {
     let server = start().await;
     let ada = json!({ "name": "ada", "password": "correct horse" });
     user(&server, &ada).await;
@@ -214,7 +214,7 @@ async fn right_passwords_cost_no_try() {
 }
 
 #[tokio::test]
-async fn the_audit_log_says_who_has_logged_in_and_out_and_how() {
+async fn audit_log_when_logged_in_or_out_names_user_and_way() {
     let server = start().await;
     let ada = json!({ "name": "ada", "role": "editor", "password": "correct horse" });
     let id = user(&server, &ada).await;
@@ -257,7 +257,7 @@ async fn the_audit_log_says_who_has_logged_in_and_out_and_how() {
 }
 
 #[tokio::test]
-async fn a_session_counts_on_every_control_plane_until_it_is_ended() {
+async fn session_when_ended_is_refused_by_every_control_plane() {
     let server = start().await;
     let another = server
         .another_with(&[("EDGELINK_AUTH_KEY_CACHE_MS", "0")])
@@ -276,7 +276,7 @@ async fn a_session_counts_on_every_control_plane_until_it_is_ended() {
 }
 
 #[tokio::test]
-async fn a_session_ends_with_its_key() {
+async fn session_when_its_secret_is_replaced_ends() {
     let server = start().await;
     let made = send(
         server
@@ -309,7 +309,7 @@ async fn a_session_ends_with_its_key() {
 }
 
 #[tokio::test]
-async fn a_session_ends_with_its_user_and_its_password() {
+async fn session_when_user_or_password_changes_ends() {
     let server = start().await;
     let id = user(
         &server,
@@ -339,7 +339,7 @@ async fn a_session_ends_with_its_user_and_its_password() {
 }
 
 #[tokio::test]
-async fn a_user_has_a_bounded_number_of_sessions() {
+async fn sessions_when_too_many_for_a_user_are_bounded() {
     let server = Running::with(&[
         ("EDGELINK_AUTH_KEY_CACHE_MS", "0"),
         ("EDGELINK_CONSOLE_MAX_SESSIONS", "2"),
@@ -362,7 +362,7 @@ async fn a_user_has_a_bounded_number_of_sessions() {
 }
 
 #[tokio::test]
-async fn the_password_of_a_user_is_never_shown() {
+async fn user_when_shown_has_no_password() {
     let server = start().await;
     let password = "correct horse battery";
     let id = user(&server, &json!({ "name": "ada", "password": password })).await;

@@ -8,7 +8,7 @@ use serde_json::json;
 const TARGET: (&str, &str) = ("longUrl", "https://example.com/");
 
 #[tokio::test]
-async fn a_password_has_to_be_entered_again_with_a_form_that_is_shown_again() {
+async fn password_when_form_is_shown_again_must_be_entered_again() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
     let link = json!({ "longUrl": "https://example.com/", "customSlug": "abc" });
@@ -35,7 +35,7 @@ async fn a_password_has_to_be_entered_again_with_a_form_that_is_shown_again() {
 }
 
 #[tokio::test]
-async fn a_form_with_a_mistake_still_has_the_revision_it_began_with() {
+async fn link_form_when_mistaken_keeps_its_first_revision() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
     let link = json!({ "longUrl": "https://example.com/", "customSlug": "abc", "title": "Old" });
@@ -83,7 +83,7 @@ async fn a_form_with_a_mistake_still_has_the_revision_it_began_with() {
 }
 
 #[tokio::test]
-async fn rules_with_a_mistake_still_have_the_revision_they_began_with() {
+async fn rules_form_when_mistaken_keeps_its_first_revision() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
     let link = json!({ "longUrl": "https://example.com/", "customSlug": "abc" });
@@ -114,7 +114,7 @@ async fn rules_with_a_mistake_still_have_the_revision_they_began_with() {
 }
 
 #[tokio::test]
-async fn a_tag_with_a_comma_stays_one_tag() {
+async fn tag_when_it_has_a_comma_stays_one_tag() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
     let link =
@@ -150,7 +150,7 @@ async fn a_tag_with_a_comma_stays_one_tag() {
 }
 
 #[tokio::test]
-async fn after_the_end_of_a_session_a_form_leads_back_to_its_page() {
+async fn form_when_session_has_ended_leads_back_to_its_page() {
     let server = start().await;
     let browser = Browser::new(&server).await;
     let own = server.url("/console/links/abc/edit?domain=other.example");
@@ -175,7 +175,7 @@ async fn after_the_end_of_a_session_a_form_leads_back_to_its_page() {
 }
 
 #[tokio::test]
-async fn a_form_that_is_too_long_is_told_the_bound() {
+async fn form_when_too_long_names_the_bound() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
     let long = "a".repeat(65_536);
@@ -185,7 +185,7 @@ async fn a_form_that_is_too_long_is_told_the_bound() {
 }
 
 #[tokio::test]
-async fn a_tag_or_a_link_without_a_name_is_refused_at_its_field() {
+async fn form_when_tag_is_blank_or_links_are_over_100_is_refused() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
     for path in ["/console/tags/rename", "/console/tags/delete"] {
@@ -201,7 +201,7 @@ async fn a_tag_or_a_link_without_a_name_is_refused_at_its_field() {
 }
 
 #[tokio::test]
-async fn a_link_that_is_there_is_not_called_deleted() {
+async fn deleted_page_when_link_exists_leads_to_the_link() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
     let link = json!({ "longUrl": "https://example.com/", "customSlug": "abc" });
@@ -212,7 +212,7 @@ async fn a_link_that_is_there_is_not_called_deleted() {
 }
 
 #[tokio::test]
-async fn a_form_that_is_sent_twice_makes_one_link() {
+async fn form_when_sent_twice_creates_one_link() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
     let once = hidden(&browser.page(CREATE).await, "once");
@@ -227,7 +227,7 @@ async fn a_form_that_is_sent_twice_makes_one_link() {
 }
 
 #[tokio::test]
-async fn a_form_that_is_wrong_says_so_before_all_else() {
+async fn form_when_wrong_shows_its_problems_first() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
     let page = browser.page(CREATE).await;
@@ -242,7 +242,7 @@ async fn a_form_that_is_wrong_says_so_before_all_else() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_undone_is_asked_about_first() {
+async fn change_when_it_cannot_be_undone_asks_first() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
     let link = json!({ "longUrl": "https://example.com/", "customSlug": "abc", "tags": ["a/b"] });
@@ -275,7 +275,7 @@ async fn what_cannot_be_undone_is_asked_about_first() {
 }
 
 #[tokio::test]
-async fn links_of_any_code_have_their_page() {
+async fn link_when_its_code_is_a_route_word_has_its_page() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
     for code in ["new", "many", "restore"] {
@@ -288,7 +288,7 @@ async fn links_of_any_code_have_their_page() {
 }
 
 #[tokio::test]
-async fn a_link_whose_visits_are_used_up_is_not_called_active() {
+async fn link_when_its_uses_are_spent_is_not_called_active() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
     let link = json!({ "longUrl": "https://example.com/", "customSlug": "abc", "maxVisits": 1 });
@@ -309,7 +309,7 @@ async fn a_link_whose_visits_are_used_up_is_not_called_active() {
 }
 
 #[tokio::test]
-async fn domains_beyond_a_page_are_found() {
+async fn domains_when_more_than_a_page_are_paged() {
     let server = crate::helpers::Running::with(&[
         ("EDGELINK_DOMAINS_MAX_PER_TENANT", "200"),
         ("EDGELINK_DOMAINS_MAX_UNVERIFIED", "200"),
@@ -337,7 +337,7 @@ async fn domains_beyond_a_page_are_found() {
 }
 
 #[tokio::test]
-async fn the_tag_box_of_the_list_adds_a_tag_by_the_enter_key() {
+async fn tag_box_when_enter_is_pressed_adds_a_tag() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
     let link = json!({ "longUrl": "https://example.com/", "customSlug": "abc" });

@@ -124,7 +124,7 @@ async fn await_login(server: &Running, id: u64) {
 
 /// Names that people choose at the provider are no proof of who they are.
 #[tokio::test]
-async fn who_takes_the_name_of_a_user_does_not_become_it_unless_an_admin_awaits_that_login() {
+async fn login_when_name_is_of_a_user_is_refused_unless_awaited() {
     let provider = Provider::start().await;
     let server = server(&provider, &[]).await;
     let id = user(&server, "ada", "admin").await;
@@ -173,7 +173,7 @@ async fn who_takes_the_name_of_a_user_does_not_become_it_unless_an_admin_awaits_
 }
 
 #[tokio::test]
-async fn users_are_bound_by_name_where_that_is_set_or_the_claim_cannot_be_chosen() {
+async fn user_when_binding_by_name_is_allowed_is_bound() {
     let provider = Provider::start().await;
     let email = json!({ "email": "ada", "email_verified": true });
     for (setting, claims) in [
@@ -196,7 +196,7 @@ async fn users_are_bound_by_name_where_that_is_set_or_the_claim_cannot_be_chosen
 }
 
 #[tokio::test]
-async fn a_user_logs_in_and_out_by_the_provider() {
+async fn user_when_known_to_the_provider_logs_in_and_out() {
     let provider = Provider::start().await;
     let server = server(&provider, &[]).await;
     let id = user(&server, "ada", "editor").await;
@@ -232,7 +232,7 @@ async fn a_user_logs_in_and_out_by_the_provider() {
 }
 
 #[tokio::test]
-async fn a_person_stays_the_same_whatever_its_name() {
+async fn user_when_renamed_at_the_provider_stays_the_same() {
     let provider = Provider::start().await;
     let server = server(&provider, &[]).await;
     let id = user(&server, "ada", "reader").await;
@@ -302,7 +302,7 @@ async fn a_person_stays_the_same_whatever_its_name() {
 }
 
 #[tokio::test]
-async fn roles_of_the_provider_count_and_users_are_made_if_that_is_set() {
+async fn provider_role_when_configured_is_given_to_the_user() {
     let provider = Provider::start().await;
     let more = [
         ("EDGELINK_OIDC_ROLE_CLAIM", "realm.groups"),
@@ -350,7 +350,7 @@ async fn roles_of_the_provider_count_and_users_are_made_if_that_is_set() {
 }
 
 #[tokio::test]
-async fn tokens_that_prove_nothing_are_refused() {
+async fn id_token_when_invalid_is_refused() {
     let provider = Provider::start().await;
     let server = server(&provider, &[]).await;
     user(&server, "ada", "admin").await;
@@ -411,7 +411,7 @@ fn secret_file(server: &Running) -> String {
 }
 
 #[tokio::test]
-async fn a_login_comes_back_to_the_browser_that_has_begun_it() {
+async fn login_when_answer_comes_to_another_browser_is_refused() {
     let provider = Provider::start().await;
     let server = server(&provider, &[]).await;
     user(&server, "ada", "admin").await;
@@ -496,7 +496,7 @@ async fn a_login_comes_back_to_the_browser_that_has_begun_it() {
 }
 
 #[tokio::test]
-async fn a_provider_that_is_down_is_said_so() {
+async fn login_when_provider_is_down_answers_503() {
     let provider = Provider::start().await;
     let server = server(&provider, &[]).await;
     let browser = Browser::new(&server).await;
@@ -526,7 +526,7 @@ async fn a_provider_that_is_down_is_said_so() {
 }
 
 #[tokio::test]
-async fn without_a_provider_there_is_no_such_login() {
+async fn provider_login_when_no_provider_is_set_is_not_found() {
     let server = start().await;
     let mut browser = Browser::new(&server).await;
     assert!(!browser.page("/console/login").await.contains("oidc"));

@@ -7,7 +7,7 @@ use serde_json::json;
 use sqlx::{Connection, Executor};
 
 #[tokio::test]
-async fn empty_pages_say_so() {
+async fn page_when_it_has_no_entries_says_so() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
     for (path, text) in [
@@ -29,7 +29,7 @@ async fn empty_pages_say_so() {
 }
 
 #[tokio::test]
-async fn links_are_searched_filtered_and_paged() {
+async fn links_when_searched_are_filtered_and_paged() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
     for number in 0..60 {
@@ -72,7 +72,7 @@ async fn links_are_searched_filtered_and_paged() {
 }
 
 #[tokio::test]
-async fn clicks_are_charts_with_tables() {
+async fn clicks_when_counted_are_shown_as_charts() {
     let server = Running::with(&[("EDGELINK_AUTH_KEY_CACHE_MS", "0")]).await;
     let mut browser = Browser::admin(&server).await;
     let link = json!({ "longUrl": "https://example.com/", "customSlug": "abc" });
@@ -104,7 +104,7 @@ async fn clicks_are_charts_with_tables() {
 }
 
 #[tokio::test]
-async fn clicks_come_live() {
+async fn clicks_when_page_is_open_come_live() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
     let link = json!({ "longUrl": "https://example.com/", "customSlug": "abc" });
@@ -134,7 +134,7 @@ async fn clicks_come_live() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_has_a_page() {
+async fn page_when_nothing_is_there_answers_404() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
     for path in [
@@ -160,7 +160,7 @@ async fn what_is_not_there_has_a_page() {
 }
 
 #[tokio::test]
-async fn a_busy_server_answers_with_a_page() {
+async fn console_when_body_times_out_answers_with_a_page() {
     let server = Running::with(&[
         ("EDGELINK_SERVER_REQUEST_TIMEOUT_MS", "100"),
         ("EDGELINK_SERVER_BODY_TIMEOUT_MS", "100"),
@@ -179,7 +179,7 @@ async fn a_busy_server_answers_with_a_page() {
 }
 
 #[tokio::test]
-async fn the_overview_says_what_became_of_clicks_by_edge() {
+async fn overview_when_edges_report_clicks_accounts_for_them() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
     let page = browser.page("/console").await;
@@ -197,7 +197,7 @@ async fn the_overview_says_what_became_of_clicks_by_edge() {
 }
 
 #[tokio::test]
-async fn the_overview_says_how_edges_are_doing() {
+async fn overview_when_edges_report_health_shows_it() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
     say(&server, "<fra>", &health(1, Some(1_231)), &[]).await;

@@ -17,7 +17,7 @@ async fn report(server: &Running, code: &str, text: &str) {
 }
 
 #[tokio::test]
-async fn reports_are_closed_opened_and_their_links_disabled() {
+async fn report_when_acted_on_is_closed_opened_or_disables_its_link() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
     report(&server, "a", "<script>alert(1)</script>").await;
@@ -66,7 +66,7 @@ async fn reports_are_closed_opened_and_their_links_disabled() {
 }
 
 #[tokio::test]
-async fn the_look_of_a_domain_is_set_on_its_page() {
+async fn brand_when_set_on_the_domain_page_is_saved() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
     let path = "/console/domains/other.example";

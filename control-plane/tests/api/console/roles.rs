@@ -15,7 +15,7 @@ async fn navigation(browser: &mut Browser<'_>, page: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn each_role_sees_what_it_may() {
+async fn role_when_logged_in_sees_pages_it_may() {
     let server = start().await;
     let all = [
         "/console",
@@ -67,7 +67,7 @@ async fn each_role_sees_what_it_may() {
 }
 
 #[tokio::test]
-async fn a_reader_is_offered_no_change_and_refused_all() {
+async fn reader_when_logged_in_is_offered_and_allowed_no_change() {
     let server = start().await;
     let link = json!({ "longUrl": "https://example.com/", "customSlug": "abc", "tags": ["t"] });
     server.post(&link).await.expect(201);
@@ -130,7 +130,7 @@ async fn a_reader_is_offered_no_change_and_refused_all() {
 }
 
 #[tokio::test]
-async fn links_of_others_do_not_exist_for_an_editor() {
+async fn link_when_of_another_owner_is_not_found_by_an_editor() {
     let server = start().await;
     let link = json!({ "longUrl": "https://example.com/secret", "customSlug": "abc" });
     server.post(&link).await.expect(201);
@@ -152,7 +152,7 @@ async fn links_of_others_do_not_exist_for_an_editor() {
 }
 
 #[tokio::test]
-async fn a_creator_sees_a_new_link_once() {
+async fn creator_when_link_is_created_sees_it_once() {
     let server = start().await;
     let mut creator = Browser::of_role(&server, "creator").await;
     let answer = creator.get("/console").await;

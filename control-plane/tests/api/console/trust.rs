@@ -16,7 +16,7 @@ async fn expires_at(server: &Running) -> i64 {
 }
 
 #[tokio::test]
-async fn the_stream_of_an_open_page_keeps_no_session_alive() {
+async fn session_when_only_a_stream_is_open_is_not_prolonged() {
     let server = start().await;
     let browser = Browser::admin(&server).await;
     let mut database = SqliteConnection::connect(&server.database()).await.unwrap();
@@ -34,7 +34,7 @@ async fn the_stream_of_an_open_page_keeps_no_session_alive() {
 }
 
 #[tokio::test]
-async fn a_login_leads_to_the_console_alone() {
+async fn login_when_target_is_outside_the_console_leads_into_it() {
     let server = start().await;
     let mut browser = Browser::new(&server).await;
     for to in [
@@ -50,7 +50,7 @@ async fn a_login_leads_to_the_console_alone() {
 }
 
 #[tokio::test]
-async fn a_login_ends_the_session_that_the_browser_had() {
+async fn login_when_browser_has_a_session_ends_it() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
     let before = browser.cookie.clone();
@@ -65,7 +65,7 @@ async fn a_login_ends_the_session_that_the_browser_had() {
 }
 
 #[tokio::test]
-async fn logins_are_counted_by_their_outcome() {
+async fn logins_when_right_or_wrong_are_counted_by_outcome() {
     let server = start().await;
     let mut browser = Browser::new(&server).await;
     browser.post("/console/login", &[("key", "x")]).await;
@@ -80,7 +80,7 @@ async fn logins_are_counted_by_their_outcome() {
 }
 
 #[tokio::test]
-async fn tries_of_logins_are_none_of_the_passwords_of_links() {
+async fn login_tries_when_used_up_leave_link_passwords_alone() {
     let server = start().await;
     let link =
         json!({ "longUrl": "https://example.com/", "customSlug": "abc", "password": "open" });
@@ -97,7 +97,7 @@ async fn tries_of_logins_are_none_of_the_passwords_of_links() {
 }
 
 #[tokio::test]
-async fn behind_a_proxy_the_browser_says_where_a_form_is_from() {
+async fn form_when_behind_a_proxy_is_accepted_by_sec_fetch_site() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
     let token = browser.form_token().await;
@@ -115,7 +115,7 @@ async fn behind_a_proxy_the_browser_says_where_a_form_is_from() {
 }
 
 #[tokio::test]
-async fn a_browser_that_keeps_no_cookie_is_told_so() {
+async fn login_when_browser_keeps_no_cookie_says_so() {
     let server = start().await;
     let body = form(&[("csrf", "x"), ("key", &server.admin_key)]);
     let request = server.plain(Method::POST, "/console/login").body(body);
@@ -127,7 +127,7 @@ async fn a_browser_that_keeps_no_cookie_is_told_so() {
 }
 
 #[tokio::test]
-async fn an_error_page_counts_once() {
+async fn error_page_when_shown_counts_as_one_request() {
     let server = Running::with(&[
         ("EDGELINK_LIMITS_ADDRESS_CAPACITY", "100"),
         ("EDGELINK_LIMITS_ADDRESS_PER_SECOND", "1"),
@@ -147,7 +147,7 @@ async fn an_error_page_counts_once() {
 }
 
 #[tokio::test]
-async fn the_settings_say_what_this_login_may_do() {
+async fn settings_when_shown_name_role_and_domains_of_the_login() {
     let server = start().await;
     let key = json!({ "name": "k", "role": "reader", "domains": ["other.example"] });
     let made = send(server.api(Method::POST, "/keys").json(&key)).await;
@@ -161,7 +161,7 @@ async fn the_settings_say_what_this_login_may_do() {
 }
 
 #[tokio::test]
-async fn domains_of_the_installation_are_changed_by_its_admins() {
+async fn installation_domain_when_shown_to_a_tenant_is_read_only() {
     let server = start().await;
     let tenant = server.api(Method::POST, "/tenants");
     let tenant = send(tenant.json(&json!({ "name": "acme" }))).await;

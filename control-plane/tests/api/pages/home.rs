@@ -42,7 +42,7 @@ async fn post(server: &Running, fields: &[(&str, &str)], headers: &[(&str, &str)
 }
 
 #[tokio::test]
-async fn a_home_page_is_there_if_it_is_switched_on_and_no_target_is_set() {
+async fn home_page_when_on_and_no_root_target_is_set_is_shown() {
     let server = Running::start().await;
     server.follow("/").await.page(404, "Link not found");
     assert_page(&post(&server, &[("longUrl", TARGET)], &[]).await, 404);
@@ -66,7 +66,7 @@ async fn a_home_page_is_there_if_it_is_switched_on_and_no_target_is_set() {
 }
 
 #[tokio::test]
-async fn a_visitor_creates_a_link_that_ends() {
+async fn link_when_created_by_a_visitor_has_an_end() {
     let server = with_strangers(creator(), &[("EDGELINK_HOME_STRANGER_DAYS", "2")]).await;
     let answer = visit(&server, "other.example", "/").await;
     let page = assert_page(&answer, 200);
@@ -116,7 +116,7 @@ async fn a_visitor_creates_a_link_that_ends() {
 }
 
 #[tokio::test]
-async fn what_a_visitor_gets_wrong_stands_at_its_field() {
+async fn visitor_form_when_a_field_is_wrong_names_it() {
     let variables = [
         ("EDGELINK_HOME_STRANGER_ALIASES", "true"),
         ("EDGELINK_HOME_STRANGER_MAX_LENGTH", "100"),
@@ -157,7 +157,7 @@ async fn what_a_visitor_gets_wrong_stands_at_its_field() {
 }
 
 #[tokio::test]
-async fn other_sites_cannot_create_links_through_a_visitor() {
+async fn visitor_form_when_sent_by_another_site_creates_no_link() {
     let server = with_strangers(creator(), &[]).await;
     let fields = [("longUrl", TARGET)];
     for header in [
@@ -179,7 +179,7 @@ async fn other_sites_cannot_create_links_through_a_visitor() {
 }
 
 #[tokio::test]
-async fn addresses_create_so_many_links_an_hour() {
+async fn address_when_over_its_hourly_limit_creates_no_link() {
     let variables = [
         ("EDGELINK_HOME_STRANGER_PER_HOUR", "2"),
         ("EDGELINK_HOME_STRANGERS_PER_HOUR", "3"),
@@ -203,7 +203,7 @@ async fn addresses_create_so_many_links_an_hour() {
 }
 
 #[tokio::test]
-async fn the_key_bounds_what_visitors_create() {
+async fn visitor_when_home_key_has_bounds_creates_within_them() {
     let quota = json!({ "name": "home", "role": "creator", "quota": 1 });
     let server = with_strangers(quota, &[]).await;
     let fields = [("longUrl", TARGET)];

@@ -17,7 +17,7 @@ async fn link(server: &Running, mut fields: Value, slug: &str) {
 }
 
 #[tokio::test]
-async fn a_preview_shows_where_a_link_leads_and_leads_nowhere() {
+async fn preview_when_opened_shows_the_target_and_does_not_redirect() {
     let server = Running::start().await;
     let title = "</title><script>alert(1)</script>";
     let until = "2090-01-01T00:00:00Z";
@@ -49,7 +49,7 @@ async fn a_preview_shows_where_a_link_leads_and_leads_nowhere() {
 }
 
 #[tokio::test]
-async fn a_host_of_other_letters_is_shown_as_the_dns_has_it() {
+async fn host_when_its_letters_are_foreign_is_shown_in_punycode() {
     let server = Running::start().await;
     link(
         &server,
@@ -62,7 +62,7 @@ async fn a_host_of_other_letters_is_shown_as_the_dns_has_it() {
 }
 
 #[tokio::test]
-async fn a_link_with_rules_says_that_others_may_be_led_elsewhere() {
+async fn preview_when_link_has_rules_says_so() {
     let server = Running::start().await;
     link(&server, json!({}), "a").await;
     let condition = json!({ "type": "device", "matchKey": null, "matchValue": "android" });
@@ -79,7 +79,7 @@ async fn a_link_with_rules_says_that_others_may_be_led_elsewhere() {
 }
 
 #[tokio::test]
-async fn what_is_locked_or_over_or_unknown_shows_no_target() {
+async fn preview_when_link_is_locked_or_expired_hides_its_target() {
     let server = Running::start().await;
     let title = "inner-title";
     link(
@@ -130,7 +130,7 @@ async fn what_is_locked_or_over_or_unknown_shows_no_target() {
 }
 
 #[tokio::test]
-async fn a_preview_is_no_click_and_uses_no_visit() {
+async fn preview_when_opened_is_no_click_and_takes_no_use() {
     let server = Running::start().await;
     link(&server, json!({ "maxVisits": 1 }), "a").await;
     for _ in 0..3 {
@@ -143,7 +143,7 @@ async fn a_preview_is_no_click_and_uses_no_visit() {
 }
 
 #[tokio::test]
-async fn previews_can_be_switched_off() {
+async fn preview_when_switched_off_is_not_found() {
     let server = Running::with(&[("EDGELINK_PAGES_PREVIEWS", "false")]).await;
     link(&server, json!({}), "a").await;
     let answer = server.follow("/a+").await;

@@ -35,7 +35,7 @@ async fn reports(server: &Running, query: &str) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn a_visitor_reports_a_link_from_its_preview() {
+async fn report_when_sent_from_a_preview_is_stored() {
     let server = with_link("a", &[]).await;
     let preview = server.follow("/a+").await;
     let to = "/+/report?code=a";
@@ -78,7 +78,7 @@ async fn a_visitor_reports_a_link_from_its_preview() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_in_a_report_is_named_and_kept_as_text() {
+async fn report_when_a_field_is_wrong_names_it_and_keeps_input() {
     let server = with_link("a", &[("EDGELINK_REPORTS_PER_HOUR", "100")]).await;
     let long = "x".repeat(2_001);
     let hostile = "\"><script>alert(1)</script>";
@@ -175,7 +175,7 @@ async fn what_is_wrong_in_a_report_is_named_and_kept_as_text() {
 }
 
 #[tokio::test]
-async fn a_report_is_closed_and_its_link_disabled() {
+async fn report_when_closed_may_disable_its_link() {
     let server = with_link("a", &[]).await;
     let fields = [("code", "a"), ("reason", "malware")];
     assert_eq!(report(&server, &fields, &[]).await.status, 303);
@@ -212,7 +212,7 @@ async fn a_report_is_closed_and_its_link_disabled() {
 }
 
 #[tokio::test]
-async fn a_tenant_has_the_reports_of_its_links_and_operators_all() {
+async fn report_when_listed_is_seen_by_its_tenant_and_operators() {
     let server = with_link("a", &[]).await;
     let tenant = server.api(Method::POST, "/tenants");
     let tenant = send(tenant.json(&json!({ "name": "other" })))
@@ -276,7 +276,7 @@ async fn a_tenant_has_the_reports_of_its_links_and_operators_all() {
 }
 
 #[tokio::test]
-async fn a_link_before_its_time_is_reported_like_none() {
+async fn report_when_link_is_not_yet_valid_is_refused() {
     let server = Running::with(&[]).await;
     let link =
         json!({ "longUrl": TARGET, "customSlug": "a", "validSince": "2100-01-01T00:00:00Z" });
@@ -288,7 +288,7 @@ async fn a_link_before_its_time_is_reported_like_none() {
 }
 
 #[tokio::test]
-async fn reports_are_bounded_by_address_link_and_number() {
+async fn reports_when_many_are_bounded_by_address_link_and_number() {
     let variables = [
         ("EDGELINK_REPORTS_PER_HOUR", "12"),
         ("EDGELINK_REPORTS_MAX_REPORTS", "11"),
@@ -324,7 +324,7 @@ async fn reports_are_bounded_by_address_link_and_number() {
 }
 
 #[tokio::test]
-async fn reports_can_be_switched_off() {
+async fn report_when_switched_off_is_not_found() {
     let server = with_link("a", &[("EDGELINK_REPORTS_ENABLED", "false")]).await;
     assert!(!server.follow("/a+").await.text().contains("/+/report"));
     assert_page(&server.follow("/+/report").await, 404);

@@ -4,7 +4,7 @@ use super::visit;
 use crate::helpers::Running;
 
 #[tokio::test]
-async fn robots_may_visit_links_and_no_pages() {
+async fn robots_file_when_default_allows_links_and_no_pages() {
     let server = Running::start().await;
     for host in ["go.example:8080", "other.example"] {
         let answer = visit(&server, host, "/robots.txt").await;
@@ -16,7 +16,7 @@ async fn robots_may_visit_links_and_no_pages() {
 }
 
 #[tokio::test]
-async fn the_file_of_the_configuration_is_sent_instead() {
+async fn robots_file_when_configured_is_sent() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("robots.txt");
     std::fs::write(&file, "User-agent: *\nDisallow: /\n").unwrap();

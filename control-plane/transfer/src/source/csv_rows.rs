@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn quotes_line_ends_marks_and_delimiters_are_those_of_the_file() {
+    fn csv_file_when_quotes_and_delimiters_vary_is_read() {
         let text = b"\xef\xbb\xbfa,b\r\n\"x, \"\"y\"\"\r\nz\",=1+1\r\n\r\n,\r\nlast";
         assert_eq!(
             shown(text),
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_cannot_be_read_is_one_of_its_own() {
+    fn csv_row_when_unreadable_is_wrong_alone() {
         let found = rows(b"a,b\n1,2,3\n\xff,x\nok,1\n", Format::Csv).unwrap();
         let is_wrong = |record: &Record| matches!(record.content, Content::Wrong(..));
         let wrong: Vec<bool> = found.iter().map(is_wrong).collect();
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quote_that_is_never_closed_ends_the_reading() {
+    fn quote_when_never_closed_ends_the_reading() {
         let mut text = b"a,b\n\"x,".to_vec();
         text.resize(3 << 20, b'y');
         let error = rows(&text, Format::Csv).unwrap_err();
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_of_yourls_needs_no_names_of_columns() {
+    fn yourls_table_when_without_column_names_is_read() {
         let text = b"\"abc\",\"https://e/\",\"T\",\"2014-03-08 00:38:44\",\"127.0.0.1\",\"7\"\n";
         let found = rows(text, Format::Yourls).unwrap();
         assert_eq!(found.len(), 1);

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_every_system_are_taken_apart() {
+    fn page_when_of_any_system_is_taken_apart() {
         for text in [
             r#"{"shortUrls":{"data":[{"a":1},{"a":2}],"pagination":{}}}"#,
             r#"{"shortUrls":{"pagination":{"data":{"x":[1]}},"data":[{"a":1},{"a":2}]},"more":["}"]}"#,
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_keeps_fields_that_could_be_those_of_a_page() {
+    fn link_when_its_fields_resemble_a_page_keeps_them() {
         for link in [
             r#"{"data":"x","links":{"self":"[{"},"shortUrls":{"total":{"a":1}}}"#,
             r#"{"a":"\"}{","b":[[],{}],"result":null}"#,
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_ends_the_reading_and_its_place_is_named() {
+    fn json_when_malformed_ends_reading_and_names_the_place() {
         let long = format!("[{}", "[".repeat(MAX_DEPTH));
         for (text, place) in [
             ("{\"a\":1} {", "byte 9"),
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_link_is_reported_and_leaves_the_next_ones() {
+    fn item_when_not_a_link_is_reported_and_leaves_the_next() {
         let found = items("[1, {\"a\":1}, \"x\"]").unwrap();
         assert_eq!(found, ["\"1\"", r#"{"a":1}"#, r#""\"x\"""#]);
         for (before, after) in [("[", "]"), ("", ""), ("{\"data\":[", "]}")] {

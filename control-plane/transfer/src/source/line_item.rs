@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_a_url_or_an_object() {
+    fn line_when_a_url_or_an_object_is_an_item() {
         let none = Mapping::default();
         let url = item(b" https://example.com/a b ", &none);
         assert_eq!(
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exported_line_can_be_imported_with_its_history_or_without() {
+    fn exported_line_when_imported_keeps_or_drops_its_history() {
         let line = br#"{"shortCode":"a","shortUrl":"https://x/a","longUrl":"https://e/","createdAt":"t","updatedAt":"t","importedVisits":1}"#;
         let without = Mapping {
             is_without_history: true,
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_with_a_password_is_imported_with_one_that_is_given_only() {
+    fn link_when_its_password_is_not_given_is_refused() {
         let none = Mapping::default();
         let line = br#"{"longUrl":"https://e/","hasPassword":true}"#;
         let refused = item(line, &none).unwrap().unwrap_err();
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_line_does_not_have_is_filled_in_and_domains_are_replaced() {
+    fn line_when_mapped_is_filled_in_and_changes_domain() {
         let mapping = Mapping {
             domain: Some("a.example".to_owned()),
             domains: [("b.example".to_owned(), "c.example".to_owned())].into(),
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_no_item_says_why() {
+    fn line_when_malformed_says_why() {
         for (bytes, part) in [
             (&b"\xff"[..], "UTF-8"),
             (b"{\"longUrl\":", "JSON"),

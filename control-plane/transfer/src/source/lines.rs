@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_line_end_and_a_byte_order_mark_are_taken_off() {
+    fn line_end_when_of_any_kind_is_taken_off() {
         let text = b"\xef\xbb\xbfa\nb\r\n\r\n\xef\xbb\xbfc\rd\n\ne";
         for buffer in [1, 2, 3, 100] {
             let found = lines(text, buffer);
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn reading_can_begin_behind_any_line() {
+    fn reader_when_started_behind_a_line_reads_the_next() {
         let text = b"one\r\ntwo\nthree";
         for line in lines(text, 4) {
             let rest = &text[line.end as usize..];
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_too_long_is_cut_and_the_next_is_whole() {
+    fn line_when_too_long_is_cut_and_the_next_is_whole() {
         let mut text = vec![b'x'; MAX_LINE_BYTES + 1];
         text.extend_from_slice(b"\nnext\n");
         text.extend(vec![b'y'; MAX_LINE_BYTES]);
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_file_has_no_line() {
+    fn file_when_empty_has_no_line() {
         assert!(lines(b"", 10).is_empty());
     }
 }

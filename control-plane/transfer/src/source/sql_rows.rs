@@ -516,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dump_of_mysqldump_is_read() {
+    fn dump_when_of_mysqldump_is_read() {
         let dump = br"-- MariaDB dump 10.19; INSERT INTO `yourls_url` VALUES ('no');
 /*!40101 SET NAMES utf8mb4 */;
 DROP TABLE IF EXISTS `yourls_url`;
@@ -551,7 +551,7 @@ INSERT INTO `yourls_log` VALUES (1,'2026-01-01','a');
     }
 
     #[test]
-    fn columns_are_those_of_the_insert_and_names_of_tables_may_have_any_prefix() {
+    fn insert_when_it_names_columns_is_read_by_them() {
         let dump = br"INSERT IGNORE INTO db.`my_url` (url, keyword) VALUES ('https://e/', 'a') ON DUPLICATE KEY UPDATE url = 'x';
             REPLACE INTO url VALUES ('b','https://f/','T','2026-02-25 08:28:34','::1',3)";
         assert_eq!(
@@ -564,7 +564,7 @@ INSERT INTO `yourls_log` VALUES (1,'2026-01-01','a');
     }
 
     #[test]
-    fn a_row_that_cannot_be_read_leaves_the_next_ones() {
+    fn sql_row_when_unreadable_leaves_the_next_ones() {
         let start = b"INSERT INTO yourls_url (keyword, url) VALUES ('a'),('\xff','u'),('";
         let mut dump = start.to_vec();
         dump.resize(dump.len() + MAX_VALUE_BYTES + 1, b'x');
@@ -576,7 +576,7 @@ INSERT INTO `yourls_log` VALUES (1,'2026-01-01','a');
     }
 
     #[test]
-    fn a_file_without_the_table_has_no_rows() {
+    fn dump_when_without_the_table_has_no_rows() {
         for dump in [
             "",
             ";",

@@ -79,7 +79,7 @@ fn file(begin: &str, unit: &str, end: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_file_takes_the_memory_of_a_record_whatever_it_repeats() {
+fn file_when_it_repeats_a_unit_takes_bounded_memory() {
     for (format, begin, unit, end) in [
         (Format::Kutt, "[", "0,", "0]"),
         (Format::Kutt, "{\"data\":[", "{\"target\":\"x\"},", "{}]}"),
@@ -122,7 +122,7 @@ fn a_file_takes_the_memory_of_a_record_whatever_it_repeats() {
 }
 
 #[test]
-fn small_records_take_little_however_many_there_are() {
+fn records_when_small_and_many_take_little_memory() {
     for (format, begin, unit, end) in [
         (
             Format::Kutt,
@@ -217,7 +217,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn any_file_takes_the_memory_of_its_largest_record((format, text) in hostile()) {
+    fn file_when_hostile_takes_memory_of_its_largest_record((format, text) in hostile()) {
         check(format, &text);
     }
 }

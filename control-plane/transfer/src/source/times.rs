@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_of_all_systems_become_those_of_the_api() {
+    fn time_when_of_any_system_becomes_that_of_the_api() {
         for (text, expected) in [
             ("2016-08-21T20:34:16+02:00", "2016-08-21T20:34:16+02:00"),
             ("2026-01-01T00:00:00+0000", "2026-01-01T00:00:00+00:00"),
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_refused() {
+    fn time_when_malformed_is_refused() {
         for text in [
             "yesterday",
             "2024-02-30 00:00:00",

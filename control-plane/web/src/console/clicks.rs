@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_page_does_without_clicks_that_do_not_come() {
+    async fn page_when_clicks_do_not_come_does_without_them() {
         let soon = Duration::from_secs(60);
         let asked = async |kind| within::<()>(soon, async { Err(Problem::new(kind)) }).await;
         for kind in [

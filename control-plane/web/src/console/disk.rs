@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_have_no_more_than_all_may_have_and_give_it_back() {
+    fn disk_share_when_the_bound_is_reached_stops_growing() {
         let disk = Disk::default();
         let (mut one, mut other) = (disk.share(), disk.share());
         assert!(one.resize(60, 100) && other.resize(40, 100));

@@ -338,7 +338,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_form_becomes_a_merge_patch() {
+    fn form_when_submitted_becomes_a_merge_patch() {
         let form = Form::parse(
             b"title=+T+&tags=a,b&redirectStatus=301&validSince=2030-01-01T00:00&maxVisits=x&forwardQuery=on&notes=1%0D%0A2&state=disabled",
         );

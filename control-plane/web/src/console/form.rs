@@ -150,7 +150,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn values_become_those_of_the_api() {
+    fn form_value_when_read_has_the_form_of_the_api() {
         let form = Form::parse(b"a=+x+&b=&c=7&d=seven&e=x,+y%0D%0Az,&f=2026-11-22T10:00&g=2026-11-22T10:00:01&h=soon&i=on");
         assert_eq!((form.text("a"), form.text("b")), (json!("x"), Value::Null));
         assert_eq!(

@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn cookies_are_secure_but_on_loopback() {
+    fn cookie_when_host_is_not_loopback_is_secure() {
         for (host, is_secure) in [
             ("localhost:8081", false),
             ("a.localhost", false),
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_that_another_host_may_have_set_is_none() {
+    fn cookie_when_another_host_may_have_set_it_is_ignored() {
         let value = "0".repeat(64);
         for (host, name, is_known) in [
             ("localhost", COOKIE.name, true),
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn forms_of_other_origins_are_refused() {
+    fn form_when_of_another_origin_is_refused() {
         for (pairs, is_ours) in [
             (&[("host", "go.example")][..], true),
             (

@@ -313,7 +313,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_login_leads_to_pages_of_the_console_only() {
+    fn login_when_its_target_is_foreign_leads_to_the_console() {
         for to in ["/console", "/console/links?tags=a%20b", "/console?a"] {
             assert_eq!(destination(to), to);
         }

@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plus_sign_behind_a_code_asks_for_its_preview() {
+    fn code_when_followed_by_a_plus_asks_for_its_preview() {
         for (path, code) in [
             ("/abc+", Some("abc")),
             ("/abc+?x=y", Some("abc")),

@@ -61,7 +61,7 @@ fn gate() -> Gate {
 }
 
 #[test]
-fn a_number_at_or_above_the_bound_is_refused_and_one_below_is_not() {
+fn code_when_its_number_reaches_the_bound_is_refused() {
     let gate = gate();
     assert!(gate.refuses(&code(BOUND), NOW));
     assert!(gate.refuses(&code(BOUND + 12_345), NOW));
@@ -70,7 +70,7 @@ fn a_number_at_or_above_the_bound_is_refused_and_one_below_is_not() {
 }
 
 #[test]
-fn an_alias_of_any_shape_is_refused_unless_the_filter_or_the_feed_knows_it() {
+fn alias_when_not_in_snapshot_or_feed_is_refused() {
     let mut gate = gate();
     for code in [
         &b"a"[..],
@@ -88,7 +88,7 @@ fn an_alias_of_any_shape_is_refused_unless_the_filter_or_the_feed_knows_it() {
 }
 
 #[test]
-fn a_snapshot_of_another_incarnation_of_the_feed_is_of_no_use() {
+fn snapshot_when_of_another_generation_is_rejected() {
     let mut gate = Gate::new(Some(SILENCE));
     gate.on_time(Some(NOW));
     gate.begin(place(10));
@@ -101,7 +101,7 @@ fn a_snapshot_of_another_incarnation_of_the_feed_is_of_no_use() {
 }
 
 #[test]
-fn nothing_is_refused_before_a_snapshot_without_a_feed_or_when_switched_off() {
+fn code_when_admission_is_not_ready_or_off_passes() {
     let mut gate = Gate::new(Some(SILENCE));
     gate.on_time(Some(NOW));
     assert!(!gate.refuses(&code(BOUND), NOW), "no snapshot");
@@ -117,7 +117,7 @@ fn nothing_is_refused_before_a_snapshot_without_a_feed_or_when_switched_off() {
 }
 
 #[test]
-fn a_silent_feed_opens_it_and_a_sign_of_life_closes_it_again() {
+fn admission_when_feed_is_silent_opens_until_feed_is_read() {
     let mut gate = gate();
     assert!(gate.refuses(&code(BOUND), at(SILENCE - 1)));
     assert!(!gate.refuses(&code(BOUND), at(SILENCE)));
@@ -126,7 +126,7 @@ fn a_silent_feed_opens_it_and_a_sign_of_life_closes_it_again() {
 }
 
 #[test]
-fn a_new_alias_and_a_higher_bound_are_let_through_at_once() {
+fn code_when_fed_as_link_or_below_raised_bound_passes() {
     let mut gate = gate();
     gate.on_link(&code(BOUND + 5));
     assert!(!gate.refuses(&code(BOUND + 5), NOW));
@@ -138,7 +138,7 @@ fn a_new_alias_and_a_higher_bound_are_let_through_at_once() {
 }
 
 #[test]
-fn a_link_on_the_feed_while_the_snapshot_was_on_its_way_counts() {
+fn link_when_fed_before_the_snapshot_is_applied_passes() {
     let mut gate = Gate::new(Some(SILENCE));
     gate.on_time(Some(NOW));
     gate.begin(place(10));
@@ -151,7 +151,7 @@ fn a_link_on_the_feed_while_the_snapshot_was_on_its_way_counts() {
 }
 
 #[test]
-fn a_snapshot_older_than_what_was_read_of_the_feed_is_of_no_use() {
+fn snapshot_when_older_than_the_feed_is_rejected() {
     let mut gate = Gate::new(Some(SILENCE));
     assert!(!gate.wants_snapshot(), "the feed was never read");
     assert!(!gate.apply_snapshot(snapshot(10)));
@@ -164,7 +164,7 @@ fn a_snapshot_older_than_what_was_read_of_the_feed_is_of_no_use() {
 }
 
 #[test]
-fn a_gap_opens_it_until_there_is_a_newer_snapshot() {
+fn admission_when_feed_has_a_gap_opens_until_newer_snapshot() {
     let mut gate = gate();
     gate.restart();
     assert!(!gate.refuses(&code(BOUND), NOW));
@@ -175,7 +175,7 @@ fn a_gap_opens_it_until_there_is_a_newer_snapshot() {
 }
 
 #[test]
-fn more_changes_than_are_kept_make_it_begin_again() {
+fn admission_when_changes_exceed_the_bound_starts_over() {
     let mut gate = Gate::new(Some(SILENCE));
     gate.begin(place(10));
     for _ in 0..MAX_GATHERED {
@@ -191,7 +191,7 @@ fn more_changes_than_are_kept_make_it_begin_again() {
 proptest! {
     /// With any changes in any order, before the snapshot or after it, no link is refused.
     #[test]
-    fn no_link_is_ever_refused(
+    fn link_when_changes_come_in_any_order_passes(
         early in prop::collection::vec(0u64..2 * BOUND, 0..20),
         late in prop::collection::vec(0u64..2 * BOUND, 0..20),
         bounds in prop::collection::vec(0u64..2 * BOUND, 0..5),
@@ -212,7 +212,7 @@ proptest! {
     }
 
     #[test]
-    fn any_code_is_taken_without_a_panic(code in prop::collection::vec(any::<u8>(), 0..70)) {
+    fn code_when_its_bytes_are_arbitrary_passes_once_linked(code in prop::collection::vec(any::<u8>(), 0..70)) {
         let mut gate = gate();
         let _ = gate.refuses(&code, NOW);
         gate.on_link(&code);
@@ -221,7 +221,7 @@ proptest! {
 }
 
 #[test]
-fn without_admission_nothing_is_kept() {
+fn admission_when_switched_off_keeps_nothing() {
     let mut gate = gate();
     gate.configure(None);
     gate.begin(place(11));

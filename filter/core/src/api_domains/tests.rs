@@ -77,7 +77,7 @@ fn find<'a>(domains: &'a ApiDomains, host: &str) -> HostState<'a> {
 }
 
 #[test]
-fn a_host_is_found_in_any_case_and_with_a_default_port() {
+fn host_when_case_or_default_port_differs_finds_its_domain() {
     let domains = complete(&["b.example", "a.example", "c.example"]);
     for host in ["a.example", "A.Example", "a.example:443", "a.example."] {
         assert_eq!(find(&domains, host), HostState::Domain("a.example"));
@@ -91,7 +91,7 @@ fn a_host_is_found_in_any_case_and_with_a_default_port() {
 }
 
 #[test]
-fn a_host_is_unknown_only_while_the_feed_says_that_nothing_is_missing_and_doubtful_for_a_while_then()
+fn host_when_feed_is_behind_is_doubtful_then_awaited()
  {
     let mut domains = ApiDomains::new(true, hasher());
     assert_eq!(find(&domains, "x"), HostState::Awaited);
@@ -111,7 +111,7 @@ fn a_host_is_unknown_only_while_the_feed_says_that_nothing_is_missing_and_doubtf
 }
 
 #[test]
-fn the_newest_record_counts_in_whichever_order_they_come() {
+fn record_when_older_than_known_is_ignored() {
     let mut domains = complete(&["a.example"]);
     change(&mut domains, "a.example", "https://old/", 9);
     assert_eq!(root(&domains, "a.example"), Some("https://s/"));
@@ -123,7 +123,7 @@ fn the_newest_record_counts_in_whichever_order_they_come() {
 }
 
 #[test]
-fn a_snapshot_takes_what_has_gone_meanwhile_and_leaves_what_the_feed_has_brought_since() {
+fn snapshot_when_newer_removes_domains_and_keeps_fed_changes() {
     let mut domains = complete(&["gone.example", "stays.example"]);
     domains.restart();
     assert!(!domains.wants_snapshot());
@@ -146,7 +146,7 @@ fn a_snapshot_takes_what_has_gone_meanwhile_and_leaves_what_the_feed_has_brought
 }
 
 #[test]
-fn those_who_wait_are_answered_once_it_is_known_and_not_later_than_the_bound() {
+fn waiter_when_host_is_known_or_time_is_up_is_released() {
     let waiter = |stream| Waiter {
         stream,
         has_more: false,
@@ -174,7 +174,7 @@ fn those_who_wait_are_answered_once_it_is_known_and_not_later_than_the_bound() {
 }
 
 #[test]
-fn with_too_many_that_have_gone_another_snapshot_is_wanted() {
+fn domains_when_removals_exceed_the_bound_become_doubtful() {
     let mut domains = complete(&[]);
     for number in 0..=MAX_KEPT {
         let name = format!("{number}.example");

@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_fetched_before_a_change_is_outdated_as_long_as_it_could_be_fresh() {
+    fn record_when_fetched_before_a_change_is_outdated() {
         let mut changes = Changes::new(hasher());
         assert!(changes.note(b"a", at(0)) && changes.note(b"a", at(10)));
         assert!(changes.is_outdated(b"a", at(9)));
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn of_too_many_none_is_kept() {
+    fn changes_when_links_exceed_the_bound_are_dropped() {
         let mut changes = Changes::new(hasher());
         for key in 0..MAX_LINKS {
             assert!(changes.note(&key.to_le_bytes(), at(0)));

@@ -6,7 +6,7 @@ fn room_for(links: usize) -> Tally {
 }
 
 #[test]
-fn clicks_add_up_and_are_taken_once() {
+fn tally_when_taken_yields_summed_clicks_once() {
     let mut tally = room_for(2);
     tally.add(b"d/a", LinkClicks::plain(2));
     tally.add(b"d/a", LinkClicks::plain(3));
@@ -20,7 +20,7 @@ fn clicks_add_up_and_are_taken_once() {
 }
 
 #[test]
-fn clicks_without_room_are_lost_and_counted_as_such() {
+fn clicks_when_the_tally_is_full_are_counted_as_lost() {
     let mut tally = room_for(1);
     tally.add(b"d/a", LinkClicks::plain(1));
     tally.add(b"d/b", LinkClicks::plain(7));
@@ -32,7 +32,7 @@ fn clicks_without_room_are_lost_and_counted_as_such() {
 }
 
 #[test]
-fn an_entry_counts_up_to_its_bound_and_the_tally_from_there_on() {
+fn entry_when_its_count_is_full_passes_clicks_to_the_tally() {
     let (mut count, mut touched, mut tally) = (0, Vec::new(), room_for(1));
     for _ in 0..70_000 {
         let entry = Some(EntryClicks {
@@ -53,7 +53,7 @@ fn an_entry_counts_up_to_its_bound_and_the_tally_from_there_on() {
 }
 
 #[test]
-fn when_too_many_entries_have_clicks_those_on_others_go_to_the_tally() {
+fn clicks_when_too_many_entries_have_some_go_to_the_tally() {
     let mut tally = room_for(1);
     let (mut count, mut touched) = (0, vec![0; MAX_TOUCHED]);
     let entry = Some(EntryClicks {
@@ -72,7 +72,7 @@ fn when_too_many_entries_have_clicks_those_on_others_go_to_the_tally() {
 }
 
 #[test]
-fn undescribed_clicks_are_known_as_such_unless_they_are_lost() {
+fn clicks_when_undescribed_are_marked_so_in_the_tally() {
     let mut tally = room_for(1);
     for key in [b"d/a", b"d/a", b"d/b"] {
         let (mut count, mut touched) = (0, Vec::new());

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_and_an_absence_are_answers() {
+    fn answer_when_link_or_absence_is_read_as_record() {
         let body = aged("d/a", link("https://e/", 3), 700);
         let Answered { record, age_millis } = read(response("200", TYPE, &body), b"d/a").unwrap();
         assert_eq!(
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_is_a_failure() {
+    fn answer_when_of_any_other_kind_is_a_failure() {
         let here = answer("d/a", link("https://e/", 3));
         let other = answer("d/b", link("https://e/", 3));
         let absent = answer("d/a", Record::Absent { rev: 4 });
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_in_brackets_is_encoded() {
+    fn address_when_in_brackets_is_percent_encoded() {
         let flight = Flights::new(Purpose::Links, FlightBounds::of(&settings()), hasher())
             .start(b"k", crate::time::Moment::default())
             .unwrap();
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_answer_there_is_fits_the_bound() {
+    fn answer_when_of_the_longest_record_fits_the_bound() {
         let key = format!(
             "{}/{}",
             "d".repeat(MAX_DOMAIN_LENGTH),
@@ -281,7 +281,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_body_is_read_without_a_panic(body in prop::collection::vec(any::<u8>(), 0..60)) {
+        fn body_when_arbitrary_is_read_without_panic(body in prop::collection::vec(any::<u8>(), 0..60)) {
             let _ = read(response("200", TYPE, &body), b"d/a");
         }
     }

@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reports_have_the_name_of_the_settings_before_that_of_the_host() {
+    fn edge_name_when_set_replaces_that_of_the_host() {
         let name = |setting: &str, kind| {
             let json = format!(
                 r#"{{"domains":["go.example"],"controlPlane":{{"cluster":"c"}}{setting}}}"#

@@ -11,7 +11,7 @@ fn callout() -> PeriodicCallout {
 }
 
 #[test]
-fn one_callout_is_under_way_at_a_time() {
+fn callout_when_under_way_is_not_due() {
     let mut callout = callout();
     assert!(callout.is_due(0));
     callout.ask(5);
@@ -24,7 +24,7 @@ fn one_callout_is_under_way_at_a_time() {
 }
 
 #[test]
-fn failures_make_the_pauses_longer_up_to_a_bound_and_success_forgets_them() {
+fn pause_when_failures_repeat_grows_to_a_bound() {
     let mut callout = callout();
     for (failures, longest) in [
         (1, 100),
@@ -49,7 +49,7 @@ fn failures_make_the_pauses_longer_up_to_a_bound_and_success_forgets_them() {
 }
 
 #[test]
-fn a_background_callout_that_the_proxy_has_forgotten_is_overdue() {
+fn callout_when_the_proxy_forgets_it_is_overdue() {
     let mut callout = callout();
     assert!(!callout.is_overdue(9_999));
     callout.ask(1_000);
@@ -58,7 +58,7 @@ fn a_background_callout_that_the_proxy_has_forgotten_is_overdue() {
 }
 
 #[test]
-fn only_an_answer_of_the_right_status_and_type_has_a_body() {
+fn answer_when_status_or_type_is_wrong_has_no_body() {
     let response = |status: &'static str, content_type: &'static str| Response {
         status: status.as_bytes(),
         content_type: content_type.as_bytes(),

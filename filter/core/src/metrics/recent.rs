@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_forgotten_after_a_minute() {
+    fn requests_when_a_minute_old_are_forgotten() {
         let mut recent = RecentRequests::default();
         let at = |seconds: u64| Moment::from_millis(1_000_000_000 + seconds * 1_000);
         recent.add(&counted(Tier::Lru, 5), at(0));
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn each_tier_that_looks_a_link_up_is_told_with_what_waits() {
+    fn requests_when_not_yet_added_are_summed_by_tier() {
         let recent = RecentRequests::default();
         let sum = |tier| recent.sum(&counted(tier, 2), Moment::from_millis(0));
         let of = |requests: RequestsByTier| {

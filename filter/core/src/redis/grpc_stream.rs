@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_is_opened_by_method_and_carries_bytes() {
+    fn stream_when_opened_names_its_method_and_carries_bytes() {
         let (mut grpc, mut wires) = pair();
         grpc.open(&mut wires);
         grpc.send(&mut wires, b"x");
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_is_closed_is_cancelled_with_the_next_tick_and_carries_nothing_until_then() {
+    fn stream_when_closed_is_cancelled_at_the_next_tick() {
         let (mut grpc, mut wires) = pair();
         grpc.open(&mut wires);
         grpc.close();
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_has_ended_is_cancelled_at_once_and_once() {
+    fn stream_when_ended_is_cancelled_once() {
         let (mut grpc, mut wires) = pair();
         grpc.open(&mut wires);
         assert!(grpc.on_end(&mut wires, 1));
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_that_refuses_is_as_good_as_a_stream_that_ended() {
+    fn stream_when_the_proxy_refuses_counts_as_ended() {
         let (mut grpc, mut wires) = pair();
         wires.refuses = true;
         grpc.open(&mut wires);

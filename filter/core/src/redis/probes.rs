@@ -152,7 +152,7 @@ mod tests {
     });
 
     #[test]
-    fn a_probe_that_shows_the_beat_makes_redis_current_for_a_while() {
+    fn redis_when_a_probe_shows_the_beat_is_current_for_a_while() {
         let probes = probed();
         assert_eq!(probes.current(at(100)), CURRENT);
         assert_eq!(probes.current(at(1_599)), CURRENT);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn one_probe_at_a_time_is_sent_every_half_second() {
+    fn probe_when_another_is_under_way_is_not_due() {
         let mut probes = probed();
         assert!(!probes.is_probe_due(at(599)));
         assert!(probes.is_probe_due(at(600)));
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_redis_that_is_behind_or_of_another_generation_is_not_current() {
+    fn redis_when_behind_or_of_another_generation_is_not_current() {
         let states = [state(7, 2), state(6, 9), state(8, 9)].map(Some);
         for shown in states.into_iter().chain([None]) {
             let mut probes = probed();
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_may_need_a_feed_that_was_read_lately() {
+    fn redis_when_the_feed_was_not_read_lately_is_not_current() {
         let mut probes = Probes::new(1_800);
         probes.set_feed(Some(view(7, 3, 0)), 5_000);
         probes.on_sent(at(1_000));
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_that_fails_takes_nothing_back() {
+    fn probe_when_it_fails_revokes_nothing() {
         let mut probes = probed();
         probes.on_sent(at(600));
         probes.on_failure();
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_feed_redis_is_not_current() {
+    fn redis_when_there_is_no_feed_is_not_current() {
         let mut probes = probed();
         probes.set_feed(Some(view(7, 4, 0)), 5_000);
         assert_eq!(

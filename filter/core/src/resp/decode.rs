@@ -125,7 +125,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_same_replies_come_out_however_they_are_cut(
+        fn replies_when_cut_anywhere_come_out_alike(
             stream in prop::collection::vec(any_reply(), 1..8),
             cuts in any_cuts(),
         ) {
@@ -139,7 +139,7 @@ mod tests {
         }
 
         #[test]
-        fn a_stream_with_wrong_bytes_in_it_gives_the_same_however_it_is_cut(
+        fn stream_when_corrupted_and_cut_decodes_alike(
             stream in prop::collection::vec(any_reply(), 1..8),
             changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
             cuts in any_cuts(),
@@ -153,13 +153,13 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..300), cuts in any_cuts()) {
+        fn bytes_when_arbitrary_and_cut_decode_alike(bytes in prop::collection::vec(any::<u8>(), 0..300), cuts in any_cuts()) {
             prop_assert_eq!(replies(&bytes, &cuts), replies(&bytes, &[]));
         }
     }
 
     #[test]
-    fn nothing_is_held_of_replies_that_come_whole() {
+    fn decoder_when_replies_come_whole_holds_nothing() {
         let mut decoder = Decoder::new(LIMITS);
         let mut chunk = &b"+a\r\n+b\r\n+c"[..];
         assert_eq!(decoder.next(&mut chunk), Ok(Some(Reply::Simple(b"a"))));
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_in_pieces_is_held_up_to_the_limit_and_no_further() {
+    fn reply_when_in_pieces_is_held_up_to_the_limit() {
         let limits = Limits {
             reply_bytes: 100,
             ..LIMITS
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_reply_byte_by_byte_takes_time_in_proportion() {
+    fn reply_when_byte_by_byte_takes_linear_time() {
         let mut bytes = b"*1000\r\n".to_vec();
         for _ in 0..1000 {
             encode::argument(b"element", &mut bytes);

@@ -60,14 +60,14 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_command_is_an_array_of_bulk_strings() {
+    fn command_when_encoded_is_an_array_of_bulk_strings() {
         let mut out = b"before".to_vec();
         words(&[b"XREAD", b"", b"\r\n"], &mut out);
         assert_eq!(out, b"before*3\r\n$5\r\nXREAD\r\n$0\r\n\r\n$2\r\n\r\n\r\n");
     }
 
     #[test]
-    fn an_argument_of_two_parts_is_one_argument() {
+    fn argument_when_of_two_parts_is_one() {
         let mut out = Vec::new();
         argument_of_parts([b"link:", b"a/b"], &mut out);
         assert_eq!(out, b"$8\r\nlink:a/b\r\n");
@@ -75,7 +75,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn numbers_are_written_in_decimal(value: u64) {
+        fn number_when_encoded_is_decimal(value: u64) {
             for value in [value, 0, 9, 10, u64::MAX] {
                 let mut out = Vec::new();
                 number(value, &mut out);

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lookup_is_one_hmget() {
+    fn lookup_when_encoded_is_one_hmget() {
         let mut out = Vec::new();
         let mut lookup = LookupCommand::default();
         lookup.set_generation(70);
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_asks_for_the_state_of_the_feed() {
+    fn probe_when_answered_yields_the_feed_state() {
         let mut out = Vec::new();
         write_probe(&mut out);
         assert_eq!(
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_is_a_record_nothing_or_an_error() {
+    fn lookup_answer_when_read_is_record_none_or_error() {
         let read = |bytes| read(Reply::parse(bytes).unwrap());
         let nil = b"*8\r\n$-1\r\n$-1\r\n$-1\r\n$-1\r\n$-1\r\n$-1\r\n$-1\r\n$-1\r\n";
         assert_eq!(read(nil), Ok(None));

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_expired_request_keeps_its_place() {
+    fn request_when_expired_keeps_its_position() {
         let mut queue = Queue::default();
         queue.push('a', 1, 10);
         queue.push('b', 2, 20);
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_answered_in_time_expires_no_more() {
+    fn request_when_answered_in_time_does_not_expire() {
         let mut queue = Queue::default();
         queue.push('a', 1, 1);
         queue.push('b', 1, 1);

@@ -164,7 +164,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn every_kind_of_reply_is_read() {
+    fn reply_when_of_any_kind_is_read() {
         for (bytes, reply) in [
             (&b"+OK\r\n"[..], Reply::Simple(b"OK")),
             (b"-ERR no\r\n", Reply::Error(b"ERR no")),
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn the_element_behind_a_nested_array_is_found() {
+    fn element_when_behind_a_nested_array_is_found() {
         let array = Reply::parse(b"*3\r\n*2\r\n*1\r\n:1\r\n$1\r\nx\r\n*0\r\n+end\r\n")
             .and_then(Reply::array)
             .unwrap();
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_array_of_exactly_so_many_strings_is_taken_for_their_values() {
+    fn array_when_of_the_wrong_shape_yields_no_strings() {
         let values = |bytes| Reply::parse(bytes).and_then(Reply::strings::<2>);
         let two: Option<[Option<&[u8]>; 2]> = Some([Some(b"a"), None]);
         assert_eq!(values(b"*2\r\n$1\r\na\r\n$-1\r\n"), two);
@@ -208,7 +208,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn bytes_that_were_never_scanned_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+        fn array_when_never_scanned_has_bounded_elements(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
             if let Some(Reply::Array(array)) = Reply::parse(&bytes) {
                 prop_assert!(array.take(1000).count() <= bytes.len());
             }

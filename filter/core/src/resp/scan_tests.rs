@@ -12,7 +12,7 @@ fn scan(bytes: &[u8]) -> Result<Option<usize>, ProtocolError> {
 }
 
 #[test]
-fn a_reply_ends_where_it_ends() {
+fn reply_when_followed_by_another_ends_at_its_end() {
     for reply in [
         &b"+OK\r\n"[..],
         b"+\r\n",
@@ -37,7 +37,7 @@ fn a_reply_ends_where_it_ends() {
 }
 
 #[test]
-fn every_malformed_byte_is_refused() {
+fn byte_when_malformed_is_refused() {
     for (bytes, error) in [
         (&b"OK\r\n"[..], ProtocolError::Kind(b'O')),
         (b"\r\n", ProtocolError::Kind(b'\r')),
@@ -71,7 +71,7 @@ fn every_malformed_byte_is_refused() {
 }
 
 #[test]
-fn every_limit_is_reached_and_not_passed() {
+fn limit_when_passed_is_an_error() {
     assert_eq!(scan(b"$20\r\n"), Ok(None));
     assert_eq!(scan(b"$21\r\n"), Err(ProtocolError::BulkLength(21)));
     assert_eq!(
@@ -92,7 +92,7 @@ fn every_limit_is_reached_and_not_passed() {
 }
 
 #[test]
-fn each_reply_has_the_whole_limit() {
+fn limit_when_replies_repeat_applies_to_each() {
     let mut scanner = Scanner::new(LIMITS);
     let reply = [&b"+"[..], &[b'a'; 197], b"\r\n"].concat();
     for _ in 0..3 {
@@ -102,7 +102,7 @@ fn each_reply_has_the_whole_limit() {
 
 proptest! {
     #[test]
-    fn chunks_change_nothing(bytes in prop::collection::vec(prop::sample::select(b"+-:$*0123\r\nab".to_vec()), 0..60)) {
+    fn bytes_when_in_chunks_scan_alike(bytes in prop::collection::vec(prop::sample::select(b"+-:$*0123\r\nab".to_vec()), 0..60)) {
         let whole = scan(&bytes);
         let mut scanner = Scanner::new(LIMITS);
         let mut single = Ok(None);
@@ -116,7 +116,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_scanned_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+    fn bytes_when_arbitrary_scan_within_bounds(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
         if let Ok(Some(end)) = scan(&bytes) {
             prop_assert!(end <= bytes.len());
         }

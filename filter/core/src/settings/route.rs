@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn a_route_has_domains_and_prefix_of_its_own_and_the_rest_of_the_plugin() {
+    fn route_when_it_sets_domains_and_prefix_keeps_the_rest() {
         let route = br#"{"domains":["a.example","b.example"],"prefix":"/s/"}"#;
         let settings = Route::parse(route).unwrap().settings(&plugin());
         let domains: Vec<_> = settings.domains.iter().map(Domain::as_str).collect();
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_route_does_not_say_is_that_of_the_plugin() {
+    fn route_when_empty_is_that_of_the_plugin() {
         let route = Route::parse(b"{}").unwrap();
         assert!(!route.disabled);
         let settings = route.settings(&plugin());
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_fields_are_named() {
+    fn field_when_wrong_is_named() {
         for (json, field) in [
             (&br#"{"prefix":"s"}"#[..], "prefix"),
             (br#"{"domain":"x"}"#, "domain"),

@@ -22,7 +22,7 @@ fn parse(config: &Value) -> Result<Settings, SettingsError> {
 }
 
 #[test]
-fn what_is_not_said_has_the_documented_default() {
+fn setting_when_omitted_has_the_documented_default() {
     let settings = parse(&smallest()).unwrap();
     assert_eq!(settings.control_plane.authority, "control-plane");
     let authorization = settings.control_plane.authorization.as_deref();
@@ -48,7 +48,7 @@ fn what_is_not_said_has_the_documented_default() {
 }
 
 #[test]
-fn everything_that_is_said_is_taken() {
+fn setting_when_given_is_taken() {
     let config = json!({
         "domains": ["127.0.0.1:8080", "GO.example"], "unknownHosts": "pass",
         "controlPlane": {"cluster": "c", "authority": "a", "token": "t", "timeoutMs": 1, "maxPending": 2, "maxWaiting": 3},
@@ -67,7 +67,7 @@ fn everything_that_is_said_is_taken() {
 }
 
 #[test]
-fn every_bad_field_is_named() {
+fn field_when_bad_is_named() {
     let long = "x".repeat(16_385);
     for (pointer, value) in [
         ("/domains", json!([])),
@@ -123,7 +123,7 @@ fn every_bad_field_is_named() {
 }
 
 #[test]
-fn what_is_missing_is_named() {
+fn field_when_missing_is_named() {
     for (config, name) in [
         (
             json!({"controlPlane": {"cluster": "c", "token": "t"}}),
@@ -141,7 +141,7 @@ fn what_is_missing_is_named() {
 }
 
 #[test]
-fn what_is_not_one_json_object_is_refused() {
+fn settings_when_not_one_json_object_are_refused() {
     let twice = [smallest().to_string(), "{}".to_owned()].concat();
     let again = smallest()
         .to_string()
@@ -153,19 +153,19 @@ fn what_is_not_one_json_object_is_refused() {
 }
 
 #[test]
-fn without_a_token_the_proxy_has_to_add_it() {
+fn authorization_when_there_is_no_token_is_none() {
     let config = json!({"domains": ["a"], "controlPlane": {"cluster": "c"}});
     assert_eq!(parse(&config).unwrap().control_plane.authorization, None);
 }
 
 #[test]
-fn the_token_is_never_repeated() {
+fn token_when_refused_is_not_repeated() {
     let error = parse(&with("/controlPlane/token", json!("secret word"))).unwrap_err();
     assert!(!error.to_string().contains("secret"), "{error}");
 }
 
 #[test]
-fn a_process_has_the_bounds_of_each_of_its_workers() {
+fn bounds_when_for_a_process_are_multiplied_by_workers() {
     let json = r#"{"domains":["go.example"],"controlPlane":{"cluster":"c","maxPending":2,"maxWaiting":3},"poll":{},
         "redis":{"mode":"pooled","servers":["a:1"],"maxPending":5,"maxBufferedBytes":2048},"visits":{"maxLinks":7},
         "clicks":{"maxBytes":1048576,"maxEventBytes":16384,"maxOrphanBytes":65536,"attributes":["userAgent"],"orphans":true}}"#;

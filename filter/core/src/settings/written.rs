@@ -51,9 +51,9 @@ edgelink_wire::settings! {
         pub shared_data: SharedDataSection = SharedDataSection::default();
         /// For how long a link is served without asking again. Changes are seen that much later without a feed.
         pub fresh_seconds: u64 = 5, 0..=86_400;
-        /// The same for the absence of a link. Without a feed a new alias may be 404 for that long.
+        /// For how long the absence of a link is served without asking again. Without a feed a new alias may be 404 for that long.
         pub absent_fresh_seconds: u64 = 5, 0..=86_400;
-        /// The same for both while a feed covers them.
+        /// For how long both are served without asking again while a feed covers them.
         pub fresh_with_feed_seconds: u64 = 3_600, 0..=86_400;
         /// For how long a link is served when asking fails; at least `freshSeconds` and `absentFreshSeconds`.
         pub stale_seconds: u64 = 86_400, 1..=31_536_000;

@@ -60,7 +60,7 @@ fn patient() -> ClientSettings {
 }
 
 #[test]
-fn a_pipeline_is_answered_in_order_over_one_connection_that_bears_our_name() {
+fn pipeline_when_sent_is_answered_in_order_on_one_connection() {
     let server = Server::start();
     let mut driver = driver(server.socket(), patient());
     driver.run_until_ready();
@@ -78,7 +78,7 @@ fn a_pipeline_is_answered_in_order_over_one_connection_that_bears_our_name() {
 }
 
 #[test]
-fn a_value_of_300_kb_arrives_whole() {
+fn value_when_of_300_kb_arrives_whole() {
     let server = Server::start();
     let mut driver = driver(server.socket(), patient());
     driver.run_until_ready();
@@ -90,7 +90,7 @@ fn a_value_of_300_kb_arrives_whole() {
 }
 
 #[test]
-fn a_lookup_of_a_link_brings_its_fields() {
+fn lookup_when_the_link_exists_brings_its_fields() {
     let server = Server::start();
     server.command(&["HSET", "link:0:a/b", "state", "absent", "rev", "7"]);
     let mut driver = ready(&server);
@@ -106,7 +106,7 @@ fn a_lookup_of_a_link_brings_its_fields() {
 }
 
 #[test]
-fn an_error_reply_fails_one_request_and_no_other() {
+fn error_reply_when_it_comes_fails_one_request_only() {
     let server = Server::start();
     server.command(&["SET", "link:0:a/b", "no hash"]);
     let mut driver = ready(&server);
@@ -127,7 +127,7 @@ fn an_error_reply_fails_one_request_and_no_other() {
 }
 
 #[test]
-fn a_password_is_sent_and_a_wrong_one_is_reported_once() {
+fn password_when_wrong_is_reported_once() {
     let server = Server::with_options(&["--requirepass", "secret"]);
     server_with_user(&server);
     for (user, password) in [(None, "secret"), (Some("edge"), "edge-secret")] {
@@ -183,7 +183,7 @@ fn server_with_user(server: &Server) {
 }
 
 #[test]
-fn replies_that_come_too_late_are_dropped_and_the_next_ones_fit_their_requests() {
+fn reply_when_too_late_is_dropped() {
     let server = Server::start();
     let mut driver = ready(&server);
     server.stop();
@@ -200,7 +200,7 @@ fn replies_that_come_too_late_are_dropped_and_the_next_ones_fit_their_requests()
 }
 
 #[test]
-fn a_server_that_hangs_is_given_up_and_found_again() {
+fn server_when_it_hangs_is_given_up_and_found_again() {
     let server = Server::start();
     let mut driver = ready(&server);
     server.stop();
@@ -222,7 +222,7 @@ fn a_server_that_hangs_is_given_up_and_found_again() {
 }
 
 #[test]
-fn a_server_that_is_killed_fails_who_waits_at_once_and_is_found_again() {
+fn server_when_killed_fails_waiters_and_is_found_again() {
     let mut server = Server::start();
     let mut driver = driver(server.socket(), patient());
     driver.run_until_ready();
@@ -252,7 +252,7 @@ fn scripted(scripts: Vec<Vec<u8>>) -> (tempfile::TempDir, PathBuf) {
 }
 
 #[test]
-fn garbage_and_half_replies_are_each_reported_once_and_do_no_harm() {
+fn garbage_when_received_is_reported_once_and_does_no_harm() {
     let garbage = b"HTTP/1.1 400 Bad Request\r\n".to_vec();
     let half = b"+OK\r\n$100\r\nabc".to_vec();
     let scripts = [

@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_clock_is_that_of_the_machine_since_it_started() {
+    fn clock_when_read_counts_from_boot() {
         let uptime = std::fs::read_to_string("/proc/uptime").unwrap();
         let uptime: f64 = uptime.split(' ').next().unwrap().parse().unwrap();
         let (first, second) = (since_boot(), since_boot());

@@ -248,7 +248,7 @@ const PAUSES: u32 = 4;
 const PASSES: u32 = 0;
 
 #[test]
-fn however_many_ask_for_a_link_it_is_looked_up_once_and_all_are_woken() {
+fn link_when_requested_by_many_is_looked_up_once() {
     let _turn = turn();
     let before = SCHEDULERS.load(Ordering::Relaxed);
     let module = Module::new("waiting");
@@ -280,7 +280,7 @@ fn however_many_ask_for_a_link_it_is_looked_up_once_and_all_are_woken() {
 }
 
 #[test]
-fn a_worker_that_goes_on_keeps_no_other_one_waiting() {
+fn callout_when_one_worker_is_busy_is_sent_by_another() {
     let _turn = turn();
     let module = Module::new("two-workers");
     let mut goes_on = module.begin(&[]);
@@ -304,7 +304,7 @@ fn a_worker_that_goes_on_keeps_no_other_one_waiting() {
 }
 
 #[test]
-fn an_answer_for_visitors_who_have_gone_is_kept_for_later_ones() {
+fn waiter_when_another_has_left_gets_its_answer() {
     let _turn = turn();
     let module = Module::new("leaving");
     let gone = module.visit("/abc");
@@ -319,7 +319,7 @@ fn an_answer_for_visitors_who_have_gone_is_kept_for_later_ones() {
 }
 
 #[test]
-fn a_callout_that_fails_or_that_envoy_does_not_send_is_503() {
+fn callout_when_failed_or_unsent_answers_503() {
     let _turn = turn();
     let module = Module::new("failing");
     let visit = module.visit("/abc");
@@ -339,7 +339,7 @@ fn a_callout_that_fails_or_that_envoy_does_not_send_is_503() {
 }
 
 #[test]
-fn return_of_visits_when_envoy_does_not_send_it_fails_at_once_and_once() {
+fn visit_return_when_envoy_does_not_send_it_fails_once() {
     const VISITS: &str = "/edge/v1/visits";
     let _turn = turn();
     let module = Module::new("returns");
@@ -392,7 +392,7 @@ fn return_of_visits_when_envoy_does_not_send_it_fails_at_once_and_once() {
 }
 
 #[test]
-fn what_is_no_link_passes() {
+fn request_when_for_no_link_passes() {
     let _turn = turn();
     let module = Module::new("passing");
     for headers in [
@@ -408,7 +408,7 @@ fn what_is_no_link_passes() {
 }
 
 #[test]
-fn a_wrong_configuration_is_refused_and_the_log_names_the_fields() {
+fn configuration_when_wrong_names_fields_in_log() {
     let _turn = turn();
     for (json, field) in [
         (
@@ -429,7 +429,7 @@ fn a_wrong_configuration_is_refused_and_the_log_names_the_fields() {
 }
 
 #[test]
-fn waiting_requests_and_the_cache_outlive_a_change_of_configuration() {
+fn configuration_when_replaced_keeps_cache_and_waiters() {
     let _turn = turn();
     let before = Module::new("changing");
     assert_eq!(before.fetch("/known").status, 302);
@@ -455,7 +455,7 @@ fn waiting_requests_and_the_cache_outlive_a_change_of_configuration() {
 }
 
 #[test]
-fn a_route_has_domains_and_prefix_of_its_own_or_none_of_it() {
+fn route_when_configured_has_own_domains_and_prefix() {
     let _turn = turn();
     let module = Module::new("routes");
     let route = |json: &str| {
@@ -507,7 +507,7 @@ fn a_route_has_domains_and_prefix_of_its_own_or_none_of_it() {
 
 /// Another build of the module in the same Envoy creates configurations of its own, unknown to this one.
 #[test]
-fn the_configuration_of_a_route_that_another_module_has_made_is_not_read() {
+fn route_configuration_when_of_another_module_is_ignored() {
     let _turn = turn();
     let module = Module::new("another module");
     // From now on, the module asks Envoy for configurations of routes.
@@ -533,7 +533,7 @@ fn the_configuration_of_a_route_that_another_module_has_made_is_not_read() {
 }
 
 #[test]
-fn a_form_is_held_until_its_link_is_known() {
+fn form_when_link_is_unknown_is_held() {
     let _turn = turn();
     let module = Module::new("forms");
     let form = module.visit_with(&[
@@ -553,7 +553,7 @@ fn a_form_is_held_until_its_link_is_known() {
 }
 
 #[test]
-fn metrics_are_handed_over_with_their_labels() {
+fn metrics_when_handed_over_have_labels() {
     let _turn = turn();
     let module = Module::new("metrics");
     module.fetch("/abc");
@@ -570,7 +570,7 @@ fn metrics_are_handed_over_with_their_labels() {
 
 /// Envoy keeps the values of gauges when a configuration replaces another one.
 #[test]
-fn without_a_feed_it_is_not_behind() {
+fn feed_lag_when_feed_is_removed_is_zero() {
     const FEED_LAG: &str = "edgelink.feed_lag_milliseconds";
     let _turn = turn();
     let json = PLUGIN.replace("\"tierHeader\"", "\"poll\":{},\"tierHeader\"");
@@ -599,7 +599,7 @@ fn without_a_feed_it_is_not_behind() {
 }
 
 #[test]
-fn all_threads_may_ask_at_once() {
+fn request_when_threads_ask_at_once_is_answered() {
     let _turn = turn();
     let module = Module::new("threads");
     module.fetch("/abc");

@@ -185,7 +185,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_is_loaded_before_it_is_wanted_is_known_by_its_headers() {
+    fn prefetch_when_headers_say_so_is_recognized() {
         for (name, value, expected) in [
             ("sec-purpose", "prefetch", true),
             ("sec-purpose", "prefetch;prerender", true),
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_visitor_opts_out_by_one_and_nothing_else() {
+    fn opt_out_when_header_is_one_counts() {
         for (name, value, expected) in [
             ("dnt", "1", true),
             ("sec-gpc", "1", true),
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lives_on_the_host_or_is_asked_for_unasked_is_no_orphan_visit() {
+    fn path_when_of_host_or_browser_is_no_orphan() {
         for (path, expected) in [
             ("/no.link", true),
             ("/a/b?c", true),
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_country_has_two_letters_in_upper_case() {
+    fn country_when_of_two_letters_is_upper_cased() {
         assert_eq!(country(b"de"), Some(*b"DE"));
         for value in [&b""[..], b"D", b"DEU", b"D1", b"\xc3\xa4"] {
             assert_eq!(country(value), None, "{value:?}");
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_language_counts() {
+    fn language_when_several_are_sent_is_the_first() {
         for (value, expected) in [
             (&b"de-DE,de;q=0.9"[..], &b"de-DE"[..]),
             (b" en ;q=0.5", b"en"),
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_referrer_is_a_host_in_lower_case_and_not_our_own() {
+    fn referrer_when_read_is_foreign_host_in_lower_case() {
         let long = ["https://", &"a".repeat(MAX_HOST + 1)].concat();
         let long_upper = ["https://", &"A".repeat(MAX_HOST + 1)].concat();
         for (value, expected) in [
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn the_utm_parameters_of_a_query_are_found_and_decoded() {
+    fn utm_parameters_when_in_query_are_decoded() {
         let query = b"utm_term=a&x=1&utm_source=News%20letter+1&utm_source=late&utm_medium&utm_content=&utm_other=x&utm_campaign=%ff";
         let mut room = b"of before".to_vec();
         let found = utm(query, &mut room).map(|range| &room[range]);
@@ -320,7 +320,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_values_are_taken(value in prop::collection::vec(any::<u8>(), 0..300), own in prop::collection::vec(any::<u8>(), 0..9)) {
+        fn attributes_when_values_are_arbitrary_stay_valid(value in prop::collection::vec(any::<u8>(), 0..300), own in prop::collection::vec(any::<u8>(), 0..9)) {
             let mut room = [0; MAX_HOST];
             for value in [&value[..], &[b"https://", &value[..]].concat()] {
                 if let Some(host) = referrer(value, &own, &mut room) {

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_counts_in_its_time_and_is_forgotten_after_it() {
+    fn visitor_key_when_expired_is_forgotten() {
         let mut keys = VisitorKeys::default();
         assert_eq!((keys.at(5), keys.until()), (None, 0));
         keys.add(VisitorKeys::new(vec![key(10, 20, 1), key(20, 30, 2)]));
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_takes_the_place_of_one_for_the_same_time_and_there_are_never_too_many() {
+    fn visitor_keys_when_added_stay_within_bound() {
         let mut keys = VisitorKeys::new((0..9).map(|from| key(from, 9, 1)).collect());
         assert_eq!(keys.all().len(), MAX_KEYS);
         keys.add(VisitorKeys::new(vec![key(7, 8, 2), key(3, 4, 3)]));
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_are_no_secrets_is_refused() {
+    fn visitor_keys_when_malformed_are_refused() {
         let too_many = [&[VERSION, 5][..], &[1; 5 * 18]].concat();
         let one = [&[VERSION, 1][..], &[1; 18]].concat();
         for (bytes, error) in [
@@ -197,14 +197,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn secrets_read_back(keys in prop::collection::vec((any::<u64>(), any::<u64>(), any::<u8>()), 0..=MAX_KEYS)) {
+        fn visitor_keys_when_encoded_and_decoded_are_equal(keys in prop::collection::vec((any::<u64>(), any::<u64>(), any::<u8>()), 0..=MAX_KEYS)) {
             let keys = keys.into_iter().map(|(from, until, byte)| key(from, until, byte));
             let keys = VisitorKeys::new(keys.collect());
             prop_assert_eq!(VisitorKeys::decode(&keys.to_bytes()), Ok(keys));
         }
 
         #[test]
-        fn any_bytes_are_taken_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
+        fn visitor_keys_when_bytes_are_arbitrary_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
             let _ = VisitorKeys::decode(&bytes);
             let _ = VisitorKeys::decode(&[&[VERSION, 2], &bytes[..]].concat());
         }

@@ -78,7 +78,7 @@ mod tests {
     };
 
     #[test]
-    fn targets_that_no_version_of_ours_wrote_are_refused() {
+    fn domain_targets_when_malformed_are_refused() {
         let bytes = TARGETS.to_bytes();
         assert_eq!(DomainTargets::decode(&bytes), Ok(TARGETS));
         for end in 0..bytes.len() {

@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn extension_when_encoded_and_decoded_is_equal() {
         for forward_path in [false, true] {
             for crawlable in [false, true] {
                 for expired_url in [None, Some(&b"https://e.com/over"[..])] {
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_version_of_ours_wrote_is_refused() {
+    fn extension_when_malformed_is_refused() {
         let rules: &[u8] = b"\x0b\x08http://a\x01\x01";
         let entry = |tag: u8, value: &[u8]| {
             let mut out = vec![tag];

@@ -60,7 +60,7 @@ pub(crate) fn any_record() -> impl Strategy<Value = Record<String>> {
 }
 
 #[test]
-fn what_no_version_of_ours_wrote_is_refused() {
+fn record_when_malformed_is_refused() {
     for (bytes, error) in [
         (&b""[..], RecordError::Truncated),
         (b"\x01", RecordError::Truncated),
@@ -87,7 +87,7 @@ fn what_no_version_of_ours_wrote_is_refused() {
 }
 
 #[test]
-fn a_target_may_be_as_long_as_the_bound_and_no_longer() {
+fn record_when_target_is_above_bound_is_refused() {
     let bytes = |length| [b"\x01\x00\x01".to_vec(), vec![b'a'; length]].concat();
     assert!(Record::decode(&bytes(MAX_URL_LENGTH)).is_ok());
     assert_eq!(
@@ -97,7 +97,7 @@ fn a_target_may_be_as_long_as_the_bound_and_no_longer() {
 }
 
 #[test]
-fn states_and_status_codes_have_names() {
+fn state_and_status_when_written_and_read_are_equal() {
     for state in [LinkState::Active, LinkState::Disabled] {
         assert_eq!(state.to_string().parse(), Ok(state));
     }
@@ -112,7 +112,7 @@ fn states_and_status_codes_have_names() {
 
 proptest! {
     #[test]
-    fn a_record_that_was_decoded_once_reads_the_same_again(record in any_record()) {
+    fn record_when_decoded_again_is_equal(record in any_record()) {
         let bytes = record.to_bytes();
         let text = |record: Record<&[u8]>| match record {
             Record::Absent { rev } => Record::Absent { rev },
@@ -125,7 +125,7 @@ proptest! {
     }
 
     #[test]
-    fn a_record_of_bytes_never_traps_whoever_visits(record in any_record(), changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4)) {
+    fn record_when_damaged_never_panics(record in any_record(), changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4)) {
         let mut bytes = record.to_bytes();
         for (at, byte) in changes {
             let at = at.index(bytes.len());
@@ -138,13 +138,13 @@ proptest! {
     }
 
     #[test]
-    fn a_record_reads_back(record in any_record()) {
+    fn record_when_encoded_and_decoded_is_equal(record in any_record()) {
         let bytes = record.to_bytes();
         prop_assert_eq!(Record::decode(&bytes).unwrap().to_owned_record(), record);
     }
 
     #[test]
-    fn an_entry_reads_back_with_its_key(record in any_record(), key in "[a-z.]{1,20}/[0-9A-Za-z]{7}") {
+    fn entry_when_encoded_and_decoded_is_equal(record in any_record(), key in "[a-z.]{1,20}/[0-9A-Za-z]{7}") {
         let mut bytes = Vec::new();
         let entry = Entry { key: key.as_bytes(), record: record.as_deref() };
         entry.encode(&mut bytes);
@@ -152,7 +152,7 @@ proptest! {
     }
 
     #[test]
-    fn an_answer_is_split_into_what_it_was_made_of(age_millis: u64, key in "[a-z.]{1,20}/[0-9A-Za-z]{7}", record in any_record()) {
+    fn link_answer_when_split_gives_back_its_parts(age_millis: u64, key in "[a-z.]{1,20}/[0-9A-Za-z]{7}", record in any_record()) {
         let record = record.to_bytes();
         let answer = LinkAnswer { age_millis, key: key.as_bytes(), record: &record };
         let bytes = answer.to_bytes();
@@ -163,14 +163,14 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_refused_or_encode_back_to_themselves(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+    fn record_when_bytes_are_arbitrary_encodes_back_or_is_refused(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
         if let Ok(record) = Record::decode(&bytes) {
             prop_assert_eq!(record.to_bytes(), bytes);
         }
     }
 
     #[test]
-    fn a_record_that_is_cut_off_is_never_read_as_another_one_with_the_same_target(record in any_record()) {
+    fn record_when_cut_off_is_not_read_as_equal(record in any_record()) {
         let bytes = record.to_bytes();
         for end in 0..bytes.len() {
             if let Ok(read) = Record::decode(&bytes[..end]) {

@@ -12,7 +12,7 @@ fn link(change: impl FnOnce(&mut LinkRecord<&'static str>)) -> LinkRecord<&'stat
 }
 
 #[test]
-fn a_link_redirects_from_its_first_second_up_to_the_one_before_its_last() {
+fn link_when_within_validity_redirects() {
     let link = Record::Link(link(|_| {}));
     for (now, expected) in [
         (9, Outcome::NotFound),
@@ -27,7 +27,7 @@ fn a_link_redirects_from_its_first_second_up_to_the_one_before_its_last() {
 }
 
 #[test]
-fn a_disabled_link_is_gone_whatever_its_validity() {
+fn link_when_disabled_is_gone() {
     for (since, until) in [(None, None), (Some(99), None), (None, Some(1))] {
         let link = link(|link| {
             link.state = LinkState::Disabled;
@@ -114,7 +114,7 @@ fn decided(
 }
 
 #[test]
-fn the_query_is_forwarded_where_the_link_says_so() {
+fn query_when_link_forwards_it_is_merged() {
     for (forward_query, query, location) in [
         (true, "a=2", "https://e.com/?a=2"),
         (true, "", "https://e.com/?a=1"),
@@ -129,7 +129,7 @@ fn the_query_is_forwarded_where_the_link_says_so() {
 }
 
 #[test]
-fn a_link_that_is_over_leads_to_where_its_owner_says() {
+fn link_when_expired_redirects_to_its_expired_url() {
     let extension = Extension {
         expired_url: Some(b"https://e.com/over"),
         ..Extension::default()
@@ -157,7 +157,7 @@ fn a_link_that_is_over_leads_to_where_its_owner_says() {
 }
 
 #[test]
-fn a_path_below_a_code_is_that_of_a_link_that_forwards_it() {
+fn path_when_link_does_not_forward_it_is_not_found() {
     let forwarding = Extension {
         forward_path: true,
         ..Extension::default()
@@ -200,7 +200,7 @@ fn a_path_below_a_code_is_that_of_a_link_that_forwards_it() {
 }
 
 #[test]
-fn a_link_with_a_password_redirects_those_who_have_a_cookie_only() {
+fn link_when_locked_redirects_with_cookie_only() {
     let unlock_key = UnlockKey::new("hash", b"go.example/a");
     let extension = Extension {
         unlock_key: Some(unlock_key),
@@ -236,7 +236,7 @@ fn a_link_with_a_password_redirects_those_who_have_a_cookie_only() {
 }
 
 #[test]
-fn the_target_gets_the_id_of_a_click_if_the_link_tracks_conversions() {
+fn target_when_link_tracks_conversions_gets_click_id() {
     let id = *b"fedcba9876543210";
     let text = click_id::to_text(id);
     for (url, query, tracks, id, location) in [
@@ -299,7 +299,7 @@ fn the_target_gets_the_id_of_a_click_if_the_link_tracks_conversions() {
 }
 
 #[test]
-fn a_decision_says_which_rule_has_chosen_the_target() {
+fn decision_when_rule_applies_names_it() {
     let rules: Vec<rules::Rule> = serde_json::from_str(
         r#"[{"longUrl":"https://a.example/","conditions":[{"type":"device","matchValue":"ios"}]},
             {"longUrl":"https://b.example/","conditions":[{"type":"valueless-query-param","matchKey":"b"}]}]"#,
@@ -320,7 +320,7 @@ fn a_decision_says_which_rule_has_chosen_the_target() {
 }
 
 #[test]
-fn a_link_is_crawlable_where_it_says_so() {
+fn decision_when_link_is_crawlable_says_so() {
     let crawlable = Extension {
         crawlable: true,
         ..Extension::default()
@@ -337,7 +337,7 @@ fn a_link_is_crawlable_where_it_says_so() {
 }
 
 #[test]
-fn only_outcomes_without_a_link_that_redirects_have_a_target() {
+fn domain_target_when_link_is_gone_is_used() {
     let targets = DomainTargets {
         root: Some("r"),
         not_found: None,

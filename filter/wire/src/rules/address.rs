@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_in_what_a_pattern_says() {
+    fn address_when_within_pattern_is_included() {
         for (pattern, inside, outside) in [
             ("192.0.2.7", "192.0.2.7", "192.0.2.8"),
             ("192.0.2.7/24", "192.0.2.255", "192.0.3.0"),
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pattern_is_refused() {
+    fn address_pattern_when_malformed_is_refused() {
         for text in [
             "",
             "*",

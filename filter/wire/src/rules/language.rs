@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_language_is_accepted_that_is_wanted_most() {
+    fn language_when_preferred_is_accepted() {
         for (header, language, is_accepted) in [
             ("en", "en", true),
             ("en-GB,en;q=0.9", "en", true),
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_language_has_subtags_of_letters_and_digits() {
+    fn language_tag_when_malformed_is_refused() {
         for text in ["en", "en-GB", "zh_Hant_TW", "es-419"] {
             assert!(is_language(text), "{text}");
         }

@@ -170,7 +170,7 @@ fn meets(visitor: &TestVisitor, conditions: Vec<Condition>) -> bool {
 }
 
 #[test]
-fn json_is_that_of_shlink() {
+fn rules_when_written_as_json_match_shlink() {
     let json = r#"[{"longUrl":"https://e.com/","conditions":[{"type":"device","matchKey":null,"matchValue":"android"},{"type":"query-param","matchKey":"a","matchValue":"1"}]}]"#;
     let rules: Vec<Rule> = serde_json::from_str(json).unwrap();
     let expected = rule(
@@ -185,7 +185,7 @@ fn json_is_that_of_shlink() {
 }
 
 #[test]
-fn every_type_of_condition_holds_for_some_visitors_and_not_for_others() {
+fn condition_when_request_matches_holds() {
     for (kind, key, value, holds) in [
         ("device", None, "linux", true),
         ("device", None, "desktop", true),
@@ -225,7 +225,7 @@ fn every_type_of_condition_holds_for_some_visitors_and_not_for_others() {
 }
 
 #[test]
-fn nothing_but_time_and_weight_holds_for_a_visitor_of_whom_nothing_is_known() {
+fn condition_when_request_is_empty_does_not_hold() {
     for (kind, key, value) in [
         ("device", None, "desktop"),
         ("browser", None, "safari"),
@@ -244,7 +244,7 @@ fn nothing_but_time_and_weight_holds_for_a_visitor_of_whom_nothing_is_known() {
 }
 
 #[test]
-fn all_conditions_must_hold_and_the_first_rule_wins() {
+fn rule_when_first_to_meet_all_conditions_is_chosen() {
     let linux = || condition("device", None, Some("linux"));
     let ios = || condition("device", None, Some("ios"));
     assert!(meets(&visitor(), vec![linux(), linux()]));
@@ -270,7 +270,7 @@ fn all_conditions_must_hold_and_the_first_rule_wins() {
 }
 
 #[test]
-fn a_share_is_about_as_large_as_it_says_and_the_same_for_a_visitor() {
+fn weight_when_drawn_is_proportional_and_stable() {
     let split = |share: &str| vec![condition("weight", None, Some(share))];
     let visitor = |number: u32| TestVisitor {
         address: Some(IpAddr::V4(number.into())),
@@ -303,7 +303,7 @@ fn a_share_is_about_as_large_as_it_says_and_the_same_for_a_visitor() {
 }
 
 #[test]
-fn the_draws_of_two_rules_and_of_two_links_are_independent() {
+fn draws_when_of_other_rules_or_links_are_independent() {
     let weight = || vec![condition("weight", None, Some("50"))];
     let bytes = encode(&[
         rule("https://e.com/1", weight()),
@@ -330,7 +330,7 @@ fn the_draws_of_two_rules_and_of_two_links_are_independent() {
 }
 
 #[test]
-fn what_is_seen_is_told() {
+fn explanation_when_evaluated_shows_seen_values() {
     for (kind, key, value, saw) in [
         ("device", None, "ios", Some("linux")),
         ("browser", None, "edge", Some("firefox")),
@@ -359,7 +359,7 @@ fn what_is_seen_is_told() {
 }
 
 #[test]
-fn everything_that_is_wrong_is_named_by_its_path() {
+fn rules_when_invalid_name_each_path() {
     let rules = [
         rule(
             "https://e.com/",
@@ -391,7 +391,7 @@ fn everything_that_is_wrong_is_named_by_its_path() {
 }
 
 #[test]
-fn values_that_are_none_are_refused() {
+fn condition_when_value_is_invalid_is_refused() {
     for (kind, values) in [
         ("device", &["", "Android", "phone"][..]),
         ("browser", &["", "Chrome", "ie"]),
@@ -426,7 +426,7 @@ fn values_that_are_none_are_refused() {
 }
 
 #[test]
-fn as_much_as_the_bounds_say_is_taken_and_no_more() {
+fn rules_when_above_bounds_are_refused() {
     let any = || condition("weight", None, Some("1"));
     let rules = |count| vec![rule("https://e.com/", vec![any()]); count];
     let conditions = |count| [rule("https://e.com/", vec![any(); count])];
@@ -463,7 +463,7 @@ fn as_much_as_the_bounds_say_is_taken_and_no_more() {
 }
 
 #[test]
-fn no_more_than_the_beginning_of_what_a_visitor_sends_is_looked_at() {
+fn request_when_header_or_query_is_long_is_read_in_part() {
     let late = |bytes: usize, text: &str| format!("{}{text}", "x".repeat(bytes - text.len()));
     let device = || vec![condition("device", None, Some("ios"))];
     let parameter = || vec![condition("any-value-query-param", Some("a"), None)];
@@ -480,7 +480,7 @@ fn no_more_than_the_beginning_of_what_a_visitor_sends_is_looked_at() {
 
 proptest! {
     #[test]
-    fn what_is_encoded_is_read_and_explained_as_it_is_evaluated(rules in any_rules(), visitor in any_visitor()) {
+    fn rules_when_decoded_are_explained_as_evaluated(rules in any_rules(), visitor in any_visitor()) {
         let bytes = encode(&rules).unwrap();
         let encoded = Rules::decode(&bytes).unwrap();
         let explained = explain(encoded, b"d/a", &visitor);
@@ -498,7 +498,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_rules_or_none_and_never_a_panic(
+    fn rules_when_bytes_are_arbitrary_never_panic(
         rules in any_rules(),
         visitor in any_visitor(),
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),

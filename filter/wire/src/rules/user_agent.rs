@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bots_and_programs_are_known_by_their_words_and_browsers_are_not_taken_for_them() {
+    fn user_agent_when_it_has_a_bot_word_is_bot() {
         for user_agent in [
             "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)",
             "facebookexternalhit/1.1 (+http://www.facebook.com/externalhit_uatext.php)",
@@ -189,7 +189,7 @@ mod tests {
     const WINDOWS: &str = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/126.0.0.0 Safari/537.36";
 
     #[test]
-    fn what_browsers_say_is_the_device_and_the_browser() {
+    fn user_agent_when_parsed_gives_device_and_browser() {
         let of = |user_agent: &str| {
             (
                 device(user_agent.as_bytes()),
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_hold_the_devices_of_theirs() {
+    fn device_when_in_group_is_included() {
         let mobile = [Device::Android, Device::Ios];
         let desktop = [
             Device::Windows,
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_counts_as_a_whole_wherever_it_stands() {
+    fn device_word_when_not_whole_is_ignored() {
         for (text, device_of_it) in [
             ("iPad", Some(Device::Ios)),
             ("x iPad", Some(Device::Ios)),

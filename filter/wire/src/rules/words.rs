@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_and_numbers_lead_back_to_what_they_stand_for() {
+    fn condition_type_when_named_or_numbered_is_found() {
         for one in ConditionType::ALL {
             assert_eq!(ConditionType::named(one.word()), Some(*one));
             assert_eq!(ConditionType::numbered(one.number()), Some(*one));

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_blocks_itself_however_it_is_spelled() {
+    fn blocked_host_when_spelled_otherwise_is_matched() {
         for target in [
             "https://evil.example/",
             "http://EVIL.example:8080/x?y",
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_blocks_all_below_a_domain_and_not_itself() {
+    fn wildcard_when_target_is_a_subdomain_blocks_it() {
         for (target, is_blocked) in [
             ("https://a.evil.example/", true),
             ("https://a.b.EVIL.example./", true),
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_host_is_refused() {
+    fn host_pattern_when_malformed_is_refused() {
         for text in [
             "",
             "*",
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_blocked_host_is_written_as_it_is_read() {
+    fn host_pattern_when_read_and_written_is_equal() {
         for text in ["evil.example", "*.evil.example"] {
             let host = HostPattern::parse(text).unwrap();
             assert_eq!(host.written(""), Some(Value::from(text)));

@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn visible_ascii_is_kept_byte_for_byte() {
+    fn target_when_visible_ascii_is_kept_byte_for_byte() {
         for text in [
             "https://example.com",
             "HTTPS://Example.COM:443/A/../b/./c",
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn spaces_are_cut_off_outside_and_encoded_inside() {
+    fn target_when_it_has_spaces_is_trimmed_and_encoded() {
         assert_eq!(
             parse("  https://example.com/a b?c d#Swiss Goats  ").unwrap(),
             "https://example.com/a%20b?c%20d#Swiss%20Goats"
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn other_text_becomes_what_a_browser_asks_for() {
+    fn target_when_not_ascii_is_encoded_as_browsers_do() {
         for (text, sent) in [
             (
                 "https://bücher.example.org/ä?ö#ü",
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_no_http_url_is_refused() {
+    fn target_when_no_http_url_is_refused() {
         let long_label = format!("http://{}.com/", "a".repeat(64));
         let long_name = format!("http://{}com/", "a.".repeat(127));
         for (text, error) in [
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_domains_are_refused_however_they_are_written() {
+    fn target_when_on_own_domain_is_refused() {
         for text in [
             "https://go.example.com",
             "http://go.example.com/abc",
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_may_be_as_long_as_the_bound_and_no_longer() {
+    fn target_when_longer_than_bound_is_refused() {
         let start = "https://example.com/";
         let url = |length: usize| format!("{start}{}", "a".repeat(length - start.len()));
         assert!(parse(&url(MAX_URL_LENGTH)).is_ok());
@@ -441,7 +441,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_accepted_target_fits_a_record_and_is_accepted_again_unchanged(
+        fn target_when_accepted_is_accepted_again_unchanged(
             text in "(http|https|HTTP)://([a-z0-9._\"%-]{1,12}|[äöü.a]{1,5}|\\[[0-9a-f:.]{2,9}\\])(:[0-9]{0,6})?([/?#\\\\][ -~äß€]{0,20})?",
         ) {
             if let Ok(sent) = parse(&text) {
@@ -451,14 +451,14 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_accepted_or_refused_without_a_panic(text in "\\PC{0,40}|(https?:)?[/\\\\]{0,3}.{0,40}") {
+        fn target_when_text_is_arbitrary_is_valid_or_refused(text in "\\PC{0,40}|(https?:)?[/\\\\]{0,3}.{0,40}") {
             if let Ok(sent) = parse(&text) {
                 prop_assert!(is_target(sent.as_bytes()));
             }
         }
 
         #[test]
-        fn paths_of_visible_ascii_come_back_byte_for_byte(rest in "[!-~]{0,60}") {
+        fn path_when_visible_ascii_is_kept_byte_for_byte(rest in "[!-~]{0,60}") {
             let text = format!("https://example.com/{rest}");
             prop_assert_eq!(parse(&text), Ok(text));
         }

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cas_numbers_are_those_of_the_whole_process() {
+    fn cas_number_when_another_key_is_set_advances() {
         let mut data = SharedData::default();
         data.set(b"a", b"1".to_vec(), 0).unwrap();
         data.set(b"b", b"2".to_vec(), 0).unwrap();
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn zero_is_never_a_cas_number() {
+    fn cas_number_when_it_wraps_skips_zero() {
         let mut data = SharedData {
             next_cas: u32::MAX,
             ..SharedData::default()

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn skewed_traffic_follows_the_law_and_repeats_for_a_seed() {
+    fn traffic_when_drawn_follows_zipf_and_repeats() {
         let traffic = || Zipf::new(1_000, 7).take(200_000);
         let hits = traffic().filter(|place| *place < 10).count();
         let share = hits as f64 / 200_000.0;

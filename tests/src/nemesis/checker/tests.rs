@@ -211,7 +211,7 @@ fn changed() -> Story {
 }
 
 #[test]
-fn what_was_so_within_five_seconds_is_right() {
+fn answer_when_at_most_five_seconds_old_is_right() {
     let story = changed().follow(Target(1), 15_000, 15_020);
     assert_eq!(story.breaks(), []);
     // The time to ask counts in favour of the answering part.
@@ -220,13 +220,13 @@ fn what_was_so_within_five_seconds_is_right() {
 }
 
 #[test]
-fn an_older_answer_is_old() {
+fn answer_when_too_old_is_reported() {
     let story = changed().follow(Target(1), 15_011, 17_000);
     assert_eq!(story.breaks(), [Promise::NothingOld]);
 }
 
 #[test]
-fn an_answer_that_says_that_it_is_stale_may_be_old_while_something_is_broken() {
+fn stale_answer_when_a_fault_lasts_is_excused() {
     let story = || changed().fault(9000, 30_000);
     let stale = story().follow_stale(Target(1), 25_000, 25_001);
     let verdict = stale.verdict();
@@ -238,13 +238,13 @@ fn an_answer_that_says_that_it_is_stale_may_be_old_while_something_is_broken() {
 }
 
 #[test]
-fn an_answer_before_its_write_is_wrong() {
+fn answer_when_ahead_of_its_write_is_reported() {
     let story = changed().follow(Target(2), 9000, 9999);
     assert_eq!(story.breaks(), [Promise::NothingOld]);
 }
 
 #[test]
-fn a_link_that_is_acknowledged_is_not_missing() {
+fn link_when_acknowledged_and_missing_is_reported() {
     assert_eq!(created().follow(Absent, 6000, 6010).breaks(), []);
     let story = created().follow(Absent, 6011, 6020);
     assert_eq!(story.breaks(), [Promise::NothingMissing]);
@@ -253,7 +253,7 @@ fn a_link_that_is_acknowledged_is_not_missing() {
 }
 
 #[test]
-fn a_deleted_link_is_not_followed() {
+fn link_when_deleted_and_followed_is_reported() {
     let story = || created().write("delete", Absent, 10_000, 10_010);
     assert_eq!(story().follow(Target(1), 15_000, 15_001).breaks(), []);
     let late = story().follow(Target(1), 15_011, 15_020);
@@ -261,7 +261,7 @@ fn a_deleted_link_is_not_followed() {
 }
 
 #[test]
-fn a_write_without_an_answer_may_have_happened_or_not() {
+fn write_when_unanswered_permits_both_values() {
     let story = || created().unknown("change", Target(2), 10_000, 15_000);
     let both = story()
         .follow(Target(1), 40_000, 40_001)
@@ -273,7 +273,7 @@ fn a_write_without_an_answer_may_have_happened_or_not() {
 }
 
 #[test]
-fn a_write_that_was_seen_to_have_no_effect_counts_no_longer() {
+fn write_when_seen_undone_counts_no_longer() {
     let story = || created().undone("change", Target(2), 10_000, 15_000);
     assert_eq!(story().follow(Target(2), 19_000, 19_001).breaks(), []);
     assert_eq!(story().follow(Target(1), 40_000, 40_001).breaks(), []);
@@ -282,7 +282,7 @@ fn a_write_that_was_seen_to_have_no_effect_counts_no_longer() {
 }
 
 #[test]
-fn what_the_api_shows_is_not_old_at_all() {
+fn api_answer_when_old_is_reported() {
     assert_eq!(changed().read(Target(1), 10_005, 10_020).breaks(), []);
     let story = changed().read(Target(1), 10_011, 10_020);
     assert_eq!(story.breaks(), [Promise::NothingLost]);
@@ -291,13 +291,13 @@ fn what_the_api_shows_is_not_old_at_all() {
 }
 
 #[test]
-fn at_the_end_every_answer_is_new() {
+fn answer_when_old_at_the_end_is_reported() {
     let story = changed().sweep(12_000).follow(Target(1), 12_100, 12_110);
     assert_eq!(story.breaks(), [Promise::NothingOld]);
 }
 
 #[test]
-fn a_code_is_not_given_twice() {
+fn code_when_given_twice_is_reported() {
     let free = created()
         .write("delete", Absent, 2000, 2010)
         .write("create", Target(3), 3000, 3010);
@@ -312,7 +312,7 @@ fn a_code_is_not_given_twice() {
 }
 
 #[test]
-fn a_generated_code_is_not_given_again_after_its_link_was_deleted() {
+fn generated_code_when_given_after_delete_is_reported() {
     let story = Story::default()
         .generated("x", 1000, 1010)
         .write("delete", Absent, 2000, 2010)
@@ -321,7 +321,7 @@ fn a_generated_code_is_not_given_again_after_its_link_was_deleted() {
 }
 
 #[test]
-fn a_restored_database_takes_back_what_was_written_since_it_was_copied() {
+fn database_when_restored_takes_back_later_writes() {
     let story = || {
         created()
             .copied(5000, 5100)
@@ -339,7 +339,7 @@ fn a_restored_database_takes_back_what_was_written_since_it_was_copied() {
 }
 
 #[test]
-fn what_was_under_way_when_the_database_was_restored_may_be_lost() {
+fn write_when_under_way_at_restore_may_be_lost() {
     let story = || {
         created()
             .copied(5000, 5100)
@@ -354,7 +354,7 @@ fn what_was_under_way_when_the_database_was_restored_may_be_lost() {
 }
 
 #[test]
-fn certificates_and_tokens_are_replaced_without_any_excuse() {
+fn rotation_when_under_way_excuses_nothing() {
     let meanwhile = |kind| {
         let unavailable = OperationOutcome::Unavailable { status: 503 };
         let story = created().broken(kind, "envoy-0", 5000, 8000);
@@ -366,7 +366,7 @@ fn certificates_and_tokens_are_replaced_without_any_excuse() {
 }
 
 #[test]
-fn nothing_need_be_answered_while_something_is_broken() {
+fn failure_when_a_fault_lasts_is_excused() {
     let unavailable = || OperationOutcome::Unavailable { status: 503 };
     let story = created().fault(5000, 8000);
     assert_eq!(story.ends(unavailable(), 17_000, 17_500).breaks(), []);
@@ -384,7 +384,7 @@ fn nothing_need_be_answered_while_something_is_broken() {
 }
 
 #[test]
-fn a_fault_that_never_ends_excuses_until_the_end() {
+fn fault_when_never_healed_excuses_until_the_end() {
     let mut story = created();
     let (kind, detail) = ("stop".to_owned(), "cp-0".to_owned());
     story.add(
@@ -400,7 +400,7 @@ fn a_fault_that_never_ends_excuses_until_the_end() {
 }
 
 #[test]
-fn an_answer_of_an_unknown_kind_is_always_wrong() {
+fn answer_when_of_unknown_kind_is_reported() {
     let strange = OperationOutcome::Strange {
         answer: "200 None".to_owned(),
     };
@@ -409,7 +409,7 @@ fn an_answer_of_an_unknown_kind_is_always_wrong() {
 }
 
 #[test]
-fn clicks_are_counted_between_those_acknowledged_and_those_served() {
+fn click_count_when_out_of_bounds_is_reported() {
     let story = || {
         let silence = OperationOutcome::NoAnswer {
             error: "reset".to_owned(),
@@ -455,7 +455,7 @@ fn clicks_are_counted_between_those_acknowledged_and_those_served() {
 }
 
 #[test]
-fn how_late_changes_are_seen_is_measured_while_nothing_is_broken() {
+fn propagation_when_nothing_is_broken_is_measured() {
     let story = changed()
         .follow(Target(1), 10_110, 10_111)
         .write("change", Target(3), 30_000, 30_010)

@@ -353,7 +353,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_is_locked_by_its_id_when_its_row_is_held() {
+    fn link_when_its_row_is_held_is_locked_by_id() {
         assert!(LOCKING.contains("READ COMMITTED"), "{LOCKING}");
         let found = id_of("crowded");
         assert!(!found.contains("FOR UPDATE"), "{found}");
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn locked_rows_are_reported_when_they_are_not_exactly_one() {
+    fn locked_rows_when_not_exactly_one_are_reported() {
         assert_eq!(only_one("7\n1\n"), Ok(()));
         let reported = |printed| only_one(printed).unwrap_err();
         assert_eq!(reported("7\n2904\n"), "2904 rows are locked");

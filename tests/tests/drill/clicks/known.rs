@@ -105,7 +105,7 @@ impl Known {
     }
 }
 
-/// The same by link.
+/// Visits by link, which take turns.
 pub(super) fn by_link(links: u64, visits: u64) -> Breakdown {
     in_turns((0..links).map(code), visits)
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 /// By how much the memory of the last quarter may be more than that of the second: what the allocator and the time of a sample
 /// make of it.
 const MAX_GROWTH: u64 = 4 << 20;
-/// The same of descriptors beside those of Envoy's connections: the two are not read at the same moment.
+/// Growth of the descriptors beside those of Envoy's connections that is allowed: the two are not read at one moment.
 const MAX_MORE_DESCRIPTORS: u64 = 3;
 
 /// What an Envoy takes at a moment.

@@ -67,7 +67,7 @@ fn share<'a>(cases: impl Iterator<Item = &'a Case>, found: impl Fn(&Agent) -> &s
 }
 
 #[test]
-fn the_families_of_browsers_and_systems_are_those_that_uap_core_publishes() {
+fn family_when_checked_against_uap_core_mostly_agrees() {
     let browser: fn(&Agent) -> &str = |agent| &agent.browser;
     let os: fn(&Agent) -> &str = |agent| &agent.os;
     for (name, family, path) in [
@@ -112,7 +112,7 @@ fn the_families_of_browsers_and_systems_are_those_that_uap_core_publishes() {
 }
 
 #[test]
-fn the_bots_that_uap_core_publishes_are_bots_and_few_others_are() {
+fn bot_when_listed_by_uap_core_is_recognized() {
     let (mut spiders, mut missed, mut people, mut taken) = (0, 0, 0, 0);
     for case in cases("tests/test_device.yaml") {
         let is_bot = parse(&case.user_agent_string).is_bot;
@@ -130,7 +130,7 @@ fn the_bots_that_uap_core_publishes_are_bots_and_few_others_are() {
 }
 
 #[test]
-fn the_expressions_are_those_of_the_crate() {
+fn expressions_when_compared_equal_the_ones_of_the_crate() {
     let ours: serde_json::Value =
         serde_json::from_str(include_str!("../../../data/user-agents/regexes.json")).expect("JSON");
     let theirs: serde_json::Value = read("regexes.yaml");
@@ -141,7 +141,7 @@ fn the_expressions_are_those_of_the_crate() {
 }
 
 #[test]
-fn people_have_a_device_and_are_no_bots() {
+fn user_agent_when_of_a_person_is_no_bot() {
     for (device, browser, os, user_agent) in [
         (Device::Mobile, "Mobile Safari", "iOS", IPHONE),
         (
@@ -260,7 +260,7 @@ fn people_have_a_device_and_are_no_bots() {
 }
 
 #[test]
-fn crawlers_programs_and_link_previews_are_bots() {
+fn user_agent_when_of_a_program_is_a_bot() {
     for user_agent in [
         "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)",
         "Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; bingbot/2.0; +http://www.bing.com/bingbot.htm) Chrome/116.0.1938.76 Safari/537.36",
@@ -294,20 +294,20 @@ fn crawlers_programs_and_link_previews_are_bots() {
 }
 
 #[test]
-fn what_says_nothing_is_unknown() {
+fn user_agent_when_meaningless_is_unknown() {
     for user_agent in ["", " ", "\u{fffd}", "x", "Mozilla/5.0"] {
         assert_eq!(*parse(user_agent), Agent::default(), "{user_agent:?}");
     }
 }
 
 #[test]
-fn a_known_user_agent_is_not_parsed_again() {
+fn user_agent_when_known_is_not_parsed_again() {
     let first = parse(IPHONE);
     assert!(Arc::ptr_eq(&first, &parse(IPHONE)));
 }
 
 #[test]
-fn of_texts_and_families_that_are_too_long_the_begin_counts() {
+fn user_agent_when_too_long_is_read_from_its_beginning() {
     let long = format!("{}{}", IPHONE, " Googlebot/2.1".repeat(100));
     assert!(parse(&long).is_bot);
     let padded = format!("{IPHONE}{}Googlebot/2.1", "é".repeat(MAX_TEXT));
@@ -319,7 +319,7 @@ fn of_texts_and_families_that_are_too_long_the_begin_counts() {
 }
 
 #[test]
-fn no_more_user_agents_are_remembered_than_allowed() {
+fn user_agent_cache_when_full_stays_within_its_bound() {
     let known = remembering(10);
     for number in 0..100 {
         known.insert(number.to_string().into(), Arc::default());
@@ -336,7 +336,7 @@ mod hostile {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn any_text_is_taken(text in ".{0,700}") {
+        fn family_when_text_is_arbitrary_stays_within_its_bound(text in ".{0,700}") {
             let agent = parse(&text);
             prop_assert!(agent.browser.len() <= MAX_FAMILY && agent.os.len() <= MAX_FAMILY);
         }

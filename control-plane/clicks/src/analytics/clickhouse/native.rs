@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_written_once_behind_their_number() {
+    fn words_when_encoded_are_written_once() {
         let texts = ["", "de", "fr"];
         let mut block = NativeBlock::new(1, 3);
         block.words("w", [2, 0, 2].into_iter(), |number| texts[number as usize]);
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn indexes_are_as_wide_as_they_have_to_be() {
+    fn index_when_words_are_many_is_wider() {
         for (words, width) in [(0x100, 1), (0x101, 2), (0x1_0000, 2), (0x1_0001, 4)] {
             let mut block = NativeBlock::new(1, words);
             block.words("w", 0..words as u32, |_| "");

@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn each_table_follows_the_one_that_fills_it() {
+    fn table_when_filled_by_another_follows_it() {
         for (place, table) in TABLES.iter().enumerate() {
             let before = &TABLES[..place];
             let source = table.source;

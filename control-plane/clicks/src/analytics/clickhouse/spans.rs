@@ -228,7 +228,7 @@ mod tests {
         clippy::single_range_in_vec_init,
         reason = "a list of ranges that happens to have one"
     )]
-    fn days_are_read_as_a_whole_but_for_those_that_are_split() {
+    fn days_when_not_split_are_read_as_a_whole() {
         let check = |interval: Range<u64>,
                      until: u64,
                      split: &[u64],
@@ -270,7 +270,7 @@ mod tests {
         clippy::single_range_in_vec_init,
         reason = "a list of ranges that happens to have one"
     )]
-    fn months_that_are_added_up_are_read_as_a_whole() {
+    fn months_when_rolled_up_are_read_as_a_whole() {
         // 1970: January has the days 0..31, February 31..59, March 59..90, April 90..120.
         let check = |days: Range<u64>,
                      (months, until): (&[u64], u64),

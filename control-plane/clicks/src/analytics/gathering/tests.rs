@@ -138,7 +138,7 @@ fn any_clicks() -> impl Strategy<Value = Vec<Click>> {
 
 proptest! {
     #[test]
-    fn each_click_counts_once_in_each_scope_and_for_each_of_its_values(clicks in any_clicks()) {
+    fn click_when_gathered_counts_once_in_each_scope(clicks in any_clicks()) {
         let chunk = Chunk::of(Vec::new(), &clicks, Vec::new());
         let gathered = gather(&chunk, usize::MAX);
         let (counts, sums) = counted(&clicks);
@@ -167,7 +167,7 @@ proptest! {
     }
 
     #[test]
-    fn clicks_are_read_back_from_columns(clicks in any_clicks()) {
+    fn clicks_when_read_from_columns_are_equal(clicks in any_clicks()) {
         let chunk = Chunk::of(Vec::new(), &clicks, Vec::new());
         let read = chunk.clicks();
         prop_assert_eq!(read.len(), clicks.len());
@@ -180,7 +180,7 @@ proptest! {
 }
 
 #[test]
-fn of_many_values_those_with_most_clicks_stay() {
+fn values_when_too_many_keep_the_most_clicked() {
     let clicks: Vec<Click> = (0..9)
         .map(|link| click((500_000, 3 * link + 1, 2, 0)))
         .collect();

@@ -81,7 +81,7 @@ fn setting() -> Setting {
 const CERTAIN: Option<u64> = Some(FLOOR);
 
 #[tokio::test(start_paused = true)]
-async fn what_is_in_the_outbox_is_known_and_what_was_published_has_to_have_come() {
+async fn catch_up_when_published_entries_have_come_is_certain() {
     let Setting {
         outbox,
         known_keys,
@@ -107,7 +107,7 @@ async fn what_is_in_the_outbox_is_known_and_what_was_published_has_to_have_come(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_feed_is_waited_for_only_while_it_may_come() {
+async fn catch_up_when_feed_may_still_come_waits_for_it() {
     let Setting {
         outbox,
         feed,
@@ -147,7 +147,7 @@ async fn a_feed_is_waited_for_only_while_it_may_come() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_look_that_is_given_up_does_not_count_for_those_who_wait() {
+async fn catch_up_when_aborted_does_not_count_for_waiters() {
     let Setting {
         outbox,
         known_keys,

@@ -285,7 +285,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_sent_if_it_is_named_first() {
+    fn format_when_named_first_is_sent_as_a_file() {
         let of = |accept: &'static str| {
             let mut headers = HeaderMap::new();
             headers.insert(header::ACCEPT, HeaderValue::from_static(accept));

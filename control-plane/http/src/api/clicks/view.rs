@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_is_no_formula() {
+    fn cell_when_it_begins_like_a_formula_is_quoted() {
         for text in [
             "=1+1",
             "+1",
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_view_has_all_but_the_token_of_the_visitor() {
+    fn click_view_when_shown_omits_the_visitor_token() {
         let click = click();
         let view = serde_json::to_value(ClickView::new(&click, &Conversions::new())).unwrap();
         assert_eq!(view["type"], "regular_404");

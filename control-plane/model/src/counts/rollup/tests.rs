@@ -36,7 +36,7 @@ fn bounds(values: usize, bytes: usize) -> RollupBounds {
 }
 
 #[test]
-fn no_more_bytes_are_kept_than_allowed_and_none_is_lost() {
+fn rollup_when_bytes_exceed_the_bound_merges_rest_into_other() {
     let texts: Vec<String> = (0..900).map(|n| format!("{n:0100}")).collect();
     let mut rollup = Rollup::new(1);
     for by in [Attribute::UtmTerm, Attribute::UtmSource] {
@@ -68,7 +68,7 @@ fn no_more_bytes_are_kept_than_allowed_and_none_is_lost() {
 }
 
 #[test]
-fn clicks_without_a_value_are_the_rest() {
+fn rollup_when_clicks_lack_a_value_counts_them_as_empty() {
     let mut rollup = rollup(&[
         (Attribute::Country, "DE", tally(3, 1)),
         (Attribute::Browser, "Firefox", tally(1, 0)),
@@ -88,7 +88,7 @@ fn clicks_without_a_value_are_the_rest() {
 }
 
 #[test]
-fn no_more_values_are_kept_than_allowed_and_none_is_lost() {
+fn rollup_when_values_exceed_the_bound_merges_rest_into_other() {
     let (de, at, ch) = ("DE", "AT", "CH");
     let country = |value, clicks| (Attribute::Country, value, tally(clicks, 1));
     let mut all = rollup(&[country(de, 5), country(at, 3)]);
@@ -107,7 +107,7 @@ fn no_more_values_are_kept_than_allowed_and_none_is_lost() {
 }
 
 #[test]
-fn a_day_has_its_hours() {
+fn day_rollup_when_hours_are_merged_keeps_their_slots() {
     let mut day = Rollup::new(MAX_SLOTS);
     let hour = rollup(&[(Attribute::Os, "Linux", tally(2, 0))]);
     day.merge_hour(3, &hour, bounds(10, usize::MAX));
@@ -123,7 +123,7 @@ fn a_day_has_its_hours() {
 }
 
 #[test]
-fn what_is_no_rollup_is_refused() {
+fn rollup_when_bytes_are_malformed_is_refused() {
     let bytes = rollup(&[(Attribute::Country, "DE", tally(3, 1))]).encode();
     assert!(matches!(
         Rollup::decode(&[3, 0, 0]),
@@ -137,7 +137,7 @@ fn what_is_no_rollup_is_refused() {
 }
 
 #[test]
-fn head_and_values_are_read_alone() {
+fn rollup_when_split_reads_head_and_values_alone() {
     let mut rollup = rollup(&[(Attribute::Country, "DE", tally(3, 1))]);
     rollup.visitors.insert(7);
     let bytes = rollup.encode();
@@ -155,7 +155,7 @@ fn head_and_values_are_read_alone() {
 }
 
 #[test]
-fn a_rollup_without_a_head_of_its_own_is_read() {
+fn rollup_when_without_a_head_of_its_own_is_read() {
     let mut visitors = Sketch::default();
     visitors.insert(7);
     let old = [
@@ -198,7 +198,7 @@ fn of(values: &[(u8, u8, u64)]) -> Rollup<'static> {
 
 proptest! {
     #[test]
-    fn what_was_written_is_read(values in any_rollup()) {
+    fn rollup_when_encoded_and_decoded_is_equal(values in any_rollup()) {
         let rollup = of(&values);
         let bytes = rollup.encode();
         let read = Rollup::decode(&bytes).unwrap();
@@ -207,7 +207,7 @@ proptest! {
     }
 
     #[test]
-    fn merging_is_adding(one in any_rollup(), other in any_rollup()) {
+    fn rollup_when_merged_equals_that_of_all_clicks(one in any_rollup(), other in any_rollup()) {
         let both: Vec<_> = one.iter().chain(&other).copied().collect();
         let mut merged = of(&one);
         merged.add(0, &added(&of(&other)), bounds(10, usize::MAX));
@@ -226,7 +226,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_taken_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+    fn rollup_when_bytes_are_arbitrary_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
         let _ = Rollup::decode(&bytes);
         let _ = Rollup::decode(&[&[VERSION, 1], &bytes[..]].concat());
     }

@@ -216,7 +216,7 @@ mod tests {
     use opentelemetry_proto::tonic::collector::trace::v1::ExportTracePartialSuccess;
 
     #[test]
-    fn rejected_spans_are_read_from_the_answer() {
+    fn rejected_spans_when_answered_are_counted() {
         let answer = |rejected_spans| {
             let partial_success = Some(ExportTracePartialSuccess {
                 rejected_spans,

@@ -31,12 +31,12 @@ fn tracing(trace_percent: u32, max_queued_spans: usize) -> (Tracer, Exporter) {
 }
 
 #[test]
-fn without_a_collector_nothing_is_traced() {
+fn tracing_when_without_a_collector_is_off() {
     assert!(start(&TelemetryConfig::default()).unwrap().is_none());
 }
 
 #[test]
-fn the_decision_of_the_client_counts_and_without_one_the_share() {
+fn trace_when_client_decides_follows_it() {
     for (percent, parents, is_traced) in [
         (0, &[SAMPLED] as &[_], true),
         (100, &[UNSAMPLED], false),
@@ -57,7 +57,7 @@ fn the_decision_of_the_client_counts_and_without_one_the_share() {
 }
 
 #[test]
-fn a_request_that_is_not_sampled_allocates_nothing() {
+fn request_when_not_sampled_allocates_nothing() {
     let (tracer, _exporter) = tracing(0, 10);
     let none = HeaderMap::new();
     let unsampled = headers(&[UNSAMPLED]);
@@ -77,7 +77,7 @@ fn a_request_that_is_not_sampled_allocates_nothing() {
 }
 
 #[test]
-fn spans_beyond_the_bound_of_the_queue_are_lost_and_counted() {
+fn spans_when_beyond_the_queue_are_counted_as_lost() {
     let recorder = PrometheusBuilder::new().build_recorder();
     metrics::with_local_recorder(&recorder, || {
         let (tracer, _exporter) = tracing(0, 2);

@@ -11,7 +11,7 @@ const KEPT: ClickRetention = ClickRetention {
 };
 
 #[tokio::test]
-async fn of_too_many_accounts_the_oldest_become_coarser_before_their_time() {
+async fn account_when_too_many_exist_is_folded_before_its_time() {
     let directory = tempfile::tempdir().expect("a directory");
     let url = format!("sqlite:{}", directory.path().join("links.db").display());
     let store = crate::open_store(&StoreConfig::at(&url))

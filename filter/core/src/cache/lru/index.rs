@@ -68,7 +68,7 @@ mod tests {
     use std::hash::BuildHasher;
 
     #[test]
-    fn what_is_in_is_found_and_no_table_has_many() {
+    fn slot_when_inserted_is_found_in_a_small_table() {
         let (hasher, mut index) = (hasher(), Index::default());
         let hash_of = |slot: u32| hasher.hash_one(slot);
         let slots = 0..100_000;

@@ -18,7 +18,7 @@ fn one() -> usize {
 }
 
 #[test]
-fn what_was_not_asked_for_goes_first() {
+fn entry_when_not_requested_is_evicted_first() {
     let mut lru = lru(2 * one());
     lru.put(b"d/aa", b"1234", at(1));
     lru.put(b"d/bb", b"1234", at(1));
@@ -29,7 +29,7 @@ fn what_was_not_asked_for_goes_first() {
 }
 
 #[test]
-fn a_scan_does_not_drive_out_what_is_asked_for() {
+fn entry_when_requested_survives_a_scan() {
     let mut lru = lru(20 * one());
     lru.put(b"d/aa", b"1234", at(1));
     for code in 0u8..=255 {
@@ -39,7 +39,7 @@ fn a_scan_does_not_drive_out_what_is_asked_for() {
 }
 
 #[test]
-fn a_changed_record_is_as_wanted_as_it_was() {
+fn entry_when_replaced_counts_as_requested() {
     let mut lru = lru(2 * one());
     lru.put(b"d/aa", b"1234", at(1));
     lru.put(b"d/aa", b"4321", at(2));
@@ -49,7 +49,7 @@ fn a_changed_record_is_as_wanted_as_it_was() {
 }
 
 #[test]
-fn the_hand_looks_at_no_more_entries_than_the_bound() {
+fn eviction_when_all_are_requested_stops_at_the_step_bound() {
     let count = 3 * slab::MAX_STEPS;
     let mut lru = lru(count * one());
     let key = |number: usize| [b'd', b'/', (number / 64) as u8, (number % 64) as u8];
@@ -73,7 +73,7 @@ fn flood(lru: &mut Lru) {
 }
 
 #[test]
-fn a_protected_entry_stays_for_a_while_whatever_is_asked_for_and_no_longer() {
+fn entry_when_protected_survives_floods_for_a_while() {
     let mut lru = lru(20 * one());
     lru.put_protected(b"d/aa", b"1234", at(1_000));
     flood(&mut lru);
@@ -86,7 +86,7 @@ fn a_protected_entry_stays_for_a_while_whatever_is_asked_for_and_no_longer() {
 }
 
 #[test]
-fn a_protected_entry_of_a_key_that_was_held_stays_too() {
+fn entry_when_held_then_protected_survives_a_flood() {
     let mut lru = lru(20 * one());
     lru.put(b"d/aa", b"1234", at(1));
     lru.put_protected(b"d/aa", b"1234", at(1_000));
@@ -95,7 +95,7 @@ fn a_protected_entry_of_a_key_that_was_held_stays_too() {
 }
 
 #[test]
-fn many_protected_entries_leave_half_of_the_cache_to_what_is_asked_for() {
+fn protected_entries_when_many_leave_half_of_the_cache() {
     let mut lru = lru(20 * one());
     let asked: Vec<_> = (0..9).map(|number| [b'd', b'/', b'a', number]).collect();
     for key in &asked {
@@ -112,7 +112,7 @@ fn many_protected_entries_leave_half_of_the_cache_to_what_is_asked_for() {
 }
 
 #[test]
-fn what_is_larger_than_the_whole_cache_is_not_kept_and_drops_nothing_else() {
+fn record_when_larger_than_the_cache_is_not_kept() {
     let mut lru = lru(one());
     lru.put(b"d/aa", b"1234", at(1)).unwrap();
     assert_eq!(lru.put(b"d/bb", &[0; 99], at(1)), None);
@@ -123,12 +123,12 @@ fn what_is_larger_than_the_whole_cache_is_not_kept_and_drops_nothing_else() {
 }
 
 #[test]
-fn a_cache_of_no_bytes_keeps_nothing() {
+fn cache_when_it_has_no_bytes_keeps_nothing() {
     assert_eq!(lru(0).put(b"", b"", at(1)), None);
 }
 
 #[test]
-fn a_failure_is_remembered_until_the_record_is_fetched_again() {
+fn failure_when_marked_lasts_until_the_next_fetch() {
     let mut lru = lru(9 * one());
     let place = lru.put(b"d/aa", b"1234", at(1)).unwrap();
     assert_eq!(lru.failed(place), None);
@@ -139,7 +139,7 @@ fn a_failure_is_remembered_until_the_record_is_fetched_again() {
 }
 
 #[test]
-fn an_entry_costs_less_than_96_bytes_besides_key_and_target() {
+fn entry_when_on_wasm32_adds_at_most_96_bytes() {
     // On wasm32, where pointers have four bytes; a record without times and with a rev below 128 has three bytes more
     // than its target.
     let pointers = 2 * size_of::<usize>();
@@ -150,7 +150,7 @@ fn an_entry_costs_less_than_96_bytes_besides_key_and_target() {
 }
 
 #[test]
-fn a_long_key_is_no_entry() {
+fn key_when_too_long_is_not_kept() {
     assert_eq!(lru(1 << 20).put(&[b'k'; 70_000], b"", at(1)), None);
 }
 
@@ -234,7 +234,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 proptest! {
     #[test]
-    fn with_protected_entries_it_stays_within_its_bound_and_gives_what_was_put_last(
+    fn cache_when_entries_are_protected_holds_latest_in_bounds(
         steps in prop::collection::vec((0u8..20, 0usize..100, any::<bool>(), 0u64..100_000), 0..200),
         max_bytes in 0usize..2_000,
     ) {
@@ -262,7 +262,7 @@ proptest! {
     }
 
     #[test]
-    fn it_behaves_like_the_simplest_cache_there_is(steps in steps(), max_bytes in 0usize..2_000) {
+    fn cache_when_compared_with_the_model_behaves_alike(steps in steps(), max_bytes in 0usize..2_000) {
         let (mut lru, mut model) = (lru(max_bytes), Model::default());
         for step in steps {
             match step {

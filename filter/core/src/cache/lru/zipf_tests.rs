@@ -92,7 +92,7 @@ fn check(links: u32, max_bytes: usize) {
 }
 
 #[test]
-fn skewed_traffic_is_answered_nearly_as_well_as_by_an_ideal_cache() {
+fn cache_when_traffic_is_skewed_nears_the_ideal() {
     // A 50th of the full size, and a cache for a tenth of that.
     for divisor in [50, 500] {
         check(20_000, (64 << 20) / divisor);
@@ -101,6 +101,6 @@ fn skewed_traffic_is_answered_nearly_as_well_as_by_an_ideal_cache() {
 
 #[test]
 #[ignore = "takes a minute: cargo test --release -p edgelink-filter-core zipf -- --ignored --nocapture"]
-fn a_million_links_of_skewed_traffic_in_64_mib() {
+fn cache_when_a_million_links_share_64_mib_nears_the_ideal() {
     check(1_000_000, 64 << 20);
 }

@@ -57,7 +57,7 @@ fn rev(slots: &mut Slots, store: &mut Store, key: &str) -> Option<u64> {
 }
 
 #[test]
-fn the_hash_is_the_published_one() {
+fn hash_when_given_published_vectors_is_fnv_1a() {
     // Test vectors of FNV-1a, 64 bit, by its authors.
     for (key, hash) in [
         (&b""[..], 0xcbf2_9ce4_8422_2325),
@@ -69,7 +69,7 @@ fn the_hash_is_the_published_one() {
 }
 
 #[test]
-fn an_absence_does_not_take_the_slot_of_a_link_and_a_link_takes_that_of_an_absence() {
+fn slot_when_contended_prefers_a_link_to_an_absence() {
     let (mut slots, mut store) = (Slots::new(1, 2048), Store::default());
     write(&mut slots, &mut store, "d/link", link("https://e/", 1));
     write(&mut slots, &mut store, "d/none", Record::Absent { rev: 9 });
@@ -89,7 +89,7 @@ fn an_absence_does_not_take_the_slot_of_a_link_and_a_link_takes_that_of_an_absen
 }
 
 #[test]
-fn what_is_the_same_and_was_fetched_later_stays() {
+fn slot_when_offered_an_earlier_fetch_keeps_the_later() {
     let (mut slots, mut store) = (Slots::new(1, 2048), Store::default());
     write_at(
         &mut slots,
@@ -110,7 +110,7 @@ fn what_is_the_same_and_was_fetched_later_stays() {
 }
 
 #[test]
-fn what_one_worker_writes_another_reads_with_its_age() {
+fn record_when_written_by_one_worker_is_read_with_its_age() {
     let mut store = Store::default();
     let fetched = at(999_000);
     let record = link("https://e/", 1).to_bytes();
@@ -123,7 +123,7 @@ fn what_one_worker_writes_another_reads_with_its_age() {
 }
 
 #[test]
-fn links_that_share_a_slot_take_it_from_each_other() {
+fn slot_when_links_collide_holds_the_last() {
     let (mut store, mut slots) = (Store::default(), Slots::new(1, 2048));
     write(&mut slots, &mut store, "d/a", link("https://e/", 9));
     write(&mut slots, &mut store, "d/b", link("https://e/", 1));
@@ -133,7 +133,7 @@ fn links_that_share_a_slot_take_it_from_each_other() {
 }
 
 #[test]
-fn a_lower_rev_does_not_replace_a_higher_one_until_that_is_unusable() {
+fn record_when_of_lower_rev_replaces_only_the_unusable() {
     let (mut store, mut slots) = (Store::default(), Slots::new(8, 2048));
     write(&mut slots, &mut store, "d/a", link("https://e/", 5));
     write(&mut slots, &mut store, "d/a", Record::Absent { rev: 4 });
@@ -145,7 +145,7 @@ fn a_lower_rev_does_not_replace_a_higher_one_until_that_is_unusable() {
 }
 
 #[test]
-fn a_write_that_another_worker_overtook_is_given_up() {
+fn write_when_overtaken_by_another_worker_is_given_up() {
     let (mut store, mut slots) = (Store::default(), Slots::new(8, 2048));
     write(&mut slots, &mut store, "d/a", link("https://e/", 1));
     store.overtake_next_write();
@@ -155,7 +155,7 @@ fn a_write_that_another_worker_overtook_is_given_up() {
 }
 
 #[test]
-fn a_slot_is_written_over_without_reading_it_again_only_if_nothing_was_written_meanwhile() {
+fn slot_when_unchanged_since_read_is_written_over() {
     let (mut store, mut slots) = (Store::default(), Slots::new(1, 100));
     let version = |slots: &mut Slots, store: &mut Store| match slots.read(store, b"d/a") {
         Slot::Other(version) => version,
@@ -183,7 +183,7 @@ fn a_slot_is_written_over_without_reading_it_again_only_if_nothing_was_written_m
 }
 
 #[test]
-fn names_of_slots_are_hexadecimal() {
+fn slot_name_when_formatted_is_hexadecimal() {
     for number in [0, 1, 15, 16, 0xfffff, 0x100_000, u64::MAX] {
         let mut name = String::new();
         push_hexadecimal(number, &mut name);
@@ -192,7 +192,7 @@ fn names_of_slots_are_hexadecimal() {
 }
 
 #[test]
-fn a_value_above_the_bound_is_not_written() {
+fn value_when_above_the_bound_is_not_written() {
     let (mut store, mut slots) = (Store::default(), Slots::new(8, 100));
     let fits = "u".repeat(100 - 1 - 8 - 4 - 3);
     write(&mut slots, &mut store, "d/b", link(&fits, 1));
@@ -207,7 +207,7 @@ fn a_value_above_the_bound_is_not_written() {
 }
 
 #[test]
-fn without_slots_nothing_is_shared() {
+fn record_when_there_are_no_slots_is_not_shared() {
     let (mut store, mut slots) = (Store::default(), Slots::new(0, 2048));
     write(&mut slots, &mut store, "d/a", link("https://e/", 1));
     assert_eq!(rev(&mut slots, &mut store, "d/a"), None);
@@ -216,7 +216,7 @@ fn without_slots_nothing_is_shared() {
 
 proptest! {
     #[test]
-    fn whatever_stands_in_a_slot_is_no_record_or_a_whole_one(value in prop::collection::vec(any::<u8>(), 0..60)) {
+    fn slot_when_its_bytes_are_arbitrary_yields_whole_records(value in prop::collection::vec(any::<u8>(), 0..60)) {
         let mut store = Store::default();
         store.put("edgelink.slot.0", &value);
         if let Some(found) = found(&mut Slots::new(1, 2048), &mut store, "d/a") {
@@ -225,7 +225,7 @@ proptest! {
     }
 
     #[test]
-    fn a_slot_cut_off_anywhere_or_with_one_byte_changed_never_gives_another_key(
+    fn slot_when_cut_or_corrupted_never_yields_another_key(
         cut in 0usize..40, change in any::<u8>(),
     ) {
         let (mut store, mut slots) = (Store::default(), Slots::new(1, 2048));

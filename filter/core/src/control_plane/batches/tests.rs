@@ -44,7 +44,7 @@ fn read(body: &[u8]) -> Vec<(u64, u64, u64, u64)> {
 }
 
 #[test]
-fn a_batch_is_sent_with_the_same_number_until_it_is_taken() {
+fn batch_when_not_acknowledged_is_sent_again_unchanged() {
     let mut batches = batches(9);
     assert_eq!(batches.request(), None);
     batches.close(counted(3), 50);
@@ -59,14 +59,14 @@ fn a_batch_is_sent_with_the_same_number_until_it_is_taken() {
 }
 
 #[test]
-fn nothing_is_sent_where_nothing_was_counted() {
+fn request_when_nothing_was_counted_is_none() {
     let mut batches = batches(9);
     batches.close(Counted::default(), 50);
     assert_eq!(batches.request(), None);
 }
 
 #[test]
-fn of_too_many_batches_the_oldest_that_was_never_sent_is_dropped_and_reported() {
+fn batches_when_too_many_drop_and_report_the_oldest_unsent() {
     let mut batches = batches(2);
     batches.close(counted(1), 50);
     batches.request().unwrap();
@@ -84,7 +84,7 @@ fn of_too_many_batches_the_oldest_that_was_never_sent_is_dropped_and_reported() 
 }
 
 #[test]
-fn the_bound_in_bytes_is_kept_too() {
+fn batches_when_over_the_byte_bound_are_dropped() {
     let bounds = BatchBounds {
         batches: 100,
         bytes: 3 * (BATCH_BYTES + b"\x03d/a\x01".len()),
@@ -97,7 +97,7 @@ fn the_bound_in_bytes_is_kept_too() {
 }
 
 #[test]
-fn clicks_lost_in_the_worker_are_reported_even_without_others() {
+fn clicks_when_lost_in_the_worker_are_reported_alone() {
     let mut batches = batches(9);
     let lost = Tallied {
         lost: 5,
@@ -108,7 +108,7 @@ fn clicks_lost_in_the_worker_are_reported_even_without_others() {
 }
 
 #[test]
-fn batches_that_will_never_be_taken_are_given_up() {
+fn batch_when_rejected_is_dropped_and_counted() {
     let mut batches = batches(9);
     batches.close(counted(4), 50);
     batches.request().unwrap();
@@ -117,7 +117,7 @@ fn batches_that_will_never_be_taken_are_given_up() {
 }
 
 #[test]
-fn a_loss_is_reported_again_where_the_batch_that_said_it_is_refused() {
+fn loss_when_its_batch_is_rejected_is_reported_again() {
     let mut batches = batches(9);
     let lost = Tallied {
         lost: 1,
@@ -140,7 +140,7 @@ fn a_loss_is_reported_again_where_the_batch_that_said_it_is_refused() {
 }
 
 #[test]
-fn many_links_make_several_batches_and_many_batches_several_requests() {
+fn clicks_when_too_many_are_split_over_batches_and_requests() {
     let mut batches = batches(1_000);
     let links =
         (0..MAX_LINKS + 1).map(|at| (format!("d/{at}").into_bytes().into(), LinkClicks::plain(1)));
@@ -216,7 +216,7 @@ fn read_described(body: &[u8]) -> Vec<(u64, u64, u64, u64)> {
 }
 
 #[test]
-fn orphan_visits_go_before_attributes_and_attributes_before_counts() {
+fn queue_when_full_drops_orphans_then_attributes() {
     let mut batches = batches(4);
     for link in [1, 2] {
         batches.close(described(link, 10), 50);
@@ -237,7 +237,7 @@ fn orphan_visits_go_before_attributes_and_attributes_before_counts() {
 }
 
 #[test]
-fn clicks_that_had_no_room_as_events_are_undescribed_in_the_batch_that_counts_them() {
+fn batch_when_clicks_lack_events_counts_them_undescribed() {
     let mut batches = batches(9);
     let clicks = LinkClicks {
         count: 5,
@@ -259,7 +259,7 @@ fn clicks_that_had_no_room_as_events_are_undescribed_in_the_batch_that_counts_th
 }
 
 #[test]
-fn a_batch_whose_events_of_many_links_became_counts_can_be_read() {
+fn batch_when_its_events_become_counts_stays_readable() {
     let mut batches = batches(100);
     batches.close(events(0..2 * MAX_LINKS, 0), 50);
     let before = batches.bytes;
@@ -276,7 +276,7 @@ fn a_batch_whose_events_of_many_links_became_counts_can_be_read() {
 }
 
 #[test]
-fn one_batch_too_many_costs_the_attributes_of_one() {
+fn batches_when_one_too_many_strip_the_attributes_of_one() {
     let mut batches = batches(64);
     for at in 0..65 {
         batches.close(events([at], 0), 1_000 + at as u64);
@@ -291,7 +291,7 @@ fn one_batch_too_many_costs_the_attributes_of_one() {
 }
 
 #[test]
-fn in_one_callback_few_events_become_counts() {
+fn batches_when_far_over_the_bound_strip_few_events_at_once() {
     let mut batches = batches(1_000);
     batches.set_bounds(BatchBounds {
         batches: 1_000,
@@ -313,7 +313,7 @@ fn in_one_callback_few_events_become_counts() {
 }
 
 #[test]
-fn a_batch_that_is_refused_among_others_is_found_and_the_others_are_counted() {
+fn batch_when_refused_among_others_is_isolated_and_dropped() {
     let mut batches = batches(100);
     for clicks in 1..=5 {
         batches.close(counted(clicks), 50);
@@ -343,7 +343,7 @@ fn a_batch_that_is_refused_among_others_is_found_and_the_others_are_counted() {
 }
 
 #[test]
-fn orphan_visits_of_batches_that_are_given_up_are_counted_too() {
+fn orphan_visits_when_their_batch_is_given_up_are_counted() {
     let mut batches = batches(100);
     batches.close(events([1], 3), 50);
     batches.close(events([1], 4), 51);
@@ -359,7 +359,7 @@ fn orphan_visits_of_batches_that_are_given_up_are_counted_too() {
 }
 
 #[test]
-fn a_full_queue_loses_nothing_more_while_no_clicks_come() {
+fn queue_when_full_and_idle_loses_nothing_more() {
     let mut batches = batches(2);
     for clicks in [1, 10, 100] {
         batches.close(counted(clicks), 50);
@@ -501,7 +501,7 @@ proptest! {
     /// However often batches are sent, fail, are rejected and dropped: in the end all clicks were counted except those reported as
     /// dropped, and each click that lacks its attributes is reported.
     #[test]
-    fn nothing_is_lost_without_being_reported_and_nothing_counts_twice(
+    fn clicks_when_batches_fail_or_drop_are_counted_or_reported_once(
         happenings in prop::collection::vec(any_event(), 0..40),
         bounds in prop_oneof![Just((3, 1 << 20)), Just((64, 60_000))],
     ) {

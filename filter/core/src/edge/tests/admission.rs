@@ -7,7 +7,7 @@ use crate::settings::ControlPlane;
 use edgelink_wire::feed::FeedMessage;
 
 #[test]
-fn a_code_that_was_never_issued_is_404_without_a_lookup_or_a_look_at_shared_data() {
+fn code_when_never_issued_is_404_without_a_lookup() {
     let mut world = World::with_admission();
     for number in BOUND..BOUND + 50 {
         assert_eq!(world.visit(&path(number)), Answered(page(404, "admission")));
@@ -20,7 +20,7 @@ fn a_code_that_was_never_issued_is_404_without_a_lookup_or_a_look_at_shared_data
 }
 
 #[test]
-fn an_alias_of_generated_shape_redirects_as_soon_as_it_is_on_the_feed() {
+fn alias_when_it_arrives_on_the_feed_redirects_at_once() {
     let mut world = World::with_admission();
     let key = format!("go.example/{}", code(BOUND + 5));
     let put = FeedMessage::Put {
@@ -41,7 +41,7 @@ fn an_alias_of_generated_shape_redirects_as_soon_as_it_is_on_the_feed() {
 }
 
 #[test]
-fn a_feed_that_is_silent_for_too_long_has_everything_looked_up() {
+fn code_when_the_feed_is_silent_too_long_is_looked_up() {
     let mut world = World::with_admission();
     world.pass(100);
     world.fail_background(BackgroundKind::Poll);
@@ -53,7 +53,7 @@ fn a_feed_that_is_silent_for_too_long_has_everything_looked_up() {
 }
 
 #[test]
-fn after_a_gap_or_a_flush_admission_waits_for_a_newer_snapshot() {
+fn admission_when_gap_or_flush_comes_awaits_a_newer_snapshot() {
     for answer in [gap(9), batch(9, &[FeedMessage::Flush])] {
         let mut world = World::with_admission();
         world.pass(100);
@@ -73,7 +73,7 @@ fn after_a_gap_or_a_flush_admission_waits_for_a_newer_snapshot() {
 }
 
 #[test]
-fn unknown_aliases_of_any_shape_cost_no_lookup_and_others_are_looked_up() {
+fn alias_when_unknown_is_404_without_a_lookup() {
     let mut world = World::with_admission();
     for number in 0..2_000 {
         let path = format!("/scan{number:04}");
@@ -84,7 +84,7 @@ fn unknown_aliases_of_any_shape_cost_no_lookup_and_others_are_looked_up() {
 }
 
 #[test]
-fn an_alias_that_is_created_is_let_through_even_if_it_is_not_understood() {
+fn alias_when_its_change_is_not_understood_is_looked_up() {
     let mut world = World::with_admission();
     assert_eq!(world.visit("/new-alias"), Answered(page(404, "admission")));
     world.pass(100);
@@ -96,14 +96,14 @@ fn an_alias_that_is_created_is_let_through_even_if_it_is_not_understood() {
 }
 
 #[test]
-fn a_worker_that_stood_still_refuses_nothing_before_it_has_read_the_feed_again() {
+fn worker_when_it_stood_still_refuses_no_code() {
     let mut world = World::with_admission();
     world.stand_still(60_000);
     world.ask(&path(BOUND));
 }
 
 #[test]
-fn a_flood_of_unknown_keys_leaves_room_for_links_that_are_held() {
+fn link_when_held_is_looked_up_despite_a_flood() {
     let mut world = World::new();
     world.know("held", link("https://e/", 1));
     world.pass(5_000);
@@ -117,7 +117,7 @@ fn a_flood_of_unknown_keys_leaves_room_for_links_that_are_held() {
 
 /// A change between the last poll of one and the first of the other may never come.
 #[test]
-fn another_source_of_the_feed_has_admission_wait_for_a_newer_snapshot() {
+fn admission_when_the_feed_source_changes_awaits_a_newer_snapshot() {
     let mut world = World::with_admission();
     assert_eq!(world.visit(&path(BOUND)), Answered(page(404, "admission")));
     let settings = settings_with(r#","snapshot":{},"poll":{},"admission":{}"#);
@@ -142,7 +142,7 @@ fn another_source_of_the_feed_has_admission_wait_for_a_newer_snapshot() {
 }
 
 #[test]
-fn admission_that_is_switched_off_keeps_nothing_and_starts_over_when_it_comes_back() {
+fn admission_when_switched_off_and_on_starts_over() {
     let mut world = World::with_admission();
     let feed = r#","snapshot":{},"poll":{}"#;
     let settings = settings_with(feed);

@@ -64,7 +64,7 @@ fn status(became: Became) -> Option<u16> {
 }
 
 #[test]
-fn only_paths_behind_the_prefix_are_those_of_links() {
+fn path_when_outside_the_prefix_passes() {
     let mut world = World::with(settings_with(r#","prefix":"/s/","forwardPaths":true"#));
     for path in [
         "/", "/a", "/a/b", "/s", "/sa", "/S/a", "/x/s/a", "/?x", "/s/", "/s/api",
@@ -85,7 +85,7 @@ fn only_paths_behind_the_prefix_are_those_of_links() {
 }
 
 #[test]
-fn a_request_that_has_waited_is_answered_without_its_prefix() {
+fn request_when_it_has_waited_is_answered_without_its_prefix() {
     let mut world = World::with(settings_with(r#","prefix":"/s/","forwardPaths":true"#));
     let extension = Extension {
         forward_path: true,
@@ -108,7 +108,7 @@ fn a_request_that_has_waited_is_answered_without_its_prefix() {
 }
 
 #[test]
-fn a_slash_behind_a_code_is_another_path_unless_it_is_permitted() {
+fn path_when_it_has_a_trailing_slash_passes_unless_permitted() {
     let mut world = World::with(settings_with(r#","trailingSlash":true"#));
     world.know("a", link("https://a/", 1));
     for (path, location) in [
@@ -125,7 +125,7 @@ fn a_slash_behind_a_code_is_another_path_unless_it_is_permitted() {
 }
 
 #[test]
-fn codes_without_a_link_pass_where_that_is_configured_and_failures_do_not() {
+fn code_when_without_a_link_passes_where_configured() {
     let mut world = World::with(settings_with(r#","unknownCodes":"pass""#));
     let token = world.ask("/a");
     let resumed = world.resume(token, KEY, Record::Absent { rev: 1 });
@@ -153,7 +153,7 @@ fn codes_without_a_link_pass_where_that_is_configured_and_failures_do_not() {
 }
 
 #[test]
-fn links_that_keep_the_method_redirect_every_method() {
+fn method_when_kept_by_the_redirect_status_is_redirected() {
     for (redirect, expected) in [
         (RedirectStatus::Found, Some(405)),
         (RedirectStatus::MovedPermanently, Some(405)),
@@ -178,7 +178,7 @@ fn links_that_keep_the_method_redirect_every_method() {
 }
 
 #[test]
-fn a_method_that_is_not_allowed_says_which_are() {
+fn method_when_not_allowed_is_answered_with_allow() {
     let mut world = World::new();
     world.know("a", link("https://a/", 1));
     let head = Head {
@@ -194,7 +194,7 @@ fn a_method_that_is_not_allowed_says_which_are() {
 }
 
 #[test]
-fn other_methods_pass_where_there_is_no_link() {
+fn method_when_there_is_no_link_passes() {
     let mut world = World::new();
     world.know("a", Record::Absent { rev: 1 });
     assert_eq!(world.by("POST", "/a"), Passed);
@@ -202,7 +202,7 @@ fn other_methods_pass_where_there_is_no_link() {
 }
 
 #[test]
-fn a_method_that_is_not_allowed_takes_no_visit() {
+fn method_when_not_allowed_takes_no_use() {
     let limited = Extension {
         max_visits: Some(1),
         ..Extension::default()
@@ -233,7 +233,7 @@ fn a_method_that_is_not_allowed_takes_no_visit() {
 }
 
 #[test]
-fn methods_by_which_programs_ask_take_no_visit_and_are_no_click() {
+fn request_when_options_trace_or_head_counts_no_use_or_click() {
     let limited = Extension {
         max_visits: Some(1),
         ..Extension::default()
@@ -258,7 +258,7 @@ fn methods_by_which_programs_ask_take_no_visit_and_are_no_click() {
 }
 
 #[test]
-fn a_released_form_is_held_while_it_waits_for_a_visit() {
+fn form_when_released_is_held_while_it_waits_for_a_use() {
     let limited = Extension {
         max_visits: Some(1),
         ..Extension::default()
@@ -288,7 +288,7 @@ fn a_released_form_is_held_while_it_waits_for_a_visit() {
 }
 
 #[test]
-fn a_form_for_a_link_without_a_password_is_a_request_like_others() {
+fn form_when_link_has_no_password_is_an_ordinary_request() {
     for (redirect, expected) in [
         (RedirectStatus::Found, Some(405)),
         (RedirectStatus::TemporaryRedirect, Some(307)),

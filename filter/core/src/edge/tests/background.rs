@@ -169,7 +169,7 @@ impl World {
 }
 
 #[test]
-fn nothing_is_done_unasked() {
+fn worker_when_nothing_is_configured_does_nothing() {
     let mut world = World::with_background("");
     for _ in 0..600 {
         world.pass(100);
@@ -179,7 +179,7 @@ fn nothing_is_done_unasked() {
 }
 
 #[test]
-fn a_worker_begins_with_its_first_request_and_not_in_the_same_moment_as_the_others() {
+fn worker_when_its_first_request_comes_begins_after_jitter() {
     let mut world = World::with(settings_with(r#","snapshot":{},"poll":{}"#));
     world.pass(60_000);
     assert!(world.callouts.is_empty(), "as on the main thread");
@@ -191,7 +191,7 @@ fn a_worker_begins_with_its_first_request_and_not_in_the_same_moment_as_the_othe
 }
 
 #[test]
-fn hot_links_of_a_snapshot_are_served_here_and_by_the_other_workers_once_the_feed_covers_them() {
+fn hot_link_when_the_feed_covers_it_is_served_by_all_workers() {
     let mut world = World::with_background(r#","snapshot":{},"poll":{}"#);
     world.answer_snapshot(&snapshot(5));
     assert_eq!(
@@ -220,7 +220,7 @@ fn hot_links_of_a_snapshot_are_served_here_and_by_the_other_workers_once_the_fee
 }
 
 #[test]
-fn a_hot_link_that_has_changed_since_the_snapshot_was_made_is_not_taken_from_it() {
+fn hot_link_when_changed_since_the_snapshot_is_not_taken() {
     let mut world = World::with_background(r#","snapshot":{},"poll":{}"#);
     world.answer_snapshot(&snapshot(5));
     world.pass(100);
@@ -238,7 +238,7 @@ fn a_hot_link_that_has_changed_since_the_snapshot_was_made_is_not_taken_from_it(
 }
 
 #[test]
-fn a_snapshot_from_before_the_feed_was_begun_warms_nothing() {
+fn snapshot_when_older_than_the_feed_begin_warms_nothing() {
     let mut world = World::with_background(r#","snapshot":{},"poll":{},"admission":{}"#);
     world.fail_background(BackgroundKind::Snapshot);
     world.pass(100);
@@ -255,14 +255,14 @@ fn a_snapshot_from_before_the_feed_was_begun_warms_nothing() {
 }
 
 #[test]
-fn without_a_feed_no_snapshot_is_fetched() {
+fn snapshot_when_there_is_no_feed_is_not_fetched() {
     let mut world = World::with_background(r#","snapshot":{}"#);
     world.pass(10_000);
     assert!(world.callouts.is_empty());
 }
 
 #[test]
-fn without_a_snapshot_links_are_looked_up_and_it_is_asked_for_again() {
+fn snapshot_when_it_fails_is_fetched_again() {
     let mut world = World::with_background(r#","snapshot":{},"poll":{}"#);
     for (code, body) in [("a", &b"garbage"[..]), ("b", b"")] {
         world.answer_snapshot(body);
@@ -286,7 +286,7 @@ fn without_a_snapshot_links_are_looked_up_and_it_is_asked_for_again() {
 }
 
 #[test]
-fn a_snapshot_longer_than_the_bound_is_not_read() {
+fn snapshot_when_longer_than_the_bound_is_not_read() {
     let mut world = World::with_background(r#","snapshot":{"maxBytes":2000},"poll":{}"#);
     let (token, _) = world.take_background(BackgroundKind::Snapshot);
     assert_eq!(world.edge.max_body_bytes(token), 2_000);
@@ -295,7 +295,7 @@ fn a_snapshot_longer_than_the_bound_is_not_read() {
 }
 
 #[test]
-fn a_background_callout_that_is_refused_or_never_ends_is_tried_again() {
+fn background_callout_when_refused_or_endless_is_retried() {
     let mut world = World::with_background(r#","snapshot":{},"poll":{}"#);
     world.callouts.clear();
     world.pass(5_000);
@@ -313,7 +313,7 @@ fn a_background_callout_that_is_refused_or_never_ends_is_tried_again() {
 }
 
 #[test]
-fn the_feed_is_polled_from_the_snapshot_on_one_poll_after_the_other() {
+fn poll_when_a_snapshot_has_come_continues_from_it() {
     let mut world = World::with_background(r#","snapshot":{},"poll":{}"#);
     world.answer_snapshot(&snapshot(5));
     world.pass(100);
@@ -337,7 +337,7 @@ fn the_feed_is_polled_from_the_snapshot_on_one_poll_after_the_other() {
 }
 
 #[test]
-fn without_a_snapshot_the_feed_is_polled_from_wherever_the_control_plane_says() {
+fn poll_when_without_a_snapshot_begins_where_the_answer_says() {
     let mut world = World::with_background(r#","snapshot":{},"poll":{}"#);
     world.fail_background(BackgroundKind::Snapshot);
     world.pass(100);
@@ -353,7 +353,7 @@ fn without_a_snapshot_the_feed_is_polled_from_wherever_the_control_plane_says() 
 }
 
 #[test]
-fn a_live_poll_keeps_what_is_known_fresh_and_a_dead_one_does_not() {
+fn link_when_polls_are_answered_stays_fresh() {
     let mut world = World::with_polled_link();
     for _ in 0..30 {
         world.quiet_poll();
@@ -369,7 +369,7 @@ fn a_live_poll_keeps_what_is_known_fresh_and_a_dead_one_does_not() {
 }
 
 #[test]
-fn a_control_plane_whose_feed_is_old_keeps_nothing_fresh() {
+fn link_when_the_feed_itself_is_old_is_looked_up() {
     let mut world = World::with_polled_link();
     world.quiet_poll();
     for age in [2_000, 4_000] {
@@ -382,7 +382,7 @@ fn a_control_plane_whose_feed_is_old_keeps_nothing_fresh() {
 
 /// A poll that was answered late is as late as it waited.
 #[test]
-fn an_answer_that_was_waited_for_is_as_of_its_end() {
+fn poll_when_answered_after_waiting_is_dated_at_its_end() {
     let mut world = World::with_polled_link();
     world.pass(1);
     world.pass(2_500);
@@ -399,7 +399,7 @@ fn an_answer_that_was_waited_for_is_as_of_its_end() {
 }
 
 #[test]
-fn two_control_planes_that_are_apart_move_neither_the_position_nor_what_is_known_back() {
+fn poll_answer_when_behind_the_position_moves_nothing_back() {
     let mut world = World::with_polled_link();
     world.pass(100);
     let change = put("go.example/a", "https://changed/", 2);
@@ -419,7 +419,7 @@ fn two_control_planes_that_are_apart_move_neither_the_position_nor_what_is_known
 }
 
 #[test]
-fn a_feed_of_another_generation_is_a_gap() {
+fn feed_when_of_another_generation_is_a_gap() {
     let mut world = World::with_polled_link();
     world.pass(100);
     let head = BatchHead {
@@ -435,7 +435,7 @@ fn a_feed_of_another_generation_is_a_gap() {
 }
 
 #[test]
-fn a_lookup_is_as_old_as_the_control_plane_says() {
+fn lookup_when_answered_with_an_age_is_that_old() {
     let mut world = World::new();
     let token = world.ask("/a");
     world.end_with_age(token, "go.example/a", link("https://e/", 1), 3_000);
@@ -446,7 +446,7 @@ fn a_lookup_is_as_old_as_the_control_plane_says() {
 }
 
 #[test]
-fn after_a_failure_the_poll_goes_on_where_it_was() {
+fn poll_when_one_has_failed_continues_at_its_position() {
     let mut world = World::with_background(r#","poll":{}"#);
     world.answer_poll(&gap(5));
     world.fail_background(BackgroundKind::Poll);
@@ -457,7 +457,7 @@ fn after_a_failure_the_poll_goes_on_where_it_was() {
 }
 
 #[test]
-fn a_control_plane_that_refuses_a_poll_is_followed_by_the_next_one_at_once() {
+fn poll_when_refused_by_one_control_plane_is_repeated_at_once() {
     let mut world = World::with_background(r#","poll":{}"#);
     world.answer_poll(&gap(5));
     let polls = |world: &World| {
@@ -481,7 +481,7 @@ fn a_control_plane_that_refuses_a_poll_is_followed_by_the_next_one_at_once() {
 }
 
 #[test]
-fn a_gap_has_everything_asked_for_again() {
+fn link_when_a_gap_comes_is_looked_up_again() {
     let mut world = World::with_background(r#","poll":{}"#);
     world.answer_poll(&gap(5));
     world.know("a", link("https://a/", 1));
@@ -492,7 +492,7 @@ fn a_gap_has_everything_asked_for_again() {
 }
 
 #[test]
-fn after_a_flush_what_is_known_gives_way_to_an_answer_of_any_revision() {
+fn record_when_flushed_gives_way_to_an_answer_of_any_rev() {
     let mut world = World::with_background(r#","poll":{}"#);
     world.answer_poll(&gap(5));
     world.know("restored", link("https://lost/", 9));
@@ -513,7 +513,7 @@ fn after_a_flush_what_is_known_gives_way_to_an_answer_of_any_revision() {
 /// A change right after a flush counts as fetched at the previous read of the feed, and thus as invalidated. An earlier snapshot
 /// is applied later.
 #[test]
-fn a_change_after_a_flush_gives_way_to_nothing_older_that_was_not_asked_for() {
+fn link_when_a_lower_rev_follows_a_flush_is_looked_up() {
     let mut world = World::with_polled_link();
     world.pass(100);
     world.answer_poll(&batch(9, &[FeedMessage::Flush]));
@@ -540,7 +540,7 @@ fn a_change_after_a_flush_gives_way_to_nothing_older_that_was_not_asked_for() {
 
 /// The clock of the lost database had been ahead.
 #[test]
-fn after_a_flush_an_absence_has_the_revision_of_its_answer() {
+fn absence_when_fetched_after_a_flush_takes_the_new_rev() {
     let mut world = World::with_background(r#","poll":{}"#);
     world.answer_poll(&gap(5));
     world.know("a", Record::Absent { rev: 100 });
@@ -557,7 +557,7 @@ fn after_a_flush_an_absence_has_the_revision_of_its_answer() {
 
 /// A control plane that has seen a flush in the gap reports it.
 #[test]
-fn a_gap_with_a_flush_leaves_nothing() {
+fn record_when_a_gap_comes_with_a_flush_is_dropped() {
     let mut world = World::with_background(r#","poll":{}"#);
     world.answer_poll(&gap(5));
     world.know("a", link("https://lost/", 9));
@@ -580,7 +580,7 @@ fn a_gap_with_a_flush_leaves_nothing() {
 }
 
 #[test]
-fn a_message_that_cannot_be_read_is_a_gap_and_the_others_are_taken() {
+fn message_when_unreadable_is_a_gap_and_others_apply() {
     let mut world = World::with_polled_link();
     world.pass(100);
     let del = FeedMessage::Del {
@@ -603,14 +603,14 @@ fn a_message_that_cannot_be_read_is_a_gap_and_the_others_are_taken() {
 }
 
 #[test]
-fn an_answer_that_is_no_batch_is_a_failure() {
+fn poll_when_its_answer_is_no_batch_fails() {
     let mut world = World::with_background(r#","poll":{}"#);
     world.answer_poll(b"garbage");
     assert_eq!(world.counted("poll.failed"), 1);
 }
 
 #[test]
-fn an_alias_that_is_created_takes_the_place_of_its_absence_in_every_tier() {
+fn alias_when_created_replaces_its_absence_in_each_tier() {
     let mut world = World::with_polled_link();
     world.know("b", Record::Absent { rev: 0 });
     assert_eq!(world.visit("/b"), Answered(page(404, "lru")));
@@ -630,7 +630,7 @@ fn an_alias_that_is_created_takes_the_place_of_its_absence_in_every_tier() {
 
 /// While other slots were in use, these were not kept up to date.
 #[test]
-fn slots_that_come_back_are_asked_for_again() {
+fn slot_when_back_in_use_is_looked_up_again() {
     let feed = r#","poll":{},"lru":{"maxBytes":1048576}"#;
     let mut world = World::with_background(feed);
     world.answer_poll(&gap(5));
@@ -663,7 +663,7 @@ fn slots_that_come_back_are_asked_for_again() {
 }
 
 #[test]
-fn a_change_that_is_not_known_counts_for_as_long_as_the_longest_life() {
+fn change_when_not_understood_counts_for_the_longest_lifetime() {
     for (lifetimes, record) in [
         (r#""freshSeconds":3600"#, link("https://old/", 1)),
         (r#""absentFreshSeconds":3600"#, Record::Absent { rev: 1 }),
@@ -686,7 +686,7 @@ fn a_change_that_is_not_known_counts_for_as_long_as_the_longest_life() {
 }
 
 #[test]
-fn new_settings_keep_the_place_in_the_feed() {
+fn settings_when_replaced_keep_the_feed_position() {
     let mut world = World::with_admission();
     world.pass(100);
     world.callouts.clear();

@@ -37,7 +37,7 @@ proptest! {
     /// With arbitrary events in any order, each waiter that stays is answered exactly once, at the latest by
     /// the tick after the timeout, and no other stream is.
     #[test]
-    fn each_waiter_is_answered_exactly_once(events in events()) {
+    fn waiter_when_events_are_random_is_answered_exactly_once(events in events()) {
         let mut world = World::new();
         let mut waiting: Vec<StreamId> = Vec::new();
         let mut sent: Vec<(Token, String)> = Vec::new();

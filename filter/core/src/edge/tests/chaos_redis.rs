@@ -252,7 +252,7 @@ fn check(seen: &Seen, code: &str) {
 
 proptest! {
     #[test]
-    fn every_visitor_gets_the_own_link_or_503_once(events in prop::collection::vec(any_event(), 1..150)) {
+    fn request_when_redis_is_chaotic_gets_its_link_or_503_once(events in prop::collection::vec(any_event(), 1..150)) {
         let mut chaos = Chaos {
             world: World::with_redis(""),
             waiting: BTreeMap::new(),

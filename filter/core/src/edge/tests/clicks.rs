@@ -44,7 +44,7 @@ fn pair(key: &str, clicks: u64) -> (String, u64) {
 }
 
 #[test]
-fn redirects_are_counted_by_link_and_nothing_else_is() {
+fn redirect_when_answered_counts_as_click_of_its_link() {
     let mut world = World::with(settings_with(CLICKS));
     world.know("a", link("https://a/", 1));
     world.know("b", link("https://b/", 1));
@@ -77,7 +77,7 @@ fn redirects_are_counted_by_link_and_nothing_else_is() {
 }
 
 #[test]
-fn links_that_the_lru_does_not_keep_are_counted_too() {
+fn click_when_the_lru_does_not_keep_its_link_is_counted() {
     let mut world = World::with(settings_with(r#","clicks":{},"lru":{"maxBytes":0}"#));
     world.know("a", link("https://a/", 1));
     assert_eq!(
@@ -89,7 +89,7 @@ fn links_that_the_lru_does_not_keep_are_counted_too() {
 }
 
 #[test]
-fn an_entry_that_is_dropped_or_changed_hands_its_clicks_over() {
+fn entry_when_dropped_or_changed_hands_its_clicks_over() {
     let mut world = World::with(settings_with(r#","clicks":{},"lru":{"maxBytes":400}"#));
     for code in ["a", "b", "c", "d", "e", "f"] {
         world.know(code, link("https://e/", 1));
@@ -101,7 +101,7 @@ fn an_entry_that_is_dropped_or_changed_hands_its_clicks_over() {
 }
 
 #[test]
-fn a_report_that_failed_is_sent_again_as_it_was() {
+fn report_when_failed_is_sent_again_unchanged() {
     let mut world = World::with(settings_with(CLICKS));
     world.know("a", link("https://a/", 1));
     world.pass(1_000);
@@ -118,7 +118,7 @@ fn a_report_that_failed_is_sent_again_as_it_was() {
 }
 
 #[test]
-fn a_report_that_cannot_be_read_is_dropped_and_the_drop_is_reported() {
+fn report_when_rejected_is_dropped_and_the_drop_is_reported() {
     let mut world = World::with(settings_with(CLICKS));
     world.know("a", link("https://a/", 1));
     world.pass(1_000);
@@ -141,7 +141,7 @@ fn a_report_that_cannot_be_read_is_dropped_and_the_drop_is_reported() {
 }
 
 #[test]
-fn what_cannot_be_reported_for_long_is_dropped_and_counted_and_memory_is_bounded() {
+fn clicks_when_unreported_for_long_are_dropped_and_counted() {
     let mut world = World::with(settings_with(r#","clicks":{"maxUnsent":64,"flushMs":100}"#));
     world.know("a", link("https://a/", 1));
     world.pass(100);
@@ -155,7 +155,7 @@ fn what_cannot_be_reported_for_long_is_dropped_and_counted_and_memory_is_bounded
 }
 
 #[test]
-fn clicks_that_a_worker_takes_with_it_are_counted_as_dropped() {
+fn clicks_when_their_worker_ends_are_counted_as_dropped() {
     let mut world = World::with(settings_with(CLICKS));
     world.know("a", link("https://a/", 1));
     world.edge.on_end(&mut world.host);
@@ -163,7 +163,7 @@ fn clicks_that_a_worker_takes_with_it_are_counted_as_dropped() {
 }
 
 #[test]
-fn new_settings_keep_what_was_counted() {
+fn clicks_when_settings_change_are_kept() {
     let mut world = World::with(settings_with(CLICKS));
     world.know("a", link("https://a/", 1));
     world.pass(1_000);
@@ -175,7 +175,7 @@ fn new_settings_keep_what_was_counted() {
 }
 
 #[test]
-fn batches_go_on_with_the_next_number_when_clicks_are_switched_on_again() {
+fn batch_when_clicks_are_switched_on_again_has_the_next_number() {
     let mut world = World::with(settings_with(CLICKS));
     world.know("a", link("https://a/", 1));
     world.pass(1_000);
@@ -196,7 +196,7 @@ fn batches_go_on_with_the_next_number_when_clicks_are_switched_on_again() {
 
 /// HEAD comes from programs that check or preview a link.
 #[test]
-fn head_is_no_click() {
+fn head_request_when_answered_is_no_click() {
     let mut world = World::with(settings_with(CLICKS));
     let head = Head {
         method: b"HEAD",

@@ -130,7 +130,7 @@ impl World {
 }
 
 #[test]
-fn a_domain_of_the_snapshot_has_links_of_its_own() {
+fn domain_when_in_the_snapshot_has_links_of_its_own() {
     let mut world = World::with_domains("", &[brand(1)]);
     let waiting = world.visit_host("Brand.Example:443", "/sale");
     assert!(matches!(waiting, Waiting(_)), "{waiting:?}");
@@ -160,7 +160,7 @@ fn a_domain_of_the_snapshot_has_links_of_its_own() {
 }
 
 #[test]
-fn visitors_without_a_link_are_sent_where_the_domain_says() {
+fn request_when_without_a_link_goes_where_the_domain_says() {
     let mut world = World::with_domains("", &[brand(1)]);
     let never = path(BOUND + 1);
     let elsewhere = to("https://brand/none", "admission");
@@ -196,7 +196,7 @@ fn visitors_without_a_link_are_sent_where_the_domain_says() {
 }
 
 #[test]
-fn a_domain_comes_and_goes_by_the_feed() {
+fn domain_when_put_or_deleted_by_the_feed_comes_and_goes() {
     let unknown = r#","unknownHosts":"notFound""#;
     let mut world = World::with_domains(unknown, &[]);
     let none = Answered(page(404, "unknown-host"));
@@ -222,7 +222,7 @@ fn a_domain_comes_and_goes_by_the_feed() {
 }
 
 #[test]
-fn a_configured_domain_has_what_the_api_has_set() {
+fn domain_when_configured_has_the_targets_of_the_api() {
     let go = record("go.example", TARGETS, 1);
     let mut world = World::with_domains("", &[("go.example", go)]);
     for host in ["go.example", "unknown.example"] {
@@ -240,7 +240,7 @@ fn without_domains(more: &str) -> World {
 const NONE: Record<&str> = Record::Absent { rev: 0 };
 
 #[test]
-fn a_host_that_may_be_a_domain_is_asked_for() {
+fn host_when_it_may_be_a_domain_is_looked_up() {
     let mut world = without_domains("");
     assert!(matches!(
         world.visit_host("Unknown.example:443", "/sale"),
@@ -267,7 +267,7 @@ fn a_host_that_may_be_a_domain_is_asked_for() {
 }
 
 #[test]
-fn a_host_that_is_a_domain_is_one_from_then_on() {
+fn host_when_found_to_be_a_domain_stays_one() {
     let mut world = without_domains("");
     world.visit_host("brand.example:443", "/sale");
     let (_, brand) = brand(3);
@@ -287,7 +287,7 @@ fn a_host_that_is_a_domain_is_one_from_then_on() {
 }
 
 #[test]
-fn a_host_that_was_made_a_domain_while_it_was_asked_for_is_one() {
+fn host_when_made_a_domain_during_its_lookup_is_one() {
     let mut world = without_domains("");
     world.visit_host("brand.example", &path(BOUND + 1));
     let token = world.last_token;
@@ -303,7 +303,7 @@ fn a_host_that_was_made_a_domain_while_it_was_asked_for_is_one() {
 }
 
 #[test]
-fn without_an_answer_a_request_waits_for_the_snapshot_and_then_gets_503() {
+fn request_when_host_lookup_and_snapshot_fail_is_503() {
     let mut world = without_domains("");
     world.visit_host("brand.example", "/sale");
     world.time_out(world.last_token);
@@ -333,7 +333,7 @@ fn without_an_answer_a_request_waits_for_the_snapshot_and_then_gets_503() {
 }
 
 #[test]
-fn a_snapshot_that_comes_decides_about_those_that_wait_for_it() {
+fn waiter_when_the_snapshot_comes_is_decided_by_it() {
     let mut world = without_domains("");
     world.visit_host("brand.example", "/sale");
     world.time_out(world.last_token);
@@ -354,7 +354,7 @@ fn a_snapshot_that_comes_decides_about_those_that_wait_for_it() {
 }
 
 #[test]
-fn an_answer_that_is_older_than_what_is_fresh_says_nothing() {
+fn host_when_its_answer_is_too_old_waits_for_the_snapshot() {
     let mut world = without_domains("");
     world.visit_host("unknown.example", "/sale");
     world.end_with_age(world.last_token, "unknown.example/", NONE, 5_000);
@@ -366,7 +366,7 @@ fn an_answer_that_is_older_than_what_is_fresh_says_nothing() {
 }
 
 #[test]
-fn what_no_domain_can_be_called_is_an_unknown_host() {
+fn host_when_not_a_domain_name_is_unknown() {
     let mut world = without_domains("");
     for host in ["", "no_domain", "a..b", "\u{fc}.example"] {
         world.visit_host(host, "/sale");
@@ -378,7 +378,7 @@ fn what_no_domain_can_be_called_is_an_unknown_host() {
 }
 
 #[test]
-fn hosts_have_a_part_of_the_room_for_lookups() {
+fn host_lookups_when_many_leave_room_for_links() {
     let mut world = without_domains("");
     let most = world.edge.settings().control_plane.max_pending as u32 / 8;
     let most = most.max(1);
@@ -394,7 +394,7 @@ fn hosts_have_a_part_of_the_room_for_lookups() {
 }
 
 #[test]
-fn after_a_gap_the_domains_stay_and_a_newer_snapshot_has_the_others() {
+fn domains_when_a_gap_comes_stay_until_a_newer_snapshot() {
     let mut world = World::with_domains("", &[brand(1)]);
     world.answer_poll(&gap(9));
     assert_eq!(
@@ -425,7 +425,7 @@ fn after_a_gap_the_domains_stay_and_a_newer_snapshot_has_the_others() {
 }
 
 #[test]
-fn a_change_that_is_not_understood_has_the_domains_fetched_again() {
+fn domains_when_a_change_is_not_understood_are_fetched_again() {
     let mut world = World::with_domains("", &[brand(1)]);
     let changed = FeedMessage::Changed {
         key: "brand.example/",
@@ -459,7 +459,7 @@ fn silent(more: &str) -> World {
 }
 
 #[test]
-fn while_the_feed_is_silent_known_domains_stay_and_unknown_hosts_are_asked_for() {
+fn unknown_host_when_the_feed_is_silent_is_looked_up() {
     let mut world = silent("");
     assert_eq!(
         world.visit_host("brand.example", "/"),
@@ -484,7 +484,7 @@ fn while_the_feed_is_silent_known_domains_stay_and_unknown_hosts_are_asked_for()
 }
 
 #[test]
-fn an_unknown_host_is_served_as_before_and_as_stale_where_the_control_plane_does_not_answer() {
+fn unknown_host_when_its_lookup_fails_is_served_stale() {
     let mut world = silent("");
     world.visit_host("unknown.example", "/sale");
     world.time_out(world.last_token);
@@ -506,7 +506,7 @@ fn an_unknown_host_is_served_as_before_and_as_stale_where_the_control_plane_does
 }
 
 #[test]
-fn a_link_that_is_fresh_is_stale_all_the_same_where_its_host_is_in_doubt() {
+fn link_when_fresh_on_a_doubtful_host_is_served_as_stale() {
     let mut world = silent("");
     world.visit_host("go.example", "/sale");
     world.end_with(world.last_token, "go.example/sale", link("https://new/", 2));
@@ -521,7 +521,7 @@ fn a_link_that_is_fresh_is_stale_all_the_same_where_its_host_is_in_doubt() {
 }
 
 #[test]
-fn a_failure_does_not_refuse_a_host_that_stands_for_no_domain() {
+fn unknown_host_when_its_lookup_fails_is_503_not_404() {
     let mut world = silent(r#","unknownHosts":"notFound""#);
     world.visit_host("unknown.example", "/sale");
     world.time_out(world.last_token);
@@ -588,7 +588,7 @@ impl World {
 }
 
 #[test]
-fn form_when_its_host_is_in_doubt_and_stands_for_no_domain_passes_once_the_host_is_none() {
+fn form_when_its_doubtful_host_is_no_domain_passes() {
     let unknown = r#","unknownHosts":"notFound""#;
     let mut world = silent(unknown);
     let passed = world.form_after("unknown.example", b"404", NONE);
@@ -600,7 +600,7 @@ fn form_when_its_host_is_in_doubt_and_stands_for_no_domain_passes_once_the_host_
 }
 
 #[test]
-fn form_when_nothing_says_what_its_host_is_is_503() {
+fn form_when_its_host_stays_in_doubt_is_503() {
     let mut world = silent(r#","unknownHosts":"notFound""#);
     let after = world.form_after("unknown.example", b"503", NONE);
     assert_eq!(after, Answered(unavailable()));
@@ -609,7 +609,7 @@ fn form_when_nothing_says_what_its_host_is_is_503() {
 }
 
 #[test]
-fn form_when_its_host_turns_out_to_be_a_domain_is_503_and_the_next_is_held() {
+fn form_when_its_host_is_found_a_domain_is_503_then_held() {
     let mut world = silent(r#","unknownHosts":"notFound""#);
     let made = record("made.example", TARGETS, 3);
     let after = world.form_after("made.example", b"200", made.as_deref());
@@ -621,7 +621,7 @@ fn form_when_its_host_turns_out_to_be_a_domain_is_503_and_the_next_is_held() {
 }
 
 #[test]
-fn what_was_known_too_long_ago_is_not_served() {
+fn link_when_too_old_on_a_doubtful_host_is_not_served() {
     let mut world = silent(r#","staleSeconds":10"#);
     world.pass(5_000);
     world.visit_host("unknown.example", "/sale");
@@ -630,7 +630,7 @@ fn what_was_known_too_long_ago_is_not_served() {
 }
 
 #[test]
-fn domains_that_are_switched_off_are_unknown_hosts() {
+fn domains_when_switched_off_are_unknown_hosts() {
     let mut world = World::with_domains("", &[brand(1)]);
     let sections = r#","snapshot":{},"poll":{},"admission":{}"#;
     let settings = Arc::new(settings_with(sections));

@@ -134,7 +134,7 @@ fn keys(until: u64) -> Vec<u8> {
 }
 
 #[test]
-fn a_click_has_the_attributes_that_are_asked_for() {
+fn click_when_attributes_are_configured_has_them() {
     let mut world = world(ALL);
     world.host.client = Some("192.0.2.7".parse().unwrap());
     let headers: [(&str, &[u8]); 6] = [
@@ -168,7 +168,7 @@ fn a_click_has_the_attributes_that_are_asked_for() {
 }
 
 #[test]
-fn what_is_not_asked_for_is_not_reported() {
+fn attributes_when_not_configured_are_not_reported() {
     let mut world = world(r#","clicks":{"attributes":["language"]}"#);
     let headers: [(&str, &[u8]); 3] = [
         ("user-agent", b"curl"),
@@ -188,7 +188,7 @@ fn what_is_not_asked_for_is_not_reported() {
 }
 
 #[test]
-fn a_visitor_who_opts_out_is_only_counted() {
+fn visitor_when_opting_out_is_only_counted() {
     for header in ["dnt", "sec-gpc"] {
         let mut world = world(ALL);
         world.follow("/a", &[(header, b"1"), ("user-agent", b"curl")]);
@@ -200,7 +200,7 @@ fn a_visitor_who_opts_out_is_only_counted() {
 }
 
 #[test]
-fn a_prefetch_is_no_click_with_attributes_or_without() {
+fn prefetch_when_answered_is_no_click() {
     for more in [r#","clicks":{}"#, ALL] {
         let mut world = world(more);
         for headers in [
@@ -219,7 +219,7 @@ fn a_prefetch_is_no_click_with_attributes_or_without() {
 }
 
 #[test]
-fn orphan_visits_are_reported_by_kind_and_are_no_clicks() {
+fn orphan_visit_when_reported_has_its_kind_and_is_no_click() {
     let mut world = world(ALL);
     world.know("none", Record::Absent { rev: 1 });
     for path in [
@@ -270,7 +270,7 @@ fn orphan_visits_are_reported_by_kind_and_are_no_clicks() {
 }
 
 #[test]
-fn orphan_visits_are_not_reported_unless_it_is_asked_for() {
+fn orphan_visits_when_not_configured_are_not_reported() {
     let mut world = world(r#","clicks":{"attributes":["userAgent"]}"#);
     world.know("none", Record::Absent { rev: 1 });
     for path in ["/none", "/", "/x/y"] {
@@ -281,7 +281,7 @@ fn orphan_visits_are_not_reported_unless_it_is_asked_for() {
 }
 
 #[test]
-fn a_scan_displaces_no_clicks_and_what_there_is_no_room_for_is_counted() {
+fn orphan_visits_when_a_scan_floods_displace_no_clicks() {
     let mut world = world(&ALL.replace(
         r#""orphans":true"#,
         r#""orphans":true,"maxOrphanBytes":16384"#,
@@ -298,7 +298,7 @@ fn a_scan_displaces_no_clicks_and_what_there_is_no_room_for_is_counted() {
 }
 
 #[test]
-fn clicks_without_room_for_attributes_are_counted_and_reported_as_undescribed() {
+fn clicks_when_attributes_have_no_room_are_undescribed() {
     let mut world = world(r#","clicks":{"attributes":["userAgent"],"maxEventBytes":16384}"#);
     for number in 0..1_000 {
         let agent = format!("agent number {number} of a thousand");
@@ -313,7 +313,7 @@ fn clicks_without_room_for_attributes_are_counted_and_reported_as_undescribed() 
 }
 
 #[test]
-fn events_are_put_into_a_batch_before_their_room_is_full() {
+fn events_when_their_room_is_nearly_full_are_batched() {
     let mut world =
         world(r#","clicks":{"attributes":["userAgent"],"maxEventBytes":16384,"flushMs":60000}"#);
     for number in 0..300 {
@@ -324,7 +324,7 @@ fn events_are_put_into_a_batch_before_their_room_is_full() {
 }
 
 #[test]
-fn a_visitor_has_a_token_as_long_as_there_is_a_secret() {
+fn visitor_when_there_is_a_secret_has_a_token() {
     let more = [ALL, r#","freshSeconds":3600"#].concat();
     let mut world = World::with(settings_with(&more));
     world.host.client = Some("192.0.2.7".parse().unwrap());
@@ -370,7 +370,7 @@ fn a_visitor_has_a_token_as_long_as_there_is_a_secret() {
 }
 
 #[test]
-fn a_worker_that_has_only_a_later_secret_asks_for_that_of_now() {
+fn worker_when_its_secret_is_for_later_asks_for_the_current() {
     let mut world = world(ALL);
     let now = UNIX_START / 1_000;
     let later = VisitorKey {
@@ -386,7 +386,7 @@ fn a_worker_that_has_only_a_later_secret_asks_for_that_of_now() {
 }
 
 #[test]
-fn without_clicks_a_secret_is_asked_for_seldom() {
+fn secret_when_there_are_no_clicks_is_fetched_rarely() {
     let mut world = World::with(settings_with(ALL));
     world.visit("/a/b");
     let mut asked = 0;
@@ -407,7 +407,7 @@ fn without_clicks_a_secret_is_asked_for_seldom() {
 }
 
 #[test]
-fn the_target_of_a_link_that_tracks_conversions_gets_the_id_of_the_event() {
+fn target_when_link_tracks_conversions_gets_the_event_id() {
     for more in [r#","clicks":{}"#, ALL] {
         let mut world = World::with(settings_with(more));
         let extension = Extension {
@@ -458,7 +458,7 @@ fn tracking(more: &str, url: &str) -> World {
 }
 
 #[test]
-fn a_click_that_gets_no_id_for_want_of_room_is_undescribed() {
+fn click_when_its_id_has_no_room_is_undescribed() {
     let mut world = tracking(r#","clicks":{"maxEventBytes":16384}"#, "https://a/");
     for _ in 0..1_000 {
         world.follow("/a", &[]);
@@ -472,7 +472,7 @@ fn a_click_that_gets_no_id_for_want_of_room_is_undescribed() {
 }
 
 #[test]
-fn an_id_that_the_target_has_no_room_for_is_not_reported() {
+fn click_id_when_the_target_has_no_room_is_not_reported() {
     let mut world = tracking(r#","clicks":{}"#, "https://a/");
     // The merged target may have 16,000 bytes.
     let query = "y".repeat(15_980);
@@ -486,7 +486,7 @@ fn an_id_that_the_target_has_no_room_for_is_not_reported() {
 }
 
 #[test]
-fn any_headers_are_taken() {
+fn headers_when_hostile_are_taken_within_bounds() {
     let hostile: [&[u8]; 5] = [b"\xff\xfe", b"\0", &[b'x'; 8_192], b"https://\xff/", b"1"];
     let mut world = world(ALL);
     for value in hostile {

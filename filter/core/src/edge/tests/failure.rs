@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_failure_is_503_and_never_remembered_as_anything_else() {
+fn request_when_its_lookup_fails_is_503_and_not_remembered() {
     let mut world = World::new();
     for response in [
         Response::default(),
@@ -31,7 +31,7 @@ fn a_failure_is_503_and_never_remembered_as_anything_else() {
 }
 
 #[test]
-fn after_a_failure_a_stale_record_is_served_at_once_and_no_request_waits() {
+fn stale_record_when_a_lookup_failed_is_served_at_once() {
     let mut world = World::new();
     let stale = redirect("https://e/", "stale");
     world.know("a", link("https://e/", 1));
@@ -59,7 +59,7 @@ fn after_a_failure_a_stale_record_is_served_at_once_and_no_request_waits() {
 }
 
 #[test]
-fn a_failure_of_a_while_ago_has_a_visitor_wait_again() {
+fn stale_link_when_its_failure_is_old_waits_for_a_lookup() {
     let mut world = World::new();
     world.know("a", link("https://e/", 1));
     world.pass(5_000);
@@ -77,7 +77,7 @@ fn a_failure_of_a_while_ago_has_a_visitor_wait_again() {
 }
 
 #[test]
-fn a_circuit_that_has_opened_a_while_ago_has_a_visitor_find_out() {
+fn stale_link_when_the_circuit_opened_long_ago_is_looked_up() {
     let mut world = World::new();
     world.know("a", link("https://e/", 1));
     for number in 0..8 {
@@ -91,7 +91,7 @@ fn a_circuit_that_has_opened_a_while_ago_has_a_visitor_find_out() {
 }
 
 #[test]
-fn a_record_older_than_stale_seconds_is_never_served() {
+fn record_when_older_than_stale_seconds_is_not_served() {
     let mut world = World::with(settings_with(r#","staleSeconds":60"#));
     world.know("a", link("https://e/", 1));
     world.pass(59_999);
@@ -106,7 +106,7 @@ fn a_record_older_than_stale_seconds_is_never_served() {
 }
 
 #[test]
-fn a_stale_absence_is_503_for_somebody_may_have_made_the_link() {
+fn absence_when_stale_and_lookup_fails_is_503() {
     let mut world = World::new();
     world.know("a", Record::Absent { rev: 0 });
     world.pass(5_000);
@@ -115,7 +115,7 @@ fn a_stale_absence_is_503_for_somebody_may_have_made_the_link() {
 }
 
 #[test]
-fn beyond_the_bounds_stale_is_served_and_else_503() {
+fn request_when_lookups_are_full_is_served_stale_or_503() {
     let mut world = World::new();
     world.know("known", link("https://e/", 1));
     world.know("known2", link("https://e/", 1));
@@ -142,7 +142,7 @@ fn beyond_the_bounds_stale_is_served_and_else_503() {
 }
 
 #[test]
-fn a_callout_that_the_proxy_does_not_send_is_answered_at_once() {
+fn callout_when_the_proxy_refuses_it_is_answered_at_once() {
     let mut world = World::new();
     let callout = match world.request(1, &get("/a")) {
         Step::Wait(Some(callout)) => callout,
@@ -155,7 +155,7 @@ fn a_callout_that_the_proxy_does_not_send_is_answered_at_once() {
 }
 
 #[test]
-fn a_callout_that_never_ends_is_given_up_and_its_late_end_is_nothing() {
+fn callout_when_it_never_ends_is_given_up() {
     let mut world = World::new();
     let token = world.ask("/a");
     assert_eq!(world.pass(1_799), []);
@@ -169,7 +169,7 @@ fn a_callout_that_never_ends_is_given_up_and_its_late_end_is_nothing() {
 }
 
 #[test]
-fn a_silent_control_plane_is_left_alone_but_for_one_lookup_in_a_while() {
+fn circuit_when_open_lets_one_lookup_through_in_a_while() {
     let mut world = World::new();
     world.know("known", link("https://e/", 1));
     world.pass(5_000);
@@ -196,7 +196,7 @@ fn a_silent_control_plane_is_left_alone_but_for_one_lookup_in_a_while() {
 }
 
 #[test]
-fn a_step_of_the_wall_clock_neither_fails_a_lookup_nor_makes_anything_older_or_younger() {
+fn wall_clock_when_it_jumps_changes_no_age_or_lookup() {
     for wall in [UNIX_START - 500_000, UNIX_START + 1_000_000_000] {
         let mut world = World::new();
         world.know("a", link("https://e/", 1));
@@ -214,7 +214,7 @@ fn a_step_of_the_wall_clock_neither_fails_a_lookup_nor_makes_anything_older_or_y
 }
 
 #[test]
-fn a_worker_that_stood_still_serves_nothing_old_before_its_first_tick() {
+fn worker_when_it_stood_still_serves_nothing_expired() {
     let mut world = World::new();
     world.know("a", link("https://e/", 1));
     world.stand_still(4_999);
@@ -224,7 +224,7 @@ fn a_worker_that_stood_still_serves_nothing_old_before_its_first_tick() {
 }
 
 #[test]
-fn a_link_ends_by_the_wall_clock_also_between_ticks() {
+fn link_when_its_validity_ends_between_ticks_is_410() {
     let mut world = World::new();
     let Record::Link(mut expiring) = link("https://e/", 1) else {
         unreachable!()

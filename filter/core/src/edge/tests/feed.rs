@@ -71,7 +71,7 @@ const DEL: FeedMessage<'static> = FeedMessage::Del {
 };
 
 #[test]
-fn a_change_is_served_at_once_here_and_in_shared_data() {
+fn change_when_applied_is_served_from_lru_and_shared_data() {
     let mut world = World::with_feed_and_link();
     world.receive(&[put("https://new/", 2)]);
     assert_eq!(world.visit("/a"), Answered(redirect("https://new/", "lru")));
@@ -84,7 +84,7 @@ fn a_change_is_served_at_once_here_and_in_shared_data() {
 }
 
 #[test]
-fn a_deleted_link_is_absent_at_once_and_a_new_alias_takes_the_place_of_an_absence() {
+fn link_when_deleted_is_absent_until_a_newer_rev_comes() {
     let mut world = World::with_feed_and_link();
     world.receive(&[DEL]);
     assert_eq!(world.visit("/a"), Answered(page(404, "lru")));
@@ -99,7 +99,7 @@ fn a_deleted_link_is_absent_at_once_and_a_new_alias_takes_the_place_of_an_absenc
 }
 
 #[test]
-fn a_change_of_a_link_that_was_never_asked_for_does_not_take_a_slot() {
+fn change_when_its_link_was_never_requested_takes_no_slot() {
     let mut world = World::with_feed();
     world.receive(&[put("https://new/", 2)]);
     assert!(world.host.store.keys().is_empty());
@@ -107,7 +107,7 @@ fn a_change_of_a_link_that_was_never_asked_for_does_not_take_a_slot() {
 }
 
 #[test]
-fn a_change_of_a_hot_link_takes_a_slot() {
+fn change_when_its_link_is_hot_takes_a_slot() {
     let mut world = World::with_feed();
     let FeedMessage::Put { key, record, .. } = put("https://hot/", 2) else {
         unreachable!()
@@ -125,7 +125,7 @@ fn a_change_of_a_hot_link_takes_a_slot() {
 }
 
 #[test]
-fn a_lookup_that_was_answered_before_the_change_does_not_undo_it() {
+fn change_when_an_older_lookup_ends_is_not_undone() {
     let mut world = World::with_feed();
     let token = world.ask("/a");
     world.receive(&[put("https://new/", 2)]);
@@ -138,7 +138,7 @@ fn a_lookup_that_was_answered_before_the_change_does_not_undo_it() {
 }
 
 #[test]
-fn an_old_record_of_another_worker_does_not_undo_an_applied_change() {
+fn change_when_a_slot_has_an_older_record_is_not_undone() {
     let mut world = World::with_feed();
     world.receive(&[put("https://new/", 2)]);
     let mut other = World::new();
@@ -150,7 +150,7 @@ fn an_old_record_of_another_worker_does_not_undo_an_applied_change() {
 }
 
 #[test]
-fn a_live_feed_keeps_what_is_known_fresh_for_an_hour() {
+fn link_when_the_feed_lives_stays_fresh_for_an_hour() {
     let mut world = World::with_feed_and_link();
     world.quiet_seconds(3_599);
     assert_eq!(world.visit("/a"), Answered(redirect("https://old/", "lru")));
@@ -159,7 +159,7 @@ fn a_live_feed_keeps_what_is_known_fresh_for_an_hour() {
 }
 
 #[test]
-fn a_worker_that_stood_still_while_the_feed_died_serves_nothing_old() {
+fn worker_when_it_and_the_feed_stood_still_looks_up_again() {
     let mut world = World::with_feed_and_link();
     world.quiet_seconds(60);
     world.stand_still(60_000);
@@ -172,7 +172,7 @@ fn a_worker_that_stood_still_while_the_feed_died_serves_nothing_old() {
 }
 
 #[test]
-fn what_was_fetched_before_the_feed_began_is_asked_for_again() {
+fn link_when_fetched_before_the_feed_began_is_looked_up() {
     let mut world = World::with_background(r#","poll":{}"#);
     world.know("a", link("https://old/", 1));
     world.pass(100);
@@ -184,7 +184,7 @@ fn what_was_fetched_before_the_feed_began_is_asked_for_again() {
 }
 
 #[test]
-fn nothing_is_kept_while_the_feed_is_about_to_begin_unless_it_takes_too_long() {
+fn link_when_the_feed_is_about_to_begin_is_not_kept() {
     let mut world = World::with(settings_with(r#","poll":{}"#));
     assert_eq!(world.visit("/"), Passed);
     world.know("a", link("https://old/", 1));
@@ -196,7 +196,7 @@ fn nothing_is_kept_while_the_feed_is_about_to_begin_unless_it_takes_too_long() {
 }
 
 #[test]
-fn what_was_fetched_soon_after_the_feed_began_is_asked_for_once_more() {
+fn link_when_fetched_as_the_feed_began_is_looked_up_again() {
     let mut world = World::with_begun_feed();
     world.quiet_seconds(4);
     world.know("a", link("https://old/", 1));
@@ -209,7 +209,7 @@ fn what_was_fetched_soon_after_the_feed_began_is_asked_for_once_more() {
 }
 
 #[test]
-fn a_change_of_a_backlog_is_as_old_as_the_feed() {
+fn change_when_from_a_backlog_is_as_old_as_the_feed() {
     let mut world = World::with_feed();
     // The publisher has not been up to date for some seconds.
     for second in 1..=5 {
@@ -228,7 +228,7 @@ fn a_change_of_a_backlog_is_as_old_as_the_feed() {
 }
 
 #[test]
-fn a_change_that_is_not_understood_has_the_link_asked_for_again_and_only_that_one() {
+fn change_when_not_understood_makes_only_its_link_stale() {
     let mut world = World::with_feed_and_link();
     world.know("b", link("https://b/", 1));
     world.pass(10);
@@ -247,7 +247,7 @@ fn a_change_that_is_not_understood_has_the_link_asked_for_again_and_only_that_on
 }
 
 #[test]
-fn a_lookup_from_before_a_change_that_is_not_understood_is_asked_again() {
+fn lookup_when_overtaken_by_a_change_is_repeated() {
     let mut world = World::with_feed();
     let token = world.ask("/a");
     world.pass(10);
@@ -265,7 +265,7 @@ fn a_lookup_from_before_a_change_that_is_not_understood_is_asked_again() {
 
 /// An import brings more changes than the LRU protects, within the time of a lookup.
 #[test]
-fn an_answer_from_before_a_change_that_the_caches_have_dropped_is_given_to_no_visitor() {
+fn answer_when_older_than_an_evicted_change_is_not_served() {
     let mut world = World::with_background(r#","poll":{},"lru":{"maxBytes":1048576}"#);
     world.answer_poll(&gap(0));
     world.pass(1);
@@ -300,7 +300,7 @@ fn an_answer_from_before_a_change_that_the_caches_have_dropped_is_given_to_no_vi
 }
 
 #[test]
-fn a_lookup_that_is_overtaken_again_and_again_ends() {
+fn lookup_when_overtaken_repeatedly_ends_with_503() {
     let mut world = World::with_feed();
     let mut token = world.ask("/a");
     for _ in 0..MAX_REPEATS {
@@ -321,7 +321,7 @@ fn a_lookup_that_is_overtaken_again_and_again_ends() {
 }
 
 #[test]
-fn a_change_that_is_in_the_answer_already_has_nothing_asked_again() {
+fn lookup_when_its_answer_has_the_change_is_not_repeated() {
     let mut world = World::with_feed();
     let token = world.ask("/a");
     world.receive(&[put("https://new/", 9)]);
@@ -330,7 +330,7 @@ fn a_change_that_is_in_the_answer_already_has_nothing_asked_again() {
 }
 
 #[test]
-fn a_gap_has_everything_asked_for_again_and_leaves_it_to_serve_when_asking_fails() {
+fn link_when_a_gap_comes_is_served_stale_if_lookup_fails() {
     let mut world = World::with_feed_and_link();
     world.pass(1_000);
     world.answer_poll(&gap(99));
@@ -341,7 +341,7 @@ fn a_gap_has_everything_asked_for_again_and_leaves_it_to_serve_when_asking_fails
 }
 
 #[test]
-fn a_flush_leaves_nothing() {
+fn link_when_a_flush_comes_is_dropped() {
     let mut world = World::with_feed_and_link();
     world.pass(10);
     world.receive(&[FeedMessage::Flush]);
@@ -356,7 +356,7 @@ fn a_flush_leaves_nothing() {
 }
 
 #[test]
-fn what_is_no_message_is_a_gap_counted_and_logged_once_in_a_while() {
+fn message_when_malformed_is_a_gap_and_logged_once() {
     let mut world = World::with_feed_and_link();
     world.pass(10);
     for _ in 1..4 {
@@ -373,7 +373,7 @@ fn what_is_no_message_is_a_gap_counted_and_logged_once_in_a_while() {
 
 /// A later version may have written it. It must not be sent over and over.
 #[test]
-fn a_message_that_is_longer_than_any_that_is_known_is_a_gap_and_is_read_once() {
+fn message_when_too_long_is_a_gap_and_read_once() {
     let mut world = World::with_feed_and_link();
     let head = world.next_head(1);
     let long = vec![b'y'; 200_000];

@@ -152,7 +152,7 @@ fn asked(step: FormStep) -> UnlockCallout {
 }
 
 #[test]
-fn a_visitor_without_the_cookie_gets_the_page_and_one_who_has_it_the_redirect() {
+fn link_when_locked_shows_the_page_until_there_is_a_cookie() {
     let mut world = World::with(settings_with(r#","clicks":{}"#));
     world.know("a", locked(&extension(None)));
     let redirect = (302, Some("https://a/".to_owned()), true);
@@ -172,7 +172,7 @@ fn a_visitor_without_the_cookie_gets_the_page_and_one_who_has_it_the_redirect() 
 }
 
 #[test]
-fn a_right_password_leads_back_to_the_link_with_a_cookie() {
+fn password_when_right_leads_back_with_a_cookie() {
     let mut world = World::new();
     world.know("a", locked(&extension(None)));
     world.host.client = Some([192, 0, 2, 7].into());
@@ -201,7 +201,7 @@ fn a_right_password_leads_back_to_the_link_with_a_cookie() {
 }
 
 #[test]
-fn what_else_the_control_plane_says_of_a_form_is_told() {
+fn form_when_not_unlocked_is_answered_without_a_cookie() {
     let mut world = World::new();
     world.know("a", locked(&extension(None)));
     let long = "1".repeat(100);
@@ -243,7 +243,7 @@ fn what_else_the_control_plane_says_of_a_form_is_told() {
 }
 
 #[test]
-fn a_form_for_a_link_that_is_not_known_is_held_while_it_is_looked_up() {
+fn form_when_its_link_is_unknown_is_held_during_the_lookup() {
     let extension = extension(None);
     for is_body_first in [true, false] {
         let mut world = World::new();
@@ -282,7 +282,7 @@ fn a_form_for_a_link_that_is_not_known_is_held_while_it_is_looked_up() {
 }
 
 #[test]
-fn a_form_whose_link_cannot_be_looked_up_is_503() {
+fn form_when_its_link_cannot_be_looked_up_is_503() {
     let mut world = World::new();
     let (_, token) = world.form("/a");
     let now = Moment::from_millis(world.now);
@@ -304,7 +304,7 @@ fn a_form_whose_link_cannot_be_looked_up_is_503() {
 }
 
 #[test]
-fn what_is_no_form_for_a_locked_link_is_a_request_like_others() {
+fn request_when_not_a_form_for_a_locked_link_is_ordinary() {
     let mut world = World::new();
     world.know("a", locked(&extension(None)));
     world.know("open", link("https://a/", 1));
@@ -356,7 +356,7 @@ fn what_is_no_form_for_a_locked_link_is_a_request_like_others() {
 }
 
 #[test]
-fn a_form_below_a_code_is_for_links_that_forward_paths() {
+fn form_when_below_a_code_needs_a_link_that_forwards_paths() {
     let forwarding = Extension {
         unlock_key: Some(unlock_key()),
         forward_path: true,
@@ -392,7 +392,7 @@ fn ended(actions: Vec<Action>) -> Vec<StreamId> {
 }
 
 #[test]
-fn forms_without_a_body_make_room_for_others() {
+fn forms_when_without_a_body_make_room_for_others() {
     let mut world = World::new();
     world.know("a", locked(&extension(None)));
     let streams: Vec<_> = (0..MAX_FORMS).map(|_| world.form("/a").0).collect();
@@ -424,7 +424,7 @@ fn forms_without_a_body_make_room_for_others() {
 }
 
 #[test]
-fn forms_when_the_edge_is_that_of_several_workers_have_the_room_of_each() {
+fn forms_when_of_several_workers_have_the_room_of_each() {
     let settings = settings().for_process(3).unwrap();
     let mut world = World::with(settings.clone());
     world.know("a", locked(&extension(None)));
@@ -448,7 +448,7 @@ fn forms_when_the_edge_is_that_of_several_workers_have_the_room_of_each() {
 }
 
 #[test]
-fn forms_are_bounded_in_time() {
+fn forms_when_their_time_is_up_are_ended() {
     let mut world = World::new();
     world.know("a", locked(&extension(None)));
     let (known, _) = world.form("/a");
@@ -471,7 +471,7 @@ fn forms_are_bounded_in_time() {
 
 /// The visitor notices only the delay until the tick, not the end of a configuration.
 #[test]
-fn a_form_whose_callout_ends_with_its_root_is_sent_again() {
+fn form_when_its_callout_ends_with_its_root_is_sent_again() {
     const ROOTS: [RootId; 2] = [1, 2];
     let mut world = World::new();
     for root in ROOTS {
@@ -502,7 +502,7 @@ fn a_form_whose_callout_ends_with_its_root_is_sent_again() {
 }
 
 #[test]
-fn a_visit_is_taken_by_those_who_have_given_the_password_only() {
+fn visitor_when_without_the_password_takes_no_use() {
     let mut world = World::new();
     let extension = extension(Some(1_000));
     let token = world.ask("/a");

@@ -20,7 +20,7 @@ fn named(seed: u64) -> World {
 }
 
 #[test]
-fn the_share_of_a_worker_whose_vm_was_trapped_is_taken_out() {
+fn level_when_its_worker_trapped_is_taken_out() {
     let mut trapped = named(1);
     trapped.know("a", link("https://e/", 1));
     trapped.pass(100);
@@ -38,7 +38,7 @@ fn the_share_of_a_worker_whose_vm_was_trapped_is_taken_out() {
 }
 
 #[test]
-fn a_worker_that_was_taken_for_gone_writes_its_share_again() {
+fn worker_when_taken_for_gone_writes_its_level_again() {
     let mut frozen = named(1);
     frozen.know("a", link("https://e/", 1));
     frozen.pass(100);
@@ -53,7 +53,7 @@ fn a_worker_that_was_taken_for_gone_writes_its_share_again() {
 }
 
 #[test]
-fn the_places_of_those_that_ended_are_used_again() {
+fn level_slot_when_its_worker_ended_is_used_again() {
     let mut last = named(1);
     for seed in 2..20 {
         last.pass(100);

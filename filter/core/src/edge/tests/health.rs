@@ -45,7 +45,7 @@ impl World {
 }
 
 #[test]
-fn a_worker_says_how_it_is_doing_without_clicks_too() {
+fn health_when_there_are_no_clicks_is_reported() {
     let mut world = World::with_visitors();
     let polled = world.now - 100;
     let (token, health, batches) = world.health();
@@ -70,7 +70,7 @@ fn a_worker_says_how_it_is_doing_without_clicks_too() {
 }
 
 #[test]
-fn health_comes_with_the_clicks_of_that_moment() {
+fn health_when_due_comes_with_the_clicks_of_the_moment() {
     let mut world = World::with_visitors();
     world.pass(INTERVAL_MILLIS - 2_000);
     let (token, callout) = world.take_background(BackgroundKind::Clicks);
@@ -86,7 +86,7 @@ fn health_comes_with_the_clicks_of_that_moment() {
 }
 
 #[test]
-fn a_worker_that_reads_no_feed_has_no_lag() {
+fn health_when_no_feed_is_read_has_no_lag() {
     let mut world = World::with_background(r#","clicks":{}"#);
     let (_, health, _) = world.health();
     let expected = WorkerHealth {
@@ -97,7 +97,7 @@ fn a_worker_that_reads_no_feed_has_no_lag() {
 }
 
 #[test]
-fn health_that_did_not_arrive_is_said_again_as_it_is_by_then() {
+fn health_when_its_report_failed_is_sent_up_to_date() {
     let mut world = World::with_visitors();
     let (token, first, _) = world.health();
     world.know("b", link("https://b/", 1));
@@ -109,7 +109,7 @@ fn health_that_did_not_arrive_is_said_again_as_it_is_by_then() {
 }
 
 #[test]
-fn a_worker_without_clicks_reports_nothing() {
+fn worker_when_clicks_are_off_reports_nothing() {
     let mut world = World::with_background("");
     world.pass(10 * INTERVAL_MILLIS);
     assert!(world.callouts.is_empty());

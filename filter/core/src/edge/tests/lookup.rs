@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_link_comes_from_the_control_plane_and_then_from_the_lru() {
+fn link_when_looked_up_is_served_from_the_lru_next() {
     let mut world = World::new();
     let token = world.ask("/a?b=1");
     let answers = world.end_with(token, "go.example/a", link("https://e/", 1));
@@ -20,7 +20,7 @@ fn a_link_comes_from_the_control_plane_and_then_from_the_lru() {
 }
 
 #[test]
-fn an_absence_is_known_too_and_its_life_is_its_own() {
+fn absence_when_fetched_is_fresh_for_its_own_lifetime() {
     let mut world = World::with(settings_with(r#","absentFreshSeconds":2"#));
     let token = world.ask("/a");
     let answers = world.end_with(token, "go.example/a", Record::Absent { rev: 0 });
@@ -33,7 +33,7 @@ fn an_absence_is_known_too_and_its_life_is_its_own() {
 }
 
 #[test]
-fn what_one_worker_knows_the_other_finds_in_shared_data_and_at_no_later_age() {
+fn record_when_shared_keeps_its_age_in_another_worker() {
     let mut world = World::new();
     world.know("a", link("https://e/", 1));
     world.pass(4_000);
@@ -48,7 +48,7 @@ fn what_one_worker_knows_the_other_finds_in_shared_data_and_at_no_later_age() {
 }
 
 #[test]
-fn a_record_that_the_lru_does_not_keep_is_served_from_shared_data() {
+fn record_when_the_lru_keeps_none_is_served_from_shared_data() {
     let mut world = World::with(settings_with(r#","lru":{"maxBytes":0}"#));
     world.know("a", link("https://e/", 1));
     for _ in 0..2 {
@@ -72,7 +72,7 @@ fn a_record_that_the_lru_does_not_keep_is_served_from_shared_data() {
 }
 
 #[test]
-fn requests_that_are_none_of_ours_pass_without_another_look() {
+fn request_when_for_no_code_passes() {
     let mut world = World::new();
     for path in ["/", "/a/b", "/console", "/%61", "/a/"] {
         assert_eq!(world.visit(path), Passed, "{path}");
@@ -87,7 +87,7 @@ fn requests_that_are_none_of_ours_pass_without_another_look() {
 }
 
 #[test]
-fn the_host_names_the_domain_and_an_unknown_one_the_first() {
+fn host_when_unknown_stands_for_the_first_domain() {
     let mut world = World::new();
     for (host, path) in [
         (&b"[::1]:80"[..], "/edge/v1/links/%5B::1%5D:80/a"),
@@ -108,7 +108,7 @@ fn the_host_names_the_domain_and_an_unknown_one_the_first() {
 }
 
 #[test]
-fn waiters_for_the_same_link_share_a_callout_and_one_may_leave() {
+fn waiters_when_of_the_same_link_share_a_callout() {
     let mut world = World::new();
     let (first, token) = world.visit_and_send("/a");
     let Waiting(first) = first else { panic!() };
@@ -127,7 +127,7 @@ fn waiters_for_the_same_link_share_a_callout_and_one_may_leave() {
 
 /// Happens if the worker was suspended, and a visitor comes before the end of the callout.
 #[test]
-fn a_lookup_that_began_long_ago_is_not_joined() {
+fn lookup_when_begun_long_ago_is_not_joined() {
     let mut world = World::new();
     let old = world.ask("/a");
     let (joined, None) = world.visit_and_send("/a") else {
@@ -150,7 +150,7 @@ fn a_lookup_that_began_long_ago_is_not_joined() {
 
 /// The settings of the control plane and of the edge may allow such ages, each within its range.
 #[test]
-fn an_answer_that_may_be_too_old_is_none() {
+fn answer_when_it_may_be_too_old_is_503() {
     let mut world = World::new();
     let token = world.ask("/a");
     world.stand_still(1_000);
@@ -164,7 +164,7 @@ fn an_answer_that_may_be_too_old_is_none() {
 }
 
 #[test]
-fn a_callout_without_waiters_still_fills_the_caches() {
+fn callout_when_without_waiters_fills_the_caches() {
     let mut world = World::new();
     let token = world.ask("/a");
     world.edge.on_stream_end(world.last_stream);
@@ -176,7 +176,7 @@ fn a_callout_without_waiters_still_fills_the_caches() {
 }
 
 #[test]
-fn an_older_rev_replaces_nothing_and_the_newer_one_is_served() {
+fn answer_when_of_an_older_rev_replaces_nothing() {
     let mut world = World::new();
     world.know("a", link("https://e/7", 7));
     world.pass(5_000);
@@ -198,7 +198,7 @@ fn an_older_rev_replaces_nothing_and_the_newer_one_is_served() {
 }
 
 #[test]
-fn a_newer_rev_in_shared_data_is_not_undone_by_an_older_answer() {
+fn record_when_newer_in_shared_data_is_not_undone() {
     let mut world = World::new();
     let mut other = World::new();
     let token = other.ask("/a");
@@ -209,7 +209,7 @@ fn a_newer_rev_in_shared_data_is_not_undone_by_an_older_answer() {
 }
 
 #[test]
-fn latency_is_measured_by_the_exact_clock() {
+fn latency_when_measured_uses_the_exact_clock() {
     let mut world = World::new();
     let token = world.ask("/a");
     world.now += 37;
@@ -218,7 +218,7 @@ fn latency_is_measured_by_the_exact_clock() {
 }
 
 #[test]
-fn new_settings_keep_what_is_known_and_who_waits() {
+fn settings_when_replaced_keep_known_records() {
     let mut world = World::new();
     world.know("a", link("https://e/", 1));
     let token = world.ask("/b");
@@ -236,7 +236,7 @@ fn new_settings_keep_what_is_known_and_who_waits() {
 }
 
 #[test]
-fn a_worker_that_ends_hands_over_what_it_counted_and_leaves_the_gauges() {
+fn worker_when_it_ends_flushes_counts_and_clears_gauges() {
     let mut world = World::new();
     world.know("a", link("https://e/", 1));
     assert_eq!(world.counted("lru_entries"), 1);
@@ -262,7 +262,7 @@ fn step(settings: Settings, host: &str) -> String {
 }
 
 #[test]
-fn an_unknown_host_is_for_the_first_domain_not_found_or_passed_on() {
+fn host_when_unknown_is_treated_as_configured() {
     for (unknown_hosts, other) in [
         ("default", "go.example/a"),
         ("notFound", "404"),
@@ -283,7 +283,7 @@ fn an_unknown_host_is_for_the_first_domain_not_found_or_passed_on() {
 }
 
 #[test]
-fn what_is_not_found_for_its_host_is_counted_as_such() {
+fn request_when_refused_for_its_host_is_counted_so() {
     let mut world = World::with(settings_with(r#","unknownHosts":"notFound""#));
     let head = Head {
         authority: b"evil.example",
@@ -298,7 +298,7 @@ fn what_is_not_found_for_its_host_is_counted_as_such() {
 }
 
 #[test]
-fn with_one_domain_the_host_is_looked_at_only_where_others_are_not_served() {
+fn host_when_of_a_single_domain_is_checked_only_to_refuse() {
     let one = |more: &str| {
         let json = format!(
             r#"{{"domains":["go.example"],"controlPlane":{{"cluster":"cp","token":"t"}}{more}}}"#
@@ -312,7 +312,7 @@ fn with_one_domain_the_host_is_looked_at_only_where_others_are_not_served() {
 }
 
 #[test]
-fn that_there_is_no_link_is_believed_of_the_control_plane_whatever_the_rev_of_a_tombstone_was() {
+fn absence_when_of_a_lower_rev_is_believed() {
     let mut world = World::new();
     world.know("a", Record::Absent { rev: 7 });
     world.pass(5_000);
@@ -327,7 +327,7 @@ fn that_there_is_no_link_is_believed_of_the_control_plane_whatever_the_rev_of_a_
 }
 
 #[test]
-fn the_higher_rev_of_two_absences_is_kept_here_and_in_shared_data() {
+fn absence_when_a_tombstone_has_a_higher_rev_keeps_it() {
     let mut world = World::new();
     world.know("a", Record::Absent { rev: 7 });
     world.pass(5_000);
@@ -345,7 +345,7 @@ fn the_higher_rev_of_two_absences_is_kept_here_and_in_shared_data() {
 }
 
 #[test]
-fn a_lookup_is_part_of_the_trace_of_its_oldest_waiter_that_is_in_one() {
+fn lookup_when_waiters_are_traced_joins_the_oldest_trace() {
     const TRACES: [&str; 2] = [
         "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
         "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
@@ -371,7 +371,7 @@ fn a_lookup_is_part_of_the_trace_of_its_oldest_waiter_that_is_in_one() {
 }
 
 #[test]
-fn the_age_is_that_of_the_oldest_record_that_a_cache_has_answered_with() {
+fn record_age_when_caches_answered_is_that_of_the_oldest() {
     let mut world = World::new();
     let age = |world: &mut World| {
         let now = Moment::from_millis(world.now);

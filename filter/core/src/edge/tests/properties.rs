@@ -42,7 +42,7 @@ fn header(world: &mut World, path: &str, name: &str) -> Option<String> {
 }
 
 #[test]
-fn paths_below_codes_pass_through_unless_they_are_configured_to_be_those_of_links() {
+fn path_when_below_a_code_passes_by_default() {
     let mut world = World::new();
     let extension = forwarding();
     world.know("a", extended(&extension, None));
@@ -54,7 +54,7 @@ fn paths_below_codes_pass_through_unless_they_are_configured_to_be_those_of_link
 }
 
 #[test]
-fn a_path_below_a_code_is_looked_up_by_its_code_alone() {
+fn path_when_below_a_code_is_looked_up_by_the_code() {
     let mut world = with_forwarded_paths();
     let extension = forwarding();
     let token = world.ask("/a/x?y");
@@ -89,7 +89,7 @@ fn a_path_below_a_code_is_looked_up_by_its_code_alone() {
 }
 
 #[test]
-fn a_path_below_a_link_that_does_not_forward_it_is_404() {
+fn path_when_the_link_does_not_forward_it_is_404() {
     let mut world = with_forwarded_paths();
     let token = world.ask("/a/x");
     let answers = world.answer_waiters(token, "go.example/a", link("https://a/", 1), |_| "/a/x");
@@ -109,7 +109,7 @@ fn a_path_below_a_link_that_does_not_forward_it_is_404() {
 }
 
 #[test]
-fn a_link_that_is_over_leads_to_where_its_owner_says_and_that_is_no_click() {
+fn link_when_expired_redirects_to_its_url_without_a_click() {
     let mut world = with_forwarded_paths();
     let extension = Extension {
         expired_url: Some(b"https://own/over"),
@@ -138,7 +138,7 @@ fn a_link_that_is_over_leads_to_where_its_owner_says_and_that_is_no_click() {
 }
 
 #[test]
-fn redirects_ask_not_to_be_listed_where_that_is_configured_unless_the_link_is_crawlable() {
+fn redirect_when_noindex_is_on_is_marked_unless_crawlable() {
     let extension = Extension {
         crawlable: true,
         ..Extension::default()

@@ -6,13 +6,13 @@ use super::*;
 const PROBE: &str = "/health/ready";
 
 #[test]
-fn without_a_feed_a_worker_is_ready_at_once() {
+fn worker_when_it_has_no_feed_is_ready_at_once() {
     let mut world = World::with(settings_with(r#","readyPath":"/health/ready""#));
     assert_eq!(world.visit(PROBE), Passed);
 }
 
 #[test]
-fn a_worker_is_ready_once_it_has_its_snapshot_and_has_read_the_feed() {
+fn worker_when_snapshot_and_feed_are_read_is_ready() {
     for prefix in ["/", "/s/"] {
         let more = format!(
             r#","poll":{{}},"snapshot":{{}},"readyPath":"/health/ready","prefix":"{prefix}""#
@@ -36,7 +36,7 @@ fn a_worker_is_ready_once_it_has_its_snapshot_and_has_read_the_feed() {
 }
 
 #[test]
-fn without_a_path_no_probe_is_answered() {
+fn probe_when_no_path_is_configured_passes() {
     let mut world = World::with(settings_with(r#","poll":{}"#));
     assert_eq!(world.visit(PROBE), Passed);
 }

@@ -120,7 +120,7 @@ fn nothing() -> Vec<u8> {
 }
 
 #[test]
-fn a_worker_connects_once_a_request_has_come_and_not_before() {
+fn worker_when_its_first_request_comes_connects() {
     let redis = r#","redis":{"mode":"direct"}"#;
     let mut world = World::with(settings_with(redis));
     world.pass(10_000);
@@ -135,7 +135,7 @@ fn a_worker_connects_once_a_request_has_come_and_not_before() {
 }
 
 #[test]
-fn a_link_comes_from_redis_and_then_from_the_lru() {
+fn link_when_in_redis_is_served_and_kept_in_the_lru() {
     let mut world = World::with_redis("");
     world.ask_redis("/a");
     let mut lookup = LookupCommand::default();
@@ -152,7 +152,7 @@ fn a_link_comes_from_redis_and_then_from_the_lru() {
 }
 
 #[test]
-fn an_absence_in_redis_is_one() {
+fn absence_when_in_redis_is_404() {
     let mut world = World::with_redis("");
     world.ask_redis("/a");
     let answers = world.bytes(LOOKUPS, &hash(Record::Absent { rev: 3 }));
@@ -161,7 +161,7 @@ fn an_absence_in_redis_is_one() {
 }
 
 #[test]
-fn what_redis_does_not_have_the_control_plane_is_asked_for() {
+fn link_when_missing_in_redis_is_asked_of_the_control_plane() {
     let mut world = World::with_redis("");
     world.ask_redis("/a");
     assert_eq!(world.bytes(LOOKUPS, &nothing()), []);
@@ -173,7 +173,7 @@ fn what_redis_does_not_have_the_control_plane_is_asked_for() {
 }
 
 #[test]
-fn waiters_for_the_same_link_share_a_lookup_and_one_may_leave() {
+fn waiters_when_of_the_same_link_share_a_lookup() {
     let mut world = World::with_redis("");
     let first = world.ask_redis("/a");
     world.ask_redis("/a");
@@ -185,7 +185,7 @@ fn waiters_for_the_same_link_share_a_lookup_and_one_may_leave() {
 }
 
 #[test]
-fn redis_that_is_late_is_not_waited_for_and_its_answer_is_not_taken_for_another_ones() {
+fn redis_when_late_is_passed_over_and_its_answer_is_dropped() {
     let mut world = World::with_redis("");
     world.ask_redis("/a");
     assert_eq!(world.pass(149), []);
@@ -205,7 +205,7 @@ fn redis_that_is_late_is_not_waited_for_and_its_answer_is_not_taken_for_another_
 }
 
 #[test]
-fn an_answer_does_not_replace_a_newer_record_of_another_worker() {
+fn answer_when_shared_data_has_a_newer_record_replaces_nothing() {
     // Behind the section of Redis.
     let mut world = World::with_redis(r#"},"sharedData":{"slots":1"#);
     world.ask_redis("/b");
@@ -222,7 +222,7 @@ fn an_answer_does_not_replace_a_newer_record_of_another_worker() {
 }
 
 #[test]
-fn redis_that_hangs_is_given_up_and_waited_for_no_more() {
+fn redis_when_it_hangs_is_given_up() {
     let mut world = World::with_redis("");
     world.ask_redis("/a");
     world.pass(1_000);
@@ -240,7 +240,7 @@ fn redis_that_hangs_is_given_up_and_waited_for_no_more() {
 }
 
 #[test]
-fn a_lost_connection_sends_all_lookups_on_and_is_made_again() {
+fn connection_when_lost_hands_lookups_on_and_reconnects() {
     let mut world = World::with_redis("");
     world.ask_redis("/a");
     world.close(LOOKUPS);
@@ -265,7 +265,7 @@ fn a_lost_connection_sends_all_lookups_on_and_is_made_again() {
 }
 
 #[test]
-fn what_redis_cannot_tell_is_never_a_404() {
+fn redis_reply_when_unusable_is_never_a_404() {
     let mut garbled = nothing();
     garbled.splice(4..9, *b"$3\r\nftp\r\n");
     let garbage = b"HTTP/1.1 400 Bad Request\r\n".to_vec();
@@ -289,7 +289,7 @@ fn what_redis_cannot_tell_is_never_a_404() {
 }
 
 #[test]
-fn records_that_cannot_be_read_are_logged_once_in_a_while() {
+fn records_when_unreadable_are_logged_once_in_a_while() {
     let mut world = World::with_redis("");
     for at in 0..3 {
         world.ask_redis(&format!("/{at}"));
@@ -300,7 +300,7 @@ fn records_that_cannot_be_read_are_logged_once_in_a_while() {
 }
 
 #[test]
-fn a_record_that_is_older_than_what_is_known_is_not_believed() {
+fn redis_record_when_older_than_known_is_not_believed() {
     let mut world = World::with_redis("");
     world.ask_redis("/a");
     world.bytes(LOOKUPS, &hash(link("https://new/", 5)));
@@ -314,7 +314,7 @@ fn a_record_that_is_older_than_what_is_known_is_not_believed() {
 }
 
 #[test]
-fn redis_is_asked_also_while_the_control_plane_is_silent() {
+fn redis_when_the_control_plane_is_silent_is_still_asked() {
     let mut world = World::new();
     for at in 0..8 {
         let token = world.ask(&format!("/{at}"));
@@ -336,7 +336,7 @@ fn redis_is_asked_also_while_the_control_plane_is_silent() {
 }
 
 #[test]
-fn a_stale_link_is_asked_for_at_redis_and_served_when_all_fails() {
+fn stale_link_when_redis_and_callout_fail_is_served() {
     let mut world = World::with_redis("");
     world.ask_redis("/a");
     world.bytes(LOOKUPS, &hash(link("https://e/", 1)));
@@ -349,7 +349,7 @@ fn a_stale_link_is_asked_for_at_redis_and_served_when_all_fails() {
 }
 
 #[test]
-fn new_settings_send_waiting_lookups_on_and_connect_again() {
+fn settings_when_replaced_hand_lookups_on_and_reconnect() {
     let mut world = World::with_redis("");
     world.ask_redis("/a");
     let redis = settings_with(r#","redis":{"mode":"direct","cluster":"other"}"#);
@@ -365,7 +365,7 @@ fn new_settings_send_waiting_lookups_on_and_connect_again() {
 }
 
 #[test]
-fn lookups_beyond_the_bound_go_to_the_control_plane() {
+fn lookups_when_beyond_the_bound_go_to_the_control_plane() {
     let mut world = World::with_redis(r#","maxPending":1"#);
     world.ask_redis("/a");
     world.ask("/b");
@@ -373,7 +373,7 @@ fn lookups_beyond_the_bound_go_to_the_control_plane() {
 }
 
 #[test]
-fn without_a_feed_redis_is_not_asked() {
+fn redis_when_there_is_no_feed_is_not_asked() {
     let mut world = World::with_stream(r#","redis":{"mode":"direct"}"#);
     world.pass(1_000);
     world.ask("/a");
@@ -384,7 +384,7 @@ fn without_a_feed_redis_is_not_asked() {
 }
 
 #[test]
-fn redis_that_is_behind_the_feed_is_not_asked_until_it_has_caught_up() {
+fn redis_when_behind_the_feed_is_not_asked() {
     let mut world = World::with_redis("");
     for behind in [
         state(GENERATION, 0),
@@ -403,7 +403,7 @@ fn redis_that_is_behind_the_feed_is_not_asked_until_it_has_caught_up() {
 }
 
 #[test]
-fn redis_is_not_asked_when_probes_or_the_feed_are_silent() {
+fn redis_when_probes_or_feed_are_silent_is_not_asked() {
     let mut world = World::with_redis("");
     world.pass(999);
     world.ask_redis("/a");
@@ -423,7 +423,7 @@ fn redis_is_not_asked_when_probes_or_the_feed_are_silent() {
 }
 
 #[test]
-fn what_redis_said_in_another_generation_is_not_believed() {
+fn redis_answer_when_of_another_generation_is_not_believed() {
     let mut world = World::with_redis("");
     world.ask_redis("/a");
     world.pass(1);
@@ -449,7 +449,7 @@ fn what_redis_said_in_another_generation_is_not_believed() {
 }
 
 #[test]
-fn what_redis_says_is_as_old_as_the_feed_was_at_the_probe() {
+fn redis_record_when_fetched_has_the_feeds_age_at_the_probe() {
     let mut world = World::with_redis("");
     // The last poll answered before the probe was sent a second and a half ago.
     world.ask_redis("/a");

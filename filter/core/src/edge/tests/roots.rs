@@ -30,7 +30,7 @@ impl World {
 }
 
 #[test]
-fn the_home_is_the_first_root_until_it_ends_and_then_the_one_configured_last() {
+fn home_when_the_first_root_ends_is_the_last_configured() {
     let mut world = World::with_root();
     for root in [SECOND, 3, 4] {
         world.start(root, "");
@@ -51,7 +51,7 @@ fn the_home_is_the_first_root_until_it_ends_and_then_the_one_configured_last() {
 }
 
 #[test]
-fn the_worker_goes_by_the_root_configured_last_that_lives() {
+fn settings_when_a_root_ends_are_of_the_last_that_lives() {
     let mut world = World::with_root();
     let slots = |world: &World| world.edge.settings().slots;
     world.start(SECOND, r#","sharedData":{"slots":2}"#);
@@ -64,7 +64,7 @@ fn the_worker_goes_by_the_root_configured_last_that_lives() {
 }
 
 #[test]
-fn records_are_fresh_for_as_long_as_the_root_of_the_request_says() {
+fn record_when_requested_is_fresh_as_its_root_says() {
     let mut world = World::with_root();
     world.start(SECOND, r#","freshSeconds":50,"staleSeconds":60"#);
     world.know("a", link("https://e/", 1));
@@ -75,7 +75,7 @@ fn records_are_fresh_for_as_long_as_the_root_of_the_request_says() {
 }
 
 #[test]
-fn a_stream_without_a_word_of_its_root_belongs_to_the_first_one() {
+fn stream_when_its_root_is_not_named_belongs_to_the_first() {
     let mut world = World::with_root();
     world.start(SECOND, r#","freshSeconds":50,"staleSeconds":60"#);
     world.know("a", link("https://e/", 1));
@@ -84,7 +84,7 @@ fn a_stream_without_a_word_of_its_root_belongs_to_the_first_one() {
 }
 
 #[test]
-fn streams_of_other_roots_are_forgotten_when_they_end() {
+fn stream_when_it_or_its_root_ends_is_forgotten() {
     let mut world = World::with_root();
     world.start(SECOND, "");
     for stream in 0..100 {
@@ -101,7 +101,7 @@ fn streams_of_other_roots_are_forgotten_when_they_end() {
 }
 
 #[test]
-fn lookups_whose_callouts_ended_with_their_root_are_made_again_with_the_next_tick() {
+fn lookup_when_its_callout_ends_with_its_root_is_repeated() {
     let mut world = World::with_root();
     world.start(SECOND, "");
     let lost = world.ask("/a");
@@ -118,7 +118,7 @@ fn lookups_whose_callouts_ended_with_their_root_are_made_again_with_the_next_tic
 }
 
 #[test]
-fn a_lookup_that_loses_its_callout_twice_is_sent_again_once() {
+fn lookup_when_it_loses_its_callout_twice_is_sent_again_once() {
     let mut world = World::with_root();
     world.start(SECOND, "");
     world.ask("/a");

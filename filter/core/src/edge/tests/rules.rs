@@ -101,7 +101,7 @@ impl World {
 }
 
 #[test]
-fn a_visitor_is_sent_where_the_rule_says_whose_conditions_hold() {
+fn rule_when_its_conditions_hold_sends_to_its_target() {
     let geo = r#","geo":{"countryHeader":"X-Country","cityHeader":"x-city"}"#;
     let mut world = World::with(settings_with(geo));
     for (index, (condition, headers)) in [
@@ -144,7 +144,7 @@ fn a_visitor_is_sent_where_the_rule_says_whose_conditions_hold() {
 }
 
 #[test]
-fn the_address_is_that_which_the_proxy_says() {
+fn rule_when_about_addresses_believes_the_proxy_only() {
     let mut world = World::new();
     let extension = rule(r#"{"type":"ip-address","matchKey":null,"matchValue":"192.0.2.0/24"}"#);
     world.know("a", with_rule(&extension, 1));
@@ -155,7 +155,7 @@ fn the_address_is_that_which_the_proxy_says() {
 }
 
 #[test]
-fn without_settings_no_visitor_is_anywhere() {
+fn country_rule_when_geo_is_not_configured_never_matches() {
     let mut world = World::new();
     let extension =
         rule(r#"{"type":"geolocation-country-code","matchKey":null,"matchValue":"ES"}"#);
@@ -167,7 +167,7 @@ fn without_settings_no_visitor_is_anywhere() {
 }
 
 #[test]
-fn waiters_of_a_link_with_rules_are_answered_by_their_own_headers() {
+fn waiters_when_the_link_has_rules_are_matched_by_own_headers() {
     let mut world = World::new();
     let extension = rule(r#"{"type":"device","matchKey":null,"matchValue":"android"}"#);
     let record = with_rule(&extension, 1);
@@ -208,7 +208,7 @@ fn waiters_of_a_link_with_rules_are_answered_by_their_own_headers() {
 }
 
 #[test]
-fn the_feed_changes_the_rules_of_a_link() {
+fn rules_when_the_feed_changes_them_take_effect() {
     let mut world = World::with_feed();
     let android = [("user-agent", "Android")];
     let key = "go.example/a";

@@ -176,7 +176,7 @@ fn served() -> Seen {
 }
 
 #[test]
-fn a_block_is_spent_without_a_callout_and_then_the_next_is_asked_for() {
+fn block_when_spent_is_followed_by_a_request_for_the_next() {
     let mut world = World::new();
     let first = world.limited("a");
     assert_eq!((first.number, first.settled), (1, None));
@@ -192,7 +192,7 @@ fn a_block_is_spent_without_a_callout_and_then_the_next_is_asked_for() {
 }
 
 #[test]
-fn one_request_is_in_flight_and_those_for_whom_there_is_no_visit_wait_for_the_next() {
+fn waiters_when_the_block_is_too_small_wait_for_the_next() {
     let mut world = World::new();
     let first = world.limited("a");
     for _ in 0..3 {
@@ -215,7 +215,7 @@ fn one_request_is_in_flight_and_those_for_whom_there_is_no_visit_wait_for_the_ne
 }
 
 #[test]
-fn a_link_without_visits_is_gone_and_asked_about_again_later_or_once_it_has_changed() {
+fn link_when_it_has_no_uses_left_is_410_until_asked_again() {
     let mut world = World::new();
     let first = world.limited("a");
     assert_eq!(world.lease(&first, 0), [page(410, "control-plane")]);
@@ -237,7 +237,7 @@ fn a_link_without_visits_is_gone_and_asked_about_again_later_or_once_it_has_chan
 }
 
 #[test]
-fn what_is_left_comes_back_when_its_time_is_over() {
+fn uses_when_their_time_ends_are_returned() {
     let mut world = World::new();
     let first = world.limited("a");
     world.lease(&first, 9);
@@ -258,7 +258,7 @@ fn what_is_left_comes_back_when_its_time_is_over() {
 }
 
 #[test]
-fn a_return_that_was_given_its_token_before_it_is_refused_fails_at_once_and_once() {
+fn return_when_refused_with_its_token_fails_once() {
     let mut world = World::new();
     world.spend("a", 5_000);
     world.pass(100);
@@ -281,7 +281,7 @@ fn a_return_that_was_given_its_token_before_it_is_refused_fails_at_once_and_once
 }
 
 #[test]
-fn a_block_that_is_used_up_is_told_at_the_next_tick() {
+fn block_when_used_up_is_reported_at_the_next_tick() {
     let mut world = World::new();
     let first = world.limited("a");
     world.lease(&first, 1);
@@ -297,7 +297,7 @@ fn a_block_that_is_used_up_is_told_at_the_next_tick() {
 }
 
 #[test]
-fn a_failed_request_is_503_and_keeps_its_number_until_it_is_answered() {
+fn uses_request_when_failed_keeps_its_number() {
     let mut world = World::new();
     let first = world.limited("a");
     assert_eq!(world.time_out(first.token), [unavailable()]);
@@ -313,7 +313,7 @@ fn a_failed_request_is_503_and_keeps_its_number_until_it_is_answered() {
 }
 
 #[test]
-fn a_stale_record_serves_no_more_than_the_block() {
+fn stale_record_when_served_takes_no_more_than_the_block() {
     let mut world = World::new();
     let first = world.limited("a");
     world.lease(&first, 2);
@@ -330,7 +330,7 @@ fn a_stale_record_serves_no_more_than_the_block() {
 }
 
 #[test]
-fn a_visitor_who_has_left_before_the_answer_leaves_the_visit_to_another() {
+fn use_when_its_visitor_has_left_goes_to_another() {
     let mut world = World::new();
     let first = world.limited("a");
     let mut actions = world.visits(&first, 1, 5_000);
@@ -344,7 +344,7 @@ fn a_visitor_who_has_left_before_the_answer_leaves_the_visit_to_another() {
 }
 
 #[test]
-fn head_uses_no_visit() {
+fn head_request_when_the_link_is_limited_takes_no_use() {
     let mut world = World::new();
     let first = world.limited("a");
     world.lease(&first, 1);
@@ -364,7 +364,7 @@ fn head_uses_no_visit() {
 }
 
 #[test]
-fn visits_of_no_more_links_are_held_than_allowed() {
+fn uses_when_of_too_many_links_are_rejected() {
     let mut world = World::with(settings_with(r#","visits":{"maxLinks":1}"#));
     let first = world.limited("a");
     world.lease(&first, 2);
@@ -382,7 +382,7 @@ fn visits_of_no_more_links_are_held_than_allowed() {
 }
 
 #[test]
-fn a_block_that_comes_too_late_is_not_spent() {
+fn block_when_it_comes_too_late_is_not_spent() {
     let mut world = World::new();
     let first = world.limited("a");
     world.stand_still(5_000);
@@ -390,7 +390,7 @@ fn a_block_that_comes_too_late_is_not_spent() {
 }
 
 #[test]
-fn a_request_that_the_proxy_forgets_is_given_up() {
+fn uses_request_when_the_proxy_forgets_it_is_given_up() {
     let mut world = World::new();
     let first = world.limited("a");
     assert_eq!(world.pass(1_800), [unavailable()]);
@@ -398,7 +398,7 @@ fn a_request_that_the_proxy_forgets_is_given_up() {
 }
 
 #[test]
-fn returns_of_many_links_go_out_together_and_those_that_end_first_before_the_others() {
+fn returns_when_many_are_sent_together_in_order_of_end() {
     let mut world = World::new();
     for number in 0..300 {
         world.spend(&format!("l{number}"), 5_000 + (number * 7) % 300);
@@ -424,7 +424,7 @@ fn returns_of_many_links_go_out_together_and_those_that_end_first_before_the_oth
 }
 
 #[test]
-fn a_return_that_is_not_taken_comes_again_and_holds_up_no_other() {
+fn return_when_not_taken_is_repeated_and_delays_no_other() {
     let mut world = World::new();
     world.spend("a", 5_000);
     world.spend("b", 5_000);
@@ -449,7 +449,7 @@ fn a_return_that_is_not_taken_comes_again_and_holds_up_no_other() {
 }
 
 #[test]
-fn a_control_plane_that_takes_no_returns_together_gets_them_one_by_one_for_a_while() {
+fn returns_when_refused_together_are_sent_one_by_one() {
     for refusal in [b"404", b"405"] {
         let mut world = World::new();
         world.spend("a", 5_000);
@@ -481,7 +481,7 @@ fn a_control_plane_that_takes_no_returns_together_gets_them_one_by_one_for_a_whi
 }
 
 #[test]
-fn no_more_requests_for_returns_are_under_way_than_allowed() {
+fn return_requests_when_too_many_wait_for_one_to_end() {
     let mut world = World::new();
     for round in 0..6 {
         world.spend(&format!("l{round}"), 5_000);
@@ -496,7 +496,7 @@ fn no_more_requests_for_returns_are_under_way_than_allowed() {
 }
 
 #[test]
-fn that_links_are_used_up_gives_way_to_links_that_may_have_visits_the_oldest_first() {
+fn links_when_used_up_give_way_oldest_first() {
     let mut world = World::with(settings_with(r#","visits":{"maxLinks":2}"#));
     for code in ["a", "b"] {
         let asked = world.limited(code);
@@ -517,7 +517,7 @@ fn that_links_are_used_up_gives_way_to_links_that_may_have_visits_the_oldest_fir
 }
 
 #[test]
-fn requests_for_visits_that_time_out_hold_up_no_lookups_and_one_link_no_others() {
+fn uses_requests_when_they_time_out_delay_no_lookups() {
     let mut world = World::with(settings_with(r#","retryAfterSeconds":3600"#));
     let a = world.limited("a");
     assert_eq!(world.time_out(a.token), [unavailable()]);
@@ -545,7 +545,7 @@ fn requests_for_visits_that_time_out_hold_up_no_lookups_and_one_link_no_others()
 }
 
 #[test]
-fn a_worker_names_itself_as_long_as_it_holds_visits() {
+fn worker_when_it_holds_uses_names_itself() {
     let mut world = World::with_background(r#","poll":{}"#);
     let first = world.limited("a");
     world.answer_poll(&super::background::gap(5));
@@ -592,7 +592,7 @@ impl World {
 }
 
 #[test]
-fn what_is_loaded_before_it_is_wanted_uses_no_visit_and_is_not_redirected() {
+fn prefetch_when_the_link_is_limited_is_withheld() {
     let mut world = World::new();
     let first = world.limited("a");
     world.lease(&first, 2);
@@ -612,7 +612,7 @@ fn what_is_loaded_before_it_is_wanted_uses_no_visit_and_is_not_redirected() {
 }
 
 #[test]
-fn a_prefetch_that_waits_for_its_link_asks_for_no_visit() {
+fn prefetch_when_it_waits_for_its_link_asks_for_no_use() {
     let mut world = World::new();
     let headers = headers("purpose", "prefetch");
     let (_, token) = world.status(&with_headers("/a", &headers));
@@ -640,7 +640,7 @@ fn a_prefetch_that_waits_for_its_link_asks_for_no_visit() {
 }
 
 #[test]
-fn bots_use_no_visits_of_a_link_that_spares_them_and_those_of_others() {
+fn bot_when_the_link_spares_bots_takes_no_use() {
     const BOT: &str = "Slackbot-LinkExpanding 1.0";
     let bot = headers("user-agent", BOT);
     let mut world = World::new();

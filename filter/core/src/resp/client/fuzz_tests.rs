@@ -41,7 +41,7 @@ fn numbers(bytes: &[u8]) -> Vec<u32> {
 
 proptest! {
     #[test]
-    fn each_request_is_answered_once_and_never_with_the_answer_of_another(
+    fn request_when_events_are_random_gets_its_own_answer_once(
         steps in prop::collection::vec(any_step(), 1..200),
         max_batch in 1_usize..4,
         is_flushed: bool,
@@ -111,7 +111,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_at_any_time_do_no_harm(
+    fn client_when_given_arbitrary_bytes_does_not_panic(
         chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..30), 0..20),
     ) {
         let mut client = Client::new(settings(), 7);

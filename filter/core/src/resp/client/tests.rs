@@ -166,7 +166,7 @@ fn failed(token: u32, why: &'static str) -> Said {
 }
 
 #[test]
-fn the_handshake_comes_before_anything_else_and_is_checked_step_by_step() {
+fn client_when_the_handshake_is_unfinished_accepts_nothing() {
     let mode = Mode::Direct {
         auth: Some(Auth {
             user: Some("edge".to_owned()),
@@ -194,7 +194,7 @@ fn the_handshake_comes_before_anything_else_and_is_checked_step_by_step() {
 }
 
 #[test]
-fn without_a_user_auth_has_only_the_password() {
+fn auth_when_there_is_no_user_has_only_the_password() {
     let mode = Mode::Direct {
         auth: Some(Auth {
             user: None,
@@ -211,7 +211,7 @@ fn without_a_user_auth_has_only_the_password() {
 }
 
 #[test]
-fn a_pool_is_only_asked_whether_it_is_there() {
+fn pool_when_connected_is_only_pinged() {
     let mode = Mode::Pooled;
     let mut tested = Tested::new(ClientSettings { mode, ..settings() });
     let ping = Said::Sent("*1\\r\\n$4\\r\\nPING\\r\\n".to_owned());
@@ -221,7 +221,7 @@ fn a_pool_is_only_asked_whether_it_is_there() {
 }
 
 #[test]
-fn a_refused_password_is_reported_once_and_tried_again() {
+fn password_when_refused_is_reported_once_and_retried() {
     let mode = Mode::Direct {
         auth: Some(Auth {
             user: None,
@@ -242,7 +242,7 @@ fn a_refused_password_is_reported_once_and_tried_again() {
 }
 
 #[test]
-fn neither_settings_nor_events_show_the_password() {
+fn password_when_debug_printed_is_hidden() {
     let auth = Auth {
         user: None,
         password: "secret".to_owned(),
@@ -259,7 +259,7 @@ fn neither_settings_nor_events_show_the_password() {
 }
 
 #[test]
-fn replies_go_to_their_requests_in_order() {
+fn replies_when_they_come_go_to_requests_in_order() {
     let mut tested = Tested::ready();
     for token in 1..=3 {
         assert!(tested.request(0, token).is_ok());
@@ -277,7 +277,7 @@ fn replies_go_to_their_requests_in_order() {
 }
 
 #[test]
-fn a_request_that_runs_out_of_time_keeps_its_place() {
+fn request_when_timed_out_keeps_its_position() {
     let mut tested = Tested::ready();
     tested.request(0, 1).unwrap();
     tested.request(60, 2).unwrap();
@@ -289,7 +289,7 @@ fn a_request_that_runs_out_of_time_keeps_its_place() {
 }
 
 #[test]
-fn a_connection_that_answers_nothing_is_given_up() {
+fn connection_when_it_answers_nothing_is_given_up() {
     let mut tested = Tested::ready();
     tested.request(0, 1).unwrap();
     tested.tick(100);
@@ -309,7 +309,7 @@ fn a_connection_that_answers_nothing_is_given_up() {
 }
 
 #[test]
-fn a_handshake_that_is_not_answered_is_given_up() {
+fn handshake_when_unanswered_is_given_up() {
     let mut tested = Tested::new(settings());
     tested.tick(5);
     assert_eq!(tested.tick(1004), []);
@@ -318,7 +318,7 @@ fn a_handshake_that_is_not_answered_is_given_up() {
 }
 
 #[test]
-fn every_request_fails_when_the_stream_ends() {
+fn requests_when_the_stream_ends_fail() {
     let mut tested = Tested::ready();
     tested.request(0, 1).unwrap();
     tested.request(100, 2).unwrap();
@@ -329,7 +329,7 @@ fn every_request_fails_when_the_stream_ends() {
 }
 
 #[test]
-fn half_a_reply_of_a_lost_connection_is_forgotten() {
+fn reply_when_half_of_a_lost_connection_is_forgotten() {
     let mut tested = Tested::ready();
     tested.request(0, 1).unwrap();
     tested.data(0, b"$100\r\nabc");
@@ -341,7 +341,7 @@ fn half_a_reply_of_a_lost_connection_is_forgotten() {
 }
 
 #[test]
-fn garbage_ends_the_connection() {
+fn connection_when_it_gets_garbage_ends() {
     let mut tested = Tested::ready();
     tested.request(0, 1).unwrap();
     let error = ProtocolError::Kind(b'H');
@@ -354,14 +354,14 @@ fn garbage_ends_the_connection() {
 }
 
 #[test]
-fn a_reply_without_a_request_ends_the_connection() {
+fn connection_when_a_reply_is_unsolicited_ends() {
     let mut tested = Tested::ready();
     let down = Said::Down("a reply came without a request".to_owned());
     assert_eq!(tested.data(0, b"+OK\r\n+OK\r\n"), [Said::Close, down]);
 }
 
 #[test]
-fn a_connection_may_do_without_its_name() {
+fn connection_when_its_name_is_denied_is_ready() {
     for denial in [
         "-NOPERM this user has no permissions to run the 'client|setname' command\r\n",
         "-ERR unknown command 'CLIENT', with args beginning with: 'SETNAME' 'edge' \r\n",

@@ -23,7 +23,7 @@ fn error(redis: &Value) -> String {
 }
 
 #[test]
-fn what_is_not_said_has_the_documented_default() {
+fn setting_when_omitted_has_the_documented_default() {
     let redis = parse(&json!({"mode": "direct"})).unwrap();
     assert_eq!(redis.cluster, "resp_bridge");
     let lookups = redis.lookups;
@@ -53,7 +53,7 @@ fn what_is_not_said_has_the_documented_default() {
 }
 
 #[test]
-fn everything_that_is_said_is_taken() {
+fn setting_when_given_is_taken() {
     let redis = json!({
         "mode": "direct", "cluster": "c", "user": "u", "password": "p w", "database": 3,
         "clientName": "n", "connectTimeoutMs": 10, "timeoutMs": 11, "deadAfterMs": 12,
@@ -76,7 +76,7 @@ fn everything_that_is_said_is_taken() {
 }
 
 #[test]
-fn a_pool_has_no_use_for_a_password() {
+fn password_when_pooled_is_refused() {
     let pooled = json!({"mode": "pooled", "password": "p"});
     assert_eq!(
         error(&pooled),
@@ -85,7 +85,7 @@ fn a_pool_has_no_use_for_a_password() {
 }
 
 #[test]
-fn every_bad_field_is_named() {
+fn field_when_bad_is_named() {
     for (field, value) in [
         ("cluster", json!("a b")),
         ("user", json!("u")),
@@ -117,13 +117,13 @@ fn every_bad_field_is_named() {
 }
 
 #[test]
-fn settings_that_are_shown_show_no_password() {
+fn settings_when_shown_hide_the_password() {
     let redis = json!({"mode": "direct", "password": "hidden"});
     assert!(!format!("{:?}", parse(&redis).unwrap()).contains("hidden"));
 }
 
 #[test]
-fn the_longest_answer_there_is_fits_the_limits() {
+fn answer_when_the_longest_fits_the_limits() {
     use crate::resp::decode::Decoder;
     use crate::resp::encode;
     use edgelink_wire::record::MAX_EXTENSION_LENGTH;
@@ -156,7 +156,7 @@ fn the_longest_answer_there_is_fits_the_limits() {
 
 /// Answers come in the order of the requests: one hanging node of Redis would delay the answers of all others as well.
 #[test]
-fn an_operation_of_the_pool_has_less_time_than_a_lookup() {
+fn pool_timeout_when_compared_is_below_that_of_lookups() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../envoy/redis.yaml");
     let template = std::fs::read_to_string(file).unwrap();
     let (_, rest) = template.split_once("op_timeout: ").unwrap();

@@ -17,7 +17,7 @@ fn error(more: &Value) -> String {
 }
 
 #[test]
-fn what_is_not_said_has_the_documented_default() {
+fn setting_when_omitted_has_the_documented_default() {
     let background = parse(&json!({"snapshot": {}, "poll": {}, "admission": {}})).unwrap();
     let snapshot = SnapshotSection {
         timeout_millis: 5_000,
@@ -35,7 +35,7 @@ fn what_is_not_said_has_the_documented_default() {
 }
 
 #[test]
-fn domains_of_the_api_need_a_snapshot_and_a_feed_and_hosts_that_do_not_pass() {
+fn api_domains_when_without_snapshot_and_feed_are_refused() {
     assert!(parse(&json!({"apiDomains": true, "snapshot": {}, "poll": {}})).is_ok());
     for more in [
         json!({"apiDomains": true}),
@@ -50,7 +50,7 @@ fn domains_of_the_api_need_a_snapshot_and_a_feed_and_hosts_that_do_not_pass() {
 }
 
 #[test]
-fn every_bad_field_is_named() {
+fn field_when_bad_is_named() {
     for (section, field, value) in [
         ("snapshot", "timeoutMs", json!(99)),
         ("snapshot", "maxBytes", json!(1_023)),
@@ -75,7 +75,7 @@ fn every_bad_field_is_named() {
 }
 
 #[test]
-fn sections_that_do_not_go_together_are_refused() {
+fn sections_when_they_do_not_fit_together_are_refused() {
     let needs = "field 'admission': must be left out, or given with snapshot and poll";
     assert_eq!(error(&json!({"admission": {}})), needs);
     assert_eq!(error(&json!({"admission": {}, "poll": {}})), needs);

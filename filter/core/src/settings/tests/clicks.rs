@@ -11,7 +11,7 @@ fn parse(clicks: &Value) -> Result<Option<ClicksSection>, SettingsError> {
 }
 
 #[test]
-fn what_is_not_said_has_the_documented_default() {
+fn setting_when_omitted_has_the_documented_default() {
     assert_eq!(parse(&json!(null)).unwrap(), None);
     let clicks = ClicksSection {
         flush_millis: 1_000,
@@ -29,7 +29,7 @@ fn what_is_not_said_has_the_documented_default() {
 }
 
 #[test]
-fn every_bad_field_is_named() {
+fn field_when_bad_is_named() {
     for (field, value) in [
         ("flushMs", json!(99)),
         ("timeoutMs", json!(60_001)),
@@ -58,7 +58,7 @@ fn every_bad_field_is_named() {
 }
 
 #[test]
-fn what_waits_has_room_for_a_batch_of_each_kind() {
+fn unsent_bound_when_below_a_batch_of_each_kind_is_refused() {
     let mut clicks = json!({"maxBytes": 1_024, "maxUnsentBytes": 1_048_576 + 65_536});
     assert!(parse(&clicks).is_ok());
     clicks["attributes"] = json!(["utm"]);
@@ -70,7 +70,7 @@ fn what_waits_has_room_for_a_batch_of_each_kind() {
 }
 
 #[test]
-fn a_header_that_says_two_things_is_refused() {
+fn header_when_it_has_two_meanings_is_refused() {
     for (country, city, field) in [
         ("x-country", "X-Country", Some("geo.cityHeader")),
         ("User-Agent", "x-city", Some("geo.countryHeader")),
@@ -95,7 +95,7 @@ fn a_header_that_says_two_things_is_refused() {
 }
 
 #[test]
-fn attributes_of_headers_that_are_not_named_are_refused() {
+fn attributes_when_their_header_is_not_named_are_refused() {
     let all = json!([
         "country",
         "city",

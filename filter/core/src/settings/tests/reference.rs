@@ -8,7 +8,7 @@ const BEGIN: &str = "<!-- generated: filter-settings -->\n";
 const END: &str = "<!-- end -->\n";
 
 #[test]
-fn the_reference_in_the_book_is_generated_from_the_settings() {
+fn reference_when_generated_equals_the_page_of_the_book() {
     let path = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../../control-plane/book/docs/reference/filter-settings.md"

@@ -12,7 +12,7 @@ fn come<const N: usize>(module: &Module, paths: [&str; N]) -> [Visit; N] {
 }
 
 #[test]
-fn the_control_plane_is_asked_once_for_all_links_of_a_turn() {
+fn links_when_requested_in_one_turn_are_asked_for_once() {
     let _turn = turn();
     let module = Module::new("turns");
     let visits = come(&module, ["/abc", "/abd", "/abe"]);
@@ -54,7 +54,7 @@ fn the_control_plane_is_asked_once_for_all_links_of_a_turn() {
 }
 
 #[test]
-fn a_failure_of_a_request_for_several_links_is_that_of_each() {
+fn batch_when_it_fails_fails_each_of_its_links() {
     let _turn = turn();
     let module = Module::new("failing-turns");
     let ends: [&[(&str, &str)]; 4] = [
@@ -77,7 +77,7 @@ fn a_failure_of_a_request_for_several_links_is_that_of_each() {
 }
 
 #[test]
-fn a_link_that_holds_up_others_is_asked_for_alone() {
+fn link_when_late_in_batch_is_asked_for_alone() {
     let _turn = turn();
     let module = Module::new("slow-links");
     let visits = come(&module, ["/abc", "/abd", "/abe"]);
@@ -103,7 +103,7 @@ fn a_link_that_holds_up_others_is_asked_for_alone() {
 }
 
 #[test]
-fn a_request_for_several_links_that_comes_too_late_is_one_timeout() {
+fn batch_when_late_counts_as_one_timeout() {
     let _turn = turn();
     let module = Module::new("late-turns");
     // One more would open the circuit.
@@ -122,7 +122,7 @@ fn a_request_for_several_links_that_comes_too_late_is_one_timeout() {
 }
 
 #[test]
-fn a_control_plane_that_knows_no_requests_for_several_links_is_asked_for_each() {
+fn control_plane_when_it_knows_no_batches_is_asked_for_each() {
     let _turn = turn();
     let (status, json) = (":status", "application/problem+json");
     let ours = ("content-type", link_batch::MEDIA_TYPE);
@@ -154,7 +154,7 @@ fn a_control_plane_that_knows_no_requests_for_several_links_is_asked_for_each() 
 }
 
 #[test]
-fn a_request_for_links_has_no_more_keys_than_it_may() {
+fn batch_when_keys_are_too_many_stays_within_bound() {
     let _turn = turn();
     let module = Module::new("long-turns");
     let visits: Vec<_> = (0..=link_batch::MAX_KEYS)

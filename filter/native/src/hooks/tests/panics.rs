@@ -5,7 +5,7 @@ use crate::panics::asked;
 
 /// In each hook: at most one request gets 503, the waiting one is answered, and the edge continues.
 #[test]
-fn a_panic_costs_one_request() {
+fn panic_when_in_a_hook_costs_one_request() {
     let _turn = turn();
     let module = Module::new("panics");
     for hook in [
@@ -49,7 +49,7 @@ fn a_panic_costs_one_request() {
 
 /// Even if its end panics.
 #[test]
-fn a_request_that_has_left_is_woken_no_more() {
+fn request_when_it_has_left_is_not_woken() {
     let _turn = turn();
     let module = Module::new("leaves");
     let before = SCHEDULERS.load(Ordering::Relaxed);
@@ -63,7 +63,7 @@ fn a_request_that_has_left_is_woken_no_more() {
 
 /// Like a panic over state that persists in the edge.
 #[test]
-fn a_tick_that_panics_each_time_leaves_time_to_requests_in_between() {
+fn tick_when_it_always_panics_leaves_time_to_requests() {
     const TIME: Duration = Duration::from_millis(700);
     let _turn = turn();
     let json = PLUGIN.replace("\"tierHeader\"", "\"tickMs\":10,\"tierHeader\"");

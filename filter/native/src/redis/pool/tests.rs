@@ -145,7 +145,7 @@ fn key_of(is_second: bool) -> String {
 }
 
 #[test]
-fn a_node_that_falls_silent_delays_the_answers_of_others_once() {
+fn node_when_silent_delays_answers_of_others_once() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -24,7 +24,7 @@ fn read(bytes: &[u8]) -> Vec<Event<&str>> {
 }
 
 #[test]
-fn a_text_that_comes_again_is_written_once() {
+fn text_when_repeated_is_written_once() {
     let mut builder = builder(MAX_BYTES);
     let mut event = click(b"a.example/b");
     event.attributes.user_agent = b"curl/8";
@@ -46,7 +46,7 @@ fn a_text_that_comes_again_is_written_once() {
 }
 
 #[test]
-fn what_was_taken_is_gone_and_texts_are_numbered_again() {
+fn events_builder_when_taken_starts_empty() {
     let mut builder = builder(MAX_BYTES);
     assert_eq!(builder.take(), Encoded::default());
     for _ in 0..3 {
@@ -64,7 +64,7 @@ fn what_was_taken_is_gone_and_texts_are_numbered_again() {
 }
 
 #[test]
-fn a_text_ends_where_it_is_too_long_or_no_utf8() {
+fn text_when_long_or_not_utf8_is_cut_off() {
     let long = [b'x'; MAX_TEXT + 1];
     let within = ["x".repeat(MAX_TEXT - 1), "\u{e4}".to_owned()].concat();
     for (text, expected) in [
@@ -88,7 +88,7 @@ fn a_text_ends_where_it_is_too_long_or_no_utf8() {
 }
 
 #[test]
-fn an_orphan_visit_is_no_click() {
+fn orphan_when_in_batch_is_no_click() {
     let mut builder = builder(MAX_BYTES);
     let kinds = [
         OrphanKind::BaseUrl,
@@ -115,7 +115,7 @@ fn an_orphan_visit_is_no_click() {
 }
 
 #[test]
-fn there_are_never_more_bytes_or_events_than_allowed() {
+fn events_builder_when_full_stays_within_bounds() {
     let long = [b'x'; MAX_TEXT];
     for max_bytes in [
         MIN_BUILDER_BYTES - 1,
@@ -151,7 +151,7 @@ fn there_are_never_more_bytes_or_events_than_allowed() {
 }
 
 #[test]
-fn what_are_no_events_is_refused() {
+fn events_when_malformed_are_refused() {
     let long = [b"\x01\x01\x81\x04", &[b'x'; MAX_TEXT + 1][..], b"\x00"].concat();
     let event = b"\x01\x01\x01a\x01";
     let with = |rest: &[u8]| [event, rest].concat();
@@ -189,7 +189,7 @@ fn what_are_no_events_is_refused() {
 }
 
 #[test]
-fn a_batch_without_events_is_written_as_before_unless_descriptions_were_given_up() {
+fn batch_when_it_has_no_events_keeps_old_version() {
     let mut batch = ClickBatch {
         clicks: vec![("a.example/b", 1)],
         ..ClickBatch::default()
@@ -242,7 +242,7 @@ fn event((head, texts, visitor, id): &Written) -> Event<&[u8]> {
 
 proptest! {
     #[test]
-    fn events_read_back(mut events in prop::collection::vec(written(), 0..30)) {
+    fn events_when_encoded_and_decoded_are_equal(mut events in prop::collection::vec(written(), 0..30)) {
         events.sort_by_key(|event| event.0.1);
         let mut builder = builder(MAX_BYTES);
         for written in &events {
@@ -264,7 +264,7 @@ proptest! {
     }
 
     #[test]
-    fn any_texts_are_taken(texts in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..700), 0..20)) {
+    fn events_when_texts_are_arbitrary_are_accepted(texts in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..700), 0..20)) {
         let mut builder = builder(MAX_BYTES);
         for text in &texts {
             prop_assert!(builder.push(&click(text)));
@@ -278,13 +278,13 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_read_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
+    fn events_when_bytes_are_arbitrary_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
         let _ = BatchEvents::of(&bytes);
         let _ = BatchEvents::of(&[b"\x01\x02\x01a\x01b\x03", &bytes[..]].concat());
     }
 
     #[test]
-    fn events_that_are_cut_off_are_refused(events in prop::collection::vec(written(), 1..5), cut: prop::sample::Index) {
+    fn events_when_cut_off_are_refused(events in prop::collection::vec(written(), 1..5), cut: prop::sample::Index) {
         let mut builder = builder(MAX_BYTES);
         for written in &events {
             builder.push(&event(written));

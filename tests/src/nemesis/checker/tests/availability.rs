@@ -61,7 +61,7 @@ impl Story {
 }
 
 #[test]
-fn pressure_excuses_nothing() {
+fn pressure_when_alone_excuses_nothing() {
     for kind in [
         "row crowded",
         "row locked",
@@ -82,7 +82,7 @@ fn pressure_excuses_nothing() {
 }
 
 #[test]
-fn pressure_beside_a_fault_that_harms_excuses_as_the_fault_does() {
+fn pressure_when_beside_a_fault_excuses_as_the_fault() {
     let story = known().broken("row locked", "", 30_000, 40_000).broken(
         "database restored",
         "",
@@ -93,7 +93,7 @@ fn pressure_beside_a_fault_that_harms_excuses_as_the_fault_does() {
 }
 
 #[test]
-fn answers_beside_pressure_are_counted_by_kind() {
+fn answers_when_under_pressure_are_counted_by_kind() {
     let story = created()
         .broken("row locked", "", 30_000, 40_000)
         .follow(Target(1), 31_000, 31_020)
@@ -108,7 +108,7 @@ fn answers_beside_pressure_are_counted_by_kind() {
 }
 
 #[test]
-fn changes_beside_pressure_are_not_among_the_undisturbed() {
+fn change_when_under_pressure_is_not_measured() {
     let story = changed().broken("edge far", "envoy-0", 9000, 12_000);
     assert_eq!(
         story
@@ -120,7 +120,7 @@ fn changes_beside_pressure_are_not_among_the_undisturbed() {
 }
 
 #[test]
-fn a_link_is_answered_without_redis() {
+fn failure_when_only_redis_is_broken_is_reported() {
     for (kind, part) in [
         ("redis full", ""),
         ("redis failover", "; redis-0 to redis-1"),
@@ -139,14 +139,14 @@ fn a_link_is_answered_without_redis() {
 }
 
 #[test]
-fn a_link_is_answered_under_an_unknown_host_too() {
+fn failure_when_host_is_unknown_is_reported() {
     let story = created().broken("stop", "redis-0", 30_000, 40_000);
     let story = story.follow_by(Via::Envoy(0), Host::Unknown, UNAVAILABLE, 35_000);
     assert_eq!(story.breaks(), [Promise::Available]);
 }
 
 #[test]
-fn two_faults_that_are_harmless_alone_excuse() {
+fn faults_when_two_harmless_ones_overlap_excuse() {
     let story = known()
         .broken("stop", "redis-0", 30_000, 40_000)
         .broken("kill", "cp-0", 32_000, 36_000);
@@ -154,7 +154,7 @@ fn two_faults_that_are_harmless_alone_excuse() {
 }
 
 #[test]
-fn a_control_plane_stands_for_the_other_one() {
+fn failure_when_other_control_plane_works_is_reported() {
     for (kind, part) in [
         ("kill", "cp-0"),
         ("stop", "cp-0"),
@@ -170,7 +170,7 @@ fn a_control_plane_stands_for_the_other_one() {
 }
 
 #[test]
-fn an_edge_answers_what_it_knows_without_control_plane_or_database() {
+fn failure_when_edge_knows_the_link_is_reported() {
     for (kind, part) in [
         ("kill", "mariadb"),
         ("database copied", "copy 7"),
@@ -197,7 +197,7 @@ fn an_edge_answers_what_it_knows_without_control_plane_or_database() {
 }
 
 #[test]
-fn what_was_known_before_an_earlier_fault_need_not_be() {
+fn failure_when_link_was_known_before_a_fault_is_excused() {
     let story = known()
         .broken("flushed", "", 21_000, 22_000)
         .broken("kill", "mariadb", 40_000, 50_000);
@@ -205,7 +205,7 @@ fn what_was_known_before_an_earlier_fault_need_not_be() {
 }
 
 #[test]
-fn edges_have_nothing_in_common() {
+fn failure_when_another_edge_is_broken_is_reported() {
     for (kind, part) in [("stop", "envoy-1"), ("envoy reconfigured", "envoy-1 []")] {
         let story = || {
             created().broken(kind, part, 30_000, 40_000).broken(
@@ -224,7 +224,7 @@ fn edges_have_nothing_in_common() {
 }
 
 #[test]
-fn a_part_that_starts_is_ready_in_time() {
+fn part_when_it_starts_late_is_reported() {
     let story = || created().broken("kill", "cp-0", 10_000, 80_000);
     let soon = story().started("cp-0", 12_000, 41_000, true);
     assert_eq!(soon.breaks(), []);
@@ -241,7 +241,7 @@ fn a_part_that_starts_is_ready_in_time() {
 }
 
 #[test]
-fn a_part_that_starts_late_is_excused_when_what_it_needs_is_broken_meanwhile() {
+fn late_start_when_a_dependency_is_broken_is_excused() {
     let late = |part: &str, (kind, of): (&str, &str), (from, to)| {
         Story::default()
             .broken("kill", part, 10_000, 80_000)
@@ -271,7 +271,7 @@ fn a_part_that_starts_late_is_excused_when_what_it_needs_is_broken_meanwhile() {
 }
 
 #[test]
-fn a_part_that_starts_late_is_not_excused_when_something_else_is_broken() {
+fn late_start_when_something_else_is_broken_is_reported() {
     for (part, (kind, of)) in [
         ("cp-0", ("stop", "cp-1")),
         ("cp-0", ("cut", "cp-1>mariadb [Requests]")),
@@ -296,7 +296,7 @@ fn a_part_that_starts_late_is_not_excused_when_something_else_is_broken() {
 }
 
 #[test]
-fn a_restart_in_turn_is_late_when_nothing_else_is_broken() {
+fn late_restart_when_nothing_else_is_broken_is_reported() {
     for kind in ["rolling restart", "control plane without redis"] {
         let story = Story::default().broken(kind, "", 10_000, 80_000);
         let story = story.started("cp-0", 12_000, 43_000, true);
@@ -305,7 +305,7 @@ fn a_restart_in_turn_is_late_when_nothing_else_is_broken() {
 }
 
 #[test]
-fn an_attempt_is_judged_by_how_it_ends_when_nothing_is_broken() {
+fn attempt_when_nothing_is_broken_is_judged_by_its_end() {
     let broken = |end| {
         let story = created().attempt(Via::ControlPlane(0), end, 35_000);
         story.breaks()
@@ -340,7 +340,7 @@ fn an_attempt_is_judged_by_how_it_ends_when_nothing_is_broken() {
 }
 
 #[test]
-fn a_connection_that_was_closed_is_not_counted_when_answers_are() {
+fn closed_connection_when_answers_are_counted_is_left_out() {
     let story = created().broken("row locked", "", 30_000, 40_000).attempt(
         Via::ControlPlane(0),
         "499 broken pipe",
@@ -350,7 +350,7 @@ fn a_connection_that_was_closed_is_not_counted_when_answers_are() {
 }
 
 #[test]
-fn an_answer_is_late_when_it_exceeds_the_bound_of_its_kind() {
+fn answer_when_slower_than_its_bound_is_reported() {
     let (code, via) = (|| "x".to_owned(), Via::ControlPlane(0));
     let answer = OperationOutcome::Answer {
         value: Target(1),
@@ -377,7 +377,7 @@ fn an_answer_is_late_when_it_exceeds_the_bound_of_its_kind() {
 }
 
 #[test]
-fn an_attempt_is_late_when_it_is_answered_after_four_seconds() {
+fn attempt_when_answered_after_four_seconds_is_reported() {
     let attempt = |millis: u64| {
         let mut story = created().unknown("change", Target(2), 35_000, 41_000);
         let (op, since, via) = (story.number, 35_000_000, Via::ControlPlane(0));

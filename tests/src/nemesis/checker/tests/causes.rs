@@ -58,7 +58,7 @@ impl Story {
 }
 
 #[test]
-fn a_change_that_is_published_late_was_held_up_at_the_publisher() {
+fn change_when_published_late_blames_publisher() {
     let published = |woken, waits| late().published(woken, waits, 10_400).cause();
     assert_eq!(published("poll", (2, 3)), Some(Cause::NudgeLost));
     assert_eq!(published("nudge", (350, 3)), Some(Cause::StoreQueue));
@@ -70,7 +70,7 @@ fn a_change_that_is_published_late_was_held_up_at_the_publisher() {
 }
 
 #[test]
-fn a_change_that_is_published_in_time_was_held_up_behind_it() {
+fn change_when_published_in_time_blames_a_later_step() {
     let published = || late().published("change", (2, 3), 10_005);
     let read = || published().read_at("cp-0", 10_006).read_at("cp-1", 10_007);
     let late_reader = published().read_at("cp-0", 10_006).read_at("cp-1", 10_390);
@@ -103,6 +103,6 @@ fn a_change_that_is_published_in_time_was_held_up_behind_it() {
 }
 
 #[test]
-fn a_change_that_is_seen_in_time_has_no_cause() {
+fn change_when_seen_in_time_has_no_cause() {
     assert_eq!(changed().follow(Target(1), 10_050, 10_051).cause(), None);
 }

@@ -36,7 +36,7 @@ fn changed() -> Story {
 }
 
 #[test]
-fn a_domain_is_no_older_than_a_link_while_nothing_is_broken() {
+fn domain_when_old_and_nothing_is_broken_is_reported() {
     assert_eq!(changed().root(Target(1), 35_000, 35_001).breaks(), []);
     let late = changed().root(Target(1), 35_011, 35_012);
     assert_eq!(late.breaks(), [Promise::NothingOld]);
@@ -47,7 +47,7 @@ fn a_domain_is_no_older_than_a_link_while_nothing_is_broken() {
 }
 
 #[test]
-fn a_domain_stays_in_effect_while_something_is_broken() {
+fn domain_when_a_fault_lasts_stays_in_effect() {
     let story = || changed().fault(29_000, 60_000);
     assert_eq!(story().root(Target(1), 50_000, 50_001).breaks(), []);
     assert_eq!(story().root(Absent, 50_000, 50_001).breaks(), []);
@@ -58,7 +58,7 @@ fn a_domain_stays_in_effect_while_something_is_broken() {
 }
 
 #[test]
-fn nothing_brings_domains_while_the_feed_is_silent() {
+fn domain_when_feed_is_silent_is_excused() {
     let story = || changed().broken("control plane without redis", "", 29_000, 40_000);
     assert_eq!(story().root(Target(1), 59_999, 60_000).breaks(), []);
     let later = story().root(Target(1), 60_001, 60_002);
@@ -66,7 +66,7 @@ fn nothing_brings_domains_while_the_feed_is_silent() {
 }
 
 #[test]
-fn a_domain_that_was_removed_leads_nowhere() {
+fn domain_when_removed_and_followed_is_reported() {
     let story = || changed().domain("remove domain", Absent, 40_000, 40_010);
     assert_eq!(story().root(Absent, 50_000, 50_001).breaks(), []);
     let late = story().root(Target(3), 45_011, 45_012);

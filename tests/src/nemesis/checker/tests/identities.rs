@@ -11,7 +11,7 @@ impl Story {
 }
 
 #[test]
-fn an_id_is_given_once() {
+fn id_when_given_twice_is_reported() {
     let story = || Story::default().identified("tenant", 2, "one 1000", 1000);
     assert_eq!(
         story().identified("tenant", 3, "two 2000", 2000).breaks(),

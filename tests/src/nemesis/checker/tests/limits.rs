@@ -64,7 +64,7 @@ impl Story {
 }
 
 #[test]
-fn a_link_is_served_as_often_as_its_limit_says() {
+fn link_when_served_beyond_its_limit_is_reported() {
     let story = limited().visits(3, 2000).visit(Disabled, 3000);
     assert_eq!(story.breaks(), []);
     assert_eq!(limited().visits(4, 2000).breaks(), [Promise::LimitsKept]);
@@ -78,7 +78,7 @@ fn a_link_is_served_as_often_as_its_limit_says() {
 const BLOCK: u64 = 3;
 
 #[test]
-fn each_worker_that_is_killed_costs_a_block() {
+fn worker_when_killed_costs_a_block() {
     let story = |count| {
         limited()
             .broken("kill", "envoy-0", 2010, 2020)
@@ -91,7 +91,7 @@ fn each_worker_that_is_killed_costs_a_block() {
 }
 
 #[test]
-fn workers_that_reach_no_control_plane_for_long_cost_a_block() {
+fn workers_when_cut_off_for_long_cost_a_block() {
     let story = |until, count| {
         limited()
             .broken("stop", "cp-0", 2000, 10_000)
@@ -111,7 +111,7 @@ fn workers_that_reach_no_control_plane_for_long_cost_a_block() {
 }
 
 #[test]
-fn workers_that_are_drained_cost_nothing_unless_they_reach_no_control_plane() {
+fn workers_when_drained_cost_nothing_unless_cut_off() {
     let story = || {
         limited().broken(
             "envoy reconfigured",
@@ -132,7 +132,7 @@ fn workers_that_are_drained_cost_nothing_unless_they_reach_no_control_plane() {
 }
 
 #[test]
-fn what_is_counted_was_served() {
+fn use_count_when_above_served_is_reported() {
     let story = || limited().visits(2, 2000).unanswered(2500);
     assert_eq!(story().count(3, 0, 3000).breaks(), []);
     assert_eq!(story().count(4, 0, 3000).breaks(), [Promise::LimitsKept]);
@@ -146,7 +146,7 @@ fn what_is_counted_was_served() {
 }
 
 #[test]
-fn nothing_is_served_after_all_was_used() {
+fn use_when_limit_is_used_up_is_reported() {
     let story = |leased| {
         limited()
             .visits(2, 2000)
@@ -162,7 +162,7 @@ fn nothing_is_served_after_all_was_used() {
 }
 
 #[test]
-fn a_restored_database_has_forgotten_visits() {
+fn database_when_restored_forgets_uses() {
     let story = || {
         limited()
             .copied(5000, 5100)
@@ -176,13 +176,13 @@ fn a_restored_database_has_forgotten_visits() {
 }
 
 #[test]
-fn a_limited_link_is_there_and_leads_to_its_target() {
+fn limited_link_when_absent_is_reported() {
     let missing = limited().visit(Absent, 6011);
     assert_eq!(missing.breaks(), [Promise::NothingMissing]);
 }
 
 #[test]
-fn visitors_who_come_too_late_are_sent_where_the_link_says() {
+fn request_when_limit_is_reached_leads_to_expired_url() {
     let elsewhere = limited().visit(Target(2), 2000);
     assert_eq!(elsewhere.breaks(), [Promise::NothingOld]);
     let expiring = || Story::default().limit_with(3, Some(2), 1000, 1010);
@@ -196,7 +196,7 @@ fn visitors_who_come_too_late_are_sent_where_the_link_says() {
 }
 
 #[test]
-fn a_block_of_a_link_of_one_visit_is_one_visit() {
+fn block_when_limit_is_one_is_one_use() {
     let once = || {
         Story::default()
             .limit(1, 1000, 1010)
@@ -211,7 +211,7 @@ fn a_block_of_a_link_of_one_visit_is_one_visit() {
 }
 
 #[test]
-fn the_first_visit_of_a_link_is_not_refused() {
+fn first_use_when_refused_is_reported() {
     let refused = || limited().visit(Disabled, 2000);
     assert_eq!(refused().breaks(), [Promise::LimitsKept]);
     assert_eq!(limited().visits(1, 1900).visit(Disabled, 2000).breaks(), []);
@@ -222,13 +222,13 @@ fn the_first_visit_of_a_link_is_not_refused() {
 }
 
 #[test]
-fn a_link_that_is_far_costs_no_block() {
+fn edge_when_far_costs_no_block() {
     let story = limited().broken("edge far", "envoy-0", 1500, 40_000);
     assert_eq!(story.visits(4, 30_000).breaks(), [Promise::LimitsKept]);
 }
 
 #[test]
-fn a_prefetch_without_the_target_uses_nothing() {
+fn prefetch_when_without_target_uses_nothing() {
     let prefetch = |outcome, from| {
         let (code, via) = ("x".to_owned(), Via::Envoy(0));
         let purpose = Purpose::Prefetch;
@@ -244,7 +244,7 @@ fn a_prefetch_without_the_target_uses_nothing() {
 }
 
 #[test]
-fn a_prefetch_breaks_the_limit_when_it_is_answered_with_the_target() {
+fn prefetch_when_answered_with_target_breaks_limit() {
     let prefetched = || {
         let (code, via) = ("x".to_owned(), Via::Envoy(0));
         let purpose = Purpose::Prefetch;
@@ -263,7 +263,7 @@ fn a_prefetch_breaks_the_limit_when_it_is_answered_with_the_target() {
 }
 
 #[test]
-fn a_limited_link_may_be_missing_when_a_restored_database_is_older() {
+fn limited_link_when_restored_database_is_older_may_be_missing() {
     let missing_after = |copied: u64, restored: (u64, u64)| {
         let story = Story::default().limit(3, 10_000, 10_010);
         let story = story.copied(copied, copied + 100);

@@ -51,7 +51,7 @@ fn deleted() -> Story {
 }
 
 #[test]
-fn a_link_that_has_moved_away_is_not_followed() {
+fn link_when_moved_away_and_followed_is_reported() {
     let story = || created().write("move", Absent, 10_000, 10_010);
     assert_eq!(story().follow(Target(1), 15_000, 15_001).breaks(), []);
     let late = story().follow(Target(1), 15_011, 15_020);
@@ -59,7 +59,7 @@ fn a_link_that_has_moved_away_is_not_followed() {
 }
 
 #[test]
-fn a_link_that_has_moved_here_is_not_missing_and_takes_no_code_of_another() {
+fn link_when_moved_here_and_missing_is_reported() {
     let story = || Story::default().write("move here", Target(1), 1000, 1010);
     assert_eq!(story().follow(Target(1), 2000, 2001).breaks(), []);
     let missing = story().follow(Absent, 6011, 6012);
@@ -69,7 +69,7 @@ fn a_link_that_has_moved_here_is_not_missing_and_takes_no_code_of_another() {
 }
 
 #[test]
-fn a_restored_link_is_there_with_its_content() {
+fn link_when_restored_and_missing_is_reported() {
     let story = || deleted().write("restore", Target(1), 20_000, 20_010);
     assert_eq!(story().follow(Target(1), 40_000, 40_001).breaks(), []);
     let missing = story().follow(Absent, 40_000, 40_001);
@@ -84,7 +84,7 @@ fn a_restored_link_is_there_with_its_content() {
 }
 
 #[test]
-fn a_link_that_a_restored_database_brought_back_is_not_given_twice() {
+fn link_when_brought_back_by_database_is_given_once() {
     for (away, kind) in [("delete", "restore"), ("move", "move here")] {
         let story = |is_answered| {
             let story = created().copied(5000, 5100);
@@ -98,7 +98,7 @@ fn a_link_that_a_restored_database_brought_back_is_not_given_twice() {
 }
 
 #[test]
-fn a_link_that_is_restored_otherwise_than_it_was_has_lost_something() {
+fn link_when_restored_with_other_content_is_reported() {
     let story = || deleted().restored_as(Target(1), Target(7), 20_000, 20_010);
     assert_eq!(story().breaks(), [Promise::NothingLost]);
     // A restored database may have an older tombstone.
@@ -114,7 +114,7 @@ fn a_link_that_is_restored_otherwise_than_it_was_has_lost_something() {
 }
 
 #[test]
-fn a_restored_link_may_be_followed_until_the_database_went_back() {
+fn link_when_restored_is_followed_until_database_goes_back() {
     let story = |restored: u64| {
         let story = Story::default().copied(500, 600);
         let story = story.write("create", Target(1), 1000, 1010);
@@ -129,7 +129,7 @@ fn a_restored_link_may_be_followed_until_the_database_went_back() {
 }
 
 #[test]
-fn a_rule_leads_those_who_meet_its_condition_elsewhere() {
+fn rule_when_condition_is_met_leads_elsewhere() {
     let story = || created().write("rules", RULED, 10_000, 10_010);
     let right = story()
         .follow(Target(1), 20_000, 20_001)
@@ -145,7 +145,7 @@ fn a_rule_leads_those_who_meet_its_condition_elsewhere() {
 }
 
 #[test]
-fn a_rule_that_was_removed_leads_nowhere() {
+fn rule_when_removed_leads_nowhere() {
     let story = || {
         created()
             .write("rules", RULED, 10_000, 10_010)

@@ -39,7 +39,7 @@ fn subscribed() -> Story {
 }
 
 #[test]
-fn every_acknowledged_change_is_told() {
+fn change_when_acknowledged_is_sent_to_webhook() {
     let story = || {
         subscribed()
             .write("change", Target(2), 2000, 2010)
@@ -64,7 +64,7 @@ fn every_acknowledged_change_is_told() {
 }
 
 #[test]
-fn what_was_not_acknowledged_or_came_before_the_webhook_need_not_be_told() {
+fn change_when_unacknowledged_or_early_is_not_required() {
     assert_eq!(created().breaks(), []);
     let story = Story::default()
         .write("create", Target(1), 100, 200)
@@ -74,7 +74,7 @@ fn what_was_not_acknowledged_or_came_before_the_webhook_need_not_be_told() {
 }
 
 #[test]
-fn a_message_that_was_refused_is_told_again() {
+fn message_when_refused_is_sent_again() {
     let refused = |story: Story| {
         let content = (Some(Target(1)), "of a");
         story.message("link.created", "a", content, true, 500)
@@ -85,7 +85,7 @@ fn a_message_that_was_refused_is_told_again() {
 }
 
 #[test]
-fn two_changes_to_the_same_are_told_with_two_ids() {
+fn changes_when_equal_are_sent_with_two_ids() {
     let story = || {
         subscribed()
             .told("link.created", "a", Some(Target(1)))
@@ -102,7 +102,7 @@ fn two_changes_to_the_same_are_told_with_two_ids() {
 }
 
 #[test]
-fn a_message_is_signed_and_keeps_its_id() {
+fn message_when_sent_again_is_signed_and_keeps_its_id() {
     let told = || subscribed().told("link.created", "a", Some(Target(1)));
     let content = || (Some(Target(1)), "of a");
     let unsigned = told().message("link.created", "a", content(), false, 204);
@@ -115,7 +115,7 @@ fn a_message_is_signed_and_keeps_its_id() {
 }
 
 #[test]
-fn a_restored_database_may_forget_what_was_to_be_told_since_its_copy() {
+fn database_when_restored_may_forget_later_messages() {
     let story = |to| {
         subscribed()
             .told("link.created", "a", Some(Target(1)))
@@ -129,7 +129,7 @@ fn a_restored_database_may_forget_what_was_to_be_told_since_its_copy() {
 }
 
 #[test]
-fn each_limit_that_is_reached_is_told() {
+fn limit_when_reached_is_sent_to_webhook() {
     let story = || {
         Story::default()
             .subscribed()

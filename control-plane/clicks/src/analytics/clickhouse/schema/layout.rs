@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_of_any_engine_know_the_last_inserts() {
+    fn table_when_of_any_engine_deduplicates_inserts() {
         let settings = AnalyticsConfig::default();
         for table in TABLES {
             let made = table.create_table(&settings);

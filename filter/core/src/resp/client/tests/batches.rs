@@ -17,7 +17,7 @@ fn sent(requests: usize) -> Said {
 }
 
 #[test]
-fn what_comes_while_others_are_unanswered_is_sent_together_once_all_are_answered() {
+fn requests_when_others_are_unanswered_are_sent_together() {
     let mut tested = gathering(5);
     assert_eq!(tested.request(0, 1), Ok(vec![sent(1)]), "alone, at once");
     for token in 2..=4 {
@@ -32,7 +32,7 @@ fn what_comes_while_others_are_unanswered_is_sent_together_once_all_are_answered
 }
 
 #[test]
-fn a_full_batch_is_sent_at_once() {
+fn batch_when_full_is_sent_at_once() {
     let mut tested = gathering(3);
     tested.request(0, 1).unwrap();
     for (token, said) in [(2, vec![]), (3, vec![]), (4, vec![sent(3)]), (5, vec![])] {
@@ -43,7 +43,7 @@ fn a_full_batch_is_sent_at_once() {
 }
 
 #[test]
-fn what_is_gathered_counts_for_the_bounds_and_a_request_that_is_not_taken_is_not_sent() {
+fn requests_when_gathered_count_for_the_bounds() {
     let mut tested = gathering(20);
     for token in 0..10 {
         tested.request(0, token).unwrap();
@@ -53,7 +53,7 @@ fn what_is_gathered_counts_for_the_bounds_and_a_request_that_is_not_taken_is_not
 }
 
 #[test]
-fn what_is_gathered_runs_out_of_time_and_keeps_its_place() {
+fn requests_when_gathered_time_out_and_keep_their_position() {
     let mut tested = gathering(5);
     tested.request(0, 1).unwrap();
     tested.request(50, 2).unwrap();
@@ -64,7 +64,7 @@ fn what_is_gathered_runs_out_of_time_and_keeps_its_place() {
 }
 
 #[test]
-fn what_is_gathered_is_not_sent_to_the_next_connection() {
+fn requests_when_gathered_are_not_sent_to_the_next_connection() {
     let mut tested = gathering(5);
     tested.request(0, 1).unwrap();
     tested.request(0, 2).unwrap();
@@ -79,7 +79,7 @@ fn what_is_gathered_is_not_sent_to_the_next_connection() {
 }
 
 #[test]
-fn a_reply_to_what_was_not_sent_yet_ends_the_connection() {
+fn reply_when_its_request_was_not_sent_ends_the_connection() {
     let mut tested = gathering(5);
     tested.request(0, 1).unwrap();
     tested.request(0, 2).unwrap();
@@ -90,7 +90,7 @@ fn a_reply_to_what_was_not_sent_yet_ends_the_connection() {
 }
 
 #[test]
-fn a_host_that_knows_when_it_has_no_more_at_hand_has_all_of_it_sent_together() {
+fn requests_when_the_host_flushes_are_sent_together() {
     let mut tested = Tested::ready_with(ClientSettings {
         is_flushed: true,
         max_batch: 3,

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn as_many_requests_may_wait_as_the_bound_and_no_more() {
+fn requests_when_beyond_the_bound_are_rejected() {
     let mut tested = Tested::ready();
     for token in 0..4 {
         tested.request(0, token).unwrap();
@@ -20,7 +20,7 @@ fn as_many_requests_may_wait_as_the_bound_and_no_more() {
 }
 
 #[test]
-fn as_many_bytes_may_wait_as_the_bound_and_no_more() {
+fn bytes_when_beyond_the_bound_are_rejected() {
     let mut tested = Tested::ready();
     // *1 CRLF $xx CRLF word CRLF: 4 + 5 + 80 + 2.
     let accepted = tested.request_of(0, 1, &[b'a'; 80]);
@@ -32,7 +32,7 @@ fn as_many_bytes_may_wait_as_the_bound_and_no_more() {
 }
 
 #[test]
-fn attempts_come_ever_slower_up_to_the_cap() {
+fn attempts_when_failing_slow_down_to_the_cap() {
     let mut tested = Tested::new(settings());
     tested.tick(0);
     tested.closed(0);
@@ -50,7 +50,7 @@ fn attempts_come_ever_slower_up_to_the_cap() {
 }
 
 #[test]
-fn an_episode_of_failures_is_reported_once_and_ends_when_the_connection_has_stood() {
+fn failures_when_in_one_episode_are_reported_once() {
     let mut tested = Tested::ready();
     tested.tick(10_000);
     let down = || Said::Down("the stream was closed or could not be opened".to_owned());
@@ -72,7 +72,7 @@ fn an_episode_of_failures_is_reported_once_and_ends_when_the_connection_has_stoo
 }
 
 #[test]
-fn error_replies_are_reported_once_in_a_while_and_counted() {
+fn error_replies_when_many_are_counted_and_reported_once() {
     let mut tested = Tested::ready();
     let mut answer = |now_millis| {
         tested.request(now_millis, 1).unwrap();
@@ -86,7 +86,7 @@ fn error_replies_are_reported_once_in_a_while_and_counted() {
 }
 
 #[test]
-fn a_clock_that_goes_back_stands_still() {
+fn clock_when_it_goes_back_stands_still() {
     let mut tested = Tested::ready();
     tested.tick(1000);
     tested.request(5, 1).unwrap();
@@ -96,7 +96,7 @@ fn a_clock_that_goes_back_stands_still() {
 }
 
 #[test]
-fn a_clock_that_jumps_ahead_ends_in_a_new_connection() {
+fn clock_when_it_jumps_ahead_leads_to_a_new_connection() {
     let mut tested = Tested::ready();
     tested.request(0, 1).unwrap();
     let outputs = tested.tick(u64::MAX);
