@@ -37,9 +37,9 @@ LIMITS = {
     "doors": 2,
     "loop": 0,
     "clauses": 19,
-    '"The same"': 6,
+    '"The same"': 0,
     "match bool": 0,
-    "document": 30_857,
+    "document": 14_515,
 }
 # Fewer files than these mean that files were not found, rather than that the product has become so small.
 EXPECTED_FILES = 400
@@ -47,6 +47,7 @@ EXPECTED_FILES = 400
 TESTS = re.compile(r"^tests/|/tests/|/tests?\.rs$|_tests?\.rs$|/fake\.rs$|/matrix\.rs$|/benches/|/examples/")
 DOORS = re.compile(r"/(http|console|public|web|shlink)/")
 QUESTION = {"What", "Whether", "How", "Why", "Where", "Who", "Whose", "Those", "Which", "When"}
+GENERATED = re.compile(r"generated|not to be edited", re.I)
 MODULE_OF_TESTS = re.compile(r"(pub(\(.*\))? )?mod \w+ \{")
 
 
@@ -182,7 +183,7 @@ def main():
     docs = list(docs_of(sources))
     knots = [(crate, group) for crate in crates for group in knots_of(rooms[crate])]
     circles = knots_of(crates_of_workspace())
-    documents = [name for name in listed("*.md") if "generated" not in (ROOT / name).read_text()[:200].lower()]
+    documents = [name for name in listed("*.md") if not GENERATED.search((ROOT / name).read_text()[:200])]
 
     figures = {
         "knots": len(knots),

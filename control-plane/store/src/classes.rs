@@ -243,8 +243,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn call_when_an_earlier_one_left_gets_the_free_permit()
-     {
+    async fn call_when_an_earlier_one_left_gets_the_free_permit() {
         let bulkheads = bulkheads(8, 1, 8);
         let held = take_all(&bulkheads, Class::Visits);
         assert_eq!(held.len(), 1);

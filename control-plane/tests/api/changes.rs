@@ -250,8 +250,7 @@ async fn patches_when_concurrent_with_one_etag_let_one_win() {
 }
 
 #[tokio::test]
-async fn change_when_edges_must_apply_it_waits_without_a_permit()
-{
+async fn change_when_edges_must_apply_it_waits_without_a_permit() {
     let server = Running::with(&[
         ("EDGELINK_FEED_ALIAS_SETTLE_MS", "600"),
         ("EDGELINK_SERVER_MAX_REQUESTS", "1"),

@@ -104,9 +104,7 @@ pub async fn link_when_older_than_stale_is_not_served(edge: &mut impl Edge) {
 }
 
 /// A stale absence stays an absence: nothing newer is known.
-pub async fn absence_when_control_plane_fails_is_not_served_as_link(
-    edge: &mut impl Edge,
-) {
+pub async fn absence_when_control_plane_fails_is_not_served_as_link(edge: &mut impl Edge) {
     let Lives { fresh, .. } = edge.lives();
     edge.script("stale3", Reply::Absent { rev: 0 }).await;
     edge.follow("stale3").await;

@@ -15,9 +15,7 @@ fn to(host: &str, code: &str) -> Request {
 }
 
 /// One lookup of the host, then one of the link of the default domain.
-pub async fn host_when_unknown_is_looked_up_once_and_serves_default(
-    edge: &mut impl Edge,
-) {
+pub async fn host_when_unknown_is_looked_up_once_and_serves_default(edge: &mut impl Edge) {
     edge.script("hosts1", Reply::Link(link(TARGET))).await;
     // From here on the feed is overdue.
     edge.visit(to(DOMAIN, "hosts1")).await;
@@ -51,9 +49,7 @@ pub async fn host_when_it_is_a_domain_has_its_targets(edge: &mut impl Edge) {
 }
 
 /// A failure is not mistaken for an unknown host.
-pub async fn host_when_its_lookup_fails_is_503_and_not_404(
-    edge: &mut impl Edge,
-) {
+pub async fn host_when_its_lookup_fails_is_503_and_not_404(edge: &mut impl Edge) {
     for (host, reply) in [
         ("failed3a.example", Reply::Reset),
         (

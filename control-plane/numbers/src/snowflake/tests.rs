@@ -184,8 +184,7 @@ async fn worker_when_instances_are_two_differs() {
 
 /// A paused instance continues with its own milliseconds; the next holder of its worker has others.
 #[tokio::test(start_paused = true)]
-async fn snowflake_when_resumed_after_its_lapse_never_repeats()
-{
+async fn snowflake_when_resumed_after_its_lapse_never_repeats() {
     let clock = Hand::at(START);
     let table = Arc::default();
     let stopped = issuer(&clock, &table);

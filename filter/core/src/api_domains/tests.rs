@@ -91,8 +91,7 @@ fn host_when_case_or_default_port_differs_finds_its_domain() {
 }
 
 #[test]
-fn host_when_feed_is_behind_is_doubtful_then_awaited()
- {
+fn host_when_feed_is_behind_is_doubtful_then_awaited() {
     let mut domains = ApiDomains::new(true, hasher());
     assert_eq!(find(&domains, "x"), HostState::Awaited);
     domains.begin(place(5));
