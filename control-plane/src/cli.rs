@@ -162,13 +162,16 @@ fn patient(config: &StoreConfig) -> StoreConfig {
 
 /// Prints to standard error, because standard output is for programs.
 fn say_database(config: &StoreConfig) {
-    eprintln!("edgelink: the database is {}", edgelink_store::name(config));
+    eprintln!(
+        "edgelink: the database is {}",
+        edgelink_database::name(config)
+    );
 }
 
 async fn migrate(config: &Config, may_create: bool) -> Result<(), Failure> {
     say_database(&config.store);
     if !may_create {
-        edgelink_store::require_file(&config.store)?;
+        edgelink_database::require_file(&config.store)?;
     }
     let store = edgelink_store::connect(&patient(&config.store)).await?;
     Ok(store.migrate().await?)

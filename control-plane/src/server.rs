@@ -121,7 +121,7 @@ impl Server {
         if let Some(rechecker) = Rechecker::new(store.clone(), &config.domains) {
             background.spawn(|stop| rechecker.run(stop));
         }
-        let visitors = Arc::new(VisitorSecrets::new(store.clone()));
+        let visitors = Arc::new(VisitorSecrets::new(store.clicks().clone()));
         background.spawn(|stop| visitors.clone().run(stop));
         let clicks = background.clicks(&config, &store);
         let own_clicks = Arc::new(OwnClicks::new(&config.clicks));

@@ -21,7 +21,7 @@ const PAGE: usize = 1_024;
 /// Reads the hot links and their records, the hottest first.
 pub async fn hot_links(store: &Store, config: &ClicksConfig) -> Result<Vec<HotLink>, StoreError> {
     // Reported keys that are no link keys are left out.
-    let keys = store.hot_keys(config.hot_count).await?.into_iter();
+    let keys = store.clicks().hot_keys(config.hot_count).await?.into_iter();
     let keys: Vec<LinkKey> = keys.filter_map(|text| text.parse().ok()).collect();
     let mut links = Vec::with_capacity(keys.len());
     for keys in keys.chunks(PAGE) {

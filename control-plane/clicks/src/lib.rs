@@ -12,7 +12,8 @@ pub use own::OwnClicks;
 pub use reports::{OnReport, Reports};
 
 use bytes::Bytes;
-use edgelink_store::{BatchHead, ClickReport, StoreError};
+use edgelink_click_store::{BatchHead, ClickReport};
+use edgelink_store::StoreError;
 use edgelink_wire::RecordError;
 use edgelink_wire::clicks::{ClickBatch, decode, encode};
 use std::sync::Arc;

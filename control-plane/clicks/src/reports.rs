@@ -2,12 +2,13 @@
 
 use super::{IngestError, read_report};
 use bytes::Bytes;
+use edgelink_click_store::{ClickReport, ClickStore, TakenReports};
 use edgelink_model::clock;
 use edgelink_settings::telemetry::prometheus::{
     CLICK_BATCHES, CLICK_QUEUE_BYTES, CLICKS_COUNTED, CLICKS_DROPPED, CLICKS_UNDESCRIBED,
 };
 use edgelink_settings::telemetry::traces::{self, Trace};
-use edgelink_store::{ClickReport, Store, StoreError, TakenReports};
+use edgelink_store::StoreError;
 use metrics::{counter, gauge};
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,7 +43,7 @@ struct Job {
 
 /// The task that commits reports.
 struct Committer {
-    store: Arc<Store>,
+    store: ClickStore,
     /// Wakes the writer of the queue.
     wake: Arc<Notify>,
     publish: OnReport,
@@ -57,7 +58,7 @@ impl Reports {
     /// after its last commit when this is dropped.
     #[must_use]
     pub fn start(
-        store: Arc<Store>,
+        store: ClickStore,
         wake: Arc<Notify>,
         publish: OnReport,
         max_queued_bytes: u64,

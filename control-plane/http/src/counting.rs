@@ -113,7 +113,6 @@ mod tests {
     use edgelink_wire::RedirectStatus;
     use edgelink_wire::clicks::visitor_token;
     use http::{Extensions, HeaderMap, Uri};
-    use std::sync::Arc;
 
     const ALL: &str = "country,city,userAgent,referrer,language,utm,rule,visitor";
 
@@ -153,7 +152,7 @@ mod tests {
         let store = edgelink_store::open_store(&StoreConfig::at(&url))
             .await
             .expect("a store");
-        let visitors = VisitorSecrets::new(Arc::clone(&store));
+        let visitors = VisitorSecrets::new(store.clicks().clone());
         let (config, headers) = (config(attributes), headers(more));
         let uri: Uri = "/x?utm_source=a&utm_term=b%20c".parse().expect("a URI");
         let mut extensions = Extensions::new();

@@ -7,8 +7,9 @@ use crate::fields::{Fields, Reason};
 use crate::problem::Problem;
 use crate::times::one_of;
 use crate::values;
+use edgelink_click_store::{AccountGroup, ClickAccounts, GroupAccounts};
 use edgelink_model::timestamp;
-use edgelink_store::{AccountGroup, ClickAccounts, EdgeHealth, GroupAccounts};
+use edgelink_store::EdgeHealth;
 use edgelink_wire::health::INTERVAL_MILLIS;
 use serde::Serialize;
 use serde_json::Value;
@@ -117,12 +118,16 @@ impl Analytics {
         let hours = (from.unwrap_or(0), to.unwrap_or(u32::MAX.into()));
         let (all, groups) = match group_by {
             None => (
-                self.store.click_accounts_between(hours.0, hours.1).await?,
+                self.store
+                    .clicks()
+                    .click_accounts_between(hours.0, hours.1)
+                    .await?,
                 None,
             ),
             Some(by) => {
                 let groups = self
                     .store
+                    .clicks()
                     .grouped_click_accounts(hours, by, MAX_GROUPS)
                     .await?;
                 (groups.all, Some((by, groups.groups)))

@@ -204,7 +204,9 @@ async fn conversions(
     if from >= to {
         return Ok((Vec::new(), 0));
     }
-    let sums = store.conversion_sums(scope, from / DAY, (to - 1) / DAY);
+    let sums = store
+        .clicks()
+        .conversion_sums(scope, from / DAY, (to - 1) / DAY);
     let mut events: HashMap<String, (u64, Vec<AmountView>)> = HashMap::new();
     for sum in sums.await? {
         let (conversions, amounts) = events.entry(sum.event).or_default();

@@ -3,10 +3,11 @@
 use super::caller::{Caller, Right};
 use super::links::Links;
 use crate::problem::Problem;
+use edgelink_click_store::Conversion;
 use edgelink_clicks::analytics::{Engine, RawClick, delete_clicks};
 use edgelink_settings::admission::{Admission, Permit};
 use edgelink_settings::config::Config;
-use edgelink_store::{Conversion, Entry, Store, StoreError};
+use edgelink_store::{Entry, Store, StoreError};
 use edgelink_wire::LinkKey;
 use edgelink_wire::click_id::ClickId;
 use serde_json::json;
@@ -75,7 +76,10 @@ impl Analytics {
     /// Returns the conversions of clicks that have an id.
     pub async fn conversions_of(&self, clicks: &[RawClick]) -> Result<Conversions, StoreError> {
         let ids = clicks.iter().filter_map(|click| click.described.id);
-        self.store.conversions_of(&ids.collect::<Vec<_>>()).await
+        self.store
+            .clicks()
+            .conversions_of(&ids.collect::<Vec<_>>())
+            .await
     }
 
     /// A permit to export clicks for the caller, unless the limit of exports is reached.
@@ -90,7 +94,7 @@ impl Analytics {
         let engine = self.ask(caller).await?;
         let actor = caller.actor();
         let deleted = delete_clicks(&self.store, &*engine, key, link.id, &actor).await?;
-        self.store.delete_conversions(link.id).await?;
+        self.store.clicks().delete_conversions(link.id).await?;
         Ok(deleted)
     }
 

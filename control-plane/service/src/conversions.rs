@@ -6,10 +6,11 @@ use super::links::Links;
 use super::request::request;
 use super::values;
 use crate::problem::{Kind, Problem};
+pub use edgelink_click_store::Conversion;
+use edgelink_click_store::Recorded;
 use edgelink_model::clock;
 use edgelink_model::tenancy::Scope;
-pub use edgelink_store::Conversion;
-use edgelink_store::{Recorded, Store, StoreError};
+use edgelink_store::{Store, StoreError};
 use edgelink_wire::click_id::{self, ClickId};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -99,6 +100,7 @@ impl Links {
         let unknown = || Problem::new(Kind::ClickNotFound);
         let found = self
             .store
+            .clicks()
             .identified_click(caller.tenant_id(), conversion.click_id);
         let Some(click) = found.await? else {
             return Err(if is_behind(&self.store).await? {
@@ -114,7 +116,10 @@ impl Links {
             return Err(unknown());
         }
         let hash = hash(&conversion, click.link_id);
-        let recorded = self.store.record_conversion(&click, &conversion, &hash);
+        let recorded = self
+            .store
+            .clicks()
+            .record_conversion(&click, &conversion, &hash);
         match recorded.await? {
             Recorded::New => Ok(Tracked::New(conversion)),
             Recorded::Before(before) => Ok(Tracked::Before(before)),
@@ -125,7 +130,7 @@ impl Links {
 
 /// True if reports of clicks have waited for longer than [`KNOWN_MILLIS`].
 async fn is_behind(store: &Store) -> Result<bool, StoreError> {
-    let oldest = store.oldest_report().await?;
+    let oldest = store.clicks().oldest_report().await?;
     Ok(oldest.is_some_and(|oldest| oldest + KNOWN_MILLIS < clock::unix_millis()))
 }
 

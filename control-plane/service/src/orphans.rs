@@ -50,7 +50,10 @@ impl Analytics {
         // Orphan visits beyond `max_orphans` of a day are only counted: not by domain, not for bots, and not for a part of a day.
         let days = from / DAY..=to.saturating_sub(1) / DAY;
         let kept = self.config.analytics.max_orphans;
-        let beyond = self.store.orphans_beyond(caller.tenant_id(), days, kept);
+        let beyond = self
+            .store
+            .clicks()
+            .orphans_beyond(caller.tenant_id(), days, kept);
         let beyond = beyond.await?;
         let are_days =
             from.is_multiple_of(DAY) && (to.is_multiple_of(DAY) || to > clock::unix_seconds());

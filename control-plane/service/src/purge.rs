@@ -1,10 +1,11 @@
 //! Purges expired links, and tombstones, receipts and clicks past their retention: in small batches, each a transaction of its
 //! own, and by one replica at a time.
 
+use edgelink_click_store::ClickRetention;
 use edgelink_settings::config::{AnalyticsConfig, PurgeConfig};
 use edgelink_settings::telemetry::prometheus::{PURGE_DUE, PURGE_FAILURES, PURGED, REPORTS_OPEN};
 use edgelink_store::lease::NamedLease;
-use edgelink_store::{ClickRetention, Store, StoreError};
+use edgelink_store::{Store, StoreError};
 use metrics::{counter, gauge};
 use std::sync::Arc;
 use std::time::Duration;
@@ -230,15 +231,18 @@ impl Purger {
             PurgeKind::Unhashed => self.store.hash_contents(batch).await,
             PurgeKind::Clicks => {
                 let limit = self.limit(kind);
-                self.store.purge_clicks(self.clicks, limit).await
+                self.store.clicks().purge_clicks(self.clicks, limit).await
             }
             PurgeKind::ClickIds => {
                 let kept = self.click_id_days * DAY_MILLIS / 1000;
-                self.store.purge_click_ids(kept, self.limit(kind)).await
+                self.store
+                    .clicks()
+                    .purge_click_ids(kept, self.limit(kind))
+                    .await
             }
             PurgeKind::Conversions => {
                 let kept = self.conversion_days * DAY_MILLIS / 1000;
-                self.store.purge_conversions(kept, batch).await
+                self.store.clicks().purge_conversions(kept, batch).await
             }
             PurgeKind::Audit => {
                 let kept = audit_days * DAY_MILLIS;

@@ -1,8 +1,9 @@
 //! The database: availability, version, schema, settings and clock.
 
 use super::report::{Report, Verdict};
+use edgelink_database::nodes::{Answer, Known, Standing, are_apart};
 use edgelink_settings::config::StoreConfig;
-use edgelink_store::{Answer, DatabaseServer, Known, Standing, Store, are_apart};
+use edgelink_store::{DatabaseServer, Store};
 use std::sync::Arc;
 
 /// Clock differences, in milliseconds, that are a warning and an error: validity of links, days of visitors and leases depend on
@@ -19,7 +20,7 @@ const PACKET: u64 = 8 << 20;
 
 /// Opens the store without touching its schema; `None` if it cannot be used.
 pub(super) async fn connect(config: &StoreConfig, report: &mut Report) -> Option<Arc<Store>> {
-    if let Err(error) = edgelink_store::require_file(config) {
+    if let Err(error) = edgelink_database::require_file(config) {
         report.error(
             "database.answers",
             error,
@@ -30,7 +31,7 @@ pub(super) async fn connect(config: &StoreConfig, report: &mut Report) -> Option
     check_servers(config, report).await;
     match edgelink_store::connect(config).await {
         Ok(store) => {
-            report.ok("database.answers", edgelink_store::name(config));
+            report.ok("database.answers", edgelink_database::name(config));
             Some(store)
         }
         Err(error) => {
@@ -44,7 +45,7 @@ pub(super) async fn connect(config: &StoreConfig, report: &mut Report) -> Option
 async fn check_servers(config: &StoreConfig, report: &mut Report) {
     const NAME: &str = "database.server";
     // The connection reports a wrong URL.
-    let servers = edgelink_store::servers(config).await.unwrap_or_default();
+    let servers = edgelink_database::servers(config).await.unwrap_or_default();
     if servers.len() < 2 {
         return;
     }

@@ -237,7 +237,10 @@ async fn check_clicks(
     store: &Store,
     report: &mut Report,
 ) -> Result<(), StoreError> {
-    let (bytes, oldest) = (store.queued_bytes().await?, store.oldest_report().await?);
+    let (bytes, oldest) = (
+        store.clicks().queued_bytes().await?,
+        store.clicks().oldest_report().await?,
+    );
     let age = oldest.map_or(0, |at| clock::unix_millis().saturating_sub(at));
     let most = config.analytics.max_queued_bytes;
     let by_age = Verdict::of(age, CLICKS_WARNING_MILLIS, CLICKS_ERROR_MILLIS);
@@ -251,7 +254,7 @@ async fn check_clicks(
 }
 
 async fn check_clickhouse(config: &Config, store: &Arc<Store>, report: &mut Report) {
-    let engine = ClickHouse::new(&config.analytics, store.clone());
+    let engine = ClickHouse::new(&config.analytics, store.clicks().clone());
     match engine.version().await {
         Ok(version) => report.ok("clickhouse.answers", format!("version {version}")),
         Err(error) => report.error("clickhouse.answers", error, "See that it runs, and analytics.clickhouse_url, user and password. Clicks wait in the queue until then."),

@@ -157,7 +157,7 @@ impl Background {
         let settings = &config.analytics;
         let engine: Arc<dyn Engine> = match settings.engine {
             EngineKind::Sql => Arc::new(SqlEngine::new(store.clone(), settings.clone())),
-            EngineKind::ClickHouse => Arc::new(ClickHouse::new(settings, store.clone())),
+            EngineKind::ClickHouse => Arc::new(ClickHouse::new(settings, store.clicks().clone())),
         };
         let links = LinkResolver::new(store.clone(), settings.max_known_links);
         let (links, wake) = (Arc::new(links), Arc::new(Notify::new()));
@@ -175,7 +175,12 @@ impl Background {
         let live = self.live.clone();
         let publish = Arc::new(move |report: &Bytes| live.publish(report));
         Clicks {
-            reports: Reports::start(store.clone(), wake, publish, settings.max_queued_bytes),
+            reports: Reports::start(
+                store.clicks().clone(),
+                wake,
+                publish,
+                settings.max_queued_bytes,
+            ),
             engine,
         }
     }

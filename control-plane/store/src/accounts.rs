@@ -1,9 +1,9 @@
 //! Shared parts of changes to tenants, users and keys: they are serialized per tenant, and always leave it an admin.
 
-use super::error::Fault;
-use super::rows::name;
-use super::session::Session;
-use super::sql::sql;
+use edgelink_database::columns::name;
+use edgelink_database::error::Fault;
+use edgelink_database::session::Session;
+use edgelink_database::sql::sql;
 use edgelink_model::tenancy::Role;
 
 /// Reason why a tenant, user or key is not created or changed.

@@ -3,16 +3,17 @@
 
 use super::accounts::lock_tenant;
 use super::audit::{Actor, Entry, append};
-use super::calls::{Store, run};
-use super::classes::Class;
 use super::domains;
-use super::error::{Fault, StoreError};
-use super::lines::RowLine;
 use super::outbox::OutboxBatches;
-use super::revisions::Revisions;
-use super::rows::{name, numbers};
-use super::session::Session;
-use super::sql::{Value, sql};
+use crate::Store;
+use edgelink_database::classes::Class;
+use edgelink_database::columns::{name, numbers};
+use edgelink_database::error::{Fault, StoreError};
+use edgelink_database::lines::RowLine;
+use edgelink_database::revisions::Revisions;
+use edgelink_database::run;
+use edgelink_database::session::Session;
+use edgelink_database::sql::{Value, sql};
 use edgelink_model::tenancy::FIRST_TENANT;
 use edgelink_settings::domains::model::{DomainDetails, DomainPatch, DomainRow};
 use edgelink_wire::Domain;

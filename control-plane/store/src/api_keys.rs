@@ -2,13 +2,14 @@
 
 use super::accounts::{AccountError, admin_keys, is_last_admin_gone, lock_tenant, role};
 use super::audit::{Actor, Entry, append};
-use super::calls::{Store, run};
-use super::classes::Class;
-use super::error::{Fault, StoreError};
-use super::lines::RowLine;
-use super::rows::name;
-use super::session::Session;
-use super::sql::{Sql, Value, pieces, sql};
+use crate::Store;
+use edgelink_database::classes::Class;
+use edgelink_database::columns::name;
+use edgelink_database::error::{Fault, StoreError};
+use edgelink_database::lines::RowLine;
+use edgelink_database::run;
+use edgelink_database::session::Session;
+use edgelink_database::sql::{Sql, Value, pieces, sql};
 use edgelink_model::tenancy::{Bounds, Role};
 use edgelink_wire::Domain;
 use serde_json::{Value as Json, json};

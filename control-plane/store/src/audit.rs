@@ -2,13 +2,14 @@
 
 mod history;
 
-use super::calls::{Store, run};
-use super::classes::Class;
-use super::error::{Fault, StoreError};
-use super::revisions::TOLERANCE_MILLIS;
-use super::rows::name;
-use super::session::Session;
-use super::sql::{LONGEST, Value, pieces, sql};
+use crate::Store;
+use edgelink_database::classes::Class;
+use edgelink_database::columns::name;
+use edgelink_database::error::{Fault, StoreError};
+use edgelink_database::revisions::TOLERANCE_MILLIS;
+use edgelink_database::run;
+use edgelink_database::session::Session;
+use edgelink_database::sql::{LONGEST, Value, pieces, sql};
 use serde_json::Value as Json;
 
 impl Store {
@@ -68,7 +69,7 @@ impl Store {
                     "at < CAST({} AS SIGNED) - ? ORDER BY at",
                     dialect.now_millis
                 );
-                let purge = sql(dialect.delete_some("audit", "id", &old));
+                let purge = dialect.delete_some("audit", "id", sql(old));
                 session
                     .autocommit(purge.bind(kept_millis.cast_signed()).bind(limit))
                     .await

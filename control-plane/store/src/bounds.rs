@@ -1,10 +1,11 @@
 //! The bound below which numbers may be issued.
 
-use super::calls::{Store, run};
-use super::classes::Class;
-use super::error::{Fault, StoreError};
-use super::session::Session;
-use super::sql::sql;
+use crate::Store;
+use edgelink_database::classes::Class;
+use edgelink_database::error::{Fault, StoreError};
+use edgelink_database::run;
+use edgelink_database::session::Session;
+use edgelink_database::sql::sql;
 use edgelink_model::drawn::Drawn;
 
 /// Milliseconds between publishing a bound and issuing numbers above the previous one: an edge that has

@@ -4,15 +4,16 @@
 //! call, and the rows are written at once.
 
 use super::audit::Actor;
-use super::calls::{Call, Store, run};
-use super::error::{Fault, StoreError};
-use super::lines::RowLine;
 use super::link_changes::{ChangeFn, ChangeOutcome, CheckFn, LinkChange};
 use super::locked_rows::{LockedRows, Written};
-use super::session::Session;
+use crate::Store;
+use edgelink_database::calls::Call;
+use edgelink_database::error::{Fault, StoreError};
+use edgelink_database::lines::RowLine;
+use edgelink_database::run;
+use edgelink_database::session::Session;
 use edgelink_wire::LinkKey;
 use std::collections::HashSet;
-use std::sync::atomic::Ordering;
 
 impl Store {
     /// Replaces the content of a link by the result of `change`, with the row locked meanwhile. `None` if there is no such
@@ -85,7 +86,7 @@ impl Store {
     ) -> Result<Vec<ChangeOutcome>, StoreError> {
         let written = Written {
             actor,
-            max_bytes: self.max_bytes.load(Ordering::Relaxed),
+            max_bytes: self.db.max_bytes(),
             events: self.events.as_deref(),
             configured: &self.configured,
         };

@@ -1,9 +1,10 @@
 //! Named numbers that change only by compare-and-set. A number that was never set is 0.
 
-use super::calls::{Store, run};
-use super::classes::Class;
-use super::error::StoreError;
-use super::sql::sql;
+use crate::Store;
+use edgelink_database::classes::Class;
+use edgelink_database::error::StoreError;
+use edgelink_database::run;
+use edgelink_database::sql::sql;
 
 impl Store {
     /// The number with this name.

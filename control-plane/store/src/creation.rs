@@ -16,24 +16,24 @@ pub use self::row::{CreateError, NewLink, WantedNames};
 
 use self::conflicts::Conflicts;
 use self::row::{Dependency, NewRow, check_numbers, insert_links};
-use super::calls::{Store, run};
-use super::classes::Class;
-use super::dialect::Dialect;
 use super::domains::{self, Configured, DomainKeys, ExpectedDomain};
-use super::error::{Fault, StoreError};
 use super::events::{Events, LinkEvent, NewDeliveries, Subscribers};
 use super::outbox::OutboxBatches;
 use super::receipts::{NewReceipts, find_receipts};
-use super::revisions::{LastRevisions, Revisions};
-use super::session::Session;
-use super::sql::{LONGEST, insert_literally, pieces, sql};
 use super::terms::Terms;
 use super::twins::{Twin, find_like, lock_targets};
+use crate::Store;
+use edgelink_database::classes::Class;
+use edgelink_database::dialect::Dialect;
+use edgelink_database::error::{Fault, StoreError};
+use edgelink_database::revisions::{LastRevisions, Revisions};
+use edgelink_database::run;
+use edgelink_database::session::Session;
+use edgelink_database::sql::{LONGEST, insert_literally, pieces, sql};
 use edgelink_model::links::model::Link;
 use edgelink_wire::{Code, Domain, LinkKey};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 impl Store {
     /// Creates links in one transaction, each with its receipt; the answers are in the order of `links`. A failed one does
@@ -141,8 +141,8 @@ impl Store {
             configured: self.configured.clone(),
             domains: Arc::clone(&self.domains),
             token: self.newest.token(),
-            max_bytes: self.max_bytes.load(Ordering::Relaxed),
-            last: Arc::clone(&self.last_revisions),
+            max_bytes: self.db.max_bytes(),
+            last: Arc::clone(self.db.revisions()),
             events: self.events.clone(),
             subscribers: None,
             now,
@@ -525,8 +525,8 @@ fn rows_at_once(rows: &[NewRow], max_bytes: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dialect::MYSQL;
     use crate::receipts::Receipt;
+    use edgelink_database::dialect::MYSQL;
     use edgelink_model::links::model::{History, LinkContent, LinkDetails};
     use edgelink_model::tenancy::Scope;
     use edgelink_wire::LinkState;

@@ -1,14 +1,15 @@
 //! Deliveries of events to webhooks: the due ones, and their outcomes.
 
-use super::calls::{Store, run};
-use super::classes::Class;
-use super::error::{Fault, StoreError};
 use super::events::{NewDeliveries, NewDelivery, body, message_id};
-use super::lines::RowLine;
-use super::rows::{name, numbers};
-use super::session::Session;
-use super::sql::{Sql, lookups, sql};
 use super::webhooks::{WebhookColumns, WebhookRow, select};
+use crate::Store;
+use edgelink_database::classes::Class;
+use edgelink_database::columns::{name, numbers};
+use edgelink_database::error::{Fault, StoreError};
+use edgelink_database::lines::RowLine;
+use edgelink_database::run;
+use edgelink_database::session::Session;
+use edgelink_database::sql::{Sql, lookups, sql};
 use serde_json::json;
 
 /// The event of test deliveries.
@@ -298,7 +299,7 @@ impl Store {
                 "created_at < CAST({} AS SIGNED) - ? AND waiting IS{not} NULL ORDER BY created_at",
                 dialect.now_millis
             );
-            let purge = sql(dialect.delete_some("webhook_deliveries", "id", &old));
+            let purge = dialect.delete_some("webhook_deliveries", "id", sql(old));
             let purge = purge.bind(kept_millis.cast_signed()).bind(limit);
             session.autocommit(purge).await
         })

@@ -1,10 +1,11 @@
 //! Diagnosis of the database: version, settings, clock, and applied migrations.
 
-use super::calls::{Store, run};
-use super::error::{Fault, StoreError};
 use super::migrate;
-use super::session::PooledConnection;
-use super::sql::sql;
+use crate::Store;
+use edgelink_database::error::{Fault, StoreError};
+use edgelink_database::run;
+use edgelink_database::session::PooledConnection;
+use edgelink_database::sql::sql;
 use edgelink_model::clock;
 use sqlx::{Row, raw_sql};
 use std::collections::{BTreeSet, HashMap};

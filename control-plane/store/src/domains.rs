@@ -3,11 +3,11 @@
 //! An id is valid only for the current state of one database: after losing changes, it reassigns ids of lost domains. So a cached
 //! id is a guess, which the transaction that relies on it checks against the name.
 
-use super::error::Fault;
 use super::ids::{IdTable, next_id};
-use super::rows::text;
-use super::session::Session;
-use super::sql::{LONGEST, Value, sql};
+use edgelink_database::columns::text;
+use edgelink_database::error::Fault;
+use edgelink_database::session::Session;
+use edgelink_database::sql::{LONGEST, Value, sql};
 use edgelink_wire::Domain;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};

@@ -1,10 +1,11 @@
 //! Health of edges, as last reported by their workers.
 
-use super::calls::{Store, run};
-use super::classes::Class;
-use super::error::{Fault, StoreError};
-use super::rows::name;
-use super::sql::{Value, pieces, sql};
+use crate::Store;
+use edgelink_database::classes::Class;
+use edgelink_database::columns::name;
+use edgelink_database::error::{Fault, StoreError};
+use edgelink_database::run;
+use edgelink_database::sql::{Value, pieces, sql};
 use edgelink_wire::WorkerHealth;
 use std::time::Duration;
 
@@ -133,8 +134,8 @@ impl Store {
                 "reported_at <= {} - ? ORDER BY reported_at",
                 dialect.now_millis
             );
-            let purge = dialect.delete_some("edge_health", "worker", &old);
-            let purge = sql(purge).bind(kept_millis).bind(limit);
+            let purge = dialect.delete_some("edge_health", "worker", sql(old));
+            let purge = purge.bind(kept_millis).bind(limit);
             session.autocommit(purge).await
         })
     }

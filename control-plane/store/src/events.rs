@@ -3,13 +3,13 @@
 //! The list of webhooks is read at most every [`MAX_AGE`] and cached in between, so that changes of tenants without webhooks cost
 //! nothing. Creating or activating a webhook therefore takes effect in all processes only after that time.
 
-use super::error::Fault;
-use super::session::Session;
-use super::sql::{LONGEST, Value, insert_literally, pieces, sql};
+use edgelink_database::Database;
+use edgelink_database::error::Fault;
+use edgelink_database::session::Session;
+use edgelink_database::sql::{LONGEST, Value, insert_literally, pieces, sql};
 use edgelink_model::links::model::Link;
 use edgelink_model::timestamp;
 use serde_json::{Value as Json, json};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -69,8 +69,8 @@ pub type ShowLink = Arc<dyn Fn(&Link) -> Json + Send + Sync>;
 /// Context for writing events, besides the session of their change.
 pub(super) struct Events {
     show: ShowLink,
-    /// The most bytes of one statement. A single row may be larger.
-    max_bytes: Arc<AtomicUsize>,
+    /// Bounds the bytes of a statement.
+    db: Database,
     known: Mutex<Known>,
     written: Notify,
 }
@@ -109,10 +109,10 @@ impl Subscribers {
 
 impl Events {
     /// Events that present a link through `show`.
-    pub(super) fn new(show: ShowLink, max_bytes: Arc<AtomicUsize>) -> Self {
+    pub(super) fn new(show: ShowLink, db: Database) -> Self {
         Self {
             show,
-            max_bytes,
+            db,
             known: Mutex::default(),
             written: Notify::new(),
         }
@@ -208,7 +208,7 @@ impl Events {
     ) -> Result<(), Fault> {
         let subscribers = self.subscribers(session).await?;
         let deliveries = self.deliveries(&subscribers, now, events);
-        let max_bytes = self.max_bytes.load(Ordering::Relaxed);
+        let max_bytes = self.db.max_bytes();
         deliveries.write(session, max_bytes).await
     }
 }

@@ -1,10 +1,12 @@
 //! External ids: the ids of links in other systems, unique among the links of a tenant.
 
-use super::calls::{Store, run};
-use super::error::{Fault, StoreError};
-use super::rows::{LINK_COLUMNS, LinkRow, name};
-use super::session::Session;
-use super::sql::sql;
+use super::rows::{LINK_COLUMNS, LinkRow};
+use crate::Store;
+use edgelink_database::columns::name;
+use edgelink_database::error::{Fault, StoreError};
+use edgelink_database::run;
+use edgelink_database::session::Session;
+use edgelink_database::sql::sql;
 use edgelink_model::links::model::Link;
 
 impl Store {

@@ -2,12 +2,13 @@
 
 use super::accounts::lock_tenant;
 use super::audit::{Actor, Entry, append};
-use super::calls::{Store, run};
-use super::classes::Class;
-use super::error::{Fault, StoreError};
-use super::session::Session;
-use super::sql::{Value, sql};
 use super::users;
+use crate::Store;
+use edgelink_database::classes::Class;
+use edgelink_database::error::{Fault, StoreError};
+use edgelink_database::run;
+use edgelink_database::session::Session;
+use edgelink_database::sql::{Value, sql};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::net::IpAddr;

@@ -1,9 +1,9 @@
 //! Ids of tenants, users, domains and webhooks. None is assigned twice, even by a database that went back: clicks in ClickHouse,
 //! caches, and people's notes refer to them.
 
-use super::error::Fault;
-use super::session::Session;
-use super::sql::sql;
+use edgelink_database::error::Fault;
+use edgelink_database::session::Session;
+use edgelink_database::sql::sql;
 use edgelink_model::tenancy::FIRST_TENANT;
 
 /// Least number of ids skipped in each table after the database went back: more than were assigned since any backup. Half

@@ -1,8 +1,9 @@
 //! Identity of this database.
 
-use super::calls::{Store, run};
-use super::error::StoreError;
-use super::sql::sql;
+use crate::Store;
+use edgelink_database::error::StoreError;
+use edgelink_database::run;
+use edgelink_database::sql::sql;
 
 impl Store {
     /// The name of this database, 32 random hexadecimal digits. It is permanent, even across copies and restores, and never shown

@@ -4,10 +4,11 @@
 //! does not depend on it: a segment is drawn once, whichever instance holds the lease at that time.
 
 use super::bounds::BOUND_LEAD_MILLIS;
-use super::calls::{Store, run};
-use super::classes::Class;
-use super::error::{Fault, StoreError};
-use super::sql::sql;
+use crate::Store;
+use edgelink_database::classes::Class;
+use edgelink_database::error::{Fault, StoreError};
+use edgelink_database::run;
+use edgelink_database::sql::sql;
 use std::collections::BTreeMap;
 
 /// Number of issuers: 0 to 999.

@@ -1,10 +1,11 @@
 //! Progress of the scans of all keys, one for each process: for `edgelink doctor`, which only queries the database.
 
-use super::calls::{Store, run};
-use super::classes::Class;
-use super::error::{Fault, StoreError};
-use super::rows::name;
-use super::sql::sql;
+use crate::Store;
+use edgelink_database::classes::Class;
+use edgelink_database::columns::name;
+use edgelink_database::error::{Fault, StoreError};
+use edgelink_database::run;
+use edgelink_database::sql::sql;
 
 /// Most scans listed, the latest first.
 const MAX_LISTED: u32 = 100;

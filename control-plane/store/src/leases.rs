@@ -1,9 +1,10 @@
 //! Named leases: work that one replica does at a time. Times are by the database's clock.
 
-use super::calls::{Store, run};
-use super::classes::Class;
-use super::error::StoreError;
-use super::sql::sql;
+use crate::Store;
+use edgelink_database::classes::Class;
+use edgelink_database::error::StoreError;
+use edgelink_database::run;
+use edgelink_database::sql::sql;
 
 /// The longest lease, in milliseconds. A lease that ends later was written by a clock that was ahead, and counts as expired.
 pub const MAX_LEASE_MILLIS: u64 = 60_000;

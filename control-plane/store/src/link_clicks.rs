@@ -1,13 +1,14 @@
 //! Sums of clicks of links, by tag and by list, and the deletion of clicks.
 
-use super::analytics::{JOIN_TOTALS, VISITS};
 use super::audit::{self, Actor, Entry};
-use super::calls::{Store, run};
-use super::error::{Fault, StoreError};
 use super::link_changes::subject;
-use super::rows::name;
-use super::session::Session;
-use super::sql::{lookups, sql};
+use crate::Store;
+use edgelink_click_store::{JOIN_TOTALS, VISITS};
+use edgelink_database::columns::name;
+use edgelink_database::error::{Fault, StoreError};
+use edgelink_database::run;
+use edgelink_database::session::Session;
+use edgelink_database::sql::{lookups, sql};
 use edgelink_wire::LinkKey;
 use serde_json::json;
 

@@ -1,13 +1,15 @@
 //! Looks up links.
 
-use super::calls::{Store, run};
-use super::classes::Class;
 use super::domains::DomainNames;
-use super::error::{Fault, StoreError};
-use super::revisions::Revisions;
-use super::rows::{LINK_COLUMNS, LinkRow, check_known, numbers};
-use super::session::Session;
-use super::sql::{LONGEST, lookups, sql};
+use super::rows::{LINK_COLUMNS, LinkRow, check_known};
+use crate::Store;
+use edgelink_database::classes::Class;
+use edgelink_database::columns::numbers;
+use edgelink_database::error::{Fault, StoreError};
+use edgelink_database::revisions::Revisions;
+use edgelink_database::run;
+use edgelink_database::session::Session;
+use edgelink_database::sql::{LONGEST, lookups, sql};
 use edgelink_model::links::model::Link;
 use edgelink_wire::{Code, Domain, LinkKey, Record};
 use sqlx::mysql::MySqlRow;

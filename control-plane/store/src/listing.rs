@@ -13,11 +13,12 @@ mod source;
 pub use numbered::{ListedIds, MAX_NUMBERED, NumberedPage, NumberedQuery, SortBy, VisitSum};
 pub use query::{LinkPage, ListCursor, ListOrder, ListQuery, ListedState, TagsMode};
 
-use super::calls::{Store, run};
-use super::error::{Fault, StoreError};
 use super::rows::LinkRow;
-use super::session::Session;
-use super::sql::sql;
+use crate::Store;
+use edgelink_database::error::{Fault, StoreError};
+use edgelink_database::run;
+use edgelink_database::session::Session;
+use edgelink_database::sql::sql;
 use edgelink_model::links::model::Link;
 use edgelink_model::tenancy::Scope;
 use source::{Candidate, Source};
@@ -32,9 +33,10 @@ const MAX_BATCH: usize = 512;
 impl Store {
     /// A page of links.
     pub async fn list_links(&self, query: &ListQuery) -> Result<LinkPage, StoreError> {
-        run!(self.read("list_links", "listing links"), |session| {
-            page(session, query).await
-        })
+        run!(self.read("list_links", "listing links"), |session| page(
+            session, query
+        )
+        .await)
     }
 
     /// True if a link is visible and not deleted.

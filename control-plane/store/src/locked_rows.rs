@@ -1,19 +1,20 @@
 //! Rows of links locked by a transaction in order to change them.
 
 use super::audit::{Actor, NewEntry, append_all};
-use super::dialect::Dialect;
 use super::domains::{self, Configured};
-use super::error::Fault;
 use super::events::{Events, LinkEvent};
 use super::external_ids::external_ids;
 use super::link_changes::{ChangeError, ChangeOutcome, LinkChange, subject};
 use super::links::{FoundRow, found_rows};
 use super::outbox::OutboxBatches;
-use super::revisions::Revisions;
-use super::rows::{CONTENT_COLUMNS, ROW_COLUMNS, ROW_LENGTH, StoredContent, check_known, numbers};
-use super::session::Session;
-use super::sql::{LONGEST, Value, pieces, sql};
+use super::rows::{CONTENT_COLUMNS, ROW_COLUMNS, ROW_LENGTH, StoredContent, check_known};
 use super::terms;
+use edgelink_database::columns::numbers;
+use edgelink_database::dialect::Dialect;
+use edgelink_database::error::Fault;
+use edgelink_database::revisions::Revisions;
+use edgelink_database::session::Session;
+use edgelink_database::sql::{LONGEST, Value, pieces, sql};
 use edgelink_model::links::checked::CheckedContent;
 use edgelink_model::links::model::{Link, LinkContent};
 use edgelink_wire::{LinkKey, Record};

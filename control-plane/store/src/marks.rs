@@ -12,9 +12,6 @@ const MARKED: Duration = Duration::from_secs(30);
 /// The most webhooks with marks.
 const MAX_MARKED: usize = 256;
 
-/// Validity of a cached answer.
-const REMEMBERED: Duration = Duration::from_secs(5);
-
 /// The low-water mark of the outbox, as last read by this process.
 #[derive(Debug, Default)]
 pub(super) struct OutboxMark(AtomicU64);
@@ -76,22 +73,5 @@ impl DeliveryMarks {
 
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, (Instant, u64)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Cached answer whether older control planes are running.
-#[derive(Debug, Default)]
-pub(super) struct OlderPlanes(Mutex<Option<(Instant, bool)>>);
-
-impl OlderPlanes {
-    pub(super) fn known(&self) -> Option<bool> {
-        let known = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (at, has) = known?;
-        (at.elapsed() < REMEMBERED).then_some(has)
-    }
-
-    pub(super) fn note(&self, has: bool) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *known = Some((Instant::now(), has));
     }
 }

@@ -1,10 +1,11 @@
 //! Migrates the schema, and checks that the database answers. From 0030 on, a migration can be run again after an interruption.
 
-use super::calls::{Store, run};
-use super::error::{Fault, StoreError};
 use super::leases::MAX_LEASE_MILLIS;
-use super::session::{PooledConnection, Session};
-use super::sql::sql;
+use crate::Store;
+use edgelink_database::error::{Fault, StoreError};
+use edgelink_database::run;
+use edgelink_database::session::{PooledConnection, Session};
+use edgelink_database::sql::sql;
 use sqlx::migrate::{Migrate as _, Migrator};
 use sqlx::{Connection as _, MySqlConnection, SqliteConnection, raw_sql};
 use std::time::Duration;
@@ -21,9 +22,10 @@ const TABLE: &str = "_sqlx_migrations";
 impl Store {
     /// Returns `Ok` if the database answers.
     pub async fn ping(&self) -> Result<(), StoreError> {
-        run!(self.read("ping", "pinging the database"), |session| {
-            session.execute(sql("SELECT 1")).await.map(drop)
-        })
+        run!(self.read("ping", "pinging the database"), |session| session
+            .execute(sql("SELECT 1"))
+            .await
+            .map(drop))
     }
 
     /// Migrates the schema, and normalizes names of accounts. A newer schema is left unchanged: later versions only make additions
@@ -126,7 +128,7 @@ async fn migrate_mysql(connection: &mut MySqlConnection, owner: &str) -> Result<
     let mut migrator = mysql();
     migrator.set_locking(false);
     migrator.set_ignore_missing(true);
-    super::mysql::lift_limits(connection).await?;
+    edgelink_database::lift_limits(connection).await?;
     forget_cut_off(connection).await?;
     connection
         .ensure_migrations_table(TABLE)

@@ -1,21 +1,20 @@
 //! Moves a link to another code or domain: one transaction creates the new link, and deletes or keeps the old one.
 
-use super::analytics;
 use super::audit::{Actor, NewEntry};
-use super::calls::{Store, run};
 use super::domains;
-use super::error::{Fault, StoreError};
-use super::lines::RowLine;
 use super::link_changes::{ChangeError, ChangeFn, LinkChange, subject};
 use super::locked_rows::{LockedRows, Written};
-use super::session::Session;
 use super::visits;
+use crate::Store;
+use edgelink_database::error::{Fault, StoreError};
+use edgelink_database::lines::RowLine;
+use edgelink_database::run;
+use edgelink_database::session::Session;
 use edgelink_model::links::checked::CheckedContent;
 use edgelink_model::links::model::Link;
 use edgelink_wire::LinkKey;
 use serde_json::{Value as Json, json};
 use std::collections::{BTreeSet, HashSet};
-use std::sync::atomic::Ordering;
 
 impl Store {
     /// Moves a link if `check`, which returns its new content, allows it. `None` if there is no such link. It gets the number `id`, even
@@ -40,7 +39,7 @@ impl Store {
             token: self.newest.token(),
             written: Written {
                 actor,
-                max_bytes: self.max_bytes.load(Ordering::Relaxed),
+                max_bytes: self.db.max_bytes(),
                 events: self.events.as_deref(),
                 configured: &self.configured,
             },
@@ -168,7 +167,7 @@ async fn relocate_locked(
     {
         // It may have many clicks: they stay with its number until purged, as when a new link takes over its row.
         rows.renumber(session, to, place.id).await?;
-        analytics::forget_total(session, tombstone).await?;
+        edgelink_click_store::forget_total(session, tombstone).await?;
     }
     let moved_from = original.clone();
     let link = Link {
@@ -191,7 +190,7 @@ async fn relocate_locked(
         visits::carry(session, &moved_from, link.id, *keeps_old).await?;
         if link.id != place.id {
             // Removes the clicks of the deleted link. Uses of limited links, which workers return, refer to its number.
-            while !analytics::remove(session, &[link.id]).await? {}
+            while !edgelink_click_store::remove(session, &[link.id]).await? {}
         }
     }
     Ok(link.map(|link| Ok(Moved { link, old })))

@@ -2,11 +2,12 @@
 
 use super::accounts::lock_tenant;
 use super::audit::{Actor, Entry, append};
-use super::calls::{Store, run};
-use super::classes::Class;
-use super::error::{Fault, StoreError};
-use super::session::Session;
-use super::sql::{Value, sql};
+use crate::Store;
+use edgelink_database::classes::Class;
+use edgelink_database::error::{Fault, StoreError};
+use edgelink_database::run;
+use edgelink_database::session::Session;
+use edgelink_database::sql::{Value, sql};
 use edgelink_model::tenancy::AccountName;
 use serde_json::json;
 

@@ -5,12 +5,13 @@
 //! commit, so the mark lags behind the removed rows by longer than transactions take, and rows that a transaction still leaves below
 //! it are found by [`Store::oldest_of`].
 
-use super::calls::{Store, run};
-use super::classes::Class;
-use super::error::{Fault, StoreError};
 use super::packed::{CutOff, Packed};
-use super::session::Session;
-use super::sql::{Value, insert_literally, sql};
+use crate::Store;
+use edgelink_database::classes::Class;
+use edgelink_database::error::{Fault, StoreError};
+use edgelink_database::run;
+use edgelink_database::session::Session;
+use edgelink_database::sql::{Value, insert_literally, sql};
 use edgelink_wire::code::MAX_CODE_LENGTH;
 use edgelink_wire::domain::MAX_DOMAIN_LENGTH;
 use edgelink_wire::{Record, RecordError};

@@ -6,17 +6,18 @@ mod state;
 pub use state::{FeedKind, LeaseClaim, OTHER_KIND_WAIT_MILLIS, PublisherState};
 
 use super::bounds;
-use super::calls::{Store, run};
-use super::classes::Class;
-use super::dialect::Dialect;
-use super::error::{Fault, Remedy, StoreError};
 use super::ids::skip_ids;
 use super::issuers::ISSUERS;
 use super::outbox::PendingBatch;
 use super::packed::Packed;
-use super::rows::numbers;
-use super::session::Session;
-use super::sql::{Sql, sql};
+use crate::Store;
+use edgelink_database::classes::Class;
+use edgelink_database::columns::numbers;
+use edgelink_database::dialect::Dialect;
+use edgelink_database::error::{Fault, Remedy, StoreError};
+use edgelink_database::run;
+use edgelink_database::session::Session;
+use edgelink_database::sql::{Sql, sql};
 use edgelink_model::drawn::Drawn;
 use edgelink_wire::FeedPosition;
 

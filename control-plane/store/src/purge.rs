@@ -1,17 +1,18 @@
 //! Purges expired links and old tombstones, in batches.
 
-use super::analytics;
-use super::calls::{Store, run};
-use super::classes::Class;
-use super::error::{Fault, StoreError};
 use super::events::{Events, LinkEvent};
 use super::outbox::OutboxBatches;
-use super::revisions::Revisions;
-use super::rows::{links_by_id, numbers};
-use super::session::Session;
-use super::sql::sql;
+use super::rows::links_by_id;
 use super::terms;
 use super::visits;
+use crate::Store;
+use edgelink_database::classes::Class;
+use edgelink_database::columns::numbers;
+use edgelink_database::error::{Fault, StoreError};
+use edgelink_database::revisions::Revisions;
+use edgelink_database::run;
+use edgelink_database::session::Session;
+use edgelink_database::sql::sql;
 use edgelink_wire::Record;
 
 impl Store {
@@ -137,7 +138,7 @@ async fn purge(session: &mut Session, kept: u64, limit: u32) -> Result<Option<u6
         return Ok(Some(0));
     };
     let ids: Vec<u64> = tombstones.iter().map(|(id, _)| *id).collect();
-    if !analytics::remove(session, &ids).await? {
+    if !edgelink_click_store::remove(session, &ids).await? {
         session.commit(ids.len()).await?;
         return Ok(None);
     }

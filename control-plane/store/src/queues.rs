@@ -1,9 +1,10 @@
 //! Queues: tables of numbered rows that are read in order and removed.
 
-use super::calls::{Store, run};
-use super::classes::Class;
-use super::error::StoreError;
-use super::sql::sql;
+use crate::Store;
+use edgelink_database::classes::Class;
+use edgelink_database::error::StoreError;
+use edgelink_database::run;
+use edgelink_database::sql::sql;
 
 /// A queue with a low-water mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

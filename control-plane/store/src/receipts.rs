@@ -1,11 +1,12 @@
 //! Receipts: the answers to requests with an Idempotency-Key, so that a repeated request creates no link.
 
-use super::calls::{Store, run};
-use super::classes::Class;
-use super::error::{Fault, StoreError};
-use super::lines::RowLine;
-use super::session::Session;
-use super::sql::{Value, insert_literally, lookups, pieces, sql};
+use crate::Store;
+use edgelink_database::classes::Class;
+use edgelink_database::error::{Fault, StoreError};
+use edgelink_database::lines::RowLine;
+use edgelink_database::run;
+use edgelink_database::session::Session;
+use edgelink_database::sql::{Value, insert_literally, lookups, pieces, sql};
 use edgelink_model::links::model::Link;
 use edgelink_wire::LinkKey;
 use std::collections::HashMap;
@@ -59,7 +60,7 @@ impl Store {
         run!(call, |session| {
             let dialect = session.dialect();
             let old = format!("created_at < CAST({} AS SIGNED) - ?", dialect.now_millis);
-            let purge = sql(dialect.delete_some("receipts", "request, item", &old));
+            let purge = dialect.delete_some("receipts", "request, item", sql(old));
             let purge = purge.bind(kept_millis.cast_signed()).bind(limit);
             session.autocommit(purge).await
         })

@@ -2,12 +2,13 @@
 
 use super::accounts::lock_tenant;
 use super::audit::{Actor, Entry, append};
-use super::calls::{Store, run};
-use super::error::{Fault, StoreError};
-use super::lines::RowLine;
-use super::rows::name;
-use super::session::Session;
-use super::sql::{Sql, Value, sql};
+use crate::Store;
+use edgelink_database::columns::name;
+use edgelink_database::error::{Fault, StoreError};
+use edgelink_database::lines::RowLine;
+use edgelink_database::run;
+use edgelink_database::session::Session;
+use edgelink_database::sql::{Sql, Value, sql};
 use edgelink_model::tenancy::FIRST_TENANT;
 use edgelink_wire::{Code, Domain, LinkKey};
 use serde_json::{Map, Value as Json};
@@ -239,8 +240,10 @@ async fn insert(session: &mut Session, report: &NewReport, max: u64) -> Result<R
     let beyond = (all.cast_unsigned() + 1).saturating_sub(max);
     if beyond > 0 {
         let closed = "closed_at IS NOT NULL ORDER BY closed_at";
-        let oldest = session.dialect().delete_some("abuse_reports", "id", closed);
-        if session.execute(sql(oldest).bind(beyond)).await? < beyond {
+        let oldest = session
+            .dialect()
+            .delete_some("abuse_reports", "id", sql(closed));
+        if session.execute(oldest.bind(beyond)).await? < beyond {
             return Ok(Reported::Full);
         }
     }

@@ -1,19 +1,14 @@
 //! Rows of links, and their conversion to and from links.
 
-use super::error::Fault;
-use super::session::Session;
-use super::sql::{LONGEST, Sql, Value, sql};
+use edgelink_database::columns::{name, text};
+use edgelink_database::error::Fault;
+use edgelink_database::session::Session;
+use edgelink_database::sql::{LONGEST, Sql, Value, sql};
 use edgelink_model::links::model::{Link, LinkContent, LinkDetails};
 use edgelink_model::tenancy::FIRST_TENANT;
 use edgelink_wire::target::TargetUrl;
 use edgelink_wire::{Code, Domain, LinkState, RedirectStatus};
 use sha2::{Digest, Sha256};
-
-/// The numbers returned by a query of one column.
-pub(super) async fn numbers(session: &mut Session, query: Sql<'_>) -> Result<Vec<u64>, Fault> {
-    let rows: Vec<(u64,)> = session.fetch_all(query).await?;
-    Ok(rows.into_iter().map(|(number,)| number).collect())
-}
 
 /// The columns of a link read by [`LinkRow`].
 pub(super) const LINK_COLUMNS: &str = "l.id, l.domain_id, d.name AS domain, l.code, l.url, l.redirect, l.disabled, l.valid_since, \
@@ -92,16 +87,6 @@ impl LinkRow {
             },
         })
     }
-}
-
-/// Text of a binary column. Short text is read by CAST(name AS CHAR).
-pub(super) fn text(bytes: &[u8]) -> Result<&str, Fault> {
-    str::from_utf8(bytes).map_err(|error| Fault::corrupt("text", &error))
-}
-
-/// Text of a binary column, owned.
-pub(super) fn name(bytes: &[u8]) -> Result<String, Fault> {
-    text(bytes).map(str::to_owned)
 }
 
 /// The links with these numbers, including tombstones.

@@ -1,13 +1,14 @@
 //! Sessions of the console, shared by all control planes of the database.
 
 use super::audit::{Actor, Entry, append};
-use super::calls::{Store, run};
-use super::classes::Class;
-use super::error::{Fault, StoreError};
-use super::rows::name;
-use super::session::Session;
-use super::sql::sql;
 use super::users::{self, Logins, UserRow};
+use crate::Store;
+use edgelink_database::classes::Class;
+use edgelink_database::columns::name;
+use edgelink_database::error::{Fault, StoreError};
+use edgelink_database::run;
+use edgelink_database::session::Session;
+use edgelink_database::sql::sql;
 use serde_json::json;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -171,8 +172,8 @@ impl Store {
         run!(call, |session| {
             let dialect = session.dialect();
             let ended = format!("expires_at <= {} ORDER BY expires_at", dialect.now_millis);
-            let purge = dialect.delete_some("console_sessions", "token_hash", &ended);
-            session.autocommit(sql(purge).bind(limit)).await
+            let purge = dialect.delete_some("console_sessions", "token_hash", sql(ended));
+            session.autocommit(purge.bind(limit)).await
         })
     }
 }

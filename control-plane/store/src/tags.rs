@@ -4,19 +4,20 @@
 //! but has no row in the outbox: cached records stay correct.
 
 use super::audit::{self, Actor, AuditQuery, Entry};
-use super::calls::{Store, run};
-use super::error::{Fault, StoreError};
 use super::events::LinkEvent;
-use super::lines::RowLine;
-use super::revisions::Revisions;
-use super::rows::{StoredContent, links_by_id, numbers};
-use super::session::Session;
-use super::sql::{LONGEST, Value, lookups, pieces, sql};
+use super::rows::{StoredContent, links_by_id};
 use super::terms::{self, Terms};
+use crate::Store;
+use edgelink_database::columns::numbers;
+use edgelink_database::error::{Fault, StoreError};
+use edgelink_database::lines::RowLine;
+use edgelink_database::revisions::Revisions;
+use edgelink_database::run;
+use edgelink_database::session::Session;
+use edgelink_database::sql::{LONGEST, Value, lookups, pieces, sql};
 use edgelink_model::links::model::Link;
 use edgelink_model::links::words::TextRange;
 use serde_json::json;
-use std::sync::atomic::Ordering;
 
 /// Most links of a tag that are counted.
 pub const MAX_COUNTED: u64 = 1000;
@@ -117,7 +118,7 @@ impl Store {
         let call = call.locking([RowLine::Tag(actor.tenant_id, tag.to_owned())]);
         run!(call, |session| {
             session.begin().await?;
-            let max_bytes = self.max_bytes.load(Ordering::Relaxed);
+            let max_bytes = self.db.max_bytes();
             let tenant_id = actor.tenant_id;
             let (done, links) = replace(session, tenant_id, (tag, by), max_bytes).await?;
             if done == 0 {

@@ -3,13 +3,14 @@
 use super::accounts::AccountError;
 use super::api_keys::{ApiKeyRow, insert as insert_key};
 use super::audit::{Actor, Entry, append};
-use super::calls::{Store, run};
-use super::classes::Class;
-use super::error::{Fault, StoreError};
 use super::ids::{IdTable, next_id};
-use super::session::Session;
-use super::sql::{Value, sql};
 use super::users::insert as insert_user;
+use crate::Store;
+use edgelink_database::classes::Class;
+use edgelink_database::error::{Fault, StoreError};
+use edgelink_database::run;
+use edgelink_database::session::Session;
+use edgelink_database::sql::{Value, sql};
 use edgelink_model::tenancy::{AccountName, Role};
 use serde_json::json;
 

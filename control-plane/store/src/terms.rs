@@ -1,10 +1,10 @@
 //! Tags and words by which links are found. They are written in the transaction that changes the link, and a
 //! deleted link has none.
 
-use super::dialect::Dialect;
-use super::error::Fault;
-use super::session::Session;
-use super::sql::{LONGEST, Value, insert_literally, pieces, sql};
+use edgelink_database::dialect::Dialect;
+use edgelink_database::error::Fault;
+use edgelink_database::session::Session;
+use edgelink_database::sql::{LONGEST, Value, insert_literally, pieces, sql};
 use edgelink_model::links::model::{Link, LinkContent};
 use edgelink_model::links::words::words_of;
 

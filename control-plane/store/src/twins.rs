@@ -1,11 +1,13 @@
 //! Finds twins: links with the same domain and content.
 
-use super::calls::{Store, run};
-use super::classes::Class;
-use super::error::{Fault, StoreError};
-use super::rows::{content_hash, links_by_id, numbers, url_hash};
-use super::session::Session;
-use super::sql::{Sql, lookups, pieces, sql};
+use super::rows::{content_hash, links_by_id, url_hash};
+use crate::Store;
+use edgelink_database::classes::Class;
+use edgelink_database::columns::numbers;
+use edgelink_database::error::{Fault, StoreError};
+use edgelink_database::run;
+use edgelink_database::session::Session;
+use edgelink_database::sql::{Sql, lookups, pieces, sql};
 use edgelink_model::links::model::{Link, LinkContent};
 use edgelink_model::tenancy::Scope;
 use edgelink_wire::{Code, Domain};

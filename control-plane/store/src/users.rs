@@ -2,14 +2,15 @@
 
 use super::accounts::{AccountError, admin_keys, is_last_admin_gone, lock_tenant, role};
 use super::audit::{Actor, Entry, append};
-use super::calls::{Store, run};
-use super::classes::Class;
-use super::error::{Fault, StoreError};
 use super::ids::{IdTable, next_id};
-use super::lines::RowLine;
-use super::rows::name;
-use super::session::Session;
-use super::sql::{Sql, Value, sql};
+use crate::Store;
+use edgelink_database::classes::Class;
+use edgelink_database::columns::name;
+use edgelink_database::error::{Fault, StoreError};
+use edgelink_database::lines::RowLine;
+use edgelink_database::run;
+use edgelink_database::session::Session;
+use edgelink_database::sql::{Sql, Value, sql};
 use edgelink_model::tenancy::{AccountName, FIRST_USER, Role};
 use edgelink_settings::config::Secret;
 use serde_json::{Map, Value as Json, json};
@@ -94,9 +95,10 @@ impl Store {
 
     /// The user with this id in a tenant.
     pub async fn find_user(&self, tenant_id: u32, id: u64) -> Result<Option<UserRow>, StoreError> {
-        run!(self.read("find_user", "finding a user"), |session| {
-            find(session, tenant_id, id).await
-        })
+        run!(self.read("find_user", "finding a user"), |session| find(
+            session, tenant_id, id
+        )
+        .await)
     }
 
     /// The user with this name in the named tenant, and its ways of logging in. `None` if there is none, or it is

@@ -11,15 +11,17 @@ pub(super) use self::moving::carry;
 use self::ledger::{Limited, LockedVisits, begin, find, find_by_id, lock, write};
 use self::moving::follow;
 use super::audit::{Actor, Entry, append};
-use super::calls::{Store, run};
-use super::classes::Class;
-use super::error::{Fault, StoreError};
 use super::events::{Events, LinkEvent};
-use super::lines::RowLine;
 use super::link_changes::subject;
-use super::rows::{links_by_id, numbers};
-use super::session::Session;
-use super::sql::{pieces, sql};
+use super::rows::links_by_id;
+use crate::Store;
+use edgelink_database::classes::Class;
+use edgelink_database::columns::numbers;
+use edgelink_database::error::{Fault, StoreError};
+use edgelink_database::lines::RowLine;
+use edgelink_database::run;
+use edgelink_database::session::Session;
+use edgelink_database::sql::{pieces, sql};
 use edgelink_settings::config::VisitsConfig;
 use edgelink_settings::visits::{KEPT_MILLIS, Ledger, StaleRequest, VisitLease};
 use edgelink_wire::clicks::WorkerId;
@@ -183,7 +185,7 @@ impl Store {
                 ("visit_leases", "link_id, worker", leases),
                 ("visit_workers", "worker", workers),
             ] {
-                let purge = sql(dialect.delete_some(table, key, &old));
+                let purge = dialect.delete_some(table, key, sql(old));
                 let purge = purge.bind(KEPT_MILLIS).bind(limit);
                 purged += session.autocommit(purge).await?;
             }

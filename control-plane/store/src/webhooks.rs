@@ -2,14 +2,15 @@
 
 use super::accounts::lock_tenant;
 use super::audit::{Actor, Entry, append};
-use super::calls::{Store, run};
-use super::error::{Fault, StoreError};
 use super::events::{Events, LinkEvent, ShowLink};
 use super::ids::{IdTable, next_id};
-use super::lines::RowLine;
-use super::rows::name;
-use super::session::Session;
-use super::sql::{Sql, sql};
+use crate::Store;
+use edgelink_database::columns::name;
+use edgelink_database::error::{Fault, StoreError};
+use edgelink_database::lines::RowLine;
+use edgelink_database::run;
+use edgelink_database::session::Session;
+use edgelink_database::sql::{Sql, sql};
 use serde_json::{Value as Json, json};
 use std::fmt;
 use std::sync::Arc;
@@ -99,7 +100,7 @@ impl Store {
     #[must_use]
     pub fn with_events(&self, show: ShowLink) -> Arc<Self> {
         let mut store = self.clone();
-        store.events = Some(Arc::new(Events::new(show, Arc::clone(&self.max_bytes))));
+        store.events = Some(Arc::new(Events::new(show, self.db.clone())));
         Arc::new(store)
     }
 

@@ -260,7 +260,7 @@ async fn snapshot_when_requested_has_all_an_edge_starts_from() {
     report(&server, &encode(&[batch])).await;
     let store = connect(&StoreConfig::at(&server.database())).await.unwrap();
     until("the hot link", async || {
-        !store.hot_keys(1).await.unwrap().is_empty()
+        !store.clicks().hot_keys(1).await.unwrap().is_empty()
     })
     .await;
     until("the alias", async || {

@@ -51,7 +51,7 @@ async fn count(server: &Running, seq: u64, at: u64, clicks: &[(&str, u64)]) {
 async fn await_written(server: &Running) {
     let store = connect(&StoreConfig::at(&server.database())).await.unwrap();
     until("the clicks are written", async || {
-        store.oldest_report().await.unwrap().is_none()
+        store.clicks().oldest_report().await.unwrap().is_none()
     })
     .await;
 }

@@ -184,7 +184,7 @@ async fn engines_when_a_day_has_no_hours_count_it_as_a_whole() {
     }
     let now = midnight() + 2 * DAY + HOUR;
     while clickhouse.upkeep(now).await.unwrap() {}
-    clickhouse.engine = Arc::new(ClickHouse::new(&short, clickhouse.store.clone()));
+    clickhouse.engine = Arc::new(ClickHouse::new(&short, clickhouse.store.clicks().clone()));
     clickhouse.totals(&[1]).await.unwrap();
     for table in ["link_hours", "domain_hours", "value_hours"] {
         drop_expired(&server, table);
@@ -314,9 +314,9 @@ async fn orphan_visits_when_beyond_those_of_a_day_are_only_counted() {
     };
     assert_eq!(clickhouse.raw(&query).await.unwrap().len(), 5);
     let (store, day) = (&clickhouse.store, midnight() / DAY);
-    let beyond = store.orphans_beyond(1, day..=day, 5).await;
+    let beyond = store.clicks().orphans_beyond(1, day..=day, 5).await;
     assert_eq!(beyond.unwrap(), 7);
     assert_eq!(clickhouse.delete_orphans(1).await.unwrap(), 5);
-    let beyond = store.orphans_beyond(1, day..=day, 5).await;
+    let beyond = store.clicks().orphans_beyond(1, day..=day, 5).await;
     assert_eq!(beyond.unwrap(), 0);
 }

@@ -2,13 +2,13 @@
 
 use crate::fixture::{DAY, Random, TestEngine, chunk, engine, midnight, settings, start};
 use crate::model::Model;
+use edgelink_click_store::ClickReport;
 use edgelink_clicks::analytics::{
     AnalyticsQuery, ClickHouse, ClickWriter, Engine, LinkResolver, Turn, Visitors,
 };
 use edgelink_clicks::read_report;
 use edgelink_model::counts::{Attribute, Bots, Scope};
 use edgelink_settings::config::{AnalyticsConfig, ClicksConfig, FileText};
-use edgelink_store::ClickReport;
 use edgelink_tests::servers::ClickHouseServer;
 use edgelink_tests::stack::{free_port, until};
 use edgelink_wire::clicks::{ClickBatch, encode};
@@ -443,12 +443,12 @@ async fn reports_when_their_insert_was_interrupted_are_written_together_again() 
     let engine = engine(&settings).await;
     engine.totals(&[1]).await.unwrap();
     let first: Vec<ClickReport> = (1..4).map(|seq| report(seq, seq)).collect();
-    engine.store.count_clicks(&first).await.unwrap();
+    engine.store.clicks().count_clicks(&first).await.unwrap();
     proxy.set(Cut::BeforeAnswer);
     let mut interrupted = writer(&engine, &settings);
     assert!(interrupted.turn().await.is_err());
     let second: Vec<ClickReport> = (4..6).map(|seq| report(seq, 1000)).collect();
-    engine.store.count_clicks(&second).await.unwrap();
+    engine.store.clicks().count_clicks(&second).await.unwrap();
     // Chunks of a report each, but for those of the insert.
     let small = AnalyticsConfig {
         chunk_clicks: 1,
@@ -474,5 +474,5 @@ async fn reports_when_their_insert_was_interrupted_are_written_together_again() 
             .clicks,
         2006
     );
-    assert_eq!(engine.store.queued_bytes().await.unwrap(), 0);
+    assert_eq!(engine.store.clicks().queued_bytes().await.unwrap(), 0);
 }

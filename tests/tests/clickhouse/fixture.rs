@@ -71,7 +71,7 @@ pub(crate) async fn engine(settings: &AnalyticsConfig) -> TestEngine {
         .expect("a store");
     store.migrate().await.expect("the schema");
     TestEngine {
-        engine: Arc::new(ClickHouse::new(settings, store.clone())),
+        engine: Arc::new(ClickHouse::new(settings, store.clicks().clone())),
         store,
         folder,
     }

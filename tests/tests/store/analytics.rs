@@ -2,6 +2,7 @@
 
 use crate::clicking::{Clicking, batch, encoded, event, now, report};
 use crate::fixture::{Database, create, link};
+use edgelink_click_store::{ClickReport, ClickRetention, DayProgress};
 use edgelink_clicks::analytics::{
     AnalyticsQuery, Breakdown, Engine, EngineError, RawPlace, RawQuery, SqlEngine, Turn, Visitors,
     agents,
@@ -9,7 +10,7 @@ use edgelink_clicks::analytics::{
 use edgelink_model::counts::{Attribute, Bots, OTHER, Scope};
 use edgelink_model::tenancy::FIRST_TENANT;
 use edgelink_settings::config::AnalyticsConfig;
-use edgelink_store::{ClickReport, ClickRetention, DayProgress, NewLink, Store};
+use edgelink_store::{NewLink, Store};
 use edgelink_wire::clicks::events::{Attributes, Event, Kind, MAX_TEXT, OrphanKind};
 use edgelink_wire::clicks::{BatchEvents, ClickBatch};
 use edgelink_wire::rules::Rule;
@@ -332,6 +333,7 @@ async fn every_breakdown_has_each_click_once(database: Database) {
         for report in waiting.concat() {
             // A commit whose outcome is not known is made again.
             while store
+                .clicks()
                 .count_clicks(std::slice::from_ref(&report))
                 .await
                 .is_err()
@@ -362,7 +364,7 @@ async fn every_breakdown_has_each_click_once(database: Database) {
         let _ = first.writer.turn().await;
         let _ = second.writer.turn().await;
     }
-    let counted = first.store.click_accounts().await.unwrap().counted;
+    let counted = first.store.clicks().click_accounts().await.unwrap().counted;
     let clicks: u64 = all.iter().map(|made| made.count).sum();
     assert_eq!(counted, clicks);
     compare(&first, &all, hour - DAY, hour + 2 * HOUR).await;
@@ -409,7 +411,12 @@ async fn days_answer_as_their_hours_did(database: Database) {
         let at = today - 2 * DAY + u64::from(worker) * 9 * HOUR;
         let (reports, clicks) = reports(&mut random, worker, at.min(today - HOUR));
         for report in reports {
-            clicking.store.count_clicks(&[report]).await.unwrap();
+            clicking
+                .store
+                .clicks()
+                .count_clicks(&[report])
+                .await
+                .unwrap();
         }
         all.extend(clicks);
     }
@@ -430,7 +437,7 @@ async fn days_answer_as_their_hours_did(database: Database) {
         "not over yet"
     );
     while engine.upkeep(today + HOUR).await.unwrap() {}
-    let until = clicking.store.days_until().await.unwrap();
+    let until = clicking.store.clicks().days_until().await.unwrap();
     assert_eq!(u64::from(until), today / DAY);
     assert!(database.count("click_days").await > 0);
     for (from, to) in intervals {
@@ -465,7 +472,12 @@ async fn days_answer_as_their_hours_did(database: Database) {
     // Clicks of a day that is summed up are added to it.
     let (reports, clicks) = reports(&mut random, 99, today - 2 * HOUR);
     for report in reports {
-        clicking.store.count_clicks(&[report]).await.unwrap();
+        clicking
+            .store
+            .clicks()
+            .count_clicks(&[report])
+            .await
+            .unwrap();
     }
     all.extend(clicks);
     clicking.write().await;
@@ -758,6 +770,7 @@ async fn old_clicks_are_purged(database: Database) {
         };
         clicking
             .store
+            .clicks()
             .count_clicks(&[report(&[batch], at)])
             .await
             .unwrap();
@@ -771,7 +784,7 @@ async fn old_clicks_are_purged(database: Database) {
     let purge = async || {
         let mut sum = 0;
         loop {
-            let purged = clicking.store.purge_clicks(kept, 1).await.unwrap();
+            let purged = clicking.store.clicks().purge_clicks(kept, 1).await.unwrap();
             if purged == 0 {
                 return sum;
             }
@@ -801,7 +814,7 @@ async fn clicks_from_the_future_keep_no_others(database: Database) {
         days: 730,
         raw: 30,
     };
-    let purge = async || clicking.store.purge_clicks(kept, 2).await.unwrap();
+    let purge = async || clicking.store.clicks().purge_clicks(kept, 2).await.unwrap();
     assert_eq!(purge().await, 0);
     let old = "UPDATE click_events SET at = at - 31 * 86400";
     database.execute(old).await;
@@ -819,15 +832,16 @@ async fn clicks_that_come_while_their_day_is_summed_up_are_in_it(database: Datab
     let today = u32::try_from(now() / DAY).unwrap();
     let store = clicking.store.clone();
     let mut next = store
+        .clicks()
         .build_day(DayProgress::begin(today), 1000)
         .await
         .unwrap();
     assert_eq!(database.count("click_days").await, 1, "links are done");
     clicking.follow(&[("a", 1), ("b", 3)]).await;
     while let Some(progress) = next {
-        next = store.build_day(progress, 1000).await.unwrap();
+        next = store.clicks().build_day(progress, 1000).await.unwrap();
     }
-    assert_eq!(store.days_until().await.unwrap(), today + 1);
+    assert_eq!(store.clicks().days_until().await.unwrap(), today + 1);
     database.execute("DELETE FROM click_hours").await;
     // Of two links, the domain and the tenant.
     assert_eq!(database.count("click_days").await, 4);

@@ -2,9 +2,10 @@
 
 use crate::clicking::{batch, now, report};
 use crate::fixture::Database;
-use edgelink_store::{
-    AccountGroup, ClickAccounts, ClickReport, ClickRetention, GroupedAccounts, Store,
+use edgelink_click_store::{
+    AccountGroup, ClickAccounts, ClickReport, ClickRetention, GroupedAccounts,
 };
+use edgelink_store::Store;
 use edgelink_wire::clicks::ClickBatch;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -49,7 +50,11 @@ fn from_edge(edge: &str, worker: u8, seq: u64, at: u64) -> ClickReport {
 
 async fn grouped(store: &Store, by: AccountGroup) -> GroupedAccounts {
     let all = (0, u32::MAX.into());
-    store.grouped_click_accounts(all, by, 1000).await.unwrap()
+    store
+        .clicks()
+        .grouped_click_accounts(all, by, 1000)
+        .await
+        .unwrap()
 }
 
 fn sum<'a>(accounts: impl Iterator<Item = &'a ClickAccounts>) -> ClickAccounts {
@@ -72,7 +77,7 @@ async fn sums_of_all_groups_and_intervals_are_what_workers_have_said(database: D
                 let at = start - seq % 5 * HOUR;
                 let reports = [from_edge(&edge, worker, seq, at)];
                 let store = &stores[usize::try_from(number % 3 % 2).unwrap()];
-                store.count_clicks(&reports).await.unwrap();
+                store.clicks().count_clicks(&reports).await.unwrap();
             }
         })
     });
@@ -88,7 +93,7 @@ async fn sums_of_all_groups_and_intervals_are_what_workers_have_said(database: D
         undescribed: number * BATCHES,
     };
     let all = of_workers(WORKERS.into());
-    assert_eq!(store.click_accounts().await.unwrap(), all);
+    assert_eq!(store.clicks().click_accounts().await.unwrap(), all);
     for by in GROUPS {
         let grouped = grouped(store, by).await;
         assert_eq!(grouped.all, all, "{by:?}");
@@ -112,11 +117,17 @@ async fn sums_of_all_groups_and_intervals_are_what_workers_have_said(database: D
     assert_eq!(by_worker.len(), usize::from(WORKERS));
     let hours = (start - 5 * HOUR) / HOUR..=start / HOUR;
     for hour in hours {
-        let before = store.click_accounts_between(0, hour).await.unwrap();
-        let after = store.click_accounts_between(hour, u32::MAX.into());
+        let before = store
+            .clicks()
+            .click_accounts_between(0, hour)
+            .await
+            .unwrap();
+        let after = store.clicks().click_accounts_between(hour, u32::MAX.into());
         assert_eq!(sum([before, after.await.unwrap()].iter()), all);
     }
-    let latest = store.grouped_click_accounts((0, u32::MAX.into()), AccountGroup::Hour, 2);
+    let latest = store
+        .clicks()
+        .grouped_click_accounts((0, u32::MAX.into()), AccountGroup::Hour, 2);
     let latest = latest.await.unwrap();
     let hours = latest.groups.iter().map(|group| group.hour);
     assert_eq!(hours.collect::<Vec<_>>(), [start / HOUR, start / HOUR - 1]);
@@ -129,7 +140,14 @@ async fn a_worker_that_two_processes_meet_at_once_counts_once(database: Database
         let tasks = [1, 2].map(|seq| {
             let store = Arc::clone(&stores[usize::try_from(seq).unwrap() - 1]);
             let reports = [from_edge("", worker, seq, now())];
-            tokio::spawn(async move { store.count_clicks(&reports).await.unwrap().accounts })
+            tokio::spawn(async move {
+                store
+                    .clicks()
+                    .count_clicks(&reports)
+                    .await
+                    .unwrap()
+                    .accounts
+            })
         });
         let mut added = ClickAccounts::default();
         for task in tasks {
@@ -137,7 +155,7 @@ async fn a_worker_that_two_processes_meet_at_once_counts_once(database: Database
         }
         assert_eq!((added.sent, added.dropped, added.counted), (20, 2, 3));
     }
-    let accounts = stores[0].click_accounts().await.unwrap();
+    let accounts = stores[0].clicks().click_accounts().await.unwrap();
     assert_eq!(
         (accounts.sent, accounts.dropped, accounts.counted),
         (400, 40, 60)
@@ -153,12 +171,12 @@ async fn old_accounts_become_coarser_and_keep_their_sums(database: Database) {
         for (edge, seq) in [("a", first), ("b", first + 1)] {
             for (worker, at) in [(255, at), (254, at + HOUR)] {
                 let reports = [from_edge(edge, worker, seq, at)];
-                store.count_clicks(&reports).await.unwrap();
+                store.clicks().count_clicks(&reports).await.unwrap();
             }
         }
     }
     let gone = [from_edge("c", 253, 1, noon - 800 * DAY)];
-    store.count_clicks(&gone).await.unwrap();
+    store.clicks().count_clicks(&gone).await.unwrap();
     // When a worker was heard of is by the clock of the database.
     database
         .execute(&format!(
@@ -167,14 +185,14 @@ async fn old_accounts_become_coarser_and_keep_their_sums(database: Database) {
             "fd".repeat(16)
         ))
         .await;
-    let all = store.click_accounts().await.unwrap();
+    let all = store.clicks().click_accounts().await.unwrap();
     assert_eq!((all.sent, all.counted), (2 * 80 + 10, 2 * 36 + 1));
     // Workers are looked at from a random one on, and these are among the last ones.
-    while store.purge_clicks(KEPT, 100).await.unwrap() > 0 {}
+    while store.clicks().purge_clicks(KEPT, 100).await.unwrap() > 0 {}
     database
         .execute("DELETE FROM click_workers WHERE seen_at < 0")
         .await;
-    assert_eq!(store.click_accounts().await.unwrap(), all);
+    assert_eq!(store.clicks().click_accounts().await.unwrap(), all);
     for by in GROUPS {
         assert_eq!(grouped(&store, by).await.all, all, "{by:?}");
     }

@@ -1,10 +1,11 @@
 //! Reports of clicks, and what writes them.
 
 use crate::fixture::Database;
+use edgelink_click_store::ClickReport;
 use edgelink_clicks::analytics::{ClickWriter, Engine, LinkResolver, SqlEngine, Turn};
 use edgelink_clicks::read_report;
 use edgelink_settings::config::{AnalyticsConfig, ClicksConfig};
-use edgelink_store::{ClickReport, Store};
+use edgelink_store::Store;
 use edgelink_wire::RedirectStatus;
 use edgelink_wire::clicks::events::{Attributes, Event, EventsBuilder, Kind};
 use edgelink_wire::clicks::{BatchEvents, ClickBatch, encode};
@@ -92,7 +93,11 @@ impl Clicking {
 
     /// Takes batches into the queue; how many were new.
     pub(crate) async fn report(&self, batches: &[ClickBatch<'_>]) -> usize {
-        let new = self.store.count_clicks(&[report(batches, now())]).await;
+        let new = self
+            .store
+            .clicks()
+            .count_clicks(&[report(batches, now())])
+            .await;
         new.expect("a commit").reports[0].batches
     }
 

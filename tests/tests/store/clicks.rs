@@ -2,8 +2,8 @@
 
 use crate::clicking::{Clicking, batch, now, report};
 use crate::fixture::{Database, create, link};
+use edgelink_click_store::{ClickAccounts, ClickReport, ClickRetention, NewBatches, TakenReports};
 use edgelink_clicks::analytics::Turn;
-use edgelink_store::{ClickAccounts, ClickReport, ClickRetention, NewBatches, TakenReports};
 use edgelink_wire::clicks::{ClickBatch, decode};
 use std::sync::Arc;
 
@@ -39,7 +39,11 @@ async fn a_batch_is_counted_once(database: Database) {
     let second = of(1, 2, &[("a.example/x", 2)]);
     let other = of(2, 1, &[("a.example/x", 1)]);
     let count = async |batches: &[ClickBatch<'_>]| {
-        let taken = store.count_clicks(&reports(batches)).await.unwrap();
+        let taken = store
+            .clicks()
+            .count_clicks(&reports(batches))
+            .await
+            .unwrap();
         taken.reports.iter().map(|new| new.batches).sum::<usize>()
     };
     assert_eq!(count(&[first.clone(), other.clone()]).await, 2);
@@ -54,7 +58,7 @@ async fn a_batch_is_counted_once(database: Database) {
         dropped: 3,
         undescribed: 1,
     };
-    assert_eq!(store.click_accounts().await.unwrap(), accounts);
+    assert_eq!(store.clicks().click_accounts().await.unwrap(), accounts);
     assert_eq!(database.count("click_queue").await, 3);
 }
 
@@ -62,7 +66,7 @@ async fn batches_that_come_in_order_leave_one_row_of_their_worker(database: Data
     let store = database.store().await;
     for seq in 1..=50 {
         let reports = reports(&[of(1, seq, &[("a.example/x", 1)])]);
-        let taken = store.count_clicks(&reports).await.unwrap();
+        let taken = store.clicks().count_clicks(&reports).await.unwrap();
         assert_eq!(taken.accounts.counted, 1);
     }
     assert_eq!(database.count("click_batches").await, 0);
@@ -76,7 +80,7 @@ async fn a_batch_is_counted_once_whatever_clocks_show(database: Database) {
     let batch = of(1, 1, &[("a.example/x", 1)]);
     let count = async |at: u64| {
         let report = report(std::slice::from_ref(&batch), at);
-        let taken = store.count_clicks(&[report]).await.unwrap();
+        let taken = store.clicks().count_clicks(&[report]).await.unwrap();
         taken.accounts.counted
     };
     assert_eq!(count(now() - 800 * 86_400).await, 1);
@@ -85,7 +89,7 @@ async fn a_batch_is_counted_once_whatever_clocks_show(database: Database) {
         days: 730,
         raw: 30,
     };
-    store.purge_clicks(kept, 100).await.unwrap();
+    store.clicks().purge_clicks(kept, 100).await.unwrap();
     assert_eq!(count(now()).await, 0);
     assert_eq!(count(now() + 800 * 86_400).await, 0);
 }
@@ -118,7 +122,11 @@ async fn a_batch_that_an_older_control_plane_has_taken_is_not_counted_again(data
     let count = async |name: u8, seqs: &[u64]| {
         let clicks = [("a.example/x", 1)];
         let batches: Vec<_> = seqs.iter().map(|seq| of(name, *seq, &clicks)).collect();
-        let taken = store.count_clicks(&reports(&batches)).await.unwrap();
+        let taken = store
+            .clicks()
+            .count_clicks(&reports(&batches))
+            .await
+            .unwrap();
         taken.accounts.counted
     };
     assert_eq!(count(1, &[1, 2, 3, 4, 5]).await, 2);
@@ -139,11 +147,11 @@ async fn a_batch_that_an_older_control_plane_has_taken_is_not_counted_again(data
         days: 730,
         raw: 30,
     };
-    assert_eq!(store.purge_clicks(kept, 100).await.unwrap(), 3);
+    assert_eq!(store.clicks().purge_clicks(kept, 100).await.unwrap(), 3);
     let alone = database.store().await;
     let clicks = [("a.example/x", 1)];
     let both = reports(&[of(1, 7, &clicks), of(1, 8, &clicks)]);
-    let taken = alone.count_clicks(&both).await.unwrap();
+    let taken = alone.clicks().count_clicks(&both).await.unwrap();
     assert_eq!(taken.accounts.counted, 1);
     assert_eq!(database.count("click_batches WHERE seq = 8").await, 0);
 }
@@ -160,10 +168,10 @@ async fn only_new_batches_of_a_report_wait(database: Database) {
         report(std::slice::from_ref(&second), now()),
         report(&[first, second.clone(), later, second], now()),
     ];
-    let taken = store.count_clicks(&both).await.unwrap();
+    let taken = store.clicks().count_clicks(&both).await.unwrap();
     let new = taken.reports.iter().map(|new| new.batches);
     assert_eq!(new.collect::<Vec<_>>(), [1, 2]);
-    let queued = store.queued_reports(10, 1 << 20).await.unwrap();
+    let queued = store.clicks().queued_reports(10, 1 << 20).await.unwrap();
     for (new, queued) in taken.reports.iter().zip(&queued) {
         assert_eq!(new.body.as_deref(), Some(&*queued.body));
     }
@@ -173,9 +181,9 @@ async fn only_new_batches_of_a_report_wait(database: Database) {
     });
     assert_eq!(seqs.collect::<Vec<_>>(), [vec![2], vec![1, 3]]);
     let bytes: usize = queued.iter().map(|report| report.body.len()).sum();
-    assert_eq!(store.queued_bytes().await.unwrap(), bytes as u64);
+    assert_eq!(store.clicks().queued_bytes().await.unwrap(), bytes as u64);
     assert_eq!(
-        store.oldest_report().await.unwrap(),
+        store.clicks().oldest_report().await.unwrap(),
         Some(queued[0].received_at)
     );
 }
@@ -189,7 +197,7 @@ async fn batches_that_come_at_once_are_all_counted(database: Database) {
                 for seq in 1..=10 {
                     let clicks = [("a.example/x", 1), ("a.example/y", 1), ("a.example/z", 1)];
                     let reports = reports(&[of(worker, seq, &clicks)]);
-                    store.count_clicks(&reports).await.unwrap();
+                    store.clicks().count_clicks(&reports).await.unwrap();
                 }
             })
         })
@@ -197,7 +205,10 @@ async fn batches_that_come_at_once_are_all_counted(database: Database) {
     for task in tasks {
         task.await.unwrap();
     }
-    assert_eq!(stores[0].click_accounts().await.unwrap().counted, 240);
+    assert_eq!(
+        stores[0].clicks().click_accounts().await.unwrap().counted,
+        240
+    );
     assert_eq!(database.count("click_queue").await, 80);
 }
 
@@ -206,15 +217,15 @@ async fn reports_are_read_in_their_order_and_within_bounds(database: Database) {
     // Each has clicks without attributes, and so is as long as the others.
     for seq in 2..=6 {
         let report = report(&[of(1, seq, &[("a.example/x", 1)])], now());
-        store.count_clicks(&[report]).await.unwrap();
+        store.clicks().count_clicks(&[report]).await.unwrap();
     }
     let read = async |rows, bytes| {
-        let reports = store.queued_reports(rows, bytes).await.unwrap();
+        let reports = store.clicks().queued_reports(rows, bytes).await.unwrap();
         let seqs = reports.iter();
         let seqs = seqs.map(|report| decode(&report.body).unwrap()[0].seq);
         seqs.collect::<Vec<_>>()
     };
-    let size = store.queued_bytes().await.unwrap() / 5;
+    let size = store.clicks().queued_bytes().await.unwrap() / 5;
     assert_eq!(read(2, u64::MAX).await, [2, 3]);
     assert_eq!(read(10, 3 * size).await, [2, 3, 4]);
     assert_eq!(read(10, 1).await, [2], "one at least");
@@ -231,13 +242,21 @@ async fn what_makes_no_sense_is_set_aside(database: Database) {
     assert_eq!(clicking.writer.turn().await.unwrap(), Turn::Idle);
     assert_eq!(clicking.total(0).await, 3, "a link may have the number 0");
     assert_eq!(database.count("click_queue WHERE aside = 1").await, 1);
-    assert_eq!(clicking.store.queued_bytes().await.unwrap(), 0);
+    assert_eq!(clicking.store.clicks().queued_bytes().await.unwrap(), 0);
     let kept = ClickRetention {
         hours: 35,
         days: 730,
         raw: 30,
     };
-    assert_eq!(clicking.store.purge_clicks(kept, 10).await.unwrap(), 1);
+    assert_eq!(
+        clicking
+            .store
+            .clicks()
+            .purge_clicks(kept, 10)
+            .await
+            .unwrap(),
+        1
+    );
 }
 
 async fn the_links_followed_most_come_first(database: Database) {
@@ -249,7 +268,7 @@ async fn the_links_followed_most_come_first(database: Database) {
     clicking
         .follow(&[("x", 3), ("y", 7), ("z", 5), ("absent", 9)])
         .await;
-    let hot = store.hot_keys(2).await.unwrap();
+    let hot = store.clicks().hot_keys(2).await.unwrap();
     assert_eq!(hot, ["a.example/y", "a.example/z"]);
     // Another process goes on where this one was.
     drop(clicking);
@@ -257,16 +276,16 @@ async fn the_links_followed_most_come_first(database: Database) {
     let mut next = Clicking::new(&database).await;
     next.seq_from(10);
     next.follow(&[("x", 3)]).await;
-    let hot = store.hot_keys(3).await.unwrap();
+    let hot = store.clicks().hot_keys(3).await.unwrap();
     assert_eq!(hot, ["a.example/y", "a.example/x", "a.example/z"]);
     database.execute("UPDATE hot_links SET until = 5").await;
-    assert!(store.hot_keys(3).await.unwrap().is_empty());
+    assert!(store.clicks().hot_keys(3).await.unwrap().is_empty());
 }
 
 async fn what_is_old_is_removed_in_small_parts(database: Database) {
     let store = database.store().await;
     let first = reports(&[of(1, 1, &[("a.example/x", 1)])]);
-    let taken = store.count_clicks(&first).await.unwrap();
+    let taken = store.clicks().count_clicks(&first).await.unwrap();
     assert_eq!(taken.accounts.counted, 1);
     // Five of the ten rows that older control planes have left are too old.
     let rows = (1..=10).map(|seq| {
@@ -284,14 +303,14 @@ async fn what_is_old_is_removed_in_small_parts(database: Database) {
         days: 730,
         raw: 30,
     };
-    assert_eq!(store.purge_clicks(kept, 4).await.unwrap(), 4);
-    assert_eq!(store.purge_clicks(kept, 4).await.unwrap(), 1);
-    assert_eq!(store.purge_clicks(kept, 4).await.unwrap(), 0);
-    assert_eq!(store.click_accounts().await.unwrap().counted, 1);
+    assert_eq!(store.clicks().purge_clicks(kept, 4).await.unwrap(), 4);
+    assert_eq!(store.clicks().purge_clicks(kept, 4).await.unwrap(), 1);
+    assert_eq!(store.clicks().purge_clicks(kept, 4).await.unwrap(), 0);
+    assert_eq!(store.clicks().click_accounts().await.unwrap().counted, 1);
     assert_eq!(database.count("click_queue").await, 1);
     assert_eq!(database.count("click_batches").await, 5);
     let last = reports(&[of(1, 1, &[("a.example/x", 1)])]);
-    let taken = store.count_clicks(&last).await.unwrap();
+    let taken = store.clicks().count_clicks(&last).await.unwrap();
     assert_eq!(
         taken,
         TakenReports {

@@ -1,8 +1,9 @@
 //! Conversions of clicks.
 
 use crate::fixture::Database;
+use edgelink_click_store::{Conversion, ConversionSum, IdentifiedClick, Recorded};
 use edgelink_model::counts::Scope;
-use edgelink_store::{Conversion, ConversionSum, IdentifiedClick, Recorded, Store};
+use edgelink_store::Store;
 
 on_every_database!(
     a_conversion_counts_once_for_each_hash,
@@ -46,13 +47,18 @@ async fn record(
     hash: u8,
 ) -> Recorded {
     let recorded = store
+        .clicks()
         .record_conversion(&click, conversion, &[hash; 32])
         .await;
     recorded.unwrap()
 }
 
 async fn sums(store: &Store, scope: Scope, from: u64, to: u64) -> Vec<(String, u64, u64)> {
-    let sums = store.conversion_sums(&scope, from, to).await.unwrap();
+    let sums = store
+        .clicks()
+        .conversion_sums(&scope, from, to)
+        .await
+        .unwrap();
     let short = |sum: ConversionSum| (sum.event + &sum.currency, sum.conversions, sum.value);
     sums.into_iter().map(short).collect()
 }
@@ -60,14 +66,24 @@ async fn sums(store: &Store, scope: Scope, from: u64, to: u64) -> Vec<(String, u
 async fn a_conversion_counts_once_for_each_hash(database: Database) {
     let store = database.store().await;
     let click = click(1, 7);
-    store.note_click_ids(&[click, click]).await.unwrap();
-    store.note_click_ids(&[click]).await.unwrap();
+    store
+        .clicks()
+        .note_click_ids(&[click, click])
+        .await
+        .unwrap();
+    store.clicks().note_click_ids(&[click]).await.unwrap();
     assert_eq!(
-        store.identified_click(1, click.id).await.unwrap(),
+        store.clicks().identified_click(1, click.id).await.unwrap(),
         Some(click)
     );
-    assert_eq!(store.identified_click(2, click.id).await.unwrap(), None);
-    assert_eq!(store.identified_click(1, [2; 16]).await.unwrap(), None);
+    assert_eq!(
+        store.clicks().identified_click(2, click.id).await.unwrap(),
+        None
+    );
+    assert_eq!(
+        store.clicks().identified_click(1, [2; 16]).await.unwrap(),
+        None
+    );
     let sale = conversion(1, "sale", 500);
     assert_eq!(record(&store, click, &sale, 1).await, Recorded::New);
     let other = conversion(1, "other", 9);
@@ -77,10 +93,14 @@ async fn a_conversion_counts_once_for_each_hash(database: Database) {
     );
     let expected = vec![("saleEUR".to_owned(), 1, 500)];
     assert_eq!(sums(&store, Scope::Tenant(1), 10, 10).await, expected);
-    let of_clicks = store.conversions_of(&[[1; 16], [2; 16]]).await.unwrap();
+    let of_clicks = store
+        .clicks()
+        .conversions_of(&[[1; 16], [2; 16]])
+        .await
+        .unwrap();
     assert_eq!(of_clicks.len(), 1);
     assert_eq!(of_clicks[&[1; 16]], [sale]);
-    assert!(store.conversions_of(&[]).await.unwrap().is_empty());
+    assert!(store.clicks().conversions_of(&[]).await.unwrap().is_empty());
 }
 
 async fn conversions_are_summed_up_by_event_and_currency_and_scope(database: Database) {
@@ -123,26 +143,48 @@ async fn the_ids_of_clicks_are_purged_in_batches(database: Database) {
     let now = now.unwrap().as_secs();
     let mut clicks: Vec<IdentifiedClick> = (1..=5).map(|number| click(number, 7)).collect();
     clicks[4].at = now;
-    store.note_click_ids(&clicks).await.unwrap();
-    assert_eq!(store.purge_click_ids(86_400, 3).await.unwrap(), 3);
-    assert_eq!(store.purge_click_ids(86_400, 3).await.unwrap(), 1);
-    assert!(store.identified_click(1, [5; 16]).await.unwrap().is_some());
-    assert!(store.identified_click(1, [1; 16]).await.unwrap().is_none());
+    store.clicks().note_click_ids(&clicks).await.unwrap();
+    assert_eq!(store.clicks().purge_click_ids(86_400, 3).await.unwrap(), 3);
+    assert_eq!(store.clicks().purge_click_ids(86_400, 3).await.unwrap(), 1);
+    assert!(
+        store
+            .clicks()
+            .identified_click(1, [5; 16])
+            .await
+            .unwrap()
+            .is_some()
+    );
+    assert!(
+        store
+            .clicks()
+            .identified_click(1, [1; 16])
+            .await
+            .unwrap()
+            .is_none()
+    );
 }
 
 async fn conversions_go_with_the_clicks_of_their_link(database: Database) {
     let store = database.store().await;
     for (number, link_id) in [(1, 7), (2, 8)] {
         let click = click(number, link_id);
-        store.note_click_ids(&[click]).await.unwrap();
+        store.clicks().note_click_ids(&[click]).await.unwrap();
         record(&store, click, &conversion(number, "sale", 5), number).await;
     }
-    store.delete_conversions(7).await.unwrap();
-    assert!(store.identified_click(1, [1; 16]).await.unwrap().is_none());
+    store.clicks().delete_conversions(7).await.unwrap();
+    assert!(
+        store
+            .clicks()
+            .identified_click(1, [1; 16])
+            .await
+            .unwrap()
+            .is_none()
+    );
     let left = vec![("saleEUR".to_owned(), 1, 5)];
     assert_eq!(sums(&store, Scope::Tenant(1), 0, 20).await, left);
     assert_eq!(
         store
+            .clicks()
             .conversions_of(&[[1; 16], [2; 16]])
             .await
             .unwrap()

@@ -95,11 +95,11 @@ async fn clicks_from_before_are_in_the_totals(database: Database) {
         database.execute(later).await;
     }
     let store = clicking.store.clone();
-    assert_eq!(store.take_older_clicks().await.unwrap(), 3 + 4);
-    assert_eq!(store.take_older_clicks().await.unwrap(), 0);
+    assert_eq!(store.clicks().take_older_clicks().await.unwrap(), 3 + 4);
+    assert_eq!(store.clicks().take_older_clicks().await.unwrap(), 0);
     clicking.write().await;
     assert_eq!((clicking.total(7).await, clicking.total(8).await), (9, 4));
-    let accounts = store.click_accounts().await.unwrap();
+    let accounts = store.clicks().click_accounts().await.unwrap();
     let clicked = accounts.counted - 7;
     assert_eq!((accounts.dropped, clicked), (2, 1), "{accounts:?}");
     let all = database.count("click_totals WHERE behind = 1").await;

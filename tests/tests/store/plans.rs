@@ -290,7 +290,7 @@ async fn clicks_are_found_by_indexes() {
     let mut server = Server::filled().await;
     server.plans().await;
     let store = &server.store;
-    assert_eq!(store.link_totals(&[4, 8]).await.unwrap().len(), 2);
+    assert_eq!(store.clicks().link_totals(&[4, 8]).await.unwrap().len(), 2);
     let tags = ["t8", "u"].map(str::to_owned);
     let sums = store.tag_clicks(FIRST_TENANT, &tags, 50).await.unwrap();
     assert!(

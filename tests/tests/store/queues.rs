@@ -78,27 +78,27 @@ async fn reports_up_to_the_mark_when_it_is_lowered_are_read(database: Database) 
     let store = database.store().await;
     for seq in 1..=3 {
         let report = report(&[batch([1; 16], seq)], now());
-        store.count_clicks(&[report]).await.unwrap();
+        store.clicks().count_clicks(&[report]).await.unwrap();
     }
     let waiting = async || {
-        let reports = store.queued_reports(10, 1 << 20).await.unwrap();
+        let reports = store.clicks().queued_reports(10, 1 << 20).await.unwrap();
         let bytes: usize = reports.iter().map(|report| report.body.len()).sum();
-        assert_eq!(store.queued_bytes().await.unwrap(), bytes as u64);
+        assert_eq!(store.clicks().queued_bytes().await.unwrap(), bytes as u64);
         let oldest = reports.first().map(|report| report.received_at);
-        assert_eq!(store.oldest_report().await.unwrap(), oldest);
+        assert_eq!(store.clicks().oldest_report().await.unwrap(), oldest);
         reports.iter().map(|report| report.id).collect::<Vec<_>>()
     };
     let ids = waiting().await;
-    store.raise_queue_mark(ids[1]).await.unwrap();
+    store.clicks().raise_queue_mark(ids[1]).await.unwrap();
     assert_eq!(waiting().await, ids[2..]);
-    store.raise_queue_mark(ids[0]).await.unwrap();
+    store.clicks().raise_queue_mark(ids[0]).await.unwrap();
     assert_eq!(waiting().await, ids[2..]);
     let oldest = store
         .oldest_of(MarkedQueue::Clicks, 0, ids[1])
         .await
         .unwrap();
     assert_eq!(oldest, Some(ids[0]));
-    store.lower_queue_mark(ids[1]).await.unwrap();
+    store.clicks().lower_queue_mark(ids[1]).await.unwrap();
     assert_eq!(waiting().await, ids[1..]);
 }
 
@@ -160,13 +160,15 @@ async fn pages_of_queues(server: &Server) -> [u64; 6] {
             .pages_of(async |store| assert_eq!(store.outbox_size().await.unwrap().rows, 1))
             .await,
         server
-            .pages_of(async |store| assert_eq!(store.queued_reports(1, 1).await.unwrap().len(), 1))
+            .pages_of(async |store| {
+                assert_eq!(store.clicks().queued_reports(1, 1).await.unwrap().len(), 1);
+            })
             .await,
         server
-            .pages_of(async |store| store.queued_bytes().await.unwrap())
+            .pages_of(async |store| store.clicks().queued_bytes().await.unwrap())
             .await,
         server
-            .pages_of(async |store| store.oldest_report().await.unwrap())
+            .pages_of(async |store| store.clicks().oldest_report().await.unwrap())
             .await,
     ]
 }
@@ -191,9 +193,9 @@ async fn reads_of_queues_when_a_snapshot_keeps_removed_rows_do_not_walk_them() {
     let store = Arc::clone(&server.store);
     create(store.as_ref(), link(1, "x")).await.unwrap();
     let clicks = report(&[batch([1; 16], 1)], now());
-    store.count_clicks(&[clicks]).await.unwrap();
+    store.clicks().count_clicks(&[clicks]).await.unwrap();
     let row = store.pending(1).await.unwrap().batches[0].id;
-    let report = store.queued_reports(1, 1).await.unwrap()[0].id;
+    let report = store.clicks().queued_reports(1, 1).await.unwrap()[0].id;
 
     let walked = pages_of_queues(&server).await;
     let token = lease(&store).await;
@@ -202,7 +204,7 @@ async fn reads_of_queues_when_a_snapshot_keeps_removed_rows_do_not_walk_them() {
         .forget_published(token, position, &[row - 1], row - 1)
         .await;
     assert!(raised.unwrap());
-    store.raise_queue_mark(report - 1).await.unwrap();
+    store.clicks().raise_queue_mark(report - 1).await.unwrap();
     let pages = pages_of_queues(&server).await;
     for (pages, walked) in pages.into_iter().zip(walked) {
         assert!(pages * 2 < walked, "{pages} of {walked}");

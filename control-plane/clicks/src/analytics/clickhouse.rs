@@ -19,25 +19,24 @@ use super::engine::{
 use super::model::Orphan;
 use async_trait::async_trait;
 use connection::Connection;
+use edgelink_click_store::ClickStore;
 use edgelink_model::counts::Attribute;
 use edgelink_settings::config::AnalyticsConfig;
-use edgelink_store::Store;
 use schema::{Content, TABLES};
 use sql::Sql;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 
 /// Clicks in ClickHouse.
 pub struct ClickHouse {
     connection: Connection,
-    store: Arc<Store>,
+    store: ClickStore,
 }
 
 impl ClickHouse {
     /// Creates an engine that connects and creates its tables on first use. The queue is in the database.
     #[must_use]
-    pub fn new(settings: &AnalyticsConfig, store: Arc<Store>) -> Self {
+    pub fn new(settings: &AnalyticsConfig, store: ClickStore) -> Self {
         Self {
             connection: Connection::new(settings),
             store,

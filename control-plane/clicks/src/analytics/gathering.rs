@@ -5,9 +5,9 @@
 
 use super::chunk::{Chunk, FollowedLink, UTMS};
 use super::reading::{cut, host};
+use edgelink_click_store::{DocKey, DocKind};
 use edgelink_model::counts::Attribute;
 use edgelink_model::counts::rollup::{ATTRIBUTES, Added, Tally, Values, bound};
-use edgelink_store::{DocKey, DocKind};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::LazyLock;

@@ -1,7 +1,7 @@
 //! Selection of the rollups that answer a query about an interval.
 
+use edgelink_click_store::DocSpan;
 use edgelink_model::counts::rollup::{MAX_SLOTS, Tally};
-use edgelink_store::DocSpan;
 use std::ops::Range;
 
 const HOUR_SECONDS: u64 = 3600;

@@ -13,12 +13,13 @@ use super::gathering::gather;
 use super::model::Orphan;
 use async_trait::async_trait;
 use counting::{Counting, top};
+use edgelink_click_store::{ClickWrite, DayProgress, NewOrphan, NewRaw};
 use edgelink_model::counts::Attribute;
 use edgelink_model::counts::Scope;
 use edgelink_model::counts::rollup::Tally;
 use edgelink_model::runtime::aside;
 use edgelink_settings::config::AnalyticsConfig;
-use edgelink_store::{ClickWrite, DayProgress, NewOrphan, NewRaw, Store};
+use edgelink_store::Store;
 use edgelink_wire::clicks::events::OrphanKind;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -142,7 +143,7 @@ fn new_orphan(orphan: &Orphan) -> NewOrphan<'_> {
 impl Engine for SqlEngine {
     async fn write(&self, chunk: &Chunk) -> Result<(), EngineError> {
         let write = aside(|| self.gathered(chunk));
-        Ok(self.store.write_clicks(&write).await?)
+        Ok(self.store.clicks().write_clicks(&write).await?)
     }
 
     /// Limited, because a write locks the rows in which clicks are counted.
@@ -155,7 +156,7 @@ impl Engine for SqlEngine {
         let progress = match known {
             Some(progress) => progress,
             None => {
-                let day = self.store.days_until().await?;
+                let day = self.store.clicks().days_until().await?;
                 if (u64::from(day) + 1) * DAY_SECONDS + HOUR_SECONDS > settled {
                     return Ok(false);
                 }
@@ -164,6 +165,7 @@ impl Engine for SqlEngine {
         };
         let next = self
             .store
+            .clicks()
             .build_day(progress, self.settings.max_values)
             .await;
         *self.day.lock().unwrap_or_else(PoisonError::into_inner) = match &next {
@@ -221,25 +223,25 @@ impl Engine for SqlEngine {
 
     async fn raw(&self, query: &RawQuery) -> Result<Vec<RawClick>, EngineError> {
         self.check_raw(query)?;
-        single::raw(&self.store, query).await
+        single::raw(self.store.clicks(), query).await
     }
 
     async fn count_raw(&self, query: &RawQuery, most: u64) -> Result<u64, EngineError> {
         self.check_raw(query)?;
-        single::count(&self.store, query, most).await
+        single::count(self.store.clicks(), query, most).await
     }
 
     async fn totals(&self, links: &[u64]) -> Result<HashMap<u64, (u64, u64)>, EngineError> {
-        let totals = self.store.link_totals(links).await?;
+        let totals = self.store.clicks().link_totals(links).await?;
         let total = |(link, Tally { clicks, bots })| (link, (clicks, bots));
         Ok(totals.into_iter().map(total).collect())
     }
 
     async fn delete(&self, links: &[u64]) -> Result<u64, EngineError> {
-        Ok(self.store.delete_link_clicks(links).await?)
+        Ok(self.store.clicks().delete_link_clicks(links).await?)
     }
 
     async fn delete_orphans(&self, tenant_id: u32) -> Result<u64, EngineError> {
-        Ok(self.store.delete_orphan_visits(tenant_id).await?)
+        Ok(self.store.clicks().delete_orphan_visits(tenant_id).await?)
     }
 }

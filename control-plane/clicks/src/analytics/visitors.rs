@@ -4,10 +4,11 @@
 //! The control plane that first needs a secret creates it, and the next day's from an hour before midnight on. After the end of a day,
 //! each control plane drops its copy and removes the one in the database ([`edgelink_store`]). Days follow this process's clock.
 
+use edgelink_click_store::{ClickStore, DAY};
 use edgelink_model::clock;
 use edgelink_model::memory::wiping_stack;
 use edgelink_settings::telemetry::LogThrottle;
-use edgelink_store::{DAY, Store, StoreError};
+use edgelink_store::StoreError;
 use edgelink_wire::clicks::visitor_keys::{MAX_KEYS, VisitorKey, VisitorKeys};
 use edgelink_wire::clicks::visitor_token;
 use std::net::IpAddr;
@@ -28,7 +29,7 @@ const PAUSE: Duration = Duration::from_secs(5);
 
 /// This process's copies of the visitor secrets.
 pub struct Visitors {
-    store: Arc<Store>,
+    store: ClickStore,
     held: Mutex<Arc<VisitorKeys>>,
     /// Locked while the database is asked; holds the time of its last failure.
     asking: tokio::sync::Mutex<Option<Instant>>,
@@ -43,7 +44,7 @@ fn days_at(now: u64) -> RangeInclusive<u64> {
 
 impl Visitors {
     /// Creates an empty set of copies. Secrets are read from `store` when they are first needed.
-    pub fn new(store: Arc<Store>) -> Self {
+    pub fn new(store: ClickStore) -> Self {
         Self {
             store,
             held: Mutex::default(),
@@ -183,7 +184,10 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let url = format!("sqlite:{}", directory.path().join("links.db").display());
         let store = edgelink_store::open_store(&StoreConfig::at(&url)).await;
-        (directory, Visitors::new(store.expect("a store")))
+        (
+            directory,
+            Visitors::new(store.expect("a store").clicks().clone()),
+        )
     }
 
     #[tokio::test]

@@ -9,6 +9,7 @@ use super::hot::HotCounts;
 use super::links::LinkResolver;
 use super::reading::{self, Read};
 use crate::MAX_BEHIND;
+use edgelink_click_store::{IdentifiedClick, QueuedReport};
 use edgelink_model::clock;
 use edgelink_settings::config::{AnalyticsConfig, ClicksConfig};
 use edgelink_settings::telemetry::prometheus::{
@@ -16,7 +17,7 @@ use edgelink_settings::telemetry::prometheus::{
 };
 use edgelink_store::lease::NamedLease;
 use edgelink_store::low_water::LowWater;
-use edgelink_store::{IdentifiedClick, MarkedQueue, QueuedReport, Store, StoreError};
+use edgelink_store::{MarkedQueue, Store, StoreError};
 use edgelink_wire::backoff::Bounds;
 use edgelink_wire::click_id::ClickId;
 use metrics::{counter, gauge};
@@ -197,11 +198,15 @@ impl ClickWriter {
         }
         if !self.held {
             self.held = true;
-            let hot = self.store.hot_clicks(self.clicks.hot_count).await?;
+            let hot = self
+                .store
+                .clicks()
+                .hot_clicks(self.clicks.hot_count)
+                .await?;
             self.hot.start_again(hot, clock::unix_seconds());
         }
         let bytes = self.part(self.settings.chunk_bytes);
-        let reports = self.store.queued_reports(self.most, bytes).await;
+        let reports = self.store.clicks().queued_reports(self.most, bytes).await;
         let written = match reports {
             Ok(reports) => self.write(&reports).await,
             Err(error) => Err(error.into()),
@@ -268,7 +273,7 @@ impl ClickWriter {
         }
         // Recorded before the clicks count, so that a conversion finds each visible click. Repeating it does no harm.
         let identified = identified(&chunk);
-        self.store.note_click_ids(&identified).await?;
+        self.store.clicks().note_click_ids(&identified).await?;
         let begin = Instant::now();
         match (self.engine.write(&chunk).await, &*chunk.rows) {
             (Ok(()), _) => self.keep_pace(chunk.clicks.len(), begin.elapsed()),
@@ -290,7 +295,7 @@ impl ClickWriter {
         let mark = self.low_water.removed(last, Instant::now());
         if mark > 0 {
             // The clicks stay written; only reads scan further until then.
-            if let Err(error) = self.store.raise_queue_mark(mark).await {
+            if let Err(error) = self.store.clicks().raise_queue_mark(mark).await {
                 tracing::warn!(%error, mark, "raising the low-water mark of the click queue failed; retrying after a later chunk");
             }
         }
@@ -323,7 +328,7 @@ impl ClickWriter {
             "quarantined a click report in click_queue: it cannot be written"
         );
         counter!(CLICKS_ASIDE).increment(1);
-        self.store.set_report_aside(id).await
+        self.store.clicks().set_report_aside(id).await
     }
 
     /// Records the hot links.
@@ -338,7 +343,7 @@ impl ClickWriter {
         let most = usize::try_from(self.clicks.hot_count).unwrap_or(usize::MAX);
         let links = self.hot.hottest(most, seconds);
         let until = seconds + self.clicks.hot_window_minutes * 60;
-        self.store.replace_hot_links(&links, until).await
+        self.store.clicks().replace_hot_links(&links, until).await
     }
 
     /// Includes reports below the queue's low-water mark in the next turn, if there are any.
@@ -348,10 +353,10 @@ impl ClickWriter {
             return Ok(());
         }
         self.late_at = now + LATE;
-        let mark = self.store.queue_mark().await?;
+        let mark = self.store.clicks().queue_mark().await?;
         if let Some(row) = self.low_water.look(&self.store, mark).await {
             self.low_water.clear();
-            self.store.lower_queue_mark(row).await?;
+            self.store.clicks().lower_queue_mark(row).await?;
         }
         Ok(())
     }
@@ -363,7 +368,7 @@ impl ClickWriter {
             return Ok(());
         }
         self.older_at = now + OLDER;
-        if self.store.take_older_clicks().await? > 0 {
+        if self.store.clicks().take_older_clicks().await? > 0 {
             // There may be more.
             self.older_at = now;
         }
@@ -376,7 +381,7 @@ impl ClickWriter {
         if now < self.upkeep_at {
             return Ok(());
         }
-        let oldest = self.store.oldest_report().await?;
+        let oldest = self.store.clicks().oldest_report().await?;
         let settled = oldest.map_or_else(clock::unix_seconds, |millis| millis / 1000);
         let settled = settled
             .min(clock::unix_seconds())

@@ -106,7 +106,7 @@ fn clicks_when_room_is_full_lose_attributes_first() {
 async fn report_when_it_fails_is_sent_again_unchanged() {
     let (_directory, store) = store().await;
     let reports = Reports::start(
-        store.clone(),
+        store.clicks().clone(),
         Arc::default(),
         Arc::new(|_: &Bytes| {}),
         1 << 20,
@@ -128,12 +128,12 @@ async fn report_when_it_fails_is_sent_again_unchanged() {
     assert_eq!(seq, 2);
     let stop = CancellationToken::new();
     stop.cancel();
-    let accounts = store.click_accounts().await.expect("accounts");
+    let accounts = store.clicks().click_accounts().await.expect("accounts");
     assert_eq!((accounts.sent, accounts.counted), (2, 2));
     let last = Arc::new(OwnClicks::new(&ClicksConfig::default()));
     last.count("a.example/x");
     last.clone().run(reports, stop).await;
-    let accounts = store.click_accounts().await.expect("accounts");
+    let accounts = store.clicks().click_accounts().await.expect("accounts");
     assert_eq!(
         (accounts.sent, accounts.counted, accounts.dropped),
         (3, 3, 0)

@@ -17,7 +17,7 @@ use edgelink_model::counts::{Bots, Scope};
 use edgelink_model::tenancy;
 use edgelink_service::click_filter::{self as filter, ClickFilter, FoundScope};
 use edgelink_service::fields::{Fields, Reason};
-use edgelink_service::problem::{Kind, Problem};
+use edgelink_service::problem::Problem;
 use edgelink_service::values;
 use edgelink_settings::config::LinksConfig;
 use edgelink_wire::clicks::events::OrphanKind;

@@ -1,8 +1,8 @@
 //! Start of the history of a link: its code may have belonged to other links before.
 
-use crate::error::Fault;
-use crate::session::Session;
-use crate::sql::sql;
+use edgelink_database::error::Fault;
+use edgelink_database::session::Session;
+use edgelink_database::sql::sql;
 
 /// Most entries read for it. History older than this many deletions and restores is left out.
 const MAX_READ: u64 = 256;

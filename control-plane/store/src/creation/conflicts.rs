@@ -1,10 +1,10 @@
 //! Rows that conflict with new links.
 
-use crate::error::Fault;
 use crate::external_ids::external_ids;
-use crate::rows::numbers;
-use crate::session::Session;
-use crate::sql::{LONGEST, sql};
+use edgelink_database::columns::numbers;
+use edgelink_database::error::Fault;
+use edgelink_database::session::Session;
+use edgelink_database::sql::{LONGEST, sql};
 use edgelink_wire::Code;
 use std::collections::{HashMap, HashSet};
 

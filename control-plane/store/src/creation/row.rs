@@ -1,16 +1,15 @@
 //! A link to be created: properties it shares with others, and its outcome in a transaction.
 
 use super::conflicts::{Conflicts, TakenRow};
-use crate::analytics;
 use crate::domains::{Configured, required_tenant};
-use crate::error::{Fault, Remedy, StoreError};
 use crate::receipts::{Receipt, StoredReceipt};
 use crate::rows::{ROW_COLUMNS, ROW_LENGTH, StoredContent, set_content};
-use crate::session::Session;
-use crate::sql::{Value, sql};
 use crate::terms::Terms;
 use crate::twins::{Twin, TwinCandidate, Wanted};
 use crate::visits;
+use edgelink_database::error::{Fault, Remedy, StoreError};
+use edgelink_database::session::Session;
+use edgelink_database::sql::{Value, sql};
 use edgelink_model::links::model::{History, Link, LinkContent};
 use edgelink_model::tenancy::{FIRST_TENANT, Scope};
 use edgelink_wire::{Code, Domain, LinkKey};
@@ -292,7 +291,7 @@ impl NewRow {
         let revived = session.execute(revive).await?;
         if revived > 0 {
             visits::remove(session, &[tombstone.id]).await?;
-            analytics::forget_total(session, tombstone.id).await?;
+            edgelink_click_store::forget_total(session, tombstone.id).await?;
         }
         Ok(revived)
     }

@@ -1,9 +1,9 @@
 //! The conditions of a list, as SQL on `links l` and `domains d`.
 
 use super::query::{ListQuery, ListedState, TagsMode};
-use crate::dialect::Dialect;
 use crate::rows::LINK_COLUMNS;
-use crate::sql::{Sql, Value, sql};
+use edgelink_database::dialect::Dialect;
+use edgelink_database::sql::{Sql, Value, sql};
 use edgelink_model::links::words::SearchWord;
 
 /// The query for links with these numbers that meet all conditions.

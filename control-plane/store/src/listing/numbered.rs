@@ -6,13 +6,15 @@
 use super::filter;
 use super::query::ListQuery;
 use super::source::{Candidate, Source};
-use crate::analytics::{JOIN_TOTALS, VISITS};
-use crate::calls::{Store, run};
-use crate::error::{Fault, StoreError};
+use crate::Store;
 use crate::link_clicks;
-use crate::rows::{LinkRow, numbers};
-use crate::session::Session;
-use crate::sql::{LONGEST, sql};
+use crate::rows::LinkRow;
+use edgelink_click_store::{JOIN_TOTALS, VISITS};
+use edgelink_database::columns::numbers;
+use edgelink_database::error::{Fault, StoreError};
+use edgelink_database::run;
+use edgelink_database::session::Session;
+use edgelink_database::sql::{LONGEST, sql};
 use edgelink_model::links::model::Link;
 use std::collections::HashMap;
 

@@ -1,11 +1,11 @@
 //! Sources of the links of a list: ranges of indexes that have them in its order.
 
 use super::query::{ListCursor, ListOrder, ListQuery, ListedState, TagsMode};
-use crate::dialect::Dialect;
-use crate::error::Fault;
-use crate::rows::numbers;
-use crate::session::Session;
-use crate::sql::{LONGEST, Value, lookups, sql};
+use edgelink_database::columns::numbers;
+use edgelink_database::dialect::Dialect;
+use edgelink_database::error::Fault;
+use edgelink_database::session::Session;
+use edgelink_database::sql::{LONGEST, Value, lookups, sql};
 use edgelink_model::links::words::{SearchTerm, SearchWord, TextRange};
 use edgelink_wire::{Code, Domain};
 use std::collections::BTreeSet;

@@ -4,10 +4,11 @@
 //! with each change, and `summed` is the value of it for which the sums are right: a control plane older than the sums leaves `summed`
 //! behind, and the next newer one computes them again.
 
-use crate::error::Fault;
-use crate::rows::{max_visits, name};
-use crate::session::Session;
-use crate::sql::{LONGEST, Sql, Value, pieces, sql};
+use crate::rows::max_visits;
+use edgelink_database::columns::name;
+use edgelink_database::error::Fault;
+use edgelink_database::session::Session;
+use edgelink_database::sql::{LONGEST, Sql, Value, pieces, sql};
 use edgelink_settings::config::VisitsConfig;
 use edgelink_settings::visits::{Demand, Ledger, VisitLease, millis};
 use edgelink_wire::clicks::WorkerId;

@@ -2,9 +2,9 @@
 //! becomes; reports of workers about these blocks arrive under the old key, and are credited to the new link too.
 
 use super::ledger::{Limited, begin, find_by_id, leases_out, lock_sums, remove, write_leases};
-use crate::error::Fault;
-use crate::session::Session;
-use crate::sql::sql;
+use edgelink_database::error::Fault;
+use edgelink_database::session::Session;
+use edgelink_database::sql::sql;
 use edgelink_model::links::model::Link;
 use edgelink_wire::VisitsRequest;
 use edgelink_wire::clicks::WorkerId;

@@ -3,10 +3,11 @@
 
 use super::Changer;
 use super::ledger::{Limited, LockedVisits, find_all, leases_of, lock_free};
-use crate::calls::{Store, run};
-use crate::classes::Class;
-use crate::error::{Fault, StoreError};
-use crate::session::Session;
+use crate::Store;
+use edgelink_database::classes::Class;
+use edgelink_database::error::{Fault, StoreError};
+use edgelink_database::run;
+use edgelink_database::session::Session;
 use edgelink_model::clock;
 use edgelink_settings::config::VisitsConfig;
 use edgelink_settings::visits::VisitLease;

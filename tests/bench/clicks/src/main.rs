@@ -3,9 +3,10 @@
 
 mod random;
 
+use edgelink_click_store::ClickRetention;
 use edgelink_clicks::analytics::{Chunk, Engine, SqlEngine};
 use edgelink_settings::config::{AnalyticsConfig, StoreConfig};
-use edgelink_store::{ClickRetention, Store, connect};
+use edgelink_store::{Store, connect};
 use random::{Link, Random};
 use serde::Deserialize;
 use std::collections::HashMap;
@@ -119,5 +120,11 @@ async fn purge(store: &Store, settings: &AnalyticsConfig) {
         days: settings.days,
         raw: settings.raw_days,
     };
-    while store.purge_clicks(kept, PURGED).await.expect("a purge") >= PURGED.into() {}
+    while store
+        .clicks()
+        .purge_clicks(kept, PURGED)
+        .await
+        .expect("a purge")
+        >= PURGED.into()
+    {}
 }

@@ -3,12 +3,13 @@
 use super::super::engine::{AnalyticsQuery, Breakdown, EngineError, Numbers, Slot};
 use super::super::gathering::domain_scope;
 use super::super::plan::{Part, plan};
+use edgelink_click_store::{DocKind, DocPart, StoredDoc};
 use edgelink_model::clock;
 use edgelink_model::counts::Scope;
 use edgelink_model::counts::rollup::{EncodedRollup, RollupError, Tally};
 use edgelink_model::counts::sketch::SketchUnion;
 use edgelink_model::counts::{Attribute, Bots, OTHER};
-use edgelink_store::{DocKind, DocPart, Store, StoredDoc};
+use edgelink_store::Store;
 use std::collections::HashMap;
 use std::panic::resume_unwind;
 use tokio::task::spawn_blocking;
@@ -100,7 +101,7 @@ impl Counting<'_> {
             let mut unknown = Vec::new();
             if part.is_whole() {
                 for scopes in scopes.chunks(at_once(&part, HEADS)) {
-                    let found = self.store.sum_docs(kind, scopes, &part.span);
+                    let found = self.store.clicks().sum_docs(kind, scopes, &part.span);
                     for sum in found.await? {
                         let tally = Tally {
                             clicks: sum.clicks,
@@ -127,7 +128,7 @@ impl Counting<'_> {
         bounds: &[u64],
     ) -> Result<Vec<Part>, EngineError> {
         let kept = (clock::unix_seconds() / DAY_SECONDS).saturating_sub(self.hours_days);
-        let days_until = self.store.days_until().await?;
+        let days_until = self.store.clicks().days_until().await?;
         Ok(plan(query.from..query.to, bounds, days_until, kept))
     }
 
@@ -158,7 +159,11 @@ impl Counting<'_> {
         };
         for part in parts.iter().flat_map(|part| part.pieces(most)) {
             for scopes in scopes.chunks(at_once(&part, most)) {
-                let docs = self.store.read_docs(kind, scopes, &part.span, of).await?;
+                let docs = self
+                    .store
+                    .clicks()
+                    .read_docs(kind, scopes, &part.span, of)
+                    .await?;
                 fold = add_all(fold, &part, docs, of).await;
             }
         }

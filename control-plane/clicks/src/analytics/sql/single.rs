@@ -2,10 +2,11 @@
 
 use super::super::described;
 use super::super::engine::{EngineError, RawClick, RawPlace, RawQuery};
+use edgelink_click_store::{ClickStore, RawHead, RawRow, RawScope, RawSelection};
 use edgelink_model::clock;
 use edgelink_model::counts::Bots;
 use edgelink_model::counts::Scope;
-use edgelink_store::{RawHead, RawRow, RawScope, RawSelection, Store, StoreError};
+use edgelink_store::StoreError;
 use edgelink_wire::clicks::events::OrphanKind;
 use std::collections::HashMap;
 
@@ -15,7 +16,10 @@ const DAY_SECONDS: u64 = 86_400;
 const MAX_ROWS: u64 = 100_000;
 
 /// A page of clicks.
-pub(super) async fn raw(store: &Store, query: &RawQuery) -> Result<Vec<RawClick>, EngineError> {
+pub(super) async fn raw(
+    store: &ClickStore,
+    query: &RawQuery,
+) -> Result<Vec<RawClick>, EngineError> {
     let clicks = query.skip.saturating_add(query.limit.into());
     let heads = heads(store, query, clicks).await?;
     let wanted = wanted(&heads, query);
@@ -35,13 +39,21 @@ pub(super) async fn raw(store: &Store, query: &RawQuery) -> Result<Vec<RawClick>
 }
 
 /// Counts the clicks of all pages, up to `most`.
-pub(super) async fn count(store: &Store, query: &RawQuery, most: u64) -> Result<u64, EngineError> {
+pub(super) async fn count(
+    store: &ClickStore,
+    query: &RawQuery,
+    most: u64,
+) -> Result<u64, EngineError> {
     Ok(store.count_raw(&select(query), most).await?)
 }
 
 /// Reads the first rows until they have `clicks` clicks, or all. For many links, whose rows come in no order, the last day is read
 /// first, and more days if it has too few clicks.
-async fn heads(store: &Store, query: &RawQuery, clicks: u64) -> Result<Vec<RawHead>, EngineError> {
+async fn heads(
+    store: &ClickStore,
+    query: &RawQuery,
+    clicks: u64,
+) -> Result<Vec<RawHead>, EngineError> {
     let selection = select(query);
     // A row may begin before the position and end after it.
     let most = clicks.min(MAX_ROWS);

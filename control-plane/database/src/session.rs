@@ -1,0 +1,376 @@
+//! A borrowed connection that is returned only if it is known to be usable.
+
+use super::classes::ConnectionPermit;
+use super::dialect::{self, Dialect};
+use super::error::Fault;
+use super::nodes::Nodes;
+use super::sql::Sql;
+use edgelink_model::deadline;
+use edgelink_settings::telemetry::traces::{self, Span};
+use sqlx::mysql::{MySqlArguments, MySqlPool, MySqlRow};
+use sqlx::pool::PoolConnection;
+use sqlx::sqlite::{SqlitePool, SqliteRow};
+use sqlx::{
+    AssertSqlSafe, FromRow, MySql, Sqlite, query_as_with, query_scalar_with, query_with, raw_sql,
+};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep, timeout_at};
+
+/// Idle time after which connections are closed.
+pub(super) const IDLE_TIMEOUT: Duration = Duration::from_mins(10);
+
+/// Age after which connections are replaced, so that a changed address of the database is noticed.
+pub(super) const MAX_LIFETIME: Duration = Duration::from_mins(30);
+
+/// Connections to a database.
+#[derive(Clone, Debug)]
+pub(super) enum Pool {
+    MySql(MySqlConnections),
+    Sqlite(SqlitePool),
+}
+
+/// Connections to one of the servers of a URL.
+#[derive(Clone, Debug)]
+pub(super) struct MySqlConnections {
+    pub(super) pool: MySqlPool,
+    /// All pools of the store, which move to another server together.
+    pub(super) pools: Arc<[MySqlPool]>,
+    pub(super) nodes: Arc<Nodes>,
+    /// Longest time for which the server lets a statement wait for a lock.
+    pub(super) lock_wait: Duration,
+}
+
+/// A connection of a pool.
+pub enum PooledConnection {
+    /// One of MySQL or MariaDB.
+    MySql(PoolConnection<MySql>),
+    /// One of SQLite.
+    Sqlite(PoolConnection<Sqlite>),
+}
+
+/// A type that can be read from a row of either database.
+pub trait Row:
+    for<'r> FromRow<'r, MySqlRow> + for<'r> FromRow<'r, SqliteRow> + Send + Unpin
+{
+}
+
+impl<T> Row for T where
+    T: for<'r> FromRow<'r, MySqlRow> + for<'r> FromRow<'r, SqliteRow> + Send + Unpin
+{
+}
+
+/// One connection for the duration of one call.
+///
+/// If it is dropped without [`Session::return_to_pool`] (an error, a timeout, a cancelled caller), the connection is closed: its
+/// state is unknown, and an answer may still arrive on it. The server does not notice at once, and may still wait for a lock:
+/// the permit of the connection is held for as long.
+pub struct Session {
+    connection: PooledConnection,
+    dialect: &'static Dialect,
+    watch: Watch,
+    effect: Effect,
+    is_reusable: bool,
+    /// Time for which the server may continue an abandoned statement.
+    lock_wait: Duration,
+    permit: Option<ConnectionPermit>,
+    /// The span of the call, if the request is sampled.
+    span: Option<Span>,
+}
+
+/// Time limits of statements.
+struct Watch {
+    timeout: Duration,
+    deadline: Instant,
+    /// The client's deadline, if known.
+    client_waits_until: Option<Instant>,
+    /// True while a sent statement has no answer.
+    is_unanswered: bool,
+}
+
+/// Number of rows for which a commit gets the configured time once more.
+const ROWS_PER_TIMEOUT: usize = 1000;
+
+/// Possible effect of the call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Effect {
+    /// No commit was sent.
+    None,
+    /// A commit, or a write outside of a transaction, was sent.
+    Possible,
+}
+
+/// Runs a statement on the connection of a session, with either driver, within its remaining time.
+macro_rules! on_connection {
+    ($session:expr, |$connection:ident| $statement:expr) => {
+        match &mut $session.connection {
+            PooledConnection::MySql(connection) => {
+                let $connection = &mut **connection;
+                $session.watch.run($statement).await
+            }
+            PooledConnection::Sqlite(connection) => {
+                let $connection = &mut **connection;
+                $session.watch.run($statement).await
+            }
+        }
+    };
+}
+
+impl Session {
+    /// Takes a connection from `pool` for a named call, with a permit if the call needs one. The wait and the first
+    /// statement together may take until `deadline`, and each further statement `timeout`.
+    pub(super) async fn open(
+        pool: &Pool,
+        permit: impl Future<Output = Result<Option<ConnectionPermit>, Fault>>,
+        (deadline, timeout): (Instant, Duration),
+        operation: &'static str,
+    ) -> Result<Self, Fault> {
+        let mut span = traces::database_span(pool.dialect().name(), operation);
+        let watch = Watch {
+            timeout,
+            deadline,
+            client_waits_until: deadline::of_task(),
+            is_unanswered: false,
+        };
+        let acquired = async {
+            let permit = permit.await?;
+            let (deadline, given_up) = watch.end();
+            let connection = timeout_at(deadline, pool.acquire()).await;
+            Ok((permit, connection.map_err(|_| given_up)??))
+        };
+        let acquired = acquired.await;
+        let (permit, connection) = acquired.inspect_err(|fault| note_failure(&mut span, fault))?;
+        Ok(Self {
+            connection,
+            dialect: pool.dialect(),
+            watch,
+            effect: Effect::None,
+            is_reusable: false,
+            lock_wait: pool.lock_wait(),
+            permit,
+            span,
+        })
+    }
+
+    /// Records the failure in the span of the call.
+    pub fn note_failure(&mut self, fault: &Fault) {
+        note_failure(&mut self.span, fault);
+    }
+
+    /// The dialect of the database.
+    pub fn dialect(&self) -> &'static Dialect {
+        self.dialect
+    }
+
+    /// Runs a statement of a transaction. Returns the number of changed rows.
+    pub async fn execute(&mut self, sql: Sql<'_>) -> Result<u64, Fault> {
+        let (text, values) = (AssertSqlSafe(sql.text), sql.values);
+        on_connection!(self, |connection| async {
+            let done = query_with(text, values).execute(connection).await?;
+            Ok(done.rows_affected())
+        })
+    }
+
+    /// Runs a statement as its own transaction. Returns the number of changed rows.
+    pub async fn autocommit(&mut self, sql: Sql<'_>) -> Result<u64, Fault> {
+        self.effect = Effect::Possible;
+        self.execute(sql).await
+    }
+
+    /// Runs an UPDATE of one row as its own transaction, which returns a number by LAST_INSERT_ID or
+    /// RETURNING. `None` if there is no such row.
+    pub async fn autocommit_answering(&mut self, sql: Sql<'_>) -> Result<Option<u64>, Fault> {
+        self.effect = Effect::Possible;
+        let (text, values) = (AssertSqlSafe(sql.text), sql.values);
+        let Self { watch, .. } = self;
+        match &mut self.connection {
+            PooledConnection::MySql(connection) => {
+                let statement = query_with(text, values).execute(&mut **connection);
+                let done = watch.run(statement).await?;
+                Ok((done.rows_affected() > 0).then(|| done.last_insert_id()))
+            }
+            PooledConnection::Sqlite(connection) => {
+                let statement = query_scalar_with(text, values).fetch_optional(&mut **connection);
+                let answer: Option<i64> = watch.run(statement).await?;
+                Ok(answer.map(i64::cast_unsigned))
+            }
+        }
+    }
+
+    /// All rows of a query.
+    pub async fn fetch_all<T: Row>(&mut self, sql: Sql<'_>) -> Result<Vec<T>, Fault> {
+        let (text, values) = (AssertSqlSafe(sql.text), sql.values);
+        on_connection!(self, |connection| query_as_with(text, values)
+            .fetch_all(connection))
+    }
+
+    /// The first row of a query, if there is any.
+    pub async fn fetch_optional<T: Row>(&mut self, sql: Sql<'_>) -> Result<Option<T>, Fault> {
+        let (text, values) = (AssertSqlSafe(sql.text), sql.values);
+        on_connection!(self, |connection| query_as_with(text, values)
+            .fetch_optional(connection))
+    }
+
+    /// The only row of a query.
+    pub async fn fetch_one<T: Row>(&mut self, sql: Sql<'_>) -> Result<T, Fault> {
+        let row = self.fetch_optional(sql).await?;
+        row.ok_or(Fault::Sql(sqlx::Error::RowNotFound))
+    }
+
+    /// Runs a script of several statements without values in one round trip. Returns the row of its only query. The server stops
+    /// at the first error.
+    pub async fn script<T: Row>(&mut self, script: String) -> Result<T, Fault> {
+        on_connection!(self, |connection| async {
+            T::from_row(&raw_sql(AssertSqlSafe(script)).fetch_one(connection).await?)
+        })
+    }
+
+    /// Begins a transaction that will write.
+    pub async fn begin(&mut self) -> Result<(), Fault> {
+        self.control(self.dialect.begin).await
+    }
+
+    /// Commits the transaction, after `rows` were written: from here on it is possibly committed, even if the client's deadline passes.
+    pub async fn commit(&mut self, rows: usize) -> Result<(), Fault> {
+        let shares = u32::try_from(rows / ROWS_PER_TIMEOUT).unwrap_or(u32::MAX);
+        self.watch.client_waits_until = None;
+        self.watch.deadline = Instant::now() + self.watch.timeout * shares.saturating_add(1);
+        self.effect = Effect::Possible;
+        self.control("COMMIT").await
+    }
+
+    /// Rolls back the transaction; harmless if the database has done so already.
+    pub async fn rollback(&mut self) -> Result<(), Fault> {
+        self.control("ROLLBACK").await
+    }
+
+    async fn control(&mut self, statement: &'static str) -> Result<(), Fault> {
+        on_connection!(self, |connection| async {
+            raw_sql(statement).execute(connection).await.map(drop)
+        })
+    }
+
+    /// False if the connection's database is known not to exist.
+    pub async fn has_database(&mut self) -> bool {
+        const SQL: &str =
+            "SELECT COUNT(*) FROM information_schema.schemata WHERE schema_name = DATABASE()";
+        let PooledConnection::MySql(connection) = &mut self.connection else {
+            return true;
+        };
+        let count = query_scalar_with(SQL, MySqlArguments::default()).fetch_one(&mut **connection);
+        let count: Result<i64, Fault> = self.watch.run(count).await;
+        !matches!(count, Ok(0))
+    }
+
+    /// True if nothing can be committed yet.
+    pub fn may_retry(&self) -> bool {
+        self.effect == Effect::None
+    }
+
+    /// Returns the connection to the pool.
+    pub fn return_to_pool(mut self) {
+        self.is_reusable = true;
+    }
+
+    /// The connection without a time limit, for migrations.
+    pub fn unbounded(&mut self) -> &mut PooledConnection {
+        &mut self.connection
+    }
+}
+
+fn note_failure(span: &mut Option<Span>, fault: &Fault) {
+    if let Some(span) = span {
+        span.fail(fault.kind());
+    }
+}
+
+impl Watch {
+    /// The deadline of a statement, and the fault when it passes.
+    fn end(&self) -> (Instant, Fault) {
+        match self.client_waits_until {
+            Some(until) if until < self.deadline => (until, Fault::Late),
+            _ => (self.deadline, Fault::TimedOut(self.timeout.as_millis())),
+        }
+    }
+
+    /// Runs a statement; the next one gets the full time again.
+    async fn run<T>(
+        &mut self,
+        statement: impl Future<Output = Result<T, sqlx::Error>>,
+    ) -> Result<T, Fault> {
+        self.is_unanswered = true;
+        let (deadline, given_up) = self.end();
+        let answer = timeout_at(deadline, statement).await;
+        let answer = answer.map_err(|_| given_up)?;
+        self.is_unanswered = false;
+        let answer = answer?;
+        self.deadline = Instant::now() + self.timeout;
+        Ok(answer)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if self.is_reusable {
+            return;
+        }
+        match &mut self.connection {
+            PooledConnection::MySql(connection) => connection.close_on_drop(),
+            PooledConnection::Sqlite(connection) => connection.close_on_drop(),
+        }
+        if self.watch.is_unanswered
+            && let Some(permit) = self.permit.take()
+            && let Ok(runtime) = Handle::try_current()
+        {
+            let lock_wait = self.lock_wait;
+            runtime.spawn(async move {
+                sleep(lock_wait).await;
+                drop(permit);
+            });
+        }
+    }
+}
+
+impl Pool {
+    async fn acquire(&self) -> Result<PooledConnection, sqlx::Error> {
+        Ok(match self {
+            Self::MySql(mysql) => {
+                mysql.nodes.settle(&mysql.pools).await;
+                PooledConnection::MySql(mysql.pool.acquire().await?)
+            }
+            Self::Sqlite(pool) => PooledConnection::Sqlite(pool.acquire().await?),
+        })
+    }
+
+    /// Time for which the server may continue an abandoned statement. SQLite runs in this process.
+    fn lock_wait(&self) -> Duration {
+        match self {
+            Self::MySql(mysql) => mysql.lock_wait,
+            Self::Sqlite(_) => Duration::ZERO,
+        }
+    }
+
+    /// The dialect of the database.
+    pub(super) fn dialect(&self) -> &'static Dialect {
+        match self {
+            Self::MySql(_) => &dialect::MYSQL,
+            Self::Sqlite(_) => &dialect::SQLITE,
+        }
+    }
+
+    /// Marks the server as possibly failed: if there are others, the next call finds out which of them takes writes.
+    pub(super) fn suspect(&self) {
+        if let Self::MySql(mysql) = self {
+            mysql.nodes.suspect();
+        }
+    }
+
+    /// The most connections.
+    pub(super) fn max_connections(&self) -> u32 {
+        match self {
+            Self::MySql(mysql) => mysql.pool.options().get_max_connections(),
+            Self::Sqlite(pool) => pool.options().get_max_connections(),
+        }
+    }
+}
