@@ -39,7 +39,7 @@ async fn numbers(source: &Arc<dyn NumberSource>, count: usize) -> Vec<u64> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn instances_that_draw_at_once_never_overlap() {
+async fn instances_when_drawing_at_once_never_overlap() {
     let server = ZooKeeper::start();
     let tasks: Vec<_> = (0..4)
         .map(|_| {
@@ -59,7 +59,7 @@ async fn instances_that_draw_at_once_never_overlap() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_clean_shutdown_loses_no_number() {
+async fn source_when_shut_down_cleanly_loses_no_number() {
     let server = ZooKeeper::start();
     let first = zookeeper(options(&server, "/next"));
     assert_eq!(numbers(&first, 105).await, (0..105).collect::<Vec<u64>>());
@@ -69,7 +69,7 @@ async fn a_clean_shutdown_loses_no_number() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_was_killed_comes_back_without_repeating_a_number() {
+async fn server_when_it_was_killed_repeats_no_number() {
     let mut server = ZooKeeper::start();
     let source = zookeeper(options(&server, "/next"));
     let mut seen: HashSet<u64> = numbers(&source, 50).await.into_iter().collect();
@@ -98,7 +98,7 @@ async fn a_server_that_was_killed_comes_back_without_repeating_a_number() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_hangs_is_an_error_within_two_seconds() {
+async fn server_when_it_hangs_is_an_error_within_two_seconds() {
     let server = ZooKeeper::start();
     server.stop();
     let source = zookeeper(options(&server, "/next"));
@@ -115,7 +115,7 @@ async fn a_server_that_hangs_is_an_error_within_two_seconds() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_missing_znode_is_an_error_where_numbers_were_issued_before() {
+async fn znode_when_missing_after_issuing_is_an_error() {
     let server = ZooKeeper::start();
     let source = zookeeper(ZookeeperOptions {
         first: None,
@@ -131,7 +131,7 @@ async fn a_missing_znode_is_an_error_where_numbers_were_issued_before() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_znode_that_an_identity_has_made_is_closed_to_all_others() {
+async fn znode_when_made_by_an_identity_is_closed_to_others() {
     let server = ZooKeeper::start();
     let as_identity = |text: Option<&str>| {
         zookeeper(ZookeeperOptions {

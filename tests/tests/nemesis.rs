@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Kills, cuts, a restored database and a configuration that is rolled back, for a minute.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_minute_of_faults_breaks_no_promise() {
+async fn nemesis_when_run_for_a_minute_breaks_no_promise() {
     let options = Options {
         time: Duration::from_secs(60),
         seed: SHORT_SEED,

@@ -289,7 +289,7 @@ async fn same_raw(sql: &SqlEngine, clickhouse: &TestEngine, scope: &Scope) {
 }
 
 #[tokio::test]
-async fn orphan_visits_when_beyond_those_of_a_day_are_only_counted() {
+async fn orphan_visits_when_beyond_the_bound_of_a_day_are_only_counted() {
     let server = ClickHouseServer::start();
     let bounded = AnalyticsConfig {
         max_orphans: 5,

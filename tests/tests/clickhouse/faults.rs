@@ -237,7 +237,7 @@ async fn chunk_when_the_server_is_killed_meanwhile_counts_once() {
 }
 
 #[tokio::test]
-async fn views_when_an_insert_ended_before_them_are_filled_as_it_is_repeated() {
+async fn views_when_missed_by_an_insert_are_filled_by_its_repetition() {
     // Rollups of clicks, and of their rollups.
     const MISSED: [&str; 2] = ["domain_hours_view", "link_totals_view"];
     let (mut server, engine) = start().await;
@@ -276,7 +276,7 @@ async fn views_when_an_insert_ended_before_them_are_filled_as_it_is_repeated() {
 }
 
 #[tokio::test]
-async fn server_when_it_does_not_answer_is_given_up_and_asked_again_later() {
+async fn server_when_it_does_not_answer_is_skipped_for_a_moment() {
     let server = ClickHouseServer::start();
     let engine = engine(&AnalyticsConfig {
         clickhouse_timeout_ms: Duration::from_millis(300),
@@ -436,7 +436,7 @@ fn writer(engine: &TestEngine, settings: &AnalyticsConfig) -> ClickWriter {
 }
 
 #[tokio::test]
-async fn reports_when_their_insert_was_interrupted_are_written_together_again() {
+async fn reports_when_their_insert_was_cut_off_are_written_again() {
     let server = ClickHouseServer::start();
     let proxy = Proxy::start(server.port()).await;
     let settings = settings(&proxy.url());

@@ -34,7 +34,7 @@ fn scopes() -> Vec<Scope> {
 }
 
 #[tokio::test]
-async fn answers_when_of_hours_and_days_are_those_of_the_clicks() {
+async fn answers_when_of_hours_and_days_match_the_clicks() {
     let (_server, engine) = start().await;
     let mut random = Random::new(7);
     let from = midnight();
@@ -96,7 +96,7 @@ async fn ask(engine: &impl Engine, model: &Model, query: &AnalyticsQuery, random
 }
 
 #[tokio::test]
-async fn answers_when_of_whole_months_are_those_of_the_clicks() {
+async fn answers_when_of_whole_months_match_the_clicks() {
     let server = ClickHouseServer::start();
     let settings = AnalyticsConfig {
         raw_days: 100,
@@ -144,7 +144,7 @@ async fn answers_when_of_whole_months_are_those_of_the_clicks() {
 }
 
 #[tokio::test]
-async fn answers_when_of_minutes_are_those_of_the_clicks() {
+async fn answers_when_of_minutes_match_the_clicks() {
     let (_server, engine) = start().await;
     let mut random = Random::new(11);
     let mut model = Model::default();
@@ -350,7 +350,7 @@ async fn visitors_when_a_million_are_counted_within_two_percent() {
 }
 
 #[tokio::test]
-async fn clicks_when_their_links_are_deleted_are_gone_and_those_of_their_domain_stay() {
+async fn clicks_when_their_links_are_deleted_stay_in_the_tenant_sums() {
     let (_server, engine) = start().await;
     let mut random = Random::new(11);
     let from = midnight();

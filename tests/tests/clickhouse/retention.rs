@@ -6,7 +6,7 @@ use edgelink_model::counts::{Bots, Scope};
 use edgelink_settings::config::AnalyticsConfig;
 
 #[tokio::test]
-async fn single_clicks_when_past_their_retention_go_and_their_numbers_stay() {
+async fn single_clicks_when_past_their_retention_leave_their_numbers() {
     let (server, engine) = start().await;
     let from = midnight() - 32 * DAY;
     let mut clicks = Random::new(31).clicks(100, from);

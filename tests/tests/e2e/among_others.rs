@@ -84,7 +84,7 @@ async fn assert_passes(envoy: &Envoy, method: &str, path: &str, body: &[u8]) {
 }
 
 #[tokio::test]
-async fn behind_a_prefix_everything_else_is_of_others() {
+async fn request_when_outside_the_prefix_passes() {
     let variables = [
         ("EDGELINK_PREFIX", "/s/"),
         ("EDGELINK_TRAILING_SLASH", "true"),
@@ -111,7 +111,7 @@ async fn behind_a_prefix_everything_else_is_of_others() {
 
 /// At once and after a lookup, and with a body that is longer than Envoy's buffers.
 #[tokio::test]
-async fn codes_without_a_link_pass_with_their_body() {
+async fn code_when_without_a_link_passes_with_its_body() {
     let variables = [("EDGELINK_UNKNOWN_CODES", "pass")];
     let (envoy, control_plane) = start("", |text| text, &variables).await;
     script(&control_plane, "abc", RedirectStatus::Found);
@@ -137,7 +137,7 @@ async fn codes_without_a_link_pass_with_their_body() {
 
 /// A lookup that Envoy refuses to send ends before the request could wait for it.
 #[tokio::test]
-async fn a_request_whose_lookup_is_refused_is_503_or_passes() {
+async fn request_when_envoy_refuses_its_lookup_is_503() {
     let variables = [("EDGELINK_UNKNOWN_CODES", "pass")];
     let no_cluster =
         |text: String| text.replace("  - name: control_plane\n", "  - name: elsewhere\n");
@@ -152,7 +152,7 @@ async fn a_request_whose_lookup_is_refused_is_503_or_passes() {
 }
 
 #[tokio::test]
-async fn a_form_for_a_link_without_a_password_is_redirected_or_passes_with_its_body() {
+async fn form_when_its_link_has_no_password_redirects_or_passes() {
     let (envoy, control_plane) = start("", |text| text, &[]).await;
     script(&control_plane, "kept", RedirectStatus::TemporaryRedirect);
     script(&control_plane, "found", RedirectStatus::Found);
@@ -182,7 +182,7 @@ const OFF: &str = "                typed_per_filter_config:
 ";
 
 #[tokio::test]
-async fn the_filter_is_off_by_route() {
+async fn filter_when_off_by_route_passes_requests() {
     let route = format!(
         "              - match: {{ prefix: /off }}\n                route: {{ cluster: other }}\n{OFF}"
     );
@@ -197,7 +197,7 @@ async fn the_filter_is_off_by_route() {
 }
 
 #[tokio::test]
-async fn the_filter_is_on_by_route() {
+async fn filter_when_on_by_route_redirects() {
     const ON: &str = "                typed_per_filter_config:
                   edgelink:
                     \"@type\": type.googleapis.com/envoy.config.route.v3.FilterConfig

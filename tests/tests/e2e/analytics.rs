@@ -11,7 +11,7 @@ const AGENT: &[u8] = b"Mozilla/5.0 (iPhone; CPU iPhone OS 17_4 like Mac OS X) Ap
     Version/17.4 Mobile/15E148 Safari/604.1";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_click_at_envoy_is_streamed_and_counted_by_its_attributes() {
+async fn click_when_at_envoy_is_streamed_and_counted() {
     let options = EnvoyOptions {
         domains: vec![DOMAIN.to_owned()],
         clicks: "true",

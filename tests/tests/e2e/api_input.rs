@@ -4,7 +4,7 @@ use edgelink_tests::stack::ControlPlane;
 use serde_json::{Value, json};
 
 #[tokio::test]
-async fn targets_that_are_not_safe_to_redirect_to_are_refused() {
+async fn target_when_unsafe_is_refused() {
     let control_plane = ControlPlane::start().await;
     let long = format!("https://example.com/{}", "a".repeat(60_000));
     for target in [
@@ -36,7 +36,7 @@ async fn targets_that_are_not_safe_to_redirect_to_are_refused() {
 }
 
 #[tokio::test]
-async fn bodies_that_are_no_links_are_refused() {
+async fn body_when_not_a_link_is_refused() {
     let control_plane = ControlPlane::start().await;
     let large = format!(
         r#"{{"longUrl":"https://example.com/","title":"{}"}}"#,

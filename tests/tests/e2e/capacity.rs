@@ -20,7 +20,7 @@ async fn metric(control_plane: &ControlPlane, name: &str) -> Option<f64> {
 }
 
 #[tokio::test]
-async fn from_nine_tenths_on_operators_are_warned() {
+async fn numbers_when_nine_tenths_are_used_warn_operators() {
     let folder = TempDir::new().expect("a temporary folder");
     let url = format!("sqlite://{}/edgelink.db", folder.path().display());
     let mut control_plane = ControlPlane::with_variables(&[("EDGELINK_STORE_URL", &url)]).await;

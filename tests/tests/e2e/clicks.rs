@@ -58,7 +58,7 @@ fn events<'a>(batches: &[ClickBatch<'a>]) -> Vec<Event<&'a str>> {
 }
 
 #[tokio::test]
-async fn a_click_comes_with_its_attributes_and_a_token_of_the_visitor() {
+async fn click_when_reported_has_attributes_and_a_visitor_token() {
     let all = "country,city,userAgent,referrer,language,utm,rule,visitor";
     let (envoy, control_plane) = edge(all).await;
     let key = VisitorKey {
@@ -113,7 +113,7 @@ async fn a_click_comes_with_its_attributes_and_a_token_of_the_visitor() {
 }
 
 #[tokio::test]
-async fn hostile_requests_are_clicks_or_orphan_visits_like_others() {
+async fn request_when_hostile_is_a_click_or_an_orphan_visit() {
     let (envoy, control_plane) = edge("country,userAgent,referrer,language,utm").await;
     control_plane.script(
         "a",
@@ -158,7 +158,7 @@ async fn hostile_requests_are_clicks_or_orphan_visits_like_others() {
 }
 
 #[tokio::test]
-async fn the_target_of_a_tracked_link_gets_the_id_that_is_reported() {
+async fn tracked_link_when_followed_reports_the_id_in_its_target() {
     let (envoy, control_plane) = edge("").await;
     control_plane.script(
         "a",
@@ -183,7 +183,7 @@ async fn the_target_of_a_tracked_link_gets_the_id_that_is_reported() {
 }
 
 #[tokio::test]
-async fn reports_have_the_name_of_the_edge() {
+async fn report_when_sent_names_its_edge() {
     let (envoy, control_plane) = edge("").await;
     assert_eq!(envoy.follow("/nothing").await.status, 404);
     let head = until("a report", LIMIT, async || {
@@ -200,7 +200,7 @@ async fn reports_have_the_name_of_the_edge() {
 
 /// A minute stands between two batches, so that these are closed because no visitors come.
 #[tokio::test]
-async fn clicks_before_and_during_a_drain_are_reported_before_it_ends() {
+async fn clicks_when_the_edge_drains_are_reported_before_it_ends() {
     let control_plane = ScriptedControlPlane::start().await;
     let template = include_str!("../../../envoy/plugin.json");
     let plugin = template.replace("${SECTIONS}", r#", "clicks": {"flushMs": 60000}"#);

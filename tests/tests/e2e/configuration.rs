@@ -26,7 +26,7 @@ pub(crate) fn with_arguments(
 }
 
 #[test]
-fn envoy_takes_the_filled_bootstrap() {
+fn bootstrap_when_filled_is_taken_by_envoy() {
     let token = "a-\"token\"-with-\\-&-${EDGE_PORT}";
     let escaped = r#"a-\\\"token\\\"-with-\\\\-&-${EDGE_PORT}"#;
     for in_plugin in ["false", "true"] {
@@ -56,7 +56,7 @@ fn envoy_takes_the_filled_bootstrap() {
 }
 
 #[test]
-fn of_a_file_with_several_tokens_envoy_gets_the_first() {
+fn token_file_when_of_several_tokens_gives_envoy_the_first() {
     let state = TempDir::new().expect("a folder");
     let file = state.path().join("tokens");
     let settings = [("EDGELINK_EDGE_TOKEN_FILE", file.to_str().expect("a path"))];
@@ -84,7 +84,7 @@ fn of_a_file_with_several_tokens_envoy_gets_the_first() {
 }
 
 #[test]
-fn settings_that_make_no_sense_stop_the_start_with_their_name() {
+fn setting_when_senseless_stops_the_start_with_its_name() {
     let state = TempDir::new().expect("a folder");
     let token = ("EDGELINK_EDGE_TOKEN", "0123456789abcdef");
     for (name, value) in [
@@ -118,7 +118,7 @@ fn settings_that_make_no_sense_stop_the_start_with_their_name() {
 
 /// Without an authority Envoy would speak plain HTTP, and send the token along.
 #[test]
-fn what_is_set_for_tls_needs_an_authority() {
+fn tls_setting_when_without_an_authority_is_refused() {
     let state = TempDir::new().expect("a folder");
     let edges = Authority::new();
     let (edge, authority) = (edges.issue("edge"), edges.file());
@@ -153,7 +153,7 @@ fn what_is_set_for_tls_needs_an_authority() {
 
 /// Control planes that have names of their own, each with a certificate for it.
 #[test]
-fn a_certificate_may_be_for_any_of_the_control_planes() {
+fn certificate_when_for_any_control_plane_is_accepted() {
     let state = TempDir::new().expect("a folder");
     let authority = Authority::new();
     let authority = authority.file();
@@ -205,7 +205,7 @@ fn a_certificate_may_be_for_any_of_the_control_planes() {
 
 #[cfg(unix)]
 #[test]
-fn no_other_user_can_read_the_token() {
+fn token_file_when_written_is_closed_to_other_users() {
     use std::os::unix::fs::PermissionsExt;
     let state = TempDir::new().expect("a folder");
     run_sh(state.path(), &[("EDGELINK_EDGE_TOKEN", "0123456789abcdef")]);
@@ -218,7 +218,7 @@ fn no_other_user_can_read_the_token() {
 
 #[cfg(unix)]
 #[test]
-fn envoy_has_no_secret_in_its_environment() {
+fn envoy_when_started_has_no_secret_in_its_environment() {
     use std::os::unix::fs::PermissionsExt;
     const SECRET: &str = "0123456789abcdef";
     const ENVOY: &str = "#!/bin/sh\ncase $1 in\n--version) echo 'envoy  version: 0/1.40.0/Clean' ;;\n*) env ;;\nesac\n";
@@ -243,12 +243,12 @@ fn envoy_has_no_secret_in_its_environment() {
 /// A setting that is renamed must not leave tests behind that set nothing.
 #[tokio::test]
 #[should_panic(expected = "unknown EDGELINK_ variable")]
-async fn a_variable_of_no_setting_fails_the_test_that_sets_it() {
+async fn variable_when_of_no_setting_fails_its_test() {
     ControlPlane::with_variables(&[("EDGELINK_SERVER_MOST_CONNECTIONS", "1")]).await;
 }
 
 #[tokio::test]
-async fn metrics_have_labels_in_prometheus() {
+async fn metrics_when_scraped_by_prometheus_have_labels() {
     let edgelink = Deployment::start(&EnvoyOptions::default()).await;
     let path = edgelink.create_to("https://example.com/").await;
     edgelink.envoy.follow(&path).await;

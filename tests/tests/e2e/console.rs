@@ -58,33 +58,33 @@ macro_rules! tests {
 }
 
 tests! {
-    a_first_login_by_key_and_then_by_password: without_edge("tour.mjs", "first_login");
-    each_role_is_offered_what_it_may: without_edge("tour.mjs", "roles");
-    a_reader_is_offered_no_change_and_refused_all: without_edge("tour.mjs", "a_reader");
-    a_login_ends_with_its_key: without_edge("tour.mjs", "a_login_that_ends");
-    a_link_is_made_and_changed_with_every_field: without_edge("tour.mjs", "every_field");
-    errors_stand_at_every_field: without_edge("tour.mjs", "errors_at_every_field");
-    codes_may_be_the_names_of_pages: without_edge("tour.mjs", "codes_that_are_names_of_pages");
-    many_links_are_made_at_once: without_edge("tour.mjs", "many_at_once");
-    selected_links_are_changed_at_once: without_edge("tour.mjs", "bulk");
-    a_link_is_moved: without_edge("tour.mjs", "moved");
-    a_deleted_link_is_restored: without_edge("tour.mjs", "restore");
-    views_have_addresses: without_edge("tour.mjs", "addresses");
-    a_keyboard_is_enough: without_edge("tour.mjs", "keyboard_only");
-    single_keys_do_what_the_page_says: without_edge("tour.mjs", "single_keys");
-    forms_work_without_script: without_edge("tour.mjs", "without_script");
-    tags_are_managed: without_edge("tour.mjs", "tags");
-    keys_and_users_are_managed: without_edge("tour.mjs", "keys_and_users");
-    a_key_gets_another_secret: without_edge("tour.mjs", "rotation");
-    files_are_tried_out_and_imported: without_edge("tour.mjs", "imports");
-    domains_are_managed: without_edge("tour.mjs", "domains");
-    rules_are_tried_out_and_followed: with_edge("tour.mjs", "rules_and_dry_run");
-    a_link_that_was_just_made_is_followed: with_edge("tour.mjs", "followed_by_envoy");
-    clicks_come_live_and_move_the_chart: with_edge("tour.mjs", "clicks_as_they_come");
-    edges_say_how_they_are_doing: with_edge("tour.mjs", "edges_and_how_they_are_doing");
-    every_page_is_accessible: without_edge("accessible.mjs");
-    hostile_texts_are_text_on_every_page_and_in_csv: with_edge("hostile.mjs");
-    the_overview_is_light: without_edge("weight.mjs");
+    login_when_first_is_by_key_and_then_by_password: without_edge("tour.mjs", "first_login");
+    role_when_logged_in_is_offered_only_its_rights: without_edge("tour.mjs", "roles");
+    reader_when_logged_in_is_refused_all_changes: without_edge("tour.mjs", "a_reader");
+    login_when_its_key_is_revoked_ends: without_edge("tour.mjs", "a_login_that_ends");
+    link_when_made_and_changed_has_all_its_fields: without_edge("tour.mjs", "every_field");
+    errors_when_fields_are_wrong_stand_beside_them: without_edge("tour.mjs", "errors_at_every_field");
+    code_when_named_like_a_page_has_its_own_pages: without_edge("tour.mjs", "codes_that_are_names_of_pages");
+    links_when_many_are_given_are_made_at_once: without_edge("tour.mjs", "many_at_once");
+    links_when_selected_are_changed_at_once: without_edge("tour.mjs", "bulk");
+    link_when_moved_is_at_its_new_code: without_edge("tour.mjs", "moved");
+    link_when_deleted_can_be_restored: without_edge("tour.mjs", "restore");
+    view_when_paged_or_filtered_has_an_address: without_edge("tour.mjs", "addresses");
+    console_when_used_by_keyboard_alone_works: without_edge("tour.mjs", "keyboard_only");
+    single_keys_when_pressed_do_as_the_page_says: without_edge("tour.mjs", "single_keys");
+    forms_when_without_script_work: without_edge("tour.mjs", "without_script");
+    tags_when_renamed_or_deleted_are_changed: without_edge("tour.mjs", "tags");
+    keys_and_users_when_made_and_changed_are_listed: without_edge("tour.mjs", "keys_and_users");
+    key_when_rotated_gets_another_secret: without_edge("tour.mjs", "rotation");
+    import_when_tried_out_is_then_made: without_edge("tour.mjs", "imports");
+    domain_when_edited_and_deleted_follows_the_form: without_edge("tour.mjs", "domains");
+    rules_when_tried_out_are_followed_alike: with_edge("tour.mjs", "rules_and_dry_run");
+    link_when_just_made_is_followed: with_edge("tour.mjs", "followed_by_envoy");
+    clicks_when_they_come_move_the_chart: with_edge("tour.mjs", "clicks_as_they_come");
+    edges_when_they_report_show_their_health: with_edge("tour.mjs", "edges_and_how_they_are_doing");
+    pages_when_audited_are_accessible: without_edge("accessible.mjs");
+    text_when_hostile_stays_text_on_pages_and_in_csv: with_edge("hostile.mjs");
+    overview_when_loaded_is_light: without_edge("weight.mjs");
 }
 
 async fn with_blocked_hosts(script: &str) {
@@ -108,17 +108,17 @@ async fn with_blocked_hosts(script: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_browser_judges_2000_random_inputs_as_the_api_does() {
+async fn browser_when_given_2000_random_inputs_judges_as_the_api() {
     with_blocked_hosts("verdicts.mjs").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_script_does_what_data_attributes_say_under_the_content_security_policy() {
+async fn script_when_under_the_security_policy_obeys_data_attributes() {
     with_blocked_hosts("script.mjs").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_certified_provider_logs_people_in() {
+async fn provider_when_certified_logs_people_in() {
     const SECRET: &str = "a secret: of +the% console";
     let folder = tempfile::tempdir().expect("a temporary folder");
     let secret = folder.path().join("secret");

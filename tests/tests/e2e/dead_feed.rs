@@ -57,12 +57,12 @@ async fn assert_changes_are_seen_in_time(death: Death) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn changes_are_seen_in_time_when_the_stream_in_redis_is_gone() {
+async fn changes_when_the_redis_stream_is_gone_are_seen_in_time() {
     assert_changes_are_seen_in_time(Death::Killed).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn changes_are_seen_in_time_when_the_stream_in_redis_hangs() {
+async fn changes_when_the_redis_stream_hangs_are_seen_in_time() {
     assert_changes_are_seen_in_time(Death::Stopped).await;
 }
 
@@ -107,11 +107,11 @@ async fn assert_unknown_hosts_are_served(death: Death) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn visitors_of_unknown_hosts_do_not_notice_that_redis_is_gone() {
+async fn unknown_hosts_when_redis_is_gone_are_served() {
     assert_unknown_hosts_are_served(Death::Killed).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn visitors_of_unknown_hosts_do_not_notice_that_redis_hangs() {
+async fn unknown_hosts_when_redis_hangs_are_served() {
     assert_unknown_hosts_are_served(Death::Stopped).await;
 }

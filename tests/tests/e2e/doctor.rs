@@ -124,7 +124,7 @@ async fn well(redis: &RedisServer) -> Production {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_thing_that_is_wrong_is_told_of_by_its_name() {
+async fn doctor_when_anything_is_wrong_names_it() {
     let redis = RedisServer::start().await;
     let mut production = well(&redis).await;
     assert_database(&production).await;
@@ -415,7 +415,7 @@ async fn assert_numbers_and_clicks(production: &Production) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_binary_log_and_pages_that_lose_what_was_acknowledged_are_told_of() {
+async fn doctor_when_acknowledged_writes_may_be_lost_warns() {
     let database = MariaDb::start_with(&["--log-bin", "--innodb-doublewrite=0"]);
     let url = database.database();
     let control_plane = ControlPlane::with_variables(&[("EDGELINK_STORE_URL", &url)]).await;
@@ -432,7 +432,7 @@ async fn a_binary_log_and_pages_that_lose_what_was_acknowledged_are_told_of() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_single_control_plane_with_sqlite_is_well_but_for_edges_that_it_does_not_have() {
+async fn doctor_when_run_on_sqlite_misses_only_edges() {
     let control_plane = ControlPlane::start().await;
     let examination = Examination::by(&control_plane).await;
     examination.assert(("database.version", "ok", "SQLite"));

@@ -60,7 +60,7 @@ async fn publisher(production: &Production) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_domain_is_made_changed_and_removed_while_all_runs() {
+async fn domain_when_changed_at_runtime_is_served_everywhere() {
     let redis = RedisServer::start().await;
     let options = ProductionOptions::direct(&redis);
     let mut production = Production::start(&options).await;

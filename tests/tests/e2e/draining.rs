@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 const LIMIT: Duration = Duration::from_secs(10);
 
 #[tokio::test]
-async fn an_envoy_that_is_to_be_drained_is_not_healthy_but_answers() {
+async fn envoy_when_draining_is_unhealthy_but_answers() {
     let edgelink = Deployment::start(&EnvoyOptions::default()).await;
     let path = edgelink.create_to("https://example.com/").await;
     let envoy = &edgelink.envoy;
@@ -43,7 +43,7 @@ async fn an_envoy_that_is_to_be_drained_is_not_healthy_but_answers() {
 
 /// With `/healthcheck/fail` before it, as control-plane/book/docs/operate/envoy.md says.
 #[tokio::test]
-async fn listeners_that_drain_answer_until_they_close_and_are_not_healthy() {
+async fn listeners_when_draining_are_unhealthy_but_answer() {
     let edgelink = Deployment::start(&EnvoyOptions::default()).await;
     let path = edgelink.create_to("https://example.com/").await;
     let envoy = &edgelink.envoy;
@@ -86,7 +86,7 @@ async fn follow_until_the_end(edge: SocketAddr, path: String, clicks: Arc<Atomic
 
 /// As an edge is stopped for an upgrade: `drain.sh`, then SIGTERM.
 #[tokio::test(flavor = "multi_thread")]
-async fn each_click_before_the_end_of_an_edge_is_counted_once() {
+async fn clicks_when_their_edge_ends_count_once() {
     let mut edgelink = Deployment::start(&EnvoyOptions {
         workers: 2,
         clicks: "true",
@@ -124,7 +124,7 @@ async fn each_click_before_the_end_of_an_edge_is_counted_once() {
 }
 
 #[tokio::test]
-async fn a_drain_waits_for_clicks_that_the_control_plane_does_not_take() {
+async fn drain_when_clicks_are_not_taken_waits() {
     let control_plane = ScriptedControlPlane::start().await;
     control_plane.script(
         "abc",

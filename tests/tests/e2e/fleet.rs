@@ -102,7 +102,7 @@ async fn assert_changes_are_everywhere_soon(
 
 /// Records are fresh for an hour while a feed is there, so that only the feed can bring a change within the limit.
 #[tokio::test(flavor = "multi_thread")]
-async fn changes_reach_every_worker() {
+async fn change_when_made_reaches_all_workers() {
     let redis = RedisServer::start().await;
     let production = Production::start(&ProductionOptions::direct(&redis)).await;
     let [one, other] = production.control_planes.as_slice() else {
@@ -166,7 +166,7 @@ async fn lookups(production: &Production) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn codes_that_were_never_issued_are_looked_up_nowhere_and_new_ones_are_followed() {
+async fn code_when_never_issued_is_looked_up_nowhere() {
     let redis = RedisServer::start().await;
     let production = Production::start(&ProductionOptions::direct(&redis)).await;
     let mut connections = everywhere(&production).await;
@@ -196,7 +196,7 @@ async fn codes_that_were_never_issued_are_looked_up_nowhere_and_new_ones_are_fol
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_publisher_everything_is_looked_up_again() {
+async fn admission_when_control_planes_are_gone_stops_until_they_return() {
     let redis = RedisServer::start().await;
     let mut production = Production::start(&ProductionOptions::direct(&redis)).await;
     for control_plane in &mut production.control_planes {
@@ -223,7 +223,7 @@ async fn without_a_publisher_everything_is_looked_up_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_control_planes_know_how_the_edges_are_doing() {
+async fn edge_health_when_reported_is_known_to_control_planes() {
     let redis = RedisServer::start().await;
     let production = Production::start(&ProductionOptions::direct(&redis)).await;
     let [one, other] = production.control_planes.as_slice() else {
@@ -262,7 +262,7 @@ async fn the_control_planes_know_how_the_edges_are_doing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_control_planes_count_the_clicks_that_there_were() {
+async fn clicks_when_on_all_edges_are_counted_once() {
     let redis = RedisServer::start().await;
     let production = Production::start(&ProductionOptions::direct(&redis)).await;
     let control_plane = &production.control_planes[0];

@@ -12,7 +12,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 const CONNECTIONS: usize = 16;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_flush_has_every_cache_ask_the_database_again() {
+async fn flush_when_run_makes_all_caches_ask_the_database() {
     let redis = RedisServer::start().await;
     let options = ProductionOptions {
         envoys: 1,

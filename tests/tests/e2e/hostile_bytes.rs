@@ -42,7 +42,7 @@ async fn with_two_domains() -> Deployment {
 }
 
 #[tokio::test]
-async fn a_thousand_requests_with_bytes_above_ascii_do_no_harm() {
+async fn request_when_its_bytes_are_above_ascii_does_no_harm() {
     let edgelink = with_two_domains().await;
     let mut statuses: BTreeMap<(&str, u16), u32> = BTreeMap::new();
     for byte in 0x80..=0xff_u8 {
@@ -78,7 +78,7 @@ const HTTP2_PLACES: [&str; 5] = [
 
 /// Another codec in Envoy, which lets other bytes through.
 #[tokio::test]
-async fn the_same_bytes_over_http2_do_no_harm() {
+async fn http2_request_when_its_bytes_are_above_ascii_does_no_harm() {
     let edgelink = with_two_domains().await;
     let edge = edgelink.envoy.edge();
     let mut visits = JoinSet::new();

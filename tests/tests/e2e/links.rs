@@ -13,7 +13,7 @@ async fn deployment() -> Deployment {
 }
 
 #[tokio::test]
-async fn a_created_link_leads_exactly_to_its_target() {
+async fn link_when_created_leads_to_its_exact_target() {
     let edgelink = deployment().await;
     let target = "https://example.com/a?b=1";
     let path = edgelink.create_to(target).await;
@@ -41,7 +41,7 @@ async fn a_created_link_leads_exactly_to_its_target() {
 }
 
 #[tokio::test]
-async fn a_link_redirects_with_the_status_that_was_asked_for() {
+async fn link_when_given_a_status_redirects_with_it() {
     let edgelink = deployment().await;
     for status in [301, 302, 307, 308] {
         let link = json!({ "longUrl": "https://example.com/", "redirectStatus": status });
@@ -51,7 +51,7 @@ async fn a_link_redirects_with_the_status_that_was_asked_for() {
 }
 
 #[tokio::test]
-async fn an_alias_is_followed_and_tells_upper_from_lower_case() {
+async fn alias_when_followed_is_case_sensitive() {
     let edgelink = deployment().await;
     for alias in ["Sale-2026", "sale-2026"] {
         let target = format!("https://example.com/{alias}");
@@ -62,7 +62,7 @@ async fn an_alias_is_followed_and_tells_upper_from_lower_case() {
 }
 
 #[tokio::test]
-async fn changes_are_seen_by_visitors_in_time() {
+async fn change_when_made_is_seen_by_visitors_in_time() {
     let edgelink = deployment().await;
     let link = json!({ "longUrl": "https://example.com/old", "customSlug": "change" });
     let path = edgelink.create(&link).await;
@@ -100,7 +100,7 @@ async fn changes_are_seen_by_visitors_in_time() {
 }
 
 #[tokio::test]
-async fn a_link_that_is_created_after_it_was_missed_is_found_in_time() {
+async fn link_when_created_after_a_miss_is_found_in_time() {
     let edgelink = deployment().await;
     assert_eq!(edgelink.envoy.follow("/missed").await.status, 404);
 
@@ -115,7 +115,7 @@ async fn a_link_that_is_created_after_it_was_missed_is_found_in_time() {
 }
 
 #[tokio::test]
-async fn a_link_redirects_within_its_validity_only() {
+async fn link_when_outside_its_validity_does_not_redirect() {
     let edgelink = deployment().await;
     let url = "https://example.com/";
     let early = json!({ "longUrl": url, "validSince": "2100-01-01T00:00:00Z" });
@@ -136,7 +136,7 @@ async fn a_link_redirects_within_its_validity_only() {
 }
 
 #[tokio::test]
-async fn the_visitors_query_goes_along_unless_the_link_says_no() {
+async fn query_when_the_link_forwards_it_goes_along() {
     let edgelink = deployment().await;
     let url = "https://example.com/p?a=1#top";
     let forwarding = edgelink.create_to(url).await;
@@ -152,7 +152,7 @@ async fn the_visitors_query_goes_along_unless_the_link_says_no() {
 }
 
 #[tokio::test]
-async fn only_get_and_head_follow_a_link() {
+async fn method_when_not_get_or_head_is_405() {
     let edgelink = deployment().await;
     let path = edgelink.create_to("https://example.com/").await;
 
@@ -176,7 +176,7 @@ async fn only_get_and_head_follow_a_link() {
 }
 
 #[tokio::test]
-async fn links_of_one_domain_are_not_those_of_another() {
+async fn code_when_on_two_domains_leads_to_two_targets() {
     let edgelink = Deployment::start(&EnvoyOptions {
         domains: vec!["go.example".to_owned(), "other.example:8443".to_owned()],
         ..EnvoyOptions::default()

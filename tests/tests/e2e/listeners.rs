@@ -121,7 +121,7 @@ impl Edge {
 }
 
 #[tokio::test]
-async fn an_update_keeps_the_edge_alive_while_the_old_listener_drains_and_after() {
+async fn update_when_the_old_listener_drains_keeps_the_edge_alive() {
     let edge = Edge::start().await;
     let changed = edge.changed();
     edge.put(&[&changed]).await;
@@ -132,7 +132,7 @@ async fn an_update_keeps_the_edge_alive_while_the_old_listener_drains_and_after(
 }
 
 #[tokio::test]
-async fn an_update_that_is_rolled_back_while_the_old_listener_drains_keeps_the_edge_alive() {
+async fn update_when_rolled_back_during_a_drain_keeps_the_edge_alive() {
     let edge = Edge::start().await;
     let (original, changed) = (edge.envoy.listener().clone(), edge.changed());
     edge.put(&[&changed]).await;
@@ -145,7 +145,7 @@ async fn an_update_that_is_rolled_back_while_the_old_listener_drains_keeps_the_e
 }
 
 #[tokio::test]
-async fn an_update_that_envoy_refuses_keeps_the_edge_alive() {
+async fn update_when_envoy_refuses_it_keeps_the_edge_alive() {
     let edge = Edge::start().await;
     let original = edge.envoy.listener().clone();
     let refused = edge.changed().refused();
@@ -155,7 +155,7 @@ async fn an_update_that_envoy_refuses_keeps_the_edge_alive() {
 }
 
 #[tokio::test]
-async fn a_plugin_configuration_that_the_filter_refuses_keeps_the_edge_alive() {
+async fn plugin_configuration_when_refused_keeps_the_edge_alive() {
     let edge = Edge::start().await;
     let original = edge.envoy.listener().clone();
     let refused = original.plugin("tickMs", 0);
@@ -164,7 +164,7 @@ async fn a_plugin_configuration_that_the_filter_refuses_keeps_the_edge_alive() {
 }
 
 #[tokio::test]
-async fn two_listeners_go_each_by_its_own_configuration_and_the_last_one_may_be_removed() {
+async fn listeners_when_two_run_go_by_their_own_configuration() {
     let edge = Edge::start().await;
     let original = edge.envoy.listener().clone();
     let other = edge.changed().beside("other", free_port());
@@ -186,7 +186,7 @@ async fn two_listeners_go_each_by_its_own_configuration_and_the_last_one_may_be_
 }
 
 #[tokio::test]
-async fn all_listeners_may_be_removed_and_come_back() {
+async fn listeners_when_all_were_removed_come_back() {
     let edge = Edge::start().await;
     let original = edge.envoy.listener().clone();
     edge.put(&[]).await;
@@ -198,7 +198,7 @@ async fn all_listeners_may_be_removed_and_come_back() {
 /// Streams of the Wasm module belong to the configuration that was there first, and end with it; the native module's connection
 /// belongs to none.
 #[tokio::test]
-async fn redis_is_connected_to_when_the_first_configuration_has_ended() {
+async fn redis_when_the_first_configuration_has_ended_is_connected() {
     let redis = RedisServer::start().await;
     let edge = Edge::start_with(EnvoyOptions {
         redis: Some(RedisOptions::direct(redis.port())),

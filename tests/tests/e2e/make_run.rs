@@ -295,7 +295,7 @@ fn recipes(arguments: &[&str], filter: Option<&str>) -> String {
 }
 
 #[test]
-fn make_builds_and_starts_the_filter_that_is_asked_for() {
+fn make_when_a_filter_is_chosen_builds_and_starts_it() {
     for (arguments, variable, filter, up) in [
         (&["run"][..], None, "wasm", ""),
         (&["run-full"], Some(""), "wasm", " full"),
@@ -316,7 +316,7 @@ fn make_builds_and_starts_the_filter_that_is_asked_for() {
 }
 
 #[tokio::test]
-async fn what_it_prints_works_and_a_second_start_finds_the_links_of_the_first() {
+async fn make_run_when_started_again_finds_its_links() {
     let collector = Collector::start().await;
     let variables = vec![
         ("EDGELINK_OTLP", collector.address().to_string()),
@@ -348,7 +348,7 @@ async fn what_it_prints_works_and_a_second_start_finds_the_links_of_the_first() 
 /// From the first change on, and whichever worker answers: once it says that it is ready, every worker reads the feed.
 /// Another start is for a machine so busy that a feed message takes longer than two runs of curl.
 #[tokio::test]
-async fn the_tour_of_the_readme_shows_every_change_when_it_is_pasted() {
+async fn readme_tour_when_pasted_shows_all_changes() {
     let wanted = [
         "HTTP/1.1 307 Temporary Redirect",
         "location: https://example.com/sale",
@@ -387,7 +387,7 @@ fn tour() -> String {
 }
 
 #[tokio::test]
-async fn when_one_ends_the_other_is_stopped_and_the_script_says_so() {
+async fn make_run_when_one_part_ends_stops_the_other() {
     for victim in ["control-plane", "envoy"] {
         let mut run = Run::start("small").await;
         run.kill(victim);
@@ -404,7 +404,7 @@ async fn when_one_ends_the_other_is_stopped_and_the_script_says_so() {
 }
 
 #[tokio::test]
-async fn in_the_production_shape_a_part_that_is_killed_is_started_again() {
+async fn production_part_when_killed_is_started_again() {
     let mut run = Run::start("full").await;
     for part in [
         "redis",
@@ -428,7 +428,7 @@ async fn in_the_production_shape_a_part_that_is_killed_is_started_again() {
 }
 
 #[tokio::test]
-async fn in_the_production_shape_a_part_that_ends_again_and_again_ends_everything() {
+async fn production_part_when_it_keeps_ending_ends_everything() {
     let mut run = Run::start("full").await;
     run.break_control_plane();
     run.kill("control-plane-2");
@@ -444,7 +444,7 @@ async fn in_the_production_shape_a_part_that_ends_again_and_again_ends_everythin
 }
 
 #[tokio::test]
-async fn a_port_that_is_taken_is_named() {
+async fn port_when_taken_is_named() {
     let mut run = Run::start("small").await;
     let mut second = up(run.folder.path(), "small", run.addresses, &[]);
 

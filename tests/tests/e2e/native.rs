@@ -35,7 +35,7 @@ fn plugin(bootstrap: &str) -> Value {
 }
 
 #[test]
-fn the_module_connects_to_redis_itself_and_nothing_of_envoy_stands_between() {
+fn native_module_when_redis_is_set_connects_by_itself() {
     let folder = TempDir::new().expect("a folder");
     let authority = Authority::new();
     let own = authority.issue("edge");
@@ -85,7 +85,7 @@ fn the_module_connects_to_redis_itself_and_nothing_of_envoy_stands_between() {
 
 /// Where Envoy is rendered for another place, after it was for the Wasm module.
 #[test]
-fn rendered_for_another_place_no_bridge_is_left() {
+fn bridge_when_rendered_for_the_native_module_is_removed() {
     let folder = TempDir::new().expect("a folder");
     let rendered = folder.path().join("rendered");
     let arguments = ["--render", rendered.to_str().expect("a path")];
@@ -100,7 +100,7 @@ fn rendered_for_another_place_no_bridge_is_left() {
 }
 
 #[test]
-fn settings_of_redis_that_the_module_does_not_have_are_refused_by_name() {
+fn redis_setting_when_the_module_lacks_it_is_refused_by_name() {
     let folder = TempDir::new().expect("a folder");
     for (named, others) in [
         (("EDGELINK_REDIS", "pooled"), &[][..]),
@@ -123,7 +123,7 @@ fn settings_of_redis_that_the_module_does_not_have_are_refused_by_name() {
 
 /// `envoy --mode validate` loads whichever module it is, and hears what that has against its configuration.
 #[test]
-fn a_plugin_configuration_that_is_wrong_is_refused_with_the_name_of_the_field() {
+fn plugin_configuration_when_wrong_is_refused_by_its_field() {
     let folder = TempDir::new().expect("a folder");
     let template = include_str!("../../../envoy/plugin.json");
     let wrong = folder.path().join("wrong.json");

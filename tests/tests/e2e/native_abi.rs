@@ -67,7 +67,7 @@ fn libraries(file: &Path) -> BTreeSet<String> {
 }
 
 #[test]
-fn envoy_has_every_callback_that_the_module_calls() {
+fn callback_when_called_by_the_module_exists_in_envoy() {
     let callbacks = symbols(&native_module(), false);
     let callbacks: BTreeSet<_> = callbacks
         .into_iter()
@@ -80,7 +80,7 @@ fn envoy_has_every_callback_that_the_module_calls() {
 }
 
 #[test]
-fn the_module_has_every_hook_that_envoy_calls_and_shows_nothing_else() {
+fn module_when_loaded_exports_exactly_the_hooks() {
     let own = symbols(&native_module(), true);
     for hook in HOOKS {
         let name = format!("envoy_dynamic_module_on_{hook}");
@@ -101,7 +101,7 @@ fn parts(version: &str) -> Vec<u32> {
 }
 
 #[test]
-fn the_module_loads_where_glibc_is_old() {
+fn module_when_glibc_is_old_loads() {
     let limit = if is_portable() { PORTABLE_GLIBC } else { GLIBC };
     let needed = symbols(&native_module(), false);
     let versions = needed
@@ -115,7 +115,7 @@ fn the_module_loads_where_glibc_is_old() {
 
 /// The images of Envoy without a system have nothing else.
 #[test]
-fn the_module_needs_no_library_that_envoy_does_not_need() {
+fn module_when_loaded_needs_no_more_libraries_than_envoy() {
     let of_envoy = libraries(&envoy_binary());
     assert!(of_envoy.contains("libc.so.6"), "{of_envoy:?}");
     let mut more: Vec<_> = libraries(&native_module())

@@ -30,7 +30,7 @@ fn script(control_plane: &ScriptedControlPlane, code: &str) {
 }
 
 #[tokio::test]
-async fn access_logs_say_what_became_of_a_request() {
+async fn access_log_when_a_request_ends_has_its_outcome() {
     let folder = TempDir::new().expect("a folder");
     let log = folder.path().join("access.log");
     let control_plane = ScriptedControlPlane::start().await;
@@ -119,7 +119,7 @@ async fn spans_of_both(collector: &Collector) -> (TraceSpan, TraceSpan) {
 
 /// A trace of a client goes on at Envoy, at the control plane that the filter asks, and at its database.
 #[tokio::test]
-async fn a_trace_goes_through_envoy_to_the_control_plane_and_its_database() {
+async fn trace_when_a_client_sends_one_reaches_the_database() {
     let collector = Collector::start().await;
     let (mut control_plane, envoy) = traced_stack(&collector).await;
     for code in ["known", "other"] {
@@ -154,7 +154,7 @@ async fn a_trace_goes_through_envoy_to_the_control_plane_and_its_database() {
 
 /// What Envoy passes on itself, a page for visitors, is below Envoy's span.
 #[tokio::test]
-async fn a_page_from_the_control_plane_is_traced_below_envoy() {
+async fn page_when_from_the_control_plane_is_traced_below_envoy() {
     let collector = Collector::start().await;
     let (control_plane, envoy) = traced_stack(&collector).await;
     let link = json!({ "longUrl": "https://example.com/", "customSlug": "known" });
@@ -166,7 +166,7 @@ async fn a_page_from_the_control_plane_is_traced_below_envoy() {
 
 /// A client that asks to be traced is traced no more than others, and the control plane hears nothing of its trace.
 #[tokio::test]
-async fn a_client_has_no_say_in_what_is_traced() {
+async fn trace_when_a_client_asks_for_it_follows_the_percentage() {
     let control_plane = ScriptedControlPlane::start().await;
     script(&control_plane, "abc");
     for percent in ["100", "0"] {
@@ -191,7 +191,7 @@ async fn a_client_has_no_say_in_what_is_traced() {
 }
 
 #[tokio::test]
-async fn a_lookup_has_the_traceparent_of_its_visitor_and_no_other() {
+async fn lookup_when_sent_has_the_traceparent_of_its_visitor() {
     let control_plane = ScriptedControlPlane::start().await;
     script(&control_plane, "abc");
     let options = options(&[("EDGELINK_TRACE_PARENTS", "true")]);
@@ -207,7 +207,7 @@ async fn a_lookup_has_the_traceparent_of_its_visitor_and_no_other() {
 }
 
 #[tokio::test]
-async fn an_edge_is_ready_once_it_has_its_snapshot_and_has_read_the_feed() {
+async fn edge_when_it_has_snapshot_and_feed_is_ready() {
     let control_plane = ControlPlane::start().await;
     let options = EnvoyOptions {
         feed: "poll",
@@ -227,7 +227,7 @@ async fn an_edge_is_ready_once_it_has_its_snapshot_and_has_read_the_feed() {
 }
 
 #[tokio::test]
-async fn an_edge_without_a_control_plane_is_live_and_not_ready() {
+async fn edge_when_without_a_control_plane_is_live_but_not_ready() {
     let nothing = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
     let options = EnvoyOptions {
         feed: "poll",

@@ -51,7 +51,7 @@ async fn assert_recovered(edgelink: &Deployment) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn known_links_do_not_notice_that_the_control_plane_is_killed() {
+async fn known_links_when_the_control_plane_is_killed_are_served() {
     let mut edgelink = Deployment::start(&EnvoyOptions {
         workers: 2,
         fresh_seconds: FRESH_SECONDS,
@@ -70,7 +70,7 @@ async fn known_links_do_not_notice_that_the_control_plane_is_killed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn known_links_do_not_notice_that_the_control_plane_hangs() {
+async fn known_links_when_the_control_plane_hangs_are_served() {
     let mut edgelink = Deployment::start(&EnvoyOptions {
         fresh_seconds: FRESH_SECONDS,
         ..EnvoyOptions::default()
@@ -88,7 +88,7 @@ async fn known_links_do_not_notice_that_the_control_plane_hangs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_database_that_was_dropped_is_answered_as_one_that_does_not_answer() {
+async fn database_when_dropped_is_answered_with_503() {
     let database = MariaDb::start();
     let url = database.database();
     let control_plane = ControlPlane::with_variables(&[("EDGELINK_STORE_URL", &url)]).await;

@@ -21,7 +21,7 @@ fn text(answer: &Answer) -> String {
 }
 
 #[tokio::test]
-async fn an_edge_leads_to_previews_and_their_styles() {
+async fn preview_when_asked_for_at_an_edge_is_shown() {
     let edgelink = with_pages().await;
     for path in ["/known+", "/known+?x=y", "/known%2B"] {
         let answer = edgelink.envoy.follow(path).await;
@@ -49,7 +49,7 @@ async fn an_edge_leads_to_previews_and_their_styles() {
 }
 
 #[tokio::test]
-async fn an_edge_leads_to_nothing_else_of_the_control_plane() {
+async fn path_when_not_a_public_page_is_404_at_the_edge() {
     let edgelink = with_pages().await;
     for path in [
         "/api/v1/links",
@@ -75,7 +75,7 @@ async fn an_edge_leads_to_nothing_else_of_the_control_plane() {
 }
 
 #[tokio::test]
-async fn behind_a_prefix_pages_are_behind_it_too() {
+async fn pages_when_links_have_a_prefix_are_behind_it_too() {
     let control_plane = ControlPlane::with_variables(&[
         ("EDGELINK_LINKS_PREFIX", "/s/"),
         ("EDGELINK_HOME_PAGE", "true"),

@@ -61,7 +61,7 @@ async fn with_password() -> Deployment {
 }
 
 #[tokio::test]
-async fn a_link_with_a_password_redirects_those_who_give_it() {
+async fn locked_link_when_its_password_is_given_redirects() {
     let edgelink = with_password().await;
     assert_page(&edgelink.envoy.follow("/locked").await, 200);
     assert_page(&give(&edgelink, "/locked", "wrong").await, 403);
@@ -81,7 +81,7 @@ async fn a_link_with_a_password_redirects_those_who_give_it() {
 }
 
 #[tokio::test]
-async fn another_password_voids_the_cookies_of_the_one_before() {
+async fn password_when_changed_voids_older_cookies() {
     let edgelink = with_password().await;
     let cookie = cookie_of(&give(&edgelink, "/locked", "open+sesame").await);
     let patch = json!({ "password": "another" });
@@ -100,7 +100,7 @@ async fn another_password_voids_the_cookies_of_the_one_before() {
 }
 
 #[tokio::test]
-async fn tries_are_limited() {
+async fn tries_when_too_many_are_429() {
     let edgelink = with_password().await;
     edgelink.envoy.follow("/locked").await;
     let mut statuses = Vec::new();
@@ -117,7 +117,7 @@ async fn tries_are_limited() {
 }
 
 #[tokio::test]
-async fn without_the_control_plane_cookies_count_and_forms_are_503() {
+async fn cookie_when_the_control_plane_is_gone_still_opens() {
     let mut edgelink = with_password().await;
     edgelink.envoy.follow("/locked").await;
     let cookie = cookie_of(&give(&edgelink, "/locked", "open+sesame").await);
@@ -131,7 +131,7 @@ async fn without_the_control_plane_cookies_count_and_forms_are_503() {
 }
 
 #[tokio::test]
-async fn forms_for_others_pass_through_with_their_bodies() {
+async fn form_when_for_others_passes_with_its_body() {
     let edgelink = with_password().await;
     edgelink.create_alias("plain", "https://example.com/").await;
     let plain = give(&edgelink, "/plain", "open+sesame").await;
@@ -163,7 +163,7 @@ async fn forms_for_others_pass_through_with_their_bodies() {
 
 /// One tick ends more than may be answered within one callback, as answers are nested there.
 #[tokio::test]
-async fn forms_without_bodies_are_503_and_do_no_harm() {
+async fn forms_when_without_bodies_are_503() {
     const FORMS: usize = 320;
     let edgelink = with_password().await;
     edgelink.envoy.follow("/locked").await;
@@ -181,7 +181,7 @@ async fn forms_without_bodies_are_503_and_do_no_harm() {
 }
 
 #[tokio::test]
-async fn a_form_may_end_with_trailers() {
+async fn form_when_it_ends_with_trailers_is_answered() {
     let edgelink = with_password().await;
     edgelink.create_alias("plain", "https://example.com/").await;
     for (path, status) in [

@@ -10,7 +10,7 @@ async fn with_a_known_link() -> Deployment {
 }
 
 #[tokio::test]
-async fn a_link_has_one_spelling() {
+async fn link_when_spelt_otherwise_is_404() {
     let edgelink = with_a_known_link().await;
     for (path, status) in [
         ("/known", 302),
@@ -47,7 +47,7 @@ async fn a_link_has_one_spelling() {
 }
 
 #[tokio::test]
-async fn a_path_may_be_long_and_is_refused_when_it_is_too_long() {
+async fn path_when_too_long_is_431() {
     let edgelink = with_a_known_link().await;
     let long = |length| format!("/{}", "a".repeat(length));
     for (path, status) in [
@@ -76,7 +76,7 @@ async fn a_path_may_be_long_and_is_refused_when_it_is_too_long() {
 }
 
 #[tokio::test]
-async fn what_is_not_http_is_refused() {
+async fn bytes_when_not_http_are_refused() {
     let edgelink = with_a_known_link().await;
     for (bytes, status) in [
         (
@@ -106,7 +106,7 @@ async fn what_is_not_http_is_refused() {
 }
 
 #[tokio::test]
-async fn headers_that_lie_about_the_visitor_change_nothing() {
+async fn headers_when_lying_about_the_visitor_change_nothing() {
     let edgelink = with_a_known_link().await;
     for (name, value) in [
         ("x-forwarded-host", "evil.example"),

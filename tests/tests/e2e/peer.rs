@@ -71,7 +71,7 @@ fn nonsense() -> Vec<(&'static str, Behaviour)> {
 
 /// Envoy says so with every callout, and the control plane refuses in time what it cannot answer in time.
 #[tokio::test]
-async fn lookups_say_how_long_the_edge_waits_for_them() {
+async fn lookup_when_sent_says_how_long_the_edge_waits() {
     let control_plane = ScriptedControlPlane::start().await;
     let envoy = Envoy::start(&EnvoyOptions::default(), &[control_plane.address()]).await;
     let known = Reply::Link(link("https://example.com/known"));
@@ -86,7 +86,7 @@ async fn lookups_say_how_long_the_edge_waits_for_them() {
 }
 
 #[tokio::test]
-async fn nonsense_is_unavailable_in_bounded_time_and_harms_no_visitor() {
+async fn answer_when_nonsense_is_503_in_bounded_time() {
     let control_plane = ScriptedControlPlane::start().await;
     let envoy = Envoy::start(&EnvoyOptions::default(), &[control_plane.address()]).await;
     let known = Reply::Link(link("https://example.com/known"));
@@ -116,7 +116,7 @@ async fn nonsense_is_unavailable_in_bounded_time_and_harms_no_visitor() {
 }
 
 #[tokio::test]
-async fn visitors_who_leave_harm_no_waiter() {
+async fn visitors_when_they_leave_harm_no_waiter() {
     let control_plane = ScriptedControlPlane::start().await;
     let envoy = Envoy::start(&EnvoyOptions::default(), &[control_plane.address()]).await;
     control_plane.script("slow", Behaviour::Reply(Reply::Hang));
@@ -148,7 +148,7 @@ async fn visitors_who_leave_harm_no_waiter() {
 /// A link that many visitors follow at the same moment. What the proxy does for one waiter must not be
 /// stacked upon what it does for the others.
 #[tokio::test]
-async fn a_crowd_that_waits_for_one_link_is_answered() {
+async fn crowd_when_waiting_for_one_link_is_answered() {
     const CROWD: usize = 2_000;
     let control_plane = ScriptedControlPlane::start().await;
     let options = EnvoyOptions {
@@ -185,7 +185,7 @@ async fn a_crowd_that_waits_for_one_link_is_answered() {
 
 /// As when the control plane that was asked has just been killed, and another one is there.
 #[tokio::test]
-async fn a_lookup_whose_connection_breaks_is_sent_again() {
+async fn lookup_when_its_connection_breaks_is_sent_again() {
     let control_plane = ScriptedControlPlane::start().await;
     let envoy = Envoy::start(&EnvoyOptions::default(), &[control_plane.address()]).await;
     let reply = Reply::Link(link("https://example.com/"));
@@ -210,7 +210,7 @@ async fn a_lookup_whose_connection_breaks_is_sent_again() {
 /// A GET may have a body. With `allow_on_headers_stop_iteration` Envoy sends it on by itself where a filter does not say that it
 /// has to wait.
 #[tokio::test]
-async fn a_get_with_a_body_waits_with_its_body() {
+async fn get_when_it_has_a_body_waits_with_it() {
     let control_plane = ScriptedControlPlane::start().await;
     let envoy = Envoy::start(&EnvoyOptions::default(), &[control_plane.address()]).await;
     if envoy.filter() == Filter::Wasm {

@@ -33,7 +33,7 @@ async fn status_from(envoy: &Envoy, address: [u8; 4]) -> String {
 }
 
 #[tokio::test]
-async fn an_address_that_asks_too_often_is_429_whatever_it_forwards_and_others_are_answered() {
+async fn address_when_it_asks_too_often_is_429_alone() {
     let (_control_plane, envoy) = start(Some((1, 20))).await;
     let mut connection = Connection::open(envoy.edge()).await.expect("a connection");
     let mut number = 0;
@@ -58,7 +58,7 @@ async fn an_address_that_asks_too_often_is_429_whatever_it_forwards_and_others_a
 }
 
 #[tokio::test]
-async fn without_a_rate_the_filter_is_not_there() {
+async fn rate_filter_when_no_rate_is_set_is_absent() {
     let (_control_plane, envoy) = start(None).await;
     let configuration = envoy.admin("/config_dump").await;
     assert!(configuration.contains("edgelink") && !configuration.contains("masked_remote_address"));

@@ -11,7 +11,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 const LONG_MILLIS: u64 = 8_000;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_control_plane_that_alone_has_lost_redis_is_unready_and_all_together_are_not() {
+async fn control_plane_when_it_alone_has_lost_redis_is_unready() {
     let database = MariaDb::start();
     let mut redis = RedisServer::start().await;
     let store = database.database();

@@ -160,17 +160,17 @@ async fn assert_redis_answers(mode: &'static str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn links_and_absences_in_redis_are_answered_from_there() {
+async fn records_when_in_redis_are_answered_from_there() {
     assert_redis_answers("direct").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn links_and_absences_are_answered_through_the_pool_too() {
+async fn records_when_asked_for_through_the_pool_are_answered() {
     assert_redis_answers("pooled").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_native_module_asks_the_master_that_sentinels_name() {
+async fn native_module_when_sentinels_name_a_master_asks_it() {
     let mut redis = RedisSentinel::start().await;
     let options = EnvoyOptions {
         filter: Filter::Native,
@@ -189,7 +189,7 @@ async fn the_native_module_asks_the_master_that_sentinels_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn foreign_records_are_left_to_the_control_plane() {
+async fn records_when_foreign_are_left_to_the_control_plane() {
     let redis = RedisServer::start().await;
     let edgelink = start(&redis, "direct").await;
     believe(&edgelink, &redis, &mut (0..SPARE)).await;
@@ -213,7 +213,7 @@ async fn foreign_records_are_left_to_the_control_plane() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_edge_has_one_connection_for_lookups_whatever_the_load() {
+async fn edge_when_under_load_has_one_redis_connection() {
     let redis = RedisServer::start().await;
     let edgelink = start(&redis, "direct").await;
     let load = Load::start(edgelink.envoy.edge(), &known_links(&edgelink).await);
@@ -231,7 +231,7 @@ async fn an_edge_has_one_connection_for_lookups_whatever_the_load() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn visitors_do_not_notice_what_happens_to_redis() {
+async fn visitors_when_redis_fails_do_not_notice() {
     let mut redis = RedisServer::start().await;
     let edgelink = start(&redis, "direct").await;
     let mut spare = 0..SPARE;

@@ -63,26 +63,26 @@ async fn assert_survived(reply: &'static [u8]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_redis_that_wants_a_password_is_survived() {
+async fn redis_when_it_wants_a_password_is_survived() {
     assert_survived(b"-NOAUTH Authentication required.\r\n").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_redis_that_answers_errors_is_survived() {
+async fn redis_when_it_answers_errors_is_survived() {
     assert_survived(b"-LOADING Redis is loading the dataset in memory\r\n").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_redis_that_answers_garbage_is_survived() {
+async fn redis_when_it_answers_garbage_is_survived() {
     assert_survived(b"\xff\x00 HTTP/1.1 400 Bad Request\r\n\r\n").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_redis_that_answers_half_a_reply_is_survived() {
+async fn redis_when_it_answers_half_a_reply_is_survived() {
     assert_survived(b"$100\r\nhalf").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_redis_that_answers_nothing_is_survived() {
+async fn redis_when_it_answers_nothing_is_survived() {
     assert_survived(b"").await;
 }

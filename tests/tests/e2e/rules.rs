@@ -217,7 +217,7 @@ async fn location(connection: &mut Connection, request: &Request) -> String {
 }
 
 #[tokio::test]
-async fn edge_control_plane_and_dry_run_send_every_visitor_to_the_same_place() {
+async fn rules_when_applied_agree_at_edge_control_plane_and_dry_run() {
     let mut rng = StdRng::seed_from_u64(12);
     let mut all = Answering::start().await;
     let mut ruled = 0;
@@ -259,7 +259,7 @@ async fn edge_control_plane_and_dry_run_send_every_visitor_to_the_same_place() {
 }
 
 #[tokio::test]
-async fn rules_that_change_are_at_the_edge_by_the_feed() {
+async fn rules_when_changed_reach_the_edge_by_the_feed() {
     let options = EnvoyOptions {
         feed: "poll",
         ..EnvoyOptions::default()

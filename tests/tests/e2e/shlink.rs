@@ -5,7 +5,7 @@ use edgelink_tests::stack::{Deployment, EnvoyOptions, root};
 use tokio::process::Command;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_call_of_shlinks_sdk_is_answered_as_it_expects() {
+async fn shlink_sdk_when_it_calls_gets_expected_answers() {
     let options = EnvoyOptions {
         domains: vec![DOMAIN.to_owned(), "other.example".to_owned()],
         clicks: "true",

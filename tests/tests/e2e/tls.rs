@@ -54,7 +54,7 @@ fn verified(database: &MariaDb, authority: &Path) -> String {
 }
 
 #[tokio::test]
-async fn the_database_must_have_a_certificate_of_the_right_authority() {
+async fn database_certificate_when_of_another_authority_is_refused() {
     let (right, other) = (Authority::new(), Authority::new());
     let database = mariadb(&right.issue("mariadb"));
     let connect = async |authority: &Authority| {
@@ -428,7 +428,7 @@ async fn come(
 }
 
 #[tokio::test]
-async fn certificates_and_tokens_are_replaced_while_every_visitor_is_answered() {
+async fn certificates_and_tokens_when_replaced_lose_no_visitor() {
     let secured = Secured::start().await;
     let mut links = Vec::new();
     for _ in 0..20 {

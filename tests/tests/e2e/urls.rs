@@ -24,7 +24,7 @@ enum Fate {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn real_urls_are_followed_byte_for_byte() {
+async fn real_urls_when_followed_stay_the_same_byte_for_byte() {
     let edgelink = Arc::new(Deployment::start(&EnvoyOptions::default()).await);
     let lines = lines();
     let total = lines.len();

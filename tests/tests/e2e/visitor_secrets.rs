@@ -132,7 +132,7 @@ async fn hand_out(control_plane: &ControlPlane) {
 }
 
 #[tokio::test]
-async fn a_secret_is_in_no_file_beside_sqlite_and_not_in_memory_the_day_after() {
+async fn secret_when_its_day_is_over_is_in_no_sqlite_file_or_memory() {
     let folder = TempDir::new().expect("a folder");
     clock::compile(folder.path());
     let clock = MovableClock::of(folder.path(), "one");
@@ -157,7 +157,7 @@ async fn a_secret_is_in_no_file_beside_sqlite_and_not_in_memory_the_day_after() 
 }
 
 #[tokio::test]
-async fn a_secret_is_in_no_table_of_mariadb_and_in_no_replica_s_memory_the_day_after() {
+async fn secret_when_its_day_is_over_is_in_no_mariadb_table_or_memory() {
     let folder = TempDir::new().expect("a folder");
     clock::compile(folder.path());
     let clock = MovableClock::of(folder.path(), "both");

@@ -131,7 +131,7 @@ impl Installation {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn four_workers_serve_as_many_visits_as_the_link_has_and_no_more() {
+async fn uses_when_four_workers_serve_stay_at_the_limit() {
     let installation = Installation::start(&[]).await;
     let load = Load::start(&installation.edges());
     assert_eq!(installation.await_reached().await, MAX_VISITS);
@@ -151,7 +151,7 @@ async fn four_workers_serve_as_many_visits_as_the_link_has_and_no_more() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_envoy_that_is_killed_costs_no_visit_and_no_more_than_a_block_of_each_worker() {
+async fn uses_when_an_envoy_is_killed_exceed_by_blocks_at_most() {
     let mut installation = Installation::start(&[
         ("EDGELINK_VISITS_MAX_BLOCK", &MAX_BLOCK.to_string()),
         ("EDGELINK_VISITS_LEASE_MS", "1000"),

@@ -42,7 +42,7 @@ async fn await_the_other_worker(edgelink: &Deployment, path: &str, check: impl F
 }
 
 #[tokio::test]
-async fn what_one_worker_has_looked_up_the_other_finds_in_shared_data() {
+async fn link_when_looked_up_by_one_worker_is_in_shared_data() {
     let edgelink = two_workers().await;
     let path = edgelink.create_to("https://example.com/shared").await;
     let first = edgelink.envoy.follow(&path).await;
@@ -60,7 +60,7 @@ async fn what_one_worker_has_looked_up_the_other_finds_in_shared_data() {
 }
 
 #[tokio::test]
-async fn an_absence_is_shared_too() {
+async fn absence_when_looked_up_by_one_worker_is_in_shared_data() {
     let edgelink = two_workers().await;
     assert_eq!(edgelink.envoy.follow("/nowhere").await.status, 404);
     await_the_other_worker(&edgelink, "/nowhere", |answer| {

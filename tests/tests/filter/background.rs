@@ -53,7 +53,7 @@ fn with_admission() -> Fleet {
 }
 
 #[test]
-fn codes_that_were_never_issued_cost_no_callout_and_leave_nothing_behind() {
+fn code_when_never_issued_costs_no_callout_or_memory() {
     let mut fleet = with_admission();
     let (callouts, keys) = (fleet.worker(0).callouts().len(), fleet.shared_data_keys());
     let memory = fleet.worker(0).memory_size();
@@ -68,7 +68,7 @@ fn codes_that_were_never_issued_cost_no_callout_and_leave_nothing_behind() {
 }
 
 #[test]
-fn a_change_that_a_poll_tells_is_served_at_once_and_the_next_poll_is_on_its_way() {
+fn change_when_polled_is_served_at_once() {
     let mut fleet = with_admission();
     let worker = fleet.worker(0);
     let asked = path_of(BOUND + 5);
@@ -90,7 +90,7 @@ fn a_change_that_a_poll_tells_is_served_at_once_and_the_next_poll_is_on_its_way(
 }
 
 #[test]
-fn garbage_for_a_snapshot_or_a_poll_does_no_harm() {
+fn poll_when_answered_with_garbage_does_no_harm() {
     let mut fleet = with_admission();
     for body in [vec![], vec![1; 100], vec![0xff; 70_000]] {
         fleet.pass(Duration::from_secs(1));
@@ -105,7 +105,7 @@ fn garbage_for_a_snapshot_or_a_poll_does_no_harm() {
 }
 
 #[test]
-fn redirects_are_reported_until_they_are_acknowledged() {
+fn clicks_when_not_acknowledged_are_reported_again() {
     let mut fleet = fleet(&configuration_with(json!({"clicks": {}})));
     let reply = Reply::Link(link("https://example.com/"));
     for _ in 0..7 {
@@ -132,7 +132,7 @@ fn redirects_are_reported_until_they_are_acknowledged() {
 }
 
 #[test]
-fn a_worker_says_how_it_is_doing_in_a_header_of_its_reports() {
+fn worker_health_when_due_is_in_a_header_of_its_reports() {
     let sections = json!({"poll": {}, "clicks": {}});
     let mut fleet = fleet(&configuration_with(sections));
     let reply = Reply::Link(link("https://example.com/"));
@@ -178,7 +178,7 @@ fn a_worker_says_how_it_is_doing_in_a_header_of_its_reports() {
 }
 
 #[test]
-fn the_main_thread_asks_for_nothing() {
+fn main_thread_when_time_passes_makes_no_callout() {
     let sections = json!({"snapshot": {}, "poll": {}, "admission": {}, "clicks": {}});
     let mut fleet = fleet(&configuration_with(sections));
     fleet.pass(Duration::from_secs(60));

@@ -11,7 +11,7 @@ fn target(length: usize) -> Reply {
 }
 
 #[test]
-fn the_lru_stays_within_its_bytes_and_the_memory_stops_growing() {
+fn lru_when_full_stays_within_its_bytes() {
     let bound = 1 << 20;
     let mut fleet = fleet(&configuration_with(
         json!({"lru": {"maxBytes": bound}, "sharedData": {"slots": 0}}),
@@ -60,7 +60,7 @@ fn follow_all(fleet: &mut Fleet, links: Range<usize>) -> usize {
 }
 
 #[test]
-fn a_cached_link_takes_at_most_96_bytes_of_memory_besides_key_and_target() {
+fn link_when_cached_takes_96_bytes_besides_key_and_target_at_most() {
     let mut fleet = with_64_mib();
     follow_all(&mut fleet, 0..1_000);
     let before = fleet.worker(0).memory_size();
@@ -72,7 +72,7 @@ fn a_cached_link_takes_at_most_96_bytes_of_memory_besides_key_and_target() {
 
 #[test]
 #[ignore = "takes minutes: cargo test -p edgelink-tests --test filter million -- --ignored --nocapture"]
-fn a_million_links_stay_within_the_bound_of_the_cache() {
+fn cache_when_a_million_links_come_stays_within_its_bound() {
     let mut fleet = with_64_mib();
     follow_all(&mut fleet, 0..1_000_000);
     let memory = fleet.worker(0).memory_size();
@@ -81,7 +81,7 @@ fn a_million_links_stay_within_the_bound_of_the_cache() {
 }
 
 #[test]
-fn an_lru_of_nothing_and_no_slots_still_answers() {
+fn filter_when_without_caches_still_answers() {
     let mut fleet = fleet(&configuration_with(
         json!({"lru": {"maxBytes": 0}, "sharedData": {"slots": 0}}),
     ));
@@ -93,7 +93,7 @@ fn an_lru_of_nothing_and_no_slots_still_answers() {
 }
 
 #[test]
-fn lookups_beyond_max_pending_are_503_and_those_in_flight_go_on() {
+fn lookups_when_beyond_max_pending_are_503() {
     let mut fleet = fleet(&configuration_with(
         json!({"controlPlane": {"maxPending": 3}}),
     ));
@@ -115,7 +115,7 @@ fn lookups_beyond_max_pending_are_503_and_those_in_flight_go_on() {
 }
 
 #[test]
-fn visitors_beyond_max_waiting_are_503() {
+fn visitors_when_beyond_max_waiting_get_503() {
     let mut fleet = fleet(&configuration_with(
         json!({"controlPlane": {"maxWaiting": 3}}),
     ));
@@ -144,7 +144,7 @@ fn visitors_beyond_max_waiting_are_503() {
 }
 
 #[test]
-fn a_value_beyond_the_largest_is_not_shared() {
+fn value_when_beyond_the_largest_is_not_shared() {
     let mut fleet = fleet(&configuration_with(
         json!({"sharedData": {"maxValueBytes": 128}}),
     ));

@@ -6,7 +6,7 @@ use edgelink_wire::LinkAnswer;
 use serde_json::json;
 
 #[test]
-fn any_bytes_in_path_method_and_headers_are_survived() {
+fn request_when_of_any_bytes_is_survived() {
     let configuration =
         configuration_with(json!({"domains": ["go.example", "other.example:8080"]}));
     let mut fleet = fleet(&configuration);
@@ -32,7 +32,7 @@ fn any_bytes_in_path_method_and_headers_are_survived() {
 }
 
 #[test]
-fn paths_that_only_look_like_codes_pass_through() {
+fn paths_when_they_only_look_like_codes_pass_through() {
     let mut fleet = fleet(&configuration());
     let worker = fleet.worker(0);
     for path in [
@@ -49,7 +49,7 @@ fn paths_that_only_look_like_codes_pass_through() {
 }
 
 #[test]
-fn a_request_that_passes_through_is_left_untouched() {
+fn request_when_it_passes_through_is_left_untouched() {
     let mut fleet = fleet(&configuration());
     let worker = fleet.worker(0);
     let stream = worker
@@ -75,7 +75,7 @@ fn a_request_that_passes_through_is_left_untouched() {
 }
 
 #[test]
-fn any_bytes_that_a_control_plane_may_answer_are_survived_and_are_503() {
+fn answer_when_of_any_bytes_is_survived_with_503() {
     let mut fleet = fleet(&configuration());
     let mut numbers = Numbers(2);
     for round in 0..2_000 {
@@ -107,7 +107,7 @@ fn any_bytes_that_a_control_plane_may_answer_are_survived_and_are_503() {
 }
 
 #[test]
-fn any_bytes_in_shared_data_are_survived() {
+fn shared_data_when_of_any_bytes_is_survived() {
     let mut numbers = Numbers(3);
     let mut fleet = start(builder(&configuration_with(
         json!({"sharedData": {"slots": 1}}),

@@ -13,7 +13,7 @@ fn target() -> Reply {
 }
 
 #[test]
-fn a_lookup_is_an_authorized_get_of_the_edge_api() {
+fn lookup_when_sent_is_an_authorized_get_of_the_edge_api() {
     let mut fleet = fleet(&configuration());
     let worker = fleet.worker(0);
     worker.get("/abc");
@@ -30,7 +30,7 @@ fn a_lookup_is_an_authorized_get_of_the_edge_api() {
 }
 
 #[test]
-fn nothing_that_a_client_sends_reaches_the_control_plane_but_the_code() {
+fn lookup_when_sent_carries_only_the_code_of_the_request() {
     let mut fleet = fleet(&configuration());
     let worker = fleet.worker(0);
     let request = worker.request("GET", "/abc?token=x");
@@ -47,7 +47,7 @@ fn nothing_that_a_client_sends_reaches_the_control_plane_but_the_code() {
 }
 
 #[test]
-fn a_callout_that_breaks_off_without_headers_is_503() {
+fn callout_when_it_breaks_off_without_headers_is_503() {
     let mut fleet = fleet(&configuration());
     let worker = fleet.worker(0);
     let stream = worker.request("GET", "/abc").send();
@@ -60,7 +60,7 @@ fn a_callout_that_breaks_off_without_headers_is_503() {
 }
 
 #[test]
-fn a_control_plane_without_a_host_is_503_at_once() {
+fn control_plane_when_without_a_host_is_503_at_once() {
     let without_host = builder(&configuration()).cluster("control_plane", Cluster::NoHost);
     let unknown = builder(&configuration_with(
         json!({"controlPlane": {"cluster": "unknown"}}),
@@ -74,7 +74,7 @@ fn a_control_plane_without_a_host_is_503_at_once() {
 }
 
 #[test]
-fn an_answer_after_the_last_waiter_left_is_kept_for_the_next_visitor() {
+fn answer_when_all_waiters_have_left_is_cached() {
     let mut fleet = fleet(&configuration());
     let worker = fleet.worker(0);
     let streams = [(); 3].map(|()| worker.request("GET", "/abc").send());
@@ -92,7 +92,7 @@ fn an_answer_after_the_last_waiter_left_is_kept_for_the_next_visitor() {
 }
 
 #[test]
-fn an_answer_after_the_filter_gave_up_does_no_harm() {
+fn answer_when_the_filter_gave_up_does_no_harm() {
     let mut fleet = fleet(&configuration());
     let stream = fleet.worker(0).request("GET", "/abc").send();
     let callout = fleet.worker(0).callout();
@@ -109,7 +109,7 @@ fn an_answer_after_the_filter_gave_up_does_no_harm() {
 }
 
 #[test]
-fn waiters_are_answered_each_with_its_own_query() {
+fn waiters_when_answered_get_their_own_query() {
     let mut fleet = fleet(&configuration());
     let worker = fleet.worker(0);
     let one = worker.request("GET", "/abc?a=1").send();
@@ -127,7 +127,7 @@ fn waiters_are_answered_each_with_its_own_query() {
 }
 
 #[test]
-fn every_end_of_a_callout_is_counted() {
+fn callouts_when_ended_are_counted_by_outcome() {
     let mut fleet = fleet(&configuration());
     let worker = fleet.worker(0);
     follow(worker, "ok1", &target());

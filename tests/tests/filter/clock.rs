@@ -9,7 +9,7 @@ fn target() -> Reply {
 }
 
 #[test]
-fn one_clock_is_read_by_each_request_and_the_other_one_by_ticks() {
+fn clock_when_a_request_comes_is_read_once() {
     let mut fleet = fleet(&configuration());
     follow(fleet.worker(0), "abc", &target());
     let before = fleet.worker(0).usage();
@@ -26,7 +26,7 @@ fn one_clock_is_read_by_each_request_and_the_other_one_by_ticks() {
 }
 
 #[test]
-fn a_wall_clock_that_goes_back_keeps_no_link_alive() {
+fn wall_clock_when_set_back_keeps_no_link_fresh() {
     let mut fleet = fleet(&configuration());
     follow(fleet.worker(0), "abc", &target());
     let hour = Duration::from_secs(3_600);
@@ -44,7 +44,7 @@ fn a_wall_clock_that_goes_back_keeps_no_link_alive() {
 }
 
 #[test]
-fn a_clock_that_jumps_ahead_expires_what_it_must_and_no_more() {
+fn wall_clock_when_it_jumps_ahead_ends_validity_only() {
     let mut fleet = fleet(&configuration());
     let mut expiring = link("https://example.com/");
     expiring.valid_until = Some(fleet.now().as_secs() + 100);
@@ -67,7 +67,7 @@ fn a_clock_that_jumps_ahead_expires_what_it_must_and_no_more() {
 }
 
 #[test]
-fn a_process_that_was_stopped_serves_nothing_old() {
+fn process_when_it_was_stopped_serves_nothing_old() {
     let mut fleet = fleet(&configuration());
     follow(fleet.worker(0), "abc", &target());
     fleet.freeze(Duration::from_millis(4_999));

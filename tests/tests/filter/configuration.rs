@@ -21,7 +21,7 @@ fn assert_refused(configuration: &Value, field: &str) {
 }
 
 #[test]
-fn a_bad_field_is_named() {
+fn field_when_wrong_is_named() {
     for (changes, field) in [
         (json!({"domains": []}), "domains"),
         (json!({"domains": ["http://a"]}), "domains[0]"),
@@ -62,7 +62,7 @@ fn a_bad_field_is_named() {
 }
 
 #[test]
-fn what_is_no_json_is_refused() {
+fn configuration_when_not_json_is_refused() {
     for text in ["", "{", "[]", "null", "\u{0}"] {
         let started = builder(&configuration()).configuration(text).start();
         let Err(error) = started else {

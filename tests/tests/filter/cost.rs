@@ -25,7 +25,7 @@ fn cost_of(fleet: &mut Fleet, worker: usize, code: &str) -> Usage {
 }
 
 #[test]
-fn a_hot_redirect_reads_the_headers_at_once_and_answers() {
+fn redirect_when_hot_makes_three_hostcalls() {
     let mut fleet = metered();
     cost_of(&mut fleet, 0, "abcdefg");
     cost_of(&mut fleet, 0, "abcdefg");
@@ -49,7 +49,7 @@ fn a_hot_redirect_reads_the_headers_at_once_and_answers() {
 }
 
 #[test]
-fn hot_redirects_cost_the_same_every_time() {
+fn redirect_when_hot_costs_the_same_each_time() {
     let mut fleet = metered();
     cost_of(&mut fleet, 0, "abcdefg");
     cost_of(&mut fleet, 0, "abcdefg");
@@ -61,7 +61,7 @@ fn hot_redirects_cost_the_same_every_time() {
 }
 
 #[test]
-fn a_redirect_from_shared_data_reads_it_once() {
+fn redirect_when_from_shared_data_reads_it_once() {
     let mut fleet = metered();
     cost_of(&mut fleet, 0, "abcdefg");
 
@@ -74,7 +74,7 @@ fn a_redirect_from_shared_data_reads_it_once() {
 
 /// The figures in `tests/bench/fuel.toml` hold.
 #[test]
-fn no_tier_takes_more_instructions_than_agreed() {
+fn tier_when_measured_takes_no_more_fuel_than_agreed() {
     let (now, agreed) = (measure(), agreed());
     println!("{}", toml::to_string(&now).expect("figures"));
     let is_same_compiler = now.rustc == agreed.rustc;

@@ -10,7 +10,7 @@ fn described(worker: &Worker, stream: StreamId) -> [String; 3] {
 }
 
 #[test]
-fn a_request_is_described_whether_it_waits_or_not() {
+fn request_when_it_waits_or_not_is_described() {
     let all = json!({"describe": ["outcome", "tier", "key"], "unknownCodes": "pass"});
     let mut fleet = fleet(&configuration_with(all));
     let worker = fleet.worker(0);
@@ -35,7 +35,7 @@ fn a_request_is_described_whether_it_waits_or_not() {
 }
 
 #[test]
-fn what_is_not_asked_for_is_not_said() {
+fn property_when_not_asked_for_is_not_set() {
     for (describe, calls) in [(json!([]), 0), (json!(["tier"]), 1)] {
         let mut fleet = fleet(&configuration_with(json!({"describe": describe})));
         let worker = fleet.worker(0);

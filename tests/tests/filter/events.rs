@@ -81,7 +81,7 @@ fn secrets(until: u64) -> Response {
 }
 
 #[test]
-fn waiters_and_hits_are_described_alike() {
+fn click_when_of_a_waiter_or_a_hit_has_the_same_attributes() {
     let mut fleet = fleet(&all());
     let worker = fleet.worker(0);
     let first = browse(worker, "/a?utm_source=mail").send();
@@ -105,7 +105,7 @@ fn waiters_and_hits_are_described_alike() {
 
 /// The day goes by on the clock of the host.
 #[test]
-fn a_secret_of_visitors_is_gone_from_memory_once_its_time_is_over() {
+fn visitor_secret_when_its_time_is_over_is_gone_from_memory() {
     let mut fleet = fleet(&all());
     let reply = Reply::Link(link("https://example.com/"));
     follow(fleet.worker(0), "a", &reply);
@@ -137,7 +137,7 @@ fn a_secret_of_visitors_is_gone_from_memory_once_its_time_is_over() {
 }
 
 #[test]
-fn hostile_headers_do_no_harm() {
+fn headers_when_hostile_do_no_harm() {
     let mut fleet = fleet(&all());
     follow(
         fleet.worker(0),
@@ -169,7 +169,7 @@ fn hostile_headers_do_no_harm() {
 }
 
 #[test]
-fn attributes_of_a_hit_cost_no_hostcall_but_the_address_of_a_visitor() {
+fn attributes_when_of_a_hit_cost_no_hostcall_but_the_address() {
     for (attributes, more) in [
         (json!([]), 0),
         (
@@ -196,7 +196,7 @@ fn attributes_of_a_hit_cost_no_hostcall_but_the_address_of_a_visitor() {
 }
 
 #[test]
-fn the_target_of_a_tracked_link_gets_an_id_that_is_reported() {
+fn tracked_link_when_followed_reports_the_id_in_its_target() {
     let mut fleet = fleet(&configuration_with(json!({"clicks": {}})));
     let reply = Reply::Link(tracking("https://example.com/?a#b"));
     let mut locations = Vec::new();

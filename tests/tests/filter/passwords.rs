@@ -41,7 +41,7 @@ fn submit(worker: &mut Worker) -> (StreamId, Callout) {
 }
 
 #[test]
-fn a_form_is_sent_to_the_control_plane_and_answered() {
+fn form_when_submitted_is_answered_by_the_control_plane() {
     let mut fleet = fleet();
     let worker = fleet.worker(0);
     let (stream, callout) = submit(worker);
@@ -64,7 +64,7 @@ fn a_form_is_sent_to_the_control_plane_and_answered() {
 }
 
 #[test]
-fn a_form_whose_callout_fails_is_503() {
+fn form_when_its_callout_fails_is_503() {
     for is_reset in [true, false] {
         let mut fleet = fleet();
         let worker = fleet.worker(0);
@@ -80,7 +80,7 @@ fn a_form_whose_callout_fails_is_503() {
 }
 
 #[test]
-fn a_visitor_who_leaves_is_not_answered() {
+fn visitor_when_leaving_is_not_answered() {
     let mut fleet = fleet();
     let worker = fleet.worker(0);
     let (stream, callout) = submit(worker);
@@ -90,7 +90,7 @@ fn a_visitor_who_leaves_is_not_answered() {
 }
 
 #[test]
-fn a_form_for_no_link_passes_whole_after_the_lookup() {
+fn form_when_for_no_link_passes_whole() {
     for is_body_first in [true, false] {
         let mut fleet = fleet();
         let worker = fleet.worker(0);
@@ -129,7 +129,7 @@ fn visits(lease: &Callout) -> Response {
 
 /// The link keeps the method and has a limit: what was a form waits for a visit.
 #[test]
-fn a_form_for_a_link_without_a_password_is_held_while_it_waits_for_a_visit() {
+fn form_when_it_waits_for_a_use_is_held() {
     let extension = Extension {
         max_visits: Some(9),
         ..Extension::default()
@@ -161,7 +161,7 @@ fn a_form_for_a_link_without_a_password_is_held_while_it_waits_for_a_visit() {
 }
 
 #[test]
-fn a_form_is_longer_than_it_said() {
+fn form_when_longer_than_declared_is_403() {
     let mut fleet = fleet();
     let worker = fleet.worker(0);
     follow(worker, "abc", &locked());
@@ -172,7 +172,7 @@ fn a_form_is_longer_than_it_said() {
 }
 
 #[test]
-fn trailers_end_the_body_of_a_form() {
+fn form_when_trailers_come_is_complete() {
     let mut fleet = fleet();
     let worker = fleet.worker(0);
     follow(worker, "abc", &locked());
@@ -208,7 +208,7 @@ fn trailers_end_the_body_of_a_form() {
 }
 
 #[test]
-fn a_form_that_may_have_reached_the_control_plane_is_not_sent_again() {
+fn form_when_it_may_have_arrived_is_not_sent_again() {
     let mut fleet = fleet();
     let (_, callout) = submit(fleet.worker(0));
     let retried = callout.header("x-envoy-retry-on");
@@ -217,7 +217,7 @@ fn a_form_that_may_have_reached_the_control_plane_is_not_sent_again() {
 
 /// Answers are nested in the proxy, whose stack has an end.
 #[test]
-fn few_forms_are_answered_in_one_callback() {
+fn forms_when_many_end_at_once_are_answered_in_parts() {
     const FORMS: usize = 256;
     const AT_ONCE: usize = 32;
     let mut fleet = fleet();
@@ -251,7 +251,7 @@ fn few_forms_are_answered_in_one_callback() {
 
 /// Without `allow_on_headers_stop_iteration` the filter never sees the body.
 #[test]
-fn a_form_whose_body_does_not_come_is_503_after_a_while() {
+fn form_when_its_body_does_not_come_is_503() {
     let mut fleet = start(builder(&configuration()));
     let worker = fleet.worker(0);
     follow(worker, "abc", &locked());
@@ -265,7 +265,7 @@ fn a_form_whose_body_does_not_come_is_503_after_a_while() {
 }
 
 #[test]
-fn a_form_for_no_link_passes_even_if_the_filter_is_shown_no_body() {
+fn form_when_its_body_is_not_shown_passes() {
     let mut fleet = start(builder(&configuration()));
     let worker = fleet.worker(0);
     let stream = open(worker);

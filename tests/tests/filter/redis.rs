@@ -11,7 +11,7 @@ fn fleet(bridge: Cluster) -> Fleet {
 }
 
 #[test]
-fn nothing_is_opened_before_the_first_request() {
+fn redis_stream_when_no_request_has_come_is_not_opened() {
     let mut fleet = fleet(Cluster::Healthy);
     fleet.pass(Duration::from_secs(5));
     assert!(fleet.worker(0).grpc_streams().is_empty());
@@ -21,7 +21,7 @@ fn nothing_is_opened_before_the_first_request() {
 }
 
 #[test]
-fn a_bridge_that_closes_every_stream_is_survived() {
+fn bridge_when_it_closes_all_streams_is_survived() {
     let mut fleet = fleet(Cluster::Healthy);
     fleet.worker(0).get("/abc");
     for _ in 0..100 {
@@ -40,7 +40,7 @@ fn a_bridge_that_closes_every_stream_is_survived() {
 /// The connection fails inside of the tick that opens it. Envoy would spin for ever if the filter had a callback for gRPC metadata,
 /// in which it would run what it has deferred: `tests/abi/suite/conformance.rs`.
 #[test]
-fn a_bridge_without_a_host_is_survived() {
+fn bridge_when_without_a_host_is_survived() {
     let mut fleet = fleet(Cluster::NoHost);
     let stream = fleet.worker(0).request("GET", "/abc").send();
     fleet.pass(Duration::from_secs(5));

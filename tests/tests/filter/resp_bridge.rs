@@ -19,7 +19,7 @@ fn framed(message: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn frames_come_off_the_request_however_it_is_cut() {
+fn request_when_cut_anywhere_is_unframed() {
     let messages: Vec<u8> = [&b"PING\r\n"[..], b"", b"GET a\r\n"].map(framed).concat();
     let mut numbers = Numbers(11);
     for _ in 0..50 {
@@ -41,7 +41,7 @@ fn frames_come_off_the_request_however_it_is_cut() {
 }
 
 #[test]
-fn every_chunk_of_the_response_becomes_a_message() {
+fn response_when_it_comes_in_chunks_is_framed_by_chunk() {
     let mut fleet = fleet();
     let worker = fleet.worker(0);
     let stream = open(worker);
@@ -60,7 +60,7 @@ fn every_chunk_of_the_response_becomes_a_message() {
 }
 
 #[test]
-fn any_bytes_that_are_no_grpc_are_survived() {
+fn bytes_when_no_grpc_are_survived() {
     let mut numbers = Numbers(13);
     let mut fleet = fleet();
     for _ in 0..500 {

@@ -51,7 +51,7 @@ fn come_and_go(worker: &mut Worker) {
 }
 
 #[test]
-fn time_goes_on_when_the_root_that_was_configured_last_has_ended() {
+fn clock_when_the_newest_root_has_ended_goes_on() {
     let mut fleet = fleet(&configuration());
     let worker = fleet.worker(0);
     let first = worker.root();
@@ -73,7 +73,7 @@ fn time_goes_on_when_the_root_that_was_configured_last_has_ended() {
 }
 
 #[test]
-fn time_goes_on_when_the_first_root_has_ended() {
+fn clock_when_the_first_root_has_ended_goes_on() {
     let mut fleet = fleet(&configuration());
     let worker = fleet.worker(0);
     let first = worker.root();
@@ -93,7 +93,7 @@ fn time_goes_on_when_the_first_root_has_ended() {
 }
 
 #[test]
-fn any_root_drives_the_clock() {
+fn clock_when_any_root_ticks_goes_on() {
     let mut fleet = fleet(&configuration());
     let worker = fleet.worker(0);
     let first = worker.root();
@@ -108,7 +108,7 @@ fn any_root_drives_the_clock() {
 }
 
 #[test]
-fn a_request_goes_by_the_configuration_that_it_came_with() {
+fn request_when_two_roots_run_goes_by_its_own_configuration() {
     let mut fleet = fleet(&configuration());
     let worker = fleet.worker(0);
     let first = worker.root();
@@ -134,7 +134,7 @@ fn a_request_goes_by_the_configuration_that_it_came_with() {
 }
 
 #[test]
-fn who_waits_is_answered_by_the_configuration_that_it_came_with() {
+fn waiter_when_two_roots_run_is_answered_by_its_own() {
     let mut fleet = fleet(&configuration());
     let worker = fleet.worker(0);
     let first = worker.root();
@@ -153,7 +153,7 @@ fn who_waits_is_answered_by_the_configuration_that_it_came_with() {
 }
 
 #[test]
-fn who_waits_for_a_callout_that_ended_with_its_root_still_gets_an_answer() {
+fn waiter_when_its_callout_ended_with_a_root_is_answered() {
     let mut fleet = fleet(&configuration());
     let worker = fleet.worker(0);
     let first = worker.root();
@@ -176,7 +176,7 @@ fn who_waits_for_a_callout_that_ended_with_its_root_still_gets_an_answer() {
 }
 
 #[test]
-fn a_poll_that_ended_with_its_root_is_made_again_from_the_same_place() {
+fn snapshot_when_its_callout_ended_with_a_root_is_asked_for_again() {
     let polling = json!({"snapshot": {}, "poll": {}, "admission": {}});
     let mut fleet = fleet(&configuration_with(polling.clone()));
     fleet.worker(0).get("/");
@@ -203,7 +203,7 @@ fn a_poll_that_ended_with_its_root_is_made_again_from_the_same_place() {
 }
 
 #[test]
-fn connections_to_redis_are_made_again_when_their_root_ends() {
+fn redis_connection_when_its_root_ends_is_made_again() {
     let redis = json!({"redis": {"mode": "direct"}});
     let configuration = configuration_with(redis.clone());
     let builder = crate::support::builder(&configuration);
@@ -240,7 +240,7 @@ fn connections_to_redis_are_made_again_when_their_root_ends() {
 }
 
 #[test]
-fn the_end_of_the_last_root_gives_the_gauges_back_and_another_one_begins_again() {
+fn gauges_when_the_last_root_ends_are_given_back() {
     let mut fleet = fleet(&configuration());
     let worker = fleet.worker(0);
     let first = worker.root();
@@ -264,7 +264,7 @@ fn the_end_of_the_last_root_gives_the_gauges_back_and_another_one_begins_again()
 }
 
 #[test]
-fn those_who_are_answered_in_turns_are_answered_although_the_root_has_ended() {
+fn waiters_when_a_root_ends_between_turns_are_answered() {
     let mut fleet = fleet(&configuration());
     let worker = fleet.worker(0);
     let first = worker.root();

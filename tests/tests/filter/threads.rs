@@ -25,7 +25,7 @@ fn location(fleet: &mut Fleet, worker: usize, reply: &Reply) -> (String, String)
 }
 
 #[test]
-fn what_one_worker_knows_the_other_finds_in_shared_data() {
+fn link_when_known_to_one_worker_is_found_in_shared_data() {
     let mut fleet = two_workers();
     let reply = target("https://example.com/", 1);
     location(&mut fleet, 0, &reply);
@@ -41,7 +41,7 @@ fn what_one_worker_knows_the_other_finds_in_shared_data() {
 }
 
 #[test]
-fn an_absence_is_shared_too() {
+fn absence_when_known_to_one_worker_is_found_in_shared_data() {
     let mut fleet = two_workers();
     follow(fleet.worker(0), "abc", &Reply::Absent { rev: 0 });
 
@@ -51,7 +51,7 @@ fn an_absence_is_shared_too() {
 }
 
 #[test]
-fn a_worker_that_asked_an_old_replica_does_not_take_back_what_another_shared() {
+fn shared_record_when_an_older_one_comes_is_kept() {
     let mut fleet = two_workers();
     location(&mut fleet, 0, &target("https://example.com/1", 1));
     location(&mut fleet, 1, &target("https://example.com/1", 1));
@@ -67,7 +67,7 @@ fn a_worker_that_asked_an_old_replica_does_not_take_back_what_another_shared() {
 }
 
 #[test]
-fn a_write_that_loses_against_another_worker_is_not_tried_again() {
+fn write_when_it_loses_against_another_worker_is_not_retried() {
     let mut fleet = two_workers();
     location(&mut fleet, 0, &target("https://example.com/1", 1));
     let slot = fleet.shared_data_keys().remove(0);
@@ -86,7 +86,7 @@ fn a_write_that_loses_against_another_worker_is_not_tried_again() {
 }
 
 #[test]
-fn slots_that_hold_anything_else_are_as_good_as_empty() {
+fn slot_when_it_holds_anything_else_counts_as_empty() {
     let mut fleet = two_workers();
     let url = "https://example.com/";
     let reply = target(url, 1);
@@ -103,7 +103,7 @@ fn slots_that_hold_anything_else_are_as_good_as_empty() {
 }
 
 #[test]
-fn shared_data_has_no_more_keys_than_slots() {
+fn shared_data_when_many_links_come_has_no_more_keys_than_slots() {
     let configuration = configuration_with(json!({"sharedData": {"slots": 16}}));
     let mut fleet = start(builder(&configuration));
     for index in 0..200 {
@@ -116,7 +116,7 @@ fn shared_data_has_no_more_keys_than_slots() {
 }
 
 #[test]
-fn the_main_thread_is_configured_and_ticks_and_makes_no_callout() {
+fn main_thread_when_it_ticks_makes_no_callout() {
     let mut fleet = two_workers();
     fleet.pass(Duration::from_secs(10));
     let main = fleet.main();
@@ -128,7 +128,7 @@ fn the_main_thread_is_configured_and_ticks_and_makes_no_callout() {
 }
 
 #[test]
-fn workers_do_not_tick_together() {
+fn workers_when_started_together_tick_apart() {
     let mut fleet = start(builder(&configuration()).workers(4));
     let periods: Vec<_> = (0..4)
         .map(|index| fleet.worker(index).tick_period())
@@ -140,7 +140,7 @@ fn workers_do_not_tick_together() {
 }
 
 #[test]
-fn gauges_are_those_of_all_workers_together() {
+fn gauges_when_several_workers_run_are_summed() {
     let mut fleet = two_workers();
     for worker in 0..2 {
         location(&mut fleet, worker, &target("https://example.com/", 1));
@@ -151,7 +151,7 @@ fn gauges_are_those_of_all_workers_together() {
 }
 
 #[test]
-fn a_worker_whose_vm_has_trapped_leaves_nothing_in_the_gauges() {
+fn gauges_when_a_worker_has_trapped_lose_its_part() {
     let metered = Fleet::of(&Module::filter(Metering::Fuel))
         .configuration(configuration().to_string())
         .cluster("control_plane", Cluster::Healthy);
@@ -176,7 +176,7 @@ fn a_worker_whose_vm_has_trapped_leaves_nothing_in_the_gauges() {
 }
 
 #[test]
-fn a_visitor_of_one_worker_waits_for_no_other_worker() {
+fn visitor_when_another_worker_asks_does_not_wait_for_it() {
     let mut fleet = two_workers();
     assert_eq!(fleet.worker(0).get("/abc"), Outcome::Paused);
     assert_eq!(fleet.worker(1).get("/abc"), Outcome::Paused);

@@ -10,7 +10,7 @@ use edgelink_wire::FeedPosition;
 use edgelink_wire::feed::FeedMessage;
 
 #[tokio::test]
-async fn everything_works_on_a_cluster_also_after_a_master_is_killed() {
+async fn cluster_when_a_master_is_killed_still_works() {
     let mut cluster = RedisCluster::start().await;
     let redis = connected(&cluster.url()).await;
     let record = link("https://example.com/", 1);
@@ -60,7 +60,7 @@ async fn everything_works_on_a_cluster_also_after_a_master_is_killed() {
 }
 
 #[tokio::test]
-async fn a_master_of_other_slots_that_is_replaced_shows_in_the_nodes() {
+async fn nodes_when_a_master_of_other_slots_is_replaced_change() {
     let mut cluster = RedisCluster::start().await;
     let redis = connected(&cluster.url()).await;
     let before = until("the nodes", LIMIT, async || redis.nodes().await.ok()).await;
@@ -87,7 +87,7 @@ async fn a_master_of_other_slots_that_is_replaced_shows_in_the_nodes() {
 
 /// It answers all that it is asked, but is not the one that publishers have to write to.
 #[tokio::test]
-async fn a_master_that_has_become_a_replica_is_replaced_in_the_nodes() {
+async fn nodes_when_a_master_becomes_a_replica_change() {
     let cluster = RedisCluster::start().await;
     let redis = connected(&cluster.url()).await;
     let before = until("the nodes", LIMIT, async || redis.nodes().await.ok()).await;

@@ -12,7 +12,7 @@ fn beats(numbers: std::ops::Range<u64>) -> Vec<FeedMessage<'static>> {
 }
 
 #[tokio::test]
-async fn entries_are_read_in_order_and_each_names_the_one_before() {
+async fn entries_when_read_are_in_order_and_name_their_predecessor() {
     let server = RedisServer::start().await;
     let redis = connected(&server.url()).await;
     assert_eq!(redis.newest().await.unwrap(), FeedPosition::START);
@@ -41,7 +41,7 @@ async fn entries_are_read_in_order_and_each_names_the_one_before() {
 }
 
 #[tokio::test]
-async fn the_stream_keeps_about_as_many_entries_as_configured() {
+async fn stream_when_long_keeps_about_the_configured_entries() {
     let server = RedisServer::start().await;
     let redis = connected(&server.url()).await;
     for start in (0..5000).step_by(500) {
@@ -52,7 +52,7 @@ async fn the_stream_keeps_about_as_many_entries_as_configured() {
 }
 
 #[tokio::test]
-async fn a_reader_that_waits_is_woken_by_an_entry_and_answers_nothing_without_one() {
+async fn reader_when_it_waits_is_woken_by_an_entry() {
     let server = RedisServer::start().await;
     let redis = connected(&server.url()).await;
     assert!(
@@ -78,7 +78,7 @@ async fn a_reader_that_waits_is_woken_by_an_entry_and_answers_nothing_without_on
 }
 
 #[tokio::test]
-async fn nudges_reach_every_replica_also_after_a_restart() {
+async fn nudges_when_redis_restarts_still_reach_replicas() {
     let mut server = RedisServer::start().await;
     let (one, other) = (
         connected(&server.url()).await,
@@ -101,7 +101,7 @@ async fn appended(redis: &edgelink_redis::Redis, order: Append<'_>) -> Appended 
 }
 
 #[tokio::test]
-async fn a_publisher_with_an_older_token_is_refused() {
+async fn publisher_when_its_token_is_older_is_refused() {
     let server = RedisServer::start().await;
     let redis = connected(&server.url()).await;
     for (token, owner, expected) in [
@@ -137,7 +137,7 @@ async fn a_publisher_with_an_older_token_is_refused() {
 }
 
 #[tokio::test]
-async fn how_far_numbers_were_drawn_never_goes_back() {
+async fn drawn_numbers_when_lower_ones_come_do_not_go_back() {
     let server = RedisServer::start().await;
     let redis = connected(&server.url()).await;
     for (drawn, expected) in [
@@ -165,7 +165,7 @@ async fn how_far_numbers_were_drawn_never_goes_back() {
 }
 
 #[tokio::test]
-async fn a_redis_that_is_not_as_it_was_left_takes_nothing_before_a_generation_begins() {
+async fn append_when_redis_has_changed_needs_another_generation() {
     let server = RedisServer::start().await;
     let redis = connected(&server.url()).await;
     let goes_on = |generation, after| Append {
@@ -211,7 +211,7 @@ async fn append_long_links(redis: &Redis, count: usize) {
 }
 
 #[tokio::test]
-async fn the_stream_takes_about_as_many_bytes_as_configured() {
+async fn stream_when_links_are_long_keeps_about_the_configured_bytes() {
     let server = RedisServer::start().await;
     let redis = connected(&server.url()).await;
     append_long_links(&redis, 20 * 64).await;
@@ -225,7 +225,7 @@ async fn the_stream_takes_about_as_many_bytes_as_configured() {
 }
 
 #[tokio::test]
-async fn a_redis_that_is_full_is_given_room_once() {
+async fn stream_when_redis_is_full_is_trimmed() {
     let server = RedisServer::start().await;
     let redis = connected(&server.url()).await;
     append_long_links(&redis, 6 * 64).await;

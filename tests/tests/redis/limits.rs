@@ -212,7 +212,7 @@ pub(super) fn limit(of: &str, capacity: u32, per_second: u32) -> Vec<(String, St
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_address_is_admitted_as_promised_whatever_it_forwards() {
+async fn address_when_it_forwards_others_is_admitted_as_promised() {
     let server = RedisServer::start().await;
     let ask = |command: &[&str]| server.ask(command);
     let variables = limit("ADDRESS", CAPACITY, PER_SECOND);
@@ -230,7 +230,7 @@ async fn an_address_is_admitted_as_promised_whatever_it_forwards() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_redis_that_forgets_its_scripts_changes_nothing() {
+async fn limit_when_redis_forgets_its_scripts_is_kept() {
     let server = RedisServer::start().await;
     let ask = |command: &[&str]| server.ask(command);
     let flush = || drop(server.ask(&["SCRIPT", "FLUSH"]));
@@ -240,7 +240,7 @@ async fn a_redis_that_forgets_its_scripts_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_clock_that_was_set_back_keeps_nothing_empty_until_it_has_caught_up() {
+async fn bucket_when_the_clock_was_set_back_refills() {
     let server = RedisServer::start().await;
     let replicas = Replicas::start(&server.url(), &limit("GLOBAL", 10, 10)).await;
     let in_an_hour = micros(&|command| server.ask(command)) + 3_600_000_000;
@@ -254,7 +254,7 @@ async fn a_clock_that_was_set_back_keeps_nothing_empty_until_it_has_caught_up() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cluster_takes_from_all_buckets_at_once() {
+async fn buckets_when_on_a_cluster_are_taken_from_together() {
     let cluster = RedisCluster::start().await;
     let ask = |command: &[&str]| cluster.ask(command);
     let wide = ["ADDRESS", "KEY"].map(|name| limit(name, 1_000_000, 1_000_000));
@@ -264,7 +264,7 @@ async fn a_cluster_takes_from_all_buckets_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_redis_each_control_plane_counts_by_itself_and_nothing_fails() {
+async fn limit_when_redis_is_away_is_kept_by_each_control_plane() {
     let mut server = RedisServer::start().await;
     let variables = limit("KEY", CAPACITY, PER_SECOND);
     let replicas = Replicas::start(&server.url(), &variables).await;
@@ -295,7 +295,7 @@ async fn without_redis_each_control_plane_counts_by_itself_and_nothing_fails() {
 }
 
 #[tokio::test]
-async fn behind_a_trusted_proxy_each_client_has_a_bucket_of_its_own() {
+async fn client_when_behind_a_trusted_proxy_has_its_own_bucket() {
     let server = RedisServer::start().await;
     let mut variables = limit("ADDRESS", 30, 1);
     variables.push((

@@ -22,7 +22,7 @@ async fn fill(redis: &Redis, record: &Record<String>) {
 }
 
 #[tokio::test]
-async fn what_was_filled_is_found_and_ends_by_itself() {
+async fn record_when_filled_is_found_and_expires() {
     let (server, redis) = server().await;
     assert_eq!(looked_up(&redis).await, Lookup::Unknown);
     for (record, least, most) in [
@@ -37,7 +37,7 @@ async fn what_was_filled_is_found_and_ends_by_itself() {
 }
 
 #[tokio::test]
-async fn a_lock_is_had_by_one_and_released_by_the_fill() {
+async fn lock_when_held_is_refused_until_the_fill_releases_it() {
     let (_server, redis) = server().await;
     let held = lock(&redis).await;
     assert!(redis.lock(GENERATION, KEY, LOCKED).await.unwrap().is_none());
@@ -49,7 +49,7 @@ async fn a_lock_is_had_by_one_and_released_by_the_fill() {
 }
 
 #[tokio::test]
-async fn a_lock_that_another_owner_has_by_now_is_neither_used_nor_released() {
+async fn lock_when_lost_to_another_owner_is_not_used_or_released() {
     let (server, redis) = server().await;
     let lost = lock(&redis).await;
     let _ = server.ask(&["DEL", "lock:{link:7:go.example.com/aB3}"]);
@@ -66,7 +66,7 @@ async fn a_lock_that_another_owner_has_by_now_is_neither_used_nor_released() {
 }
 
 #[tokio::test]
-async fn a_change_that_is_published_during_a_lookup_keeps_the_old_record_out() {
+async fn record_when_a_change_is_published_meanwhile_is_not_filled() {
     let (_server, redis) = server().await;
     let held = lock(&redis).await;
     let newer = link("https://new.example/", 2);
@@ -82,7 +82,7 @@ async fn a_change_that_is_published_during_a_lookup_keeps_the_old_record_out() {
 }
 
 #[tokio::test]
-async fn a_record_is_never_replaced_by_an_older_one() {
+async fn record_when_an_older_one_comes_is_not_replaced() {
     let (_server, redis) = server().await;
     // As numbers of Lua, the two were the same.
     let (older, newer) = (9_007_199_254_740_992, 9_007_199_254_740_993);
@@ -102,7 +102,7 @@ async fn a_record_is_never_replaced_by_an_older_one() {
 }
 
 #[tokio::test]
-async fn published_news_replace_what_is_there_whatever_its_state() {
+async fn change_when_published_replaces_the_cached_record() {
     let (_server, redis) = server().await;
     fill(&redis, &Record::Absent { rev: 0 }).await;
     let created = link("https://example.com/", 1);
@@ -131,7 +131,7 @@ async fn published_news_replace_what_is_there_whatever_its_state() {
 }
 
 #[tokio::test]
-async fn what_no_version_of_ours_wrote_is_malformed_and_repaired() {
+async fn record_when_malformed_is_repaired_by_a_fill() {
     let (server, redis) = server().await;
     for command in [
         &["SET", HASH, "garbage"][..],
@@ -154,7 +154,7 @@ async fn what_no_version_of_ours_wrote_is_malformed_and_repaired() {
 }
 
 #[tokio::test]
-async fn scripts_that_redis_has_forgotten_are_sent_again() {
+async fn scripts_when_redis_has_forgotten_them_are_sent_again() {
     let (server, redis) = server().await;
     let record = link("https://example.com/", 1);
     for rev in 1..=3 {
@@ -174,7 +174,7 @@ async fn scripts_that_redis_has_forgotten_are_sent_again() {
 }
 
 #[tokio::test]
-async fn a_change_that_is_not_published_takes_the_record_and_the_lock_away() {
+async fn record_when_forgotten_is_gone_with_its_lock() {
     let (_server, redis) = server().await;
     let held = lock(&redis).await;
     redis.forget(GENERATION, &[KEY.to_owned()]).await.unwrap();
@@ -184,7 +184,7 @@ async fn a_change_that_is_not_published_takes_the_record_and_the_lock_away() {
 }
 
 #[tokio::test]
-async fn a_generation_does_not_see_what_was_cached_in_another() {
+async fn record_when_of_another_generation_is_not_seen() {
     let (_server, redis) = server().await;
     let record = link("https://example.com/", 1);
     fill(&redis, &record).await;
@@ -194,7 +194,7 @@ async fn a_generation_does_not_see_what_was_cached_in_another() {
 }
 
 #[tokio::test]
-async fn a_lookup_says_how_far_the_publisher_has_written_to_this_very_redis() {
+async fn lookup_when_a_beat_was_noted_has_the_publisher_state() {
     let (server, redis) = server().await;
     let state = async || redis.look_up(GENERATION, KEY).await.unwrap().state;
     assert_eq!(state().await, None);

@@ -63,7 +63,7 @@ async fn read_until(stream: &mut Response, text: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_click_is_streamed_by_the_replica_that_it_was_not_reported_to() {
+async fn click_when_reported_to_one_replica_is_streamed_by_another() {
     let redis = RedisServer::start().await;
     let replicas = start(&redis.url()).await;
     let mut streams = [listen(&replicas, 0).await, listen(&replicas, 1).await];
@@ -74,7 +74,7 @@ async fn a_click_is_streamed_by_the_replica_that_it_was_not_reported_to() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn replicas_follow_reports_only_while_they_have_listeners_and_again_after_an_outage() {
+async fn replica_when_it_has_listeners_follows_reports() {
     let mut redis = RedisServer::start().await;
     let replicas = start(&redis.url()).await;
     let followers = |redis: &RedisServer| redis.ask(&["PUBSUB", "NUMSUB", "edgelink:clicks"]);

@@ -24,7 +24,7 @@ async fn answers(redis: &Redis) {
 }
 
 #[tokio::test]
-async fn a_redis_that_is_not_there_fails_at_once() {
+async fn redis_when_absent_fails_at_once() {
     let mut server = RedisServer::start().await;
     let url = server.url();
     server.kill();
@@ -43,7 +43,7 @@ async fn a_redis_that_is_not_there_fails_at_once() {
 }
 
 #[tokio::test]
-async fn a_redis_that_is_killed_and_comes_back_empty_is_used_again() {
+async fn redis_when_it_comes_back_empty_is_used_again() {
     let mut server = RedisServer::start().await;
     let redis = connected(&server.url()).await;
     answers(&redis).await;
@@ -58,7 +58,7 @@ async fn a_redis_that_is_killed_and_comes_back_empty_is_used_again() {
 }
 
 #[tokio::test]
-async fn a_silent_redis_is_waited_for_once_in_a_while_only() {
+async fn redis_when_silent_is_asked_once_in_a_while() {
     let server = RedisServer::start().await;
     let redis = connected(&server.url()).await;
     answers(&redis).await;
@@ -80,7 +80,7 @@ async fn a_silent_redis_is_waited_for_once_in_a_while_only() {
 }
 
 #[tokio::test]
-async fn a_redis_that_refuses_the_password_degrades_and_the_right_one_works() {
+async fn redis_when_the_password_is_wrong_refuses() {
     let server = RedisServer::with_password("right").await;
     let wrong = client(&server.url().replace("right", "wrong"));
     let missing = client(&server.url().replace(":right@", ""));
@@ -93,7 +93,7 @@ async fn a_redis_that_refuses_the_password_degrades_and_the_right_one_works() {
 }
 
 #[tokio::test]
-async fn what_is_no_url_of_redis_is_refused() {
+async fn redis_url_when_malformed_is_refused() {
     for url in ["", "127.0.0.1:6379", "redis-sentinel://127.0.0.1:26379"] {
         assert!(matches!(start(url), Err(RedisError::Url(_))), "{url}");
     }
@@ -142,7 +142,7 @@ impl Between {
 }
 
 #[tokio::test]
-async fn a_connection_for_nudges_whose_other_end_has_vanished_is_opened_again() {
+async fn nudge_connection_when_its_peer_vanishes_is_opened_again() {
     let server = RedisServer::start().await;
     let between = Between::start(&server).await;
     let redis = connected(&between.url()).await;

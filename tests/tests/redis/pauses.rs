@@ -33,7 +33,7 @@ async fn idle_publisher(setting: &Setting) -> Replica {
 }
 
 #[tokio::test]
-async fn a_nudge_that_failed_is_sent_again() {
+async fn nudge_when_it_failed_is_sent_again() {
     let setting = Setting::new().await;
     let publisher = idle_publisher(&setting).await;
     let redis = connected(&setting.server.url()).await;
@@ -61,7 +61,7 @@ async fn a_nudge_that_failed_is_sent_again() {
 }
 
 #[tokio::test]
-async fn a_publisher_that_has_lost_its_subscription_looks_when_it_has_it_again() {
+async fn publisher_when_its_subscription_was_lost_looks_again() {
     let setting = Setting::new().await;
     let publisher = idle_publisher(&setting).await;
     // The nudge for these is lost.
@@ -73,7 +73,7 @@ async fn a_publisher_that_has_lost_its_subscription_looks_when_it_has_it_again()
 }
 
 #[tokio::test]
-async fn a_publisher_that_gave_up_publishes_as_soon_as_redis_works_and_no_other_one_does() {
+async fn publisher_when_it_gave_up_resumes_as_soon_as_redis_works() {
     let setting = Setting::new().await;
     let replica = replica_of(&setting.store, &setting.redis, &config(LONGEST_PAUSE));
     replica.publishes().await;

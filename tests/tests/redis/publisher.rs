@@ -236,7 +236,7 @@ fn keys(ids: std::ops::Range<u64>) -> BTreeSet<String> {
 }
 
 #[tokio::test]
-async fn every_change_is_published_once_it_is_committed() {
+async fn change_when_committed_is_published() {
     let setting = Setting::new().await;
     let replica = setting.replica();
     setting.create(0..35).await;
@@ -248,7 +248,7 @@ async fn every_change_is_published_once_it_is_committed() {
 
 /// As if it were of a transaction that has committed long after later ones.
 #[tokio::test]
-async fn a_change_below_the_mark_of_the_outbox_is_published() {
+async fn change_when_below_the_outbox_mark_is_published() {
     let setting = Setting::new().await;
     let replica = setting.replica();
     replica.publishes().await;
@@ -273,7 +273,7 @@ async fn a_change_below_the_mark_of_the_outbox_is_published() {
 }
 
 #[tokio::test]
-async fn nothing_is_lost_while_redis_is_away() {
+async fn changes_when_redis_is_away_are_published_later() {
     let mut setting = Setting::new().await;
     let replica = setting.replica();
     setting.server.kill();
@@ -291,7 +291,7 @@ async fn nothing_is_lost_while_redis_is_away() {
 }
 
 #[tokio::test]
-async fn another_replica_takes_over_from_one_that_dies_and_nothing_is_lost() {
+async fn publisher_when_it_dies_is_replaced_without_loss() {
     let setting = Setting::new().await;
     let mut dying = setting.replica();
     let mut next = 0;
@@ -317,7 +317,7 @@ async fn another_replica_takes_over_from_one_that_dies_and_nothing_is_lost() {
 }
 
 #[tokio::test]
-async fn a_replica_that_stops_in_order_publishes_the_rest_and_is_followed_at_once() {
+async fn publisher_when_stopped_in_order_publishes_the_rest() {
     let setting = Setting::new().await;
     let first = setting.replica();
     first.publishes().await;
@@ -338,7 +338,7 @@ async fn a_replica_that_stops_in_order_publishes_the_rest_and_is_followed_at_onc
 }
 
 #[tokio::test]
-async fn beats_come_again_and_again_with_growing_numbers_and_times() {
+async fn beats_when_published_have_growing_numbers_and_times() {
     let setting = Setting::new().await;
     let replica = setting.replica();
     let mut position = FeedPosition::START;
@@ -367,7 +367,7 @@ async fn beats_come_again_and_again_with_growing_numbers_and_times() {
 
 /// Of a link that has changed twice the outbox has both, and the first one was wrong already when the generation began.
 #[tokio::test]
-async fn no_beat_vouches_for_what_waited_when_a_generation_began() {
+async fn beat_when_a_generation_begins_follows_waiting_changes() {
     let setting = Setting::new().await;
     setting.create(0..35).await;
     let replica = setting.replica();
@@ -386,7 +386,7 @@ async fn no_beat_vouches_for_what_waited_when_a_generation_began() {
 }
 
 #[tokio::test]
-async fn a_row_that_cannot_be_read_makes_caches_ask_again_and_stops_nothing() {
+async fn outbox_row_when_unreadable_flushes_caches_and_is_skipped() {
     let setting = Setting::new().await;
     for row in [
         "X'00000009', X''",
@@ -412,7 +412,7 @@ async fn a_row_that_cannot_be_read_makes_caches_ask_again_and_stops_nothing() {
 }
 
 #[tokio::test]
-async fn a_publisher_whose_redis_is_away_gives_the_lease_to_one_whose_redis_works() {
+async fn publisher_when_its_redis_is_away_gives_up_its_lease() {
     let setting = Setting::new().await;
     let mut dead = RedisServer::start().await;
     let redis = connected(&dead.url()).await;
@@ -434,7 +434,7 @@ async fn a_publisher_whose_redis_is_away_gives_the_lease_to_one_whose_redis_work
 
 /// It renews its lease, and cannot read what it is to publish: another process may.
 #[tokio::test]
-async fn a_publisher_whose_database_fails_for_longer_than_its_lease_gives_it_up() {
+async fn publisher_when_its_database_fails_gives_up_its_lease() {
     let setting = Setting::new().await;
     let replica = setting.replica();
     replica.publishes().await;
@@ -451,7 +451,7 @@ async fn a_publisher_whose_database_fails_for_longer_than_its_lease_gives_it_up(
 }
 
 #[tokio::test]
-async fn a_redis_that_takes_no_writes_makes_no_replica_current() {
+async fn feed_when_redis_takes_no_writes_is_not_current() {
     let setting = Setting::new().await;
     let replica = setting.replica();
     replica.publishes().await;
@@ -471,7 +471,7 @@ async fn a_redis_that_takes_no_writes_makes_no_replica_current() {
 }
 
 #[tokio::test]
-async fn a_redis_that_is_emptied_gets_another_generation() {
+async fn redis_when_emptied_gets_another_generation() {
     let setting = Setting::new().await;
     let replica = setting.replica();
     replica.publishes().await;
@@ -486,7 +486,7 @@ async fn a_redis_that_is_emptied_gets_another_generation() {
 }
 
 #[tokio::test]
-async fn a_redis_that_was_set_back_gets_another_generation() {
+async fn redis_when_set_back_gets_another_generation() {
     let setting = Setting::new().await;
     let replica = setting.replica();
     replica.publishes().await;
@@ -510,7 +510,7 @@ async fn a_redis_that_was_set_back_gets_another_generation() {
 }
 
 #[tokio::test]
-async fn a_redis_that_was_started_again_is_another_one() {
+async fn redis_when_started_again_gets_another_generation() {
     let setting = Setting::new().await;
     let replica = setting.replica();
     replica.publishes().await;
@@ -563,7 +563,7 @@ async fn set_back_without_redis(
 }
 
 #[tokio::test]
-async fn a_database_that_went_back_is_noticed_by_the_publisher_that_goes_on() {
+async fn database_when_it_went_back_is_noticed_by_its_publisher() {
     let setting = Setting::new().await;
     let replica = setting.replica();
     replica.publishes().await;
@@ -585,7 +585,7 @@ async fn a_database_that_went_back_is_noticed_by_the_publisher_that_goes_on() {
 
 /// The row is exactly as the publisher has read it last: it has written since, and not read.
 #[tokio::test]
-async fn a_database_that_went_back_by_the_last_change_alone_is_noticed() {
+async fn database_when_only_its_last_change_is_lost_is_noticed() {
     let setting = Setting::new().await;
     let seldom = PublisherConfig {
         poll_ms: LIMIT * 10,
@@ -608,7 +608,7 @@ async fn a_database_that_went_back_by_the_last_change_alone_is_noticed() {
 }
 
 #[tokio::test]
-async fn a_database_that_went_back_twice_is_repaired_twice() {
+async fn database_when_it_went_back_twice_is_repaired_twice() {
     let setting = Setting::new().await;
     let replica = setting.replica();
     replica.publishes().await;
@@ -624,7 +624,7 @@ async fn a_database_that_went_back_twice_is_repaired_twice() {
 
 /// What a copy of the database does not know of, Redis does: each time, the publisher that knew it is gone.
 #[tokio::test]
-async fn a_copy_that_is_restored_again_and_again_gives_no_number_twice() {
+async fn numbers_when_a_copy_is_restored_repeatedly_are_not_repeated() {
     let setting = Setting::new().await;
     let mut replica = setting.replica();
     replica.publishes().await;
@@ -661,7 +661,7 @@ async fn a_copy_that_is_restored_again_and_again_gives_no_number_twice() {
 }
 
 #[tokio::test]
-async fn a_database_that_went_back_is_repaired_while_redis_is_away() {
+async fn database_when_it_went_back_without_redis_is_repaired() {
     let mut setting = Setting::new().await;
     let replica = setting.replica();
     replica.publishes().await;
@@ -677,7 +677,7 @@ async fn a_database_that_went_back_is_repaired_while_redis_is_away() {
 }
 
 #[tokio::test]
-async fn a_repair_that_failed_is_made_up_for() {
+async fn repair_when_it_failed_is_made_later() {
     let setting = Setting::new().await;
     let replica = replica_with(&setting.store, &setting.redis, MAX_LEASE);
     replica.publishes().await;
@@ -701,7 +701,7 @@ async fn a_repair_that_failed_is_made_up_for() {
 }
 
 #[tokio::test]
-async fn who_knows_that_the_database_went_back_takes_the_lease_from_one_who_does_not() {
+async fn publisher_when_it_knows_of_a_loss_takes_the_lease() {
     let setting = Setting::new().await;
     let first = replica_with(&setting.store, &setting.redis, MAX_LEASE);
     first.publishes().await;
@@ -727,7 +727,7 @@ async fn who_knows_that_the_database_went_back_takes_the_lease_from_one_who_does
 }
 
 #[tokio::test]
-async fn a_flush_that_redis_did_not_get_is_owed_by_the_next_publisher() {
+async fn flush_when_redis_missed_it_is_made_by_the_next_publisher() {
     let mut setting = Setting::new().await;
     let replica = setting.replica();
     replica.publishes().await;
@@ -742,7 +742,7 @@ async fn a_flush_that_redis_did_not_get_is_owed_by_the_next_publisher() {
 }
 
 #[tokio::test]
-async fn numbers_are_skipped_once_however_often_redis_takes_no_generation() {
+async fn numbers_when_redis_refuses_generations_are_skipped_once() {
     let setting = Setting::new().await;
     let first = setting.replica();
     first.publishes().await;
@@ -768,7 +768,7 @@ async fn numbers_are_skipped_once_however_often_redis_takes_no_generation() {
 }
 
 #[tokio::test]
-async fn a_redis_of_a_later_generation_shows_that_the_database_went_back() {
+async fn database_when_redis_has_a_later_generation_is_repaired() {
     let setting = Setting::new().await;
     let first = setting.replica();
     first.publishes().await;
@@ -806,7 +806,7 @@ impl Listener for Ages {
 }
 
 #[tokio::test]
-async fn a_beat_comes_long_after_its_look_as_well_and_says_so() {
+async fn beat_when_long_after_its_look_carries_its_age() {
     let (folder, _) = sqlite_store().await;
     let url = format!("sqlite://{}/edgelink.db", folder.path().display());
     let patient = StoreConfig {
@@ -860,7 +860,7 @@ async fn a_beat_comes_long_after_its_look_as_well_and_says_so() {
 }
 
 #[tokio::test]
-async fn a_database_that_went_back_is_noticed_by_a_publisher_that_knows_only_redis() {
+async fn database_when_it_went_back_is_noticed_by_a_new_publisher() {
     let setting = Setting::new().await;
     let first = setting.replica();
     first.publishes().await;
@@ -892,7 +892,7 @@ async fn a_database_that_went_back_is_noticed_by_a_publisher_that_knows_only_red
 }
 
 #[tokio::test]
-async fn a_change_that_a_restored_database_still_has_to_publish_is_asked_for() {
+async fn change_when_below_the_revision_floor_makes_caches_ask() {
     let setting = Setting::new().await;
     setting.create(0..1).await;
     // Its revision is below what caches may have got since.
@@ -911,7 +911,7 @@ async fn a_change_that_a_restored_database_still_has_to_publish_is_asked_for() {
 }
 
 #[tokio::test]
-async fn a_publisher_that_was_paused_publishes_nothing_once_another_one_does() {
+async fn publisher_when_it_was_paused_is_fenced_by_the_next_one() {
     let setting = Setting::new().await;
     let replica = setting.replica();
     replica.publishes().await;
@@ -950,7 +950,7 @@ async fn a_publisher_that_was_paused_publishes_nothing_once_another_one_does() {
 }
 
 #[tokio::test]
-async fn two_installations_on_one_redis_are_noticed_and_harm_nothing() {
+async fn installations_when_two_share_a_redis_leave_the_first_alone() {
     let setting = Setting::new().await;
     let ours = setting.replica();
     ours.publishes().await;
@@ -965,7 +965,7 @@ async fn two_installations_on_one_redis_are_noticed_and_harm_nothing() {
 }
 
 #[tokio::test]
-async fn a_failover_of_a_cluster_begins_a_generation_and_loses_nothing() {
+async fn cluster_when_failed_over_gets_a_generation_without_loss() {
     let (_folder, store) = sqlite_store().await;
     let mut cluster = RedisCluster::start().await;
     let redis = connected(&cluster.url()).await;

@@ -138,7 +138,7 @@ fn is_link(record: &Record<String>) -> bool {
 }
 
 #[tokio::test]
-async fn what_was_looked_up_is_in_redis_and_comes_from_there() {
+async fn link_when_looked_up_is_answered_from_redis() {
     let setting = ResolveSetting::new().await;
     setting.create(1, KEY).await;
     let replica = setting.replica().await;
@@ -160,7 +160,7 @@ async fn what_was_looked_up_is_in_redis_and_comes_from_there() {
 }
 
 #[tokio::test]
-async fn a_key_that_never_was_costs_redis_no_lookup() {
+async fn key_when_never_created_costs_no_redis_lookup() {
     let mut setting = ResolveSetting::new().await;
     let replica = setting.replica().await;
     // Its scripts ask for the state.
@@ -172,7 +172,7 @@ async fn a_key_that_never_was_costs_redis_no_lookup() {
 }
 
 #[tokio::test]
-async fn a_link_of_another_replica_is_found_at_once() {
+async fn link_when_created_by_another_replica_is_found_at_once() {
     let mut setting = ResolveSetting::new().await;
     let replica = setting.replica().await;
     setting.end_publisher().await;
@@ -192,7 +192,7 @@ async fn a_link_of_another_replica_is_found_at_once() {
 }
 
 #[tokio::test]
-async fn after_a_flush_all_who_ask_share_few_lookups() {
+async fn lookups_when_redis_was_flushed_are_shared() {
     let setting = ResolveSetting::new().await;
     setting.create(1, KEY).await;
     let replicas = [setting.replica().await, setting.replica().await];
@@ -216,7 +216,7 @@ async fn after_a_flush_all_who_ask_share_few_lookups() {
 }
 
 #[tokio::test]
-async fn without_redis_the_database_answers() {
+async fn lookup_when_redis_is_away_is_answered_by_the_database() {
     let mut setting = ResolveSetting::new().await;
     setting.create(1, KEY).await;
     let replica = setting.replica().await;
@@ -235,7 +235,7 @@ async fn without_redis_the_database_answers() {
 }
 
 #[tokio::test]
-async fn a_lock_that_is_never_released_is_waited_for_but_not_for_long() {
+async fn lookup_when_its_lock_is_never_released_is_answered() {
     let setting = ResolveSetting::new().await;
     setting.create(1, KEY).await;
     let replica = setting.replica().await;
@@ -251,7 +251,7 @@ async fn a_lock_that_is_never_released_is_waited_for_but_not_for_long() {
 }
 
 #[tokio::test]
-async fn a_record_that_cannot_be_read_is_replaced() {
+async fn record_when_unreadable_is_replaced() {
     let setting = ResolveSetting::new().await;
     setting.create(1, KEY).await;
     let replica = setting.replica().await;
@@ -272,7 +272,7 @@ fn url(record: &Record<String>) -> &str {
 }
 
 #[tokio::test]
-async fn a_redis_that_takes_no_writes_is_not_believed_for_long() {
+async fn redis_when_it_takes_no_writes_is_not_believed_for_long() {
     let setting = ResolveSetting::new().await;
     setting.create(1, KEY).await;
     let replica = setting.replica().await;
@@ -318,7 +318,7 @@ async fn a_redis_that_takes_no_writes_is_not_believed_for_long() {
 }
 
 #[tokio::test]
-async fn a_redis_that_was_set_back_is_not_believed() {
+async fn redis_when_set_back_is_not_believed() {
     let mut setting = ResolveSetting::new().await;
     setting.create(1, KEY).await;
     let replica = setting.replica().await;
@@ -341,7 +341,7 @@ async fn a_redis_that_was_set_back_is_not_believed() {
 }
 
 #[tokio::test]
-async fn an_answer_is_as_old_as_the_feed_or_the_lookup() {
+async fn answer_when_resolved_is_as_old_as_the_feed_or_lookup() {
     let setting = ResolveSetting::new().await;
     setting.create(1, KEY).await;
     let replica = setting.replica().await;
@@ -364,7 +364,7 @@ async fn an_answer_is_as_old_as_the_feed_or_the_lookup() {
 }
 
 #[tokio::test]
-async fn an_entry_that_redis_has_lost_denies_nothing() {
+async fn link_when_its_feed_entry_is_lost_is_still_found() {
     let mut setting = ResolveSetting::new().await;
     let replica = setting.replica().await;
     setting.end_publisher().await;
@@ -402,7 +402,7 @@ async fn an_entry_that_redis_has_lost_denies_nothing() {
 
 /// How far the publisher has written is known of one master only; another one may be started again with less than it had.
 #[tokio::test]
-async fn what_a_cluster_says_counts_only_while_its_masters_were_seen_lately() {
+async fn cluster_record_when_its_masters_are_unseen_does_not_count() {
     let cluster = RedisCluster::start().await;
     let url = cluster.url();
     let mut setting = ResolveSetting::on(cluster, &url).await;

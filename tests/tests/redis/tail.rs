@@ -69,7 +69,7 @@ impl Following {
 }
 
 #[tokio::test]
-async fn what_is_appended_comes_in_order() {
+async fn entries_when_appended_come_in_order() {
     let mut following = Following::start().await;
     for bound in 1..=3 {
         following.append(bound).await;
@@ -78,7 +78,7 @@ async fn what_is_appended_comes_in_order() {
 }
 
 #[tokio::test]
-async fn a_flush_of_redis_is_a_gap_and_the_feed_goes_on() {
+async fn feed_when_redis_is_flushed_has_a_gap_and_goes_on() {
     let mut following = Following::start().await;
     let _ = following.server.ask(&["FLUSHALL"]);
     following.append(1).await;
@@ -88,7 +88,7 @@ async fn a_flush_of_redis_is_a_gap_and_the_feed_goes_on() {
 }
 
 #[tokio::test]
-async fn a_lost_connection_is_no_gap() {
+async fn feed_when_its_connection_is_lost_has_no_gap() {
     let mut following = Following::start().await;
     following.append(1).await;
     assert_eq!(following.read().await, (false, vec![1]));
@@ -106,7 +106,7 @@ async fn a_lost_connection_is_no_gap() {
 }
 
 #[tokio::test]
-async fn entries_that_were_trimmed_after_they_were_read_are_no_gap() {
+async fn feed_when_read_entries_are_trimmed_has_no_gap() {
     let mut following = Following::start().await;
     for number in 1..=3 {
         following.append(number).await;
@@ -119,7 +119,7 @@ async fn entries_that_were_trimmed_after_they_were_read_are_no_gap() {
 }
 
 #[tokio::test]
-async fn entries_that_were_trimmed_before_they_were_read_are_a_gap() {
+async fn feed_when_unread_entries_are_trimmed_has_a_gap() {
     let mut following = Following::start().await;
     let script = "redis.call('XADD','feed','*','op','beat','bound','1','generation','7','number','1','at','1','prev',redis.call('XREVRANGE','feed','+','-')[1][1]) \
                   redis.call('XADD','feed','MAXLEN','1','*','op','beat','bound','1','generation','7','number','2','at','1','prev',redis.call('XREVRANGE','feed','+','-')[1][1])";
@@ -130,7 +130,7 @@ async fn entries_that_were_trimmed_before_they_were_read_are_a_gap() {
 }
 
 #[tokio::test]
-async fn a_restarted_redis_is_a_gap_even_where_its_clock_is_behind() {
+async fn feed_when_redis_restarts_with_a_clock_behind_has_a_gap() {
     let mut following = Following::start().await;
     following.server.restart().await;
     let _ = following
@@ -145,7 +145,7 @@ async fn a_restarted_redis_is_a_gap_even_where_its_clock_is_behind() {
 }
 
 #[tokio::test]
-async fn an_entry_that_is_not_ours_is_a_gap_and_harms_nothing_else() {
+async fn feed_when_an_entry_is_foreign_has_a_gap() {
     let mut following = Following::start().await;
     let _ = following.server.ask(&["XADD", "feed", "*", "garbage", "x"]);
     assert!(following.read().await.0);
@@ -154,7 +154,7 @@ async fn an_entry_that_is_not_ours_is_a_gap_and_harms_nothing_else() {
 }
 
 #[tokio::test]
-async fn an_entry_of_a_newer_version_says_what_has_changed_or_is_a_gap() {
+async fn entry_when_of_a_newer_version_is_a_change_or_a_gap() {
     let mut following = Following::start().await;
     let previous = following.position.to_string();
     let entry = ["XADD", "feed", "*", "op", "upsert", "prev", &previous];
@@ -175,7 +175,7 @@ async fn an_entry_of_a_newer_version_says_what_has_changed_or_is_a_gap() {
 }
 
 #[tokio::test]
-async fn another_generation_is_a_gap_even_where_the_stream_goes_on() {
+async fn feed_when_the_generation_changes_has_a_gap() {
     let mut following = Following::start().await;
     let other = FeedMessage::Beat(edgelink_wire::feed::Beat {
         generation: GENERATION + 1,

@@ -73,7 +73,7 @@ fn level(server: &RedisServer, name: &str) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn control_planes_count_tries_together() {
+async fn tries_when_over_two_control_planes_count_together() {
     let server = RedisServer::start().await;
     let replicas = start(&server.url()).await;
     let ask = |command: &[&str]| server.ask(command);
@@ -96,7 +96,7 @@ async fn control_planes_count_tries_together() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_right_password_gives_its_try_back_to_all_control_planes() {
+async fn try_when_the_password_is_right_is_given_back() {
     let server = RedisServer::start().await;
     let replicas = start(&server.url()).await;
     for attempt in 0..30 {
@@ -111,7 +111,7 @@ async fn a_right_password_gives_its_try_back_to_all_control_planes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_addresses_of_a_network_of_64_bits_have_their_tries_together() {
+async fn tries_when_of_one_ipv6_network_count_together() {
     let server = RedisServer::start().await;
     let replicas = start(&server.url()).await;
     let ask = |command: &[&str]| server.ask(command);
@@ -129,7 +129,7 @@ async fn the_addresses_of_a_network_of_64_bits_have_their_tries_together() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_redis_each_control_plane_counts_tries_by_itself() {
+async fn tries_when_redis_is_away_are_counted_by_each_control_plane() {
     let mut server = RedisServer::start().await;
     let replicas = start(&server.url()).await;
     server.kill();
@@ -172,7 +172,7 @@ async fn log_in(control_plane: SocketAddr, key: &str, from: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_right_login_gives_its_try_back_in_redis() {
+async fn try_when_the_login_is_right_is_given_back() {
     let server = RedisServer::start().await;
     let replicas = start(&server.url()).await;
     let bucket = |from: &str| {

@@ -6,14 +6,14 @@ use edgelink_store::{AccountError, Actor, ApiKeyRow, AuditQuery, Store, UserPatc
 use serde_json::json;
 
 on_every_database!(
-    a_user_reads_back_and_its_name_is_unique_in_its_tenant,
-    users_are_listed_page_by_page_and_without_those_of_other_tenants,
-    a_user_is_changed_in_its_own_tenant_only,
-    the_keys_of_a_disabled_user_are_not_found_until_it_is_enabled,
-    a_tenant_begins_with_an_admin_and_its_key,
-    a_tenant_whose_name_is_taken_leaves_nothing,
-    names_from_before_are_normalized_and_no_account_is_lost,
-    a_name_is_one_however_it_is_typed,
+    user_when_inserted_reads_back_and_takes_its_name,
+    user_list_when_paged_leaves_out_other_tenants,
+    user_when_changed_by_another_tenant_is_not_found,
+    key_when_its_user_is_disabled_is_not_found,
+    tenant_when_inserted_has_an_admin_and_a_key,
+    tenant_when_its_name_is_taken_leaves_nothing,
+    account_name_when_of_an_older_schema_is_normalized,
+    account_name_when_typed_differently_finds_one_user,
 );
 
 fn actor() -> Actor {
@@ -53,7 +53,7 @@ async fn tenant(store: &Store, name: &str) -> u32 {
     made.unwrap().unwrap().0.id
 }
 
-async fn a_user_reads_back_and_its_name_is_unique_in_its_tenant(database: Database) {
+async fn user_when_inserted_reads_back_and_takes_its_name(database: Database) {
     let store = database.store().await;
     let made = user(&store, "B\u{f6}b", Role::Editor).await;
     assert_eq!((made.name.as_str(), made.role), ("B\u{f6}b", Role::Editor));
@@ -72,7 +72,7 @@ async fn a_user_reads_back_and_its_name_is_unique_in_its_tenant(database: Databa
     assert!(there.unwrap().is_ok());
 }
 
-async fn users_are_listed_page_by_page_and_without_those_of_other_tenants(database: Database) {
+async fn user_list_when_paged_leaves_out_other_tenants(database: Database) {
     let store = database.store().await;
     tenant(&store, "other").await;
     let a = user(&store, "a", Role::Reader).await.id;
@@ -86,7 +86,7 @@ async fn users_are_listed_page_by_page_and_without_those_of_other_tenants(databa
     assert_eq!(list(a, 2).await, [b]);
 }
 
-async fn a_user_is_changed_in_its_own_tenant_only(database: Database) {
+async fn user_when_changed_by_another_tenant_is_not_found(database: Database) {
     let store = database.store().await;
     let made = user(&store, "a", Role::Reader).await;
     user(&store, "b", Role::Reader).await;
@@ -111,7 +111,7 @@ async fn a_user_is_changed_in_its_own_tenant_only(database: Database) {
     assert_eq!(found, Some(changed));
 }
 
-async fn the_keys_of_a_disabled_user_are_not_found_until_it_is_enabled(database: Database) {
+async fn key_when_its_user_is_disabled_is_not_found(database: Database) {
     let store = database.store().await;
     let made = user(&store, "a", Role::Editor).await;
     let key = ApiKeyRow {
@@ -133,7 +133,7 @@ async fn the_keys_of_a_disabled_user_are_not_found_until_it_is_enabled(database:
     }
 }
 
-async fn a_tenant_begins_with_an_admin_and_its_key(database: Database) {
+async fn tenant_when_inserted_has_an_admin_and_a_key(database: Database) {
     let store = database.store().await;
     let made = store
         .insert_tenant(&account("acme"), &key("k"), &actor())
@@ -153,7 +153,7 @@ async fn a_tenant_begins_with_an_admin_and_its_key(database: Database) {
     assert_eq!(store.list_tenants(FIRST_TENANT, 9).await.unwrap(), [made]);
 }
 
-async fn a_tenant_whose_name_is_taken_leaves_nothing(database: Database) {
+async fn tenant_when_its_name_is_taken_leaves_nothing(database: Database) {
     let store = database.store().await;
     let made = store
         .insert_tenant(&account("default"), &key("k"), &actor())
@@ -164,7 +164,7 @@ async fn a_tenant_whose_name_is_taken_leaves_nothing(database: Database) {
 }
 
 /// Each database told names apart by a rule of its own: one ignores spaces at the end.
-async fn names_from_before_are_normalized_and_no_account_is_lost(database: Database) {
+async fn account_name_when_of_an_older_schema_is_normalized(database: Database) {
     let store = database.store().await;
     let other = tenant(&store, "other").await;
     let now = "1, 1";
@@ -217,7 +217,7 @@ async fn names_from_before_are_normalized_and_no_account_is_lost(database: Datab
     assert_eq!(store.audit_entries(&query).await.unwrap(), entries);
 }
 
-async fn a_name_is_one_however_it_is_typed(database: Database) {
+async fn account_name_when_typed_differently_finds_one_user(database: Database) {
     let store = database.store().await;
     let made = user(&store, " Bo\u{308}b ", Role::Reader).await;
     assert_eq!(made.name, "B\u{f6}b");

@@ -22,17 +22,17 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 on_every_database!(
-    every_breakdown_has_each_click_once,
-    a_chunk_is_written_once_and_as_a_whole,
-    days_answer_as_their_hours_did,
-    clicks_that_come_while_their_day_is_summed_up_are_in_it,
-    values_and_orphan_visits_are_bounded,
-    a_click_has_the_campaign_of_its_target,
-    single_clicks_are_paged_by_place_and_by_number,
-    old_clicks_are_purged,
-    clicks_from_the_future_keep_no_others,
-    a_failure_that_is_not_about_a_report_sets_none_aside,
-    a_report_that_cannot_be_written_does_not_hold_up_the_others,
+    breakdown_when_two_writers_work_has_each_click_once,
+    chunk_when_its_write_fails_is_written_whole_later,
+    days_when_rolled_up_answer_as_their_hours_did,
+    click_when_its_day_is_being_rolled_up_is_counted,
+    values_and_orphan_visits_when_too_many_stay_bounded,
+    click_when_written_has_the_campaign_of_its_target,
+    single_clicks_when_paged_by_cursor_or_offset_are_complete,
+    clicks_when_past_their_retention_are_purged,
+    clicks_when_dated_in_the_future_hold_up_no_purge,
+    report_when_a_table_is_missing_is_not_quarantined,
+    report_when_it_cannot_be_written_is_quarantined_alone,
 );
 
 const HOUR: u64 = 3600;
@@ -308,7 +308,7 @@ async fn compare(clicking: &Clicking, all: &[Made], from: u64, to: u64) {
 }
 
 /// Two writers work at once, as for a moment when a lease changes hands, on reports that come twice, from two processes.
-async fn every_breakdown_has_each_click_once(database: Database) {
+async fn breakdown_when_two_writers_work_has_each_click_once(database: Database) {
     let settings = AnalyticsConfig {
         chunk_clicks: 100,
         ..AnalyticsConfig::default()
@@ -371,7 +371,7 @@ async fn every_breakdown_has_each_click_once(database: Database) {
     compare(&first, &all, hour, hour + HOUR).await;
 }
 
-async fn a_chunk_is_written_once_and_as_a_whole(database: Database) {
+async fn chunk_when_its_write_fails_is_written_whole_later(database: Database) {
     let mut clicking = Clicking::new(&database).await;
     create_links(&clicking.store).await;
     clicking.follow(&[("a", 1)]).await;
@@ -399,7 +399,7 @@ async fn a_chunk_is_written_once_and_as_a_whole(database: Database) {
     assert_eq!(database.count("click_events").await, 2);
 }
 
-async fn days_answer_as_their_hours_did(database: Database) {
+async fn days_when_rolled_up_answer_as_their_hours_did(database: Database) {
     let mut clicking = Clicking::new(&database).await;
     create_links(&clicking.store).await;
     let today = now() / DAY * DAY;
@@ -484,7 +484,7 @@ async fn days_answer_as_their_hours_did(database: Database) {
     compare(&old, &all, today - 3 * DAY, today).await;
 }
 
-async fn values_and_orphan_visits_are_bounded(database: Database) {
+async fn values_and_orphan_visits_when_too_many_stay_bounded(database: Database) {
     let settings = AnalyticsConfig {
         max_values: 10,
         max_orphans: 3,
@@ -589,7 +589,7 @@ fn raw(scope: Scope) -> RawQuery {
     }
 }
 
-async fn a_click_has_the_campaign_of_its_target(database: Database) {
+async fn click_when_written_has_the_campaign_of_its_target(database: Database) {
     let mut clicking = Clicking::new(&database).await;
     let mut new = link(1, "a");
     let long = "x".repeat(600);
@@ -657,7 +657,7 @@ async fn a_click_has_the_campaign_of_its_target(database: Database) {
     assert_eq!(terms.filter(|length| *length == MAX_TEXT).count(), 2);
 }
 
-async fn single_clicks_are_paged_by_place_and_by_number(database: Database) {
+async fn single_clicks_when_paged_by_cursor_or_offset_are_complete(database: Database) {
     let mut clicking = Clicking::new(&database).await;
     create_links(&clicking.store).await;
     clicking.visit("a", 3).await;
@@ -754,7 +754,7 @@ async fn single_clicks_are_paged_by_place_and_by_number(database: Database) {
     }
 }
 
-async fn old_clicks_are_purged(database: Database) {
+async fn clicks_when_past_their_retention_are_purged(database: Database) {
     let mut clicking = Clicking::new(&database).await;
     create_links(&clicking.store).await;
     let today = now() / DAY * DAY;
@@ -801,7 +801,7 @@ async fn old_clicks_are_purged(database: Database) {
     assert_eq!(clicking.total(1).await, 3);
 }
 
-async fn clicks_from_the_future_keep_no_others(database: Database) {
+async fn clicks_when_dated_in_the_future_hold_up_no_purge(database: Database) {
     let mut clicking = Clicking::new(&database).await;
     create_links(&clicking.store).await;
     clicking.visit("a", 1).await;
@@ -825,7 +825,7 @@ async fn clicks_from_the_future_keep_no_others(database: Database) {
     assert_eq!(database.count("click_events").await, 0);
 }
 
-async fn clicks_that_come_while_their_day_is_summed_up_are_in_it(database: Database) {
+async fn click_when_its_day_is_being_rolled_up_is_counted(database: Database) {
     let mut clicking = Clicking::new(&database).await;
     create_links(&clicking.store).await;
     clicking.follow(&[("a", 2)]).await;
@@ -859,7 +859,7 @@ async fn clicks_that_come_while_their_day_is_summed_up_are_in_it(database: Datab
     assert_eq!(numbers.clicks, 6);
 }
 
-async fn a_failure_that_is_not_about_a_report_sets_none_aside(database: Database) {
+async fn report_when_a_table_is_missing_is_not_quarantined(database: Database) {
     let mut clicking = Clicking::new(&database).await;
     create_links(&clicking.store).await;
     clicking.follow(&[("a", 1)]).await;
@@ -883,7 +883,7 @@ async fn a_failure_that_is_not_about_a_report_sets_none_aside(database: Database
     assert_eq!(clicking.total(1).await, 6);
 }
 
-async fn a_report_that_cannot_be_written_does_not_hold_up_the_others(database: Database) {
+async fn report_when_it_cannot_be_written_is_quarantined_alone(database: Database) {
     let mut clicking = Clicking::new(&database).await;
     create_links(&clicking.store).await;
     for (seq, code) in [(1, "a"), (2, "b"), (3, "c")] {

@@ -10,11 +10,11 @@ use sqlx::mysql::MySqlRow;
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, Row, raw_sql};
 
 on_every_database!(
-    entries_are_found_by_each_filter_newest_first,
-    entries_are_read_page_by_page,
-    another_tenants_entries_are_not_read,
-    old_entries_are_purged_in_batches,
-    a_history_begins_with_its_link,
+    audit_entries_when_filtered_come_newest_first,
+    audit_entries_when_paged_continue_at_the_cursor,
+    audit_entries_when_of_another_tenant_are_not_read,
+    audit_entries_when_old_are_purged_in_batches,
+    history_when_a_code_is_reused_begins_with_its_link,
 );
 
 /// Names the link at a place.
@@ -51,7 +51,7 @@ async fn history(store: &Store, place: &str) -> Vec<String> {
     entries.map(|entry| entry.action).collect()
 }
 
-async fn a_history_begins_with_its_link(database: Database) {
+async fn history_when_a_code_is_reused_begins_with_its_link(database: Database) {
     let store = database.store().await;
     let (a, b) = ("a.example/a", "a.example/b");
     create(&store, link(1, "a")).await.unwrap();
@@ -99,7 +99,7 @@ async fn names(store: &Store, query: AuditQuery) -> Vec<String> {
     entries.iter().map(|entry| name(&entry.detail)).collect()
 }
 
-async fn entries_are_found_by_each_filter_newest_first(database: Database) {
+async fn audit_entries_when_filtered_come_newest_first(database: Database) {
     let store = database.store().await;
     make_users(&store, &["a", "b", "c"]).await;
     let all = AuditQuery::of_tenant(FIRST_TENANT, 9);
@@ -148,7 +148,7 @@ async fn entries_are_found_by_each_filter_newest_first(database: Database) {
     }
 }
 
-async fn entries_are_read_page_by_page(database: Database) {
+async fn audit_entries_when_paged_continue_at_the_cursor(database: Database) {
     let store = database.store().await;
     make_users(&store, &["a", "b", "c"]).await;
     let query = AuditQuery::of_tenant(FIRST_TENANT, 2);
@@ -161,14 +161,14 @@ async fn entries_are_read_page_by_page(database: Database) {
     assert_eq!(names(&store, next).await, ["a"]);
 }
 
-async fn another_tenants_entries_are_not_read(database: Database) {
+async fn audit_entries_when_of_another_tenant_are_not_read(database: Database) {
     let store = database.store().await;
     make_users(&store, &["a"]).await;
     let entries = store.audit_entries(&AuditQuery::of_tenant(2, 9)).await;
     assert!(entries.unwrap().is_empty());
 }
 
-async fn old_entries_are_purged_in_batches(database: Database) {
+async fn audit_entries_when_old_are_purged_in_batches(database: Database) {
     let store = database.store().await;
     make_users(&store, &["a", "b", "c"]).await;
     database
@@ -183,7 +183,7 @@ async fn old_entries_are_purged_in_batches(database: Database) {
 
 /// Every query of the log is a range of an index, however many entries there are.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_page_is_a_range_of_an_index() {
+async fn audit_page_when_read_is_a_range_of_an_index() {
     let server = MariaDb::start_with(&["--general-log=1", "--log-output=TABLE"]);
     let url = server.database();
     let store = migrated(&patient(&url)).await;

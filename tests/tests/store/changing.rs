@@ -11,18 +11,18 @@ use edgelink_wire::{LinkKey, Record};
 use std::sync::Arc;
 
 on_every_database!(
-    many_links_are_changed_at_once_each_with_its_own_outcome,
-    changes_of_one_link_follow_each_other,
-    an_external_id_is_that_of_one_link,
-    an_external_id_that_is_free_again_can_be_taken,
-    links_of_one_request_swap_their_external_ids,
-    of_concurrent_changes_to_one_external_id_one_wins,
-    concurrent_changes_of_the_same_links_lose_nothing,
-    a_restored_link_has_everything_and_a_higher_revision,
-    what_was_purged_is_not_restored,
-    a_link_moves_over_a_tombstone_and_back,
-    a_move_to_a_number_that_is_taken_is_refused,
-    of_concurrent_moves_to_one_code_one_wins,
+    links_when_changed_together_have_their_own_outcomes,
+    changes_when_of_one_link_apply_in_order,
+    external_id_when_taken_is_refused,
+    external_id_when_its_link_is_gone_can_be_taken,
+    external_ids_when_swapped_in_one_request_change_places,
+    external_id_when_taken_concurrently_goes_to_one_link,
+    links_when_changed_concurrently_keep_all_changes,
+    link_when_restored_has_its_content_and_a_higher_revision,
+    link_when_purged_is_not_restored,
+    link_when_moved_over_a_tombstone_and_back_is_kept,
+    move_when_its_number_is_taken_is_refused,
+    move_when_concurrent_to_one_code_succeeds_once,
 );
 
 fn titled(title: &str) -> LinkChange {
@@ -60,7 +60,7 @@ fn with_id(id: u64, code: &str, external_id: &str) -> NewLink {
     new
 }
 
-async fn many_links_are_changed_at_once_each_with_its_own_outcome(database: Database) {
+async fn links_when_changed_together_have_their_own_outcomes(database: Database) {
     const LINKS: u64 = 700;
     let store = database.store().await;
     let links = (0..LINKS).map(|n| link(n, &format!("c{n}")));
@@ -107,7 +107,7 @@ async fn many_links_are_changed_at_once_each_with_its_own_outcome(database: Data
     );
 }
 
-async fn changes_of_one_link_follow_each_other(database: Database) {
+async fn changes_when_of_one_link_apply_in_order(database: Database) {
     let store = database.store().await;
     let created = create(&store, link(1, "x")).await.unwrap();
     let x = created.key();
@@ -138,7 +138,7 @@ async fn changes_of_one_link_follow_each_other(database: Database) {
     assert_eq!(found.rev, first + 3);
 }
 
-async fn an_external_id_is_that_of_one_link(database: Database) {
+async fn external_id_when_taken_is_refused(database: Database) {
     let store = database.store().await;
     let one = create(&store, with_id(1, "a", "one")).await.unwrap();
     let found = store.find_by_external_id(TENANT, "one").await.unwrap();
@@ -180,7 +180,7 @@ async fn an_external_id_is_that_of_one_link(database: Database) {
     assert_eq!(f.content.external_id, None);
 }
 
-async fn an_external_id_that_is_free_again_can_be_taken(database: Database) {
+async fn external_id_when_its_link_is_gone_can_be_taken(database: Database) {
     let store = database.store().await;
     create(&store, with_id(1, "a", "one")).await.unwrap();
     assert!(delete(&store, &key("a.example/a")).await.unwrap());
@@ -219,7 +219,7 @@ async fn identify(store: &Store, ids: &[(&str, &str)]) -> Vec<bool> {
     outcomes.unwrap().into_iter().map(is_taken).collect()
 }
 
-async fn links_of_one_request_swap_their_external_ids(database: Database) {
+async fn external_ids_when_swapped_in_one_request_change_places(database: Database) {
     let store = database.store().await;
     for (id, code) in [(1, "a"), (2, "b"), (3, "c"), (4, "d"), (5, "e")] {
         create(&store, with_id(id, code, &id.to_string()))
@@ -249,7 +249,7 @@ async fn links_of_one_request_swap_their_external_ids(database: Database) {
     assert_eq!(ids().await, "32145");
 }
 
-async fn of_concurrent_changes_to_one_external_id_one_wins(database: Database) {
+async fn external_id_when_taken_concurrently_goes_to_one_link(database: Database) {
     let store = database.store().await;
     let links = (0..16).map(|n| link(n, &format!("c{n}")));
     store.create_links(links.collect()).await.unwrap();
@@ -274,7 +274,7 @@ async fn of_concurrent_changes_to_one_external_id_one_wins(database: Database) {
     assert_eq!(winners, 1);
 }
 
-async fn concurrent_changes_of_the_same_links_lose_nothing(database: Database) {
+async fn links_when_changed_concurrently_keep_all_changes(database: Database) {
     const TASKS: usize = 6;
     let store = database.store().await;
     let links = (0..40).map(|n| link(n, &format!("c{n}")));
@@ -312,7 +312,7 @@ async fn concurrent_changes_of_the_same_links_lose_nothing(database: Database) {
     }
 }
 
-async fn a_restored_link_has_everything_and_a_higher_revision(database: Database) {
+async fn link_when_restored_has_its_content_and_a_higher_revision(database: Database) {
     let store = database.store().await;
     assert_eq!(restore(&store, "a.example/x").await, None);
     let mut new = with_id(1, "x", "one");
@@ -342,7 +342,7 @@ async fn a_restored_link_has_everything_and_a_higher_revision(database: Database
     assert_eq!(record, restored.record().to_owned_record());
 }
 
-async fn what_was_purged_is_not_restored(database: Database) {
+async fn link_when_purged_is_not_restored(database: Database) {
     let store = database.store().await;
     let mut expired = with_id(1, "x", "one");
     expired.content.valid_until = Some(1);
@@ -368,7 +368,7 @@ fn to(from: &str, to: &str, keeps_old: bool) -> LinkMove {
     }
 }
 
-async fn a_link_moves_over_a_tombstone_and_back(database: Database) {
+async fn link_when_moved_over_a_tombstone_and_back_is_kept(database: Database) {
     let store = database.store().await;
     let created = create(&store, with_id(1, "x", "one")).await.unwrap();
     create(&store, link(2, "y")).await.unwrap();
@@ -432,7 +432,7 @@ async fn a_link_moves_over_a_tombstone_and_back(database: Database) {
     assert!(moved.unwrap().unwrap().link.rev > rev);
 }
 
-async fn a_move_to_a_number_that_is_taken_is_refused(database: Database) {
+async fn move_when_its_number_is_taken_is_refused(database: Database) {
     let store = database.store().await;
     let created = create(&store, link(1, "x")).await.unwrap();
     create(&store, link(2, "y")).await.unwrap();
@@ -452,7 +452,7 @@ async fn a_move_to_a_number_that_is_taken_is_refused(database: Database) {
         .unwrap();
 }
 
-async fn of_concurrent_moves_to_one_code_one_wins(database: Database) {
+async fn move_when_concurrent_to_one_code_succeeds_once(database: Database) {
     let store = database.store().await;
     let links = (0..12).map(|n| link(n, &format!("c{n}")));
     store.create_links(links.collect()).await.unwrap();

@@ -11,9 +11,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 on_every_database!(
-    sums_of_all_groups_and_intervals_are_what_workers_have_said,
-    a_worker_that_two_processes_meet_at_once_counts_once,
-    old_accounts_become_coarser_and_keep_their_sums,
+    click_accounts_when_grouped_add_up_to_the_reports,
+    worker_when_two_processes_meet_it_at_once_counts_once,
+    click_accounts_when_old_become_coarser_and_keep_their_sums,
 );
 
 const HOUR: u64 = 3600;
@@ -64,7 +64,7 @@ fn sum<'a>(accounts: impl Iterator<Item = &'a ClickAccounts>) -> ClickAccounts {
     })
 }
 
-async fn sums_of_all_groups_and_intervals_are_what_workers_have_said(database: Database) {
+async fn click_accounts_when_grouped_add_up_to_the_reports(database: Database) {
     let stores = [database.store().await, database.store().await];
     let start = now() / HOUR * HOUR;
     let tasks = (0..WORKERS).map(|worker| {
@@ -134,7 +134,7 @@ async fn sums_of_all_groups_and_intervals_are_what_workers_have_said(database: D
     assert_eq!(latest.all, all, "those that are not shown as well");
 }
 
-async fn a_worker_that_two_processes_meet_at_once_counts_once(database: Database) {
+async fn worker_when_two_processes_meet_it_at_once_counts_once(database: Database) {
     let stores = [database.store().await, database.store().await];
     for worker in 0..20 {
         let tasks = [1, 2].map(|seq| {
@@ -162,7 +162,7 @@ async fn a_worker_that_two_processes_meet_at_once_counts_once(database: Database
     );
 }
 
-async fn old_accounts_become_coarser_and_keep_their_sums(database: Database) {
+async fn click_accounts_when_old_become_coarser_and_keep_their_sums(database: Database) {
     let store = database.store().await;
     // Noon, so that the next hour is of the same day.
     let noon = now() / DAY * DAY - DAY / 2;

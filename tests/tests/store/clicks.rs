@@ -8,16 +8,16 @@ use edgelink_wire::clicks::{ClickBatch, decode};
 use std::sync::Arc;
 
 on_every_database!(
-    a_batch_is_counted_once,
-    batches_that_come_in_order_leave_one_row_of_their_worker,
-    a_batch_is_counted_once_whatever_clocks_show,
-    a_batch_that_an_older_control_plane_has_taken_is_not_counted_again,
-    only_new_batches_of_a_report_wait,
-    batches_that_come_at_once_are_all_counted,
-    reports_are_read_in_their_order_and_within_bounds,
-    what_makes_no_sense_is_set_aside,
-    the_links_followed_most_come_first,
-    what_is_old_is_removed_in_small_parts,
+    batch_when_sent_again_counts_once,
+    batches_when_in_order_leave_one_row_of_their_worker,
+    batch_when_clocks_differ_counts_once,
+    batch_when_an_older_version_has_taken_it_counts_once,
+    report_when_some_batches_are_known_queues_the_new_ones,
+    batches_when_reported_concurrently_all_count,
+    reports_when_read_come_in_order_within_bounds,
+    report_when_malformed_is_quarantined,
+    hot_keys_when_read_come_most_clicked_first,
+    batches_when_old_are_purged_in_small_parts,
 );
 
 fn of<'a>(worker: u8, seq: u64, clicks: &[(&'a str, u64)]) -> ClickBatch<'a> {
@@ -33,7 +33,7 @@ fn reports(batches: &[ClickBatch<'_>]) -> Vec<ClickReport> {
     batches.map(|batch| report(batch, now())).collect()
 }
 
-async fn a_batch_is_counted_once(database: Database) {
+async fn batch_when_sent_again_counts_once(database: Database) {
     let store = database.store().await;
     let first = of(1, 1, &[("a.example/x", 3), ("a.example/y", 1)]);
     let second = of(1, 2, &[("a.example/x", 2)]);
@@ -62,7 +62,7 @@ async fn a_batch_is_counted_once(database: Database) {
     assert_eq!(database.count("click_queue").await, 3);
 }
 
-async fn batches_that_come_in_order_leave_one_row_of_their_worker(database: Database) {
+async fn batches_when_in_order_leave_one_row_of_their_worker(database: Database) {
     let store = database.store().await;
     for seq in 1..=50 {
         let reports = reports(&[of(1, seq, &[("a.example/x", 1)])]);
@@ -75,7 +75,7 @@ async fn batches_that_come_in_order_leave_one_row_of_their_worker(database: Data
 }
 
 /// That of the control plane which takes it is behind by more than is kept, and then there is a purge.
-async fn a_batch_is_counted_once_whatever_clocks_show(database: Database) {
+async fn batch_when_clocks_differ_counts_once(database: Database) {
     let store = database.store().await;
     let batch = of(1, 1, &[("a.example/x", 1)]);
     let count = async |at: u64| {
@@ -95,7 +95,7 @@ async fn a_batch_is_counted_once_whatever_clocks_show(database: Database) {
 }
 
 /// Control planes from before `click_workers.taken` run beside this one: each knows what the other one has taken.
-async fn a_batch_that_an_older_control_plane_has_taken_is_not_counted_again(database: Database) {
+async fn batch_when_an_older_version_has_taken_it_counts_once(database: Database) {
     let store = database.store().await;
     let millis = now() * 1000;
     let worker = |name: u8| format!("X'{}'", format!("{name:02x}").repeat(16));
@@ -156,7 +156,7 @@ async fn a_batch_that_an_older_control_plane_has_taken_is_not_counted_again(data
     assert_eq!(database.count("click_batches WHERE seq = 8").await, 0);
 }
 
-async fn only_new_batches_of_a_report_wait(database: Database) {
+async fn report_when_some_batches_are_known_queues_the_new_ones(database: Database) {
     let store = database.store().await;
     let batches = [
         of(1, 1, &[("a.example/x", 1)]),
@@ -188,7 +188,7 @@ async fn only_new_batches_of_a_report_wait(database: Database) {
     );
 }
 
-async fn batches_that_come_at_once_are_all_counted(database: Database) {
+async fn batches_when_reported_concurrently_all_count(database: Database) {
     let stores = [database.store().await, database.store().await];
     let tasks: Vec<_> = (0..8)
         .map(|worker: u8| {
@@ -212,7 +212,7 @@ async fn batches_that_come_at_once_are_all_counted(database: Database) {
     assert_eq!(database.count("click_queue").await, 80);
 }
 
-async fn reports_are_read_in_their_order_and_within_bounds(database: Database) {
+async fn reports_when_read_come_in_order_within_bounds(database: Database) {
     let store = database.store().await;
     // Each has clicks without attributes, and so is as long as the others.
     for seq in 2..=6 {
@@ -232,7 +232,7 @@ async fn reports_are_read_in_their_order_and_within_bounds(database: Database) {
     assert_eq!(read(10, u64::MAX).await, [2, 3, 4, 5, 6]);
 }
 
-async fn what_makes_no_sense_is_set_aside(database: Database) {
+async fn report_when_malformed_is_quarantined(database: Database) {
     let mut clicking = Clicking::new(&database).await;
     create(&clicking.store, link(0, "a")).await.unwrap();
     let bad = "INSERT INTO click_queue (received_at, bytes, body) VALUES (5, 3, X'ff0102')";
@@ -259,7 +259,7 @@ async fn what_makes_no_sense_is_set_aside(database: Database) {
     );
 }
 
-async fn the_links_followed_most_come_first(database: Database) {
+async fn hot_keys_when_read_come_most_clicked_first(database: Database) {
     let mut clicking = Clicking::new(&database).await;
     let store = clicking.store.clone();
     for (id, code) in [(1, "x"), (2, "y"), (3, "z")] {
@@ -282,7 +282,7 @@ async fn the_links_followed_most_come_first(database: Database) {
     assert!(store.clicks().hot_keys(3).await.unwrap().is_empty());
 }
 
-async fn what_is_old_is_removed_in_small_parts(database: Database) {
+async fn batches_when_old_are_purged_in_small_parts(database: Database) {
     let store = database.store().await;
     let first = reports(&[of(1, 1, &[("a.example/x", 1)])]);
     let taken = store.clicks().count_clicks(&first).await.unwrap();

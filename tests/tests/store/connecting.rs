@@ -17,17 +17,17 @@ use tracing_subscriber::util::SubscriberInitExt;
 const LIMIT: Duration = Duration::from_secs(60);
 
 on_every_database!(
-    a_newer_schema_is_left_as_it_is,
-    a_migration_that_was_cut_off_is_run_again,
-    one_that_has_ended_while_it_migrated_is_not_waited_for_longer_than_its_lease,
-    replicas_that_migrate_at_once_do_not_harm_each_other,
-    a_store_answers_a_ping_before_it_is_migrated,
-    a_table_that_is_missing_is_a_permanent_error,
-    what_one_store_creates_another_one_sees,
-    many_calls_at_once_wait_for_their_turn,
+    schema_when_newer_is_left_as_it_is,
+    migration_when_cut_off_is_run_again,
+    migration_when_its_owner_has_ended_waits_for_the_lease_only,
+    migration_when_run_by_several_at_once_succeeds,
+    store_when_not_migrated_answers_a_ping,
+    table_when_missing_is_a_permanent_error,
+    link_when_created_is_seen_by_another_store,
+    calls_when_more_than_connections_wait_for_their_turn,
 );
 
-async fn replicas_that_migrate_at_once_do_not_harm_each_other(database: Database) {
+async fn migration_when_run_by_several_at_once_succeeds(database: Database) {
     let tasks: Vec<_> = (0..4)
         .map(|_| {
             let url = database.url().to_owned();
@@ -46,19 +46,19 @@ async fn replicas_that_migrate_at_once_do_not_harm_each_other(database: Database
         .unwrap();
 }
 
-async fn a_store_answers_a_ping_before_it_is_migrated(database: Database) {
+async fn store_when_not_migrated_answers_a_ping(database: Database) {
     let store = connect(&patient(database.url())).await.unwrap();
     store.ping().await.unwrap();
 }
 
-async fn a_table_that_is_missing_is_a_permanent_error(database: Database) {
+async fn table_when_missing_is_a_permanent_error(database: Database) {
     let store = connect(&patient(database.url())).await.unwrap();
     let error = store.has_api_keys().await.unwrap_err();
     assert!(!error.is_transient(), "{error}");
     assert_eq!(error.context, "looking for API keys");
 }
 
-async fn what_one_store_creates_another_one_sees(database: Database) {
+async fn link_when_created_is_seen_by_another_store(database: Database) {
     let (one, other) = (database.store().await, database.store().await);
     for n in 0..20 {
         let created = create(&one, link(n, &format!("c{n}"))).await.unwrap();
@@ -69,7 +69,7 @@ async fn what_one_store_creates_another_one_sees(database: Database) {
     }
 }
 
-async fn many_calls_at_once_wait_for_their_turn(database: Database) {
+async fn calls_when_more_than_connections_wait_for_their_turn(database: Database) {
     database.store().await;
     let few = StoreConfig {
         max_connections: 2,
@@ -88,7 +88,7 @@ async fn many_calls_at_once_wait_for_their_turn(database: Database) {
 }
 
 #[tokio::test]
-async fn a_url_that_names_no_store_is_refused() {
+async fn store_url_when_it_names_no_store_is_refused() {
     for url in [
         "",
         "edgelink.db",
@@ -104,7 +104,7 @@ async fn a_url_that_names_no_store_is_refused() {
 }
 
 #[tokio::test]
-async fn a_database_that_does_not_exist_is_an_outage_that_names_it() {
+async fn database_when_missing_is_a_transient_error_naming_it() {
     let database = Database::on_server().await;
     let missing = format!("{}_missing", database.url());
     let Err(error) = connect(&patient(&missing)).await else {
@@ -116,7 +116,7 @@ async fn a_database_that_does_not_exist_is_an_outage_that_names_it() {
 
 /// As when it is restored while control planes run.
 #[tokio::test]
-async fn a_database_that_is_dropped_is_an_outage_until_it_is_there_again() {
+async fn database_when_dropped_is_a_transient_error_until_it_is_back() {
     let database = Database::on_server().await;
     let store = database.store().await;
     create(&store, link(1, "x")).await.unwrap();
@@ -149,7 +149,7 @@ async fn a_database_that_is_dropped_is_an_outage_until_it_is_there_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_new_file_is_opened_by_several_at_once() {
+async fn database_file_when_new_is_opened_by_several_at_once() {
     for _ in 0..50 {
         let database = Database::sqlite();
         let mut openings = JoinSet::new();
@@ -164,7 +164,7 @@ async fn a_new_file_is_opened_by_several_at_once() {
 }
 
 #[tokio::test]
-async fn a_batch_that_takes_long_is_not_in_the_log() {
+async fn insert_when_slow_is_not_logged() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let log = tracing_subscriber::fmt()
         .with_max_level(LevelFilter::INFO)
@@ -196,7 +196,7 @@ async fn a_batch_that_takes_long_is_not_in_the_log() {
 }
 
 /// After an upgrade there is a way back.
-async fn a_newer_schema_is_left_as_it_is(database: Database) {
+async fn schema_when_newer_is_left_as_it_is(database: Database) {
     let store = database.store().await;
     let made = create(store.as_ref(), link(1, "a")).await.unwrap();
     database
@@ -209,7 +209,7 @@ async fn a_newer_schema_is_left_as_it_is(database: Database) {
     assert_eq!(again.find_link(&made.key()).await.unwrap(), Some(made));
 }
 
-async fn one_that_has_ended_while_it_migrated_is_not_waited_for_longer_than_its_lease(
+async fn migration_when_its_owner_has_ended_waits_for_the_lease_only(
     database: Database,
 ) {
     let store = database.store().await;
@@ -228,7 +228,7 @@ async fn one_that_has_ended_while_it_migrated_is_not_waited_for_longer_than_its_
 }
 
 /// In SQLite none is: there all of them are one transaction.
-async fn a_migration_that_was_cut_off_is_run_again(database: Database) {
+async fn migration_when_cut_off_is_run_again(database: Database) {
     let store = database.store().await;
     let made = create(store.as_ref(), link(1, "a")).await.unwrap();
     if !database.url().starts_with("mysql") {
@@ -265,7 +265,7 @@ fn certificates(folder: &Path) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_certificate_of_the_server_is_checked_where_the_url_says_so() {
+async fn server_certificate_when_the_url_asks_is_checked() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     certificates(folder.path());
     let file = |name: &str| folder.path().join(name).display().to_string();
@@ -285,7 +285,7 @@ async fn the_certificate_of_the_server_is_checked_where_the_url_says_so() {
 
 /// Servers that know nothing of each other, so that it can be told which of them was written to.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_several_servers_one_that_takes_writes_is_used_as_long_as_it_does() {
+async fn server_when_it_takes_writes_is_used_as_long_as_it_does() {
     let (one, mut other) = (MariaDb::start(), MariaDb::start());
     for url in [one.database(), other.database()] {
         let store = connect(&patient(&url)).await.unwrap();
@@ -324,7 +324,7 @@ async fn refusal(config: &StoreConfig) -> String {
 
 /// As replicas that no one has set `read_only` on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_two_servers_that_take_writes_and_are_no_cluster_none_is_begun_with() {
+async fn servers_when_two_take_writes_without_a_cluster_are_refused() {
     let (one, mut other) = (MariaDb::start(), MariaDb::start());
     for server in [&one, &other] {
         server.execute("CREATE DATABASE test_0");
@@ -363,7 +363,7 @@ async fn of_two_servers_that_take_writes_and_are_no_cluster_none_is_begun_with()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn beside_a_server_that_may_take_writes_unseen_none_is_begun_with() {
+async fn servers_when_one_may_take_writes_unseen_are_refused() {
     let (mut one, other) = (MariaDb::start(), MariaDb::start());
     for server in [&one, &other] {
         server.execute("CREATE DATABASE test_0");
@@ -392,7 +392,7 @@ async fn beside_a_server_that_may_take_writes_unseen_none_is_begun_with() {
 
 /// As after a stop of the process, or of a Galera cluster, for longer than the lease lasts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_that_has_lost_its_lease_while_it_migrated_does_not_go_on() {
+async fn migration_when_its_lease_is_lost_stops() {
     let database = Database::on_server().await;
     let store = database.store().await;
     let forget = "DELETE FROM _sqlx_migrations WHERE version >= 95";

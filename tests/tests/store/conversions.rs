@@ -6,10 +6,10 @@ use edgelink_model::counts::Scope;
 use edgelink_store::Store;
 
 on_every_database!(
-    a_conversion_counts_once_for_each_hash,
-    conversions_are_summed_up_by_event_and_currency_and_scope,
-    the_ids_of_clicks_are_purged_in_batches,
-    conversions_go_with_the_clicks_of_their_link,
+    conversion_when_recorded_again_counts_once,
+    conversions_when_summed_are_grouped_by_event_and_currency,
+    click_ids_when_old_are_purged_in_batches,
+    conversions_when_their_link_loses_its_clicks_are_deleted,
 );
 
 /// A time in the tenth day.
@@ -63,7 +63,7 @@ async fn sums(store: &Store, scope: Scope, from: u64, to: u64) -> Vec<(String, u
     sums.into_iter().map(short).collect()
 }
 
-async fn a_conversion_counts_once_for_each_hash(database: Database) {
+async fn conversion_when_recorded_again_counts_once(database: Database) {
     let store = database.store().await;
     let click = click(1, 7);
     store
@@ -103,7 +103,7 @@ async fn a_conversion_counts_once_for_each_hash(database: Database) {
     assert!(store.clicks().conversions_of(&[]).await.unwrap().is_empty());
 }
 
-async fn conversions_are_summed_up_by_event_and_currency_and_scope(database: Database) {
+async fn conversions_when_summed_are_grouped_by_event_and_currency(database: Database) {
     let store = database.store().await;
     for (number, link_id, event, value) in [(1, 7, "sale", 5), (2, 7, "sale", 6), (3, 8, "lead", 0)]
     {
@@ -137,7 +137,7 @@ async fn conversions_are_summed_up_by_event_and_currency_and_scope(database: Dat
     }
 }
 
-async fn the_ids_of_clicks_are_purged_in_batches(database: Database) {
+async fn click_ids_when_old_are_purged_in_batches(database: Database) {
     let store = database.store().await;
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let now = now.unwrap().as_secs();
@@ -164,7 +164,7 @@ async fn the_ids_of_clicks_are_purged_in_batches(database: Database) {
     );
 }
 
-async fn conversions_go_with_the_clicks_of_their_link(database: Database) {
+async fn conversions_when_their_link_loses_its_clicks_are_deleted(database: Database) {
     let store = database.store().await;
     for (number, link_id) in [(1, 7), (2, 8)] {
         let click = click(number, link_id);

@@ -4,11 +4,11 @@ use crate::fixture::Database;
 use std::sync::Arc;
 
 on_every_database!(
-    a_counter_starts_at_zero_and_moves_only_from_where_it_is,
-    of_concurrent_moves_from_one_value_one_wins,
+    counter_when_swapped_moves_only_from_its_present_value,
+    counter_when_swapped_concurrently_moves_once,
 );
 
-async fn a_counter_starts_at_zero_and_moves_only_from_where_it_is(database: Database) {
+async fn counter_when_swapped_moves_only_from_its_present_value(database: Database) {
     let store = database.store().await;
     assert_eq!(store.counter("a").await.unwrap(), 0);
     assert!(!store.swap_counter("a", 1, 2).await.unwrap());
@@ -21,7 +21,7 @@ async fn a_counter_starts_at_zero_and_moves_only_from_where_it_is(database: Data
     assert!(store.swap_counter("a", 0, 1).await.unwrap());
 }
 
-async fn of_concurrent_moves_from_one_value_one_wins(database: Database) {
+async fn counter_when_swapped_concurrently_moves_once(database: Database) {
     let store = database.store().await;
     for start in [0, 1] {
         let moves = (0..8).map(|_| {

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const BOUND: Duration = Duration::from_secs(8);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn calls_to_a_stopped_server_fail_in_time_and_work_again_when_it_goes_on() {
+async fn calls_when_the_server_is_stopped_fail_in_time_and_recover() {
     let server = MariaDb::start();
     let store = migrated(&StoreConfig::at(&server.database())).await;
     create(&store, link(1, "before")).await.unwrap();
@@ -53,7 +53,7 @@ async fn fails_in_time(store: &Store, id: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_acknowledged_survives_a_killed_server_and_the_store_recovers_by_itself() {
+async fn acknowledged_links_when_the_server_is_killed_survive() {
     let mut server = MariaDb::start();
     let store = migrated(&StoreConfig::at(&server.database())).await;
     for round in 0..3u64 {
@@ -117,7 +117,7 @@ async fn works_again(store: &Store, id: u64) {
 /// Shows that a stopped database is not noticed for as long as there are numbers, that the end of them is noticed in
 /// time, and that all is well again by itself.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn numbers_that_are_drawn_are_issued_while_the_server_is_stopped() {
+async fn drawn_numbers_when_the_server_is_stopped_are_still_issued() {
     let server = MariaDb::start();
     let store = migrated(&StoreConfig::at(&server.database())).await;
     let issuer = segment(store, SegmentOptions::default());
@@ -154,7 +154,7 @@ async fn numbers_that_are_drawn_are_issued_while_the_server_is_stopped() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_a_transient_error_in_time() {
+async fn server_when_absent_is_a_transient_error_in_time() {
     let mut server = MariaDb::start();
     let url = server.database();
     server.kill();
@@ -167,7 +167,7 @@ async fn a_server_that_is_not_there_is_a_transient_error_in_time() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_row_locked_by_others_is_a_transient_error_in_time() {
+async fn row_when_locked_by_others_is_a_transient_error() {
     use sqlx::Connection;
     let server = MariaDb::start();
     let url = server.database();
@@ -186,7 +186,7 @@ async fn a_row_locked_by_others_is_a_transient_error_in_time() {
 }
 
 #[tokio::test]
-async fn a_server_that_has_become_read_only_is_a_transient_error() {
+async fn server_when_read_only_is_a_transient_error() {
     let server = MariaDb::start();
     let store = migrated(&StoreConfig::at(&server.database())).await;
     // Root is exempt from read_only; the mode of transactions is not.

@@ -9,26 +9,26 @@ use edgelink_wire::{LinkKey, LinkState, Record, RedirectStatus};
 use std::sync::Arc;
 
 on_every_database!(
-    a_created_link_reads_back_in_every_field,
-    links_that_are_resolved_together_are_as_each_by_itself,
-    codes_that_differ_only_in_case_are_different_links,
-    a_domain_with_a_port_is_another_domain,
-    a_taken_code_is_refused_and_its_link_stays_as_it_was,
-    a_taken_number_is_refused_and_its_link_stays_as_it_was,
-    one_taken_code_in_a_batch_fails_alone,
-    a_code_or_number_twice_in_a_batch_is_created_once,
-    ten_thousand_links_are_created_in_one_call,
-    large_links_are_created_in_one_call,
-    a_deleted_code_is_free_again_with_a_higher_revision,
-    a_revived_link_with_a_taken_number_is_refused,
-    one_of_many_concurrent_creations_of_a_code_wins,
-    overlapping_batches_at_once_create_every_code_once,
-    a_number_beyond_every_database_is_a_permanent_error,
-    nothing_is_created_by_an_empty_batch,
-    an_imported_link_has_its_history_and_the_next_one_with_its_code_has_none,
+    link_when_created_reads_back_in_every_field,
+    links_when_resolved_together_equal_single_lookups,
+    codes_when_they_differ_in_case_are_different_links,
+    domain_when_it_has_a_port_is_another_domain,
+    code_when_taken_is_refused_and_its_link_stays,
+    number_when_taken_is_refused_and_its_link_stays,
+    code_when_taken_in_a_batch_fails_alone,
+    code_or_number_when_twice_in_a_batch_is_created_once,
+    links_when_ten_thousand_are_created_in_one_call,
+    links_when_large_are_created_in_one_call,
+    code_when_deleted_is_free_with_a_higher_revision,
+    revived_link_when_its_number_is_taken_is_refused,
+    code_when_created_concurrently_goes_to_one_link,
+    batches_when_overlapping_create_each_code_once,
+    number_when_beyond_the_database_is_a_permanent_error,
+    batch_when_empty_creates_nothing,
+    history_when_imported_stays_with_its_link,
 );
 
-async fn a_created_link_reads_back_in_every_field(database: Database) {
+async fn link_when_created_reads_back_in_every_field(database: Database) {
     let store = database.store().await;
     let mut tags: Vec<String> = (0..62).map(|n| format!("tag-{n:02}")).collect();
     tags.extend(["\"quoted\"".to_owned(), "😀 ünï".to_owned()]);
@@ -72,7 +72,7 @@ async fn a_created_link_reads_back_in_every_field(database: Database) {
     assert_eq!(record, created.record().to_owned_record());
 }
 
-async fn links_that_are_resolved_together_are_as_each_by_itself(database: Database) {
+async fn links_when_resolved_together_equal_single_lookups(database: Database) {
     let store = database.store().await;
     let keys: Vec<LinkKey> = (0..150)
         .map(|number| key(&format!("d{}.example/c{number}", number % 3)))
@@ -98,7 +98,7 @@ async fn links_that_are_resolved_together_are_as_each_by_itself(database: Databa
     assert_eq!(store.resolve_links(&[]).await.unwrap(), []);
 }
 
-async fn codes_that_differ_only_in_case_are_different_links(database: Database) {
+async fn codes_when_they_differ_in_case_are_different_links(database: Database) {
     let store = database.store().await;
     for (id, code) in [(1, "aB"), (2, "Ab"), (3, "ab"), (4, "AB")] {
         create(&store, link(id, code)).await.unwrap();
@@ -111,7 +111,7 @@ async fn codes_that_differ_only_in_case_are_different_links(database: Database) 
     assert!(exists(&store, "a.example/Ab").await);
 }
 
-async fn a_domain_with_a_port_is_another_domain(database: Database) {
+async fn domain_when_it_has_a_port_is_another_domain(database: Database) {
     let store = database.store().await;
     let on = |id, domain: &str| NewLink {
         key: key(&format!("{domain}/same")),
@@ -125,7 +125,7 @@ async fn a_domain_with_a_port_is_another_domain(database: Database) {
     assert_eq!(store.find_link(&key("c.example/same")).await.unwrap(), None);
 }
 
-async fn a_taken_code_is_refused_and_its_link_stays_as_it_was(database: Database) {
+async fn code_when_taken_is_refused_and_its_link_stays(database: Database) {
     let store = database.store().await;
     let first = create(&store, link(1, "x")).await.unwrap();
     let second = NewLink {
@@ -137,7 +137,7 @@ async fn a_taken_code_is_refused_and_its_link_stays_as_it_was(database: Database
     assert_eq!(found, Some(first));
 }
 
-async fn a_taken_number_is_refused_and_its_link_stays_as_it_was(database: Database) {
+async fn number_when_taken_is_refused_and_its_link_stays(database: Database) {
     let store = database.store().await;
     let first = create(&store, link(1, "x")).await.unwrap();
     let taken = create(&store, link(1, "y")).await;
@@ -147,7 +147,7 @@ async fn a_taken_number_is_refused_and_its_link_stays_as_it_was(database: Databa
     assert_eq!(store.find_link(&key("a.example/y")).await.unwrap(), None);
 }
 
-async fn one_taken_code_in_a_batch_fails_alone(database: Database) {
+async fn code_when_taken_in_a_batch_fails_alone(database: Database) {
     let store = database.store().await;
     create(&store, link(1, "b")).await.unwrap();
     let other_domain = NewLink {
@@ -164,7 +164,7 @@ async fn one_taken_code_in_a_batch_fails_alone(database: Database) {
     assert!(exists(&store, "a.example/c").await);
 }
 
-async fn a_code_or_number_twice_in_a_batch_is_created_once(database: Database) {
+async fn code_or_number_when_twice_in_a_batch_is_created_once(database: Database) {
     let store = database.store().await;
     let batch = vec![link(1, "a"), link(2, "a"), link(1, "b"), link(3, "c")];
     let answers = store.create_links(batch).await.unwrap();
@@ -181,7 +181,7 @@ async fn a_code_or_number_twice_in_a_batch_is_created_once(database: Database) {
     assert_eq!(ids, expected);
 }
 
-async fn ten_thousand_links_are_created_in_one_call(database: Database) {
+async fn links_when_ten_thousand_are_created_in_one_call(database: Database) {
     let store = database.store().await;
     create(&store, link(1_000_000, "c777")).await.unwrap();
     let batch = (0..10_000).map(|n| link(n, &format!("c{n}"))).collect();
@@ -196,7 +196,7 @@ async fn ten_thousand_links_are_created_in_one_call(database: Database) {
     assert!(exists(&store, "a.example/c9999").await);
 }
 
-async fn large_links_are_created_in_one_call(database: Database) {
+async fn links_when_large_are_created_in_one_call(database: Database) {
     let store = database.store().await;
     let large = |n: u64| NewLink {
         content: content(&format!("https://x.example/{}", "z".repeat(7900))),
@@ -206,7 +206,7 @@ async fn large_links_are_created_in_one_call(database: Database) {
     assert!(answers.unwrap().iter().all(Result::is_ok));
 }
 
-async fn a_deleted_code_is_free_again_with_a_higher_revision(database: Database) {
+async fn code_when_deleted_is_free_with_a_higher_revision(database: Database) {
     let store = database.store().await;
     create(&store, link(1, "x")).await.unwrap();
     assert!(delete(&store, &key("a.example/x")).await.unwrap());
@@ -228,7 +228,7 @@ async fn a_deleted_code_is_free_again_with_a_higher_revision(database: Database)
     assert_eq!(taken, Err(CreateError::CodeTaken));
 }
 
-async fn a_revived_link_with_a_taken_number_is_refused(database: Database) {
+async fn revived_link_when_its_number_is_taken_is_refused(database: Database) {
     let store = database.store().await;
     create(&store, link(1, "x")).await.unwrap();
     create(&store, link(2, "y")).await.unwrap();
@@ -242,7 +242,7 @@ async fn a_revived_link_with_a_taken_number_is_refused(database: Database) {
     assert_eq!(absent, deleted);
 }
 
-async fn one_of_many_concurrent_creations_of_a_code_wins(database: Database) {
+async fn code_when_created_concurrently_goes_to_one_link(database: Database) {
     let store = database.store().await;
     for round in 0..5u64 {
         let tasks: Vec<_> = (0..8)
@@ -263,7 +263,7 @@ async fn one_of_many_concurrent_creations_of_a_code_wins(database: Database) {
     }
 }
 
-async fn overlapping_batches_at_once_create_every_code_once(database: Database) {
+async fn batches_when_overlapping_create_each_code_once(database: Database) {
     let store = database.store().await;
     let tasks: Vec<_> = (0..6u64)
         .map(|task| {
@@ -284,7 +284,7 @@ async fn overlapping_batches_at_once_create_every_code_once(database: Database) 
     assert_eq!(created, 40);
 }
 
-async fn a_number_beyond_every_database_is_a_permanent_error(database: Database) {
+async fn number_when_beyond_the_database_is_a_permanent_error(database: Database) {
     let store = database.store().await;
     let error = store
         .create_links(vec![link(1 << 63, "x")])
@@ -293,12 +293,12 @@ async fn a_number_beyond_every_database_is_a_permanent_error(database: Database)
     assert!(!error.is_transient(), "{error}");
 }
 
-async fn nothing_is_created_by_an_empty_batch(database: Database) {
+async fn batch_when_empty_creates_nothing(database: Database) {
     let store = database.store().await;
     assert_eq!(store.create_links(Vec::new()).await.unwrap(), []);
 }
 
-async fn an_imported_link_has_its_history_and_the_next_one_with_its_code_has_none(
+async fn history_when_imported_stays_with_its_link(
     database: Database,
 ) {
     let store = database.store().await;

@@ -183,7 +183,7 @@ async fn assert_publisher_goes_on(store: &Store, owner: &str) {
 
 /// 64 clients want one row that stays locked: they wait without connections.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_row_that_stays_locked_costs_those_who_want_it_one_connection_and_others_nothing() {
+async fn row_when_it_stays_locked_costs_one_connection() {
     let database = Database::on_server().await;
     let store = migrated(&impatient(&database)).await;
     let keys = links(&store, 1).await;
@@ -213,7 +213,7 @@ async fn a_row_that_stays_locked_costs_those_who_want_it_one_connection_and_othe
 
 /// As many rows as there are connections, each wanted by some.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_rows_that_stay_locked_leave_connections_to_everything_else() {
+async fn rows_when_many_stay_locked_leave_connections_to_others() {
     let database = Database::on_server().await;
     let store = migrated(&impatient(&database)).await;
     let keys = links(&store, 32).await;
@@ -240,7 +240,7 @@ async fn many_rows_that_stay_locked_leave_connections_to_everything_else() {
 
 /// A table that is locked stops what all classes do with links.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_publisher_goes_on_while_every_class_has_used_its_connections_up() {
+async fn publisher_when_all_classes_lack_connections_goes_on() {
     let database = Database::on_server().await;
     let store = migrated(&impatient(&database)).await;
     let keys = links(&store, 32).await;
@@ -274,7 +274,7 @@ async fn a_publisher_goes_on_while_every_class_has_used_its_connections_up() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn calls_beyond_the_limit_of_a_row_are_refused_at_once_and_leave_no_trace() {
+async fn calls_when_beyond_the_limit_of_a_row_are_refused_at_once() {
     let database = Database::on_server().await;
     let config = StoreConfig {
         max_waiting_for_row: 2,
@@ -302,7 +302,7 @@ async fn calls_beyond_the_limit_of_a_row_are_refused_at_once_and_leave_no_trace(
 
 /// Neither has a client that left a place in the line, nor its statement one among the connections for ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_that_leave_hold_up_none_of_those_who_come() {
+async fn clients_when_they_leave_hold_up_no_others() {
     let database = Database::on_server().await;
     let store = migrated(&impatient(&database)).await;
     // A line for each, so that as many statements begin as there are connections.
@@ -344,7 +344,7 @@ async fn clients_that_leave_hold_up_none_of_those_who_come() {
 
 /// Inserting a code that a locked link has waits for it, and so would all links of the same commit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn names_of_a_locked_link_are_known_to_be_taken_without_waiting() {
+async fn names_when_their_link_is_locked_are_taken_without_waiting() {
     let database = Database::on_server().await;
     let store = migrated(&impatient(&database)).await;
     let named = NewLink {

@@ -10,17 +10,17 @@ use edgelink_wire::domain_record::MAX_DOMAIN_RECORDS;
 use edgelink_wire::{Domain, DomainTargets, Record};
 
 on_every_database!(
-    a_domain_is_made_changed_and_removed_with_its_changes_in_the_outbox,
-    a_domain_that_was_removed_keeps_its_key_and_its_revision_grows,
-    a_domain_with_links_stays,
-    a_domain_of_another_tenant_does_not_exist,
-    a_configured_domain_gets_a_row_with_its_first_change,
-    domains_are_bounded,
-    domains_of_a_tenant_are_bounded,
-    no_link_comes_to_a_domain_that_was_removed,
-    a_domain_is_removed_or_has_the_links_that_are_created_meanwhile,
-    links_come_to_their_domain_where_its_key_has_become_that_of_another,
-    links_are_created_where_the_row_of_their_domain_is_lost,
+    domain_when_made_changed_and_removed_is_in_the_outbox,
+    domain_when_made_again_keeps_its_id_and_raises_its_revision,
+    domain_when_it_has_links_is_not_removed,
+    domain_when_of_another_tenant_is_not_found,
+    configured_domain_when_changed_first_gets_a_row,
+    domain_when_beyond_the_bound_is_refused,
+    domain_when_beyond_the_bound_of_its_tenant_is_refused,
+    link_when_its_domain_was_removed_is_refused,
+    domain_when_removed_during_creation_goes_or_keeps_its_links,
+    links_when_domain_ids_were_swapped_come_to_their_domain,
+    links_when_the_row_of_their_domain_is_lost_are_created,
 );
 
 const ROOT: &str = "https://root.example/";
@@ -98,7 +98,7 @@ async fn outbox(store: &Store) -> Vec<(String, u64, Option<String>)> {
     changes
 }
 
-async fn a_domain_is_made_changed_and_removed_with_its_changes_in_the_outbox(database: Database) {
+async fn domain_when_made_changed_and_removed_is_in_the_outbox(database: Database) {
     let store = database.store().await;
     let made = insert(&store, "a.example", false).await.unwrap();
     assert!(made.is_made() && !made.is_in_effect());
@@ -159,7 +159,7 @@ async fn a_domain_is_made_changed_and_removed_with_its_changes_in_the_outbox(dat
     assert_eq!(actions, expected);
 }
 
-async fn a_domain_that_was_removed_keeps_its_key_and_its_revision_grows(database: Database) {
+async fn domain_when_made_again_keeps_its_id_and_raises_its_revision(database: Database) {
     let store = database.store().await;
     let first = insert(&store, "a.example", true).await.unwrap();
     let removed = remove(&store, "a.example").await.unwrap();
@@ -168,7 +168,7 @@ async fn a_domain_that_was_removed_keeps_its_key_and_its_revision_grows(database
     assert!(first.rev < removed.rev && removed.rev < second.rev);
 }
 
-async fn a_domain_with_links_stays(database: Database) {
+async fn domain_when_it_has_links_is_not_removed(database: Database) {
     let store = database.store().await;
     insert(&store, "a.example", true).await.unwrap();
     for id in 1..=2 {
@@ -201,7 +201,7 @@ async fn a_domain_with_links_stays(database: Database) {
     );
 }
 
-async fn a_domain_of_another_tenant_does_not_exist(database: Database) {
+async fn domain_when_of_another_tenant_is_not_found(database: Database) {
     let store = database.store().await;
     insert(&store, "a.example", true).await.unwrap();
     let of_second = ChangedDomain {
@@ -230,7 +230,7 @@ async fn a_domain_of_another_tenant_does_not_exist(database: Database) {
     }
 }
 
-async fn a_configured_domain_gets_a_row_with_its_first_change(database: Database) {
+async fn configured_domain_when_changed_first_gets_a_row(database: Database) {
     let store = database.store().await;
     let patch = DomainPatch {
         root_url: Some(Some(checked_target(ROOT))),
@@ -256,7 +256,7 @@ async fn a_configured_domain_gets_a_row_with_its_first_change(database: Database
     );
 }
 
-async fn domains_are_bounded(database: Database) {
+async fn domain_when_beyond_the_bound_is_refused(database: Database) {
     let store = database.store().await;
     let names = (0..MAX_DOMAIN_RECORDS).map(|number| format!("('{number}.example', 1, 1)"));
     let values = names.collect::<Vec<_>>().join(", ");
@@ -270,7 +270,7 @@ async fn domains_are_bounded(database: Database) {
     assert!(insert(&store, "a.example", true).await.is_ok());
 }
 
-async fn domains_of_a_tenant_are_bounded(database: Database) {
+async fn domain_when_beyond_the_bound_of_its_tenant_is_refused(database: Database) {
     let store = database.store().await;
     database
         .execute("INSERT INTO tenants (id, name, created_at) VALUES (2, 'b', 1)")
@@ -304,7 +304,7 @@ fn on(id: u64, name: &str) -> NewLink {
     NewLink::new(id, key, content("https://x.example/"))
 }
 
-async fn no_link_comes_to_a_domain_that_was_removed(database: Database) {
+async fn link_when_its_domain_was_removed_is_refused(database: Database) {
     let store = database.store().await;
     let store = store.with_configured_domains(&[domain("go.example")]);
     insert(&store, "a.example", true).await.unwrap();
@@ -350,7 +350,7 @@ async fn no_link_comes_to_a_domain_that_was_removed(database: Database) {
     assert_eq!(refused, Err(CreateError::DomainGone));
 }
 
-async fn a_domain_is_removed_or_has_the_links_that_are_created_meanwhile(database: Database) {
+async fn domain_when_removed_during_creation_goes_or_keeps_its_links(database: Database) {
     let store = database.store().await;
     let store = store.with_configured_domains(&[]);
     let mut removals = 0;
@@ -387,7 +387,7 @@ async fn a_domain_is_removed_or_has_the_links_that_are_created_meanwhile(databas
 }
 
 /// As after a database went back: the keys of lost domains were given out again, in another order.
-async fn links_come_to_their_domain_where_its_key_has_become_that_of_another(database: Database) {
+async fn links_when_domain_ids_were_swapped_come_to_their_domain(database: Database) {
     let plain = database.store().await;
     let store = plain.with_configured_domains(&[domain("a.example"), domain("b.example")]);
     for (id, name) in [(1, "a.example"), (2, "b.example"), (3, "a.example")] {
@@ -435,7 +435,7 @@ async fn links_come_to_their_domain_where_its_key_has_become_that_of_another(dat
     assert_eq!(database.count(&links).await, 3);
 }
 
-async fn links_are_created_where_the_row_of_their_domain_is_lost(database: Database) {
+async fn links_when_the_row_of_their_domain_is_lost_are_created(database: Database) {
     let store = database.store().await;
     let store = store.with_configured_domains(&[domain("a.example"), domain("b.example")]);
     create(&store, on(1, "a.example")).await.unwrap();

@@ -6,10 +6,10 @@ use edgelink_wire::health::{RequestsByTier, WorkerHealth};
 use std::time::Duration;
 
 on_every_database!(
-    an_edge_is_doing_as_its_workers_have_said_last,
-    workers_that_were_not_heard_of_lately_do_not_count,
-    no_more_edges_are_read_than_asked_for,
-    workers_that_are_gone_are_removed_in_batches,
+    edge_health_when_noted_is_of_the_last_reports,
+    worker_when_silent_does_not_count,
+    edge_health_when_limited_reads_the_latest_edges,
+    workers_when_gone_are_purged_in_batches,
 );
 
 const LATELY: Duration = Duration::from_mins(1);
@@ -62,7 +62,7 @@ fn of_workers(edge: &EdgeHealth, workers: u64, feed_lag_millis: Option<u64>) -> 
     }
 }
 
-async fn an_edge_is_doing_as_its_workers_have_said_last(database: Database) {
+async fn edge_health_when_noted_is_of_the_last_reports(database: Database) {
     let store = database.store().await;
     assert_eq!(all(&store, LATELY).await, []);
     for (edge, worker, lag) in [
@@ -93,7 +93,7 @@ async fn an_edge_is_doing_as_its_workers_have_said_last(database: Database) {
     assert_eq!(workers, [1, 1, 3]);
 }
 
-async fn workers_that_were_not_heard_of_lately_do_not_count(database: Database) {
+async fn worker_when_silent_does_not_count(database: Database) {
     let store = database.store().await;
     let both = [health(1, None), health(2, Some(3))].map(|health| ("fra".to_owned(), health));
     store.note_health(&both).await.unwrap();
@@ -107,7 +107,7 @@ async fn workers_that_were_not_heard_of_lately_do_not_count(database: Database) 
     assert_eq!(silent, [of_workers(&edges[0], 0, None)]);
 }
 
-async fn no_more_edges_are_read_than_asked_for(database: Database) {
+async fn edge_health_when_limited_reads_the_latest_edges(database: Database) {
     let store = database.store().await;
     for worker in 1..=3 {
         let edge = format!("edge-{worker}");
@@ -123,7 +123,7 @@ async fn no_more_edges_are_read_than_asked_for(database: Database) {
     );
 }
 
-async fn workers_that_are_gone_are_removed_in_batches(database: Database) {
+async fn workers_when_gone_are_purged_in_batches(database: Database) {
     const DAY: u64 = 86_400_000;
     let store = database.store().await;
     for worker in 1..=5 {

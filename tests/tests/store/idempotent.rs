@@ -12,20 +12,20 @@ use std::ops::Range;
 use std::sync::Arc;
 
 on_every_database!(
-    a_link_like_another_one_is_found_whatever_leads_to_the_same_target,
-    links_from_before_contents_were_hashed_are_found_and_then_hashed,
-    a_number_or_a_code_is_taken_by_what_lives,
-    a_request_is_noted_once_with_what_it_asks_for,
-    a_link_that_was_found_leaves_a_receipt_with_its_times,
-    a_created_link_leaves_its_receipt,
-    where_a_receipt_is_there_nothing_is_created_and_the_others_are,
-    a_link_that_is_not_created_leaves_no_receipt,
-    of_concurrent_duplicates_one_creates,
-    of_concurrent_links_that_may_have_no_twin_one_is_created,
-    a_twin_is_one_with_the_same_domain_and_content_and_code_where_that_is_asked,
-    each_of_a_batch_has_an_outcome_of_its_own,
-    mixed_batches_at_once_create_each_link_once,
-    old_receipts_are_purged_in_batches,
+    link_when_alike_is_found_among_many_of_one_target,
+    links_when_older_than_hashes_are_found_and_hashed,
+    code_when_its_link_is_deleted_is_free_but_not_its_number,
+    request_when_claimed_again_needs_its_fingerprint,
+    link_when_found_leaves_a_receipt_with_its_times,
+    link_when_created_leaves_its_receipt,
+    link_when_its_receipt_exists_is_not_created_again,
+    link_when_refused_leaves_no_receipt,
+    request_when_sent_concurrently_creates_one_link,
+    twins_when_created_concurrently_become_one_link,
+    twin_when_its_content_and_code_match_is_found,
+    batch_when_mixed_has_an_outcome_for_each_link,
+    batches_when_mixed_and_concurrent_create_each_link_once,
+    receipts_when_old_are_purged_in_batches,
 );
 
 fn receipt_of(request: u8, item: u32) -> Receipt {
@@ -93,7 +93,7 @@ fn to_same(id: u64, code: &str, title: &str) -> NewLink {
     new
 }
 
-async fn a_link_like_another_one_is_found_whatever_leads_to_the_same_target(database: Database) {
+async fn link_when_alike_is_found_among_many_of_one_target(database: Database) {
     let store = database.store().await;
     let others = (0..200).map(|n| to_same(n, &format!("o{n}"), &n.to_string()));
     let created = store.create_links(others.collect()).await.unwrap();
@@ -141,7 +141,7 @@ async fn a_link_like_another_one_is_found_whatever_leads_to_the_same_target(data
     assert_eq!(ids, [1003, 1002], "a change changes what a link is like");
 }
 
-async fn links_from_before_contents_were_hashed_are_found_and_then_hashed(database: Database) {
+async fn links_when_older_than_hashes_are_found_and_hashed(database: Database) {
     let store = database.store().await;
     let links = (0..150).map(|n| to_same(n, &format!("o{n}"), &n.to_string()));
     let created = store.create_links(links.collect()).await.unwrap();
@@ -168,7 +168,7 @@ async fn links_from_before_contents_were_hashed_are_found_and_then_hashed(databa
     assert_eq!(found().await, [3, 149]);
 }
 
-async fn a_number_or_a_code_is_taken_by_what_lives(database: Database) {
+async fn code_when_its_link_is_deleted_is_free_but_not_its_number(database: Database) {
     let store = database.store().await;
     for (id, code) in [(1, "a"), (2, "gone")] {
         create(store.as_ref(), link(id, code)).await.unwrap();
@@ -187,7 +187,7 @@ async fn a_number_or_a_code_is_taken_by_what_lives(database: Database) {
     assert!(store.are_taken(&[]).await.unwrap().is_empty());
 }
 
-async fn a_request_is_noted_once_with_what_it_asks_for(database: Database) {
+async fn request_when_claimed_again_needs_its_fingerprint(database: Database) {
     let store = database.store().await;
     for (fingerprint, is_same) in [(1, true), (1, true), (2, false), (1, true)] {
         let claimed = store.claim_request(&[7; 32], &[fingerprint; 32]).await;
@@ -197,7 +197,7 @@ async fn a_request_is_noted_once_with_what_it_asks_for(database: Database) {
     assert!(stored(&store, 7, 0..100).await.is_empty());
 }
 
-async fn a_link_that_was_found_leaves_a_receipt_with_its_times(database: Database) {
+async fn link_when_found_leaves_a_receipt_with_its_times(database: Database) {
     let store = database.store().await;
     let made = create(store.as_ref(), link(1, "a")).await.unwrap();
     database
@@ -228,7 +228,7 @@ async fn a_link_that_was_found_leaves_a_receipt_with_its_times(database: Databas
     );
 }
 
-async fn a_created_link_leaves_its_receipt(database: Database) {
+async fn link_when_created_leaves_its_receipt(database: Database) {
     let store = database.store().await;
     // A revived link starts with a higher revision.
     let before = create(store.as_ref(), link(1, "b")).await.unwrap();
@@ -254,7 +254,7 @@ async fn a_created_link_leaves_its_receipt(database: Database) {
     assert!(stored(&store, 8, 0..100).await.is_empty());
 }
 
-async fn where_a_receipt_is_there_nothing_is_created_and_the_others_are(database: Database) {
+async fn link_when_its_receipt_exists_is_not_created_again(database: Database) {
     let store = database.store().await;
     let first = vec![(link(1, "a"), receipt(0))];
     let first = once(&store, first).await;
@@ -275,7 +275,7 @@ async fn where_a_receipt_is_there_nothing_is_created_and_the_others_are(database
     assert!(!exists(&store, "a.example/c").await);
 }
 
-async fn a_link_that_is_not_created_leaves_no_receipt(database: Database) {
+async fn link_when_refused_leaves_no_receipt(database: Database) {
     let store = database.store().await;
     create(store.as_ref(), link(1, "a")).await.unwrap();
     let links = vec![(link(2, "a"), receipt(0)), (link(3, "b"), receipt(1))];
@@ -286,7 +286,7 @@ async fn a_link_that_is_not_created_leaves_no_receipt(database: Database) {
     assert_eq!(items, [1]);
 }
 
-async fn of_concurrent_duplicates_one_creates(database: Database) {
+async fn request_when_sent_concurrently_creates_one_link(database: Database) {
     let store = database.store().await;
     let tasks: Vec<_> = (0..8)
         .map(|n| {
@@ -307,7 +307,7 @@ async fn of_concurrent_duplicates_one_creates(database: Database) {
     assert_eq!(created, 1);
 }
 
-async fn of_concurrent_links_that_may_have_no_twin_one_is_created(database: Database) {
+async fn twins_when_created_concurrently_become_one_link(database: Database) {
     let store = database.store().await;
     let tasks: Vec<_> = (0..8)
         .map(|n| {
@@ -328,7 +328,7 @@ async fn of_concurrent_links_that_may_have_no_twin_one_is_created(database: Data
     assert_eq!(store.list_links(&all).await.unwrap().links.len(), 1);
 }
 
-async fn a_twin_is_one_with_the_same_domain_and_content_and_code_where_that_is_asked(
+async fn twin_when_its_content_and_code_match_is_found(
     database: Database,
 ) {
     let store = database.store().await;
@@ -354,7 +354,7 @@ async fn a_twin_is_one_with_the_same_domain_and_content_and_code_where_that_is_a
 }
 
 /// The outcome of one does not affect the others.
-async fn each_of_a_batch_has_an_outcome_of_its_own(database: Database) {
+async fn batch_when_mixed_has_an_outcome_for_each_link(database: Database) {
     let store = database.store().await;
     let same = |id, code| NewLink {
         content: content("https://x.example/same"),
@@ -448,7 +448,7 @@ async fn each_of_a_batch_has_an_outcome_of_its_own(database: Database) {
 }
 
 /// Each batch has its links in another order, so that they take their locks in other orders.
-async fn mixed_batches_at_once_create_each_link_once(database: Database) {
+async fn batches_when_mixed_and_concurrent_create_each_link_once(database: Database) {
     let store = database.store().await;
     let tasks: Vec<_> = (0..6u64)
         .map(|task| {
@@ -487,7 +487,7 @@ async fn mixed_batches_at_once_create_each_link_once(database: Database) {
     assert_eq!(stored(&store, 7, 0..100).await.len(), 20);
 }
 
-async fn old_receipts_are_purged_in_batches(database: Database) {
+async fn receipts_when_old_are_purged_in_batches(database: Database) {
     let store = database.store().await;
     let links = (0..5).map(|n| (link(u64::from(n), &format!("c{n}")), receipt(n)));
     let links = links.collect();

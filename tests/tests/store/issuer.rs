@@ -8,16 +8,16 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 on_every_database!(
-    issuers_of_several_instances_never_issue_the_same_number,
-    a_clean_restart_skips_no_number,
-    a_crash_skips_what_was_drawn_and_repeats_nothing,
-    an_instance_whose_lease_was_taken_goes_on_and_leases_another_issuer,
-    every_number_of_a_small_space_is_issued_once_and_then_refused,
-    leases_go_to_one_owner_each_until_none_is_left_and_come_back_when_they_run_out,
-    an_issuer_at_the_bound_gives_way_to_another_one_while_there_is_one,
-    nothing_is_issued_after_a_shutdown,
-    reserved_numbers_are_not_drawn,
-    workers_of_several_instances_never_make_the_same_number_and_give_their_time_back,
+    issuers_when_of_several_instances_never_repeat_a_number,
+    issuer_when_restarted_cleanly_skips_no_number,
+    issuer_when_crashed_repeats_no_number,
+    instance_when_its_lease_was_taken_leases_another_issuer,
+    number_space_when_used_up_is_exhausted_without_repeats,
+    issuer_leases_when_all_are_held_come_back_as_they_run_out,
+    issuer_when_at_the_bound_gives_way_to_another,
+    issuer_when_shut_down_issues_nothing,
+    numbers_when_reserved_are_not_drawn,
+    snowflake_when_of_several_instances_repeats_no_number,
 );
 
 fn options(owner: &str) -> SegmentOptions {
@@ -53,7 +53,7 @@ async fn refusal(store: Arc<Store>, owner: &str) -> IssueError {
     }
 }
 
-async fn issuers_of_several_instances_never_issue_the_same_number(database: Database) {
+async fn issuers_when_of_several_instances_never_repeat_a_number(database: Database) {
     const TASKS: usize = 4;
     const NUMBERS: usize = 200;
     let mut tasks = Vec::new();
@@ -77,7 +77,7 @@ async fn issuers_of_several_instances_never_issue_the_same_number(database: Data
     assert_eq!(rows.len(), 3, "each instance has a row of its own");
 }
 
-async fn a_clean_restart_skips_no_number(database: Database) {
+async fn issuer_when_restarted_cleanly_skips_no_number(database: Database) {
     let store = database.store().await;
     let mut numbers = Vec::new();
     for life in 0..4 {
@@ -100,7 +100,7 @@ async fn a_clean_restart_skips_no_number(database: Database) {
     assert_eq!((usage.drawn, usage.held()), (4 * 13, 0));
 }
 
-async fn a_crash_skips_what_was_drawn_and_repeats_nothing(database: Database) {
+async fn issuer_when_crashed_repeats_no_number(database: Database) {
     let store = database.store().await;
     let mut numbers = HashSet::new();
     for life in 0..4 {
@@ -113,7 +113,7 @@ async fn a_crash_skips_what_was_drawn_and_repeats_nothing(database: Database) {
     assert_eq!(usage.held(), 4, "the leases have not run out yet");
 }
 
-async fn an_instance_whose_lease_was_taken_goes_on_and_leases_another_issuer(database: Database) {
+async fn instance_when_its_lease_was_taken_leases_another_issuer(database: Database) {
     let store = database.store().await;
     let issuer = segment(store.clone(), options("stopped"));
     let mut numbers = take(&issuer, 5).await;
@@ -129,7 +129,7 @@ async fn an_instance_whose_lease_was_taken_goes_on_and_leases_another_issuer(dat
     assert_eq!(owners, ["other", "stopped"]);
 }
 
-async fn every_number_of_a_small_space_is_issued_once_and_then_refused(database: Database) {
+async fn number_space_when_used_up_is_exhausted_without_repeats(database: Database) {
     let store = database.store().await;
     let small = SegmentOptions {
         max_sequences: Some(1),
@@ -149,7 +149,7 @@ async fn every_number_of_a_small_space_is_issued_once_and_then_refused(database:
     assert!(!error.is_transient());
 }
 
-async fn leases_go_to_one_owner_each_until_none_is_left_and_come_back_when_they_run_out(
+async fn issuer_leases_when_all_are_held_come_back_as_they_run_out(
     database: Database,
 ) {
     const LONG: u64 = 600_000;
@@ -224,7 +224,7 @@ async fn owner_of(store: &Store, issuer: u16) -> String {
     panic!("no source holds issuer {issuer}");
 }
 
-async fn nothing_is_issued_after_a_shutdown(database: Database) {
+async fn issuer_when_shut_down_issues_nothing(database: Database) {
     let store = database.store().await;
     let issuer = segment(store, options("closed"));
     take(&issuer, 3).await;
@@ -234,7 +234,7 @@ async fn nothing_is_issued_after_a_shutdown(database: Database) {
     assert!(matches!(error, IssueError::Closed), "{error}");
 }
 
-async fn an_issuer_at_the_bound_gives_way_to_another_one_while_there_is_one(database: Database) {
+async fn issuer_when_at_the_bound_gives_way_to_another(database: Database) {
     let store = database.store().await;
     let bound = store.bound_state().await.unwrap().bound;
     let sequences = u32::try_from(bound / u64::from(ISSUERS)).unwrap();
@@ -267,7 +267,7 @@ async fn an_issuer_at_the_bound_gives_way_to_another_one_while_there_is_one(data
     assert!(error.to_string().contains("come to the bound"), "{error}");
 }
 
-async fn workers_of_several_instances_never_make_the_same_number_and_give_their_time_back(
+async fn snowflake_when_of_several_instances_repeats_no_number(
     database: Database,
 ) {
     let mut numbers = HashSet::new();
@@ -291,7 +291,7 @@ async fn workers_of_several_instances_never_make_the_same_number_and_give_their_
     assert_ne!(one >> 8 & 1023, two >> 8 & 1023);
 }
 
-async fn reserved_numbers_are_not_drawn(database: Database) {
+async fn numbers_when_reserved_are_not_drawn(database: Database) {
     let store = database.store().await;
     store.reserve_numbers(&[5_003, 2_003, 7_004]).await.unwrap();
     store.reserve_numbers(&[1_003]).await.unwrap();

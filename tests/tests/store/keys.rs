@@ -10,18 +10,18 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 on_every_database!(
-    an_api_key_reads_back_and_is_found_by_its_exact_id,
-    a_second_api_key_with_the_same_id_is_refused,
-    api_keys_are_listed_oldest_first_until_they_are_revoked,
-    a_key_of_another_tenants_user_or_of_none_is_refused,
-    a_change_of_a_key_is_in_the_audit_log,
-    another_tenants_key_is_neither_found_nor_changed,
-    the_last_admin_key_stays,
-    two_admin_keys_that_are_revoked_at_once_leave_one,
-    a_provider_does_not_take_the_last_admin_away,
-    a_quota_is_taken_until_nothing_is_left_and_given_back,
-    the_last_use_only_moves_forward,
-    keys_from_before_tenants_are_admin_keys_of_the_first_user,
+    api_key_when_inserted_is_found_by_its_exact_id,
+    api_key_when_its_id_is_taken_is_refused,
+    api_keys_when_listed_come_oldest_first_until_revoked,
+    api_key_when_its_user_is_not_of_its_tenant_is_refused,
+    api_key_when_changed_is_in_the_audit_log,
+    api_key_when_of_another_tenant_is_not_found,
+    admin_key_when_it_is_the_last_stays,
+    admin_keys_when_two_are_revoked_at_once_leave_one,
+    last_admin_when_a_provider_demotes_it_stays,
+    quota_when_used_up_gives_nothing_until_returned,
+    last_use_when_noted_late_does_not_move_back,
+    api_key_when_older_than_tenants_belongs_to_the_first_user,
 );
 
 fn api_key(id: &str) -> ApiKeyRow {
@@ -66,7 +66,7 @@ async fn tenant(store: &Store, name: &str, key_id: &str) -> (u32, u64) {
     (tenant.id, key.user_id)
 }
 
-async fn an_api_key_reads_back_and_is_found_by_its_exact_id(database: Database) {
+async fn api_key_when_inserted_is_found_by_its_exact_id(database: Database) {
     let store = database.store().await;
     assert!(!store.has_api_keys().await.unwrap());
     let bounds = Bounds {
@@ -88,14 +88,14 @@ async fn an_api_key_reads_back_and_is_found_by_its_exact_id(database: Database) 
     }
 }
 
-async fn a_second_api_key_with_the_same_id_is_refused(database: Database) {
+async fn api_key_when_its_id_is_taken_is_refused(database: Database) {
     let store = database.store().await;
     insert(&store, &api_key("x")).await;
     let error = store.insert_api_key(&api_key("x"), &actor()).await;
     assert!(!error.unwrap_err().is_transient());
 }
 
-async fn api_keys_are_listed_oldest_first_until_they_are_revoked(database: Database) {
+async fn api_keys_when_listed_come_oldest_first_until_revoked(database: Database) {
     let store = database.store().await;
     let aged = |id: &str, created_at| ApiKeyRow {
         created_at,
@@ -125,7 +125,7 @@ async fn api_keys_are_listed_oldest_first_until_they_are_revoked(database: Datab
     assert_eq!(page(Some((1, "c")), 9).await, all[2..]);
 }
 
-async fn a_key_of_another_tenants_user_or_of_none_is_refused(database: Database) {
+async fn api_key_when_its_user_is_not_of_its_tenant_is_refused(database: Database) {
     let store = database.store().await;
     let (other, user_id) = tenant(&store, "other", "a").await;
     for (tenant_id, user_id) in [(FIRST_TENANT, user_id), (other, FIRST_USER), (other, 999)] {
@@ -140,7 +140,7 @@ async fn a_key_of_another_tenants_user_or_of_none_is_refused(database: Database)
     }
 }
 
-async fn a_change_of_a_key_is_in_the_audit_log(database: Database) {
+async fn api_key_when_changed_is_in_the_audit_log(database: Database) {
     let store = database.store().await;
     insert(&store, &api_key("a")).await;
     let previous = PreviousSecret {
@@ -176,7 +176,7 @@ async fn a_change_of_a_key_is_in_the_audit_log(database: Database) {
     assert_eq!(entries[1].actor, actor());
 }
 
-async fn another_tenants_key_is_neither_found_nor_changed(database: Database) {
+async fn api_key_when_of_another_tenant_is_not_found(database: Database) {
     let store = database.store().await;
     insert(&store, &api_key("a")).await;
     let (other, _) = tenant(&store, "other", "b").await;
@@ -193,7 +193,7 @@ async fn another_tenants_key_is_neither_found_nor_changed(database: Database) {
     assert_eq!(entries.unwrap().len(), 2, "its user and its key");
 }
 
-async fn the_last_admin_key_stays(database: Database) {
+async fn admin_key_when_it_is_the_last_stays(database: Database) {
     let store = database.store().await;
     insert(&store, &api_key("a")).await;
     let temporary = ApiKeyRow {
@@ -246,7 +246,7 @@ async fn the_last_admin_key_stays(database: Database) {
     assert_eq!(revoked.unwrap(), Err(AccountError::LastAdmin));
 }
 
-async fn two_admin_keys_that_are_revoked_at_once_leave_one(database: Database) {
+async fn admin_keys_when_two_are_revoked_at_once_leave_one(database: Database) {
     let store = database.store().await;
     for round in 0..4 {
         let ids = [format!("a{round}"), format!("b{round}")];
@@ -267,7 +267,7 @@ async fn two_admin_keys_that_are_revoked_at_once_leave_one(database: Database) {
     }
 }
 
-async fn a_quota_is_taken_until_nothing_is_left_and_given_back(database: Database) {
+async fn quota_when_used_up_gives_nothing_until_returned(database: Database) {
     let store = database.store().await;
     let limited = ApiKeyRow {
         quota: Some(5),
@@ -295,7 +295,7 @@ async fn a_quota_is_taken_until_nothing_is_left_and_given_back(database: Databas
     assert_eq!(taken, 5, "of eight at once");
 }
 
-async fn the_last_use_only_moves_forward(database: Database) {
+async fn last_use_when_noted_late_does_not_move_back(database: Database) {
     let store = database.store().await;
     for id in ["a", "b", "c"] {
         insert(&store, &api_key(id)).await;
@@ -315,7 +315,7 @@ async fn the_last_use_only_moves_forward(database: Database) {
     }
 }
 
-async fn keys_from_before_tenants_are_admin_keys_of_the_first_user(database: Database) {
+async fn api_key_when_older_than_tenants_belongs_to_the_first_user(database: Database) {
     let hash = "X'".to_owned() + &"ab".repeat(32) + "'";
     let insert = format!(
         "INSERT INTO api_keys (id, name, secret_hash, created_at) VALUES ('a', 'old', {hash}, 1)"
@@ -333,7 +333,7 @@ async fn keys_from_before_tenants_are_admin_keys_of_the_first_user(database: Dat
     assert_eq!(holder.key, expected);
 }
 
-async fn a_provider_does_not_take_the_last_admin_away(database: Database) {
+async fn last_admin_when_a_provider_demotes_it_stays(database: Database) {
     let store = database.store().await;
     let (acme, _) = tenant(&store, "acme", "a").await;
     let actor = Actor::command_line(acme);

@@ -12,22 +12,22 @@ use edgelink_tests::stack::until;
 use std::time::Duration;
 
 on_every_database!(
-    totals_go_with_the_tombstone,
-    many_rollups_of_a_tombstone_are_removed_in_parts,
-    clicks_of_a_link_are_deleted_and_counted_again,
-    clicks_from_before_are_in_the_totals,
-    clicks_of_a_link_are_not_those_of_the_next_one,
-    clicks_are_summed_up_by_tag_and_by_list,
-    a_page_has_its_place_in_any_order,
-    links_without_visits_left_are_left_out,
-    a_list_of_more_links_than_are_looked_at_says_so,
+    totals_when_the_tombstone_is_purged_go_with_it,
+    rollups_when_many_of_a_tombstone_are_removed_in_parts,
+    clicks_when_deleted_start_again_from_zero,
+    clicks_when_of_an_older_schema_are_in_the_totals,
+    clicks_when_a_code_is_reused_do_not_pass_to_the_next_link,
+    clicks_when_summed_are_grouped_by_tag_and_list,
+    numbered_page_when_sorted_has_its_links_in_order,
+    links_when_used_up_are_left_out,
+    list_when_beyond_the_bound_says_it_is_cut_off,
 );
 
 fn newest(limit: u32) -> ListQuery {
     ListQuery::newest(Scope::tenant(FIRST_TENANT), limit)
 }
 
-async fn totals_go_with_the_tombstone(database: Database) {
+async fn totals_when_the_tombstone_is_purged_go_with_it(database: Database) {
     let mut clicking = Clicking::new(&database).await;
     let store = clicking.store.clone();
     create(&store, link(1, "a")).await.unwrap();
@@ -48,7 +48,7 @@ async fn totals_go_with_the_tombstone(database: Database) {
     assert_eq!(database.count("click_events WHERE link_id = 2").await, 1);
 }
 
-async fn clicks_of_a_link_are_deleted_and_counted_again(database: Database) {
+async fn clicks_when_deleted_start_again_from_zero(database: Database) {
     let mut clicking = Clicking::new(&database).await;
     create(&clicking.store, link(1, "a")).await.unwrap();
     create(&clicking.store, link(2, "b")).await.unwrap();
@@ -66,7 +66,7 @@ async fn clicks_of_a_link_are_deleted_and_counted_again(database: Database) {
     assert_eq!(clicking.total(1).await, 2);
 }
 
-async fn clicks_from_before_are_in_the_totals(database: Database) {
+async fn clicks_when_of_an_older_schema_are_in_the_totals(database: Database) {
     let link = |id: u64, code: &str| {
         format!(
             "INSERT INTO links (id, domain_id, code, url, url_hash, redirect, disabled, forward_query, tags, created_at, updated_at, rev) \
@@ -106,7 +106,7 @@ async fn clicks_from_before_are_in_the_totals(database: Database) {
     assert_eq!(all, 0);
 }
 
-async fn many_rollups_of_a_tombstone_are_removed_in_parts(database: Database) {
+async fn rollups_when_many_of_a_tombstone_are_removed_in_parts(database: Database) {
     let clicking = Clicking::new(&database).await;
     let store = clicking.store.clone();
     create(&store, link(1, "a")).await.unwrap();
@@ -121,7 +121,7 @@ async fn many_rollups_of_a_tombstone_are_removed_in_parts(database: Database) {
     assert_eq!(database.count("click_days").await, 0);
 }
 
-async fn clicks_of_a_link_are_not_those_of_the_next_one(database: Database) {
+async fn clicks_when_a_code_is_reused_do_not_pass_to_the_next_link(database: Database) {
     let mut clicking = Clicking::new(&database).await;
     let store = clicking.store.clone();
     let a = key("a.example/a");
@@ -182,7 +182,7 @@ fn tagged(id: u64, code: &str, tags: &[&str]) -> NewLink {
     new
 }
 
-async fn clicks_are_summed_up_by_tag_and_by_list(database: Database) {
+async fn clicks_when_summed_are_grouped_by_tag_and_list(database: Database) {
     let mut clicking = Clicking::new(&database).await;
     let store = clicking.store.clone();
     for new in [
@@ -219,7 +219,7 @@ async fn clicks_are_summed_up_by_tag_and_by_list(database: Database) {
     assert_eq!(sum(&ListQuery::newest(scope, 1)).await, visits(0));
 }
 
-async fn a_page_has_its_place_in_any_order(database: Database) {
+async fn numbered_page_when_sorted_has_its_links_in_order(database: Database) {
     let mut clicking = Clicking::new(&database).await;
     let store = clicking.store.clone();
     for (id, code, title, target) in [
@@ -261,7 +261,7 @@ async fn a_page_has_its_place_in_any_order(database: Database) {
     assert_eq!(page(None, usize::MAX, 2).await, "");
 }
 
-async fn links_without_visits_left_are_left_out(database: Database) {
+async fn links_when_used_up_are_left_out(database: Database) {
     let store = database.store().await;
     for (id, code, max) in [(1, "a", Some(2)), (2, "b", Some(2)), (3, "c", None)] {
         let mut new = link(id, code);
@@ -284,7 +284,7 @@ async fn links_without_visits_left_are_left_out(database: Database) {
     assert_eq!(codes, ["b", "c"]);
 }
 
-async fn a_list_of_more_links_than_are_looked_at_says_so(database: Database) {
+async fn list_when_beyond_the_bound_says_it_is_cut_off(database: Database) {
     let store = database.store().await;
     let links = (0..MAX_NUMBERED as u64).map(|id| link(id, &format!("c{id}")));
     for batch in links.collect::<Vec<_>>().chunks(500) {

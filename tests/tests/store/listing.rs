@@ -7,11 +7,11 @@ use edgelink_store::{LinkPage, ListOrder, ListQuery, NewLink, Store};
 use edgelink_wire::{Code, Domain, LinkKey};
 
 on_every_database!(
-    pages_are_complete_and_ordered_though_many_links_are_equally_old,
-    deleted_links_and_other_domains_are_not_listed,
-    a_link_that_is_created_while_paging_moves_no_page,
-    nothing_is_listed_on_an_unknown_domain,
-    a_link_whose_code_has_become_a_reserved_word_is_listed_and_found,
+    pages_when_links_are_equally_old_are_complete_and_ordered,
+    links_when_deleted_or_on_other_domains_are_not_listed,
+    pages_when_links_are_created_meanwhile_do_not_move,
+    list_when_the_domain_is_unknown_is_empty,
+    link_when_its_code_has_become_reserved_is_still_found,
 );
 
 fn query(domain: Option<&str>, limit: u32) -> ListQuery {
@@ -34,7 +34,7 @@ pub(crate) async fn all_pages(store: &Store, mut query: ListQuery) -> Vec<Link> 
     }
 }
 
-async fn pages_are_complete_and_ordered_though_many_links_are_equally_old(database: Database) {
+async fn pages_when_links_are_equally_old_are_complete_and_ordered(database: Database) {
     let store = database.store().await;
     // One batch has one creation time; the numbers are not in the order of the codes.
     let batch = (0..50)
@@ -51,7 +51,7 @@ async fn pages_are_complete_and_ordered_though_many_links_are_equally_old(databa
     }
 }
 
-async fn deleted_links_and_other_domains_are_not_listed(database: Database) {
+async fn links_when_deleted_or_on_other_domains_are_not_listed(database: Database) {
     let store = database.store().await;
     create(&store, link(1, "a")).await.unwrap();
     create(&store, link(2, "b")).await.unwrap();
@@ -68,7 +68,7 @@ async fn deleted_links_and_other_domains_are_not_listed(database: Database) {
     assert_eq!(ids(of(None).await).len(), 2);
 }
 
-async fn a_link_that_is_created_while_paging_moves_no_page(database: Database) {
+async fn pages_when_links_are_created_meanwhile_do_not_move(database: Database) {
     let store = database.store().await;
     let batch = (0..10).map(|n| link(n, &format!("c{n}"))).collect();
     store.create_links(batch).await.unwrap();
@@ -93,14 +93,14 @@ async fn a_link_that_is_created_while_paging_moves_no_page(database: Database) {
     assert_eq!(codes, [9, 8, 7, 6, 5, 4, 3, 2, 1, 0]);
 }
 
-async fn nothing_is_listed_on_an_unknown_domain(database: Database) {
+async fn list_when_the_domain_is_unknown_is_empty(database: Database) {
     let store = database.store().await;
     create(&store, link(1, "a")).await.unwrap();
     let listed = store.list_links(&query(Some("unknown.example"), 10)).await;
     assert_eq!(listed.unwrap(), LinkPage::default());
 }
 
-async fn a_link_whose_code_has_become_a_reserved_word_is_listed_and_found(database: Database) {
+async fn link_when_its_code_has_become_reserved_is_still_found(database: Database) {
     let store = database.store().await;
     create(store.as_ref(), link(1, "a")).await.unwrap();
     let mut old = link(2, "b");

@@ -242,7 +242,7 @@ fn lists() -> Vec<(ListQuery, &'static str)> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_list_is_a_range_of_an_index() {
+async fn list_when_read_is_a_range_of_an_index() {
     let mut server = Server::filled().await;
     server.plans().await;
     for (query, index) in lists() {
@@ -258,7 +258,7 @@ async fn every_list_is_a_range_of_an_index() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tags_are_listed_and_replaced_by_indexes() {
+async fn tags_when_listed_and_replaced_use_indexes() {
     let mut server = Server::filled().await;
     server.plans().await;
     let query = TagQuery {
@@ -286,7 +286,7 @@ async fn tags_are_listed_and_replaced_by_indexes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clicks_are_found_by_indexes() {
+async fn clicks_when_looked_up_use_indexes() {
     let mut server = Server::filled().await;
     server.plans().await;
     let store = &server.store;
@@ -313,7 +313,7 @@ async fn clicks_are_found_by_indexes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn questions_about_clicks_read_rollups_by_their_indexes_and_no_single_clicks() {
+async fn analytics_query_when_run_reads_rollups_by_their_indexes() {
     let mut server = Server::filled().await;
     server.plans().await;
     let engine = SqlEngine::new(server.store.clone(), AnalyticsConfig::default());
@@ -378,7 +378,7 @@ async fn questions_about_clicks_read_rollups_by_their_indexes_and_no_single_clic
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn links_with_tags_and_titles_are_created_at_once() {
+async fn links_when_they_have_tags_and_titles_take_four_inserts() {
     let mut server = Server::filled().await;
     let titled = |n: u64| {
         let mut new: NewLink = link(2_000_000 + n, &format!("n{n}"));
@@ -412,7 +412,7 @@ async fn links_with_tags_and_titles_are_created_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn old_tombstones_are_found_by_an_index() {
+async fn tombstones_when_purged_are_found_by_an_index() {
     let mut server = Server::filled().await;
     server.plans().await;
     assert_eq!(

@@ -9,22 +9,22 @@ use edgelink_store::{
 use edgelink_wire::{FeedPosition, Record};
 
 on_every_database!(
-    every_change_of_a_link_is_in_the_outbox_until_it_is_forgotten,
-    the_changes_of_a_transaction_take_few_rows_of_bounded_size,
-    changes_from_before_batches_are_still_published,
-    what_is_not_changed_is_not_in_the_outbox,
-    a_lease_is_had_by_one_until_it_ends_or_is_given_back,
-    no_segment_reaches_a_bound_that_was_not_published_for_a_minute,
-    the_publisher_lease_is_fenced_by_a_token_that_grows,
-    a_generation_begins_above_everything_from_before,
-    numbers_go_on_beyond_what_was_drawn_after_the_backup,
-    repair_when_a_repair_has_raised_the_bound_leaves_numbers_below_the_one_that_counts,
-    a_flush_begins_a_generation_and_skips_numbers_only_where_a_backup_was_restored,
-    as_many_numbers_are_skipped_as_links_were_created_since_the_backup,
-    what_is_read_at_once_is_of_one_moment,
-    what_a_clock_that_was_ahead_has_written_blocks_nothing,
-    keys_are_scanned_in_the_order_of_their_numbers,
-    how_far_a_scan_has_come_is_noted_for_each_process,
+    change_when_committed_is_in_the_outbox_until_removed,
+    changes_when_of_one_transaction_take_few_bounded_rows,
+    changes_when_of_an_older_schema_are_still_published,
+    change_when_refused_is_not_in_the_outbox,
+    lease_when_held_is_refused_to_others,
+    segment_when_the_bound_is_not_yet_in_force_stays_below_it,
+    publisher_lease_when_its_token_is_old_is_fenced,
+    generation_when_begun_is_above_everything_before,
+    numbers_when_a_backup_is_restored_continue_above_lost_ones,
+    repair_when_repeated_leaves_numbers_below_the_bound_in_force,
+    flush_when_a_backup_was_restored_skips_numbers,
+    flush_when_links_since_the_backup_are_given_skips_as_many,
+    outbox_when_read_is_ordered_and_limited,
+    times_when_written_by_a_fast_clock_block_nothing,
+    keys_when_scanned_come_in_the_order_of_their_numbers,
+    scan_progress_when_noted_is_kept_for_each_process,
 );
 
 /// Whether this owner has the lease by the row as it was read.
@@ -44,7 +44,7 @@ async fn outbox(store: &Store) -> Vec<(String, u64, bool)> {
     read.collect()
 }
 
-async fn every_change_of_a_link_is_in_the_outbox_until_it_is_forgotten(database: Database) {
+async fn change_when_committed_is_in_the_outbox_until_removed(database: Database) {
     let store = database.store().await;
     create(store.as_ref(), link(1, "x")).await.unwrap();
     let update = || Box::new(|_: &_| Ok(checked(&content("https://x.example/2"))));
@@ -71,7 +71,7 @@ async fn every_change_of_a_link_is_in_the_outbox_until_it_is_forgotten(database:
     assert_eq!(outbox(store.as_ref()).await, expected[3..]);
 }
 
-async fn the_changes_of_a_transaction_take_few_rows_of_bounded_size(database: Database) {
+async fn changes_when_of_one_transaction_take_few_bounded_rows(database: Database) {
     let store = database.store().await;
     let links: Vec<_> = (0..1500).map(|id| link(id, &format!("c{id}"))).collect();
     // A taken code sends what is created with it another way.
@@ -97,7 +97,7 @@ async fn the_changes_of_a_transaction_take_few_rows_of_bounded_size(database: Da
     assert_eq!(outbox(store.as_ref()).await.len(), 1520);
 }
 
-async fn changes_from_before_batches_are_still_published(database: Database) {
+async fn changes_when_of_an_older_schema_are_still_published(database: Database) {
     const LAST_WITHOUT: i64 = 24;
     // Absent records: see the wire crate.
     let insert = "INSERT INTO outbox (link_key, rev, record, created_at) VALUES ('a.example/x'";
@@ -110,7 +110,7 @@ async fn changes_from_before_batches_are_still_published(database: Database) {
     assert_eq!(outbox(store.as_ref()).await.len(), 3);
 }
 
-async fn what_is_not_changed_is_not_in_the_outbox(database: Database) {
+async fn change_when_refused_is_not_in_the_outbox(database: Database) {
     let store = database.store().await;
     create(store.as_ref(), link(1, "x")).await.unwrap();
     let before = outbox(store.as_ref()).await;
@@ -128,7 +128,7 @@ async fn what_is_not_changed_is_not_in_the_outbox(database: Database) {
     assert_eq!(outbox(store.as_ref()).await, before);
 }
 
-async fn a_lease_is_had_by_one_until_it_ends_or_is_given_back(database: Database) {
+async fn lease_when_held_is_refused_to_others(database: Database) {
     let store = database.store().await;
     let take = async |owner, milliseconds| {
         store
@@ -152,7 +152,7 @@ async fn a_lease_is_had_by_one_until_it_ends_or_is_given_back(database: Database
     assert!(!store.take_lease("no such", "one", 1).await.unwrap());
 }
 
-async fn no_segment_reaches_a_bound_that_was_not_published_for_a_minute(database: Database) {
+async fn segment_when_the_bound_is_not_yet_in_force_stays_below_it(database: Database) {
     let store = database.store().await;
     let bound = store.bound_state().await.unwrap().bound;
     let sequences = u32::try_from(bound / 1000).unwrap();
@@ -175,7 +175,7 @@ async fn no_segment_reaches_a_bound_that_was_not_published_for_a_minute(database
     assert_eq!(store.bound_state().await.unwrap().drawn.allocated, bound);
 }
 
-async fn what_a_clock_that_was_ahead_has_written_blocks_nothing(database: Database) {
+async fn times_when_written_by_a_fast_clock_block_nothing(database: Database) {
     let store = database.store().await;
     // In a hundred years, while the clock was ahead.
     let ahead = 4_942_944_000_000_u64;
@@ -200,7 +200,7 @@ async fn what_a_clock_that_was_ahead_has_written_blocks_nothing(database: Databa
     assert!(store.draw_segment(3, 1).await.unwrap().is_some());
 }
 
-async fn keys_are_scanned_in_the_order_of_their_numbers(database: Database) {
+async fn keys_when_scanned_come_in_the_order_of_their_numbers(database: Database) {
     let store = database.store().await;
     for (id, code) in [(30, "c"), (10, "a"), (20, "b")] {
         create(store.as_ref(), link(id, code)).await.unwrap();
@@ -230,7 +230,7 @@ async fn keys_are_scanned_in_the_order_of_their_numbers(database: Database) {
     assert_eq!(keys, expected.map(|(id, key)| (id, key.to_owned())));
 }
 
-async fn how_far_a_scan_has_come_is_noted_for_each_process(database: Database) {
+async fn scan_progress_when_noted_is_kept_for_each_process(database: Database) {
     let store = database.store().await;
     assert_eq!(store.noted_scans().await.unwrap(), []);
     let begun = ScanProgress {
@@ -279,7 +279,7 @@ fn claim(owner: &str) -> LeaseClaim<'_> {
     }
 }
 
-async fn the_publisher_lease_is_fenced_by_a_token_that_grows(database: Database) {
+async fn publisher_lease_when_its_token_is_old_is_fenced(database: Database) {
     let store = database.store().await;
     let take = async |claim: LeaseClaim<'static>| store.take_publisher_lease(&claim).await.unwrap();
     let first = take(claim("one")).await.unwrap();
@@ -323,7 +323,7 @@ async fn the_publisher_lease_is_fenced_by_a_token_that_grows(database: Database)
     assert_eq!(take(local).await.unwrap().kind, "local");
 }
 
-async fn a_generation_begins_above_everything_from_before(database: Database) {
+async fn generation_when_begun_is_above_everything_before(database: Database) {
     let store = database.store().await;
     let taken = store
         .take_publisher_lease(&claim("one"))
@@ -372,7 +372,7 @@ async fn a_generation_begins_above_everything_from_before(database: Database) {
 }
 
 /// Two control planes that find out about a restored database at the same moment both repair it.
-async fn repair_when_a_repair_has_raised_the_bound_leaves_numbers_below_the_one_that_counts(
+async fn repair_when_repeated_leaves_numbers_below_the_bound_in_force(
     database: Database,
 ) {
     let store = database.store().await;
@@ -399,7 +399,7 @@ async fn repair_when_a_repair_has_raised_the_bound_leaves_numbers_below_the_one_
 }
 
 /// Links can be created at once, although this copy does not know of the bound that counted.
-async fn numbers_go_on_beyond_what_was_drawn_after_the_backup(database: Database) {
+async fn numbers_when_a_backup_is_restored_continue_above_lost_ones(database: Database) {
     let store = database.store().await;
     let claim = claim("one");
     let taken = store.take_publisher_lease(&claim).await.unwrap().unwrap();
@@ -438,7 +438,7 @@ async fn numbers_go_on_beyond_what_was_drawn_after_the_backup(database: Database
     assert_eq!(again.drawn.counted, after.drawn.counted + NUMBERS_SKIPPED);
 }
 
-async fn a_flush_begins_a_generation_and_skips_numbers_only_where_a_backup_was_restored(
+async fn flush_when_a_backup_was_restored_skips_numbers(
     database: Database,
 ) {
     let store = database.store().await;
@@ -485,7 +485,7 @@ async fn a_flush_begins_a_generation_and_skips_numbers_only_where_a_backup_was_r
 }
 
 /// Far above the bound: without the number of links that is not skipped, as links are to be created at once.
-async fn as_many_numbers_are_skipped_as_links_were_created_since_the_backup(database: Database) {
+async fn flush_when_links_since_the_backup_are_given_skips_as_many(database: Database) {
     let store = database.store().await;
     let before = store.bound_state().await.unwrap();
     let count = before.bound / 1000 + 700_000;
@@ -510,7 +510,7 @@ async fn as_many_numbers_are_skipped_as_links_were_created_since_the_backup(data
     assert_eq!(drawn.start, after.drawn.allocated / 1000);
 }
 
-async fn what_is_read_at_once_is_of_one_moment(database: Database) {
+async fn outbox_when_read_is_ordered_and_limited(database: Database) {
     let store = database.store().await;
     let before = store.pending(10).await.unwrap();
     assert!(before.batches.is_empty() && before.state.now > 0);

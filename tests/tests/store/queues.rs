@@ -175,7 +175,7 @@ async fn pages_of_queues(server: &Server) -> [u64; 6] {
 
 /// As many rows as a minute of changes, removed while a dump has its snapshot.
 #[tokio::test]
-async fn reads_of_queues_when_a_snapshot_keeps_removed_rows_do_not_walk_them() {
+async fn queue_reads_when_a_snapshot_keeps_removed_rows_skip_them() {
     let mut server = Server::start().await;
     let mut dump = MySqlConnection::connect(&server.server.url("test_0"))
         .await
@@ -213,7 +213,7 @@ async fn reads_of_queues_when_a_snapshot_keeps_removed_rows_do_not_walk_them() {
 }
 
 #[tokio::test]
-async fn reads_of_deliveries_when_a_snapshot_keeps_those_that_are_made_do_not_walk_them() {
+async fn delivery_reads_when_a_snapshot_keeps_done_ones_skip_them() {
     let mut server = Server::start().await;
     let mut dump = MySqlConnection::connect(&server.server.url("test_0"))
         .await
@@ -262,7 +262,7 @@ async fn reads_of_deliveries_when_a_snapshot_keeps_those_that_are_made_do_not_wa
 }
 
 #[tokio::test]
-async fn a_lease_of_visits_beside_thousands_reads_few_of_them() {
+async fn use_lease_when_beside_thousands_reads_few_pages() {
     let mut server = Server::start().await;
     let mut new = link(1, "a");
     new.content.details.max_visits = Some(1 << 30);

@@ -8,12 +8,12 @@ use edgelink_store::{
 };
 
 on_every_database!(
-    a_report_reads_back,
-    the_newest_reports_come_first_in_pages,
-    a_report_is_closed_and_opened,
-    a_report_that_its_tenant_closed_stays_open_for_the_operator,
-    a_link_has_so_many_open_reports,
-    closed_reports_give_way_and_open_ones_do_not,
+    report_when_inserted_reads_back,
+    reports_when_paged_come_newest_first,
+    report_when_closed_can_be_opened_again,
+    report_when_closed_by_its_tenant_stays_open_for_the_operator,
+    reports_when_too_many_of_a_link_are_open_are_not_kept,
+    reports_when_full_give_way_only_if_closed,
 );
 
 const MAX: u64 = 100;
@@ -55,7 +55,7 @@ async fn close(store: &Store, id: u64) {
     assert!(closed.unwrap().unwrap().closed_at.is_some());
 }
 
-async fn a_report_reads_back(database: Database) {
+async fn report_when_inserted_reads_back(database: Database) {
     let store = database.store().await;
     let mut all_reasons = Vec::new();
     for reason in ReportReason::ALL {
@@ -82,7 +82,7 @@ async fn a_report_reads_back(database: Database) {
     assert_eq!(kept, all_reasons);
 }
 
-async fn the_newest_reports_come_first_in_pages(database: Database) {
+async fn reports_when_paged_come_newest_first(database: Database) {
     let store = database.store().await;
     for code in ["a", "b", "c"] {
         insert(&store, code, MAX).await;
@@ -119,7 +119,7 @@ async fn the_newest_reports_come_first_in_pages(database: Database) {
     }
 }
 
-async fn a_report_is_closed_and_opened(database: Database) {
+async fn report_when_closed_can_be_opened_again(database: Database) {
     let store = database.store().await;
     insert(&store, "a", MAX).await;
     insert(&store, "b", MAX).await;
@@ -152,7 +152,7 @@ async fn a_report_is_closed_and_opened(database: Database) {
     assert_eq!(of_state(true).await.len(), 2);
 }
 
-async fn a_report_that_its_tenant_closed_stays_open_for_the_operator(database: Database) {
+async fn report_when_closed_by_its_tenant_stays_open_for_the_operator(database: Database) {
     let store = database.store().await;
     insert(&store, "a", 1).await;
     let tenant = Reviewer::Tenant(FIRST_TENANT);
@@ -189,7 +189,7 @@ async fn a_report_that_its_tenant_closed_stays_open_for_the_operator(database: D
     assert_eq!(store.count_open_reports().await.unwrap(), 0);
 }
 
-async fn a_link_has_so_many_open_reports(database: Database) {
+async fn reports_when_too_many_of_a_link_are_open_are_not_kept(database: Database) {
     let store = database.store().await;
     for _ in 0..MAX_OPEN_OF_LINK {
         assert_eq!(insert(&store, "a", MAX).await, Reported::Kept);
@@ -205,7 +205,7 @@ async fn a_link_has_so_many_open_reports(database: Database) {
     assert_eq!(insert(&store, "a", MAX).await, Reported::Kept);
 }
 
-async fn closed_reports_give_way_and_open_ones_do_not(database: Database) {
+async fn reports_when_full_give_way_only_if_closed(database: Database) {
     let store = database.store().await;
     for code in ["a", "b", "c"] {
         assert_eq!(insert(&store, code, 3).await, Reported::Kept);

@@ -17,7 +17,7 @@ use std::process::Command;
 use std::sync::Arc;
 use tempfile::TempDir;
 
-on_every_database!(no_id_is_given_out_twice_over_a_restore);
+on_every_database!(ids_when_the_database_is_restored_are_not_repeated);
 
 /// The ids of a tenant, a user, a domain and a webhook.
 type Ids = [u64; 4];
@@ -110,7 +110,7 @@ fn claim() -> LeaseClaim<'static> {
     }
 }
 
-async fn no_id_is_given_out_twice_over_a_restore(database: Database) {
+async fn ids_when_the_database_is_restored_are_not_repeated(database: Database) {
     let store = database.store().await;
     make(&store, "kept").await.unwrap();
     let lost = make(&store, "lost").await.unwrap();
@@ -170,7 +170,7 @@ fn on(id: u64, name: &str) -> NewLink {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn links_and_ids_are_of_those_they_belong_to_after_a_copy_was_put_back() {
+async fn links_and_ids_when_a_copy_was_put_back_keep_their_owners() {
     let mut server = MariaDb::start();
     let url = server.database();
     let store = migrated(&patient(&url)).await;

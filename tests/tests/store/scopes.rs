@@ -6,10 +6,10 @@ use edgelink_model::tenancy::Scope;
 use edgelink_store::{CreateError, ListQuery, NewLink, Store, Twin, Wanted};
 
 on_every_database!(
-    lists_hold_the_links_of_their_scope_only,
-    a_twin_is_looked_for_among_the_links_of_the_scope,
-    links_of_one_call_are_twins_only_for_those_who_may_see_them,
-    a_code_is_unique_over_all_tenants_and_free_for_all_after_its_deletion,
+    list_when_scoped_has_links_of_its_scope_only,
+    twin_when_outside_the_scope_is_not_found,
+    twins_when_of_one_call_count_only_in_their_scope,
+    code_when_taken_by_another_tenant_is_refused_until_deleted,
 );
 
 fn scope(tenant_id: u32, owner_id: Option<u64>) -> Scope {
@@ -37,7 +37,7 @@ async fn listed(store: &Store, scope: Scope) -> Vec<String> {
     codes
 }
 
-async fn lists_hold_the_links_of_their_scope_only(database: Database) {
+async fn list_when_scoped_has_links_of_its_scope_only(database: Database) {
     let store = database.store().await;
     let tagged = |mut link: NewLink, tags: &[&str]| {
         link.content.tags = tags.iter().map(|tag| (*tag).to_owned()).collect();
@@ -79,7 +79,7 @@ async fn lists_hold_the_links_of_their_scope_only(database: Database) {
     }
 }
 
-async fn a_twin_is_looked_for_among_the_links_of_the_scope(database: Database) {
+async fn twin_when_outside_the_scope_is_not_found(database: Database) {
     let store = database.store().await;
     let first = owned(1, "a", 2, 5);
     for new in [
@@ -111,7 +111,7 @@ async fn a_twin_is_looked_for_among_the_links_of_the_scope(database: Database) {
     assert_eq!(find(scope(1, None), Some("a")).await, None);
 }
 
-async fn links_of_one_call_are_twins_only_for_those_who_may_see_them(database: Database) {
+async fn twins_when_of_one_call_count_only_in_their_scope(database: Database) {
     let store = database.store().await;
     let same = |id, code: &str, tenant_id, owner_id| NewLink {
         content: link(0, "same").content,
@@ -138,7 +138,7 @@ async fn links_of_one_call_are_twins_only_for_those_who_may_see_them(database: D
     assert_eq!(create(&store, retried).await.map(|link| link.id), Ok(3));
 }
 
-async fn a_code_is_unique_over_all_tenants_and_free_for_all_after_its_deletion(database: Database) {
+async fn code_when_taken_by_another_tenant_is_refused_until_deleted(database: Database) {
     let store = database.store().await;
     create(&store, owned(1, "a", 2, 5)).await.unwrap();
     let other = NewLink {

@@ -16,12 +16,12 @@ use rand::{RngExt, SeedableRng};
 use std::collections::HashSet;
 
 on_every_database!(
-    every_combination_of_conditions_lists_what_the_model_has,
-    a_search_for_what_many_links_have_lists_all_of_them,
-    a_page_looks_at_so_many_links_and_no_more,
-    links_from_before_are_found_by_tag_word_and_host,
-    a_search_finds_codes_on_many_domains,
-    a_search_reads_so_many_codes_and_no_more,
+    list_when_conditions_are_combined_equals_the_model,
+    search_when_many_links_match_lists_all,
+    page_when_few_links_match_reads_a_bounded_number,
+    links_when_of_an_older_schema_are_found_by_tag_word_and_host,
+    search_when_codes_are_on_many_domains_finds_them,
+    search_when_many_codes_match_reads_a_bounded_number,
 );
 
 const TAGS: [&str; 5] = ["a", "A", "b", "Team Red", "\u{e4}"];
@@ -242,7 +242,7 @@ async fn populate(store: &Store, random: &mut SmallRng) -> Vec<Link> {
     links
 }
 
-async fn every_combination_of_conditions_lists_what_the_model_has(database: Database) {
+async fn list_when_conditions_are_combined_equals_the_model(database: Database) {
     let store = database.store().await;
     let mut random = SmallRng::seed_from_u64(12);
     let mut links = populate(&store, &mut random).await;
@@ -262,7 +262,7 @@ async fn every_combination_of_conditions_lists_what_the_model_has(database: Data
 }
 
 /// Links with the same words, so many that they are not sorted but read in the order of the list.
-async fn a_search_for_what_many_links_have_lists_all_of_them(database: Database) {
+async fn search_when_many_links_match_lists_all(database: Database) {
     let store = database.store().await;
     for batch in 0..3_u64 {
         let titled = |n: u64| NewLink {
@@ -299,7 +299,7 @@ async fn a_search_for_what_many_links_have_lists_all_of_them(database: Database)
     }
 }
 
-async fn a_page_looks_at_so_many_links_and_no_more(database: Database) {
+async fn page_when_few_links_match_reads_a_bounded_number(database: Database) {
     let store = database.store().await;
     // The first one of them all is the only one without a title.
     create(&store, link(1, "first")).await.unwrap();
@@ -344,7 +344,7 @@ async fn a_page_looks_at_so_many_links_and_no_more(database: Database) {
     assert_eq!(ids, [1]);
 }
 
-async fn links_from_before_are_found_by_tag_word_and_host(database: Database) {
+async fn links_when_of_an_older_schema_are_found_by_tag_word_and_host(database: Database) {
     let insert = "INSERT INTO links (id, domain_id, code, url, url_hash, redirect, disabled, forward_query, title, tags, \
          created_at, updated_at, deleted_at, rev) VALUES";
     database
@@ -376,7 +376,7 @@ async fn links_from_before_are_found_by_tag_word_and_host(database: Database) {
 
 /// Not on SQLite, which knows only UTF-8.
 #[tokio::test]
-async fn tags_and_titles_from_before_are_read_as_utf_8_in_a_database_of_another_character_set() {
+async fn tags_and_titles_when_the_database_is_latin1_are_read_as_utf_8() {
     let database = Database::on_server().await;
     database
         .execute("ALTER DATABASE CHARACTER SET latin1")
@@ -410,7 +410,7 @@ async fn tags_and_titles_from_before_are_read_as_utf_8_in_a_database_of_another_
 }
 
 /// With so many domains, a search reads the codes that have the first letter of the word.
-async fn a_search_reads_so_many_codes_and_no_more(database: Database) {
+async fn search_when_many_codes_match_reads_a_bounded_number(database: Database) {
     let store = database.store().await;
     for n in 0..20 {
         let new = NewLink {
@@ -442,7 +442,7 @@ async fn a_search_reads_so_many_codes_and_no_more(database: Database) {
     assert_eq!(all_pages(&store, query).await.len(), 20);
 }
 
-async fn a_search_finds_codes_on_many_domains(database: Database) {
+async fn search_when_codes_are_on_many_domains_finds_them(database: Database) {
     let store = database.store().await;
     for n in 0..70 {
         let new = NewLink {

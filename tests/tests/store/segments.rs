@@ -8,14 +8,14 @@ use edgelink_wire::FeedPosition;
 use std::sync::Arc;
 
 on_every_database!(
-    a_segment_starts_where_the_last_one_of_its_issuer_ended,
-    two_stores_that_draw_at_once_never_get_the_same_sequence,
-    the_rest_of_a_segment_is_drawn_again_once_it_is_given_back,
-    a_rest_behind_which_others_have_drawn_is_not_taken_back,
-    an_issuer_that_does_not_exist_is_a_permanent_error,
-    nothing_is_drawn_from_a_database_that_went_back_until_it_is_repaired,
-    numbers_are_skipped_of_a_counter_that_the_restored_database_does_not_have,
-    what_was_drawn_before_numbers_are_skipped_is_given_up,
+    segment_when_drawn_starts_where_the_last_one_ended,
+    segments_when_drawn_by_two_stores_never_overlap,
+    segment_when_its_rest_is_returned_is_drawn_again,
+    segment_when_others_drew_behind_it_is_not_returned,
+    issuer_when_it_does_not_exist_is_a_permanent_error,
+    numbers_when_the_database_went_back_wait_for_its_repair,
+    counter_when_missing_in_a_restored_database_skips_numbers,
+    drawn_numbers_when_numbers_are_skipped_are_given_up,
 );
 
 /// Numbers are known to have been drawn by the database alone.
@@ -24,7 +24,7 @@ fn went_back(token: u64) -> Past {
     Past::WentBack { token, drawn }
 }
 
-async fn a_segment_starts_where_the_last_one_of_its_issuer_ended(database: Database) {
+async fn segment_when_drawn_starts_where_the_last_one_ended(database: Database) {
     let store = database.store().await;
     for (issuer, step, start) in [(0, 10, 0), (0, 5, 10), (999, 7, 0), (0, 1, 15), (999, 1, 7)] {
         let expected = Segment {
@@ -39,7 +39,7 @@ async fn a_segment_starts_where_the_last_one_of_its_issuer_ended(database: Datab
     }
 }
 
-async fn two_stores_that_draw_at_once_never_get_the_same_sequence(database: Database) {
+async fn segments_when_drawn_by_two_stores_never_overlap(database: Database) {
     let stores = [database.store().await, database.store().await];
     let tasks: Vec<_> = (0..8)
         .map(|task| {
@@ -63,7 +63,7 @@ async fn two_stores_that_draw_at_once_never_get_the_same_sequence(database: Data
     assert_eq!(drawn.len(), 160);
 }
 
-async fn the_rest_of_a_segment_is_drawn_again_once_it_is_given_back(database: Database) {
+async fn segment_when_its_rest_is_returned_is_drawn_again(database: Database) {
     let store = database.store().await;
     let mut segment = store.draw_segment(0, 100).await.unwrap().unwrap();
     segment.start += 30;
@@ -72,7 +72,7 @@ async fn the_rest_of_a_segment_is_drawn_again_once_it_is_given_back(database: Da
     assert_eq!(store.draw_segment(0, 5).await.unwrap().unwrap().start, 30);
 }
 
-async fn a_rest_behind_which_others_have_drawn_is_not_taken_back(database: Database) {
+async fn segment_when_others_drew_behind_it_is_not_returned(database: Database) {
     let store = database.store().await;
     let rest = store.draw_segment(0, 100).await.unwrap().unwrap();
     store.draw_segment(0, 100).await.unwrap().unwrap();
@@ -80,7 +80,7 @@ async fn a_rest_behind_which_others_have_drawn_is_not_taken_back(database: Datab
     assert_eq!(store.draw_segment(0, 1).await.unwrap().unwrap().start, 200);
 }
 
-async fn an_issuer_that_does_not_exist_is_a_permanent_error(database: Database) {
+async fn issuer_when_it_does_not_exist_is_a_permanent_error(database: Database) {
     let store = database.store().await;
     let error = store.draw_segment(1000, 1).await.unwrap_err();
     assert!(!error.is_transient());
@@ -100,7 +100,7 @@ async fn take_lease(store: &Store) -> PublisherState {
     taken.expect("the lease")
 }
 
-async fn nothing_is_drawn_from_a_database_that_went_back_until_it_is_repaired(database: Database) {
+async fn numbers_when_the_database_went_back_wait_for_its_repair(database: Database) {
     let store = database.store().await;
     take_lease(&store).await;
     let rest = store.draw_segment(0, 100).await.unwrap().unwrap();
@@ -132,7 +132,7 @@ async fn nothing_is_drawn_from_a_database_that_went_back_until_it_is_repaired(da
     assert!(store.swap_counter("others", 0, 8).await.unwrap());
 }
 
-async fn numbers_are_skipped_of_a_counter_that_the_restored_database_does_not_have(
+async fn counter_when_missing_in_a_restored_database_skips_numbers(
     database: Database,
 ) {
     let store = database.store().await;
@@ -146,7 +146,7 @@ async fn numbers_are_skipped_of_a_counter_that_the_restored_database_does_not_ha
     assert_eq!(store.counter("numbers").await.unwrap(), 2 * NUMBERS_SKIPPED);
 }
 
-async fn what_was_drawn_before_numbers_are_skipped_is_given_up(database: Database) {
+async fn drawn_numbers_when_numbers_are_skipped_are_given_up(database: Database) {
     let store = database.store().await;
     let sources: [Arc<dyn NumberSource>; 2] = [
         segment(store.clone(), SegmentOptions::default()),

@@ -10,15 +10,15 @@ use edgelink_store::{
 use std::time::Duration;
 
 on_every_database!(
-    a_session_reads_back_until_it_is_removed,
-    a_session_ends_when_it_is_idle_and_when_it_is_old,
-    a_request_extends_a_session,
-    a_user_has_so_many_sessions,
-    sessions_that_have_ended_are_purged_in_batches,
-    a_user_is_found_by_its_login,
-    a_user_is_found_by_its_identity,
-    an_identity_is_bound_to_a_user_whose_login_is_awaited_for_an_hour,
-    logins_that_fail_are_counted_by_account_and_hour,
+    session_when_begun_reads_back_until_removed,
+    session_when_idle_or_old_ends,
+    session_when_used_is_extended,
+    session_when_its_user_has_too_many_replaces_the_first_to_end,
+    sessions_when_ended_are_purged_in_batches,
+    user_when_logging_in_by_name_is_found,
+    user_when_logging_in_by_identity_is_found,
+    identity_when_its_login_is_awaited_is_bound,
+    logins_when_they_fail_are_counted_by_account_and_hour,
 );
 
 const LIMITS: SessionLimits = SessionLimits {
@@ -57,7 +57,7 @@ async fn is_open(store: &Store, number: u8, limits: SessionLimits) -> bool {
     found.unwrap().is_some()
 }
 
-async fn a_session_reads_back_until_it_is_removed(database: Database) {
+async fn session_when_begun_reads_back_until_removed(database: Database) {
     let store = database.store().await;
     for number in [1, 2] {
         begin(&store, number, LIMITS).await;
@@ -71,7 +71,7 @@ async fn a_session_reads_back_until_it_is_removed(database: Database) {
     assert!(!is_open(&store, 1, LIMITS).await && is_open(&store, 2, LIMITS).await);
 }
 
-async fn a_session_ends_when_it_is_idle_and_when_it_is_old(database: Database) {
+async fn session_when_idle_or_old_ends(database: Database) {
     let store = database.store().await;
     begin(&store, 1, OVER).await;
     assert!(!is_open(&store, 1, LIMITS).await);
@@ -84,7 +84,7 @@ async fn a_session_ends_when_it_is_idle_and_when_it_is_old(database: Database) {
     assert!(is_open(&store, 2, LIMITS).await);
 }
 
-async fn a_request_extends_a_session(database: Database) {
+async fn session_when_used_is_extended(database: Database) {
     let store = database.store().await;
     begin(&store, 1, LIMITS).await;
     let lasts = async |hours: u64| {
@@ -108,7 +108,7 @@ async fn a_request_extends_a_session(database: Database) {
     assert!(lasts(2).await, "no longer than sessions last at all");
 }
 
-async fn a_user_has_so_many_sessions(database: Database) {
+async fn session_when_its_user_has_too_many_replaces_the_first_to_end(database: Database) {
     let store = database.store().await;
     let longer = SessionLimits {
         idle: Duration::from_mins(90),
@@ -128,7 +128,7 @@ async fn a_user_has_so_many_sessions(database: Database) {
     }
 }
 
-async fn sessions_that_have_ended_are_purged_in_batches(database: Database) {
+async fn sessions_when_ended_are_purged_in_batches(database: Database) {
     let store = database.store().await;
     let many = SessionLimits {
         per_user: 9,
@@ -147,7 +147,7 @@ async fn sessions_that_have_ended_are_purged_in_batches(database: Database) {
     assert!(is_open(&store, 4, LIMITS).await);
 }
 
-async fn a_user_is_found_by_its_login(database: Database) {
+async fn user_when_logging_in_by_name_is_found(database: Database) {
     let store = database.store().await;
     let actor = Actor::command_line(FIRST_TENANT);
     let hash = edgelink_settings::config::Secret::new("$hash");
@@ -192,7 +192,7 @@ async fn a_user_is_found_by_its_login(database: Database) {
     assert_eq!(login("default", "B\u{f6}b").await, None);
 }
 
-async fn a_user_is_found_by_its_identity(database: Database) {
+async fn user_when_logging_in_by_identity_is_found(database: Database) {
     let store = database.store().await;
     let actor = Actor::command_line(FIRST_TENANT);
     let ada = account("ada");
@@ -261,7 +261,7 @@ async fn a_user_is_found_by_its_identity(database: Database) {
     );
 }
 
-async fn an_identity_is_bound_to_a_user_whose_login_is_awaited_for_an_hour(database: Database) {
+async fn identity_when_its_login_is_awaited_is_bound(database: Database) {
     let store = database.store().await;
     let actor = Actor::command_line(FIRST_TENANT);
     let (tenant, name) = (account("default"), account("ada"));
@@ -316,7 +316,7 @@ async fn an_identity_is_bound_to_a_user_whose_login_is_awaited_for_an_hour(datab
     );
 }
 
-async fn logins_that_fail_are_counted_by_account_and_hour(database: Database) {
+async fn logins_when_they_fail_are_counted_by_account_and_hour(database: Database) {
     let store = database.store().await;
     let hour = || now() / 3_600;
     let begun = hour();

@@ -312,7 +312,7 @@ const TABLES: &str = "links, domains, link_tags, link_words, link_totals, visits
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "runs the suite once more: make plans"]
-async fn no_statement_reads_more_rows_than_a_page_whatever_the_statistics_say() {
+async fn statement_when_statistics_are_wrong_reads_one_page_at_most() {
     let mut server = Server::start().await;
     let statements = server.statements().await;
     println!("{} kinds of statements", statements.len());
@@ -347,7 +347,7 @@ async fn no_statement_reads_more_rows_than_a_page_whatever_the_statistics_say() 
 }
 
 #[test]
-fn statements_of_one_kind_differ_in_their_values_alone() {
+fn statements_when_only_values_differ_are_of_one_kind() {
     let kind = kind_of(
         "SELECT a FROM t1 WHERE id IN (1, 2, 3)  AND name = 'it''s; x' AND b = X'00ff' LIMIT 5",
     );

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 on_every_database!(
-    an_expired_link_becomes_an_empty_tombstone_and_is_published,
-    no_more_is_removed_at_once_than_asked_for,
-    old_tombstones_are_removed_and_living_links_are_not,
-    a_link_made_where_a_tombstone_was_purged_has_a_greater_revision,
-    a_deleted_link_is_no_longer_among_those_that_are_over,
-    what_cannot_be_swept_keeps_nothing_else_from_it,
+    link_when_expired_becomes_a_published_tombstone,
+    purge_when_limited_removes_no_more_at_once,
+    tombstones_when_old_are_purged_without_living_links,
+    link_when_its_tombstone_was_purged_gets_a_greater_revision,
+    link_when_deleted_leaves_the_expiring_ones,
+    purge_when_one_part_fails_goes_on_with_the_others,
 );
 
 fn until(id: u64, code: &str, valid_until: u64) -> NewLink {
@@ -23,7 +23,7 @@ fn until(id: u64, code: &str, valid_until: u64) -> NewLink {
     new
 }
 
-async fn an_expired_link_becomes_an_empty_tombstone_and_is_published(database: Database) {
+async fn link_when_expired_becomes_a_published_tombstone(database: Database) {
     let store = database.store().await;
     let made = create(store.as_ref(), until(1, "a", 100)).await.unwrap();
     create(store.as_ref(), until(2, "b", 1 << 40))
@@ -70,7 +70,7 @@ async fn an_expired_link_becomes_an_empty_tombstone_and_is_published(database: D
     assert!(again.rev > rev);
 }
 
-async fn no_more_is_removed_at_once_than_asked_for(database: Database) {
+async fn purge_when_limited_removes_no_more_at_once(database: Database) {
     let store = database.store().await;
     for id in 1..=5 {
         create(store.as_ref(), until(id, &format!("c{id}"), id))
@@ -89,7 +89,7 @@ async fn no_more_is_removed_at_once_than_asked_for(database: Database) {
     assert_eq!((swept, due), (vec![2, 2, 1, 0], vec![3, 1, 0, 0]));
 }
 
-async fn old_tombstones_are_removed_and_living_links_are_not(database: Database) {
+async fn tombstones_when_old_are_purged_without_living_links(database: Database) {
     let store = database.store().await;
     for (id, code) in [(1, "a"), (2, "b"), (3, "c")] {
         create(store.as_ref(), link(id, code)).await.unwrap();
@@ -107,7 +107,7 @@ async fn old_tombstones_are_removed_and_living_links_are_not(database: Database)
 }
 
 /// Caches may still remember the deletion, and more than that where the database has ever been ahead of its clock.
-async fn a_link_made_where_a_tombstone_was_purged_has_a_greater_revision(database: Database) {
+async fn link_when_its_tombstone_was_purged_gets_a_greater_revision(database: Database) {
     const AHEAD: u64 = 1 << 60;
     let store = database.store().await;
     let x = key("a.example/x");
@@ -137,7 +137,7 @@ async fn a_link_made_where_a_tombstone_was_purged_has_a_greater_revision(databas
     assert!(changed.unwrap().unwrap().rev > deleted.rev());
 }
 
-async fn what_cannot_be_swept_keeps_nothing_else_from_it(database: Database) {
+async fn purge_when_one_part_fails_goes_on_with_the_others(database: Database) {
     let store = database.store().await;
     create(store.as_ref(), until(1, "over", 100)).await.unwrap();
     create(store.as_ref(), link(2, "gone")).await.unwrap();
@@ -172,7 +172,7 @@ async fn what_cannot_be_swept_keeps_nothing_else_from_it(database: Database) {
     assert_eq!((purged.links, purged.tombstones), (1, 0));
 }
 
-async fn a_deleted_link_is_no_longer_among_those_that_are_over(database: Database) {
+async fn link_when_deleted_leaves_the_expiring_ones(database: Database) {
     let store = database.store().await;
     create(store.as_ref(), until(1, "a", 100)).await.unwrap();
     assert!(delete(&store, &key("a.example/a")).await.unwrap());

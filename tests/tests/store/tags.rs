@@ -11,14 +11,14 @@ use edgelink_store::{
 use edgelink_tests::servers::MariaDb;
 
 on_every_database!(
-    tags_are_listed_with_their_number_of_links,
-    links_are_counted_up_to_a_bound,
-    a_tag_is_renamed_in_links_lists_and_searches,
-    a_tag_is_merged_and_removed,
-    a_tag_of_many_links_is_replaced_in_bounded_transactions,
-    a_tag_of_a_link_that_an_older_version_has_deleted_goes,
-    a_changed_tag_raises_the_revision_and_is_not_published,
-    expired_links_lose_their_tags,
+    tags_when_listed_have_their_number_of_links,
+    tag_when_it_has_many_links_counts_up_to_a_bound,
+    tag_when_renamed_changes_links_lists_and_searches,
+    tag_when_merged_or_removed_is_gone,
+    tag_when_of_many_links_is_replaced_in_bounded_transactions,
+    tag_when_an_older_version_deleted_its_link_is_removed,
+    tag_when_changed_raises_the_revision_unpublished,
+    links_when_expired_lose_their_tags,
 );
 
 fn actor() -> Actor {
@@ -69,7 +69,7 @@ async fn with_tag(store: &Store, tag: &str) -> Vec<Link> {
     all_pages(store, query).await
 }
 
-async fn tags_are_listed_with_their_number_of_links(database: Database) {
+async fn tags_when_listed_have_their_number_of_links(database: Database) {
     let store = database.store().await;
     for (id, tags) in [
         (1, &["a", "b"][..]),
@@ -108,14 +108,14 @@ async fn tags_are_listed_with_their_number_of_links(database: Database) {
     assert_eq!(tags(&store, &other).await, []);
 }
 
-async fn links_are_counted_up_to_a_bound(database: Database) {
+async fn tag_when_it_has_many_links_counts_up_to_a_bound(database: Database) {
     let store = database.store().await;
     let links = (0..MAX_COUNTED + 1).map(|id| tagged(id, &["many"]));
     store.create_links(links.collect()).await.unwrap();
     assert_eq!(all(&store).await, counts(&[("many", MAX_COUNTED)]));
 }
 
-async fn a_tag_is_renamed_in_links_lists_and_searches(database: Database) {
+async fn tag_when_renamed_changes_links_lists_and_searches(database: Database) {
     let store = database.store().await;
     create(&store, tagged(1, &["b", "old"])).await.unwrap();
     create(&store, tagged(2, &["older"])).await.unwrap();
@@ -155,7 +155,7 @@ async fn a_tag_is_renamed_in_links_lists_and_searches(database: Database) {
     );
 }
 
-async fn a_tag_is_merged_and_removed(database: Database) {
+async fn tag_when_merged_or_removed_is_gone(database: Database) {
     let store = database.store().await;
     create(&store, tagged(1, &["a", "b"])).await.unwrap();
     create(&store, tagged(2, &["a"])).await.unwrap();
@@ -180,7 +180,7 @@ async fn a_tag_is_merged_and_removed(database: Database) {
     assert_eq!(all_pages(&store, untagged).await.len(), 2);
 }
 
-async fn a_tag_of_many_links_is_replaced_in_bounded_transactions(database: Database) {
+async fn tag_when_of_many_links_is_replaced_in_bounded_transactions(database: Database) {
     let store = database.store().await;
     let count = MAX_RETAGGED + 3;
     let links = (0..count).map(|id| tagged(id as u64, &["x", "y"]));
@@ -202,7 +202,7 @@ async fn a_tag_of_many_links_is_replaced_in_bounded_transactions(database: Datab
     );
 }
 
-async fn a_tag_of_a_link_that_an_older_version_has_deleted_goes(database: Database) {
+async fn tag_when_an_older_version_deleted_its_link_is_removed(database: Database) {
     let store = database.store().await;
     create(&store, tagged(1, &["a"])).await.unwrap();
     database.execute("UPDATE links SET deleted_at = 5").await;
@@ -214,7 +214,7 @@ async fn a_tag_of_a_link_that_an_older_version_has_deleted_goes(database: Databa
     assert_eq!(all(&store).await, []);
 }
 
-async fn a_changed_tag_raises_the_revision_and_is_not_published(database: Database) {
+async fn tag_when_changed_raises_the_revision_unpublished(database: Database) {
     let store = database.store().await;
     let before = create(&store, tagged(1, &["a"])).await.unwrap();
     let waiting = store.outbox_size().await.unwrap().rows;
@@ -236,7 +236,7 @@ async fn a_changed_tag_raises_the_revision_and_is_not_published(database: Databa
     assert_eq!(entry.detail, serde_json::json!({ "links": 1 }));
 }
 
-async fn expired_links_lose_their_tags(database: Database) {
+async fn links_when_expired_lose_their_tags(database: Database) {
     let store = database.store().await;
     let mut new = tagged(1, &["a"]);
     new.content.valid_until = Some(5);
@@ -248,7 +248,7 @@ async fn expired_links_lose_their_tags(database: Database) {
 
 /// A statement as long as the tags of 512 links can be does not reach a server that takes short ones.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn long_tags_of_many_links_are_replaced_on_a_server_with_small_packets() {
+async fn tags_when_packets_are_small_are_replaced() {
     let server = MariaDb::start_with(&["--max-allowed-packet=1048576"]);
     let store = migrated(&patient(&server.database())).await;
     let long: Vec<String> = (0..31).map(|n| format!("{n:\u{1f517}>64}")).collect();

@@ -7,15 +7,15 @@ use edgelink_wire::{LinkState, Record, RedirectStatus};
 use std::sync::Arc;
 
 on_every_database!(
-    an_update_replaces_the_content_and_raises_the_revision,
-    a_refused_change_changes_nothing,
-    a_missing_link_is_neither_updated_nor_deleted,
-    the_revision_grows_over_every_kind_of_change,
-    concurrent_updates_lose_nothing,
-    an_unknown_domain_is_absent,
+    link_when_updated_has_new_content_and_a_higher_revision,
+    change_when_refused_changes_nothing,
+    link_when_missing_is_neither_updated_nor_deleted,
+    revision_when_a_link_changes_grows,
+    updates_when_concurrent_are_all_kept,
+    link_when_its_domain_is_unknown_is_absent,
 );
 
-async fn an_update_replaces_the_content_and_raises_the_revision(database: Database) {
+async fn link_when_updated_has_new_content_and_a_higher_revision(database: Database) {
     let store = database.store().await;
     let created = create(&store, link(1, "x")).await.unwrap();
     let other = create(&store, link(2, "y")).await.unwrap();
@@ -54,7 +54,7 @@ async fn an_update_replaces_the_content_and_raises_the_revision(database: Databa
     assert_eq!(store.find_link(&other.key()).await.unwrap(), Some(other));
 }
 
-async fn a_refused_change_changes_nothing(database: Database) {
+async fn change_when_refused_changes_nothing(database: Database) {
     let store = database.store().await;
     let created = create(&store, link(1, "x")).await.unwrap();
     let refusal = ChangeError::invalid("validUntil", "is before validSince");
@@ -71,7 +71,7 @@ async fn a_refused_change_changes_nothing(database: Database) {
     );
 }
 
-async fn a_missing_link_is_neither_updated_nor_deleted(database: Database) {
+async fn link_when_missing_is_neither_updated_nor_deleted(database: Database) {
     let store = database.store().await;
     let created = create(&store, link(1, "gone")).await.unwrap();
     assert!(delete(&store, &key("a.example/gone")).await.unwrap());
@@ -89,7 +89,7 @@ async fn a_missing_link_is_neither_updated_nor_deleted(database: Database) {
     assert!(matches!(absent, Record::Absent { rev } if rev > created.rev));
 }
 
-async fn the_revision_grows_over_every_kind_of_change(database: Database) {
+async fn revision_when_a_link_changes_grows(database: Database) {
     let store = database.store().await;
     let x = key("a.example/x");
     let mut last = store.resolve(&x).await.unwrap().rev();
@@ -116,7 +116,7 @@ fn grown(last: u64, record: &Record<String>) -> u64 {
     record.rev()
 }
 
-async fn concurrent_updates_lose_nothing(database: Database) {
+async fn updates_when_concurrent_are_all_kept(database: Database) {
     const TASKS: usize = 8;
     const ROUNDS: usize = 5;
     let store = database.store().await;
@@ -147,7 +147,7 @@ async fn concurrent_updates_lose_nothing(database: Database) {
     assert!(found.rev > (TASKS * ROUNDS) as u64);
 }
 
-async fn an_unknown_domain_is_absent(database: Database) {
+async fn link_when_its_domain_is_unknown_is_absent(database: Database) {
     let store = database.store().await;
     let absent = store.resolve(&key("unknown.example/x")).await.unwrap();
     assert!(matches!(absent, Record::Absent { rev } if rev > 0));

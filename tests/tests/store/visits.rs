@@ -14,25 +14,25 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 on_every_database!(
-    workers_that_ask_at_once_get_no_more_than_the_limit,
-    a_request_that_is_sent_again_gets_the_same_block,
-    a_worker_that_says_nothing_loses_its_block_to_others,
-    that_the_limit_is_reached_is_told_once,
-    the_visits_of_a_link_go_with_it,
-    a_changed_limit_counts_from_the_next_block,
-    blocks_of_a_link_that_moves_count_where_it_is_then,
-    blocks_of_a_link_that_moves_there_and_back_count_once,
-    a_link_that_goes_while_its_visits_are_taken_has_none,
-    visits_of_a_link_that_had_a_limit_go_with_it,
-    old_leases_are_purged_in_batches,
-    blocks_that_are_out_for_a_day_come_back_with_a_purge,
-    returns_of_many_links_are_settled_together_and_once,
-    a_return_of_a_link_that_has_moved_counts_where_it_is_then,
-    limits_that_returns_reach_are_told_once,
-    a_block_stays_out_as_long_as_its_worker_is_heard_of,
-    a_block_of_a_link_that_moves_stays_out_as_long_as_its_worker_is_heard_of,
-    sums_are_right_beside_control_planes_that_do_not_know_them,
-    visits_of_before_the_sums_are_added_up,
+    uses_when_leased_concurrently_stay_within_the_limit,
+    lease_request_when_sent_again_gets_the_same_block,
+    block_when_its_worker_is_silent_goes_to_others,
+    limit_when_reached_is_audited_once,
+    uses_when_their_link_is_deleted_go_with_it,
+    limit_when_changed_counts_from_the_next_block,
+    blocks_when_their_link_moves_count_at_its_new_place,
+    blocks_when_their_link_moves_back_count_once,
+    link_when_deleted_while_uses_are_taken_has_none,
+    uses_when_the_limit_was_removed_go_with_the_link,
+    leases_when_old_are_purged_in_batches,
+    blocks_when_out_for_a_day_come_back_with_a_purge,
+    returns_when_of_many_links_are_settled_once,
+    return_when_its_link_has_moved_counts_at_the_new_place,
+    limits_when_reached_by_returns_are_audited_once,
+    block_when_its_worker_is_heard_of_stays_out,
+    block_when_its_link_moves_stays_out_while_its_worker_lives,
+    sums_when_older_control_planes_write_stay_right,
+    uses_when_older_than_the_sums_are_counted,
 );
 
 fn limited(id: u64, code: &str, max_visits: u64) -> NewLink {
@@ -80,7 +80,7 @@ async fn counts(store: &Store, id: u64) -> (u64, u64) {
     (used, leased)
 }
 
-async fn workers_that_ask_at_once_get_no_more_than_the_limit(database: Database) {
+async fn uses_when_leased_concurrently_stay_within_the_limit(database: Database) {
     let store = database.store().await;
     create(&store, limited(1, "a", 100)).await.unwrap();
     let mut workers = JoinSet::new();
@@ -116,7 +116,7 @@ async fn workers_that_ask_at_once_get_no_more_than_the_limit(database: Database)
     assert_eq!(counts(&store, 1).await, (100, 0));
 }
 
-async fn a_request_that_is_sent_again_gets_the_same_block(database: Database) {
+async fn lease_request_when_sent_again_gets_the_same_block(database: Database) {
     let store = database.store().await;
     create(&store, limited(1, "a", 100)).await.unwrap();
     assert_eq!(block(&store, request(1, 1, None)).await, 50);
@@ -129,7 +129,7 @@ async fn a_request_that_is_sent_again_gets_the_same_block(database: Database) {
     assert_eq!(counts(&store, 1).await, (20, 40));
 }
 
-async fn a_worker_that_says_nothing_loses_its_block_to_others(database: Database) {
+async fn block_when_its_worker_is_silent_goes_to_others(database: Database) {
     let store = database.store().await;
     create(&store, limited(1, "a", 1)).await.unwrap();
     let short = VisitsConfig {
@@ -155,7 +155,7 @@ async fn a_worker_that_says_nothing_loses_its_block_to_others(database: Database
     assert_eq!(counts(&store, 1).await.0, 1);
 }
 
-async fn that_the_limit_is_reached_is_told_once(database: Database) {
+async fn limit_when_reached_is_audited_once(database: Database) {
     let store = database.store().await;
     create(&store, limited(1, "a", 2)).await.unwrap();
     let (key, config) = (key("a.example/a"), VisitsConfig::default());
@@ -178,7 +178,7 @@ async fn that_the_limit_is_reached_is_told_once(database: Database) {
     assert_eq!(entries[0].detail, detail);
 }
 
-async fn the_visits_of_a_link_go_with_it(database: Database) {
+async fn uses_when_their_link_is_deleted_go_with_it(database: Database) {
     let store = database.store().await;
     create(&store, limited(1, "a", 100)).await.unwrap();
     block(&store, request(1, 1, None)).await;
@@ -203,7 +203,7 @@ async fn the_visits_of_a_link_go_with_it(database: Database) {
     assert_eq!(counts(&store, 2).await, (0, 0));
 }
 
-async fn a_changed_limit_counts_from_the_next_block(database: Database) {
+async fn limit_when_changed_counts_from_the_next_block(database: Database) {
     let store = database.store().await;
     create(&store, limited(1, "a", 100)).await.unwrap();
     assert_eq!(block(&store, request(1, 1, None)).await, 50);
@@ -242,7 +242,7 @@ async fn relocate(store: &Store, from: &str, to: &str, id: u64, keeps_old: bool)
     moved.await.unwrap().unwrap().unwrap().link.id
 }
 
-async fn blocks_of_a_link_that_moves_count_where_it_is_then(database: Database) {
+async fn blocks_when_their_link_moves_count_at_its_new_place(database: Database) {
     let store = database.store().await;
     create(&store, limited(1, "a", 100)).await.unwrap();
     assert_eq!(block(&store, request(1, 1, None)).await, 50);
@@ -273,7 +273,7 @@ async fn blocks_of_a_link_that_moves_count_where_it_is_then(database: Database) 
     assert_eq!(counts(&store, 4).await, (32, 0));
 }
 
-async fn blocks_of_a_link_that_moves_there_and_back_count_once(database: Database) {
+async fn blocks_when_their_link_moves_back_count_once(database: Database) {
     let store = database.store().await;
     create(&store, limited(1, "a", 100)).await.unwrap();
     assert_eq!(block(&store, request(1, 1, None)).await, 50);
@@ -287,7 +287,7 @@ async fn blocks_of_a_link_that_moves_there_and_back_count_once(database: Databas
     assert_eq!(counts(&store, 1).await, (57, next));
 }
 
-async fn a_link_that_goes_while_its_visits_are_taken_has_none(database: Database) {
+async fn link_when_deleted_while_uses_are_taken_has_none(database: Database) {
     let store = database.store().await;
     let done = Arc::new(AtomicBool::new(false));
     let mut visitors = JoinSet::new();
@@ -312,7 +312,7 @@ async fn a_link_that_goes_while_its_visits_are_taken_has_none(database: Database
     }
 }
 
-async fn visits_of_a_link_that_had_a_limit_go_with_it(database: Database) {
+async fn uses_when_the_limit_was_removed_go_with_the_link(database: Database) {
     let store = database.store().await;
     create(&store, limited(1, "a", 100)).await.unwrap();
     block(&store, request(1, 1, None)).await;
@@ -329,7 +329,7 @@ async fn visits_of_a_link_that_had_a_limit_go_with_it(database: Database) {
     assert_eq!(counts(&store, 1).await, (0, 0));
 }
 
-async fn old_leases_are_purged_in_batches(database: Database) {
+async fn leases_when_old_are_purged_in_batches(database: Database) {
     let store = database.store().await;
     create(&store, limited(1, "a", 100)).await.unwrap();
     block(&store, request(1, 1, None)).await;
@@ -347,7 +347,7 @@ async fn old_leases_are_purged_in_batches(database: Database) {
     assert_eq!(counts(&store, 1).await, (0, 50));
 }
 
-async fn blocks_that_are_out_for_a_day_come_back_with_a_purge(database: Database) {
+async fn blocks_when_out_for_a_day_come_back_with_a_purge(database: Database) {
     let store = database.store().await;
     create(&store, limited(1, "a", 100)).await.unwrap();
     block(&store, request(1, 1, None)).await;
@@ -377,7 +377,7 @@ async fn give_back(store: &Store, returns: &[(LinkKey, VisitsRequest)]) -> Vec<R
     outcomes.expect("outcomes")
 }
 
-async fn returns_of_many_links_are_settled_together_and_once(database: Database) {
+async fn returns_when_of_many_links_are_settled_once(database: Database) {
     const LINKS: u64 = 100;
     let store = database.store().await;
     for id in 1..=LINKS {
@@ -411,7 +411,7 @@ async fn returns_of_many_links_are_settled_together_and_once(database: Database)
     assert_eq!(counts(&store, 4).await, (4, leased));
 }
 
-async fn a_return_of_a_link_that_has_moved_counts_where_it_is_then(database: Database) {
+async fn return_when_its_link_has_moved_counts_at_the_new_place(database: Database) {
     let store = database.store().await;
     for (id, code) in [(1, "a"), (2, "b")] {
         create(&store, limited(id, code, 100)).await.unwrap();
@@ -427,7 +427,7 @@ async fn a_return_of_a_link_that_has_moved_counts_where_it_is_then(database: Dat
     }
 }
 
-async fn limits_that_returns_reach_are_told_once(database: Database) {
+async fn limits_when_reached_by_returns_are_audited_once(database: Database) {
     let store = database.store().await;
     for (id, code) in [(1, "a"), (2, "b"), (3, "c")] {
         create(&store, limited(id, code, 1)).await.unwrap();
@@ -452,7 +452,7 @@ async fn limits_that_returns_reach_are_told_once(database: Database) {
 /// Makes every block one that is over and of which nothing was heard for long.
 const OVERDUE: &str = "UPDATE visit_leases SET lease_until = 1, back_at = 1 WHERE size > 0";
 
-async fn a_block_stays_out_as_long_as_its_worker_is_heard_of(database: Database) {
+async fn block_when_its_worker_is_heard_of_stays_out(database: Database) {
     let store = database.store().await;
     create(&store, limited(1, "a", 1)).await.unwrap();
     assert_eq!(block(&store, request(1, 1, None)).await, 1);
@@ -475,7 +475,7 @@ async fn a_block_stays_out_as_long_as_its_worker_is_heard_of(database: Database)
     assert_eq!(counts(&store, 1).await, (0, 1));
 }
 
-async fn a_block_of_a_link_that_moves_stays_out_as_long_as_its_worker_is_heard_of(
+async fn block_when_its_link_moves_stays_out_while_its_worker_lives(
     database: Database,
 ) {
     let store = database.store().await;
@@ -503,7 +503,7 @@ fn of_before(worker: u8, size: u64, until: &str) -> String {
 
 const FAR: &str = "9000000000000";
 
-async fn sums_are_right_beside_control_planes_that_do_not_know_them(database: Database) {
+async fn sums_when_older_control_planes_write_stay_right(database: Database) {
     let store = database.store().await;
     create(&store, limited(1, "a", 100)).await.unwrap();
     assert_eq!(block(&store, request(1, 1, None)).await, 50);
@@ -536,7 +536,7 @@ async fn sums_are_right_beside_control_planes_that_do_not_know_them(database: Da
     assert_eq!(database.count(&sum).await, 1);
 }
 
-async fn visits_of_before_the_sums_are_added_up(database: Database) {
+async fn uses_when_older_than_the_sums_are_counted(database: Database) {
     let out = of_before(2, 40, FAR);
     let statements = ["INSERT INTO visits (link_id, used) VALUES (1, 30)", &out];
     database.begin_at(103, &statements).await;
@@ -551,7 +551,7 @@ async fn visits_of_before_the_sums_are_added_up(database: Database) {
 
 /// Rows are locked in servers alone.
 #[tokio::test]
-async fn a_return_of_a_locked_link_is_for_later_and_holds_up_no_other() {
+async fn return_when_its_link_is_locked_is_deferred_alone() {
     let database = Database::on_server().await;
     let store = database.store().await;
     for (id, code) in [(1, "a"), (2, "b"), (3, "c")] {

@@ -10,14 +10,14 @@ use serde_json::json;
 use std::sync::Arc;
 
 on_every_database!(
-    each_change_has_its_deliveries_to_the_webhooks_that_want_it,
-    a_delivery_waits_until_it_has_succeeded_or_is_given_up,
-    a_delivery_is_noted_once,
-    a_webhook_that_fails_pauses_and_is_disabled_in_the_end,
-    a_webhook_for_which_too_much_waits_is_disabled,
-    webhooks_have_their_turns,
-    events_are_not_lost_while_webhooks_change,
-    a_webhook_that_is_removed_meanwhile_does_not_come_back,
+    change_when_webhooks_want_it_has_deliveries,
+    delivery_when_attempted_waits_until_done_or_given_up,
+    delivery_when_noted_twice_counts_once,
+    webhook_when_it_keeps_failing_pauses_and_is_disabled,
+    webhook_when_too_much_waits_is_disabled,
+    webhooks_when_due_take_turns,
+    events_when_webhooks_change_are_not_lost,
+    webhook_when_removed_during_a_change_stays_removed,
 );
 
 /// A store that writes events.
@@ -85,7 +85,7 @@ const PATIENT: FailurePolicy = FailurePolicy {
     disable_after_millis: 3_600_000,
 };
 
-async fn each_change_has_its_deliveries_to_the_webhooks_that_want_it(database: Database) {
+async fn change_when_webhooks_want_it_has_deliveries(database: Database) {
     let store = with_events(&database).await;
     let all = webhook(&store, &LinkEvent::ALL).await;
     let deletions = webhook(&store, &[LinkEvent::Deleted]).await;
@@ -132,7 +132,7 @@ async fn each_change_has_its_deliveries_to_the_webhooks_that_want_it(database: D
     assert_eq!(due(&store).await, [deletions.id]);
 }
 
-async fn a_delivery_waits_until_it_has_succeeded_or_is_given_up(database: Database) {
+async fn delivery_when_attempted_waits_until_done_or_given_up(database: Database) {
     let store = with_events(&database).await;
     let webhook = webhook(&store, &LinkEvent::ALL).await;
     let is_measured = async || {
@@ -183,7 +183,7 @@ async fn a_delivery_waits_until_it_has_succeeded_or_is_given_up(database: Databa
     assert_eq!(purge(true).await, 1);
 }
 
-async fn a_delivery_is_noted_once(database: Database) {
+async fn delivery_when_noted_twice_counts_once(database: Database) {
     let store = with_events(&database).await;
     let webhook = webhook(&store, &LinkEvent::ALL).await;
     let ping = store.ping_webhook(&webhook).await.expect("a delivery");
@@ -197,7 +197,7 @@ async fn a_delivery_is_noted_once(database: Database) {
     assert_eq!((noted.state.as_str(), noted.attempts), ("delivered", 1));
 }
 
-async fn a_webhook_that_fails_pauses_and_is_disabled_in_the_end(database: Database) {
+async fn webhook_when_it_keeps_failing_pauses_and_is_disabled(database: Database) {
     let store = with_events(&database).await;
     let webhook = webhook(&store, &LinkEvent::ALL).await;
     let find = async || {
@@ -273,7 +273,7 @@ async fn a_webhook_that_fails_pauses_and_is_disabled_in_the_end(database: Databa
     assert_eq!(due(&store).await, [webhook.id]);
 }
 
-async fn a_webhook_for_which_too_much_waits_is_disabled(database: Database) {
+async fn webhook_when_too_much_waits_is_disabled(database: Database) {
     let store = with_events(&database).await;
     let webhook = webhook(&store, &[LinkEvent::Created]).await;
     let links = (1..=4).map(|id| link(id, &format!("code{id}")));
@@ -293,7 +293,7 @@ async fn a_webhook_for_which_too_much_waits_is_disabled(database: Database) {
     assert_eq!(list.expect("deliveries").len(), 4);
 }
 
-async fn webhooks_have_their_turns(database: Database) {
+async fn webhooks_when_due_take_turns(database: Database) {
     let store = with_events(&database).await;
     let mut ids = Vec::new();
     for _ in 0..3 {
@@ -313,7 +313,7 @@ async fn webhooks_have_their_turns(database: Database) {
     assert_eq!(due(0, &[], &[1], 3).await, [0; 0]);
 }
 
-async fn events_are_not_lost_while_webhooks_change(database: Database) {
+async fn events_when_webhooks_change_are_not_lost(database: Database) {
     let store = with_events(&database).await;
     let wanted = webhook(&store, &[LinkEvent::Created]).await;
     let changing = {
@@ -335,7 +335,7 @@ async fn events_are_not_lost_while_webhooks_change(database: Database) {
     assert_eq!(waiting(&store, &wanted).await.len(), 100);
 }
 
-async fn a_webhook_that_is_removed_meanwhile_does_not_come_back(database: Database) {
+async fn webhook_when_removed_during_a_change_stays_removed(database: Database) {
     let store = with_events(&database).await;
     for _ in 0..20 {
         let id = webhook(&store, &LinkEvent::ALL).await.id;

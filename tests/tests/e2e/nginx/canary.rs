@@ -59,7 +59,7 @@ fn canaries(pools: &[String]) -> usize {
 }
 
 #[tokio::test]
-async fn a_tenth_of_the_clients_go_to_the_canary_the_same_each_time_and_none_after_a_reload() {
+async fn canary_when_set_to_a_tenth_gets_the_same_tenth_of_clients() {
     let (nginx, oracle, _folder) = with_oracle("10").await;
     let clients: Vec<String> = (0..CLIENTS).map(client).collect();
     let pools = ask(oracle, "/pool", &clients).await.expect("answers");
@@ -95,7 +95,7 @@ async fn a_tenth_of_the_clients_go_to_the_canary_the_same_each_time_and_none_aft
 }
 
 #[tokio::test]
-async fn a_client_is_an_address_or_a_64_of_ipv6() {
+async fn client_when_of_ipv6_is_a_network_of_64_bits() {
     let (_nginx, oracle, _folder) = with_oracle("10").await;
     for (address, wanted) in [
         ("192.0.2.1", "192.0.2.1"),
@@ -121,7 +121,7 @@ async fn redirects(envoy: &Envoy) -> u64 {
 /// By links, not by the oracle: the canary answers its clients, others are answered by the edge, and when the canary is gone, or
 /// nginx is told to do without, all are answered by the edge.
 #[tokio::test]
-async fn the_canary_can_fail_or_be_switched_off_and_visitors_notice_nothing() {
+async fn canary_when_failed_or_switched_off_goes_unnoticed() {
     let options = EnvoyOptions {
         trusted_hops: 1,
         ..EnvoyOptions::default()

@@ -106,7 +106,7 @@ impl Load {
 
 /// By a name, for nginx checks no address in a certificate.
 #[tokio::test]
-async fn a_control_plane_with_tls_answers_if_its_certificate_is_for_the_name() {
+async fn control_plane_when_its_certificate_is_for_the_name_answers() {
     let authority = Authority::new();
     let own = authority.issue("control-plane");
     let public = SocketAddr::from(([127, 0, 0, 1], free_port()));
@@ -139,7 +139,7 @@ async fn a_control_plane_with_tls_answers_if_its_certificate_is_for_the_name() {
 }
 
 #[tokio::test]
-async fn links_are_followed_while_envoy_is_gone_and_then_the_control_plane_too() {
+async fn links_when_envoy_and_control_plane_are_gone_are_followed() {
     let mut front = Front::start(&[]).await;
     for alias in ["known", "other", "late"] {
         front.create(alias).await;
@@ -194,7 +194,7 @@ async fn links_are_followed_while_envoy_is_gone_and_then_the_control_plane_too()
 }
 
 #[tokio::test]
-async fn an_envoy_that_hangs_is_passed_over_until_it_answers() {
+async fn envoy_when_it_hangs_is_passed_over_until_it_answers() {
     let mut front = Front::start(&[("EDGELINK_FRONT_ANSWER_SECONDS", "1")]).await;
     front.create("known").await;
     assert!(front.is_by_envoy("/known").await);
@@ -215,7 +215,7 @@ async fn an_envoy_that_hangs_is_passed_over_until_it_answers() {
 /// A change is seen, however often the link is followed; only what is public is reached; and a link that not every visitor may
 /// follow alike is not kept.
 #[tokio::test]
-async fn without_envoy_changes_are_seen_and_nothing_of_the_control_plane_but_what_is_public() {
+async fn nginx_when_envoy_is_gone_shows_only_public_pages() {
     let mut front = Front::start(&[]).await;
     front.create("known").await;
     let limited = json!({ "longUrl": TARGET, "customSlug": "limited", "maxVisits": 2 });

@@ -8,7 +8,7 @@ use serde_json::json;
 const TARGET: &str = "https://example.com/a?b=%20c";
 
 #[tokio::test]
-async fn a_link_is_followed_over_https_http2_and_from_http() {
+async fn link_when_behind_nginx_is_followed_over_https_and_http2() {
     let (nginx, edgelink) = start(EnvoyOptions::default(), &[]).await;
     let path = edgelink.create_to(TARGET).await;
 
@@ -47,7 +47,7 @@ async fn a_link_is_followed_over_https_http2_and_from_http() {
 
 /// The path goes on byte for byte, and is spelt in one way only.
 #[tokio::test]
-async fn other_spellings_of_a_link_are_none() {
+async fn link_when_spelt_otherwise_is_not_found() {
     let (nginx, edgelink) = start(EnvoyOptions::default(), &[]).await;
     let path = edgelink.create_alias("abc", TARGET).await;
     assert_eq!(nginx.follow(&path).await.status, 302);
@@ -68,7 +68,7 @@ async fn other_spellings_of_a_link_are_none() {
 /// Rules of a link see the address that nginx sees: that of the connection, or what a named proxy says; and a form's cookie is for
 /// HTTPS alone.
 #[tokio::test]
-async fn where_a_visitor_comes_from_is_what_nginx_says() {
+async fn visitor_address_when_forwarded_is_as_nginx_says() {
     let proxies = [("EDGELINK_PROXIES", "127.0.0.2,127.0.0.3/32")];
     let (nginx, edgelink) = start(EnvoyOptions::default(), &proxies).await;
     let path = edgelink.create_to(TARGET).await;
@@ -103,7 +103,7 @@ async fn where_a_visitor_comes_from_is_what_nginx_says() {
 }
 
 #[tokio::test]
-async fn a_password_opens_a_link_through_nginx_by_a_cookie_for_https() {
+async fn password_when_given_through_nginx_opens_by_a_secure_cookie() {
     let (nginx, edgelink) = start(EnvoyOptions::default(), &[]).await;
     let link = json!({ "longUrl": TARGET, "password": "open sesame" });
     let path = edgelink.create(&link).await;

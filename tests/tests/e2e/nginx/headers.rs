@@ -80,7 +80,7 @@ fn forged() -> Request {
 }
 
 #[tokio::test]
-async fn the_edge_sees_the_headers_that_nginx_writes_and_those_that_links_read() {
+async fn headers_when_passed_to_the_edge_are_only_known_ones() {
     let edge = Recorder::start().await;
     let variables = [
         ("EDGELINK_PROXIES", "127.0.0.2"),
@@ -120,7 +120,7 @@ async fn the_edge_sees_the_headers_that_nginx_writes_and_those_that_links_read()
 
 /// The host is the one that was asked for, with its port, which may belong to the domain, and without a dot at its end.
 #[tokio::test]
-async fn the_host_goes_on_as_the_request_names_it() {
+async fn host_when_passed_to_the_edge_is_as_requested() {
     let edge = Recorder::start().await;
     let nginx = Nginx::start(&[edge.address], &[edge.address], &[]).await;
     for (sent, seen) in [

@@ -11,7 +11,7 @@ use std::time::Duration;
 const LIMIT: Duration = Duration::from_secs(20);
 
 #[tokio::test]
-async fn what_is_too_large_is_refused_and_said_so() {
+async fn request_when_too_large_is_refused() {
     let (nginx, _edgelink) = start(EnvoyOptions::default(), &[]).await;
     let long = |length| "a".repeat(length);
     let headers = (0..8).fold(Request::get("/a"), |request, number| {
@@ -49,7 +49,7 @@ async fn what_is_too_large_is_refused_and_said_so() {
 }
 
 #[tokio::test]
-async fn who_sends_slowly_is_cut_off() {
+async fn client_when_sending_slowly_is_cut_off() {
     let (nginx, _edgelink) = start(
         EnvoyOptions::default(),
         &[("EDGELINK_FRONT_CLIENT_SECONDS", "1")],
@@ -72,7 +72,7 @@ async fn who_sends_slowly_is_cut_off() {
 }
 
 #[tokio::test]
-async fn an_address_that_asks_too_often_is_429_and_others_are_answered() {
+async fn address_when_it_asks_too_often_is_429_alone() {
     let variables = [
         ("EDGELINK_FRONT_RATE_PER_SECOND", "1"),
         ("EDGELINK_FRONT_RATE_BURST", "10"),
@@ -112,7 +112,7 @@ async fn an_address_that_asks_too_often_is_429_and_others_are_answered() {
 }
 
 #[tokio::test]
-async fn an_address_has_so_many_requests_at_a_time() {
+async fn address_when_it_has_too_many_open_requests_is_429() {
     let control_plane = ScriptedControlPlane::start().await;
     control_plane.script("slow", Behaviour::Reply(Reply::Hang));
     let options = EnvoyOptions {

@@ -33,7 +33,7 @@ fn with_certificate() -> TempDir {
 }
 
 #[test]
-fn what_is_not_possible_is_refused_by_the_name_of_its_setting() {
+fn setting_when_impossible_is_refused_by_name() {
     let folder = with_certificate();
     for (variable, wrong) in [
         ("EDGELINK_HTTPS_PORT", "https"),
@@ -77,7 +77,7 @@ fn what_is_not_possible_is_refused_by_the_name_of_its_setting() {
 }
 
 #[test]
-fn what_is_possible_is_taken() {
+fn setting_when_possible_is_taken() {
     let folder = with_certificate();
     for variables in [
         &[][..],
@@ -102,7 +102,7 @@ fn what_is_possible_is_taken() {
 }
 
 #[tokio::test]
-async fn a_share_is_refused_where_there_is_no_canary() {
+async fn share_when_there_is_no_canary_is_refused() {
     let folder = with_certificate();
     assert!(check(folder.path(), &[]).0);
     let mut command = Command::new(root().join("nginx/canary.sh"));
@@ -120,7 +120,7 @@ async fn a_share_is_refused_where_there_is_no_canary() {
 }
 
 #[tokio::test]
-async fn what_nginx_refuses_changes_nothing_of_the_one_that_runs() {
+async fn configuration_when_nginx_refuses_it_changes_nothing() {
     let nowhere = SocketAddr::from(([127, 0, 0, 1], 9));
     let nginx = Nginx::start(&[nowhere], &[nowhere], &[]).await;
     let before = nginx.configuration();

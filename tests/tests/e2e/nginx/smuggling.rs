@@ -171,7 +171,7 @@ async fn attack_by(attacks: &[Raw]) {
 
 /// What the others must not show: a second request behind the first one, which its client may send.
 #[tokio::test]
-async fn a_request_behind_another_one_would_be_noticed() {
+async fn request_when_behind_another_is_noticed() {
     let attacked = Attacked::start().await;
     let mut connection = attacked.nginx.connect().await.expect("TLS");
     let first = "GET /known HTTP/1.1\r\nHost: go.example\r\n\r\n";
@@ -186,22 +186,22 @@ async fn a_request_behind_another_one_would_be_noticed() {
 }
 
 #[tokio::test]
-async fn lengths_that_contradict_each_other_smuggle_nothing() {
+async fn lengths_when_contradictory_smuggle_nothing() {
     attack_by(LENGTHS).await;
 }
 
 #[tokio::test]
-async fn codings_in_disguise_smuggle_nothing() {
+async fn codings_when_disguised_smuggle_nothing() {
     attack_by(CODINGS).await;
 }
 
 #[tokio::test]
-async fn chunks_and_lines_smuggle_nothing() {
+async fn chunks_and_lines_when_malformed_smuggle_nothing() {
     attack_by(CHUNKS_AND_LINES).await;
 }
 
 #[tokio::test]
-async fn downgrades_of_http2_smuggle_nothing() {
+async fn http2_requests_when_downgraded_smuggle_nothing() {
     let mut attacked = Attacked::start().await;
     attacked.assert_others_are_answered("before").await;
     for attack in DOWNGRADES {

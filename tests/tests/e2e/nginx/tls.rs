@@ -28,7 +28,7 @@ fn connect(nginx: &Nginx, options: &[&str]) -> (bool, String) {
 }
 
 #[tokio::test]
-async fn protocols_and_ciphers_are_those_of_today() {
+async fn protocols_and_ciphers_when_outdated_are_refused() {
     let nowhere = SocketAddr::from(([127, 0, 0, 1], 9));
     let nginx = Nginx::start(&[nowhere], &[nowhere], &[]).await;
     // The security level lets the client itself speak what is old.
@@ -84,7 +84,7 @@ async fn protocols_and_ciphers_are_those_of_today() {
 }
 
 #[tokio::test]
-async fn a_certificate_is_renewed_without_a_lost_request() {
+async fn certificate_when_renewed_loses_no_request() {
     let (nginx, edgelink) = start(EnvoyOptions::default(), &[]).await;
     let path = edgelink.create_to("https://example.com/").await;
     let visits = async {
