@@ -5,8 +5,6 @@
 use super::admitted::Admitted;
 use super::app::App;
 use axum::body::Body;
-use axum::extract::{Request, State};
-use axum::middleware::Next;
 use axum::response::Response;
 use bytes::Bytes;
 use edgelink_service::problem::Problem;
@@ -24,17 +22,15 @@ const LARGE_BYTES: usize = 65_536;
 /// Bytes passed to the connection at once; the rest is held here, and counted.
 const CHUNK_BYTES: usize = 65_536;
 
-/// Gives large answers a permit of the room, until they are sent. The answer to a change does not give way, and if there is no
+/// Gives a large answer a permit of the room, until it is sent. The answer to a change does not give way, and if there is no
 /// permit for it, it is sent under the permits of its request, bulk permits included: a change that was made must not be reported
 /// as refused.
-pub async fn admit(
-    State(app): State<Arc<App>>,
-    request: Request,
-    next: Next,
+pub(super) fn admit(
+    app: &App,
+    admitted: &Admitted,
+    is_read: bool,
+    response: Response,
 ) -> Result<Response, Problem> {
-    let admitted = Admitted::of(request.extensions());
-    let is_read = request.method().is_safe();
-    let response = next.run(request).await;
     let Some(length) = length(&response).filter(|length| *length > LARGE_BYTES) else {
         return Ok(response);
     };
@@ -48,7 +44,7 @@ pub async fn admit(
     } else {
         match bounded.changed.try_take_bytes(admitted.claim(), length) {
             Ok(seat) => PaidBy::Room(seat),
-            Err(_) => PaidBy::Request(admitted),
+            Err(_) => PaidBy::Request(admitted.clone()),
         }
     };
     Ok(response.map(|body| Body::new(SentBody::new(body, paid_by))))

@@ -40,10 +40,13 @@ use crate::app::App;
 use crate::auth::require_api_key;
 use crate::limits;
 use axum::Router;
-use axum::middleware::from_fn_with_state;
+use axum::extract::{Request, State};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
 use edgelink_model::links::model::Link;
 use edgelink_service::problem::{method_not_allowed, nothing_here};
 use edgelink_settings::config::LinksConfig;
+use no_query::Bare;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use utoipa_axum::router::OpenApiRouter;
@@ -106,21 +109,16 @@ pub(super) fn document() -> utoipa::openapi::OpenApi {
 
 /// The routes that need an API key, paths that do not exist included.
 pub fn routes(app: &Arc<App>) -> Router<Arc<App>> {
-    protected(described(documented()).fallback(nothing_here), app)
+    let (routes, document) = documented().split_for_parts();
+    let bare = Bare::of(&document);
+    protected_with(routes.fallback(nothing_here), app, bare)
 }
 
 /// The routes of bulk requests, which have a time limit of their own.
 pub fn bulk_routes(app: &Arc<App>) -> Router<Arc<App>> {
-    protected(described(documented_bulk()), app)
-}
-
-/// Routes that take only the parameters in their document.
-fn described(routes: OpenApiRouter<Arc<App>>) -> Router<Arc<App>> {
-    let (routes, document) = routes.split_for_parts();
-    routes.route_layer(from_fn_with_state(
-        no_query::Bare::of(&document),
-        no_query::refuse,
-    ))
+    let (routes, document) = documented_bulk().split_for_parts();
+    let bare = Bare::of(&document);
+    protected_with(routes, app, bare)
 }
 
 /// A link as the API shows it.
@@ -130,9 +128,31 @@ pub fn show_link(link: &Link, config: &LinksConfig) -> Value {
 
 /// Routes behind API keys and rate limits.
 pub(super) fn protected(routes: Router<Arc<App>>, app: &Arc<App>) -> Router<Arc<App>> {
+    protected_with(routes, app, Arc::default())
+}
+
+/// Routes behind API keys and rate limits, some of which take no parameters.
+fn protected_with(routes: Router<Arc<App>>, app: &Arc<App>, bare: Arc<Bare>) -> Router<Arc<App>> {
     routes
         .method_not_allowed_fallback(method_not_allowed)
-        .layer(from_fn_with_state(app.clone(), limits::count))
-        .layer(from_fn_with_state(app.keys.clone(), require_api_key))
-        .layer(from_fn_with_state(app.clone(), limits::guard))
+        .layer(from_fn_with_state((app.clone(), bare), protect))
+}
+
+/// Runs a request within the limits of its address and key, if its key has the right that it needs.
+async fn protect(
+    State((app, bare)): State<(Arc<App>, Arc<Bare>)>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let run = async |mut request: Request| {
+        if let Err(refusal) = require_api_key(&app.keys, &mut request).await {
+            return refusal;
+        }
+        limits::counted(&app, request, async |request| match bare.check(&request) {
+            Ok(()) => next.run(request).await,
+            Err(problem) => problem.into_response(),
+        })
+        .await
+    };
+    limits::guarded(&app, request, run).await
 }

@@ -75,27 +75,25 @@ const API: &str = "/api/v1";
 /// The base path of Shlink's API.
 const SHLINK: &str = "/rest/v3";
 
-/// Lets requests through that have a valid API key with the right they need.
+/// Identifies the caller of a request by its API key.
+///
+/// # Errors
+/// The answer to a request without a valid key with the right that it needs.
 pub(crate) async fn require_api_key(
-    State(keys): State<Arc<KeyVerifier>>,
-    mut request: Request,
-    next: Next,
-) -> Response {
-    let caller = match authenticate(&keys, request.headers()).await {
-        Ok(caller) => caller,
-        Err(problem) => return problem.into_response(),
-    };
+    keys: &KeyVerifier,
+    request: &mut Request,
+) -> Result<(), Response> {
+    let caller = authenticate(keys, request.headers()).await;
+    let caller = caller.map_err(Problem::into_response)?;
     // A path that does not exist requires no right.
     let refusal =
-        route(&request).and_then(|route| permission::refusal(&caller, request.method(), route));
+        route(request).and_then(|route| permission::refusal(&caller, request.method(), route));
     if let Some(refusal) = refusal {
-        return refusal;
+        return Err(refusal);
     }
-    if let Err(refusal) = identify(&request, &caller) {
-        return Problem::from(refusal).into_response();
-    }
+    identify(request, &caller).map_err(|refusal| Problem::from(refusal).into_response())?;
     request.extensions_mut().insert(caller);
-    next.run(request).await
+    Ok(())
 }
 
 /// Counts the permits of a request for its caller.

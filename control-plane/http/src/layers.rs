@@ -1,6 +1,7 @@
 //! Layers around all requests: bounds, panics, caching.
 
 use super::admitted::Admitted;
+use super::answers;
 use super::limits;
 use crate::app::App;
 use axum::extract::{Request, State};
@@ -21,14 +22,73 @@ use tower_http::cors::{AllowOrigin, CorsLayer};
 /// Time for which browsers may cache the CORS permissions of an origin.
 const CORS_MAX_AGE: Duration = Duration::from_hours(1);
 
-/// Answers 503 at once if there is no permit for the client. A request releases it while it waits for its body.
-pub async fn limit_requests(
-    State((app, requests)): State<(Arc<App>, Admission)>,
+/// Bounds of requests to a group of routes.
+#[derive(Clone)]
+pub struct RouteBounds {
+    app: Arc<App>,
+    requests: Admission,
+    /// The most time of a request, after which it is answered with 503; `None` for routes with a limit of their own.
+    time: Option<Duration>,
+    /// True if responses may be large, and take memory until they are sent.
+    has_large: bool,
+}
+
+impl RouteBounds {
+    /// A permit of `requests` for each request, and `server.request_timeout_ms`.
+    #[must_use]
+    pub fn new(app: &Arc<App>, requests: &Admission) -> Self {
+        Self {
+            app: Arc::clone(app),
+            requests: requests.clone(),
+            time: Some(app.config.server.request_timeout_ms),
+            has_large: false,
+        }
+    }
+
+    /// Without the time limit.
+    #[must_use]
+    pub fn untimed(self) -> Self {
+        Self { time: None, ..self }
+    }
+
+    /// With room for large responses.
+    #[must_use]
+    pub fn with_large(self) -> Self {
+        Self {
+            has_large: true,
+            ..self
+        }
+    }
+}
+
+/// Runs a request within its bounds. Without a permit for the client it answers 503 at once; a request releases the permit while it
+/// waits for its body. The response to a change is sent when the feed has carried it: that wait holds no permit and no connection to
+/// the database, and has a limit of its own.
+///
+/// One layer, because each further one clones all below it for each request.
+pub async fn bound(
+    State(bounds): State<RouteBounds>,
     mut request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
-    let _admitted = admit(&app, &requests, &mut request)?;
-    Ok(next.run(request).await)
+    let app = &*bounds.app;
+    let admitted = admit(app, &bounds.requests, &mut request)?;
+    let is_read = request.method().is_safe();
+    let mut response = match bounds.time {
+        Some(time) => tokio::time::timeout(time, next.run(request))
+            .await
+            .map_err(|_| Problem::new(Kind::RequestTimeout))?,
+        None => next.run(request).await,
+    };
+    if bounds.has_large {
+        response = answers::admit(app, &admitted, is_read, response)?;
+    }
+    drop(admitted);
+    if let Some(awaited) = response.extensions_mut().remove::<AwaitedChanges>() {
+        let settings = &app.config.feed;
+        app.feed.wait_until_published(awaited, settings).await;
+    }
+    Ok(response)
 }
 
 /// Gives a request its permit, which it keeps as long as the returned value lives.
@@ -37,22 +97,6 @@ pub fn admit(app: &App, requests: &Admission, request: &mut Request) -> Result<A
     admitted.take(requests, Claim::of_address(limits::address(app, request)))?;
     request.extensions_mut().insert(admitted.clone());
     Ok(admitted)
-}
-
-/// Sends the response to a change when the feed has carried it. Waiting holds no permit and no connection to the database, and
-/// has a limit of its own.
-pub async fn wait_until_published(
-    State(app): State<Arc<App>>,
-    request: Request,
-    next: Next,
-) -> Response {
-    let mut response = next.run(request).await;
-    if let Some(awaited) = response.extensions_mut().remove::<AwaitedChanges>() {
-        app.feed
-            .wait_until_published(awaited, &app.config.feed)
-            .await;
-    }
-    response
 }
 
 /// Answers 503 if a request takes longer than `server.request_timeout_ms`.

@@ -6,14 +6,12 @@
 use super::client_address::{Peer, client_address, network};
 use crate::app::App;
 use crate::auth::Caller;
-use axum::extract::{Request, State};
-use axum::middleware::Next;
+use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use edgelink_service::limits::{Standing, Subject, Verdict};
 use edgelink_service::problem::{Kind, Problem};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::Arc;
 
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const LIMIT: HeaderName = HeaderName::from_static("ratelimit");
@@ -22,18 +20,21 @@ const LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 #[derive(Clone, Copy)]
 struct Counted;
 
-/// Refuses requests of addresses that are over their limit before anything is looked up for them. Requests without a valid key,
-/// which do not reach [`count`], are counted by their address here.
-pub async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+/// Runs a request unless its address is over its limit, before anything is looked up for it. A request without a valid key, which
+/// does not reach [`counted`], is counted by its address here.
+pub async fn guarded<F>(app: &App, request: Request, run: impl FnOnce(Request) -> F) -> Response
+where
+    F: Future<Output = Response>,
+{
     let Some(limiter) = &app.limiter else {
-        return next.run(request).await;
+        return run(request).await;
     };
-    let address = address(&app, &request);
+    let address = address(app, &request);
     let at_once = limiter.refuse_at_once(address);
     if let Some(response) = at_once.as_ref().and_then(refused) {
         return response;
     }
-    let response = next.run(request).await;
+    let response = run(request).await;
     if response.extensions().get::<Counted>().is_some() {
         return response;
     }
@@ -41,20 +42,23 @@ pub async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) ->
     refused(&verdict).unwrap_or_else(|| with_fields(response, &verdict))
 }
 
-/// Counts requests with a valid key.
-pub async fn count(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+/// Runs a request with a valid key unless it is over a limit, and counts it.
+pub async fn counted<F>(app: &App, request: Request, run: impl FnOnce(Request) -> F) -> Response
+where
+    F: Future<Output = Response>,
+{
     let Some(limiter) = &app.limiter else {
-        return next.run(request).await;
+        return run(request).await;
     };
     let caller = request.extensions().get::<Caller>().cloned();
     let subject = Subject {
-        address: address(&app, &request),
+        address: address(app, &request),
         key: caller.as_ref().map(Caller::id),
     };
     let verdict = limiter.take(subject).await;
     let mut response = match refused(&verdict) {
         Some(response) => response,
-        None => with_fields(next.run(request).await, &verdict),
+        None => with_fields(run(request).await, &verdict),
     };
     response.extensions_mut().insert(Counted);
     response

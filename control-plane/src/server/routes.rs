@@ -8,8 +8,9 @@ use axum::routing::get;
 use axum::{Extension, Router};
 use edgelink_http::app::App;
 use edgelink_http::bounded::ListenerAdmission;
+use edgelink_http::layers::RouteBounds;
 use edgelink_http::visit::SentPath;
-use edgelink_http::{answers, api, edge_api, health, openapi, redirect, shlink, unlock};
+use edgelink_http::{api, edge_api, health, openapi, redirect, shlink, unlock};
 use edgelink_http::{layers, observe};
 use edgelink_service::problem::{self, Kind, Problem, method_not_allowed};
 use edgelink_settings::admission::Admission;
@@ -50,17 +51,16 @@ pub(crate) fn router(
 }
 
 fn main_routes(app: &Arc<App>, requests: &Admission) -> Router<Arc<App>> {
-    let api = Router::new()
-        .nest("/api/v1", api::routes(app))
-        .layer(from_fn_with_state(app.clone(), layers::limit_time))
-        .merge(Router::new().nest("/api/v1", api::bulk_routes(app)));
+    let bounds = RouteBounds::new(app, requests);
+    let large = bounds.clone().with_large();
+    let api = Router::new().nest("/api/v1", api::routes(app));
+    let bulk = Router::new().nest("/api/v1", api::bulk_routes(app));
     let shlink = Router::new()
         .nest("/rest/v3", shlink::routes(app))
-        .route("/rest/v3/health", get(shlink::health))
-        .layer(from_fn_with_state(app.clone(), layers::limit_time));
-    let shlink = bounded(sent(shlink, app), app, requests).layer(from_fn(shlink::translate));
-    let api = bounded(sent(api, app), app, requests)
-        .merge(shlink)
+        .route("/rest/v3/health", get(shlink::health));
+    let api = bounded(api, &large)
+        .merge(bounded(bulk, &large.clone().untimed()))
+        .merge(bounded(shlink, &large).layer(from_fn(shlink::translate)))
         .layer(map_response(layers::forbid_caching));
     let api = match layers::cors(&app.config.server.cors_origins) {
         Some(cors) => api.layer(cors),
@@ -68,10 +68,9 @@ fn main_routes(app: &Arc<App>, requests: &Admission) -> Router<Arc<App>> {
     };
     let docs = Router::new()
         .route("/openapi.json", get(openapi::json))
-        .route("/api/docs", get(openapi::page))
-        .layer(from_fn_with_state(app.clone(), layers::limit_time));
-    let console = bounded(sent(console::routes(app), app), app, requests);
-    api.merge(bounded(docs, app, requests))
+        .route("/api/docs", get(openapi::page));
+    let console = bounded(console::routes(app), &large.untimed());
+    api.merge(bounded(docs, &bounds))
         .merge(console::finish(console))
 }
 
@@ -82,9 +81,8 @@ fn edge_routes(app: &Arc<App>, requests: &Admission) -> Router<Arc<App>> {
             routes.layer(map_response(layers::forbid_caching)),
         )
     };
-    let routes = nested(edge_api::routes(app));
-    let routes = routes.layer(from_fn_with_state(app.clone(), layers::limit_time));
-    bounded(routes, app, requests).merge(nested(edge_api::waiting_routes(app)))
+    let bounds = RouteBounds::new(app, requests);
+    bounded(nested(edge_api::routes(app)), &bounds).merge(nested(edge_api::waiting_routes(app)))
 }
 
 fn visitor_routes(app: &Arc<App>, requests: &Admission) -> Router<Arc<App>> {
@@ -92,26 +90,12 @@ fn visitor_routes(app: &Arc<App>, requests: &Admission) -> Router<Arc<App>> {
     let routes = Router::new()
         .route(app.config.links.prefix.as_str(), get(root))
         .route("/{code}", get(visit).fallback(other_method))
-        .merge(public::routes(app))
-        .layer(from_fn_with_state(app.clone(), layers::limit_time));
-    bounded(routes, app, requests)
+        .merge(public::routes(app));
+    bounded(routes, &RouteBounds::new(app, requests))
 }
 
-fn bounded(routes: Router<Arc<App>>, app: &Arc<App>, requests: &Admission) -> Router<Arc<App>> {
-    routes
-        .layer(from_fn_with_state(
-            (app.clone(), requests.clone()),
-            layers::limit_requests,
-        ))
-        .layer(from_fn_with_state(
-            app.clone(),
-            layers::wait_until_published,
-        ))
-}
-
-/// Bounds routes whose responses may be large and take memory until they are sent.
-fn sent(routes: Router<Arc<App>>, app: &Arc<App>) -> Router<Arc<App>> {
-    routes.layer(from_fn_with_state(app.clone(), answers::admit))
+fn bounded(routes: Router<Arc<App>>, bounds: &RouteBounds) -> Router<Arc<App>> {
+    routes.layer(from_fn_with_state(bounds.clone(), layers::bound))
 }
 
 /// Router for connections beyond `max_connections`: probes and metrics.

@@ -46,8 +46,8 @@ use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
 use edgelink_http::app::App;
+use edgelink_http::layers;
 use edgelink_http::ui::assets;
-use edgelink_http::{layers, limits};
 use edgelink_service::oidc::{BEGIN, CALLBACK};
 use std::sync::Arc;
 
@@ -57,9 +57,7 @@ pub fn routes(app: &Arc<App>) -> Router<Arc<App>> {
     let console = Console::new(app);
     let guarded = |routes: Router<Console>| {
         routes
-            .layer(from_fn_with_state(app.clone(), limits::count))
             .layer(from_fn_with_state(console.clone(), guard::guard))
-            .layer(from_fn_with_state(app.clone(), limits::guard))
             .with_state(console.clone())
     };
     let pages = Router::new()

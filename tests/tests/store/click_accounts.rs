@@ -14,6 +14,7 @@ on_every_database!(
     click_accounts_when_grouped_add_up_to_the_reports,
     worker_when_two_processes_meet_it_at_once_counts_once,
     click_accounts_when_old_become_coarser_and_keep_their_sums,
+    click_accounts_when_too_many_are_folded_before_their_time,
 );
 
 const HOUR: u64 = 3600;
@@ -213,4 +214,34 @@ async fn click_accounts_when_old_become_coarser_and_keep_their_sums(database: Da
     // 4 rows of workers, 4 of hours, 2 of days, and the rest.
     assert_eq!(database.count("click_accounts").await, 11);
     assert_eq!(database.count("click_workers").await, 2);
+}
+
+async fn click_accounts_when_too_many_are_folded_before_their_time(database: Database) {
+    let store = database.store().await;
+    let now = now() / HOUR * HOUR;
+    for number in 0..10 {
+        let batch = ClickBatch {
+            total: 1,
+            dropped: 0,
+            clicks: vec![("a.example/x", 1)],
+            ..batch([number; 16], 1)
+        };
+        let report = ClickReport {
+            received_at: (now - u64::from(number) * HOUR) * 1000,
+            ..report(&[batch], now)
+        };
+        store.clicks().count_clicks(&[report]).await.unwrap();
+    }
+    let fold = async |most| {
+        let folded = store
+            .clicks()
+            .fold_click_accounts(now * 1000, KEPT, (most, 100));
+        folded.await.unwrap()
+    };
+    assert_eq!(fold(10).await, 0);
+    assert_eq!(fold(6).await, 4);
+    // Of 4 hours of edges, 1 is one too many, and so are 5 of workers.
+    assert_eq!(fold(3).await, 3 + 4);
+    assert_eq!(fold(3).await, 0);
+    assert_eq!(store.clicks().click_accounts().await.unwrap().sent, 10);
 }

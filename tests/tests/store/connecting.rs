@@ -209,9 +209,7 @@ async fn schema_when_newer_is_left_as_it_is(database: Database) {
     assert_eq!(again.find_link(&made.key()).await.unwrap(), Some(made));
 }
 
-async fn migration_when_its_owner_has_ended_waits_for_the_lease_only(
-    database: Database,
-) {
+async fn migration_when_its_owner_has_ended_waits_for_the_lease_only(database: Database) {
     let store = database.store().await;
     if !database.url().starts_with("mysql") {
         return;

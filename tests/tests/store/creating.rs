@@ -298,9 +298,7 @@ async fn batch_when_empty_creates_nothing(database: Database) {
     assert_eq!(store.create_links(Vec::new()).await.unwrap(), []);
 }
 
-async fn history_when_imported_stays_with_its_link(
-    database: Database,
-) {
+async fn history_when_imported_stays_with_its_link(database: Database) {
     let store = database.store().await;
     let history = History {
         created_at: Some(1_400_000_000_123),

@@ -328,9 +328,7 @@ async fn twins_when_created_concurrently_become_one_link(database: Database) {
     assert_eq!(store.list_links(&all).await.unwrap().links.len(), 1);
 }
 
-async fn twin_when_its_content_and_code_match_is_found(
-    database: Database,
-) {
+async fn twin_when_its_content_and_code_match_is_found(database: Database) {
     let store = database.store().await;
     let same = |id, code| {
         let mut new = link(id, code);

@@ -149,9 +149,7 @@ async fn number_space_when_used_up_is_exhausted_without_repeats(database: Databa
     assert!(!error.is_transient());
 }
 
-async fn issuer_leases_when_all_are_held_come_back_as_they_run_out(
-    database: Database,
-) {
+async fn issuer_leases_when_all_are_held_come_back_as_they_run_out(database: Database) {
     const LONG: u64 = 600_000;
     let store = database.store().await;
     let tasks: Vec<_> = (0..4)
@@ -267,9 +265,7 @@ async fn issuer_when_at_the_bound_gives_way_to_another(database: Database) {
     assert!(error.to_string().contains("come to the bound"), "{error}");
 }
 
-async fn snowflake_when_of_several_instances_repeats_no_number(
-    database: Database,
-) {
+async fn snowflake_when_of_several_instances_repeats_no_number(database: Database) {
     let mut numbers = HashSet::new();
     let mut workers = HashSet::new();
     for _ in 0..3 {

@@ -372,9 +372,7 @@ async fn generation_when_begun_is_above_everything_before(database: Database) {
 }
 
 /// Two control planes that find out about a restored database at the same moment both repair it.
-async fn repair_when_repeated_leaves_numbers_below_the_bound_in_force(
-    database: Database,
-) {
+async fn repair_when_repeated_leaves_numbers_below_the_bound_in_force(database: Database) {
     let store = database.store().await;
     let taken = store.take_publisher_lease(&claim("one")).await.unwrap();
     let mut token = taken.unwrap().token;
@@ -438,9 +436,7 @@ async fn numbers_when_a_backup_is_restored_continue_above_lost_ones(database: Da
     assert_eq!(again.drawn.counted, after.drawn.counted + NUMBERS_SKIPPED);
 }
 
-async fn flush_when_a_backup_was_restored_skips_numbers(
-    database: Database,
-) {
+async fn flush_when_a_backup_was_restored_skips_numbers(database: Database) {
     let store = database.store().await;
     let claim = claim("one");
     let taken = store.take_publisher_lease(&claim).await.unwrap().unwrap();

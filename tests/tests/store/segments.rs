@@ -132,9 +132,7 @@ async fn numbers_when_the_database_went_back_wait_for_its_repair(database: Datab
     assert!(store.swap_counter("others", 0, 8).await.unwrap());
 }
 
-async fn counter_when_missing_in_a_restored_database_skips_numbers(
-    database: Database,
-) {
+async fn counter_when_missing_in_a_restored_database_skips_numbers(database: Database) {
     let store = database.store().await;
     let taken = take_lease(&store).await;
     let past = went_back(taken.token);

@@ -475,9 +475,7 @@ async fn block_when_its_worker_is_heard_of_stays_out(database: Database) {
     assert_eq!(counts(&store, 1).await, (0, 1));
 }
 
-async fn block_when_its_link_moves_stays_out_while_its_worker_lives(
-    database: Database,
-) {
+async fn block_when_its_link_moves_stays_out_while_its_worker_lives(database: Database) {
     let store = database.store().await;
     create(&store, limited(1, "a", 1)).await.unwrap();
     assert_eq!(block(&store, request(1, 1, None)).await, 1);

@@ -1,9 +1,7 @@
 //! Refuses parameters on routes that have none. Routes with parameters read them, and refuse all others themselves.
 
 use crate::auth;
-use axum::extract::{Request, State};
-use axum::middleware::Next;
-use axum::response::Response;
+use axum::extract::Request;
 use edgelink_service::fields::Fields;
 use edgelink_service::problem::Problem;
 use http::Method;
@@ -13,6 +11,7 @@ use utoipa::openapi::path::{Operation, ParameterIn, PathItem};
 use utoipa::openapi::{OpenApi, RefOr};
 
 /// The methods without parameters, by the paths that have them.
+#[derive(Default)]
 pub(super) struct Bare(HashMap<String, Vec<Method>>);
 
 impl Bare {
@@ -21,6 +20,15 @@ impl Bare {
         let paths = document.paths.paths.iter();
         let bare = paths.map(|(path, item)| (path.clone(), methods_without(item)));
         Arc::new(Self(bare.collect()))
+    }
+
+    /// Refuses a request with parameters to a route that has none.
+    pub(super) fn check(&self, request: &Request) -> Result<(), Problem> {
+        let route = auth::route(request);
+        if route.is_some_and(|path| self.has(path, request.method())) {
+            Fields::of_query(request.uri().query())?.finish()?;
+        }
+        Ok(())
     }
 
     fn has(&self, path: &str, method: &Method) -> bool {
@@ -53,17 +61,4 @@ fn methods_without(item: &PathItem) -> Vec<Method> {
         .into_iter()
         .filter(|(_, operation)| operation.as_ref().is_some_and(is_bare));
     bare.map(|(method, _)| method).collect()
-}
-
-/// Refuses a request with parameters to a route that has none.
-pub(super) async fn refuse(
-    State(bare): State<Arc<Bare>>,
-    request: Request,
-    next: Next,
-) -> Result<Response, Problem> {
-    let route = auth::route(&request);
-    if route.is_some_and(|path| bare.has(path, request.method())) {
-        Fields::of_query(request.uri().query())?.finish()?;
-    }
-    Ok(next.run(request).await)
 }

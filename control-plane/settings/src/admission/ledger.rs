@@ -1,6 +1,7 @@
 //! The books of an admission: permits held, claims waiting, and sums by party.
 
 use super::claim::{Bounds, Claim, Party, Refusal};
+use foldhash::fast::RandomState;
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, OnceLock};
@@ -14,9 +15,9 @@ const MEAN_OF: u32 = 8;
 
 pub(super) struct PermitLedger {
     bounds: Bounds,
-    held: HashMap<u64, Held>,
+    held: HashMap<u64, Held, RandomState>,
     line: VecDeque<Waiting>,
-    parties: HashMap<Party, Holding>,
+    parties: HashMap<Party, Holding, RandomState>,
     bytes: usize,
     next_id: u64,
     /// Moving average of the time for which permits are held.
@@ -96,9 +97,9 @@ impl PermitLedger {
     pub(super) fn new(bounds: Bounds, now: Instant) -> Self {
         Self {
             bounds,
-            held: HashMap::new(),
+            held: HashMap::default(),
             line: VecDeque::new(),
-            parties: HashMap::new(),
+            parties: HashMap::default(),
             bytes: 0,
             next_id: 0,
             mean_time: Duration::ZERO,

@@ -16,6 +16,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use edgelink_http::app::App;
 use edgelink_http::arriving::Arriving;
 pub(crate) use edgelink_http::auth::{Caller, identify};
+use edgelink_http::limits;
 use edgelink_service::caller::Right;
 use edgelink_service::oidc::{BEGIN, CALLBACK};
 use edgelink_service::problem::{Kind, Problem};
@@ -77,16 +78,22 @@ pub(super) async fn finish(request: Request, next: Next) -> Response {
     response
 }
 
-/// Lets requests through whose session has not ended, with the session, and forms only if they are our own.
+/// Lets requests through within the limits of their addresses, whose session has not ended, with the session, and forms only if they
+/// are our own.
 pub(super) async fn guard(
     State(console): State<Console>,
-    mut request: Request,
+    request: Request,
     next: Next,
 ) -> Response {
+    let run = |request| within_session(&console, request, next);
+    limits::guarded(&console.app, request, run).await
+}
+
+async fn within_session(console: &Console, mut request: Request, next: Next) -> Response {
     let token = token(request.headers());
     // A stream and a page that reloads itself also send requests while the user is away.
     let is_of_person = request.uri().path() != LIVE && request.uri().query() != Some(BY_ITSELF);
-    let signed_in = match session(&console, token.as_ref(), is_of_person).await {
+    let signed_in = match session(console, token.as_ref(), is_of_person).await {
         Ok(signed_in) => signed_in,
         Err(problem) => return problem.into_response(),
     };
@@ -105,7 +112,7 @@ pub(super) async fn guard(
                 Err(problem) => problem.into_response(),
             };
         }
-        request = match with_form(&console, request, token.as_ref(), signed_in.as_ref()).await {
+        request = match with_form(console, request, token.as_ref(), signed_in.as_ref()).await {
             Ok(request) => request,
             Err(problem) => {
                 return errors::translate(problem.into_response(), signed_in.as_ref());
@@ -116,13 +123,13 @@ pub(super) async fn guard(
     let is_open = [LOGIN, BEGIN, CALLBACK].contains(&path);
     let Some(signed_in) = signed_in else {
         return if is_open {
-            next.run(request).await
+            limits::counted(&console.app, request, |request| next.run(request)).await
         } else {
             to_login(&request)
         };
     };
     request.extensions_mut().insert(signed_in.clone());
-    let response = next.run(request).await;
+    let response = limits::counted(&console.app, request, |request| next.run(request)).await;
     errors::translate(response, Some(&signed_in))
 }
 
