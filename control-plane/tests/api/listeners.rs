@@ -154,7 +154,7 @@ async fn listener_when_busy_takes_no_permits_of_another() {
 }
 
 #[tokio::test]
-async fn listeners_when_stopping_close_before_requests_end() {
+async fn listeners_when_stopping_close_while_connections_are_open() {
     let server = Running::with(&OTHERS).await;
     let mut in_flight = Vec::new();
     for listener in &server.listeners {

@@ -56,7 +56,7 @@ async fn request_when_it_outlasts_the_grace_is_cut_off() {
 
 #[tokio::test]
 async fn connection_when_idle_does_not_delay_the_stop() {
-    let server = Running::start().await;
+    let server = Running::with(&[("EDGELINK_SERVER_SHUTDOWN_GRACE_MS", "60000")]).await;
     server.follow("/health/live").await;
     let silent = server.connect().await;
     server.begin_stop();

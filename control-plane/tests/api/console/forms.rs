@@ -80,15 +80,3 @@ async fn form_when_no_session_is_open_leads_to_the_login() {
     assert_eq!(to, "/console/login");
     assert!(server.all_links().await.is_empty());
 }
-
-#[tokio::test]
-async fn form_when_too_long_is_refused() {
-    let server = start().await;
-    let mut browser = Browser::admin(&server).await;
-    let long = "a".repeat(65_536);
-    let answer = browser
-        .post("/console/create", &[NEW, ("notes", &long)])
-        .await;
-    assert_eq!(answer.status, 413);
-    assert!(answer.text().contains("Too much at once"));
-}

@@ -481,17 +481,6 @@ fn poll_when_refused_by_one_control_plane_is_repeated_at_once() {
 }
 
 #[test]
-fn link_when_a_gap_comes_is_looked_up_again() {
-    let mut world = World::with_background(r#","poll":{}"#);
-    world.answer_poll(&gap(5));
-    world.know("a", link("https://a/", 1));
-    world.pass(1_000);
-    world.answer_poll(&gap(9));
-    assert_eq!(world.counted("feed.gap"), 1);
-    world.ask("/a");
-}
-
-#[test]
 fn record_when_flushed_gives_way_to_an_answer_of_any_rev() {
     let mut world = World::with_background(r#","poll":{}"#);
     world.answer_poll(&gap(5));
