@@ -87,6 +87,11 @@ test: setup wasm console ## Run every test, with real Envoy and real databases
 	cargo test $(NATIVE) --lib --bins --tests
 	@tests/deploy/check.sh
 
+.PHONY: abi
+abi: setup wasm ## Compare the wasmtime host with real Envoy, hostcall by hostcall
+	cargo build --profile wasm --target $(WASM_TARGET) -p edgelink-abi-probe
+	cargo test $(NATIVE) --test filter abi::
+
 .PHONY: check
 check: ## Check formatting, and lints and unit tests of the crates that have changed since BASE (HEAD)
 	@tests/check.sh $(or $(BASE),HEAD)
@@ -190,7 +195,7 @@ pressure: setup wasm ## What others notice of one locked row, one client, one lo
 
 .PHONY: plans
 plans: setup ## Explain and run every statement of the store on a million links (LINKS), with old and new statistics
-	EDGELINK_TEST_PLANS_LINKS=$(or $(LINKS),1000000) cargo test $(NATIVE) --test store -- --ignored --nocapture statements::
+	EDGELINK_TEST_PLANS_LINKS=$(or $(LINKS),1000000) cargo test $(NATIVE) --test servers -- --ignored --nocapture store::statements::
 
 # `make UPGRADE_FROM=COMMIT upgrade` begins with another version than the one that tests/upgrade.sh names.
 .PHONY: upgrade
@@ -216,7 +221,7 @@ nemesis: setup wasm ## Break everything at random while clients watch, and judge
 	EDGELINK_TEST_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target))/$(NEMESIS_FOLDER)/edgelink \
 	  NEMESIS_MINUTES=$(MINUTES) NEMESIS_SEED=$(SEED) NEMESIS_SHAPE=$(SHAPE) \
 	  NEMESIS_CHECK=$(abspath $(CHECK)) NEMESIS_FAULTS="$(FAULTS)" NEMESIS_PRESSURE=$(PRESSURE) NEMESIS_KEEP=$(KEEP) \
-	  cargo test $(NATIVE) --test nemesis -- --ignored --exact --nocapture nemesis
+	  cargo test $(NATIVE) --test drill -- --ignored --exact --nocapture nemesis::nemesis
 
 # Whether the nemesis bites: each patch of tests/bites takes something out of the control plane, and the nemesis has to find it.
 # `make WITHOUT=tests/bites/grace.patch nemesis-bites` has one of them.

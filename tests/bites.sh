@@ -38,7 +38,7 @@ for patch; do
   promise=$(head_of "$patch" Breaks)
   folder=$target/bites/$name
   if EDGELINK_TEST_BIN=$folder/edgelink NEMESIS_MINUTES=${NEMESIS_MINUTES:-10} NEMESIS_FAULTS=$faults \
-    cargo test "${native[@]}" --test nemesis -- --ignored --exact --nocapture nemesis >"$folder/log" 2>&1; then
+    cargo test "${native[@]}" --test drill -- --ignored --exact --nocapture nemesis::nemesis >"$folder/log" 2>&1; then
     echo "bites: no promise was broken without $name: see $folder/log" >&2
     exit 1
   fi

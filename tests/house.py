@@ -30,16 +30,16 @@ LIMITS = {
     "knots": 0,
     "crates": 0,
     "largest crate": 11_000,
-    "product lines": 86_424,
+    "product lines": 86_023,
     "names": 135,
     "names within a crate": 11,
     "property": 16,
-    "doors": 2,
+    "doors": 0,
     "loop": 0,
     "clauses": 19,
     '"The same"': 0,
     "match bool": 0,
-    "document": 14_515,
+    "document": 15_000,
 }
 # Fewer files than these mean that files were not found, rather than that the product has become so small.
 EXPECTED_FILES = 400
@@ -48,6 +48,7 @@ TESTS = re.compile(r"^tests/|/tests/|/tests?\.rs$|_tests?\.rs$|/fake\.rs$|/matri
 DOORS = re.compile(r"/(http|console|public|web|shlink)/")
 QUESTION = {"What", "Whether", "How", "Why", "Where", "Who", "Whose", "Those", "Which", "When"}
 GENERATED = re.compile(r"generated|not to be edited", re.I)
+FILE_OF_TESTS = re.compile(r"#\[cfg\(test\)\]\n\s*(?:pub(?:\(.*\))? )?mod (\w+);")
 MODULE_OF_TESTS = re.compile(r"(pub(\(.*\))? )?mod \w+ \{")
 
 
@@ -69,6 +70,16 @@ def without_tests(text):
         elif line.rstrip() == end:
             end = None
     return kept
+
+
+def files_of_tests():
+    """The files that `#[cfg(test)] mod NAME;` declares, and their folders."""
+    for name in listed("*.rs"):
+        path = ROOT / name
+        folder = path.parent if path.stem in ("lib", "main", "mod") else path.with_suffix("")
+        for module in FILE_OF_TESTS.findall(path.read_text()):
+            place = (folder / module).relative_to(ROOT).as_posix()
+            yield from (f"{place}.rs", f"{place}/")
 
 
 def crate_of(name):
@@ -165,7 +176,9 @@ def docs_of(sources):
 
 
 def main():
-    sources = {name: without_tests((ROOT / name).read_text()) for name in listed("*.rs") if not TESTS.search(name)}
+    of_tests = tuple(files_of_tests())
+    product = [name for name in listed("*.rs") if not TESTS.search(name) and not name.startswith(of_tests)]
+    sources = {name: without_tests((ROOT / name).read_text()) for name in product}
     if len(sources) < EXPECTED_FILES:
         sys.exit(f"only {len(sources)} files of the product were found")
     texts = {name: "\n".join(lines) for name, lines in sources.items()}

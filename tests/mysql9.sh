@@ -76,4 +76,4 @@ trap stop EXIT
 start
 grep -o "Version: '[^']*'" "$state/mysqld.log" | tail -n 1
 cd "$root"
-EDGELINK_TEST_MYSQL_URL="mysql://root@127.0.0.1:$port" cargo test --workspace --exclude edgelink-filter --test store "$@"
+EDGELINK_TEST_MYSQL_URL="mysql://root@127.0.0.1:$port" cargo test --workspace --exclude edgelink-filter --test servers store:: "$@"

@@ -24,7 +24,7 @@ use transfer::{CommandError, ExportArguments, ImportArguments};
 /// The control plane of edgelink.
 #[derive(Debug, Parser)]
 #[command(name = "edgelink", version, arg_required_else_help = true)]
-struct Arguments {
+pub(crate) struct Arguments {
     /// The configuration file (TOML). Environment variables (EDGELINK_*) override it.
     #[arg(long, global = true, env = "EDGELINK_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,

@@ -5,5 +5,7 @@
 pub mod cli;
 pub mod doctor;
 #[cfg(test)]
+mod manual;
+#[cfg(test)]
 mod permission_matrix;
 pub mod server;

@@ -16,13 +16,14 @@ use edgelink_feed::webhooks::Deliverer;
 use edgelink_http::api::show_link;
 use edgelink_http::app::{App, Lookups};
 use edgelink_http::auth::{AdminKeyError, EdgeTokens, ensure_admin_key};
-use edgelink_http::bounded::ListenerAdmission;
+use edgelink_http::bounded::{Bounded, ListenerAdmission};
 use edgelink_http::observe;
 use edgelink_numbers::{Minter, MinterError};
 use edgelink_redis::RedisError;
 use edgelink_service::domain_recheck::Rechecker;
 use edgelink_service::oidc::Oidc;
 use edgelink_service::purge::Purger;
+use edgelink_service::use_cases::{UseCaseParts, UseCases};
 use edgelink_settings::config::{Config, ListenerConfig, ServerConfig};
 use edgelink_settings::telemetry::traces::{self, Tracer};
 use edgelink_store::{Store, StoreError};
@@ -40,6 +41,7 @@ pub struct Server {
     listeners: Vec<Bound>,
     tls: Option<Arc<Tls>>,
     app: Arc<App>,
+    purger: Purger,
     minter: Minter,
     background: Background,
 }
@@ -149,13 +151,27 @@ impl Server {
                 .map(Arc::new),
             tracer,
         };
-        let app = Arc::new(App::new(config, store, minter.clone(), lookups));
+        let purger = Purger::new(store.clone(), &config.purge, &config.analytics);
+        let config = Arc::new(config);
+        let bounded = Bounded::new(&config);
+        let parts = UseCaseParts {
+            minter: minter.clone(),
+            known_keys: lookups.known_keys.clone(),
+            feed: lookups.feed.clone(),
+            domains: lookups.domains.clone(),
+            engine: lookups.clicks.engine.clone(),
+            asking: bounded.asking(),
+            has_redis: lookups.redis.is_some(),
+        };
+        let use_cases = UseCases::new(&config, &store, parts);
+        let app = Arc::new(App::new(config, bounded, use_cases, lookups));
         app.keys.prepare().await;
         listeners.iter().for_each(Bound::log);
         Ok(Self {
             listeners,
             tls,
             app,
+            purger,
             minter,
             background,
         })
@@ -174,8 +190,7 @@ impl Server {
         let settings = &self.app.config.server;
         let upkeep = tokio::spawn(observe::keep_metrics_small());
         let config = &self.app.config;
-        let purger = Purger::new(self.app.store.clone(), &config.purge, &config.analytics);
-        let purger = tokio::spawn(purger.run());
+        let purger = tokio::spawn(self.purger.run());
         let keys = self.app.keys.clone();
         let key_uses = tokio::spawn(async move { keys.uses().keep_writing().await });
         let app = self.app.clone();

@@ -14,9 +14,11 @@ PATH=$tools/bin:$PATH cargo deb --no-build --no-strip -p edgelink-control-plane 
 
 envoy/deploy/systemd/install.sh "$folder/installed"
 list() { sort | sed 's,^\./,,'; }
-(cd "$folder/installed" && find . -type f -printf '%m %p\n' | sed 's, \./, ,') | list >"$folder/expected"
+(cd "$folder/installed" && find . -type f ! -path './usr/share/man/*' -printf '%m %p\n' | sed 's, \./, ,') | list >"$folder/expected"
 dpkg-deb --extract "$folder/edgelink.deb" "$folder/package"
-(cd "$folder/package" && find . -type f ! -path './usr/share/doc/*' -printf '%m %p\n' | sed 's, \./, ,') | list >"$folder/found"
+# Packages have manual pages compressed.
+(cd "$folder/package/usr/share/man" && gunzip --test man1/edgelink.1.gz man5/edgelink.toml.5.gz)
+(cd "$folder/package" && find . -type f ! -path './usr/share/doc/*' ! -path './usr/share/man/*' -printf '%m %p\n' | sed 's, \./, ,') | list >"$folder/found"
 diff "$folder/expected" "$folder/found"
 while read -r _ file; do
   cmp "$folder/installed/$file" "$folder/package/$file"

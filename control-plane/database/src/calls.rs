@@ -168,7 +168,7 @@ impl Database {
         self.max_bytes.load(Ordering::Relaxed)
     }
 
-    /// Where it is.
+    /// The location of the database.
     #[must_use]
     pub fn place(&self) -> &Place {
         &self.place

@@ -13,7 +13,6 @@ use edgelink_feed::Feed;
 use edgelink_feed::publisher::PublisherStatus;
 use edgelink_feed::resolve::{KnownKeys, Resolver};
 use edgelink_feed::snapshot::Snapshots;
-use edgelink_numbers::Minter;
 use edgelink_redis::Redis;
 use edgelink_service::accounts::Accounts;
 use edgelink_service::asking::Analytics;
@@ -22,15 +21,15 @@ use edgelink_service::failed_logins::FailedLogins;
 use edgelink_service::health_notes::HealthNotes;
 use edgelink_service::limits::Limiter;
 use edgelink_service::limits::tries::{LOGINS, PASSWORDS, PROVIDER_LOGINS, Tries};
-use edgelink_service::links::{Links, LinksParts};
+use edgelink_service::links::Links;
 use edgelink_service::oidc::Oidc;
 use edgelink_service::passwords::Passwords;
+use edgelink_service::use_cases::UseCases;
 use edgelink_service::webhooks::Webhooks;
 use edgelink_service::worker_notes::WorkerNotes;
 use edgelink_settings::config::Config;
 use edgelink_settings::reloaded::Reloaded;
 use edgelink_settings::telemetry::traces::Tracer;
-use edgelink_store::Store;
 use edgelink_wire::LinkPaths;
 use std::sync::Arc;
 
@@ -38,8 +37,6 @@ use std::sync::Arc;
 pub struct App {
     /// Settings of this process.
     pub config: Arc<Config>,
-    /// Database that all control planes share.
-    pub store: Arc<Store>,
     /// Use cases of links.
     pub links: Arc<Links>,
     /// Use cases of keys, users and tenants.
@@ -143,55 +140,42 @@ pub struct Clicks {
 }
 
 impl App {
-    /// Builds the state that handlers share from its parts. Use cases, limits and bounds follow from `config`.
-    pub fn new(config: Config, store: Arc<Store>, minter: Minter, lookups: Lookups) -> Self {
-        let (config, passwords) = (Arc::new(config), Arc::new(Passwords::new()));
+    /// Builds the state that handlers share from its parts. Limits follow from `config`.
+    #[must_use]
+    pub fn new(
+        config: Arc<Config>,
+        bounded: Bounded,
+        use_cases: UseCases,
+        lookups: Lookups,
+    ) -> Self {
         let links = &config.links;
-        let keys = KeyVerifier::new(store.clone(), &config.auth, &config.console);
-        let keys = Arc::new(keys);
-        let bounded = Bounded::new(&config);
-        let of_links = Arc::new(Links::new(LinksParts {
-            store: store.clone(),
-            minter,
-            known_keys: lookups.known_keys.clone(),
-            passwords: passwords.clone(),
-            feed: lookups.feed.clone(),
-            domains: lookups.domains.clone(),
-            config: config.clone(),
-        }));
-        let asking = (bounded.questions.clone(), bounded.exports.clone());
         Self {
-            analytics: Analytics::new(lookups.clicks.engine.clone(), asking, &of_links),
-            links: of_links,
-            accounts: Accounts::new(store.clone(), keys.clone(), passwords.clone()),
-            keys,
+            analytics: use_cases.analytics,
+            links: use_cases.links,
+            accounts: use_cases.accounts,
+            keys: use_cases.keys,
             edge_tokens: lookups.edge_tokens,
             pages: Pages::new(&config.pages),
             link_paths: LinkPaths::unless_plain(links.prefix.clone(), links.trailing_slash),
-            edge_health: HealthNotes::new(store.clone()),
-            visit_workers: WorkerNotes::new(store.clone(), &config.visits),
-            health: Health::new(
-                store.clone(),
-                lookups.feed.clone(),
-                lookups.publisher,
-                lookups.redis.clone(),
-                lookups.known_keys,
-                [config.feed.max_age_ms, config.server.unready_after_ms],
-            ),
-            domain_service: DomainService::new(
-                store.clone(),
-                lookups.domains.clone(),
-                lookups.feed.clone(),
-                config.clone(),
-            ),
-            webhooks: Webhooks::new(store.clone(), config.clone()),
+            edge_health: use_cases.edge_health,
+            visit_workers: use_cases.visit_workers,
+            health: Health {
+                readiness: use_cases.readiness,
+                feed: lookups.feed.clone(),
+                publisher: lookups.publisher,
+                redis: lookups.redis.clone(),
+                known_keys: lookups.known_keys,
+                unready_after: config.server.unready_after_ms,
+            },
+            domain_service: use_cases.domains,
+            webhooks: use_cases.webhooks,
             domains: lookups.domains,
-            passwords,
+            passwords: use_cases.passwords,
             oidc: lookups.oidc,
             tries: Tries::new(PASSWORDS, lookups.redis.clone()),
             logins: Tries::new(LOGINS, lookups.redis.clone()),
             provider_logins: Tries::new(PROVIDER_LOGINS, lookups.redis.clone()),
-            failed_logins: FailedLogins::new(store.clone()),
+            failed_logins: use_cases.failed_logins,
             creations: Tries::new(config.home.budget(), lookups.redis.clone()),
             reportings: Tries::new(config.reports.budget(), lookups.redis.clone()),
             visitors: lookups.visitors,
@@ -205,7 +189,6 @@ impl App {
             live: lookups.live,
             bounded,
             tracer: lookups.tracer,
-            store,
             config,
         }
     }

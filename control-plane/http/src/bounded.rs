@@ -60,7 +60,9 @@ pub struct Bounded {
 }
 
 impl Bounded {
-    pub(super) fn new(config: &Config) -> Self {
+    /// The bounds of a process with this configuration.
+    #[must_use]
+    pub fn new(config: &Config) -> Self {
         Self {
             polls: Admission::new(Bounds::new("feed.max_polls", config.feed.max_polls)),
             answers: Admission::new(answers(config.server.max_answer_bytes)),
@@ -75,6 +77,12 @@ impl Bounded {
             exports: Admission::new(EXPORTS),
             streams: Admission::new(STREAMS),
         }
+    }
+
+    /// The bounds on queries and on exports of clicks.
+    #[must_use]
+    pub fn asking(&self) -> (Admission, Admission) {
+        (self.questions.clone(), self.exports.clone())
     }
 }
 

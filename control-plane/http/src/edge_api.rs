@@ -17,7 +17,7 @@ use axum::{Json, Router};
 use edgelink_feed::resolve::Resolved;
 use edgelink_model::clock;
 use edgelink_service::problem::{Kind, Problem, method_not_allowed, nothing_here};
-use edgelink_settings::telemetry::prometheus::{EDGE_LOOKUPS, VISITS_LEASED};
+use edgelink_settings::telemetry::prometheus::EDGE_LOOKUPS;
 use edgelink_wire::clicks::visitor_keys::VisitorKeys;
 use edgelink_wire::clicks::{EDGE_HEADER, SENT_AT_HEADER, edge_name};
 use edgelink_wire::domain_record::domain_key;
@@ -360,12 +360,7 @@ async fn lease_visits(
     let request =
         VisitsRequest::decode(&body).map_err(|error| invalid().with_detail(error.to_string()))?;
     app.visit_workers.note(&request.worker);
-    let leased = app
-        .store
-        .lease_visits(&key, &request, &app.config.visits)
-        .await?;
-    let answer = leased.map_err(|_| Problem::new(Kind::StaleVisits))?;
-    counter!(VISITS_LEASED).increment(answer.visits);
+    let answer = app.links.lease_uses(&key, &request).await?;
     Ok(binary(VisitsAnswer::MEDIA_TYPE, answer.to_bytes()).into_response())
 }
 

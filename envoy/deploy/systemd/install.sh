@@ -22,6 +22,9 @@ fi
 install -D -m 755 -t "$root/usr/lib/edgelink/envoy" "$source"/envoy/{run,find}.sh "$here/drain.sh"
 install -D -m 644 -t "$root/usr/lib/edgelink/envoy" "$source"/envoy/{bootstrap,wasm,native,redis}.yaml "$source"/envoy/{plugin.json,fragments.sh,templates.sh,requirements.txt}
 install -D -m 644 -t "$root/usr/lib/systemd/system" "$here"/edgelink{,-edge}.service
+for page in edgelink.1 edgelink.toml.5; do
+  install -D -m 644 "$source/control-plane/man/$page" "$root/usr/share/man/man${page##*.}/$page"
+done
 install -D -m 644 "$here/sysusers.conf" "$root/usr/lib/sysusers.d/edgelink.conf"
 install -D -m 644 "$here/tmpfiles.conf" "$root/usr/lib/tmpfiles.d/edgelink.conf"
 install -D -m 644 "$here/logrotate.conf" "$root/etc/logrotate.d/edgelink"

@@ -1,6 +1,6 @@
 //! Drills: what the control planes do while their database, or they themselves, are killed, and how fast they are when
 //! they are not. They take minutes and are measured by people, so they are ignored by `cargo test`; the Makefile has a
-//! target for each. `EDGELINK_TEST_BIN` names the binary to drill: one built for release, where time matters.
+//! target for each; only a minute of the nemesis is not. `EDGELINK_TEST_BIN` names the binary to drill: one built for release, where time matters.
 
 mod acknowledged;
 mod chaos;
@@ -13,6 +13,7 @@ mod failover;
 mod flush;
 mod galera;
 mod importing;
+mod nemesis;
 mod pressure;
 mod production;
 mod propagation;

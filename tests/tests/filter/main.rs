@@ -1,5 +1,6 @@
 //! The modules as they are built, on the wasmtime host.
 
+mod abi;
 mod background;
 mod bounds;
 mod bytes;

@@ -38,7 +38,7 @@ fn bridge_when_it_closes_all_streams_is_survived() {
 }
 
 /// The connection fails inside of the tick that opens it. Envoy would spin for ever if the filter had a callback for gRPC metadata,
-/// in which it would run what it has deferred: `tests/abi/suite/conformance.rs`.
+/// in which it would run what it has deferred: `tests/tests/filter/abi/conformance.rs`.
 #[test]
 fn bridge_when_without_a_host_is_survived() {
     let mut fleet = fleet(Cluster::NoHost);

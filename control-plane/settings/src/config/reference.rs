@@ -3,6 +3,7 @@
 use super::*;
 use edgelink_model::reference;
 use edgelink_wire::settings::{Kind, Range, Setting, Value};
+use roff::{Inline, Roff, bold, roman};
 use std::fmt::Write;
 
 const WIDTH: usize = 118;
@@ -15,6 +16,62 @@ fn example_when_generated_equals_the_file() {
 #[test]
 fn settings_reference_when_generated_equals_the_book() {
     reference::assert_generated("settings", tables().trim_start());
+}
+
+#[test]
+fn manual_page_when_generated_equals_the_file() {
+    reference::assert_file("man/edgelink.toml.5", &manual());
+}
+
+/// The manual page `edgelink.toml(5)`.
+fn manual() -> String {
+    let mut page = Roff::new();
+    page.control("TH", ["edgelink.toml", "5", "", "edgelink"]);
+    page.control("SH", ["NAME"]);
+    page.text([roman(
+        "edgelink.toml - configuration of the control plane of edgelink",
+    )]);
+    page.control("SH", ["DESCRIPTION"]);
+    page.text(inlines(
+        "The file of `--config` or `EDGELINK_CONFIG`, in TOML: a table for each section below. Environment variables override \
+         it; empty ones count as unset. Unknown fields and wrong values stop the start.",
+    ));
+    for Setting {
+        name: section,
+        about,
+        ..
+    } in Config::fields()
+    {
+        page.control("SH", [format!("[{section}]").as_str()]);
+        for paragraph in about.split("\n\n") {
+            let words: Vec<&str> = paragraph.split_whitespace().collect();
+            page.control("PP", [""; 0]);
+            page.text(inlines(&words.join(" ")));
+        }
+        for Variable { name, setting, .. } in of_section(&section) {
+            page.control("TP", [""; 0]);
+            page.text([bold(setting.name.clone())]);
+            let default = setting.default.as_ref().map_or("none".to_owned(), shown);
+            let range = range(&setting).map_or(String::new(), |range| format!("; {range}"));
+            let doc = setting.doc.trim();
+            page.text(inlines(&format!(
+                "{doc} (`{name}`; default {default}{range})"
+            )));
+        }
+    }
+    page.control("SH", ["SEE ALSO"]);
+    page.text([bold("edgelink"), roman("(1)")]);
+    page.to_roff()
+}
+
+/// Text with the parts between backticks in bold.
+fn inlines(text: &str) -> Vec<Inline> {
+    let parts = text.split('`').enumerate();
+    let inline = |(place, part): (usize, &str)| match place % 2 {
+        0 => roman(part),
+        _ => bold(part),
+    };
+    parts.map(inline).collect()
 }
 
 fn example() -> String {

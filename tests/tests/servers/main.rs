@@ -1,0 +1,6 @@
+//! What depends on servers of others, on private ones: databases, Redis, ClickHouse, ZooKeeper.
+
+mod clickhouse;
+mod issuers;
+mod redis;
+mod store;
