@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs the store's tests on a real MySQL 9: Debian sid's, unpacked into a folder of its own, started privately on a free
 # port, and stopped again. Needs debootstrap and root (or sudo). EDGELINK_STATE_DIR is where the folder is kept
-# (default .edgelink), EDGELINK_DEBIAN_MIRROR where the packages come from. Arguments go to `cargo test`.
+# (default .edgelink), EDGELINK_DEBIAN_MIRROR where the packages come from. Arguments go to `cargo test`
+# (default `store::`).
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -76,4 +77,4 @@ trap stop EXIT
 start
 grep -o "Version: '[^']*'" "$state/mysqld.log" | tail -n 1
 cd "$root"
-EDGELINK_TEST_MYSQL_URL="mysql://root@127.0.0.1:$port" cargo test --workspace --exclude edgelink-filter --test servers store:: "$@"
+EDGELINK_TEST_MYSQL_URL="mysql://root@127.0.0.1:$port" cargo test --workspace --exclude edgelink-filter --test servers "${@:-store::}"

@@ -23,7 +23,7 @@ An import has left something out, which it lists.
 "#;
 
 #[test]
-fn manual_page_when_generated_equals_the_file() {
+fn command_reference_when_generated_equals_the_file() {
     let mut command = Arguments::command();
     command.build();
     let mut page = Vec::new();

@@ -1,7 +1,7 @@
 //! The proxy-wasm ABI as implemented by Envoy: a [`host`] for tests, and the cases in which it must match real Envoy.
 //!
 //! Both run the module of `probe/`, which misuses hostcalls as selected by a request's path and reports the host's
-//! answers. A [`Case`] is a few requests; their results form a transcript, which must be equal on both (`suite/`).
+//! answers. A [`Case`] is a few requests; their results form a transcript, which must be equal on both (`tests/filter/abi`).
 //! `answers/` has the transcripts of Envoy.
 
 mod cases;

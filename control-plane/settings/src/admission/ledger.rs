@@ -17,6 +17,7 @@ pub(super) struct PermitLedger {
     bounds: Bounds,
     held: HashMap<u64, Held, RandomState>,
     line: VecDeque<Waiting>,
+    /// At most three for each permit and each waiting claim: a quick hash does.
     parties: HashMap<Party, Holding, RandomState>,
     bytes: usize,
     next_id: u64,

@@ -19,7 +19,7 @@ fn settings_reference_when_generated_equals_the_book() {
 }
 
 #[test]
-fn manual_page_when_generated_equals_the_file() {
+fn manual_when_generated_equals_the_file() {
     reference::assert_file("man/edgelink.toml.5", &manual());
 }
 
