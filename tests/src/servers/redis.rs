@@ -203,12 +203,16 @@ impl RedisCluster {
         let demoted = self.nodes.iter().find(|node| node.port() == port);
         let demoted = demoted.expect("a node");
         let id = demoted.ask(&["CLUSTER", "MYID"]);
-        let nodes = demoted.ask(&["CLUSTER", "NODES"]);
-        let replica = nodes.lines().find(|line| {
-            let is_of_master = |field| field == Some(id.trim());
-            line.contains("slave") && is_of_master(line.split(' ').nth(3))
-        });
-        let replica = replica.and_then(port_of).expect("a replica");
+        // A cluster that has just begun may not know its replicas yet.
+        let replica = until("a replica of the master", CLUSTER_LIMIT, async || {
+            let nodes = demoted.ask(&["CLUSTER", "NODES"]);
+            let replica = nodes.lines().find(|line| {
+                let is_of_master = |field| field == Some(id.trim());
+                line.contains("slave") && is_of_master(line.split(' ').nth(3))
+            });
+            replica.and_then(port_of)
+        })
+        .await;
         let _ = ask(replica, None, &["CLUSTER", "FAILOVER"]);
         until("the master is a replica", CLUSTER_LIMIT, async || {
             let role = demoted.ask(&["ROLE"]);
