@@ -30,7 +30,7 @@ LIMITS = {
     "knots": 0,
     "crates": 0,
     "largest crate": 11_000,
-    "product lines": 86_023,
+    "product lines": 85_996,
     "names": 135,
     "names within a crate": 11,
     "property": 16,

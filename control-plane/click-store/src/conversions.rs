@@ -1,6 +1,6 @@
 //! Conversions, and the ids of clicks that can convert.
 
-use crate::ClickStore;
+use crate::{ClickStore, MAX_DELETED};
 use edgelink_database::classes::Class;
 use edgelink_database::columns::name;
 use edgelink_database::error::{Fault, StoreError};
@@ -188,15 +188,10 @@ impl ClickStore {
             .write("purge_click_ids", "purging the ids of clicks")
             .of(Class::Background);
         run!(call, |session| {
-            let dialect = session.dialect();
-            let old = format!(
-                "at < CAST({} AS SIGNED) - ? ORDER BY at",
-                dialect.now_seconds
-            );
-            let purge = dialect.delete_some("click_ids", "id", sql(old));
-            session
-                .autocommit(purge.bind(kept.cast_signed()).bind(limit))
-                .await
+            let now = session.dialect().now_seconds;
+            let old = format!("at < CAST({now} AS SIGNED) - ? ORDER BY at");
+            let old = sql(old).bind(kept.cast_signed());
+            session.purge("click_ids", "id", old, limit).await
         })
     }
 
@@ -207,15 +202,13 @@ impl ClickStore {
             .write("purge_conversions", "purging conversions")
             .of(Class::Background);
         run!(call, |session| {
-            let dialect = session.dialect();
-            let now = dialect.now_seconds;
+            let (now, kept) = (session.dialect().now_seconds, kept.cast_signed());
             let old = format!("at < CAST({now} AS SIGNED) - ? ORDER BY at");
-            let single = dialect.delete_some("conversions", "tenant_id, hash", sql(old));
+            let (single, old) = (TABLES[1], sql(old).bind(kept));
+            let purged = session.purge(single.0, single.1, old, limit).await?;
             let old = format!("day < (CAST({now} AS SIGNED) - ?) / 86400 ORDER BY day");
-            let days = dialect.delete_some("conversion_days", TABLES[2].1, sql(old));
-            let kept = kept.cast_signed();
-            let purged = session.autocommit(single.bind(kept).bind(limit)).await?;
-            Ok(purged + session.autocommit(days.bind(kept).bind(limit)).await?)
+            let (days, old) = (TABLES[2], sql(old).bind(kept));
+            Ok(purged + session.purge(days.0, days.1, old, limit).await?)
         })
     }
 
@@ -226,8 +219,7 @@ impl ClickStore {
                 let call = self.write("delete_conversions", "deleting conversions");
                 run!(call, |session| {
                     let of_link = sql("link_id = ?").bind(link_id);
-                    let delete = session.dialect().delete_some(table, key, of_link);
-                    session.autocommit(delete.bind(MAX_DELETED)).await
+                    session.purge(table, key, of_link, MAX_DELETED).await
                 })
             };
             while delete().await? >= MAX_DELETED.into() {}
@@ -242,9 +234,6 @@ const TABLES: [(&str, &str); 3] = [
     ("conversions", "tenant_id, hash"),
     ("conversion_days", "link_id, day, event, currency"),
 ];
-
-/// The most rows that one statement deletes.
-const MAX_DELETED: u32 = 1000;
 
 /// Removes the conversions of links, and the ids of their clicks. Returns `false`, with only some removed, if there are more than
 /// one statement deletes. Part of a transaction.

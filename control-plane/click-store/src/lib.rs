@@ -25,6 +25,9 @@ use edgelink_database::calls::Call;
 use secret_place::SecretPlace;
 use std::sync::Arc;
 
+/// The most rows that one statement deletes.
+const MAX_DELETED: u32 = 1000;
+
 /// The tables of clicks and conversions.
 #[derive(Clone)]
 pub struct ClickStore {

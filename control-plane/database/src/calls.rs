@@ -100,6 +100,7 @@ macro_rules! run {
         .await
     };
 }
+
 impl Connections {
     /// Creates the permits for this many shared connections.
     pub(super) fn bulkheads(config: &StoreConfig, connections: u32) -> Arc<Bulkheads> {

@@ -178,6 +178,19 @@ impl Session {
         self.execute(sql).await
     }
 
+    /// Deletes up to `limit` rows of `table`, which has this primary key, by a condition, as a transaction of its own. Returns their
+    /// number.
+    pub async fn purge(
+        &mut self,
+        table: &str,
+        key: &str,
+        condition: Sql<'_>,
+        limit: u32,
+    ) -> Result<u64, Fault> {
+        let delete = self.dialect.delete_some(table, key, condition);
+        self.autocommit(delete.bind(limit)).await
+    }
+
     /// Runs an UPDATE of one row as its own transaction, which returns a number by LAST_INSERT_ID or
     /// RETURNING. `None` if there is no such row.
     pub async fn autocommit_answering(&mut self, sql: Sql<'_>) -> Result<Option<u64>, Fault> {

@@ -90,19 +90,12 @@ pub async fn ready(
     Extension(listener): Extension<ListenerAdmission>,
 ) -> Response {
     let is_crowded = listener.stuck_for() >= health.unready_after;
-    let checked = match health.readiness.check().await {
-        Ok(()) if is_crowded => Err(NotReady::Crowded),
-        checked => checked,
+    let status = match health.readiness.check().await {
+        Ok(()) if is_crowded => "every request is refused",
+        Ok(()) => return health.answer(StatusCode::OK, "ready"),
+        Err(NotReady::Stopping) => "stopping",
+        Err(NotReady::Store) => "store unavailable",
+        Err(NotReady::Feed) => "cut off from the feed",
     };
-    match checked {
-        Ok(()) => health.answer(StatusCode::OK, "ready"),
-        Err(NotReady::Stopping) => health.answer(StatusCode::SERVICE_UNAVAILABLE, "stopping"),
-        Err(NotReady::Store) => health.answer(StatusCode::SERVICE_UNAVAILABLE, "store unavailable"),
-        Err(NotReady::Feed) => {
-            health.answer(StatusCode::SERVICE_UNAVAILABLE, "cut off from the feed")
-        }
-        Err(NotReady::Crowded) => {
-            health.answer(StatusCode::SERVICE_UNAVAILABLE, "every request is refused")
-        }
-    }
+    health.answer(StatusCode::SERVICE_UNAVAILABLE, status)
 }

@@ -56,8 +56,6 @@ pub enum NotReady {
     Store,
     /// Published changes do not arrive.
     Feed,
-    /// Its listener refuses every request.
-    Crowded,
 }
 
 impl Look {

@@ -64,15 +64,10 @@ impl Store {
             self.write("purge_audit", "purging the audit log")
                 .of(Class::Background),
             |session| {
-                let dialect = session.dialect();
-                let old = format!(
-                    "at < CAST({} AS SIGNED) - ? ORDER BY at",
-                    dialect.now_millis
-                );
-                let purge = dialect.delete_some("audit", "id", sql(old));
-                session
-                    .autocommit(purge.bind(kept_millis.cast_signed()).bind(limit))
-                    .await
+                let now = session.dialect().now_millis;
+                let old = format!("at < CAST({now} AS SIGNED) - ? ORDER BY at");
+                let old = sql(old).bind(kept_millis.cast_signed());
+                session.purge("audit", "id", old, limit).await
             }
         )
     }

@@ -293,15 +293,13 @@ impl Store {
             .write("purge_deliveries", "purging deliveries")
             .of(Class::Background);
         run!(call, |session| {
-            let dialect = session.dialect();
+            let now = session.dialect().now_millis;
             let not = if is_waiting { " NOT" } else { "" };
             let old = format!(
-                "created_at < CAST({} AS SIGNED) - ? AND waiting IS{not} NULL ORDER BY created_at",
-                dialect.now_millis
+                "created_at < CAST({now} AS SIGNED) - ? AND waiting IS{not} NULL ORDER BY created_at"
             );
-            let purge = dialect.delete_some("webhook_deliveries", "id", sql(old));
-            let purge = purge.bind(kept_millis.cast_signed()).bind(limit);
-            session.autocommit(purge).await
+            let old = sql(old).bind(kept_millis.cast_signed());
+            session.purge("webhook_deliveries", "id", old, limit).await
         })
     }
 }

@@ -129,14 +129,10 @@ impl Store {
             .write("purge_health", "removing health of silent workers")
             .of(Class::Background);
         run!(call, |session| {
-            let dialect = session.dialect();
-            let old = format!(
-                "reported_at <= {} - ? ORDER BY reported_at",
-                dialect.now_millis
-            );
-            let purge = dialect.delete_some("edge_health", "worker", sql(old));
-            let purge = purge.bind(kept_millis).bind(limit);
-            session.autocommit(purge).await
+            let now = session.dialect().now_millis;
+            let old = format!("reported_at <= {now} - ? ORDER BY reported_at");
+            let old = sql(old).bind(kept_millis);
+            session.purge("edge_health", "worker", old, limit).await
         })
     }
 }

@@ -58,11 +58,10 @@ impl Store {
             .write("purge_receipts", "purging receipts")
             .of(Class::Background);
         run!(call, |session| {
-            let dialect = session.dialect();
-            let old = format!("created_at < CAST({} AS SIGNED) - ?", dialect.now_millis);
-            let purge = dialect.delete_some("receipts", "request, item", sql(old));
-            let purge = purge.bind(kept_millis.cast_signed()).bind(limit);
-            session.autocommit(purge).await
+            let now = session.dialect().now_millis;
+            let old = format!("created_at < CAST({now} AS SIGNED) - ?");
+            let old = sql(old).bind(kept_millis.cast_signed());
+            session.purge("receipts", "request, item", old, limit).await
         })
     }
 }

@@ -170,10 +170,11 @@ impl Store {
             .write("purge_sessions", "purging sessions of the console")
             .of(Class::Background);
         run!(call, |session| {
-            let dialect = session.dialect();
-            let ended = format!("expires_at <= {} ORDER BY expires_at", dialect.now_millis);
-            let purge = dialect.delete_some("console_sessions", "token_hash", sql(ended));
-            session.autocommit(purge.bind(limit)).await
+            let now = session.dialect().now_millis;
+            let ended = sql(format!("expires_at <= {now} ORDER BY expires_at"));
+            session
+                .purge("console_sessions", "token_hash", ended, limit)
+                .await
         })
     }
 }

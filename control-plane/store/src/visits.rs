@@ -185,9 +185,8 @@ impl Store {
                 ("visit_leases", "link_id, worker", leases),
                 ("visit_workers", "worker", workers),
             ] {
-                let purge = dialect.delete_some(table, key, sql(old));
-                let purge = purge.bind(KEPT_MILLIS).bind(limit);
-                purged += session.autocommit(purge).await?;
+                let old = sql(old).bind(KEPT_MILLIS);
+                purged += session.purge(table, key, old, limit).await?;
             }
             Ok(purged)
         })

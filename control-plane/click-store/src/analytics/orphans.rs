@@ -1,7 +1,7 @@
 //! Orphan visits: requests that matched no link. A bounded number is kept of each day, and all are counted.
 
 use super::state::State;
-use crate::ClickStore;
+use crate::{ClickStore, MAX_DELETED};
 use edgelink_database::error::{Fault, StoreError};
 use edgelink_database::run;
 use edgelink_database::session::Session;
@@ -13,9 +13,6 @@ const DAY_SECONDS: u64 = 86_400;
 
 /// Size of a row without its texts.
 const ROW_BYTES: usize = 80;
-
-/// The most rows that one statement deletes.
-const MAX_DELETED: u32 = 1000;
 
 /// An orphan visit that is to be kept.
 #[derive(Clone, Debug)]
@@ -92,10 +89,10 @@ impl ClickStore {
             let call = self.write("delete_orphans", "deleting orphan visits");
             let count: u64 = run!(call, |session| {
                 let of_tenant = "tenant_id = ? AND number < ? ORDER BY tenant_id, at, number";
-                let dialect = session.dialect();
-                let delete = dialect.delete_some("orphan_visits", "number", sql(of_tenant));
-                let delete = delete.bind(tenant_id).bind(before).bind(MAX_DELETED);
-                session.autocommit(delete).await
+                let of_tenant = sql(of_tenant).bind(tenant_id).bind(before);
+                session
+                    .purge("orphan_visits", "number", of_tenant, MAX_DELETED)
+                    .await
             })?;
             deleted += count;
             if count < MAX_DELETED.into() {

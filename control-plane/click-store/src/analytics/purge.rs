@@ -48,16 +48,11 @@ impl ClickStore {
             for table in ["click_events", "orphan_visits"] {
                 purged += purge_numbered(session, table, before, limit).await?;
                 let marked = sql("number < ? ORDER BY number").bind(mark);
-                let delete = session.dialect().delete_some(table, "number", marked);
-                purged += session.autocommit(delete.bind(limit)).await?;
+                purged += session.purge(table, "number", marked, limit).await?;
             }
-            let condition = "day < ? ORDER BY day";
-            let delete =
-                session
-                    .dialect()
-                    .delete_some("orphan_days", "tenant_id, day", sql(condition));
-            let delete = delete.bind(before / DAY_SECONDS).bind(limit);
-            Ok(purged + session.autocommit(delete).await?)
+            let old = sql("day < ? ORDER BY day").bind(before / DAY_SECONDS);
+            let days = session.purge("orphan_days", "tenant_id, day", old, limit);
+            Ok(purged + days.await?)
         })
     }
 }
@@ -68,7 +63,6 @@ async fn purge_reports(
     kept: ClickRetention,
     limit: u32,
 ) -> Result<u64, Fault> {
-    let dialect = session.dialect();
     let mut purged = 0;
     for (table, key, condition, before) in [
         (
@@ -90,8 +84,8 @@ async fn purge_reports(
             (now / 60_000).saturating_sub(MINUTES),
         ),
     ] {
-        let delete = dialect.delete_some(table, key, sql(condition));
-        purged += session.autocommit(delete.bind(before).bind(limit)).await?;
+        let old = sql(condition).bind(before);
+        purged += session.purge(table, key, old, limit).await?;
     }
     Ok(purged)
 }
@@ -106,9 +100,8 @@ async fn purge_docs(
     let Docs { table, time, .. } = table;
     let condition = format!("kind = ? AND {time} < ? ORDER BY kind, {time}, scope_id");
     let key = format!("kind, {time}, scope_id");
-    let delete = session.dialect().delete_some(table, &key, sql(condition));
-    let delete = delete.bind(kind.number()).bind(before).bind(limit);
-    session.autocommit(delete).await
+    let old = sql(condition).bind(kind.number()).bind(before);
+    session.purge(table, &key, old, limit).await
 }
 
 /// Records the number of the next click today, and deletes unneeded marks. Returns the number below which single clicks were written

@@ -2,15 +2,12 @@
 
 use super::docs::{DAYS, DocKind, Docs, HOURS};
 use super::state::State;
-use crate::ClickStore;
 use crate::conversions;
+use crate::{ClickStore, MAX_DELETED};
 use edgelink_database::error::{Fault, StoreError};
 use edgelink_database::run;
 use edgelink_database::session::Session;
 use edgelink_database::sql::{LONGEST, Sql, sql};
-
-/// The most raw clicks, or rollups, that one statement deletes.
-const MAX_DELETED: u32 = 1000;
 
 impl ClickStore {
     /// Deletes the clicks of links. Returns their number. Domains and tenants keep them in their sums.

@@ -6,7 +6,7 @@ use crate::clickhouse::fixture::{
 use crate::clickhouse::model::Model;
 use edgelink_click_store::ClickReport;
 use edgelink_clicks::analytics::{
-    AnalyticsQuery, ClickHouse, ClickWriter, Engine, LinkResolver, Turn, Visitors,
+    AnalyticsQuery, Chunk, ClickHouse, ClickWriter, Engine, LinkResolver, Turn, Visitors,
 };
 use edgelink_clicks::read_report;
 use edgelink_model::counts::{Attribute, Bots, Scope};
@@ -140,6 +140,14 @@ fn contains(bytes: &[u8], what: &[u8]) -> bool {
     bytes.windows(what.len()).any(|window| window == what)
 }
 
+/// Repeats an insert until it succeeds.
+async fn insert_at_last(engine: &ClickHouse, insert_id: u64, whole: &Chunk) {
+    until("it is written", PATIENCE, async || {
+        engine.insert(insert_id, whole).await.ok()
+    })
+    .await;
+}
+
 /// Asserts that everything is there once.
 async fn assert_once(engine: &ClickHouse, model: &Model) {
     let links: Vec<u64> = (0..20).collect();
@@ -201,10 +209,7 @@ async fn chunk_when_written_again_after_a_cut_counts_once() {
         proxy.set(cut);
         let first = engine.insert(insert_id, &whole).await;
         assert_eq!(first.is_err(), cut != Cut::None, "{cut:?}: {first:?}");
-        until("it is written", PATIENCE, async || {
-            engine.insert(insert_id, &whole).await.ok()
-        })
-        .await;
+        insert_at_last(&engine, insert_id, &whole).await;
         engine.insert(insert_id, &whole).await.unwrap();
     }
     assert_once(&engine, &model).await;
@@ -230,10 +235,7 @@ async fn chunk_when_the_server_is_killed_meanwhile_counts_once() {
         server.kill();
         assert!(first.await.unwrap().is_err());
         server.restart();
-        until("it is written", PATIENCE, async || {
-            engine.insert(insert_id, &whole).await.ok()
-        })
-        .await;
+        insert_at_last(&engine, insert_id, &whole).await;
     }
     assert_once(&engine, &model).await;
 }
@@ -269,10 +271,7 @@ async fn views_when_missed_by_an_insert_are_filled_by_its_repetition() {
             server.kill();
             server.restart();
         }
-        until("it is written", PATIENCE, async || {
-            engine.insert(insert_id, &whole).await.ok()
-        })
-        .await;
+        insert_at_last(&engine, insert_id, &whole).await;
     }
     assert_once(&engine, &model).await;
 }

@@ -1,7 +1,8 @@
 //! Tenants and users.
 
 use crate::store::fixture::{Database, account};
-use edgelink_model::tenancy::{Bounds, FIRST_TENANT, FIRST_USER, Role};
+use crate::store::keys::api_key;
+use edgelink_model::tenancy::{FIRST_TENANT, FIRST_USER, Role};
 use edgelink_store::{AccountError, Actor, ApiKeyRow, AuditQuery, Store, UserPatch, UserRow};
 use serde_json::json;
 
@@ -23,19 +24,10 @@ fn actor() -> Actor {
 /// An admin key of the first user.
 fn key(id: &str) -> ApiKeyRow {
     ApiKeyRow {
-        id: id.to_owned(),
         name: id.to_owned(),
         secret_hash: [1; 32],
-        previous: None,
-        tenant_id: FIRST_TENANT,
-        user_id: FIRST_USER,
-        role: Role::Admin,
-        bounds: Bounds::default(),
-        expires_at: None,
-        quota: None,
-        used: 0,
         created_at: 1,
-        last_used_at: None,
+        ..api_key(id)
     }
 }
 

@@ -411,12 +411,7 @@ async fn days_when_rolled_up_answer_as_their_hours_did(database: Database) {
         let at = today - 2 * DAY + u64::from(worker) * 9 * HOUR;
         let (reports, clicks) = reports(&mut random, worker, at.min(today - HOUR));
         for report in reports {
-            clicking
-                .store
-                .clicks()
-                .count_clicks(&[report])
-                .await
-                .unwrap();
+            clicking.take(report).await;
         }
         all.extend(clicks);
     }
@@ -472,12 +467,7 @@ async fn days_when_rolled_up_answer_as_their_hours_did(database: Database) {
     // Clicks of a day that is summed up are added to it.
     let (reports, clicks) = reports(&mut random, 99, today - 2 * HOUR);
     for report in reports {
-        clicking
-            .store
-            .clicks()
-            .count_clicks(&[report])
-            .await
-            .unwrap();
+        clicking.take(report).await;
     }
     all.extend(clicks);
     clicking.write().await;
@@ -768,12 +758,7 @@ async fn clicks_when_past_their_retention_are_purged(database: Database) {
             clicks: vec![("a.example/a", 1)],
             ..batch([1; 16], seq)
         };
-        clicking
-            .store
-            .clicks()
-            .count_clicks(&[report(&[batch], at)])
-            .await
-            .unwrap();
+        clicking.take(report(&[batch], at)).await;
         clicking.write().await;
     }
     let kept = ClickRetention {

@@ -93,11 +93,12 @@ impl Clicking {
 
     /// Takes batches into the queue; how many were new.
     pub(crate) async fn report(&self, batches: &[ClickBatch<'_>]) -> usize {
-        let new = self
-            .store
-            .clicks()
-            .count_clicks(&[report(batches, now())])
-            .await;
+        self.take(report(batches, now())).await
+    }
+
+    /// Takes a report. Returns the number of its new batches.
+    pub(crate) async fn take(&self, report: ClickReport) -> usize {
+        let new = self.store.clicks().count_clicks(&[report]).await;
         new.expect("a commit").reports[0].batches
     }
 

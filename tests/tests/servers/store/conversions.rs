@@ -40,6 +40,11 @@ fn conversion(number: u8, event: &str, value: u64) -> Conversion {
     }
 }
 
+async fn identified(store: &Store, tenant_id: u32, id: [u8; 16]) -> Option<IdentifiedClick> {
+    let found = store.clicks().identified_click(tenant_id, id).await;
+    found.unwrap()
+}
+
 async fn record(
     store: &Store,
     click: IdentifiedClick,
@@ -72,18 +77,9 @@ async fn conversion_when_recorded_again_counts_once(database: Database) {
         .await
         .unwrap();
     store.clicks().note_click_ids(&[click]).await.unwrap();
-    assert_eq!(
-        store.clicks().identified_click(1, click.id).await.unwrap(),
-        Some(click)
-    );
-    assert_eq!(
-        store.clicks().identified_click(2, click.id).await.unwrap(),
-        None
-    );
-    assert_eq!(
-        store.clicks().identified_click(1, [2; 16]).await.unwrap(),
-        None
-    );
+    assert_eq!(identified(&store, 1, click.id).await, Some(click));
+    assert_eq!(identified(&store, 2, click.id).await, None);
+    assert_eq!(identified(&store, 1, [2; 16]).await, None);
     let sale = conversion(1, "sale", 500);
     assert_eq!(record(&store, click, &sale, 1).await, Recorded::New);
     let other = conversion(1, "other", 9);
@@ -146,22 +142,8 @@ async fn click_ids_when_old_are_purged_in_batches(database: Database) {
     store.clicks().note_click_ids(&clicks).await.unwrap();
     assert_eq!(store.clicks().purge_click_ids(86_400, 3).await.unwrap(), 3);
     assert_eq!(store.clicks().purge_click_ids(86_400, 3).await.unwrap(), 1);
-    assert!(
-        store
-            .clicks()
-            .identified_click(1, [5; 16])
-            .await
-            .unwrap()
-            .is_some()
-    );
-    assert!(
-        store
-            .clicks()
-            .identified_click(1, [1; 16])
-            .await
-            .unwrap()
-            .is_none()
-    );
+    assert!(identified(&store, 1, [5; 16]).await.is_some());
+    assert!(identified(&store, 1, [1; 16]).await.is_none());
 }
 
 async fn conversions_when_their_link_loses_its_clicks_are_deleted(database: Database) {
@@ -172,14 +154,7 @@ async fn conversions_when_their_link_loses_its_clicks_are_deleted(database: Data
         record(&store, click, &conversion(number, "sale", 5), number).await;
     }
     store.clicks().delete_conversions(7).await.unwrap();
-    assert!(
-        store
-            .clicks()
-            .identified_click(1, [1; 16])
-            .await
-            .unwrap()
-            .is_none()
-    );
+    assert!(identified(&store, 1, [1; 16]).await.is_none());
     let left = vec![("saleEUR".to_owned(), 1, 5)];
     assert_eq!(sums(&store, Scope::Tenant(1), 0, 20).await, left);
     assert_eq!(

@@ -24,7 +24,8 @@ on_every_database!(
     api_key_when_older_than_tenants_belongs_to_the_first_user,
 );
 
-fn api_key(id: &str) -> ApiKeyRow {
+/// An admin key of the first user.
+pub(crate) fn api_key(id: &str) -> ApiKeyRow {
     ApiKeyRow {
         id: id.to_owned(),
         name: "marketing \u{1F511}".to_owned(),
