@@ -2,10 +2,11 @@
 
 use crate::abi::{self, Clock, HostBytes, Level, Map, MetricType};
 use edgelink_filter_core::host::{
-    CasMismatch, Clients, Log, SharedData, SharedValue, StreamToken, Streams,
+    CasMismatch, Clients, ConnectionToken, Log, Lookups, SharedData, SharedValue,
 };
 use edgelink_filter_core::metrics::{Metric, MetricKind, Metrics};
-use edgelink_filter_core::settings::Described;
+use edgelink_filter_core::resp::client::Mode;
+use edgelink_filter_core::settings::{Described, RedisSettings};
 use edgelink_filter_core::time::{Moment, WallClock};
 use edgelink_wire::clicks;
 use std::net::{IpAddr, SocketAddr};
@@ -100,19 +101,24 @@ impl SharedData for Envoy {
     }
 }
 
-impl Streams for Envoy {
-    fn open(&mut self, cluster: &str, service: &str, method: &str) -> Option<StreamToken> {
-        self.at_home(|| abi::grpc_stream(cluster, service, method))
+impl Lookups for Envoy {
+    /// A gRPC stream to the bridge, whose routes go by the path `/redis/{method}`.
+    fn open(&mut self, redis: &RedisSettings) -> Option<ConnectionToken> {
+        let method = match redis.lookups.mode {
+            Mode::Direct { .. } => "direct",
+            Mode::Pooled => "pooled",
+        };
+        self.at_home(|| abi::grpc_stream(&redis.cluster, "redis", method))
             .flatten()
     }
 
-    fn send(&mut self, stream: StreamToken, message: &[u8]) -> bool {
-        self.at_home(|| abi::grpc_send(stream, message))
+    fn send(&mut self, connection: ConnectionToken, bytes: &[u8]) -> bool {
+        self.at_home(|| abi::grpc_send(connection, bytes))
             .unwrap_or(false)
     }
 
-    fn cancel(&mut self, stream: StreamToken) {
-        self.at_home(|| abi::grpc_cancel(stream));
+    fn close(&mut self, connection: ConnectionToken) {
+        self.at_home(|| abi::grpc_cancel(connection));
     }
 }
 

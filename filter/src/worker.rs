@@ -13,13 +13,14 @@ pub(crate) use sending::Flow;
 use crate::abi::{self, Buffer, HostBytes, Map};
 use crate::envoy::Envoy;
 use edgelink_filter_core::answer::Answer;
-use edgelink_filter_core::control_plane::callout::{Callout, Response};
-use edgelink_filter_core::control_plane::{BackgroundCallout, Outgoing};
+use edgelink_filter_core::control_plane::callout::Response;
+use edgelink_filter_core::control_plane::{Callout, Outgoing};
 use edgelink_filter_core::edge::{Action, Again, Edge, Resumed, Step};
 use edgelink_filter_core::flights::Waiter;
 use edgelink_filter_core::forms::FormEnd;
+use edgelink_filter_core::host::{ConnectionToken, RedisEvent};
 use edgelink_filter_core::random;
-use edgelink_filter_core::request::Head;
+use edgelink_filter_core::request::{Head, Headers};
 use edgelink_filter_core::settings::Settings;
 use edgelink_filter_core::time::Moment;
 use edgelink_wire::TRACEPARENT;
@@ -67,12 +68,15 @@ pub(crate) fn request(stream: u32) -> Flow {
     let Some(head) = Head::read(&headers) else {
         return Flow::Continue;
     };
-    let callout = match decide(stream, &head, Edge::on_request) {
+    let decided = decide(stream, &head, |edge, host, stream, head, now| {
+        edge.on_request(host, stream, head, now)
+    });
+    let callout = match decided {
         None | Some(Step::Pass) => return Flow::Continue,
         Some(Step::Hold(callout, ended)) => {
             ended.into_iter().for_each(enqueue_form);
             note_trace(stream, &head);
-            callout.iter().for_each(send);
+            callout.map(Callout::Lookup).iter().for_each(send);
             // Within this callback the stream cannot continue, even if its lookup was refused.
             pace_ticks();
             return Flow::Hold;
@@ -87,7 +91,7 @@ pub(crate) fn request(stream: u32) -> Flow {
         }
     };
     if let Some(callout) = callout {
-        send(&callout);
+        send(&Callout::Lookup(callout));
         // Within this callback the stream cannot continue, even if its lookup was refused.
         match with_worker(|worker| worker.edge.may_pass(&head)) {
             Some(true) => pace_ticks(),
@@ -153,22 +157,19 @@ pub(crate) fn tick(root: u32) {
 /// A message has come on a gRPC stream.
 pub(crate) fn stream_data(root: u32, stream: u32, size: usize) {
     let message = abi::buffer(Buffer::GrpcMessage, size).unwrap_or_default();
-    let now = Envoy::now();
-    let actions = with_worker(|worker| {
-        worker.envoy.enter(root);
-        worker
-            .edge
-            .on_stream_data(&mut worker.envoy, stream, &message, now)
-    });
-    act_on(actions.unwrap_or_default());
+    redis_event(root, (stream, RedisEvent::Data(&message)));
 }
 
 /// A gRPC stream has ended.
 pub(crate) fn stream_closed(root: u32, stream: u32) {
+    redis_event(root, (stream, RedisEvent::Closed));
+}
+
+fn redis_event(root: u32, event: (ConnectionToken, RedisEvent<'_>)) {
     let now = Envoy::now();
     let actions = with_worker(|worker| {
         worker.envoy.enter(root);
-        worker.edge.on_stream_closed(&mut worker.envoy, stream, now)
+        worker.edge.on_redis(&mut worker.envoy, event, now)
     });
     act_on(actions.unwrap_or_default());
 }
@@ -182,8 +183,6 @@ fn act(action: Action) {
     match action {
         Action::Resume(resumed) => enqueue_resumed(resumed),
         Action::Send(callout) => send(&callout),
-        Action::Run(callout) => run(&callout),
-        Action::Ask(callout) => forms::ask(&callout),
         Action::EndForm(end) => enqueue_form(end),
     }
 }
@@ -219,45 +218,32 @@ pub(crate) fn callout_end(token: u32, headers: usize, body_size: usize) {
     act_on(actions.unwrap_or_default());
 }
 
-/// Sends a lookup, or a request for visits.
+/// Sends a callout.
 fn send(callout: &Callout) {
-    let Some(settings) = with_worker(|worker| worker.edge.settings().clone()) else {
+    let context = with_worker(|worker| {
+        let trace = match callout {
+            Callout::Lookup(lookup) => worker.edge.trace_of(lookup.flight).map(Box::<str>::from),
+            Callout::Background(_) | Callout::Form(_) => None,
+        };
+        let settings = worker.edge.settings().clone();
+        (settings, trace, worker.edge_name.clone())
+    });
+    let Some((settings, trace, edge_name)) = context else {
         return;
     };
-    let trace = with_worker(|worker| worker.edge.trace_of(callout.flight).map(Box::<str>::from));
-    let trace = trace.flatten();
-    let token = call(
-        &settings,
-        &Outgoing::lookup(&settings, callout, trace.as_deref()),
-    );
+    let request = Outgoing::of(&settings, callout, trace.as_deref(), edge_name.as_deref());
+    let token = call(&settings, &request);
     let now = Envoy::now();
     let actions = with_worker(|worker| match token {
         Some(token) => {
-            worker.edge.on_sent(callout.flight, token, now);
+            worker.edge.on_sent(callout, token, now);
             Vec::new()
         }
-        None => worker.edge.on_refused(&mut worker.envoy, callout.flight),
-    });
-    for action in actions.unwrap_or_default() {
-        act(action);
-    }
-}
-
-/// Sends a background callout.
-fn run(callout: &BackgroundCallout) {
-    let Some(settings) = with_worker(|worker| worker.edge.settings().clone()) else {
-        return;
-    };
-    let edge_name = with_worker(|worker| worker.edge_name.clone()).flatten();
-    let request = Outgoing::background(&settings, callout, edge_name.as_deref());
-    let token = call(&settings, &request);
-    let now = Envoy::now();
-    with_worker(|worker| match token {
-        Some(token) => worker.edge.on_background_sent(callout.kind, token),
         None => worker
             .edge
-            .on_background_refused(&mut worker.envoy, (callout.kind, None), now),
+            .on_refused(&mut worker.envoy, (callout, None), now),
     });
+    actions.into_iter().flatten().for_each(act);
 }
 
 /// Queues waiters whose lookup is complete.
@@ -355,9 +341,7 @@ fn decide_again(waiter: Waiter, head: &Head<'_>, again: Again) {
         // Requests that have waited for their domain are not held.
         Some(Step::Hold(..)) | None => None,
     };
-    if let Some(callout) = callout {
-        send(&callout);
-    }
+    callout.map(Callout::Lookup).iter().for_each(send);
 }
 
 /// Sets a short tick period while a queue has waiters or forms, and the configured one otherwise.

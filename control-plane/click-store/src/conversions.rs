@@ -141,7 +141,7 @@ impl ClickStore {
     /// Sums of conversions on the days from `from` to `to` (unix time / 86400, inclusive), the most frequent first.
     pub async fn conversion_sums(
         &self,
-        scope: &counts::Scope,
+        scope: &counts::ClickScope,
         from: u64,
         to: u64,
     ) -> Result<Vec<ConversionSum>, StoreError> {
@@ -323,23 +323,23 @@ async fn add_to_day(
 
 async fn sums(
     session: &mut Session,
-    scope: &counts::Scope,
+    scope: &counts::ClickScope,
     (from, to): (u64, u64),
 ) -> Result<Vec<ConversionSum>, Fault> {
     let mut sums: HashMap<(String, String), (u64, u64)> = HashMap::new();
     let mut queries: Vec<Sql<'_>> = Vec::new();
     match scope {
-        counts::Scope::Tenant(tenant_id) => {
+        counts::ClickScope::Tenant(tenant_id) => {
             queries.push(of_days("tenant_id = ?").bind(*tenant_id));
         }
-        counts::Scope::Domain {
+        counts::ClickScope::Domain {
             tenant_id,
             domain_id,
         } => {
             let query = of_days("tenant_id = ? AND domain_id = ?");
             queries.push(query.bind(*tenant_id).bind(*domain_id));
         }
-        counts::Scope::Links(ids) => {
+        counts::ClickScope::Links(ids) => {
             let of_ids = |ids: &[u64]| of_days("link_id IN ").list(ids);
             queries.extend(ids.chunks(LONGEST).map(of_ids));
         }

@@ -36,7 +36,7 @@ pub use question::{Answer, GroupBy, MAX_VALUES, Question};
 pub(crate) use reading::read_live;
 pub use sql::SqlEngine;
 pub use view::VisitorView;
-pub use visitors::Visitors as VisitorSecrets;
+pub use visitors::VisitorSecrets;
 pub use writer::{ClickWriter, Turn, TurnError};
 
 use edgelink_store::{Actor, Store};

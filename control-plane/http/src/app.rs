@@ -4,7 +4,7 @@ use super::bounded::Bounded;
 use crate::auth::{EdgeTokens, KeyVerifier};
 use crate::health::Health;
 use crate::pages::Pages;
-use axum::extract::FromRef;
+use axum::extract::{FromRef, FromRequestParts};
 use edgelink_clicks::analytics::{Engine, VisitorSecrets};
 use edgelink_clicks::live::Live;
 use edgelink_clicks::{OwnClicks, Reports};
@@ -16,6 +16,7 @@ use edgelink_feed::snapshot::Snapshots;
 use edgelink_redis::Redis;
 use edgelink_service::accounts::Accounts;
 use edgelink_service::asking::Analytics;
+use edgelink_service::caller::Caller;
 use edgelink_service::domains::DomainService;
 use edgelink_service::failed_logins::FailedLogins;
 use edgelink_service::health_notes::HealthNotes;
@@ -24,6 +25,7 @@ use edgelink_service::limits::tries::{LOGINS, PASSWORDS, PROVIDER_LOGINS, Tries}
 use edgelink_service::links::Links;
 use edgelink_service::oidc::Oidc;
 use edgelink_service::passwords::Passwords;
+use edgelink_service::problem::{Kind, Problem};
 use edgelink_service::use_cases::UseCases;
 use edgelink_service::webhooks::Webhooks;
 use edgelink_service::worker_notes::WorkerNotes;
@@ -31,7 +33,28 @@ use edgelink_settings::config::Config;
 use edgelink_settings::reloaded::Reloaded;
 use edgelink_settings::telemetry::traces::Tracer;
 use edgelink_wire::LinkPaths;
+use http::request::Parts;
 use std::sync::Arc;
+
+/// The state, and the caller whom the key of a request names: arguments of most handlers of the API.
+pub struct ApiCall {
+    /// The state.
+    pub app: Arc<App>,
+    /// The caller.
+    pub caller: Caller,
+}
+
+impl FromRequestParts<Arc<App>> for ApiCall {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
+        let app = Arc::clone(app);
+        // Noted by the layer that checks keys, which is before each of these handlers.
+        let caller = parts.extensions.get().cloned();
+        let caller = caller.ok_or_else(|| Problem::new(Kind::Internal))?;
+        Ok(Self { app, caller })
+    }
+}
 
 /// The state that handlers share.
 pub struct App {

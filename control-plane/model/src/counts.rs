@@ -8,7 +8,7 @@ pub use attribute::{Attribute, Bots, OTHER};
 
 /// The links whose clicks a query covers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Scope {
+pub enum ClickScope {
     /// All links that a tenant has or had.
     Tenant(u32),
     /// A tenant's links on a domain.

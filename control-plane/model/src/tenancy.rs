@@ -8,7 +8,7 @@ mod account_name;
 pub use account_name::{AccountName, AccountNameError};
 
 use edgelink_wire::Domain;
-use edgelink_wire::settings::{Kind, Problems, Range, SettingValue, Value};
+use edgelink_wire::settings::{Problems, Range, SettingValue, Value, ValueKind};
 
 /// The key of the tenant that every installation has. Its admins are the admins of the installation.
 pub const FIRST_TENANT: u32 = 1;
@@ -69,7 +69,7 @@ impl Role {
 }
 
 impl SettingValue for Role {
-    const KIND: Kind = Kind::Text;
+    const KIND: ValueKind = ValueKind::Text;
 
     fn range() -> Range {
         Range::Words(&["admin", "editor", "reader", "creator"])

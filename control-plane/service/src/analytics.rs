@@ -8,7 +8,7 @@ use super::times::{DAY, IntervalView, Times, one_of};
 use super::values;
 use crate::problem::Problem;
 use edgelink_clicks::analytics::{Answer, GroupBy, Interval, MAX_VALUES, Period, Question};
-use edgelink_model::counts::{Attribute, Scope};
+use edgelink_model::counts::{Attribute, ClickScope};
 use edgelink_model::timestamp;
 use edgelink_settings::config::{AnalyticsConfig, LinksConfig};
 use edgelink_store::Store;
@@ -196,7 +196,7 @@ fn intervals(
 /// The conversions of the days that an interval touches, by event, at most `limit` events, and the conversions of the others.
 async fn conversions(
     store: &Store,
-    scope: &Scope,
+    scope: &ClickScope,
     times: &Times,
     limit: usize,
 ) -> Result<(Vec<ItemView>, u64), Problem> {

@@ -7,7 +7,7 @@ use super::links::Links;
 use super::tenant_links::TenantLinks;
 use super::values;
 use crate::problem::{Kind, Problem};
-use edgelink_model::counts::{Bots, Scope};
+use edgelink_model::counts::{Bots, ClickScope};
 use edgelink_store::{ListQuery, TagsMode};
 use edgelink_wire::{Code, Domain, LinkKey};
 use serde_json::Value;
@@ -34,7 +34,7 @@ pub struct ClickFilter {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundScope {
     /// Links by their ids, or all links of a tenant or of its domain.
-    pub scope: Scope,
+    pub scope: ClickScope,
     /// Set if there are older links that are left out.
     pub at_least: bool,
 }
@@ -66,7 +66,7 @@ impl ClickFilter {
                 .domain
                 .unwrap_or_else(|| of_tenant.default_domain().clone());
             let link = links.find(caller, &LinkKey::new(domain, code)).await?;
-            return Ok(FoundScope::all(Scope::Links(vec![link.id])));
+            return Ok(FoundScope::all(ClickScope::Links(vec![link.id])));
         }
         let needs_list = self.external_id.is_some() || !self.tags.is_empty();
         let bound = caller.scope();
@@ -96,14 +96,14 @@ impl ClickFilter {
             return Err(Problem::new(Kind::LinkNotFound));
         }
         Ok(FoundScope {
-            scope: Scope::Links(found.ids),
+            scope: ClickScope::Links(found.ids),
             at_least: found.is_cut_off,
         })
     }
 }
 
 impl FoundScope {
-    fn all(scope: Scope) -> Self {
+    fn all(scope: ClickScope) -> Self {
         Self {
             scope,
             at_least: false,
@@ -116,17 +116,17 @@ pub async fn whole_tenant(
     links: &Links,
     caller: &Caller,
     domain: Option<&Domain>,
-) -> Result<Scope, Problem> {
+) -> Result<ClickScope, Problem> {
     let tenant_id = caller.tenant_id();
     let Some(domain) = domain else {
-        return Ok(Scope::Tenant(tenant_id));
+        return Ok(ClickScope::Tenant(tenant_id));
     };
     let id = links.store.find_domain_key(domain).await?;
-    let scope = id.map(|domain_id| Scope::Domain {
+    let scope = id.map(|domain_id| ClickScope::Domain {
         tenant_id,
         domain_id,
     });
-    Ok(scope.unwrap_or(Scope::Links(Vec::new())))
+    Ok(scope.unwrap_or(ClickScope::Links(Vec::new())))
 }
 
 /// A code; a text that cannot be one is refused.

@@ -2,6 +2,7 @@
 
 use crate::host::Clients;
 use crate::metrics::Tier;
+use crate::request::Headers;
 use crate::settings::Settings;
 use crate::visit::Visit;
 use edgelink_wire::password::{Notice, PAGE_HEADERS, REFERRER_POLICY};
@@ -29,10 +30,10 @@ impl<'a> Answer<'a> {
     /// The answer for a record, at `now` in unix seconds. `has_more` comes from [`crate::flights::Waiter`]; `visit` is called only
     /// where the answer depends on it.
     #[inline(always)]
-    pub(crate) fn of<'v, C: Clients + 'v>(
+    pub(crate) fn of<'v, C: Clients + 'v, H: Headers + 'v>(
         record: Record<&'a [u8]>,
         (now, has_more): (u64, bool),
-        visit: impl FnOnce() -> Visit<'v, C>,
+        visit: impl FnOnce() -> Visit<'v, C, H>,
         tier: Tier,
         settings: &'a Settings,
     ) -> Self {
@@ -48,7 +49,7 @@ impl<'a> Answer<'a> {
     #[inline(never)]
     fn decided(
         record: Record<&'a [u8]>,
-        visit: &Visit<'_, impl Clients>,
+        visit: &Visit<'_, impl Clients, impl Headers>,
         tier: Tier,
         settings: &'a Settings,
     ) -> Self {
@@ -260,7 +261,7 @@ fn more(noindex: bool) -> More {
 mod tests {
     use super::*;
     use crate::fake::{Host, settings};
-    use crate::request::Head;
+    use crate::request::{Head, HeaderMap};
     use edgelink_wire::redirect::CACHE_CONTROL;
     use edgelink_wire::{LinkRecord, LinkState};
 
@@ -280,7 +281,7 @@ mod tests {
         let host = Host::default();
         let visit = || Visit {
             key: b"go.example/a",
-            head: Head::default(),
+            head: Head::<HeaderMap<'_>>::default(),
             below: b"",
             query,
             now,

@@ -34,7 +34,7 @@ pub(crate) struct ApiDomains {
     is_on: bool,
     /// By their names.
     known: HashMap<Box<str>, ApiDomain, SeedableRandomState>,
-    state: State,
+    state: Completeness,
     /// Moment up to which the feed was last read.
     read_until: Option<Moment>,
     /// Last moment at which the list was known to be complete; `None` if it never was.
@@ -57,7 +57,7 @@ struct ApiDomain {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum State {
+enum Completeness {
     /// A snapshot is needed that is not older than `since`; `None` before that is known.
     Incomplete {
         since: Option<FeedPlace>,
@@ -84,7 +84,7 @@ impl ApiDomains {
         Self {
             is_on,
             known: HashMap::with_hasher(hasher),
-            state: State::Incomplete { since: None },
+            state: Completeness::Incomplete { since: None },
             read_until: None,
             confirmed: None,
             waiting: Vec::new(),
@@ -117,7 +117,7 @@ impl ApiDomains {
         }
         let age = self.confirmed.map_or(u64::MAX, |at| at.age(now));
         match self.state {
-            State::Complete if age < lifetimes.fresh_millis => HostState::Unknown,
+            Completeness::Complete if age < lifetimes.fresh_millis => HostState::Unknown,
             _ if age < lifetimes.stale_millis => HostState::Doubtful,
             _ => HostState::Awaited,
         }
@@ -160,7 +160,7 @@ impl ApiDomains {
         if self.known.len() >= MAX_KEPT {
             self.restart();
         }
-        self.put(name, record, Source::Feed);
+        self.put(name, record, RecordSource::Feed);
     }
 
     /// The control plane has answered a lookup of a host with the record of the domain that the host names.
@@ -169,18 +169,18 @@ impl ApiDomains {
             && self.is_on
             && self.known.len() < MAX_KEPT
         {
-            self.put(name, record, Source::Other);
+            self.put(name, record, RecordSource::Other);
         }
         self.unanswered = None;
     }
 
     /// Puts a record in, unless a newer one is known.
-    fn put(&mut self, name: &str, record: &Record<&str>, source: Source) {
+    fn put(&mut self, name: &str, record: &Record<&str>, source: RecordSource) {
         let targets = DomainTargets::of_record(record);
         let domain = ApiDomain {
             rev: record.rev(),
             targets: targets.map(|targets| targets.map(|target| Box::from(*target))),
-            is_fed: source == Source::Feed,
+            is_fed: source == RecordSource::Feed,
         };
         match self.known.get_mut(name) {
             None => drop(self.known.insert(name.into(), domain)),
@@ -196,7 +196,7 @@ impl ApiDomains {
 
     /// Changes may have been missed, or were not understood.
     pub(crate) fn restart(&mut self) {
-        self.state = State::Incomplete { since: None };
+        self.state = Completeness::Incomplete { since: None };
         self.known.retain(|_, domain| domain.targets.is_some());
         for domain in self.known.values_mut() {
             domain.is_fed = false;
@@ -205,7 +205,7 @@ impl ApiDomains {
 
     /// The feed was read up to `place`, and nothing after it will be missed.
     pub(crate) fn begin(&mut self, place: FeedPlace) {
-        if let State::Incomplete { since } = &mut self.state {
+        if let Completeness::Incomplete { since } = &mut self.state {
             since.get_or_insert(place);
         }
     }
@@ -213,19 +213,19 @@ impl ApiDomains {
     /// The feed was read up to `read_until`.
     pub(crate) fn on_time(&mut self, read_until: Option<Moment>) {
         self.read_until = read_until;
-        if matches!(self.state, State::Complete) {
+        if matches!(self.state, Completeness::Complete) {
             self.confirmed = self.confirmed.max(read_until);
         }
     }
 
     /// True if the list is incomplete and a snapshot could complete it.
     pub(crate) fn wants_snapshot(&self) -> bool {
-        self.is_on && matches!(self.state, State::Incomplete { since: Some(_) })
+        self.is_on && matches!(self.state, Completeness::Incomplete { since: Some(_) })
     }
 
     /// Applies a snapshot, unless it is older than the position from which the feed is followed, or of another generation.
     pub(crate) fn apply_snapshot(&mut self, snapshot: &Snapshot<'_>, now: Moment) {
-        let State::Incomplete { since: Some(since) } = self.state else {
+        let Completeness::Incomplete { since: Some(since) } = self.state else {
             return;
         };
         let is_older = snapshot.position < since.position;
@@ -236,10 +236,10 @@ impl ApiDomains {
         for entry in &snapshot.hot {
             let key = std::str::from_utf8(entry.key).ok();
             if let Some(name) = key.and_then(domain_of_key) {
-                self.put(name, &entry.record, Source::Other);
+                self.put(name, &entry.record, RecordSource::Other);
             }
         }
-        self.state = State::Complete;
+        self.state = Completeness::Complete;
         let of_snapshot = Some(now.before(SNAPSHOT_AGE_MILLIS));
         self.confirmed = self.confirmed.max(of_snapshot).max(self.read_until);
     }
@@ -278,7 +278,7 @@ impl ApiDomains {
     /// Requests that can be decided now, or have waited long enough.
     pub(crate) fn take_waiting(&mut self, now: Moment) -> Vec<Waiter> {
         let has_failed = std::mem::take(&mut self.has_failed);
-        let is_due = has_failed || matches!(self.state, State::Complete);
+        let is_due = has_failed || matches!(self.state, Completeness::Complete);
         let is_ready =
             |(_, since): &mut (Waiter, Moment)| is_due || since.age(now) >= MAX_WAIT_MILLIS;
         let ready = self.waiting.extract_if(.., is_ready);
@@ -288,7 +288,7 @@ impl ApiDomains {
 
 /// Origin of a domain's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Source {
+enum RecordSource {
     Feed,
     Other,
 }

@@ -21,9 +21,20 @@ pub(crate) use poll::Poll;
 pub(crate) use snapshots::Snapshots;
 pub(crate) use visits::Visits;
 
-use crate::control_plane::callout::{CalloutError, Response, status};
+use crate::control_plane::callout::{CalloutError, LookupCallout, Response, UnlockCallout, status};
 
 pub use crate::metrics::BackgroundKind;
+
+/// A request to the control plane, which the host has to send.
+#[derive(Debug)]
+pub enum Callout {
+    /// A lookup, or a request for visits.
+    Lookup(LookupCallout),
+    /// One that no visitor waits for.
+    Background(BackgroundCallout),
+    /// A form with the password of a link.
+    Form(UnlockCallout),
+}
 
 /// A callout that no visitor waits for.
 #[derive(Debug, PartialEq, Eq)]

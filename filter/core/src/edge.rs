@@ -16,20 +16,21 @@ use crate::answer::Answer;
 use crate::api_domains::ApiDomains;
 use crate::cache::{Caches, Fetched, Found, Inserted, Lookup, Source};
 use crate::clicks::ClickEvents;
-use crate::control_plane::callout::{self, Answered, Callout, CalloutError, Response};
+use crate::control_plane::Callout;
+use crate::control_plane::callout::{self, CalloutError, LookupCallout, LookupReply, Response};
 use crate::flights::{Completed, FlightBounds, FlightId, Flights, Purpose, StreamId, Token};
-use crate::forms::{FormEnd, Forms};
+use crate::forms::{FormEnd, FormResult, Forms};
 use crate::freshness::RecordKind;
-use crate::host::{Clients, Log, SharedData, Streams};
+use crate::host::{Clients, Log, Lookups, SharedData};
 use crate::metrics::{
     CalloutOutcome, Counts, Levels, Metric, Metrics, RecentRequests, Shares, Tier,
 };
-use crate::request::Head;
+use crate::request::{Head, Headers};
 use crate::settings::Settings;
 use crate::time::{Moment, WallClock};
 use crate::traces::Traces;
 use crate::visits::Leases;
-use action::Visits;
+use action::Uses;
 pub use action::{Action, Again, Resumed};
 pub use roots::RootId;
 
@@ -109,12 +110,12 @@ pub enum Step<A> {
     /// The request is not ours: it passes untouched.
     Pass,
     /// Answer it, and then send the callout, if there is one, for later requests.
-    Answer(A, Option<Callout>),
+    Answer(A, Option<LookupCallout>),
     /// Pause it, and send the callout, if there is one.
-    Wait(Option<Callout>),
+    Wait(Option<LookupCallout>),
     /// It is a form: hold its headers, let its body come ([`Edge::on_form_body`]), and send the callout, if there is one. Answer
     /// the other form that has ended for it, if there is one, but not before the callback has returned.
-    Hold(Option<Callout>, Option<FormEnd>),
+    Hold(Option<LookupCallout>, Option<FormEnd>),
 }
 
 impl<A> Step<A> {
@@ -202,7 +203,7 @@ impl Edge {
     /// have changed.
     pub fn configure(
         &mut self,
-        host: &mut (impl Streams + SharedData + Log),
+        host: &mut (impl Lookups + SharedData + Log),
         settings: Arc<Settings>,
     ) {
         if settings.redis != self.settings.redis {
@@ -235,9 +236,9 @@ impl Edge {
     #[inline(always)]
     pub fn on_request(
         &mut self,
-        host: &mut (impl SharedData + Streams + Log + Clients),
+        host: &mut (impl SharedData + Lookups + Log + Clients),
         stream: StreamId,
-        head: &Head<'_>,
+        head: &Head<'_, impl Headers>,
         now: Moment,
     ) -> Step<Answer<'_>> {
         self.at(now);
@@ -260,16 +261,44 @@ impl Edge {
         self.traces.leave(stream);
     }
 
-    /// The proxy has taken a callout, at `now`.
-    pub fn on_sent(&mut self, flight: FlightId, token: Token, now: Moment) {
+    /// The host has sent a callout, at `now`; its response comes with the token.
+    pub fn on_sent(&mut self, callout: &Callout, token: Token, now: Moment) {
+        match callout {
+            Callout::Lookup(lookup) => self.on_lookup_sent(lookup.flight, token, now),
+            Callout::Background(background) => self.on_background_sent(background.kind, token),
+            Callout::Form(form) => self.forms.on_sent(form.stream, token),
+        }
+    }
+
+    /// The proxy has refused to send a callout, at `now` by the exact clock. Hosts that give a callout its token before the proxy takes
+    /// it pass the token; the call is ignored then for a background callout that was given up.
+    pub fn on_refused(
+        &mut self,
+        host: &mut (impl SharedData + Log),
+        (callout, token): (&Callout, Option<Token>),
+        now: Moment,
+    ) -> Vec<Action> {
+        match callout {
+            Callout::Lookup(lookup) => self.on_lookup_refused(host, lookup.flight),
+            Callout::Background(background) => {
+                self.on_background_refused(host, (background.kind, token), now);
+                Vec::new()
+            }
+            Callout::Form(form) => {
+                let ended = self.forms.end(form.stream, FormResult::Unavailable);
+                ended.map(Action::EndForm).into_iter().collect()
+            }
+        }
+    }
+
+    fn on_lookup_sent(&mut self, flight: FlightId, token: Token, now: Moment) {
         match flight.purpose() {
             Purpose::Links => self.flights.sent(flight, token, now),
             Purpose::Visits => self.visits.sent(flight, token, now),
         }
     }
 
-    /// The proxy has refused to send a callout.
-    pub fn on_refused(
+    fn on_lookup_refused(
         &mut self,
         host: &mut (impl SharedData + Log),
         flight: FlightId,
@@ -301,7 +330,7 @@ impl Edge {
             let callout = self.on_background_end(host, (kind, token), response, now);
             let undecided = self.take_undecided().map(Action::Resume);
             return callout
-                .map(Action::Run)
+                .map(|callout| Action::Send(Callout::Background(callout)))
                 .into_iter()
                 .chain(undecided)
                 .collect();
@@ -325,7 +354,7 @@ impl Edge {
         let started = completed.asked.started;
         let answered = callout::read(response, &completed.asked.key);
         let answered = answered.and_then(|answered| answered.by_age(started.age(now)));
-        let Answered { record, age_millis } = match answered {
+        let LookupReply { record, age_millis } = match answered {
             Ok(answered) => answered,
             Err(failure) => return Some(Action::Resume(self.fail(host, completed, failure))),
         };
@@ -336,7 +365,7 @@ impl Edge {
             RecordKind::Absent => CalloutOutcome::Absent,
         });
         if is_key_of_domain(&completed.asked.key) {
-            let answered = Answered { record, age_millis };
+            let answered = LookupReply { record, age_millis };
             return Some(Action::Resume(
                 self.on_host_answer(host, completed, answered),
             ));
@@ -361,7 +390,7 @@ impl Edge {
             key: completed.asked.key,
             tier: Tier::ControlPlane,
             record: Some(record.bytes.to_vec()),
-            visits: Visits::default(),
+            visits: Uses::default(),
         }))
     }
 
@@ -378,7 +407,7 @@ impl Edge {
             return Action::Resume(self.fall_back(data, completed));
         }
         match self.flights.repeat(completed, self.now) {
-            Ok(flight) => Action::Send(Callout::new(flight, &key)),
+            Ok(flight) => Action::Send(Callout::Lookup(LookupCallout::new(flight, &key))),
             Err(completed) => Action::Resume(self.fall_back(data, completed)),
         }
     }
@@ -386,7 +415,7 @@ impl Edge {
     /// Time has passed. Gives up lookups that the proxy has forgotten, and flushes all counts.
     pub fn on_tick(
         &mut self,
-        host: &mut (impl SharedData + Streams + Metrics + Log),
+        host: &mut (impl SharedData + Lookups + Metrics + Log),
         now: Moment,
         wall: WallClock,
     ) -> Vec<Action> {
@@ -395,7 +424,12 @@ impl Edge {
         let mut actions = self.tick_redis(host, now);
         actions.extend(self.send_again(host));
         let callouts = self.tick_background(host, now);
-        actions.extend(callouts.into_iter().map(Action::Run));
+        actions.extend(
+            callouts
+                .into_iter()
+                .map(Callout::Background)
+                .map(Action::Send),
+        );
         actions.extend(self.take_undecided().map(Action::Resume));
         let control_plane = u64::from(self.settings.control_plane.timeout_millis);
         let limit = control_plane + self.redis.timeout_millis() + GRACE_MILLIS;
@@ -411,7 +445,7 @@ impl Edge {
         actions.extend(self.admit_actions(resumed));
         actions.extend(self.give_up_visits(now, limit));
         let asked_again = self.forms.ask_again().into_iter();
-        actions.extend(asked_again.map(Action::Ask));
+        actions.extend(asked_again.map(Callout::Form).map(Action::Send));
         let ends = self.forms.on_time(now).into_iter();
         actions.extend(ends.map(Action::EndForm));
         let levels = self.levels();
@@ -436,7 +470,7 @@ impl Edge {
     }
 
     /// The worker ends: flushes its counts, and removes its part of the gauges.
-    pub fn on_end(&mut self, host: &mut (impl Streams + SharedData + Metrics + Log)) {
+    pub fn on_end(&mut self, host: &mut (impl Lookups + SharedData + Metrics + Log)) {
         self.disconnect(host);
         self.end_clicks();
         self.counts.flush(Levels::default(), host);
@@ -492,7 +526,7 @@ impl Edge {
             key: completed.asked.key,
             tier: found.map_or(Tier::ControlPlane, |found| found.tier),
             record: found.map(|found| self.caches.record(found).to_vec()),
-            visits: Visits::default(),
+            visits: Uses::default(),
         }
     }
 

@@ -1,8 +1,10 @@
 //! Fake host for the tests.
 
-use crate::host::{CasMismatch, Clients, Log, SharedData, SharedValue, StreamToken, Streams};
+use crate::host::{
+    CasMismatch, Clients, ConnectionToken, HashLookup, Log, Lookups, SharedData, SharedValue,
+};
 use crate::metrics::{Metric, Metrics};
-use crate::settings::{Described, Settings};
+use crate::settings::{Described, RedisSettings, Settings};
 use edgelink_wire::{Entry, LinkAnswer, LinkRecord, Record};
 use foldhash::SharedSeed;
 use foldhash::fast::SeedableRandomState;
@@ -61,33 +63,41 @@ impl SharedData for Store {
     }
 }
 
-/// gRPC streams that lead nowhere, with a record of all calls.
+/// Connections that lead nowhere, with a record of all calls.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wires {
     pub(crate) opened: Vec<String>,
-    pub(crate) sent: Vec<(StreamToken, Vec<u8>)>,
-    pub(crate) cancelled: Vec<StreamToken>,
+    pub(crate) sent: Vec<(ConnectionToken, Vec<u8>)>,
+    pub(crate) looked_up: Vec<(ConnectionToken, HashLookup)>,
+    pub(crate) closed: Vec<ConnectionToken>,
     pub(crate) refuses: bool,
 }
 
-impl Streams for Wires {
-    fn open(&mut self, cluster: &str, service: &str, method: &str) -> Option<StreamToken> {
+impl Lookups for Wires {
+    fn open(&mut self, redis: &RedisSettings) -> Option<ConnectionToken> {
         if self.refuses {
             return None;
         }
-        self.opened.push(format!("{cluster}/{service}/{method}"));
+        self.opened.push(redis.cluster.clone());
         u32::try_from(self.opened.len()).ok()
     }
 
-    fn send(&mut self, stream: StreamToken, message: &[u8]) -> bool {
+    fn send(&mut self, connection: ConnectionToken, bytes: &[u8]) -> bool {
         if !self.refuses {
-            self.sent.push((stream, message.to_vec()));
+            self.sent.push((connection, bytes.to_vec()));
         }
         !self.refuses
     }
 
-    fn cancel(&mut self, stream: StreamToken) {
-        self.cancelled.push(stream);
+    fn look_up(&mut self, connection: ConnectionToken, lookup: HashLookup) -> bool {
+        if !self.refuses {
+            self.looked_up.push((connection, lookup));
+        }
+        !self.refuses
+    }
+
+    fn close(&mut self, connection: ConnectionToken) {
+        self.closed.push(connection);
     }
 }
 
@@ -127,17 +137,23 @@ impl Clients for Host {
     }
 }
 
-impl Streams for Host {
-    fn open(&mut self, cluster: &str, service: &str, method: &str) -> Option<StreamToken> {
-        self.wires.open(cluster, service, method)
+impl Lookups for Host {
+    const HAS_CLIENT: bool = true;
+
+    fn open(&mut self, redis: &RedisSettings) -> Option<ConnectionToken> {
+        self.wires.open(redis)
     }
 
-    fn send(&mut self, stream: StreamToken, message: &[u8]) -> bool {
-        self.wires.send(stream, message)
+    fn send(&mut self, connection: ConnectionToken, bytes: &[u8]) -> bool {
+        self.wires.send(connection, bytes)
     }
 
-    fn cancel(&mut self, stream: StreamToken) {
-        self.wires.cancel(stream);
+    fn look_up(&mut self, connection: ConnectionToken, lookup: HashLookup) -> bool {
+        self.wires.look_up(connection, lookup)
+    }
+
+    fn close(&mut self, connection: ConnectionToken) {
+        self.wires.close(connection);
     }
 }
 

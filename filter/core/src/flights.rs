@@ -4,7 +4,7 @@
 //! others, and for the cache. The numbers of lookups and waiters are bounded.
 
 use crate::host::{NEVER_WRITTEN, Version};
-use crate::request::Head;
+use crate::request::{Head, Headers};
 use crate::settings::Settings;
 use crate::time::Moment;
 use foldhash::fast::SeedableRandomState;
@@ -73,8 +73,8 @@ pub struct Waiter {
 
 impl Waiter {
     /// The waiter with its final flags, once its headers are known.
-    pub(crate) fn of(self, head: &Head<'_>) -> Self {
-        let is_prefetch = head.is_prefetch();
+    pub(crate) fn of(self, head: &Head<'_, impl Headers>) -> Self {
+        let is_prefetch = head.headers.is_prefetch();
         Self {
             is_counted: self.is_counted && !is_prefetch,
             is_prefetch,

@@ -110,7 +110,7 @@ pub(crate) struct Forms {
 }
 
 /// True if a POST with these headers may be a form with a password.
-pub(crate) fn is_form(headers: Headers<'_>) -> bool {
+pub(crate) fn is_form(headers: impl Headers) -> bool {
     let length = std::str::from_utf8(headers.get("content-length")).ok();
     let length = length.and_then(|length| length.parse::<usize>().ok());
     let is_short = length.is_some_and(|length| (1..=MAX_FORM_LENGTH).contains(&length));

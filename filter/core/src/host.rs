@@ -3,7 +3,9 @@
 //! None of these may call back into the logic before it returns. Calls that may (sending a callout, answering a request) are
 //! not here: the logic returns them as actions, and the contexts carry them out.
 
-use crate::settings::Described;
+pub use crate::resp::lookup::{HashAnswer, HashLookup, HashValues};
+
+use crate::settings::{Described, RedisSettings};
 use std::net::IpAddr;
 use std::ops::Deref;
 
@@ -38,27 +40,49 @@ pub struct SharedValue<V> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CasMismatch;
 
-/// The proxy's gRPC streams, which the bridge turns into connections to Redis.
+/// Connections to Redis. Each carries bytes of RESP ([`Lookups::send`]), or, where the host's own client speaks the protocol
+/// ([`RedisSettings::has_client`]), lookups ([`Lookups::look_up`]).
 ///
-/// A stream must not be cancelled from within a callback with one of its messages: the proxy may have more of them to deliver.
-/// From a tick, and from the callback for the stream's end, it may.
-pub trait Streams {
-    /// True if streams belong to the root context that has opened them, and end with it.
+/// A connection must not be closed from within a callback with something that came on it: the host may have more to deliver. From a
+/// tick, and from the callback for the connection's end, it may.
+pub trait Lookups {
+    /// True if connections belong to the root context that has opened them, and end with it.
     const END_WITH_ROOT: bool = true;
 
-    /// Opens the stream `/{service}/{method}` at a cluster. `None` if the proxy refuses.
-    fn open(&mut self, cluster: &str, service: &str, method: &str) -> Option<StreamToken>;
+    /// True if the host may have a client of its own.
+    const HAS_CLIENT: bool = false;
 
-    /// Sends a message. Returns `false` if the proxy refuses it.
-    fn send(&mut self, stream: StreamToken, message: &[u8]) -> bool;
+    /// Opens a connection. `None` if the host refuses.
+    fn open(&mut self, redis: &RedisSettings) -> Option<ConnectionToken>;
 
-    /// Resets a stream, and has the proxy forget it. An ended stream must be cancelled too, or the proxy keeps a dangling record
-    /// of it.
-    fn cancel(&mut self, stream: StreamToken);
+    /// Sends bytes. Returns `false` if the host refuses them.
+    fn send(&mut self, connection: ConnectionToken, bytes: &[u8]) -> bool;
+
+    /// Reads fields of a hash. Returns `false` if the connection has ended. Each lookup is answered, in any order, within the timeout of
+    /// the settings, unless its connection ends before.
+    fn look_up(&mut self, _: ConnectionToken, _: HashLookup) -> bool {
+        false
+    }
+
+    /// Closes a connection, and has the host forget it. An ended one must be closed too.
+    fn close(&mut self, connection: ConnectionToken);
 }
 
-/// The number of a gRPC stream, as the proxy gives it.
-pub type StreamToken = u32;
+/// The number of a connection, unique within the host.
+pub type ConnectionToken = u32;
+
+/// Something that has happened to a connection.
+#[derive(Clone, Copy, Debug)]
+pub enum RedisEvent<'a> {
+    /// The host's own client has connected.
+    Connected,
+    /// The host's own client answers lookups.
+    Answered(&'a [HashAnswer]),
+    /// Bytes have come.
+    Data(&'a [u8]),
+    /// The connection has ended, or could not be made.
+    Closed,
+}
 
 /// The client of the current stream, as the proxy knows it.
 pub trait Clients {

@@ -4,9 +4,44 @@ use edgelink_wire::clicks::attributes::{self, PREFETCH_LENGTHS, PREFETCH_VALUES}
 use edgelink_wire::code::{has_code_shape, is_reserved, split_code};
 use edgelink_wire::same::is_same;
 
+/// The headers of a request, as its host holds them.
+pub trait Headers: Copy {
+    /// The first value of a header; empty if there is none. The name is in lower case, as at the proxy.
+    fn get(&self, name: &str) -> &[u8];
+
+    /// Passes name and value of every header whose name has one of these lengths, a set of [`length_bit`], and of some others with long
+    /// names.
+    fn each<'h>(&'h self, lengths: u64, found: impl FnMut(&'h [u8], &'h [u8]));
+
+    /// True if the request is made before its visitor follows the link ([`attributes::is_prefetch`]).
+    #[inline(always)]
+    fn is_prefetch(&self) -> bool {
+        let mut is_prefetch = false;
+        self.each(PREFETCH_LENGTHS.into(), |name, value| {
+            is_prefetch |= attributes::is_prefetch(name, value);
+        });
+        is_prefetch
+    }
+
+    /// True if the visitor has opted out of tracking.
+    fn are_of_an_opt_out(&self) -> bool {
+        let mut is_opt_out = false;
+        self.each(length_bit(3) | length_bit(7), |name, value| {
+            is_opt_out |= attributes::is_opt_out(name, value);
+        });
+        is_opt_out
+    }
+}
+
+/// The bit of [`Headers::each`] for names of that length.
+#[must_use]
+pub const fn length_bit(length: usize) -> u64 {
+    1u64.wrapping_shl(length as u32)
+}
+
 /// The headers of a request that matter; empty if there is no such header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Head<'a> {
+pub struct Head<'a, H = HeaderMap<'a>> {
     /// `:method`.
     pub method: &'a [u8],
     /// `:path`, with its query.
@@ -14,40 +49,49 @@ pub struct Head<'a> {
     /// `:authority`, which is the host.
     pub authority: &'a [u8],
     /// All headers.
-    pub headers: Headers<'a>,
-    /// Extent of the first headers, which are known to be the three above.
-    pub known: Known,
+    pub headers: H,
 }
 
-/// Bytes of lengths, and of names and values, taken by the first headers.
+/// A header map as proxy-wasm encodes it ([`Head::read`]), to look headers up in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Known {
-    lengths: usize,
-    text: usize,
+pub struct HeaderMap<'a> {
+    bytes: &'a [u8],
+    /// Bytes of lengths, and of names and values, of the first headers, which are known to be those of [`Head`].
+    known: (usize, usize),
 }
 
-/// A header map as the proxy encodes it ([`Head::read`]), to look headers up in.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Headers<'a>(pub &'a [u8]);
-
-impl<'a> Headers<'a> {
-    /// The first value of a header; empty if there is none. The name is in lower case, as at the proxy.
+impl<'a> HeaderMap<'a> {
+    /// A map of these bytes.
     #[must_use]
-    pub fn get(&self, name: &str) -> &'a [u8] {
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self {
+            bytes,
+            known: (0, 0),
+        }
+    }
+
+    fn find(&self, wanted: &[u8]) -> Option<&'a [u8]> {
+        let (lengths, mut text) = split(self.bytes)?;
+        for [name, value] in lengths.as_chunks::<LENGTH>().0.as_chunks::<2>().0 {
+            let name = take(&mut text, length(*name)?)?;
+            let value = take(&mut text, length(*value)?)?;
+            if name == wanted {
+                return Some(value);
+            }
+        }
+        None
+    }
+}
+
+impl Headers for HeaderMap<'_> {
+    fn get(&self, name: &str) -> &[u8] {
         self.find(name.as_bytes()).unwrap_or_default()
     }
 
-    /// The bit of [`Headers::each`] for names of that length.
-    #[must_use]
-    pub const fn length_bit(length: usize) -> u64 {
-        1u64.wrapping_shl(length as u32)
-    }
-
-    /// Passes name and value of every header whose name has one of these lengths, a set of [`Headers::length_bit`], and of some
-    /// others with long names. Of all other headers only the lengths are read: some ten instructions per header.
+    /// Of all other headers only the lengths are read: some ten instructions per header.
     #[inline(always)]
-    pub fn each(&self, lengths: u64, mut found: impl FnMut(&'a [u8], &'a [u8])) {
-        let Some((sizes, text)) = split(self.0) else {
+    fn each<'h>(&'h self, lengths: u64, mut found: impl FnMut(&'h [u8], &'h [u8])) {
+        let Some((sizes, text)) = split(self.bytes) else {
             return;
         };
         let mut start = 0usize;
@@ -70,26 +114,29 @@ impl<'a> Headers<'a> {
         }
     }
 
-    /// True if the visitor has opted out of tracking.
-    #[must_use]
-    pub fn are_of_an_opt_out(&self) -> bool {
-        let mut is_opt_out = false;
-        self.each(Self::length_bit(3) | Self::length_bit(7), |name, value| {
-            is_opt_out |= attributes::is_opt_out(name, value);
-        });
-        is_opt_out
-    }
-
-    fn find(&self, wanted: &[u8]) -> Option<&'a [u8]> {
-        let (lengths, mut text) = split(self.0)?;
+    /// Of nearly all headers only the lengths are read, and of the others the first letter, before anything is sliced.
+    #[inline(always)]
+    fn is_prefetch(&self) -> bool {
+        let Some((lengths, text)) = split(self.bytes) else {
+            return false;
+        };
+        let lengths = lengths.get(self.known.0..).unwrap_or_default();
+        let mut start = self.known.1;
         for [name, value] in lengths.as_chunks::<LENGTH>().0.as_chunks::<2>().0 {
-            let name = take(&mut text, length(*name)?)?;
-            let value = take(&mut text, length(*value)?)?;
-            if name == wanted {
-                return Some(value);
+            let (name, value) = (u32::from_le_bytes(*name), u32::from_le_bytes(*value));
+            if PREFETCH_LENGTHS.wrapping_shr(name) & 1 != 0
+                && PREFETCH_VALUES.contains(&value)
+                && text.get(start) == Some(&attributes::prefetch_initial(name))
+                && is_prefetch_at(text, start, name as usize, value as usize)
+            {
+                return true;
             }
+            start = start
+                .wrapping_add(name as usize)
+                .wrapping_add(value as usize)
+                .wrapping_add(2);
         }
-        None
+        false
     }
 }
 
@@ -110,10 +157,7 @@ impl<'a> Head<'a> {
     pub fn read(map: &'a [u8]) -> Option<Self> {
         let (lengths, all) = split(map)?;
         let mut text = all;
-        let mut head = Self {
-            headers: Headers(map),
-            ..Self::default()
-        };
+        let mut head = Self::default();
         let mut pairs = lengths.as_chunks::<LENGTH>().0.as_chunks::<2>().0.iter();
         let (mut missing, mut others) = (3, None);
         while let Some([name, value]) = pairs.next() {
@@ -137,39 +181,11 @@ impl<'a> Head<'a> {
             }
         }
         let (pairs, rest) = others.unwrap_or((pairs.len(), text.len()));
-        head.known = Known {
-            lengths: lengths.len() - pairs * 2 * LENGTH,
-            text: all.len() - rest,
+        head.headers = HeaderMap {
+            bytes: map,
+            known: (lengths.len() - pairs * 2 * LENGTH, all.len() - rest),
         };
         Some(head)
-    }
-
-    /// True if the request is made before its visitor follows the link ([`attributes::is_prefetch`]).
-    ///
-    /// Of nearly all headers only the lengths are read, and of the others the first letter, before anything is sliced.
-    #[must_use]
-    #[inline(always)]
-    pub fn is_prefetch(&self) -> bool {
-        let Some((lengths, text)) = split(self.headers.0) else {
-            return false;
-        };
-        let lengths = lengths.get(self.known.lengths..).unwrap_or_default();
-        let mut start = self.known.text;
-        for [name, value] in lengths.as_chunks::<LENGTH>().0.as_chunks::<2>().0 {
-            let (name, value) = (u32::from_le_bytes(*name), u32::from_le_bytes(*value));
-            if PREFETCH_LENGTHS.wrapping_shr(name) & 1 != 0
-                && PREFETCH_VALUES.contains(&value)
-                && text.get(start) == Some(&attributes::prefetch_initial(name))
-                && is_prefetch_at(text, start, name as usize, value as usize)
-            {
-                return true;
-            }
-            start = start
-                .wrapping_add(name as usize)
-                .wrapping_add(value as usize)
-                .wrapping_add(2);
-        }
-        false
     }
 }
 
@@ -288,7 +304,7 @@ mod tests {
                 (head.method, head.path, head.authority),
                 (&b"GET"[..], &b"/a\0b?\xff"[..], &b"go.example"[..])
             );
-            assert_eq!(head.headers, Headers(&map));
+            assert_eq!(head.headers.bytes, map);
             assert_eq!(head.headers.get("cookie"), b":method");
             assert_eq!(head.headers.get("user-agent"), b"");
         }
@@ -297,7 +313,7 @@ mod tests {
     #[test]
     fn header_when_missing_is_empty() {
         let none = encode(&[]);
-        let headers = Headers(&none);
+        let headers = HeaderMap::new(&none);
         let nothing = Head {
             headers,
             ..Head::default()
@@ -334,15 +350,20 @@ mod tests {
                 pairs.rotate_left(1);
                 let map = encode(&pairs);
                 let head = Head::read(&map).unwrap();
-                assert_eq!(head.is_prefetch(), expected, "{}", name.escape_ascii());
+                assert_eq!(
+                    head.headers.is_prefetch(),
+                    expected,
+                    "{}",
+                    name.escape_ascii()
+                );
                 let unread = Head {
-                    headers: Headers(&map),
+                    headers: HeaderMap::new(&map),
                     ..Head::default()
                 };
-                assert_eq!(unread.is_prefetch(), expected);
+                assert_eq!(unread.headers.is_prefetch(), expected);
             }
         }
-        assert!(!Head::default().is_prefetch());
+        assert!(!HeaderMap::default().is_prefetch());
     }
 
     #[test]
@@ -350,7 +371,7 @@ mod tests {
         let map = encode(&[(b"accept", b"text/html"), (b":path", b"/a")]);
         for end in 0..map.len() {
             assert_eq!(Head::read(&map[..end]), None, "{end}");
-            assert_eq!(Headers(&map[..end]).get("no-such"), b"");
+            assert_eq!(HeaderMap::new(&map[..end]).get("no-such"), b"");
         }
         assert_eq!(Head::read(&[255; 40]), None);
     }
@@ -359,12 +380,12 @@ mod tests {
         #[test]
         fn map_when_arbitrary_is_read_without_panic(map in prop::collection::vec(any::<u8>(), 0..80), count in 0u8..5) {
             let _ = Head::read(&map);
-            let _ = Headers(&map).get("a");
-            Headers(&map).each(u64::MAX, |_, _| {});
+            let _ = HeaderMap::new(&map).get("a");
+            HeaderMap::new(&map).each(u64::MAX, |_, _| {});
             let map = [&[count, 0, 0, 0], &map[..]].concat();
-            let head = Head { headers: Headers(&map), ..Head::default() };
-            let _ = head.is_prefetch();
-            let _ = Head::read(&map).is_some_and(|head| head.is_prefetch());
+            let head = Head { headers: HeaderMap::new(&map), ..Head::default() };
+            let _ = head.headers.is_prefetch();
+            let _ = Head::read(&map).is_some_and(|head| head.headers.is_prefetch());
         }
     }
 
@@ -381,13 +402,13 @@ mod tests {
         let map = encode(&pairs);
         for (lengths, expected) in [
             (u64::MAX, &pairs[..]),
-            (Headers::length_bit(3), &pairs[1..3]),
-            (Headers::length_bit(70), &pairs[3..4]),
-            (Headers::length_bit(0), &pairs[4..]),
+            (length_bit(3), &pairs[1..3]),
+            (length_bit(70), &pairs[3..4]),
+            (length_bit(0), &pairs[4..]),
             (0, &[]),
         ] {
-            let mut found = Vec::new();
-            Headers(&map).each(lengths, |name, value| found.push((name, value)));
+            let (headers, mut found) = (HeaderMap::new(&map), Vec::new());
+            headers.each(lengths, |name, value| found.push((name, value)));
             assert_eq!(found, expected);
         }
     }

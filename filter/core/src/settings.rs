@@ -12,6 +12,7 @@ pub use route::Route;
 pub use written::{ClicksSection, Described, SnapshotSection, UnknownCodes, UnknownHosts};
 
 use crate::freshness::Lifetimes;
+use crate::resp::client::Mode;
 use edgelink_wire::clicks::{self, events};
 use edgelink_wire::password::Notice;
 use edgelink_wire::settings::{Problem, Problems, SettingValue};
@@ -207,6 +208,7 @@ impl Settings {
         let redis = self.redis.map(|mut redis| {
             let lookups = &mut redis.lookups;
             lookups.is_flushed = true;
+            lookups.has_client = lookups.mode == Mode::Pooled || redis.servers.sentinel.is_some();
             lookups.max_waiting = of_all(lookups.max_waiting);
             lookups.max_unanswered_bytes = of_all(lookups.max_unanswered_bytes);
             redis

@@ -2,7 +2,7 @@
 
 use crate::clicks::ClickEvents;
 use crate::host::Clients;
-use crate::request::Head;
+use crate::request::{Head, Headers};
 use crate::settings::GeoHeaders;
 use edgelink_wire::Outcome;
 use edgelink_wire::click_id::ClickId;
@@ -11,10 +11,10 @@ use edgelink_wire::rules::Visitor;
 use std::net::IpAddr;
 
 /// A request for a link.
-pub(crate) struct Visit<'v, C> {
+pub(crate) struct Visit<'v, C, H> {
     /// The link key.
     pub(crate) key: &'v [u8],
-    pub(crate) head: Head<'v>,
+    pub(crate) head: Head<'v, H>,
     /// The rest of the path behind the code.
     pub(crate) below: &'v [u8],
     /// The query without its `?`.
@@ -31,7 +31,7 @@ pub(crate) struct Visit<'v, C> {
     pub(crate) events: Option<&'v ClickEvents>,
 }
 
-impl<C> Visit<'_, C> {
+impl<C, H> Visit<'_, C, H> {
     /// Notes a redirect, for its event.
     pub(crate) fn note(&self, decision: &Decision<'_>) {
         if let Some(events) = self
@@ -43,7 +43,7 @@ impl<C> Visit<'_, C> {
     }
 }
 
-impl<C: Clients> Visitor for Visit<'_, C> {
+impl<C: Clients, H: Headers> Visitor for Visit<'_, C, H> {
     fn user_agent(&self) -> &[u8] {
         self.head.headers.get("user-agent")
     }
@@ -65,7 +65,7 @@ impl<C: Clients> Visitor for Visit<'_, C> {
     }
 
     fn is_prefetch(&self) -> bool {
-        self.head.is_prefetch()
+        self.head.headers.is_prefetch()
     }
 
     fn has_other_method(&self) -> bool {

@@ -85,9 +85,9 @@ pub(crate) struct Returning {
     number: u64,
 }
 
-/// Result of taking a visit.
+/// Result of taking a use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Visit {
+pub(crate) enum UseOutcome {
     /// A visit was spent.
     Taken,
     /// None are left.
@@ -125,26 +125,26 @@ impl Leases {
     }
 
     /// Takes a visit of a link whose record has the revision `rev`, if one is left.
-    pub(crate) fn visit(&mut self, key: &[u8], rev: u64, now: Moment) -> Visit {
+    pub(crate) fn visit(&mut self, key: &[u8], rev: u64, now: Moment) -> UseOutcome {
         let Some(block) = self.blocks.get_mut(key) else {
             return if self.blocks.len() < self.max_links || self.forget_used_up() {
-                Visit::Ask
+                UseOutcome::Ask
             } else {
-                Visit::Full
+                UseOutcome::Full
             };
         };
         if block.asked.is_some() || rev > block.rev || now >= block.until {
-            return Visit::Ask;
+            return UseOutcome::Ask;
         }
         if block.is_used_up {
-            return Visit::UsedUp;
+            return UseOutcome::UsedUp;
         }
         if block.left == 0 {
-            return Visit::Ask;
+            return UseOutcome::Ask;
         }
         block.left -= 1;
         block.spent += 1;
-        Visit::Taken
+        UseOutcome::Taken
     }
 
     /// Forgets the link that has been known the longest to have no visits left. Returns `false` if there is none.

@@ -9,6 +9,7 @@
 
 pub(crate) mod system;
 
+use edgelink_filter_core::request::Headers;
 use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -77,6 +78,37 @@ impl<'a> Header<'a> {
     pub(crate) fn new(name: &'a [u8], value: &'a [u8]) -> Self {
         let (name, value) = (Buffer::of(name), Buffer::of(value));
         Self(RawHeader { name, value }, PhantomData)
+    }
+}
+
+/// The headers of a request, in the array that Envoy has written.
+#[derive(Clone, Copy)]
+pub(crate) struct RequestHeaders<'h>(&'h [RawHeader]);
+
+impl RequestHeaders<'_> {
+    #[inline(always)]
+    fn pair(header: &RawHeader) -> (&[u8], &[u8]) {
+        // SAFETY: Envoy keeps the buffers until the hook returns, for which it has lent the array.
+        unsafe { (header.name.bytes(), header.value.bytes()) }
+    }
+}
+
+impl Headers for RequestHeaders<'_> {
+    #[inline(always)]
+    fn get(&self, name: &str) -> &[u8] {
+        let mut pairs = self.0.iter().map(Self::pair);
+        let found = pairs.find(|(found, _)| *found == name.as_bytes());
+        found.map_or(&[], |(_, value)| value)
+    }
+
+    #[inline(always)]
+    fn each<'h>(&'h self, lengths: u64, mut found: impl FnMut(&'h [u8], &'h [u8])) {
+        for header in self.0 {
+            if lengths.wrapping_shr(header.name.length as u32) & 1 != 0 {
+                let (name, value) = Self::pair(header);
+                found(name, value);
+            }
+        }
     }
 }
 
@@ -150,11 +182,9 @@ pub(crate) fn log(level: Level, message: &str) {
 pub(crate) struct Filter<'h>(pub(crate) Object, pub(crate) PhantomData<&'h ()>);
 
 impl<'h> Filter<'h> {
-    /// Writes the headers of the request into `map` as proxy-wasm encodes them, which
-    /// [`Head::read`](edgelink_filter_core::request::Head::read) reads.
+    /// Lends the headers of the request.
     #[inline(always)]
-    pub(crate) fn read_headers(self, map: &mut Vec<u8>) {
-        map.clear();
+    pub(crate) fn with_headers<R>(self, act: impl FnOnce(RequestHeaders<'_>) -> R) -> R {
         // SAFETY: it is the request of the running hook.
         let count =
             unsafe { envoy_dynamic_module_callback_http_get_headers_size(self.0, REQUEST_HEADERS) };
@@ -164,11 +194,14 @@ impl<'h> Filter<'h> {
                 let out = room.as_mut_ptr().cast();
                 envoy_dynamic_module_callback_http_get_headers(self.0, REQUEST_HEADERS, out)
             };
-            if are_there {
+            let headers = if are_there {
                 // SAFETY: Envoy has written all of them.
-                encode(unsafe { room.assume_init_ref() }, map);
-            }
-        });
+                unsafe { room.assume_init_ref() }
+            } else {
+                &[]
+            };
+            act(RequestHeaders(headers))
+        })
     }
 
     /// The first value of a header of the request; empty without one.
@@ -459,29 +492,11 @@ fn pointer(labels: &[Buffer]) -> (*const Buffer, usize) {
 
 /// Provides a buffer for `count` headers, on the stack unless they are many.
 #[inline(always)]
-fn with_room(count: usize, act: impl FnOnce(&mut [MaybeUninit<RawHeader>])) {
+fn with_room<R>(count: usize, act: impl FnOnce(&mut [MaybeUninit<RawHeader>]) -> R) -> R {
     const FEW: usize = 32;
     const ROOM: MaybeUninit<RawHeader> = MaybeUninit::uninit();
     match [ROOM; FEW].get_mut(..count) {
         Some(few) => act(few),
         None => act(&mut vec![ROOM; count]),
-    }
-}
-
-/// Encodes headers like proxy-wasm: their number, the lengths of names and values, and the NUL-terminated names and values.
-#[inline(always)]
-fn encode(headers: &[RawHeader], map: &mut Vec<u8>) {
-    let length = |length: usize| (length as u32).to_le_bytes();
-    map.extend_from_slice(&length(headers.len()));
-    for header in headers {
-        map.extend_from_slice(&length(header.name.length));
-        map.extend_from_slice(&length(header.value.length));
-    }
-    for header in headers {
-        for text in [header.name, header.value] {
-            // SAFETY: Envoy has just written the buffer, and keeps it until the hook returns.
-            map.extend_from_slice(unsafe { text.bytes() });
-            map.push(0);
-        }
     }
 }

@@ -7,7 +7,8 @@ use crate::redis::{Connection, Receiver};
 use edgelink_filter_core::edge::RootId;
 use edgelink_filter_core::flights::Token;
 use edgelink_filter_core::host::{
-    CasMismatch, Clients, Log, NEVER_WRITTEN, SharedData, SharedValue, StreamToken, Streams,
+    CasMismatch, Clients, ConnectionToken, HashLookup, Log, Lookups, NEVER_WRITTEN, SharedData,
+    SharedValue,
 };
 use edgelink_filter_core::metrics::{Metric, Metrics};
 use edgelink_filter_core::settings::{Described, RedisSettings};
@@ -32,10 +33,8 @@ pub(crate) struct Host {
     sent: HashMap<Call, Sent>,
     /// End of the period in which lookups are not batched.
     alone_until: Moment,
-    /// The settings of Redis.
-    pub(crate) redis: Option<RedisSettings>,
     /// At most one live connection; an abandoned one may exist beside it for a moment.
-    connections: HashMap<StreamToken, Connection>,
+    connections: HashMap<ConnectionToken, Connection>,
 }
 
 impl Host {
@@ -52,7 +51,6 @@ impl Host {
             is_main_thread_woken: false,
             sent: HashMap::new(),
             alone_until: Moment::default(),
-            redis: None,
             connections: HashMap::new(),
         }
     }
@@ -166,23 +164,29 @@ impl SharedData for Host {
     }
 }
 
-impl Streams for Host {
+impl Lookups for Host {
     const END_WITH_ROOT: bool = false;
+    const HAS_CLIENT: bool = true;
 
-    fn open(&mut self, _: &str, _: &str, _: &str) -> Option<StreamToken> {
+    fn open(&mut self, redis: &RedisSettings) -> Option<ConnectionToken> {
         let token = Self::next_token();
-        let connection = Connection::open(self.receiver, token, self.redis.clone()?)?;
+        let connection = Connection::open(self.receiver, token, redis.clone())?;
         self.connections.insert(token, connection);
         Some(token)
     }
 
-    fn send(&mut self, stream: StreamToken, message: &[u8]) -> bool {
-        let connection = self.connections.get(&stream);
-        connection.is_some_and(|connection| connection.send(message))
+    fn send(&mut self, connection: ConnectionToken, bytes: &[u8]) -> bool {
+        let connection = self.connections.get(&connection);
+        connection.is_some_and(|connection| connection.send(bytes))
     }
 
-    fn cancel(&mut self, stream: StreamToken) {
-        self.connections.remove(&stream);
+    fn look_up(&mut self, connection: ConnectionToken, lookup: HashLookup) -> bool {
+        let connection = self.connections.get(&connection);
+        connection.is_some_and(|connection| connection.look_up(lookup))
+    }
+
+    fn close(&mut self, connection: ConnectionToken) {
+        self.connections.remove(&connection);
     }
 }
 
@@ -242,19 +246,24 @@ impl SharedData for Visited<'_, '_> {
     }
 }
 
-impl Streams for Visited<'_, '_> {
+impl Lookups for Visited<'_, '_> {
     const END_WITH_ROOT: bool = Host::END_WITH_ROOT;
+    const HAS_CLIENT: bool = Host::HAS_CLIENT;
 
-    fn open(&mut self, cluster: &str, service: &str, method: &str) -> Option<StreamToken> {
-        self.host.open(cluster, service, method)
+    fn open(&mut self, redis: &RedisSettings) -> Option<ConnectionToken> {
+        self.host.open(redis)
     }
 
-    fn send(&mut self, stream: StreamToken, message: &[u8]) -> bool {
-        self.host.send(stream, message)
+    fn send(&mut self, connection: ConnectionToken, bytes: &[u8]) -> bool {
+        self.host.send(connection, bytes)
     }
 
-    fn cancel(&mut self, stream: StreamToken) {
-        self.host.cancel(stream);
+    fn look_up(&mut self, connection: ConnectionToken, lookup: HashLookup) -> bool {
+        self.host.look_up(connection, lookup)
+    }
+
+    fn close(&mut self, connection: ConnectionToken) {
+        self.host.close(connection);
     }
 }
 

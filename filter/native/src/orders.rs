@@ -1,8 +1,7 @@
 //! Callouts to the control plane, from the edge that orders them to the main thread that sends them, and back.
 
 use crate::abi::{Configuration, Header};
-use edgelink_filter_core::control_plane::callout::{Callout, UnlockCallout};
-use edgelink_filter_core::control_plane::{BackgroundCallout, Outgoing};
+use edgelink_filter_core::control_plane::{Callout, Outgoing};
 use edgelink_filter_core::edge::RootId;
 use edgelink_filter_core::flights::Token;
 use edgelink_filter_core::settings::Settings;
@@ -13,41 +12,28 @@ use std::sync::Arc;
 pub(crate) struct Order {
     /// The number by which the edge identifies it.
     pub(crate) token: Token,
-    pub(crate) request: Request,
+    pub(crate) callout: Callout,
+    /// The trace of a lookup, if it has one.
+    pub(crate) trace: Option<Box<str>>,
     /// True if it must not be batched with others.
     pub(crate) is_alone: bool,
     pub(crate) settings: Arc<Settings>,
     pub(crate) edge_name: Option<Arc<str>>,
 }
 
-/// A request to the control plane.
-pub(crate) enum Request {
-    /// Lookup of a link, or lease of uses; with its trace, if it has one.
-    Lookup(Callout, Option<Box<str>>),
-    Background(BackgroundCallout),
-    Form(UnlockCallout),
-}
-
 impl Order {
     /// Sends the callout. Returns its id at Envoy; `None` if Envoy refuses.
     pub(crate) fn make(&self, envoy: Configuration<'_>) -> Option<u64> {
         let settings = &*self.settings;
-        let request = match &self.request {
-            Request::Lookup(callout, trace) => {
-                Outgoing::lookup(settings, callout, trace.as_deref())
-            }
-            Request::Background(callout) => {
-                Outgoing::background(settings, callout, self.edge_name.as_deref())
-            }
-            Request::Form(callout) => Outgoing::form(settings, callout),
-        };
+        let (trace, edge_name) = (self.trace.as_deref(), self.edge_name.as_deref());
+        let request = Outgoing::of(settings, &self.callout, trace, edge_name);
         call(envoy, settings, &request)
     }
 
     /// The line of its key, if it may be batched with others. A request with a trace is sent alone.
     fn line(&self) -> Option<&str> {
-        match &self.request {
-            Request::Lookup(callout, None) if !self.is_alone => callout.line(),
+        match &self.callout {
+            Callout::Lookup(callout) if self.trace.is_none() && !self.is_alone => callout.line(),
             _ => None,
         }
     }

@@ -12,7 +12,7 @@ use crate::redis::{self, Receiver};
 use crate::routes::RouteConfig;
 use crate::worker::Worker;
 use edgelink_filter_core::edge::RootId;
-use edgelink_filter_core::host::StreamToken;
+use edgelink_filter_core::host::{ConnectionToken, RedisEvent};
 use edgelink_filter_core::settings::Settings;
 use edgelink_wire::backoff::Bounds;
 use std::collections::HashMap;
@@ -275,13 +275,8 @@ impl Process {
 }
 
 impl Receiver for Process {
-    fn on_data(&'static self, connection: StreamToken, bytes: &[u8]) -> bool {
-        self.with(|worker| worker.on_redis_data(connection, bytes))
-            .is_ok()
-    }
-
-    fn on_closed(&'static self, connection: StreamToken) {
-        let _counted = self.with(|worker| worker.on_redis_closed(connection));
+    fn on_redis(&'static self, event: (ConnectionToken, RedisEvent<'_>)) -> bool {
+        self.with(|worker| worker.on_redis(event)).is_ok()
     }
 }
 

@@ -1,19 +1,19 @@
 //! The thread of the module: the connection to Redis, by TCP or TLS, and other blocking work.
 //!
-//! The protocol is the core's concern; this module transports bytes. Messages that workers send while the thread is writing are
-//! coalesced. For a Redis Cluster or Sentinels, [`pool`] handles the bytes.
+//! With a single server the protocol is the core's concern; this module transports bytes, and coalesces messages that workers send while
+//! the thread is writing. With a Redis Cluster or Sentinels, the client of [`pool`] carries lookups out.
 
 mod pool;
 
 use crate::abi::{self, Level, system};
-use edgelink_filter_core::host::StreamToken;
-use edgelink_filter_core::resp::client::Mode;
+use edgelink_filter_core::host::{ConnectionToken, HashLookup, RedisEvent};
 use edgelink_filter_core::settings::{RedisSettings, Servers, Tls};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use std::future::Future;
 use std::io;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -78,24 +78,29 @@ pub(crate) fn spawn(task: impl Future<Output = ()> + Send + 'static) -> Option<A
 
 /// The edge that a connection is for.
 pub(crate) trait Receiver: Sync {
-    /// Handles received bytes. Returns false to end the connection.
-    fn on_data(&'static self, connection: StreamToken, bytes: &[u8]) -> bool;
-
-    /// Handles the end of a connection, or a failure to connect.
-    fn on_closed(&'static self, connection: StreamToken);
+    /// Handles what has happened to a connection. Returns false to end it.
+    fn on_redis(&'static self, event: (ConnectionToken, RedisEvent<'_>)) -> bool;
 }
 
 /// A connection to Redis, which ends when this is dropped.
 pub(crate) struct Connection {
-    unsent: UnboundedSender<Vec<u8>>,
-    way: Arc<QuickWay>,
+    unsent: Unsent,
     task: AbortHandle,
+}
+
+/// The work of a connection, until it ends.
+type Carried = Pin<Box<dyn Future<Output = io::Result<()>> + Send>>;
+
+/// Messages for the thread.
+enum Unsent {
+    Bytes(UnboundedSender<Vec<u8>>, Arc<QuickWay>),
+    Lookups(UnboundedSender<HashLookup>),
 }
 
 /// Fast path of bytes from a worker to the socket without a thread switch, while nothing else is queued.
 #[derive(Default)]
 struct QuickWay {
-    /// The socket; set once connected, unless TLS or a pool is in between.
+    /// The socket; set once connected, unless TLS is in between.
     socket: OnceLock<Arc<TcpStream>>,
     /// Number of messages that the thread has to write first.
     unwritten: AtomicUsize,
@@ -114,39 +119,52 @@ impl Connection {
     /// Starts connecting. The receiver is notified when the connection has ended, but not if it was dropped.
     pub(crate) fn open(
         receiver: &'static dyn Receiver,
-        token: StreamToken,
+        token: ConnectionToken,
         settings: RedisSettings,
     ) -> Option<Self> {
-        let (unsent, taken) = unbounded_channel();
-        let way = Arc::<QuickWay>::default();
-        let of_task = Arc::clone(&way);
+        let to = (receiver, token);
+        let (unsent, carried): (_, Carried) = if settings.lookups.has_client {
+            let (unsent, taken) = unbounded_channel();
+            let carried = async move { pool::run(to, &settings, taken).await };
+            (Unsent::Lookups(unsent), Box::pin(carried))
+        } else {
+            let (unsent, taken) = unbounded_channel();
+            let way = Arc::<QuickWay>::default();
+            let of_task = Arc::clone(&way);
+            let carried = async move { run(to, &settings.servers, taken, &of_task).await };
+            (Unsent::Bytes(unsent, way), Box::pin(carried))
+        };
         let task = spawn(async move {
-            let is_pooled =
-                settings.lookups.mode == Mode::Pooled || settings.servers.sentinel.is_some();
-            let ended = if is_pooled {
-                pool::run(receiver, token, &settings, taken).await
-            } else {
-                run((receiver, token), &settings.servers, taken, &of_task).await
-            };
-            if let Err(error) = ended {
+            if let Err(error) = carried.await {
                 warn_once(format!("redis: {error}"));
             }
-            receiver.on_closed(token);
+            receiver.on_redis((token, RedisEvent::Closed));
         })?;
-        Some(Self { unsent, way, task })
+        Some(Self { unsent, task })
     }
 
     /// Sends bytes, queueing them until connected. Returns false if the connection has ended. Calls must not overlap; the lock of
     /// the edge guarantees that.
     pub(crate) fn send(&self, bytes: &[u8]) -> bool {
-        let written = self.way.write(bytes);
+        let Unsent::Bytes(unsent, way) = &self.unsent else {
+            return false;
+        };
+        let written = way.write(bytes);
         match bytes.get(written..) {
             None | Some([]) => true,
             Some(rest) => {
-                self.way.unwritten.fetch_add(1, Ordering::Release);
-                self.unsent.send(rest.to_vec()).is_ok()
+                way.unwritten.fetch_add(1, Ordering::Release);
+                unsent.send(rest.to_vec()).is_ok()
             }
         }
+    }
+
+    /// Sends a lookup, queueing it until connected. Returns false if the connection has ended.
+    pub(crate) fn look_up(&self, lookup: HashLookup) -> bool {
+        let Unsent::Lookups(unsent) = &self.unsent else {
+            return false;
+        };
+        unsent.send(lookup).is_ok()
     }
 }
 
@@ -163,7 +181,7 @@ enum Wire {
 }
 
 async fn run(
-    (receiver, token): (&'static dyn Receiver, StreamToken),
+    (receiver, token): (&'static dyn Receiver, ConnectionToken),
     servers: &Servers,
     mut unsent: UnboundedReceiver<Vec<u8>>,
     way: &QuickWay,
@@ -195,7 +213,7 @@ async fn run(
 }
 
 async fn run_plain(
-    (receiver, token): (&'static dyn Receiver, StreamToken),
+    (receiver, token): (&'static dyn Receiver, ConnectionToken),
     (socket, place): (TcpStream, usize),
     mut unsent: UnboundedReceiver<Vec<u8>>,
     way: &QuickWay,
@@ -231,12 +249,12 @@ async fn run_plain(
 
 /// Passes received bytes to the edge. Returns false to end the connection.
 fn hand_over(
-    (receiver, token): (&'static dyn Receiver, StreamToken),
+    (receiver, token): (&'static dyn Receiver, ConnectionToken),
     bytes: &mut Vec<u8>,
     place: usize,
 ) -> bool {
     keep_to(place);
-    let goes_on = receiver.on_data(token, bytes);
+    let goes_on = receiver.on_redis((token, RedisEvent::Data(bytes)));
     bytes.clear();
     goes_on
 }

@@ -2,7 +2,7 @@
 //!
 //! The edge decides under its lock; Envoy is called after the lock is released, because a request may end while it is answered.
 
-use crate::abi::Filter;
+use crate::abi::{Filter, RequestHeaders};
 use crate::panics::Panicked;
 use crate::process::{Config, Process};
 use crate::reply::Reply;
@@ -10,7 +10,7 @@ use crate::routes::RouteConfig;
 use crate::worker::{COMES, Decided, Worker};
 use edgelink_filter_core::edge::RootId;
 use edgelink_filter_core::flights::StreamId;
-use edgelink_filter_core::request::Head;
+use edgelink_filter_core::request::{Head, Headers};
 use edgelink_wire::password::MAX_FORM_LENGTH;
 use std::cell::Cell;
 
@@ -56,15 +56,9 @@ impl Flow {
     }
 }
 
-/// Buffers of a hook for headers and reply. Each thread reuses one, so that nothing is allocated.
-#[derive(Default)]
-struct Scratch {
-    headers: Vec<u8>,
-    reply: Reply,
-}
-
 thread_local! {
-    static SCRATCH: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
+    /// The reply of the running hook. Each thread reuses one, so that nothing is allocated.
+    static REPLY: Cell<Option<Box<Reply>>> = const { Cell::new(None) };
 }
 
 impl Stream {
@@ -83,15 +77,15 @@ impl Stream {
     fn finish(
         &self,
         filter: Filter<'_>,
-        decided: Result<Option<Decided>, Panicked>,
-        reply: &Reply,
+        (decided, reply): (Result<Option<Decided>, Panicked>, Box<Reply>),
     ) -> Flow {
+        if let Ok(Some(Decided::Answered)) = decided {
+            self.is_answered.set(true);
+            reply.send(filter);
+        }
+        REPLY.set(Some(reply));
         match decided {
-            Ok(Some(Decided::Answered)) => {
-                self.is_answered.set(true);
-                reply.send(filter);
-                Flow::Pause
-            }
+            Ok(Some(Decided::Answered)) => Flow::Pause,
             Ok(Some(Decided::Waits)) => Flow::Pause,
             Ok(Some(Decided::Held)) => {
                 self.is_held.set(true);
@@ -103,15 +97,23 @@ impl Stream {
     }
 }
 
-/// Lends the headers of a request, and a reply to write.
+/// Lends the headers of a request, and a reply to write, which is returned too: Envoy is answered once the headers were given back.
 #[inline(always)]
-fn with_head<R>(filter: Filter<'_>, act: impl FnOnce(&Head<'_>, &mut Reply) -> R) -> R {
-    let mut scratch = SCRATCH.take().unwrap_or_default();
-    let Scratch { headers, reply } = &mut *scratch;
-    filter.read_headers(headers);
-    let done = act(&Head::read(headers).unwrap_or_default(), reply);
-    SCRATCH.set(Some(scratch));
-    done
+fn with_head<R>(
+    filter: Filter<'_>,
+    act: impl FnOnce(&Head<'_, RequestHeaders<'_>>, &mut Reply) -> R,
+) -> (R, Box<Reply>) {
+    let mut reply = REPLY.take().unwrap_or_default();
+    let done = filter.with_headers(|headers| {
+        let head = Head {
+            method: headers.get(":method"),
+            path: headers.get(":path"),
+            authority: headers.get(":authority"),
+            headers,
+        };
+        act(&head, &mut reply)
+    });
+    (done, reply)
 }
 
 /// A request has arrived.
@@ -120,10 +122,10 @@ pub(crate) fn on_headers(filter: Filter<'_>, stream: &Stream, route: Option<&Rou
     if route.is_some_and(RouteConfig::is_disabled) {
         return Flow::Continue;
     }
-    with_head(filter, |head, reply| {
+    let decided = with_head(filter, |head, reply| {
         #[cfg(test)]
         crate::panics::asked::arm(head.headers.get(crate::panics::asked::HEADER));
-        let decided = match route {
+        match route {
             None => stream.process.with(|worker| {
                 let id = worker.begin_stream();
                 let is_kept = worker.edge.on_stream(id, stream.root);
@@ -142,9 +144,9 @@ pub(crate) fn on_headers(filter: Filter<'_>, stream: &Stream, route: Option<&Rou
                     stream.known.set(Some(id));
                     worker.decide((filter, id, root), head, reply, COMES)
                 }),
-        };
-        stream.finish(filter, decided, reply)
-    })
+        }
+    });
+    stream.finish(filter, decided)
 }
 
 /// A part of the body has arrived.
@@ -160,16 +162,16 @@ pub(crate) fn on_body(filter: Filter<'_>, stream: &Stream, is_all: bool) -> Flow
             Flow::Hold
         };
     }
-    with_head(filter, |head, reply| {
-        let decided = stream.process.with(|worker| {
+    let decided = with_head(filter, |head, reply| {
+        stream.process.with(|worker| {
             let end = worker.edge.on_form_too_long(id);
             end.map_or(Decided::Held, |end| {
                 reply.write_form(worker.edge.answer_form(&end, head));
                 Decided::Answered
             })
-        });
-        stream.finish(filter, decided, reply)
-    })
+        })
+    });
+    stream.finish(filter, decided)
 }
 
 /// The trailers have arrived: the body is complete.
@@ -192,37 +194,35 @@ fn held_form(stream: &Stream) -> Result<StreamId, Flow> {
 /// The body of a form is complete.
 fn take_body(filter: Filter<'_>, stream: &Stream, id: StreamId) -> Flow {
     let body = filter.body(MAX_FORM_LENGTH);
-    with_head(filter, |head, reply| {
-        let decided = stream.process.with(|worker| {
+    let decided = with_head(filter, |head, reply| {
+        stream.process.with(|worker| {
             let step = worker.edge.on_form_body(id, &body);
             worker.take_step(step, head, reply)
-        });
-        stream.finish(filter, decided, reply)
-    })
+        })
+    });
+    stream.finish(filter, decided)
 }
 
 /// A waiting request was woken.
 pub(crate) fn on_woken(filter: Filter<'_>, stream: &Stream) {
     while let Some(id) = stream.known.get().filter(|_| !stream.is_answered.get()) {
-        let flow = with_head(filter, |head, reply| {
+        let (decided, reply) = with_head(filter, |head, reply| {
             let decided = stream.process.with(|worker| {
                 let event = worker.next_event(id)?;
                 Some(worker.go_on((filter, id), event, head, reply))
             });
-            let decided = decided.map(Option::flatten);
-            if let Ok(None) = decided {
-                // The event was handled already, or there is no edge any more.
-                return None;
-            }
-            Some(stream.finish(filter, decided, reply))
+            decided.map(Option::flatten)
         });
-        match flow {
-            None => return,
-            Some(Flow::Continue) => {
+        if let Ok(None) = decided {
+            // The event was handled already, or there is no edge any more.
+            return;
+        }
+        match stream.finish(filter, (decided, reply)) {
+            Flow::Continue => {
                 stream.is_answered.set(true);
                 return filter.continue_decoding();
             }
-            Some(Flow::Hold | Flow::Pause) => {}
+            Flow::Hold | Flow::Pause => {}
         }
     }
 }

@@ -3,21 +3,22 @@
 //! The first waiting request of a worker is woken by that worker itself. Envoy calls that hook after the requests at hand, so what
 //! they have gathered goes out together.
 
-use crate::abi::{Filter, Scheduler, Wake, system};
+use crate::abi::{Filter, RequestHeaders, Scheduler, Wake, system};
 use crate::host::{Client, Host, Visited};
 use crate::metrics::Changes;
-use crate::orders::{Call, CalloutEnd, Order, Request, Sent};
+use crate::orders::{Call, CalloutEnd, Order, Sent};
 use crate::panics;
 use crate::redis::Receiver;
 use crate::reply::Reply;
 use edgelink_filter_core::answer::Answer;
-use edgelink_filter_core::control_plane::callout::{Callout, Response, UnlockCallout};
+use edgelink_filter_core::control_plane::Callout;
+use edgelink_filter_core::control_plane::callout::Response;
 use edgelink_filter_core::edge::{Action, Again, Edge, Resumed, RootId, Step};
 use edgelink_filter_core::flights::{StreamId, Token, Waiter};
 use edgelink_filter_core::forms::{FormEnd, FormStep};
-use edgelink_filter_core::host::StreamToken;
+use edgelink_filter_core::host::{ConnectionToken, RedisEvent};
 use edgelink_filter_core::random;
-use edgelink_filter_core::request::Head;
+use edgelink_filter_core::request::{Head, Headers};
 use edgelink_filter_core::settings::Settings;
 use edgelink_filter_core::time::{Moment, WallClock};
 use edgelink_wire::{TRACEPARENT, clicks, link_batch};
@@ -79,8 +80,13 @@ pub(crate) enum Decided {
 }
 
 /// The function that decides: for a new request, or for one that has waited for its domain.
-pub(crate) type Decide =
-    for<'e> fn(&'e mut Edge, &mut Visited<'_, '_>, StreamId, &Head<'_>, Moment) -> Step<Answer<'e>>;
+pub(crate) type Decide = for<'e> fn(
+    &'e mut Edge,
+    &mut Visited<'_, '_>,
+    StreamId,
+    &Head<'_, RequestHeaders<'_>>,
+    Moment,
+) -> Step<Answer<'e>>;
 
 /// Decides a new request.
 pub(crate) const COMES: Decide =
@@ -117,7 +123,6 @@ impl Worker {
 
     /// A configuration is in effect.
     pub(crate) fn begin_root(&mut self, root: RootId, settings: Arc<Settings>) {
-        self.host.redis.clone_from(&settings.redis);
         self.edge.on_root(&mut self.host, root, settings);
     }
 
@@ -128,7 +133,6 @@ impl Worker {
         if was_home {
             self.host.end_root(root);
         }
-        self.host.redis.clone_from(&self.edge.settings().redis);
     }
 
     /// Allocates the number of a request.
@@ -148,7 +152,7 @@ impl Worker {
     pub(crate) fn decide(
         &mut self,
         (filter, stream, root): (Filter<'_>, StreamId, RootId),
-        head: &Head<'_>,
+        head: &Head<'_, RequestHeaders<'_>>,
         reply: &mut Reply,
         decide: Decide,
     ) -> Decided {
@@ -179,7 +183,9 @@ impl Worker {
                 self.edge.on_trace(stream, traceparent);
             }
         }
-        callout.into_iter().for_each(|callout| self.send(callout));
+        callout
+            .into_iter()
+            .for_each(|callout| self.send(Callout::Lookup(callout)));
         if self.edge.is_redis_flush_due() || self.host.wants_main_thread() {
             self.await_flush(stream);
         }
@@ -225,7 +231,7 @@ impl Worker {
         &mut self,
         (filter, stream): (Filter<'_>, StreamId),
         event: Event,
-        head: &Head<'_>,
+        head: &Head<'_, RequestHeaders<'_>>,
         reply: &mut Reply,
     ) -> Decided {
         let root = self.waiting.get(&stream).map_or(0, |waits| waits.root);
@@ -253,7 +259,7 @@ impl Worker {
         filter: Filter<'_>,
         waiter: Waiter,
         resumed: &Resumed,
-        head: &Head<'_>,
+        head: &Head<'_, RequestHeaders<'_>>,
         reply: &mut Reply,
     ) -> Decided {
         let client = Client(filter);
@@ -275,7 +281,7 @@ impl Worker {
         &mut self,
         form: Waiter,
         resumed: &Resumed,
-        head: &Head<'_>,
+        head: &Head<'_, RequestHeaders<'_>>,
         reply: &mut Reply,
     ) -> Decided {
         match self.edge.on_form_link(form, resumed) {
@@ -292,7 +298,7 @@ impl Worker {
     pub(crate) fn take_step(
         &mut self,
         step: FormStep,
-        head: &Head<'_>,
+        head: &Head<'_, RequestHeaders<'_>>,
         reply: &mut Reply,
     ) -> Decided {
         match step {
@@ -301,7 +307,7 @@ impl Worker {
                 reply.write_form(self.edge.answer_form(&end, head));
                 return Decided::Answered;
             }
-            FormStep::Ask(callout) => self.ask(callout),
+            FormStep::Ask(callout) => self.send(Callout::Form(callout)),
         }
         Decided::Held
     }
@@ -341,17 +347,10 @@ impl Worker {
             .note_record_age(self.edge.take_record_age_millis(now));
     }
 
-    /// Bytes have arrived from Redis.
-    pub(crate) fn on_redis_data(&mut self, stream: StreamToken, bytes: &[u8]) {
+    /// Something has happened to a connection to Redis.
+    pub(crate) fn on_redis(&mut self, event: (ConnectionToken, RedisEvent<'_>)) {
         let now = now();
-        let actions = self.edge.on_stream_data(&mut self.host, stream, bytes, now);
-        self.act_on(actions);
-    }
-
-    /// The connection to Redis has ended, or connecting failed.
-    pub(crate) fn on_redis_closed(&mut self, stream: StreamToken) {
-        let now = now();
-        let actions = self.edge.on_stream_closed(&mut self.host, stream, now);
+        let actions = self.edge.on_redis(&mut self.host, event, now);
         self.act_on(actions);
     }
 
@@ -412,13 +411,7 @@ impl Worker {
             match action {
                 Action::Resume(resumed) => self.resume(resumed),
                 Action::Send(callout) => self.send(callout),
-                Action::Ask(callout) => self.ask(callout),
                 Action::EndForm(end) => self.end_form(end),
-                Action::Run(callout) => {
-                    let token = Host::next_token();
-                    self.edge.on_background_sent(callout.kind, token);
-                    self.order(token, Request::Background(callout));
-                }
             }
         }
     }
@@ -449,21 +442,15 @@ impl Worker {
 
     fn send(&mut self, callout: Callout) {
         let token = Host::next_token();
-        self.edge.on_sent(callout.flight, token, now());
-        let trace = self.edge.trace_of(callout.flight).map(Box::from);
-        self.order(token, Request::Lookup(callout, trace));
-    }
-
-    fn ask(&mut self, callout: UnlockCallout) {
-        let token = Host::next_token();
-        self.edge.on_form_sent(callout.stream, token);
-        self.order(token, Request::Form(callout));
-    }
-
-    fn order(&mut self, token: Token, request: Request) {
+        self.edge.on_sent(&callout, token, now());
+        let trace = match &callout {
+            Callout::Lookup(lookup) => self.edge.trace_of(lookup.flight).map(Box::from),
+            Callout::Background(_) | Callout::Form(_) => None,
+        };
         self.host.order(Order {
             token,
-            request,
+            callout,
+            trace,
             is_alone: false,
             settings: Arc::clone(self.edge.settings()),
             edge_name: self.edge_name.clone(),
@@ -506,19 +493,8 @@ impl Worker {
 
     /// Envoy has refused a callout.
     pub(crate) fn on_refused(&mut self, order: &Order) {
-        let actions = match &order.request {
-            Request::Lookup(callout, _) => self.edge.on_refused(&mut self.host, callout.flight),
-            Request::Background(callout) => {
-                let refused = (callout.kind, Some(order.token));
-                return self
-                    .edge
-                    .on_background_refused(&mut self.host, refused, now());
-            }
-            Request::Form(callout) => {
-                let ended = self.edge.on_form_refused(callout.stream);
-                return ended.into_iter().for_each(|ended| self.end_form(ended));
-            }
-        };
+        let refused = (&order.callout, Some(order.token));
+        let actions = self.edge.on_refused(&mut self.host, refused, now());
         self.act_on(actions);
     }
 }

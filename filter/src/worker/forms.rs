@@ -1,11 +1,10 @@
 //! Forms with passwords of links, between the proxy and the core.
 
-use super::sending::{Flow, Reply, call};
+use super::sending::{Flow, Reply};
 use super::state::with_worker;
 use crate::abi::{self, Buffer, Map};
-use edgelink_filter_core::control_plane::Outgoing;
+use edgelink_filter_core::control_plane::Callout;
 use edgelink_filter_core::control_plane::callout::Response;
-use edgelink_filter_core::control_plane::callout::UnlockCallout;
 use edgelink_filter_core::edge::Resumed;
 use edgelink_filter_core::flights::{Token, Waiter};
 use edgelink_filter_core::forms::{FormEnd, FormStep};
@@ -47,6 +46,8 @@ fn take_body(stream: u32, size: usize) {
     let body = abi::buffer(Buffer::RequestBody, size).unwrap_or_default();
     let step = with_worker(|worker| worker.edge.on_form_body(stream, &body));
     step.into_iter().for_each(take_step);
+    // A form that the proxy refused to send is answered at once.
+    super::answer_resumed();
 }
 
 /// The lookup of the link of a form is complete.
@@ -72,24 +73,8 @@ fn take_step(step: FormStep) {
     match step {
         FormStep::Hold | FormStep::Pass => {}
         FormStep::End(ended) => end(&ended),
-        FormStep::Ask(callout) => ask(&callout),
+        FormStep::Ask(callout) => super::send(&Callout::Form(callout)),
     }
-}
-
-/// Sends a form to the control plane.
-pub(super) fn ask(callout: &UnlockCallout) {
-    let Some(settings) = with_worker(|worker| worker.edge.settings().clone()) else {
-        return;
-    };
-    let token = call(&settings, &Outgoing::form(&settings, callout));
-    let ended = with_worker(|worker| match token {
-        Some(token) => {
-            worker.edge.on_form_sent(callout.stream, token);
-            None
-        }
-        None => worker.edge.on_form_refused(callout.stream),
-    });
-    ended.flatten().iter().for_each(end);
 }
 
 /// Answers a form, unless its visitor has gone.

@@ -14,7 +14,7 @@ pub use serde_json::Value;
 
 /// The form of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ValueKind {
     /// A string.
     Text,
     /// A whole number.
@@ -27,7 +27,7 @@ pub enum Kind {
     Section,
 }
 
-impl Kind {
+impl ValueKind {
     /// The name of this form in messages.
     #[must_use]
     pub fn words(self) -> &'static str {
@@ -86,7 +86,7 @@ pub struct Setting {
     /// The name in the configuration.
     pub name: String,
     /// The form of its value.
-    pub kind: Kind,
+    pub kind: ValueKind,
     /// The constraint on its value.
     pub range: Range,
     /// Its documentation.
@@ -154,7 +154,7 @@ impl Problems {
 /// A type that a setting can have.
 pub trait SettingValue: Sized {
     /// The form of its values.
-    const KIND: Kind;
+    const KIND: ValueKind;
     /// True if a setting of this type may be omitted without having a default.
     const IS_OPTIONAL: bool = false;
     /// The documentation of a section.
@@ -301,7 +301,7 @@ macro_rules! settings {
         }
 
         impl $crate::settings::SettingValue for $name {
-            const KIND: $crate::settings::Kind = $crate::settings::Kind::Section;
+            const KIND: $crate::settings::ValueKind = $crate::settings::ValueKind::Section;
             const ABOUT: &'static str = concat!($($about, "\n"),+);
 
             fn fields() -> Vec<$crate::settings::Setting> {
@@ -383,7 +383,7 @@ macro_rules! choice {
         }
 
         impl $crate::settings::SettingValue for $name {
-            const KIND: $crate::settings::Kind = $crate::settings::Kind::Text;
+            const KIND: $crate::settings::ValueKind = $crate::settings::ValueKind::Text;
 
             fn range() -> $crate::settings::Range {
                 $crate::settings::Range::Words(&[$($word),+])
@@ -413,7 +413,7 @@ macro_rules! choice {
 macro_rules! numbers {
     ($($type:ty)+) => {$(
         impl SettingValue for $type {
-            const KIND: Kind = Kind::Number;
+            const KIND: ValueKind = ValueKind::Number;
 
             fn read(value: Value, path: &str, problems: &mut Problems) -> Option<Self> {
                 let number = value.as_i64().and_then(|number| Self::try_from(number).ok());
@@ -440,7 +440,7 @@ numbers! { u8 u32 u64 usize }
 macro_rules! texts {
     ($($type:ty)+) => {$(
         impl SettingValue for $type {
-            const KIND: Kind = Kind::Text;
+            const KIND: ValueKind = ValueKind::Text;
 
             fn read(value: Value, path: &str, problems: &mut Problems) -> Option<Self> {
                 let text = String::read(value, path, problems)?;
@@ -458,7 +458,7 @@ macro_rules! texts {
 texts! { SocketAddr Code Domain LinkPrefix }
 
 impl SettingValue for String {
-    const KIND: Kind = Kind::Text;
+    const KIND: ValueKind = ValueKind::Text;
 
     fn read(value: Value, path: &str, problems: &mut Problems) -> Option<Self> {
         match value {
@@ -476,7 +476,7 @@ impl SettingValue for String {
 }
 
 impl SettingValue for PathBuf {
-    const KIND: Kind = Kind::Text;
+    const KIND: ValueKind = ValueKind::Text;
 
     fn read(value: Value, path: &str, problems: &mut Problems) -> Option<Self> {
         String::read(value, path, problems).map(Self::from)
@@ -488,7 +488,7 @@ impl SettingValue for PathBuf {
 }
 
 impl SettingValue for bool {
-    const KIND: Kind = Kind::Bool;
+    const KIND: ValueKind = ValueKind::Bool;
 
     fn read(value: Value, path: &str, problems: &mut Problems) -> Option<Self> {
         let read = value.as_bool();
@@ -504,7 +504,7 @@ impl SettingValue for bool {
 }
 
 impl SettingValue for Duration {
-    const KIND: Kind = Kind::Number;
+    const KIND: ValueKind = ValueKind::Number;
 
     fn read(value: Value, path: &str, problems: &mut Problems) -> Option<Self> {
         let number = u64::read(value, path, problems)?;
@@ -527,7 +527,7 @@ fn unit_millis(name: &str) -> u64 {
 }
 
 impl<T: SettingValue> SettingValue for Option<T> {
-    const KIND: Kind = T::KIND;
+    const KIND: ValueKind = T::KIND;
     const IS_OPTIONAL: bool = true;
     const ABOUT: &'static str = T::ABOUT;
 
@@ -552,7 +552,7 @@ impl<T: SettingValue> SettingValue for Option<T> {
 }
 
 impl<T: SettingValue> SettingValue for Vec<T> {
-    const KIND: Kind = Kind::List;
+    const KIND: ValueKind = ValueKind::List;
 
     fn range() -> Range {
         T::range()

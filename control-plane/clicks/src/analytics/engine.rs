@@ -2,7 +2,7 @@
 
 use super::chunk::Chunk;
 use async_trait::async_trait;
-use edgelink_model::counts::{Attribute, Bots, Scope};
+use edgelink_model::counts::{Attribute, Bots, ClickScope};
 use edgelink_store::StoreError;
 use std::collections::HashMap;
 use std::time::Duration;
@@ -33,7 +33,7 @@ impl EngineError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnalyticsQuery {
     /// The links or domain whose clicks are read.
-    pub scope: Scope,
+    pub scope: ClickScope,
     /// The first second (unix seconds), on the hour; on the minute for a series of minutes.
     pub from: u64,
     /// The end, exclusive, on the hour or minute.
@@ -77,7 +77,7 @@ pub enum Visitors {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RawQuery {
     /// The links or domain; with `orphans` the tenant or domain of orphan visits.
-    pub scope: Scope,
+    pub scope: ClickScope,
     /// The first second.
     pub from: u64,
     /// The end, exclusive.

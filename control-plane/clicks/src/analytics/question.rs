@@ -2,7 +2,7 @@
 
 use super::engine::{AnalyticsQuery, Breakdown, Engine, EngineError, Slot, Visitors};
 use super::interval::Interval;
-use edgelink_model::counts::Scope;
+use edgelink_model::counts::ClickScope;
 use edgelink_model::counts::{Attribute, Bots, OTHER};
 
 /// The most values of an answer.
@@ -79,7 +79,7 @@ pub(super) fn word_of<T: Copy + PartialEq>(all: &[(T, &'static str)], value: T) 
 #[derive(Clone, Debug)]
 pub struct Question {
     /// The links or domain whose clicks are read.
-    pub scope: Scope,
+    pub scope: ClickScope,
     /// The filter for bots.
     pub bots: Bots,
     /// The grouping.
@@ -114,7 +114,7 @@ impl Question {
         interval: Interval,
         slots: &[u64],
     ) -> Result<Answer, EngineError> {
-        let is_of_none = matches!(&self.scope, Scope::Links(links) if links.is_empty());
+        let is_of_none = matches!(&self.scope, ClickScope::Links(links) if links.is_empty());
         if is_of_none || interval.from >= interval.to {
             return Ok(self.of_nothing(slots));
         }

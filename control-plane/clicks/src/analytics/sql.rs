@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use counting::{Counting, top};
 use edgelink_click_store::{ClickWrite, DayProgress, NewOrphan, NewRaw};
 use edgelink_model::counts::Attribute;
-use edgelink_model::counts::Scope;
+use edgelink_model::counts::ClickScope;
 use edgelink_model::counts::rollup::Tally;
 use edgelink_model::runtime::aside;
 use edgelink_settings::config::AnalyticsConfig;
@@ -207,11 +207,13 @@ impl Engine for SqlEngine {
     ) -> Result<(u64, Breakdown), EngineError> {
         let counting = self.counting();
         let breakdown = match (&query.scope, by) {
-            (Scope::Links(_), Attribute::Link | Attribute::Tag | Attribute::Domain) => {
+            (ClickScope::Links(_), Attribute::Link | Attribute::Tag | Attribute::Domain) => {
                 links::of_links(&counting, query, by, limit).await?
             }
             (_, Attribute::Link) => links::of_many(&counting, query, limit).await?,
-            (Scope::Domain { .. }, Attribute::Domain) => links::of_domain(&counting, query).await?,
+            (ClickScope::Domain { .. }, Attribute::Domain) => {
+                links::of_domain(&counting, query).await?
+            }
             _ => top(counting.values(query, by).await?, limit),
         };
         let clicks = match by {

@@ -28,7 +28,7 @@ const TICK: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_secs(5);
 
 /// This process's copies of the visitor secrets.
-pub struct Visitors {
+pub struct VisitorSecrets {
     store: ClickStore,
     held: Mutex<Arc<VisitorKeys>>,
     /// Locked while the database is asked; holds the time of its last failure.
@@ -42,7 +42,7 @@ fn days_at(now: u64) -> RangeInclusive<u64> {
     now / DAY..=(now + AHEAD) / DAY
 }
 
-impl Visitors {
+impl VisitorSecrets {
     /// Creates an empty set of copies. Secrets are read from `store` when they are first needed.
     pub fn new(store: ClickStore) -> Self {
         Self {
@@ -180,13 +180,13 @@ mod tests {
 
     const NOON: u64 = 20_000 * DAY + DAY / 2;
 
-    async fn visitors() -> (TempDir, Visitors) {
+    async fn visitors() -> (TempDir, VisitorSecrets) {
         let directory = tempfile::tempdir().expect("a directory");
         let url = format!("sqlite:{}", directory.path().join("links.db").display());
         let store = edgelink_store::open_store(&StoreConfig::at(&url)).await;
         (
             directory,
-            Visitors::new(store.expect("a store").clicks().clone()),
+            VisitorSecrets::new(store.expect("a store").clicks().clone()),
         )
     }
 
@@ -216,7 +216,7 @@ mod tests {
     #[tokio::test]
     async fn secret_when_expired_is_dropped() {
         let (_directory, visitors) = visitors().await;
-        let other = Visitors::new(visitors.store.clone());
+        let other = VisitorSecrets::new(visitors.store.clone());
         let today = visitors.later_than(0, NOON).await.expect("a secret");
         assert_eq!(other.later_than(0, NOON).await, Some(today));
         visitors.drop_old(20_001 * DAY - 1);

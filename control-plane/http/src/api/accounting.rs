@@ -1,13 +1,11 @@
 //! `GET /clicks/accounting`: the accounting of clicks.
 
 use super::schema;
-use crate::app::App;
+use crate::app::ApiCall;
 use axum::Json;
-use axum::extract::{Extension, RawQuery, State};
+use axum::extract::RawQuery;
 use edgelink_service::accounting::Accounting;
-use edgelink_service::caller::Caller;
 use edgelink_service::problem::Problem;
-use std::sync::Arc;
 
 /// Says what became of clicks.
 ///
@@ -23,8 +21,7 @@ use std::sync::Arc;
     responses((status = 200, description = "How many clicks were sent, counted and dropped", body = Accounting))
 )]
 pub(crate) async fn get(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     RawQuery(query): RawQuery,
 ) -> Result<Json<Accounting>, Problem> {
     let accounting = app.analytics.accounting(&caller, query.as_deref()).await?;

@@ -1,13 +1,11 @@
 //! `GET /analytics`: clicks by their attributes.
 
 use super::schema;
-use crate::app::App;
+use crate::app::ApiCall;
 use axum::Json;
-use axum::extract::{Extension, RawQuery, State};
+use axum::extract::RawQuery;
 use edgelink_service::analytics::AnalyticsView;
-use edgelink_service::caller::Caller;
 use edgelink_service::problem::Problem;
-use std::sync::Arc;
 
 /// Counts clicks by what is known of them.
 ///
@@ -21,8 +19,7 @@ use std::sync::Arc;
     responses((status = 200, description = "The clicks of the interval", body = AnalyticsView))
 )]
 pub(crate) async fn get(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     RawQuery(query): RawQuery,
 ) -> Result<Json<AnalyticsView>, Problem> {
     let view = app.analytics.count(&caller, query.as_deref()).await?;

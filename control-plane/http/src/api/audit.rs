@@ -2,17 +2,15 @@
 
 use super::one::LinkAndQuery;
 use super::schema;
-use crate::app::App;
+use crate::app::ApiCall;
 use axum::Json;
-use axum::extract::{Extension, RawQuery, State};
+use axum::extract::RawQuery;
 use axum::response::{IntoResponse, Response};
 use edgelink_service::audit::AuditEntry;
 use edgelink_service::audit::{self, EntryView};
-use edgelink_service::caller::Caller;
 use edgelink_service::page::{self, Page};
 use edgelink_service::problem::Problem;
 use serde::Serialize;
-use std::sync::Arc;
 use utoipa::ToSchema;
 
 /// Lists who changed the link, and what.
@@ -25,8 +23,7 @@ use utoipa::ToSchema;
     responses((status = 200, description = "A page of entries, newest first", body = AuditView))
 )]
 pub(crate) async fn history(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     LinkAndQuery(key, mut fields): LinkAndQuery,
 ) -> Result<Response, Problem> {
     let limit = page::limit(&mut fields);
@@ -54,8 +51,7 @@ struct AuditView {
     responses((status = 200, description = "A page of entries, newest first", body = AuditView))
 )]
 pub(crate) async fn list(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
     let query = audit::list_of(&caller, query.as_deref())?;

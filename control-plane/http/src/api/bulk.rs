@@ -7,9 +7,9 @@ use super::bulk_items::{self, ItemView};
 use super::idempotency_key;
 use super::schema;
 use crate::admitted::Admitted;
-use crate::app::App;
+use crate::app::{ApiCall, App};
 use crate::auth::check_again;
-use axum::extract::{Extension, Request, State};
+use axum::extract::Request;
 use axum::response::Response;
 use edgelink_service::answer_room::AnswerRoom;
 use edgelink_service::bulk::NewLinks;
@@ -56,8 +56,7 @@ pub(super) struct BulkView<'a> {
     responses((status = 200, description = "An answer for each item", body = BulkView<'static>))
 )]
 pub(crate) async fn create_many(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     request: Request,
 ) -> Result<Response, Problem> {
     let id = idempotency_key::read(request.headers(), &caller, Route::Bulk)?;

@@ -4,9 +4,9 @@
 
 use super::bulk_answer;
 use super::bulk_items::{self, ItemView};
-use crate::app::App;
+use crate::app::{ApiCall, App};
 use crate::auth::check_again;
-use axum::extract::{Extension, Request, State};
+use axum::extract::Request;
 use axum::response::Response;
 use edgelink_feed::Changed;
 use edgelink_service::answer_room::AnswerRoom;
@@ -18,7 +18,6 @@ use edgelink_settings::config::LinksConfig;
 use http::StatusCode;
 use serde::Serialize;
 use serde_json::{Map, Value};
-use std::sync::Arc;
 use utoipa::ToSchema;
 
 #[derive(Serialize)]
@@ -65,8 +64,7 @@ struct DeletedLinksView<'a> {
     responses((status = 200, description = "An answer for each item", body = PatchedView<'static>))
 )]
 pub(crate) async fn patch_many(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     request: Request,
 ) -> Result<Response, Problem> {
     let changed = change_many(&app, &caller, request, NamedChange::read_patch).await?;
@@ -91,8 +89,7 @@ pub(crate) async fn patch_many(
     responses((status = 200, description = "An answer for each item", body = DeletedLinksView<'static>))
 )]
 pub(crate) async fn delete_many(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     request: Request,
 ) -> Result<Response, Problem> {
     let deleted = change_many(&app, &caller, request, NamedChange::read_deletion).await?;

@@ -5,17 +5,14 @@ pub(crate) mod view;
 
 use super::one::{LinkAndQuery, RequestedLink};
 use super::schema;
-use crate::app::App;
-use crate::auth::Caller;
+use crate::app::ApiCall;
 use axum::Json;
-use axum::extract::{Extension, State};
 use axum::response::Response;
-use edgelink_model::counts::Scope;
+use edgelink_model::counts::ClickScope;
 use edgelink_service::problem::Problem;
 use export::{ClicksView, RawAsked};
 use http::HeaderMap;
 use serde::Serialize;
-use std::sync::Arc;
 use utoipa::ToSchema;
 
 /// How many clicks were removed.
@@ -46,15 +43,14 @@ pub(crate) struct DeletedClicksView {
     ))
 )]
 pub(crate) async fn list(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     headers: HeaderMap,
     LinkAndQuery(key, mut fields): LinkAndQuery,
 ) -> Result<Response, Problem> {
     let asked = RawAsked::read(&mut fields, &headers);
     fields.finish()?;
     let link = app.links.find(&caller, &key).await?;
-    let scope = Scope::Links(vec![link.id]);
+    let scope = ClickScope::Links(vec![link.id]);
     asked.answer(&app, &caller, scope, false).await
 }
 
@@ -68,8 +64,7 @@ pub(crate) async fn list(
     responses((status = 200, description = "How many clicks there were", body = DeletedClicksView))
 )]
 pub(crate) async fn delete(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     RequestedLink(key): RequestedLink,
 ) -> Result<Json<DeletedClicksView>, Problem> {
     let deleted = app.analytics.delete_clicks(&caller, &key).await?;

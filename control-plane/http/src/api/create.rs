@@ -4,16 +4,13 @@ use super::body::JsonObject;
 use super::idempotency_key;
 use super::schema;
 use super::view;
-use crate::app::App;
-use axum::extract::{Extension, State};
+use crate::app::ApiCall;
 use axum::response::Response;
-use edgelink_service::caller::Caller;
 use edgelink_service::create_link::{CreateLink, Created, LinkRequest};
 pub(crate) use edgelink_service::idempotency::Route;
 use edgelink_service::problem::Problem;
 use edgelink_settings::config::LinksConfig;
 use http::HeaderMap;
-use std::sync::Arc;
 
 /// Creates a link.
 ///
@@ -42,8 +39,7 @@ use std::sync::Arc;
     )
 )]
 pub(crate) async fn create(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     headers: HeaderMap,
     JsonObject(object): JsonObject,
 ) -> Result<Response, Problem> {

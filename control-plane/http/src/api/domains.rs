@@ -3,9 +3,9 @@
 use super::accounts::created;
 use super::body::JsonObject;
 use super::schema;
-use crate::app::App;
+use crate::app::{ApiCall, App};
 use axum::Json;
-use axum::extract::{Extension, FromRequestParts, Path, RawQuery, State};
+use axum::extract::{FromRequestParts, Path, RawQuery};
 use axum::response::{IntoResponse, Response};
 use edgelink_service::caller::Caller;
 use edgelink_service::domains::{
@@ -38,8 +38,7 @@ struct DomainsView {
     responses((status = 200, description = "A page of domains", body = DomainsView))
 )]
 pub(crate) async fn list(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
     let list = DomainList::read(query.as_deref())?;
@@ -96,8 +95,7 @@ pub(crate) async fn get(RequestedDomain(seen): RequestedDomain) -> Response {
     ))
 )]
 pub(crate) async fn create(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     JsonObject(object): JsonObject,
 ) -> Result<Response, Problem> {
     let request = DomainRequest::read(object, &app.links.of_tenant(&caller))?;
@@ -119,8 +117,7 @@ pub(crate) async fn create(
     responses((status = 200, description = "The domain as it is now", body = DomainView))
 )]
 pub(crate) async fn patch(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     RequestedDomain(seen): RequestedDomain,
     JsonObject(object): JsonObject,
 ) -> Result<Response, Problem> {
@@ -140,8 +137,7 @@ pub(crate) async fn patch(
     responses((status = 200, description = "The domain, which is verified", body = DomainView))
 )]
 pub(crate) async fn verify(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     RequestedDomain(seen): RequestedDomain,
 ) -> Result<Response, Problem> {
     let verified = app.domain_service.verify(&caller, seen).await?;
@@ -158,8 +154,7 @@ pub(crate) async fn verify(
     responses((status = 204, description = "The domain has gone"))
 )]
 pub(crate) async fn delete(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     RequestedDomain(seen): RequestedDomain,
 ) -> Result<Response, Problem> {
     let deleted = app.domain_service.delete(&caller, &seen).await?;

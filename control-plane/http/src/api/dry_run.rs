@@ -3,20 +3,17 @@
 use super::body::JsonObject;
 use super::one::RequestedLink;
 use super::schema;
-use crate::app::App;
+use crate::app::ApiCall;
 use axum::Json;
-use axum::extract::{Extension, State};
 use axum::response::{IntoResponse, Response};
 use edgelink_model::links::model::Link;
 use edgelink_model::timestamp;
-use edgelink_service::caller::Caller;
 use edgelink_service::dry_run::Visitor;
 use edgelink_service::problem::Problem;
 use edgelink_wire::LinkKey;
 use edgelink_wire::dry_run::{DescribedVisitor, DryRun};
 use edgelink_wire::rules::{Condition, ExplainedRule};
 use serde::Serialize;
-use std::sync::Arc;
 use utoipa::ToSchema;
 
 /// Says where a visitor would be sent, and why. Nothing is counted.
@@ -30,8 +27,7 @@ use utoipa::ToSchema;
     responses((status = 200, description = "Where, and which rule matched", body = ResolvedView<'static>))
 )]
 pub(crate) async fn resolve(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     RequestedLink(key): RequestedLink,
     JsonObject(object): JsonObject,
 ) -> Result<Response, Problem> {

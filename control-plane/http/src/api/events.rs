@@ -1,9 +1,9 @@
 //! `GET /events`: clicks as they are reported, as server-sent events.
 
 use super::schema;
-use crate::app::App;
+use crate::app::{ApiCall, App};
 use crate::auth::{Caller, check_again};
-use axum::extract::{Extension, RawQuery, State};
+use axum::extract::RawQuery;
 use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse, Response};
 use edgelink_clicks::live::{ListenerFilter, LiveEvent, Subscription};
@@ -43,8 +43,7 @@ const UNCHECKED: Duration = Duration::from_mins(1);
     responses((status = 200, description = "Events", body = String, content_type = "text/event-stream"))
 )]
 pub async fn stream(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     headers: HeaderMap,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {

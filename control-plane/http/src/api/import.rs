@@ -9,10 +9,9 @@ use super::bulk;
 use super::bulk_items::ItemView;
 use super::idempotency_key;
 use super::schema;
-use crate::app::App;
-use axum::extract::{Extension, RawQuery, Request, State};
+use crate::app::ApiCall;
+use axum::extract::{RawQuery, Request};
 use axum::response::Response;
-use edgelink_service::caller::Caller;
 use edgelink_service::fields::Fields;
 pub(super) use edgelink_service::idempotency::Route;
 pub(super) use edgelink_service::import::{Foreseen, ImportedLink};
@@ -20,7 +19,6 @@ use edgelink_service::problem::Problem;
 use edgelink_service::values;
 use edgelink_settings::config::LinksConfig;
 use http::StatusCode;
-use std::sync::Arc;
 
 /// Imports links of another system.
 ///
@@ -36,8 +34,7 @@ use std::sync::Arc;
     responses((status = 200, description = "An answer for each item", body = bulk::BulkView<'static>))
 )]
 pub(crate) async fn import(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     RawQuery(query): RawQuery,
     request: Request,
 ) -> Result<Response, Problem> {

@@ -3,17 +3,15 @@
 use super::accounts::{ResourceId, created};
 use super::body::JsonObject;
 use super::schema;
-use crate::app::App;
+use crate::app::ApiCall;
 use axum::Json;
-use axum::extract::{Extension, RawQuery, State};
+use axum::extract::RawQuery;
 use axum::response::{IntoResponse, Response};
 pub(super) use edgelink_service::accounts::keys::{self, KeyPatch, KeyView, NewKey, Rotation};
-use edgelink_service::caller::Caller;
 use edgelink_service::problem::Problem;
 use http::StatusCode;
 use serde::Serialize;
 use serde_json::Value;
-use std::sync::Arc;
 use utoipa::ToSchema;
 
 #[derive(Serialize, ToSchema)]
@@ -40,8 +38,7 @@ struct KeysView {
     )
 )]
 pub(crate) async fn create(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     JsonObject(object): JsonObject,
 ) -> Result<Response, Problem> {
     let request = NewKey::read(object, &app.links.of_tenant(&caller))?;
@@ -60,8 +57,7 @@ pub(crate) async fn create(
     responses((status = 200, description = "A page of keys", body = KeysView))
 )]
 pub(crate) async fn list(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
     let (limit, after) = keys::list_of(query.as_deref())?;
@@ -83,8 +79,7 @@ pub(crate) async fn list(
     responses((status = 200, description = "The key", body = KeyView))
 )]
 pub(crate) async fn get(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     ResourceId(id): ResourceId,
 ) -> Result<Response, Problem> {
     let row = app.accounts.key(&caller, &id).await?;
@@ -104,8 +99,7 @@ pub(crate) async fn get(
     responses((status = 200, description = "The key as it is now", body = KeyView))
 )]
 pub(crate) async fn patch(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     ResourceId(id): ResourceId,
     JsonObject(object): JsonObject,
 ) -> Result<Response, Problem> {
@@ -125,8 +119,7 @@ pub(crate) async fn patch(
     responses((status = 204, description = "The key is revoked"))
 )]
 pub(crate) async fn delete(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     ResourceId(id): ResourceId,
 ) -> Result<Response, Problem> {
     app.accounts.revoke_key(&caller, &id).await?;
@@ -144,8 +137,7 @@ pub(crate) async fn delete(
     responses((status = 200, description = "The key, with its new secret, which is shown this once", body = KeyView))
 )]
 pub(crate) async fn rotate(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     ResourceId(id): ResourceId,
     JsonObject(object): JsonObject,
 ) -> Result<Response, Problem> {

@@ -2,14 +2,12 @@
 
 use super::schema;
 use super::view::LinkView;
-use crate::app::App;
+use crate::app::ApiCall;
 use axum::Json;
-use axum::extract::{Extension, RawQuery, State};
+use axum::extract::RawQuery;
 use axum::response::{IntoResponse, Response};
-use edgelink_service::caller::Caller;
 use edgelink_service::problem::Problem;
 use serde::Serialize;
-use std::sync::Arc;
 use utoipa::ToSchema;
 
 #[derive(Serialize, ToSchema)]
@@ -30,8 +28,7 @@ struct ListView<'a> {
     responses((status = 200, description = "A page of links", body = ListView<'static>))
 )]
 pub(crate) async fn list(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
     let config = &app.config.links;

@@ -5,13 +5,10 @@ use super::if_match::IfMatch;
 use super::one::RequestedLink;
 use super::schema;
 use super::view;
-use crate::app::App;
-use axum::extract::{Extension, State};
+use crate::app::ApiCall;
 use axum::response::Response;
-use edgelink_service::caller::Caller;
 use edgelink_service::moving::Move;
 use edgelink_service::problem::Problem;
-use std::sync::Arc;
 
 /// Restores a deleted link, with everything it had.
 #[utoipa::path(
@@ -29,8 +26,7 @@ use std::sync::Arc;
     )
 )]
 pub(crate) async fn restore(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     RequestedLink(key): RequestedLink,
     IfMatch(revisions): IfMatch,
 ) -> Result<Response, Problem> {
@@ -58,8 +54,7 @@ pub(crate) async fn restore(
     )
 )]
 pub(crate) async fn move_link(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     RequestedLink(key): RequestedLink,
     IfMatch(revisions): IfMatch,
     JsonObject(object): JsonObject,

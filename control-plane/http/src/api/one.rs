@@ -3,9 +3,9 @@
 use super::if_match::{IfMatch, IfNoneMatch, entity_tag};
 use super::schema;
 use super::view;
-use crate::app::App;
+use crate::app::{ApiCall, App};
 use crate::auth::Caller;
-use axum::extract::{Extension, FromRequestParts, Path, State};
+use axum::extract::{FromRequestParts, Path};
 use axum::response::{IntoResponse, Response};
 use edgelink_service::fields::Fields;
 use edgelink_service::problem::{Kind, Problem};
@@ -72,8 +72,7 @@ impl FromRequestParts<Arc<App>> for LinkAndQuery {
     )
 )]
 pub(crate) async fn get(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     RequestedLink(key): RequestedLink,
     if_none_match: IfNoneMatch,
 ) -> Result<Response, Problem> {
@@ -106,8 +105,7 @@ pub(crate) async fn get(
     )
 )]
 pub(crate) async fn delete(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     RequestedLink(key): RequestedLink,
     IfMatch(revisions): IfMatch,
 ) -> Result<Response, Problem> {

@@ -3,10 +3,9 @@
 use super::clicks::DeletedClicksView;
 use super::clicks::export::{ClicksView, RawAsked};
 use super::schema;
-use crate::app::App;
-use crate::auth::Caller;
+use crate::app::ApiCall;
 use axum::Json;
-use axum::extract::{Extension, RawQuery, State};
+use axum::extract::RawQuery;
 use axum::response::Response;
 use edgelink_service::analytics::AnalyticsView;
 use edgelink_service::click_filter as filter;
@@ -14,7 +13,6 @@ use edgelink_service::fields::Fields;
 use edgelink_service::problem::Problem;
 use edgelink_service::values;
 use http::HeaderMap;
-use std::sync::Arc;
 
 /// Counts orphan visits, by path, type or domain: the newest 10,000 of the interval.
 #[utoipa::path(
@@ -26,8 +24,7 @@ use std::sync::Arc;
     responses((status = 200, description = "The orphan visits of the interval", body = AnalyticsView))
 )]
 pub(crate) async fn get(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     RawQuery(query): RawQuery,
 ) -> Result<Json<AnalyticsView>, Problem> {
     let orphans = app.analytics.orphans(&caller, query.as_deref()).await?;
@@ -51,8 +48,7 @@ pub(crate) async fn get(
     ))
 )]
 pub(crate) async fn list(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     headers: HeaderMap,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
@@ -75,8 +71,7 @@ pub(crate) async fn list(
     responses((status = 200, description = "How many there were", body = DeletedClicksView))
 )]
 pub(crate) async fn delete(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
 ) -> Result<Json<DeletedClicksView>, Problem> {
     let deleted = app.analytics.delete_orphans(&caller).await?;
     Ok(Json(DeletedClicksView { deleted }))

@@ -5,13 +5,10 @@ use super::if_match::IfMatch;
 use super::one::RequestedLink;
 use super::schema;
 use super::view;
-use crate::app::App;
-use axum::extract::{Extension, State};
+use crate::app::ApiCall;
 use axum::response::Response;
-use edgelink_service::caller::Caller;
 use edgelink_service::link_patch::LinkPatch;
 use edgelink_service::problem::Problem;
-use std::sync::Arc;
 
 /// Changes a link.
 ///
@@ -32,8 +29,7 @@ use std::sync::Arc;
     )
 )]
 pub(crate) async fn patch(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     RequestedLink(key): RequestedLink,
     IfMatch(revisions): IfMatch,
     JsonObject(object): JsonObject,

@@ -3,16 +3,14 @@
 use super::accounts::ResourceId;
 use super::body::JsonObject;
 use super::schema;
-use crate::app::App;
+use crate::app::ApiCall;
 use axum::Json;
-use axum::extract::{Extension, RawQuery, State};
+use axum::extract::RawQuery;
 use axum::response::{IntoResponse, Response};
-use edgelink_service::caller::Caller;
 use edgelink_service::page;
 use edgelink_service::problem::Problem;
 use edgelink_service::reports::{ReportList, ReportPatch, ReportView, reviewer};
 use serde::Serialize;
-use std::sync::Arc;
 use utoipa::ToSchema;
 
 #[derive(Serialize, ToSchema)]
@@ -35,8 +33,7 @@ struct ReportsView {
     responses((status = 200, description = "A page of reports, newest first", body = ReportsView))
 )]
 pub(crate) async fn list(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
     let list = ReportList::read(query.as_deref())?;
@@ -62,8 +59,7 @@ pub(crate) async fn list(
     responses((status = 200, description = "The report as it is now", body = ReportView))
 )]
 pub(crate) async fn patch(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     ResourceId(id): ResourceId,
     JsonObject(object): JsonObject,
 ) -> Result<Response, Problem> {

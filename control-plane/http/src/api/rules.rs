@@ -5,17 +5,14 @@ use super::if_match::{IfMatch, entity_tag};
 use super::one::RequestedLink;
 use super::schema;
 use super::view;
-use crate::app::App;
-use crate::auth::Caller;
+use crate::app::ApiCall;
 use axum::Json;
-use axum::extract::{Extension, State};
 use axum::response::{IntoResponse, Response};
 use edgelink_model::links::model::Link;
 use edgelink_service::problem::Problem;
 use edgelink_service::schemas::NewRules;
 use http::header;
 use serde::Serialize;
-use std::sync::Arc;
 use utoipa::ToSchema;
 
 /// Gets the rules of a link in the order in which they count.
@@ -34,8 +31,7 @@ use utoipa::ToSchema;
     )
 )]
 pub(crate) async fn get(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     RequestedLink(key): RequestedLink,
 ) -> Result<Response, Problem> {
     let link = app.links.find(&caller, &key).await?;
@@ -59,8 +55,7 @@ pub(crate) async fn get(
     )
 )]
 pub(crate) async fn replace(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     RequestedLink(key): RequestedLink,
     IfMatch(revisions): IfMatch,
     JsonObject(object): JsonObject,

@@ -2,10 +2,9 @@
 
 use super::body::JsonObject;
 use super::schema;
-use crate::app::App;
+use crate::app::{ApiCall, App};
 use axum::Json;
-use axum::extract::{Extension, FromRequestParts, Path, RawQuery, State};
-use edgelink_service::caller::Caller;
+use axum::extract::{FromRequestParts, Path, RawQuery};
 use edgelink_service::problem::{Kind, Problem};
 use edgelink_service::tags::{ReplacedTag, TagList, TagPatch, TagView};
 use edgelink_service::values;
@@ -33,8 +32,7 @@ pub(crate) struct TagsView {
     responses((status = 200, description = "A page of tags, in the order of their bytes", body = TagsView))
 )]
 pub(crate) async fn list(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     RawQuery(query): RawQuery,
 ) -> Result<Json<TagsView>, Problem> {
     let list = TagList::read(query.as_deref())?;
@@ -73,8 +71,7 @@ impl FromRequestParts<Arc<App>> for RequestedTag {
     responses((status = 200, description = "How many links were changed", body = ReplacedView))
 )]
 pub(crate) async fn patch(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     RequestedTag(tag): RequestedTag,
     JsonObject(object): JsonObject,
 ) -> Result<Json<ReplacedView>, Problem> {
@@ -93,8 +90,7 @@ pub(crate) async fn patch(
     responses((status = 200, description = "How many links were changed", body = ReplacedView))
 )]
 pub(crate) async fn delete(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     RequestedTag(tag): RequestedTag,
 ) -> Result<Json<ReplacedView>, Problem> {
     let replaced = app.links.delete_tag(&caller, &tag).await?;

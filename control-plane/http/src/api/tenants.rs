@@ -2,20 +2,18 @@
 
 use super::body::JsonObject;
 use super::schema;
-use crate::app::App;
+use crate::app::ApiCall;
 use axum::Json;
-use axum::extract::{Extension, RawQuery, State};
+use axum::extract::RawQuery;
 use axum::response::{IntoResponse, Response};
 use edgelink_model::timestamp;
 pub(super) use edgelink_service::accounts::keys::KeyView;
 pub(super) use edgelink_service::accounts::tenants::NewTenant;
 use edgelink_service::accounts::tenants::TenantRow;
-use edgelink_service::caller::Caller;
 use edgelink_service::page;
 use edgelink_service::problem::Problem;
 use http::StatusCode;
 use serde::Serialize;
-use std::sync::Arc;
 use utoipa::ToSchema;
 
 /// A tenant as the API shows it.
@@ -62,8 +60,7 @@ struct TenantsView {
     responses((status = 201, description = "The tenant, with the key of its first user", body = TenantView))
 )]
 pub(crate) async fn create(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     JsonObject(object): JsonObject,
 ) -> Result<Response, Problem> {
     let request = NewTenant::read(object)?;
@@ -88,8 +85,7 @@ pub(crate) async fn create(
     responses((status = 200, description = "A page of tenants", body = TenantsView))
 )]
 pub(crate) async fn list(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
     let (limit, after) = page::parameters(query.as_deref())?;

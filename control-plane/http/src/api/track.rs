@@ -2,15 +2,12 @@
 
 use super::body::JsonObject;
 use super::clicks::view::ConversionView;
-use crate::app::App;
+use crate::app::ApiCall;
 use axum::Json;
-use axum::extract::{Extension, State};
 use axum::response::{IntoResponse, Response};
-use edgelink_service::caller::Caller;
 pub(super) use edgelink_service::conversions::{self, NewConversion, Tracked};
 use edgelink_service::problem::Problem;
 use http::StatusCode;
-use std::sync::Arc;
 
 /// Counts a conversion of a click.
 ///
@@ -28,8 +25,7 @@ use std::sync::Arc;
     )
 )]
 pub(crate) async fn track(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     JsonObject(object): JsonObject,
 ) -> Result<Response, Problem> {
     let conversion = conversions::read(object)?;

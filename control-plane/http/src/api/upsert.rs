@@ -4,14 +4,11 @@
 
 use super::body::JsonObject;
 use super::view;
-use crate::app::App;
-use axum::extract::{Extension, State};
+use crate::app::ApiCall;
 use axum::response::Response;
-use edgelink_service::caller::Caller;
 use edgelink_service::create_link::{LinkUpsert, PutLink};
 pub(super) use edgelink_service::links::Put;
 use edgelink_service::problem::Problem;
-use std::sync::Arc;
 
 /// Creates the link with an external id, or changes it.
 ///
@@ -39,8 +36,7 @@ use std::sync::Arc;
     )
 )]
 pub(crate) async fn put(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     JsonObject(object): JsonObject,
 ) -> Result<Response, Problem> {
     let links = &app.links.of_tenant(&caller);

@@ -3,16 +3,14 @@
 use super::accounts::{ResourceId, created};
 use super::body::JsonObject;
 use super::schema;
-use crate::app::App;
+use crate::app::ApiCall;
 use axum::Json;
-use axum::extract::{Extension, RawQuery, State};
+use axum::extract::RawQuery;
 use axum::response::{IntoResponse, Response};
 pub(super) use edgelink_service::accounts::users::{NewUser, UserPatch, UserView};
-use edgelink_service::caller::Caller;
 use edgelink_service::page;
 use edgelink_service::problem::Problem;
 use serde::Serialize;
-use std::sync::Arc;
 use utoipa::ToSchema;
 
 #[derive(Serialize, ToSchema)]
@@ -39,8 +37,7 @@ struct UsersView {
     )
 )]
 pub(crate) async fn create(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     JsonObject(object): JsonObject,
 ) -> Result<Response, Problem> {
     let row = app
@@ -61,8 +58,7 @@ pub(crate) async fn create(
     responses((status = 200, description = "A page of users", body = UsersView))
 )]
 pub(crate) async fn list(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
     let (limit, after) = page::parameters(query.as_deref())?;
@@ -84,8 +80,7 @@ pub(crate) async fn list(
     responses((status = 200, description = "The user", body = UserView))
 )]
 pub(crate) async fn get(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     ResourceId(id): ResourceId,
 ) -> Result<Response, Problem> {
     let id = page::number(&id)?;
@@ -106,8 +101,7 @@ pub(crate) async fn get(
     responses((status = 200, description = "The user as it is now", body = UserView))
 )]
 pub(crate) async fn patch(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     ResourceId(id): ResourceId,
     JsonObject(object): JsonObject,
 ) -> Result<Response, Problem> {

@@ -3,21 +3,19 @@
 use super::accounts::{ResourceId, created};
 use super::body::JsonObject;
 use super::schema;
-use crate::app::App;
+use crate::app::ApiCall;
 use axum::Json;
-use axum::extract::{Extension, RawQuery, State};
+use axum::extract::RawQuery;
 use axum::response::{IntoResponse, Response};
 use edgelink_feed::webhooks::secret_text;
 use edgelink_model::timestamp;
 pub(super) use edgelink_service::accounts::keys::Rotation;
-use edgelink_service::caller::Caller;
 use edgelink_service::page;
 use edgelink_service::problem::Problem;
 use edgelink_service::webhooks::{Delivery, WebhookRow};
 use edgelink_service::webhooks::{NewWebhook, WebhookPatch};
 use http::StatusCode;
 use serde::Serialize;
-use std::sync::Arc;
 use utoipa::ToSchema;
 
 /// A webhook as the API shows it.
@@ -129,8 +127,7 @@ struct DeliveriesView {
     )
 )]
 pub(crate) async fn create(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     JsonObject(object): JsonObject,
 ) -> Result<Response, Problem> {
     let request = NewWebhook::read(object, app.webhooks.settings())?;
@@ -149,8 +146,7 @@ pub(crate) async fn create(
     responses((status = 200, description = "A page of webhooks", body = WebhooksView))
 )]
 pub(crate) async fn list(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
     let (limit, after) = page::parameters(query.as_deref())?;
@@ -172,8 +168,7 @@ pub(crate) async fn list(
     responses((status = 200, description = "The webhook", body = WebhookView))
 )]
 pub(crate) async fn get(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     ResourceId(id): ResourceId,
 ) -> Result<Response, Problem> {
     let row = app.webhooks.find(&caller, page::number(&id)?).await?;
@@ -193,8 +188,7 @@ pub(crate) async fn get(
     responses((status = 200, description = "The webhook as it is now", body = WebhookView))
 )]
 pub(crate) async fn patch(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     ResourceId(id): ResourceId,
     JsonObject(object): JsonObject,
 ) -> Result<Response, Problem> {
@@ -215,8 +209,7 @@ pub(crate) async fn patch(
     responses((status = 204, description = "The webhook is removed"))
 )]
 pub(crate) async fn delete(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     ResourceId(id): ResourceId,
 ) -> Result<Response, Problem> {
     let id = page::number(&id)?;
@@ -237,8 +230,7 @@ pub(crate) async fn delete(
     responses((status = 200, description = "The webhook, with its new secret", body = WebhookView))
 )]
 pub(crate) async fn rotate(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     ResourceId(id): ResourceId,
     JsonObject(object): JsonObject,
 ) -> Result<Response, Problem> {
@@ -258,8 +250,7 @@ pub(crate) async fn rotate(
     responses((status = 202, description = "The delivery, which waits for its first attempt", body = DeliveryView))
 )]
 pub(crate) async fn ping(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     ResourceId(id): ResourceId,
 ) -> Result<Response, Problem> {
     let delivery = app.webhooks.ping(&caller, page::number(&id)?).await?;
@@ -276,8 +267,7 @@ pub(crate) async fn ping(
     responses((status = 200, description = "A page of deliveries, newest first", body = DeliveriesView))
 )]
 pub(crate) async fn deliveries(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     ResourceId(id): ResourceId,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {

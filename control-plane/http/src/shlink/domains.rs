@@ -2,17 +2,14 @@
 
 use super::failure::Failure;
 use crate::api::body::JsonObject;
-use crate::app::App;
-use crate::auth::Caller;
+use crate::app::ApiCall;
 use axum::Json;
-use axum::extract::{Extension, State};
 use edgelink_service::fields::Fields;
 use edgelink_service::values;
 use edgelink_settings::domains::DomainTable;
 use edgelink_wire::Domain;
 use serde::Serialize;
 use serde_json::{Value, json};
-use std::sync::Arc;
 
 /// Targets of visitors who follow no link.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -50,10 +47,7 @@ struct DomainView<'a> {
 }
 
 /// `GET /domains`: the domains of the caller, the default one first.
-pub(super) async fn list(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
-) -> Json<Value> {
+pub(super) async fn list(ApiCall { app, caller }: ApiCall) -> Json<Value> {
     let links = &app.config.links;
     let bounds = &caller.scope().domains;
     let is_allowed = |domain: &&Domain| bounds.is_empty() || bounds.contains(domain);
@@ -72,8 +66,7 @@ pub(super) async fn list(
 
 /// `PATCH /domains/redirects`: refused, because only the admin API sets them.
 pub(super) async fn redirects(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     JsonObject(object): JsonObject,
 ) -> Result<Json<Value>, Failure> {
     let mut fields = Fields::new(object);

@@ -4,10 +4,9 @@ use super::failure::Failure;
 use super::fields::domain;
 use super::pages::{Page, Pagination};
 use super::view::ShortUrl;
-use crate::app::App;
-use crate::auth::Caller;
+use crate::app::ApiCall;
 use axum::Json;
-use axum::extract::{Extension, RawQuery, State};
+use axum::extract::RawQuery;
 use axum::response::{IntoResponse, Response};
 use edgelink_model::links::model::Link;
 use edgelink_model::tenancy::Scope;
@@ -21,7 +20,6 @@ use edgelink_service::tenant_links::TenantLinks;
 use edgelink_service::values;
 use serde::Serialize;
 use serde_json::{Value, json};
-use std::sync::Arc;
 
 /// Default length of a page, as in Shlink.
 const DEFAULT_SIZE: usize = 10;
@@ -39,8 +37,7 @@ struct ShortUrls<'a> {
 }
 
 pub(super) async fn list(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Failure> {
     let config = &app.links.of_tenant(&caller);

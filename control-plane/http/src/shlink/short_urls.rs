@@ -7,19 +7,15 @@ use crate::api::body::JsonObject;
 use crate::api::if_match::IfMatch;
 use crate::api::one::RequestedLink;
 use crate::api::{one, rules as admin_rules};
-use crate::app::App;
-use crate::auth::Caller;
-use axum::extract::{Extension, State};
+use crate::app::ApiCall;
 use axum::response::Response;
 use edgelink_service::create_link::CreateLink;
 use edgelink_service::link_patch::LinkPatch;
 use edgelink_service::problem::{Kind, Problem};
-use std::sync::Arc;
 
 /// `POST /short-urls`: 200 with the short URL, new or found.
 pub(super) async fn create(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     JsonObject(mut object): JsonObject,
 ) -> Result<Response, Failure> {
     let links = &app.links.of_tenant(&caller);
@@ -38,8 +34,7 @@ pub(super) async fn create(
 
 /// `GET /short-urls/{code}`.
 pub(super) async fn get(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     NamedLink(key, fields): NamedLink,
 ) -> Result<Response, Failure> {
     fields.finish()?;
@@ -49,8 +44,7 @@ pub(super) async fn get(
 
 /// `PATCH /short-urls/{code}`: missing fields stay, null sets the default.
 pub(super) async fn patch(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     NamedLink(key, fields): NamedLink,
     IfMatch(revisions): IfMatch,
     JsonObject(mut object): JsonObject,
@@ -66,34 +60,31 @@ pub(super) async fn patch(
 
 /// `DELETE /short-urls/{code}`.
 pub(super) async fn delete(
-    app: State<Arc<App>>,
-    caller: Extension<Caller>,
+    call: ApiCall,
     NamedLink(key, fields): NamedLink,
     if_match: IfMatch,
 ) -> Result<Response, Failure> {
     fields.finish()?;
-    Ok(one::delete(app, caller, RequestedLink(key), if_match).await?)
+    Ok(one::delete(call, RequestedLink(key), if_match).await?)
 }
 
 /// `GET /short-urls/{code}/redirect-rules`.
 pub(super) async fn rules(
-    app: State<Arc<App>>,
-    caller: Extension<Caller>,
+    call: ApiCall,
     NamedLink(key, fields): NamedLink,
 ) -> Result<Response, Failure> {
     fields.finish()?;
-    Ok(admin_rules::get(app, caller, RequestedLink(key)).await?)
+    Ok(admin_rules::get(call, RequestedLink(key)).await?)
 }
 
 /// `POST /short-urls/{code}/redirect-rules`: replaces all rules.
 pub(super) async fn replace_rules(
-    app: State<Arc<App>>,
-    caller: Extension<Caller>,
+    call: ApiCall,
     NamedLink(key, fields): NamedLink,
     if_match: IfMatch,
     body: JsonObject,
 ) -> Result<Response, Failure> {
     fields.finish()?;
     let key = RequestedLink(key);
-    Ok(admin_rules::replace(app, caller, key, if_match, body).await?)
+    Ok(admin_rules::replace(call, key, if_match, body).await?)
 }

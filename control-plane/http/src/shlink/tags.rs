@@ -5,10 +5,10 @@ use super::list::is_descending;
 use super::pages::Page;
 use super::view::VisitsSummary;
 use crate::api::body::JsonObject;
-use crate::app::App;
+use crate::app::{ApiCall, App};
 use crate::auth::Caller;
 use axum::Json;
-use axum::extract::{Extension, RawQuery, State};
+use axum::extract::RawQuery;
 use edgelink_service::fields::{Fields, Reason};
 use edgelink_service::numbered::{MAX_COUNTED, MAX_NUMBERED, TagClicks};
 use edgelink_service::problem::{Kind, Problem};
@@ -17,7 +17,6 @@ use http::StatusCode;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::HashMap;
-use std::sync::Arc;
 
 /// Limit on the tags whose links and visits one answer counts.
 const MAX_STATS: usize = 1000;
@@ -61,8 +60,7 @@ struct TagStats {
 
 /// `GET /tags`: their names.
 pub(super) async fn list(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     RawQuery(query): RawQuery,
 ) -> Result<Json<Value>, Failure> {
     let wanted = WantedTags::parse(query.as_deref(), MAX_NUMBERED, &[By::Tag])?;
@@ -77,8 +75,7 @@ pub(super) async fn list(
 
 /// `GET /tags/stats`: with their numbers of links and visits.
 pub(super) async fn stats(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     RawQuery(query): RawQuery,
 ) -> Result<Json<Value>, Failure> {
     let wanted = WantedTags::parse(
@@ -116,8 +113,7 @@ pub(super) async fn stats(
 
 /// `PUT /tags`: renames a tag.
 pub(super) async fn rename(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     JsonObject(object): JsonObject,
 ) -> Result<StatusCode, Failure> {
     let mut fields = Fields::new(object);
@@ -138,8 +134,7 @@ pub(super) async fn rename(
 
 /// `DELETE /tags`: removes tags from all links. A tag that no link has counts as removed.
 pub(super) async fn delete(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     RawQuery(query): RawQuery,
 ) -> Result<StatusCode, Failure> {
     let mut fields = Fields::of_query_with(query.as_deref(), &["tags[]"])?;

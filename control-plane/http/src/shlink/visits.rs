@@ -8,12 +8,12 @@ use super::fields::{Named, NamedLink, domain};
 use super::pages::Page;
 use super::tags;
 use super::view::{VisitsSummary, time};
-use crate::app::App;
+use crate::app::{ApiCall, App};
 use crate::auth::Caller;
 use axum::Json;
-use axum::extract::{self, Extension, State};
+use axum::extract;
 use edgelink_clicks::analytics::{EngineError, MAX_ORPHANS, RawClick, RawQuery, orphan_word};
-use edgelink_model::counts::{Bots, Scope};
+use edgelink_model::counts::{Bots, ClickScope};
 use edgelink_model::tenancy;
 use edgelink_service::click_filter::{self as filter, ClickFilter, FoundScope};
 use edgelink_service::fields::{Fields, Reason};
@@ -23,7 +23,6 @@ use edgelink_settings::config::LinksConfig;
 use edgelink_wire::clicks::events::OrphanKind;
 use serde::Serialize;
 use serde_json::{Value, json};
-use std::sync::Arc;
 
 /// Limit on the visits of a page, and their default number.
 const MAX_SIZE: usize = 5000;
@@ -87,7 +86,7 @@ impl WantedVisits {
         }
     }
 
-    fn query(&self, scope: Scope, orphans: bool) -> RawQuery {
+    fn query(&self, scope: ClickScope, orphans: bool) -> RawQuery {
         RawQuery {
             scope,
             from: self.from,
@@ -102,14 +101,11 @@ impl WantedVisits {
 }
 
 /// `GET /visits`: numbers of visits. Only the newest links count.
-pub(super) async fn overview(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
-) -> Result<Json<Value>, Failure> {
+pub(super) async fn overview(ApiCall { app, caller }: ApiCall) -> Result<Json<Value>, Failure> {
     let sum = app.links.sum_clicks(&caller).await?;
     let orphans = async |bots| {
         let query = RawQuery {
-            scope: Scope::Tenant(caller.tenant_id()),
+            scope: ClickScope::Tenant(caller.tenant_id()),
             from: 0,
             to: u32::MAX.into(),
             bots,
@@ -145,8 +141,7 @@ pub(super) async fn overview(
 
 /// `GET /short-urls/{code}/visits`.
 pub(super) async fn of_short_url(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     NamedLink(key, mut fields): NamedLink,
 ) -> Result<Json<Value>, Failure> {
     let wanted = WantedVisits::read(&mut fields);
@@ -155,7 +150,7 @@ pub(super) async fn of_short_url(
     list(
         (&app, &caller),
         &wanted,
-        (Scope::Links(vec![link.id]), false),
+        (ClickScope::Links(vec![link.id]), false),
         false,
     )
     .await
@@ -163,8 +158,7 @@ pub(super) async fn of_short_url(
 
 /// `DELETE /short-urls/{code}/visits`.
 pub(super) async fn delete(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     NamedLink(key, fields): NamedLink,
 ) -> Result<Json<Value>, Failure> {
     fields.finish()?;
@@ -174,8 +168,7 @@ pub(super) async fn delete(
 
 /// `GET /tags/{tag}/visits`.
 pub(super) async fn of_tag(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     Named(tag, mut fields): Named,
 ) -> Result<Json<Value>, Failure> {
     let wanted = WantedVisits::read(&mut fields);
@@ -194,8 +187,7 @@ pub(super) async fn of_tag(
 
 /// `GET /domains/{domain}/visits`.
 pub(super) async fn of_domain(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     Named(name, mut fields): Named,
 ) -> Result<Json<Value>, Failure> {
     let wanted = WantedVisits::read(&mut fields);
@@ -210,8 +202,7 @@ pub(super) async fn of_domain(
 
 /// `GET /visits/non-orphan`: the visits of all links of the caller.
 pub(super) async fn non_orphan(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     extract::RawQuery(query): extract::RawQuery,
 ) -> Result<Json<Value>, Failure> {
     let mut fields = Fields::of_query(query.as_deref())?;
@@ -229,8 +220,7 @@ pub(super) async fn non_orphan(
 
 /// `GET /visits/orphan`. A key that may not read all links of the tenant sees none. A filter by type applies to the newest 10,000.
 pub(super) async fn orphan(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
     extract::RawQuery(query): extract::RawQuery,
 ) -> Result<Json<Value>, Failure> {
     let mut fields = Fields::of_query(query.as_deref())?;
@@ -274,8 +264,7 @@ pub(super) async fn orphan(
 
 /// `DELETE /visits/orphan`.
 pub(super) async fn delete_orphan(
-    State(app): State<Arc<App>>,
-    Extension(caller): Extension<Caller>,
+    ApiCall { app, caller }: ApiCall,
 ) -> Result<Json<Value>, Failure> {
     let deleted = app.analytics.delete_orphans(&caller).await?;
     Ok(Json(json!({ "deletedVisits": deleted })))
@@ -310,11 +299,11 @@ async fn of_many(
 async fn list(
     (app, caller): (&App, &Caller),
     wanted: &WantedVisits,
-    (scope, at_least): (Scope, bool),
+    (scope, at_least): (ClickScope, bool),
     orphans: bool,
 ) -> Result<Json<Value>, Failure> {
     let links = &app.config.links;
-    if matches!(&scope, Scope::Links(ids) if ids.is_empty()) {
+    if matches!(&scope, ClickScope::Links(ids) if ids.is_empty()) {
         return Ok(answer(links, &[], wanted.page, 0, false));
     }
     let query = wanted.query(scope, orphans);

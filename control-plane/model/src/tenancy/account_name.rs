@@ -1,6 +1,6 @@
 //! Names of accounts.
 
-use edgelink_wire::settings::{Kind, Problems, SettingValue, Value};
+use edgelink_wire::settings::{Problems, SettingValue, Value, ValueKind};
 use icu_normalizer::ComposingNormalizerBorrowed;
 use std::fmt;
 
@@ -81,7 +81,7 @@ impl fmt::Display for AccountName {
 }
 
 impl SettingValue for AccountName {
-    const KIND: Kind = Kind::Text;
+    const KIND: ValueKind = ValueKind::Text;
 
     fn read(value: Value, path: &str, problems: &mut Problems) -> Option<Self> {
         let text = String::read(value, path, problems)?;

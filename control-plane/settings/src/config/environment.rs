@@ -1,6 +1,6 @@
 //! The environment variables of a process, which override the configuration file.
 
-use edgelink_wire::settings::{Kind, Problems, Setting};
+use edgelink_wire::settings::{Problems, Setting, ValueKind};
 use std::collections::BTreeMap;
 use std::fmt;
 use toml::{Table, Value};
@@ -156,15 +156,15 @@ impl Environment {
 }
 
 /// Reads the text of a variable; a list is separated by commas.
-fn parse(text: &str, kind: Kind) -> Option<Value> {
+fn parse(text: &str, kind: ValueKind) -> Option<Value> {
     match kind {
-        Kind::Number => text.parse().ok().map(Value::Integer),
-        Kind::Bool => text.parse().ok().map(Value::Boolean),
-        Kind::List => {
+        ValueKind::Number => text.parse().ok().map(Value::Integer),
+        ValueKind::Bool => text.parse().ok().map(Value::Boolean),
+        ValueKind::List => {
             let items = text.split(',').map(str::trim).map(Value::from);
             Some(Value::Array(items.collect()))
         }
-        Kind::Text | Kind::Section => Some(Value::from(text)),
+        ValueKind::Text | ValueKind::Section => Some(Value::from(text)),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Types of settings about the senders of requests: networks of proxies, origins of web pages.
 
-use edgelink_wire::settings::{Kind, Problems, SettingValue, Value};
+use edgelink_wire::settings::{Problems, SettingValue, Value, ValueKind};
 use ipnet::IpNet;
 use std::net::IpAddr;
 use url::Url;
@@ -18,7 +18,7 @@ impl Network {
 }
 
 impl SettingValue for Network {
-    const KIND: Kind = Kind::Text;
+    const KIND: ValueKind = ValueKind::Text;
 
     fn read(value: Value, path: &str, problems: &mut Problems) -> Option<Self> {
         let text = String::read(value, path, problems)?;
@@ -49,7 +49,7 @@ impl Origin {
 }
 
 impl SettingValue for Origin {
-    const KIND: Kind = Kind::Text;
+    const KIND: ValueKind = ValueKind::Text;
 
     fn read(value: Value, path: &str, problems: &mut Problems) -> Option<Self> {
         let text = String::read(value, path, problems)?;

@@ -2,7 +2,7 @@
 
 use super::value::FileText;
 use edgelink_model::tenancy::{AccountName, Role};
-use edgelink_wire::settings::{Kind, Problems, SettingValue, Value};
+use edgelink_wire::settings::{Problems, SettingValue, Value, ValueKind};
 use std::time::Duration;
 use url::{Host, Url};
 
@@ -59,7 +59,7 @@ pub struct RoleOfClaim {
 }
 
 impl SettingValue for RoleOfClaim {
-    const KIND: Kind = Kind::Text;
+    const KIND: ValueKind = ValueKind::Text;
 
     fn read(value: Value, path: &str, problems: &mut Problems) -> Option<Self> {
         let text = String::read(value, path, problems)?;

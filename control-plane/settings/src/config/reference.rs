@@ -2,7 +2,7 @@
 
 use super::*;
 use edgelink_model::reference;
-use edgelink_wire::settings::{Kind, Range, Setting, Value};
+use edgelink_wire::settings::{Range, Setting, Value, ValueKind};
 use roff::{Inline, Roff, bold, roman};
 use std::fmt::Write;
 
@@ -97,7 +97,7 @@ fn example() -> String {
         writeln!(file, "[{section}]").unwrap();
         for variable in of_section(&section) {
             let (variable, setting) = (variable.name, variable.setting);
-            let commas = if setting.kind == Kind::List {
+            let commas = if setting.kind == ValueKind::List {
                 " (separated by commas)"
             } else {
                 ""
@@ -156,7 +156,7 @@ fn tables() -> String {
         for variable in of_section(&section) {
             let (variable, setting) = (variable.name, variable.setting);
             let name = &setting.name;
-            let commas = if setting.kind == Kind::List {
+            let commas = if setting.kind == ValueKind::List {
                 " (commas)"
             } else {
                 ""

@@ -1,6 +1,6 @@
 //! Secret texts, and files and servers that settings name.
 
-use edgelink_wire::settings::{Kind, Problems, SettingValue, Value};
+use edgelink_wire::settings::{Problems, SettingValue, Value, ValueKind};
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -31,7 +31,7 @@ impl fmt::Debug for Secret {
 }
 
 impl SettingValue for Secret {
-    const KIND: Kind = Kind::Text;
+    const KIND: ValueKind = ValueKind::Text;
 
     fn read(value: Value, path: &str, problems: &mut Problems) -> Option<Self> {
         String::read(value, path, problems).map(Self)
@@ -47,7 +47,7 @@ impl SettingValue for Secret {
 pub struct Header(pub http::HeaderName);
 
 impl SettingValue for Header {
-    const KIND: Kind = Kind::Text;
+    const KIND: ValueKind = ValueKind::Text;
 
     fn read(value: Value, path: &str, problems: &mut Problems) -> Option<Self> {
         let text = String::read(value, path, problems)?;
@@ -102,7 +102,7 @@ impl FileText {
 }
 
 impl SettingValue for FileText {
-    const KIND: Kind = Kind::Text;
+    const KIND: ValueKind = ValueKind::Text;
 
     fn read(value: Value, path: &str, problems: &mut Problems) -> Option<Self> {
         let file = String::read(value, path, problems)?;

@@ -11,10 +11,11 @@ use super::shown_link::{ShownLink, link_href, link_page};
 use super::signed_in::SignedIn;
 use super::strings as t;
 use askama::Template;
-use axum::extract::{Extension, Path, RawQuery, State};
+use axum::extract::{Path, RawQuery, State};
 use axum::response::{IntoResponse, Redirect, Response};
 use edgelink_console::qr::Options;
-pub(super) use edgelink_http::api::events;
+use edgelink_http::api::events;
+use edgelink_http::app::ApiCall;
 use edgelink_service::analytics::AnalyticsView;
 use edgelink_service::caller::Right;
 use edgelink_service::page;
@@ -94,9 +95,11 @@ pub(super) async fn live(
     me: SignedIn,
     RawQuery(asked): RawQuery,
 ) -> Result<Response, Problem> {
-    let caller = Extension(me.caller().clone());
-    let app = State(console.app.clone());
-    events::stream(app, caller, HeaderMap::new(), RawQuery(asked)).await
+    let call = ApiCall {
+        app: console.app.clone(),
+        caller: me.caller().clone(),
+    };
+    events::stream(call, HeaderMap::new(), RawQuery(asked)).await
 }
 
 /// `GET /console/links/{code}/qr.svg`: the QR code of its address, for pages without script.

@@ -1,7 +1,7 @@
 //! Individual clicks with their configured attributes, and orphan visits.
 
 use super::counting::Counting;
-use super::wanted::{Picked, Wanted};
+use super::wanted::{Picked, WantedHeaders};
 use crate::host::Clients;
 use crate::request::{Headers, behind_code};
 use crate::settings::{Attribute, Settings};
@@ -16,7 +16,7 @@ use std::cell::Cell;
 
 /// Events that are in no batch yet. Orphan visits have a bound of their own, so that a scan does not displace clicks.
 pub(crate) struct ClickEvents {
-    wanted: Wanted,
+    wanted: WantedHeaders,
     clicks: EventsBuilder<SeedableRandomState>,
     orphans: EventsBuilder<SeedableRandomState>,
     has_orphans: bool,
@@ -49,10 +49,10 @@ pub(crate) struct Gathered {
 }
 
 /// A request that was answered.
-pub(crate) struct Answered<'a> {
+pub(crate) struct Answered<'a, H> {
     /// The link key; for an orphan visit, the key written by [`ClickEvents::name_orphan`].
     pub(crate) key: &'a [u8],
-    pub(crate) headers: Headers<'a>,
+    pub(crate) headers: &'a H,
     /// The path with its query.
     pub(crate) path: &'a [u8],
     /// Unix seconds.
@@ -64,7 +64,7 @@ impl ClickEvents {
     /// No events so far. `key` is random; click ids are derived from it.
     pub(crate) fn new(settings: &Settings, key: [u8; 16], hasher: &SeedableRandomState) -> Self {
         let mut events = Self {
-            wanted: Wanted::default(),
+            wanted: WantedHeaders::default(),
             clicks: EventsBuilder::new(hasher.clone(), 0),
             orphans: EventsBuilder::new(hasher.clone(), 0),
             has_orphans: false,
@@ -81,7 +81,7 @@ impl ClickEvents {
 
     /// Changes the settings, for events from now on.
     pub(crate) fn configure(&mut self, settings: &Settings) {
-        self.wanted = Wanted::of(settings);
+        self.wanted = WantedHeaders::of(settings);
         let clicks = settings.clicks.as_ref();
         let max_bytes = clicks.map_or(0, |clicks| clicks.max_event_bytes);
         self.clicks.set_max_bytes(max_bytes);
@@ -155,7 +155,11 @@ impl ClickEvents {
     }
 
     /// Takes a click as an event. It is only counted if its visitor has opted out, or there is no room.
-    pub(crate) fn click(&mut self, client: &impl Clients, click: &Answered<'_>) -> Counting {
+    pub(crate) fn click(
+        &mut self,
+        client: &impl Clients,
+        click: &Answered<'_, impl Headers>,
+    ) -> Counting {
         let noted = self.noted.take();
         let picked = self.wanted.pick(click.headers);
         if picked.is_opt_out && noted.is_none_or(|noted| noted.id.is_none()) {
@@ -181,7 +185,7 @@ impl ClickEvents {
         &mut self,
         client: &impl Clients,
         kind: OrphanKind,
-        (headers, path): (Headers<'_>, &[u8]),
+        (headers, path): (&impl Headers, &[u8]),
         now: u64,
     ) {
         if !self.orphans.has_room() {
@@ -205,7 +209,7 @@ impl ClickEvents {
     fn push(
         &mut self,
         client: &impl Clients,
-        answered: &Answered<'_>,
+        answered: &Answered<'_, impl Headers>,
         noted: Noted,
         picked: &Picked<'_>,
     ) -> bool {

@@ -1,12 +1,12 @@
 //! Headers of the configured attributes, and their values in a request.
 
-use crate::request::Headers;
+use crate::request::{Headers, length_bit};
 use crate::settings::{Attribute, Settings};
 use edgelink_wire::clicks::attributes::is_opt_out;
 
 /// The configured attributes, and the headers that carry them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Wanted {
+pub(crate) struct WantedHeaders {
     /// One bit for each [`Attribute`].
     attributes: u16,
     headers: Vec<(Box<[u8]>, Field)>,
@@ -36,7 +36,7 @@ pub(crate) struct Picked<'a> {
     pub(crate) is_opt_out: bool,
 }
 
-impl Wanted {
+impl WantedHeaders {
     /// The attributes in the settings.
     pub(crate) fn of(settings: &Settings) -> Self {
         let clicks = settings.clicks.as_ref();
@@ -67,13 +67,13 @@ impl Wanted {
             wanted.add("user-agent", Field::UserAgent);
         }
         for name in ["dnt", "sec-gpc"] {
-            wanted.lengths |= Headers::length_bit(name.len());
+            wanted.lengths |= length_bit(name.len());
         }
         wanted
     }
 
     fn add(&mut self, name: &str, field: Field) {
-        self.lengths |= Headers::length_bit(name.len());
+        self.lengths |= length_bit(name.len());
         self.headers.push((name.as_bytes().into(), field));
     }
 
@@ -88,7 +88,7 @@ impl Wanted {
     }
 
     /// Finds the wanted headers in one pass. Of a repeated header the first one counts.
-    pub(crate) fn pick<'a>(&self, headers: Headers<'a>) -> Picked<'a> {
+    pub(crate) fn pick<'a>(&self, headers: &'a impl Headers) -> Picked<'a> {
         let mut picked = Picked::default();
         headers.each(self.lengths, |name, value| {
             let known = self.headers.iter().find(|(known, _)| **known == *name);

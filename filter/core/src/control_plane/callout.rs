@@ -21,7 +21,7 @@ pub(crate) const VISITS_PATH: &str = "/edge/v1/visits/";
 
 /// A lookup, or a request for visits, to be sent.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Callout {
+pub struct LookupCallout {
     /// Id of the lookup until the proxy gives it a token.
     pub flight: FlightId,
     /// The `:path` of the request; the rest comes from the settings.
@@ -30,7 +30,7 @@ pub struct Callout {
     pub body: Vec<u8>,
 }
 
-impl Callout {
+impl LookupCallout {
     /// A lookup of a link key, or of a host as `{host}/`.
     pub(crate) fn new(flight: FlightId, key: &[u8]) -> Self {
         let path = match key.strip_suffix(b"/") {
@@ -129,7 +129,7 @@ pub(crate) enum CalloutError {
 
 /// The answer of the control plane to a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Answered<'a> {
+pub(crate) struct LookupReply<'a> {
     pub(crate) record: FetchedRecord<&'a [u8]>,
     /// Upper bound of the record's age when it was sent, in milliseconds.
     pub(crate) age_millis: u64,
@@ -139,7 +139,7 @@ pub(crate) struct Answered<'a> {
 /// settings of a control plane, or of this edge, could otherwise allow older ones.
 const MAX_AGE_MILLIS: u64 = 5_000;
 
-impl Answered<'_> {
+impl LookupReply<'_> {
     /// The answer, unless it is too old `elapsed` milliseconds after the request.
     pub(crate) fn by_age(self, elapsed: u64) -> Result<Self, CalloutError> {
         let age = self.age_millis.saturating_add(elapsed);
@@ -153,7 +153,10 @@ impl Answered<'_> {
 
 /// Reads the answer to the lookup of `key`. Only a well-formed answer counts: anything else is a failure, and never an
 /// absence.
-pub(crate) fn read<'a>(response: Response<'a>, key: &[u8]) -> Result<Answered<'a>, CalloutError> {
+pub(crate) fn read<'a>(
+    response: Response<'a>,
+    key: &[u8],
+) -> Result<LookupReply<'a>, CalloutError> {
     let status = status(response)?;
     if response.content_type != LinkAnswer::MEDIA_TYPE.as_bytes() {
         return Err(CalloutError::Answer(status));
@@ -175,12 +178,12 @@ pub(crate) fn status(response: Response<'_>) -> Result<u16, CalloutError> {
     }
 }
 
-fn answer<'a>(body: &'a [u8], key: &[u8]) -> Option<Answered<'a>> {
+fn answer<'a>(body: &'a [u8], key: &[u8]) -> Option<LookupReply<'a>> {
     let answer = LinkAnswer::split(body)
         .ok()
         .filter(|answer| answer.key == key)?;
     let record = Record::decode(answer.record).ok()?;
-    Some(Answered {
+    Some(LookupReply {
         record: FetchedRecord::new(&record, answer.record),
         age_millis: answer.age_millis,
     })
@@ -208,14 +211,16 @@ mod tests {
     #[test]
     fn answer_when_link_or_absence_is_read_as_record() {
         let body = aged("d/a", link("https://e/", 3), 700);
-        let Answered { record, age_millis } = read(response("200", TYPE, &body), b"d/a").unwrap();
+        let LookupReply { record, age_millis } =
+            read(response("200", TYPE, &body), b"d/a").unwrap();
         assert_eq!(
             (record.kind, record.rev, age_millis),
             (RecordKind::Link, 3, 700)
         );
         assert_eq!(Record::decode(record.bytes), Ok(link("https://e/", 3)));
         let body = answer("d/a", Record::Absent { rev: 4 });
-        let Answered { record, age_millis } = read(response("404", TYPE, &body), b"d/a").unwrap();
+        let LookupReply { record, age_millis } =
+            read(response("404", TYPE, &body), b"d/a").unwrap();
         assert_eq!(
             (record.kind, record.rev, age_millis),
             (RecordKind::Absent, 4, 0)
@@ -251,13 +256,13 @@ mod tests {
         let flight = Flights::new(Purpose::Links, FlightBounds::of(&settings()), hasher())
             .start(b"k", crate::time::Moment::default())
             .unwrap();
-        let path = |key: &str| Callout::new(flight, key.as_bytes()).path;
+        let path = |key: &str| LookupCallout::new(flight, key.as_bytes()).path;
         assert_eq!(path("[::1]:80/a"), "/edge/v1/links/%5B::1%5D:80/a");
-        let lookup = Callout::new(flight, b"[::1]:80/a");
+        let lookup = LookupCallout::new(flight, b"[::1]:80/a");
         assert_eq!(lookup.line(), Some("%5B::1%5D:80/a"));
         assert_eq!(path("e.com:80/a_-"), "/edge/v1/links/e.com:80/a_-");
         assert_eq!(path("[::1]:80/"), "/edge/v1/domains/%5B::1%5D:80");
-        assert_eq!(Callout::new(flight, b"e.com/").line(), None);
+        assert_eq!(LookupCallout::new(flight, b"e.com/").line(), None);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Requests to the control plane, with all of their headers.
 
-use super::BackgroundCallout;
-use super::callout::Callout;
+use super::callout::LookupCallout;
 use super::callout::{UNLOCK_TIMEOUT_MILLIS, UnlockCallout};
+use super::{BackgroundCallout, Callout};
 use crate::metrics::BackgroundKind;
 use crate::settings::Settings;
 use edgelink_wire::clicks::{EDGE_HEADER, SENT_AT_HEADER};
@@ -37,9 +37,23 @@ pub struct Outgoing<'a> {
 }
 
 impl<'a> Outgoing<'a> {
-    /// A lookup, or a request for visits; `trace` is the `traceparent` of a request that waits for it.
+    /// The request of a callout. `trace` is the `traceparent` of a request that waits for it; `host_name` is the host's name for the
+    /// edge, used unless a setting names it.
     #[must_use]
-    pub fn lookup(settings: &'a Settings, callout: &'a Callout, trace: Option<&'a str>) -> Self {
+    pub fn of(
+        settings: &'a Settings,
+        callout: &'a Callout,
+        trace: Option<&'a str>,
+        host_name: Option<&'a str>,
+    ) -> Self {
+        match callout {
+            Callout::Lookup(callout) => Self::lookup(settings, callout, trace),
+            Callout::Background(callout) => Self::background(settings, callout, host_name),
+            Callout::Form(callout) => Self::form(settings, callout),
+        }
+    }
+
+    fn lookup(settings: &'a Settings, callout: &'a LookupCallout, trace: Option<&'a str>) -> Self {
         let media_type = callout.media_type();
         let is_post = !callout.body.is_empty();
         let method = if is_post { "POST" } else { "GET" };
@@ -68,9 +82,7 @@ impl<'a> Outgoing<'a> {
         request
     }
 
-    /// A background callout. `host_name` is the host's name for the edge, used unless a setting names it.
-    #[must_use]
-    pub fn background(
+    fn background(
         settings: &'a Settings,
         callout: &'a BackgroundCallout,
         host_name: Option<&'a str>,
@@ -95,9 +107,7 @@ impl<'a> Outgoing<'a> {
         request
     }
 
-    /// A form with the password of a link.
-    #[must_use]
-    pub fn form(settings: &'a Settings, callout: &'a UnlockCallout) -> Self {
+    fn form(settings: &'a Settings, callout: &'a UnlockCallout) -> Self {
         let mut request = Self::new(settings, "POST", &callout.path);
         request.headers.extend([
             ("content-type", FORM_MEDIA_TYPE),

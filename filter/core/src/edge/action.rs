@@ -1,8 +1,6 @@
 //! Actions for the host once a lookup is complete or a callout is due.
 
-use crate::control_plane::BackgroundCallout;
-use crate::control_plane::callout::Callout;
-use crate::control_plane::callout::UnlockCallout;
+use crate::control_plane::Callout;
 use crate::flights::Waiter;
 use crate::forms::FormEnd;
 use crate::metrics::Tier;
@@ -22,12 +20,12 @@ pub struct Resumed {
     pub(super) tier: Tier,
     /// The encoded record; `None` if no tier could answer.
     pub(super) record: Option<Vec<u8>>,
-    pub(super) visits: Visits,
+    pub(super) visits: Uses,
 }
 
-/// State of a link's visits.
+/// State of the uses of a limited link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Visits {
+pub(super) enum Uses {
     /// None needs to be taken.
     #[default]
     Unlimited,
@@ -84,12 +82,8 @@ pub enum Again {
 pub enum Action {
     /// Answer these waiters.
     Resume(Resumed),
-    /// Send this lookup, which Redis could not answer, or request for visits.
+    /// Send this callout.
     Send(Callout),
-    /// Send this form again.
-    Ask(UnlockCallout),
     /// Answer this form.
     EndForm(FormEnd),
-    /// Send this background callout.
-    Run(BackgroundCallout),
 }

@@ -1,15 +1,15 @@
 //! Makes answers, and counts them.
 
-use super::action::Visits;
+use super::action::Uses;
 use super::{Content, Edge, Resumed, Step};
 use crate::answer::Answer;
 use crate::api_domains::ApiDomains;
 use crate::clicks::{Answered, ClickEvents, Counting};
-use crate::control_plane::callout::Callout;
+use crate::control_plane::callout::LookupCallout;
 use crate::flights::Waiter;
 use crate::host::Clients;
-use crate::metrics::{Metric, PassedOutcome, Tier};
-use crate::request::{self, Head};
+use crate::metrics::{Counts, Metric, PassedOutcome, Tier};
+use crate::request::{self, Head, Headers};
 use crate::settings::{Described, Settings, UnknownCodes};
 use crate::visit::Visit;
 use edgelink_wire::clicks::events::{Kind, OrphanKind};
@@ -23,7 +23,7 @@ impl Edge {
         client: &impl Clients,
         waiter: Waiter,
         resumed: &'a Resumed,
-        head: &Head<'_>,
+        head: &Head<'_, impl Headers>,
     ) -> Option<Answer<'a>> {
         self.enter(waiter.stream);
         self.forms.leave(waiter.stream);
@@ -34,28 +34,22 @@ impl Edge {
         };
         let passes = self.passes_unknown(waiter);
         let now = self.wall.seconds(self.now);
-        let (settings, counts) = (&*self.here, &mut self.counts);
-        let domains = &self.api_domains;
+        let settings = &*self.here;
         let (record, tier) = (resumed.record.as_deref(), resumed.tier);
         // Clicks may have been switched off meanwhile.
         let is_counted = waiter.is_counted && self.settings.clicks.is_some();
         let events = Some(&self.events).filter(|_| is_counted);
         let visit = || Visit {
-            is_used_up: resumed.visits == Visits::UsedUp,
+            is_used_up: resumed.visits == Uses::UsedUp,
             is_other: waiter.is_other,
             events,
             ..visit(&resumed.key, now, head, settings, client)
         };
         let of = (now, waiter.has_more);
         let answer = compose(record, tier, of, visit, settings);
-        let outcome = unless_passed(answer.outcome(), passes);
-        tell(client, settings, &resumed.key, (tier, outcome));
-        let Some(outcome) = outcome else {
-            counts.count(passed(tier));
-            return None;
-        };
-        counts.count(Metric::Requests(tier, outcome));
-        let answer = or_elsewhere(answer, &resumed.key, domains);
+        let seen = (client, settings, &mut self.counts);
+        let link = (&*resumed.key, &self.api_domains);
+        let answer = note(seen, link, (answer, tier), passes)?;
         if is_counted {
             let request = (client, head, &*resumed.key, now);
             let counting = counting(&mut self.events, &answer, request);
@@ -71,7 +65,7 @@ impl Edge {
 
     /// True if a request may pass after it has waited.
     #[must_use]
-    pub fn may_pass(&self, head: &Head<'_>) -> bool {
+    pub fn may_pass(&self, head: &Head<'_, impl Headers>) -> bool {
         let is_other = !matches!(head.method, b"GET" | b"HEAD");
         is_other || self.here.unknown_codes == UnknownCodes::Pass
     }
@@ -82,44 +76,39 @@ impl Edge {
     pub(super) fn answer_at_once(
         &mut self,
         client: &impl Clients,
-        (content, callout): (Content, Option<Callout>),
-        head: &Head<'_>,
+        (content, callout): (Content, Option<LookupCallout>),
+        head: &Head<'_, impl Headers>,
         visitor: Waiter,
     ) -> Step<Answer<'_>> {
         let passes = self.passes_unknown(visitor);
-        let (settings, counts) = (&*self.here, &mut self.counts);
-        let domains = &self.api_domains;
+        let settings = &*self.here;
+        let link = (&*self.key, &self.api_domains);
         let (found, is_used_up) = match content {
             Content::Found(found) => (found, false),
             Content::UsedUp(found) => (found, true),
+            Content::NotFound(Tier::UnknownHost) => {
+                let tier = Tier::UnknownHost;
+                self.counts.count(Metric::Requests(tier, Outcome::NotFound));
+                return Step::Answer(Answer::not_found(tier, settings), callout);
+            }
             Content::NotFound(tier) => {
-                let passes = passes && tier != Tier::UnknownHost;
-                let outcome = unless_passed(Outcome::NotFound, passes);
-                if tier != Tier::UnknownHost {
-                    tell(client, settings, &self.key, (tier, outcome));
-                }
-                let Some(outcome) = outcome else {
-                    counts.count(passed(tier));
+                let seen = (client, settings, &mut self.counts);
+                let answer = (Answer::not_found(tier, settings), tier);
+                let Some(answer) = note(seen, link, answer, passes) else {
                     return Step::Pass;
                 };
-                counts.count(Metric::Requests(tier, outcome));
-                if visitor.is_counted && tier != Tier::UnknownHost && self.events.has_orphans() {
+                if visitor.is_counted && self.events.has_orphans() {
                     let now = self.wall.seconds(self.now);
                     note_orphan(&mut self.events, (client, head, &self.key, now));
                 }
-                let answer = Answer::not_found(tier, settings);
-                let answer = match tier {
-                    Tier::UnknownHost => answer,
-                    _ => or_elsewhere(answer, &self.key, domains),
-                };
                 return Step::Answer(answer, callout);
             }
             Content::Unavailable => {
+                let seen = (client, settings, &mut self.counts);
                 let tier = Tier::ControlPlane;
-                let outcome = Some(Outcome::Unavailable);
-                tell(client, settings, &self.key, (tier, outcome));
-                counts.count(Metric::Requests(tier, Outcome::Unavailable));
-                return Step::Answer(Answer::unavailable(tier, settings), callout);
+                let answer = (Answer::unavailable(tier, settings), tier);
+                let answer = note(seen, link, answer, false);
+                return answer.map_or(Step::Pass, |answer| Step::Answer(answer, callout));
             }
         };
         let (record, clicker) = self.caches.serve(found, &self.key);
@@ -133,15 +122,11 @@ impl Edge {
         };
         let of = (now, visitor.has_more);
         let answer = compose(Some(record), found.tier, of, visit, settings);
-        let outcome = unless_passed(answer.outcome(), passes);
-        tell(client, settings, &self.key, (found.tier, outcome));
-        let Some(outcome) = outcome else {
-            counts.count(passed(found.tier));
+        let seen = (client, settings, &mut self.counts);
+        let Some(answer) = note(seen, link, (answer, found.tier), passes) else {
             self.lost.extend(callout.map(|callout| callout.flight));
             return Step::Pass;
         };
-        counts.count(Metric::Requests(found.tier, outcome));
-        let answer = or_elsewhere(answer, &self.key, domains);
         if visitor.is_counted {
             let request = (client, head, &*self.key, now);
             clicker.count(counting(&mut self.events, &answer, request));
@@ -157,21 +142,29 @@ impl Edge {
     }
 }
 
-/// The outcome; `None` if the request passes.
+/// Counts a request, sets its log attributes, and replaces its answer by the fallback of its domain, if there is one. `None` if the
+/// request passes.
 #[inline(always)]
-fn unless_passed(outcome: Outcome, passes_unknown: bool) -> Option<Outcome> {
-    let passes = passes_unknown && outcome == Outcome::NotFound;
-    (!passes).then_some(outcome)
-}
-
-/// Counter of requests that pass.
-fn passed(tier: Tier) -> Metric {
-    Metric::Passed(tier, PassedOutcome::Passed)
+fn note<'a>(
+    (client, settings, counts): (&impl Clients, &Settings, &mut Counts),
+    (key, domains): (&[u8], &'a ApiDomains),
+    (answer, tier): (Answer<'a>, Tier),
+    passes_unknown: bool,
+) -> Option<Answer<'a>> {
+    let passes = passes_unknown && answer.outcome() == Outcome::NotFound;
+    let outcome = (!passes).then_some(answer.outcome());
+    set_log_attributes(client, settings, key, (tier, outcome));
+    let Some(outcome) = outcome else {
+        counts.count(Metric::Passed(tier, PassedOutcome::Passed));
+        return None;
+    };
+    counts.count(Metric::Requests(tier, outcome));
+    Some(with_domain_fallback(answer, key, domains))
 }
 
 /// Sets the configured log attributes of a request. The outcome is `None` if it passes.
 #[inline(always)]
-fn tell(
+fn set_log_attributes(
     client: &impl Clients,
     settings: &Settings,
     key: &[u8],
@@ -188,17 +181,17 @@ fn tell(
 }
 
 /// The client, the head of its request, the key and unix seconds.
-type Request<'r, C> = (&'r C, &'r Head<'r>, &'r [u8], u64);
+type Request<'r, C, H> = (&'r C, &'r Head<'r, H>, &'r [u8], u64);
 
 /// Way to count an answer. A click with attributes becomes an event; so does an orphan visit.
 #[inline(always)]
-fn counting<C: Clients>(
+fn counting<C: Clients, H: Headers>(
     events: &mut ClickEvents,
     answer: &Answer<'_>,
-    request: Request<'_, C>,
+    request: Request<'_, C, H>,
 ) -> Counting {
     match answer.outcome() {
-        Outcome::Redirect if request.1.is_prefetch() => Counting::No,
+        Outcome::Redirect if request.1.headers.is_prefetch() => Counting::No,
         Outcome::Redirect if events.takes_click() => describe(events, answer.status, request),
         Outcome::Redirect => Counting::Plain,
         Outcome::NotFound if events.has_orphans() => {
@@ -211,15 +204,15 @@ fn counting<C: Clients>(
 
 /// Takes a click as an event, if there is room.
 #[inline(never)]
-fn describe<C: Clients>(
+fn describe<C: Clients, H: Headers>(
     events: &mut ClickEvents,
     status: u16,
-    (client, head, key, now): Request<'_, C>,
+    (client, head, key, now): Request<'_, C, H>,
 ) -> Counting {
     let status = RedirectStatus::from_code(status);
     let click = Answered {
         key,
-        headers: head.headers,
+        headers: &head.headers,
         path: head.path,
         now,
         kind: Kind::Redirect(status.unwrap_or(RedirectStatus::Found)),
@@ -230,8 +223,11 @@ fn describe<C: Clients>(
 /// Notes an orphan visit: a request for a code without a link.
 #[cold]
 #[inline(never)]
-fn note_orphan<C: Clients>(events: &mut ClickEvents, (client, head, key, now): Request<'_, C>) {
-    if head.is_prefetch() {
+fn note_orphan<C: Clients, H: Headers>(
+    events: &mut ClickEvents,
+    (client, head, key, now): Request<'_, C, H>,
+) {
+    if head.headers.is_prefetch() {
         return;
     }
     match head.path {
@@ -246,17 +242,17 @@ fn note_orphan<C: Clients>(events: &mut ClickEvents, (client, head, key, now): R
         [] => OrphanKind::InvalidShortUrl,
         _ => OrphanKind::Regular404,
     };
-    events.orphan(client, kind, (head.headers, head.path), now);
+    events.orphan(client, kind, (&head.headers, head.path), now);
 }
 
 /// The request for `key` as rules and conditions of links see it.
-fn visit<'v, C>(
+fn visit<'v, C, H: Headers>(
     key: &'v [u8],
     now: u64,
-    head: &Head<'v>,
+    head: &Head<'v, H>,
     settings: &'v Settings,
     client: &'v C,
-) -> Visit<'v, C> {
+) -> Visit<'v, C, H> {
     let (below, query) = request::behind_code(head.path);
     Visit {
         key,
@@ -274,7 +270,7 @@ fn visit<'v, C>(
 
 /// Replaces the answer by a redirect to the fallback target of its domain for that outcome, if there is one.
 #[inline(always)]
-fn or_elsewhere<'a>(answer: Answer<'a>, key: &[u8], domains: &'a ApiDomains) -> Answer<'a> {
+fn with_domain_fallback<'a>(answer: Answer<'a>, key: &[u8], domains: &'a ApiDomains) -> Answer<'a> {
     match answer.outcome() {
         Outcome::Redirect | Outcome::Expired | Outcome::Unavailable | Outcome::Withheld => answer,
         outcome => {
@@ -286,11 +282,11 @@ fn or_elsewhere<'a>(answer: Answer<'a>, key: &[u8], domains: &'a ApiDomains) -> 
 
 /// Makes an answer. A record that does not decode counts as none.
 #[inline(always)]
-fn compose<'a, 'v, C: Clients + 'v>(
+fn compose<'a, 'v, C: Clients + 'v, H: Headers + 'v>(
     record: Option<&'a [u8]>,
     tier: Tier,
     of: (u64, bool),
-    visit: impl FnOnce() -> Visit<'v, C>,
+    visit: impl FnOnce() -> Visit<'v, C, H>,
     settings: &'a Settings,
 ) -> Answer<'a> {
     match record.map(Record::decode_again) {

@@ -131,8 +131,7 @@ impl Edge {
         }
     }
 
-    /// The proxy has taken a background callout.
-    pub fn on_background_sent(&mut self, kind: BackgroundKind, token: Token) {
+    pub(super) fn on_background_sent(&mut self, kind: BackgroundKind, token: Token) {
         match self.background.callout_mut(kind) {
             Some(callout) => callout.on_sent(token),
             None if kind == BackgroundKind::Visits => self.background.visits.on_sent(token),
@@ -140,9 +139,7 @@ impl Edge {
         }
     }
 
-    /// The proxy has refused to send a background callout, at `now` by the exact clock. Hosts that give a callout its token before
-    /// the proxy takes it pass the token; the call is ignored then if that callout was given up.
-    pub fn on_background_refused(
+    pub(super) fn on_background_refused(
         &mut self,
         log: &mut impl Log,
         (kind, token): (BackgroundKind, Option<Token>),

@@ -2,17 +2,17 @@
 //! lookup, however many requests wait, within the bounds of lookups and with the circuit breaker. Hosts that are no domain are
 //! cached as absent records of the keys `{host}/`.
 
-use super::action::{Again, Visits};
+use super::action::{Again, Uses};
 use super::{Content, Edge, Patience, Resumed, Step};
 use crate::answer::Answer;
 use crate::api_domains::{ApiDomains, HostState};
 use crate::cache::{Fetched, Lookup, Source};
-use crate::control_plane::callout::{Answered, Callout};
+use crate::control_plane::callout::{LookupCallout, LookupReply};
 use crate::flights::{Completed, Join, StreamId, Waiter, Wanted};
 use crate::host::Version;
-use crate::host::{Clients, Log, SharedData, Streams};
+use crate::host::{Clients, Log, Lookups, SharedData};
 use crate::metrics::{CalloutOutcome, Metric, Tier};
-use crate::request::Head;
+use crate::request::{Head, Headers};
 use crate::settings::{Settings, UnknownCodes, UnknownHosts};
 use crate::time::Moment;
 use edgelink_wire::clicks::attributes::is_orphan;
@@ -44,9 +44,9 @@ impl Edge {
     /// A request that has waited for its domain; `again` comes from [`Resumed::again`].
     pub fn on_request_again(
         &mut self,
-        host: &mut (impl SharedData + Streams + Log + Clients),
+        host: &mut (impl SharedData + Lookups + Log + Clients),
         stream: StreamId,
-        head: &Head<'_>,
+        head: &Head<'_, impl Headers>,
         now: Moment,
         again: Again,
     ) -> Step<Answer<'_>> {
@@ -87,8 +87,8 @@ impl Edge {
     #[inline(never)]
     pub(super) fn decide_without_domain(
         &mut self,
-        host: &mut (impl SharedData + Streams + Log + Clients),
-        (head, code): (&Head<'_>, &[u8]),
+        host: &mut (impl SharedData + Lookups + Log + Clients),
+        (head, code): (&Head<'_, impl Headers>, &[u8]),
         reason: NoDomain,
         visitor: Waiter,
         patience: Patience,
@@ -142,7 +142,7 @@ impl Edge {
 
     /// Makes a visitor wait for the control plane's answer about the host with the current key. `None` if it has recently not
     /// answered, a bound is reached or the circuit is open.
-    fn ask_for_host(&mut self, version: Version, visitor: Waiter) -> Option<Option<Callout>> {
+    fn ask_for_host(&mut self, version: Version, visitor: Waiter) -> Option<Option<LookupCallout>> {
         let pause = self.settings.retry_after_millis;
         if !self.api_domains.may_ask(self.now, pause) {
             return None;
@@ -151,7 +151,7 @@ impl Edge {
         let asked = match self.flights.join(&self.key, wanted, visitor) {
             Join::Joined => Some(None),
             Join::Started(id) if self.breaker.permits(self.now.millis(), pause) => {
-                Some(Some(Callout::new(id, &self.key)))
+                Some(Some(LookupCallout::new(id, &self.key)))
             }
             Join::Started(id) => {
                 self.flights.complete(id);
@@ -170,7 +170,7 @@ impl Edge {
         &mut self,
         data: &mut impl SharedData,
         completed: Completed,
-        Answered { record, age_millis }: Answered<'_>,
+        LookupReply { record, age_millis }: LookupReply<'_>,
     ) -> Resumed {
         if age_millis >= self.settings.lifetimes.fresh_millis {
             return self.fall_back(data, completed);
@@ -194,7 +194,7 @@ impl Edge {
             key: completed.asked.key,
             tier: Tier::ControlPlane,
             record: Some(record.bytes.to_vec()),
-            visits: Visits::default(),
+            visits: Uses::default(),
         }
     }
 
@@ -220,8 +220,8 @@ impl Edge {
     /// asked: it gets the cached record of its link, as stale. A failure does not become a 404.
     fn decide_as_before(
         &mut self,
-        host: &mut (impl SharedData + Streams + Log + Clients),
-        (head, code): (&Head<'_>, &[u8]),
+        host: &mut (impl SharedData + Lookups + Log + Clients),
+        (head, code): (&Head<'_, impl Headers>, &[u8]),
         visitor: Waiter,
     ) -> Step<Content> {
         let unavailable = Step::Answer(Content::Unavailable, None);
@@ -244,7 +244,7 @@ impl Edge {
     pub(super) fn answer_root(
         &mut self,
         client: &impl Clients,
-        head: &Head<'_>,
+        head: &Head<'_, impl Headers>,
     ) -> Step<Answer<'_>> {
         if self.here.paths.is_none() && self.refuses_probe(head.path) {
             return Step::Answer(Answer::not_ready(&self.here), None);
@@ -277,7 +277,7 @@ impl Edge {
     }
 
     /// Notes a request for the root of a domain, or for a path that no link has, as an orphan visit.
-    fn note_orphan(&mut self, client: &impl Clients, head: &Head<'_>) {
+    fn note_orphan(&mut self, client: &impl Clients, head: &Head<'_, impl Headers>) {
         let kind = if is_root(head.path) {
             OrphanKind::BaseUrl
         } else if is_orphan(head.path) {
@@ -285,7 +285,7 @@ impl Edge {
         } else {
             return;
         };
-        if head.method != b"GET" || head.is_prefetch() {
+        if head.method != b"GET" || head.headers.is_prefetch() {
             return;
         }
         let domain = domain_of(head.authority, &self.here, &self.api_domains, self.now);
@@ -293,7 +293,7 @@ impl Edge {
             let now = self.wall.seconds(self.now);
             self.events.name_orphan(domain.as_bytes(), head.path);
             self.events
-                .orphan(client, kind, (head.headers, head.path), now);
+                .orphan(client, kind, (&head.headers, head.path), now);
         }
     }
 
@@ -305,7 +305,7 @@ impl Edge {
             key: Arc::default(),
             tier: Tier::ControlPlane,
             record: None,
-            visits: Visits::default(),
+            visits: Uses::default(),
         })
     }
 }

@@ -1,15 +1,15 @@
 //! Forms with passwords of links: detecting, holding and answering them.
 
-use super::action::{Action, Visits};
+use super::action::{Action, Uses};
 use super::domains::NoDomain;
 use super::{Content, Edge, FormEnd, Resumed, Step};
 use crate::cache::{Found, Lookup};
-use crate::control_plane::callout::{Callout, Response, status};
+use crate::control_plane::callout::{LookupCallout, Response, status};
 use crate::flights::{StreamId, Token, Waiter, Wanted};
 use crate::forms::{FormAnswer, FormResult, FormStep, is_form};
-use crate::host::{Clients, Log, SharedData, Streams};
+use crate::host::{Clients, Log, Lookups, SharedData};
 use crate::metrics::Metric;
-use crate::request::{Head, Requested};
+use crate::request::{Head, Headers, Requested};
 use edgelink_wire::Record;
 use edgelink_wire::password::{COOKIE_MEDIA_TYPE, is_cookie};
 use edgelink_wire::redirect::is_locked;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 enum FormLink {
     Known(Found),
     /// A lookup is in flight; the callout is to be sent.
-    Awaited(Option<Callout>),
+    Awaited(Option<LookupCallout>),
     /// It was never issued.
     Absent,
     /// No tier could answer.
@@ -33,8 +33,8 @@ impl Edge {
     #[inline(never)]
     pub(super) fn hold_form(
         &mut self,
-        host: &mut (impl SharedData + Streams + Log + Clients),
-        head: &Head<'_>,
+        host: &mut (impl SharedData + Lookups + Log + Clients),
+        head: &Head<'_, impl Headers>,
         requested: Requested<'_>,
         visitor: Waiter,
     ) -> Option<Step<Content>> {
@@ -76,7 +76,7 @@ impl Edge {
     #[inline(never)]
     pub(super) fn refuse_late_form(
         &mut self,
-        head: &Head<'_>,
+        head: &Head<'_, impl Headers>,
         requested: Requested<'_>,
     ) -> Option<Step<Content>> {
         let is_form = head.method == b"POST" && is_form(head.headers);
@@ -87,7 +87,7 @@ impl Edge {
     /// Looks up the link like a visitor's, except that nothing is refreshed, and stale records will do.
     fn find_for_form(
         &mut self,
-        host: &mut (impl SharedData + Streams + Log),
+        host: &mut (impl SharedData + Lookups + Log),
         form: Waiter,
     ) -> FormLink {
         let held = match self.caches.look_up_lru(&self.key, self.now) {
@@ -153,18 +153,8 @@ impl Edge {
             key: Arc::clone(&resumed.key),
             tier: resumed.tier,
             record: resumed.record.clone(),
-            visits: Visits::default(),
+            visits: Uses::default(),
         })
-    }
-
-    /// The proxy has taken the callout of a form.
-    pub fn on_form_sent(&mut self, stream: StreamId, token: Token) {
-        self.forms.on_sent(stream, token);
-    }
-
-    /// The proxy has refused the callout of a form.
-    pub fn on_form_refused(&mut self, stream: StreamId) -> Option<FormEnd> {
-        self.forms.end(stream, FormResult::Unavailable)
     }
 
     /// True if the callout has a form.
@@ -184,7 +174,7 @@ impl Edge {
     }
 
     /// The answer to a form, by the headers of its request.
-    pub fn answer_form(&mut self, end: &FormEnd, head: &Head<'_>) -> FormAnswer {
+    pub fn answer_form(&mut self, end: &FormEnd, head: &Head<'_, impl Headers>) -> FormAnswer {
         self.enter(end.stream);
         self.counts.count(Metric::Unlocks(end.result.outcome()));
         let is_secure = head.headers.get("x-forwarded-proto") == b"https";

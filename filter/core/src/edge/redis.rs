@@ -1,28 +1,29 @@
 //! Redis as one of the tiers.
 
 use super::Edge;
-use super::action::{Action, Resumed, Visits};
+use super::action::{Action, Resumed, Uses};
 use crate::cache::{Fetched, Inserted, Source};
-use crate::control_plane::callout::Callout;
+use crate::control_plane::Callout;
+use crate::control_plane::callout::LookupCallout;
 use crate::fetched_record::FetchedRecord;
 use crate::flights::{Completed, FlightId, PendingLookup};
 use crate::freshness::RecordKind;
-use crate::host::{Log, SharedData, StreamToken, Streams};
+use crate::host::{ConnectionToken, Log, Lookups, RedisEvent, SharedData};
 use crate::metrics::{CalloutOutcome, Metric, RedisOutcome, Tier};
-use crate::redis::{FeedView, LookupAnswer, Lookups};
+use crate::redis::{FeedView, LookupAnswer, RedisConnection};
 use crate::time::Moment;
 
 /// A worker's connection; `None` before its first request, and without Redis.
 #[derive(Debug, Default)]
 pub(super) struct RedisTier {
-    lookups: Option<Lookups>,
+    lookups: Option<RedisConnection>,
     /// Answers of a connection that was given up; handled with the next tick.
     left: Vec<LookupAnswer>,
 }
 
 impl RedisTier {
     pub(super) fn is_ready(&self) -> bool {
-        self.lookups.as_ref().is_some_and(Lookups::is_ready)
+        self.lookups.as_ref().is_some_and(RedisConnection::is_ready)
     }
 
     /// True if lookups are accepted, and Redis is current.
@@ -40,35 +41,23 @@ impl RedisTier {
 
     /// Maximum duration of a lookup, in milliseconds.
     pub(super) fn timeout_millis(&self) -> u64 {
-        self.lookups.as_ref().map_or(0, Lookups::timeout_millis)
+        self.lookups
+            .as_ref()
+            .map_or(0, RedisConnection::timeout_millis)
     }
 }
 
 impl Edge {
-    /// Bytes came on a gRPC stream, at `now` by the exact clock. Bytes of a stream that was given up are dropped.
-    pub fn on_stream_data(
+    /// Something has happened to a connection to Redis, at `now` by the exact clock. What comes on one that was given up is dropped.
+    pub fn on_redis(
         &mut self,
-        host: &mut (impl SharedData + Streams + Log),
-        stream: StreamToken,
-        bytes: &[u8],
+        host: &mut (impl SharedData + Lookups + Log),
+        (connection, event): (ConnectionToken, RedisEvent<'_>),
         now: Moment,
     ) -> Vec<Action> {
         self.at(now);
         let lookups = self.redis.lookups.as_mut();
-        let answers = lookups.map(|lookups| lookups.on_data(host, now, stream, bytes));
-        self.act_on(host, answers.unwrap_or_default())
-    }
-
-    /// A gRPC stream has ended, at `now` by the exact clock.
-    pub fn on_stream_closed(
-        &mut self,
-        host: &mut (impl SharedData + Streams + Log),
-        stream: StreamToken,
-        now: Moment,
-    ) -> Vec<Action> {
-        self.at(now);
-        let lookups = self.redis.lookups.as_mut();
-        let answers = lookups.map(|lookups| lookups.on_end(host, now, stream));
+        let answers = lookups.map(|lookups| lookups.on_event(host, now, connection, event));
         self.act_on(host, answers.unwrap_or_default())
     }
 
@@ -76,12 +65,12 @@ impl Edge {
     #[must_use]
     pub fn is_redis_flush_due(&self) -> bool {
         let lookups = self.redis.lookups.as_ref();
-        lookups.is_some_and(Lookups::is_flush_due)
+        lookups.is_some_and(RedisConnection::is_flush_due)
     }
 
     /// Sends the gathered lookups once the host has no more requests to pass on, if the settings are
     /// [for a process](crate::settings::Settings::for_process). The rest is sent with the next tick.
-    pub fn flush_redis(&mut self, host: &mut (impl Streams + Log)) {
+    pub fn flush_redis(&mut self, host: &mut (impl Lookups + Log)) {
         if let Some(lookups) = &mut self.redis.lookups {
             lookups.flush(host, self.now);
         }
@@ -90,7 +79,7 @@ impl Edge {
     /// Connects, if that is due, and lets time pass for the connections.
     pub(super) fn tick_redis(
         &mut self,
-        host: &mut (impl SharedData + Streams + Log),
+        host: &mut (impl SharedData + Lookups + Log),
         now: Moment,
     ) -> Vec<Action> {
         self.connect(host);
@@ -115,29 +104,29 @@ impl Edge {
             log.warn("redis is not asked: no feed (poll) says whether it is current; lookups go to the control plane");
         }
         let seed = self.seed.rotate_left(16);
-        let lookups = Lookups::new(&settings.cluster, settings.lookups.clone(), seed);
+        let lookups = RedisConnection::new(settings.clone(), seed);
         self.redis.lookups = Some(lookups);
     }
 
     /// Gives the connection up; its lookups go to the control plane with the next tick.
-    pub(super) fn disconnect(&mut self, host: &mut (impl SharedData + Streams + Log)) {
+    pub(super) fn disconnect(&mut self, host: &mut (impl SharedData + Lookups + Log)) {
         let now = self.now;
         if let Some(lookups) = self.redis.lookups.take() {
             self.redis.left.extend(lookups.end(host, now));
         }
     }
 
-    /// The stream ends with the root context that opened it; the connection is opened again. Its lookups go
+    /// The connection ends with the root context that opened it; the connection is opened again. Its lookups go
     /// to the control plane with the next tick.
-    pub(super) fn lose_connection(&mut self, host: &mut (impl SharedData + Streams + Log)) {
+    pub(super) fn lose_connection(&mut self, host: &mut (impl SharedData + Lookups + Log)) {
         let now = self.now;
         if let Some(lookups) = &mut self.redis.lookups {
-            self.redis.left.extend(lookups.drop_stream(host, now));
+            self.redis.left.extend(lookups.disconnect(host, now));
         }
     }
 
     /// Asks Redis for the current key. Returns `true` if the lookup was accepted.
-    pub(super) fn ask_redis(&mut self, host: &mut (impl Streams + Log), id: FlightId) -> bool {
+    pub(super) fn ask_redis(&mut self, host: &mut (impl Lookups + Log), id: FlightId) -> bool {
         let Some(lookups) = &mut self.redis.lookups else {
             return false;
         };
@@ -150,7 +139,7 @@ impl Edge {
 
     fn act_on(
         &mut self,
-        host: &mut (impl SharedData + Streams + Log),
+        host: &mut (impl SharedData + Lookups + Log),
         answers: Vec<LookupAnswer>,
     ) -> Vec<Action> {
         let actions = answers.into_iter().filter_map(|answer| {
@@ -209,7 +198,7 @@ impl Edge {
             key: asked.key,
             tier: Tier::Redis,
             record: Some(bytes),
-            visits: Visits::default(),
+            visits: Uses::default(),
         }))
     }
 
@@ -221,7 +210,8 @@ impl Edge {
     ) -> Option<Action> {
         let pause = self.settings.retry_after_millis;
         if self.breaker.permits(self.now.millis(), pause) {
-            return Some(Action::Send(Callout::new(flight, key)));
+            let callout = LookupCallout::new(flight, key);
+            return Some(Action::Send(Callout::Lookup(callout)));
         }
         self.count_callout(CalloutOutcome::Rejected);
         let completed = self.flights.complete(flight)?;

@@ -3,8 +3,8 @@
 use super::{Edge, Patience, Step};
 use crate::answer::Answer;
 use crate::flights::{FlightId, Purpose, StreamId, Waiter};
-use crate::host::{Clients, Log, SharedData, Streams};
-use crate::request::{Head, Requested, parse_path, parse_path_below};
+use crate::host::{Clients, Log, Lookups, SharedData};
+use crate::request::{Head, Headers, Requested, parse_path, parse_path_below};
 use edgelink_wire::redirect::is_visit;
 use std::borrow::Cow;
 
@@ -12,9 +12,9 @@ impl Edge {
     #[inline(always)]
     pub(super) fn decide_request(
         &mut self,
-        host: &mut (impl SharedData + Streams + Log + Clients),
+        host: &mut (impl SharedData + Lookups + Log + Clients),
         stream: StreamId,
-        head: &Head<'_>,
+        head: &Head<'_, impl Headers>,
         patience: Patience,
     ) -> Step<Answer<'_>> {
         if self.here.paths.is_some() {
@@ -28,9 +28,9 @@ impl Edge {
     #[inline(never)]
     fn decide_among_others(
         &mut self,
-        host: &mut (impl SharedData + Streams + Log + Clients),
+        host: &mut (impl SharedData + Lookups + Log + Clients),
         stream: StreamId,
-        head: &Head<'_>,
+        head: &Head<'_, impl Headers>,
         patience: Patience,
     ) -> Step<Answer<'_>> {
         if self.refuses_probe(head.path) {
@@ -57,9 +57,9 @@ impl Edge {
     #[inline(always)]
     fn decide_plain_path(
         &mut self,
-        host: &mut (impl SharedData + Streams + Log + Clients),
+        host: &mut (impl SharedData + Lookups + Log + Clients),
         stream: StreamId,
-        head: &Head<'_>,
+        head: &Head<'_, impl Headers>,
         patience: Patience,
     ) -> Step<Answer<'_>> {
         let is_other = !matches!(head.method, b"GET" | b"HEAD");

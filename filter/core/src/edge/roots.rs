@@ -7,7 +7,7 @@
 
 use super::Edge;
 use crate::flights::StreamId;
-use crate::host::{Log, SharedData, Streams};
+use crate::host::{Log, Lookups, SharedData};
 use crate::metrics::{CalloutOutcome, Metrics};
 use crate::settings::Settings;
 use std::collections::HashMap;
@@ -21,7 +21,7 @@ pub type RootId = u32;
 pub(super) struct Roots {
     /// In the order in which they came.
     living: Vec<Root>,
-    /// The root in which callouts are made and gRPC streams are opened; the proxy ends them with it.
+    /// The root in which callouts are made and, at some hosts, connections are opened; the proxy ends them with it.
     home: Option<RootId>,
     /// The roots of streams that do not belong to the first root. A root outlives its streams.
     others: HashMap<StreamId, RootId>,
@@ -106,7 +106,7 @@ impl Edge {
     /// A root context was configured, for the first time or again. Its settings apply to the worker from now on.
     pub fn on_root(
         &mut self,
-        host: &mut (impl Streams + SharedData + Log),
+        host: &mut (impl Lookups + SharedData + Log),
         root: RootId,
         settings: Arc<Settings>,
     ) {
@@ -132,7 +132,7 @@ impl Edge {
     /// Must be called while the proxy still knows the root: its gRPC streams are cancelled in it.
     pub fn on_root_end(
         &mut self,
-        host: &mut (impl Streams + SharedData + Metrics + Log),
+        host: &mut (impl Lookups + SharedData + Metrics + Log),
         root: RootId,
     ) {
         self.roots.end(root);
@@ -183,7 +183,7 @@ impl Edge {
 
     /// Callouts and gRPC streams have ended without a report from the proxy. With the next tick they are repeated from the new
     /// home: the feed continues from the same position, and waiters keep waiting.
-    fn leave_home<H: SharedData + Streams + Log>(&mut self, host: &mut H) {
+    fn leave_home<H: SharedData + Lookups + Log>(&mut self, host: &mut H) {
         if H::END_WITH_ROOT {
             self.lose_connection(host);
         }

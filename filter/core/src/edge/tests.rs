@@ -219,22 +219,23 @@ impl World {
         for action in actions {
             match action {
                 Action::Resume(resumed) => answers.extend(self.answers(&resumed)),
-                Action::Send(callout) => {
+                Action::Send(Callout::Lookup(callout)) => {
                     self.send(&callout);
                 }
-                Action::Run(callout) => self.run(callout),
-                Action::Ask(callout) => panic!("{callout:?}"),
+                Action::Send(Callout::Background(callout)) => self.run(callout),
+                Action::Send(Callout::Form(callout)) => panic!("{callout:?}"),
                 Action::EndForm(end) => panic!("{end:?}"),
             }
         }
         answers
     }
 
-    fn send(&mut self, callout: &Callout) -> Token {
+    fn send(&mut self, callout: &LookupCallout) -> Token {
         self.lookups += 1;
         self.last_token += 1;
         let now = Moment::from_millis(self.now);
-        self.edge.on_sent(callout.flight, self.last_token, now);
+        self.edge
+            .on_lookup_sent(callout.flight, self.last_token, now);
         self.last_token
     }
 

@@ -2,11 +2,11 @@
 
 use super::{Content, Edge, Step};
 use crate::cache::{Found, Held, Lookup};
-use crate::control_plane::callout::Callout;
+use crate::control_plane::callout::LookupCallout;
 use crate::flights::{FlightId, Join, Waiter, Wanted};
-use crate::host::{Clients, Log, SharedData, Streams};
+use crate::host::{Clients, Log, Lookups, SharedData};
 use crate::metrics::{CalloutOutcome, Tier};
-use crate::request::Head;
+use crate::request::{Head, Headers};
 use edgelink_wire::record::has_extension;
 
 impl Edge {
@@ -14,9 +14,9 @@ impl Edge {
     #[inline(always)]
     pub(super) fn decide(
         &mut self,
-        host: &mut (impl SharedData + Streams + Log + Clients),
+        host: &mut (impl SharedData + Lookups + Log + Clients),
         visitor: Waiter,
-        head: &Head<'_>,
+        head: &Head<'_, impl Headers>,
     ) -> Step<Content> {
         let held = match self.caches.look_up_lru(&self.key, self.now) {
             Ok(found) => return self.serve(host, found, None, visitor, head),
@@ -50,9 +50,9 @@ impl Edge {
         &mut self,
         client: &impl Clients,
         found: Found,
-        refresh: Option<Callout>,
+        refresh: Option<LookupCallout>,
         visitor: Waiter,
-        head: &Head<'_>,
+        head: &Head<'_, impl Headers>,
     ) -> Step<Content> {
         if has_extension(self.caches.record(found)) {
             return self.admit(client, found, refresh, visitor.of(head));
@@ -98,7 +98,7 @@ impl Edge {
     /// Makes a visitor wait for a lookup of its key. `None` if a bound is reached or the circuit is open.
     pub(super) fn wait(
         &mut self,
-        host: &mut (impl Streams + Log),
+        host: &mut (impl Lookups + Log),
         visitor: Waiter,
         wanted: Wanted,
     ) -> Option<Step<Content>> {
@@ -115,20 +115,24 @@ impl Edge {
     }
 
     /// Asks Redis, or else returns the callout to send. `None` if the circuit is open; the lookup is complete then.
-    fn start(&mut self, host: &mut (impl Streams + Log), id: FlightId) -> Option<Option<Callout>> {
+    fn start(
+        &mut self,
+        host: &mut (impl Lookups + Log),
+        id: FlightId,
+    ) -> Option<Option<LookupCallout>> {
         if self.ask_redis(host, id) {
             return Some(None);
         }
         let pause = self.settings.retry_after_millis;
         if self.breaker.permits(self.now.millis(), pause) {
-            return Some(Some(Callout::new(id, &self.key)));
+            return Some(Some(LookupCallout::new(id, &self.key)));
         }
         self.flights.complete(id);
         None
     }
 
     /// A lookup that no request waits for, if one is due.
-    fn refresh(&mut self, host: &mut (impl Streams + Log), found: Found) -> Option<Callout> {
+    fn refresh(&mut self, host: &mut (impl Lookups + Log), found: Found) -> Option<LookupCallout> {
         let pause = self.here.retry_after_millis;
         let failed = self.caches.failed(found).map(|failed| failed.age(self.now));
         let is_permitted =

@@ -1,16 +1,17 @@
 //! Visits of limited links: a redirect takes one from the worker's block, or waits until the control plane has leased
 //! another block.
 
-use super::action::{Action, Resumed, Visits};
+use super::action::{Action, Resumed, Uses};
 use super::{Content, Edge, Step};
 use crate::cache::Found;
-use crate::control_plane::callout::{Callout, CalloutError, Response};
+use crate::control_plane::Callout;
+use crate::control_plane::callout::{CalloutError, LookupCallout, Response};
 use crate::control_plane::visits::{self, is_stale};
 use crate::flights::{Completed, FlightId, Join, Waiter, Wanted};
 use crate::host::Clients;
 use crate::metrics::{Metric, Tier, VisitsOutcome};
 use crate::time::Moment;
-use crate::visits::{AskedRecord, Visit};
+use crate::visits::{AskedRecord, UseOutcome};
 use edgelink_wire::password::UnlockKey;
 use edgelink_wire::record::{Extension, has_extension};
 use edgelink_wire::rules::is_bot;
@@ -21,7 +22,7 @@ use std::sync::Arc;
 enum Admitted {
     Taken,
     UsedUp,
-    Waits(Option<Callout>),
+    Waits(Option<LookupCallout>),
     Unavailable,
 }
 
@@ -34,7 +35,7 @@ impl Edge {
         &mut self,
         client: &impl Clients,
         found: Found,
-        refresh: Option<Callout>,
+        refresh: Option<LookupCallout>,
         visitor: Waiter,
     ) -> Step<Content> {
         let record = self.caches.record(found);
@@ -82,10 +83,10 @@ impl Edge {
     fn take_visit(&mut self, key: &Arc<[u8]>, asked: AskedRecord, visitor: Waiter) -> Admitted {
         let leases = &mut self.background.visits.leases;
         match leases.visit(key, asked.rev, self.now) {
-            Visit::Taken => return Admitted::Taken,
-            Visit::UsedUp => return Admitted::UsedUp,
-            Visit::Ask => {}
-            Visit::Full => return self.reject_visit(),
+            UseOutcome::Taken => return Admitted::Taken,
+            UseOutcome::UsedUp => return Admitted::UsedUp,
+            UseOutcome::Ask => {}
+            UseOutcome::Full => return self.reject_visit(),
         }
         let joined = self.visits.join(key, Wanted::held(self.now), visitor);
         let pause = self.settings.retry_after_millis;
@@ -95,7 +96,7 @@ impl Edge {
             Join::Joined => Admitted::Waits(None),
             Join::Started(id) if may_ask && breaker.permits(self.now.millis(), pause) => {
                 let request = leases.ask(key, asked, self.now);
-                Admitted::Waits(Some(Callout::visits(id, key, &request)))
+                Admitted::Waits(Some(LookupCallout::visits(id, key, &request)))
             }
             Join::Started(id) => {
                 self.visits.complete(id);
@@ -120,7 +121,7 @@ impl Edge {
             // Each waiter is decided separately, once the host has its headers.
             Some(limited) if limited.unlock_key.is_some() || limited.spares_bots => {
                 vec![Action::Resume(Resumed {
-                    visits: Visits::Unknown,
+                    visits: Uses::Unknown,
                     ..resumed
                 })]
             }
@@ -147,7 +148,7 @@ impl Edge {
         resumed: &Resumed,
     ) -> Option<Vec<Action>> {
         let record = resumed.record.as_deref();
-        let record = record.filter(|_| resumed.visits == Visits::Unknown)?;
+        let record = record.filter(|_| resumed.visits == Uses::Unknown)?;
         let now = self.wall.seconds(self.now);
         let limited = Limited::of(record, now)?;
         if limited.is_locked(client, &resumed.key, now) || limited.withholds(client, waiter) {
@@ -171,17 +172,17 @@ impl Edge {
         let is_rare = |waiter: &Waiter| waiter.is_below || waiter.is_other;
         let redirects = waiters.iter().any(is_rare).then(|| Redirects::of(record));
         let redirects = redirects.unwrap_or_default();
-        let resumed = |visits: Visits, record: Option<&Arc<[u8]>>| Resumed {
+        let resumed = |visits: Uses, record: Option<&Arc<[u8]>>| Resumed {
             waiters: Vec::new(),
             key: Arc::clone(key),
             tier,
             record: record.map(|record| record.to_vec()),
             visits,
         };
-        let mut unlimited = resumed(Visits::Unlimited, Some(record));
-        let mut taken = resumed(Visits::Taken, Some(record));
-        let mut used_up = resumed(Visits::UsedUp, Some(record));
-        let mut unavailable = resumed(Visits::Unlimited, None);
+        let mut unlimited = resumed(Uses::Unlimited, Some(record));
+        let mut taken = resumed(Uses::Taken, Some(record));
+        let mut used_up = resumed(Uses::UsedUp, Some(record));
+        let mut unavailable = resumed(Uses::Unlimited, None);
         let mut actions = Vec::new();
         for waiter in waiters {
             let asked = AskedRecord {
@@ -196,7 +197,9 @@ impl Edge {
                 Admitted::Taken => taken.waiters.push(waiter),
                 Admitted::UsedUp => used_up.waiters.push(waiter),
                 Admitted::Unavailable => unavailable.waiters.push(waiter),
-                Admitted::Waits(callout) => actions.extend(callout.map(Action::Send)),
+                Admitted::Waits(callout) => {
+                    actions.extend(callout.map(Callout::Lookup).map(Action::Send));
+                }
             }
         }
         let resumed = [unlimited, taken, used_up, unavailable];
@@ -248,7 +251,7 @@ impl Edge {
             key: completed.asked.key,
             tier: Tier::ControlPlane,
             record: None,
-            visits: Visits::Unlimited,
+            visits: Uses::Unlimited,
         })
     }
 
@@ -275,12 +278,13 @@ impl Edge {
         let leases = &mut self.background.visits.leases;
         let asked = leases.asked(&key)?;
         let request = leases.ask(&key, asked, self.now);
-        Some(Action::Send(Callout::visits(id, &key, &request)))
+        let callout = LookupCallout::visits(id, &key, &request);
+        Some(Action::Send(Callout::Lookup(callout)))
     }
 
     /// A waiter has gone before its answer: the visit taken for it is returned to the block.
     pub fn on_unanswered(&mut self, resumed: &Resumed) {
-        if resumed.visits == Visits::Taken {
+        if resumed.visits == Uses::Taken {
             self.background.visits.leases.give_back(&resumed.key);
         }
     }

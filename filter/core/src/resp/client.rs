@@ -15,6 +15,9 @@
 //! flushes has no further ones to pass on ([`ClientSettings::is_flushed`]); under load, the host's cost per message is then
 //! shared by many requests.
 //!
+//! Where the host has a client of its own ([`ClientSettings::has_client`]), no bytes are sent and none come: the connection is ready once
+//! that client has connected, and each request has a number, by which it is answered. States and bounds hold there too.
+//!
 //! Bounded are: requests whose replies are outstanding, in number and in bytes (including what the host still has to write);
 //! bytes of an incomplete reply; time for the handshake, for a request, and for the connection as a whole to answer its
 //! oldest request; time between attempts.
@@ -30,6 +33,7 @@ pub use events::{Event, Failure, Output, Reason};
 pub use settings::{Auth, ClientSettings, HandshakeStep, Mode, write_auth};
 
 use super::decode::Decoder;
+use super::lookup::HashAnswer;
 use super::queue::Queue;
 use super::reply::Reply;
 use edgelink_wire::backoff::Backoff;
@@ -139,18 +143,11 @@ impl<T> Client<T> {
         emit: Emit<'_, T>,
     ) -> Result<(), Rejected<T>> {
         self.clock(now_millis);
-        if !self.is_ready() {
-            let why = Rejection::NotReady;
-            return Err(Rejected { token, why });
-        }
         let start = self.unsent.len();
         write(&mut self.unsent);
         let length = self.unsent.len() - start;
-        if self.queue.len() >= self.settings.max_waiting
-            || self.queue.bytes() + length > self.settings.max_unanswered_bytes
-        {
+        if let Err(why) = self.admit(length) {
             self.unsent.truncate(start);
-            let why = Rejection::Full;
             return Err(Rejected { token, why });
         }
         self.queue.push(token, self.now_millis, length);
@@ -160,6 +157,64 @@ impl<T> Client<T> {
             self.send(emit);
         }
         Ok(())
+    }
+
+    /// Accepts a request of `length` bytes, which the host's own client is to send by the returned number.
+    ///
+    /// # Errors
+    /// [`Rejected`], like [`Self::request`].
+    pub fn request_by_number(
+        &mut self,
+        now_millis: u64,
+        token: T,
+        length: usize,
+    ) -> Result<u32, Rejected<T>> {
+        self.clock(now_millis);
+        if let Err(why) = self.admit(length) {
+            return Err(Rejected { token, why });
+        }
+        let number = self.queue.next_number();
+        self.queue.push(token, self.now_millis, length);
+        Ok(number)
+    }
+
+    /// True if the host's own client sends requests, by [`Self::request_by_number`].
+    #[must_use]
+    pub fn has_client(&self) -> bool {
+        self.settings.has_client
+    }
+
+    fn admit(&self, length: usize) -> Result<(), Rejection> {
+        let is_full = self.queue.len() >= self.settings.max_waiting
+            || self.queue.bytes() + length > self.settings.max_unanswered_bytes;
+        match self.state {
+            State::Ready { .. } if !is_full => Ok(()),
+            State::Ready { .. } => Err(Rejection::Full),
+            _ => Err(Rejection::NotReady),
+        }
+    }
+
+    /// The host's own client has connected.
+    pub fn on_connected(&mut self, now_millis: u64) {
+        self.clock(now_millis);
+        if self.settings.has_client && matches!(self.state, State::Connecting { .. }) {
+            self.state = State::Ready {
+                since_millis: self.now_millis,
+            };
+        }
+    }
+
+    /// The host's own client answers requests by their numbers.
+    pub fn on_answers(&mut self, now_millis: u64, answers: &[HashAnswer], emit: Emit<'_, T>) {
+        self.clock(now_millis);
+        if !self.is_ready() {
+            return;
+        }
+        for (number, answer) in answers {
+            let token = self.queue.answer(*number);
+            let answer = answer.as_deref().map(Reply::Strings);
+            self.deliver(token, answer.map_err(|message| message.as_bytes()), emit);
+        }
     }
 
     /// True if gathered requests wait only for [`Self::flush`].
@@ -247,7 +302,9 @@ impl<T> Client<T> {
         };
         emit(Output::OpenStream);
         self.settings.write_handshake(&mut self.unsent);
-        emit(Output::Send(&self.unsent));
+        if !self.unsent.is_empty() {
+            emit(Output::Send(&self.unsent));
+        }
         // The buffer has the password in it, and is reused.
         self.unsent.fill(0);
         self.unsent.clear();
@@ -276,7 +333,7 @@ impl<T> Client<T> {
             } => {
                 self.on_handshake(deadline_millis, steps, reply, emit);
             }
-            State::Ready { .. } => self.on_answer(reply, emit),
+            State::Ready { .. } => self.on_next_answer(reply, emit),
             State::Idle | State::Backoff { .. } => {}
         }
     }
@@ -308,20 +365,24 @@ impl<T> Client<T> {
         };
     }
 
-    fn on_answer(&mut self, reply: Reply<'_>, emit: Emit<'_, T>) {
+    fn on_next_answer(&mut self, reply: Reply<'_>, emit: Emit<'_, T>) {
         if self.is_all_answered() {
             return self.fail(Reason::Unsolicited, emit);
         }
         let token = self.queue.pop().flatten();
         let answer = match reply {
-            Reply::Error(message) => {
-                self.episode.on_error_reply(self.now_millis, message, emit);
-                Err(Failure::Refused(message))
-            }
+            Reply::Error(message) => Err(message),
             reply => Ok(reply),
         };
+        self.deliver(token, answer, emit);
+    }
+
+    fn deliver(&mut self, token: Option<T>, answer: Result<Reply<'_>, &[u8]>, emit: Emit<'_, T>) {
+        if let Err(message) = answer {
+            self.episode.on_error_reply(self.now_millis, message, emit);
+        }
         if let Some(token) = token {
-            emit(Output::Deliver(token, answer));
+            emit(Output::Deliver(token, answer.map_err(Failure::Refused)));
         }
     }
 

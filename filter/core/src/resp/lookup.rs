@@ -31,6 +31,23 @@ pub enum LookupError {
     Record(#[from] RecordError),
 }
 
+/// A lookup of fields of a hash: `HMGET`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HashLookup {
+    /// The number by which it is answered, unique within the connection.
+    pub number: u32,
+    /// The key of the hash.
+    pub key: Vec<u8>,
+    /// The names of the fields.
+    pub fields: &'static [&'static str],
+}
+
+/// The values of the fields, in the order of the lookup; `None` for a field that the hash does not have.
+pub type HashValues = Vec<Option<Vec<u8>>>;
+
+/// The answer to a [`HashLookup`] by its number: values, or an error message.
+pub type HashAnswer = (u32, Result<HashValues, String>);
+
 impl Default for LookupCommand {
     fn default() -> Self {
         let (mut start, mut fields) = (Vec::new(), Vec::new());
@@ -55,6 +72,12 @@ impl LookupCommand {
             self.generation = generation;
             self.prefix = link_key(generation, "");
         }
+    }
+
+    /// The name in Redis of `key`, which is `{domain}/{code}`.
+    #[must_use]
+    pub fn name_of(&self, key: &[u8]) -> Vec<u8> {
+        [self.prefix.as_bytes(), key].concat()
     }
 
     /// Appends the lookup of `key`, which is `{domain}/{code}`.

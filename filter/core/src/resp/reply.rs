@@ -17,6 +17,8 @@ pub enum Reply<'a> {
     Null,
     /// `*`: further replies.
     Array(Array<'a>),
+    /// An array of strings and nulls that a client of the host's own has read.
+    Strings(&'a [Option<Vec<u8>>]),
 }
 
 /// The elements of an array, parsed lazily.
@@ -37,8 +39,13 @@ impl<'a> Reply<'a> {
     /// The values of an array of exactly `N` strings or nulls, the answer to `HMGET`.
     #[must_use]
     pub fn strings<const N: usize>(self) -> Option<[Option<&'a [u8]>; N]> {
-        let Self::Array(array) = self else {
-            return None;
+        let array = match self {
+            Self::Array(array) => array,
+            Self::Strings(values) => {
+                let values: &[_; N] = values.try_into().ok()?;
+                return Some(values.each_ref().map(Option::as_deref));
+            }
+            _ => return None,
         };
         if array.len() != N {
             return None;

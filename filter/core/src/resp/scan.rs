@@ -84,14 +84,14 @@ enum Then {
 
 #[derive(Clone, Copy, Debug)]
 struct Number {
-    purpose: Purpose,
+    purpose: NumberKind,
     is_negative: bool,
     /// `None` until the first digit.
     value: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Purpose {
+enum NumberKind {
     Integer,
     BulkLength,
     ArrayLength,
@@ -273,16 +273,16 @@ impl Expected {
     fn of_kind(byte: u8) -> Result<Self, ProtocolError> {
         Ok(match byte {
             b'+' | b'-' => Self::Text,
-            b':' => Self::Number(Number::new(Purpose::Integer)),
-            b'$' => Self::Number(Number::new(Purpose::BulkLength)),
-            b'*' => Self::Number(Number::new(Purpose::ArrayLength)),
+            b':' => Self::Number(Number::new(NumberKind::Integer)),
+            b'$' => Self::Number(Number::new(NumberKind::BulkLength)),
+            b'*' => Self::Number(Number::new(NumberKind::ArrayLength)),
             _ => return Err(ProtocolError::Kind(byte)),
         })
     }
 }
 
 impl Number {
-    fn new(purpose: Purpose) -> Self {
+    fn new(purpose: NumberKind) -> Self {
         Self {
             purpose,
             is_negative: false,
@@ -313,14 +313,14 @@ impl Number {
     fn then(self, limits: Limits) -> Result<Then, ProtocolError> {
         let value = self.value.ok_or(ProtocolError::Digit(b'\r'))?;
         match self.purpose {
-            Purpose::Integer => self.integer(value),
+            NumberKind::Integer => self.integer(value),
             // -1 is null, for strings and arrays alike.
             _ if self.is_negative && value == 1 => Ok(Then::Done),
             _ if self.is_negative => Err(ProtocolError::Range),
-            Purpose::BulkLength => within(value, limits.bulk_bytes)
+            NumberKind::BulkLength => within(value, limits.bulk_bytes)
                 .map(Then::Bulk)
                 .ok_or(ProtocolError::BulkLength(value)),
-            Purpose::ArrayLength => within(value, limits.array_elements)
+            NumberKind::ArrayLength => within(value, limits.array_elements)
                 .map(Then::Elements)
                 .ok_or(ProtocolError::ArrayLength(value)),
         }

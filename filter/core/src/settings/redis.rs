@@ -152,6 +152,7 @@ impl From<RedisSection> for RedisSettings {
             max_unanswered_bytes: section.max_buffered_bytes,
             max_batch: section.max_batch,
             is_flushed: false,
+            has_client: false,
             limits: LIMITS,
             backoff: Bounds {
                 first_millis: section.backoff_millis,

@@ -2,7 +2,7 @@
 
 use crate::request::{parse_path, parse_path_below};
 use edgelink_wire::clicks::attributes::Attribute;
-use edgelink_wire::settings::{Kind, Problems, Range, SettingValue, Value};
+use edgelink_wire::settings::{Problems, Range, SettingValue, Value, ValueKind};
 use edgelink_wire::{Domain, LinkPrefix};
 use std::sync::Arc;
 
@@ -139,7 +139,7 @@ edgelink_wire::settings! {
         /// Bytes of them.
         pub max_buffered_bytes: usize = 1 << 20, 1_024..=64 << 20;
         /// Lookups that are gathered while others are unanswered, and sent together. It takes less CPU under load and up to a round
-        /// trip longer; with 1 each is sent at once.
+        /// trip longer; with 1 each is sent at once, as by the native module in a cluster and behind Sentinels.
         pub max_batch: usize = 32, 1..=1_000;
         /// Before the first attempt to connect again; doubles with each failure.
         pub backoff_millis: u64 = 50, 1..=60_000;
@@ -290,7 +290,7 @@ edgelink_wire::choice! {
 pub struct HeaderText(pub String);
 
 impl SettingValue for HeaderText {
-    const KIND: Kind = Kind::Text;
+    const KIND: ValueKind = ValueKind::Text;
 
     fn read(value: Value, path: &str, problems: &mut Problems) -> Option<Self> {
         let text = String::read(value, path, problems)?;
@@ -313,7 +313,7 @@ impl SettingValue for HeaderText {
 pub struct ProbePath(pub String);
 
 impl SettingValue for ProbePath {
-    const KIND: Kind = Kind::Text;
+    const KIND: ValueKind = ValueKind::Text;
 
     fn read(value: Value, path: &str, problems: &mut Problems) -> Option<Self> {
         let HeaderText(text) = HeaderText::read(value, path, problems)?;
@@ -339,7 +339,7 @@ impl SettingValue for ProbePath {
 pub struct Html(pub Arc<str>);
 
 impl SettingValue for Html {
-    const KIND: Kind = Kind::Text;
+    const KIND: ValueKind = ValueKind::Text;
 
     fn read(value: Value, path: &str, problems: &mut Problems) -> Option<Self> {
         let html = String::read(value, path, problems)?;

@@ -20,6 +20,7 @@ fn settings() -> ClientSettings {
         max_unanswered_bytes: 1 << 20,
         max_batch: 32,
         is_flushed: false,
+        has_client: false,
         limits: LIMITS,
         backoff: Bounds {
             first_millis: 10,

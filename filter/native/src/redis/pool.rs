@@ -1,17 +1,14 @@
-//! A Redis Cluster, or the master named by Sentinels, presented to the core as a single connection.
+//! A client of `fred` for a Redis Cluster, or for the master named by Sentinels.
 //!
-//! The commands of the core are decoded from its bytes and passed to a client of `fred`, which tracks the nodes, follows
-//! redirections, and reconnects. Answers are returned in the order of the commands; [`nodes`] ensures that answers of one node do
-//! not wait for another node that is silent.
+//! It tracks the nodes, follows redirections, and reconnects. Lookups are answered as soon as their node has answered; [`nodes`] has
+//! lookups at a node that is silent fail at once.
 
 mod nodes;
 
 use self::nodes::{Node, Nodes};
 use super::{Receiver, client_config};
-use edgelink_filter_core::host::StreamToken;
+use edgelink_filter_core::host::{ConnectionToken, HashAnswer, HashLookup, HashValues, RedisEvent};
 use edgelink_filter_core::resp::client::{Auth, Mode};
-use edgelink_filter_core::resp::decode::Decoder;
-use edgelink_filter_core::resp::{Reply, encode};
 use edgelink_filter_core::settings::RedisSettings;
 use fred::clients::Client;
 use fred::error::Error;
@@ -21,146 +18,100 @@ use fred::types::config::{
     TlsConnector, TlsHostMapping,
 };
 use fred::types::{Builder, ClusterHash, ConnectHandle, CustomCommand, Value};
-use futures_util::stream::FuturesOrdered;
+use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 /// First and longest pause before reconnecting to a node, in milliseconds.
 const RECONNECT_MILLIS: (u32, u32) = (50, 2_000);
 
-/// Number of consecutive error answers that end the connection: the core reconnects, and asks the control plane until then.
+/// Number of errors in a row that end the connection, if the last success is `dead_after` ago: the core reconnects, and asks the control
+/// plane until then.
 const FAILURES_TO_END: usize = 64;
 
-/// The command of lookups; any other command only gets a stub answer.
-const LOOKUP: &[u8] = b"HMGET";
-
-/// Transports commands and answers, until the core is done with the connection, or no node can be reached.
+/// Carries out lookups, until the core is done with the connection, or no node can be reached.
 pub(super) async fn run(
-    receiver: &'static dyn Receiver,
-    token: StreamToken,
+    (receiver, token): (&'static dyn Receiver, ConnectionToken),
     settings: &RedisSettings,
-    unsent: UnboundedReceiver<Vec<u8>>,
+    unsent: UnboundedReceiver<HashLookup>,
 ) -> io::Result<()> {
-    carry(settings, unsent, |bytes| receiver.on_data(token, bytes)).await
+    let connected = connect(settings).await.map_err(io::Error::other)?;
+    if !receiver.on_redis((token, RedisEvent::Connected)) {
+        return Ok(());
+    }
+    let dead_after = Duration::from_millis(settings.lookups.dead_after_millis);
+    carry(connected, unsent, dead_after, |answers| {
+        receiver.on_redis((token, RedisEvent::Answered(answers)))
+    })
+    .await
 }
 
-/// Transports commands from `unsent`, and answers to `tell`, which returns false to end the connection.
+/// Carries out lookups from `unsent`, and passes answers to `take`, which returns false to end the connection.
 async fn carry(
-    settings: &RedisSettings,
-    mut unsent: UnboundedReceiver<Vec<u8>>,
-    mut tell: impl FnMut(&[u8]) -> bool,
+    (client, mut connection): (Client, Connected),
+    mut unsent: UnboundedReceiver<HashLookup>,
+    dead_after: Duration,
+    mut take: impl FnMut(&[HashAnswer]) -> bool,
 ) -> io::Result<()> {
-    let (client, mut connection) = connect(settings).await.map_err(io::Error::other)?;
-    let mut failures = 0;
-    let mut decoder = Decoder::new(settings.lookups.limits);
-    let mut answers = FuturesOrdered::new();
+    let (mut failures, mut last_success) = (0, Instant::now());
+    let mut pending = FuturesUnordered::new();
     let mut nodes = Nodes::default();
     loop {
-        let mut bytes = Vec::new();
-        tokio::select! {
-            sent = unsent.recv() => {
-                let Some(sent) = sent else {
+        let answer = tokio::select! {
+            lookup = unsent.recv() => {
+                let Some(lookup) = lookup else {
                     return Ok(());
                 };
-                let mut rest = sent.as_slice();
-                while let Some(command) = decoder.next(&mut rest).map_err(io::Error::other)? {
-                    let command = words(command);
-                    let node = nodes.of(&client, command.get(1));
-                    answers.push_back(ask(client.clone(), node, command));
-                }
+                let node = nodes.of(&client, &lookup.key);
+                pending.push(ask(client.clone(), node, lookup));
                 continue;
             }
-            Some(answer) = answers.next() => failures = write(&answer, failures, &mut bytes),
+            Some(answer) = pending.next() => answer,
             ended = &mut connection.0 => {
                 let ended = ended.map_err(io::Error::other)?;
                 return ended.map_err(|error| io::Error::other(error.details().to_owned()));
             }
+        };
+        // Further available answers are passed along.
+        let mut answers = vec![answer];
+        while let Some(Some(answer)) = pending.next().now_or_never() {
+            answers.push(answer);
         }
-        // Further available answers are sent along.
-        while let Some(Some(answer)) = answers.next().now_or_never() {
-            failures = write(&answer, failures, &mut bytes);
-        }
-        if !tell(&bytes) {
+        if !take(&answers) {
             return Ok(());
         }
-        if failures >= FAILURES_TO_END {
+        for (_, answer) in &answers {
+            match answer {
+                Ok(_) => (failures, last_success) = (0, Instant::now()),
+                Err(_) => failures += 1,
+            }
+        }
+        // Lookups at a node that is silent fail in great numbers between two answers of others.
+        if failures >= FAILURES_TO_END && last_success.elapsed() >= dead_after {
             return Err(io::Error::other("no node answers"));
         }
     }
 }
 
-/// The words of a command.
-fn words(command: Reply<'_>) -> Vec<Vec<u8>> {
-    let Reply::Array(words) = command else {
-        return Vec::new();
-    };
-    words
-        .filter_map(|word| match word {
-            Reply::Bulk(word) => Some(word.to_vec()),
-            _ => None,
-        })
-        .collect()
+async fn ask(client: Client, node: Arc<Node>, lookup: HashLookup) -> HashAnswer {
+    let number = lookup.number;
+    let found = node.ask(look_up(client, lookup)).await;
+    (number, found.map_err(|error| error.details().to_owned()))
 }
 
-/// The answer to a command.
-enum Answer {
-    Simple(&'static [u8]),
-    Strings(Values),
-    Error(String),
-}
-
-async fn ask(client: Client, node: Arc<Node>, command: Vec<Vec<u8>>) -> Answer {
-    match command.first().map(Vec::as_slice) {
-        Some(LOOKUP) => {
-            let found = node.ask(look_up(client, command)).await;
-            match found {
-                Ok(values) => Answer::Strings(values),
-                Err(error) => Answer::Error(error.details().replace(['\r', '\n'], " ")),
-            }
-        }
-        Some(b"PING") => Answer::Simple(b"PONG"),
-        // Part of the core's handshake: the client itself logs in and selects the database.
-        _ => Answer::Simple(b"OK"),
-    }
-}
-
-/// The answer of a node to a lookup.
-type Values = Vec<Option<Vec<u8>>>;
-
-async fn look_up(client: Client, command: Vec<Vec<u8>>) -> Result<Values, Error> {
-    let arguments = command.into_iter().skip(1);
-    let arguments: Vec<_> = arguments.map(|word| Value::Bytes(word.into())).collect();
+async fn look_up(client: Client, lookup: HashLookup) -> Result<HashValues, Error> {
+    let key = Value::Bytes(lookup.key.into());
+    let fields = lookup
+        .fields
+        .iter()
+        .map(|field| Value::from_static_str(field));
+    let arguments: Vec<_> = std::iter::once(key).chain(fields).collect();
     let lookup = CustomCommand::new_static("HMGET", ClusterHash::FirstKey, false);
     client.custom(lookup, arguments).await
-}
-
-/// Writes an answer. Takes and returns the number of consecutive failures.
-fn write(answer: &Answer, failures: usize, out: &mut Vec<u8>) -> usize {
-    match answer {
-        Answer::Simple(word) => {
-            out.push(b'+');
-            out.extend_from_slice(word);
-            out.extend_from_slice(b"\r\n");
-        }
-        Answer::Error(message) => {
-            out.extend_from_slice(format!("-ERR {message}\r\n").as_bytes());
-            return failures + 1;
-        }
-        Answer::Strings(values) => {
-            encode::command(values.len(), out);
-            for value in values {
-                match value {
-                    Some(value) => encode::argument(value, out),
-                    None => out.extend_from_slice(b"$-1\r\n"),
-                }
-            }
-        }
-    }
-    0
 }
 
 /// The task that maintains the connections of a client; aborted on drop.
@@ -232,9 +183,9 @@ fn builder(settings: &RedisSettings) -> Result<Builder, String> {
         connection.unresponsive.interval = dead / 4;
     });
     builder.with_performance_config(|performance| {
-        // Answers wait for earlier ones: a node that falls silent must not use up the whole timeout of the others.
-        let half = Duration::from_millis(lookups.timeout_millis.div_ceil(2));
-        performance.default_command_timeout = half;
+        // Less than the core's, so that a slow node is an error before its lookups time out.
+        let timeout = lookups.timeout_millis - lookups.timeout_millis / 4;
+        performance.default_command_timeout = Duration::from_millis(timeout);
     });
     if servers.sentinel.is_none() {
         let (first, longest) = RECONNECT_MILLIS;

@@ -1,7 +1,7 @@
 //! Hosts that no link may go to, and patterns of hosts.
 
 use super::url::{is_host_name, is_same_host};
-use crate::settings::{Kind, Problems, SettingValue, Value};
+use crate::settings::{Problems, SettingValue, Value, ValueKind};
 use ::url::Host;
 
 /// A host, or all hosts below a domain.
@@ -45,7 +45,7 @@ impl HostPattern {
 }
 
 impl SettingValue for HostPattern {
-    const KIND: Kind = Kind::Text;
+    const KIND: ValueKind = ValueKind::Text;
 
     fn read(value: Value, path: &str, problems: &mut Problems) -> Option<Self> {
         let text = String::read(value, path, problems)?;

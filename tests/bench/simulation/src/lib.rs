@@ -8,14 +8,15 @@ mod zipf;
 
 pub use zipf::{Zipf, random, zipf_weight};
 
-use edgelink_filter_core::control_plane::callout::{Callout, Response};
+use edgelink_filter_core::control_plane::Callout;
+use edgelink_filter_core::control_plane::callout::Response;
 use edgelink_filter_core::edge::{Action, Edge, Step};
 use edgelink_filter_core::host::{
-    CasMismatch, Clients, Log, SharedData, SharedValue, StreamToken, Streams,
+    CasMismatch, Clients, ConnectionToken, Log, Lookups, SharedData, SharedValue,
 };
 use edgelink_filter_core::metrics::{Metric, Metrics};
-use edgelink_filter_core::request::Head;
-use edgelink_filter_core::settings::{Described, Settings};
+use edgelink_filter_core::request::{Head, HeaderMap};
+use edgelink_filter_core::settings::{Described, RedisSettings, Settings};
 use edgelink_filter_core::time::{Moment, WallClock};
 use edgelink_wire::{CodeLength, CodeSpace, LinkAnswer, LinkRecord, Record, clicks::WorkerId};
 use serde::{Deserialize, Serialize};
@@ -109,7 +110,7 @@ impl World<'_> {
             method: b"GET",
             path: path.as_bytes(),
             authority: DOMAIN.as_bytes(),
-            ..Head::default()
+            ..Head::<HeaderMap<'_>>::default()
         };
         let now = Moment::from_millis(START);
         let callout = match self.edge.on_request(&mut self.host, 1, &head, now) {
@@ -120,7 +121,7 @@ impl World<'_> {
                 *self.host.hits.entry(tier.into_owned()).or_default() += 1;
                 return Ok(());
             }
-            Step::Wait(Some(callout)) => callout,
+            Step::Wait(Some(callout)) => Callout::Lookup(callout),
             other => return Err(format!("{path}: {other:?}").into()),
         };
         self.answer(&callout, &path, place)
@@ -134,7 +135,7 @@ impl World<'_> {
     ) -> Result<(), Box<dyn Error>> {
         self.token += 1;
         let now = Moment::from_millis(START);
-        self.edge.on_sent(callout.flight, self.token, now);
+        self.edge.on_sent(callout, self.token, now);
         let key = format!("{DOMAIN}{path}");
         let record = link(self.targets[place % self.targets.len()]);
         let record = record.to_bytes();
@@ -158,7 +159,7 @@ impl World<'_> {
                     let path = path.as_bytes();
                     let head = Head {
                         path,
-                        ..Head::default()
+                        ..Head::<HeaderMap<'_>>::default()
                     };
                     let answer = self.edge.answer(&self.host, *waiter, resumed, &head);
                     answer.is_some_and(|answer| answer.status == 302)
@@ -239,16 +240,16 @@ impl Metrics for Host {
     fn record(&mut self, _: Metric, _: u64) {}
 }
 
-impl Streams for Host {
-    fn open(&mut self, _: &str, _: &str, _: &str) -> Option<StreamToken> {
+impl Lookups for Host {
+    fn open(&mut self, _: &RedisSettings) -> Option<ConnectionToken> {
         None
     }
 
-    fn send(&mut self, _: StreamToken, _: &[u8]) -> bool {
+    fn send(&mut self, _: ConnectionToken, _: &[u8]) -> bool {
         false
     }
 
-    fn cancel(&mut self, _: StreamToken) {}
+    fn close(&mut self, _: ConnectionToken) {}
 }
 
 impl Clients for Host {

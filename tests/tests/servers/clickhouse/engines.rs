@@ -9,7 +9,7 @@ use edgelink_clicks::analytics::{
     AnalyticsQuery, Answer, Chunk, Click, ClickHouse, Engine, Granularity, GroupBy, Interval,
     MAX_VALUES, Orphan, OrphanGroup, Question, RawQuery, SqlEngine, orphans, zone,
 };
-use edgelink_model::counts::{Attribute, Bots, Scope};
+use edgelink_model::counts::{Attribute, Bots, ClickScope};
 use edgelink_settings::config::AnalyticsConfig;
 use edgelink_tests::servers::ClickHouseServer;
 use std::sync::Arc;
@@ -53,19 +53,19 @@ fn clicks_from(random: &mut Random, count: usize, from: u64) -> (Vec<Click>, Vec
     (clicks, random.orphans(count / 10, from))
 }
 
-fn scopes() -> [Scope; 7] {
-    let domain = |tenant_id, domain_id| Scope::Domain {
+fn scopes() -> [ClickScope; 7] {
+    let domain = |tenant_id, domain_id| ClickScope::Domain {
         tenant_id,
         domain_id,
     };
     [
-        Scope::Tenant(1),
-        Scope::Tenant(2),
-        Scope::Tenant(0),
+        ClickScope::Tenant(1),
+        ClickScope::Tenant(2),
+        ClickScope::Tenant(0),
         domain(1, 1),
         domain(2, 2),
-        Scope::Links(vec![5]),
-        Scope::Links((0..40).collect()),
+        ClickScope::Links(vec![5]),
+        ClickScope::Links((0..40).collect()),
     ]
 }
 
@@ -102,7 +102,8 @@ async fn compare(sql: &SqlEngine, clickhouse: &TestEngine, random: &mut Random, 
             };
             for (group_by, _) in turns.by_ref().take(groups) {
                 // Tenants have links; clicks without one have none.
-                if (&scope, group_by) == (&Scope::Tenant(0), GroupBy::Values(Attribute::Link)) {
+                if (&scope, group_by) == (&ClickScope::Tenant(0), GroupBy::Values(Attribute::Link))
+                {
                     continue;
                 }
                 let question = Question {
@@ -120,7 +121,7 @@ async fn compare(sql: &SqlEngine, clickhouse: &TestEngine, random: &mut Random, 
         same_raw(sql, clickhouse, &scope).await;
     }
     for by in [OrphanGroup::Path, OrphanGroup::Kind, OrphanGroup::Domain] {
-        let query = raw(Scope::Tenant(1), true);
+        let query = raw(ClickScope::Tenant(1), true);
         let one = orphans(sql, query.clone(), by, 2).await.unwrap();
         let other = orphans(&**clickhouse, query, by, 2).await.unwrap();
         assert_eq!(one, other, "by {by:?}");
@@ -214,11 +215,11 @@ async fn assert_whole_days(sql: &SqlEngine, clickhouse: &TestEngine, model: &Mod
         let interval = asked.whole_days_before(hours_from);
         let bounds = interval.bounds(&slots, Granularity::Day, hours_from);
         for (scope, group_by) in [
-            (Scope::Tenant(1), GroupBy::Timeseries),
-            (Scope::Links((0..40).collect()), GroupBy::Timeseries),
-            (Scope::Tenant(1), GroupBy::Values(Attribute::Country)),
+            (ClickScope::Tenant(1), GroupBy::Timeseries),
+            (ClickScope::Links((0..40).collect()), GroupBy::Timeseries),
+            (ClickScope::Tenant(1), GroupBy::Values(Attribute::Country)),
             (
-                Scope::Links(vec![1, 5]),
+                ClickScope::Links(vec![1, 5]),
                 GroupBy::Values(Attribute::Country),
             ),
         ] {
@@ -261,7 +262,7 @@ fn assert_close(one: u64, other: u64, shown: &str) {
     );
 }
 
-fn raw(scope: Scope, orphans: bool) -> RawQuery {
+fn raw(scope: ClickScope, orphans: bool) -> RawQuery {
     RawQuery {
         scope,
         from: midnight(),
@@ -274,7 +275,7 @@ fn raw(scope: Scope, orphans: bool) -> RawQuery {
     }
 }
 
-async fn same_raw(sql: &SqlEngine, clickhouse: &TestEngine, scope: &Scope) {
+async fn same_raw(sql: &SqlEngine, clickhouse: &TestEngine, scope: &ClickScope) {
     let query = raw(scope.clone(), false);
     let [one, other] = [sql.raw(&query).await, clickhouse.raw(&query).await].map(|found| {
         let found = found.unwrap().into_iter();
@@ -285,7 +286,7 @@ async fn same_raw(sql: &SqlEngine, clickhouse: &TestEngine, scope: &Scope) {
         clicks
     });
     assert_eq!(one, other, "{scope:?}");
-    assert_eq!(one.is_empty(), *scope == Scope::Tenant(9));
+    assert_eq!(one.is_empty(), *scope == ClickScope::Tenant(9));
 }
 
 #[tokio::test]
@@ -310,7 +311,7 @@ async fn orphan_visits_when_beyond_the_bound_of_a_day_are_only_counted() {
     }
     let query = RawQuery {
         bots: Bots::Included,
-        ..raw(Scope::Tenant(1), true)
+        ..raw(ClickScope::Tenant(1), true)
     };
     assert_eq!(clickhouse.raw(&query).await.unwrap().len(), 5);
     let (store, day) = (&clickhouse.store, midnight() / DAY);

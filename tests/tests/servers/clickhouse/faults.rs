@@ -9,7 +9,7 @@ use edgelink_clicks::analytics::{
     AnalyticsQuery, Chunk, ClickHouse, ClickWriter, Engine, LinkResolver, Turn, Visitors,
 };
 use edgelink_clicks::read_report;
-use edgelink_model::counts::{Attribute, Bots, Scope};
+use edgelink_model::counts::{Attribute, Bots, ClickScope};
 use edgelink_settings::config::{AnalyticsConfig, ClicksConfig, FileText};
 use edgelink_tests::servers::ClickHouseServer;
 use edgelink_tests::stack::{free_port, until};
@@ -152,7 +152,11 @@ async fn insert_at_last(engine: &ClickHouse, insert_id: u64, whole: &Chunk) {
 async fn assert_once(engine: &ClickHouse, model: &Model) {
     let links: Vec<u64> = (0..20).collect();
     assert_eq!(engine.totals(&links).await.unwrap(), model.totals());
-    for scope in [Scope::Tenant(1), Scope::Tenant(2), Scope::Links(links)] {
+    for scope in [
+        ClickScope::Tenant(1),
+        ClickScope::Tenant(2),
+        ClickScope::Links(links),
+    ] {
         let from = midnight();
         let query = AnalyticsQuery {
             scope,
@@ -173,7 +177,7 @@ async fn assert_once(engine: &ClickHouse, model: &Model) {
                 "{query:?} by {by:?}"
             );
         }
-        if query.scope == Scope::Tenant(1) {
+        if query.scope == ClickScope::Tenant(1) {
             let expected = model
                 .orphans
                 .iter()
@@ -308,7 +312,7 @@ async fn server_when_it_does_not_answer_is_skipped_for_a_moment() {
 async fn tables_when_gone_are_made_again() {
     let (server, engine) = start().await;
     let query = AnalyticsQuery {
-        scope: Scope::Tenant(1),
+        scope: ClickScope::Tenant(1),
         from: midnight(),
         to: midnight() + 3 * DAY,
         bots: Bots::Included,
@@ -462,7 +466,7 @@ async fn reports_when_their_insert_was_cut_off_are_written_again() {
     until("all is written", PATIENCE, idle).await;
     let from = midnight();
     let query = AnalyticsQuery {
-        scope: Scope::Tenant(0),
+        scope: ClickScope::Tenant(0),
         from,
         to: from + 4 * DAY,
         bots: Bots::Included,

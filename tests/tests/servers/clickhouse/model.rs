@@ -4,7 +4,7 @@ use crate::clickhouse::fixture::DAY;
 use edgelink_clicks::analytics::{
     AnalyticsQuery, Breakdown, Click, Numbers, Orphan, RawPlace, RawQuery, Slot,
 };
-use edgelink_model::counts::{Attribute, Bots, OTHER, Scope};
+use edgelink_model::counts::{Attribute, Bots, ClickScope, OTHER};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -108,12 +108,12 @@ impl Model {
                 let is_wanted = query.bots == Bots::Included || query.bots == bots;
                 let is_within = (from..to).contains(&orphan.at)
                     && match query.scope {
-                        Scope::Tenant(tenant) => tenant == orphan.tenant_id,
-                        Scope::Domain {
+                        ClickScope::Tenant(tenant) => tenant == orphan.tenant_id,
+                        ClickScope::Domain {
                             tenant_id,
                             domain_id,
                         } => tenant_id == orphan.tenant_id && domain_id == orphan.domain_id,
-                        Scope::Links(_) => false,
+                        ClickScope::Links(_) => false,
                     };
                 if is_wanted && is_within {
                     raw.push((
@@ -153,12 +153,12 @@ pub(crate) fn descends(places: &[RawPlace]) -> bool {
 fn within(query: &AnalyticsQuery, click: &Click) -> bool {
     (query.from..query.to).contains(&click.at)
         && match &query.scope {
-            Scope::Tenant(tenant) => *tenant == click.tenant_id,
-            Scope::Domain {
+            ClickScope::Tenant(tenant) => *tenant == click.tenant_id,
+            ClickScope::Domain {
                 tenant_id,
                 domain_id,
             } => *tenant_id == click.tenant_id && *domain_id == click.domain_id,
-            Scope::Links(links) => click.has_link() && links.contains(&click.link_id),
+            ClickScope::Links(links) => click.has_link() && links.contains(&click.link_id),
         }
 }
 

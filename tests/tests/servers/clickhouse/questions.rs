@@ -7,29 +7,29 @@ use crate::clickhouse::model::{Model, descends};
 use edgelink_clicks::analytics::{
     AnalyticsQuery, Click, Described, Engine, RawPlace, RawQuery, Visitors,
 };
-use edgelink_model::counts::{Attribute, Bots, Scope};
+use edgelink_model::counts::{Attribute, Bots, ClickScope};
 use edgelink_settings::config::AnalyticsConfig;
 use edgelink_tests::servers::ClickHouseServer;
 use std::sync::Arc;
 
 const BOTS: [Bots; 3] = [Bots::Included, Bots::Excluded, Bots::Only];
 
-fn scopes() -> Vec<Scope> {
+fn scopes() -> Vec<ClickScope> {
     vec![
-        Scope::Tenant(1),
-        Scope::Tenant(0),
-        Scope::Tenant(9),
-        Scope::Domain {
+        ClickScope::Tenant(1),
+        ClickScope::Tenant(0),
+        ClickScope::Tenant(9),
+        ClickScope::Domain {
             tenant_id: 2,
             domain_id: 2,
         },
-        Scope::Domain {
+        ClickScope::Domain {
             tenant_id: 1,
             domain_id: 2,
         },
-        Scope::Links(vec![]),
-        Scope::Links(vec![5]),
-        Scope::Links((0..10_000).map(|n| n * 3).collect()),
+        ClickScope::Links(vec![]),
+        ClickScope::Links(vec![5]),
+        ClickScope::Links((0..10_000).map(|n| n * 3).collect()),
     ]
 }
 
@@ -123,7 +123,7 @@ async fn answers_when_of_whole_months_match_the_clicks() {
         assert_eq!(rows.trim(), "1", "{table}");
     }
     let links: Vec<u64> = (0..20).collect();
-    for scope in [Scope::Tenant(1), Scope::Links(links.clone())] {
+    for scope in [ClickScope::Tenant(1), ClickScope::Links(links.clone())] {
         for hours in [0..64 * 24, 5..60 * 24 + 3, 20 * 24..50 * 24, 9..1_500] {
             let query = AnalyticsQuery {
                 scope: scope.clone(),
@@ -189,7 +189,7 @@ async fn clicks_when_read_page_by_page_are_all_there_once() {
     engine.insert(3, &whole).await.unwrap();
     for (orphans, limit) in [(false, 1), (false, 37), (false, 5_000), (true, 19)] {
         for scope in scopes() {
-            if orphans && matches!(scope, Scope::Links(_)) {
+            if orphans && matches!(scope, ClickScope::Links(_)) {
                 continue; // they are of no link
             }
             for bots in BOTS {
@@ -282,7 +282,7 @@ async fn click_when_read_is_as_it_was_written() {
         .await
         .unwrap();
     let query = RawQuery {
-        scope: Scope::Links(vec![4]),
+        scope: ClickScope::Links(vec![4]),
         from,
         to: from + DAY,
         bots: Bots::Included,
@@ -296,7 +296,7 @@ async fn click_when_read_is_as_it_was_written() {
     let found: Vec<Described> = found.into_iter().map(|click| click.described).collect();
     assert_eq!(found, described);
     let query = RawQuery {
-        scope: Scope::Tenant(orphans[0].tenant_id),
+        scope: ClickScope::Tenant(orphans[0].tenant_id),
         to: from + 3 * DAY,
         orphans: true,
         ..query
@@ -335,7 +335,7 @@ async fn visitors_when_a_million_are_counted_within_two_percent() {
             .await
             .unwrap();
     }
-    for scope in [Scope::Tenant(tenant), Scope::Links(vec![link])] {
+    for scope in [ClickScope::Tenant(tenant), ClickScope::Links(vec![link])] {
         let query = AnalyticsQuery {
             scope,
             from,
@@ -366,7 +366,7 @@ async fn clicks_when_their_links_are_deleted_stay_in_the_tenant_sums() {
         to: from + 3 * DAY,
         bots: Bots::Included,
     };
-    let of_tenant = model.count(&query(Scope::Tenant(1)));
+    let of_tenant = model.count(&query(ClickScope::Tenant(1)));
     let deleted = [2, 4, 5_000];
     let expected: u64 = model
         .totals()
@@ -381,7 +381,7 @@ async fn clicks_when_their_links_are_deleted_stay_in_the_tenant_sums() {
         .retain(|click| !deleted.contains(&click.link_id));
     let links: Vec<u64> = (0..20).collect();
     assert_eq!(engine.totals(&links).await.unwrap(), model.totals());
-    for scope in [Scope::Links(vec![2, 4]), Scope::Links(links)] {
+    for scope in [ClickScope::Links(vec![2, 4]), ClickScope::Links(links)] {
         let query = query(scope);
         assert_eq!(
             engine.count(&query, Visitors::Counted).await.unwrap(),
@@ -395,7 +395,7 @@ async fn clicks_when_their_links_are_deleted_stay_in_the_tenant_sums() {
     }
     assert_eq!(
         engine
-            .count(&query(Scope::Tenant(1)), Visitors::Counted)
+            .count(&query(ClickScope::Tenant(1)), Visitors::Counted)
             .await
             .unwrap(),
         of_tenant

@@ -4,7 +4,7 @@ use crate::clickhouse::fixture::{
     DAY, Random, chunk, drop_expired, engine, midnight, settings, start,
 };
 use edgelink_clicks::analytics::{AnalyticsQuery, Click, Engine, RawQuery, Visitors};
-use edgelink_model::counts::{Bots, Scope};
+use edgelink_model::counts::{Bots, ClickScope};
 use edgelink_settings::config::AnalyticsConfig;
 
 #[tokio::test]
@@ -13,7 +13,7 @@ async fn single_clicks_when_past_their_retention_leave_their_numbers() {
     let from = midnight() - 32 * DAY;
     let mut clicks = Random::new(31).clicks(100, from);
     clicks.retain(Click::has_link);
-    let scope = Scope::Links((0..20).collect());
+    let scope = ClickScope::Links((0..20).collect());
     let count: u64 = clicks.iter().map(|click| click.count).sum();
     engine.insert(1, &chunk(&clicks, Vec::new())).await.unwrap();
     let query = AnalyticsQuery {

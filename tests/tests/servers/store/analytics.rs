@@ -7,7 +7,7 @@ use edgelink_clicks::analytics::{
     AnalyticsQuery, Breakdown, Engine, EngineError, RawPlace, RawQuery, SqlEngine, Turn, Visitors,
     agents,
 };
-use edgelink_model::counts::{Attribute, Bots, OTHER, Scope};
+use edgelink_model::counts::{Attribute, Bots, ClickScope, OTHER};
 use edgelink_model::tenancy::FIRST_TENANT;
 use edgelink_settings::config::AnalyticsConfig;
 use edgelink_store::{NewLink, Store};
@@ -231,7 +231,7 @@ fn reports(random: &mut StdRng, worker: u8, at: u64) -> (Vec<ClickReport>, Vec<M
     (reports, all)
 }
 
-fn query(scope: Scope, from: u64, to: u64, bots: Bots) -> AnalyticsQuery {
+fn query(scope: ClickScope, from: u64, to: u64, bots: Bots) -> AnalyticsQuery {
     AnalyticsQuery {
         scope,
         from,
@@ -253,17 +253,17 @@ fn as_map(breakdown: Breakdown) -> BTreeMap<String, u64> {
 async fn compare(clicking: &Clicking, all: &[Made], from: u64, to: u64) {
     let engine = clicking.engine.as_ref();
     let domain_id = domain_id(&clicking.store).await;
-    let of_tenant = |tenant_id| Scope::Domain {
+    let of_tenant = |tenant_id| ClickScope::Domain {
         tenant_id,
         domain_id,
     };
     let scopes = [
-        (Scope::Tenant(FIRST_TENANT), vec!["a", "b", "c", "d"]),
-        (Scope::Tenant(0), vec!["absent"]),
+        (ClickScope::Tenant(FIRST_TENANT), vec!["a", "b", "c", "d"]),
+        (ClickScope::Tenant(0), vec!["absent"]),
         (of_tenant(FIRST_TENANT), vec!["a", "b", "c", "d"]),
         (of_tenant(0), vec!["absent"]),
-        (Scope::Links(vec![1, 3]), vec!["a", "c"]),
-        (Scope::Links(vec![2]), vec!["b"]),
+        (ClickScope::Links(vec![1, 3]), vec!["a", "c"]),
+        (ClickScope::Links(vec![2]), vec!["b"]),
     ];
     for (scope, codes) in scopes {
         let within = |made: &&Made| codes.contains(&made.code) && (from..to).contains(&made.at);
@@ -272,7 +272,7 @@ async fn compare(clicking: &Clicking, all: &[Made], from: u64, to: u64) {
             let query = query(scope.clone(), from, to, bots);
             let count = engine.count(&query, Visitors::Counted).await.unwrap();
             for by in Attribute::ALL {
-                if by == Attribute::Domain && matches!(query.scope, Scope::Domain { .. }) {
+                if by == Attribute::Domain && matches!(query.scope, ClickScope::Domain { .. }) {
                     continue;
                 }
                 let found = engine.breakdown(&query, by, 1000).await.unwrap();
@@ -447,7 +447,7 @@ async fn days_when_rolled_up_answer_as_their_hours_did(database: Database) {
     let old = Clicking::with(clicking.store.clone(), &old);
     compare(&old, &all, today - 3 * DAY, today).await;
     let query = query(
-        Scope::Tenant(FIRST_TENANT),
+        ClickScope::Tenant(FIRST_TENANT),
         today - DAY - 7 * HOUR,
         today,
         Bots::Included,
@@ -512,7 +512,12 @@ async fn values_and_orphan_visits_when_too_many_stay_bounded(database: Database)
         clicking.write().await;
     }
     let from = now() / HOUR * HOUR - HOUR;
-    let of_link = query(Scope::Links(vec![1]), from, from + 3 * HOUR, Bots::Included);
+    let of_link = query(
+        ClickScope::Links(vec![1]),
+        from,
+        from + 3 * HOUR,
+        Bots::Included,
+    );
     let engine = clicking.engine.clone();
     let (_, found) = engine
         .breakdown(&of_link, Attribute::City, 5)
@@ -537,7 +542,7 @@ async fn values_and_orphan_visits_when_too_many_stay_bounded(database: Database)
     assert_eq!(database.count("orphan_days WHERE visits = 6").await, 1);
     let orphans = RawQuery {
         orphans: true,
-        ..raw(Scope::Tenant(FIRST_TENANT))
+        ..raw(ClickScope::Tenant(FIRST_TENANT))
     };
     let visits = engine.raw(&orphans).await.unwrap();
     assert_eq!(visits.len(), 3);
@@ -566,7 +571,7 @@ async fn values_and_orphan_visits_when_too_many_stay_bounded(database: Database)
     assert!(matches!(answer, Err(EngineError::Unsupported(_))));
 }
 
-fn raw(scope: Scope) -> RawQuery {
+fn raw(scope: ClickScope) -> RawQuery {
     RawQuery {
         scope,
         from: 0,
@@ -618,7 +623,7 @@ async fn click_when_written_has_the_campaign_of_its_target(database: Database) {
     clicking.report(&[described]).await;
     clicking.write().await;
     let of_link = query(
-        Scope::Links(vec![1]),
+        ClickScope::Links(vec![1]),
         now() - DAY,
         now() + DAY,
         Bots::Included,
@@ -640,7 +645,7 @@ async fn click_when_written_has_the_campaign_of_its_target(database: Database) {
     }
     let clicks = clicking
         .engine
-        .raw(&raw(Scope::Links(vec![1])))
+        .raw(&raw(ClickScope::Links(vec![1])))
         .await
         .unwrap();
     let terms = clicks.iter().map(|click| click.described.utm[3].len());
@@ -669,7 +674,7 @@ async fn single_clicks_when_paged_by_cursor_or_offset_are_complete(database: Dat
     clicking.report(&[of_bot]).await;
     clicking.write().await;
     let engine = clicking.engine.clone();
-    let tenant = raw(Scope::Tenant(FIRST_TENANT));
+    let tenant = raw(ClickScope::Tenant(FIRST_TENANT));
     let all = engine.raw(&tenant).await.unwrap();
     assert_eq!(all.len(), 10);
     let places: Vec<RawPlace> = all.iter().map(|click| click.place).collect();
@@ -706,17 +711,17 @@ async fn single_clicks_when_paged_by_cursor_or_offset_are_complete(database: Dat
     }
     let domain_id = domain_id(&clicking.store).await;
     let of_domain = |tenant_id| {
-        raw(Scope::Domain {
+        raw(ClickScope::Domain {
             tenant_id,
             domain_id,
         })
     };
     for (query, count) in [
-        (raw(Scope::Links(vec![1])), 8),
-        (raw(Scope::Links(vec![2, 1])), 10),
+        (raw(ClickScope::Links(vec![1])), 8),
+        (raw(ClickScope::Links(vec![2, 1])), 10),
         (of_domain(FIRST_TENANT), 10),
         (of_domain(0), 1),
-        (raw(Scope::Tenant(9)), 0),
+        (raw(ClickScope::Tenant(9)), 0),
         (
             RawQuery {
                 bots: Bots::Only,
@@ -831,7 +836,7 @@ async fn click_when_its_day_is_being_rolled_up_is_counted(database: Database) {
     // Of two links, the domain and the tenant.
     assert_eq!(database.count("click_days").await, 4);
     let query = AnalyticsQuery {
-        scope: Scope::Links(vec![1, 2]),
+        scope: ClickScope::Links(vec![1, 2]),
         from: u64::from(today) * DAY,
         to: u64::from(today + 1) * DAY,
         bots: Bots::Included,

@@ -2,7 +2,7 @@
 
 use crate::store::fixture::Database;
 use edgelink_click_store::{Conversion, ConversionSum, IdentifiedClick, Recorded};
-use edgelink_model::counts::Scope;
+use edgelink_model::counts::ClickScope;
 use edgelink_store::Store;
 
 on_every_database!(
@@ -58,7 +58,7 @@ async fn record(
     recorded.unwrap()
 }
 
-async fn sums(store: &Store, scope: Scope, from: u64, to: u64) -> Vec<(String, u64, u64)> {
+async fn sums(store: &Store, scope: ClickScope, from: u64, to: u64) -> Vec<(String, u64, u64)> {
     let sums = store
         .clicks()
         .conversion_sums(&scope, from, to)
@@ -88,7 +88,7 @@ async fn conversion_when_recorded_again_counts_once(database: Database) {
         Recorded::Before(sale.clone())
     );
     let expected = vec![("saleEUR".to_owned(), 1, 500)];
-    assert_eq!(sums(&store, Scope::Tenant(1), 10, 10).await, expected);
+    assert_eq!(sums(&store, ClickScope::Tenant(1), 10, 10).await, expected);
     let of_clicks = store
         .clicks()
         .conversions_of(&[[1; 16], [2; 16]])
@@ -108,19 +108,19 @@ async fn conversions_when_summed_are_grouped_by_event_and_currency(database: Dat
     }
     let (sale, lead) = (("saleEUR".to_owned(), 2, 11), ("lead".to_owned(), 1, 0));
     let both = vec![sale.clone(), lead.clone()];
-    let domain = |domain_id| Scope::Domain {
+    let domain = |domain_id| ClickScope::Domain {
         tenant_id: 1,
         domain_id,
     };
     for (scope, expected) in [
-        (Scope::Tenant(1), both.clone()),
-        (Scope::Tenant(2), vec![]),
+        (ClickScope::Tenant(1), both.clone()),
+        (ClickScope::Tenant(2), vec![]),
         (domain(2), both.clone()),
         (domain(3), vec![]),
-        (Scope::Links(vec![7]), vec![sale]),
-        (Scope::Links(vec![8, 9]), vec![lead]),
-        (Scope::Links((7..2_000).collect()), both),
-        (Scope::Links(vec![]), vec![]),
+        (ClickScope::Links(vec![7]), vec![sale]),
+        (ClickScope::Links(vec![8, 9]), vec![lead]),
+        (ClickScope::Links((7..2_000).collect()), both),
+        (ClickScope::Links(vec![]), vec![]),
     ] {
         assert_eq!(
             sums(&store, scope.clone(), 10, 10).await,
@@ -156,7 +156,7 @@ async fn conversions_when_their_link_loses_its_clicks_are_deleted(database: Data
     store.clicks().delete_conversions(7).await.unwrap();
     assert!(identified(&store, 1, [1; 16]).await.is_none());
     let left = vec![("saleEUR".to_owned(), 1, 5)];
-    assert_eq!(sums(&store, Scope::Tenant(1), 0, 20).await, left);
+    assert_eq!(sums(&store, ClickScope::Tenant(1), 0, 20).await, left);
     assert_eq!(
         store
             .clicks()

@@ -3,7 +3,7 @@
 
 use crate::store::fixture::{create, link, migrated, patient};
 use edgelink_clicks::analytics::{AnalyticsQuery, Engine, RawQuery, SqlEngine, Visitors};
-use edgelink_model::counts::{Attribute, Bots, Scope};
+use edgelink_model::counts::{Attribute, Bots, ClickScope};
 use edgelink_model::links::words::SearchTerm;
 use edgelink_model::tenancy::{self, FIRST_TENANT};
 use edgelink_settings::config::AnalyticsConfig;
@@ -319,13 +319,13 @@ async fn analytics_query_when_run_reads_rollups_by_their_indexes() {
     let engine = SqlEngine::new(server.store.clone(), AnalyticsConfig::default());
     let to = crate::store::clicking::now() / 3600 * 3600 + 3600;
     let scopes = [
-        Scope::Tenant(FIRST_TENANT),
-        Scope::Domain {
+        ClickScope::Tenant(FIRST_TENANT),
+        ClickScope::Domain {
             tenant_id: FIRST_TENANT,
             domain_id: 1,
         },
-        Scope::Links((1..100).collect()),
-        Scope::Links(vec![5]),
+        ClickScope::Links((1..100).collect()),
+        ClickScope::Links(vec![5]),
     ];
     for scope in &scopes {
         let query = AnalyticsQuery {
@@ -335,7 +335,7 @@ async fn analytics_query_when_run_reads_rollups_by_their_indexes() {
             bots: Bots::Included,
         };
         let count = engine.count(&query, Visitors::Counted).await.unwrap();
-        assert_eq!(count.clicks > 0, matches!(scope, Scope::Links(_)));
+        assert_eq!(count.clicks > 0, matches!(scope, ClickScope::Links(_)));
         let slots: Vec<u64> = (query.from..to).step_by(86_400).collect();
         engine.series(&query, &slots).await.unwrap();
         for by in [Attribute::Country, Attribute::Link, Attribute::Tag] {
@@ -356,7 +356,7 @@ async fn analytics_query_when_run_reads_rollups_by_their_indexes() {
 
     for scope in scopes
         .into_iter()
-        .filter(|scope| *scope != Scope::Links((1..100).collect()))
+        .filter(|scope| *scope != ClickScope::Links((1..100).collect()))
     {
         let query = RawQuery {
             scope,

@@ -6,7 +6,7 @@ use super::connection::Connection;
 use super::schema::value_of;
 use super::spans::{Kind, Spans, spans, spans_of_values};
 use super::sql::Sql;
-use edgelink_model::counts::Scope;
+use edgelink_model::counts::ClickScope;
 use edgelink_model::counts::{Attribute, Bots, OTHER};
 use std::collections::HashMap;
 
@@ -25,10 +25,10 @@ fn counting(bots: Bots) -> &'static str {
 }
 
 /// The tables that have sums and visitors of a scope.
-fn kind(scope: &Scope) -> Kind {
+fn kind(scope: &ClickScope) -> Kind {
     match scope {
-        Scope::Links(_) => Kind::Link,
-        Scope::Tenant(_) | Scope::Domain { .. } => Kind::Domain,
+        ClickScope::Links(_) => Kind::Link,
+        ClickScope::Tenant(_) | ClickScope::Domain { .. } => Kind::Domain,
     }
 }
 
@@ -148,13 +148,13 @@ async fn values(
 ) -> Result<(u64, Top), EngineError> {
     let is_of_all = matches!(by, Attribute::Link | Attribute::Domain);
     let rows = match &query.scope {
-        Scope::Links(links) if is_of_all => {
+        ClickScope::Links(links) if is_of_all => {
             // Every click has a value, so these rows give the total as well.
             let rows = of_links(connection, query, links, by).await?;
             let found: OfTop = connection.one(top(query.bots, rows, limit)).await?;
             return Ok((found.1, found.into()));
         }
-        Scope::Links(links) => of_links(connection, query, links, by).await?,
+        ClickScope::Links(links) => of_links(connection, query, links, by).await?,
         _ if by == Attribute::Link => {
             let numbers = count(connection, query, Visitors::Ignored).await?;
             return Ok((numbers.clicks, by_link(connection, query, limit).await?));

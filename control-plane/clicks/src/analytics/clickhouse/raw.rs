@@ -9,7 +9,7 @@ use super::sql::Sql;
 use clickhouse::Row as _;
 use edgelink_model::clock;
 use edgelink_model::counts::Bots;
-use edgelink_model::counts::Scope;
+use edgelink_model::counts::ClickScope;
 use std::ops::Range;
 
 const HOUR: u64 = 3_600;
@@ -159,7 +159,7 @@ pub(super) async fn count(
             .iter()
             .all(|bound| bound.is_multiple_of(HOUR));
     // Rollups of domains still count clicks that were deleted by link.
-    if matches!(query.scope, Scope::Links(_)) && !query.orphans && has_hours {
+    if matches!(query.scope, ClickScope::Links(_)) && !query.orphans && has_hours {
         let summed = AnalyticsQuery {
             scope: query.scope.clone(),
             from: query.from,

@@ -1,6 +1,6 @@
 //! A statement with its bound values.
 
-use edgelink_model::counts::Scope;
+use edgelink_model::counts::ClickScope;
 use std::ops::Range;
 
 /// Placeholder for a list of links, which are not bound: they are a text.
@@ -55,10 +55,10 @@ impl Sql {
     }
 
     /// Adds the condition that a row is in the scope.
-    pub(super) fn scope(self, scope: &Scope) -> Self {
+    pub(super) fn scope(self, scope: &ClickScope) -> Self {
         match scope {
-            Scope::Tenant(tenant_id) => self.text("tenant_id = ").number(*tenant_id),
-            Scope::Domain {
+            ClickScope::Tenant(tenant_id) => self.text("tenant_id = ").number(*tenant_id),
+            ClickScope::Domain {
                 tenant_id,
                 domain_id,
             } => self
@@ -66,7 +66,7 @@ impl Sql {
                 .number(*tenant_id)
                 .text(" AND domain_id = ")
                 .number(*domain_id),
-            Scope::Links(links) => self.known_links(links),
+            ClickScope::Links(links) => self.known_links(links),
         }
     }
 

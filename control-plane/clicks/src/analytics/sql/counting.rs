@@ -5,7 +5,7 @@ use super::super::gathering::domain_scope;
 use super::super::plan::{Part, plan};
 use edgelink_click_store::{DocKind, DocPart, StoredDoc};
 use edgelink_model::clock;
-use edgelink_model::counts::Scope;
+use edgelink_model::counts::ClickScope;
 use edgelink_model::counts::rollup::{EncodedRollup, RollupError, Tally};
 use edgelink_model::counts::sketch::SketchUnion;
 use edgelink_model::counts::{Attribute, Bots, OTHER};
@@ -172,14 +172,14 @@ impl Counting<'_> {
 }
 
 /// Kind and ids of the rollups of a scope.
-fn places(scope: &Scope) -> (DocKind, Vec<u64>) {
+fn places(scope: &ClickScope) -> (DocKind, Vec<u64>) {
     match scope {
-        Scope::Tenant(tenant_id) => (DocKind::Tenant, vec![u64::from(*tenant_id)]),
-        Scope::Domain {
+        ClickScope::Tenant(tenant_id) => (DocKind::Tenant, vec![u64::from(*tenant_id)]),
+        ClickScope::Domain {
             tenant_id,
             domain_id,
         } => (DocKind::Domain, vec![domain_scope(*tenant_id, *domain_id)]),
-        Scope::Links(links) => {
+        ClickScope::Links(links) => {
             let mut links = links.clone();
             links.sort_unstable();
             links.dedup();

@@ -6,7 +6,7 @@
 use super::super::engine::{AnalyticsQuery, Breakdown, EngineError};
 use super::super::reading::host;
 use super::counting::{Counting, top};
-use edgelink_model::counts::Scope;
+use edgelink_model::counts::ClickScope;
 use edgelink_model::counts::{Attribute, OTHER};
 use edgelink_wire::LinkKey;
 use std::collections::HashMap;
@@ -62,7 +62,7 @@ pub(super) async fn of_many(
     let keys: Vec<LinkKey> = found.keys().filter_map(|key| key.parse().ok()).collect();
     let links = counting.store.clicked_links(&keys).await?;
     let query = AnalyticsQuery {
-        scope: Scope::Links(links.iter().map(|(_, link)| link.id).collect()),
+        scope: ClickScope::Links(links.iter().map(|(_, link)| link.id).collect()),
         ..query.clone()
     };
     let exact = counting.by_scope(&query).await?;

@@ -5,7 +5,7 @@ use super::super::engine::{EngineError, RawClick, RawPlace, RawQuery};
 use edgelink_click_store::{ClickStore, RawHead, RawRow, RawScope, RawSelection};
 use edgelink_model::clock;
 use edgelink_model::counts::Bots;
-use edgelink_model::counts::Scope;
+use edgelink_model::counts::ClickScope;
 use edgelink_store::StoreError;
 use edgelink_wire::clicks::events::OrphanKind;
 use std::collections::HashMap;
@@ -57,7 +57,7 @@ async fn heads(
     let selection = select(query);
     // A row may begin before the position and end after it.
     let most = clicks.min(MAX_ROWS);
-    if !matches!(&query.scope, Scope::Links(links) if links.len() > 1) {
+    if !matches!(&query.scope, ClickScope::Links(links) if links.len() > 1) {
         return Ok(store.raw_heads(&selection, most).await?);
     }
     let end = query.after.map_or(u64::MAX, |after| after.at);
@@ -86,23 +86,23 @@ async fn heads(
 
 fn select(query: &RawQuery) -> RawSelection {
     let of = match (&query.scope, query.orphans) {
-        (Scope::Tenant(tenant_id), false) => RawScope::Clicks(*tenant_id, None),
-        (Scope::Tenant(tenant_id), true) => RawScope::Orphans(*tenant_id, None),
+        (ClickScope::Tenant(tenant_id), false) => RawScope::Clicks(*tenant_id, None),
+        (ClickScope::Tenant(tenant_id), true) => RawScope::Orphans(*tenant_id, None),
         (
-            Scope::Domain {
+            ClickScope::Domain {
                 tenant_id,
                 domain_id,
             },
             false,
         ) => RawScope::Clicks(*tenant_id, Some(*domain_id)),
         (
-            Scope::Domain {
+            ClickScope::Domain {
                 tenant_id,
                 domain_id,
             },
             true,
         ) => RawScope::Orphans(*tenant_id, Some(*domain_id)),
-        (Scope::Links(links), _) => RawScope::Links(links.clone()),
+        (ClickScope::Links(links), _) => RawScope::Links(links.clone()),
     };
     RawSelection {
         of,

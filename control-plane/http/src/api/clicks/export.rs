@@ -7,7 +7,7 @@ use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::response::{IntoResponse, Response};
 use edgelink_clicks::analytics::{EngineError, RawPlace, RawQuery};
-use edgelink_model::counts::{Bots, Scope};
+use edgelink_model::counts::{Bots, ClickScope};
 use edgelink_service::click_filter as filter;
 use edgelink_service::cursor;
 use edgelink_service::fields::{Fields, Reason};
@@ -87,7 +87,7 @@ impl RawAsked {
         self,
         app: &Arc<App>,
         caller: &Caller,
-        scope: Scope,
+        scope: ClickScope,
         orphans: bool,
     ) -> Result<Response, Problem> {
         let query = RawQuery {

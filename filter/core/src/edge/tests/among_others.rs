@@ -271,7 +271,7 @@ fn form_when_released_is_held_while_it_waits_for_a_use() {
         let resumed = world.resume(token.unwrap(), KEY, record);
         assert_eq!(world.on_form_link(&resumed), FormStep::Pass);
         let mut actions = world.edge.release_form(resumed.waiters[0], &resumed);
-        let Some(Action::Send(callout)) = actions.pop() else {
+        let Some(Action::Send(Callout::Lookup(callout))) = actions.pop() else {
             panic!("{actions:?}");
         };
         let token = world.send(&callout);

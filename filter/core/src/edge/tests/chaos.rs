@@ -84,7 +84,7 @@ proptest! {
                         Step::Hold(..) => unreachable!("no form"),
                         Step::Pass => None,
                     };
-                    let refused = callout.map(|callout| world.edge.on_refused(&mut world.host, callout.flight));
+                    let refused = callout.map(|callout| world.edge.on_lookup_refused(&mut world.host, callout.flight));
                     for action in refused.unwrap_or_default() {
                         if let Action::Resume(resumed) = action {
                             answered(&mut waiting, &resumed);

@@ -5,6 +5,7 @@ use super::redis::{hash, state};
 use super::*;
 use crate::control_plane::BackgroundKind;
 use crate::fake::answer;
+use crate::host::RedisEvent;
 use crate::resp::decode::Decoder;
 use crate::resp::scan::Limits;
 use proptest::prelude::*;
@@ -88,7 +89,7 @@ impl Chaos {
         self.look_at_wires();
     }
 
-    fn send(&mut self, callout: &Callout) {
+    fn send(&mut self, callout: &LookupCallout) {
         let token = self.world.send(callout);
         self.callouts.push((token, code_of(&callout.path)));
     }
@@ -96,10 +97,10 @@ impl Chaos {
     fn act_on(&mut self, actions: Vec<Action>) {
         for action in actions {
             match action {
-                Action::Send(callout) => self.send(&callout),
+                Action::Send(Callout::Lookup(callout)) => self.send(&callout),
                 Action::Resume(resumed) => self.resume(&resumed),
-                Action::Run(callout) => self.world.run(callout),
-                Action::Ask(_) | Action::EndForm(_) => unreachable!("no form"),
+                Action::Send(Callout::Background(callout)) => self.world.run(callout),
+                Action::Send(Callout::Form(_)) | Action::EndForm(_) => unreachable!("no form"),
             }
         }
         self.look_at_wires();
@@ -171,10 +172,11 @@ impl Chaos {
             }
             Event::Close => {
                 let stream = self.stream;
-                let actions = self
-                    .world
-                    .edge
-                    .on_stream_closed(&mut self.world.host, stream, now);
+                let actions = self.world.edge.on_redis(
+                    &mut self.world.host,
+                    (stream, RedisEvent::Closed),
+                    now,
+                );
                 self.act_on(actions);
             }
             Event::ControlPlane(at) if !self.callouts.is_empty() => {
@@ -204,7 +206,8 @@ impl Chaos {
     fn arrive(&mut self, bytes: &[u8]) {
         let (stream, now) = (self.stream, Moment::from_millis(self.world.now));
         let host = &mut self.world.host;
-        let actions = self.world.edge.on_stream_data(host, stream, bytes, now);
+        let event = (stream, RedisEvent::Data(bytes));
+        let actions = self.world.edge.on_redis(host, event, now);
         self.act_on(actions);
     }
 

@@ -4,7 +4,7 @@ use super::background::{BOUND, batch, gap, path};
 use super::rules::map;
 use super::*;
 use crate::control_plane::BackgroundKind;
-use crate::request::Headers;
+use crate::request::HeaderMap;
 use edgelink_wire::domain::Domain;
 use edgelink_wire::feed::FeedMessage;
 use edgelink_wire::{CodeFilter, CodeLength, DomainTargets, Entry, FeedPosition, Snapshot};
@@ -85,7 +85,9 @@ impl World {
         let stream = self.last_stream;
         let request = (stream, host.to_owned(), path.to_owned());
         self.requests.push(request);
-        self.request_of(stream, Edge::on_request)
+        self.request_of(stream, |edge, host, stream, head, now| {
+            edge.on_request(host, stream, head, now)
+        })
     }
 
     /// Decides again the requests that have waited for the domains.
@@ -543,7 +545,7 @@ impl World {
         let head = Head {
             method: b"POST",
             authority: host.as_bytes(),
-            headers: Headers(&headers),
+            headers: HeaderMap::new(&headers),
             ..get("/sale")
         };
         self.last_stream += u32::from(again.is_none());

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::control_plane::BackgroundKind;
-use crate::request::Headers;
+use crate::request::HeaderMap;
 use edgelink_wire::clicks::events::{Event, Events, Kind, OrphanKind};
 use edgelink_wire::clicks::{VisitorKey, VisitorKeys, decode, visitor_token};
 use edgelink_wire::record::Extension;
@@ -77,7 +77,7 @@ impl World {
     fn follow(&mut self, path: &str, headers: &[(&str, &[u8])]) -> Option<String> {
         let map = map(headers);
         let head = Head {
-            headers: Headers(&map),
+            headers: HeaderMap::new(&map),
             authority: b"go.example",
             ..get(path)
         };

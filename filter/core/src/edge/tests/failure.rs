@@ -148,7 +148,9 @@ fn callout_when_the_proxy_refuses_it_is_answered_at_once() {
         Step::Wait(Some(callout)) => callout,
         other => panic!("{other:?}"),
     };
-    let refused = world.edge.on_refused(&mut world.host, callout.flight);
+    let refused = world
+        .edge
+        .on_lookup_refused(&mut world.host, callout.flight);
     assert_eq!(world.act_on(refused), [unavailable()]);
     assert_eq!(world.counted("callouts.rejected"), 1);
     world.ask("/a");

@@ -4,7 +4,7 @@ use super::rules::map;
 use super::*;
 use crate::control_plane::callout::UnlockCallout;
 use crate::forms::{BODY_MILLIS, FORM_MILLIS, FormAnswer, FormStep};
-use crate::request::Headers;
+use crate::request::HeaderMap;
 use crate::settings::MAX_FORMS;
 use edgelink_wire::password::{COOKIE_MEDIA_TYPE, UnlockKey, cookie_name};
 use edgelink_wire::record::Extension;
@@ -52,7 +52,7 @@ fn cookie() -> String {
 fn post<'a>(path: &'a str, headers: &'a [u8]) -> Head<'a> {
     Head {
         method: b"POST",
-        headers: Headers(headers),
+        headers: HeaderMap::new(headers),
         ..get(path)
     }
 }
@@ -70,7 +70,7 @@ impl World {
         let headers = map(&[("cookie", cookies)]);
         self.host.cookies = cookies.into();
         let head = Head {
-            headers: Headers(&headers),
+            headers: HeaderMap::new(&headers),
             ..get("/a")
         };
         match self.request(self.last_stream, &head) {
@@ -114,7 +114,7 @@ impl World {
     ) -> FormEnd {
         self.last_token += 1;
         let token = self.last_token;
-        self.edge.on_form_sent(callout.stream, token);
+        self.edge.forms.on_sent(callout.stream, token);
         assert!(self.edge.carries_form(token));
         let response = Response {
             status: status.as_bytes(),
@@ -455,7 +455,7 @@ fn forms_when_their_time_is_up_are_ended() {
     let (unknown, _) = world.form("/unknown");
     let (without_body, _) = world.form("/a");
     let callout = asked(world.edge.on_form_body(known, BODY));
-    world.edge.on_form_sent(callout.stream, 9_999);
+    world.edge.forms.on_sent(callout.stream, 9_999);
     assert_eq!(world.edge.on_form_body(unknown, BODY), FormStep::Hold);
     let actions = world.tick(BODY_MILLIS - 1);
     assert!(ended(actions).is_empty());
@@ -480,9 +480,9 @@ fn form_when_its_callout_ends_with_its_root_is_sent_again() {
     }
     world.know("a", locked(&extension(None)));
     let callout = world.submit("/a");
-    world.edge.on_form_sent(callout.stream, 9_999);
+    world.edge.forms.on_sent(callout.stream, 9_999);
     let gone = world.submit("/a");
-    world.edge.on_form_sent(gone.stream, 9_998);
+    world.edge.forms.on_sent(gone.stream, 9_998);
     let (without_body, _) = world.form("/a");
     world.edge.on_root_end(&mut world.host, ROOTS[0]);
     world.edge.on_stream_end(gone.stream);
@@ -490,7 +490,7 @@ fn form_when_its_callout_ends_with_its_root_is_sent_again() {
     let again: Vec<_> = again
         .into_iter()
         .filter_map(|action| match action {
-            Action::Ask(callout) => Some(callout),
+            Action::Send(Callout::Form(callout)) => Some(callout),
             _ => None,
         })
         .collect();
@@ -525,7 +525,7 @@ fn visitor_when_without_the_password_takes_no_use() {
     world.host.cookies = cookie().into();
     let admitted = world.edge.admit_unlocked(&world.host, visitor, &resumed);
     let mut actions = admitted.expect("a visit is asked for");
-    let Some(Action::Send(callout)) = actions.pop() else {
+    let Some(Action::Send(Callout::Lookup(callout))) = actions.pop() else {
         panic!("{actions:?}");
     };
     let number = VisitsRequest::decode(&callout.body).unwrap().number;
@@ -550,7 +550,7 @@ fn visitor_when_without_the_password_takes_no_use() {
     assert_eq!(resumed.waiters, [visitor]);
     let headers = map(&[("cookie", &cookie())]);
     let head = Head {
-        headers: Headers(&headers),
+        headers: HeaderMap::new(&headers),
         ..get("/a")
     };
     let answer = world.edge.answer(&world.host, visitor, &resumed, &head);

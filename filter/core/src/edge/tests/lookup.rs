@@ -351,7 +351,7 @@ fn lookup_when_waiters_are_traced_joins_the_oldest_trace() {
         "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
     ];
     let mut world = World::new();
-    let Step::Wait(Some(Callout { flight, .. })) = world.request(1, &get("/a")) else {
+    let Step::Wait(Some(LookupCallout { flight, .. })) = world.request(1, &get("/a")) else {
         panic!("it is looked up");
     };
     for stream in [2, 3] {

@@ -2,11 +2,12 @@
 
 use super::background::{batch, gap};
 use super::*;
+use crate::host::{HashValues, RedisEvent};
 use crate::resp::encode;
 use crate::resp::lookup::LookupCommand;
-use edgelink_wire::redis::{LINK_FIELDS, record_to_fields};
+use edgelink_wire::redis::{LINK_FIELDS, STATE_KEY, link_key, record_to_fields};
 
-/// The gRPC stream of the connection for lookups, if it is the first one.
+/// The connection for lookups, if it is the first one.
 pub(super) const LOOKUPS: u32 = 1;
 
 pub(super) const OK: &[u8] = b"+OK\r\n";
@@ -65,16 +66,18 @@ impl World {
         }
     }
 
-    /// Bytes come on a gRPC stream.
+    /// Bytes come on a connection.
     pub(super) fn bytes(&mut self, stream: u32, bytes: &[u8]) -> Vec<Seen> {
         let now = Moment::from_millis(self.now);
-        let actions = self.edge.on_stream_data(&mut self.host, stream, bytes, now);
+        let event = (stream, RedisEvent::Data(bytes));
+        let actions = self.edge.on_redis(&mut self.host, event, now);
         self.act_on(actions)
     }
 
     fn close(&mut self, stream: u32) -> Vec<Seen> {
         let now = Moment::from_millis(self.now);
-        let actions = self.edge.on_stream_closed(&mut self.host, stream, now);
+        let event = (stream, RedisEvent::Closed);
+        let actions = self.edge.on_redis(&mut self.host, event, now);
         self.act_on(actions)
     }
 
@@ -127,7 +130,7 @@ fn worker_when_its_first_request_comes_connects() {
     assert!(world.host.wires.opened.is_empty(), "as on the main thread");
     world.ask("/a");
     world.pass(100);
-    assert_eq!(world.host.wires.opened, ["resp_bridge/redis/direct"]);
+    assert_eq!(world.host.wires.opened, ["resp_bridge"]);
     assert_eq!(world.counted("redis_attempts.lookup"), 1);
     assert_eq!(world.counted("redis_connected.lookup"), 0);
     world.bytes(LOOKUPS, OK);
@@ -149,6 +152,111 @@ fn link_when_in_redis_is_served_and_kept_in_the_lru() {
     assert_eq!(world.counted("redis.ok"), 1);
     assert_eq!(world.counted("requests.redis.redirect"), 1);
     assert_eq!(world.lookups, 0, "no callout");
+}
+
+/// A worker of a host with a client of its own, which has connected, and by which Redis is up to date.
+fn with_client() -> World {
+    let sections = r#","redis":{"mode":"pooled","servers":["a:1"]},"poll":{}"#;
+    let mut world = World::with(settings_with(sections).for_process(1).unwrap());
+    assert_eq!(world.visit("/"), Passed);
+    world.pass(0);
+    assert!(world.host.wires.sent.is_empty(), "no handshake");
+    let now = Moment::from_millis(world.now);
+    let connected = (LOOKUPS, RedisEvent::Connected);
+    assert!(
+        world
+            .edge
+            .on_redis(&mut world.host, connected, now)
+            .is_empty()
+    );
+    world.answer_poll(&gap(5));
+    world.receive_beat();
+    world.pass(500);
+    let numbers = [GENERATION, world.beats].map(|number| Some(number.to_string().into()));
+    let probe = world.looked_up(STATE_KEY);
+    assert_eq!(world.answer_lookup(LOOKUPS, probe, Ok(numbers.into())), []);
+    world
+}
+
+/// The values that a client reads.
+fn values(record: Record<&str>) -> HashValues {
+    let fields = record_to_fields(&record);
+    let value = |name: &&str| {
+        let field = fields.iter().find(|(field, _)| field == name);
+        field.map(|(_, value)| value.to_vec())
+    };
+    LINK_FIELDS.iter().map(value).collect()
+}
+
+impl World {
+    /// The number of the latest lookup, which is for that key.
+    fn looked_up(&self, key: &str) -> u32 {
+        let (_, lookup) = self.host.wires.looked_up.last().expect("a lookup");
+        assert_eq!(lookup.key, key.as_bytes());
+        lookup.number
+    }
+
+    fn answer_lookup(
+        &mut self,
+        connection: u32,
+        number: u32,
+        answer: Result<HashValues, String>,
+    ) -> Vec<Seen> {
+        let now = Moment::from_millis(self.now);
+        let answers = [(number, answer)];
+        let event = (connection, RedisEvent::Answered(&answers));
+        let actions = self.edge.on_redis(&mut self.host, event, now);
+        self.act_on(actions)
+    }
+
+    /// A request that must wait for the client of Redis; the number of its lookup.
+    fn ask_client(&mut self, code: &str) -> u32 {
+        self.ask_redis(&format!("/{code}"));
+        self.looked_up(&link_key(GENERATION, &format!("go.example/{code}")))
+    }
+}
+
+#[test]
+fn lookups_by_a_client_when_answered_in_any_order_are_served() {
+    let mut world = with_client();
+    let [a, b, c] = ["a", "b", "c"].map(|code| world.ask_client(code));
+    let of_b = values(link("https://b/", 1));
+    let answers = world.answer_lookup(LOOKUPS, b, Ok(of_b.clone()));
+    assert_eq!(answers, [redirect("https://b/", "redis")]);
+    assert_eq!(
+        world.answer_lookup(LOOKUPS, b, Ok(of_b.clone())),
+        [],
+        "once"
+    );
+    assert_eq!(
+        world.answer_lookup(LOOKUPS + 1, a, Ok(of_b)),
+        [],
+        "another's"
+    );
+    let refused = world.answer_lookup(LOOKUPS, c, Err("MOVED".to_owned()));
+    assert_eq!((refused, world.lookups), (vec![], 1), "a callout");
+    assert_eq!(world.answer_lookup(LOOKUPS, a, Ok(vec![None; 8])), []);
+    assert_eq!(world.lookups, 2, "a callout for what Redis does not have");
+    let counted = ["ok", "failed", "miss"].map(|it| world.counted(&format!("redis.{it}")));
+    assert_eq!(counted, [1, 1, 1]);
+    assert!(world.host.wires.sent.is_empty());
+}
+
+#[test]
+fn lookup_by_a_client_when_late_or_cut_off_goes_to_the_control_plane() {
+    let mut world = with_client();
+    let late = world.ask_client("a");
+    world.pass(150);
+    assert_eq!((world.counted("redis.timeout"), world.lookups), (1, 1));
+    let of_a = values(link("https://a/", 1));
+    assert_eq!(world.answer_lookup(LOOKUPS, late, Ok(of_a)), []);
+    world.ask_client("b");
+    world.close(LOOKUPS);
+    assert_eq!((world.counted("redis.failed"), world.lookups), (1, 2));
+    world.host.wires.refuses = true;
+    world.pass(50);
+    world.ask("/c");
+    assert_eq!(world.counted("redis.rejected"), 1);
 }
 
 #[test]
@@ -226,9 +334,9 @@ fn redis_when_it_hangs_is_given_up() {
     let mut world = World::with_redis("");
     world.ask_redis("/a");
     world.pass(1_000);
-    assert!(world.host.wires.cancelled.is_empty(), "not yet");
+    assert!(world.host.wires.closed.is_empty(), "not yet");
     world.pass(10);
-    assert_eq!(world.host.wires.cancelled, [LOOKUPS]);
+    assert_eq!(world.host.wires.closed, [LOOKUPS]);
     world.ask("/b");
     assert_eq!(world.counted("redis.rejected"), 1);
     assert_eq!(
@@ -248,7 +356,7 @@ fn connection_when_lost_hands_lookups_on_and_reconnects() {
     let answers = world.end_with(callout, "go.example/a", link("https://e/", 1));
     assert_eq!(answers, [redirect("https://e/", "control-plane")]);
     assert_eq!(
-        world.host.wires.cancelled,
+        world.host.wires.closed,
         [LOOKUPS],
         "the proxy must forget it"
     );
@@ -326,7 +434,7 @@ fn redis_when_the_control_plane_is_silent_is_still_asked() {
     world.bytes(LOOKUPS, b"+PONG\r\n");
     world.answer_poll(&gap(5));
     world.make_current(LOOKUPS);
-    assert_eq!(world.host.wires.opened, ["resp_bridge/redis/pooled"]);
+    assert_eq!(world.host.wires.opened, ["resp_bridge"]);
     world.ask_redis("/a");
     let answers = world.bytes(LOOKUPS, &hash(link("https://e/", 1)));
     assert_eq!(answers, [redirect("https://e/", "redis")]);
@@ -354,14 +462,14 @@ fn settings_when_replaced_hand_lookups_on_and_reconnect() {
     world.ask_redis("/a");
     let redis = settings_with(r#","redis":{"mode":"direct","cluster":"other"}"#);
     world.edge.configure(&mut world.host, Arc::new(redis));
-    assert_eq!(world.host.wires.cancelled, [LOOKUPS]);
+    assert_eq!(world.host.wires.closed, [LOOKUPS]);
     world.pass(1);
     let callout = world.callout();
     let answers = world.end_with(callout, "go.example/a", link("https://e/", 1));
     assert_eq!(answers, [redirect("https://e/", "control-plane")]);
-    assert_eq!(world.host.wires.opened[1], "other/redis/direct");
+    assert_eq!(world.host.wires.opened[1], "other");
     world.edge.on_end(&mut world.host);
-    assert_eq!(world.host.wires.cancelled, [LOOKUPS, LOOKUPS + 1]);
+    assert_eq!(world.host.wires.closed, [LOOKUPS, LOOKUPS + 1]);
 }
 
 #[test]

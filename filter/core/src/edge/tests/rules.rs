@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::flights::Waiter;
-use crate::request::Headers;
+use crate::request::HeaderMap;
 use edgelink_wire::LinkRecord;
 use edgelink_wire::record::Extension;
 use edgelink_wire::rules::{self, Rule, Rules};
@@ -89,7 +89,7 @@ impl World {
     fn sent_to(&mut self, path: &str, headers: &[(&str, &str)]) -> String {
         let map = map(headers);
         let head = Head {
-            headers: Headers(&map),
+            headers: HeaderMap::new(&map),
             ..get(path)
         };
         self.last_stream += 1;
@@ -182,7 +182,7 @@ fn waiters_when_the_link_has_rules_are_matched_by_own_headers() {
         .waiters
         .iter()
         .map(|waiter| {
-            let headers = Headers(if waiter.stream == second {
+            let headers = HeaderMap::new(if waiter.stream == second {
                 &android
             } else {
                 &[]

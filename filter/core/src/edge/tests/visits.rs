@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::control_plane::BackgroundKind;
-use crate::request::Headers;
+use crate::request::HeaderMap;
 use edgelink_wire::record::Extension;
 use edgelink_wire::visits::{
     RETURNS_MEDIA_TYPE, ReturnOutcome, SettledBlock, VisitReturn, VisitReturns, worker_text,
@@ -62,13 +62,13 @@ impl World {
             .edge
             .on_callout_end(&mut self.host, token, response, now);
         assert_eq!(actions.len(), 1, "{actions:?}");
-        let Some(Action::Send(callout)) = actions.pop() else {
+        let Some(Action::Send(Callout::Lookup(callout))) = actions.pop() else {
             panic!("{actions:?}");
         };
         self.send_request(&callout, code)
     }
 
-    fn send_request(&mut self, callout: &Callout, code: &str) -> Request {
+    fn send_request(&mut self, callout: &LookupCallout, code: &str) -> Request {
         assert_eq!(callout.path, format!("/edge/v1/visits/go.example/{code}"));
         assert_eq!(callout.media_type(), VisitsRequest::MEDIA_TYPE);
         let (number, settled, wants) = read(&callout.body);
@@ -203,8 +203,10 @@ fn waiters_when_the_block_is_too_small_wait_for_the_next() {
     for action in actions {
         match action {
             Action::Resume(resumed) => served.extend(world.answers(&resumed)),
-            Action::Send(callout) => next = Some(world.send_request(&callout, "a")),
-            Action::Run(_) | Action::Ask(_) | Action::EndForm(_) => panic!(),
+            Action::Send(Callout::Lookup(callout)) => {
+                next = Some(world.send_request(&callout, "a"));
+            }
+            Action::Send(_) | Action::EndForm(_) => panic!(),
         }
     }
     assert_eq!(served, [(); 2].map(|()| redirect(TARGET, "control-plane")));
@@ -570,7 +572,7 @@ fn worker_when_it_holds_uses_names_itself() {
 /// A request with these headers.
 fn with_headers<'h>(path: &'h str, headers: &'h [u8]) -> Head<'h> {
     Head {
-        headers: Headers(headers),
+        headers: HeaderMap::new(headers),
         ..get(path)
     }
 }

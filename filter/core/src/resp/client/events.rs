@@ -103,7 +103,7 @@ impl<'a> Reason<'a> {
 impl std::fmt::Display for Reason<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Closed => f.write_str("the stream was closed or could not be opened"),
+            Self::Closed => f.write_str("the connection was closed or could not be opened"),
             Self::NoHandshake => f.write_str("the handshake was not answered in time"),
             Self::Refused { step, message } => {
                 write!(f, "{step} was refused: {}", message.escape_ascii())

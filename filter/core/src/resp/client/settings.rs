@@ -26,6 +26,8 @@ pub struct ClientSettings {
     /// True if a request that comes alone is gathered too, until the host has no more to pass on
     /// ([`Client::flush`](super::Client::flush)).
     pub is_flushed: bool,
+    /// True if a client of the host's own speaks the protocol and logs in: requests are sent one by one, and answered by number.
+    pub has_client: bool,
     /// Limits of a reply.
     pub limits: Limits,
     /// Pauses between attempts to connect.
@@ -118,9 +120,11 @@ impl HandshakeStep {
 }
 
 impl ClientSettings {
-    /// The steps of the handshake, in order; at least one, so that a ready connection has answered something.
+    /// The steps of the handshake, in order; at least one, so that a ready connection has answered something, but none where a client
+    /// of the host's reports that it has connected.
     pub(super) fn handshake(&self) -> impl Iterator<Item = HandshakeStep> + use<> {
         let steps = match &self.mode {
+            _ if self.has_client => [None; 3],
             Mode::Pooled => [Some(HandshakeStep::Ping), None, None],
             Mode::Direct { auth, database, .. } => [
                 auth.as_ref().map(|_| HandshakeStep::Auth),
@@ -132,6 +136,9 @@ impl ClientSettings {
     }
 
     pub(super) fn write_handshake(&self, out: &mut Vec<u8>) {
+        if self.has_client {
+            return;
+        }
         let Mode::Direct {
             auth,
             name,

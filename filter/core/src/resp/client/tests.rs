@@ -57,6 +57,7 @@ pub(super) fn settings() -> ClientSettings {
         max_unanswered_bytes: 100,
         max_batch: 1,
         is_flushed: false,
+        has_client: false,
         limits: Limits {
             bulk_bytes: 1000,
             array_elements: 10,
@@ -323,7 +324,7 @@ fn requests_when_the_stream_ends_fail() {
     tested.request(0, 1).unwrap();
     tested.request(100, 2).unwrap();
     tested.tick(100);
-    let down = Said::Down("the stream was closed or could not be opened".to_owned());
+    let down = Said::Down("the connection was closed or could not be opened".to_owned());
     assert_eq!(tested.closed(101), [down, failed(2, "disconnected")]);
     assert_eq!(tested.closed(102), []);
 }

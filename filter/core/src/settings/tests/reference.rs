@@ -1,7 +1,7 @@
 //! The reference of the settings in the book, generated from their declarations.
 
 use crate::settings::written::Written;
-use edgelink_wire::settings::{Kind, Range, Setting, SettingValue, Value};
+use edgelink_wire::settings::{Range, Setting, SettingValue, Value, ValueKind};
 use std::fmt::Write;
 
 const BEGIN: &str = "<!-- generated: filter-settings -->\n";
@@ -33,7 +33,7 @@ fn reference_when_generated_equals_the_page_of_the_book() {
 fn write_rows(table: &mut String, path: &str, settings: Vec<Setting>) {
     for setting in settings {
         let name = format!("{path}{}", setting.name);
-        if setting.kind != Kind::Section || setting.is_optional {
+        if setting.kind != ValueKind::Section || setting.is_optional {
             let (default, range, doc) = (default(&setting), range(&setting), setting.doc.trim());
             writeln!(table, "| `{name}` | {default} | {range}| {doc} |").unwrap();
         }
@@ -44,7 +44,7 @@ fn write_rows(table: &mut String, path: &str, settings: Vec<Setting>) {
 fn default(setting: &Setting) -> String {
     match &setting.default {
         _ if setting.range == Range::Required => "required".to_owned(),
-        _ if setting.kind == Kind::Section => "off".to_owned(),
+        _ if setting.kind == ValueKind::Section => "off".to_owned(),
         None => "none".to_owned(),
         Some(Value::String(text)) => format!("`{text}`"),
         Some(other) => other.to_string(),

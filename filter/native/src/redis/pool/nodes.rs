@@ -1,9 +1,9 @@
 //! Health of the nodes, as observed by lookups.
 //!
-//! Answers are returned in order, so the first lookup that a node does not answer in time delays the ones behind it. From then on
-//! the node counts as silent: its lookups fail at once, including those in flight, and one at a time is sent as a probe.
+//! From the first lookup that a node does not answer in time, it counts as silent: its lookups fail at once, including those in flight,
+//! and one at a time is sent as a probe.
 
-use super::Values;
+use edgelink_filter_core::host::HashValues;
 use fred::clients::Client;
 use fred::error::{Error, ErrorKind};
 use fred::interfaces::ClusterInterface;
@@ -31,8 +31,8 @@ pub(super) struct Nodes {
 
 impl Nodes {
     /// The node responsible for a key.
-    pub(super) fn of(&mut self, client: &Client, key: Option<&Vec<u8>>) -> Arc<Node> {
-        let server = key.and_then(|key| self.server(client, key));
+    pub(super) fn of(&mut self, client: &Client, key: &[u8]) -> Arc<Node> {
+        let server = self.server(client, key);
         if self.nodes.len() >= MAX_NODES && !self.nodes.contains_key(&server) {
             self.nodes.clear();
         }
@@ -69,8 +69,8 @@ impl Node {
     /// Runs a lookup; fails at once if the node is silent.
     pub(super) async fn ask(
         self: Arc<Self>,
-        lookup: impl Future<Output = Result<Values, Error>> + Send + 'static,
-    ) -> Result<Values, Error> {
+        lookup: impl Future<Output = Result<HashValues, Error>> + Send + 'static,
+    ) -> Result<HashValues, Error> {
         let mut silence = self.is_silent.subscribe();
         if *silence.borrow() {
             self.probe(lookup);
@@ -85,7 +85,7 @@ impl Node {
         }
     }
 
-    fn note(&self, answer: &Result<Values, Error>) {
+    fn note(&self, answer: &Result<HashValues, Error>) {
         let is_silent = matches!(answer, Err(error) if *error.kind() == ErrorKind::Timeout);
         self.is_silent
             .send_if_modified(|was| std::mem::replace(was, is_silent) != is_silent);
@@ -94,7 +94,7 @@ impl Node {
     /// Probes the node with a lookup, unless another probe is running.
     fn probe(
         self: Arc<Self>,
-        lookup: impl Future<Output = Result<Values, Error>> + Send + 'static,
+        lookup: impl Future<Output = Result<HashValues, Error>> + Send + 'static,
     ) {
         if self.is_probed.swap(true, Ordering::Relaxed) {
             return;

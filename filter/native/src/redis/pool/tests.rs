@@ -1,9 +1,10 @@
 //! A cluster of two nodes, one of which falls silent.
 
 use super::*;
+use edgelink_filter_core::resp::decode::Decoder;
+use edgelink_filter_core::resp::{Reply, encode};
 use edgelink_filter_core::settings::Settings;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -77,51 +78,53 @@ async fn answer(
     }
 }
 
-/// The answers to lookups, in order: the name of a node, or that there was an error.
+/// The words of a command.
+fn words(command: Reply<'_>) -> Vec<Vec<u8>> {
+    let Reply::Array(words) = command else {
+        panic!("{command:?}");
+    };
+    words
+        .filter_map(|word| match word {
+            Reply::Bulk(word) => Some(word.to_vec()),
+            _ => None,
+        })
+        .collect()
+}
+
+/// Lookups of numbered keys, and their answers: the name of a node, or an error message.
 struct Lookups {
-    unsent: UnboundedSender<Vec<u8>>,
-    told: UnboundedReceiver<Vec<u8>>,
-    decoder: Decoder,
-    unread: Vec<u8>,
+    unsent: UnboundedSender<HashLookup>,
+    answered: UnboundedReceiver<HashAnswer>,
+    last: u32,
 }
 
 impl Lookups {
-    fn send(&self, key: &str) {
-        let mut command = Vec::new();
-        encode::command(3, &mut command);
-        for word in ["HMGET", key, "field"] {
-            encode::argument(word.as_bytes(), &mut command);
-        }
-        self.unsent.send(command).unwrap();
+    fn send(&mut self, key: &str) -> u32 {
+        self.last += 1;
+        let lookup = HashLookup {
+            number: self.last,
+            key: key.as_bytes().to_vec(),
+            fields: &["field"],
+        };
+        self.unsent.send(lookup).unwrap();
+        self.last
     }
 
-    async fn receive(&mut self) -> Option<String> {
-        loop {
-            let mut rest = self.unread.as_slice();
-            let answer = self
-                .decoder
-                .next(&mut rest)
-                .unwrap()
-                .map(|reply| match reply {
-                    Reply::Array(_) => words(reply)
-                        .pop()
-                        .map(|name| String::from_utf8(name).unwrap()),
-                    Reply::Error(_) => None,
-                    other => panic!("{other:?}"),
-                });
-            self.unread = rest.to_vec();
-            if let Some(answer) = answer {
-                return answer;
-            }
-            let told = tokio::time::timeout(LIMIT, self.told.recv()).await;
-            self.unread
-                .extend(told.expect("an answer").expect("an answer"));
-        }
+    async fn receive(&mut self) -> (u32, Result<String, String>) {
+        let answer = tokio::time::timeout(LIMIT, self.answered.recv()).await;
+        let (number, answer) = answer.expect("an answer").expect("an answer");
+        let name = |values: HashValues| {
+            let name = values.into_iter().next().flatten();
+            String::from_utf8(name.unwrap()).unwrap()
+        };
+        (number, answer.map(name))
     }
 
-    async fn ask(&mut self, key: &str) -> Option<String> {
-        self.send(key);
-        self.receive().await
+    async fn ask(&mut self, key: &str) -> Result<String, String> {
+        let sent = self.send(key);
+        let (number, answer) = self.receive().await;
+        assert_eq!(number, sent);
+        answer
     }
 }
 
@@ -145,7 +148,7 @@ fn key_of(is_second: bool) -> String {
 }
 
 #[test]
-fn node_when_silent_delays_answers_of_others_once() {
+fn node_when_silent_delays_no_other_and_fails_at_once() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -167,46 +170,40 @@ fn node_when_silent_delays_answers_of_others_once() {
             node.serve(Arc::clone(&slots), settings.lookups.limits);
         }
         let (unsent, taken) = unbounded_channel();
-        let (tells, told) = unbounded_channel();
-        let decoder = Decoder::new(settings.lookups.limits);
+        let (answers, answered) = unbounded_channel();
         tokio::spawn(async move {
-            let ended = carry(&settings, taken, |bytes| tells.send(bytes.to_vec()).is_ok());
+            let connected = connect(&settings).await.unwrap();
+            let send = |answer: &HashAnswer| answers.send(answer.clone()).is_ok();
+            let ended = carry(connected, taken, LIMIT, |answers| answers.iter().all(send));
             panic!("{:?}", ended.await);
         });
         let mut lookups = Lookups {
             unsent,
-            told,
-            decoder,
-            unread: Vec::new(),
+            answered,
+            last: 0,
         };
         let [first, second] = [false, true].map(key_of);
-        assert_eq!(lookups.ask(&first).await.as_deref(), Some("first"));
-        assert_eq!(lookups.ask(&second).await.as_deref(), Some("second"));
+        let (of_first, of_second) = (Ok("first".to_owned()), Ok("second".to_owned()));
+        assert_eq!(lookups.ask(&first).await, of_first);
+        assert_eq!(lookups.ask(&second).await, of_second);
 
         is_silent.store(true, Ordering::Relaxed);
-        let start = Instant::now();
-        // Spaced out: if each waited for its own timeout, the last would be delayed by as much.
-        for key in [&second, &first, &second, &second, &first] {
-            lookups.send(key);
-            tokio::time::sleep(TIMEOUT / 10).await;
+        // More than end a connection without any success.
+        let unanswered = [(); 100].map(|()| lookups.send(&second));
+        assert_eq!(lookups.ask(&first).await, of_first, "before them");
+        for _ in unanswered {
+            let (number, answer) = lookups.receive().await;
+            assert!(unanswered.contains(&number) && answer.is_err());
         }
-        for expected in [None, Some("first"), None, None, Some("first")] {
-            assert_eq!(lookups.receive().await.as_deref(), expected);
-        }
-        let took = start.elapsed();
-        assert!(took < TIMEOUT / 2 + TIMEOUT / 5, "{took:?}");
-        let start = Instant::now();
+        let silent = Err("a node is silent".to_owned());
         for _ in 0..20 {
-            assert_eq!(lookups.ask(&second).await, None);
-            assert_eq!(lookups.ask(&first).await.as_deref(), Some("first"));
+            assert_eq!(lookups.ask(&second).await, silent);
+            assert_eq!(lookups.ask(&first).await, of_first);
         }
-        // If each waited for its own timeout, that would be 20 halves.
-        let took = start.elapsed();
-        assert!(took < TIMEOUT * 5, "{took:?}");
 
         is_silent.store(false, Ordering::Relaxed);
         let start = Instant::now();
-        while lookups.ask(&second).await.as_deref() != Some("second") {
+        while lookups.ask(&second).await != of_second {
             assert!(start.elapsed() < LIMIT);
             tokio::time::sleep(Duration::from_millis(10)).await;
         }

@@ -53,7 +53,7 @@ fn attempts_when_failing_slow_down_to_the_cap() {
 fn failures_when_in_one_episode_are_reported_once() {
     let mut tested = Tested::ready();
     tested.tick(10_000);
-    let down = || Said::Down("the stream was closed or could not be opened".to_owned());
+    let down = || Said::Down("the connection was closed or could not be opened".to_owned());
     assert_eq!(tested.closed(10_000), [down()]);
     for _ in 0..2 {
         let now_millis = tested.wait_for_reconnect();

@@ -1,17 +1,18 @@
-//! Tier 4: lookups in Redis, pipelined on one connection, and the probes for whether Redis is current.
+//! Tier 4: lookups in Redis, on one connection, and the probes for whether Redis is current.
 
-use super::grpc_stream::{GrpcStream, Method};
 use super::probes::{Current, FeedView, Probes};
+use super::transport::Transport;
 use crate::fetched_record::FetchedRecord;
 use crate::flights::FlightId;
-use crate::host::{Log, StreamToken, Streams};
+use crate::host::{ConnectionToken, HashLookup, Log, Lookups, RedisEvent};
 use crate::log_throttle::LogThrottle;
 use crate::metrics::RedisOutcome;
-use crate::resp::client::{Client, ClientSettings, Mode};
+use crate::resp::client::{Client, Mode};
 use crate::resp::lookup::{self, LookupCommand, LookupError};
 use crate::resp::{Event, Failure, Output, Reply};
+use crate::settings::RedisSettings;
 use crate::time::Moment;
-use edgelink_wire::redis::CLUSTER_LASTS_MILLIS;
+use edgelink_wire::redis::{CLUSTER_LASTS_MILLIS, LINK_FIELDS, STATE_FIELDS, STATE_KEY};
 
 /// A request to Redis.
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +25,7 @@ enum Request {
 
 /// The connection for lookups.
 #[derive(Debug)]
-pub(crate) struct Lookups {
+pub(crate) struct RedisConnection {
     client: Client<Request>,
     timeout_millis: u64,
     lookup: LookupCommand,
@@ -34,11 +35,11 @@ pub(crate) struct Lookups {
 /// Handles the client's output: everything of a connection except the client.
 #[derive(Debug)]
 struct OutputHandler {
-    stream: GrpcStream,
+    transport: Transport,
     probes: Probes,
     answers: Vec<LookupAnswer>,
     garbled: LogThrottle,
-    /// Attempts to connect since [`Lookups::take_attempts`].
+    /// Attempts to connect since [`RedisConnection::take_attempts`].
     attempts: u32,
 }
 
@@ -52,20 +53,21 @@ pub(crate) struct LookupAnswer {
     pub(crate) at: Moment,
 }
 
-impl Lookups {
+impl RedisConnection {
     /// A connection that the first tick opens.
-    pub(crate) fn new(cluster: &str, settings: ClientSettings, seed: u64) -> Self {
+    pub(crate) fn new(settings: RedisSettings, seed: u64) -> Self {
+        let lookups = &settings.lookups;
         // Behind a pool there may be a cluster.
-        let (method, most) = match settings.mode {
-            Mode::Direct { .. } => (Method::Direct, u64::MAX),
-            Mode::Pooled => (Method::Pooled, CLUSTER_LASTS_MILLIS),
+        let most = match lookups.mode {
+            Mode::Direct { .. } => u64::MAX,
+            Mode::Pooled => CLUSTER_LASTS_MILLIS,
         };
         Self {
-            timeout_millis: settings.timeout_millis,
-            client: Client::new(settings, seed),
+            timeout_millis: lookups.timeout_millis,
+            client: Client::new(lookups.clone(), seed),
             lookup: LookupCommand::default(),
             handler: OutputHandler {
-                stream: GrpcStream::new(cluster, method),
+                transport: Transport::new(settings),
                 probes: Probes::new(most),
                 answers: Vec::new(),
                 garbled: LogThrottle::default(),
@@ -103,9 +105,9 @@ impl Lookups {
     ///
     /// # Errors
     /// The reason why it was not sent.
-    pub(crate) fn ask(
+    pub(crate) fn ask<H: Lookups + Log>(
         &mut self,
-        host: &mut (impl Streams + Log),
+        host: &mut H,
         now: Moment,
         flight: FlightId,
         key: &[u8],
@@ -116,12 +118,36 @@ impl Lookups {
         let current = self.handler.probes.current(now);
         let current = current.ok_or(RedisOutcome::NotCurrent)?;
         self.lookup.set_generation(current.generation);
+        let request = Request::Link(flight, current);
+        if H::HAS_CLIENT && self.client.has_client() {
+            let key = self.lookup.name_of(key);
+            return self.look_up(host, now, request, key, &LINK_FIELDS);
+        }
         let (handler, lookup) = (&mut self.handler, &self.lookup);
         let emit = &mut |output: Output<'_, Request>| handler.on_output(host, now, output);
         let write = |out: &mut Vec<u8>| lookup.write(key, out);
-        let request = Request::Link(flight, current);
         let asked = self.client.request(now.millis(), request, write, emit);
         asked.map_err(|_| RedisOutcome::Rejected)
+    }
+
+    /// Sends a lookup of a hash by the host's own client.
+    fn look_up(
+        &mut self,
+        host: &mut impl Lookups,
+        now: Moment,
+        request: Request,
+        key: Vec<u8>,
+        fields: &'static [&'static str],
+    ) -> Result<(), RedisOutcome> {
+        let length = key.len() + fields.iter().map(|field| field.len()).sum::<usize>();
+        let number = self.client.request_by_number(now.millis(), request, length);
+        let lookup = HashLookup {
+            number: number.map_err(|_| RedisOutcome::Rejected)?,
+            key,
+            fields,
+        };
+        self.handler.transport.look_up(host, lookup);
+        Ok(())
     }
 
     /// True if lookups wait only for [`Self::flush`].
@@ -130,61 +156,59 @@ impl Lookups {
     }
 
     /// Sends the gathered lookups, once the host has no more requests to pass on.
-    pub(crate) fn flush(&mut self, host: &mut (impl Streams + Log), now: Moment) {
+    pub(crate) fn flush(&mut self, host: &mut (impl Lookups + Log), now: Moment) {
         let handler = &mut self.handler;
         self.client
             .flush(&mut |output| handler.on_output(host, now, output));
     }
 
     /// Probes the publisher's progress, if that is due.
-    fn probe(&mut self, host: &mut (impl Streams + Log), now: Moment) {
+    fn probe<H: Lookups + Log>(&mut self, host: &mut H, now: Moment) {
         if !self.is_ready() || !self.handler.probes.is_probe_due(now) {
             return;
         }
         let handler = &mut self.handler;
         handler.probes.on_sent(now);
-        let emit = &mut |output: Output<'_, Request>| handler.on_output(host, now, output);
-        let write = lookup::write_probe;
-        let asked = self
-            .client
-            .request(now.millis(), Request::Probe, write, emit);
+        let asked = if H::HAS_CLIENT && self.client.has_client() {
+            let key = STATE_KEY.as_bytes().to_vec();
+            self.look_up(host, now, Request::Probe, key, &STATE_FIELDS)
+        } else {
+            let emit = &mut |output: Output<'_, Request>| handler.on_output(host, now, output);
+            let (request, write) = (Request::Probe, lookup::write_probe);
+            let asked = self.client.request(now.millis(), request, write, emit);
+            asked.map_err(|_| RedisOutcome::Rejected)
+        };
         match asked {
             Ok(()) => self.flush(host, now),
             Err(_) => self.handler.probes.on_failure(),
         }
     }
 
-    /// Bytes came on a stream; they are ignored unless the stream is the client's.
-    pub(crate) fn on_data(
+    /// Something has happened to a connection; only its end matters unless it is the current one.
+    pub(crate) fn on_event(
         &mut self,
-        host: &mut (impl Streams + Log),
+        host: &mut (impl Lookups + Log),
         now: Moment,
-        stream: StreamToken,
-        bytes: &[u8],
+        connection: ConnectionToken,
+        event: RedisEvent<'_>,
     ) -> Vec<LookupAnswer> {
-        if !self.handler.stream.carries(stream) {
-            return Vec::new();
-        }
         let was_ready = self.is_ready();
-        let handler = &mut self.handler;
-        self.client.on_data(now.millis(), bytes, &mut |output| {
-            handler.on_output(host, now, output);
-        });
+        let is_current = self.handler.transport.carries(connection);
+        if matches!(event, RedisEvent::Closed) && self.handler.transport.on_end(host, connection) {
+            self.lose(host, now);
+        }
+        let (handler, millis) = (&mut self.handler, now.millis());
+        let emit = &mut |output: Output<'_, Request>| handler.on_output(host, now, output);
+        match event {
+            RedisEvent::Connected if is_current => self.client.on_connected(millis),
+            RedisEvent::Answered(answers) if is_current => {
+                self.client.on_answers(millis, answers, emit);
+            }
+            RedisEvent::Data(bytes) if is_current => self.client.on_data(millis, bytes, emit),
+            _ => {}
+        }
         if !was_ready {
             self.probe(host, now);
-        }
-        std::mem::take(&mut self.handler.answers)
-    }
-
-    /// A stream has ended.
-    pub(crate) fn on_end(
-        &mut self,
-        host: &mut (impl Streams + Log),
-        now: Moment,
-        stream: StreamToken,
-    ) -> Vec<LookupAnswer> {
-        if self.handler.stream.on_end(host, stream) {
-            self.lose(host, now);
         }
         std::mem::take(&mut self.handler.answers)
     }
@@ -192,39 +216,39 @@ impl Lookups {
     /// Time has passed.
     pub(crate) fn on_tick(
         &mut self,
-        host: &mut (impl Streams + Log),
+        host: &mut (impl Lookups + Log),
         now: Moment,
     ) -> Vec<LookupAnswer> {
-        self.handler.stream.on_tick(host);
+        self.handler.transport.on_tick(host);
         let handler = &mut self.handler;
         let emit = &mut |output: Output<'_, Request>| handler.on_output(host, now, output);
         self.client.on_tick(now.millis(), emit);
         self.probe(host, now);
         self.flush(host, now);
-        if self.handler.stream.take_refused() {
+        if self.handler.transport.take_refused() {
             self.lose(host, now);
         }
         std::mem::take(&mut self.handler.answers)
     }
 
-    /// Cancels the stream at once; another one is opened later. Must not be called from a callback that brings a message.
-    pub(crate) fn drop_stream(
+    /// Closes the connection at once; another one is opened later. Must not be called from a callback that brings something on it.
+    pub(crate) fn disconnect(
         &mut self,
-        host: &mut (impl Streams + Log),
+        host: &mut (impl Lookups + Log),
         now: Moment,
     ) -> Vec<LookupAnswer> {
-        self.handler.stream.close();
-        self.handler.stream.on_tick(host);
+        self.handler.transport.close();
+        self.handler.transport.on_tick(host);
         self.lose(host, now);
         std::mem::take(&mut self.handler.answers)
     }
 
     /// Gives the connection up, for good.
-    pub(crate) fn end(mut self, host: &mut (impl Streams + Log), now: Moment) -> Vec<LookupAnswer> {
-        self.drop_stream(host, now)
+    pub(crate) fn end(mut self, host: &mut (impl Lookups + Log), now: Moment) -> Vec<LookupAnswer> {
+        self.disconnect(host, now)
     }
 
-    fn lose(&mut self, host: &mut (impl Streams + Log), now: Moment) {
+    fn lose(&mut self, host: &mut (impl Lookups + Log), now: Moment) {
         let handler = &mut self.handler;
         let emit = &mut |output: Output<'_, Request>| handler.on_output(host, now, output);
         self.client.on_closed(now.millis(), emit);
@@ -234,7 +258,7 @@ impl Lookups {
 impl OutputHandler {
     fn on_output(
         &mut self,
-        host: &mut (impl Streams + Log),
+        host: &mut (impl Lookups + Log),
         now: Moment,
         output: Output<'_, Request>,
     ) {
@@ -242,10 +266,10 @@ impl OutputHandler {
             Output::OpenStream => {
                 self.attempts = self.attempts.saturating_add(1);
                 self.probes.on_lost();
-                self.stream.open(host);
+                self.transport.open(host);
             }
-            Output::Send(bytes) => self.stream.send(host, bytes),
-            Output::CloseStream => self.stream.close(),
+            Output::Send(bytes) => self.transport.send(host, bytes),
+            Output::CloseStream => self.transport.close(),
             Output::Event(event) => host.warn(&log_line(event)),
             Output::Deliver(Request::Probe, reply) => match reply {
                 Ok(reply) => self.probes.on_answer(lookup::read_probe(reply)),
