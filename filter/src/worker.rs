@@ -221,10 +221,7 @@ pub(crate) fn callout_end(token: u32, headers: usize, body_size: usize) {
 /// Sends a callout.
 fn send(callout: &Callout) {
     let context = with_worker(|worker| {
-        let trace = match callout {
-            Callout::Lookup(lookup) => worker.edge.trace_of(lookup.flight).map(Box::<str>::from),
-            Callout::Background(_) | Callout::Form(_) => None,
-        };
+        let trace = worker.edge.trace_of(callout).map(Box::<str>::from);
         let settings = worker.edge.settings().clone();
         (settings, trace, worker.edge_name.clone())
     });

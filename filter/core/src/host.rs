@@ -41,7 +41,7 @@ pub struct SharedValue<V> {
 pub struct CasMismatch;
 
 /// Connections to Redis. Each carries bytes of RESP ([`Lookups::send`]), or, where the host's own client speaks the protocol
-/// ([`RedisSettings::has_client`]), lookups ([`Lookups::look_up`]).
+/// ([`has_client`](crate::resp::client::ClientSettings::has_client)), lookups ([`Lookups::look_up`]).
 ///
 /// A connection must not be closed from within a callback with something that came on it: the host may have more to deliver. From a
 /// tick, and from the callback for the connection's end, it may.

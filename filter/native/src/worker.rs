@@ -443,10 +443,7 @@ impl Worker {
     fn send(&mut self, callout: Callout) {
         let token = Host::next_token();
         self.edge.on_sent(&callout, token, now());
-        let trace = match &callout {
-            Callout::Lookup(lookup) => self.edge.trace_of(lookup.flight).map(Box::from),
-            Callout::Background(_) | Callout::Form(_) => None,
-        };
+        let trace = self.edge.trace_of(&callout).map(Box::from);
         self.host.order(Order {
             token,
             callout,

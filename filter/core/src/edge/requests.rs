@@ -2,7 +2,9 @@
 
 use super::{Edge, Patience, Step};
 use crate::answer::Answer;
-use crate::flights::{FlightId, Purpose, StreamId, Waiter};
+use crate::control_plane::Callout;
+use crate::control_plane::callout::LookupCallout;
+use crate::flights::{Purpose, StreamId, Waiter};
 use crate::host::{Clients, Log, Lookups, SharedData};
 use crate::request::{Head, Headers, Requested, parse_path, parse_path_below};
 use edgelink_wire::redirect::is_visit;
@@ -112,9 +114,14 @@ impl Edge {
         self.traces.keep(stream, traceparent);
     }
 
-    /// The trace of a lookup, or of a request for visits: the trace of its oldest traced waiter. `None` if no waiter has one.
+    /// The trace of a lookup, or of a request for visits: the trace of its oldest traced waiter. `None` if no waiter has one, and for
+    /// other callouts.
     #[must_use]
-    pub fn trace_of(&self, flight: FlightId) -> Option<&str> {
+    pub fn trace_of(&self, callout: &Callout) -> Option<&str> {
+        let Callout::Lookup(LookupCallout { flight, .. }) = callout else {
+            return None;
+        };
+        let flight = *flight;
         let flights = match flight.purpose() {
             Purpose::Links => &self.flights,
             Purpose::Visits => &self.visits,

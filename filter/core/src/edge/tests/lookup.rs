@@ -351,14 +351,15 @@ fn lookup_when_waiters_are_traced_joins_the_oldest_trace() {
         "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
     ];
     let mut world = World::new();
-    let Step::Wait(Some(LookupCallout { flight, .. })) = world.request(1, &get("/a")) else {
+    let Step::Wait(Some(callout)) = world.request(1, &get("/a")) else {
         panic!("it is looked up");
     };
+    let callout = Callout::Lookup(callout);
     for stream in [2, 3] {
         let step = world.request(stream, &get("/a"));
         assert!(matches!(step, Step::Wait(None)), "they share it");
     }
-    let trace = |world: &World| world.edge.trace_of(flight).map(str::to_owned);
+    let trace = |world: &World| world.edge.trace_of(&callout).map(str::to_owned);
     assert_eq!(trace(&world), None);
     for (stream, traceparent) in [3, 2].into_iter().zip(TRACES) {
         world.edge.on_trace(stream, traceparent.as_bytes());
