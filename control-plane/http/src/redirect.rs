@@ -16,17 +16,15 @@ use edgelink_settings::telemetry::LogThrottle;
 use edgelink_settings::telemetry::prometheus::{REDIRECTS, VISITS_LEASED};
 use edgelink_wire::clicks::attributes::is_orphan;
 use edgelink_wire::clicks::events::OrphanKind;
-use edgelink_wire::password::{Notice, REFERRER_POLICY};
+use edgelink_wire::password::Notice;
 use edgelink_wire::record::Extension;
-use edgelink_wire::redirect::{ALLOW, Decision, NO_STORE, NOINDEX, SentTo, is_visit};
+use edgelink_wire::redirect::{ALLOW, Decision, NO_STORE, SentTo, is_visit};
 use edgelink_wire::rules::Visitor;
 use edgelink_wire::{Code, Domain, DomainTargets, LinkKey, Outcome, Record, RedirectStatus};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use metrics::counter;
 use std::sync::Arc;
 use std::time::Instant;
-
-const X_ROBOTS_TAG: HeaderName = HeaderName::from_static("x-robots-tag");
 
 /// Answers a visitor. The path is taken as it was sent: a code has no character that needs to be encoded.
 pub async fn follow(app: &Arc<App>, request: Request) -> Response {
@@ -235,15 +233,13 @@ fn answer(
     let Some(mut response) = redirect(decision.outcome, sent_to.status, &sent_to.location) else {
         return page(app, Outcome::Unavailable, brand);
     };
+    let headers = response.headers_mut();
     if decision.is_unlocked {
-        let headers = response.headers_mut();
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(NO_STORE));
-        let policy = HeaderValue::from_static(REFERRER_POLICY);
-        headers.insert(header::REFERRER_POLICY, policy);
     }
-    if visit.asks_not_to_list() && !decision.is_crawlable {
-        let noindex = HeaderValue::from_static(NOINDEX);
-        response.headers_mut().insert(X_ROBOTS_TAG, noindex);
+    for &(name, value) in decision.headers(visit.asks_not_to_list()) {
+        let value = HeaderValue::from_static(value);
+        headers.insert(HeaderName::from_static(name), value);
     }
     response
 }

@@ -111,7 +111,7 @@ impl<'v> Visit<'v> {
         self.header(&header::REFERER)
     }
 
-    /// True if redirects of links that are not crawlable ask search engines not to list them.
+    /// True if redirects ask search engines not to list links, unless they may.
     pub(super) fn asks_not_to_list(&self) -> bool {
         self.links.noindex
     }

@@ -243,7 +243,9 @@ impl CreateLink {
     /// The request with the hash of its password, which has been hashed before.
     pub(crate) fn with_hash(mut self) -> Self {
         if let Some(password) = self.password.take() {
-            *self.content.others().password = Some(password.hash().to_owned());
+            let hash = Some(password.hash().to_owned());
+            self.content
+                .change_others(|others| others.details.password = hash);
         }
         self
     }

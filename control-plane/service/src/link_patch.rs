@@ -6,7 +6,8 @@ use super::request::request;
 use super::schemas::{State, Status, Tag};
 use super::tenant_links::TenantLinks;
 use super::values;
-use edgelink_model::links::checked::{CheckedContent, CheckedTarget, OtherProperties};
+use edgelink_model::links::checked::{CheckedContent, CheckedTarget};
+use edgelink_model::links::model::LinkContent;
 use edgelink_store::ChangeError;
 use edgelink_wire::{LinkState, RedirectStatus};
 
@@ -123,43 +124,39 @@ impl LinkPatch {
             let mut named = named.filter_map(|(field, value)| value.as_ref().map(|_| *field));
             ChangeError::invalid(named.next().unwrap_or("longUrl"), error.to_string())
         })?;
-        self.apply_others(&mut new.others(), caller)?;
+        new.change_others(|others| self.apply_others(others, caller))?;
         Ok(new)
     }
 
     /// Applies the properties that are not targets.
-    fn apply_others(
-        &self,
-        new: &mut OtherProperties<'_>,
-        caller: &Caller,
-    ) -> Result<(), ChangeError> {
+    fn apply_others(&self, new: &mut LinkContent, caller: &Caller) -> Result<(), ChangeError> {
         let named = &self.properties;
-        set(new.external_id, &self.external_id);
-        set(new.redirect, &named.redirect);
-        set(new.state, &named.state);
-        set(new.valid_since, &named.valid_since);
-        set(new.valid_until, &named.valid_until);
-        set(new.title, &named.title);
-        set(new.tags, &named.tags);
-        set(new.notes, &named.notes);
-        set(new.archived, &named.archived);
-        set(new.max_visits, &named.max_visits);
-        set(new.forward_path, &named.forward_path);
-        set(new.crawlable, &named.crawlable);
-        set(new.track_conversions, &named.track_conversions);
+        set(&mut new.external_id, &self.external_id);
+        set(&mut new.redirect, &named.redirect);
+        set(&mut new.state, &named.state);
+        set(&mut new.valid_since, &named.valid_since);
+        set(&mut new.valid_until, &named.valid_until);
+        set(&mut new.title, &named.title);
+        set(&mut new.tags, &named.tags);
+        set(&mut new.details.notes, &named.notes);
+        set(&mut new.archived, &named.archived);
+        set(&mut new.details.max_visits, &named.max_visits);
+        set(&mut new.details.forward_path, &named.forward_path);
+        set(&mut new.details.crawlable, &named.crawlable);
+        set(&mut new.details.track_conversions, &named.track_conversions);
         if let Some(forward) = named.forward_query {
-            *new.forward_query = forward.unwrap_or(true);
+            new.forward_query = forward.unwrap_or(true);
         }
         if let Some(use_visits) = named.bots_use_visits {
-            *new.spares_bots = !use_visits.unwrap_or(true);
+            new.details.spares_bots = !use_visits.unwrap_or(true);
         }
         if let Some(password) = &named.password {
             let hash = password.as_ref().map(|password| password.hash().to_owned());
-            *new.password = hash;
+            new.details.password = hash;
         }
-        *new.tags = caller.tags(std::mem::take(new.tags));
-        values::check_tags(new.tags).map_err(|reason| ChangeError::invalid("tags", reason))?;
-        values::check_validity(*new.valid_since, *new.valid_until)
+        new.tags = caller.tags(std::mem::take(&mut new.tags));
+        values::check_tags(&new.tags).map_err(|reason| ChangeError::invalid("tags", reason))?;
+        values::check_validity(new.valid_since, new.valid_until)
             .map_err(|reason| ChangeError::invalid("validUntil", reason))
     }
 }

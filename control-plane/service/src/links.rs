@@ -306,7 +306,7 @@ impl Links {
                 caller.check(link)?;
             }
             let mut content = CheckedContent::existing(link);
-            *content.others().state = LinkState::Disabled;
+            content.change_others(|others| others.state = LinkState::Disabled);
             Ok(content)
         });
         let from = self.feed.end();

@@ -88,7 +88,7 @@ impl<'a> TenantLinks<'a> {
         let mut content = content.unwrap_or_else(CheckedContent::without_target);
         let details = self.domains.details(domain);
         if let Some(status) = details.and_then(|details| details.default_status()) {
-            *content.others().redirect = status;
+            content.change_others(|others| others.redirect = status);
         }
         content
     }

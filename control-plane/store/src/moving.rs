@@ -216,6 +216,6 @@ fn entries(wanted: &LinkMove) -> Vec<NewEntry> {
 
 fn without_external_id(link: &Link) -> Result<CheckedContent, ChangeError> {
     let mut content = CheckedContent::existing(link);
-    *content.others().external_id = None;
+    content.change_others(|others| others.external_id = None);
     Ok(content)
 }

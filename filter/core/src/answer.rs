@@ -5,8 +5,8 @@ use crate::metrics::Tier;
 use crate::request::Headers;
 use crate::settings::Settings;
 use crate::visit::Visit;
-use edgelink_wire::password::{Notice, PAGE_HEADERS, REFERRER_POLICY};
-use edgelink_wire::redirect::{ALLOW, Decision, NO_STORE, NOINDEX, SentTo};
+use edgelink_wire::password::{Notice, PAGE_HEADERS};
+use edgelink_wire::redirect::{ALLOW, Decision, NO_STORE, SentTo, headers_of_plain};
 use edgelink_wire::{Outcome, Record, RedirectStatus};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -22,7 +22,9 @@ pub struct Answer<'a> {
     tier: Tier,
     shows_tier: bool,
     /// Headers that few answers have.
-    more: More,
+    more: &'static [(&'static str, &'static str)],
+    /// True if the visitor has given the password of the link.
+    is_private: bool,
     outcome: Outcome,
 }
 
@@ -55,17 +57,12 @@ impl<'a> Answer<'a> {
     ) -> Self {
         let decision = Decision::of(&record, visit.key, visit);
         visit.note(&decision);
+        let more = decision.headers(settings.noindex);
         match (decision.sent_to, decision.outcome) {
             (Some(sent_to), outcome) => Self {
                 outcome,
-                more: match (
-                    decision.is_unlocked,
-                    settings.noindex && !decision.is_crawlable,
-                ) {
-                    (false, noindex) => more(noindex),
-                    (true, false) => More::Unlocked,
-                    (true, true) => More::UnlockedNoindex,
-                },
+                is_private: decision.is_unlocked,
+                more,
                 ..Self::redirect(sent_to, tier, settings)
             },
             (None, Outcome::Gone) => Self {
@@ -78,14 +75,14 @@ impl<'a> Answer<'a> {
                 status: Notice::Locked.status(),
                 page: Some(&settings.pages.password),
                 outcome: Outcome::Locked,
-                more: More::Locked,
+                more: &PAGE_HEADERS,
                 ..Self::not_found(tier, settings)
             },
             (None, Outcome::NotAllowed) => Self {
                 status: 405,
                 page: None,
                 outcome: Outcome::NotAllowed,
-                more: More::NotAllowed,
+                more: &[("allow", ALLOW)],
                 ..Self::not_found(tier, settings)
             },
             (None, Outcome::Withheld) => Self {
@@ -106,7 +103,8 @@ impl<'a> Answer<'a> {
             retry_after: None,
             tier,
             shows_tier: settings.tier_header,
-            more: more(settings.noindex),
+            more: headers_of_plain(settings.noindex),
+            is_private: false,
             outcome: Outcome::Redirect,
         }
     }
@@ -120,7 +118,8 @@ impl<'a> Answer<'a> {
             retry_after: None,
             tier,
             shows_tier: settings.tier_header,
-            more: More::Nothing,
+            more: &[],
+            is_private: false,
             outcome: Outcome::NotFound,
         }
     }
@@ -165,16 +164,18 @@ impl<'a> Answer<'a> {
             retry_after: Some(&settings.retry_after),
             tier,
             shows_tier: settings.tier_header,
-            more: More::Nothing,
+            more: &[],
+            is_private: false,
             outcome: Outcome::Unavailable,
         }
     }
 
     /// The headers except `:status`, `content-length` and those in [`Self::more`].
     pub fn headers(&self) -> impl Iterator<Item = (&'static str, &[u8])> + Clone {
-        let cache_control = match self.more {
-            More::Unlocked | More::UnlockedNoindex => NO_STORE,
-            _ => self.outcome.cache_control(),
+        let cache_control = if self.is_private {
+            NO_STORE
+        } else {
+            self.outcome.cache_control()
         };
         let html = self.page.map(|_| "text/html; charset=utf-8");
         let tier = self.shows_tier.then(|| self.tier.name());
@@ -192,24 +193,14 @@ impl<'a> Answer<'a> {
     /// Further headers, which few answers have.
     #[must_use]
     pub fn more(&self) -> &'static [(&'static str, &'static str)] {
-        match self.more {
-            More::Nothing => &[],
-            More::Noindex => &[("x-robots-tag", NOINDEX)],
-            More::Locked => &PAGE_HEADERS,
-            More::NotAllowed => &[("allow", ALLOW)],
-            More::Unlocked => &[("referrer-policy", REFERRER_POLICY)],
-            More::UnlockedNoindex => &[
-                ("referrer-policy", REFERRER_POLICY),
-                ("x-robots-tag", NOINDEX),
-            ],
-        }
+        self.more
     }
 
     /// The target of a redirect whose only headers are `Location` and `Cache-Control`, as in nearly every answer: the shortcut
     /// around [`Self::headers`].
     #[must_use]
     pub fn plain_redirect(&self) -> Option<&[u8]> {
-        let is_plain = !self.shows_tier && self.more == More::Nothing;
+        let is_plain = !self.shows_tier && self.more.is_empty();
         self.location.as_deref().filter(|_| is_plain)
     }
 
@@ -229,31 +220,6 @@ impl<'a> Answer<'a> {
     #[must_use]
     pub fn tier(&self) -> Tier {
         self.tier
-    }
-}
-
-/// Headers that few answers have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum More {
-    Nothing,
-    /// Search engines are asked not to list the link.
-    Noindex,
-    /// The page asks for the password of the link.
-    Locked,
-    /// The methods that are allowed.
-    NotAllowed,
-    /// The visitor has given the password.
-    Unlocked,
-    /// [`Self::Unlocked`] and [`Self::Noindex`].
-    UnlockedNoindex,
-}
-
-/// Further headers of redirects of links that are not crawlable.
-fn more(noindex: bool) -> More {
-    if noindex {
-        More::Noindex
-    } else {
-        More::Nothing
     }
 }
 

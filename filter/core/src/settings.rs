@@ -83,7 +83,7 @@ pub struct Settings {
     pub geo: GeoHeaders,
     /// True if paths that continue behind a code belong to links.
     pub forward_paths: bool,
-    /// True if redirects of links that are not crawlable carry `X-Robots-Tag: noindex`.
+    /// True if redirects ask search engines not to list links, unless they may.
     pub noindex: bool,
 }
 

@@ -1,6 +1,7 @@
 //! The rules of the redirect, shared by edge and control plane.
 
 use crate::click_id::{self, ClickId};
+use crate::password::REFERRER_POLICY;
 use crate::path;
 use crate::query;
 use crate::record::{DomainTargets, Extension, LinkRecord, LinkState, Record, RedirectStatus};
@@ -17,8 +18,18 @@ pub const NO_STORE: &str = "no-store";
 /// The `Allow` of 405.
 pub const ALLOW: &str = "GET, HEAD";
 
-/// The `X-Robots-Tag` of redirects of links that search engines must not index.
-pub const NOINDEX: &str = "noindex";
+/// The header that asks search engines not to list a link.
+const NOINDEX: (&str, &str) = ("x-robots-tag", "noindex");
+
+/// The header that keeps the page with the link out of the target's `Referer`.
+const NO_REFERRER: (&str, &str) = ("referrer-policy", REFERRER_POLICY);
+
+/// Further headers of the redirect of a link without an extension.
+#[must_use]
+#[inline]
+pub fn headers_of_plain(noindex: bool) -> &'static [(&'static str, &'static str)] {
+    if noindex { &[NOINDEX] } else { &[] }
+}
 
 /// True if a request with this method may be a click, or consume a use of a limited link. HEAD, OPTIONS and TRACE are sent by
 /// programs that inspect a link, and by browsers ahead of the actual request.
@@ -117,8 +128,7 @@ pub struct Decision<'a> {
     pub click_id: Option<ClickId>,
     /// True if search engines may index the link.
     pub is_crawlable: bool,
-    /// True if the link has a password, which the visitor has entered: the answer is private, and has [`NO_STORE`] and
-    /// [`crate::password::REFERRER_POLICY`].
+    /// True if the link has a password, which the visitor has entered: the answer is private, and has [`NO_STORE`].
     pub is_unlocked: bool,
 }
 
@@ -308,6 +318,16 @@ impl<'a> Decision<'a> {
         let joined = path::append(target, visitor.below())?;
         let location = with_query(joined.as_bytes(), query).into_owned();
         Some(Cow::Owned(location))
+    }
+
+    /// Further headers of the redirect. `noindex` is true if search engines are asked not to list links, unless they may.
+    #[must_use]
+    pub fn headers(&self, noindex: bool) -> &'static [(&'static str, &'static str)] {
+        match (self.is_unlocked, noindex && !self.is_crawlable) {
+            (false, noindex) => headers_of_plain(noindex),
+            (true, false) => &[NO_REFERRER],
+            (true, true) => &[NO_REFERRER, NOINDEX],
+        }
     }
 
     fn page(outcome: Outcome) -> Self {

@@ -3,11 +3,10 @@
 //! A target gets into one by [`CheckedTarget`] or [`CheckedRules`], which only the checks create, or from an existing link: that
 //! keeps its targets, even if new links may no longer have them.
 
-use super::model::{Link, LinkContent, LinkDetails};
+use super::model::{Link, LinkContent};
 use super::utm;
 use edgelink_wire::rules::{self, Rule, RuleError};
 use edgelink_wire::target::{TargetError, TargetRules, TargetUrl};
-use edgelink_wire::{LinkState, RedirectStatus};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::ops::Deref;
@@ -146,53 +145,17 @@ impl CheckedContent {
         Ok(())
     }
 
-    /// All properties except targets.
-    pub fn others(&mut self) -> OtherProperties<'_> {
-        let LinkContent {
-            target: _,
-            redirect,
-            state,
-            valid_since,
-            valid_until,
-            forward_query,
-            title,
-            tags,
-            external_id,
-            archived,
-            details:
-                LinkDetails {
-                    notes,
-                    max_visits,
-                    spares_bots,
-                    rules: _,
-                    expired_url: _,
-                    forward_path,
-                    crawlable,
-                    track_conversions,
-                    password,
-                    // Properties of a tombstone, and of a later version.
-                    kept: _,
-                    later: _,
-                },
-        } = &mut self.0;
-        OtherProperties {
-            redirect,
-            state,
-            valid_since,
-            valid_until,
-            forward_query,
-            title,
-            tags,
-            external_id,
-            archived,
-            notes,
-            max_visits,
-            spares_bots,
-            forward_path,
-            crawlable,
-            track_conversions,
-            password,
-        }
+    /// Changes properties other than targets, which `change` gets emptied and cannot replace.
+    pub fn change_others<R>(&mut self, change: impl FnOnce(&mut LinkContent) -> R) -> R {
+        let content = &mut self.0;
+        let target = std::mem::replace(&mut content.target, TargetUrl::from_store(""));
+        let rules = std::mem::take(&mut content.details.rules);
+        let expired_url = content.details.expired_url.take();
+        let result = change(content);
+        content.target = target;
+        content.details.rules = rules;
+        content.details.expired_url = expired_url;
+        result
     }
 
     /// The content.
@@ -200,28 +163,6 @@ impl CheckedContent {
     pub fn into_content(self) -> LinkContent {
         self.0
     }
-}
-
-/// The properties of a [`LinkContent`] except targets.
-#[derive(Debug)]
-#[expect(missing_docs, reason = "they are those of the content")]
-pub struct OtherProperties<'c> {
-    pub redirect: &'c mut RedirectStatus,
-    pub state: &'c mut LinkState,
-    pub valid_since: &'c mut Option<u64>,
-    pub valid_until: &'c mut Option<u64>,
-    pub forward_query: &'c mut bool,
-    pub title: &'c mut Option<String>,
-    pub tags: &'c mut Vec<String>,
-    pub external_id: &'c mut Option<String>,
-    pub archived: &'c mut bool,
-    pub notes: &'c mut Option<String>,
-    pub max_visits: &'c mut Option<u64>,
-    pub spares_bots: &'c mut bool,
-    pub forward_path: &'c mut bool,
-    pub crawlable: &'c mut bool,
-    pub track_conversions: &'c mut bool,
-    pub password: &'c mut Option<String>,
 }
 
 #[cfg(test)]

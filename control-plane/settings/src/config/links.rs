@@ -51,7 +51,7 @@ edgelink_wire::settings! {
         pub country_header: Option<Header> = None, "cf-ipcountry";
         /// For rules of links: the header that says the city of a visitor by its name, believed as that of the country.
         pub city_header: Option<Header> = None, "cf-ipcity";
-        /// Whether redirects of links that are not `crawlable` carry `X-Robots-Tag: noindex`. Edges have a setting of their own.
+        /// Whether redirects carry `X-Robots-Tag: noindex`, except of links that search engines may list. Edges have a setting of their own.
         pub noindex: bool = false;
         /// For how long shared caches in front, such as nginx, may keep a redirect of this process, and then once more as long while
         /// they ask again, and for 5 minutes where asking fails. It holds for links that lead every visitor to the same target. What such a cache answers is no click, and

@@ -151,7 +151,7 @@ edgelink_wire::settings! {
         /// For 503: the link cannot be looked up at the moment.
         pub unavailable: Option<FileText> = None, "/etc/edgelink/503.html";
         /// `/robots.txt` of all domains. Without it robots may visit all but pages for people (`code+`, `/+/`), so that they see which
-        /// links are not `crawlable`.
+        /// links they may list.
         pub robots: Option<FileText> = None, "/etc/edgelink/robots.txt";
         /// Whether `code+` shows where a link leads, without leading there.
         pub previews: bool = true;

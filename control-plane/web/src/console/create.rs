@@ -130,7 +130,7 @@ pub(super) async fn one(
         }
         Err(problem) => return Err(problem),
     };
-    let link = ShownLink::new(&made.value.link, None, &console.app.config.links);
+    let link = ShownLink::new(made.value.link.clone(), None, &console.app.config.links);
     let page = if Tab::Links.is_for(&me) {
         let href = link.href();
         let and = if href.contains('?') { '&' } else { '?' };
@@ -207,7 +207,7 @@ pub(super) async fn many(
         }
         Err(problem) => return Err(problem),
     };
-    let shown = |made: &Created| ShownLink::new(&made.link, None, &console.app.config.links);
+    let shown = |made: &Created| ShownLink::new(made.link.clone(), None, &console.app.config.links);
     let results = lines.iter().zip(&made.value).map(|(line, made)| Line {
         text: (*line).to_owned(),
         link: made.as_ref().ok().map(shown),

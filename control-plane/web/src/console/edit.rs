@@ -11,6 +11,7 @@ use super::strings as t;
 use askama::Template;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Redirect, Response};
+use edgelink_model::timestamp::Time;
 use edgelink_service::caller::Right;
 use edgelink_service::link_patch::LinkPatch;
 use edgelink_service::problem::{Kind, Problem};
@@ -73,14 +74,14 @@ fn text_of(link: Option<&ShownLink>, text: fn(&ShownLink) -> Option<&str>) -> &s
 /// The fields by which people recognize a link.
 fn described(link: Option<&ShownLink>) -> Vec<Field> {
     vec![
-        Field::new("title", t::TITLE).value(text_of(link, |link| link.title.as_deref())),
+        Field::new("title", t::TITLE).value(text_of(link, |link| link.content.title.as_deref())),
         tags(link),
         Field::new("externalId", t::EXTERNAL_ID)
             .hint(t::EXTERNAL_ID_HINT)
-            .value(text_of(link, |link| link.external_id.as_deref())),
+            .value(text_of(link, |link| link.content.external_id.as_deref())),
         Field::new("notes", t::NOTES)
             .input(Input::Lines)
-            .value(text_of(link, |link| link.notes.as_deref())),
+            .value(text_of(link, |link| link.content.details.notes.as_deref())),
     ]
 }
 
@@ -92,18 +93,19 @@ fn tags(link: Option<&ShownLink>) -> Field {
         Some(link) => field
             .hint(t::TAG_LINES_HINT)
             .input(Input::Lines)
-            .value(link.tags.join("\n")),
+            .value(link.content.tags.join("\n")),
     }
 }
 
 /// The fields that restrict redirects: times, limits and the password.
 fn validity(link: Option<&ShownLink>) -> Vec<Field> {
-    let time = |name, label, time: &str| {
-        let field = Field::new(name, label).hint(t::UTC).value(local(time));
+    let time = |name, label, time: fn(&ShownLink) -> Option<Time>| {
+        let time = link.and_then(time).map_or(String::new(), |time| time.0);
+        let field = Field::new(name, label).hint(t::UTC).value(local(&time));
         field.input(Input::Line("datetime-local"))
     };
-    let max_visits = link.and_then(|link| link.max_visits);
-    let has_password = link.is_some_and(|link| link.has_password);
+    let max_visits = link.and_then(|link| link.content.details.max_visits);
+    let has_password = link.is_some_and(ShownLink::has_password);
     let password = if has_password {
         t::PASSWORD_IS_SET
     } else {
@@ -111,17 +113,9 @@ fn validity(link: Option<&ShownLink>) -> Vec<Field> {
     };
     let mut fields = vec![
         Field::choice("state", t::STATE, &t::STATES)
-            .value(link.map_or("active", |link| link.state)),
-        time(
-            "validSince",
-            t::VALID_SINCE,
-            text_of(link, |link| link.valid_since.as_ref().map(|time| &*time.0)),
-        ),
-        time(
-            "validUntil",
-            t::VALID_UNTIL,
-            text_of(link, |link| link.valid_until.as_ref().map(|time| &*time.0)),
-        ),
+            .value(link.map_or("active", |link| link.content.state.as_str())),
+        time("validSince", t::VALID_SINCE, ShownLink::valid_since),
+        time("validUntil", t::VALID_UNTIL, ShownLink::valid_until),
         Field::new("maxVisits", t::MAX_VISITS)
             .hint(t::MAX_VISITS_HINT)
             .input(Input::Line("number"))
@@ -129,7 +123,9 @@ fn validity(link: Option<&ShownLink>) -> Vec<Field> {
         Field::new("expiredUrl", t::EXPIRED_URL)
             .hint(t::EXPIRED_URL_HINT)
             .input(Input::Line("url"))
-            .value(text_of(link, |link| link.expired_url.as_deref())),
+            .value(text_of(link, |link| {
+                link.content.details.expired_url.as_deref()
+            })),
         Field::new("password", t::PASSWORD)
             .hint(password)
             .input(Input::Password("new-password")),
@@ -148,28 +144,36 @@ fn redirecting(link: Option<&ShownLink>) -> Vec<Field> {
     // An existing link has a status of its own.
     let statuses = &t::STATUSES[usize::from(link.is_some())..];
     vec![
-        Field::choice("redirectStatus", t::REDIRECT_STATUS, statuses)
-            .value(link.map_or(String::new(), |link| link.redirect_status.to_string())),
+        Field::choice("redirectStatus", t::REDIRECT_STATUS, statuses).value(
+            link.map_or(String::new(), |link| {
+                link.content.redirect.code().to_string()
+            }),
+        ),
         flag(
             "forwardQuery",
             t::FORWARD_QUERY,
-            |link| link.forward_query,
+            |link| link.content.forward_query,
             true,
         ),
         flag(
             "forwardPath",
             t::FORWARD_PATH,
-            |link| link.forward_path,
+            |link| link.content.details.forward_path,
             false,
         ),
-        flag("crawlable", t::CRAWLABLE, |link| link.crawlable, false),
+        flag(
+            "crawlable",
+            t::CRAWLABLE,
+            |link| link.content.details.crawlable,
+            false,
+        ),
         flag(
             "trackConversions",
             t::TRACK_CONVERSIONS,
-            |link| link.track_conversions,
+            |link| link.content.details.track_conversions,
             false,
         ),
-        flag("archived", t::ARCHIVED, |link| link.archived, false),
+        flag("archived", t::ARCHIVED, |link| link.content.archived, false),
     ]
 }
 
@@ -256,7 +260,7 @@ pub(super) async fn find(
     let links = &console.app.links;
     let (link, visits) = links.find_with_visits(me.caller(), &key).await?;
     let entity_tag = revisions::tag_of(link.rev);
-    let link = ShownLink::new(&link, visits, &console.app.config.links);
+    let link = ShownLink::new(link, visits, &console.app.config.links);
     Ok((link, entity_tag))
 }
 
@@ -264,7 +268,7 @@ fn fields(link: &ShownLink) -> Fields {
     let target = Field::new("longUrl", t::TARGET)
         .hint(t::TARGET_HINT)
         .input(Input::Line("url"))
-        .value(&*link.long_url)
+        .value(link.long_url())
         .required();
     let mut all = vec![target];
     all.extend(properties(Some(link)));

@@ -75,9 +75,8 @@ async fn clicks(
 ) -> Result<(AnalyticsView, Vec<Breakdown>), Problem> {
     let analytics = &console.app.analytics;
     let ask = |group: &str, limit: &str| {
-        let of_link = [("shortCode", &*link.short_code), ("domain", &*link.domain)];
         let of_group = [("groupBy", group), ("interval", "30d"), ("limit", limit)];
-        parameters(of_link.into_iter().chain(of_group))
+        parameters(link.in_query().into_iter().chain(of_group))
     };
     let days = ask("timeseries", "") + "&granularity=day";
     let breakdowns = t::BREAKDOWNS.map(async |(group, label)| {

@@ -37,10 +37,10 @@ impl MovePage {
         let fields = vec![
             domain_field(console, me, t::DEFAULT_DOMAIN)
                 .await?
-                .value(&*link.domain),
+                .value(link.domain.as_str()),
             Field::new("customSlug", t::SLUG)
                 .hint(t::SLUG_HINT_MOVE)
-                .value(&*link.short_code),
+                .value(link.code.as_str()),
             Field::tick("keepOld", t::KEEP_OLD, true),
         ];
         Ok(Self {

@@ -62,7 +62,7 @@ edgelink_wire::settings! {
         /// Whether paths that go on behind a code (`/code/more`) are those of links with `forwardPath`, and 404 without such a link.
         /// Otherwise they pass through without a lookup, for routes of others on the same host, and `forwardPath` has no effect.
         pub forward_paths: bool = false;
-        /// Whether redirects of links that are not `crawlable` carry `X-Robots-Tag: noindex`.
+        /// Whether redirects carry `X-Robots-Tag: noindex`, except of links that search engines may list.
         pub noindex: bool = false;
         /// What access logs and traces can have of a request, as filter state of Envoy: `wasm.edgelink.outcome`, `wasm.edgelink.tier` and
         /// `wasm.edgelink.key`. Each is a call of the proxy for every request that asks for a code.

@@ -23,7 +23,7 @@ on_every_database!(
 async fn entitle(store: &Store, place: &str) {
     let with_title = |link: &Link| {
         let mut content = CheckedContent::existing(link);
-        *content.others().title = Some("t".to_owned());
+        content.change_others(|others| others.title = Some("t".to_owned()));
         Ok(content)
     };
     let (place, actor) = (key(place), actor("a"));

@@ -29,7 +29,7 @@ fn titled(title: &str) -> LinkChange {
     let title = Some(title.to_owned());
     LinkChange::Update(Box::new(move |link: &Link| {
         let mut content = CheckedContent::existing(link);
-        content.others().title.clone_from(&title);
+        content.change_others(|others| others.title.clone_from(&title));
         Ok(content)
     }))
 }
@@ -38,7 +38,7 @@ fn identified(id: &str) -> LinkChange {
     let external_id = Some(id.to_owned());
     LinkChange::Update(Box::new(move |link: &Link| {
         let mut content = CheckedContent::existing(link);
-        content.others().external_id.clone_from(&external_id);
+        content.change_others(|others| others.external_id.clone_from(&external_id));
         Ok(content)
     }))
 }
@@ -287,7 +287,7 @@ async fn links_when_changed_concurrently_keep_all_changes(database: Database) {
                     let tag = task.to_string();
                     let change = Box::new(move |link: &Link| {
                         let mut content = CheckedContent::existing(link);
-                        content.others().tags.push(tag.clone());
+                        content.change_others(|others| others.tags.push(tag.clone()));
                         Ok(content)
                     });
                     (key(&format!("a.example/c{n}")), LinkChange::Update(change))

@@ -129,7 +129,7 @@ async fn link_when_alike_is_found_among_many_of_one_target(database: Database) {
 
     let change = Box::new(|link: &Link| {
         let mut content = CheckedContent::existing(link);
-        *content.others().title = Some("unknown".to_owned());
+        content.change_others(|others| others.title = Some("unknown".to_owned()));
         Ok(content)
     });
     store
