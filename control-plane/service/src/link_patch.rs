@@ -51,6 +51,8 @@ request! {
         "crawlable" crawlable: nullable bool as bool = values::flag;
         /// Whether the target gets the id of each click in the parameter `el_click`; by default false.
         "trackConversions" track_conversions: nullable bool as bool = values::flag;
+        /// Whether browsers keep the page with the link from the target (`Referrer-Policy: no-referrer`); by default false.
+        "hideReferrer" hide_referrer: nullable bool as bool = values::flag;
         /// What visitors have to give before they are redirected; by default nothing. Answers say `hasPassword` only. 1 to 255
         /// bytes.
         #[schema(format = "password", min_length = 1, max_length = 255)]
@@ -144,6 +146,7 @@ impl LinkPatch {
         set(&mut new.details.forward_path, &named.forward_path);
         set(&mut new.details.crawlable, &named.crawlable);
         set(&mut new.details.track_conversions, &named.track_conversions);
+        set(&mut new.details.hide_referrer, &named.hide_referrer);
         if let Some(forward) = named.forward_query {
             new.forward_query = forward.unwrap_or(true);
         }

@@ -38,6 +38,7 @@ async fn link_when_only_its_target_is_given_has_defaults() {
             "forwardPath": false,
             "crawlable": false,
             "trackConversions": false,
+            "hideReferrer": false,
             "botsUseVisits": true,
             "hasPassword": false,
             "utmSource": null,
@@ -351,4 +352,30 @@ async fn requests_when_sharing_commits_have_their_own_answers() {
         .unwrap();
     let batches: usize = batches.parse().unwrap();
     assert!(batches <= 60, "{batches} commits for 300 requests");
+}
+
+#[tokio::test]
+async fn link_when_created_to_hide_the_referrer_redirects_so() {
+    let server = Running::start().await;
+    let made =
+        json!({ "longUrl": "https://example.com/", "customSlug": "hidden", "hideReferrer": true });
+    let shlink = server.plain(Method::POST, "/rest/v3/short-urls");
+    let shlink = shlink.header("x-api-key", &server.admin_key).json(&made);
+    send(shlink).await.expect(200);
+    assert_eq!(
+        server.get("/links/hidden").await.expect(200)["hideReferrer"],
+        true
+    );
+    let policy = async || {
+        let answer = server.follow("/hidden").await;
+        answer.headers.get("referrer-policy").cloned()
+    };
+    assert_eq!(policy().await.unwrap(), "no-referrer");
+    let shown = json!({ "hideReferrer": null });
+    let changed = server.patch("/links/hidden", &shown).await;
+    assert_eq!(changed.expect(200)["hideReferrer"], false);
+    assert_eq!(policy().await, None);
+    let wrong = json!({ "hideReferrer": 1 });
+    let refused = server.patch("/links/hidden", &wrong).await;
+    assert_eq!(refused.problem(422, "validation"), ["hideReferrer"]);
 }

@@ -207,6 +207,7 @@ async fn link_when_exported_and_imported_keeps_all_fields() {
         "forwardPath": true,
         "crawlable": true,
         "trackConversions": true,
+        "hideReferrer": true,
         "externalId": "id 1",
     });
     server.post(&link).await.expect(201);

@@ -128,6 +128,8 @@ pub struct Decision<'a> {
     pub click_id: Option<ClickId>,
     /// True if search engines may index the link.
     pub is_crawlable: bool,
+    /// True if browsers keep the page with the link from the target.
+    pub hides_referrer: bool,
     /// True if the link has a password, which the visitor has entered: the answer is private, and has [`NO_STORE`].
     pub is_unlocked: bool,
 }
@@ -204,6 +206,7 @@ impl<'a> Decision<'a> {
         };
         Self {
             is_crawlable: extension.crawlable,
+            hides_referrer: extension.hide_referrer,
             ..decision
         }
     }
@@ -221,6 +224,7 @@ impl<'a> Decision<'a> {
                 location: Cow::Borrowed(expired_url),
             }),
             is_crawlable: extension.crawlable,
+            hides_referrer: extension.hide_referrer,
             ..Self::page(Outcome::Expired)
         }
     }
@@ -323,7 +327,8 @@ impl<'a> Decision<'a> {
     /// Further headers of the redirect. `noindex` is true if search engines are asked not to list links, unless they may.
     #[must_use]
     pub fn headers(&self, noindex: bool) -> &'static [(&'static str, &'static str)] {
-        match (self.is_unlocked, noindex && !self.is_crawlable) {
+        let hides_referrer = self.is_unlocked || self.hides_referrer;
+        match (hides_referrer, noindex && !self.is_crawlable) {
             (false, noindex) => headers_of_plain(noindex),
             (true, false) => &[NO_REFERRER],
             (true, true) => &[NO_REFERRER, NOINDEX],
@@ -337,6 +342,7 @@ impl<'a> Decision<'a> {
             rule: 0,
             click_id: None,
             is_crawlable: false,
+            hides_referrer: false,
             is_unlocked: false,
         }
     }

@@ -11,6 +11,7 @@ const FORWARDING: Extension<'_> = Extension {
     expired_url: None,
     crawlable: false,
     track_conversions: false,
+    hide_referrer: false,
     spares_bots: false,
     max_visits: None,
     domain: None,
@@ -21,6 +22,7 @@ const FORWARDING: Extension<'_> = Extension {
 pub async fn link_when_expired_redirects_to_its_expired_url(edge: &mut impl Edge) {
     let over = Extension {
         expired_url: Some(b"https://example.com/over?x"),
+        hide_referrer: true,
         ..Extension::default()
     };
     let link = LinkRecord {
@@ -30,6 +32,7 @@ pub async fn link_when_expired_redirects_to_its_expired_url(edge: &mut impl Edge
     edge.script("over1", Reply::Link(link)).await;
     let before = edge.follow("over1").await;
     assert_eq!(before.location(), Some("https://example.com/"));
+    assert_eq!(before.header("referrer-policy"), Some("no-referrer"));
     edge.pass(Duration::from_secs(3)).await;
     for _ in 0..2 {
         let after = edge.visit(Request::get("/over1?y")).await;

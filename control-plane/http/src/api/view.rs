@@ -44,6 +44,7 @@ pub(crate) struct LinkView<'a> {
     forward_path: bool,
     crawlable: bool,
     track_conversions: bool,
+    hide_referrer: bool,
     /// Whether visitors have to give a password, which no answer has.
     has_password: bool,
     utm_source: Option<Cow<'a, str>>,
@@ -114,6 +115,7 @@ impl<'a> LinkView<'a> {
             forward_path: content.details.forward_path,
             crawlable: content.details.crawlable,
             track_conversions: content.details.track_conversions,
+            hide_referrer: content.details.hide_referrer,
             has_password: content.details.password.is_some(),
             utm_source,
             utm_medium,

@@ -90,6 +90,9 @@ pub struct LinkDetails {
     /// Set to pass the id of each click to the target, for reporting conversions.
     #[serde(skip_serializing_if = "is_false")]
     pub track_conversions: bool,
+    /// Set to keep the page with the link from the target.
+    #[serde(skip_serializing_if = "is_false")]
+    pub hide_referrer: bool,
     /// Hash of the password for visitors: a PHC string.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub password: Option<String>,
@@ -117,6 +120,7 @@ impl LinkDetails {
             forward_path: self.forward_path,
             crawlable: self.crawlable,
             track_conversions: self.track_conversions,
+            hide_referrer: self.hide_referrer,
             max_visits: self.max_visits,
             // Not set where it makes no difference, so that older edges can read the record.
             spares_bots: self.spares_bots && self.max_visits.is_some(),
@@ -194,6 +198,7 @@ impl LinkContent {
                     forward_path: _,
                     crawlable: _,
                     track_conversions: _,
+                    hide_referrer: _,
                     password: _,
                     kept: _,
                     later: _,

@@ -35,11 +35,12 @@ const TEXTS: [&str; 10] = [
 ];
 
 /// Properties that are true or false.
-const FLAGS: [&str; 5] = [
+const FLAGS: [&str; 6] = [
     "forwardQuery",
     "forwardPath",
     "crawlable",
     "trackConversions",
+    "hideReferrer",
     "archived",
 ];
 
@@ -171,6 +172,12 @@ fn redirecting(link: Option<&ShownLink>) -> Vec<Field> {
             "trackConversions",
             t::TRACK_CONVERSIONS,
             |link| link.content.details.track_conversions,
+            false,
+        ),
+        flag(
+            "hideReferrer",
+            t::HIDE_REFERRER,
+            |link| link.content.details.hide_referrer,
             false,
         ),
         flag("archived", t::ARCHIVED, |link| link.content.archived, false),
@@ -352,7 +359,7 @@ mod tests {
             json!({
                 "title": "T", "tags": ["a", "b"], "redirectStatus": 301, "validSince": "2030-01-01T00:00:00Z",
                 "validUntil": null, "maxVisits": "x", "forwardQuery": true, "forwardPath": false, "crawlable": false,
-                "trackConversions": false, "archived": false, "notes": "1\n2", "state": "disabled", "externalId": null,
+                "trackConversions": false, "hideReferrer": false, "archived": false, "notes": "1\n2", "state": "disabled", "externalId": null,
                 "expiredUrl": null, "utmSource": null, "utmMedium": null, "utmCampaign": null, "utmTerm": null,
                 "utmContent": null,
             })

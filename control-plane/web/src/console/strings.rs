@@ -161,6 +161,7 @@ texts! {
     FORWARD_PATH = "Pass the rest of the path on to the target";
     CRAWLABLE = "Search engines may list it";
     TRACK_CONVERSIONS = "Give the target the id of each click";
+    HIDE_REFERRER = "Keep from the target which page had the link";
     ARCHIVED = "Archived";
     EXTERNAL_ID = "External id";
     EXTERNAL_ID_HINT = "Its id in another system.";

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | 1 | rules, see [`crate::rules`] |
 //! | 2 | target of the expired link: visible ASCII, 1 to [`target::MAX_URL_LENGTH`] bytes |
-//! | 3 | flags, one byte and not 0: bit 0 forward path, bit 1 crawlable, bit 2 track conversions, bit 3 bots consume no uses |
+//! | 3 | flags, one byte and not 0: bit 0 forward path, bit 1 crawlable, bit 2 track conversions, bit 3 bots consume no uses, bit 4 hide referrer |
 //! | 4 | the unlock key of a link with a password, 32 bytes, see [`crate::password`] |
 //! | 5 | the limit of uses, a number from 1; see [`crate::visits`] |
 //! | 6 | targets of a domain, see [`DomainTargets`] |
@@ -32,6 +32,7 @@ const FORWARD_PATH: u8 = 0b01;
 const CRAWLABLE: u8 = 0b10;
 const TRACK_CONVERSIONS: u8 = 0b100;
 const SPARES_BOTS: u8 = 0b1000;
+const HIDE_REFERRER: u8 = 0b1_0000;
 
 /// The most bytes of an extension: rules, one more target, and 256 for the rest.
 pub const MAX_EXTENSION_LENGTH: usize = rules::MAX_ENCODED_LENGTH + MAX_URL_LENGTH + 256;
@@ -51,6 +52,8 @@ pub struct Extension<'a> {
     pub crawlable: bool,
     /// True if the id of each click is passed to the target.
     pub track_conversions: bool,
+    /// True if the target does not get the page with the link as `Referer`.
+    pub hide_referrer: bool,
     /// Key that verifies the cookies of visitors who have entered the password; `None` if the link has none.
     pub unlock_key: Option<UnlockKey>,
     /// Limit of uses, at least 1; `None` if there is no limit.
@@ -104,7 +107,8 @@ impl<'a> Extension<'a> {
         [when(self.forward_path, FORWARD_PATH)
             | when(self.crawlable, CRAWLABLE)
             | when(self.track_conversions, TRACK_CONVERSIONS)
-            | when(self.spares_bots, SPARES_BOTS)]
+            | when(self.spares_bots, SPARES_BOTS)
+            | when(self.hide_referrer, HIDE_REFERRER)]
     }
 
     /// Reads an extension that takes up all of `bytes`.
@@ -128,11 +132,12 @@ impl<'a> Extension<'a> {
 impl Extension<'_> {
     fn read_flags(&mut self, value: &[u8]) -> Result<(), RecordError> {
         match value {
-            [flags @ 1..=15] => {
+            [flags @ 1..=31] => {
                 self.forward_path = flags & FORWARD_PATH != 0;
                 self.crawlable = flags & CRAWLABLE != 0;
                 self.track_conversions = flags & TRACK_CONVERSIONS != 0;
                 self.spares_bots = flags & SPARES_BOTS != 0;
+                self.hide_referrer = flags & HIDE_REFERRER != 0;
                 Ok(())
             }
             _ => Err(MALFORMED),
@@ -190,6 +195,7 @@ mod tests {
                         forward_path,
                         crawlable,
                         track_conversions: forward_path && crawlable,
+                        hide_referrer: crawlable && expired_url.is_none(),
                         spares_bots: forward_path && expired_url.is_none(),
                         ..Extension::default()
                     };
@@ -227,7 +233,7 @@ mod tests {
             entry(2, &[b'a'; MAX_URL_LENGTH + 1]),
             entry(3, b""),
             entry(3, &[0]),
-            entry(3, &[16]),
+            entry(3, &[32]),
             entry(3, &[1, 1]),
             entry(4, &[0; 31]),
             entry(4, &[0; 33]),
