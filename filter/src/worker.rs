@@ -8,7 +8,7 @@ mod sending;
 mod state;
 
 pub(crate) use forms::{on_body as request_body, on_trailers as request_trailers};
-pub(crate) use sending::Flow;
+pub(crate) use sending::FilterStatus;
 
 use crate::abi::{self, Buffer, HostBytes, Map};
 use crate::envoy::Envoy;
@@ -25,7 +25,7 @@ use edgelink_filter_core::settings::Settings;
 use edgelink_filter_core::time::Moment;
 use edgelink_wire::TRACEPARENT;
 use edgelink_wire::clicks::VisitorKeys;
-use sending::{Reply, call};
+use sending::{LocalResponse, call};
 use state::{Worker, with_worker};
 use std::sync::Arc;
 
@@ -63,23 +63,23 @@ pub(crate) fn begin(stream: u32, root: u32) {
 }
 
 /// A request has come.
-pub(crate) fn request(stream: u32) -> Flow {
+pub(crate) fn request(stream: u32) -> FilterStatus {
     let headers = abi::headers(Map::RequestHeaders);
     let Some(head) = Head::read(&headers) else {
-        return Flow::Continue;
+        return FilterStatus::Continue;
     };
     let decided = decide(stream, &head, |edge, host, stream, head, now| {
         edge.on_request(host, stream, head, now)
     });
     let callout = match decided {
-        None | Some(Step::Pass) => return Flow::Continue,
+        None | Some(Step::Pass) => return FilterStatus::Continue,
         Some(Step::Hold(callout, ended)) => {
             ended.into_iter().for_each(enqueue_form);
             note_trace(stream, &head);
             callout.map(Callout::Lookup).iter().for_each(send);
             // Within this callback the stream cannot continue, even if its lookup was refused.
             pace_ticks();
-            return Flow::Hold;
+            return FilterStatus::Hold;
         }
         Some(Step::Answer(reply, callout)) => {
             reply.send();
@@ -98,7 +98,7 @@ pub(crate) fn request(stream: u32) -> Flow {
             _ => answer_resumed(),
         }
     }
-    Flow::Pause
+    FilterStatus::Pause
 }
 
 /// Keeps the trace of a request that waits.
@@ -115,13 +115,13 @@ fn decide(
     stream: u32,
     head: &Head<'_>,
     decide: impl for<'e> FnOnce(&'e mut Edge, &mut Envoy, u32, &Head<'_>, Moment) -> Step<Answer<'e>>,
-) -> Option<Step<Reply>> {
+) -> Option<Step<LocalResponse>> {
     let now = Envoy::now();
     with_worker(|worker| {
         worker.envoy.enter(stream);
         let pairs = &mut worker.pairs;
         let step = decide(&mut worker.edge, &mut worker.envoy, stream, head, now);
-        step.map(|answer| Reply::new(&answer, std::mem::take(pairs)))
+        step.map(|answer| LocalResponse::new(&answer, std::mem::take(pairs)))
     })
 }
 
@@ -311,7 +311,7 @@ fn answer(waiter: Waiter, resumed: &Resumed) {
     let reply = with_worker(|worker| {
         let pairs = std::mem::take(&mut worker.pairs);
         let answer = worker.edge.answer(&worker.envoy, waiter, resumed, &head);
-        answer.map(|answer| Reply::new(&answer, pairs))
+        answer.map(|answer| LocalResponse::new(&answer, pairs))
     });
     match reply {
         Some(Some(reply)) => reply.send(),

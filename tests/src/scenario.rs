@@ -25,8 +25,8 @@ use edgelink_wire::visits::{
     RETURNS_MEDIA_TYPE, RETURNS_PATH, ReturnOutcome, VisitReturn, VisitReturns,
 };
 use edgelink_wire::{
-    BatchHead, CodeFilter, CodeLength, CodeSpace, FeedBatch, FeedPosition, LinkAnswer, LinkRecord,
-    Record, Snapshot, VisitsAnswer, VisitsRequest,
+    CodeFilter, CodeLength, CodeSpace, FeedBatch, FeedBatchHead, FeedPosition, LinkAnswer,
+    LinkRecord, Record, Snapshot, VisitsAnswer, VisitsRequest,
 };
 use std::time::Duration;
 
@@ -420,10 +420,10 @@ pub fn snapshot(generation: u64, bound: u64) -> Vec<u8> {
 /// Response to a poll: one message, with `next`-0 as the position after it.
 #[must_use]
 pub fn feed_batch(generation: u64, next: u64, message: FeedMessage<'_>) -> Vec<u8> {
-    let head = BatchHead {
+    let head = FeedBatchHead {
         generation,
         next: FeedPosition::new(next, 0),
-        ..BatchHead::default()
+        ..FeedBatchHead::default()
     };
     FeedBatch::encode(head, [message].iter())
 }

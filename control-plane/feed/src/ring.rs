@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use edgelink_wire::feed::{Beat, FeedMessage};
 use edgelink_wire::feed_batch::{FeedBatch, MAX_BYTES, MAX_MESSAGES, encode_message};
-use edgelink_wire::{BatchHead, FeedPosition};
+use edgelink_wire::{FeedBatchHead, FeedPosition};
 use std::collections::VecDeque;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
@@ -70,7 +70,7 @@ impl ChangeBatch {
 
     /// The head of the encoded batch, before the messages.
     pub fn head_bytes(&self) -> Vec<u8> {
-        let head = BatchHead {
+        let head = FeedBatchHead {
             generation: self.generation,
             age_millis: u64::try_from(self.age.as_micros().div_ceil(1000)).unwrap_or(u64::MAX),
             waited_millis: u64::try_from(self.waited.as_millis()).unwrap_or(u64::MAX),

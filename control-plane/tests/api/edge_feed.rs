@@ -6,7 +6,7 @@ use edgelink_store::connect;
 use edgelink_wire::clicks::visitor_keys::VisitorKeys;
 use edgelink_wire::clicks::{ClickBatch, encode};
 use edgelink_wire::feed::FeedMessage;
-use edgelink_wire::{BatchHead, CodeLength, FeedBatch, FeedPosition, Record, Snapshot};
+use edgelink_wire::{CodeLength, FeedBatch, FeedBatchHead, FeedPosition, Record, Snapshot};
 use reqwest::Method;
 use serde_json::json;
 use std::time::{Duration, Instant};
@@ -39,7 +39,7 @@ impl<'a> Follower<'a> {
         await_feed(server).await;
         let answer = edge(server, "/feed").await;
         assert_eq!(answer.header("content-type"), FeedBatch::MEDIA_TYPE);
-        let BatchHead {
+        let FeedBatchHead {
             generation,
             age_millis,
             next,

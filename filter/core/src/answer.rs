@@ -4,7 +4,7 @@ use crate::host::Clients;
 use crate::metrics::Tier;
 use crate::request::Headers;
 use crate::settings::Settings;
-use crate::visit::Visit;
+use crate::visit::LinkVisit;
 use edgelink_wire::password::{Notice, PAGE_HEADERS};
 use edgelink_wire::redirect::{ALLOW, Decision, NO_STORE, SentTo, headers_of_plain};
 use edgelink_wire::{Outcome, Record, RedirectStatus};
@@ -35,7 +35,7 @@ impl<'a> Answer<'a> {
     pub(crate) fn of<'v, C: Clients + 'v, H: Headers + 'v>(
         record: Record<&'a [u8]>,
         (now, has_more): (u64, bool),
-        visit: impl FnOnce() -> Visit<'v, C, H>,
+        visit: impl FnOnce() -> LinkVisit<'v, C, H>,
         tier: Tier,
         settings: &'a Settings,
     ) -> Self {
@@ -51,7 +51,7 @@ impl<'a> Answer<'a> {
     #[inline(never)]
     fn decided(
         record: Record<&'a [u8]>,
-        visit: &Visit<'_, impl Clients, impl Headers>,
+        visit: &LinkVisit<'_, impl Clients, impl Headers>,
         tier: Tier,
         settings: &'a Settings,
     ) -> Self {
@@ -245,7 +245,7 @@ mod tests {
         settings: &'a Settings,
     ) -> Answer<'a> {
         let host = Host::default();
-        let visit = || Visit {
+        let visit = || LinkVisit {
             key: b"go.example/a",
             head: Head::<HeaderMap<'_>>::default(),
             below: b"",

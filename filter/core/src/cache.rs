@@ -6,7 +6,7 @@ pub(crate) mod shared;
 
 use self::changes::Changes;
 use self::lru::{Lru, Place};
-use self::shared::{Newer, Offer, SharedRecord, Slot, Slots};
+use self::shared::{CacheSlot, Newer, Offer, SharedRecord, Slots};
 use crate::clicks::{Clicker, Counting, Tallied};
 use crate::fetched_record::FetchedRecord;
 use crate::flights::PendingLookup;
@@ -232,8 +232,8 @@ impl Caches {
         self.loose = None;
         let place = held.map(|Held(place)| place);
         let (place, version) = match self.slots.read(data, key) {
-            Slot::Record(shared) => (self.adopt(&shared, key, place, now), NEVER_WRITTEN),
-            Slot::Other(version) => (place, version),
+            CacheSlot::Record(shared) => (self.adopt(&shared, key, place, now), NEVER_WRITTEN),
+            CacheSlot::Other(version) => (place, version),
         };
         let best = self.second_best(place, key, now);
         best.unwrap_or(Lookup::Missing(version))

@@ -1,7 +1,7 @@
 //! Clicks that are counted but in no batch yet.
 //!
 //! Clicks on a record in the LRU are counted in its entry, so that a hit costs one addition; others, and the clicks of
-//! dropped entries, in a [`Tally`].
+//! dropped entries, in a [`KeyTallies`].
 
 mod counting;
 mod events;
@@ -29,7 +29,7 @@ pub(crate) struct LinkClicks {
 
 /// Clicks by key, bounded in bytes.
 #[derive(Debug)]
-pub(crate) struct Tally {
+pub(crate) struct KeyTallies {
     counts: HashMap<Box<[u8]>, LinkClicks, SeedableRandomState>,
     bytes: usize,
     max_bytes: usize,
@@ -55,7 +55,7 @@ pub(crate) struct Counted {
 pub(crate) struct Clicker<'a> {
     pub(crate) entry: Option<EntryClicks<'a>>,
     pub(crate) key: &'a [u8],
-    pub(crate) tally: &'a mut Tally,
+    pub(crate) tally: &'a mut KeyTallies,
 }
 
 /// The clicks on an entry of the LRU.
@@ -119,7 +119,7 @@ impl Clicker<'_> {
     }
 }
 
-impl Tally {
+impl KeyTallies {
     /// An empty one for at most `max_bytes`.
     pub(crate) fn new(max_bytes: usize, hasher: SeedableRandomState) -> Self {
         Self {

@@ -18,7 +18,7 @@ pub(crate) use clicks::ClickReports;
 pub use outgoing::Outgoing;
 pub(crate) use periodic::PeriodicCallout;
 pub(crate) use poll::Poll;
-pub(crate) use snapshots::Snapshots;
+pub(crate) use snapshots::SnapshotTimer;
 pub(crate) use visits::Visits;
 
 use crate::control_plane::callout::{CalloutError, LookupCallout, Response, UnlockCallout, status};

@@ -141,7 +141,7 @@ enum Patience {
 
 /// The content of an immediate answer.
 #[derive(Clone, Copy)]
-enum Content {
+enum AnswerContent {
     /// The record that was found.
     Found(Found),
     /// The record of a limited link of which no visits are left.

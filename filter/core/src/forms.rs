@@ -75,7 +75,7 @@ pub struct FormAnswer {
 }
 
 #[derive(Debug)]
-struct Form {
+struct PendingForm {
     key: Arc<[u8]>,
     visitor: Option<IpAddr>,
     since: Moment,
@@ -99,7 +99,7 @@ enum Body {
 #[derive(Debug, Default)]
 pub(crate) struct Forms {
     most: usize,
-    forms: HashMap<StreamId, Form>,
+    forms: HashMap<StreamId, PendingForm>,
     /// Forms whose bodies are awaited, the oldest first.
     without_body: BTreeSet<(Moment, StreamId)>,
     by_token: HashMap<Token, StreamId>,
@@ -137,7 +137,7 @@ impl Forms {
     }
 
     /// Removes a form. `None` if there is no such form.
-    fn take(&mut self, stream: StreamId) -> Option<Form> {
+    fn take(&mut self, stream: StreamId) -> Option<PendingForm> {
         let form = self.forms.remove(&stream)?;
         self.without_body.remove(&(form.since, stream));
         Some(form)
@@ -164,7 +164,7 @@ impl Forms {
         let oldest = self.without_body.first().filter(|_| is_full);
         let oldest = oldest.map(|(_, stream)| *stream);
         let ended = oldest.and_then(|oldest| self.end(oldest, FormResult::Unavailable));
-        let form = Form {
+        let form = PendingForm {
             key: key.into(),
             visitor,
             since: now,
@@ -251,7 +251,7 @@ impl Forms {
 
     /// Ends a form. `None` if there is no such form.
     pub(crate) fn end(&mut self, stream: StreamId, result: FormResult) -> Option<FormEnd> {
-        let Form { key, .. } = self.take(stream)?;
+        let PendingForm { key, .. } = self.take(stream)?;
         Some(FormEnd {
             stream,
             key,
@@ -274,7 +274,7 @@ impl Forms {
             self.by_token.clear();
             return Vec::new();
         }
-        let is_overdue = |form: &Form| {
+        let is_overdue = |form: &PendingForm| {
             let limit = match form.body {
                 Body::Awaited => BODY_MILLIS,
                 Body::Whole(_) | Body::Sent(_) => FORM_MILLIS,
@@ -289,7 +289,7 @@ impl Forms {
     }
 }
 
-impl Form {
+impl PendingForm {
     fn awaits_body(&self) -> bool {
         matches!(self.body, Body::Awaited)
     }

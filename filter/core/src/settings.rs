@@ -15,7 +15,7 @@ use crate::freshness::Lifetimes;
 use crate::resp::client::Mode;
 use edgelink_wire::clicks::{self, events};
 use edgelink_wire::password::Notice;
-use edgelink_wire::settings::{Problem, Problems, SettingValue};
+use edgelink_wire::settings::{InvalidField, Problems, SettingValue};
 use edgelink_wire::{Domain, DomainSet, LinkPaths};
 use std::fmt::{self, Display};
 use std::sync::Arc;
@@ -150,7 +150,7 @@ pub struct Pages {
 
 /// The errors of a refused configuration: every invalid field.
 #[derive(Debug)]
-pub struct SettingsError(Vec<Problem>);
+pub struct SettingsError(Vec<InvalidField>);
 
 impl Display for SettingsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

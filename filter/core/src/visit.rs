@@ -11,7 +11,7 @@ use edgelink_wire::rules::Visitor;
 use std::net::IpAddr;
 
 /// A request for a link.
-pub(crate) struct Visit<'v, C, H> {
+pub(crate) struct LinkVisit<'v, C, H> {
     /// The link key.
     pub(crate) key: &'v [u8],
     pub(crate) head: Head<'v, H>,
@@ -31,7 +31,7 @@ pub(crate) struct Visit<'v, C, H> {
     pub(crate) events: Option<&'v ClickEvents>,
 }
 
-impl<C, H> Visit<'_, C, H> {
+impl<C, H> LinkVisit<'_, C, H> {
     /// Notes a redirect, for its event.
     pub(crate) fn note(&self, decision: &Decision<'_>) {
         if let Some(events) = self
@@ -43,7 +43,7 @@ impl<C, H> Visit<'_, C, H> {
     }
 }
 
-impl<C: Clients, H: Headers> Visitor for Visit<'_, C, H> {
+impl<C: Clients, H: Headers> Visitor for LinkVisit<'_, C, H> {
     fn user_agent(&self) -> &[u8] {
         self.head.headers.get("user-agent")
     }

@@ -65,11 +65,11 @@ struct Block {
     /// Earliest time of the next request after too many timeouts.
     rests_until: Moment,
     /// The unanswered request.
-    asked: Option<Asked>,
+    asked: Option<PendingUse>,
 }
 
 #[derive(Debug)]
-struct Asked {
+struct PendingUse {
     number: u64,
     /// The record of the link, for its waiters.
     record: Arc<[u8]>,
@@ -220,7 +220,7 @@ impl Leases {
                 self.number
             }
         };
-        block.asked = Some(Asked {
+        block.asked = Some(PendingUse {
             number,
             record,
             is_under_way: true,
@@ -251,7 +251,7 @@ impl Leases {
         now: Moment,
     ) -> Option<AskedRecord> {
         let block = self.blocks.get_mut(key)?;
-        let is_asked = |asked: &mut Asked| asked.number == answer.number;
+        let is_asked = |asked: &mut PendingUse| asked.number == answer.number;
         let asked = block.asked.take_if(is_asked)?;
         block.number = answer.number;
         block.spent = 0;

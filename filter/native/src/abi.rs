@@ -64,9 +64,9 @@ pub(crate) struct RawHeader {
 /// A header passed to Envoy.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
-pub(crate) struct Header<'a>(RawHeader, PhantomData<&'a [u8]>);
+pub(crate) struct EnvoyHeader<'a>(RawHeader, PhantomData<&'a [u8]>);
 
-impl<'a> Header<'a> {
+impl<'a> EnvoyHeader<'a> {
     pub(crate) const EMPTY: Self = Self(
         RawHeader {
             name: Buffer::EMPTY,
@@ -123,7 +123,7 @@ pub(crate) enum Level {
 /// `envoy_dynamic_module_type_http_body_type`, as far as it is used.
 #[derive(Clone, Copy)]
 #[repr(u32)]
-enum Body {
+enum BodyType {
     Received = 0,
     Buffered = 1,
 }
@@ -226,11 +226,11 @@ impl<'h> Filter<'h> {
     pub(crate) fn send_response(
         self,
         status: u16,
-        headers: &[Header<'_>],
+        headers: &[EnvoyHeader<'_>],
         body: &[u8],
         details: &str,
     ) {
-        // SAFETY: all arguments live for the call; `Header` is a transparent `RawHeader`.
+        // SAFETY: all arguments live for the call; `EnvoyHeader` is a transparent `RawHeader`.
         unsafe {
             envoy_dynamic_module_callback_http_send_response(
                 self.0,
@@ -251,12 +251,12 @@ impl<'h> Filter<'h> {
 
     /// The parts of the body: the buffered one and the received one, or only one of them if a previous filter has buffered the body
     /// and both are identical.
-    fn body_parts(self) -> impl Iterator<Item = Body> {
+    fn body_parts(self) -> impl Iterator<Item = BodyType> {
         // SAFETY: it is the request of the running hook.
         let is_same =
             unsafe { envoy_dynamic_module_callback_http_received_buffered_request_body(self.0) };
-        let received = (!is_same).then_some(Body::Received);
-        [Body::Buffered].into_iter().chain(received)
+        let received = (!is_same).then_some(BodyType::Received);
+        [BodyType::Buffered].into_iter().chain(received)
     }
 
     /// Length of the body so far, including the part passed to the hook.
@@ -360,7 +360,7 @@ pub(crate) struct Configuration<'h>(pub(crate) Object, pub(crate) PhantomData<&'
 
 /// A kind of metric.
 #[derive(Clone, Copy)]
-pub(crate) enum MetricKind {
+pub(crate) enum StatKind {
     Counter,
     Gauge,
     Histogram,
@@ -379,12 +379,12 @@ impl Configuration<'_> {
     pub(crate) fn http_callout(
         self,
         cluster: &str,
-        headers: &[Header<'_>],
+        headers: &[EnvoyHeader<'_>],
         body: &[u8],
         timeout_millis: u32,
     ) -> Option<u64> {
         let mut id = 0;
-        // SAFETY: all arguments live for the call; `Header` is a transparent `RawHeader`.
+        // SAFETY: all arguments live for the call; `EnvoyHeader` is a transparent `RawHeader`.
         let result = unsafe {
             envoy_dynamic_module_callback_http_filter_config_http_callout(
                 self.0,
@@ -400,11 +400,11 @@ impl Configuration<'_> {
     }
 
     /// Defines a metric with these labels, while a configuration begins; `None` if Envoy refuses.
-    pub(crate) fn define(self, kind: MetricKind, name: &str, labels: &[&str]) -> Option<usize> {
+    pub(crate) fn define(self, kind: StatKind, name: &str, labels: &[&str]) -> Option<usize> {
         let define = match kind {
-            MetricKind::Counter => envoy_dynamic_module_callback_http_filter_config_define_counter,
-            MetricKind::Gauge => envoy_dynamic_module_callback_http_filter_config_define_gauge,
-            MetricKind::Histogram => {
+            StatKind::Counter => envoy_dynamic_module_callback_http_filter_config_define_counter,
+            StatKind::Gauge => envoy_dynamic_module_callback_http_filter_config_define_gauge,
+            StatKind::Histogram => {
                 envoy_dynamic_module_callback_http_filter_config_define_histogram
             }
         };
@@ -421,12 +421,10 @@ impl Configuration<'_> {
     }
 
     /// Adds to a counter or a gauge; negative values are for gauges.
-    pub(crate) fn add(self, kind: MetricKind, id: usize, labels: &[String], by: i64) {
+    pub(crate) fn add(self, kind: StatKind, id: usize, labels: &[String], by: i64) {
         let change = match kind {
-            MetricKind::Counter => {
-                envoy_dynamic_module_callback_http_filter_config_increment_counter
-            }
-            MetricKind::Gauge if by < 0 => {
+            StatKind::Counter => envoy_dynamic_module_callback_http_filter_config_increment_counter,
+            StatKind::Gauge if by < 0 => {
                 envoy_dynamic_module_callback_http_filter_config_decrement_gauge
             }
             _ => envoy_dynamic_module_callback_http_filter_config_increment_gauge,

@@ -1,7 +1,7 @@
 //! The host of the logic: work for Envoy, queued for the main thread, and services of the process itself.
 
 use crate::abi::{self, Filter, Level};
-use crate::metrics::Changes;
+use crate::metrics::MetricChanges;
 use crate::orders::{self, Call, Order, Sent};
 use crate::redis::{Connection, Receiver};
 use edgelink_filter_core::edge::RootId;
@@ -23,7 +23,7 @@ pub(crate) struct Host {
     receiver: &'static dyn Receiver,
     /// The shared data of other hosts' workers. Almost empty here, because there is only one edge.
     shared: HashMap<String, (Vec<u8>, u32)>,
-    changes: Changes,
+    changes: MetricChanges,
     /// True if Envoy may have a feed lag, of this edge or of the previous one.
     has_feed_lag: bool,
     orders: Vec<Order>,
@@ -45,7 +45,7 @@ impl Host {
         Self {
             receiver,
             shared: HashMap::new(),
-            changes: Changes::default(),
+            changes: MetricChanges::default(),
             has_feed_lag: true,
             orders: Vec::new(),
             is_main_thread_woken: false,
@@ -89,7 +89,7 @@ impl Host {
     }
 
     /// Takes the work of the main thread: orders, grouped by callout, and changes of metrics.
-    pub(crate) fn take_orders(&mut self, now: Moment) -> (Vec<Vec<Order>>, Changes) {
+    pub(crate) fn take_orders(&mut self, now: Moment) -> (Vec<Vec<Order>>, MetricChanges) {
         self.is_main_thread_woken = false;
         let orders = std::mem::take(&mut self.orders);
         let orders = if now < self.alone_until {
@@ -107,12 +107,12 @@ impl Host {
     }
 
     /// The changes of metrics that the main thread has not taken yet.
-    pub(crate) fn take_changes(&mut self) -> Changes {
+    pub(crate) fn take_changes(&mut self) -> MetricChanges {
         std::mem::take(&mut self.changes)
     }
 
     /// Takes over the changes of the previous edge.
-    pub(crate) fn put_changes(&mut self, changes: Changes) {
+    pub(crate) fn put_changes(&mut self, changes: MetricChanges) {
         self.changes = changes;
     }
 
@@ -207,9 +207,9 @@ impl Log for Host {
 }
 
 /// The client of a hook's request.
-pub(crate) struct Client<'h>(pub(crate) Filter<'h>);
+pub(crate) struct HookClient<'h>(pub(crate) Filter<'h>);
 
-impl Clients for Client<'_> {
+impl Clients for HookClient<'_> {
     fn client_address(&self) -> Option<IpAddr> {
         let text = std::str::from_utf8(self.0.client_address()).ok()?;
         Some(text.parse::<SocketAddr>().ok()?.ip())
@@ -231,7 +231,7 @@ impl Clients for Client<'_> {
 /// The host while a request is being processed.
 pub(crate) struct Visited<'a, 'h> {
     pub(crate) host: &'a mut Host,
-    pub(crate) client: Client<'h>,
+    pub(crate) client: HookClient<'h>,
 }
 
 impl SharedData for Visited<'_, '_> {

@@ -1,7 +1,7 @@
 //! Work on Envoy's main thread: begin and end of configurations, callouts, and updates of metrics.
 
 use crate::abi::{self, Configuration, Level};
-use crate::metrics::Metrics;
+use crate::metrics::DefinedMetrics;
 use crate::orders::{CalloutEnd, Order, Sent, make_batch};
 use crate::panics::{self, Panicked};
 use crate::process::{Config, NO_ROOT, Process};
@@ -83,7 +83,7 @@ pub(crate) fn begin(
         }
     };
     let process = Process::named(name);
-    let metrics = Metrics::define(envoy);
+    let metrics = DefinedMetrics::define(envoy);
     let root = if is_validated {
         NO_ROOT
     } else {

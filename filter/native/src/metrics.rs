@@ -1,12 +1,12 @@
 //! Metrics with labels: collected under the lock of the process, and passed to Envoy on the main thread.
 
-use crate::abi::{Configuration, MetricKind};
+use crate::abi::{Configuration, StatKind};
 use crate::panics;
 use edgelink_filter_core::metrics::{self, Metric, Series};
 use std::collections::HashMap;
 
 /// The metrics defined by a configuration, each at its [`Metric::index`].
-pub(crate) struct Metrics {
+pub(crate) struct DefinedMetrics {
     defined: Vec<Option<Defined>>,
     /// `edgelink.panics`.
     panics: Option<usize>,
@@ -17,7 +17,7 @@ pub(crate) struct Metrics {
 }
 
 struct Defined {
-    kind: MetricKind,
+    kind: StatKind,
     id: usize,
     /// The values of its labels.
     values: Vec<String>,
@@ -25,7 +25,7 @@ struct Defined {
 
 /// Changes since the last call.
 #[derive(Default)]
-pub(crate) struct Changes {
+pub(crate) struct MetricChanges {
     /// By metric.
     added: Vec<(Metric, i64)>,
     recorded: Vec<(Metric, u64)>,
@@ -35,7 +35,7 @@ pub(crate) struct Changes {
     pub(crate) record_age_millis: Option<u64>,
 }
 
-impl Changes {
+impl MetricChanges {
     pub(crate) fn add(&mut self, metric: Metric, by: i64) {
         self.added.push((metric, by));
     }
@@ -52,15 +52,15 @@ impl Changes {
     }
 }
 
-impl Metrics {
+impl DefinedMetrics {
     /// Defines the metrics. A metric refused by Envoy is not counted; the rest works.
     pub(crate) fn define(envoy: Configuration<'_>) -> Self {
         let mut ids = HashMap::new();
         let define = |metric: Metric| {
             let kind = match metric.kind() {
-                metrics::MetricKind::Counter => MetricKind::Counter,
-                metrics::MetricKind::Gauge => MetricKind::Gauge,
-                metrics::MetricKind::Histogram => MetricKind::Histogram,
+                metrics::MetricKind::Counter => StatKind::Counter,
+                metrics::MetricKind::Gauge => StatKind::Gauge,
+                metrics::MetricKind::Histogram => StatKind::Histogram,
             };
             let Series { name, labels } = metric.into();
             let (names, values): (Vec<_>, Vec<_>) = labels.into_iter().unzip();
@@ -74,25 +74,21 @@ impl Metrics {
                 values,
             };
             // Envoy keeps a value as long as a configuration uses it: this one takes it over from the previous configuration.
-            if !matches!(kind, MetricKind::Histogram) {
+            if !matches!(kind, StatKind::Histogram) {
                 envoy.add(kind, defined.id, &defined.values, 0);
             }
             Some(defined)
         };
         Self {
             defined: Metric::all().map(define).collect(),
-            panics: envoy.define(MetricKind::Counter, "edgelink.panics", &[]),
-            feed_lag: envoy.define(MetricKind::Gauge, "edgelink.feed_lag_milliseconds", &[]),
-            record_age: envoy.define(
-                MetricKind::Histogram,
-                "edgelink.record_age_milliseconds",
-                &[],
-            ),
+            panics: envoy.define(StatKind::Counter, "edgelink.panics", &[]),
+            feed_lag: envoy.define(StatKind::Gauge, "edgelink.feed_lag_milliseconds", &[]),
+            record_age: envoy.define(StatKind::Histogram, "edgelink.record_age_milliseconds", &[]),
         }
     }
 
     /// Passes changes to Envoy.
-    pub(crate) fn apply(&self, envoy: Configuration<'_>, changes: Changes) {
+    pub(crate) fn apply(&self, envoy: Configuration<'_>, changes: MetricChanges) {
         let defined = |metric: Metric| self.defined.get(metric.index())?.as_ref();
         for (metric, by) in changes.added {
             if let Some(defined) = defined(metric) {
@@ -113,7 +109,7 @@ impl Metrics {
         let panics = panics::take();
         if let Some(id) = self.panics.filter(|_| panics > 0) {
             let panics = i64::try_from(panics).unwrap_or(i64::MAX);
-            envoy.add(MetricKind::Counter, id, &[], panics);
+            envoy.add(StatKind::Counter, id, &[], panics);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Callouts to the control plane, from the edge that orders them to the main thread that sends them, and back.
 
-use crate::abi::{Configuration, Header};
+use crate::abi::{Configuration, EnvoyHeader};
 use edgelink_filter_core::control_plane::{Callout, Outgoing};
 use edgelink_filter_core::edge::RootId;
 use edgelink_filter_core::flights::Token;
@@ -49,7 +49,7 @@ impl Order {
 fn call(envoy: Configuration<'_>, settings: &Settings, request: &Outgoing<'_>) -> Option<u64> {
     let headers = request.headers.iter();
     let headers: Vec<_> = headers
-        .map(|(name, value)| Header::new(name.as_bytes(), value.as_bytes()))
+        .map(|(name, value)| EnvoyHeader::new(name.as_bytes(), value.as_bytes()))
         .collect();
     let cluster = &settings.control_plane.cluster;
     envoy.http_callout(cluster, &headers, request.body, request.timeout_millis)

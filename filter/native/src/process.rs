@@ -5,7 +5,7 @@
 //! are decided again.
 
 use crate::abi::MainScheduler;
-use crate::metrics::{Changes, Metrics};
+use crate::metrics::{DefinedMetrics, MetricChanges};
 use crate::orders::Order;
 use crate::panics::{self, Panicked};
 use crate::redis::{self, Receiver};
@@ -25,7 +25,7 @@ pub(crate) struct Config {
     pub(crate) process: &'static Process,
     /// The number by which the edge identifies it; [`NO_ROOT`] for a configuration that is only validated.
     pub(crate) root: RootId,
-    pub(crate) metrics: Metrics,
+    pub(crate) metrics: DefinedMetrics,
 }
 
 /// The root of a configuration that is only validated.
@@ -37,18 +37,18 @@ static PROCESSES: Mutex<Vec<&'static Process>> = Mutex::new(Vec::new());
 /// An edge with its configurations and its tick.
 pub(crate) struct Process {
     name: Box<[u8]>,
-    state: Mutex<State>,
+    state: Mutex<ProcessState>,
     /// Milliseconds between two ticks.
     tick_millis: AtomicU32,
     is_ticking: AtomicBool,
 }
 
 #[derive(Default)]
-struct State {
+struct ProcessState {
     /// The edge; `None` without a configuration.
     worker: Option<Worker>,
     /// The configurations, oldest first.
-    roots: Vec<Root>,
+    roots: Vec<ConfigRoot>,
     /// The roots by which the edge identifies routes.
     views: HashMap<(u64, RootId), View>,
     /// The number of the last root or view.
@@ -97,7 +97,7 @@ impl Restarts {
     }
 }
 
-struct Root {
+struct ConfigRoot {
     id: RootId,
     settings: Arc<Settings>,
     scheduler: MainScheduler,
@@ -154,7 +154,7 @@ impl Process {
         let root = {
             let mut state = lock(&self.state);
             let id = state.next_root();
-            state.roots.push(Root {
+            state.roots.push(ConfigRoot {
                 id,
                 settings: Arc::clone(&settings),
                 scheduler,
@@ -179,7 +179,7 @@ impl Process {
     pub(crate) fn end(&'static self, root: RootId) {
         self.forget_views(|(_, of)| *of == root);
         let mut state = lock(&self.state);
-        let State { worker, roots, .. } = &mut *state;
+        let ProcessState { worker, roots, .. } = &mut *state;
         let ended = worker
             .as_mut()
             .map(|worker| panics::catch(|| worker.end_root(root)));
@@ -249,7 +249,7 @@ impl Process {
     }
 
     /// Takes the work of the main thread for a configuration: none if another one is the home of the edge.
-    pub(crate) fn take_orders(&self, root: RootId) -> Option<(Vec<Vec<Order>>, Changes)> {
+    pub(crate) fn take_orders(&self, root: RootId) -> Option<(Vec<Vec<Order>>, MetricChanges)> {
         let mut state = lock(&self.state);
         let worker = state.worker.as_mut()?;
         if worker.edge.home() == Some(root) {
@@ -263,7 +263,7 @@ impl Process {
 
     fn forget_views(&self, is_it: impl Fn(&(u64, RootId)) -> bool) {
         let mut state = lock(&self.state);
-        let State { views, worker, .. } = &mut *state;
+        let ProcessState { views, worker, .. } = &mut *state;
         views.retain(|key, view| {
             let is_it = is_it(key);
             if let Some(worker) = worker.as_mut().filter(|_| is_it) {
@@ -280,7 +280,7 @@ impl Receiver for Process {
     }
 }
 
-impl State {
+impl ProcessState {
     fn next_root(&mut self) -> RootId {
         self.last_root = self.last_root.wrapping_add(1).max(NO_ROOT + 1);
         self.last_root

@@ -84,7 +84,7 @@ pub(crate) trait Receiver: Sync {
 
 /// A connection to Redis, which ends when this is dropped.
 pub(crate) struct Connection {
-    unsent: Unsent,
+    unsent: ThreadSender,
     task: AbortHandle,
 }
 
@@ -92,7 +92,7 @@ pub(crate) struct Connection {
 type Carried = Pin<Box<dyn Future<Output = io::Result<()>> + Send>>;
 
 /// Messages for the thread.
-enum Unsent {
+enum ThreadSender {
     Bytes(UnboundedSender<Vec<u8>>, Arc<QuickWay>),
     Lookups(UnboundedSender<HashLookup>),
 }
@@ -126,13 +126,13 @@ impl Connection {
         let (unsent, carried): (_, Carried) = if settings.lookups.has_client {
             let (unsent, taken) = unbounded_channel();
             let carried = async move { pool::run(to, &settings, taken).await };
-            (Unsent::Lookups(unsent), Box::pin(carried))
+            (ThreadSender::Lookups(unsent), Box::pin(carried))
         } else {
             let (unsent, taken) = unbounded_channel();
             let way = Arc::<QuickWay>::default();
             let of_task = Arc::clone(&way);
             let carried = async move { run(to, &settings.servers, taken, &of_task).await };
-            (Unsent::Bytes(unsent, way), Box::pin(carried))
+            (ThreadSender::Bytes(unsent, way), Box::pin(carried))
         };
         let task = spawn(async move {
             if let Err(error) = carried.await {
@@ -146,7 +146,7 @@ impl Connection {
     /// Sends bytes, queueing them until connected. Returns false if the connection has ended. Calls must not overlap; the lock of
     /// the edge guarantees that.
     pub(crate) fn send(&self, bytes: &[u8]) -> bool {
-        let Unsent::Bytes(unsent, way) = &self.unsent else {
+        let ThreadSender::Bytes(unsent, way) = &self.unsent else {
             return false;
         };
         let written = way.write(bytes);
@@ -161,7 +161,7 @@ impl Connection {
 
     /// Sends a lookup, queueing it until connected. Returns false if the connection has ended.
     pub(crate) fn look_up(&self, lookup: HashLookup) -> bool {
-        let Unsent::Lookups(unsent) = &self.unsent else {
+        let ThreadSender::Lookups(unsent) = &self.unsent else {
             return false;
         };
         unsent.send(lookup).is_ok()

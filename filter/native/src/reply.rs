@@ -1,6 +1,6 @@
 //! An answer in transit from the edge, which lends its parts, to Envoy, which gets it once the edge is released.
 
-use crate::abi::{Filter, Header};
+use crate::abi::{EnvoyHeader, Filter};
 use edgelink_filter_core::answer::Answer;
 use edgelink_filter_core::forms::FormAnswer;
 use std::ops::Range;
@@ -11,7 +11,7 @@ const MAX_HEADERS: usize = 16;
 
 /// An answer that can be sent.
 #[derive(Debug, Default)]
-pub(crate) struct Reply {
+pub(crate) struct LocalReply {
     status: u16,
     /// Names of headers, and the ranges of their values in `text`.
     headers: Vec<(&'static str, Range<usize>)>,
@@ -21,7 +21,7 @@ pub(crate) struct Reply {
     details: String,
 }
 
-impl Reply {
+impl LocalReply {
     /// Writes an answer.
     #[inline(always)]
     pub(crate) fn write(&mut self, answer: &Answer<'_>) {
@@ -67,11 +67,11 @@ impl Reply {
     /// Sends the answer. The stream may have ended when this returns.
     #[inline(always)]
     pub(crate) fn send(&self, filter: Filter<'_>) {
-        let mut headers = [Header::EMPTY; MAX_HEADERS];
+        let mut headers = [EnvoyHeader::EMPTY; MAX_HEADERS];
         let mut count = 0;
         for (place, (name, range)) in headers.iter_mut().zip(&self.headers) {
             let value = self.text.get(range.clone()).unwrap_or_default();
-            *place = Header::new(name.as_bytes(), value);
+            *place = EnvoyHeader::new(name.as_bytes(), value);
             count += 1;
         }
         let headers = headers.get(..count).unwrap_or_default();

@@ -5,7 +5,7 @@
 use crate::abi::{Filter, RequestHeaders};
 use crate::panics::Panicked;
 use crate::process::{Config, Process};
-use crate::reply::Reply;
+use crate::reply::LocalReply;
 use crate::routes::RouteConfig;
 use crate::worker::{COMES, Decided, Worker};
 use edgelink_filter_core::edge::RootId;
@@ -58,7 +58,7 @@ impl Flow {
 
 thread_local! {
     /// The reply of the running hook. Each thread reuses one, so that nothing is allocated.
-    static REPLY: Cell<Option<Box<Reply>>> = const { Cell::new(None) };
+    static REPLY: Cell<Option<Box<LocalReply>>> = const { Cell::new(None) };
 }
 
 impl Stream {
@@ -77,7 +77,7 @@ impl Stream {
     fn finish(
         &self,
         filter: Filter<'_>,
-        (decided, reply): (Result<Option<Decided>, Panicked>, Box<Reply>),
+        (decided, reply): (Result<Option<Decided>, Panicked>, Box<LocalReply>),
     ) -> Flow {
         if let Ok(Some(Decided::Answered)) = decided {
             self.is_answered.set(true);
@@ -101,8 +101,8 @@ impl Stream {
 #[inline(always)]
 fn with_head<R>(
     filter: Filter<'_>,
-    act: impl FnOnce(&Head<'_, RequestHeaders<'_>>, &mut Reply) -> R,
-) -> (R, Box<Reply>) {
+    act: impl FnOnce(&Head<'_, RequestHeaders<'_>>, &mut LocalReply) -> R,
+) -> (R, Box<LocalReply>) {
     let mut reply = REPLY.take().unwrap_or_default();
     let done = filter.with_headers(|headers| {
         let head = Head {
@@ -236,7 +236,7 @@ pub(crate) fn on_flush(stream: &Stream) {
 #[cold]
 pub(crate) fn on_panic(filter: Filter<'_>, stream: &Stream) -> Flow {
     if !stream.is_answered.replace(true) {
-        let mut reply = Reply::default();
+        let mut reply = LocalReply::default();
         reply.write_panic();
         reply.send(filter);
     }

@@ -4,12 +4,12 @@
 //! they have gathered goes out together.
 
 use crate::abi::{Filter, RequestHeaders, Scheduler, Wake, system};
-use crate::host::{Client, Host, Visited};
-use crate::metrics::Changes;
+use crate::host::{HookClient, Host, Visited};
+use crate::metrics::MetricChanges;
 use crate::orders::{Call, CalloutEnd, Order, Sent};
 use crate::panics;
 use crate::redis::Receiver;
-use crate::reply::Reply;
+use crate::reply::LocalReply;
 use edgelink_filter_core::answer::Answer;
 use edgelink_filter_core::control_plane::Callout;
 use edgelink_filter_core::control_plane::callout::Response;
@@ -45,7 +45,7 @@ type Waiting = HashMap<StreamId, Waits>;
 pub(crate) struct Rest {
     waiting: Waiting,
     last_stream: StreamId,
-    changes: Changes,
+    changes: MetricChanges,
 }
 
 /// A waiting request.
@@ -153,12 +153,12 @@ impl Worker {
         &mut self,
         (filter, stream, root): (Filter<'_>, StreamId, RootId),
         head: &Head<'_, RequestHeaders<'_>>,
-        reply: &mut Reply,
+        reply: &mut LocalReply,
         decide: Decide,
     ) -> Decided {
         let host = &mut Visited {
             host: &mut self.host,
-            client: Client(filter),
+            client: HookClient(filter),
         };
         let step = decide(&mut self.edge, host, stream, head, now());
         let (decided, callout) = match step.map(|answer| reply.write(&answer)) {
@@ -232,7 +232,7 @@ impl Worker {
         (filter, stream): (Filter<'_>, StreamId),
         event: Event,
         head: &Head<'_, RequestHeaders<'_>>,
-        reply: &mut Reply,
+        reply: &mut LocalReply,
     ) -> Decided {
         let root = self.waiting.get(&stream).map_or(0, |waits| waits.root);
         match event {
@@ -260,9 +260,9 @@ impl Worker {
         waiter: Waiter,
         resumed: &Resumed,
         head: &Head<'_, RequestHeaders<'_>>,
-        reply: &mut Reply,
+        reply: &mut LocalReply,
     ) -> Decided {
-        let client = Client(filter);
+        let client = HookClient(filter);
         if let Some(actions) = self.edge.admit_unlocked(&client, waiter, resumed) {
             self.act_on(actions);
             return Decided::Waits;
@@ -282,7 +282,7 @@ impl Worker {
         form: Waiter,
         resumed: &Resumed,
         head: &Head<'_, RequestHeaders<'_>>,
-        reply: &mut Reply,
+        reply: &mut LocalReply,
     ) -> Decided {
         match self.edge.on_form_link(form, resumed) {
             FormStep::Pass => {
@@ -299,7 +299,7 @@ impl Worker {
         &mut self,
         step: FormStep,
         head: &Head<'_, RequestHeaders<'_>>,
-        reply: &mut Reply,
+        reply: &mut LocalReply,
     ) -> Decided {
         match step {
             FormStep::Hold | FormStep::Pass => {}
@@ -355,7 +355,7 @@ impl Worker {
     }
 
     /// Takes the work of the main thread.
-    pub(crate) fn take_orders(&mut self) -> (Vec<Vec<Order>>, Changes) {
+    pub(crate) fn take_orders(&mut self) -> (Vec<Vec<Order>>, MetricChanges) {
         self.host.take_orders(now())
     }
 

@@ -28,9 +28,9 @@ impl RootContext for Bridge {
     }
 
     fn create_http_context(&self, _context_id: u32) -> Option<Box<dyn HttpContext>> {
-        Some(Box::new(Stream {
+        Some(Box::new(BridgedStream {
             stripper: Stripper::new(),
-            state: State::Open,
+            state: BridgeState::Open,
         }))
     }
 
@@ -39,19 +39,19 @@ impl RootContext for Bridge {
     }
 }
 
-struct Stream {
+struct BridgedStream {
     stripper: Stripper,
-    state: State,
+    state: BridgeState,
 }
 
 #[derive(PartialEq)]
-enum State {
+enum BridgeState {
     Open,
     /// Refused or reset: further bytes are dropped.
     Closed,
 }
 
-impl Stream {
+impl BridgedStream {
     fn strip(&mut self, length: usize) -> Result<(), frame::FrameError> {
         if self.stripper.pass(length) {
             return Ok(());
@@ -68,21 +68,21 @@ impl Stream {
     /// Resets the stream. The peer sees a reset, not an answer: its 200 was sent when the connection to Redis was established.
     fn reset(&mut self, why: &dyn std::fmt::Display) -> Action {
         error!("resp-bridge: stream reset: {why}");
-        self.state = State::Closed;
+        self.state = BridgeState::Closed;
         self.reset_http_request();
         Action::Pause
     }
 }
 
-impl Context for Stream {}
+impl Context for BridgedStream {}
 
-impl HttpContext for Stream {
+impl HttpContext for BridgedStream {
     fn on_http_request_headers(&mut self, _headers: usize, _end_of_stream: bool) -> Action {
         let content_type = self.get_http_request_header_bytes("content-type");
         if content_type.is_some_and(|value| value.starts_with(CONTENT_TYPE.as_bytes())) {
             return Action::Continue;
         }
-        self.state = State::Closed;
+        self.state = BridgeState::Closed;
         self.send_http_response(
             415,
             vec![],
@@ -92,7 +92,7 @@ impl HttpContext for Stream {
     }
 
     fn on_http_request_body(&mut self, length: usize, end_of_stream: bool) -> Action {
-        if self.state == State::Closed {
+        if self.state == BridgeState::Closed {
             return Action::Pause;
         }
         let stripped = self.strip(length);
@@ -110,14 +110,14 @@ impl HttpContext for Stream {
     }
 
     fn on_http_response_headers(&mut self, _headers: usize, _end_of_stream: bool) -> Action {
-        if self.state == State::Open {
+        if self.state == BridgeState::Open {
             self.set_http_response_header("content-type", Some(CONTENT_TYPE));
         }
         Action::Continue
     }
 
     fn on_http_response_body(&mut self, length: usize, _end_of_stream: bool) -> Action {
-        if length == 0 || self.state == State::Closed {
+        if length == 0 || self.state == BridgeState::Closed {
             return Action::Continue;
         }
         let Ok(length) = u32::try_from(length) else {

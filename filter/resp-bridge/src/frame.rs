@@ -39,11 +39,11 @@ pub enum Stripped {
 /// Takes the headers out of a request body that arrives in chunks, which split and merge messages as they please.
 #[derive(Clone, Debug)]
 pub struct Stripper {
-    expected: Expected,
+    expected: FrameState,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Expected {
+enum FrameState {
     Flags,
     Length { value: u32, missing: u8 },
     Message { left: u32 },
@@ -60,7 +60,7 @@ impl Stripper {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            expected: Expected::Flags,
+            expected: FrameState::Flags,
         }
     }
 
@@ -68,7 +68,7 @@ impl Stripper {
     ///
     /// Saves the two copies out of and into the VM for the chunks in the middle of a long message.
     pub fn pass(&mut self, length: usize) -> bool {
-        let Expected::Message { left } = self.expected else {
+        let FrameState::Message { left } = self.expected else {
             return false;
         };
         match u32::try_from(length).map(|length| left.checked_sub(length)) {
@@ -114,7 +114,7 @@ impl Stripper {
     /// [`FrameError::Truncated`] inside a header or a message.
     pub fn finish(&self) -> Result<(), FrameError> {
         match self.expected {
-            Expected::Flags => Ok(()),
+            FrameState::Flags => Ok(()),
             _ => Err(FrameError::Truncated),
         }
     }
@@ -124,9 +124,9 @@ impl Stripper {
         let before = rest.len();
         while let Some((&byte, tail)) = rest.split_first() {
             match self.expected {
-                Expected::Message { .. } => break,
-                Expected::Flags => self.flags(byte)?,
-                Expected::Length { value, missing } => {
+                FrameState::Message { .. } => break,
+                FrameState::Flags => self.flags(byte)?,
+                FrameState::Length { value, missing } => {
                     self.length(value << 8 | u32::from(byte), missing - 1)?;
                 }
             }
@@ -139,7 +139,7 @@ impl Stripper {
         if byte != 0 {
             return Err(FrameError::Flags(byte));
         }
-        self.expected = Expected::Length {
+        self.expected = FrameState::Length {
             value: 0,
             missing: 4,
         };
@@ -148,7 +148,7 @@ impl Stripper {
 
     fn length(&mut self, value: u32, missing: u8) -> Result<(), FrameError> {
         if missing > 0 {
-            self.expected = Expected::Length { value, missing };
+            self.expected = FrameState::Length { value, missing };
             return Ok(());
         }
         if value > MAX_MESSAGE_LENGTH {
@@ -159,7 +159,7 @@ impl Stripper {
     }
 
     fn take_message<'c>(&mut self, rest: &mut &'c [u8]) -> &'c [u8] {
-        let Expected::Message { left } = self.expected else {
+        let FrameState::Message { left } = self.expected else {
             return &[];
         };
         let wanted = usize::try_from(left).unwrap_or(usize::MAX);
@@ -172,9 +172,9 @@ impl Stripper {
 
     fn expect_message(&mut self, left: u32) {
         self.expected = if left == 0 {
-            Expected::Flags
+            FrameState::Flags
         } else {
-            Expected::Message { left }
+            FrameState::Message { left }
         };
     }
 }

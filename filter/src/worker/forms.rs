@@ -1,6 +1,6 @@
 //! Forms with passwords of links, between the proxy and the core.
 
-use super::sending::{Flow, Reply};
+use super::sending::{FilterStatus, LocalResponse};
 use super::state::with_worker;
 use crate::abi::{self, Buffer, Map};
 use edgelink_filter_core::control_plane::Callout;
@@ -12,29 +12,29 @@ use edgelink_filter_core::request::Head;
 use edgelink_wire::password::MAX_FORM_LENGTH;
 
 /// A part of the body of a request has arrived.
-pub(crate) fn on_body(stream: u32, size: usize, is_all: bool) -> Flow {
+pub(crate) fn on_body(stream: u32, size: usize, is_all: bool) -> FilterStatus {
     if !is_held(stream) {
-        return Flow::Continue;
+        return FilterStatus::Continue;
     }
     if size > MAX_FORM_LENGTH {
         let ended = with_worker(|worker| worker.edge.on_form_too_long(stream));
         ended.flatten().iter().for_each(end);
-        return Flow::Hold;
+        return FilterStatus::Hold;
     }
     if !is_all {
-        return Flow::Hold;
+        return FilterStatus::Hold;
     }
     take_body(stream, size);
-    Flow::Hold
+    FilterStatus::Hold
 }
 
 /// The trailers of a request have arrived: its body is complete.
-pub(crate) fn on_trailers(stream: u32) -> Flow {
+pub(crate) fn on_trailers(stream: u32) -> FilterStatus {
     if !is_held(stream) {
-        return Flow::Continue;
+        return FilterStatus::Continue;
     }
     take_body(stream, MAX_FORM_LENGTH);
-    Flow::Hold
+    FilterStatus::Hold
 }
 
 fn is_held(stream: u32) -> bool {
@@ -89,7 +89,7 @@ pub(super) fn end(ended: &FormEnd) {
         let answer = worker.edge.answer_form(ended, &head);
         let headers = answer.headers.iter();
         pairs.encode(headers.map(|(name, value)| (*name, value.as_slice())));
-        Reply {
+        LocalResponse {
             status: answer.status,
             pairs,
             page: Some(answer.page),

@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// Flow of a request: `FilterHeadersStatus`, `FilterDataStatus` or `FilterTrailersStatus`, depending on the callback.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
-pub(crate) enum Flow {
+pub(crate) enum FilterStatus {
     /// `Continue`: to the next filter.
     Continue = 0,
     /// For headers, `StopIteration`: they wait, and the body arrives, if the plugin has `allow_on_headers_stop_iteration`. For a
@@ -23,13 +23,13 @@ pub(crate) enum Flow {
 }
 
 /// A local response, ready to be sent.
-pub(super) struct Reply {
+pub(super) struct LocalResponse {
     pub(super) status: u16,
     pub(super) pairs: Pairs,
     pub(super) page: Option<Arc<str>>,
 }
 
-impl Reply {
+impl LocalResponse {
     pub(super) fn new(answer: &Answer<'_>, mut pairs: Pairs) -> Self {
         match (answer.plain_redirect(), answer.more()) {
             (Some(location), _) => pairs.encode_redirect(location),

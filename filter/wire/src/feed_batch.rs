@@ -29,7 +29,7 @@ pub const MAX_BYTES: usize = 1 << 20;
 
 /// The head of a batch, in front of its messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BatchHead {
+pub struct FeedBatchHead {
     /// The generation of the feed, which changes when the publisher cannot continue where it stopped: positions of two
     /// generations cannot be compared.
     pub generation: u64,
@@ -49,7 +49,7 @@ pub struct BatchHead {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FeedBatch<'a> {
     /// The head.
-    pub head: BatchHead,
+    pub head: FeedBatchHead,
     /// The changes, oldest first; a message that cannot be read is an error.
     pub messages: Vec<Result<FeedMessage<'a>, RecordError>>,
 }
@@ -61,7 +61,7 @@ impl<'a> FeedBatch<'a> {
     /// Encodes a batch of messages.
     #[must_use]
     pub fn encode<'m>(
-        head: BatchHead,
+        head: FeedBatchHead,
         messages: impl ExactSizeIterator<Item = &'m FeedMessage<'m>>,
     ) -> Vec<u8> {
         let mut out = Self::encode_head(head, messages.len());
@@ -74,7 +74,7 @@ impl<'a> FeedBatch<'a> {
     /// Encodes a batch of messages encoded by [`encode_message`].
     #[must_use]
     pub fn encode_encoded<'m>(
-        head: BatchHead,
+        head: FeedBatchHead,
         messages: impl ExactSizeIterator<Item = &'m [u8]>,
     ) -> Vec<u8> {
         let mut out = Self::encode_head(head, messages.len());
@@ -84,7 +84,7 @@ impl<'a> FeedBatch<'a> {
 
     /// Encodes the head of a batch with this number of messages.
     #[must_use]
-    pub fn encode_head(head: BatchHead, messages: usize) -> Vec<u8> {
+    pub fn encode_head(head: FeedBatchHead, messages: usize) -> Vec<u8> {
         let mut out = vec![VERSION, if head.gap { GAP } else { 0 }];
         let numbers = [
             head.generation,
@@ -121,7 +121,7 @@ impl<'a> FeedBatch<'a> {
         if flags & !GAP != 0 {
             return Err(RecordError::Flags(flags));
         }
-        let head = BatchHead {
+        let head = FeedBatchHead {
             generation: varint::read(input)?,
             age_millis: varint::read(input)?,
             waited_millis: varint::read(input)?,
@@ -174,7 +174,7 @@ mod tests {
     fn feed_batch_when_a_message_is_malformed_keeps_others() {
         let flush = encode_message(&FeedMessage::Flush);
         let messages = [&flush[..], b"\x02op\x06upsert", b"\x07", &flush[..]];
-        let bytes = FeedBatch::encode_encoded(BatchHead::default(), messages.into_iter());
+        let bytes = FeedBatch::encode_encoded(FeedBatchHead::default(), messages.into_iter());
         let batch = FeedBatch::decode(&bytes).unwrap();
         let expected = vec![
             Ok(FeedMessage::Flush),
@@ -222,7 +222,7 @@ mod tests {
                 .iter()
                 .map(|(record, hot)| FeedMessage::Put { key: "a.example/b", record: record.as_deref(), hot: *hot })
                 .collect();
-            let head = BatchHead { generation, age_millis, waited_millis, next: FeedPosition::new(millis, sequence), gap };
+            let head = FeedBatchHead { generation, age_millis, waited_millis, next: FeedPosition::new(millis, sequence), gap };
             let bytes = FeedBatch::encode(head, messages.iter());
             let batch = FeedBatch { head, messages: messages.iter().copied().map(Ok).collect() };
             prop_assert_eq!(FeedBatch::decode(&bytes), Ok(batch));

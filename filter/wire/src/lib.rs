@@ -64,7 +64,7 @@ pub use domain::{Domain, DomainError};
 pub use domain_set::DomainSet;
 pub use error::RecordError;
 pub use feed::FeedPosition;
-pub use feed_batch::{BatchHead, FeedBatch};
+pub use feed_batch::{FeedBatch, FeedBatchHead};
 pub use health::WorkerHealth;
 pub use key::LinkKey;
 pub use link_paths::{LinkPaths, LinkPrefix};

@@ -84,7 +84,7 @@ impl Permutation {
 
     /// Steps along the network's cycle until the value is back in the range. The range is more than a quarter of the
     /// network's domain, so this takes fewer than four steps on average; it ends because the cycle started inside.
-    fn walk(&self, start: u64, step: impl Fn(&Network<'_>, u64) -> u64) -> Option<u64> {
+    fn walk(&self, start: u64, step: impl Fn(&FeistelNetwork<'_>, u64) -> u64) -> Option<u64> {
         let count = self.length.count();
         if start >= count {
             return None;
@@ -92,7 +92,7 @@ impl Permutation {
         let Some(key) = &self.key else {
             return Some(start);
         };
-        let network = Network::new(key, self.length);
+        let network = FeistelNetwork::new(key, self.length);
         let mut value = step(&network, start);
         while value >= count {
             value = step(&network, value);
@@ -102,13 +102,13 @@ impl Permutation {
 }
 
 /// The Feistel network over `2 * half_bits` bits.
-struct Network<'a> {
+struct FeistelNetwork<'a> {
     key: &'a PermutationKey,
     length: u8,
     half_bits: u32,
 }
 
-impl<'a> Network<'a> {
+impl<'a> FeistelNetwork<'a> {
     fn new(key: &'a PermutationKey, length: CodeLength) -> Self {
         Self {
             key,
@@ -172,7 +172,7 @@ mod tests {
     fn network_when_domain_is_small_is_bijective() {
         for half_bits in 1..=7 {
             let key = key();
-            let network = Network {
+            let network = FeistelNetwork {
                 key: &key,
                 length: 7,
                 half_bits,
@@ -191,7 +191,7 @@ mod tests {
     fn cycle_walking_when_range_is_no_power_of_two_is_bijective() {
         let key = key();
         let count = 62u64.pow(2);
-        let network = Network {
+        let network = FeistelNetwork {
             key: &key,
             length: 2,
             half_bits: half_bits(count),

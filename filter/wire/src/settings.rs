@@ -103,7 +103,7 @@ pub struct Setting {
 
 /// An invalid field and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct InvalidField {
     /// The path of the field, for example `server.listen`.
     pub field: String,
     /// The value (never the value of a secret), and the requirement.
@@ -112,12 +112,12 @@ pub struct Problem {
 
 /// Collects problems, field by field.
 #[derive(Debug, Default)]
-pub struct Problems(Vec<Problem>);
+pub struct Problems(Vec<InvalidField>);
 
 impl Problems {
     /// Records a problem with a field.
     pub fn refuse(&mut self, field: impl Into<String>, reason: impl Into<String>) {
-        self.0.push(Problem {
+        self.0.push(InvalidField {
             field: field.into(),
             reason: reason.into(),
         });
@@ -142,7 +142,7 @@ impl Problems {
     ///
     /// # Errors
     /// At least one problem.
-    pub fn into_result(self) -> Result<(), Vec<Problem>> {
+    pub fn into_result(self) -> Result<(), Vec<InvalidField>> {
         if self.0.is_empty() {
             Ok(())
         } else {

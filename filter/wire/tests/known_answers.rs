@@ -12,8 +12,8 @@ use edgelink_wire::record::Extension;
 use edgelink_wire::rules::{self, Rule, Rules, Visitor};
 use edgelink_wire::visits::{ReturnOutcome, SettledBlock, VisitReturn, VisitReturns};
 use edgelink_wire::{
-    BatchHead, ClickBatch, CodeFilter, CodeLength, CodeSpace, Domain, DomainTargets, Entry,
-    FeedBatch, FeedPosition, LinkRecord, LinkState, PermutationKey, Record, RedirectStatus,
+    ClickBatch, CodeFilter, CodeLength, CodeSpace, Domain, DomainTargets, Entry, FeedBatch,
+    FeedBatchHead, FeedPosition, LinkRecord, LinkState, PermutationKey, Record, RedirectStatus,
     Snapshot, VisitsAnswer, VisitsRequest, WorkerHealth, clicks,
 };
 use foldhash::fast::FixedState;
@@ -283,7 +283,7 @@ fn feed_batch_when_encoded_equals_known_bytes() {
             age_millis: 6,
         }),
     ];
-    let head = BatchHead {
+    let head = FeedBatchHead {
         generation: 300,
         age_millis: 150,
         waited_millis: 7,

@@ -1,6 +1,6 @@
 //! The error of an invalid configuration, with all invalid fields.
 
-use edgelink_wire::settings::Problem;
+use edgelink_wire::settings::InvalidField;
 use std::fmt::{self, Display};
 use std::path::{Path, PathBuf};
 
@@ -32,7 +32,7 @@ pub enum ConfigError {
     },
     /// Fields are unknown or have invalid values.
     #[error("the configuration is not valid{}", List(.0))]
-    Fields(Vec<Problem>),
+    Fields(Vec<InvalidField>),
 }
 
 impl ConfigError {
@@ -49,7 +49,7 @@ impl ConfigError {
     }
 }
 
-struct List<'a>(&'a [Problem]);
+struct List<'a>(&'a [InvalidField]);
 
 impl Display for List<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -13,7 +13,7 @@
 mod index;
 mod slab;
 
-use crate::clicks::{Clicker, EntryClicks, LinkClicks, Tallied, Tally};
+use crate::clicks::{Clicker, EntryClicks, KeyTallies, LinkClicks, Tallied};
 use crate::time::Moment;
 use edgelink_wire::same::is_same;
 use foldhash::fast::SeedableRandomState;
@@ -45,7 +45,7 @@ pub(crate) struct Lru {
     max_bytes: usize,
     /// Slots with clicks, and some that had.
     touched: Vec<u32>,
-    tally: Tally,
+    tally: KeyTallies,
 }
 
 /// Location of an entry. Valid until the next [`Lru::put`], which may put another entry there.
@@ -58,7 +58,7 @@ impl Lru {
         Self {
             index: Index::default(),
             touched: Vec::new(),
-            tally: Tally::new(0, hasher.clone()),
+            tally: KeyTallies::new(0, hasher.clone()),
             hasher,
             slab: Slab::default(),
             bytes: 0,
@@ -255,7 +255,7 @@ impl Lru {
     }
 }
 
-fn uncached<'a>(key: &'a [u8], tally: &'a mut Tally) -> Clicker<'a> {
+fn uncached<'a>(key: &'a [u8], tally: &'a mut KeyTallies) -> Clicker<'a> {
     let entry = None;
     Clicker { entry, key, tally }
 }

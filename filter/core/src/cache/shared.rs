@@ -26,7 +26,7 @@ pub(crate) struct Slots {
 }
 
 /// Content of the slot of a key.
-pub(crate) enum Slot<V> {
+pub(crate) enum CacheSlot<V> {
     /// A record of that key.
     Record(SharedRecord<V>),
     /// The record of another key, or none.
@@ -89,21 +89,21 @@ impl Slots {
     }
 
     /// Reads the slot of `key`.
-    pub(crate) fn read<D: SharedData>(&mut self, data: &mut D, key: &[u8]) -> Slot<D::Value> {
+    pub(crate) fn read<D: SharedData>(&mut self, data: &mut D, key: &[u8]) -> CacheSlot<D::Value> {
         let held = self.name_slot_of(key).and_then(|name| data.get(name));
         let Some(SharedValue { value, cas }) = held else {
-            return Slot::Other(NEVER_WRITTEN);
+            return CacheSlot::Other(NEVER_WRITTEN);
         };
         match record_of(&value, key) {
             Some((fetched, record)) if Record::decode(record).is_ok() => {
                 let start = value.len() - record.len();
-                Slot::Record(SharedRecord {
+                CacheSlot::Record(SharedRecord {
                     value,
                     start,
                     fetched,
                 })
             }
-            _ => Slot::Other(cas),
+            _ => CacheSlot::Other(cas),
         }
     }
 

@@ -1,8 +1,8 @@
 use super::*;
 use crate::fake::hasher;
 
-fn room_for(links: usize) -> Tally {
-    Tally::new(links * (3 + LINK_BYTES), hasher())
+fn room_for(links: usize) -> KeyTallies {
+    KeyTallies::new(links * (3 + LINK_BYTES), hasher())
 }
 
 #[test]

@@ -279,7 +279,7 @@ impl Batches {
 
     /// Turns the events of the oldest unsent batch that has some into counts; `None` if there is none, or it would free no exceeded
     /// bound.
-    fn strip_one(&mut self) -> Option<Stripped> {
+    fn strip_one(&mut self) -> Option<StrippedEvents> {
         let is_too_large = self.are_too_large();
         let place = self.oldest(|place, batch| {
             batch.described() > 0 && (is_too_large || self.has_neighbour(place, batch))
@@ -292,7 +292,7 @@ impl Batches {
         self.undescribed = self.undescribed.saturating_add(clicks);
         let is_joined =
             place.checked_sub(1).is_some_and(|before| self.join(before)) || self.join(place);
-        Some(Stripped { bytes, is_joined })
+        Some(StrippedEvents { bytes, is_joined })
     }
 
     /// True if an adjacent unsent batch can absorb the counts of this one.
@@ -331,7 +331,7 @@ impl Batches {
 }
 
 /// Result of turning events into counts.
-struct Stripped {
+struct StrippedEvents {
     /// Bytes of the events.
     bytes: usize,
     /// True if the batch was joined with another.

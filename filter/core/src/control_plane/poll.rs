@@ -15,7 +15,7 @@ use edgelink_wire::backoff::Bounds;
 use edgelink_wire::feed::FeedMessage;
 use edgelink_wire::feed_batch::{MAX_BYTES, MAX_MESSAGES};
 use edgelink_wire::redis::FeedState;
-use edgelink_wire::{BatchHead, FeedBatch, FeedPosition};
+use edgelink_wire::{FeedBatch, FeedBatchHead, FeedPosition};
 
 /// Maximum length of a body that is read, in bytes: one message may exceed the bound of a batch.
 pub(crate) const MAX_BODY_BYTES: usize = MAX_BYTES + (64 << 10);
@@ -158,7 +158,7 @@ impl Poll {
     }
 
     /// True if the answering control plane has read less of the feed than this worker.
-    fn is_behind(&self, head: BatchHead) -> bool {
+    fn is_behind(&self, head: FeedBatchHead) -> bool {
         let is_same = !head.gap && self.generation == Some(head.generation);
         is_same && self.position.is_some_and(|position| head.next < position)
     }
@@ -168,7 +168,7 @@ impl Poll {
         &mut self,
         log: &mut impl Log,
         now: Moment,
-        head: BatchHead,
+        head: FeedBatchHead,
         feed: &mut FeedApplier<'_>,
     ) {
         let before = self.generation.replace(head.generation);

@@ -15,7 +15,7 @@ const FIRST_PAUSE_MILLIS: u64 = 200;
 
 /// Schedule of snapshot requests.
 #[derive(Debug)]
-pub(crate) struct Snapshots {
+pub(crate) struct SnapshotTimer {
     pub(crate) callout: PeriodicCallout,
     settings: settings::SnapshotSection,
     need: Need,
@@ -29,7 +29,7 @@ enum Need {
     Met,
 }
 
-impl Snapshots {
+impl SnapshotTimer {
     pub(crate) fn new(settings: settings::SnapshotSection, seed: u64) -> Self {
         let bounds = Bounds {
             first_millis: FIRST_PAUSE_MILLIS,

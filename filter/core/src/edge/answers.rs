@@ -1,7 +1,7 @@
 //! Makes answers, and counts them.
 
 use super::action::Uses;
-use super::{Content, Edge, Resumed, Step};
+use super::{AnswerContent, Edge, Resumed, Step};
 use crate::answer::Answer;
 use crate::api_domains::ApiDomains;
 use crate::clicks::{Answered, ClickEvents, Counting};
@@ -11,7 +11,7 @@ use crate::host::Clients;
 use crate::metrics::{Counts, Metric, PassedOutcome, Tier};
 use crate::request::{self, Head, Headers};
 use crate::settings::{Described, Settings, UnknownCodes};
-use crate::visit::Visit;
+use crate::visit::LinkVisit;
 use edgelink_wire::clicks::events::{Kind, OrphanKind};
 use edgelink_wire::{Outcome, Record, RedirectStatus};
 
@@ -39,7 +39,7 @@ impl Edge {
         // Clicks may have been switched off meanwhile.
         let is_counted = waiter.is_counted && self.settings.clicks.is_some();
         let events = Some(&self.events).filter(|_| is_counted);
-        let visit = || Visit {
+        let visit = || LinkVisit {
             is_used_up: resumed.visits == Uses::UsedUp,
             is_other: waiter.is_other,
             events,
@@ -76,7 +76,7 @@ impl Edge {
     pub(super) fn answer_at_once(
         &mut self,
         client: &impl Clients,
-        (content, callout): (Content, Option<LookupCallout>),
+        (content, callout): (AnswerContent, Option<LookupCallout>),
         head: &Head<'_, impl Headers>,
         visitor: Waiter,
     ) -> Step<Answer<'_>> {
@@ -84,14 +84,14 @@ impl Edge {
         let settings = &*self.here;
         let link = (&*self.key, &self.api_domains);
         let (found, is_used_up) = match content {
-            Content::Found(found) => (found, false),
-            Content::UsedUp(found) => (found, true),
-            Content::NotFound(Tier::UnknownHost) => {
+            AnswerContent::Found(found) => (found, false),
+            AnswerContent::UsedUp(found) => (found, true),
+            AnswerContent::NotFound(Tier::UnknownHost) => {
                 let tier = Tier::UnknownHost;
                 self.counts.count(Metric::Requests(tier, Outcome::NotFound));
                 return Step::Answer(Answer::not_found(tier, settings), callout);
             }
-            Content::NotFound(tier) => {
+            AnswerContent::NotFound(tier) => {
                 let seen = (client, settings, &mut self.counts);
                 let answer = (Answer::not_found(tier, settings), tier);
                 let Some(answer) = note(seen, link, answer, passes) else {
@@ -103,7 +103,7 @@ impl Edge {
                 }
                 return Step::Answer(answer, callout);
             }
-            Content::Unavailable => {
+            AnswerContent::Unavailable => {
                 let seen = (client, settings, &mut self.counts);
                 let tier = Tier::ControlPlane;
                 let answer = (Answer::unavailable(tier, settings), tier);
@@ -114,7 +114,7 @@ impl Edge {
         let (record, clicker) = self.caches.serve(found, &self.key);
         let now = self.wall.seconds(self.now);
         let events = &self.events;
-        let visit = || Visit {
+        let visit = || LinkVisit {
             is_used_up,
             is_other: visitor.is_other,
             events: Some(events).filter(|_| visitor.of(head).is_counted),
@@ -252,9 +252,9 @@ fn visit<'v, C, H: Headers>(
     head: &Head<'v, H>,
     settings: &'v Settings,
     client: &'v C,
-) -> Visit<'v, C, H> {
+) -> LinkVisit<'v, C, H> {
     let (below, query) = request::behind_code(head.path);
-    Visit {
+    LinkVisit {
         key,
         head: *head,
         below,
@@ -286,7 +286,7 @@ fn compose<'a, 'v, C: Clients + 'v, H: Headers + 'v>(
     record: Option<&'a [u8]>,
     tier: Tier,
     of: (u64, bool),
-    visit: impl FnOnce() -> Visit<'v, C, H>,
+    visit: impl FnOnce() -> LinkVisit<'v, C, H>,
     settings: &'a Settings,
 ) -> Answer<'a> {
     match record.map(Record::decode_again) {

@@ -6,7 +6,7 @@ use crate::cache::Update;
 use crate::clicks::Counted;
 use crate::control_plane::callout::{CalloutError, MAX_BODY_BYTES, Response};
 use crate::control_plane::{
-    BackgroundCallout, BackgroundKind, ClickReports, PeriodicCallout, Poll, Snapshots, Visits,
+    BackgroundCallout, BackgroundKind, ClickReports, PeriodicCallout, Poll, SnapshotTimer, Visits,
     poll, snapshots,
 };
 use crate::feed::FeedApplier;
@@ -27,7 +27,7 @@ use edgelink_wire::visits::worker_text;
 /// The configured background callouts.
 #[derive(Debug)]
 pub(super) struct BackgroundCallouts {
-    snapshots: Option<Snapshots>,
+    snapshots: Option<SnapshotTimer>,
     poll: Option<Poll>,
     clicks: Option<ClickReports>,
     pub(super) visits: Visits,
@@ -46,7 +46,7 @@ impl BackgroundCallouts {
         let poll = settings.background.poll.clone();
         let clicks = settings.clicks.clone();
         Self {
-            snapshots: snapshots.map(|settings| Snapshots::new(settings, seed.rotate_left(24))),
+            snapshots: snapshots.map(|settings| SnapshotTimer::new(settings, seed.rotate_left(24))),
             poll: poll.map(|settings| Poll::new(settings, seed.rotate_left(40))),
             clicks: clicks.map(|settings| ClickReports::new(settings, name, seed.rotate_left(8))),
             visits: Visits::new(settings, leases, name, seed.rotate_left(56)),

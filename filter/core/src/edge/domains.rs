@@ -3,7 +3,7 @@
 //! cached as absent records of the keys `{host}/`.
 
 use super::action::{Again, Uses};
-use super::{Content, Edge, Patience, Resumed, Step};
+use super::{AnswerContent, Edge, Patience, Resumed, Step};
 use crate::answer::Answer;
 use crate::api_domains::{ApiDomains, HostState};
 use crate::cache::{Fetched, Lookup, Source};
@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 /// Reason why a request has no domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NoDomain {
+pub(super) enum DomainMiss {
     /// Its host is none of them.
     Unknown(UnknownHosts),
     /// The domains are not known yet.
@@ -60,7 +60,7 @@ impl Edge {
     /// # Errors
     /// The reason for which it has no domain.
     #[inline(always)]
-    pub(super) fn name_key(&mut self, host: &[u8], code: &[u8]) -> Result<(), NoDomain> {
+    pub(super) fn name_key(&mut self, host: &[u8], code: &[u8]) -> Result<(), DomainMiss> {
         let domain = domain_of(host, &self.here, &self.api_domains, self.now)?;
         self.key.clear();
         self.key.extend_from_slice(domain.as_bytes());
@@ -75,9 +75,9 @@ impl Edge {
     ///
     /// # Errors
     /// The reason for which it has no domain.
-    pub(super) fn name_key_of_form(&mut self, host: &[u8], code: &[u8]) -> Result<(), NoDomain> {
+    pub(super) fn name_key_of_form(&mut self, host: &[u8], code: &[u8]) -> Result<(), DomainMiss> {
         match self.name_key(host, code) {
-            Err(NoDomain::Doubtful) if self.name_default_key(code) => Ok(()),
+            Err(DomainMiss::Doubtful) if self.name_default_key(code) => Ok(()),
             named => named,
         }
     }
@@ -89,11 +89,11 @@ impl Edge {
         &mut self,
         host: &mut (impl SharedData + Lookups + Log + Clients),
         (head, code): (&Head<'_, impl Headers>, &[u8]),
-        reason: NoDomain,
+        reason: DomainMiss,
         visitor: Waiter,
         patience: Patience,
-    ) -> Step<Content> {
-        if let NoDomain::Unknown(unknown_hosts) = reason {
+    ) -> Step<AnswerContent> {
+        if let DomainMiss::Unknown(unknown_hosts) = reason {
             return refuse(unknown_hosts, visitor);
         }
         let named = self.look_up_host(host, head.authority);
@@ -111,7 +111,7 @@ impl Edge {
         {
             return Step::Wait(callout);
         }
-        if reason == NoDomain::Doubtful {
+        if reason == DomainMiss::Doubtful {
             return self.decide_as_before(host, (head, code), visitor);
         }
         let most = self.here.control_plane.max_waiting;
@@ -120,7 +120,7 @@ impl Edge {
         if waits {
             Step::Wait(None)
         } else {
-            Step::Answer(Content::Unavailable, None)
+            Step::Answer(AnswerContent::Unavailable, None)
         }
     }
 
@@ -223,8 +223,8 @@ impl Edge {
         host: &mut (impl SharedData + Lookups + Log + Clients),
         (head, code): (&Head<'_, impl Headers>, &[u8]),
         visitor: Waiter,
-    ) -> Step<Content> {
-        let unavailable = Step::Answer(Content::Unavailable, None);
+    ) -> Step<AnswerContent> {
+        let unavailable = Step::Answer(AnswerContent::Unavailable, None);
         if visitor.is_other || !self.name_default_key(code) {
             return unavailable;
         }
@@ -258,7 +258,7 @@ impl Edge {
         let domain = domain_of(head.authority, &self.here, &self.api_domains, self.now);
         let domain = match domain {
             // Targets stay in effect, however long the feed is silent.
-            Err(NoDomain::Doubtful) => default_domain(&self.here).map(Domain::as_str),
+            Err(DomainMiss::Doubtful) => default_domain(&self.here).map(Domain::as_str),
             domain => domain.ok(),
         };
         let targets = domain.and_then(|domain| self.api_domains.targets(domain.as_bytes()));
@@ -315,12 +315,12 @@ fn is_root(path: &[u8]) -> bool {
 }
 
 /// Refuses a request to an unknown host without a default domain, or lets it pass.
-fn refuse(unknown_hosts: UnknownHosts, visitor: Waiter) -> Step<Content> {
+fn refuse(unknown_hosts: UnknownHosts, visitor: Waiter) -> Step<AnswerContent> {
     match unknown_hosts {
         UnknownHosts::Pass => Step::Pass,
         _ if visitor.is_other => Step::Pass,
         UnknownHosts::Default | UnknownHosts::NotFound => {
-            Step::Answer(Content::NotFound(Tier::UnknownHost), None)
+            Step::Answer(AnswerContent::NotFound(Tier::UnknownHost), None)
         }
     }
 }
@@ -339,9 +339,9 @@ fn domain_of<'a>(
     settings: &'a Settings,
     api_domains: &'a ApiDomains,
     now: Moment,
-) -> Result<&'a str, NoDomain> {
+) -> Result<&'a str, DomainMiss> {
     let (domains, default) = (&settings.domains, default_domain(settings));
-    let unknown = NoDomain::Unknown(settings.unknown_hosts);
+    let unknown = DomainMiss::Unknown(settings.unknown_hosts);
     if !api_domains.is_on() {
         let requested = domains.requested(host, default);
         return requested.map(Domain::as_str).ok_or(unknown);
@@ -352,7 +352,7 @@ fn domain_of<'a>(
     match api_domains.find(host, now, &settings.lifetimes) {
         HostState::Domain(name) => Ok(name),
         HostState::Unknown => default.map(Domain::as_str).ok_or(unknown),
-        HostState::Awaited => Err(NoDomain::Awaited),
-        HostState::Doubtful => Err(NoDomain::Doubtful),
+        HostState::Awaited => Err(DomainMiss::Awaited),
+        HostState::Doubtful => Err(DomainMiss::Doubtful),
     }
 }

@@ -1,8 +1,8 @@
 //! Forms with passwords of links: detecting, holding and answering them.
 
 use super::action::{Action, Uses};
-use super::domains::NoDomain;
-use super::{Content, Edge, FormEnd, Resumed, Step};
+use super::domains::DomainMiss;
+use super::{AnswerContent, Edge, FormEnd, Resumed, Step};
 use crate::cache::{Found, Lookup};
 use crate::control_plane::callout::{LookupCallout, Response, status};
 use crate::flights::{StreamId, Token, Waiter, Wanted};
@@ -37,7 +37,7 @@ impl Edge {
         head: &Head<'_, impl Headers>,
         requested: Requested<'_>,
         visitor: Waiter,
-    ) -> Option<Step<Content>> {
+    ) -> Option<Step<AnswerContent>> {
         if head.method != b"POST" || !is_form(head.headers) {
             return None;
         }
@@ -47,12 +47,12 @@ impl Edge {
         };
         let link = match self.name_key_of_form(head.authority, requested.code) {
             Ok(()) => self.find_for_form(host, form),
-            Err(NoDomain::Unknown(_)) => FormLink::Absent,
-            Err(NoDomain::Awaited | NoDomain::Doubtful) if self.has_default_domain() => {
+            Err(DomainMiss::Unknown(_)) => FormLink::Absent,
+            Err(DomainMiss::Awaited | DomainMiss::Doubtful) if self.has_default_domain() => {
                 FormLink::Unknown
             }
             // It is a form only if its host turns out to be a domain: it waits for that like other requests.
-            Err(NoDomain::Awaited | NoDomain::Doubtful) => return None,
+            Err(DomainMiss::Awaited | DomainMiss::Doubtful) => return None,
         };
         let (is_locked, callout) = match link {
             FormLink::Known(found) if !self.locks(self.caches.record(found), form) => return None,
@@ -60,7 +60,7 @@ impl Edge {
             FormLink::Known(_) if self.forms.has_room() => (true, None),
             FormLink::Awaited(callout) => (false, callout),
             FormLink::Known(_) | FormLink::Unknown => {
-                return Some(Step::Answer(Content::Unavailable, None));
+                return Some(Step::Answer(AnswerContent::Unavailable, None));
             }
         };
         let visitor = host.client_address();
@@ -78,10 +78,10 @@ impl Edge {
         &mut self,
         head: &Head<'_, impl Headers>,
         requested: Requested<'_>,
-    ) -> Option<Step<Content>> {
+    ) -> Option<Step<AnswerContent>> {
         let is_form = head.method == b"POST" && is_form(head.headers);
         let is_for_link = is_form && self.name_key(head.authority, requested.code).is_ok();
-        is_for_link.then_some(Step::Answer(Content::Unavailable, None))
+        is_for_link.then_some(Step::Answer(AnswerContent::Unavailable, None))
     }
 
     /// Looks up the link like a visitor's, except that nothing is refreshed, and stale records will do.

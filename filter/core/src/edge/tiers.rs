@@ -1,6 +1,6 @@
 //! The order of the tiers.
 
-use super::{Content, Edge, Step};
+use super::{AnswerContent, Edge, Step};
 use crate::cache::{Found, Held, Lookup};
 use crate::control_plane::callout::LookupCallout;
 use crate::flights::{FlightId, Join, Waiter, Wanted};
@@ -17,13 +17,13 @@ impl Edge {
         host: &mut (impl SharedData + Lookups + Log + Clients),
         visitor: Waiter,
         head: &Head<'_, impl Headers>,
-    ) -> Step<Content> {
+    ) -> Step<AnswerContent> {
         let held = match self.caches.look_up_lru(&self.key, self.now) {
             Ok(found) => return self.serve(host, found, None, visitor, head),
             Err(held) => held,
         };
         if self.refuses(held) {
-            return Step::Answer(Content::NotFound(Tier::Admission), None);
+            return Step::Answer(AnswerContent::NotFound(Tier::Admission), None);
         }
         let known = self.caches.look_up_shared(host, &self.key, held, self.now);
         match known {
@@ -39,7 +39,7 @@ impl Edge {
             }
             Lookup::Missing(version) => {
                 let waits = self.wait(host, visitor.of(head), Wanted::unknown(version, self.now));
-                waits.unwrap_or(Step::Answer(Content::Unavailable, None))
+                waits.unwrap_or(Step::Answer(AnswerContent::Unavailable, None))
             }
         }
     }
@@ -53,11 +53,11 @@ impl Edge {
         refresh: Option<LookupCallout>,
         visitor: Waiter,
         head: &Head<'_, impl Headers>,
-    ) -> Step<Content> {
+    ) -> Step<AnswerContent> {
         if has_extension(self.caches.record(found)) {
             return self.admit(client, found, refresh, visitor.of(head));
         }
-        Step::Answer(Content::Found(found), refresh)
+        Step::Answer(AnswerContent::Found(found), refresh)
     }
 
     /// True if the code of the current request was never issued. A link in the LRU is not refused, whatever its number.
@@ -101,7 +101,7 @@ impl Edge {
         host: &mut (impl Lookups + Log),
         visitor: Waiter,
         wanted: Wanted,
-    ) -> Option<Step<Content>> {
+    ) -> Option<Step<AnswerContent>> {
         let joined = self.flights.join(&self.key, wanted, visitor);
         let waits = match joined {
             Join::Started(id) => self.start(host, id).map(Step::Wait),

@@ -2,7 +2,7 @@
 //! another block.
 
 use super::action::{Action, Resumed, Uses};
-use super::{Content, Edge, Step};
+use super::{AnswerContent, Edge, Step};
 use crate::cache::Found;
 use crate::control_plane::Callout;
 use crate::control_plane::callout::{CalloutError, LookupCallout, Response};
@@ -19,7 +19,7 @@ use edgelink_wire::{Outcome, Record};
 use std::sync::Arc;
 
 /// Outcome of taking a visit of a limited link.
-enum Admitted {
+enum VisitOutcome {
     Taken,
     UsedUp,
     Waits(Option<LookupCallout>),
@@ -37,16 +37,16 @@ impl Edge {
         found: Found,
         refresh: Option<LookupCallout>,
         visitor: Waiter,
-    ) -> Step<Content> {
+    ) -> Step<AnswerContent> {
         let record = self.caches.record(found);
         let now = self.wall.seconds(self.now);
-        let is_visit = |limited: &Limited| {
+        let is_visit = |limited: &LimitedLink| {
             (!visitor.is_below || limited.forward_path)
                 && (!visitor.is_other || limited.keeps_method)
                 && !limited.is_locked(client, &self.key, now)
         };
-        let Some(limited) = Limited::of(record, now).filter(is_visit) else {
-            return Step::Answer(Content::Found(found), refresh);
+        let Some(limited) = LimitedLink::of(record, now).filter(is_visit) else {
+            return Step::Answer(AnswerContent::Found(found), refresh);
         };
         let rev = limited.rev;
         let admitted = if visitor.is_click && !limited.withholds(client, visitor) {
@@ -57,15 +57,15 @@ impl Edge {
             let key = Arc::from(self.key.as_slice());
             self.take_visit(&key, asked, visitor)
         } else if self.is_used_up(rev) {
-            Admitted::UsedUp
+            VisitOutcome::UsedUp
         } else {
-            Admitted::Taken
+            VisitOutcome::Taken
         };
         let content = match admitted {
-            Admitted::Taken => Content::Found(found),
-            Admitted::UsedUp => Content::UsedUp(found),
-            Admitted::Unavailable => Content::Unavailable,
-            Admitted::Waits(callout) => {
+            VisitOutcome::Taken => AnswerContent::Found(found),
+            VisitOutcome::UsedUp => AnswerContent::UsedUp(found),
+            VisitOutcome::Unavailable => AnswerContent::Unavailable,
+            VisitOutcome::Waits(callout) => {
                 // A request can send one callout; the refresh goes out with the next tick, as no request waits for it.
                 self.lost.extend(refresh.map(|refresh| refresh.flight));
                 return Step::Wait(callout);
@@ -80,11 +80,11 @@ impl Edge {
     }
 
     /// Takes a visit, or makes the visitor wait for one.
-    fn take_visit(&mut self, key: &Arc<[u8]>, asked: AskedRecord, visitor: Waiter) -> Admitted {
+    fn take_visit(&mut self, key: &Arc<[u8]>, asked: AskedRecord, visitor: Waiter) -> VisitOutcome {
         let leases = &mut self.background.visits.leases;
         match leases.visit(key, asked.rev, self.now) {
-            UseOutcome::Taken => return Admitted::Taken,
-            UseOutcome::UsedUp => return Admitted::UsedUp,
+            UseOutcome::Taken => return VisitOutcome::Taken,
+            UseOutcome::UsedUp => return VisitOutcome::UsedUp,
             UseOutcome::Ask => {}
             UseOutcome::Full => return self.reject_visit(),
         }
@@ -93,10 +93,10 @@ impl Edge {
         let may_ask = leases.may_ask(key, self.now);
         let breaker = &mut self.background.visits.breaker;
         match joined {
-            Join::Joined => Admitted::Waits(None),
+            Join::Joined => VisitOutcome::Waits(None),
             Join::Started(id) if may_ask && breaker.permits(self.now.millis(), pause) => {
                 let request = leases.ask(key, asked, self.now);
-                Admitted::Waits(Some(LookupCallout::visits(id, key, &request)))
+                VisitOutcome::Waits(Some(LookupCallout::visits(id, key, &request)))
             }
             Join::Started(id) => {
                 self.visits.complete(id);
@@ -106,9 +106,9 @@ impl Edge {
         }
     }
 
-    fn reject_visit(&mut self) -> Admitted {
+    fn reject_visit(&mut self) -> VisitOutcome {
         self.count_visits(VisitsOutcome::Rejected);
-        Admitted::Unavailable
+        VisitOutcome::Unavailable
     }
 
     /// Takes visits for waiters whose lookup is complete, if their link is limited.
@@ -117,7 +117,7 @@ impl Edge {
         let Some(record) = record.filter(|record| has_extension(record)) else {
             return vec![Action::Resume(resumed)];
         };
-        match Limited::of(record, self.wall.seconds(self.now)) {
+        match LimitedLink::of(record, self.wall.seconds(self.now)) {
             // Each waiter is decided separately, once the host has its headers.
             Some(limited) if limited.unlock_key.is_some() || limited.spares_bots => {
                 vec![Action::Resume(Resumed {
@@ -125,7 +125,7 @@ impl Edge {
                     ..resumed
                 })]
             }
-            Some(Limited { rev, .. }) => {
+            Some(LimitedLink { rev, .. }) => {
                 let asked = AskedRecord {
                     record: record.into(),
                     rev,
@@ -150,7 +150,7 @@ impl Edge {
         let record = resumed.record.as_deref();
         let record = record.filter(|_| resumed.visits == Uses::Unknown)?;
         let now = self.wall.seconds(self.now);
-        let limited = Limited::of(record, now)?;
+        let limited = LimitedLink::of(record, now)?;
         if limited.is_locked(client, &resumed.key, now) || limited.withholds(client, waiter) {
             return None;
         }
@@ -194,10 +194,10 @@ impl Edge {
                 continue;
             }
             match self.take_visit(key, asked, waiter) {
-                Admitted::Taken => taken.waiters.push(waiter),
-                Admitted::UsedUp => used_up.waiters.push(waiter),
-                Admitted::Unavailable => unavailable.waiters.push(waiter),
-                Admitted::Waits(callout) => {
+                VisitOutcome::Taken => taken.waiters.push(waiter),
+                VisitOutcome::UsedUp => used_up.waiters.push(waiter),
+                VisitOutcome::Unavailable => unavailable.waiters.push(waiter),
+                VisitOutcome::Waits(callout) => {
                     actions.extend(callout.map(Callout::Lookup).map(Action::Send));
                 }
             }
@@ -295,7 +295,7 @@ impl Edge {
 }
 
 /// A limited link that redirects.
-struct Limited {
+struct LimitedLink {
     rev: u64,
     spares_bots: bool,
     unlock_key: Option<UnlockKey>,
@@ -303,7 +303,7 @@ struct Limited {
     keeps_method: bool,
 }
 
-impl Limited {
+impl LimitedLink {
     /// Reads an encoded record. `None` if it has no limit, or does not redirect at `now`.
     fn of(record: &[u8], now: u64) -> Option<Self> {
         let record = Record::decode_again(record).ok()?;

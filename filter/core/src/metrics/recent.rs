@@ -14,11 +14,11 @@ const PART_MILLIS: u64 = WINDOW_MILLIS / PARTS as u64;
 /// for it.
 #[derive(Debug, Default)]
 pub(crate) struct RecentRequests {
-    parts: [Part; PARTS],
+    parts: [WindowPart; PARTS],
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Part {
+struct WindowPart {
     /// Number of parts before it.
     number: u64,
     requests: RequestsByTier,
@@ -31,9 +31,9 @@ impl RecentRequests {
         let place = number as usize % PARTS;
         if let Some(part) = self.parts.get_mut(place) {
             if part.number != number {
-                *part = Part {
+                *part = WindowPart {
                     number,
-                    ..Part::default()
+                    ..WindowPart::default()
                 };
             }
             part.requests.add(by_tier(counts));

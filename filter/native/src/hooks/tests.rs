@@ -8,7 +8,7 @@ use super::*;
 use crate::process::Process;
 use edgelink_wire::record::Extension;
 use edgelink_wire::{
-    BatchHead, FeedBatch, FeedPosition, LinkAnswer, LinkRecord, Record, VisitsAnswer,
+    FeedBatch, FeedBatchHead, FeedPosition, LinkAnswer, LinkRecord, Record, VisitsAnswer,
     VisitsRequest, link_batch,
 };
 use fake::{Answer, Callout, LOG, Plugin, Request, SCHEDULERS};
@@ -582,11 +582,11 @@ fn feed_lag_when_feed_is_removed_is_zero() {
     let poll = polls
         .iter()
         .find(|callout| callout.headers[":path"].starts_with("/edge/v1/feed"));
-    let head = BatchHead {
+    let head = FeedBatchHead {
         generation: 1,
         next: FeedPosition::START,
         age_millis: 1_000,
-        ..BatchHead::default()
+        ..FeedBatchHead::default()
     };
     let batch = FeedBatch::encode(head, [].iter());
     let headers = [(":status", "200"), ("content-type", FeedBatch::MEDIA_TYPE)];

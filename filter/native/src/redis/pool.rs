@@ -5,7 +5,7 @@
 
 mod nodes;
 
-use self::nodes::{Node, Nodes};
+use self::nodes::{NodeHealth, RedisNodes};
 use super::{Receiver, client_config};
 use edgelink_filter_core::host::{ConnectionToken, HashAnswer, HashLookup, HashValues, RedisEvent};
 use edgelink_filter_core::resp::client::{Auth, Mode};
@@ -59,7 +59,7 @@ async fn carry(
 ) -> io::Result<()> {
     let (mut failures, mut last_success) = (0, Instant::now());
     let mut pending = FuturesUnordered::new();
-    let mut nodes = Nodes::default();
+    let mut nodes = RedisNodes::default();
     loop {
         let answer = tokio::select! {
             lookup = unsent.recv() => {
@@ -97,7 +97,7 @@ async fn carry(
     }
 }
 
-async fn ask(client: Client, node: Arc<Node>, lookup: HashLookup) -> HashAnswer {
+async fn ask(client: Client, node: Arc<NodeHealth>, lookup: HashLookup) -> HashAnswer {
     let number = lookup.number;
     let found = node.ask(look_up(client, lookup)).await;
     (number, found.map_err(|error| error.details().to_owned()))

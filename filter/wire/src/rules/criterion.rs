@@ -66,7 +66,7 @@ impl<'a> Criterion<'a> {
     /// # Errors
     /// Every error in the condition.
     pub(super) fn of(condition: &'a Condition) -> Result<Self, Vec<Refusal>> {
-        let texts = Texts(condition);
+        let texts = ConditionTexts(condition);
         match condition.kind {
             ConditionType::QueryParam => match (texts.name(), texts.parameter_value()) {
                 (Ok(name), Ok(value)) => Ok(Self::QueryParam { name, value }),
@@ -222,9 +222,9 @@ pub(crate) const TIME: &str =
 const LINE: &str = "must be 1 to 255 bytes without control characters";
 
 /// The texts of a condition.
-struct Texts<'a>(&'a Condition);
+struct ConditionTexts<'a>(&'a Condition);
 
-impl<'a> Texts<'a> {
+impl<'a> ConditionTexts<'a> {
     fn value(&self) -> &'a str {
         self.0.match_value.as_deref().unwrap_or_default()
     }

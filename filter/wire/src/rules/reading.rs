@@ -20,7 +20,7 @@ pub fn read(
     mut object: Map<String, Value>,
     check_target: &CheckTarget<'_>,
 ) -> Result<Vec<Rule>, Vec<RuleError>> {
-    let mut reader = Reader::new(check_target);
+    let mut reader = RuleReader::new(check_target);
     let rules = reader.list(object.remove(FIELD));
     reader.refuse_unknown(object, "");
     let (rules, errors) = reader.finish(rules);
@@ -57,18 +57,18 @@ pub fn read_list(
     value: Option<Value>,
     check_target: &CheckTarget<'_>,
 ) -> (Vec<Rule>, Vec<RuleError>) {
-    let mut reader = Reader::new(check_target);
+    let mut reader = RuleReader::new(check_target);
     let rules = reader.list(value);
     reader.finish(rules)
 }
 
 /// Reads rules. Invalid parts are replaced by valid placeholders, so that the indices of the others do not change.
-struct Reader<'a> {
+struct RuleReader<'a> {
     check_target: &'a CheckTarget<'a>,
     errors: Vec<RuleError>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> RuleReader<'a> {
     fn new(check_target: &'a CheckTarget<'a>) -> Self {
         let errors = Vec::new();
         Self {

@@ -46,8 +46,8 @@ fn offer<'a>(key: &'a str, record: &'a [u8], fetched: Moment) -> Offer<'a> {
 
 fn found(slots: &mut Slots, store: &mut Store, key: &str) -> Option<SharedRecord<Vec<u8>>> {
     match slots.read(store, key.as_bytes()) {
-        Slot::Record(record) => Some(record),
-        Slot::Other(_) => None,
+        CacheSlot::Record(record) => Some(record),
+        CacheSlot::Other(_) => None,
     }
 }
 
@@ -74,7 +74,7 @@ fn slot_when_contended_prefers_a_link_to_an_absence() {
     write(&mut slots, &mut store, "d/link", link("https://e/", 1));
     write(&mut slots, &mut store, "d/none", Record::Absent { rev: 9 });
     assert_eq!(rev(&mut slots, &mut store, "d/link"), Some(1));
-    let Slot::Other(version) = slots.read(&mut store, b"d/none") else {
+    let CacheSlot::Other(version) = slots.read(&mut store, b"d/none") else {
         panic!("the slot has another link");
     };
     let absence = Record::<&str>::Absent { rev: 9 }.to_bytes();
@@ -158,8 +158,8 @@ fn write_when_overtaken_by_another_worker_is_given_up() {
 fn slot_when_unchanged_since_read_is_written_over() {
     let (mut store, mut slots) = (Store::default(), Slots::new(1, 100));
     let version = |slots: &mut Slots, store: &mut Store| match slots.read(store, b"d/a") {
-        Slot::Other(version) => version,
-        Slot::Record(_) => panic!("there is a record"),
+        CacheSlot::Other(version) => version,
+        CacheSlot::Record(_) => panic!("there is a record"),
     };
     let record = link("https://e/", 5).to_bytes();
     let ours = offer("d/a", &record, NOW);

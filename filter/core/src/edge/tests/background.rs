@@ -4,7 +4,7 @@ use super::*;
 use crate::control_plane::BackgroundKind;
 use edgelink_wire::feed::FeedMessage;
 use edgelink_wire::{
-    BatchHead, CodeFilter, CodeLength, CodeSpace, Entry, FeedBatch, FeedPosition, Snapshot,
+    CodeFilter, CodeLength, CodeSpace, Entry, FeedBatch, FeedBatchHead, FeedPosition, Snapshot,
 };
 
 pub(super) const BOUND: u64 = 1_000_000;
@@ -48,11 +48,11 @@ pub(super) fn snapshot(at: u64) -> Vec<u8> {
     snapshot.to_bytes()
 }
 
-pub(super) fn head(next: u64) -> BatchHead {
-    BatchHead {
+pub(super) fn head(next: u64) -> FeedBatchHead {
+    FeedBatchHead {
         generation: GENERATION,
         next: position(next),
-        ..BatchHead::default()
+        ..FeedBatchHead::default()
     }
 }
 
@@ -63,7 +63,7 @@ pub(super) fn batch(next: u64, messages: &[FeedMessage<'_>]) -> Vec<u8> {
 
 /// An empty batch from a control plane whose feed is `age_millis` old.
 fn old(next: u64, age_millis: u64) -> Vec<u8> {
-    let head = BatchHead {
+    let head = FeedBatchHead {
         age_millis,
         ..head(next)
     };
@@ -71,7 +71,7 @@ fn old(next: u64, age_millis: u64) -> Vec<u8> {
 }
 
 pub(super) fn gap(next: u64) -> Vec<u8> {
-    let head = BatchHead {
+    let head = FeedBatchHead {
         gap: true,
         ..head(next)
     };
@@ -386,7 +386,7 @@ fn poll_when_answered_after_waiting_is_dated_at_its_end() {
     let mut world = World::with_polled_link();
     world.pass(1);
     world.pass(2_500);
-    let head = BatchHead {
+    let head = FeedBatchHead {
         waited_millis: 2_400,
         age_millis: 50,
         ..head(5)
@@ -422,7 +422,7 @@ fn poll_answer_when_behind_the_position_moves_nothing_back() {
 fn feed_when_of_another_generation_is_a_gap() {
     let mut world = World::with_polled_link();
     world.pass(100);
-    let head = BatchHead {
+    let head = FeedBatchHead {
         generation: GENERATION + 1,
         ..head(1)
     };
@@ -507,7 +507,7 @@ fn link_when_a_lower_rev_follows_a_flush_is_looked_up() {
     world.pass(100);
     world.answer_poll(&batch(9, &[FeedMessage::Flush]));
     let answer = |age_millis, next, rev, hot| {
-        let head = BatchHead {
+        let head = FeedBatchHead {
             age_millis,
             ..head(next)
         };
@@ -551,7 +551,7 @@ fn record_when_a_gap_comes_with_a_flush_is_dropped() {
     world.answer_poll(&gap(5));
     world.know("a", link("https://lost/", 9));
     world.pass(1_000);
-    let head = BatchHead {
+    let head = FeedBatchHead {
         gap: true,
         generation: GENERATION + 1,
         ..head(9)

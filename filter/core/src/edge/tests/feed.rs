@@ -3,7 +3,7 @@
 use super::background::{gap, head};
 use super::*;
 use edgelink_wire::feed::FeedMessage;
-use edgelink_wire::{BatchHead, FeedBatch};
+use edgelink_wire::{FeedBatch, FeedBatchHead};
 
 impl World {
     /// A worker that has read a feed for some seconds.
@@ -44,14 +44,14 @@ impl World {
 
     /// These messages come from a control plane whose feed is `age_millis` old.
     fn receive_from(&mut self, age_millis: u64, messages: &[FeedMessage<'_>]) {
-        let head = BatchHead {
+        let head = FeedBatchHead {
             age_millis,
             ..self.next_head(messages.len())
         };
         self.answer_poll(&FeedBatch::encode(head, messages.iter()));
     }
 
-    fn next_head(&mut self, messages: usize) -> BatchHead {
+    fn next_head(&mut self, messages: usize) -> FeedBatchHead {
         self.last_entry += messages as u64;
         head(self.last_entry)
     }

@@ -542,10 +542,10 @@ fn redis_answer_when_of_another_generation_is_not_believed() {
         generation: GENERATION + 1,
         ..beat
     };
-    let head = edgelink_wire::BatchHead {
+    let head = edgelink_wire::FeedBatchHead {
         generation: GENERATION + 1,
         next: edgelink_wire::FeedPosition::new(1, 0),
-        ..edgelink_wire::BatchHead::default()
+        ..edgelink_wire::FeedBatchHead::default()
     };
     let other = edgelink_wire::FeedBatch::encode(head, [FeedMessage::Beat(beat)].iter());
     world.answer_poll(&other);

@@ -23,15 +23,15 @@ const ROUTING_LIVES: Duration = Duration::from_secs(1);
 
 /// All nodes.
 #[derive(Default)]
-pub(super) struct Nodes {
+pub(super) struct RedisNodes {
     routing: Option<(ClusterRouting, Instant)>,
     /// The nodes; `None` stands for all keys without a known node.
-    nodes: HashMap<Option<Server>, Arc<Node>>,
+    nodes: HashMap<Option<Server>, Arc<NodeHealth>>,
 }
 
-impl Nodes {
+impl RedisNodes {
     /// The node responsible for a key.
-    pub(super) fn of(&mut self, client: &Client, key: &[u8]) -> Arc<Node> {
+    pub(super) fn of(&mut self, client: &Client, key: &[u8]) -> Arc<NodeHealth> {
         let server = self.server(client, key);
         if self.nodes.len() >= MAX_NODES && !self.nodes.contains_key(&server) {
             self.nodes.clear();
@@ -51,12 +51,12 @@ impl Nodes {
 }
 
 /// Health of a node.
-pub(super) struct Node {
+pub(super) struct NodeHealth {
     is_silent: watch::Sender<bool>,
     is_probed: AtomicBool,
 }
 
-impl Default for Node {
+impl Default for NodeHealth {
     fn default() -> Self {
         Self {
             is_silent: watch::Sender::new(false),
@@ -65,7 +65,7 @@ impl Default for Node {
     }
 }
 
-impl Node {
+impl NodeHealth {
     /// Runs a lookup; fails at once if the node is silent.
     pub(super) async fn ask(
         self: Arc<Self>,

@@ -30,9 +30,9 @@ pub struct EventsBuilder<S> {
     max_bytes: usize,
     first: u64,
     /// The numbers of the texts, by their hash.
-    numbers: HashTable<Text>,
+    numbers: HashTable<TextSpan>,
     /// The text of each attribute in the last event.
-    last: [Text; TEXTS],
+    last: [TextSpan; TEXTS],
     texts: Vec<u8>,
     events: Vec<u8>,
     count: usize,
@@ -41,7 +41,7 @@ pub struct EventsBuilder<S> {
 
 /// A text that is in `texts` already; the default is the empty text.
 #[derive(Clone, Copy, Debug, Default)]
-struct Text {
+struct TextSpan {
     start: u32,
     length: u32,
     number: u32,
@@ -58,7 +58,7 @@ pub struct Encoded {
     pub orphans: u64,
 }
 
-impl Text {
+impl TextSpan {
     fn range(self) -> Range<usize> {
         let start = self.start as usize;
         start..start + self.length as usize
@@ -77,7 +77,7 @@ impl<S: BuildHasher> EventsBuilder<S> {
             max_bytes: max_bytes.min(MAX_BYTES),
             first: 0,
             numbers: HashTable::new(),
-            last: [Text::default(); TEXTS],
+            last: [TextSpan::default(); TEXTS],
             texts: Vec::new(),
             events: Vec::new(),
             count: 0,
@@ -196,7 +196,7 @@ impl<S: BuildHasher> EventsBuilder<S> {
         varint::write(self.count as u64, &mut bytes);
         bytes.append(&mut self.events);
         self.numbers.clear();
-        self.last = [Text::default(); TEXTS];
+        self.last = [TextSpan::default(); TEXTS];
         let clicks = std::mem::take(&mut self.clicks);
         let count = std::mem::take(&mut self.count) as u64;
         Encoded {
@@ -220,7 +220,7 @@ impl<S: BuildHasher> EventsBuilder<S> {
     }
 
     #[inline(never)]
-    fn find(&mut self, place: usize, text: &[u8]) -> Text {
+    fn find(&mut self, place: usize, text: &[u8]) -> TextSpan {
         let found = match self.look_up(text) {
             Ok(found) => found,
             Err(hash) => self.add(text, hash),
@@ -232,17 +232,17 @@ impl<S: BuildHasher> EventsBuilder<S> {
     }
 
     /// Looks up a text; the error is the hash of a text that was not added yet.
-    fn look_up(&self, text: &[u8]) -> Result<Text, u64> {
+    fn look_up(&self, text: &[u8]) -> Result<TextSpan, u64> {
         if text.is_empty() {
-            return Ok(Text::default());
+            return Ok(TextSpan::default());
         }
         let hash = hash(&self.hasher, text);
-        let is_it = |it: &Text| is_same(it.bytes(&self.texts), text);
+        let is_it = |it: &TextSpan| is_same(it.bytes(&self.texts), text);
         self.numbers.find(hash, is_it).copied().ok_or(hash)
     }
 
     #[cold]
-    fn add(&mut self, text: &[u8], hash: u64) -> Text {
+    fn add(&mut self, text: &[u8], hash: u64) -> TextSpan {
         let (text, hash) = match std::str::from_utf8(text) {
             Ok(_) => (text, hash),
             Err(error) => {
@@ -254,14 +254,14 @@ impl<S: BuildHasher> EventsBuilder<S> {
             }
         };
         varint::write(text.len() as u64, &mut self.texts);
-        let added = Text {
+        let added = TextSpan {
             start: self.texts.len() as u32,
             length: text.len() as u32,
             number: self.numbers.len() as u32 + 1,
         };
         self.texts.extend_from_slice(text);
         let texts = &self.texts;
-        let hash_of = |it: &Text| self::hash(&self.hasher, it.bytes(texts));
+        let hash_of = |it: &TextSpan| self::hash(&self.hasher, it.bytes(texts));
         self.numbers.insert_unique(hash, added, hash_of);
         added
     }
