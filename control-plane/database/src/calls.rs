@@ -4,7 +4,7 @@ use super::classes::{Bulkheads, Class, ConnectionShares};
 use super::error::{Fault, Remedy, StoreError};
 use super::lines::{RowLine, RowLines, RowTurns};
 use super::nodes::Nodes;
-use super::revisions::{LastRevisions, Revisions};
+use super::revisions::{LastRevisions, RevisionBasis};
 use super::session::{Pool, Session};
 use edgelink_model::{clock, deadline};
 use edgelink_settings::config::StoreConfig;
@@ -190,7 +190,7 @@ impl Database {
             return Ok(guess.now_millis());
         }
         let call = self.read("now", "reading the clock").of(Class::Creations);
-        let revisions = run!(call, |session| Revisions::read(session).await)?;
+        let revisions = run!(call, |session| RevisionBasis::read(session).await)?;
         self.revisions.note(revisions);
         Ok(revisions.now_millis())
     }

@@ -40,14 +40,14 @@ pub enum RowLine {
 /// The lines of a process. A line exists only while calls are in it.
 #[derive(Debug)]
 pub(super) struct RowLines {
-    lines: Mutex<HashMap<RowLine, Members>>,
+    lines: Mutex<HashMap<RowLine, LineMembers>>,
     /// The most calls in one line, including the one whose turn it is.
     most: usize,
 }
 
 /// The calls in a line.
 #[derive(Debug, Default)]
-struct Members {
+struct LineMembers {
     turn: Arc<Turn<()>>,
     count: usize,
 }
@@ -57,12 +57,12 @@ struct Members {
 pub(super) struct RowTurns {
     /// Released before the call leaves the lines.
     _held: Vec<OwnedMutexGuard<()>>,
-    _memberships: Vec<Membership>,
+    _memberships: Vec<LineMembership>,
 }
 
 /// A call's stay in a line.
 #[derive(Debug)]
-struct Membership {
+struct LineMembership {
     lines: Arc<RowLines>,
     line: RowLine,
     turn: Arc<Turn<()>>,
@@ -101,26 +101,26 @@ impl RowLines {
         })
     }
 
-    fn join(self: &Arc<Self>, line: &RowLine) -> Result<Membership, Fault> {
+    fn join(self: &Arc<Self>, line: &RowLine) -> Result<LineMembership, Fault> {
         let mut lines = self.lock();
         let members = lines.entry(line.clone()).or_default();
         if members.count >= self.most {
             return Err(Fault::Crowded(Limit::WaitingForRow));
         }
         members.count += 1;
-        Ok(Membership {
+        Ok(LineMembership {
             turn: Arc::clone(&members.turn),
             line: line.clone(),
             lines: Arc::clone(self),
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<RowLine, Members>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<RowLine, LineMembers>> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Membership {
+impl Drop for LineMembership {
     fn drop(&mut self) {
         let mut lines = self.lines.lock();
         let Some(members) = lines.get_mut(&self.line) else {

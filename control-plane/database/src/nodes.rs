@@ -7,7 +7,7 @@
 mod standing;
 
 pub(super) use self::standing::is_galera;
-pub use self::standing::{Answer, Known, Silence, Standing, are_apart};
+pub use self::standing::{Known, ServerStatus, Silence, Standing, are_apart};
 
 use self::standing::{Choice, Prefer, ask, choose, is_standing};
 use sqlx::mysql::{MySqlConnectOptions, MySqlPool};

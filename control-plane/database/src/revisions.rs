@@ -20,12 +20,12 @@ pub const TOLERANCE_MILLIS: u64 = TOLERANCE / 1000;
 
 /// The basis of the next revisions, as read from the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
-pub struct Revisions {
+pub struct RevisionBasis {
     rev_floor: u64,
     now_micros: u64,
 }
 
-impl Revisions {
+impl RevisionBasis {
     /// The query for them.
     pub fn select(dialect: &Dialect) -> String {
         let now = dialect.now_micros;
@@ -80,20 +80,20 @@ impl Revisions {
     }
 }
 
-/// The last [`Revisions`] and the time at which they were read. With them links are created in one message to the database,
+/// The last [`RevisionBasis`] and the time at which they were read. With them links are created in one message to the database,
 /// which checks the prediction.
 #[derive(Debug, Default)]
-pub struct LastRevisions(Mutex<Option<(Instant, Revisions)>>);
+pub struct LastRevisions(Mutex<Option<(Instant, RevisionBasis)>>);
 
 impl LastRevisions {
     /// Predicts the database's present answer; `None` before the first one.
-    pub fn guess(&self) -> Option<Revisions> {
+    pub fn guess(&self) -> Option<RevisionBasis> {
         let known = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.map(|(at, last)| last.later(at.elapsed()))
     }
 
     /// Stores the answer read from the database just now.
-    pub fn note(&self, revisions: Revisions) {
+    pub fn note(&self, revisions: RevisionBasis) {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *last = Some((Instant::now(), revisions));
     }
@@ -103,8 +103,8 @@ impl LastRevisions {
 mod tests {
     use super::*;
 
-    fn revisions(rev_floor: u64, now_micros: u64) -> Revisions {
-        Revisions {
+    fn revisions(rev_floor: u64, now_micros: u64) -> RevisionBasis {
+        RevisionBasis {
             rev_floor,
             now_micros,
         }

@@ -18,7 +18,7 @@ mod memory;
 use crate::{CurrentFeed, Feed};
 use catch_up::CatchUp;
 use edgelink_model::deadline;
-use edgelink_redis::{Lock, Lookup, Redis};
+use edgelink_redis::{Lock, Redis, RedisLookup};
 use edgelink_settings::config::ResolveConfig;
 use edgelink_settings::telemetry::prometheus::{REDIS_MALFORMED, RESOLUTIONS};
 use edgelink_store::{Store, StoreError};
@@ -68,7 +68,7 @@ struct CurrentRedis<'a> {
 enum RedisAnswer {
     Known(Found),
     /// No record, or a malformed one.
-    Unknown(Lookup),
+    Unknown(RedisLookup),
     /// Redis does not answer, or lacks entries of the feed.
     NotCurrent,
 }
@@ -208,18 +208,18 @@ impl Resolver {
             return RedisAnswer::NotCurrent;
         }
         match found.lookup {
-            Lookup::Known(record) => {
+            RedisLookup::Known(record) => {
                 count("redis");
                 let as_of = feed.as_of;
                 return RedisAnswer::Known(Found { record, as_of });
             }
-            Lookup::Malformed(ref error) => {
+            RedisLookup::Malformed(ref error) => {
                 counter!(REDIS_MALFORMED).increment(1);
                 if !self.has_warned.swap(true, Ordering::Relaxed) {
                     tracing::warn!(%error, key = text, "malformed record in Redis; replacing it from the database (further ones are only counted)");
                 }
             }
-            Lookup::Unknown => {}
+            RedisLookup::Unknown => {}
         }
         RedisAnswer::Unknown(found.lookup)
     }
@@ -236,7 +236,7 @@ impl Resolver {
         &self,
         redis: CurrentRedis<'_>,
         question: Question<'_>,
-        found: Lookup,
+        found: RedisLookup,
         lock: Lock,
     ) -> Result<Found, StoreError> {
         let answer = match self.ask_redis(redis, question.text).await {

@@ -64,7 +64,7 @@ const MAX_MESSAGES: usize = 64;
 pub(super) const MAX_BLOCK: Duration = Duration::from_secs(1);
 
 /// The clients of one process.
-pub(super) struct Clients {
+pub(super) struct RedisClients {
     pub(super) commands: Client,
     pub(super) reader: Client,
     /// Publishes reports, which are large, so that lookups do not queue behind them.
@@ -72,7 +72,7 @@ pub(super) struct Clients {
     pub(super) subscriber: SubscriberClient,
 }
 
-impl Clients {
+impl RedisClients {
     pub(super) fn build(
         url: &Secret,
         authorities: Option<&FileText>,
@@ -247,8 +247,8 @@ impl Redis {
 
     /// The reports of all replicas from now on, while they are followed.
     #[must_use]
-    pub fn reports(&self) -> Reports {
-        Reports(self.subscriber.message_rx())
+    pub fn reports(&self) -> ReportReceiver {
+        ReportReceiver(self.subscriber.message_rx())
     }
 
     /// The nudges of all replicas from now on.
@@ -299,9 +299,9 @@ impl Nudges {
 }
 
 /// A receiver of reports of clicks.
-pub struct Reports(Receiver<Message>);
+pub struct ReportReceiver(Receiver<Message>);
 
-impl Reports {
+impl ReportReceiver {
     /// Waits for a report; the error is the number of missed messages.
     pub async fn next(&mut self) -> Result<Bytes, u64> {
         loop {

@@ -18,10 +18,10 @@ pub use about::ServerInfo;
 pub use connect::Nudges;
 pub use error::RedisError;
 pub use feed::{Append, Appended, StoredState, StreamEntry};
-pub use links::{CachedLink, Lock, Lookup};
+pub use links::{CachedLink, Lock, RedisLookup};
 
 use breaker::RedisBreaker;
-use connect::Clients;
+use connect::RedisClients;
 use edgelink_settings::config::{FeedConfig, RedisConfig};
 use edgelink_settings::telemetry::prometheus::{REDIS_ERRORS, REDIS_SECONDS};
 use fred::clients::{Client, SubscriberClient, WithOptions};
@@ -58,7 +58,7 @@ impl Redis {
         let Some(url) = &config.url else {
             return Ok(None);
         };
-        let clients = Clients::build(url, config.ca_file.as_ref(), config.timeout_ms)?;
+        let clients = RedisClients::build(url, config.ca_file.as_ref(), config.timeout_ms)?;
         let redis = Arc::new(Self {
             commands: clients.commands,
             reader: clients.reader,

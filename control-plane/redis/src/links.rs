@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// Result of a lookup in Redis.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Lookup {
+pub enum RedisLookup {
     /// No record, which says nothing about the link.
     Unknown,
     /// A record, or a known absence.
@@ -30,7 +30,7 @@ pub enum Lookup {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CachedLink {
     /// The record of the link.
-    pub lookup: Lookup,
+    pub lookup: RedisLookup,
     /// The publisher's progress; `None` if it has not written.
     pub state: Option<FeedState>,
 }
@@ -68,7 +68,7 @@ impl Redis {
             Ok(link) => read(&values(link, "the fields of a link")?),
             // The key holds something other than a hash.
             Err(RedisError::Refused(error)) if error.details().starts_with("WRONGTYPE") => {
-                Lookup::Malformed(RecordError::Field("link"))
+                RedisLookup::Malformed(RecordError::Field("link"))
             }
             Err(error) => return Err(error),
         };
@@ -118,12 +118,12 @@ impl Redis {
     pub async fn fill(
         &self,
         record: &Record<String>,
-        found: &Lookup,
+        found: &RedisLookup,
         lock: Lock,
     ) -> Result<(), RedisError> {
         let what = match found {
-            Lookup::Malformed(_) => "repair",
-            Lookup::Unknown | Lookup::Known(_) => "fill",
+            RedisLookup::Malformed(_) => "repair",
+            RedisLookup::Unknown | RedisLookup::Known(_) => "fill",
         };
         let record = record.as_deref();
         let run = write(what, &lock.token, lock.generation, &lock.key, &record);
@@ -184,11 +184,11 @@ fn values<const N: usize>(
     values.try_into().map_err(|_| RedisError::Malformed(what))
 }
 
-fn read(values: &[Option<Bytes>; LINK_FIELDS.len()]) -> Lookup {
+fn read(values: &[Option<Bytes>; LINK_FIELDS.len()]) -> RedisLookup {
     match record_from_values(&values.each_ref().map(Option::as_deref)) {
-        Ok(None) => Lookup::Unknown,
-        Ok(Some(record)) => Lookup::Known(record.to_owned_record()),
-        Err(error) => Lookup::Malformed(error),
+        Ok(None) => RedisLookup::Unknown,
+        Ok(Some(record)) => RedisLookup::Known(record.to_owned_record()),
+        Err(error) => RedisLookup::Malformed(error),
     }
 }
 

@@ -4,7 +4,7 @@
 use edgelink_model::tenancy::FIRST_TENANT;
 use edgelink_settings::config::DomainsConfig;
 use edgelink_settings::domains::model::DomainPatch;
-use edgelink_settings::domains::{Verdict, Verifier};
+use edgelink_settings::domains::{Verification, Verifier};
 use edgelink_store::lease::NamedLease;
 use edgelink_store::{Actor, ChangedDomain, Store, StoreError, WatchedDomain};
 use std::sync::Arc;
@@ -77,10 +77,10 @@ impl Rechecker {
     async fn check(&self, watched: &WatchedDomain) -> Result<(), StoreError> {
         let WatchedDomain { domain, token, .. } = watched;
         let is_there = match self.verifier.verify(domain, token).await {
-            Verdict::Verified => Some(true),
-            Verdict::NotFound => Some(false),
+            Verification::Verified => Some(true),
+            Verification::NotFound => Some(false),
             // This says nothing about the owner, but other domains come first before this one is looked up again.
-            Verdict::NoAnswer => None,
+            Verification::NoAnswer => None,
         };
         self.store
             .note_domain_record(domain, token, is_there)

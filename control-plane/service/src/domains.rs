@@ -15,7 +15,7 @@ use edgelink_model::links::checked::CheckedTarget;
 use edgelink_model::timestamp::Time;
 use edgelink_settings::config::Config;
 use edgelink_settings::domains::model::{DomainDetails, DomainPatch, DomainRow};
-use edgelink_settings::domains::{DomainTable, Verdict, Verifier, record_name, record_value};
+use edgelink_settings::domains::{DomainTable, Verification, Verifier, record_name, record_value};
 use edgelink_store::{ChangedDomain, DomainError, NewDomain, Store};
 use edgelink_wire::domain::is_dns_name;
 use edgelink_wire::domain_record::domain_key;
@@ -415,9 +415,9 @@ impl DomainService {
         let refuse =
             |detail: &'static str| Problem::new(Kind::VerificationFailed).with_detail(detail);
         match self.verifier.verify(&row.domain, &token).await {
-            Verdict::Verified => {}
-            Verdict::NotFound => return Err(refuse("the DNS has no such TXT record yet")),
-            Verdict::NoAnswer => return Err(refuse("the DNS does not answer")),
+            Verification::Verified => {}
+            Verification::NotFound => return Err(refuse("the DNS has no such TXT record yet")),
+            Verification::NoAnswer => return Err(refuse("the DNS does not answer")),
         }
         let which = ChangedDomain {
             // It may have been removed meanwhile, and made by another tenant.

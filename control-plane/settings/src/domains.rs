@@ -6,4 +6,4 @@ mod table;
 mod verification;
 
 pub use table::{DomainTable, NoDomain};
-pub use verification::{Verdict, Verifier, record_name, record_value};
+pub use verification::{Verification, Verifier, record_name, record_value};

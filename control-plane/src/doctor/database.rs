@@ -1,7 +1,7 @@
 //! The database: availability, version, schema, settings and clock.
 
 use super::report::{Report, Verdict};
-use edgelink_database::nodes::{Answer, Known, Standing, are_apart};
+use edgelink_database::nodes::{Known, ServerStatus, Standing, are_apart};
 use edgelink_settings::config::StoreConfig;
 use edgelink_store::{DatabaseServer, Store};
 use std::sync::Arc;
@@ -50,7 +50,7 @@ async fn check_servers(config: &StoreConfig, report: &mut Report) {
         return;
     }
     let (names, known): (Vec<String>, Vec<Known>) = servers.into_iter().unzip();
-    let has_primary = known.iter().flatten().any(Answer::takes_writes);
+    let has_primary = known.iter().flatten().any(ServerStatus::takes_writes);
     for (name, known) in names.iter().zip(&known) {
         let (verdict, found, advice) = match known {
             Ok(answer) => {
@@ -82,7 +82,7 @@ async fn check_servers(config: &StoreConfig, report: &mut Report) {
 }
 
 /// A replica must refuse writes; a node of a cluster must accept them.
-fn server_verdict(answer: &Answer, has_primary: bool) -> Verdict {
+fn server_verdict(answer: &ServerStatus, has_primary: bool) -> Verdict {
     match answer.standing {
         Standing::Ready => Verdict::Ok,
         Standing::Donor => Verdict::Warning,

@@ -10,7 +10,7 @@ use edgelink_database::classes::Class;
 use edgelink_database::columns::{name, numbers};
 use edgelink_database::error::{Fault, StoreError};
 use edgelink_database::lines::RowLine;
-use edgelink_database::revisions::Revisions;
+use edgelink_database::revisions::RevisionBasis;
 use edgelink_database::run;
 use edgelink_database::session::Session;
 use edgelink_database::sql::{Value, sql};
@@ -101,7 +101,7 @@ impl Store {
             "finding domains that are due for a DNS check",
         );
         run!(call, |session| {
-            let now = Revisions::read(session).await?.now_millis();
+            let now = RevisionBasis::read(session).await?.now_millis();
             let due = u64::try_from(due.as_millis()).unwrap_or(u64::MAX);
             let query = sql("SELECT name, token, missing_since FROM domains \
                  WHERE created_at IS NOT NULL AND verified_at IS NOT NULL AND token IS NOT NULL \
@@ -313,7 +313,7 @@ async fn insert(
     if !new.is_verified && unverified >= new.max_unverified {
         return Ok(Err(DomainError::TooManyUnverified(unverified)));
     }
-    let revisions = Revisions::read(session).await?;
+    let revisions = RevisionBasis::read(session).await?;
     let now = revisions.now_millis();
     let row = DomainRow {
         id: row_id(session, &new.domain, old.as_ref(), token).await?,
@@ -344,7 +344,7 @@ async fn change(
         Ok(old) => old,
         Err(error) => return Ok(Err(error)),
     };
-    let revisions = Revisions::read(session).await?;
+    let revisions = RevisionBasis::read(session).await?;
     let now = revisions.now_millis();
     let verified_at = match patch.verified {
         Some(true) => old.verified_at.or(Some(now)),
@@ -395,7 +395,7 @@ async fn delete(
     if links > 0 {
         return Ok(Err(DomainError::HasLinks(links)));
     }
-    let revisions = Revisions::read(session).await?;
+    let revisions = RevisionBasis::read(session).await?;
     // Published as unverified, it is absent at the edges.
     let removed = DomainRow {
         verified_at: None,

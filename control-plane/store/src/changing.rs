@@ -5,7 +5,7 @@
 
 use super::audit::Actor;
 use super::link_changes::{ChangeFn, ChangeOutcome, CheckFn, LinkChange};
-use super::locked_rows::{LockedRows, Written};
+use super::locked_rows::{LockedRows, WriteContext};
 use crate::Store;
 use edgelink_database::calls::Call;
 use edgelink_database::error::{Fault, StoreError};
@@ -84,7 +84,7 @@ impl Store {
         changes: &[(LinkKey, LinkChange)],
         actor: &Actor,
     ) -> Result<Vec<ChangeOutcome>, StoreError> {
-        let written = Written {
+        let written = WriteContext {
             actor,
             max_bytes: self.db.max_bytes(),
             events: self.events.as_deref(),
@@ -104,7 +104,7 @@ const MAX_ROUNDS: usize = 4;
 async fn change(
     session: &mut Session,
     changes: &[(LinkKey, LinkChange)],
-    written: Written<'_>,
+    written: WriteContext<'_>,
 ) -> Result<Vec<ChangeOutcome>, Fault> {
     let mut taken = HashSet::new();
     for round in 0..MAX_ROUNDS {

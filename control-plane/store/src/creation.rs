@@ -17,7 +17,7 @@ pub use self::row::{CreateError, NewLink, WantedNames};
 use self::conflicts::Conflicts;
 use self::row::{Dependency, NewRow, check_numbers, insert_links};
 use super::domains::{self, Configured, DomainKeys, ExpectedDomain};
-use super::events::{Events, LinkEvent, NewDeliveries, Subscribers};
+use super::events::{EventWriter, LinkEvent, NewDeliveries, Subscribers};
 use super::outbox::OutboxBatches;
 use super::receipts::{NewReceipts, find_receipts};
 use super::terms::Terms;
@@ -26,7 +26,7 @@ use crate::Store;
 use edgelink_database::classes::Class;
 use edgelink_database::dialect::Dialect;
 use edgelink_database::error::{Fault, StoreError};
-use edgelink_database::revisions::{LastRevisions, Revisions};
+use edgelink_database::revisions::{LastRevisions, RevisionBasis};
 use edgelink_database::run;
 use edgelink_database::session::Session;
 use edgelink_database::sql::{LONGEST, insert_literally, pieces, sql};
@@ -166,7 +166,7 @@ struct Creation {
     /// The most bytes of one INSERT, which MySQL bounds. A single row may be larger.
     max_bytes: usize,
     last: Arc<LastRevisions>,
-    events: Option<Arc<Events>>,
+    events: Option<Arc<EventWriter>>,
     /// The webhooks that may want the events.
     subscribers: Option<Subscribers>,
     now: u64,
@@ -215,7 +215,7 @@ impl Creation {
             return Ok(false);
         }
         let script = self.script(session.dialect(), &order, is_begun, &deliveries);
-        let revisions: Revisions = match session.script(script).await {
+        let revisions: RevisionBasis = match session.script(script).await {
             Err(fault)
                 if fault.is_duplicate() || fault.is_missing_row() || fault.is_missing_parent() =>
             {
@@ -233,7 +233,7 @@ impl Creation {
         self.rows.len() <= LONGEST && size * 4 <= self.max_bytes
     }
 
-    /// The transaction as one text, which ends with the query of [`Revisions`]. A prepared statement has a fixed number
+    /// The transaction as one text, which ends with the query of [`RevisionBasis`]. A prepared statement has a fixed number
     /// of rows, so a batch of any length would take several round trips.
     fn script(
         &self,
@@ -257,7 +257,7 @@ impl Creation {
         }
         self.receipts().insert_literally(&mut script);
         deliveries.insert_literally(&mut script);
-        script.push_str(&Revisions::select(dialect));
+        script.push_str(&RevisionBasis::select(dialect));
         script.push_str(" AND ");
         // The insertion has waited for removals of domains, and later removals wait for its end.
         script.push_str(&domains::are_as_expected(
@@ -281,7 +281,7 @@ impl Creation {
     /// stored a receipt meanwhile.
     async fn create_with_checks(&mut self, session: &mut Session) -> Result<bool, Fault> {
         session.begin().await?;
-        let first = Revisions::read(session).await?.first();
+        let first = RevisionBasis::read(session).await?.first();
         self.reset(first);
         self.place(session).await?;
         self.find_receipts(session).await?;
@@ -303,7 +303,7 @@ impl Creation {
         }
         // Refused if another transaction has raised the floor above these revisions.
         let may_rise = session.dialect().has_row_locks();
-        if may_rise && Revisions::read(session).await?.effective(first) > first {
+        if may_rise && RevisionBasis::read(session).await?.effective(first) > first {
             return Err(Fault::Contended);
         }
         Ok(true)

@@ -67,17 +67,17 @@ impl LinkEvent {
 pub type ShowLink = Arc<dyn Fn(&Link) -> Json + Send + Sync>;
 
 /// Context for writing events, besides the session of their change.
-pub(super) struct Events {
+pub(super) struct EventWriter {
     show: ShowLink,
     /// Bounds the bytes of a statement.
     db: Database,
-    known: Mutex<Known>,
+    known: Mutex<SubscriberCache>,
     written: Notify,
 }
 
 /// Cache of the active webhooks.
 #[derive(Default)]
-struct Known {
+struct SubscriberCache {
     /// The time at which they were read, and the webhooks.
     subscribers: Option<(Instant, Subscribers)>,
     /// Incremented whenever the cache is cleared.
@@ -107,7 +107,7 @@ impl Subscribers {
     }
 }
 
-impl Events {
+impl EventWriter {
     /// Events that present a link through `show`.
     pub(super) fn new(show: ShowLink, db: Database) -> Self {
         Self {
@@ -163,7 +163,7 @@ impl Events {
         Ok(subscribers)
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, SubscriberCache> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -100,7 +100,7 @@ pub use tenants::TenantRow;
 pub use twins::{Twin, Wanted};
 pub use users::{IDENTITY_AWAITED, Logins, UserPatch, UserRow};
 pub use visits::VisitCounts;
-pub use webhooks::{Secret, WebhookError, WebhookRow, WebhookState};
+pub use webhooks::{SigningKey, WebhookError, WebhookRow, WebhookState};
 
 use edgelink_settings::config::StoreConfig;
 use std::sync::Arc;

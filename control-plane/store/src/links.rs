@@ -6,7 +6,7 @@ use crate::Store;
 use edgelink_database::classes::Class;
 use edgelink_database::columns::numbers;
 use edgelink_database::error::{Fault, StoreError};
-use edgelink_database::revisions::Revisions;
+use edgelink_database::revisions::RevisionBasis;
 use edgelink_database::run;
 use edgelink_database::session::Session;
 use edgelink_database::sql::{LONGEST, lookups, sql};
@@ -159,7 +159,7 @@ pub struct ScannedKey {
 /// The row of a key, and the basis of the next revisions.
 #[derive(Debug)]
 pub(super) struct FoundRow {
-    pub(super) revisions: Revisions,
+    pub(super) revisions: RevisionBasis,
     /// The link or its tombstone.
     pub(super) link: Option<LinkRow>,
 }
@@ -170,7 +170,7 @@ macro_rules! found_row_from {
             fn from_row(row: &'r $row) -> Result<Self, sqlx::Error> {
                 let id: Option<u64> = row.try_get("id")?;
                 let link = id.map(|_| LinkRow::from_row(row)).transpose()?;
-                let revisions = Revisions::from_row(row)?;
+                let revisions = RevisionBasis::from_row(row)?;
                 Ok(Self { revisions, link })
             }
         }
@@ -216,7 +216,7 @@ fn record(found: FoundRow) -> Result<Record<String>, Fault> {
 }
 
 /// The link of a row that is not a tombstone, with its published revision.
-fn published(revisions: &Revisions, row: LinkRow) -> Result<Link, Fault> {
+fn published(revisions: &RevisionBasis, row: LinkRow) -> Result<Link, Fault> {
     let rev = revisions.effective(row.rev());
     let link = Link {
         rev,

@@ -1,6 +1,6 @@
 //! Lists links, page by page.
 //!
-//! A page comes from a [`Source`]: a range of an index that has the links in the order of the list. Its links
+//! A page comes from a [`LinkSource`]: a range of an index that has the links in the order of the list. Its links
 //! are looked up by number, with all filters, until the page is full. At most [`MAX_EXAMINED`] links are
 //! examined, so that a filter that matches hardly any link costs no more than one that matches all; such a page is
 //! short, and has a successor.
@@ -21,7 +21,7 @@ use edgelink_database::session::Session;
 use edgelink_database::sql::sql;
 use edgelink_model::links::model::Link;
 use edgelink_model::tenancy::Scope;
-use source::{Candidate, Source};
+use source::{Candidate, LinkSource};
 use std::collections::HashMap;
 
 /// The most links examined for one page.
@@ -61,7 +61,7 @@ impl Store {
 
 async fn page(session: &mut Session, query: &ListQuery) -> Result<LinkPage, Fault> {
     let limit = usize::try_from(query.limit).unwrap_or(usize::MAX);
-    let source = Source::choose(session, query).await?;
+    let source = LinkSource::choose(session, query).await?;
     let mut page = LinkPage::default();
     let mut place = query.after.clone();
     let mut examined = 0;

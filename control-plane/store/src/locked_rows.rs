@@ -2,7 +2,7 @@
 
 use super::audit::{Actor, NewEntry, append_all};
 use super::domains::{self, Configured};
-use super::events::{Events, LinkEvent};
+use super::events::{EventWriter, LinkEvent};
 use super::external_ids::external_ids;
 use super::link_changes::{ChangeError, ChangeOutcome, LinkChange, subject};
 use super::links::{FoundRow, found_rows};
@@ -12,7 +12,7 @@ use super::terms;
 use edgelink_database::columns::numbers;
 use edgelink_database::dialect::Dialect;
 use edgelink_database::error::Fault;
-use edgelink_database::revisions::Revisions;
+use edgelink_database::revisions::RevisionBasis;
 use edgelink_database::session::Session;
 use edgelink_database::sql::{LONGEST, Value, pieces, sql};
 use edgelink_model::links::checked::CheckedContent;
@@ -22,13 +22,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// Context for writing changes.
 #[derive(Clone, Copy)]
-pub(super) struct Written<'a> {
+pub(super) struct WriteContext<'a> {
     /// Their author, for the audit log.
     pub(super) actor: &'a Actor,
     /// The most bytes of one statement. A single row may be larger.
     pub(super) max_bytes: usize,
     /// Writer of webhook events; `None` without webhooks.
-    pub(super) events: Option<&'a Events>,
+    pub(super) events: Option<&'a EventWriter>,
     /// The configured domains, which no tenant created.
     pub(super) configured: &'a Configured,
 }
@@ -36,7 +36,7 @@ pub(super) struct Written<'a> {
 /// Rows that are locked until the transaction ends.
 pub(super) struct LockedRows {
     rows: HashMap<LinkKey, LockedRow>,
-    revisions: Option<Revisions>,
+    revisions: Option<RevisionBasis>,
     /// The rows to be written.
     pub(super) changed: BTreeSet<LinkKey>,
     /// External ids that the changes give to links.
@@ -248,9 +248,9 @@ impl LockedRows {
     pub(super) async fn write(
         &mut self,
         session: &mut Session,
-        written: Written<'_>,
+        written: WriteContext<'_>,
     ) -> Result<(), Fault> {
-        let Written {
+        let WriteContext {
             actor,
             max_bytes,
             events,

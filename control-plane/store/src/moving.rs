@@ -3,7 +3,7 @@
 use super::audit::{Actor, NewEntry};
 use super::domains;
 use super::link_changes::{ChangeError, ChangeFn, LinkChange, subject};
-use super::locked_rows::{LockedRows, Written};
+use super::locked_rows::{LockedRows, WriteContext};
 use super::visits;
 use crate::Store;
 use edgelink_database::error::{Fault, StoreError};
@@ -37,7 +37,7 @@ impl Store {
         let place = Place {
             id,
             token: self.newest.token(),
-            written: Written {
+            written: WriteContext {
                 actor,
                 max_bytes: self.db.max_bytes(),
                 events: self.events.as_deref(),
@@ -93,7 +93,7 @@ struct Place<'a> {
     id: u64,
     /// The greatest token of the publisher read by this process.
     token: u64,
-    written: Written<'a>,
+    written: WriteContext<'a>,
 }
 
 async fn relocate(

@@ -1,6 +1,6 @@
 //! Purges expired links and old tombstones, in batches.
 
-use super::events::{Events, LinkEvent};
+use super::events::{EventWriter, LinkEvent};
 use super::outbox::OutboxBatches;
 use super::rows::links_by_id;
 use super::terms;
@@ -9,7 +9,7 @@ use crate::Store;
 use edgelink_database::classes::Class;
 use edgelink_database::columns::numbers;
 use edgelink_database::error::{Fault, StoreError};
-use edgelink_database::revisions::Revisions;
+use edgelink_database::revisions::RevisionBasis;
 use edgelink_database::run;
 use edgelink_database::session::Session;
 use edgelink_database::sql::sql;
@@ -70,7 +70,7 @@ async fn sweep(
     session: &mut Session,
     grace: u64,
     limit: u32,
-    events: Option<&Events>,
+    events: Option<&EventWriter>,
 ) -> Result<u64, Fault> {
     session.begin().await?;
     let dialect = session.dialect();
@@ -86,7 +86,7 @@ async fn sweep(
         session.rollback().await?;
         return Ok(0);
     }
-    let revisions = Revisions::read(session).await?;
+    let revisions = RevisionBasis::read(session).await?;
     let (first, now) = (revisions.first(), revisions.now_millis());
     let mut changes = OutboxBatches::default();
     let links = links_by_id(session, &ids).await?;
@@ -145,7 +145,7 @@ async fn purge(session: &mut Session, kept: u64, limit: u32) -> Result<Option<u6
     let delete = sql("DELETE FROM links WHERE id IN ").list(&ids);
     session.execute(delete).await?;
     visits::remove(session, &ids).await?;
-    Revisions::raise_floor(session, greatest).await?;
+    RevisionBasis::raise_floor(session, greatest).await?;
     session.commit(ids.len()).await?;
     Ok(Some(ids.len() as u64))
 }

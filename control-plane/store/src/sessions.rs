@@ -110,7 +110,7 @@ impl Store {
         &self,
         token_hash: &[u8; 32],
         limits: SessionLimits,
-    ) -> Result<Option<(StoredSession, Times, u64)>, StoreError> {
+    ) -> Result<Option<(StoredSession, SessionTimes, u64)>, StoreError> {
         let call = self
             .read("find_session", "finding a session of the console")
             .of(Class::Accounts);
@@ -234,7 +234,7 @@ async fn owner(session: &mut Session, token_hash: &[u8; 32]) -> Result<Option<Ac
 }
 
 /// Begin and end of a session, and the present time, in unix milliseconds by the database's clock.
-struct Times {
+struct SessionTimes {
     created_at: u64,
     expires_at: u64,
     now: u64,
@@ -243,7 +243,7 @@ struct Times {
 async fn find(
     session: &mut Session,
     token_hash: &[u8; 32],
-) -> Result<Option<(StoredSession, Times)>, Fault> {
+) -> Result<Option<(StoredSession, SessionTimes)>, Fault> {
     let now = session.dialect().now_millis;
     let query = sql(format!(
         "SELECT user_id, key_id, proof, created_at, expires_at, {now} AS now FROM console_sessions \
@@ -264,7 +264,7 @@ async fn find(
         key_id: row.key_id.as_deref().map(name).transpose()?,
         proof: row.proof.try_into().map_err(wrong)?,
     };
-    let times = Times {
+    let times = SessionTimes {
         created_at: row.created_at,
         expires_at: row.expires_at,
         now: row.now,

@@ -1,7 +1,7 @@
 //! The store: a handle to the database with the caches of this process.
 
 use super::domains::{self, Configured, DomainKeys};
-use super::events::Events;
+use super::events::EventWriter;
 use super::marks::{DeliveryMarks, OutboxMark};
 use super::newest::NewestRow;
 use edgelink_click_store::ClickStore;
@@ -32,7 +32,7 @@ pub struct Store {
     /// The configured domains, which no tenant created.
     pub(super) configured: Configured,
     /// Writer of webhook events; `None` without webhooks.
-    pub(super) events: Option<Arc<Events>>,
+    pub(super) events: Option<Arc<EventWriter>>,
 }
 
 /// A listener for the keys of links that may have changed; see [`Store::with_listener`].

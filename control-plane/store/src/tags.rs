@@ -11,7 +11,7 @@ use crate::Store;
 use edgelink_database::columns::numbers;
 use edgelink_database::error::{Fault, StoreError};
 use edgelink_database::lines::RowLine;
-use edgelink_database::revisions::Revisions;
+use edgelink_database::revisions::RevisionBasis;
 use edgelink_database::run;
 use edgelink_database::session::Session;
 use edgelink_database::sql::{LONGEST, Value, lookups, pieces, sql};
@@ -224,7 +224,7 @@ async fn replace(
         .push(for_update);
     let ids = numbers(session, query).await?;
     let mut links = links_by_id(session, &ids).await?;
-    let revisions = Revisions::read(session).await?;
+    let revisions = RevisionBasis::read(session).await?;
     for link in &mut links {
         replace_in(&mut link.content.tags, tag, by);
         link.updated_at = revisions.now_millis();
@@ -266,7 +266,7 @@ fn at_once(stored: &[(u64, StoredContent)], max_bytes: usize) -> usize {
 /// Writes the tags of links with revisions greater than their last ones. Their number is one of the few lengths.
 async fn update(
     session: &mut Session,
-    revisions: Revisions,
+    revisions: RevisionBasis,
     stored: &[(u64, StoredContent)],
 ) -> Result<(), Fault> {
     let greatest = session.dialect().greatest;

@@ -11,7 +11,7 @@ pub(super) use self::moving::carry;
 use self::ledger::{Limited, LockedVisits, begin, find, find_by_id, lock, write};
 use self::moving::follow;
 use super::audit::{Actor, Entry, append};
-use super::events::{Events, LinkEvent};
+use super::events::{EventWriter, LinkEvent};
 use super::link_changes::subject;
 use super::rows::links_by_id;
 use crate::Store;
@@ -218,7 +218,7 @@ pub struct VisitCounts {
 struct Changer<'a> {
     config: &'a VisitsConfig,
     /// Writer of webhook events; `None` without webhooks.
-    events: Option<&'a Events>,
+    events: Option<&'a EventWriter>,
 }
 
 impl Changer<'_> {

@@ -2,7 +2,7 @@
 
 use super::accounts::lock_tenant;
 use super::audit::{Actor, Entry, append};
-use super::events::{Events, LinkEvent, ShowLink};
+use super::events::{EventWriter, LinkEvent, ShowLink};
 use super::ids::{IdTable, next_id};
 use crate::Store;
 use edgelink_database::columns::name;
@@ -30,9 +30,9 @@ pub struct WebhookRow {
     /// The subscribed events.
     pub events: Vec<LinkEvent>,
     /// The signing key.
-    pub secret: Secret,
+    pub secret: SigningKey,
     /// The key before the last rotation, and the time until which it signs as well, in unix milliseconds.
-    pub previous_secret: Option<(Secret, u64)>,
+    pub previous_secret: Option<(SigningKey, u64)>,
     /// State of the delivery of events.
     pub state: WebhookState,
     /// Number of failures since its last success.
@@ -47,9 +47,9 @@ pub struct WebhookRow {
 
 /// A signing key.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Secret(pub [u8; 32]);
+pub struct SigningKey(pub [u8; 32]);
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for SigningKey {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("Secret")
     }
@@ -100,7 +100,7 @@ impl Store {
     #[must_use]
     pub fn with_events(&self, show: ShowLink) -> Arc<Self> {
         let mut store = self.clone();
-        store.events = Some(Arc::new(Events::new(show, self.db.clone())));
+        store.events = Some(Arc::new(EventWriter::new(show, self.db.clone())));
         Arc::new(store)
     }
 
@@ -366,7 +366,7 @@ impl WebhookColumns {
     }
 }
 
-fn secret(bytes: &[u8]) -> Result<Secret, Fault> {
-    let secret = bytes.try_into().map(Secret);
+fn secret(bytes: &[u8]) -> Result<SigningKey, Fault> {
+    let secret = bytes.try_into().map(SigningKey);
     secret.map_err(|error| Fault::corrupt("secret of a webhook", &error))
 }

@@ -1,7 +1,7 @@
 //! Builds the rollups of a day from its hourly rollups, a part at a time.
 
 use super::docs::{DAYS, DocKey, DocKind, HOURS, Head, decode, whole};
-use super::state::State;
+use super::state::ClickState;
 use crate::ClickStore;
 use edgelink_database::classes::Class;
 use edgelink_database::error::{Fault, StoreError};
@@ -71,7 +71,7 @@ impl ClickStore {
     pub async fn days_until(&self) -> Result<u32, StoreError> {
         let call = self.read("days_until", "reading the first day without rollups");
         run!(call, |session| {
-            Ok(State::read(session).await?.days_until)
+            Ok(ClickState::read(session).await?.days_until)
         })
     }
 
@@ -86,7 +86,7 @@ impl ClickStore {
             .of(Class::Background);
         run!(call, |session| {
             session.begin().await?;
-            let state = State::lock(session).await?;
+            let state = ClickState::lock(session).await?;
             if state.days_until != progress.day {
                 // Another process was faster.
                 session.rollback().await?;

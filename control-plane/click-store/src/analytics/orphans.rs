@@ -1,6 +1,6 @@
 //! Orphan visits: requests that matched no link. A bounded number is kept of each day, and all are counted.
 
-use super::state::State;
+use super::state::ClickState;
 use crate::{ClickStore, MAX_DELETED};
 use edgelink_database::error::{Fault, StoreError};
 use edgelink_database::run;
@@ -78,7 +78,7 @@ impl ClickStore {
         let call = self.write("delete_orphans", "deleting orphan visits");
         let before = run!(call, |session| {
             session.begin().await?;
-            let before = State::lock(session).await?.number;
+            let before = ClickState::lock(session).await?.number;
             let delete = sql("DELETE FROM orphan_days WHERE tenant_id = ?");
             session.execute(delete.bind(tenant_id)).await?;
             session.commit(1).await?;

@@ -1,7 +1,7 @@
 //! Removes clicks past their retention.
 
 use super::docs::{DAYS, DocKind, Docs, HOURS};
-use super::state::State;
+use super::state::ClickState;
 use crate::ClickStore;
 use crate::clicks::{BATCH_MILLIS, ClickRetention, MAX_ROWS};
 use edgelink_database::classes::Class;
@@ -35,7 +35,7 @@ impl ClickStore {
         run!(call, |session| {
             let mut purged = of_accounts + purge_reports(session, now, kept, limit).await?;
             let today = now / DAY_MILLIS;
-            let built = State::read(session).await?.days_until;
+            let built = ClickState::read(session).await?.days_until;
             let hours = today.saturating_sub(kept.hours).min(built.into()) * DAY_HOURS;
             let days = today.saturating_sub(kept.days);
             for (table, before) in [(HOURS, hours), (DAYS, days)] {

@@ -1,7 +1,7 @@
 //! Removes the clicks of links.
 
 use super::docs::{DAYS, DocKind, Docs, HOURS};
-use super::state::State;
+use super::state::ClickState;
 use crate::conversions;
 use crate::{ClickStore, MAX_DELETED};
 use edgelink_database::error::{Fault, StoreError};
@@ -19,7 +19,7 @@ impl ClickStore {
             let call = self.write("delete_clicks", "deleting the clicks of links");
             let (deleted, before) = run!(call, |session| {
                 session.begin().await?;
-                let state = State::lock(session).await?;
+                let state = ClickState::lock(session).await?;
                 let query = sql(
                     "SELECT CAST(COALESCE(SUM(clicks), 0) AS UNSIGNED) AS clicks FROM link_totals WHERE link_id IN ",
                 );
@@ -93,7 +93,7 @@ fn delete_docs<'v>(session: &Session, docs: Docs, links: &[u64]) -> Sql<'v> {
 /// Removes the clicks of links. Returns `false`, with only some removed, if there are more than one statement deletes. Part of a
 /// transaction.
 pub async fn remove(session: &mut Session, links: &[u64]) -> Result<bool, Fault> {
-    let before = State::lock(session).await?.number;
+    let before = ClickState::lock(session).await?.number;
     for links in links.chunks(LONGEST) {
         let deletes = [
             delete_raw(session, links, before),

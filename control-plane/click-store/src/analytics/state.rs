@@ -6,7 +6,7 @@ use edgelink_database::sql::sql;
 
 /// The row of `click_state`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
-pub(super) struct State {
+pub(super) struct ClickState {
     /// The number of the next click.
     pub(super) number: u64,
     /// The first day that is not in `click_days`.
@@ -15,7 +15,7 @@ pub(super) struct State {
     pub(super) is_building: bool,
 }
 
-impl State {
+impl ClickState {
     /// Reads the row and locks it, so that no other transaction changes clicks before this one ends. As it is written, this holds
     /// across the nodes of a Galera cluster too.
     pub(super) async fn lock(session: &mut Session) -> Result<Self, Fault> {

@@ -3,7 +3,7 @@
 use super::docs::{DAYS, DocKey, Docs, HOURS, decode};
 use super::orphans::{self, NewOrphan};
 use super::raw::{self, NewRaw};
-use super::state::State;
+use super::state::ClickState;
 use super::totals;
 use crate::ClickStore;
 use edgelink_database::classes::Class;
@@ -45,7 +45,7 @@ impl ClickStore {
             .of(Class::Background);
         run!(call, |session| {
             session.begin().await?;
-            let state = State::lock(session).await?;
+            let state = ClickState::lock(session).await?;
             take(session, write.rows).await?;
             write_docs(session, write, &state).await?;
             totals::add(session, &write.totals).await?;
@@ -95,7 +95,7 @@ impl ClickStore {
             .of(Class::Background);
         run!(call, |session| {
             session.begin().await?;
-            State::lock(session).await?;
+            ClickState::lock(session).await?;
             let mut removed = 0;
             for rows in rows.chunks(LONGEST) {
                 let delete = sql("DELETE FROM click_queue WHERE insert_id = ? AND id IN ");
@@ -129,7 +129,7 @@ async fn take(session: &mut Session, rows: &[u64]) -> Result<(), Fault> {
 async fn write_docs(
     session: &mut Session,
     write: &ClickWrite<'_>,
-    state: &State,
+    state: &ClickState,
 ) -> Result<(), Fault> {
     for of_kind in write
         .docs

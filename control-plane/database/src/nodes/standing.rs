@@ -23,7 +23,7 @@ pub enum Standing {
 
 /// Answer of a server about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct ServerStatus {
     /// Its ability to take writes.
     pub standing: Standing,
     /// The Galera cluster to which it belongs.
@@ -40,7 +40,7 @@ pub struct Silence {
 }
 
 /// Result of querying a server.
-pub type Known = Result<Answer, Silence>;
+pub type Known = Result<ServerStatus, Silence>;
 
 /// Choice among all servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ pub(crate) enum Prefer {
     First,
 }
 
-impl Answer {
+impl ServerStatus {
     /// True if it takes writes, even as a donor.
     #[must_use]
     pub fn takes_writes(&self) -> bool {
@@ -72,7 +72,7 @@ impl Answer {
     }
 }
 
-impl fmt::Display for Answer {
+impl fmt::Display for ServerStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.standing {
             Standing::Refuses => "takes no writes",
@@ -107,7 +107,7 @@ pub fn are_apart(known: &[Known]) -> bool {
     clusters.any(|cluster| cluster.is_none() || Some(cluster) != first)
 }
 
-fn writers(known: &[Known]) -> impl Iterator<Item = (usize, &Answer)> {
+fn writers(known: &[Known]) -> impl Iterator<Item = (usize, &ServerStatus)> {
     let answers = known.iter().enumerate();
     let answers = answers.filter_map(|(place, known)| Some((place, known.as_ref().ok()?)));
     answers.filter(|(_, answer)| answer.takes_writes())
@@ -129,7 +129,7 @@ pub(crate) fn choose(
     };
     let is_used = |place: usize| Some(place) == used;
     if answer.cluster.is_some() && !are_apart(known) {
-        let rank = |(place, answer): &(usize, &Answer)| {
+        let rank = |(place, answer): &(usize, &ServerStatus)| {
             let is_preferred = prefer == Prefer::Used && is_used(*place);
             (answer.standing, is_preferred, usize::MAX - place)
         };
@@ -171,7 +171,7 @@ pub(crate) async fn ask(server: &MySqlConnectOptions, patience: Duration) -> Kno
     }
 }
 
-async fn answer(connection: &mut MySqlConnection) -> Result<Answer, sqlx::Error> {
+async fn answer(connection: &mut MySqlConnection) -> Result<ServerStatus, sqlx::Error> {
     let read_only = shown(connection, "SHOW GLOBAL VARIABLES LIKE 'read_only'").await?;
     let takes_writes = read_only.iter().all(|(_, value)| value == "OFF");
     if !is_galera(connection).await? {
@@ -181,7 +181,7 @@ async fn answer(connection: &mut MySqlConnection) -> Result<Answer, sqlx::Error>
             Standing::Refuses
         };
         let cluster = None;
-        return Ok(Answer { standing, cluster });
+        return Ok(ServerStatus { standing, cluster });
     }
     let state = "SHOW GLOBAL STATUS WHERE Variable_name IN \
         ('wsrep_ready', 'wsrep_local_state', 'wsrep_cluster_state_uuid')";
@@ -193,7 +193,7 @@ async fn answer(connection: &mut MySqlConnection) -> Result<Answer, sqlx::Error>
             .map(|(_, v)| v.as_str())
     };
     let is_ready = takes_writes && value("wsrep_ready") == Some("ON");
-    Ok(Answer {
+    Ok(ServerStatus {
         standing: match (is_ready, value("wsrep_local_state") == Some(SYNCED)) {
             (false, _) => Standing::Refuses,
             (true, false) => Standing::Donor,
@@ -227,12 +227,12 @@ mod tests {
 
     fn server(standing: Standing) -> Known {
         let cluster = None;
-        Ok(Answer { standing, cluster })
+        Ok(ServerStatus { standing, cluster })
     }
 
     fn node(standing: Standing, cluster: &str) -> Known {
         let cluster = Some(cluster.to_owned());
-        Ok(Answer { standing, cluster })
+        Ok(ServerStatus { standing, cluster })
     }
 
     fn silent(is_down: bool) -> Known {

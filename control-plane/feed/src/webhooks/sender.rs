@@ -217,7 +217,7 @@ fn cut(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use edgelink_store::Secret;
+    use edgelink_store::SigningKey;
     use edgelink_wire::target::HostPattern;
 
     fn settings(hosts: &[&str]) -> WebhooksConfig {
@@ -288,7 +288,7 @@ mod tests {
             tenant_id: 1,
             url: url.to_owned(),
             events: Vec::new(),
-            secret: Secret([7; 32]),
+            secret: SigningKey([7; 32]),
             previous_secret: None,
             state: edgelink_store::WebhookState::Active,
             failures: 0,

@@ -2,7 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use edgelink_store::Secret;
+use edgelink_store::SigningKey;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
@@ -13,25 +13,25 @@ const PREFIX: &str = "whsec_";
 ///
 /// # Errors
 /// There is no source of randomness.
-pub fn new_secret() -> Result<Secret, getrandom::Error> {
+pub fn new_secret() -> Result<SigningKey, getrandom::Error> {
     let mut secret = [0; 32];
     getrandom::fill(&mut secret)?;
-    Ok(Secret(secret))
+    Ok(SigningKey(secret))
 }
 
 /// The secret in the form for receivers.
-pub fn secret_text(secret: &Secret) -> String {
+pub fn secret_text(secret: &SigningKey) -> String {
     format!("{PREFIX}{}", STANDARD.encode(secret.0))
 }
 
 /// The header `webhook-signature`: an HMAC-SHA256 over id, timestamp (unix seconds) and body by each of these secrets.
 pub(super) fn signatures<'s>(
-    secrets: impl IntoIterator<Item = &'s Secret>,
+    secrets: impl IntoIterator<Item = &'s SigningKey>,
     id: &str,
     timestamp: u64,
     body: &str,
 ) -> String {
-    let sign = |secret: &Secret| {
+    let sign = |secret: &SigningKey| {
         // HMAC fills a key that is shorter than a block with zeros (RFC 2104, section 2).
         let mut key = [0; 64];
         key[..secret.0.len()].copy_from_slice(&secret.0);
@@ -50,7 +50,7 @@ mod tests {
     /// The expected value was computed with Python's hmac module.
     #[test]
     fn signature_when_computed_elsewhere_is_equal() {
-        let secret = Secret(std::array::from_fn(|index| index as u8));
+        let secret = SigningKey(std::array::from_fn(|index| index as u8));
         let text = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
         assert_eq!(secret_text(&secret), text);
         let signature = "v1,AMaOha7DUT/0J0JMycRuYOBSvbx3WtwLd2khXXbaVj4=";

@@ -98,7 +98,7 @@ pub struct LinkDetails {
     pub password: Option<String>,
     /// Properties that a deleted link gets back when it is restored.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub kept: Option<Kept>,
+    pub kept: Option<TombstoneFields>,
     /// Properties stored by a later version. They stay, but their meaning is unknown: such a link is shown and can be deleted, but is
     /// neither followed nor changed here, because edges would get it without them.
     #[serde(flatten)]
@@ -138,7 +138,7 @@ impl LinkDetails {
 /// external id is taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Kept {
+pub struct TombstoneFields {
     #[serde(skip_serializing_if = "Option::is_none")]
     valid_until: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -157,11 +157,11 @@ pub struct History {
 impl LinkContent {
     /// Creates the content of this link's tombstone.
     pub fn into_tombstone(mut self) -> Self {
-        let kept = Kept {
+        let kept = TombstoneFields {
             valid_until: self.valid_until.take(),
             external_id: self.external_id.take(),
         };
-        self.details.kept = (kept != Kept::default()).then_some(kept);
+        self.details.kept = (kept != TombstoneFields::default()).then_some(kept);
         self
     }
 

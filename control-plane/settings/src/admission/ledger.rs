@@ -15,10 +15,10 @@ const MEAN_OF: u32 = 8;
 
 pub(super) struct PermitLedger {
     bounds: Bounds,
-    held: HashMap<u64, Held, RandomState>,
-    line: VecDeque<Waiting>,
+    held: HashMap<u64, HeldPermit, RandomState>,
+    line: VecDeque<WaitingClaim>,
     /// At most three for each permit and each waiting claim: a quick hash does.
-    parties: HashMap<Party, Holding, RandomState>,
+    parties: HashMap<Party, PartyTotals, RandomState>,
     bytes: usize,
     next_id: u64,
     /// Moving average of the time for which permits are held.
@@ -57,7 +57,7 @@ impl Notice {
 type Grant = oneshot::Sender<()>;
 
 /// A permit that is held.
-struct Held {
+struct HeldPermit {
     claim: Claim,
     since: Instant,
     bytes: usize,
@@ -67,7 +67,7 @@ struct Held {
     yields: Option<(bool, Notice)>,
 }
 
-struct Waiting {
+struct WaitingClaim {
     id: u64,
     claim: Claim,
     gone: Option<Notice>,
@@ -76,14 +76,14 @@ struct Waiting {
 
 /// Totals of what a party holds.
 #[derive(Clone, Copy, Default)]
-struct Holding {
+struct PartyTotals {
     permits: usize,
     waiting: usize,
     bytes: usize,
 }
 
-/// Selects one amount of a [`Holding`].
-type Amount = fn(&Holding) -> usize;
+/// Selects one amount of a [`PartyTotals`].
+type Amount = fn(&PartyTotals) -> usize;
 
 /// Amounts that the parties of a claim hold, in descending order; claims are compared by it.
 type Measure = [usize; 3];
@@ -126,7 +126,7 @@ impl PermitLedger {
             return Err(refusal);
         }
         let id = self.new_id();
-        self.hold(id, Held::new(claim, bytes, gone, now), now);
+        self.hold(id, HeldPermit::new(claim, bytes, gone, now), now);
         Ok(id)
     }
 
@@ -140,7 +140,7 @@ impl PermitLedger {
     ) -> Result<Lines, Refusal> {
         if self.take_now(&claim, 0, now).is_ok() {
             let id = self.new_id();
-            self.hold(id, Held::new(claim, 0, gone, now), now);
+            self.hold(id, HeldPermit::new(claim, 0, gone, now), now);
             return Ok(Lines::Taken(id));
         }
         if now + self.predicted_wait(&claim, now) > deadline {
@@ -155,7 +155,7 @@ impl PermitLedger {
         }
         let id = self.new_id();
         let (grant, granted) = oneshot::channel();
-        self.line.push_back(Waiting {
+        self.line.push_back(WaitingClaim {
             id,
             claim,
             gone,
@@ -274,14 +274,14 @@ impl PermitLedger {
     }
 
     /// Undoes [`PermitLedger::remove`].
-    fn put_back(&mut self, id: u64, held: Held) {
+    fn put_back(&mut self, id: u64, held: HeldPermit) {
         self.count_permit(&held.claim, held.bytes);
         self.bytes = self.bytes.saturating_add(held.bytes);
         self.held.insert(id, held);
     }
 
     /// Hands out a permit that is counted already.
-    fn hold(&mut self, id: u64, held: Held, now: Instant) {
+    fn hold(&mut self, id: u64, held: HeldPermit, now: Instant) {
         self.bytes = self.bytes.saturating_add(held.bytes);
         self.held.insert(id, held);
         self.refused_since = None;
@@ -290,7 +290,7 @@ impl PermitLedger {
         }
     }
 
-    fn remove(&mut self, id: u64) -> Option<Held> {
+    fn remove(&mut self, id: u64) -> Option<HeldPermit> {
         let held = self.held.remove(&id)?;
         self.bytes = self.bytes.saturating_sub(held.bytes);
         self.uncount_permit(&held.claim, held.bytes);
@@ -313,7 +313,7 @@ impl PermitLedger {
         });
     }
 
-    fn count(&mut self, claim: &Claim, change: impl Fn(&mut Holding)) {
+    fn count(&mut self, claim: &Claim, change: impl Fn(&mut PartyTotals)) {
         for party in claim.parties() {
             match self.parties.get_mut(party) {
                 Some(holding) => change(holding),
@@ -323,7 +323,7 @@ impl PermitLedger {
     }
 
     /// Undoes [`PermitLedger::count`], and drops parties that hold nothing.
-    fn uncount(&mut self, claim: &Claim, change: impl Fn(&mut Holding)) {
+    fn uncount(&mut self, claim: &Claim, change: impl Fn(&mut PartyTotals)) {
         for party in claim.parties() {
             if let Some(holding) = self.parties.get_mut(party) {
                 change(holding);
@@ -334,7 +334,7 @@ impl PermitLedger {
         }
     }
 
-    fn measure(&self, claim: &Claim, of: impl Fn(&Holding) -> usize) -> Measure {
+    fn measure(&self, claim: &Claim, of: impl Fn(&PartyTotals) -> usize) -> Measure {
         let mut measure = [0; 3];
         for (place, party) in measure.iter_mut().zip(claim.parties()) {
             *place = self.parties.get(party).map_or(0, &of);
@@ -367,7 +367,7 @@ impl PermitLedger {
     /// Lets permits of the very parties that have their share give way to a further one of them.
     fn make_room_within_share(&mut self, claim: &Claim, now: Instant) -> Result<(), Refusal> {
         while let Some(party) = self.exhausted(claim) {
-            let is_of_party = |held: &Held| held.claim.parties().any(|other| other == party);
+            let is_of_party = |held: &HeldPermit| held.claim.parties().any(|other| other == party);
             let victim = self.victim(|_, held| is_of_party(held), |_| Measure::default(), now);
             let Some((_, gone)) = victim.and_then(|id| self.remove(id)?.yields) else {
                 return Err(Refusal::Share(self.bounds.name));
@@ -426,7 +426,7 @@ impl PermitLedger {
     /// The permit with the largest measure, among these that may give way; of several the one that has paid least for its time.
     fn victim(
         &self,
-        is_among: impl Fn(u64, &Held) -> bool,
+        is_among: impl Fn(u64, &HeldPermit) -> bool,
         measure: impl Fn(u64) -> Measure,
         now: Instant,
     ) -> Option<u64> {
@@ -445,7 +445,7 @@ impl PermitLedger {
     /// Removes from the line the last claim of the waiting party that holds most, unless that is the party of this claim, which is
     /// counted already.
     fn shorten_line_for(&mut self, claim: &Claim) -> bool {
-        let of = |holding: &Holding| holding.permits + holding.waiting;
+        let of = |holding: &PartyTotals| holding.permits + holding.waiting;
         let own = self.measure(claim, of);
         let line = self.line.iter().enumerate();
         let measures = line.map(|(place, waiting)| (self.measure(&waiting.claim, of), place));
@@ -475,14 +475,14 @@ impl PermitLedger {
             if self.take_now(&claim, 0, now).is_err() {
                 return;
             }
-            let Some(Waiting {
+            let Some(WaitingClaim {
                 id, gone, grant, ..
             }) = self.line.remove(place)
             else {
                 return;
             };
             self.uncount(&claim, |holding| holding.waiting -= 1);
-            self.hold(id, Held::new(claim, 0, gone, now), now);
+            self.hold(id, HeldPermit::new(claim, 0, gone, now), now);
             // A dropped claim leaves by itself.
             let _ = grant.send(());
         }
@@ -498,7 +498,7 @@ impl PermitLedger {
             return Duration::ZERO;
         }
         let own = self.turn(claim);
-        let before = |waiting: &&Waiting| self.turn(&waiting.claim) <= own;
+        let before = |waiting: &&WaitingClaim| self.turn(&waiting.claim) <= own;
         let before = self.line.iter().filter(before).count();
         let before = u32::try_from(before).unwrap_or(u32::MAX);
         let permits = u32::try_from(self.bounds.permits.max(1)).unwrap_or(u32::MAX);
@@ -514,7 +514,7 @@ impl PermitLedger {
     }
 }
 
-impl Held {
+impl HeldPermit {
     fn new(claim: Claim, bytes: usize, gone: Option<Notice>, now: Instant) -> Self {
         Self {
             claim,
@@ -552,7 +552,7 @@ impl PermitLedger {
         let sum: usize = self.held.values().map(|held| held.bytes).sum();
         assert_eq!(self.bytes, sum);
         for (party, holding) in &self.parties {
-            let of_party = |held: &&Held| held.claim.parties().any(|other| other == party);
+            let of_party = |held: &&HeldPermit| held.claim.parties().any(|other| other == party);
             let of_party: Vec<_> = self.held.values().filter(of_party).collect();
             assert_eq!(holding.permits, of_party.len());
             assert_eq!(

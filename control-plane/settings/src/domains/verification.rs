@@ -25,7 +25,7 @@ pub fn record_value(token: &str) -> String {
 
 /// Outcome of a verification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Verification {
     /// The record exists.
     Verified,
     /// There is no TXT record of that name and value.
@@ -51,22 +51,22 @@ impl Verifier {
     }
 
     /// Checks that the TXT record of a domain has its token.
-    pub async fn verify(&self, domain: &Domain, token: &str) -> Verdict {
+    pub async fn verify(&self, domain: &Domain, token: &str) -> Verification {
         let asking = self.texts(domain);
         let texts = match tokio::time::timeout(self.config.timeout_ms, asking).await {
             Ok(Ok(texts)) => texts,
-            Ok(Err(error)) if error.is_no_records_found() => return Verdict::NotFound,
+            Ok(Err(error)) if error.is_no_records_found() => return Verification::NotFound,
             Ok(Err(error)) => {
                 tracing::warn!(%domain, %error, "looking up the TXT record of a domain failed");
-                return Verdict::NoAnswer;
+                return Verification::NoAnswer;
             }
-            Err(_) => return Verdict::NoAnswer,
+            Err(_) => return Verification::NoAnswer,
         };
         let expected = record_value(token);
         if texts.iter().any(|text| text == expected.as_bytes()) {
-            Verdict::Verified
+            Verification::Verified
         } else {
-            Verdict::NotFound
+            Verification::NotFound
         }
     }
 

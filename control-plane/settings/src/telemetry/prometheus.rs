@@ -10,13 +10,13 @@ use std::sync::OnceLock;
 /// A metric in its description and in the reference.
 struct Metric {
     name: &'static str,
-    kind: MetricKind,
+    kind: PrometheusType,
     /// The labels with their values, as listed in the reference.
     labels: &'static str,
     meaning: &'static str,
 }
 
-enum MetricKind {
+enum PrometheusType {
     Counter,
     Gauge,
     Histogram,
@@ -30,7 +30,7 @@ macro_rules! metrics {
 
         const METRICS: &[Metric] = &[$(Metric {
             name: $name,
-            kind: MetricKind::$kind,
+            kind: PrometheusType::$kind,
             labels: concat!("", $($labels)?),
             meaning: concat!($($meaning),+),
         }),+];
@@ -198,7 +198,7 @@ fn build() -> Option<PrometheusRecorder> {
 fn show_at_zero(recorder: &PrometheusRecorder) {
     let metadata = Metadata::new(module_path!(), Level::INFO, None);
     for metric in METRICS {
-        if matches!(metric.kind, MetricKind::Counter) && metric.labels.is_empty() {
+        if matches!(metric.kind, PrometheusType::Counter) && metric.labels.is_empty() {
             drop(recorder.register_counter(&Key::from_static_name(metric.name), &metadata));
         }
     }
@@ -216,9 +216,9 @@ fn describe(recorder: &PrometheusRecorder) {
             format!("{}{labels}", metric.meaning.trim()).into(),
         );
         match metric.kind {
-            MetricKind::Counter => recorder.describe_counter(name, unit, meaning),
-            MetricKind::Gauge => recorder.describe_gauge(name, unit, meaning),
-            MetricKind::Histogram => recorder.describe_histogram(name, unit, meaning),
+            PrometheusType::Counter => recorder.describe_counter(name, unit, meaning),
+            PrometheusType::Gauge => recorder.describe_gauge(name, unit, meaning),
+            PrometheusType::Histogram => recorder.describe_histogram(name, unit, meaning),
         }
     }
 }
@@ -251,7 +251,7 @@ mod tests {
     #[test]
     fn counter_when_without_labels_is_there_at_the_start() {
         let shown = build().expect("a recorder").handle().render();
-        let is_counter = |metric: &&Metric| matches!(metric.kind, MetricKind::Counter);
+        let is_counter = |metric: &&Metric| matches!(metric.kind, PrometheusType::Counter);
         let (plain, labelled): (Vec<_>, Vec<_>) = METRICS
             .iter()
             .filter(is_counter)
@@ -275,9 +275,9 @@ mod tests {
                 "{name}"
             );
             match metric.kind {
-                MetricKind::Counter => assert!(name.ends_with("_total"), "{name}"),
-                MetricKind::Histogram => assert!(unit_of(name).is_some(), "{name}"),
-                MetricKind::Gauge => assert!(!name.ends_with("_total"), "{name}"),
+                PrometheusType::Counter => assert!(name.ends_with("_total"), "{name}"),
+                PrometheusType::Histogram => assert!(unit_of(name).is_some(), "{name}"),
+                PrometheusType::Gauge => assert!(!name.ends_with("_total"), "{name}"),
             }
         }
     }

@@ -1,11 +1,11 @@
 //! Lists with numbered pages and a total, for clients without cursors.
 //!
 //! A page number is meaningless without all links before it. So such a list has only the first [`MAX_NUMBERED`]
-//! links of a [`Source`]: all conditions and orders apply to these, and the answer says whether there are more.
+//! links of a [`LinkSource`]: all conditions and orders apply to these, and the answer says whether there are more.
 
 use super::filter;
 use super::query::ListQuery;
-use super::source::{Candidate, Source};
+use super::source::{Candidate, LinkSource};
 use crate::Store;
 use crate::link_clicks;
 use crate::rows::LinkRow;
@@ -144,7 +144,7 @@ async fn numbered_page(
 
 impl ListedIds {
     async fn read(session: &mut Session, query: &ListQuery) -> Result<Self, Fault> {
-        let source = Source::choose(session, query).await?;
+        let source = LinkSource::choose(session, query).await?;
         let (mut ids, mut place, mut examined) = (Vec::new(), None, 0);
         loop {
             let size = LONGEST.min(MAX_NUMBERED - examined);

@@ -29,7 +29,7 @@ pub(super) struct Candidate {
 
 /// Source of the links.
 #[derive(Debug)]
-pub(super) enum Source<'q> {
+pub(super) enum LinkSource<'q> {
     /// All links of the tenant.
     Tenant,
     /// Links of an owner.
@@ -44,7 +44,7 @@ pub(super) enum Source<'q> {
     Found(Vec<Candidate>),
 }
 
-impl<'q> Source<'q> {
+impl<'q> LinkSource<'q> {
     /// Chooses the source with the fewest links, as far as known without counting.
     pub(super) async fn choose(session: &mut Session, query: &'q ListQuery) -> Result<Self, Fault> {
         if let Some(found) = find(session, query).await? {
@@ -96,8 +96,8 @@ impl<'q> Source<'q> {
     }
 
     /// The parts read by creation.
-    fn parts(&self, dialect: &Dialect, query: &'q ListQuery) -> Vec<Part<'q>> {
-        let of_links = |index: &str, column: &str, value: Value<'q>| Part {
+    fn parts(&self, dialect: &Dialect, query: &'q ListQuery) -> Vec<IndexPart<'q>> {
+        let of_links = |index: &str, column: &str, value: Value<'q>| IndexPart {
             id: "l.id",
             created_at: "l.created_at",
             from: format!("links l{}", dialect.force_index(index)),
@@ -122,7 +122,7 @@ impl<'q> Source<'q> {
                 )]
             }
             Self::Tags(tags) => {
-                let with = |tag: &&'q str| Part {
+                let with = |tag: &&'q str| IndexPart {
                     id: "t.link_id",
                     created_at: "t.created_at",
                     from: format!("link_tags t{}", dialect.force_index("PRIMARY")),
@@ -139,7 +139,7 @@ impl<'q> Source<'q> {
 }
 
 /// A part read by creation: links that share a prefix of an index.
-struct Part<'q> {
+struct IndexPart<'q> {
     id: &'static str,
     created_at: &'static str,
     from: String,
@@ -149,7 +149,7 @@ struct Part<'q> {
 
 /// A range of creation times. The links after a cursor are two of them, because no database reads both as one range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Range {
+enum CreationRange {
     /// Links created at this time, with numbers before or after this one in the order of the list.
     At { created_at: u64, id: u64 },
     /// Links created from the first time on and before the second.
@@ -157,7 +157,7 @@ enum Range {
 }
 
 /// The ranges after a cursor within the times of the query.
-fn ranges(query: &ListQuery, place: Option<&ListCursor>) -> Vec<Range> {
+fn ranges(query: &ListQuery, place: Option<&ListCursor>) -> Vec<CreationRange> {
     // The limit of databases without unsigned numbers.
     let last = i64::MAX.cast_unsigned();
     let from = query.created_from.unwrap_or(0).min(last);
@@ -166,7 +166,7 @@ fn ranges(query: &ListQuery, place: Option<&ListCursor>) -> Vec<Range> {
         Some(&ListCursor::Created { created_at, id }) => {
             let created_at = created_at.min(last - 1);
             let is_within = (from..before).contains(&created_at);
-            let at = is_within.then_some(Range::At {
+            let at = is_within.then_some(CreationRange::At {
                 created_at,
                 id: id.min(last),
             });
@@ -178,7 +178,7 @@ fn ranges(query: &ListQuery, place: Option<&ListCursor>) -> Vec<Range> {
         }
         _ => (None, (from, before)),
     };
-    let rest = (rest.0 < rest.1).then_some(Range::Between(rest.0, rest.1));
+    let rest = (rest.0 < rest.1).then_some(CreationRange::Between(rest.0, rest.1));
     at.into_iter().chain(rest).collect()
 }
 
@@ -192,8 +192,8 @@ struct CreatedRow {
 /// The first links of each part in each range.
 async fn by_creation(
     session: &mut Session,
-    parts: &[Part<'_>],
-    ranges: &[Range],
+    parts: &[IndexPart<'_>],
+    ranges: &[CreationRange],
     order: ListOrder,
     limit: usize,
 ) -> Result<Vec<Candidate>, Fault> {
@@ -212,7 +212,7 @@ async fn by_creation(
         return Ok(Vec::new());
     }
     let query = sql("").join(" UNION ALL ", pairs, |sql, (part, range)| {
-        let Part {
+        let IndexPart {
             id,
             created_at,
             from,
@@ -225,13 +225,13 @@ async fn by_creation(
             ))
             .bind_all(values.iter().copied());
         let sql = match *range {
-            Range::At {
+            CreationRange::At {
                 created_at: at,
                 id: number,
             } => sql
                 .push(&format!(" AND {created_at} = ? AND {id} {side} ?"))
                 .bind_all([at, number]),
-            Range::Between(from, before) => sql
+            CreationRange::Between(from, before) => sql
                 .push(&format!(" AND {created_at} >= ? AND {created_at} < ?"))
                 .bind_all([from, before]),
         };

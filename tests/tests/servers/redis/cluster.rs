@@ -3,7 +3,7 @@
 use crate::redis::fixture::{
     GENERATION, KEY, LIMIT, append, connected, link, lock, looked_up, try_append,
 };
-use edgelink_redis::Lookup;
+use edgelink_redis::RedisLookup;
 use edgelink_tests::servers::RedisCluster;
 use edgelink_tests::stack::until;
 use edgelink_wire::FeedPosition;
@@ -15,8 +15,11 @@ async fn cluster_when_a_master_is_killed_still_works() {
     let redis = connected(&cluster.url()).await;
     let record = link("https://example.com/", 1);
     let held = lock(&redis).await;
-    redis.fill(&record, &Lookup::Unknown, held).await.unwrap();
-    assert_eq!(looked_up(&redis).await, Lookup::Known(record));
+    redis
+        .fill(&record, &RedisLookup::Unknown, held)
+        .await
+        .unwrap();
+    assert_eq!(looked_up(&redis).await, RedisLookup::Known(record));
     let keys: Vec<String> = (0..50)
         .map(|number| format!("a.example/{number}"))
         .collect();
@@ -27,7 +30,7 @@ async fn cluster_when_a_master_is_killed_still_works() {
         .collect();
     changes.push((KEY, newer.as_deref()));
     redis.publish(GENERATION, &changes).await.unwrap();
-    assert_eq!(looked_up(&redis).await, Lookup::Known(newer.clone()));
+    assert_eq!(looked_up(&redis).await, RedisLookup::Known(newer.clone()));
     append(&redis, &[FeedMessage::Flush]).await;
     let nodes = redis.nodes().await.unwrap();
     assert_eq!(redis.nodes().await.unwrap(), nodes);

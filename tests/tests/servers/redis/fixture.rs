@@ -3,7 +3,7 @@
 use edgelink_model::drawn::Drawn;
 use edgelink_model::links::checked::CheckedContent;
 use edgelink_model::links::model::LinkContent;
-use edgelink_redis::{Append, Appended, Lock, Lookup, Redis, RedisError};
+use edgelink_redis::{Append, Appended, Lock, Redis, RedisError, RedisLookup};
 use edgelink_settings::config::{FeedConfig, RedisConfig, Secret, StoreConfig};
 use edgelink_store::{Store, connect};
 use edgelink_tests::stack::until;
@@ -124,7 +124,7 @@ pub(crate) fn beat(number: u64) -> FeedMessage<'static> {
 }
 
 /// What Redis knows of [`KEY`].
-pub(crate) async fn looked_up(redis: &Redis) -> Lookup {
+pub(crate) async fn looked_up(redis: &Redis) -> RedisLookup {
     let found = redis.look_up(GENERATION, KEY).await;
     found.expect("an answer").lookup
 }

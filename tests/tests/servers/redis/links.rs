@@ -3,7 +3,7 @@
 use crate::redis::fixture::{
     GENERATION, KEY, LOCKED, append, beat, connected, link, lock, looked_up, order,
 };
-use edgelink_redis::{Lookup, Redis};
+use edgelink_redis::{Redis, RedisLookup};
 use edgelink_tests::servers::RedisServer;
 use edgelink_wire::Record;
 use std::sync::Arc;
@@ -18,19 +18,22 @@ async fn server() -> (RedisServer, Arc<Redis>) {
 
 async fn fill(redis: &Redis, record: &Record<String>) {
     let held = lock(redis).await;
-    redis.fill(record, &Lookup::Unknown, held).await.unwrap();
+    redis
+        .fill(record, &RedisLookup::Unknown, held)
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
 async fn record_when_filled_is_found_and_expires() {
     let (server, redis) = server().await;
-    assert_eq!(looked_up(&redis).await, Lookup::Unknown);
+    assert_eq!(looked_up(&redis).await, RedisLookup::Unknown);
     for (record, least, most) in [
         (link("https://example.com/", 3), 6 * 86_400, 7 * 86_400),
         (Record::Absent { rev: 9 }, 55, 180),
     ] {
         fill(&redis, &record).await;
-        assert_eq!(looked_up(&redis).await, Lookup::Known(record));
+        assert_eq!(looked_up(&redis).await, RedisLookup::Known(record));
         let ttl: i64 = server.ask(&["TTL", HASH]).trim().parse().unwrap();
         assert!((least..=most).contains(&ttl), "{ttl}");
     }
@@ -42,7 +45,10 @@ async fn lock_when_held_is_refused_until_the_fill_releases_it() {
     let held = lock(&redis).await;
     assert!(redis.lock(GENERATION, KEY, LOCKED).await.unwrap().is_none());
     let record = link("https://example.com/", 1);
-    redis.fill(&record, &Lookup::Unknown, held).await.unwrap();
+    redis
+        .fill(&record, &RedisLookup::Unknown, held)
+        .await
+        .unwrap();
     let again = lock(&redis).await;
     redis.unlock(again).await.unwrap();
     lock(&redis).await;
@@ -57,12 +63,18 @@ async fn lock_when_lost_to_another_owner_is_not_used_or_released() {
     let _ = server.ask(&["DEL", "lock:{link:7:go.example.com/aB3}"]);
     let held = lock(&redis).await;
     let record = link("https://old.example/", 1);
-    redis.fill(&record, &Lookup::Unknown, lost).await.unwrap();
+    redis
+        .fill(&record, &RedisLookup::Unknown, lost)
+        .await
+        .unwrap();
     redis.unlock(lost_too).await.unwrap();
-    assert_eq!(looked_up(&redis).await, Lookup::Unknown);
+    assert_eq!(looked_up(&redis).await, RedisLookup::Unknown);
     let record = link("https://new.example/", 1);
-    redis.fill(&record, &Lookup::Unknown, held).await.unwrap();
-    assert_eq!(looked_up(&redis).await, Lookup::Known(record));
+    redis
+        .fill(&record, &RedisLookup::Unknown, held)
+        .await
+        .unwrap();
+    assert_eq!(looked_up(&redis).await, RedisLookup::Known(record));
 }
 
 #[tokio::test]
@@ -75,10 +87,10 @@ async fn record_when_a_change_is_published_meanwhile_is_not_filled() {
         .await
         .unwrap();
     // Nothing is cached before the first lookup.
-    assert_eq!(looked_up(&redis).await, Lookup::Unknown);
+    assert_eq!(looked_up(&redis).await, RedisLookup::Unknown);
     let old = link("https://old.example/", 1);
-    redis.fill(&old, &Lookup::Unknown, held).await.unwrap();
-    assert_eq!(looked_up(&redis).await, Lookup::Unknown);
+    redis.fill(&old, &RedisLookup::Unknown, held).await.unwrap();
+    assert_eq!(looked_up(&redis).await, RedisLookup::Unknown);
 }
 
 #[tokio::test]
@@ -94,7 +106,7 @@ async fn record_when_an_older_one_comes_is_not_replaced() {
         (older, "https://e.example/", "https://d.example/"),
     ] {
         fill(&redis, &link(url, rev)).await;
-        let Lookup::Known(Record::Link(known)) = looked_up(&redis).await else {
+        let RedisLookup::Known(Record::Link(known)) = looked_up(&redis).await else {
             panic!("no link");
         };
         assert_eq!(known.url, found);
@@ -110,13 +122,13 @@ async fn change_when_published_replaces_the_cached_record() {
         .publish(GENERATION, &[(KEY, created.as_deref())])
         .await
         .unwrap();
-    assert_eq!(looked_up(&redis).await, Lookup::Known(created));
+    assert_eq!(looked_up(&redis).await, RedisLookup::Known(created));
     let deleted = Record::Absent { rev: 2 };
     redis
         .publish(GENERATION, &[(KEY, deleted.as_deref())])
         .await
         .unwrap();
-    assert_eq!(looked_up(&redis).await, Lookup::Known(deleted));
+    assert_eq!(looked_up(&redis).await, RedisLookup::Known(deleted));
     let old = link("https://old.example/", 1);
     redis
         .publish(GENERATION, &[(KEY, old.as_deref())])
@@ -124,10 +136,10 @@ async fn change_when_published_replaces_the_cached_record() {
         .unwrap();
     assert_eq!(
         looked_up(&redis).await,
-        Lookup::Known(Record::Absent { rev: 2 })
+        RedisLookup::Known(Record::Absent { rev: 2 })
     );
     redis.forget(GENERATION, &[KEY.to_owned()]).await.unwrap();
-    assert_eq!(looked_up(&redis).await, Lookup::Unknown);
+    assert_eq!(looked_up(&redis).await, RedisLookup::Unknown);
 }
 
 #[tokio::test]
@@ -143,13 +155,13 @@ async fn record_when_malformed_is_repaired_by_a_fill() {
         let _ = server.ask(command);
         let found = looked_up(&redis).await;
         assert!(
-            matches!(found, Lookup::Malformed(_)),
+            matches!(found, RedisLookup::Malformed(_)),
             "{command:?}: {found:?}"
         );
         let record = link("https://example.com/", 1);
         let held = lock(&redis).await;
         redis.fill(&record, &found, held).await.unwrap();
-        assert_eq!(looked_up(&redis).await, Lookup::Known(record));
+        assert_eq!(looked_up(&redis).await, RedisLookup::Known(record));
     }
 }
 
@@ -168,7 +180,7 @@ async fn scripts_when_redis_has_forgotten_them_are_sent_again() {
         redis.publish(GENERATION, &changes).await.unwrap();
         assert_eq!(
             looked_up(&redis).await,
-            Lookup::Known(link("https://example.com/", rev))
+            RedisLookup::Known(link("https://example.com/", rev))
         );
     }
 }
@@ -179,8 +191,8 @@ async fn record_when_forgotten_is_gone_with_its_lock() {
     let held = lock(&redis).await;
     redis.forget(GENERATION, &[KEY.to_owned()]).await.unwrap();
     let old = link("https://old.example/", 1);
-    redis.fill(&old, &Lookup::Unknown, held).await.unwrap();
-    assert_eq!(looked_up(&redis).await, Lookup::Unknown);
+    redis.fill(&old, &RedisLookup::Unknown, held).await.unwrap();
+    assert_eq!(looked_up(&redis).await, RedisLookup::Unknown);
 }
 
 #[tokio::test]
@@ -189,8 +201,8 @@ async fn record_when_of_another_generation_is_not_seen() {
     let record = link("https://example.com/", 1);
     fill(&redis, &record).await;
     let other = redis.look_up(GENERATION + 1, KEY).await.unwrap();
-    assert_eq!(other.lookup, Lookup::Unknown);
-    assert_eq!(looked_up(&redis).await, Lookup::Known(record));
+    assert_eq!(other.lookup, RedisLookup::Unknown);
+    assert_eq!(looked_up(&redis).await, RedisLookup::Known(record));
 }
 
 #[tokio::test]

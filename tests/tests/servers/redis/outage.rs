@@ -1,7 +1,7 @@
 //! Redis away, silent, refusing, and back again.
 
 use crate::redis::fixture::{GENERATION, KEY, LIMIT, client, connected, looked_up, start};
-use edgelink_redis::{Lookup, Redis, RedisError};
+use edgelink_redis::{Redis, RedisError, RedisLookup};
 use edgelink_tests::servers::RedisServer;
 use edgelink_tests::stack::until;
 use std::future::pending;
@@ -54,7 +54,7 @@ async fn redis_when_it_comes_back_empty_is_used_again() {
     .await;
     server.restart().await;
     answers(&redis).await;
-    assert_eq!(looked_up(&redis).await, Lookup::Unknown);
+    assert_eq!(looked_up(&redis).await, RedisLookup::Unknown);
 }
 
 #[tokio::test]

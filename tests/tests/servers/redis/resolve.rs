@@ -4,7 +4,7 @@ use crate::redis::fixture::{self, LIMIT, connected, sqlite_store};
 use crate::redis::publisher::{Replica as PublisherReplica, replica as publisher};
 use edgelink_feed::resolve::{KeyScanner, KnownKeys, Memory, Resolver};
 use edgelink_feed::{Feed, Listener, Tail};
-use edgelink_redis::{Lookup, Redis};
+use edgelink_redis::{Redis, RedisLookup};
 use edgelink_settings::config::{FeedConfig, ResolveConfig};
 use edgelink_store::{Actor, NewLink, Store};
 use edgelink_tests::servers::{RedisCluster, RedisServer};
@@ -70,7 +70,7 @@ impl<S> ResolveSetting<S> {
     }
 
     /// What Redis knows of [`KEY`] in the generation that a replica is in.
-    async fn cached(&self, replica: &ResolvingReplica) -> Lookup {
+    async fn cached(&self, replica: &ResolvingReplica) -> RedisLookup {
         let generation = replica.feed.place().0;
         self.redis.look_up(generation, KEY).await.unwrap().lookup
     }
@@ -144,7 +144,7 @@ async fn link_when_looked_up_is_answered_from_redis() {
     let replica = setting.replica().await;
     let record = resolve(&replica).await;
     assert!(is_link(&record));
-    assert_eq!(setting.cached(&replica).await, Lookup::Known(record));
+    assert_eq!(setting.cached(&replica).await, RedisLookup::Known(record));
     // What Redis has is taken without a look into the database.
     let hash = hash(&replica);
     let _ = setting
@@ -247,7 +247,7 @@ async fn lookup_when_its_lock_is_never_released_is_answered() {
         .unwrap();
     assert!(lock.is_some());
     assert!(is_link(&resolve(&replica).await));
-    assert_eq!(setting.cached(&replica).await, Lookup::Unknown);
+    assert_eq!(setting.cached(&replica).await, RedisLookup::Unknown);
 }
 
 #[tokio::test]
@@ -261,7 +261,7 @@ async fn record_when_unreadable_is_replaced() {
         .ask(&["HSET", &hash, "rev", "99", "state", "active"]);
     let record = resolve(&replica).await;
     assert!(is_link(&record));
-    assert_eq!(setting.cached(&replica).await, Lookup::Known(record));
+    assert_eq!(setting.cached(&replica).await, RedisLookup::Known(record));
 }
 
 fn url(record: &Record<String>) -> &str {
@@ -277,7 +277,10 @@ async fn redis_when_it_takes_no_writes_is_not_believed_for_long() {
     setting.create(1, KEY).await;
     let replica = setting.replica().await;
     assert_eq!(url(&resolve(&replica).await), "https://example.com/");
-    assert!(matches!(setting.cached(&replica).await, Lookup::Known(_)));
+    assert!(matches!(
+        setting.cached(&replica).await,
+        RedisLookup::Known(_)
+    ));
     let _ = setting
         .server
         .ask(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
@@ -410,7 +413,7 @@ async fn cluster_record_when_its_masters_are_unseen_does_not_count() {
     let [first, second] = [setting.replica().await, setting.replica().await];
     until("the link is in Redis", LIMIT, async || {
         resolve(&first).await;
-        matches!(setting.cached(&first).await, Lookup::Known(_)).then_some(())
+        matches!(setting.cached(&first).await, RedisLookup::Known(_)).then_some(())
     })
     .await;
     setting.end_publisher().await;

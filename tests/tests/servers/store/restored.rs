@@ -6,7 +6,7 @@ use edgelink_model::tenancy::{Bounds, Role};
 use edgelink_settings::domains::model::DomainDetails;
 use edgelink_store::{
     Actor, ApiKeyRow, FeedKind, FlushReason, IDS_SKIPPED, LeaseClaim, MAX_LEASE_MILLIS, NewDomain,
-    NewLink, Past, Secret, Store, StoreError, WebhookRow, WebhookState,
+    NewLink, Past, SigningKey, Store, StoreError, WebhookRow, WebhookState,
 };
 use edgelink_tests::servers::MariaDb;
 use edgelink_wire::{Domain, FeedPosition};
@@ -60,7 +60,7 @@ fn webhook() -> WebhookRow {
         tenant_id: 1,
         url: "https://hooks.example/".to_owned(),
         events: Vec::new(),
-        secret: Secret([7; 32]),
+        secret: SigningKey([7; 32]),
         previous_secret: None,
         state: WebhookState::Active,
         failures: 0,

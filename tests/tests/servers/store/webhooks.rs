@@ -3,8 +3,8 @@
 use crate::store::fixture::{Database, checked, content, delete, key, link};
 use edgelink_model::links::model::Link;
 use edgelink_store::{
-    Actor, AttemptOutcome, Delivery, FailurePolicy, LinkEvent, MANY_FAILURES, PING, Secret, Store,
-    WebhookRow, WebhookState,
+    Actor, AttemptOutcome, Delivery, FailurePolicy, LinkEvent, MANY_FAILURES, PING, SigningKey,
+    Store, WebhookRow, WebhookState,
 };
 use serde_json::json;
 use std::sync::Arc;
@@ -36,8 +36,8 @@ async fn webhook(store: &Store, events: &[LinkEvent]) -> WebhookRow {
         tenant_id: 1,
         url: "https://hooks.example/".to_owned(),
         events: events.to_vec(),
-        secret: Secret([7; 32]),
-        previous_secret: Some((Secret([8; 32]), 9)),
+        secret: SigningKey([7; 32]),
+        previous_secret: Some((SigningKey([8; 32]), 9)),
         state: WebhookState::Active,
         failures: 0,
         failing_since: None,
@@ -262,14 +262,14 @@ async fn webhook_when_it_keeps_failing_pauses_and_is_disabled(database: Database
         state: WebhookState::Active,
         failures: 0,
         failing_since: None,
-        previous_secret: Some((Secret([8; 32]), 9)),
+        previous_secret: Some((SigningKey([8; 32]), 9)),
         ..row.clone()
     });
     let entry = ("webhook.update", json!({ "state": "active" }));
     let actor = actor();
     let changed = store.change_webhook(webhook.id, &actor, entry, activate);
     let changed = changed.await.expect("an answer").expect("a webhook");
-    assert_eq!(changed.previous_secret, Some((Secret([8; 32]), 9)));
+    assert_eq!(changed.previous_secret, Some((SigningKey([8; 32]), 9)));
     assert_eq!(due(&store).await, [webhook.id]);
 }
 

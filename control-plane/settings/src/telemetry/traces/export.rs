@@ -62,7 +62,7 @@ pub fn start(config: &TelemetryConfig) -> io::Result<Option<(Tracer, Exporter)>>
     };
     let provider = SdkTracerProvider::builder()
         .with_sampler(Sampler::AlwaysOn)
-        .with_span_processor(Queue(queue))
+        .with_span_processor(SpanQueue(queue))
         .build();
     let tracer = Tracer {
         spans: provider.tracer("edgelink"),
@@ -73,9 +73,9 @@ pub fn start(config: &TelemetryConfig) -> io::Result<Option<(Tracer, Exporter)>>
 
 /// The sending end of the queue.
 #[derive(Debug)]
-struct Queue(mpsc::Sender<SpanData>);
+struct SpanQueue(mpsc::Sender<SpanData>);
 
-impl SpanProcessor for Queue {
+impl SpanProcessor for SpanQueue {
     fn on_start(&self, _: &mut SdkSpan, _: &Context) {}
 
     fn on_end(&self, span: SpanData) {
