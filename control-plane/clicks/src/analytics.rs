@@ -32,7 +32,7 @@ pub use interval::{Granularity, Interval, MAX_SLOTS, Period, zone};
 pub use links::{FoundLinks, LinkResolver};
 pub use model::{Agent, Click, Described, Device, Orphan};
 pub use orphans::{MAX_ORPHANS, OrphanGroup, orphans, word as orphan_word};
-pub use question::{Answer, GroupBy, MAX_VALUES, Question};
+pub use question::{GroupBy, MAX_VALUES, Question, Summary};
 pub(crate) use reading::read_live;
 pub use sql::SqlEngine;
 pub use view::VisitorView;

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use edgelink_redis::{Redis, RedisError};
 use edgelink_settings::telemetry::LogThrottle;
 use edgelink_settings::telemetry::prometheus::LIVE_LISTENERS;
-use listener::Listener;
+use listener::ClickListener;
 use metrics::gauge;
 pub use reader::LiveReader;
 use std::collections::HashMap;
@@ -44,7 +44,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// The listeners of this process, and the delivery of reports to them.
 pub struct Live {
     redis: Option<Arc<Redis>>,
-    listeners: Mutex<HashMap<u64, Arc<Listener>>>,
+    listeners: Mutex<HashMap<u64, Arc<ClickListener>>>,
     /// Notified when listeners come or go.
     changed: Notify,
     /// True while reports of all replicas arrive here.
@@ -106,7 +106,7 @@ impl Live {
         }
         let number = (0..).find(|number| !listeners.contains_key(number));
         let number = number.unwrap_or_default();
-        let (listener, events) = Listener::new(filter);
+        let (listener, events) = ClickListener::new(filter);
         listeners.insert(number, listener.clone());
         gauge!(LIVE_LISTENERS).set(listeners.len() as f64);
         self.changed.notify_one();
@@ -128,7 +128,7 @@ impl Live {
         self.stop.cancel();
     }
 
-    fn listeners(&self) -> MutexGuard<'_, HashMap<u64, Arc<Listener>>> {
+    fn listeners(&self) -> MutexGuard<'_, HashMap<u64, Arc<ClickListener>>> {
         self.listeners
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -136,7 +136,7 @@ impl Live {
 
     /// Delivers clicks to the listeners that want them. `owners` has the owners of links, if a listener needs them.
     fn deliver(&self, clicks: &[Click], owners: &HashMap<u64, Option<u64>>) {
-        let listeners: Vec<Arc<Listener>> = self.listeners().values().cloned().collect();
+        let listeners: Vec<Arc<ClickListener>> = self.listeners().values().cloned().collect();
         for click in clicks.iter().filter(|click| click.has_link()) {
             let owner = owners.get(&click.link_id).copied().flatten();
             let mut text = None;

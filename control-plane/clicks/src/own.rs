@@ -63,7 +63,7 @@ struct OwnTally {
 }
 
 /// Contents of a report.
-struct Taken {
+struct ReportContents {
     counts: Vec<(String, u64)>,
     clicks: Encoded,
     orphans: Encoded,
@@ -179,7 +179,7 @@ impl OwnClicks {
         waiting.is_none()
     }
 
-    fn encode(&self, taken: &Taken, seq: &mut u64) -> Bytes {
+    fn encode(&self, taken: &ReportContents, seq: &mut u64) -> Bytes {
         let (total, dropped) = (taken.total, taken.dropped);
         let counts = taken.counts.iter().map(|(key, clicks)| (&**key, *clicks));
         let parts = [
@@ -209,12 +209,12 @@ impl OwnClicks {
         encode(&batches).into()
     }
 
-    fn take(&self) -> Option<Taken> {
+    fn take(&self) -> Option<ReportContents> {
         let mut gathered = self.gathered();
         if gathered.is_empty() {
             return None;
         }
-        Some(Taken {
+        Some(ReportContents {
             counts: gathered.counts.drain().collect(),
             clicks: gathered.clicks.take(),
             orphans: gathered.orphans.take(),

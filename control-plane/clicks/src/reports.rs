@@ -30,11 +30,11 @@ pub type OnReport = Arc<dyn Fn(&Bytes) + Send + Sync>;
 /// Puts reports into the queue.
 #[derive(Clone)]
 pub struct Reports {
-    jobs: mpsc::Sender<Job>,
+    jobs: mpsc::Sender<ReportJob>,
 }
 
 /// A report that waits for its commit.
-struct Job {
+struct ReportJob {
     report: ClickReport,
     answer: oneshot::Sender<Result<(), IngestError>>,
     /// The trace of the request, if it is sampled. A commit that several share is in the trace of the first.
@@ -94,7 +94,7 @@ impl Reports {
             return Ok(());
         }
         let (answer, answered) = oneshot::channel();
-        let job = Job {
+        let job = ReportJob {
             report,
             answer,
             trace: Trace::current(),
@@ -113,7 +113,7 @@ fn given_up() -> IngestError {
 }
 
 impl Committer {
-    async fn run(mut self, mut waiting: mpsc::Receiver<Job>) {
+    async fn run(mut self, mut waiting: mpsc::Receiver<ReportJob>) {
         let mut next = None;
         loop {
             let first = match next.take() {
@@ -139,7 +139,7 @@ impl Committer {
         }
     }
 
-    async fn commit(&mut self, mut jobs: Vec<Job>) {
+    async fn commit(&mut self, mut jobs: Vec<ReportJob>) {
         jobs.retain(|job| !job.answer.is_closed());
         if jobs.is_empty() {
             return;

@@ -8,10 +8,10 @@ const DRIFT: f64 = 200e-6;
 
 /// A lower bound of the database's clock, unix time in microseconds: its newest answer, plus the time since the query.
 #[derive(Debug, Default)]
-pub struct DatabaseClock(Mutex<Option<Reading>>);
+pub struct DatabaseClock(Mutex<Option<ClockReading>>);
 
 #[derive(Clone, Copy, Debug)]
-struct Reading {
+struct ClockReading {
     /// Time of the query.
     asked: Instant,
     /// Its answer, unix time in microseconds.
@@ -23,7 +23,7 @@ impl DatabaseClock {
     pub fn note(&self, asked: Instant, micros: u64) {
         let mut reading = self.reading();
         if reading.is_none_or(|last| last.asked <= asked) {
-            *reading = Some(Reading { asked, micros });
+            *reading = Some(ClockReading { asked, micros });
         }
     }
 
@@ -37,7 +37,7 @@ impl DatabaseClock {
         Some(reading.micros.saturating_add(passed))
     }
 
-    fn reading(&self) -> MutexGuard<'_, Option<Reading>> {
+    fn reading(&self) -> MutexGuard<'_, Option<ClockReading>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

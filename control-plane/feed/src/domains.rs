@@ -20,12 +20,12 @@ const MAX_AGE: Duration = Duration::from_secs(5);
 /// The domains, kept up to date. While the database does not answer, the previous ones stay.
 pub struct Domains {
     configured: Arc<DomainSet>,
-    current: RwLock<Current>,
+    current: RwLock<CurrentTable>,
     /// Notified when a domain has changed.
     changed: Notify,
 }
 
-struct Current {
+struct CurrentTable {
     table: Arc<DomainTable>,
     /// Start of the last read; at first, start of this process.
     since: Instant,
@@ -38,7 +38,7 @@ impl Domains {
     pub fn new(configured: &[Domain]) -> Self {
         let configured = Arc::new(DomainSet::new(configured));
         Self {
-            current: RwLock::new(Current {
+            current: RwLock::new(CurrentTable {
                 table: Arc::new(DomainTable::new(configured.clone(), Vec::new())),
                 since: Instant::now(),
                 is_read: false,
@@ -74,7 +74,7 @@ impl Domains {
         let rows = store.domains().await?;
         let table = Arc::new(DomainTable::new(self.configured.clone(), rows));
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
-        *current = Current {
+        *current = CurrentTable {
             table: table.clone(),
             since,
             is_read: true,

@@ -25,7 +25,7 @@ mod messages;
 mod round;
 mod status;
 
-pub use destination::Destination;
+pub use destination::FeedSink;
 pub use error::PublishError;
 pub use status::{PublishedBy, PublisherStatus};
 
@@ -84,7 +84,7 @@ const MAX_STEPS: usize = 16;
 /// Publishes changes.
 pub struct Publisher {
     store: Arc<Store>,
-    destination: Destination,
+    destination: FeedSink,
     config: PublisherConfig,
     feed: Arc<Feed>,
     lease: Lease,
@@ -151,7 +151,7 @@ impl Publisher {
     #[must_use]
     pub fn new(
         store: Arc<Store>,
-        destination: Destination,
+        destination: FeedSink,
         feed: Arc<Feed>,
         config: &PublisherConfig,
         clicks: &ClicksConfig,

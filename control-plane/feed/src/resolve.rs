@@ -24,7 +24,7 @@ use edgelink_settings::telemetry::prometheus::{REDIS_MALFORMED, RESOLUTIONS};
 use edgelink_store::{Store, StoreError};
 use edgelink_wire::redis::{CLUSTER_LASTS_MILLIS, FeedState};
 use edgelink_wire::{LinkKey, Record};
-use memory::Found;
+use memory::ResolvedRecord;
 use metrics::counter;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -51,7 +51,7 @@ pub struct Resolver {
 
 /// A key to look up.
 #[derive(Clone, Copy)]
-struct Question<'a> {
+struct LookupKey<'a> {
     key: &'a LinkKey,
     /// The key as text.
     text: &'a str,
@@ -66,7 +66,7 @@ struct CurrentRedis<'a> {
 
 /// The answer of Redis.
 enum RedisAnswer {
-    Known(Found),
+    Known(ResolvedRecord),
     /// No record, or a malformed one.
     Unknown(RedisLookup),
     /// Redis does not answer, or lacks entries of the feed.
@@ -111,23 +111,23 @@ impl Resolver {
     /// The failure of the database, shared by all calls that joined the lookup.
     pub async fn resolve(&self, key: &LinkKey) -> Result<Resolved, Arc<StoreError>> {
         let asked = Instant::now();
-        let question = Question {
+        let question = LookupKey {
             key,
             text: &key.to_string(),
         };
-        let Found { record, as_of } = self.find(question).await?;
+        let ResolvedRecord { record, as_of } = self.find(question).await?;
         let age = asked.saturating_duration_since(as_of);
         Ok(Resolved { record, age })
     }
 
-    async fn find(&self, question: Question<'_>) -> Result<Found, Arc<StoreError>> {
+    async fn find(&self, question: LookupKey<'_>) -> Result<ResolvedRecord, Arc<StoreError>> {
         let current = self.feed.current();
         if let Some(current) = current
             && let Some(record) = self.memory.get(question.text).await
         {
             count("memory");
             let as_of = current.as_of;
-            return Ok(Found { record, as_of });
+            return Ok(ResolvedRecord { record, as_of });
         }
         let look_up = || Box::pin(self.look_up(question, current));
         let found = self.memory.look_up(question.text, look_up()).await;
@@ -142,14 +142,14 @@ impl Resolver {
 
     async fn look_up(
         &self,
-        question: Question<'_>,
+        question: LookupKey<'_>,
         current: Option<CurrentFeed>,
-    ) -> Result<Found, StoreError> {
+    ) -> Result<ResolvedRecord, StoreError> {
         let as_of = Instant::now();
         if let Some(rev) = self.absence(question.text).await {
             count("known_keys");
             let record = Record::Absent { rev };
-            return Ok(Found { record, as_of });
+            return Ok(ResolvedRecord { record, as_of });
         }
         match (&self.redis, current) {
             (Some(redis), Some(feed)) => {
@@ -172,8 +172,8 @@ impl Resolver {
     async fn look_up_in_redis(
         &self,
         redis: CurrentRedis<'_>,
-        question: Question<'_>,
-    ) -> Result<Found, StoreError> {
+        question: LookupKey<'_>,
+    ) -> Result<ResolvedRecord, StoreError> {
         let mut pause = FIRST_PAUSE;
         let end = Instant::now() + self.config.lock_wait_ms;
         let generation = redis.feed.generation;
@@ -211,7 +211,7 @@ impl Resolver {
             RedisLookup::Known(record) => {
                 count("redis");
                 let as_of = feed.as_of;
-                return RedisAnswer::Known(Found { record, as_of });
+                return RedisAnswer::Known(ResolvedRecord { record, as_of });
             }
             RedisLookup::Malformed(ref error) => {
                 counter!(REDIS_MALFORMED).increment(1);
@@ -235,10 +235,10 @@ impl Resolver {
     async fn under_lock(
         &self,
         redis: CurrentRedis<'_>,
-        question: Question<'_>,
+        question: LookupKey<'_>,
         found: RedisLookup,
         lock: Lock,
-    ) -> Result<Found, StoreError> {
+    ) -> Result<ResolvedRecord, StoreError> {
         let answer = match self.ask_redis(redis, question.text).await {
             RedisAnswer::Known(found) => Ok(found),
             _ => match self.ask_database(question.key).await {
@@ -254,11 +254,11 @@ impl Resolver {
         answer
     }
 
-    async fn ask_database(&self, key: &LinkKey) -> Result<Found, StoreError> {
+    async fn ask_database(&self, key: &LinkKey) -> Result<ResolvedRecord, StoreError> {
         count("database");
         let as_of = Instant::now();
         let record = self.store.resolve(key).await?;
-        Ok(Found { record, as_of })
+        Ok(ResolvedRecord { record, as_of })
     }
 }
 

@@ -34,7 +34,7 @@ pub struct SnapshotSettings {
 /// Builds snapshots, and keeps the last one.
 pub struct Snapshots {
     maker: Arc<SnapshotMaker>,
-    last: SharedValue<Result<Bytes, Arc<SnapshotError>>>,
+    last: SingleFlight<Result<Bytes, Arc<SnapshotError>>>,
 }
 
 /// The sources of snapshots.
@@ -76,7 +76,7 @@ impl Snapshots {
         });
         Self {
             maker,
-            last: SharedValue::default(),
+            last: SingleFlight::default(),
         }
     }
 
@@ -97,7 +97,7 @@ impl Snapshots {
 
 /// A value that is built once for all concurrent callers, however long that takes, independently of each of them.
 #[derive(Debug)]
-struct SharedValue<T>(Mutex<Option<GenerationValue<T>>>);
+struct SingleFlight<T>(Mutex<Option<GenerationValue<T>>>);
 
 /// A value built, or being built, in a generation.
 #[derive(Debug)]
@@ -107,13 +107,13 @@ struct GenerationValue<T> {
     made: watch::Receiver<Option<(Instant, T)>>,
 }
 
-impl<T> Default for SharedValue<T> {
+impl<T> Default for SingleFlight<T> {
     fn default() -> Self {
         Self(Mutex::new(None))
     }
 }
 
-impl<T: Clone + Send + Sync + 'static> SharedValue<T> {
+impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
     /// Returns the generation's value that is being built, or was complete recently and is `usable`; otherwise builds one with `make`.
     /// `None` if that is aborted.
     async fn get(
@@ -257,7 +257,7 @@ mod tests {
     }
 
     /// Asks for the value of a generation, which takes long, and equals the number of builds begun.
-    async fn ask(last: &SharedValue<u32>, begun: &Arc<AtomicU32>, generation: u64) -> Option<u32> {
+    async fn ask(last: &SingleFlight<u32>, begun: &Arc<AtomicU32>, generation: u64) -> Option<u32> {
         let begun = Arc::clone(begun);
         let make = async move {
             let number = begun.fetch_add(1, Ordering::Relaxed) + 1;
@@ -269,7 +269,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn value_when_slow_is_built_once_for_all_callers() {
-        let last = SharedValue::default();
+        let last = SingleFlight::default();
         let begun = Arc::new(AtomicU32::new(0));
         let ask = |generation| ask(&last, &begun, generation);
         // The first caller leaves before the value is built.

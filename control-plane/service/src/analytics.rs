@@ -7,7 +7,7 @@ use super::fields::{Fields, Reason};
 use super::times::{DAY, IntervalView, Times, one_of};
 use super::values;
 use crate::problem::Problem;
-use edgelink_clicks::analytics::{Answer, GroupBy, Interval, MAX_VALUES, Period, Question};
+use edgelink_clicks::analytics::{GroupBy, Interval, MAX_VALUES, Period, Question, Summary};
 use edgelink_model::counts::{Attribute, ClickScope};
 use edgelink_model::timestamp;
 use edgelink_settings::config::{AnalyticsConfig, LinksConfig};
@@ -256,7 +256,7 @@ impl AnalyticsView {
     pub fn of_values(
         group_by: &'static str,
         times: &Times,
-        answer: Answer,
+        answer: Summary,
         at_least: bool,
     ) -> Self {
         let part = PartView::new(times, answer, |value, item| item.of_value(value));
@@ -265,7 +265,7 @@ impl AnalyticsView {
 }
 
 impl PartView {
-    fn new(times: &Times, answer: Answer, view: impl Fn(String, ItemView) -> ItemView) -> Self {
+    fn new(times: &Times, answer: Summary, view: impl Fn(String, ItemView) -> ItemView) -> Self {
         let slots = times.slots.iter().zip(answer.slots);
         let slots = slots.map(|(start, slot)| ItemView {
             start: Some(timestamp::from_seconds(*start)),

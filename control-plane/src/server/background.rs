@@ -5,7 +5,7 @@ use edgelink_clicks::Reports;
 use edgelink_clicks::analytics::{ClickHouse, ClickWriter, Engine, LinkResolver, SqlEngine};
 use edgelink_clicks::live::{Live, LiveReader};
 use edgelink_feed::Domains;
-use edgelink_feed::publisher::{Destination, Publisher, PublisherStatus};
+use edgelink_feed::publisher::{FeedSink, Publisher, PublisherStatus};
 use edgelink_feed::resolve::{KeyScanner, KnownKeys, Memory, Resolver};
 use edgelink_feed::snapshot::{SnapshotSettings, Snapshots};
 use edgelink_feed::{Feed, Listener, Tail};
@@ -186,13 +186,13 @@ impl Background {
     }
 
     /// The destination of changes. With Redis it starts the tail of the feed.
-    fn destination(&self) -> Destination {
+    fn destination(&self) -> FeedSink {
         let Some(redis) = &self.redis else {
-            return Destination::Local(self.feed.clone());
+            return FeedSink::Local(self.feed.clone());
         };
         let tail = Tail::new(redis.clone(), self.feed.clone());
         self.tasks.spawn(tail.run(self.stop.clone()));
-        Destination::Redis(redis.clone())
+        FeedSink::Redis(redis.clone())
     }
 
     /// The resolver of links.

@@ -37,7 +37,7 @@ const _: () = assert!(matches!(COLUMNS[UTMS], Attribute::UtmSource));
 
 /// Increments of rollups and totals.
 #[derive(Debug, Default)]
-pub(super) struct Gathered<'a> {
+pub(super) struct RollupIncrements<'a> {
     /// By hour, in no order.
     pub(super) docs: Vec<(DocKey, Added<'a>)>,
     /// By link, in their order.
@@ -57,9 +57,9 @@ pub(super) struct DomainValue<'a> {
 }
 
 /// Aggregates clicks, keeping `most` values of each attribute.
-pub(super) fn gather(chunk: &Chunk, most: usize) -> Gathered<'_> {
-    let mut counter = Counter::new(chunk, MAX_VALUE);
-    let order = Order::of(chunk);
+pub(super) fn gather(chunk: &Chunk, most: usize) -> RollupIncrements<'_> {
+    let mut counter = ValueCounter::new(chunk, MAX_VALUE);
+    let order = SortedRows::of(chunk);
     let mut docs = Vec::new();
     for of_tenant in order.runs(0..order.rows.len(), |place| (place.hour, place.tenant_id)) {
         let mut links = Vec::new();
@@ -89,7 +89,7 @@ pub(super) fn gather(chunk: &Chunk, most: usize) -> Gathered<'_> {
         let values = values.map(|by| (by, &links[..]));
         docs.push((key, counter.count(order.rows(of_tenant), &values, most)));
     }
-    Gathered {
+    RollupIncrements {
         docs,
         totals: chunk.totals(),
     }
@@ -97,8 +97,8 @@ pub(super) fn gather(chunk: &Chunk, most: usize) -> Gathered<'_> {
 
 /// Values of the clicks of each domain, without links and without empty values, except the empty tag.
 pub(super) fn domain_values(chunk: &Chunk) -> Vec<DomainValue<'_>> {
-    let mut counter = Counter::new(chunk, usize::MAX);
-    let order = Order::of(chunk);
+    let mut counter = ValueCounter::new(chunk, usize::MAX);
+    let order = SortedRows::of(chunk);
     let mut found = Vec::new();
     let domain = |place: &Place| (place.hour, place.tenant_id, place.domain_id);
     for of_domain in order.runs(0..order.rows.len(), domain) {
@@ -152,12 +152,12 @@ impl Place {
 }
 
 /// Rows in the order of their keys.
-struct Order {
+struct SortedRows {
     rows: Vec<(Place, u32)>,
     numbers: Vec<u32>,
 }
 
-impl Order {
+impl SortedRows {
     fn of(chunk: &Chunk) -> Self {
         let place = |link: u32, hour| {
             let FollowedLink {
@@ -230,7 +230,7 @@ impl Order {
 }
 
 /// Counts rows by their values.
-struct Counter<'a> {
+struct ValueCounter<'a> {
     chunk: &'a Chunk,
     /// The longest value in bytes.
     max_value: usize,
@@ -249,7 +249,7 @@ struct Counter<'a> {
     agents: Vec<Tally>,
 }
 
-impl<'a> Counter<'a> {
+impl<'a> ValueCounter<'a> {
     fn new(chunk: &'a Chunk, max_value: usize) -> Self {
         let mut counter = Self {
             chunk,

@@ -1,7 +1,7 @@
 //! Orphan visits grouped by an attribute. Only single ones are kept, so the newest are counted.
 
 use super::engine::{Engine, EngineError, RawClick, RawQuery};
-use super::question::{Answer, of_word, word_of};
+use super::question::{Summary, of_word, word_of};
 use edgelink_wire::clicks::events::OrphanKind;
 use std::collections::{HashMap, HashSet};
 
@@ -70,7 +70,7 @@ pub async fn orphans(
     query: RawQuery,
     by: OrphanGroup,
     limit: usize,
-) -> Result<(Answer, bool), EngineError> {
+) -> Result<(Summary, bool), EngineError> {
     let query = RawQuery {
         orphans: true,
         limit: MAX_ORPHANS + 1,
@@ -82,7 +82,7 @@ pub async fn orphans(
     Ok((group(&visits, by, limit), is_cut_off))
 }
 
-fn group(visits: &[RawClick], by: OrphanGroup, limit: usize) -> Answer {
+fn group(visits: &[RawClick], by: OrphanGroup, limit: usize) -> Summary {
     let mut counts: HashMap<&str, u64> = HashMap::new();
     let mut visitors = HashSet::new();
     for visit in visits {
@@ -94,14 +94,14 @@ fn group(visits: &[RawClick], by: OrphanGroup, limit: usize) -> Answer {
     values.sort_unstable_by_key(|(value, count)| (std::cmp::Reverse(*count), *value));
     let left_out = values.split_off(limit.min(values.len()));
     let values = values.into_iter();
-    Answer {
+    Summary {
         clicks: visits.len() as u64,
         visitors: Some(visitors.len() as u64),
         values: values
             .map(|(value, count)| (value.to_owned(), count))
             .collect(),
         other: left_out.iter().map(|(_, count)| count).sum(),
-        ..Answer::default()
+        ..Summary::default()
     }
 }
 

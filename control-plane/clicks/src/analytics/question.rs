@@ -90,7 +90,7 @@ pub struct Question {
 
 /// The answer about one interval.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Answer {
+pub struct Summary {
     /// All clicks.
     pub clicks: u64,
     /// Visitors, as in [`super::Numbers`]; `None` if clicks are grouped by values, because counting visitors would take longer than that.
@@ -113,7 +113,7 @@ impl Question {
         engine: &dyn Engine,
         interval: Interval,
         slots: &[u64],
-    ) -> Result<Answer, EngineError> {
+    ) -> Result<Summary, EngineError> {
         let is_of_none = matches!(&self.scope, ClickScope::Links(links) if links.is_empty());
         if is_of_none || interval.from >= interval.to {
             return Ok(self.of_nothing(slots));
@@ -128,48 +128,48 @@ impl Question {
             // Conversions are in the store, whatever the engine.
             GroupBy::Count | GroupBy::Conversions => {
                 let numbers = engine.count(&query, Visitors::Counted).await?;
-                Answer {
+                Summary {
                     clicks: numbers.clicks,
                     visitors: Some(numbers.visitors),
-                    ..Answer::default()
+                    ..Summary::default()
                 }
             }
             GroupBy::Timeseries => {
                 let (numbers, slots) = engine.series(&query, slots).await?;
-                Answer {
+                Summary {
                     clicks: slots.iter().map(|slot| slot.numbers.clicks).sum(),
                     visitors: Some(numbers.visitors),
                     slots,
-                    ..Answer::default()
+                    ..Summary::default()
                 }
             }
             GroupBy::Bots => {
                 let values = self.bots(engine, query).await?;
-                Answer {
+                Summary {
                     clicks: sum(&values),
                     values,
-                    ..Answer::default()
+                    ..Summary::default()
                 }
             }
             GroupBy::Values(attribute) => {
                 let found = engine.breakdown(&query, attribute, self.limit).await?;
                 let (clicks, found) = found;
                 let (values, other) = without_other(found);
-                Answer {
+                Summary {
                     clicks,
                     values,
                     other,
-                    ..Answer::default()
+                    ..Summary::default()
                 }
             }
         })
     }
 
-    fn of_nothing(&self, slots: &[u64]) -> Answer {
+    fn of_nothing(&self, slots: &[u64]) -> Summary {
         let is_of_values = matches!(self.group_by, GroupBy::Values(_) | GroupBy::Bots);
-        let mut answer = Answer {
+        let mut answer = Summary {
             visitors: (!is_of_values).then_some(0),
-            ..Answer::default()
+            ..Summary::default()
         };
         if self.group_by == GroupBy::Timeseries {
             let slot = |from: &u64| Slot {

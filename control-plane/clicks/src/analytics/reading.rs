@@ -65,7 +65,7 @@ pub(crate) async fn read_live(
 }
 
 fn decode(reports: &[QueuedReport], most: usize) -> Read {
-    let mut reading = Reading::new();
+    let mut reading = UnresolvedClicks::new();
     let mut malformed = Vec::new();
     let mut count = 0;
     for report in reports {
@@ -131,7 +131,7 @@ pub(super) fn host(url: &str) -> &str {
 }
 
 /// Clicks whose links are not resolved yet.
-struct Reading {
+struct UnresolvedClicks {
     chunk: Chunk,
     /// Index of the link, by the text of its key.
     links: HashMap<u32, u32, RandomState>,
@@ -176,7 +176,7 @@ impl<'a> BatchTexts<'a> {
     }
 }
 
-impl Reading {
+impl UnresolvedClicks {
     fn new() -> Self {
         Self {
             chunk: Chunk::empty(),

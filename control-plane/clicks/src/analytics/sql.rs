@@ -12,7 +12,7 @@ use super::engine::{
 use super::gathering::gather;
 use super::model::Orphan;
 use async_trait::async_trait;
-use counting::{Counting, top};
+use counting::{StoredRollups, top};
 use edgelink_click_store::{ClickWrite, DayProgress, NewOrphan, NewRaw};
 use edgelink_model::counts::Attribute;
 use edgelink_model::counts::ClickScope;
@@ -84,8 +84,8 @@ impl SqlEngine {
         orphans.iter().map(new_orphan).collect()
     }
 
-    fn counting(&self) -> Counting<'_> {
-        Counting {
+    fn counting(&self) -> StoredRollups<'_> {
+        StoredRollups {
             store: &self.store,
             hours_days: self.settings.hours_days,
         }

@@ -42,7 +42,7 @@ pub enum LiveEvent {
 }
 
 /// The sending side of a listener.
-pub(super) struct Listener {
+pub(super) struct ClickListener {
     filter: ListenerFilter,
     events: mpsc::Sender<Arc<str>>,
     lost: AtomicU64,
@@ -50,7 +50,7 @@ pub(super) struct Listener {
     has_gap: AtomicBool,
 }
 
-impl Listener {
+impl ClickListener {
     pub(super) fn new(filter: ListenerFilter) -> (Arc<Self>, mpsc::Receiver<Arc<str>>) {
         let (events, waiting) = mpsc::channel(MAX_WAITING);
         let listener = Self {
@@ -108,7 +108,7 @@ pub struct Subscription {
     stop: CancellationToken,
     /// Called when it ends.
     leave: Box<dyn Fn() + Send + Sync>,
-    listener: Arc<Listener>,
+    listener: Arc<ClickListener>,
     events: mpsc::Receiver<Arc<str>>,
 }
 
@@ -116,7 +116,7 @@ impl Subscription {
     pub(super) fn new(
         stop: CancellationToken,
         leave: Box<dyn Fn() + Send + Sync>,
-        listener: Arc<Listener>,
+        listener: Arc<ClickListener>,
         events: mpsc::Receiver<Arc<str>>,
     ) -> Self {
         Self {

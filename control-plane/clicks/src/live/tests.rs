@@ -37,7 +37,7 @@ fn click_when_outside_the_filter_skips_the_listener() {
     let wants = |change: &dyn Fn(&mut ListenerFilter)| {
         let mut filter = filter();
         change(&mut filter);
-        Listener::new(filter).0.wants(&click(), Some(5))
+        ClickListener::new(filter).0.wants(&click(), Some(5))
     };
     assert!(wants(&|_| {}));
     assert!(wants(&|filter| filter.link_id = Some(7)));

@@ -10,14 +10,14 @@ use std::sync::Arc;
 
 /// Destination of published changes.
 #[derive(Clone)]
-pub enum Destination {
+pub enum FeedSink {
     /// Redis: the hashes of links, and the stream that all replicas and edges read.
     Redis(Arc<Redis>),
     /// This process only.
     Local(Arc<Feed>),
 }
 
-impl Destination {
+impl FeedSink {
     /// Its kind.
     pub(super) fn kind(&self) -> FeedKind {
         match self {

@@ -293,7 +293,7 @@ impl KeyScanner {
         self.known.note_bound(bound);
         let links = self.store.estimated_links().await?;
         let store = self.store.clone();
-        let mut pages = Pages::new(&*store, links);
+        let mut pages = KeyScan::new(&*store, links);
         while let Some(page) = pages.next().await {
             if !self.add(&page, pages.progress()).await {
                 // Invalidated meanwhile: the notification starts the next scan.
@@ -330,7 +330,7 @@ impl KeyScanner {
 }
 
 /// The pages of a scan, in sequence. After a failed or late one, pages shrink, and then grow again; earlier pages are not lost.
-struct Pages<'s, S: ?Sized> {
+struct KeyScan<'s, S: ?Sized> {
     source: &'s S,
     names: DomainNames,
     after: Option<u64>,
@@ -366,7 +366,7 @@ impl PageSource for Store {
     }
 }
 
-impl<'s, S: PageSource + ?Sized> Pages<'s, S> {
+impl<'s, S: PageSource + ?Sized> KeyScan<'s, S> {
     fn new(source: &'s S, all: u64) -> Self {
         Self {
             source,
@@ -588,7 +588,7 @@ mod tests {
     }
 
     async fn scan(source: &SlowSource) -> (Vec<u64>, Vec<ScanProgress>) {
-        let mut pages = Pages::new(source, source.keys);
+        let mut pages = KeyScan::new(source, source.keys);
         let (mut ids, mut progress) = (Vec::new(), Vec::new());
         while let Some(page) = pages.next().await {
             ids.extend(page.iter().map(|scanned| scanned.id));

@@ -22,16 +22,16 @@ const OVERHEAD: usize = 704;
 
 /// Result of a lookup.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct ResolvedRecord {
     pub(super) record: Record<String>,
     /// Time at or after which the record was correct.
     pub(super) as_of: Instant,
 }
 
-type FlightOutcome = Result<Found, Arc<StoreError>>;
+type FlightOutcome = Result<ResolvedRecord, Arc<StoreError>>;
 
 /// A lookup in flight.
-struct Flight {
+struct LookupFlight {
     stamp: ChangeStamp,
     outcome: OnceCell<FlightOutcome>,
 }
@@ -64,7 +64,7 @@ struct ChangeStamp {
 /// Records in this process.
 pub struct Memory {
     records: Cache<String, MemoryEntry>,
-    flights: Mutex<HashMap<String, Arc<Flight>>>,
+    flights: Mutex<HashMap<String, Arc<LookupFlight>>>,
     hasher: RandomState,
     changes: Vec<AtomicU64>,
     invalidations: AtomicU64,
@@ -105,7 +105,7 @@ impl Memory {
     pub(super) async fn look_up(
         &self,
         key: &str,
-        look_up: impl Future<Output = Result<Found, StoreError>>,
+        look_up: impl Future<Output = Result<ResolvedRecord, StoreError>>,
     ) -> FlightOutcome {
         let waiter = self.join(key);
         let flight = waiter.flight.clone();
@@ -122,7 +122,7 @@ impl Memory {
     }
 
     /// Joins the flight for a key, or begins one if none began since the last change.
-    fn join<'a>(&'a self, key: &'a str) -> Waiter<'a> {
+    fn join<'a>(&'a self, key: &'a str) -> FlightWaiter<'a> {
         let mut flights = self.flights();
         let stamp = self.stamp(key);
         let flight = match flights.get(key) {
@@ -131,19 +131,19 @@ impl Memory {
             }
             _ => {
                 let outcome = OnceCell::new();
-                let flight = Arc::new(Flight { stamp, outcome });
+                let flight = Arc::new(LookupFlight { stamp, outcome });
                 flights.insert(key.to_owned(), flight.clone());
                 flight
             }
         };
-        Waiter {
+        FlightWaiter {
             memory: self,
             key,
             flight,
         }
     }
 
-    fn flights(&self) -> MutexGuard<'_, HashMap<String, Arc<Flight>>> {
+    fn flights(&self) -> MutexGuard<'_, HashMap<String, Arc<LookupFlight>>> {
         self.flights.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -166,13 +166,13 @@ impl Memory {
 }
 
 /// A caller that waits for a flight.
-struct Waiter<'a> {
+struct FlightWaiter<'a> {
     memory: &'a Memory,
     key: &'a str,
-    flight: Arc<Flight>,
+    flight: Arc<LookupFlight>,
 }
 
-impl Drop for Waiter<'_> {
+impl Drop for FlightWaiter<'_> {
     /// The last waiter removes the flight, also if all of them were dropped before it was complete.
     fn drop(&mut self) {
         let mut flights = self.memory.flights();
@@ -225,8 +225,8 @@ mod tests {
         Record::Absent { rev }
     }
 
-    fn found(rev: u64) -> Found {
-        Found {
+    fn found(rev: u64) -> ResolvedRecord {
+        ResolvedRecord {
             record: absent(rev),
             as_of: Instant::now(),
         }
@@ -234,7 +234,7 @@ mod tests {
 
     async fn look_up(
         memory: &Memory,
-        look_up: impl Future<Output = Result<Found, StoreError>>,
+        look_up: impl Future<Output = Result<ResolvedRecord, StoreError>>,
     ) -> Record<String> {
         memory.look_up(KEY, look_up).await.unwrap().record
     }
@@ -257,7 +257,7 @@ mod tests {
 
     async fn fill(memory: &Memory, records: usize, extension: usize) {
         for number in 0..records {
-            let found = Found {
+            let found = ResolvedRecord {
                 record: link(extension),
                 as_of: Instant::now(),
             };

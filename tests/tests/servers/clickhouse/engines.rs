@@ -6,8 +6,8 @@ use crate::clickhouse::fixture::{
 };
 use crate::clickhouse::model::Model;
 use edgelink_clicks::analytics::{
-    AnalyticsQuery, Answer, Chunk, Click, ClickHouse, Engine, Granularity, GroupBy, Interval,
-    MAX_VALUES, Orphan, OrphanGroup, Question, RawQuery, SqlEngine, orphans, zone,
+    AnalyticsQuery, Chunk, Click, ClickHouse, Engine, Granularity, GroupBy, Interval, MAX_VALUES,
+    Orphan, OrphanGroup, Question, RawQuery, SqlEngine, Summary, orphans, zone,
 };
 use edgelink_model::counts::{Attribute, Bots, ClickScope};
 use edgelink_settings::config::AnalyticsConfig;
@@ -134,7 +134,7 @@ async fn same(
     clickhouse: &TestEngine,
     question: &Question,
     (interval, slots): (Interval, &[u64]),
-) -> Answer {
+) -> Summary {
     let shown = format!("{question:?}, {interval:?}");
     let one = question.ask(sql, interval, slots).await.unwrap();
     let other = question.ask(&**clickhouse, interval, slots).await.unwrap();

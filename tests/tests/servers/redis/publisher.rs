@@ -1,7 +1,7 @@
 //! The publisher between database and Redis.
 
 use crate::redis::fixture::{LIMIT, connected, content, sqlite_store};
-use edgelink_feed::publisher::{Destination, PublishedBy, Publisher, PublisherStatus};
+use edgelink_feed::publisher::{FeedSink, PublishedBy, Publisher, PublisherStatus};
 use edgelink_feed::{Feed, Listener, Tail};
 use edgelink_model::drawn::Drawn;
 use edgelink_numbers::BoundPolicy;
@@ -70,7 +70,7 @@ pub(crate) fn replica_of(
     tokio::spawn(Tail::new(redis.clone(), feed.clone()).run(stop.clone()));
     let publisher = Publisher::new(
         store.clone(),
-        Destination::Redis(redis.clone()),
+        FeedSink::Redis(redis.clone()),
         feed.clone(),
         config,
         &clicks(),
@@ -819,7 +819,7 @@ async fn beat_when_long_after_its_look_carries_its_age() {
     let stop = CancellationToken::new();
     let publisher = Publisher::new(
         store,
-        Destination::Local(feed.clone()),
+        FeedSink::Local(feed.clone()),
         feed,
         &config(Duration::from_secs(60)),
         &clicks(),

@@ -4,7 +4,7 @@
 use super::super::engine::{AnalyticsQuery, Breakdown, EngineError, Numbers, Slot, Visitors};
 use super::connection::Connection;
 use super::schema::value_of;
-use super::spans::{Kind, Spans, spans, spans_of_values};
+use super::spans::{Spans, TableFamily, spans, spans_of_values};
 use super::sql::Sql;
 use edgelink_model::counts::ClickScope;
 use edgelink_model::counts::{Attribute, Bots, OTHER};
@@ -25,10 +25,10 @@ fn counting(bots: Bots) -> &'static str {
 }
 
 /// The tables that have sums and visitors of a scope.
-fn kind(scope: &ClickScope) -> Kind {
+fn kind(scope: &ClickScope) -> TableFamily {
     match scope {
-        ClickScope::Links(_) => Kind::Link,
-        ClickScope::Tenant(_) | ClickScope::Domain { .. } => Kind::Domain,
+        ClickScope::Links(_) => TableFamily::Link,
+        ClickScope::Tenant(_) | ClickScope::Domain { .. } => TableFamily::Domain,
     }
 }
 
@@ -215,7 +215,7 @@ async fn by_link(
     query: &AnalyticsQuery,
     limit: usize,
 ) -> Result<Top, EngineError> {
-    let spans = spans(connection, query, Kind::Link, &[]).await?;
+    let spans = spans(connection, query, TableFamily::Link, &[]).await?;
     let condition = Sql::default().scope(&query.scope);
     let count = counting(query.bots);
     let top = Sql::new(&format!("SELECT link_id, {count} AS counted FROM "))
@@ -245,7 +245,7 @@ async fn of_domains(
     query: &AnalyticsQuery,
     by: Attribute,
 ) -> Result<Sql, EngineError> {
-    let spans = spans(connection, query, Kind::Value, &[]).await?;
+    let spans = spans(connection, query, TableFamily::Value, &[]).await?;
     let condition = Sql::new("attribute = ")
         .number(by as u8)
         .text(" AND ")
@@ -263,7 +263,7 @@ async fn of_links(
 ) -> Result<Sql, EngineError> {
     let condition = Sql::default().known_links(links);
     if matches!(by, Attribute::Link | Attribute::Domain) {
-        let spans = spans(connection, query, Kind::Link, &[]).await?;
+        let spans = spans(connection, query, TableFamily::Link, &[]).await?;
         let columns = format!("toString({}) AS value, clicks, bots", value_of(by));
         return Ok(spans.rows(&columns, &condition));
     }

@@ -3,7 +3,7 @@
 use super::super::engine::{AnalyticsQuery, EngineError, RawClick, RawPlace, RawQuery, Visitors};
 use super::connection::Connection;
 use super::counts;
-use super::rows::RawRow;
+use super::rows::ClickHouseRow;
 use super::spans::since;
 use super::sql::Sql;
 use clickhouse::Row as _;
@@ -111,7 +111,7 @@ async fn clicks(
     newest: RawPlace,
     oldest: RawPlace,
 ) -> Result<Vec<RawClick>, EngineError> {
-    let columns = RawRow::COLUMN_NAMES.join(", ");
+    let columns = ClickHouseRow::COLUMN_NAMES.join(", ");
     let sql = rows(query, &columns, oldest.at..newest.at + 1)
         .text(" AND (at < toDateTime(")
         .number(newest.at)
@@ -125,7 +125,7 @@ async fn clicks(
         .number(query.limit);
     let client = connection.ready().await?;
     let read = async {
-        let mut cursor = sql.query(&client).fetch::<RawRow<'_>>()?;
+        let mut cursor = sql.query(&client).fetch::<ClickHouseRow<'_>>()?;
         let mut found = Vec::new();
         while let Some(row) = cursor.next().await? {
             let at = u64::from(row.at);

@@ -14,7 +14,7 @@ pub(super) const COLUMNS: usize = 29;
 
 /// A row of `clicks` or `orphans`.
 #[derive(Clone, Debug, Row, Deserialize)]
-pub(super) struct RawRow<'a> {
+pub(super) struct ClickHouseRow<'a> {
     pub(super) tenant_id: u32,
     /// 0 of an orphan visit.
     pub(super) link_id: u64,
@@ -58,7 +58,7 @@ pub(super) struct RawRow<'a> {
 }
 
 /// Encodes rows of orphan visits in the column order of the table.
-pub(super) fn block(rows: &[RawRow<'_>]) -> Vec<u8> {
+pub(super) fn block(rows: &[ClickHouseRow<'_>]) -> Vec<u8> {
     let mut block = NativeBlock::new(COLUMNS, rows.len());
     macro_rules! columns {
         ($($name:ident $(: $kind:literal)?,)+) => {
@@ -117,7 +117,7 @@ pub(super) fn first_number(insert_id: u64) -> u64 {
 /// Mask of an insert's id within numbers of clicks, which fit 63 bits.
 const IDS: u64 = (1 << 35) - 1;
 
-impl<'a> RawRow<'a> {
+impl<'a> ClickHouseRow<'a> {
     /// The row of an orphan visit.
     pub(super) fn of_orphan(orphan: &'a Orphan, number: u64) -> Self {
         let row = Self::new(orphan.at, number, &orphan.url, Some(&orphan.described));

@@ -191,7 +191,7 @@ const WORD: &str = "word";
 /// Type of visitor sketches: 2^14 registers, a standard error of 0.8 %.
 const SKETCH: &str = "AggregateFunction(uniqCombined(14), UInt64)";
 
-/// Columns of clicks and orphan visits beside the sorting key: see [`super::rows::RawRow`].
+/// Columns of clicks and orphan visits beside the sorting key: see [`super::rows::ClickHouseRow`].
 const RAW: [(&str, &str); 26] = [
     ("number", "UInt64"),
     ("clicks", "UInt64"),

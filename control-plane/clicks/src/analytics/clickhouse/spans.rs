@@ -16,7 +16,7 @@ const DAY: u64 = 86_400;
 
 /// Family of tables, by the prefix of their names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum TableFamily {
     /// Clicks and visitors of links.
     Link,
     /// Clicks by link and attribute value.
@@ -27,7 +27,7 @@ pub(super) enum Kind {
     Value,
 }
 
-impl Kind {
+impl TableFamily {
     fn name(self) -> &'static str {
         match self {
             Self::Link => "link",
@@ -46,7 +46,7 @@ impl Kind {
 /// Partition of an interval by the tables that are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Spans {
-    kind: Kind,
+    kind: TableFamily,
     /// Whole months that are read as such, in days (unix time / 86400).
     months: Vec<Range<u64>>,
     /// Other whole days that are read as such.
@@ -61,7 +61,7 @@ impl Spans {
     /// Takes whole days as such, before the day `until`, except the days `split` (ascending). Before the second `since`, where only days
     /// are kept, the bounds are rounded to the nearest day.
     fn of(
-        kind: Kind,
+        kind: TableFamily,
         Range { start, end }: Range<u64>,
         until: u64,
         since: u64,
@@ -92,7 +92,7 @@ impl Spans {
     }
 
     /// Reads all of it by minute.
-    fn of_minutes(kind: Kind, interval: Range<u64>) -> Self {
+    fn of_minutes(kind: TableFamily, interval: Range<u64>) -> Self {
         Self {
             kind,
             months: Vec::new(),
@@ -184,7 +184,7 @@ pub(super) fn since(days: u64) -> u64 {
 pub(super) async fn spans(
     connection: &Connection,
     query: &AnalyticsQuery,
-    kind: Kind,
+    kind: TableFamily,
     slots: &[u64],
 ) -> Result<Spans, EngineError> {
     let mut bounds = slots.iter().chain([&query.from, &query.to]);
@@ -215,7 +215,7 @@ pub(super) async fn spans_of_values(
     let built = connection.built().await?;
     let since = since(connection.settings().raw_days);
     let interval = query.from..query.to;
-    let spans = Spans::of(Kind::LinkValue, interval, built.until, since, &[]);
+    let spans = Spans::of(TableFamily::LinkValue, interval, built.until, since, &[]);
     Ok(spans.by_months(&built, &[]))
 }
 
@@ -234,7 +234,7 @@ mod tests {
                      split: &[u64],
                      days: &[Range<u64>],
                      hours: &[Range<u64>]| {
-            let spans = Spans::of(Kind::Domain, interval.clone(), until, 0, split);
+            let spans = Spans::of(TableFamily::Domain, interval.clone(), until, 0, split);
             let of_hours = hours
                 .iter()
                 .map(|Range { start, end }| start * HOUR..end * HOUR);
@@ -280,11 +280,11 @@ mod tests {
             let months = months.into();
             let built = Built { until, months };
             let of = |kind| Spans::of(kind, interval.clone(), u64::MAX, 0, &[]);
-            let spans = of(Kind::Link).by_months(&built, begins);
+            let spans = of(TableFamily::Link).by_months(&built, begins);
             let found = (&spans.months[..], &spans.days[..]);
             assert_eq!(found, expected, "{days:?} {built:?}");
-            let spans = of(Kind::Value).by_months(&built, begins);
-            assert_eq!(spans, of(Kind::Value));
+            let spans = of(TableFamily::Value).by_months(&built, begins);
+            assert_eq!(spans, of(TableFamily::Value));
         };
         let all = (&[0, 31, 59, 90][..], 120);
         check(10..100, all, &[], (&[31..59, 59..90], &[10..31, 90..100]));

@@ -7,7 +7,7 @@ use super::super::engine::EngineError;
 use super::super::model::Orphan;
 use super::columns;
 use super::connection::Connection;
-use super::rows::{RawRow, block, first_number};
+use super::rows::{ClickHouseRow, block, first_number};
 use super::schema::Table;
 use super::sql::Sql;
 use bytes::Bytes;
@@ -46,8 +46,8 @@ pub(super) async fn write(
         insert("clicks").send(block).await?;
     }
     let numbered = (first_number(insert_id)..).zip(orphans);
-    let rows: Vec<RawRow<'_>> = numbered
-        .map(|(number, orphan)| RawRow::of_orphan(orphan, number))
+    let rows: Vec<ClickHouseRow<'_>> = numbered
+        .map(|(number, orphan)| ClickHouseRow::of_orphan(orphan, number))
         .collect();
     if rows.is_empty() {
         return Ok(());

@@ -43,20 +43,20 @@ pub(super) trait Fold: Send + 'static {
 
 /// The rollups of a store.
 #[derive(Clone, Copy)]
-pub(super) struct Counting<'a> {
+pub(super) struct StoredRollups<'a> {
     pub(super) store: &'a Store,
     /// Retention of hours, in days.
     pub(super) hours_days: u64,
 }
 
-impl Counting<'_> {
+impl StoredRollups<'_> {
     /// Counts all clicks, and those of each slot.
     pub(super) async fn series(
         &self,
         query: &AnalyticsQuery,
         slots: &[u64],
     ) -> Result<(Numbers, Vec<Slot>), EngineError> {
-        let fold = Series::new(slots, query.bots);
+        let fold = IntervalSums::new(slots, query.bots);
         let bounds = if fold.counts_visitors { slots } else { &[] };
         let parts = self.parts(query, bounds).await?;
         let folded = self.fold(query, &parts, DocPart::Head, fold).await?;
@@ -80,7 +80,7 @@ impl Counting<'_> {
         query: &AnalyticsQuery,
         by: Attribute,
     ) -> Result<HashMap<String, u64>, EngineError> {
-        let fold = Values::new(by, query.bots);
+        let fold = ValueSums::new(by, query.bots);
         let parts = self.parts(query, &[]).await?;
         let folded = self.fold(query, &parts, DocPart::Values, fold).await?;
         Ok(folded.sums)
@@ -242,7 +242,7 @@ impl Sum {
 }
 
 /// Sums up an interval and its parts.
-struct Series {
+struct IntervalSums {
     slots: Vec<u64>,
     sums: Vec<Sum>,
     all: Sum,
@@ -250,7 +250,7 @@ struct Series {
     counts_visitors: bool,
 }
 
-impl Series {
+impl IntervalSums {
     fn new(slots: &[u64], bots: Bots) -> Self {
         Self {
             slots: slots.to_vec(),
@@ -267,7 +267,7 @@ impl Series {
     }
 }
 
-impl Fold for Series {
+impl Fold for IntervalSums {
     fn add(
         &mut self,
         part: &Part,
@@ -294,13 +294,13 @@ impl Fold for Series {
 }
 
 /// Sums up the values of an attribute.
-struct Values {
+struct ValueSums {
     by: Attribute,
     bots: Bots,
     sums: HashMap<String, u64>,
 }
 
-impl Values {
+impl ValueSums {
     fn new(by: Attribute, bots: Bots) -> Self {
         Self {
             by,
@@ -310,7 +310,7 @@ impl Values {
     }
 }
 
-impl Fold for Values {
+impl Fold for ValueSums {
     fn add(
         &mut self,
         part: &Part,

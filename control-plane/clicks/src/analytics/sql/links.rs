@@ -5,7 +5,7 @@
 
 use super::super::engine::{AnalyticsQuery, Breakdown, EngineError};
 use super::super::reading::host;
-use super::counting::{Counting, top};
+use super::counting::{StoredRollups, top};
 use edgelink_model::counts::ClickScope;
 use edgelink_model::counts::{Attribute, OTHER};
 use edgelink_wire::LinkKey;
@@ -16,7 +16,7 @@ const SPARE: usize = 100;
 
 /// Breaks clicks of links down by properties of the links.
 pub(super) async fn of_links(
-    counting: &Counting<'_>,
+    counting: &StoredRollups<'_>,
     query: &AnalyticsQuery,
     by: Attribute,
     limit: usize,
@@ -48,7 +48,7 @@ pub(super) async fn of_links(
 
 /// The links of a domain or tenant with most clicks.
 pub(super) async fn of_many(
-    counting: &Counting<'_>,
+    counting: &StoredRollups<'_>,
     query: &AnalyticsQuery,
     limit: usize,
 ) -> Result<Breakdown, EngineError> {
@@ -79,7 +79,7 @@ pub(super) async fn of_many(
 
 /// The breakdown of a domain by domain: itself, by name.
 pub(super) async fn of_domain(
-    counting: &Counting<'_>,
+    counting: &StoredRollups<'_>,
     query: &AnalyticsQuery,
 ) -> Result<Breakdown, EngineError> {
     let sums = counting.values(query, Attribute::Link).await?;
