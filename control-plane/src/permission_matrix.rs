@@ -1,7 +1,7 @@
 //! Every route times every kind of caller: the server answers as the book says.
 
 use crate::server::Server;
-use edgelink_http::auth::permission::{RULES, Rule};
+use edgelink_http::auth::permission::{AccessRule, RULES};
 use edgelink_model::reference;
 use edgelink_service::caller::Right;
 use edgelink_settings::config::{Config, Environment};
@@ -75,7 +75,7 @@ impl Who {
 }
 
 /// The status of the answer to a request that is correct otherwise.
-fn expected(rule: &Rule, who: Who) -> u16 {
+fn expected(rule: &AccessRule, who: Who) -> u16 {
     match who {
         Who::NoKey | Who::Wrong | Who::Revoked | Who::Expired => 401,
         _ if !who.has(rule.right) => 403,
@@ -94,7 +94,7 @@ fn unique() -> String {
 }
 
 /// A valid body, and the status of its answer.
-fn sample(rule: &Rule) -> (Value, u16) {
+fn sample(rule: &AccessRule) -> (Value, u16) {
     let link = json!({ "longUrl": "https://example.com/" });
     let name = json!({ "name": unique() });
     match (rule.method.as_str(), rule.path) {
@@ -319,7 +319,7 @@ impl Fixture {
     }
 
     /// The path of a rule, about something that exists.
-    async fn path(&self, rule: &Rule, who: Who) -> String {
+    async fn path(&self, rule: &AccessRule, who: Who) -> String {
         let name = json!({ "name": unique() });
         if rule.path.contains("{code}") {
             let owner = match who {

@@ -14,7 +14,7 @@ use edgelink_clicks::OwnClicks;
 use edgelink_clicks::analytics::VisitorSecrets;
 use edgelink_feed::webhooks::Deliverer;
 use edgelink_http::api::show_link;
-use edgelink_http::app::{App, Lookups};
+use edgelink_http::app::{App, EdgeServices};
 use edgelink_http::auth::{AdminKeyError, EdgeTokens, ensure_admin_key};
 use edgelink_http::bounded::{Bounded, ListenerAdmission};
 use edgelink_http::observe;
@@ -133,7 +133,7 @@ impl Server {
             background.follow(tls, &config.server);
         }
         let tracer = start_tracing(&config, &background).map_err(StartError::Telemetry)?;
-        let lookups = Lookups {
+        let lookups = EdgeServices {
             edge_tokens,
             feed: background.feed.clone(),
             publisher,

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The permits that a request holds, as an extension of the request. Requests of this process to its own routes have none.
 #[derive(Clone, Default)]
-pub struct Admitted(Arc<Mutex<Vec<Held>>>);
+pub struct Admitted(Arc<Mutex<Vec<ClaimedPermit>>>);
 
-struct Held {
+struct ClaimedPermit {
     admission: Admission,
     claim: Claim,
     /// `None` while it is released.
@@ -30,7 +30,7 @@ impl Admitted {
 
     /// Adds a permit for which the request has waited.
     pub(crate) fn add(&self, admission: &Admission, claim: Claim, permit: Permit) {
-        self.held().push(Held {
+        self.held().push(ClaimedPermit {
             admission: admission.clone(),
             claim,
             permit: Some(permit),
@@ -72,7 +72,7 @@ impl Admitted {
         Ok(())
     }
 
-    fn held(&self) -> MutexGuard<'_, Vec<Held>> {
+    fn held(&self) -> MutexGuard<'_, Vec<ClaimedPermit>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -66,14 +66,14 @@ enum PaidBy {
 
 /// The body of an answer, which holds its permits, and ends early if they have given way.
 struct SentBody {
-    unsent: Arc<Mutex<Option<Unsent>>>,
+    unsent: Arc<Mutex<Option<RemainingBody>>>,
     paid_by: PaidBy,
     /// Frees the memory of an answer that gives way: a connection whose client reads nothing never polls its body again.
     _freeing: Option<AbortOnDropHandle<()>>,
 }
 
 /// The part of an answer that is still to be sent.
-struct Unsent {
+struct RemainingBody {
     body: Body,
     /// Bytes taken from the body that are not passed to the connection yet.
     rest: Bytes,
@@ -82,7 +82,7 @@ struct Unsent {
 impl SentBody {
     fn new(body: Body, paid_by: PaidBy) -> Self {
         let rest = Bytes::new();
-        let unsent = Arc::new(Mutex::new(Some(Unsent { body, rest })));
+        let unsent = Arc::new(Mutex::new(Some(RemainingBody { body, rest })));
         let freeing = match &paid_by {
             PaidBy::Room(seat) => {
                 let (given_way, unsent) = (seat.given_way(), Arc::clone(&unsent));
@@ -102,7 +102,7 @@ impl SentBody {
     }
 }
 
-fn lock(unsent: &Mutex<Option<Unsent>>) -> MutexGuard<'_, Option<Unsent>> {
+fn lock(unsent: &Mutex<Option<RemainingBody>>) -> MutexGuard<'_, Option<RemainingBody>> {
     unsent.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -115,7 +115,7 @@ impl hyper::body::Body for SentBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let mut unsent = lock(&self.unsent);
-        let Some(Unsent { body, rest }) = unsent.as_mut() else {
+        let Some(RemainingBody { body, rest }) = unsent.as_mut() else {
             let PaidBy::Room(seat) = &self.paid_by else {
                 return Poll::Ready(None);
             };

@@ -3,7 +3,7 @@
 use super::bounded::Bounded;
 use crate::auth::{EdgeTokens, KeyVerifier};
 use crate::health::Health;
-use crate::pages::Pages;
+use crate::pages::StatusPages;
 use axum::extract::{FromRef, FromRequestParts};
 use edgelink_clicks::analytics::{Engine, VisitorSecrets};
 use edgelink_clicks::live::Live;
@@ -73,7 +73,7 @@ pub struct App {
     pub keys: Arc<KeyVerifier>,
     pub(crate) edge_tokens: Arc<Reloaded<EdgeTokens>>,
     /// Pages for visitors: the configured ones, or else the built-in ones.
-    pub pages: Pages,
+    pub pages: StatusPages,
     /// The paths of links; `None` if links are right below the root.
     pub link_paths: Option<LinkPaths>,
     /// Domains, kept up to date with the database.
@@ -123,7 +123,7 @@ pub struct App {
 }
 
 /// The parts of the state that answer edges.
-pub struct Lookups {
+pub struct EdgeServices {
     /// Tokens that edges may send, reloaded when their files change.
     pub edge_tokens: Arc<Reloaded<EdgeTokens>>,
     /// Newest changes, which edges poll for.
@@ -169,7 +169,7 @@ impl App {
         config: Arc<Config>,
         bounded: Bounded,
         use_cases: UseCases,
-        lookups: Lookups,
+        lookups: EdgeServices,
     ) -> Self {
         let links = &config.links;
         Self {
@@ -178,7 +178,7 @@ impl App {
             accounts: use_cases.accounts,
             keys: use_cases.keys,
             edge_tokens: lookups.edge_tokens,
-            pages: Pages::new(&config.pages),
+            pages: StatusPages::new(&config.pages),
             link_paths: LinkPaths::unless_plain(links.prefix.clone(), links.trailing_slash),
             edge_health: use_cases.edge_health,
             visit_workers: use_cases.visit_workers,

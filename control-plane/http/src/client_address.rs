@@ -11,7 +11,7 @@ const NETWORK: u128 = !0 << 64;
 
 /// The peer of the connection of a request, as an extension of each request.
 #[derive(Clone, Copy, Debug)]
-pub struct Peer(pub IpAddr);
+pub struct PeerIp(pub IpAddr);
 
 /// The address of the client of a request.
 ///

@@ -108,7 +108,7 @@ fn wanted<'v>(clicks: &OwnClicks, attribute: Attribute, value: &'v [u8]) -> &'v 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client_address::Peer;
+    use crate::client_address::PeerIp;
     use edgelink_settings::config::{Config, StoreConfig};
     use edgelink_wire::RedirectStatus;
     use edgelink_wire::clicks::visitor_token;
@@ -156,7 +156,7 @@ mod tests {
         let (config, headers) = (config(attributes), headers(more));
         let uri: Uri = "/x?utm_source=a&utm_term=b%20c".parse().expect("a URI");
         let mut extensions = Extensions::new();
-        extensions.insert(Peer([192, 0, 2, 1].into()));
+        extensions.insert(PeerIp([192, 0, 2, 1].into()));
         let visit = Visit::new(&config, &uri, &headers, &extensions);
         let keys = visitors.later_than(0, visit.now()).await.expect("a secret");
         let secret = keys.at(visit.now()).expect("a secret");

@@ -3,12 +3,12 @@
 //! The fields are defined in draft-ietf-httpapi-ratelimit-headers-11: `RateLimit-Policy` names the limits, `RateLimit` the
 //! remaining requests.
 
-use super::client_address::{Peer, client_address, network};
+use super::client_address::{PeerIp, client_address, network};
 use crate::app::App;
 use crate::auth::Caller;
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
-use edgelink_service::limits::{Standing, Subject, Verdict};
+use edgelink_service::limits::{LimitSubject, LimitVerdict, Standing};
 use edgelink_service::problem::{Kind, Problem};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use std::net::{IpAddr, Ipv4Addr};
@@ -18,7 +18,7 @@ const LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
 /// Marks the response to a counted request.
 #[derive(Clone, Copy)]
-struct Counted;
+struct CountedRequest;
 
 /// Runs a request unless its address is over its limit, before anything is looked up for it. A request without a valid key, which
 /// does not reach [`counted`], is counted by its address here.
@@ -35,10 +35,10 @@ where
         return response;
     }
     let response = run(request).await;
-    if response.extensions().get::<Counted>().is_some() {
+    if response.extensions().get::<CountedRequest>().is_some() {
         return response;
     }
-    let verdict = limiter.take(Subject { address, key: None }).await;
+    let verdict = limiter.take(LimitSubject { address, key: None }).await;
     refused(&verdict).unwrap_or_else(|| with_fields(response, &verdict))
 }
 
@@ -51,7 +51,7 @@ where
         return run(request).await;
     };
     let caller = request.extensions().get::<Caller>().cloned();
-    let subject = Subject {
+    let subject = LimitSubject {
         address: address(app, &request),
         key: caller.as_ref().map(Caller::id),
     };
@@ -60,7 +60,7 @@ where
         Some(response) => response,
         None => with_fields(run(request).await, &verdict),
     };
-    response.extensions_mut().insert(Counted);
+    response.extensions_mut().insert(CountedRequest);
     response
 }
 
@@ -71,14 +71,14 @@ pub fn address(app: &App, request: &Request) -> IpAddr {
 }
 
 /// The address, or the network, by which a client is counted, from its peer and headers.
-pub fn address_of(app: &App, peer: Option<Peer>, headers: &HeaderMap) -> IpAddr {
+pub fn address_of(app: &App, peer: Option<PeerIp>, headers: &HeaderMap) -> IpAddr {
     let peer = peer.map_or(Ipv4Addr::UNSPECIFIED.into(), |peer| peer.0);
     let trusted = &app.config.server.trusted_proxies;
     network(client_address(peer, headers, trusted))
 }
 
 /// 429 if a limit is exceeded.
-fn refused(verdict: &Verdict) -> Option<Response> {
+fn refused(verdict: &LimitVerdict) -> Option<Response> {
     let standing = verdict.refused_by.as_ref()?;
     let (policy, rate) = (standing.policy.name(), standing.rate);
     let (capacity, per_second) = (rate.capacity, rate.per_second);
@@ -91,7 +91,7 @@ fn refused(verdict: &Verdict) -> Option<Response> {
     Some(response)
 }
 
-fn with_fields(mut response: Response, verdict: &Verdict) -> Response {
+fn with_fields(mut response: Response, verdict: &LimitVerdict) -> Response {
     let policy = |standing: &Standing| {
         let (capacity, window) = (standing.rate.capacity, standing.rate.window_seconds());
         format!("\"{}\";q={capacity};w={window}", standing.policy.name())

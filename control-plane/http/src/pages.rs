@@ -12,13 +12,13 @@ use edgelink_wire::redirect::NO_STORE;
 use http::{HeaderValue, StatusCode, header};
 
 /// The pages of the configuration, ready to be sent. Others are built in.
-pub struct Pages {
+pub struct StatusPages {
     not_found: Option<Bytes>,
     gone: Option<Bytes>,
     unavailable: Option<Bytes>,
 }
 
-impl Pages {
+impl StatusPages {
     pub(crate) fn new(config: &PagesConfig) -> Self {
         let page = |own: &Option<FileText>| {
             let html = own.as_ref().map(|html| html.text().to_owned());

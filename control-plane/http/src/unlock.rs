@@ -1,7 +1,7 @@
 //! Passwords of links that visitors enter: `POST /{code}` here, and `POST /edge/v1/unlock/{domain}/{code}` from an edge whose
 //! visitor has entered one.
 
-use super::client_address::{Peer, client_address, network};
+use super::client_address::{PeerIp, client_address, network};
 use super::pages::password_page;
 use super::redirect::{may_be_link, requested_key};
 use crate::app::App;
@@ -129,7 +129,7 @@ pub async fn answer(app: &App, request: Request) -> Option<Response> {
     };
     let domains = app.domains.current();
     let brand = domains.brand(&key.domain);
-    let peer = head.extensions.get::<Peer>();
+    let peer = head.extensions.get::<PeerIp>();
     let peer = peer.map_or(Ipv4Addr::UNSPECIFIED.into(), |peer| peer.0);
     let address = client_address(peer, &head.headers, &app.config.server.trusted_proxies);
     let server = &app.config.server;

@@ -1,6 +1,6 @@
 //! A visit of the control plane itself, as the rules of a link see it.
 
-use crate::client_address::{Peer, client_address};
+use crate::client_address::{PeerIp, client_address};
 use edgelink_clicks::OwnClicks;
 use edgelink_model::clock;
 use edgelink_settings::config::{Config, LinksConfig};
@@ -71,7 +71,7 @@ impl<'v> Visit<'v> {
             path: uri.path(),
             query: uri.query().unwrap_or_default(),
             address: extensions
-                .get::<Peer>()
+                .get::<PeerIp>()
                 .map(|peer| client_address(peer.0, headers, &config.server.trusted_proxies)),
             links: &config.links,
             now: clock::unix_seconds(),

@@ -53,8 +53,8 @@ pub async fn ensure_admin_key(store: &Store, path: &Path) -> Result<bool, AdminK
         return Ok(false);
     }
     let key = match write_new(path, &ApiKey::generate()?)? {
-        Written::New(key) => key,
-        Written::ThereAlready => read(path)?,
+        WrittenKey::New(key) => key,
+        WrittenKey::ThereAlready => read(path)?,
     };
     let row = key.row(NAME, clock::unix_millis());
     let actor = Actor::command_line(FIRST_TENANT);
@@ -66,13 +66,13 @@ pub async fn ensure_admin_key(store: &Store, path: &Path) -> Result<bool, AdminK
     }
 }
 
-enum Written {
+enum WrittenKey {
     New(ApiKey),
     ThereAlready,
 }
 
 /// Writes a key to a file that only its owner may read, and renames it, so that no reader sees a part of a key.
-fn write_new(path: &Path, key: &ApiKey) -> Result<Written, AdminKeyError> {
+fn write_new(path: &Path, key: &ApiKey) -> Result<WrittenKey, AdminKeyError> {
     let failed = |source| AdminKeyError::Write {
         path: path.to_owned(),
         source,
@@ -85,9 +85,9 @@ fn write_new(path: &Path, key: &ApiKey) -> Result<Written, AdminKeyError> {
     writeln!(file, "{}", key.expose()).map_err(failed)?;
     file.as_file().sync_all().map_err(failed)?;
     match file.persist_noclobber(path) {
-        Ok(_) => Ok(Written::New(key.clone())),
+        Ok(_) => Ok(WrittenKey::New(key.clone())),
         Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => {
-            Ok(Written::ThereAlready)
+            Ok(WrittenKey::ThereAlready)
         }
         Err(error) => Err(failed(error.error)),
     }

@@ -102,7 +102,7 @@ fn late(reason: String) -> StoreError {
 
 fn start_lanes(store: &Arc<Store>, length: usize, linger: Duration) -> mpsc::Sender<Job> {
     let (sender, jobs) = mpsc::channel(length);
-    let queue = Arc::new(Mutex::new(Queue::new(jobs, linger)));
+    let queue = Arc::new(Mutex::new(JobQueue::new(jobs, linger)));
     for _ in 0..LANES {
         tokio::spawn(run(Arc::clone(store), Arc::clone(&queue)));
     }
@@ -110,7 +110,7 @@ fn start_lanes(store: &Arc<Store>, length: usize, linger: Duration) -> mpsc::Sen
 }
 
 /// A lane: commits the jobs that wait and answers them, until the queue is closed.
-async fn run(store: Arc<Store>, queue: Arc<Mutex<Queue>>) {
+async fn run(store: Arc<Store>, queue: Arc<Mutex<JobQueue>>) {
     loop {
         // The lock is held while waiting: the other lane comes next.
         let Some((mut jobs, _turn)) = queue.lock().await.batch().await else {
@@ -123,7 +123,7 @@ async fn run(store: Arc<Store>, queue: Arc<Mutex<Queue>>) {
     }
 }
 
-struct Queue {
+struct JobQueue {
     jobs: mpsc::Receiver<Job>,
     /// The job that did not fit into the last batch.
     next: Option<Job>,
@@ -136,7 +136,7 @@ struct Queue {
 /// A lane's turn, until its transaction ends. `None` if it runs beside the other lane.
 type Turn = Option<OwnedMutexGuard<()>>;
 
-impl Queue {
+impl JobQueue {
     fn new(jobs: mpsc::Receiver<Job>, linger: Duration) -> Self {
         Self {
             jobs,

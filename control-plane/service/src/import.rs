@@ -75,7 +75,7 @@ pub enum Foreseen {
 }
 
 /// An import on behalf of a caller.
-pub struct Import<'a> {
+pub struct Importer<'a> {
     links: &'a Links,
     caller: &'a Caller,
     /// Codes of numbers below this one are taken for generated codes.
@@ -90,9 +90,9 @@ fn agreed(bound: u64) -> u64 {
 
 impl Links {
     /// Begins an import.
-    pub async fn import<'a>(&'a self, caller: &'a Caller) -> Result<Import<'a>, Problem> {
+    pub async fn import<'a>(&'a self, caller: &'a Caller) -> Result<Importer<'a>, Problem> {
         caller.require(Right::CreateLinks)?;
-        Ok(Import {
+        Ok(Importer {
             links: self,
             caller,
             agreed: agreed(self.store.bound_state().await?.bound),
@@ -100,7 +100,7 @@ impl Links {
     }
 }
 
-impl Import<'_> {
+impl Importer<'_> {
     /// Reads an item.
     ///
     /// # Errors

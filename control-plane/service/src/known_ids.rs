@@ -41,7 +41,7 @@ pub(crate) enum KeyLookupError {
 
 /// The ids of all API keys.
 pub(crate) struct KnownIds {
-    state: Mutex<State>,
+    state: Mutex<KnownIdsState>,
     /// Held by the request that reads.
     turn: tokio::sync::Mutex<()>,
     /// Limit on the number of ids waiting for a read: their requests would crowd out all others.
@@ -49,7 +49,7 @@ pub(crate) struct KnownIds {
 }
 
 #[derive(Default)]
-struct State {
+struct KnownIdsState {
     ids: HashSet<u64>,
     /// Time of creation of the newest key, unix milliseconds.
     newest: u64,
@@ -80,7 +80,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-impl State {
+impl KnownIdsState {
     fn is_read_within(&self, time: Duration) -> bool {
         self.read.is_some_and(|read| read.elapsed() < time)
     }
@@ -212,7 +212,7 @@ impl KnownIds {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, KnownIdsState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

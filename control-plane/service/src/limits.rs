@@ -56,7 +56,7 @@ pub struct Limiter {
 
 /// The parties against which a request counts.
 #[derive(Clone, Copy, Debug)]
-pub struct Subject<'a> {
+pub struct LimitSubject<'a> {
     /// The client's address, or its network.
     pub address: IpAddr,
     /// The id of its API key; `None` if it has none that is valid.
@@ -76,7 +76,7 @@ pub struct Standing {
 
 /// The decision on a request, and the remainders of its limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct LimitVerdict {
     /// Remainders of the limits that were checked, one for each subject.
     pub standings: Vec<Standing>,
     /// The limit that is exceeded; `None` if none is.
@@ -104,7 +104,7 @@ impl Limiter {
     }
 
     /// The refusal of an address that had no token a moment ago, and has none yet; `None` if it may have one.
-    pub fn refuse_at_once(&self, address: IpAddr) -> Option<Verdict> {
+    pub fn refuse_at_once(&self, address: IpAddr) -> Option<LimitVerdict> {
         let rate = self.address?;
         let until = self.refused.get(&address)?;
         let left = until.checked_duration_since(Instant::now())?;
@@ -116,17 +116,17 @@ impl Limiter {
             level: TOKEN.saturating_sub(missing.max(1)),
         };
         count_refusal(Policy::Address);
-        Some(Verdict {
+        Some(LimitVerdict {
             standings: vec![standing],
             refused_by: Some(standing),
         })
     }
 
     /// Takes a token of each bucket of the request, or of none if one of them has none.
-    pub async fn take(&self, subject: Subject<'_>) -> Verdict {
+    pub async fn take(&self, subject: LimitSubject<'_>) -> LimitVerdict {
         let (policies, buckets) = self.buckets(subject);
         if buckets.is_empty() {
-            return Verdict {
+            return LimitVerdict {
                 standings: Vec::new(),
                 refused_by: None,
             };
@@ -141,13 +141,13 @@ impl Limiter {
             },
             None => self.local.take(&buckets),
         };
-        let verdict = Verdict::new(&policies, &buckets, &taken);
+        let verdict = LimitVerdict::new(&policies, &buckets, &taken);
         self.note(subject.address, &verdict);
         verdict
     }
 
     /// The limits of a request, and their buckets.
-    fn buckets(&self, subject: Subject<'_>) -> (Vec<Policy>, Vec<KeyedBucket>) {
+    fn buckets(&self, subject: LimitSubject<'_>) -> (Vec<Policy>, Vec<KeyedBucket>) {
         let prefix = |policy: Policy| format!("{PREFIX}{}", policy.name());
         let bucket = |policy: Policy, rate: Rate, whose: &str| {
             let key = format!("{}:{whose}", prefix(policy));
@@ -165,7 +165,7 @@ impl Limiter {
     }
 
     /// Counts a refusal, and caches that of an address.
-    fn note(&self, address: IpAddr, verdict: &Verdict) {
+    fn note(&self, address: IpAddr, verdict: &LimitVerdict) {
         let Some(standing) = &verdict.refused_by else {
             return;
         };
@@ -193,7 +193,7 @@ fn report_degraded(error: &edgelink_redis::RedisError) {
     }
 }
 
-impl Verdict {
+impl LimitVerdict {
     fn new(policies: &[Policy], buckets: &[KeyedBucket], taken: &Taken) -> Self {
         let parts = policies.iter().zip(buckets).zip(&taken.levels);
         let all: Vec<Standing> = parts
@@ -251,8 +251,8 @@ mod tests {
         Limiter::new(config, None).unwrap()
     }
 
-    fn subject(address: IpAddr, key: Option<&str>) -> Subject<'_> {
-        Subject { address, key }
+    fn subject(address: IpAddr, key: Option<&str>) -> LimitSubject<'_> {
+        LimitSubject { address, key }
     }
 
     #[test]

@@ -17,7 +17,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use edgelink_model::clock;
 use edgelink_settings::config::OidcConfig;
 use edgelink_settings::https;
-use id_token::{Expected, verify};
+use id_token::{ExpectedClaims, verify};
 use provider::Provider;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -105,7 +105,7 @@ impl Oidc {
 
     async fn ask(&self, login: &OidcLogin, code: &str) -> Result<Identity, OidcError> {
         let tokens = self.tokens(login, code).await?;
-        let expected = Expected {
+        let expected = ExpectedClaims {
             issuer: self.config.issuer.as_deref().unwrap_or_default(),
             client_id: &self.config.client_id,
             nonce: &login.nonce,
@@ -140,7 +140,7 @@ impl Oidc {
             || role_claim.is_some_and(|claim| claims.find(claim).is_none())
     }
 
-    async fn tokens(&self, login: &OidcLogin, code: &str) -> Result<Tokens, OidcError> {
+    async fn tokens(&self, login: &OidcLogin, code: &str) -> Result<TokenResponse, OidcError> {
         let secret = self.config.client_secret_file.as_ref();
         let secret = secret.map(|file| file.text().trim());
         let form = [
@@ -157,14 +157,14 @@ impl Oidc {
         let id_token = text("id_token");
         let id_token =
             id_token.ok_or_else(|| OidcError::Invalid("it has no ID token".to_owned()))?;
-        Ok(Tokens {
+        Ok(TokenResponse {
             id_token,
             access_token: text("access_token").unwrap_or_default(),
         })
     }
 }
 
-struct Tokens {
+struct TokenResponse {
     id_token: String,
     access_token: String,
 }

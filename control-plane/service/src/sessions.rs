@@ -98,7 +98,7 @@ impl LoginWay {
 
 /// The session of a user who has logged in.
 #[derive(Clone, Debug)]
-pub struct Session {
+pub struct LoginSession {
     /// The user as a caller, with its rights.
     pub caller: Caller,
     /// The user.
@@ -186,7 +186,7 @@ impl KeyVerifier {
         &self,
         token: &Token,
         is_of_person: bool,
-    ) -> Result<Option<Session>, Problem> {
+    ) -> Result<Option<LoginSession>, Problem> {
         self.session_of(&token.hash(), is_of_person).await
     }
 
@@ -201,7 +201,7 @@ impl KeyVerifier {
         &self,
         hash: &[u8; 32],
         is_of_person: bool,
-    ) -> Result<Option<Session>, Problem> {
+    ) -> Result<Option<LoginSession>, Problem> {
         let stored = if is_of_person {
             self.store.use_session(hash, self.limits).await?
         } else {
@@ -220,7 +220,7 @@ impl KeyVerifier {
         }) else {
             return Ok(None);
         };
-        Ok(Some(Session {
+        Ok(Some(LoginSession {
             caller: Caller::of_session(holder, *hash),
             way,
             user: stored.user,

@@ -6,7 +6,7 @@ use super::seat::Occupied;
 use super::tls::{Protocols, Tls};
 use axum::Router;
 use edgelink_http::bounded::ListenerAdmission;
-use edgelink_http::client_address::{Peer, network};
+use edgelink_http::client_address::{PeerIp, network};
 use edgelink_settings::admission::{Claim, Permit, Refusal};
 use edgelink_settings::config::{Config, ListenerKind, Network};
 use edgelink_settings::telemetry::LogThrottle;
@@ -109,7 +109,7 @@ impl Acceptor {
         loop {
             match door.listener.accept().await {
                 Ok((stream, peer)) => match seat(&door.admission, peer.ip()).await {
-                    Ok(seat) => self.begin(door, (stream, Peer(peer.ip())), connections, seat),
+                    Ok(seat) => self.begin(door, (stream, PeerIp(peer.ip())), connections, seat),
                     Err(_) => report_refusal(door.kind, peer.ip()),
                 },
                 Err(error) => pause_unless_client_left(&error).await,
@@ -117,7 +117,7 @@ impl Acceptor {
         }
     }
 
-    fn sender(&self, Peer(address): Peer) -> Sender {
+    fn sender(&self, PeerIp(address): PeerIp) -> Sender {
         let mut proxies = self.trusted_proxies.iter();
         if proxies.any(|network| network.contains(address)) {
             Sender::Proxy
@@ -129,7 +129,7 @@ impl Acceptor {
     fn begin(
         &self,
         door: &Door,
-        (stream, peer): (TcpStream, Peer),
+        (stream, peer): (TcpStream, PeerIp),
         connections: &Connections,
         seat: Seat,
     ) {

@@ -4,7 +4,7 @@ use super::handshake::{Handshake, Sender};
 use super::seat::{InFlight, Occupied, held};
 use super::unsent::{Streams, watched};
 use axum::Router;
-use edgelink_http::client_address::Peer;
+use edgelink_http::client_address::PeerIp;
 use edgelink_settings::config::Config;
 use http::{HeaderName, HeaderValue, Request, header};
 use hyper::body::Incoming;
@@ -41,7 +41,7 @@ const GOAWAY_TIMEOUT: Duration = Duration::from_secs(5);
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
 type Stream = Pin<Box<TimeoutStream<TcpStream>>>;
-type Handler = TowerToHyperService<AddExtension<Router, Peer>>;
+type Handler = TowerToHyperService<AddExtension<Router, PeerIp>>;
 
 /// Servers of connections.
 #[derive(Clone)]

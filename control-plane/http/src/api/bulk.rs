@@ -3,7 +3,7 @@
 //! Either the body is refused as a whole and creates nothing, or every item has its outcome.
 
 use super::bulk_answer;
-use super::bulk_items::{self, ItemView};
+use super::bulk_items::{self, BulkItem};
 use super::idempotency_key;
 use super::schema;
 use crate::admitted::Admitted;
@@ -40,7 +40,7 @@ pub(super) struct BulkView<'a> {
     created: usize,
     existing: usize,
     failed: usize,
-    results: Vec<ItemView<'a>>,
+    results: Vec<BulkItem<'a>>,
 }
 
 /// Creates many links.
@@ -105,7 +105,7 @@ pub(super) fn answer(app: &Arc<App>, outcomes: Vec<CreateOutcome>) -> Response {
 pub(super) fn answer_of<O: Send + 'static>(
     app: &Arc<App>,
     outcomes: Vec<O>,
-    view: for<'o> fn(usize, &'o O, &LinksConfig) -> ItemView<'o>,
+    view: for<'o> fn(usize, &'o O, &LinksConfig) -> BulkItem<'o>,
 ) -> Response {
     let links = &app.config.links;
     let statuses = outcomes
@@ -122,7 +122,7 @@ pub(super) fn answer_of<O: Send + 'static>(
     bulk_answer::answer(app, &counts, outcomes, view)
 }
 
-fn item_view<'a>(index: usize, outcome: &'a CreateOutcome, links: &LinksConfig) -> ItemView<'a> {
+fn item_view<'a>(index: usize, outcome: &'a CreateOutcome, links: &LinksConfig) -> BulkItem<'a> {
     match outcome {
         Ok(made) => {
             let status = if made.is_found {
@@ -130,8 +130,8 @@ fn item_view<'a>(index: usize, outcome: &'a CreateOutcome, links: &LinksConfig) 
             } else {
                 StatusCode::CREATED
             };
-            ItemView::done(index, status, made.shown(), links)
+            BulkItem::done(index, status, made.shown(), links)
         }
-        Err(problem) => ItemView::refused(index, problem),
+        Err(problem) => BulkItem::refused(index, problem),
     }
 }

@@ -1,6 +1,6 @@
 //! Answers to bulk requests, which are written as they are sent.
 
-use super::bulk_items::ItemView;
+use super::bulk_items::BulkItem;
 use crate::app::App;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -39,7 +39,7 @@ pub(super) fn answer<O: Send + 'static>(
     app: &Arc<App>,
     counts: &impl Serialize,
     outcomes: Vec<O>,
-    view: for<'o> fn(usize, &'o O, &LinksConfig) -> ItemView<'o>,
+    view: for<'o> fn(usize, &'o O, &LinksConfig) -> BulkItem<'o>,
 ) -> Response {
     // Writing JSON to memory does not fail.
     let mut head = serde_json::to_vec(counts).unwrap_or_default();

@@ -3,7 +3,7 @@
 //! Either the body is refused as a whole and changes nothing, or every item has its outcome.
 
 use super::bulk_answer;
-use super::bulk_items::{self, ItemView};
+use super::bulk_items::{self, BulkItem};
 use crate::app::{ApiCall, App};
 use crate::auth::check_again;
 use axum::extract::Request;
@@ -39,7 +39,7 @@ struct DeletedCounts {
 struct PatchedView<'a> {
     changed: usize,
     failed: usize,
-    results: Vec<ItemView<'a>>,
+    results: Vec<BulkItem<'a>>,
 }
 
 /// An answer for each item.
@@ -49,7 +49,7 @@ struct PatchedView<'a> {
 struct DeletedLinksView<'a> {
     deleted: usize,
     failed: usize,
-    results: Vec<ItemView<'a>>,
+    results: Vec<BulkItem<'a>>,
 }
 
 /// Changes many links.
@@ -136,9 +136,9 @@ fn view<'a>(
     outcome: &'a ChangedOutcome,
     done: StatusCode,
     links: &LinksConfig,
-) -> ItemView<'a> {
+) -> BulkItem<'a> {
     match outcome {
-        Ok(link) => ItemView::done(index, done, link.shown.as_ref(), links),
-        Err(problem) => ItemView::refused(index, problem),
+        Ok(link) => BulkItem::done(index, done, link.shown.as_ref(), links),
+        Err(problem) => BulkItem::refused(index, problem),
     }
 }

@@ -90,7 +90,7 @@ impl<T, F: FnMut(usize, Value) -> T> Reader<T, F> {
 /// The answer for an item.
 #[derive(Serialize, ToSchema)]
 #[schema(as = BulkItem)]
-pub(super) struct ItemView<'a> {
+pub(super) struct BulkItem<'a> {
     index: usize,
     status: u16,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -99,7 +99,7 @@ pub(super) struct ItemView<'a> {
     error: Option<Document<'a>>,
 }
 
-impl<'a> ItemView<'a> {
+impl<'a> BulkItem<'a> {
     /// An item that has succeeded; without a link if it was deleted.
     pub(super) fn done(
         index: usize,

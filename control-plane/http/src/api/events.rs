@@ -68,7 +68,7 @@ pub async fn stream(
     let subscription = app.live.listen(filter).await;
     let subscription = subscription
         .map_err(|error| Problem::new(Kind::Overloaded).with_detail(error.to_string()))?;
-    let stream = Stream {
+    let stream = ClickStream {
         app,
         caller,
         headers,
@@ -87,7 +87,7 @@ pub async fn stream(
 }
 
 /// An open stream.
-struct Stream {
+struct ClickStream {
     app: Arc<App>,
     caller: Caller,
     headers: HeaderMap,
@@ -99,7 +99,7 @@ struct Stream {
     _permit: Permit,
 }
 
-impl Stream {
+impl ClickStream {
     /// The next event; `None` at the end of the stream.
     async fn next(&mut self) -> Option<Event> {
         let Some(checked) = self.checked else {

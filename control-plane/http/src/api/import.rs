@@ -6,7 +6,7 @@
 //! the answer predicts the outcomes.
 
 use super::bulk;
-use super::bulk_items::ItemView;
+use super::bulk_items::BulkItem;
 use super::idempotency_key;
 use super::schema;
 use crate::app::ApiCall;
@@ -60,12 +60,12 @@ fn view<'f>(
     index: usize,
     outcome: &'f Result<Foreseen, Problem>,
     links: &LinksConfig,
-) -> ItemView<'f> {
+) -> BulkItem<'f> {
     match outcome {
-        Ok(Foreseen::Created) => ItemView::done(index, StatusCode::CREATED, None, links),
+        Ok(Foreseen::Created) => BulkItem::done(index, StatusCode::CREATED, None, links),
         Ok(Foreseen::Existing(link)) => {
-            ItemView::done(index, StatusCode::OK, link.as_deref(), links)
+            BulkItem::done(index, StatusCode::OK, link.as_deref(), links)
         }
-        Err(problem) => ItemView::refused(index, problem),
+        Err(problem) => BulkItem::refused(index, problem),
     }
 }

@@ -8,7 +8,7 @@ pub(super) struct Items {
     place: Place,
     element: Vec<u8>,
     depth: u32,
-    string: Text,
+    string: StringState,
     max_bytes: usize,
 }
 
@@ -24,7 +24,7 @@ enum Place {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Text {
+enum StringState {
     Outside,
     Inside,
     /// After a backslash.
@@ -38,7 +38,7 @@ impl Items {
             place: Place::BeforeArray,
             element: Vec::new(),
             depth: 0,
-            string: Text::Outside,
+            string: StringState::Outside,
             max_bytes,
         }
     }
@@ -85,7 +85,7 @@ impl Items {
     }
 
     fn step_inside(&mut self, byte: u8) -> Result<bool, Problem> {
-        if self.string == Text::Outside && self.depth == 0 && matches!(byte, b',' | b']') {
+        if self.string == StringState::Outside && self.depth == 0 && matches!(byte, b',' | b']') {
             self.place = if byte == b',' {
                 Place::Next
             } else {
@@ -105,13 +105,13 @@ impl Items {
 
     fn nest(&mut self, byte: u8) -> Result<(), Problem> {
         self.string = match (self.string, byte) {
-            (Text::Escaped, _) => Text::Inside,
-            (Text::Inside, b'\\') => Text::Escaped,
-            (Text::Inside, b'"') => Text::Outside,
-            (Text::Outside, b'"') => Text::Inside,
+            (StringState::Escaped, _) => StringState::Inside,
+            (StringState::Inside, b'\\') => StringState::Escaped,
+            (StringState::Inside, b'"') => StringState::Outside,
+            (StringState::Outside, b'"') => StringState::Inside,
             (same, _) => same,
         };
-        if self.string == Text::Outside {
+        if self.string == StringState::Outside {
             match byte {
                 b'{' | b'[' => self.depth += 1,
                 b'}' | b']' => {

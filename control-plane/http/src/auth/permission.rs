@@ -11,7 +11,7 @@ use http::{HeaderValue, Method, header};
 
 /// The right that a request to a route needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rule {
+pub struct AccessRule {
     /// Method of the request. A `GET` rule holds for `HEAD` as well.
     pub method: Method,
     /// The path as the router has it: below `/api/v1`, or with `/rest/v3` in front.
@@ -20,8 +20,8 @@ pub struct Rule {
     pub right: Right,
 }
 
-const fn rule(method: Method, path: &'static str, right: Right) -> Rule {
-    Rule {
+const fn rule(method: Method, path: &'static str, right: Right) -> AccessRule {
+    AccessRule {
         method,
         path,
         right,
@@ -29,7 +29,7 @@ const fn rule(method: Method, path: &'static str, right: Right) -> Rule {
 }
 
 /// The rules of all routes.
-pub const RULES: &[Rule] = &[
+pub const RULES: &[AccessRule] = &[
     rule(Method::POST, "/links", Right::CreateLinks),
     rule(Method::GET, "/links", Right::ReadLinks),
     rule(Method::PUT, "/links", Right::ChangeLinks),
@@ -159,7 +159,7 @@ pub(super) fn refusal(caller: &Caller, method: &Method, path: &str) -> Option<Re
         );
         return Some(Problem::new(Kind::Internal).into_response());
     }
-    let allowed: Vec<&Rule> = of_path.collect();
+    let allowed: Vec<&AccessRule> = of_path.collect();
     let Some(rule) = allowed.iter().find(|rule| rule.method == *method) else {
         return Some(method_not_allowed(&allowed));
     };
@@ -170,7 +170,7 @@ pub(super) fn refusal(caller: &Caller, method: &Method, path: &str) -> Option<Re
 }
 
 /// Answers a method without a rule, as the router answers one without a handler.
-fn method_not_allowed(rules: &[&Rule]) -> Response {
+fn method_not_allowed(rules: &[&AccessRule]) -> Response {
     let names = rules.iter().flat_map(|rule| match rule.method {
         Method::GET => vec!["GET", "HEAD"],
         ref method => vec![method.as_str()],

@@ -40,7 +40,7 @@ const REDIRECTS: [&str; 3] = [
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct DomainView<'a> {
+struct ShlinkDomain<'a> {
     domain: &'a str,
     is_default: bool,
     redirects: Redirects,
@@ -54,12 +54,12 @@ pub(super) async fn list(ApiCall { app, caller }: ApiCall) -> Json<Value> {
     let table = app.domains.current();
     let made = table.made_by(caller.tenant_id());
     let domains = table.configured().iter().chain(made).filter(is_allowed);
-    let view = |domain| DomainView {
+    let view = |domain| ShlinkDomain {
         domain: Domain::as_str(domain),
         is_default: domain == links.default_domain(),
         redirects: Redirects::of(&table, domain),
     };
-    let data: Vec<DomainView<'_>> = domains.map(view).collect();
+    let data: Vec<ShlinkDomain<'_>> = domains.map(view).collect();
     let redirects = Redirects::default();
     Json(json!({ "domains": { "data": data, "defaultRedirects": redirects } }))
 }

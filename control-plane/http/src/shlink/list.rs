@@ -2,7 +2,7 @@
 
 use super::failure::Failure;
 use super::fields::domain;
-use super::pages::{Page, Pagination};
+use super::pages::{Pagination, RequestedPage};
 use super::view::ShortUrl;
 use crate::app::ApiCall;
 use axum::Json;
@@ -68,9 +68,9 @@ fn parse(
     query: Option<&str>,
     scope: Scope,
     config: &TenantLinks<'_>,
-) -> Result<(NumberedQuery, Page), Problem> {
+) -> Result<(NumberedQuery, RequestedPage), Problem> {
     let mut fields = Fields::of_query_with(query, &LISTS)?;
-    let page = Page::read(&mut fields, DEFAULT_SIZE, MAX_SIZE);
+    let page = RequestedPage::read(&mut fields, DEFAULT_SIZE, MAX_SIZE);
     let order = fields.optional("orderBy", order).unwrap_or_default();
     let domain = fields.optional("domain", |value| domain(value, config));
     let by_code = order.sort == Some(SortBy::ShortCode);

@@ -9,14 +9,14 @@ const MAX_PAGE: usize = 1_000_000;
 
 /// A requested page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Page {
+pub(super) struct RequestedPage {
     /// Counted from 1.
     number: usize,
     /// Limit on the number of its items.
     pub(super) size: usize,
 }
 
-impl Page {
+impl RequestedPage {
     /// Reads the parameters `page` and `itemsPerPage`.
     pub(super) fn read(fields: &mut Fields, default_size: usize, max_size: usize) -> Self {
         let page = fields.optional("page", |value| number(value, MAX_PAGE));
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn page_when_numbered_knows_its_offset() {
-        let page = |number| Page { number, size: 10 };
+        let page = |number| RequestedPage { number, size: 10 };
         assert_eq!([page(1).offset(), page(3).offset()], [0, 20]);
         let pages = |total| page(1).describe(0, total, false).pages_count;
         assert_eq!([0, 1, 10, 11].map(pages), [1, 1, 1, 2]);

@@ -2,7 +2,7 @@
 
 use super::failure::Failure;
 use super::list::is_descending;
-use super::pages::Page;
+use super::pages::RequestedPage;
 use super::view::VisitsSummary;
 use crate::api::body::JsonObject;
 use crate::app::{ApiCall, App};
@@ -26,7 +26,7 @@ const MAX_LINKS: usize = 10_000;
 
 /// A requested list of tags.
 struct WantedTags {
-    page: Page,
+    page: RequestedPage,
     search: Option<String>,
     order: TagOrder,
 }
@@ -171,7 +171,7 @@ impl WantedTags {
     fn parse(query: Option<&str>, most: usize, by: &[By]) -> Result<Self, Problem> {
         let mut fields = Fields::of_query(query)?;
         let wanted = Self {
-            page: Page::read(&mut fields, most, most),
+            page: RequestedPage::read(&mut fields, most, most),
             search: fields.optional("searchTerm", values::string),
             order: fields
                 .optional("orderBy", |value| TagOrder::read(value, by))

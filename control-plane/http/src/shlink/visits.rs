@@ -5,7 +5,7 @@
 
 use super::failure::Failure;
 use super::fields::{Named, NamedLink, domain};
-use super::pages::Page;
+use super::pages::RequestedPage;
 use super::tags;
 use super::view::{VisitsSummary, time};
 use crate::app::{ApiCall, App};
@@ -62,7 +62,7 @@ struct Location<'a> {
 
 /// The parameters of a list of visits.
 struct WantedVisits {
-    page: Page,
+    page: RequestedPage,
     /// The first second.
     from: u64,
     /// The first second after the interval.
@@ -76,7 +76,7 @@ impl WantedVisits {
         let to = fields.optional("endDate", values::time);
         let excludes_bots = fields.optional("excludeBots", values::query_flag);
         Self {
-            page: Page::read(fields, MAX_SIZE, MAX_SIZE),
+            page: RequestedPage::read(fields, MAX_SIZE, MAX_SIZE),
             from: from.unwrap_or_default(),
             to: to.map_or(u32::MAX.into(), |to| to.saturating_add(1)),
             bots: match excludes_bots {
@@ -322,7 +322,7 @@ async fn list(
 fn answer(
     links: &LinksConfig,
     visits: &[RawClick],
-    page: Page,
+    page: RequestedPage,
     total: u64,
     at_least: bool,
 ) -> Json<Value> {

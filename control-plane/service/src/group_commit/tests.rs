@@ -317,7 +317,7 @@ fn job(id: u64) -> (Job, oneshot::Receiver<Result<Answers, StoreError>>) {
 #[tokio::test(start_paused = true)]
 async fn links_when_a_transaction_runs_gather_up_to_the_linger() {
     let (sender, jobs) = mpsc::channel(10);
-    let mut queue = Queue::new(jobs, LINGER);
+    let mut queue = JobQueue::new(jobs, LINGER);
     let running = Arc::clone(&queue.turn).lock_owned().await;
     let mut callers = Vec::new();
     for id in 0..3 {

@@ -10,7 +10,7 @@ const SKEW: u64 = 60;
 
 /// Expected values of a token.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Expected<'a> {
+pub(super) struct ExpectedClaims<'a> {
     pub(super) issuer: &'a str,
     pub(super) client_id: &'a str,
     pub(super) nonce: &'a str,
@@ -20,12 +20,12 @@ pub(super) struct Expected<'a> {
 
 /// The header of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Head {
+pub(super) struct TokenHeader {
     pub(super) algorithm: String,
     pub(super) key_id: Option<String>,
 }
 
-impl Head {
+impl TokenHeader {
     /// Reads the header of a token.
     pub(super) fn read(token: &str) -> Result<Self, String> {
         let [head, _, _] = parts(token)?;
@@ -46,9 +46,9 @@ impl Head {
 pub(super) fn verify(
     token: &str,
     keys: &[Key],
-    expected: &Expected<'_>,
+    expected: &ExpectedClaims<'_>,
 ) -> Result<Map<String, Value>, String> {
-    let head = Head::read(token)?;
+    let head = TokenHeader::read(token)?;
     let [_, claims, signature] = parts(token)?;
     let (message, _) = token.rsplit_once('.').unwrap_or_default();
     let signature = URL_SAFE_NO_PAD.decode(signature);
@@ -86,7 +86,7 @@ fn object(part: &str, name: &str) -> Result<Map<String, Value>, String> {
     object.ok_or_else(|| format!("its {name} cannot be read"))
 }
 
-fn check(claims: &Map<String, Value>, expected: &Expected<'_>) -> Result<(), String> {
+fn check(claims: &Map<String, Value>, expected: &ExpectedClaims<'_>) -> Result<(), String> {
     let text = |name: &str| claims.get(name).and_then(Value::as_str);
     if text("iss") != Some(expected.issuer) {
         return Err("it is of another issuer".to_owned());
@@ -168,7 +168,7 @@ mod tests {
                 value => claims.insert(name.clone(), value.clone()),
             };
         }
-        let expected = Expected {
+        let expected = ExpectedClaims {
             issuer: "https://login.example",
             client_id: "console",
             nonce: "n",
@@ -219,10 +219,10 @@ mod tests {
     #[test]
     fn token_head_when_malformed_is_refused() {
         let token = |head: &str| format!("{}.e30.AA", URL_SAFE_NO_PAD.encode(head));
-        let head = Head::read(&token(r#"{"alg":"ES256","kid":"a"}"#));
+        let head = TokenHeader::read(&token(r#"{"alg":"ES256","kid":"a"}"#));
         assert_eq!(
             head,
-            Ok(Head {
+            Ok(TokenHeader {
                 algorithm: "ES256".to_owned(),
                 key_id: Some("a".to_owned())
             })
@@ -236,7 +236,7 @@ mod tests {
             "?.e30.AA".to_owned(),
             String::new(),
         ] {
-            assert!(Head::read(&wrong).is_err(), "{wrong}");
+            assert!(TokenHeader::read(&wrong).is_err(), "{wrong}");
         }
     }
 }

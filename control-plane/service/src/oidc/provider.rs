@@ -44,18 +44,18 @@ pub(super) struct Provider {
     http: HttpsClient,
     issuer: String,
     timeout: Duration,
-    metadata: Kept<Metadata>,
-    keys: Kept<Vec<Key>>,
+    metadata: CachedValue<Metadata>,
+    keys: CachedValue<Vec<Key>>,
 }
 
 /// A cached value that is not fetched for each login.
-struct Kept<T> {
+struct CachedValue<T> {
     value: Mutex<Option<(Instant, Arc<T>)>>,
     /// Locked during a fetch; holds the time of the last failure.
     asking: tokio::sync::Mutex<Option<Instant>>,
 }
 
-impl<T> Kept<T> {
+impl<T> CachedValue<T> {
     fn none() -> Self {
         Self {
             value: Mutex::new(None),
@@ -124,8 +124,8 @@ impl Provider {
             http,
             issuer,
             timeout,
-            metadata: Kept::none(),
-            keys: Kept::none(),
+            metadata: CachedValue::none(),
+            keys: CachedValue::none(),
         }
     }
 

@@ -11,7 +11,7 @@ use askama::Template;
 use axum::Extension;
 use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
-use edgelink_http::client_address::Peer;
+use edgelink_http::client_address::PeerIp;
 use edgelink_http::limits;
 use edgelink_model::tenancy::{AccountName, FIRST_TENANT};
 use edgelink_service::failed_logins::LoginFailure;
@@ -69,7 +69,7 @@ pub(super) async fn page(
 /// `POST /console/login`.
 pub(super) async fn log_in(
     State(console): State<Console>,
-    peer: Option<Extension<Peer>>,
+    peer: Option<Extension<PeerIp>>,
     headers: HeaderMap,
     form: Form,
 ) -> Result<Response, Problem> {

@@ -17,7 +17,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use edgelink_http::client_address::Peer;
+use edgelink_http::client_address::PeerIp;
 use edgelink_http::limits;
 use edgelink_service::failed_logins::LoginFailure;
 use edgelink_service::logins::{Binding, IdentityError, NamedIdentity};
@@ -136,7 +136,7 @@ pub(super) async fn begin(
 /// `GET /console/oidc/callback`: the browser returns from the provider.
 pub(super) async fn callback(
     State(console): State<Console>,
-    peer: Option<Extension<Peer>>,
+    peer: Option<Extension<PeerIp>>,
     headers: HeaderMap,
     Query(answer): Query,
 ) -> Result<Response, Problem> {

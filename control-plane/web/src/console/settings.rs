@@ -12,7 +12,7 @@ use axum::Extension;
 use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
 pub(super) use edgelink_http::auth::Caller;
-use edgelink_http::client_address::Peer;
+use edgelink_http::client_address::PeerIp;
 use edgelink_http::limits;
 use edgelink_service::caller::Right;
 use edgelink_service::failed_logins::LoginFailure;
@@ -97,7 +97,7 @@ fn may_set(me: &SignedIn) -> bool {
 /// `POST /console/settings/password`. All sessions that began with the old password end, and a new one begins here.
 pub(super) async fn change_password(
     State(console): State<Console>,
-    peer: Option<Extension<Peer>>,
+    peer: Option<Extension<PeerIp>>,
     me: SignedIn,
     headers: HeaderMap,
     form: Form,

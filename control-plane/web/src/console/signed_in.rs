@@ -4,14 +4,14 @@ use axum::extract::FromRequestParts;
 pub(super) use edgelink_http::auth::Caller;
 use edgelink_service::caller::Right;
 use edgelink_service::problem::{Kind, Problem};
-use edgelink_service::sessions::{Session, Token};
+use edgelink_service::sessions::{LoginSession, Token};
 use http::request::Parts;
 use std::sync::Arc;
 
 /// A session with its token. `guard` puts it into the extensions of the request.
 #[derive(Clone, Debug)]
 pub(super) struct SignedIn {
-    pub(super) session: Arc<Session>,
+    pub(super) session: Arc<LoginSession>,
     pub(super) token: Token,
 }
 

@@ -34,7 +34,7 @@ const BATCH: u32 = 1_000;
 
 /// The format of an answer with clicks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Format {
+pub(crate) enum ExportFormat {
     /// A page.
     Json,
     /// A table (RFC 4180).
@@ -50,7 +50,7 @@ pub(crate) struct RawAsked {
     pub(crate) bots: Bots,
     limit: u32,
     after: Option<RawPlace>,
-    format: Format,
+    format: ExportFormat,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -69,7 +69,7 @@ impl RawAsked {
         let format = fields.optional("format", format);
         let format = format.unwrap_or_else(|| accepted(headers));
         let limit = match format {
-            Format::Json => page::limit(fields),
+            ExportFormat::Json => page::limit(fields),
             _ => fields.optional("limit", limit).unwrap_or(MAX_EXPORTED),
         };
         Self {
@@ -101,7 +101,7 @@ impl RawAsked {
             limit: BATCH,
         };
         match self.format {
-            Format::Json => one_page(app, caller, query, self.limit).await,
+            ExportFormat::Json => one_page(app, caller, query, self.limit).await,
             format => {
                 let permit = app.analytics.export(caller)?;
                 export(app, permit, query, format, self.limit).await
@@ -136,7 +136,7 @@ async fn one_page(
 struct Export {
     app: Arc<App>,
     query: RawQuery,
-    format: Format,
+    format: ExportFormat,
     left: u32,
     /// Set until the first part has been read.
     is_first: bool,
@@ -150,7 +150,7 @@ async fn export(
     app: &Arc<App>,
     permit: Permit,
     query: RawQuery,
-    format: Format,
+    format: ExportFormat,
     most: u32,
 ) -> Result<Response, Problem> {
     let mut export = Export {
@@ -172,7 +172,7 @@ async fn export(
     let first = stream::iter([Ok(first)]);
     let body = Body::from_stream(stream::StreamExt::chain(first, rest));
     let (media_type, name) = match format {
-        Format::Csv => (
+        ExportFormat::Csv => (
             "text/csv; charset=utf-8",
             "attachment; filename=\"clicks.csv\"",
         ),
@@ -211,7 +211,7 @@ impl Export {
         let view = |click| ClickView::new(click, &conversions);
         let views = clicks.iter().map(view);
         let bytes = match self.format {
-            Format::Csv => table(views, is_first.then_some(self.query.orphans)),
+            ExportFormat::Csv => table(views, is_first.then_some(self.query.orphans)),
             _ => lines(views),
         };
         Ok((is_first || !clicks.is_empty()).then(|| bytes.into()))
@@ -242,27 +242,27 @@ fn lines<'a>(clicks: impl Iterator<Item = ClickView<'a>>) -> Vec<u8> {
 }
 
 /// The format that the header `Accept` asks for: a page unless it names the media type of a file.
-fn accepted(headers: &HeaderMap) -> Format {
+fn accepted(headers: &HeaderMap) -> ExportFormat {
     let accept = headers.get(header::ACCEPT);
     let accept = accept.and_then(|accept| accept.to_str().ok());
     let types = accept.unwrap_or_default().split(',');
     let mut formats = types.filter_map(|text| {
         let name = text.split(';').next().unwrap_or_default().trim();
         match name.to_ascii_lowercase().as_str() {
-            "text/csv" => Some(Format::Csv),
-            "application/x-ndjson" | "application/ndjson" => Some(Format::Ndjson),
-            "application/json" | "*/*" => Some(Format::Json),
+            "text/csv" => Some(ExportFormat::Csv),
+            "application/x-ndjson" | "application/ndjson" => Some(ExportFormat::Ndjson),
+            "application/json" | "*/*" => Some(ExportFormat::Json),
             _ => None,
         }
     });
-    formats.next().unwrap_or(Format::Json)
+    formats.next().unwrap_or(ExportFormat::Json)
 }
 
-fn format(value: &Value) -> Result<Format, Reason> {
+fn format(value: &Value) -> Result<ExportFormat, Reason> {
     match values::text(value)? {
-        "json" => Ok(Format::Json),
-        "csv" => Ok(Format::Csv),
-        "ndjson" => Ok(Format::Ndjson),
+        "json" => Ok(ExportFormat::Json),
+        "csv" => Ok(ExportFormat::Csv),
+        "ndjson" => Ok(ExportFormat::Ndjson),
         _ => Err("must be json, csv or ndjson".into()),
     }
 }
@@ -291,12 +291,12 @@ mod tests {
             headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
             accepted(&headers)
         };
-        assert_eq!(of("text/csv"), Format::Csv);
-        assert_eq!(of("Text/CSV;q=0.9, */*"), Format::Csv);
-        assert_eq!(of("application/x-ndjson"), Format::Ndjson);
-        assert_eq!(of("application/json, text/csv"), Format::Json);
-        assert_eq!(of("*/*"), Format::Json);
-        assert_eq!(of("text/html"), Format::Json);
-        assert_eq!(accepted(&HeaderMap::new()), Format::Json);
+        assert_eq!(of("text/csv"), ExportFormat::Csv);
+        assert_eq!(of("Text/CSV;q=0.9, */*"), ExportFormat::Csv);
+        assert_eq!(of("application/x-ndjson"), ExportFormat::Ndjson);
+        assert_eq!(of("application/json, text/csv"), ExportFormat::Json);
+        assert_eq!(of("*/*"), ExportFormat::Json);
+        assert_eq!(of("text/html"), ExportFormat::Json);
+        assert_eq!(accepted(&HeaderMap::new()), ExportFormat::Json);
     }
 }
