@@ -68,7 +68,7 @@ enum Command {
 
 /// The error of a command.
 #[derive(Debug, thiserror::Error)]
-enum Failure {
+enum CliError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     #[error(transparent)]
@@ -97,16 +97,16 @@ pub async fn main() -> ExitCode {
         Err(failure) => {
             eprintln!("edgelink: {failure}");
             match failure {
-                Failure::Config(_) => ExitCode::from(2),
-                Failure::Unwell(report) if report.verdict == Verdict::Error => ExitCode::from(2),
-                Failure::Transfer(CommandError::Incomplete { .. }) => ExitCode::from(3),
+                CliError::Config(_) => ExitCode::from(2),
+                CliError::Unwell(report) if report.verdict == Verdict::Error => ExitCode::from(2),
+                CliError::Transfer(CommandError::Incomplete { .. }) => ExitCode::from(3),
                 _ => ExitCode::FAILURE,
             }
         }
     }
 }
 
-async fn run(arguments: Arguments) -> Result<(), Failure> {
+async fn run(arguments: Arguments) -> Result<(), CliError> {
     let environment = Environment::of_process();
     // Read on demand: clients of the API have no configuration.
     let config = || Config::load(arguments.config.as_deref(), &environment);
@@ -131,13 +131,13 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
     }
 }
 
-async fn serve(config: Config, environment: &Environment) -> Result<(), Failure> {
+async fn serve(config: Config, environment: &Environment) -> Result<(), CliError> {
     // It fails only if a test runs several commands in one process.
     let _ = telemetry::init_log(&config.log);
     for name in Config::unknown_variables(environment) {
         tracing::warn!(name, "unknown EDGELINK_ variable: it is ignored");
     }
-    let signals = signals().map_err(Failure::Signals)?;
+    let signals = signals().map_err(CliError::Signals)?;
     Server::start(config).await?.run(signals).await;
     Ok(())
 }
@@ -168,7 +168,7 @@ fn say_database(config: &StoreConfig) {
     );
 }
 
-async fn migrate(config: &Config, may_create: bool) -> Result<(), Failure> {
+async fn migrate(config: &Config, may_create: bool) -> Result<(), CliError> {
     say_database(&config.store);
     if !may_create {
         edgelink_database::require_file(&config.store)?;
@@ -178,7 +178,7 @@ async fn migrate(config: &Config, may_create: bool) -> Result<(), Failure> {
 }
 
 /// Prints the findings of the doctor. If standard output is closed, the exit code remains.
-fn print_report(report: Report, as_json: bool) -> Result<(), Failure> {
+fn print_report(report: Report, as_json: bool) -> Result<(), CliError> {
     let text = if as_json {
         serde_json::to_string_pretty(&report).unwrap_or_default() + "\n"
     } else {
@@ -187,16 +187,16 @@ fn print_report(report: Report, as_json: bool) -> Result<(), Failure> {
     let _ = io::stdout().write_all(text.as_bytes());
     match report.verdict {
         Verdict::Ok => Ok(()),
-        _ => Err(Failure::Unwell(report)),
+        _ => Err(CliError::Unwell(report)),
     }
 }
 
 /// Purges once, now.
-async fn sweep(config: &Config) -> Result<(), Failure> {
+async fn sweep(config: &Config) -> Result<(), CliError> {
     let store = open(&config.store).await?;
     let store = server::with_events(config, store);
     let mut purger = Purger::new(store, &config.purge, &config.analytics);
-    let purged = purger.purge().await?.ok_or(Failure::Busy)?;
+    let purged = purger.purge().await?.ok_or(CliError::Busy)?;
     println!(
         "removed {} links past their validity, {} tombstones, {} receipts, {} counts of clicks",
         purged.links, purged.tombstones, purged.receipts, purged.clicks

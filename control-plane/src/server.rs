@@ -38,7 +38,7 @@ use tokio::net::TcpListener;
 
 /// A server that listens, and answers once it runs.
 pub struct Server {
-    listeners: Vec<Bound>,
+    listeners: Vec<BoundListener>,
     tls: Option<Arc<Tls>>,
     app: Arc<App>,
     purger: Purger,
@@ -166,7 +166,7 @@ impl Server {
         let use_cases = UseCases::new(&config, &store, parts);
         let app = Arc::new(App::new(config, bounded, use_cases, lookups));
         app.keys.prepare().await;
-        listeners.iter().for_each(Bound::log);
+        listeners.iter().for_each(BoundListener::log);
         Ok(Self {
             listeners,
             tls,
@@ -223,7 +223,7 @@ impl Server {
     }
 
     fn doors(&mut self) -> Vec<Door> {
-        let door = |Bound { config, listener }| {
+        let door = |BoundListener { config, listener }| {
             let admission = ListenerAdmission::new(&self.app.config.server);
             Door {
                 listener,
@@ -247,12 +247,12 @@ impl Server {
 }
 
 /// A bound listener with its actual address.
-struct Bound {
+struct BoundListener {
     config: ListenerConfig,
     listener: TcpListener,
 }
 
-impl Bound {
+impl BoundListener {
     fn log(&self) {
         let (address, listener) = (self.config.address, self.config.kind.word());
         tracing::info!(%address, listener, "listening");
@@ -298,7 +298,7 @@ fn warn_without(edge_tokens: &EdgeTokens) {
     }
 }
 
-async fn listen(config: &ServerConfig) -> Result<Vec<Bound>, StartError> {
+async fn listen(config: &ServerConfig) -> Result<Vec<BoundListener>, StartError> {
     let mut bound = Vec::new();
     for mut config in config.listeners() {
         let (setting, address) = (config.setting, config.address);
@@ -309,7 +309,7 @@ async fn listen(config: &ServerConfig) -> Result<Vec<Bound>, StartError> {
         };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         config.address = listener.local_addr().map_err(failed)?;
-        bound.push(Bound { config, listener });
+        bound.push(BoundListener { config, listener });
     }
     Ok(bound)
 }

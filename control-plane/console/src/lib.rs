@@ -20,12 +20,12 @@ mod json;
 pub mod qr;
 pub mod settings;
 
-use settings::Settings;
+use settings::ConsoleSettings;
 use wasm_bindgen::prelude::wasm_bindgen;
 
 /// The checks of links by the settings of an installation.
 #[wasm_bindgen]
-pub struct Checks(Settings);
+pub struct Checks(ConsoleSettings);
 
 #[wasm_bindgen]
 impl Checks {
@@ -35,7 +35,7 @@ impl Checks {
     /// The reason why they are invalid.
     #[wasm_bindgen(constructor)]
     pub fn new(settings: &str) -> Result<Self, String> {
-        Settings::read(settings).map(Self)
+        ConsoleSettings::read(settings).map(Self)
     }
 
     /// Checks an alias.

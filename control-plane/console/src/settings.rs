@@ -11,7 +11,7 @@ use std::borrow::Cow;
 ///
 /// Domains of other tenants are not among them: only the API can refuse links to these.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Settings {
+pub struct ConsoleSettings {
     /// The domains of the configuration.
     domains: Vec<Domain>,
     /// The verified domains created by the tenant.
@@ -20,7 +20,7 @@ pub struct Settings {
     blocked_hosts: Vec<HostPattern>,
 }
 
-impl Settings {
+impl ConsoleSettings {
     /// Reads settings from JSON.
     ///
     /// # Errors
@@ -107,9 +107,9 @@ pub(crate) fn first_reason(errors: &[RuleError]) -> String {
 mod tests {
     use super::*;
 
-    fn settings() -> Settings {
+    fn settings() -> ConsoleSettings {
         let json = r#"{"domains":["go.example","127.0.0.1:8080"],"madeDomains":["brand.example"],"blockedHosts":["*.evil.example"]}"#;
-        Settings::read(json).unwrap()
+        ConsoleSettings::read(json).unwrap()
     }
 
     #[test]
@@ -122,7 +122,7 @@ mod tests {
             (r#"{"madeDomains":["/"]}"#, "madeDomains: must be a host"),
             (r#"{"blockedHosts":["*"]}"#, "blockedHosts: must be hosts"),
         ] {
-            let refused = Settings::read(json).unwrap_err();
+            let refused = ConsoleSettings::read(json).unwrap_err();
             assert!(refused.contains(named), "{refused}");
         }
     }

@@ -1,6 +1,6 @@
 //! `edgelink flush`: has all caches drop everything and ask again.
 
-use super::{Failure, plural};
+use super::{CliError, plural};
 use clap::{Args, value_parser};
 use edgelink_settings::config::Config;
 use edgelink_store::{
@@ -39,7 +39,7 @@ pub(super) struct FlushArguments {
 
 /// Outcome of a flush that is recorded in the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
+enum FlushOutcome {
     /// The flush is in the feed, in this generation.
     Published(u64),
     /// There has been no publisher for some time.
@@ -49,7 +49,7 @@ enum Outcome {
 }
 
 impl FlushArguments {
-    pub(super) async fn run(self, config: &Config) -> Result<(), Failure> {
+    pub(super) async fn run(self, config: &Config) -> Result<(), CliError> {
         let store = super::open(&config.store).await?;
         let reason = if self.restored {
             FlushReason::Restored {
@@ -69,17 +69,17 @@ impl FlushArguments {
         let wait = Duration::from_secs(self.wait);
         let lease = config.publisher.lease_ms;
         match await_publisher(&store, &flushed, wait, lease * 2).await? {
-            Outcome::Published(generation) => {
+            FlushOutcome::Published(generation) => {
                 println!(
                     "published: generation {generation} of the feed begins, and records of Redis from before are not read"
                 );
                 print_edges(&store).await
             }
-            Outcome::NoPublisher => {
+            FlushOutcome::NoPublisher => {
                 println!("no control plane publishes now: the first one that starts publishes it");
                 Ok(())
             }
-            Outcome::Late => Err(Failure::NotFlushed(wait)),
+            FlushOutcome::Late => Err(CliError::NotFlushed(wait)),
         }
     }
 }
@@ -111,32 +111,32 @@ async fn await_publisher(
     flushed: &PublisherState,
     wait: Duration,
     absence: Duration,
-) -> Result<Outcome, StoreError> {
+) -> Result<FlushOutcome, StoreError> {
     let start = Instant::now();
     let mut held_at = start;
     loop {
         let state = store.publisher().await?;
         if state.generation > flushed.generation && state.position > FeedPosition::START {
-            return Ok(Outcome::Published(state.generation));
+            return Ok(FlushOutcome::Published(state.generation));
         }
         if !state.has_expired() {
             held_at = Instant::now();
         }
         if held_at.elapsed() >= absence {
-            return Ok(Outcome::NoPublisher);
+            return Ok(FlushOutcome::NoPublisher);
         }
         if start.elapsed() >= wait {
             return Ok(if state.has_expired() {
-                Outcome::NoPublisher
+                FlushOutcome::NoPublisher
             } else {
-                Outcome::Late
+                FlushOutcome::Late
             });
         }
         sleep(PAUSE).await;
     }
 }
 
-async fn print_edges(store: &Store) -> Result<(), Failure> {
+async fn print_edges(store: &Store) -> Result<(), CliError> {
     let edges = store.edge_health(LATELY, MAX_EDGES).await?;
     let heard: Vec<u64> = edges
         .iter()

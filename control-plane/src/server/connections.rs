@@ -1,7 +1,7 @@
 //! Accepts connections, serves them, and closes them gracefully.
 
-use super::handshake::{Handshake, Sender};
-use super::requests::Http;
+use super::handshake::{Handshake, PeerRole};
+use super::requests::HttpServer;
 use super::seat::Occupied;
 use super::tls::{Protocols, Tls};
 use axum::Router;
@@ -34,8 +34,8 @@ pub(super) struct Acceptor {
     handshake: Duration,
     write_timeout: Duration,
     trusted_proxies: Vec<Network>,
-    http: Http,
-    probe_http: Http,
+    http: HttpServer,
+    probe_http: HttpServer,
 }
 
 /// A listener and its service.
@@ -66,7 +66,7 @@ enum Seat {
 }
 
 /// Connections that are still open.
-pub(super) struct Connections {
+pub(super) struct OpenConnections {
     tasks: TaskTracker,
     stop: CancellationToken,
     cut: CancellationToken,
@@ -80,14 +80,14 @@ impl Acceptor {
             handshake: config.tls.handshake_timeout_ms,
             write_timeout: config.server.write_timeout_ms,
             trusted_proxies: config.server.trusted_proxies.clone(),
-            http: Http::new(config),
-            probe_http: Http::for_probes(config),
+            http: HttpServer::new(config),
+            probe_http: HttpServer::for_probes(config),
         }
     }
 
     /// Accepts until `stop` completes, and then closes the listeners.
-    pub(super) async fn serve(self, stop: impl Future<Output = ()>) -> Connections {
-        let connections = Connections {
+    pub(super) async fn serve(self, stop: impl Future<Output = ()>) -> OpenConnections {
+        let connections = OpenConnections {
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
             cut: CancellationToken::new(),
@@ -99,13 +99,13 @@ impl Acceptor {
         connections
     }
 
-    async fn accept_all(&self, connections: &Connections) {
+    async fn accept_all(&self, connections: &OpenConnections) {
         let doors = self.doors.iter();
         join_all(doors.map(|door| self.accept(door, connections))).await;
     }
 
     /// Accepts connections of a listener forever.
-    async fn accept(&self, door: &Door, connections: &Connections) {
+    async fn accept(&self, door: &Door, connections: &OpenConnections) {
         loop {
             match door.listener.accept().await {
                 Ok((stream, peer)) => match seat(&door.admission, peer.ip()).await {
@@ -117,12 +117,12 @@ impl Acceptor {
         }
     }
 
-    fn sender(&self, PeerIp(address): PeerIp) -> Sender {
+    fn sender(&self, PeerIp(address): PeerIp) -> PeerRole {
         let mut proxies = self.trusted_proxies.iter();
         if proxies.any(|network| network.contains(address)) {
-            Sender::Proxy
+            PeerRole::Proxy
         } else {
-            Sender::Client
+            PeerRole::Client
         }
     }
 
@@ -130,7 +130,7 @@ impl Acceptor {
         &self,
         door: &Door,
         (stream, peer): (TcpStream, PeerIp),
-        connections: &Connections,
+        connections: &OpenConnections,
         seat: Seat,
     ) {
         // Without it small answers wait for the client's acknowledgement; a failure only delays them.
@@ -223,7 +223,7 @@ async fn pause_unless_client_left(error: &io::Error) {
     }
 }
 
-impl Connections {
+impl OpenConnections {
     fn spawn(&self, connection: impl Future<Output = ()> + Send + 'static) {
         let cut = self.cut.clone();
         self.tasks.spawn(async move {

@@ -16,7 +16,7 @@ use tokio_rustls::server::TlsStream;
 
 /// The peer of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sender {
+pub(super) enum PeerRole {
     /// A client, whose forwarding headers do not count.
     Client,
     /// A proxy of `server.trusted_proxies`, whose headers may name its client's protocol.
@@ -28,7 +28,7 @@ pub(super) struct Handshake {
     pub(super) config: Arc<ServerConfig>,
     pub(super) listener: ListenerKind,
     pub(super) peer: IpAddr,
-    pub(super) sender: Sender,
+    pub(super) sender: PeerRole,
 }
 
 impl Handshake {

@@ -1,6 +1,6 @@
 //! Serves the requests of a connection: HTTP/1.1, and over TLS also HTTP/2.
 
-use super::handshake::{Handshake, Sender};
+use super::handshake::{Handshake, PeerRole};
 use super::seat::{InFlight, Occupied, held};
 use super::unsent::{Streams, watched};
 use axum::Router;
@@ -45,14 +45,14 @@ type Handler = TowerToHyperService<AddExtension<Router, PeerIp>>;
 
 /// Servers of connections.
 #[derive(Clone)]
-pub(super) struct Http {
+pub(super) struct HttpServer {
     header_timeout: Duration,
     handshake_timeout: Duration,
     http1: http1::Builder,
     http2: http2::Builder<Streams>,
 }
 
-impl Http {
+impl HttpServer {
     /// Creates servers with this time limit of request heads; all other limits come from the configuration.
     fn with(header_timeout: Duration, config: &Config) -> Self {
         let mut http1 = http1::Builder::new();
@@ -249,7 +249,7 @@ struct Requests {
     /// `None` in connections for probes.
     seat: Option<Arc<Occupied>>,
     /// `None` without TLS.
-    over_tls: Option<Sender>,
+    over_tls: Option<PeerRole>,
     /// Streams of HTTP/2.
     streams: Arc<StreamCounts>,
 }
@@ -297,7 +297,7 @@ impl Service<Request<Incoming>> for Requests {
 
 /// Normalizes headers for handlers: `Host` from HTTP/2's `:authority`, which takes precedence, one cookie line, which HTTP/2 may split
 /// (RFC 9113, sections 8.3.1 and 8.2.3), and the protocol TLS, unless a trusted proxy has named its client's.
-fn complete<B>(request: &mut Request<B>, sender: Sender) {
+fn complete<B>(request: &mut Request<B>, sender: PeerRole) {
     let authority = request.uri().authority();
     let host = authority.and_then(|host| HeaderValue::try_from(host.as_str()).ok());
     let headers = request.headers_mut();
@@ -316,7 +316,7 @@ fn complete<B>(request: &mut Request<B>, sender: Sender) {
         headers.insert(header::COOKIE, cookies);
     }
     let https = HeaderValue::from_static("https");
-    if sender == Sender::Client {
+    if sender == PeerRole::Client {
         headers.remove(FORWARDED_PROTO);
     }
     headers.entry(FORWARDED_PROTO).or_insert(https);
@@ -329,10 +329,10 @@ mod tests {
     #[test]
     fn forwarded_proto_when_not_from_a_proxy_is_replaced() {
         for (sender, sent, expected) in [
-            (Sender::Client, None, "https"),
-            (Sender::Client, Some("http"), "https"),
-            (Sender::Proxy, None, "https"),
-            (Sender::Proxy, Some("http"), "http"),
+            (PeerRole::Client, None, "https"),
+            (PeerRole::Client, Some("http"), "https"),
+            (PeerRole::Proxy, None, "https"),
+            (PeerRole::Proxy, Some("http"), "http"),
         ] {
             let mut request = Request::new(());
             if let Some(sent) = sent {

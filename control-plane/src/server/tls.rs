@@ -28,13 +28,13 @@ pub(super) type Tls = Reloaded<Offers>;
 
 /// TLS configurations of the listeners.
 pub(super) struct Offers {
-    others: Offer,
-    edge: Offer,
+    others: TlsConfigs,
+    edge: TlsConfigs,
 }
 
 /// TLS configurations of a listener, by protocols.
 #[derive(Clone)]
-struct Offer {
+struct TlsConfigs {
     all: Arc<ServerConfig>,
     http1: Arc<ServerConfig>,
 }
@@ -52,7 +52,7 @@ impl Offers {
     }
 }
 
-impl Offer {
+impl TlsConfigs {
     fn new(mut server: ServerConfig) -> Self {
         server.alpn_protocols = vec![b"http/1.1".to_vec()];
         let mut all = server.clone();
@@ -118,7 +118,7 @@ fn server(
     provider: &Arc<CryptoProvider>,
     verifier: Option<Arc<dyn ClientCertVerifier>>,
     (chain, key): (&[CertificateDer<'static>], &PrivateKeyDer<'static>),
-) -> Result<Offer, String> {
+) -> Result<TlsConfigs, String> {
     let wrong = |error: rustls::Error| {
         format!("tls.certificate_file and tls.key_file cannot be used together: {error}")
     };
@@ -131,7 +131,7 @@ fn server(
         None => builder.with_no_client_auth(),
     };
     let server = builder.with_single_cert(chain.to_vec(), key.clone_key());
-    server.map(Offer::new).map_err(wrong)
+    server.map(TlsConfigs::new).map_err(wrong)
 }
 
 /// Sets the metric to the earliest expiry of the certificates.

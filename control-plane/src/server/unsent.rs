@@ -42,10 +42,10 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
 
 /// Data passed to a stream that is not sent yet.
 #[derive(Debug, Default)]
-struct Unsent(Mutex<State>);
+struct Unsent(Mutex<UnsentState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct UnsentState {
     chunks: usize,
     /// Time of the last progress, or of passing on the first chunk.
     progress: Option<Instant>,
@@ -54,7 +54,7 @@ struct State {
 }
 
 impl Unsent {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, UnsentState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -62,14 +62,14 @@ impl Unsent {
         self.state().chunks == 0
     }
 
-    fn chunk(self: &Arc<Self>, bytes: Bytes) -> Chunk {
+    fn chunk(self: &Arc<Self>, bytes: Bytes) -> BodyChunk {
         let mut state = self.state();
         if state.chunks == 0 {
             state.progress = Some(Instant::now());
         }
         state.chunks += 1;
         let unsent = self.clone();
-        Chunk { bytes, unsent }
+        BodyChunk { bytes, unsent }
     }
 
     fn poll_empty(&self, cx: &Context<'_>) -> Poll<()> {
@@ -104,12 +104,12 @@ impl Unsent {
 
 /// A part of a body, which counts as unsent until it is dropped.
 #[derive(Debug)]
-pub(super) struct Chunk {
+pub(super) struct BodyChunk {
     bytes: Bytes,
     unsent: Arc<Unsent>,
 }
 
-impl Buf for Chunk {
+impl Buf for BodyChunk {
     fn remaining(&self) -> usize {
         self.bytes.remaining()
     }
@@ -124,7 +124,7 @@ impl Buf for Chunk {
     }
 }
 
-impl Drop for Chunk {
+impl Drop for BodyChunk {
     fn drop(&mut self) {
         let mut state = self.unsent.state();
         state.chunks -= 1;
@@ -158,13 +158,13 @@ pub(super) fn watched<G>(response: Response, guard: G) -> Response<WatchedBody<G
 }
 
 impl<G: Unpin> hyper::body::Body for WatchedBody<G> {
-    type Data = Chunk;
+    type Data = BodyChunk;
     type Error = axum::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Chunk>, axum::Error>>> {
+    ) -> Poll<Option<Result<Frame<BodyChunk>, axum::Error>>> {
         if !self.has_ended {
             if let Some(frame) = ready!(Pin::new(&mut self.body).poll_frame(cx)) {
                 let chunk = |bytes| self.unsent.chunk(bytes);

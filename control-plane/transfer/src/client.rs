@@ -13,7 +13,7 @@ pub trait Destination {
     fn import(
         &self,
         items: &[Map<String, Value>],
-        mode: &Mode,
+        mode: &ImportMode,
     ) -> impl Future<Output = Result<Vec<ItemResult>, AttemptError>>;
 }
 
@@ -64,14 +64,14 @@ struct BulkAnswer {
 /// A page of the list of links.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Page {
+pub(super) struct ListingPage {
     pub(super) links: Vec<Value>,
     pub(super) next_cursor: Option<String>,
 }
 
 /// Effect of an import.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum ImportMode {
     /// Links are created, under this `Idempotency-Key`.
     Create(String),
     /// Nothing is created.
@@ -126,7 +126,7 @@ impl ApiClient {
         &self,
         domain: Option<&str>,
         cursor: Option<&str>,
-    ) -> Result<Page, ClientError> {
+    ) -> Result<ListingPage, ClientError> {
         let query = url::form_urlencoded::Serializer::new("limit=100&withRules=true".to_owned())
             .extend_pairs(domain.map(|domain| ("domain", domain)))
             .extend_pairs(cursor.map(|cursor| ("cursor", cursor)))
@@ -143,15 +143,15 @@ impl Destination for ApiClient {
     async fn import(
         &self,
         items: &[Map<String, Value>],
-        mode: &Mode,
+        mode: &ImportMode,
     ) -> Result<Vec<ItemResult>, AttemptError> {
         let body = Bytes::from(serde_json::to_vec(items).unwrap_or_default());
         let post = match mode {
-            Mode::Create(id) => {
+            ImportMode::Create(id) => {
                 let url = format!("{}/api/v1/import", self.base);
                 Request::post(url).header("idempotency-key", id)
             }
-            Mode::DryRun => Request::post(format!("{}/api/v1/import?dryRun=true", self.base)),
+            ImportMode::DryRun => Request::post(format!("{}/api/v1/import?dryRun=true", self.base)),
         };
         let post = post
             .header(header::CONTENT_TYPE, "application/json")

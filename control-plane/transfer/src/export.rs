@@ -1,6 +1,6 @@
 //! Exporting: one link per line, as in the API with its rules, newest first.
 
-use super::client::{ApiClient, Page};
+use super::client::{ApiClient, ListingPage};
 use super::{TransferError, in_file, open_behind, read_checkpoint, write_checkpoint};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
@@ -55,7 +55,7 @@ pub async fn export(client: &ApiClient, options: &ExportOptions) -> Result<u64, 
     Ok(state.links)
 }
 
-fn lines(page: &Page) -> String {
+fn lines(page: &ListingPage) -> String {
     page.links.iter().map(|link| format!("{link}\n")).collect()
 }
 

@@ -5,10 +5,10 @@
 //! created, and equal items become one link. Items with a code find their link at any time. `findIfExists` finds no link with
 //! a password: items with a password and without a code are left out then, and reported.
 
-use super::client::{Destination, ItemResult, Mode};
+use super::client::{Destination, ImportMode, ItemResult};
 use super::http::{AttemptError, ClientError, with_retries};
-use super::report::{Entry, Outcome, Report, source, without_password};
-use super::source::{Item, MAX_PLACES, Mapping, Record, Records};
+use super::report::{Entry, Outcome, ReportWriter, source, without_password};
+use super::source::{Item, MAX_PLACES, Mapping, Records, SourceRecord};
 use super::{TransferError, in_file, read_checkpoint, write_checkpoint};
 use edgelink_model::clock;
 use edgelink_service::passwords::MAX_PER_REQUEST;
@@ -118,12 +118,12 @@ struct ImportCheckpoint {
     pub summary: ImportSummary,
     /// The attempt to send the batch at `offset`; set once it may have been sent.
     #[serde(default)]
-    sent: Option<Sent>,
+    sent: Option<SendTime>,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Sent {
+struct SendTime {
     /// Time at which it was first sent, in unix seconds.
     at: u64,
     /// True if it was sent again after [`KEY_RETENTION_SECONDS`].
@@ -136,7 +136,7 @@ struct ImportBatch {
     items: Vec<Map<String, Value>>,
     /// The index of each item's record, and notes of properties that are not kept.
     origins: Vec<(usize, Vec<String>)>,
-    records: Vec<Record>,
+    records: Vec<SourceRecord>,
     /// Records that cannot be read.
     refused: Vec<(usize, String)>,
     /// Number of items that set a password.
@@ -181,20 +181,20 @@ pub async fn watch_import(
 ) -> Result<ImportSummary, TransferError> {
     let mut state = resume(options)?;
     let (mut records, size) = open(options, &state)?;
-    let mut report = Report::open(&options.report, state.report_bytes)?;
+    let mut report = ReportWriter::open(&options.report, state.report_bytes)?;
     observe(&state.progress(size));
-    let mut foreseen = Foreseen::new(options.memory.max_foreseen);
+    let mut foreseen = ForeseenCodes::new(options.memory.max_foreseen);
     while let Some(batch) =
         next_batch(&mut records, state.batch, options).map_err(in_file(&options.file))?
     {
         let mut outcomes = Vec::new();
         if !batch.items.is_empty() {
             let mode = if options.is_dry_run {
-                Mode::DryRun
+                ImportMode::DryRun
             } else {
                 state.begin_send(clock::unix_seconds());
                 write_checkpoint(&options.checkpoint, &state)?;
-                Mode::Create(state.request())
+                ImportMode::Create(state.request())
             };
             outcomes = send(destination, &state, &batch, &mode).await?;
         }
@@ -218,7 +218,7 @@ async fn send(
     destination: &impl Destination,
     state: &ImportCheckpoint,
     batch: &ImportBatch,
-    mode: &Mode,
+    mode: &ImportMode,
 ) -> Result<Vec<ItemOutcome>, TransferError> {
     let items = state.items(batch);
     let mut results = if items.is_empty() {
@@ -252,7 +252,7 @@ fn outcome(result: ItemResult) -> ItemOutcome {
 async fn deliver(
     destination: &impl Destination,
     items: &[Map<String, Value>],
-    mode: &Mode,
+    mode: &ImportMode,
 ) -> Result<Vec<ItemResult>, ClientError> {
     let attempt = async || {
         let results = destination.import(items, mode).await?;
@@ -272,12 +272,12 @@ async fn deliver(
 /// The codes that earlier batches of a dry run would have taken, with hashes of their targets and a flag for a password. The API
 /// only sees one batch at a time.
 #[derive(Debug)]
-struct Foreseen {
+struct ForeseenCodes {
     codes: HashMap<u64, (u64, bool)>,
     most: usize,
 }
 
-impl Foreseen {
+impl ForeseenCodes {
     /// An empty set of at most `most` codes.
     fn new(most: usize) -> Self {
         Self {
@@ -377,11 +377,11 @@ impl ImportCheckpoint {
     /// Records that the next batch is about to be sent, perhaps again.
     fn begin_send(&mut self, now_seconds: u64) {
         self.sent = Some(match self.sent {
-            None => Sent {
+            None => SendTime {
                 at: now_seconds,
                 is_late: false,
             },
-            Some(Sent { at, is_late }) => Sent {
+            Some(SendTime { at, is_late }) => SendTime {
                 at,
                 is_late: is_late || now_seconds.saturating_sub(at) > KEY_RETENTION_SECONDS,
             },
@@ -499,7 +499,7 @@ impl ImportBatch {
         1_536 * self.items.len().max(self.records.len()) + 3 * self.bytes
     }
 
-    fn add(&mut self, record: Record, mapping: &Mapping) {
+    fn add(&mut self, record: SourceRecord, mapping: &Mapping) {
         let index = self.records.len();
         self.end = record.end;
         let items = mapping.items(&record);
@@ -556,7 +556,7 @@ impl<'b> Said<'b> {
         (!reasons.is_empty()).then_some(Self::OfItem(item, *outcome, reasons))
     }
 
-    fn entry(self, record: &Record) -> Entry<'b> {
+    fn entry(self, record: &SourceRecord) -> Entry<'b> {
         match self {
             Self::OfRecord(reason) => Entry::unreadable(record, reason.to_owned()),
             Self::OfItem(item, outcome, reasons) => Entry {

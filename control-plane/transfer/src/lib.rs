@@ -13,7 +13,7 @@ mod report;
 mod source;
 
 pub use client::ApiClient;
-pub use client::{Destination, ItemResult, Mode, problem_line};
+pub use client::{Destination, ImportMode, ItemResult, problem_line};
 pub use export::{ExportOptions, export};
 pub use fetch::{Peer, fetch};
 pub use http::AttemptError;

@@ -1,7 +1,7 @@
 //! The report of an import: a line with a JSON object for each item that was not imported, or only with changes.
 
 use super::client::ItemResult;
-use super::source::Record;
+use super::source::SourceRecord;
 use super::{TransferError, in_file, open_behind};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -54,7 +54,7 @@ pub(super) struct Entry<'a> {
 
 impl Entry<'_> {
     /// The entry of a record that cannot be read.
-    pub(super) fn unreadable(record: &Record, reason: String) -> Self {
+    pub(super) fn unreadable(record: &SourceRecord, reason: String) -> Self {
         Self {
             line: record.number,
             outcome: Outcome::Refused,
@@ -90,7 +90,7 @@ fn is_password(name: &str) -> bool {
 }
 
 /// The form of a record in the report. A text that is not JSON may contain a password anywhere.
-pub(super) fn source(record: &Record) -> Value {
+pub(super) fn source(record: &SourceRecord) -> Value {
     match record.shown() {
         Value::Object(fields) => Value::Object(without_password(&fields).into_owned()),
         Value::String(text) => match serde_json::from_str(&text) {
@@ -107,12 +107,12 @@ pub(super) fn source(record: &Record) -> Value {
 }
 
 /// Writes a report.
-pub(super) struct Report<'a> {
+pub(super) struct ReportWriter<'a> {
     path: &'a Path,
     file: BufWriter<File>,
 }
 
-impl<'a> Report<'a> {
+impl<'a> ReportWriter<'a> {
     /// Opens the report and truncates it to `bytes`.
     pub(super) fn open(path: &'a Path, bytes: u64) -> Result<Self, TransferError> {
         let file = BufWriter::new(open_behind(path, bytes)?);

@@ -13,7 +13,7 @@ mod times;
 use csv_rows::CsvRows;
 use json_items::JsonItems;
 use lines::{LineReader, MAX_LINE_BYTES};
-use record::Content;
+use record::RecordContent;
 use serde_json::Value;
 use sql_rows::SqlRows;
 use std::collections::HashMap;
@@ -23,7 +23,7 @@ use std::path::Path;
 
 pub(super) use columns::MAX_PLACES;
 pub use record::Format;
-pub(super) use record::{Item, Record};
+pub(super) use record::{Item, SourceRecord};
 
 /// Mapping of records to items.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,11 +42,11 @@ pub struct Mapping {
 
 impl Mapping {
     /// The items of a record: none if it is blank, several if a link has several short URLs.
-    pub(super) fn items(&self, record: &Record) -> Vec<Result<Item, String>> {
+    pub(super) fn items(&self, record: &SourceRecord) -> Vec<Result<Item, String>> {
         let items = match &record.content {
-            Content::Line(line) => line_item::parse(line).into_iter().collect(),
-            Content::Row(fields) => columns::items(fields, self.format),
-            Content::Wrong(_, reason) => vec![Err(reason.clone())],
+            RecordContent::Line(line) => line_item::parse(line).into_iter().collect(),
+            RecordContent::Row(fields) => columns::items(fields, self.format),
+            RecordContent::Wrong(_, reason) => vec![Err(reason.clone())],
         };
         let complete = |item: Result<Item, String>| item.and_then(|item| self.complete(item));
         items.into_iter().map(complete).collect()
@@ -81,10 +81,10 @@ impl Mapping {
 
 /// Reads the records of a file.
 #[derive(Debug)]
-pub(super) struct Records(Reader);
+pub(super) struct Records(FileReader);
 
 #[derive(Debug)]
-enum Reader {
+enum FileReader {
     Lines(LineReader<BufReader<File>>),
     Csv(CsvRows),
     Sql(SqlRows<BufReader<File>>),
@@ -98,13 +98,13 @@ impl Records {
         if format == Format::Edgelink {
             file.seek(SeekFrom::Start(end))?;
             let lines = LineReader::starting_at(BufReader::new(file), end, read);
-            return Ok(Self(Reader::Lines(lines)));
+            return Ok(Self(FileReader::Lines(lines)));
         }
         let head = head(&mut file)?;
         let reader = match Shape::of(format, &head) {
-            Shape::Csv => Reader::Csv(CsvRows::new(file, &head, format)?),
-            Shape::Sql => Reader::Sql(SqlRows::new(BufReader::new(file))),
-            Shape::Json => Reader::Json(JsonItems::new(BufReader::new(file))),
+            Shape::Csv => FileReader::Csv(CsvRows::new(file, &head, format)?),
+            Shape::Sql => FileReader::Sql(SqlRows::new(BufReader::new(file))),
+            Shape::Json => FileReader::Json(JsonItems::new(BufReader::new(file))),
         };
         let mut records = Self(reader);
         // Reading cannot begin in the middle of these files, but it is much faster than sending.
@@ -115,19 +115,19 @@ impl Records {
     }
 
     /// The next record; `None` at the end.
-    pub(super) fn next(&mut self) -> io::Result<Option<Record>> {
+    pub(super) fn next(&mut self) -> io::Result<Option<SourceRecord>> {
         match &mut self.0 {
-            Reader::Lines(lines) => {
+            FileReader::Lines(lines) => {
                 let line = lines.next()?;
-                Ok(line.map(|line| Record {
+                Ok(line.map(|line| SourceRecord {
                     number: line.number,
                     end: line.end,
-                    content: Content::Line(line),
+                    content: RecordContent::Line(line),
                 }))
             }
-            Reader::Csv(rows) => rows.next(),
-            Reader::Sql(rows) => rows.next(),
-            Reader::Json(items) => items.next(),
+            FileReader::Csv(rows) => rows.next(),
+            FileReader::Sql(rows) => rows.next(),
+            FileReader::Json(items) => items.next(),
         }
     }
 }

@@ -71,7 +71,7 @@ const MAX_NOTES: usize = 4096;
 
 /// The items of a record: one for each place of the link.
 pub(super) fn items(record: &Map<String, Value>, format: Format) -> Vec<Result<Item, String>> {
-    let fields = Named::of(record);
+    let fields = NamedFields::of(record);
     if fields.is_blank() {
         return Vec::new();
     }
@@ -91,9 +91,9 @@ struct Place {
 }
 
 /// Fields by their normalized names. Fields of nested objects have both names.
-struct Named<'r>(HashMap<String, &'r Value>);
+struct NamedFields<'r>(HashMap<String, &'r Value>);
 
-impl<'r> Named<'r> {
+impl<'r> NamedFields<'r> {
     fn of(record: &'r Map<String, Value>) -> Self {
         let mut named = HashMap::new();
         for (name, value) in record {

@@ -1,7 +1,7 @@
 //! Rows of CSV (RFC 4180), with the delimiter and the columns detected from the first row.
 
 use super::lines::BYTE_ORDER_MARK;
-use super::record::{Content, Format, MAX_COLUMNS, MAX_ROW_BYTES, Record, column_name};
+use super::record::{Format, MAX_COLUMNS, MAX_ROW_BYTES, RecordContent, SourceRecord, column_name};
 use csv::{ByteRecord, Reader, ReaderBuilder};
 use serde_json::{Map, Value};
 use std::fs::File;
@@ -13,7 +13,7 @@ const YOURLS_COLUMNS: [&str; 6] = ["keyword", "url", "title", "timestamp", "ip",
 /// Reads rows.
 #[derive(Debug)]
 pub(super) struct CsvRows {
-    reader: Reader<Bounded>,
+    reader: Reader<LimitedReader>,
     columns: Vec<String>,
     /// The first row, if it is not a header.
     first: Option<ByteRecord>,
@@ -21,19 +21,19 @@ pub(super) struct CsvRows {
 
 /// A file with a limit of the bytes read for one row. Line ends are normalized to `\n`, so that lines can be counted.
 #[derive(Debug)]
-struct Bounded {
+struct LimitedReader {
     file: BufReader<File>,
     left: usize,
     last: u8,
 }
 
-impl Bounded {
+impl LimitedReader {
     fn peek(&mut self) -> io::Result<Option<u8>> {
         Ok(self.file.fill_buf()?.first().copied())
     }
 }
 
-impl Read for Bounded {
+impl Read for LimitedReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.left == 0 {
             let reason = format!("a row is longer than {MAX_ROW_BYTES} bytes: is a quote open?");
@@ -71,7 +71,7 @@ impl CsvRows {
             .has_headers(false)
             .flexible(true)
             .delimiter(delimiter(head))
-            .from_reader(Bounded {
+            .from_reader(LimitedReader {
                 file: BufReader::new(file),
                 left: MAX_ROW_BYTES,
                 last: b'\n',
@@ -105,7 +105,7 @@ impl CsvRows {
     }
 
     /// The next record; `None` at the end.
-    pub(super) fn next(&mut self) -> io::Result<Option<Record>> {
+    pub(super) fn next(&mut self) -> io::Result<Option<SourceRecord>> {
         let row = match self.first.take() {
             Some(first) => Some(first),
             None => self.row()?,
@@ -115,7 +115,7 @@ impl CsvRows {
         };
         let lines = row.as_slice().iter().filter(|byte| **byte == b'\n');
         let place = self.reader.position();
-        Ok(Some(Record {
+        Ok(Some(SourceRecord {
             number: place.line().saturating_sub(1 + lines.count() as u64),
             end: place.byte(),
             content: self.content(&row),
@@ -133,10 +133,10 @@ impl CsvRows {
         Ok(is_there.then_some(row))
     }
 
-    fn content(&self, row: &ByteRecord) -> Content {
+    fn content(&self, row: &ByteRecord) -> RecordContent {
         let lossy = |reason: String| {
             let text: Vec<u8> = row.iter().collect::<Vec<_>>().join(&b',');
-            Content::wrong(&String::from_utf8_lossy(&text), reason)
+            RecordContent::wrong(&String::from_utf8_lossy(&text), reason)
         };
         if row.len() > self.columns.len() {
             return lossy(format!(
@@ -152,7 +152,7 @@ impl CsvRows {
                 Err(error) => return lossy(format!("{column} is not UTF-8: {error}")),
             };
         }
-        Content::Row(fields)
+        RecordContent::Row(fields)
     }
 }
 
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    fn rows(text: &[u8], format: Format) -> io::Result<Vec<Record>> {
+    fn rows(text: &[u8], format: Format) -> io::Result<Vec<SourceRecord>> {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(text).unwrap();
         file.rewind().unwrap();
@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn csv_row_when_unreadable_is_wrong_alone() {
         let found = rows(b"a,b\n1,2,3\n\xff,x\nok,1\n", Format::Csv).unwrap();
-        let is_wrong = |record: &Record| matches!(record.content, Content::Wrong(..));
+        let is_wrong = |record: &SourceRecord| matches!(record.content, RecordContent::Wrong(..));
         let wrong: Vec<bool> = found.iter().map(is_wrong).collect();
         assert_eq!(wrong, [true, true, false]);
     }

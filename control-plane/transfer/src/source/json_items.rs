@@ -4,7 +4,7 @@
 
 use super::json_text::{Capture, JsonText};
 use super::lines::MAX_LINE_BYTES;
-use super::record::{Content, Record};
+use super::record::{RecordContent, SourceRecord};
 use serde_json::Value;
 use std::io::{self, BufRead};
 
@@ -44,13 +44,13 @@ enum Members {
 }
 
 /// An object in a field that may have the links of a page.
-enum Inner {
+enum NestedObject {
     /// A property of a link.
     Property,
     /// The links of a page, which is open now.
     Opened,
     /// The links of a page, of which this is the first.
-    First(Record),
+    First(SourceRecord),
 }
 
 impl<R: BufRead> JsonItems<R> {
@@ -64,7 +64,7 @@ impl<R: BufRead> JsonItems<R> {
     }
 
     /// The next record; `None` at the end.
-    pub(super) fn next(&mut self) -> io::Result<Option<Record>> {
+    pub(super) fn next(&mut self) -> io::Result<Option<SourceRecord>> {
         loop {
             let Some(list) = self.open.last_mut() else {
                 if self.text.peek_value()?.is_none() {
@@ -95,7 +95,7 @@ impl<R: BufRead> JsonItems<R> {
     }
 
     /// Reads a value; `None` if it is a list or a page, whose links follow.
-    fn value(&mut self) -> io::Result<Option<Record>> {
+    fn value(&mut self) -> io::Result<Option<SourceRecord>> {
         match self.text.peek_value()? {
             Some(b'[') => {
                 self.open_list(Members::Values, 0)?;
@@ -129,7 +129,7 @@ impl<R: BufRead> JsonItems<R> {
     }
 
     /// Reads an object: a link, or a page whose links follow.
-    fn object(&mut self) -> io::Result<Option<Record>> {
+    fn object(&mut self) -> io::Result<Option<SourceRecord>> {
         let mut link = self.text.capture(MAX_LINE_BYTES);
         let mut is_empty = true;
         self.text.take_into(&mut link)?;
@@ -141,9 +141,9 @@ impl<R: BufRead> JsonItems<R> {
                     return Ok(None);
                 }
                 Some(b'{') if is_list => match self.inner(&name, &mut link)? {
-                    Inner::Property => {}
-                    Inner::Opened => return Ok(None),
-                    Inner::First(record) => return Ok(Some(record)),
+                    NestedObject::Property => {}
+                    NestedObject::Opened => return Ok(None),
+                    NestedObject::First(record) => return Ok(Some(record)),
                 },
                 _ => self.text.value(&mut link)?,
             }
@@ -152,19 +152,19 @@ impl<R: BufRead> JsonItems<R> {
     }
 
     /// Reads an object in the field `outer` of an object that looks like a link so far.
-    fn inner(&mut self, outer: &str, link: &mut Capture) -> io::Result<Inner> {
+    fn inner(&mut self, outer: &str, link: &mut Capture) -> io::Result<NestedObject> {
         let is_of_shlink = outer == "shortUrls";
         let mut is_empty = true;
         self.text.take_into(link)?;
         loop {
             let is_first = is_empty;
             let Some(name) = self.text.member(&mut is_empty, link)? else {
-                return Ok(Inner::Property);
+                return Ok(NestedObject::Property);
             };
             match self.text.peek_value()? {
                 Some(b'[') if is_of_shlink && name == "data" => {
                     self.open_list(Members::Links, 2)?;
-                    return Ok(Inner::Opened);
+                    return Ok(NestedObject::Opened);
                 }
                 Some(b'{') if is_first && !is_of_shlink => {
                     self.open.push(OpenList {
@@ -172,7 +172,7 @@ impl<R: BufRead> JsonItems<R> {
                         enclosing: 1,
                         is_empty: false,
                     });
-                    return self.link().map(Inner::First);
+                    return self.link().map(NestedObject::First);
                 }
                 _ => self.text.value(link)?,
             }
@@ -180,7 +180,7 @@ impl<R: BufRead> JsonItems<R> {
     }
 
     /// Reads a link with its name; `None` if it is something else.
-    fn named(&mut self) -> io::Result<Option<Record>> {
+    fn named(&mut self) -> io::Result<Option<SourceRecord>> {
         let mut nothing = self.text.capture(0);
         self.text.name(&mut nothing)?;
         if self.text.peek_value()? == Some(b'{') {
@@ -191,28 +191,28 @@ impl<R: BufRead> JsonItems<R> {
     }
 
     /// Reads a value as a link.
-    fn link(&mut self) -> io::Result<Record> {
+    fn link(&mut self) -> io::Result<SourceRecord> {
         let mut link = self.text.capture(MAX_LINE_BYTES);
         self.text.value(&mut link)?;
         self.record(&link)
     }
 
     /// The record of a captured link.
-    fn record(&mut self, link: &Capture) -> io::Result<Record> {
+    fn record(&mut self, link: &Capture) -> io::Result<SourceRecord> {
         self.read += 1;
         let content = if link.is_cut {
             let start = link.start;
             let reason =
                 format!("is longer than {MAX_LINE_BYTES} bytes: it begins at byte {start}");
-            Content::wrong(&String::from_utf8_lossy(&link.bytes), reason)
+            RecordContent::wrong(&String::from_utf8_lossy(&link.bytes), reason)
         } else {
             match serde_json::from_slice(&link.bytes) {
-                Ok(Value::Object(fields)) => Content::Row(fields),
-                Ok(other) => Content::wrong(&other.to_string(), "is not an object"),
+                Ok(Value::Object(fields)) => RecordContent::Row(fields),
+                Ok(other) => RecordContent::wrong(&other.to_string(), "is not an object"),
                 Err(error) => return Err(link.malformed(&error)),
             }
         };
-        Ok(Record {
+        Ok(SourceRecord {
             number: self.read,
             end: self.text.offset(),
             content,
@@ -224,7 +224,7 @@ impl<R: BufRead> JsonItems<R> {
 mod tests {
     use super::*;
 
-    fn records(text: &str) -> io::Result<Vec<Record>> {
+    fn records(text: &str) -> io::Result<Vec<SourceRecord>> {
         let mut items = JsonItems::new(text.as_bytes());
         let mut found = Vec::new();
         while let Some(record) = items.next()? {
@@ -234,7 +234,7 @@ mod tests {
     }
 
     fn items(text: &str) -> io::Result<Vec<String>> {
-        let shown = |record: &Record| record.shown().to_string();
+        let shown = |record: &SourceRecord| record.shown().to_string();
         Ok(records(text)?.iter().map(shown).collect())
     }
 
@@ -296,7 +296,7 @@ mod tests {
             let long = format!("{{\"a\":\"{}\"}}", "x".repeat(MAX_LINE_BYTES));
             let text = format!("{before}{long}{comma}{{\"a\":1}}{after}");
             let found = records(&text).unwrap();
-            let Content::Wrong(shown, reason) = &found[0].content else {
+            let RecordContent::Wrong(shown, reason) = &found[0].content else {
                 panic!("it is too long");
             };
             assert!(shown.len() <= 4_096 && reason.contains("65536"), "{reason}");

@@ -1,6 +1,6 @@
 //! A line as an item of an import.
 
-use super::lines::{Line, MAX_LINE_BYTES};
+use super::lines::{MAX_LINE_BYTES, RawLine};
 use super::record::Item;
 use serde_json::{Map, Value};
 
@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 const SHOWN_ONLY: [&str; 3] = ["shortUrl", "updatedAt", "visits"];
 
 /// The item of a line: a JSON object, or else a URL. `None` if the line is blank.
-pub(super) fn parse(line: &Line) -> Option<Result<Item, String>> {
+pub(super) fn parse(line: &RawLine) -> Option<Result<Item, String>> {
     if line.is_cut {
         return Some(Err(format!("is longer than {MAX_LINE_BYTES} bytes")));
     }
@@ -54,21 +54,21 @@ fn item(mut object: Map<String, Value>) -> Result<Item, String> {
 #[cfg(test)]
 mod tests {
     use super::super::Mapping;
-    use super::super::record::{Content, Record};
+    use super::super::record::{RecordContent, SourceRecord};
     use super::*;
     use serde_json::json;
 
     fn item(bytes: &[u8], mapping: &Mapping) -> Option<Result<Value, String>> {
-        let line = Line {
+        let line = RawLine {
             number: 1,
             bytes: bytes.to_vec(),
             is_cut: false,
             end: 0,
         };
-        let record = Record {
+        let record = SourceRecord {
             number: 1,
             end: 0,
-            content: Content::Line(line),
+            content: RecordContent::Line(line),
         };
         let item = mapping.items(&record).pop();
         item.map(|item| item.map(|item| Value::Object(item.fields)))

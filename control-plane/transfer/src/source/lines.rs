@@ -9,7 +9,7 @@ pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// A line without its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Line {
+pub(super) struct RawLine {
     /// Its number, counted from 1.
     pub(super) number: u64,
     /// Its bytes; the first [`MAX_LINE_BYTES`] of a longer one.
@@ -39,9 +39,9 @@ impl<R: BufRead> LineReader<R> {
     }
 
     /// The next line; `None` at the end.
-    pub(super) fn next(&mut self) -> io::Result<Option<Line>> {
+    pub(super) fn next(&mut self) -> io::Result<Option<RawLine>> {
         let is_first = self.offset == 0;
-        let mut line = Line {
+        let mut line = RawLine {
             number: self.number + 1,
             bytes: Vec::new(),
             is_cut: false,
@@ -64,7 +64,7 @@ impl<R: BufRead> LineReader<R> {
     }
 
     /// Appends the buffered bytes to the line; returns whether the line has ended.
-    fn read_more(&mut self, line: &mut Line) -> io::Result<bool> {
+    fn read_more(&mut self, line: &mut RawLine) -> io::Result<bool> {
         let buffer = self.reader.fill_buf()?;
         let end = buffer.iter().position(|byte| *byte == b'\n');
         let text = &buffer[..end.unwrap_or(buffer.len())];
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
     use std::io::BufReader;
 
-    fn lines(text: &[u8], buffer: usize) -> Vec<Line> {
+    fn lines(text: &[u8], buffer: usize) -> Vec<RawLine> {
         let mut lines = LineReader::starting_at(BufReader::with_capacity(buffer, text), 0, 0);
         std::iter::from_fn(|| lines.next().unwrap()).collect()
     }

@@ -1,6 +1,6 @@
 //! Records of files, and the items they are mapped to.
 
-use super::lines::Line;
+use super::lines::RawLine;
 use serde_json::{Map, Value};
 
 /// The system that links come from, which determines the meaning of the fields in its files.
@@ -70,24 +70,24 @@ const SHOWN_BYTES: usize = 4_096;
 
 /// A record of a file.
 #[derive(Clone, Debug, PartialEq)]
-pub(in super::super) struct Record {
+pub(in super::super) struct SourceRecord {
     /// The line on which it begins, or its index among the items of a file without lines. Counted from 1.
     pub(in super::super) number: u64,
     /// The offset of its end in the file, or of the end of the chunk it was read with.
     pub(in super::super) end: u64,
-    pub(super) content: Content,
+    pub(super) content: RecordContent,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Content {
-    Line(Line),
+pub(super) enum RecordContent {
+    Line(RawLine),
     /// The fields by their names.
     Row(Map<String, Value>),
     /// The beginning of an unreadable record, and the reason.
     Wrong(String, String),
 }
 
-impl Content {
+impl RecordContent {
     /// An unreadable record, with the beginning of its text.
     pub(super) fn wrong(text: &str, reason: impl Into<String>) -> Self {
         Self::Wrong(beginning(text, SHOWN_BYTES).to_owned(), reason.into())
@@ -112,22 +112,22 @@ pub(in super::super) struct Item {
     pub(in super::super) notes: Vec<String>,
 }
 
-impl Record {
+impl SourceRecord {
     /// The record in the form for the report.
     pub(in super::super) fn shown(&self) -> Value {
         match &self.content {
-            Content::Line(line) => Value::from(String::from_utf8_lossy(&line.bytes)),
-            Content::Row(fields) => Value::Object(fields.clone()),
-            Content::Wrong(text, _) => Value::from(text.as_str()),
+            RecordContent::Line(line) => Value::from(String::from_utf8_lossy(&line.bytes)),
+            RecordContent::Row(fields) => Value::Object(fields.clone()),
+            RecordContent::Wrong(text, _) => Value::from(text.as_str()),
         }
     }
 
     /// Approximate size in bytes: a value counts as 32 bytes plus its text, and a name as at least 32.
     pub(in super::super) fn size(&self) -> usize {
         match &self.content {
-            Content::Line(line) => line.bytes.len(),
-            Content::Row(fields) => fields_size(fields),
-            Content::Wrong(text, _) => text.len(),
+            RecordContent::Line(line) => line.bytes.len(),
+            RecordContent::Row(fields) => fields_size(fields),
+            RecordContent::Wrong(text, _) => text.len(),
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A dump is read token by token: the content of strings and comments is not SQL, and statements are not buffered.
 
-use super::record::{Content, MAX_COLUMNS, MAX_ROW_BYTES, Record, column_name};
+use super::record::{MAX_COLUMNS, MAX_ROW_BYTES, RecordContent, SourceRecord, column_name};
 use serde_json::{Map, Value};
 use std::io::{self, BufRead};
 
@@ -38,7 +38,7 @@ impl<R: BufRead> SqlRows<R> {
     }
 
     /// The next row of the table; `None` at the end.
-    pub(super) fn next(&mut self) -> io::Result<Option<Record>> {
+    pub(super) fn next(&mut self) -> io::Result<Option<SourceRecord>> {
         loop {
             let Some(columns) = self.inserting.take() else {
                 if self.find_rows()? {
@@ -48,20 +48,20 @@ impl<R: BufRead> SqlRows<R> {
                 }
             };
             match self.tokens.next()? {
-                Some(Token::Symbol(b'(')) => {
+                Some(SqlToken::Symbol(b'(')) => {
                     let number = self.tokens.line;
                     let content = self.row(&columns)?;
                     self.inserting = Some(columns);
-                    return Ok(Some(Record {
+                    return Ok(Some(SourceRecord {
                         number,
                         end: self.tokens.offset,
                         content,
                     }));
                 }
-                Some(Token::Symbol(b',')) => self.inserting = Some(columns),
+                Some(SqlToken::Symbol(b',')) => self.inserting = Some(columns),
                 None => return Ok(None),
                 // The end of the statement, or ON DUPLICATE KEY UPDATE.
-                Some(Token::Symbol(b';')) => {}
+                Some(SqlToken::Symbol(b';')) => {}
                 Some(_) => self.skip_statement()?,
             }
         }
@@ -100,7 +100,7 @@ impl<R: BufRead> SqlRows<R> {
             return Ok(false);
         }
         let (columns, token) = match token {
-            Some(Token::Symbol(b'(')) => (self.names()?, self.tokens.next()?),
+            Some(SqlToken::Symbol(b'(')) => (self.names()?, self.tokens.next()?),
             token => (self.columns.clone(), token),
         };
         let is_rows = token
@@ -111,14 +111,14 @@ impl<R: BufRead> SqlRows<R> {
     }
 
     /// The name of a table, which may be qualified by its database, and the token behind it.
-    fn table(&mut self, first: Option<Token>) -> io::Result<(String, Option<Token>)> {
-        let mut name = first.and_then(Token::into_word).unwrap_or_default();
+    fn table(&mut self, first: Option<SqlToken>) -> io::Result<(String, Option<SqlToken>)> {
+        let mut name = first.and_then(SqlToken::into_word).unwrap_or_default();
         let mut next = self.tokens.next()?;
-        while next == Some(Token::Symbol(b'.')) {
+        while next == Some(SqlToken::Symbol(b'.')) {
             name = self
                 .tokens
                 .next()?
-                .and_then(Token::into_word)
+                .and_then(SqlToken::into_word)
                 .unwrap_or_default();
             next = self.tokens.next()?;
         }
@@ -140,7 +140,7 @@ impl<R: BufRead> SqlRows<R> {
             token = self.tokens.next()?;
         }
         let (table, token) = self.table(token)?;
-        if is_of_links(&table) && token == Some(Token::Symbol(b'(')) {
+        if is_of_links(&table) && token == Some(SqlToken::Symbol(b'(')) {
             self.columns = self.names()?;
         }
         Ok(false)
@@ -151,16 +151,16 @@ impl<R: BufRead> SqlRows<R> {
         let (mut names, mut depth, mut begins) = (Vec::new(), 1, true);
         while let Some(token) = self.tokens.next()? {
             match token {
-                Token::Symbol(b'(') => depth += 1,
-                Token::Symbol(b')') => depth -= 1,
-                Token::Symbol(b',') if depth == 1 => {
+                SqlToken::Symbol(b'(') => depth += 1,
+                SqlToken::Symbol(b')') => depth -= 1,
+                SqlToken::Symbol(b',') if depth == 1 => {
                     begins = true;
                     continue;
                 }
                 // A row with more values than these is refused.
                 _ if names.len() == MAX_COLUMNS => {}
-                Token::Name(name) if begins && depth == 1 => names.push(column_name(&name)),
-                Token::Word(name) if begins && depth == 1 && !is_key(&name) => {
+                SqlToken::Name(name) if begins && depth == 1 => names.push(column_name(&name)),
+                SqlToken::Word(name) if begins && depth == 1 && !is_key(&name) => {
                     names.push(column_name(&name));
                 }
                 _ => {}
@@ -174,8 +174,8 @@ impl<R: BufRead> SqlRows<R> {
     }
 
     /// The values up to the closing bracket.
-    fn row(&mut self, columns: &[String]) -> io::Result<Content> {
-        let mut values = Values::of(columns);
+    fn row(&mut self, columns: &[String]) -> io::Result<RecordContent> {
+        let mut values = RowValues::of(columns);
         let mut depth = 1;
         while depth > 0 {
             let Some(token) = self.tokens.next()? else {
@@ -183,15 +183,15 @@ impl<R: BufRead> SqlRows<R> {
                 break;
             };
             match token {
-                Token::Symbol(b'(') => depth += 1,
-                Token::Symbol(b')') => depth -= 1,
-                Token::Symbol(b',') if depth == 1 => values.begin(),
-                Token::Symbol(b'-') => values.append("-"),
-                Token::Text(text) => values.set(text),
+                SqlToken::Symbol(b'(') => depth += 1,
+                SqlToken::Symbol(b')') => depth -= 1,
+                SqlToken::Symbol(b',') if depth == 1 => values.begin(),
+                SqlToken::Symbol(b'-') => values.append("-"),
+                SqlToken::Text(text) => values.set(text),
                 // NULL, or the character set of the text that follows.
-                Token::Word(word) if word.eq_ignore_ascii_case("null") || word.starts_with('_') => {
-                }
-                Token::Word(word) => values.append(&word),
+                SqlToken::Word(word)
+                    if word.eq_ignore_ascii_case("null") || word.starts_with('_') => {}
+                SqlToken::Word(word) => values.append(&word),
                 _ => {}
             }
         }
@@ -206,7 +206,7 @@ impl<R: BufRead> SqlRows<R> {
 }
 
 /// The values of a row, within their bounds.
-struct Values<'c> {
+struct RowValues<'c> {
     columns: &'c [String],
     list: Vec<String>,
     bytes: usize,
@@ -214,7 +214,7 @@ struct Values<'c> {
     wrong: Option<String>,
 }
 
-impl<'c> Values<'c> {
+impl<'c> RowValues<'c> {
     fn of(columns: &'c [String]) -> Self {
         Self {
             columns,
@@ -269,7 +269,7 @@ impl<'c> Values<'c> {
         self.wrong.get_or_insert_with(reason);
     }
 
-    fn into_content(self) -> Content {
+    fn into_content(self) -> RecordContent {
         let (values, columns) = (self.list, self.columns);
         let wrong = self.wrong.or_else(|| {
             let (found, known) = (values.len(), columns.len());
@@ -277,10 +277,10 @@ impl<'c> Values<'c> {
             (found != known).then(reason)
         });
         match wrong {
-            Some(reason) => Content::wrong(&values.join(","), reason),
+            Some(reason) => RecordContent::wrong(&values.join(","), reason),
             None => {
                 let values = values.into_iter().map(Value::from);
-                Content::Row(columns.iter().cloned().zip(values).collect::<Map<_, _>>())
+                RecordContent::Row(columns.iter().cloned().zip(values).collect::<Map<_, _>>())
             }
         }
     }
@@ -307,7 +307,7 @@ fn is_key(word: &str) -> bool {
 
 /// A token of SQL.
 #[derive(Debug, PartialEq, Eq)]
-enum Token {
+enum SqlToken {
     /// A keyword, a name without quotes, or a number.
     Word(String),
     /// A name in quotes.
@@ -345,7 +345,7 @@ impl Text {
     }
 }
 
-impl Token {
+impl SqlToken {
     fn is_word(&self, wanted: &str) -> bool {
         matches!(self, Self::Word(word) if word.eq_ignore_ascii_case(wanted))
     }
@@ -371,13 +371,13 @@ struct Tokens<R> {
 
 impl<R: BufRead> Tokens<R> {
     /// The next token; `None` at the end.
-    fn next(&mut self) -> io::Result<Option<Token>> {
+    fn next(&mut self) -> io::Result<Option<SqlToken>> {
         let token = self.read()?;
-        self.is_at_end = token == Some(Token::Symbol(b';'));
+        self.is_at_end = token == Some(SqlToken::Symbol(b';'));
         Ok(token)
     }
 
-    fn read(&mut self) -> io::Result<Option<Token>> {
+    fn read(&mut self) -> io::Result<Option<SqlToken>> {
         loop {
             let Some(byte) = self.take()? else {
                 return Ok(None);
@@ -387,11 +387,11 @@ impl<R: BufRead> Tokens<R> {
                 b'#' => self.skip_line()?,
                 b'-' if self.peek()? == Some(b'-') => self.skip_line()?,
                 b'/' if self.peek()? == Some(b'*') => self.skip_comment()?,
-                b'\'' => return Ok(Some(Token::Text(self.quoted(b'\'')?))),
-                b'"' => return Ok(Some(Token::Text(self.quoted(b'"')?))),
-                b'`' => return Ok(Some(Token::Name(self.quoted(b'`')?.into_lossy()))),
+                b'\'' => return Ok(Some(SqlToken::Text(self.quoted(b'\'')?))),
+                b'"' => return Ok(Some(SqlToken::Text(self.quoted(b'"')?))),
+                b'`' => return Ok(Some(SqlToken::Name(self.quoted(b'`')?.into_lossy()))),
                 byte if is_of_word(byte) => return self.word(byte).map(Some),
-                symbol => return Ok(Some(Token::Symbol(symbol))),
+                symbol => return Ok(Some(SqlToken::Symbol(symbol))),
             }
         }
     }
@@ -452,7 +452,7 @@ impl<R: BufRead> Tokens<R> {
     }
 
     /// A word, or a value in hexadecimal digits: `0x61`, `X'61'`.
-    fn word(&mut self, first: u8) -> io::Result<Token> {
+    fn word(&mut self, first: u8) -> io::Result<SqlToken> {
         let mut word = Text::default();
         word.push(first);
         while let Some(byte) = self.peek()?.filter(|byte| is_of_word(*byte)) {
@@ -462,16 +462,16 @@ impl<R: BufRead> Tokens<R> {
         if word.bytes.eq_ignore_ascii_case(b"x") && self.peek()? == Some(b'\'') {
             self.take()?;
             let digits = self.quoted(b'\'')?;
-            return Ok(Token::Text(from_hexadecimal(&digits)));
+            return Ok(SqlToken::Text(from_hexadecimal(&digits)));
         }
         if let Some(digits) = word.bytes.strip_prefix(b"0x") {
             let digits = Text {
                 bytes: digits.to_vec(),
                 is_cut: word.is_cut,
             };
-            return Ok(Token::Text(from_hexadecimal(&digits)));
+            return Ok(SqlToken::Text(from_hexadecimal(&digits)));
         }
-        Ok(Token::Word(word.into_lossy()))
+        Ok(SqlToken::Word(word.into_lossy()))
     }
 }
 
@@ -503,7 +503,7 @@ fn from_hexadecimal(digits: &Text) -> Text {
 mod tests {
     use super::*;
 
-    fn rows(dump: &[u8]) -> Vec<Record> {
+    fn rows(dump: &[u8]) -> Vec<SourceRecord> {
         let mut rows = SqlRows::new(dump);
         std::iter::from_fn(|| rows.next().unwrap()).collect()
     }
@@ -570,7 +570,7 @@ INSERT INTO `yourls_log` VALUES (1,'2026-01-01','a');
         dump.resize(dump.len() + MAX_VALUE_BYTES + 1, b'x');
         dump.extend_from_slice(b"','u'),('d','https://e/'),('e','");
         let rows = rows(&dump);
-        let is_wrong = |row: &Record| matches!(row.content, Content::Wrong(..));
+        let is_wrong = |row: &SourceRecord| matches!(row.content, RecordContent::Wrong(..));
         let wrong: Vec<bool> = rows.iter().map(is_wrong).collect();
         assert_eq!(wrong, [true, true, true, false, true]);
     }

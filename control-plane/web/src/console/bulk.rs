@@ -95,7 +95,7 @@ pub(super) async fn change(
         .collect();
     let links = &console.app.links;
     let of_tenant = links.of_tenant(me.caller());
-    let read = |item: Item| {
+    let read = |item: ItemChange| {
         if is_deletion {
             NamedChange::read_deletion(item.body, &of_tenant, me.caller())
         } else {
@@ -144,10 +144,10 @@ fn undo(form: &Form, links: Vec<String>) -> Option<Undo> {
 }
 
 /// The requested change of a link, or the problem because of which there is none.
-type Change = Result<Item, Problem>;
+type Change = Result<ItemChange, Problem>;
 
 /// The change of a link, as the API reads it.
-struct Item {
+struct ItemChange {
     body: Map<String, Value>,
     /// Set if the change makes a difference to the link, as far as that is known.
     is_changed: bool,
@@ -186,7 +186,7 @@ fn with(selected: &[Selected<'_>], change: &Value) -> Vec<Change> {
         if let Value::Object(change) = change {
             item.extend(change.clone());
         }
-        Ok(Item {
+        Ok(ItemChange {
             body: item,
             is_changed: true,
         })
@@ -224,7 +224,7 @@ async fn retagged(
         let mut item = link.named();
         item.insert("tags".to_owned(), tags.into());
         item.insert("ifMatch".to_owned(), entity_tag.into());
-        items.push(Ok(Item {
+        items.push(Ok(ItemChange {
             body: item,
             is_changed,
         }));

@@ -9,7 +9,7 @@ use edgelink_service::create_link::Created;
 use edgelink_service::idempotency::{RequestId, Route};
 use edgelink_service::import::Foreseen;
 use edgelink_service::problem::Problem;
-use edgelink_transfer::{AttemptError, Destination, ItemResult, Mode, problem_line};
+use edgelink_transfer::{AttemptError, Destination, ImportMode, ItemResult, problem_line};
 use http::StatusCode;
 use serde_json::{Map, Value};
 
@@ -30,13 +30,13 @@ impl Here {
     async fn run(
         &self,
         items: &[Map<String, Value>],
-        mode: &Mode,
+        mode: &ImportMode,
     ) -> Result<Vec<ItemResult>, Problem> {
         let app = &self.console.app;
         let import = app.links.import(&self.caller).await?;
         let id = match mode {
-            Mode::Create(key) => Some(RequestId::new(key, &self.caller, Route::Import, b"")?),
-            Mode::DryRun => None,
+            ImportMode::Create(key) => Some(RequestId::new(key, &self.caller, Route::Import, b"")?),
+            ImportMode::DryRun => None,
         };
         let is_dry_run = id.is_none();
         let room = AnswerRoom::of(&app.config.server);
@@ -60,7 +60,7 @@ impl Destination for Here {
     async fn import(
         &self,
         items: &[Map<String, Value>],
-        mode: &Mode,
+        mode: &ImportMode,
     ) -> Result<Vec<ItemResult>, AttemptError> {
         let run = self.run(items, mode).await;
         run.map_err(|problem| AttemptError::of_status(problem.status(), Some(line(&problem))))

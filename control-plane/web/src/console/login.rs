@@ -38,11 +38,11 @@ struct LoginPage {
     to: String,
     by_password: Fields,
     by_key: Fields,
-    provider: Option<Provider>,
+    provider: Option<ProviderLink>,
 }
 
 /// The link to the login by a provider of OpenID Connect.
-struct Provider {
+struct ProviderLink {
     href: String,
     label: String,
 }
@@ -251,7 +251,7 @@ fn show(
     problem: &str,
 ) -> Response {
     let to = destination(form.get("to"));
-    let provider = console.app.oidc.as_ref().map(|oidc| Provider {
+    let provider = console.app.oidc.as_ref().map(|oidc| ProviderLink {
         href: format!("{}{}", BEGIN, query([("to", to)])),
         label: oidc.config().label.clone(),
     });

@@ -89,9 +89,9 @@ impl Begun {
 }
 
 /// The refusal of a login: the status and the text of its page.
-struct Refusal(StatusCode, &'static str);
+struct LoginRefusal(StatusCode, &'static str);
 
-impl From<OidcError> for Refusal {
+impl From<OidcError> for LoginRefusal {
     fn from(error: OidcError) -> Self {
         tracing::warn!(%error, "OpenID Connect login failed");
         match error {
@@ -145,7 +145,7 @@ pub(super) async fn callback(
     // Other sites can lead browsers here as well: that takes no try, and ends no login in progress.
     let Some(begun) = begun else {
         login::count("wrong");
-        let refusal = Refusal(StatusCode::FORBIDDEN, t::OIDC_EXPIRED);
+        let refusal = LoginRefusal(StatusCode::FORBIDDEN, t::OIDC_EXPIRED);
         return Ok(refused(&refusal, ""));
     };
     let to = destination(&begun.to).to_owned();
@@ -155,7 +155,7 @@ pub(super) async fn callback(
         Ok(taken) => taken,
         Err(seconds) => {
             login::count("limited");
-            let refusal = Refusal(StatusCode::TOO_MANY_REQUESTS, t::TOO_MANY_TRIES);
+            let refusal = LoginRefusal(StatusCode::TOO_MANY_REQUESTS, t::TOO_MANY_TRIES);
             let page = refused(&refusal, &to);
             return Ok(([(header::RETRY_AFTER, HeaderValue::from(seconds))], page).into_response());
         }
@@ -201,9 +201,9 @@ fn is_answer_to(login: &OidcLogin, answer: &Form, oidc: &Oidc) -> bool {
 }
 
 /// The identity in the answer of the provider.
-async fn who(oidc: &Oidc, login: &OidcLogin, answer: &Form) -> Result<Identity, Refusal> {
+async fn who(oidc: &Oidc, login: &OidcLogin, answer: &Form) -> Result<Identity, LoginRefusal> {
     match (answer.get("error"), answer.get("code")) {
-        ("access_denied", _) => Err(Refusal(StatusCode::FORBIDDEN, t::OIDC_CANCELLED)),
+        ("access_denied", _) => Err(LoginRefusal(StatusCode::FORBIDDEN, t::OIDC_CANCELLED)),
         ("", code) if !code.is_empty() => Ok(oidc.identity(login, code).await?),
         (error, _) => {
             let error: String = error.chars().take(100).collect();
@@ -218,7 +218,7 @@ async fn enter(
     oidc: &Oidc,
     identity: &Identity,
     address: IpAddr,
-) -> Result<Result<Token, Refusal>, Problem> {
+) -> Result<Result<Token, LoginRefusal>, Problem> {
     let app = &console.app;
     let config = oidc.config();
     let named = NamedIdentity {
@@ -237,7 +237,7 @@ async fn enter(
             .accounts
             .end_sessions_of_identity(&config.tenant, &named);
         ended.await?;
-        return Ok(Err(Refusal(StatusCode::FORBIDDEN, t::OIDC_NO_ROLE)));
+        return Ok(Err(LoginRefusal(StatusCode::FORBIDDEN, t::OIDC_NO_ROLE)));
     }
     let found = app.accounts.log_in_identity(&config.tenant, &named).await?;
     let text = match found {
@@ -258,7 +258,7 @@ async fn enter(
         Err(IdentityError::NotAwaited) => t::OIDC_NOT_AWAITED,
         Err(IdentityError::Disabled) => t::OIDC_DISABLED,
     };
-    Ok(Err(Refusal(StatusCode::FORBIDDEN, text)))
+    Ok(Err(LoginRefusal(StatusCode::FORBIDDEN, text)))
 }
 
 /// The page that leads on by itself.
@@ -282,7 +282,7 @@ fn welcome(token: &Token, headers: &HeaderMap, to: String) -> Response {
     response
 }
 
-fn refused(Refusal(status, text): &Refusal, to: &str) -> Response {
+fn refused(LoginRefusal(status, text): &LoginRefusal, to: &str) -> Response {
     let page = OidcPage {
         layout: Layout::public(t::OIDC_FAILED, None),
         text,

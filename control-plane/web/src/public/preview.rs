@@ -37,11 +37,11 @@ struct PreviewPage<'d> {
     code: Code,
     reports: bool,
     /// The shown properties of the link; `None` if it is locked.
-    shown: Option<Shown>,
+    shown: Option<PreviewedLink>,
 }
 
 /// The public properties of a link.
-struct Shown {
+struct PreviewedLink {
     target: String,
     /// The host of the target, as in the DNS, so that letters of other scripts do not deceive.
     site: String,
@@ -51,7 +51,7 @@ struct Shown {
     has_rules: bool,
 }
 
-impl Shown {
+impl PreviewedLink {
     fn new(link: &Link) -> Self {
         let content = &link.content;
         let target = content.target.as_str();
@@ -135,7 +135,7 @@ fn show<'d>(app: &'d App, key: &LinkKey, link: Option<&Link>, brand: Brand<'d>) 
         prefix: &app.config.links.prefix,
         code: key.code.clone(),
         reports: app.config.reports.enabled,
-        shown: link.map(Shown::new),
+        shown: link.map(PreviewedLink::new),
     };
     let cache_control = match link {
         Some(_) => CACHE_CONTROL,
